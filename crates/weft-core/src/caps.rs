@@ -1,0 +1,53 @@
+//! What a link can do, as plain data.
+
+/// Capabilities of a link (or of the path to one peer over it).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LinkCaps {
+    /// Short name: `shm`, `udp`, `sim`, ...
+    pub name: &'static str,
+    /// Largest weft packet (header and payload) the link carries, lower headers and security trailer excluded.
+    pub mtu: u32,
+    /// Every accepted packet arrives unless the peer dies.
+    pub reliable: bool,
+    /// Packets arrive in the order sent.
+    pub ordered: bool,
+    /// Packets cross a network: they are authenticated by default.
+    pub network: bool,
+    /// The link can copy between this process's memory and the peer's in one step.
+    pub direct: bool,
+    /// Estimated cost of a small packet, one way, in nanoseconds: an input of the cost model.
+    pub latency_ns: u32,
+    /// Estimated throughput of the packet path in bytes per microsecond (MB/s): an input of the cost model.
+    pub bytes_per_us: u32,
+}
+
+impl LinkCaps {
+    /// Capabilities of the weakest link: unreliable, unordered network of the given packet size.
+    pub const fn network(name: &'static str, mtu: u32) -> LinkCaps {
+        LinkCaps {
+            name,
+            mtu,
+            reliable: false,
+            ordered: false,
+            network: true,
+            direct: false,
+            latency_ns: 5_000,
+            bytes_per_us: 3_000,
+        }
+    }
+
+    /// Capabilities of shared memory: reliable, ordered, inside one host.
+    pub const fn memory(name: &'static str, mtu: u32) -> LinkCaps {
+        LinkCaps {
+            name,
+            mtu,
+            reliable: true,
+            ordered: true,
+            network: false,
+            direct: false,
+            latency_ns: 200,
+            bytes_per_us: 10_000,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Errors of operations.
+
+use crate::id::PeerId;
+use core::fmt;
+
+/// Why a peer is no longer usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PeerFailure {
+    /// Nothing was heard from it for the configured time.
+    Silent {
+        /// How long this endpoint waited, in milliseconds.
+        after_ms: u32,
+    },
+    /// It never answered the first packet.
+    Unreachable {
+        /// How long this endpoint waited, in milliseconds.
+        after_ms: u32,
+    },
+    /// The link saw its process end.
+    Gone,
+    /// It closed its endpoint.
+    Closed,
+    /// It speaks another version of the protocol.
+    Version {
+        /// The version it offered.
+        theirs: u8,
+    },
+}
+
+/// Why an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpError {
+    /// The message was longer than the buffer; the buffer holds the first part.
+    Truncated {
+        /// Bytes the sender sent.
+        sent: u64,
+    },
+    /// The operation was cancelled before it matched.
+    Cancelled,
+    /// The peer failed.
+    Peer {
+        /// Which peer.
+        peer: PeerId,
+        /// Why.
+        failure: PeerFailure,
+    },
+    /// The remote side refused a remote-memory operation: unknown key, out of bounds or no right.
+    Refused,
+    /// The remote side has no handler of that number.
+    NoHandler,
+}
+
+impl fmt::Display for PeerFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerFailure::Silent { after_ms } => write!(f, "nothing heard for {after_ms} ms"),
+            PeerFailure::Unreachable { after_ms } => {
+                write!(f, "no answer to the first packet within {after_ms} ms")
+            }
+            PeerFailure::Gone => write!(f, "its process ended"),
+            PeerFailure::Closed => write!(f, "it closed its endpoint"),
+            PeerFailure::Version { theirs } => {
+                write!(f, "it speaks protocol version {theirs}, this build speaks another")
+            }
+        }
+    }
+}
+
+impl fmt::Display for OpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpError::Truncated { sent } => {
+                write!(f, "message of {sent} bytes is longer than the buffer")
+            }
+            OpError::Cancelled => write!(f, "cancelled"),
+            OpError::Peer { peer, failure } => write!(f, "{peer} failed: {failure}"),
+            OpError::Refused => write!(f, "refused by the remote side: key, bounds or rights"),
+            OpError::NoHandler => write!(f, "the remote side has no such handler"),
+        }
+    }
+}
+
+impl core::error::Error for OpError {}

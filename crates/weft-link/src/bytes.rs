@@ -1,0 +1,64 @@
+//! Received payload bytes that may lie in memory another process can write.
+
+use std::marker::PhantomData;
+
+/// A borrowed run of bytes that may change while it is read (shared memory): no `&[u8]` is made of it.
+#[derive(Clone, Copy)]
+pub struct Bytes<'a> {
+    ptr: *const u8,
+    len: usize,
+    life: PhantomData<&'a u8>,
+}
+
+impl<'a> Bytes<'a> {
+    /// No bytes.
+    pub const EMPTY: Bytes<'static> = Bytes { ptr: [].as_ptr(), len: 0, life: PhantomData };
+
+    /// From an ordinary slice.
+    pub fn from_slice(s: &'a [u8]) -> Bytes<'a> {
+        Bytes { ptr: s.as_ptr(), len: s.len(), life: PhantomData }
+    }
+
+    /// From raw memory.
+    ///
+    /// # Safety
+    /// `ptr..ptr+len` is mapped and readable for `'a`; it may be written concurrently by another process.
+    #[allow(unsafe_code)]
+    pub unsafe fn from_raw(ptr: *const u8, len: usize) -> Bytes<'a> {
+        Bytes { ptr, len, life: PhantomData }
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Address of the first byte.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.ptr
+    }
+
+    /// Copies the first `dst.len()` bytes into `dst`. `dst.len()` must not exceed `len`.
+    /// Nothing is moved when `dst` already is where the bytes lie (placed by prediction).
+    #[allow(unsafe_code)]
+    pub fn copy_to(&self, dst: &mut [u8]) {
+        assert!(dst.len() <= self.len);
+        if std::ptr::eq(self.ptr, dst.as_ptr()) {
+            return;
+        }
+        // SAFETY: source is readable for len bytes by construction; copy allows overlap.
+        unsafe { std::ptr::copy(self.ptr, dst.as_mut_ptr(), dst.len()) }
+    }
+
+    /// A copy on the heap.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut v = vec![0; self.len];
+        self.copy_to(&mut v);
+        v
+    }
+}

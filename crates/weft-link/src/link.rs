@@ -1,0 +1,161 @@
+//! The `Link` trait.
+
+use crate::{Address, Bytes};
+use std::fmt;
+use std::os::fd::RawFd;
+use weft_core::{EndpointId, LinkCaps, PeerId};
+
+/// One frame to send: a weft header and the payload bytes that follow it on the wire.
+/// The link gathers the two; it must have copied or sent both when `send` returns.
+#[derive(Clone, Copy)]
+pub struct Frame<'a> {
+    /// The peer it goes to; `connect` was called for it.
+    pub peer: PeerId,
+    /// Encoded weft header, 24 to 128 bytes.
+    pub header: &'a [u8],
+    /// Payload, possibly empty. `header.len() + payload.len() <= mtu`.
+    pub payload: &'a [u8],
+}
+
+/// What a link needs to know of a peer.
+#[derive(Clone, Debug)]
+pub struct PeerInfo {
+    /// This endpoint's number for the peer, as used in `Frame::peer`.
+    pub peer: PeerId,
+    /// The session number that the peer puts into the header of its packets to us
+    /// (bytes 4..8): names the peer of an incoming packet.
+    pub session: u32,
+    /// The peer's identity and incarnation.
+    pub endpoint: EndpointId,
+    /// Where it can be reached.
+    pub address: Address,
+}
+
+/// Something a link noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkEvent {
+    /// The peer's process ended (only links that can tell say so).
+    PeerGone(PeerId),
+    /// The path to this peer now carries packets of this size.
+    Mtu(PeerId, u32),
+    /// The link lost a capability or fell back; said once.
+    Warning(String),
+}
+
+/// Why a link refused.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The peer cannot be reached over this link, and why.
+    Unreachable(String),
+    /// The operating system refused; what was tried and how to fix it.
+    System {
+        /// What was tried.
+        what: String,
+        /// The system's answer.
+        source: std::io::Error,
+        /// How to fix it.
+        fix: &'static str,
+    },
+    /// The link does not offer this.
+    Unsupported,
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LinkError::Unreachable(why) => write!(f, "unreachable: {why}"),
+            LinkError::System { what, source, fix } => write!(f, "{what}: {source} ({fix})"),
+            LinkError::Unsupported => write!(f, "not offered by this link"),
+        }
+    }
+}
+
+impl std::error::Error for LinkError {}
+
+/// Where a link expects the next bulk payload to go: it may receive straight into this memory.
+#[derive(Clone, Copy)]
+pub struct Prediction {
+    /// Start of the memory; valid until the `recv` call returns.
+    pub base: *mut u8,
+    /// Its length.
+    pub len: usize,
+    /// Encoded header length of the expected packets.
+    pub header_len: usize,
+    /// Payload length of each expected packet but the last.
+    pub payload_len: usize,
+}
+
+/// Takes what a link receives. Implemented by the driver.
+pub trait Sink {
+    /// One packet. `from` is the peer where the link itself knows it (shared memory), else `None`
+    /// and the session number in the (authenticated) header names the peer.
+    /// `payload` may lie in memory that another process can write: copy, then check.
+    fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>);
+
+    /// Where the next bulk packets are expected to go, if the driver can tell.
+    fn predict(&mut self) -> Option<Prediction> {
+        None
+    }
+}
+
+/// A descriptor to wait on, with the direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitFd {
+    /// The descriptor; owned by the link.
+    pub fd: RawFd,
+}
+
+/// A carrier of frames.
+pub trait Link {
+    /// Capabilities of the link as a whole.
+    fn caps(&self) -> LinkCaps;
+
+    /// Adds this link's part to the address that peers will use.
+    fn advertise(&self, address: &mut Address);
+
+    /// Makes a peer usable for `send`. Bounded in time; does not wait for the peer's process.
+    /// Returns the capabilities of the path (its MTU may be smaller than the link's).
+    fn connect(&mut self, peer: &PeerInfo) -> Result<LinkCaps, LinkError>;
+
+    /// Forgets a peer and frees what it held.
+    fn disconnect(&mut self, peer: PeerId);
+
+    /// Sends a prefix of `frames`, returns its length. Fewer than all means the link is full now
+    /// (backpressure): the driver tries the rest again later. Frames to a peer the link knows to be
+    /// gone are dropped and counted as sent.
+    fn send(&mut self, frames: &[Frame<'_>]) -> usize;
+
+    /// Delivers up to `budget` received packets to `sink`; returns how many.
+    fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize;
+
+    /// Next thing the link noticed.
+    fn poll_event(&mut self) -> Option<LinkEvent> {
+        None
+    }
+
+    /// Descriptors that become readable when there is something to receive.
+    fn wait_fds(&self, out: &mut Vec<WaitFd>);
+
+    /// Called before sleeping on `wait_fds`. False: something is already there, do not sleep.
+    fn prepare_wait(&mut self) -> bool {
+        true
+    }
+
+    /// Called after sleeping.
+    fn finish_wait(&mut self) {}
+
+    /// Copies from the peer's memory at `addr` into `into`, in one step. Whole or error.
+    fn read_direct(&mut self, _peer: PeerId, _addr: u64, _into: &mut [u8]) -> Result<(), LinkError> {
+        Err(LinkError::Unsupported)
+    }
+
+    /// Copies `from` to the peer's memory at `addr`, in one step. Whole or error.
+    fn write_direct(&mut self, _peer: PeerId, _addr: u64, _from: &[u8]) -> Result<(), LinkError> {
+        Err(LinkError::Unsupported)
+    }
+
+    /// Counters of the link, by name: for `weft top`, `info` and tests.
+    fn counters(&self, _each: &mut dyn FnMut(&'static str, u64)) {}
+}

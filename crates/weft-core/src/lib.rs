@@ -14,6 +14,7 @@ pub mod error;
 pub mod id;
 pub mod seq;
 pub mod time;
+pub mod wire;
 
 pub use caps::LinkCaps;
 pub use error::{OpError, PeerFailure};

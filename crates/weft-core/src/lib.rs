@@ -11,7 +11,10 @@ extern crate alloc;
 pub mod caps;
 pub mod config;
 pub mod error;
+pub mod group;
 pub mod id;
+pub mod matching;
+pub mod reliability;
 pub mod seq;
 pub mod time;
 

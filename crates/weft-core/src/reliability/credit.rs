@@ -39,6 +39,11 @@ impl CreditIn {
         enough
     }
 
+    /// Takes back what `try_take` spent on a message that was not sent after all.
+    pub fn refund(&mut self, bytes: usize) {
+        self.used = self.used.wrapping_sub(cost(bytes));
+    }
+
     /// Takes in a cumulative grant. Older ones, and ones that would open more than 32 GiB, are ignored.
     /// Returns whether the credit grew.
     #[inline]

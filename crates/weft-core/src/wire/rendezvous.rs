@@ -31,7 +31,8 @@ packet! {
 }
 
 packet! {
-    /// The receiver has what it wants of message `imm` (the sender's number); the sender completes it.
+    /// The receiver has what it wants of message `imm` (the sender's number); the sender completes
+    /// it.
     Fin, 32;
     pad 28..32;
     {

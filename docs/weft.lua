@@ -1,7 +1,8 @@
 -- Wireshark dissector for weft, protocol version 1 (PROTOCOL.md).
 --
--- Use: wireshark -X lua_script:docs/weft.lua, or copy it to the personal plugin folder. UDP ports are
--- chosen at run time, so packets are recognised by their header; "Decode As" forces it on a port.
+-- Use: wireshark -X lua_script:docs/weft.lua, or copy it to the personal plugin folder. UDP ports
+-- are chosen at run time, so packets are recognised by their header; "Decode As" forces it on a
+-- port.
 -- The tables are checked against the code by crates/weft-core/tests/protocol_md.rs.
 
 local VERSION = 1
@@ -34,7 +35,7 @@ local TYPES = {
         { 48, 1, "version_min", DEC },
         { 49, 1, "version_max", DEC },
         { 50, 2, "pad", HEX },
-        { 52, 4, "window", DEC },
+        { 52, 4, "credit", DEC },
     } },
     [2] = { name = "ACK", sequenced = false, length = 56, fields = {
         { 24, 32, "sack", HEX },
@@ -165,7 +166,8 @@ for _, kind in pairs(TYPES) do
     end
 end
 for bit, name in ipairs(FLAGS) do
-    fields["flag" .. bit] = ProtoField.bool("weft.flags." .. name:lower(), name, 16, nil, 2 ^ (bit - 1))
+    local filter = "weft.flags." .. name:lower()
+    fields["flag" .. bit] = ProtoField.bool(filter, name, 16, nil, 2 ^ (bit - 1))
 end
 fields.payload = ProtoField.bytes("weft.payload", "payload")
 fields.pn = ProtoField.uint64("weft.trailer.pn", "pn", DEC)
@@ -240,7 +242,8 @@ function weft.dissector(buffer, pinfo, root)
     return buffer:len()
 end
 
--- Recognises weft among other datagrams: known type, reserved bits clear, unsequenced types with seq 0.
+-- Recognises weft among other datagrams: known type, reserved bits clear, unsequenced types with
+-- seq 0.
 local function heuristic(buffer, pinfo, root)
     local kind = kind_of(buffer)
     if not kind or buffer(3, 1):uint() ~= 0 then

@@ -46,7 +46,7 @@ pub mod flags {
     pub const REPLY: u16 = 1 << 3;
     /// In PULL: please write the range to `addr` with one remote copy.
     pub const DIRECT: u16 = 1 << 4;
-    /// The last fragment of its operation.
+    /// The last packet of a PUT, or of what one PULL or GET asked for.
     pub const LAST: u16 = 1 << 5;
     /// The receiver should acknowledge at once.
     pub const ACKNOW: u16 = 1 << 6;

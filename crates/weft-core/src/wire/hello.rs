@@ -28,7 +28,7 @@ packet! {
         /// Highest protocol version the sender speaks.
         version_max / VERSION_MAX: u8 = 49, "{}";
         /// Eager credit the sender grants at the start, units of 64 bytes.
-        window / WINDOW: u32 = 52, "{}";
+        credit / CREDIT: u32 = 52, "{}";
     }
 }
 

@@ -19,7 +19,7 @@ packet! {
     Rts, 56;
     pad 44..48;
     {
-        /// Match bits; of an active message, handler number (low half) and argument (high half).
+        /// Match bits.
         tag / TAG: u64 = 24, "{:#x}";
         /// Length of the message, bytes.
         total / TOTAL: u64 = 32, "{}";

@@ -171,24 +171,34 @@ impl Packet {
     }
 }
 
-/// Encodes a header.
+/// Encodes a header. EAGER, the latency path, compiles to plain stores.
 #[inline]
 pub fn emit(common: &Common, packet: &Packet) -> HeaderBuf {
+    if let Packet::Eager(eager) = packet {
+        // A buffer of its own: shared with the call below, it would be copied out of the stack.
+        let mut out = HeaderBuf::new();
+        emit_eager(common, eager, &mut out);
+        return out;
+    }
     let mut out = HeaderBuf::new();
-    emit_into(common, packet, &mut out);
+    emit_other(common, packet, &mut out);
     out
 }
 
-/// Encodes a header over whatever `out` held. EAGER, the latency path, compiles to plain stores.
+/// Encodes a header over whatever `out` held.
 #[inline]
 pub fn emit_into(common: &Common, packet: &Packet, out: &mut HeaderBuf) {
-    if let Packet::Eager(eager) = packet {
-        common.write(PacketType::Eager, &mut out.bytes);
-        eager.write(&mut out.bytes);
-        out.len = Eager::LEN as u8;
-    } else {
-        emit_other(common, packet, out);
+    match packet {
+        Packet::Eager(eager) => emit_eager(common, eager, out),
+        _ => emit_other(common, packet, out),
     }
+}
+
+#[inline(always)]
+fn emit_eager(common: &Common, eager: &Eager, out: &mut HeaderBuf) {
+    common.write(PacketType::Eager, &mut out.bytes);
+    eager.write(&mut out.bytes);
+    out.len = Eager::LEN as u8;
 }
 
 fn emit_other(common: &Common, packet: &Packet, out: &mut HeaderBuf) {

@@ -137,6 +137,11 @@ impl OpTable {
         Some((done, Memory::None))
     }
 
+    /// Whether the result of an operation is there.
+    pub fn is_done(&self, op: OpId) -> bool {
+        self.get(op).is_some_and(|e| e.done.is_some())
+    }
+
     pub fn set_waker(&mut self, op: OpId, waker: &Waker) {
         if let Some(e) = self.get_mut(op) {
             e.waker = Some(waker.clone());

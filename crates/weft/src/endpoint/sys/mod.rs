@@ -1,5 +1,7 @@
 //! Memory that operations read and write while they are in progress.
 
+pub(crate) mod epoll;
+
 use std::ptr::NonNull;
 use weft_link::Bytes;
 
@@ -85,6 +87,16 @@ impl Memory {
                 true
             }
             None => false,
+        }
+    }
+}
+
+impl Memory {
+    /// The buffer, if it is owned.
+    pub fn into_vec(self) -> Vec<u8> {
+        match self {
+            Memory::Owned(v) => v,
+            _ => Vec::new(),
         }
     }
 }

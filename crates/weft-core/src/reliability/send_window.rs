@@ -198,6 +198,11 @@ impl<T: Copy> SendWindow<T> {
                 self.mark_sacked(now, sack, &mut out, &mut evidence, acked);
             }
         }
+        // No honest peer reports the packet it expects as received; the front is never a reported one.
+        while self.slots.front().is_some_and(|slot| slot.is(SACKED)) {
+            self.slots.pop_front();
+            self.sacked -= 1;
+        }
         if let Some(sample) = evidence.rtt {
             self.sample(sample);
             out.rtt = Some(sample);
@@ -207,7 +212,9 @@ impl<T: Copy> SendWindow<T> {
         }
         out.lost = match self.mode {
             Reliability::GoBackN if nack => self.go_back(now),
-            Reliability::Selective if self.sacked > 0 => self.detect_losses(now),
+            Reliability::Selective if self.sacked > 0 || evidence.resent => {
+                self.detect_losses(now, evidence.resent)
+            }
             _ => 0,
         };
         out
@@ -278,6 +285,7 @@ impl<T: Copy> SendWindow<T> {
                 evidence.spurious |= slot.is(FAST);
                 return;
             }
+            evidence.resent = true;
         } else {
             evidence.spurious |= slot.is(LOST) && slot.is(FAST);
             evidence.rtt = Some(elapsed);
@@ -301,13 +309,14 @@ impl<T: Copy> SendWindow<T> {
     /// Marks packets overtaken by [`REORDER_MIN`] or more later transmissions, or by any later one
     /// and longer ago than 9/8 of a round trip (RFC 9002 section 6.1); both bounds widen with `reorder`.
     /// What overtakes a retransmission was sent after it, so each packet is judged at most once a
-    /// round trip.
-    fn detect_losses(&mut self, now: Instant) -> u32 {
+    /// round trip. First transmissions overtake only packets before them, so that without `everywhere`
+    /// the search ends at the last packet reported received.
+    fn detect_losses(&mut self, now: Instant, everywhere: bool) -> u32 {
         let srtt = u64::from(self.srtt);
         let late = Duration::from_nanos(srtt + srtt * u64::from(self.reorder) / 24);
         let (mut seen, mut marked) = (0, 0);
         for i in 0..self.slots.len() {
-            if seen == self.sacked {
+            if seen == self.sacked && !everywhere {
                 break;
             }
             let slot = &mut self.slots[i];
@@ -387,8 +396,10 @@ impl<T: Copy> SendWindow<T> {
         None
     }
 
-    /// The retransmission timeout may have fired: marks for retransmission everything
-    /// ([`Reliability::GoBackN`]) or every packet older than `rto` ([`Reliability::Selective`]).
+    /// The retransmission timeout may have fired. [`Reliability::GoBackN`] resends everything.
+    /// [`Reliability::Selective`] only probes with the first and the last missing packet, since often
+    /// just the acknowledgement was lost; the answer shows what else is missing (RFC 9002 section
+    /// 6.2.4). The sender should ask for an immediate acknowledgement of whatever it retransmits.
     /// Returns whether anything was marked; the caller then backs its timeout off.
     pub fn on_timeout(&mut self, now: Instant, rto: Duration) -> bool {
         match self.oldest_sent() {
@@ -398,16 +409,15 @@ impl<T: Copy> SendWindow<T> {
         if self.mode == Reliability::GoBackN {
             return self.mark_all_lost() > 0;
         }
-        let mut marked = false;
-        for i in 0..self.slots.len() {
+        let last = self.slots.iter().rposition(|slot| !slot.is(SACKED)).unwrap_or(0);
+        for i in [0, last] {
             let slot = &mut self.slots[i];
-            if !slot.is(SACKED | LOST) && now.since(slot.sent) >= rto {
+            if !slot.is(LOST) {
                 slot.flags = (slot.flags | LOST) & !FAST;
                 self.note_lost(i);
-                marked = true;
             }
         }
-        marked
+        true
     }
 
     /// When the retransmission timer was (re)started: at the last transmission of the oldest
@@ -441,6 +451,8 @@ impl<T: Copy> SendWindow<T> {
 #[derive(Default)]
 struct Evidence {
     rtt: Option<Duration>,
+    /// A retransmission arrived: it may have overtaken packets numbered after it.
+    resent: bool,
     /// A packet judged lost from reordering had arrived after all.
     spurious: bool,
 }
@@ -453,4 +465,11 @@ fn clamp_limit(mode: Reliability, limit: u32) -> u32 {
 /// Serial-number order of transmission numbers.
 fn precedes(a: u32, b: u32) -> bool {
     Seq(a).before(Seq(b))
+}
+
+#[cfg(test)]
+impl<T: Copy> SendWindow<T> {
+    pub(super) fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
 }

@@ -151,3 +151,10 @@ impl<R: Copy + Eq> Posted<R> {
         }
     }
 }
+
+#[cfg(test)]
+impl<R: Copy + Eq> Posted<R> {
+    pub(super) fn capacity(&self) -> usize {
+        self.slab.capacity() + self.bins.capacity()
+    }
+}

@@ -230,3 +230,17 @@ pub(super) fn hash(source: u64, tag: u64) -> u64 {
 
 /// In place of a source: any.
 pub(super) const ANY: u64 = 1 << 32;
+
+#[cfg(test)]
+impl<E: Copy, const LINKS: usize> Slab<E, LINKS> {
+    pub fn capacity(&self) -> usize {
+        self.nodes.capacity()
+    }
+}
+
+#[cfg(test)]
+impl Bins {
+    pub fn capacity(&self) -> usize {
+        self.lists.capacity()
+    }
+}

@@ -148,3 +148,10 @@ impl<U: Copy + Eq> Unexpected<U> {
         }
     }
 }
+
+#[cfg(test)]
+impl<U: Copy + Eq> Unexpected<U> {
+    pub(super) fn capacity(&self) -> usize {
+        self.slab.capacity() + self.exact.capacity() + self.tags.capacity()
+    }
+}

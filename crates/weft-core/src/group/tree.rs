@@ -295,10 +295,10 @@ mod tests {
             let mut heard: Vec<u128> = (0..size).map(|rank| 1 << rank).collect();
             for round in 0..rounds(size) {
                 let before = heard.clone();
-                for rank in 0..size {
+                for (rank, heard) in heard.iter_mut().enumerate() {
                     let Partners { to, from } = dissemination(rank, size, round).unwrap();
                     assert_eq!(dissemination(to, size, round).unwrap().from, rank);
-                    heard[rank] |= before[from];
+                    *heard |= before[from];
                 }
             }
             assert!(heard.iter().all(|&h| h == (1 << size) - 1), "{size}");

@@ -13,7 +13,7 @@ impl Rng {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % n
     }
 
-    fn rng(seed: u64) -> Rng {
+    fn new(seed: u64) -> Rng {
         Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
@@ -52,7 +52,7 @@ fn take_all<T: Copy, U: Copy>(list: &mut Vec<(T, U)>, accept: impl Fn(&T) -> boo
 #[test]
 fn posted__agrees_with_a_list() {
     for seed in 1..40 {
-        let mut rng = Rng::rng(seed);
+        let mut rng = Rng::new(seed);
         let mut posted = Posted::new();
         let mut list: Vec<(RecvSpec, u32)> = Vec::new();
         for id in 0..4_000u32 {
@@ -91,7 +91,7 @@ fn posted__agrees_with_a_list() {
 #[test]
 fn unexpected__agrees_with_a_list() {
     for seed in 1..40 {
-        let mut rng = Rng::rng(seed);
+        let mut rng = Rng::new(seed);
         let mut unexpected = Unexpected::new();
         let mut list: Vec<((PeerId, u64), u32)> = Vec::new();
         for id in 0..4_000u32 {

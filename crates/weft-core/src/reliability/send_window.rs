@@ -6,7 +6,8 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 /// Packets of later transmission that must arrive before an earlier one counts as lost
-/// (RFC 9002 section 6.1.1); raised up to [`REORDER_MAX`] when that proves wrong.
+/// (RFC 9002 section 6.1.1); raised up to [`REORDER_MAX`], for good, when that proves wrong: paths that
+/// reorder keep doing so.
 const REORDER_MIN: u8 = 3;
 const REORDER_MAX: u8 = 32;
 

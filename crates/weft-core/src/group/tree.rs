@@ -1,7 +1,7 @@
 //! Communication patterns of collective operations, as arithmetic on ranks.
 //!
-//! Ranks run from 0 to `size - 1`. A rank or root outside that range has no parent, no children and no
-//! partners.
+//! Ranks run from 0 to `size - 1`. A rank or root outside that range has no parent, no children and
+//! no partners.
 
 use core::fmt;
 use core::str::FromStr;
@@ -156,9 +156,10 @@ pub fn dissemination(rank: usize, size: usize, round: u32) -> Option<Partners> {
 
 /// Part of a rank in recursive doubling (Thakur, Rabenseifner, Gropp 2005).
 ///
-/// Ranks beyond a power of two are folded in first: such a rank gives its value to a neighbour, which
-/// takes part for both and returns the result. The values stay in rank order, so an operation that is
-/// only associative may be used when the value of the lower rank is taken as the left operand.
+/// Ranks beyond a power of two are folded in first: such a rank gives its value to a neighbour,
+/// which takes part for both and returns the result. The values stay in rank order, so an operation
+/// that is only associative may be used when the value of the lower rank is taken as the left
+/// operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubling {
     /// Sends its value to `proxy`, then receives the result from it.
@@ -168,7 +169,8 @@ pub enum Doubling {
     },
     /// Takes part.
     Active {
-        /// The folded rank, one below, whose value it receives first and to which it sends the result.
+        /// The folded rank, one below, whose value it receives first and to which it sends the
+        /// result.
         folded: Option<usize>,
         /// Number among the active ranks.
         number: usize,

@@ -176,7 +176,8 @@ impl Bins {
         self.live
     }
 
-    /// Whether the bins have to be emptied and filled again before one more of `len` entries goes in.
+    /// Whether the bins have to be emptied and filled again before one more of `len` entries goes
+    /// in.
     #[inline]
     pub fn too_small(&self, len: usize) -> bool {
         len >= BIN_ABOVE && (!self.live || len >= 2 * self.lists.len())

@@ -62,16 +62,16 @@ pub struct CreditOut {
 }
 
 impl CreditOut {
-    /// Keeps `window_bytes` bytes of messages outstanding (at least one unit); the sender is taken to
-    /// learn the first grant with the connection.
+    /// Keeps `window_bytes` bytes of messages outstanding (at least one unit); the sender is taken
+    /// to learn the first grant with the connection.
     pub fn new(window_bytes: usize) -> CreditOut {
         let window = u32::try_from(window_bytes / UNIT as usize).unwrap_or(MAX_OPEN);
         let window = window.clamp(1, MAX_OPEN);
         CreditOut { window, consumed: 0, arrived: 0, announced: window }
     }
 
-    /// Charges an arriving message. False, and nothing charged, if the sender has overdrawn its grant:
-    /// the message may be refused.
+    /// Charges an arriving message. False, and nothing charged, if the sender has overdrawn its
+    /// grant: the message may be refused.
     #[inline]
     pub fn arrived(&mut self, bytes: usize) -> bool {
         let cost = cost(bytes);

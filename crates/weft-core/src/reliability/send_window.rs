@@ -5,8 +5,8 @@ use crate::{Instant, Seq};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-/// Packets of later transmission that must arrive before an earlier one counts as lost
-/// (RFC 9002 section 6.1.1); raised up to [`REORDER_MAX`], for good, when that proves wrong: paths that
+/// Packets of later transmission that must arrive before an earlier one counts as lost (RFC 9002
+/// section 6.1.1); raised up to [`REORDER_MAX`], for good, when that proves wrong: paths that
 /// reorder keep doing so.
 const REORDER_MIN: u8 = 3;
 const REORDER_MAX: u8 = 32;
@@ -53,9 +53,9 @@ pub struct AckOutcome {
 
 /// Unacknowledged packets of one peer, as descriptors `T` of the engine.
 ///
-/// Under [`Reliability::None`] it only hands out sequence numbers: nothing is kept, everything may be
-/// sent, and the caller must not wait for acknowledgements. It owns no memory until the first packet
-/// and gives it back on [`SendWindow::shrink`] or [`SendWindow::drain`].
+/// Under [`Reliability::None`] it only hands out sequence numbers: nothing is kept, everything may
+/// be sent, and the caller must not wait for acknowledgements. It owns no memory until the first
+/// packet and gives it back on [`SendWindow::shrink`] or [`SendWindow::drain`].
 pub struct SendWindow<T: Copy> {
     slots: VecDeque<Slot<T>>,
     /// Time of the last cumulative progress: restarts the retransmission timer (RFC 6298, 5.3).
@@ -68,7 +68,8 @@ pub struct SendWindow<T: Copy> {
     cursor: Seq,
     /// Number of the next transmission.
     order: u32,
-    /// Transmissions before this number have been overtaken: one past the latest known to have arrived.
+    /// Transmissions before this number have been overtaken: one past the latest known to have
+    /// arrived.
     arrived: u32,
     /// Smoothed and smallest round trip in nanoseconds, saturating; 0 when unknown.
     srtt: u32,
@@ -118,8 +119,8 @@ impl<T: Copy> SendWindow<T> {
         self.span() - self.sacked
     }
 
-    /// Whether one more packet may be sent now. Under [`Reliability::GoBackN`] not while packets wait
-    /// for retransmission: a newer one would only be dropped.
+    /// Whether one more packet may be sent now. Under [`Reliability::GoBackN`] not while packets
+    /// wait for retransmission: a newer one would only be dropped.
     #[inline]
     pub fn can_send(&self) -> bool {
         self.span() < self.limit && (self.lost == 0 || self.mode != Reliability::GoBackN)
@@ -149,8 +150,8 @@ impl<T: Copy> SendWindow<T> {
         Seq(self.next.0.wrapping_sub(self.span()))
     }
 
-    /// Records a first transmission and returns its number. The caller asks [`SendWindow::can_send`]
-    /// before.
+    /// Records a first transmission and returns its number. The caller asks
+    /// [`SendWindow::can_send`] before.
     #[inline]
     pub fn push(&mut self, now: Instant, item: T) -> Seq {
         let seq = self.next;
@@ -199,7 +200,8 @@ impl<T: Copy> SendWindow<T> {
                 self.mark_sacked(now, sack, &mut out, &mut evidence, acked);
             }
         }
-        // No honest peer reports the packet it expects as received; the front is never a reported one.
+        // No honest peer reports the packet it expects as received; the front is never a reported
+        // one.
         while self.slots.front().is_some_and(|slot| slot.is(SACKED)) {
             self.slots.pop_front();
             self.sacked -= 1;
@@ -280,8 +282,9 @@ impl<T: Copy> SendWindow<T> {
         }
         let elapsed = now.since(slot.sent);
         if slot.is(RESENT) {
-            // Acknowledged sooner than a round trip after the retransmission: an earlier copy arrived,
-            // so the packet was late, not lost, and this says nothing about the last transmission.
+            // Acknowledged sooner than a round trip after the retransmission: an earlier copy
+            // arrived, so the packet was late, not lost, and this says nothing about the last
+            // transmission.
             if elapsed < Duration::from_nanos(self.min_rtt.into()) {
                 evidence.spurious |= slot.is(FAST);
                 return;
@@ -308,10 +311,10 @@ impl<T: Copy> SendWindow<T> {
     }
 
     /// Marks packets overtaken by [`REORDER_MIN`] or more later transmissions, or by any later one
-    /// and longer ago than 9/8 of a round trip (RFC 9002 section 6.1); both bounds widen with `reorder`.
-    /// What overtakes a retransmission was sent after it, so each packet is judged at most once a
-    /// round trip. First transmissions overtake only packets before them, so that without `everywhere`
-    /// the search ends at the last packet reported received.
+    /// and longer ago than 9/8 of a round trip (RFC 9002 section 6.1); both bounds widen with
+    /// `reorder`. What overtakes a retransmission was sent after it, so each packet is judged at
+    /// most once a round trip. First transmissions overtake only packets before them, so that
+    /// without `everywhere` the search ends at the last packet reported received.
     fn detect_losses(&mut self, now: Instant, everywhere: bool) -> u32 {
         let srtt = u64::from(self.srtt);
         let late = Duration::from_nanos(srtt + srtt * u64::from(self.reorder) / 24);
@@ -347,7 +350,8 @@ impl<T: Copy> SendWindow<T> {
         self.lost += 1;
     }
 
-    /// A gap was reported: everything is resent, unless the front was (re)sent within half a round trip.
+    /// A gap was reported: everything is resent, unless the front was (re)sent within half a round
+    /// trip.
     fn go_back(&mut self, now: Instant) -> u32 {
         let Some(front) = self.slots.front() else { return 0 };
         let age = now.since(front.sent);
@@ -398,10 +402,10 @@ impl<T: Copy> SendWindow<T> {
     }
 
     /// The retransmission timeout may have fired. [`Reliability::GoBackN`] resends everything.
-    /// [`Reliability::Selective`] only probes with the first and the last missing packet, since often
-    /// just the acknowledgement was lost; the answer shows what else is missing (RFC 9002 section
-    /// 6.2.4). The sender should ask for an immediate acknowledgement of whatever it retransmits.
-    /// Returns whether anything was marked; the caller then backs its timeout off.
+    /// [`Reliability::Selective`] only probes with the first and the last missing packet, since
+    /// often just the acknowledgement was lost; the answer shows what else is missing (RFC 9002
+    /// section 6.2.4). The sender should ask for an immediate acknowledgement of whatever it
+    /// retransmits. Returns whether anything was marked; the caller then backs its timeout off.
     pub fn on_timeout(&mut self, now: Instant, rto: Duration) -> bool {
         match self.oldest_sent() {
             Some(oldest) if now.since(oldest) >= rto => {}
@@ -422,15 +426,16 @@ impl<T: Copy> SendWindow<T> {
     }
 
     /// When the retransmission timer was (re)started: at the last transmission of the oldest
-    /// unacknowledged packet or at later progress. None when nothing is unacknowledged or the oldest
-    /// already waits for retransmission.
+    /// unacknowledged packet or at later progress. None when nothing is unacknowledged or the
+    /// oldest already waits for retransmission.
     #[inline]
     pub fn oldest_sent(&self) -> Option<Instant> {
         let front = self.slots.front()?;
         (!front.is(LOST)).then(|| front.sent.max(self.progress))
     }
 
-    /// Gives back every packet not yet acknowledged, in order, and frees the memory: the peer failed.
+    /// Gives back every packet not yet acknowledged, in order, and frees the memory: the peer
+    /// failed.
     pub fn drain(&mut self, each: &mut dyn FnMut(T)) {
         for slot in core::mem::take(&mut self.slots) {
             if !slot.is(SACKED) {

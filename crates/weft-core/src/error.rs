@@ -50,6 +50,8 @@ pub enum OpError {
     Refused,
     /// The remote side has no handler of that number.
     NoHandler,
+    /// Too much is queued for the peer: try again after progress (backpressure).
+    Busy,
 }
 
 impl fmt::Display for PeerFailure {
@@ -77,6 +79,7 @@ impl fmt::Display for OpError {
             OpError::Cancelled => write!(f, "cancelled"),
             OpError::Peer { peer, failure } => write!(f, "{peer} failed: {failure}"),
             OpError::Refused => write!(f, "refused by the remote side: key, bounds or rights"),
+            OpError::Busy => write!(f, "too much is queued for the peer: try again after progress"),
             OpError::NoHandler => write!(f, "the remote side has no such handler"),
         }
     }

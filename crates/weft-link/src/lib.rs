@@ -7,7 +7,9 @@
 pub mod address;
 pub mod bytes;
 pub mod link;
+mod random;
 
 pub use address::Address;
 pub use bytes::Bytes;
+pub use random::random_u64;
 pub use link::{Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction, Sink, WaitFd};

@@ -1,1 +1,18 @@
-//! weft
+//! weft: message passing for the network people already have.
+//!
+//! [`Job::init`] makes this process a rank of its job (under `weft run`, `mpiexec`, `srun` or alone);
+//! [`Job::world`] is the group of all ranks. [`Endpoint`] is the interface below.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod clock;
+pub mod endpoint;
+pub mod group;
+
+pub use clock::Clock;
+pub use endpoint::{ActiveMessage, ConnectError, Endpoint, Operation, Status};
+pub use group::{Element, Group, Op};
+pub use weft_core::engine::types::AtomicCode;
+pub use weft_core::engine::Rights;
+pub use weft_core::{Config, EndpointId, OpError, PeerFailure, PeerId, Reliability, Stats};
+pub use weft_link::Address;

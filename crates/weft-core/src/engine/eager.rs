@@ -47,9 +47,11 @@ pub(super) fn next(p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Option<
     let len = (mtu - packet.header_len() as u64).min(s.len - s.sent);
     // Also when empty: the operation ends when its last packet is acknowledged.
     let payload = Payload::Op { op: id, offset: s.sent, len: len as u32 };
-    let desc = Desc { packet, flags: s.flags, imm, payload };
     s.sent += len;
-    Some((desc, s.sent == s.len))
+    let last = s.sent == s.len;
+    // Somebody waits for the buffer: do not let the acknowledgement be delayed.
+    let hurry = if last && !op.reported { flags::ACKNOW } else { 0 };
+    Some((Desc { packet, flags: s.flags | hurry, imm, payload }, last))
 }
 
 impl Engine {

@@ -34,6 +34,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 use op::{Kind, Op};
+pub use region::Rights;
 use region::Regions;
 use timer::Timers;
 use types::*;

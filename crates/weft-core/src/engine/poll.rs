@@ -99,9 +99,15 @@ impl Engine {
         if p.state != State::Ready {
             return None;
         }
+        if p.windows.as_ref().is_some_and(|w| w.recv.has_gap() && w.recv.ack_due(now)) {
+            return self.poll_ack(now, peer);
+        }
+        let p = &mut self.peers[peer.0 as usize];
         let again = p.windows.as_mut().and_then(|w| w.send.next_retransmit(now));
         if let Some((seq, desc)) = again {
             self.stats.retransmitted += 1;
+            // The answer tells what else is missing: have it at once.
+            let desc = desc.with_flags(desc.flags | flags::ACKNOW);
             return Some(self.emit_at(peer, &desc, seq));
         }
         if p.windows.as_ref().is_none_or(|w| w.send.can_send()) {
@@ -224,9 +230,11 @@ impl Engine {
             return None;
         }
         p.ack_asked = false;
-        let go_back = self.cfg.reliability == Reliability::GoBackN;
         let (sack, nack) = match &p.windows {
-            Some(w) => (w.recv.sack(), go_back && w.recv.has_gap()),
+            Some(w) => {
+                let go_back = w.send.mode() == Reliability::GoBackN;
+                (w.recv.sack(), go_back && w.recv.has_gap())
+            }
             None => (crate::reliability::SackMap([0; 4]), false),
         };
         let flags = if nack { flags::NACK } else { 0 };

@@ -336,6 +336,7 @@ impl Driver {
             })
             .collect();
         let taken = self.links[link].send(&frames);
+        drop(frames);
         for t in &batch[..taken] {
             self.core.engine.accepted(t);
         }

@@ -1,6 +1,7 @@
 //! Memory that operations read and write while they are in progress.
 
 pub(crate) mod epoll;
+mod raw;
 
 use std::ptr::NonNull;
 use weft_link::Bytes;

@@ -1,0 +1,17 @@
+//! Random numbers from the operating system.
+
+use std::fs::File;
+use std::io::Read;
+
+/// 64 random bits fit for identities and keys.
+pub fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    random_bytes(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+/// Fills `out` with random bytes fit for keys.
+pub fn random_bytes(out: &mut [u8]) {
+    // Without a source of randomness there are no identities and no keys: nothing safe can be done.
+    File::open("/dev/urandom").and_then(|mut f| f.read_exact(out)).expect("/dev/urandom is readable");
+}

@@ -1,0 +1,547 @@
+//! The endpoint: the local communication object of programs.
+
+mod driver;
+mod future;
+mod ops;
+#[allow(unsafe_code)]
+mod sys;
+mod wait;
+
+pub use future::{Operation, Sleep, Yield};
+
+use crate::clock::Clock;
+use driver::{Driver, Upcall};
+use future::State;
+use ops::Owner;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+use sys::Memory;
+use wait::Waiter;
+use weft_core::engine::types::{self, AtomicCode, Claimed, Probed, RecvArgs, Refused, SendArgs};
+use weft_core::{Config, EndpointId, Instant, OpError, PeerFailure, PeerId, Stats};
+use weft_link::{Address, Link};
+
+/// How an operation ended well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The other side.
+    pub source: Option<PeerId>,
+    /// Match bits of the message.
+    pub tag: u64,
+    /// Bytes moved.
+    pub len: usize,
+    /// Completion data the sender gave.
+    pub data: Option<u32>,
+    /// Old value, for atomic operations.
+    pub value: u64,
+}
+
+impl From<types::Status> for Status {
+    fn from(s: types::Status) -> Status {
+        Status { source: s.source, tag: s.tag, len: s.len as usize, data: s.data, value: s.value }
+    }
+}
+
+/// No link reaches a peer; what was tried.
+#[derive(Clone, Debug)]
+pub struct ConnectError {
+    /// The address.
+    pub address: String,
+    /// Each link and why it refused.
+    pub reasons: Vec<(&'static str, String)>,
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no link reaches {}", self.address)?;
+        for (link, why) in &self.reasons {
+            write!(f, "; {link}: {why}")?;
+        }
+        write!(f, "; run `weft doctor` on both machines")
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+/// What a handler of active messages is called with.
+pub struct ActiveMessage {
+    /// Who sent it.
+    pub source: PeerId,
+    /// The sender's 32-bit argument.
+    pub argument: u32,
+    /// The message.
+    pub data: Vec<u8>,
+}
+
+type Handler = Rc<RefCell<dyn FnMut(&Endpoint, ActiveMessage)>>;
+
+pub(crate) struct Inner {
+    driver: Driver,
+    waiter: Waiter,
+    handlers: HashMap<u32, Handler>,
+    sleeps: u64,
+    spin: Duration,
+}
+
+/// An endpoint. Clones are the same endpoint; it belongs to one thread and takes no lock.
+#[derive(Clone)]
+pub struct Endpoint {
+    inner: Rc<RefCell<Inner>>,
+}
+
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Endpoint {
+    /// An endpoint over the given links, best first.
+    pub fn with_links(
+        config: Config,
+        id: EndpointId,
+        clock: Clock,
+        links: Vec<Box<dyn Link>>,
+    ) -> Endpoint {
+        let spin = Duration::from_micros(u64::from(config.spin_us));
+        let inner = Inner {
+            driver: Driver::new(config, id, clock, links),
+            waiter: Waiter::new(),
+            handlers: HashMap::new(),
+            sleeps: 0,
+            spin,
+        };
+        Endpoint { inner: Rc::new(RefCell::new(inner)) }
+    }
+
+    /// Where peers reach this endpoint.
+    pub fn address(&self) -> Address {
+        self.inner.borrow().driver.address.clone()
+    }
+
+    /// Makes a peer of an address; nothing is sent yet. The same address gives the same peer.
+    pub fn connect(&self, address: &Address) -> Result<PeerId, ConnectError> {
+        self.inner
+            .borrow_mut()
+            .driver
+            .connect(address)
+            .map_err(|reasons| ConnectError { address: address.to_string(), reasons })
+    }
+
+    /// Now, in the endpoint's time.
+    pub fn now(&self) -> Instant {
+        self.inner.borrow().driver.core.clock.now()
+    }
+
+    /// Counters of the engine.
+    pub fn stats(&self) -> Stats {
+        *self.inner.borrow().driver.core.engine.stats()
+    }
+
+    /// Counters of the links: link, counter, value.
+    pub fn link_counters(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let mut out = Vec::new();
+        for link in &self.inner.borrow().driver.links {
+            let of = link.caps().name;
+            link.counters(&mut |name, value| out.push((of, name, value)));
+        }
+        out
+    }
+
+    /// A peer with its address and link, for messages to people.
+    pub fn describe(&self, peer: PeerId) -> String {
+        self.inner.borrow().driver.describe(peer)
+    }
+
+    /// Why a peer failed, if it did.
+    pub fn peer_failure(&self, peer: PeerId) -> Option<PeerFailure> {
+        self.inner.borrow().driver.core.engine.peer_failure(peer)
+    }
+
+    /// Does everything possible now without waiting. True if anything happened.
+    pub fn progress(&self) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        let did = inner.driver.progress();
+        if inner.driver.core.upcalls.is_empty() {
+            return did;
+        }
+        let calls = std::mem::take(&mut inner.driver.core.upcalls);
+        drop(inner);
+        calls.into_iter().for_each(|call| self.call(call));
+        self.inner.borrow_mut().driver.flush();
+        true
+    }
+
+    fn call(&self, call: Upcall) {
+        let handler = self.inner.borrow().handlers.get(&call.handler).cloned();
+        match handler {
+            Some(handler) => {
+                let message =
+                    ActiveMessage { source: call.peer, argument: call.argument, data: call.data };
+                (handler.borrow_mut())(self, message);
+            }
+            None => log::warn!(
+                "active message for handler {} from {}: no such handler",
+                call.handler,
+                self.describe(call.peer)
+            ),
+        }
+    }
+
+    /// When `progress` wants to be called although nothing arrives.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.inner.borrow().driver.next_timeout()
+    }
+
+    /// A descriptor that becomes readable when `progress` has something to do. Call `prepare_wait`
+    /// before sleeping on it.
+    pub fn wait_fd(&self) -> Option<RawFd> {
+        self.inner.borrow().waiter.fd()
+    }
+
+    /// Announces that this thread is about to sleep on `wait_fd`. False: do not, there is work.
+    pub fn prepare_wait(&self) -> bool {
+        let inner = &mut *self.inner.borrow_mut();
+        let links = &mut inner.driver.links;
+        inner.waiter.sync(|out| links.iter().for_each(|l| l.wait_fds(out)));
+        if inner.driver.core.engine.has_blocked() {
+            // A full link tells nobody when it has room again: look soon.
+            let now = inner.driver.core.clock.now();
+            inner.waiter.arm(now, Some(now + Duration::from_micros(100)));
+        } else {
+            inner.waiter.arm(inner.driver.core.clock.now(), inner.driver.next_timeout());
+        }
+        let links = &mut inner.driver.links;
+        let idle = links.iter_mut().all(|l| l.prepare_wait());
+        if !idle {
+            links.iter_mut().for_each(|l| l.finish_wait());
+        }
+        idle
+    }
+
+    /// Ends what `prepare_wait` began.
+    pub fn finish_wait(&self) {
+        self.inner.borrow_mut().driver.links.iter_mut().for_each(|l| l.finish_wait());
+    }
+
+    /// Waits until `progress` did something or `timeout` has passed: spins briefly, then sleeps.
+    pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        let start = self.now();
+        let spin = self.inner.borrow().spin;
+        loop {
+            if self.progress() {
+                return true;
+            }
+            let waited = self.now().since(start);
+            if timeout.is_some_and(|t| waited >= t) {
+                return false;
+            }
+            if waited >= spin {
+                self.sleep_once(timeout.map(|t| start + t));
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    fn sleep_once(&self, until: Option<Instant>) {
+        if let Some(at) = until {
+            // Wakes the descriptor in time.
+            let waker = Waker::noop().clone();
+            let inner = &mut *self.inner.borrow_mut();
+            inner.sleeps += 1;
+            inner.driver.sleepers.insert((at, inner.sleeps), waker);
+        }
+        if self.prepare_wait() {
+            self.inner.borrow().waiter.sleep();
+            self.finish_wait();
+        }
+    }
+
+    /// Runs a future to its end, making progress meanwhile.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let mut future = std::pin::pin!(future);
+        let flag = Arc::new(Flag(AtomicBool::new(true)));
+        let waker = Waker::from(flag.clone());
+        let mut cx = Context::from_waker(&waker);
+        loop {
+            if flag.0.swap(false, Ordering::Relaxed) {
+                if let Poll::Ready(out) = future.as_mut().poll(&mut cx) {
+                    return out;
+                }
+                self.progress();
+                continue;
+            }
+            self.wait(None);
+        }
+    }
+
+    /// Sends a message. The operation has started when this returns; awaiting it tells the result and
+    /// gives the buffer back.
+    pub fn send(&self, to: PeerId, tag: u64, data: Vec<u8>) -> Operation {
+        self.send_with(to, tag, data, None, false)
+    }
+
+    /// Sends a message; completes only when a receive has matched it.
+    pub fn send_sync(&self, to: PeerId, tag: u64, data: Vec<u8>) -> Operation {
+        self.send_with(to, tag, data, None, true)
+    }
+
+    /// Sends with completion data for the receiver.
+    pub fn send_with(
+        &self,
+        to: PeerId,
+        tag: u64,
+        data: Vec<u8>,
+        imm: Option<u32>,
+        sync: bool,
+    ) -> Operation {
+        let inner = &mut *self.inner.borrow_mut();
+        let d = &mut inner.driver;
+        if !sync && d.send_now(to, tag, &data, imm) {
+            let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
+            return self.ended(Ok(status), data);
+        }
+        let inject = !sync && data.len() <= d.core.engine.config().inject_max as usize;
+        let mut args = SendArgs {
+            peer: to,
+            tag,
+            len: data.len() as u64,
+            data: imm,
+            context: 0,
+            addr: data.as_ptr() as u64,
+            inject,
+            sync,
+            active: false,
+        };
+        let now = d.core.clock.now();
+        if !inject {
+            let started = d.core.engine.send(now, args);
+            return self.started(d, started, Memory::Owned(data));
+        }
+        let memory = d.core.ops.copy_of(&data);
+        args.addr = memory.addr();
+        match d.core.engine.send(now, args) {
+            Ok(op) => {
+                d.core.ops.insert(op, Owner::Nobody, memory);
+                d.flush();
+                let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
+                self.ended(Ok(status), data)
+            }
+            Err(refused) => self.ended(Err(error_of(refused)), data),
+        }
+    }
+
+    fn started(
+        &self,
+        d: &mut Driver,
+        started: Result<weft_core::OpId, Refused>,
+        memory: Memory,
+    ) -> Operation {
+        match started {
+            Ok(op) => {
+                d.core.ops.insert(op, Owner::Waiter, memory);
+                d.flush();
+                Operation { inner: self.inner.clone(), state: State::Running(op) }
+            }
+            Err(refused) => self.ended(Err(error_of(refused)), memory.into_vec()),
+        }
+    }
+
+    fn ended(&self, result: Result<Status, OpError>, buffer: Vec<u8>) -> Operation {
+        Operation { inner: self.inner.clone(), state: State::Ended(result, buffer) }
+    }
+
+    /// Receives a message into `buffer`, as long as that is. `from: None` takes any source; bits set in
+    /// `ignore` are not compared. The status tells the length; a longer message is an error and leaves
+    /// its first part in the buffer.
+    pub fn recv(&self, from: Option<PeerId>, tag: u64, ignore: u64, buffer: Vec<u8>) -> Operation {
+        let inner = &mut *self.inner.borrow_mut();
+        let d = &mut inner.driver;
+        let memory = Memory::Owned(buffer);
+        let started = d.core.engine.recv(
+            d.core.clock.now(),
+            RecvArgs {
+                source: from,
+                tag,
+                ignore,
+                len: memory.len() as u64,
+                addr: memory.addr(),
+                context: 0,
+            },
+        );
+        self.started(d, started, memory)
+    }
+
+    /// Looks for a message without receiving it.
+    pub fn probe(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<Probed> {
+        self.inner.borrow().driver.core.engine.probe(from, tag, ignore)
+    }
+
+    /// Takes the oldest matching message out of matching; receive it with `recv_claimed`.
+    pub fn claim(
+        &self,
+        from: Option<PeerId>,
+        tag: u64,
+        ignore: u64,
+    ) -> Option<(Claimed, Probed)> {
+        self.inner.borrow_mut().driver.core.engine.claim(from, tag, ignore)
+    }
+
+    /// Receives a claimed message.
+    pub fn recv_claimed(&self, claimed: Claimed, buffer: Vec<u8>) -> Operation {
+        let inner = &mut *self.inner.borrow_mut();
+        let d = &mut inner.driver;
+        let memory = Memory::Owned(buffer);
+        let args = RecvArgs {
+            source: None,
+            tag: 0,
+            ignore: 0,
+            len: memory.len() as u64,
+            addr: memory.addr(),
+            context: 0,
+        };
+        let now = d.core.clock.now();
+        let started = d.core.engine.recv_claimed(now, claimed, args);
+        self.started(d, started, memory)
+    }
+
+    /// Receives a message whose length is not known before, of at most `max_len` bytes.
+    pub async fn recv_sized(
+        &self,
+        from: Option<PeerId>,
+        tag: u64,
+        ignore: u64,
+        max_len: usize,
+    ) -> Result<(Status, Vec<u8>), OpError> {
+        let (claimed, found) = std::future::poll_fn(|cx| {
+            if let Some(hit) = self.claim(from, tag, ignore) {
+                return Poll::Ready(Ok(hit));
+            }
+            if let Some((peer, failure)) = from.and_then(|p| Some((p, self.peer_failure(p)?))) {
+                return Poll::Ready(Err(OpError::Peer { peer, failure }));
+            }
+            self.inner.borrow_mut().driver.core.arrivals.push(cx.waker().clone());
+            if let Some(peer) = from {
+                self.open(peer);
+            }
+            Poll::Pending
+        })
+        .await?;
+        let buffer = vec![0; (found.len as usize).min(max_len)];
+        let (result, buffer) = self.recv_claimed(claimed, buffer).await;
+        result.map(|status| (status, buffer))
+    }
+
+    /// Opens the session with a peer ahead of the first message, so that a dead one is found out.
+    pub fn open(&self, peer: PeerId) {
+        let d = &mut self.inner.borrow_mut().driver;
+        let now = d.core.clock.now();
+        d.core.engine.open(now, peer);
+        d.flush();
+    }
+
+    /// Registers a handler of active messages. It runs inside `progress`, and may send.
+    pub fn handle(&self, number: u32, handler: impl FnMut(&Endpoint, ActiveMessage) + 'static) {
+        self.inner.borrow_mut().handlers.insert(number, Rc::new(RefCell::new(handler)));
+    }
+
+    /// Sends an active message of at most 64 KiB: `handler` is called with it at the other side.
+    pub fn send_active(&self, to: PeerId, handler: u32, argument: u32, data: &[u8]) -> Result<(), OpError> {
+        let d = &mut self.inner.borrow_mut().driver;
+        let args = SendArgs {
+            peer: to,
+            tag: u64::from(argument) << 32 | u64::from(handler),
+            len: data.len() as u64,
+            data: None,
+            context: 0,
+            addr: 0,
+            inject: true,
+            sync: false,
+            active: true,
+        };
+        let memory = d.core.ops.copy_of(data);
+        let now = d.core.clock.now();
+        let op = d.core.engine.send(now, args).map_err(error_of)?;
+        d.core.ops.insert(op, Owner::Nobody, memory);
+        d.flush();
+        Ok(())
+    }
+
+    /// Writes `data` to the peer's region at `offset`. Completes when it is there.
+    pub fn put(&self, to: PeerId, key: u64, offset: u64, data: Vec<u8>) -> Operation {
+        let d = &mut self.inner.borrow_mut().driver;
+        let now = d.core.clock.now();
+        let started = d.core.engine.put(now, to, key, offset, data.len() as u64, 0);
+        self.started(d, started, Memory::Owned(data))
+    }
+
+    /// Reads from the peer's region at `offset` as much as `buffer` is long.
+    pub fn get(&self, from: PeerId, key: u64, offset: u64, buffer: Vec<u8>) -> Operation {
+        let d = &mut self.inner.borrow_mut().driver;
+        let now = d.core.clock.now();
+        let started = d.core.engine.get(now, from, key, offset, buffer.len() as u64, 0);
+        self.started(d, started, Memory::Owned(buffer))
+    }
+
+    /// Does an atomic operation on the 8 bytes at `offset` of the peer's region; the status carries the
+    /// old value. `compare` matters to compare-and-swap only.
+    pub fn atomic(
+        &self,
+        at: PeerId,
+        key: u64,
+        offset: u64,
+        code: AtomicCode,
+        operand: u64,
+        compare: u64,
+    ) -> Operation {
+        let d = &mut self.inner.borrow_mut().driver;
+        let now = d.core.clock.now();
+        let operands = (operand, compare);
+        let started = d.core.engine.atomic(now, at, key, offset, code, operands, 0);
+        self.started(d, started, Memory::None)
+    }
+
+    /// Resolves after `duration`.
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        Sleep { inner: self.inner.clone(), at: self.now() + duration }
+    }
+
+    /// Resolves after one round of progress: call it between pieces of computing.
+    pub fn yield_now(&self) -> Yield {
+        Yield::default()
+    }
+
+    /// Sends what is queued, waits until all of it is acknowledged (at most `timeout`) and tells the
+    /// peers that this endpoint ends.
+    pub fn close(&self, timeout: Duration) {
+        let start = self.now();
+        while !self.inner.borrow().driver.core.engine.quiet() {
+            let left = timeout.saturating_sub(self.now().since(start));
+            if left.is_zero() {
+                log::warn!("closing with messages unacknowledged");
+                break;
+            }
+            self.wait(Some(left.min(Duration::from_millis(50))));
+        }
+        self.inner.borrow_mut().driver.say_bye();
+    }
+}
+
+fn error_of(refused: Refused) -> OpError {
+    match refused {
+        Refused::Peer(peer, failure) => OpError::Peer { peer, failure },
+        Refused::Busy => OpError::Busy,
+        _ => OpError::Refused,
+    }
+}

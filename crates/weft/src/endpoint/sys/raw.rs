@@ -1,0 +1,198 @@
+//! The interface below futures: blocking calls on borrowed memory, and posted operations with a
+//! completion queue for interfaces built on top.
+
+use super::Memory;
+use crate::endpoint::driver::Driver;
+use crate::endpoint::ops::Owner;
+use crate::endpoint::{error_of, Endpoint, Status};
+use std::time::Duration;
+use weft_core::engine::types::{Completion, RecvArgs, Refused, SendArgs};
+use weft_core::engine::Rights;
+use weft_core::{OpError, OpId, PeerId};
+use weft_link::Frame;
+
+impl Driver {
+    /// The latency path: sends at once if nothing stands in the way. `data` is free when it returns true.
+    #[inline]
+    pub(in crate::endpoint) fn send_now(&mut self, to: PeerId, tag: u64, data: &[u8], imm: Option<u32>) -> bool {
+        let len = data.len() as u32;
+        if data.len() > 1 << 20 {
+            return false;
+        }
+        let Some(header) = self.core.engine.send_now(to, tag, len, imm) else { return false };
+        let Some(link) = self.link_of(to) else { return false };
+        let frame = Frame { peer: to, header: header.as_slice(), payload: data };
+        if self.links[link].send(&[frame]) == 1 {
+            return true;
+        }
+        self.core.engine.refund(to, len);
+        false
+    }
+
+    /// Tells all peers that this endpoint ends.
+    pub(in crate::endpoint) fn say_bye(&mut self) {
+        for t in self.core.engine.close() {
+            if let Some(link) = self.link_of(t.peer) {
+                let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload: &[] };
+                self.links[link].send(&[frame]);
+            }
+        }
+    }
+}
+
+impl Endpoint {
+    /// Sends a message and returns when the buffer is free: at once up to `inject_max`.
+    pub fn send_blocking(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<(), OpError> {
+        let op = {
+            let d = &mut self.inner.borrow_mut().driver;
+            if d.send_now(to, tag, data, None) {
+                return Ok(());
+            }
+            let inject = data.len() <= d.core.engine.config().inject_max as usize;
+            let memory = if inject {
+                d.core.ops.copy_of(data)
+            } else {
+                // SAFETY: this call returns only when the operation has ended.
+                    unsafe {
+                    Memory::raw(data.as_ptr(), data.len())
+                }
+            };
+            let args = SendArgs {
+                peer: to,
+                tag,
+                len: data.len() as u64,
+                data: None,
+                context: 0,
+                addr: memory.addr(),
+                inject,
+                sync: false,
+                active: false,
+            };
+            let now = d.core.clock.now();
+            let op = d.core.engine.send(now, args).map_err(error_of)?;
+            let owner = if inject { Owner::Nobody } else { Owner::Waiter };
+            d.core.ops.insert(op, owner, memory);
+            d.flush();
+            if inject {
+                return Ok(());
+            }
+            op
+        };
+        self.wait_op(op).map(|_| ())
+    }
+
+    /// Receives a message into `buffer` and returns when it is there.
+    pub fn recv_blocking(
+        &self,
+        from: Option<PeerId>,
+        tag: u64,
+        ignore: u64,
+        buffer: &mut [u8],
+    ) -> Result<Status, OpError> {
+        let op = {
+            let d = &mut self.inner.borrow_mut().driver;
+            // SAFETY: this call returns only when the operation has ended.
+            let memory = unsafe { Memory::raw(buffer.as_ptr(), buffer.len()) };
+            let args = RecvArgs {
+                source: from,
+                tag,
+                ignore,
+                len: buffer.len() as u64,
+                addr: memory.addr(),
+                context: 0,
+            };
+            let now = d.core.now;
+            let op = d.core.engine.recv(now, args).map_err(error_of)?;
+            d.core.ops.insert(op, Owner::Waiter, memory);
+            d.flush();
+            op
+        };
+        self.wait_op(op)
+    }
+
+    fn wait_op(&self, op: OpId) -> Result<Status, OpError> {
+        loop {
+            if let Some((done, _)) = self.inner.borrow_mut().driver.core.ops.take_done(op) {
+                return done.result.map(Status::from);
+            }
+            if !self.progress() {
+                self.wait(Some(Duration::from_millis(100)));
+            }
+        }
+    }
+
+    /// Posts a send on the completion queue. With `args.inject` the bytes are copied and no completion
+    /// follows.
+    ///
+    /// # Safety
+    /// Unless injected, `ptr..ptr+args.len` stays valid and unchanged until the completion says
+    /// `released` (always, for operations on this queue).
+    pub unsafe fn post_send(&self, ptr: *const u8, mut args: SendArgs) -> Result<OpId, Refused> {
+        let d = &mut self.inner.borrow_mut().driver;
+        // SAFETY: promised by the caller.
+        let mut memory = unsafe { Memory::raw(ptr, args.len as usize) };
+        if args.inject {
+            memory = d.core.ops.copy_of(memory.read(0, args.len as usize));
+        }
+        args.addr = memory.addr();
+        let now = d.core.clock.now();
+        let op = d.core.engine.send(now, args)?;
+        let owner = if args.inject { Owner::Nobody } else { Owner::Queue };
+        d.core.ops.insert(op, owner, memory);
+        d.flush();
+        Ok(op)
+    }
+
+    /// Posts a receive on the completion queue.
+    ///
+    /// # Safety
+    /// `ptr..ptr+args.len` stays valid and untouched until the completion.
+    pub unsafe fn post_recv(&self, ptr: *mut u8, mut args: RecvArgs) -> Result<OpId, Refused> {
+        let d = &mut self.inner.borrow_mut().driver;
+        // SAFETY: promised by the caller.
+        let memory = unsafe { Memory::raw(ptr, args.len as usize) };
+        args.addr = memory.addr();
+        let now = d.core.clock.now();
+        let op = d.core.engine.recv(now, args)?;
+        d.core.ops.insert(op, Owner::Queue, memory);
+        d.flush();
+        Ok(op)
+    }
+
+    /// Next completion of a posted operation.
+    pub fn poll_completion(&self) -> Option<Completion> {
+        self.inner.borrow_mut().driver.core.completions.pop_front()
+    }
+
+    /// Cancels a posted receive that has not matched. Exactly one completion follows either way.
+    pub fn cancel(&self, op: OpId) -> bool {
+        let d = &mut self.inner.borrow_mut().driver;
+        let cancelled = d.core.engine.cancel(op);
+        d.flush();
+        cancelled
+    }
+
+    /// Registers `len` bytes of new memory, zeroed, for remote use; returns its key.
+    pub fn register(&self, len: usize, rights: Rights) -> Option<u64> {
+        let d = &mut self.inner.borrow_mut().driver;
+        let random = weft_link::random_u64() as u32;
+        let key = d.core.engine.register(len as u64, rights, random)?;
+        d.core.regions.insert(key, Memory::Owned(vec![0; len]));
+        Some(key)
+    }
+
+    /// Ends remote use of a region and returns its memory.
+    pub fn unregister(&self, key: u64) -> Vec<u8> {
+        let d = &mut self.inner.borrow_mut().driver;
+        d.core.engine.unregister(key);
+        d.core.regions.remove(&key).map(Memory::into_vec).unwrap_or_default()
+    }
+
+    /// Reads a registered region of this endpoint.
+    pub fn with_region<R>(&self, key: u64, f: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
+        let d = &mut self.inner.borrow_mut().driver;
+        let memory = d.core.regions.get_mut(&key)?;
+        let len = memory.len();
+        memory.write(0, len).map(f)
+    }
+}

@@ -1,0 +1,192 @@
+//! Collective operations. Every rank of the group calls the same ones in the same order.
+
+use super::element::{decode, encode, fold, Element, Op};
+use super::{Group, COLLECTIVE};
+use crate::endpoint::Operation;
+use weft_core::group::tree::{self, Doubling};
+use weft_core::OpError;
+
+/// A broadcast travels in parts of this size, so that the levels of the tree work at the same time.
+const PART: usize = 64 << 10;
+
+/// Longest message a collective accepts from a peer.
+const ANY: usize = usize::MAX;
+
+impl Group {
+    /// The tag of the next collective operation.
+    fn collective(&self) -> u64 {
+        let n = self.inner.collectives.get().wrapping_add(1);
+        self.inner.collectives.set(n);
+        self.tag(COLLECTIVE, n)
+    }
+
+    fn post(&self, to: usize, tag: u64, data: Vec<u8>) -> Result<Operation, OpError> {
+        Ok(self.inner.endpoint.send(self.peer(to)?, tag, data))
+    }
+
+    async fn take(&self, from: usize, tag: u64, len: usize) -> Result<Vec<u8>, OpError> {
+        self.recv_class(from, tag, len).await
+    }
+
+    /// Returns when every rank has called it. Dissemination: log2(size) rounds.
+    pub async fn barrier(&self) -> Result<(), OpError> {
+        let tag = self.collective();
+        for round in 0..tree::rounds(self.size()) {
+            let Some(p) = tree::dissemination(self.rank(), self.size(), round) else { break };
+            // Two rounds may come from the same rank: the order of messages tells them apart.
+            let sent = self.post(p.to, tag, Vec::new())?;
+            self.take(p.from, tag, 0).await?;
+            sent.await.0?;
+        }
+        Ok(())
+    }
+
+    /// Gives every rank the root's `data`; the other ranks may pass an empty vector.
+    pub async fn broadcast(&self, root: usize, data: Vec<u8>) -> Result<Vec<u8>, OpError> {
+        let tag = self.collective();
+        let kind = self.inner.tree.get();
+        let parent = tree::parent(kind, root, self.rank(), self.size());
+        let children: Vec<usize> =
+            tree::children(kind, root, self.rank(), self.size()).collect();
+        let mut sends = Vec::new();
+        let forward = |part: &[u8], sends: &mut Vec<Operation>| -> Result<(), OpError> {
+            for &child in &children {
+                sends.push(self.post(child, tag, part.to_vec())?);
+            }
+            Ok(())
+        };
+        let out = match parent {
+            None => {
+                // The first part carries the length of the whole.
+                let head = data.len().min(PART);
+                let mut first = (data.len() as u64).to_le_bytes().to_vec();
+                first.extend_from_slice(&data[..head]);
+                forward(&first, &mut sends)?;
+                for part in data[head..].chunks(PART) {
+                    forward(part, &mut sends)?;
+                }
+                data
+            }
+            Some(parent) => {
+                let first = self.take(parent, tag, PART + 8).await?;
+                forward(&first, &mut sends)?;
+                let (length, head) = first.split_at(first.len().min(8));
+                let mut raw = [0; 8];
+                raw[..length.len()].copy_from_slice(length);
+                let total = u64::from_le_bytes(raw) as usize;
+                let mut out = head.to_vec();
+                while out.len() < total {
+                    let part = self.take(parent, tag, PART).await?;
+                    forward(&part, &mut sends)?;
+                    out.extend_from_slice(&part);
+                }
+                out
+            }
+        };
+        for sent in sends {
+            sent.await.0?;
+        }
+        Ok(out)
+    }
+
+    /// Combines the vectors of all ranks, position by position, at the root; `None` on other ranks.
+    /// All vectors have the same length.
+    pub async fn reduce<T: Element>(
+        &self,
+        root: usize,
+        mut values: Vec<T>,
+        op: Op,
+    ) -> Result<Option<Vec<T>>, OpError> {
+        let tag = self.collective();
+        let kind = self.inner.tree.get();
+        for child in tree::children(kind, root, self.rank(), self.size()) {
+            let theirs = self.take(child, tag, values.len() * T::SIZE).await?;
+            fold(&mut values, &theirs, op);
+        }
+        match tree::parent(kind, root, self.rank(), self.size()) {
+            Some(parent) => {
+                self.post(parent, tag, encode(&values))?.await.0?;
+                Ok(None)
+            }
+            None => Ok(Some(values)),
+        }
+    }
+
+    /// Combines the vectors of all ranks, position by position, on every rank; the result has the same
+    /// bits everywhere. Recursive doubling.
+    pub async fn allreduce<T: Element>(&self, mut values: Vec<T>, op: Op) -> Result<Vec<T>, OpError> {
+        let tag = self.collective();
+        let len = values.len() * T::SIZE;
+        let Some(part) = Doubling::new(self.rank(), self.size()) else { return Ok(values) };
+        let (folded, rounds) = match part {
+            Doubling::Folded { proxy } => {
+                self.post(proxy, tag, encode(&values))?.await.0?;
+                return Ok(decode(&self.take(proxy, tag, len).await?));
+            }
+            Doubling::Active { folded, rounds, .. } => (folded, rounds),
+        };
+        if let Some(other) = folded {
+            fold(&mut values, &self.take(other, tag, len).await?, op);
+        }
+        for round in 0..rounds {
+            let Some(partner) = part.partner(round) else { break };
+            let sent = self.post(partner, tag, encode(&values))?;
+            fold(&mut values, &self.take(partner, tag, len).await?, op);
+            sent.await.0?;
+        }
+        if let Some(other) = folded {
+            self.post(other, tag, encode(&values))?.await.0?;
+        }
+        Ok(values)
+    }
+
+    /// Collects one message of every rank at the root, in order of rank; `None` on other ranks.
+    pub async fn gather(&self, root: usize, data: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, OpError> {
+        let tag = self.collective();
+        if self.rank() != root {
+            self.post(root, tag, data)?.await.0?;
+            return Ok(None);
+        }
+        let mut all = vec![Vec::new(); self.size()];
+        for rank in (0..self.size()).filter(|&r| r != root) {
+            all[rank] = self.take(rank, tag, ANY).await?;
+        }
+        all[root] = data;
+        Ok(Some(all))
+    }
+
+    /// Gives every rank the messages of all, in order of rank. Ring: size - 1 steps, each link used once
+    /// a step.
+    pub async fn allgather(&self, data: Vec<u8>) -> Result<Vec<Vec<u8>>, OpError> {
+        let tag = self.collective();
+        let size = self.size();
+        let (right, left) = ((self.rank() + 1) % size, (self.rank() + size - 1) % size);
+        let mut all = vec![Vec::new(); size];
+        let mut at = self.rank();
+        all[at] = data;
+        for _ in 1..size {
+            let sent = self.post(right, tag, all[at].clone())?;
+            at = (at + size - 1) % size;
+            all[at] = self.take(left, tag, ANY).await?;
+            sent.await.0?;
+        }
+        Ok(all)
+    }
+
+    /// Sends `data[r]` to each rank `r` and returns what each rank sent here, in order of rank.
+    /// `data` has one message a rank.
+    pub async fn alltoall(&self, mut data: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, OpError> {
+        let tag = self.collective();
+        let size = self.size();
+        let mut all = vec![Vec::new(); size];
+        all[self.rank()] = std::mem::take(&mut data[self.rank()]);
+        for step in 1..size {
+            let to = (self.rank() + step) % size;
+            let from = (self.rank() + size - step) % size;
+            let sent = self.post(to, tag, std::mem::take(&mut data[to]))?;
+            all[from] = self.take(from, tag, ANY).await?;
+            sent.await.0?;
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,191 @@
+//! Groups of ranks: point-to-point by rank, and collective operations over trees.
+
+mod collectives;
+mod element;
+
+pub use element::{Element, Op};
+
+use crate::endpoint::{Endpoint, Operation};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use weft_core::group::tree::Tree;
+use weft_core::{OpError, PeerFailure, PeerId};
+use weft_link::Address;
+
+/// Where the addresses of ranks come from; asked once a rank, when it is first used.
+pub trait Directory {
+    /// Number of ranks.
+    fn size(&self) -> usize;
+    /// The address of a rank.
+    fn address(&self, rank: usize) -> Result<Address, String>;
+}
+
+impl Directory for Vec<Address> {
+    fn size(&self) -> usize {
+        self.len()
+    }
+
+    fn address(&self, rank: usize) -> Result<Address, String> {
+        self.get(rank).cloned().ok_or_else(|| format!("there is no rank {rank}"))
+    }
+}
+
+struct Inner {
+    endpoint: Endpoint,
+    directory: Rc<dyn Directory>,
+    /// Ranks of this group in the directory.
+    members: Vec<usize>,
+    rank: usize,
+    context: u16,
+    peers: RefCell<Vec<Option<PeerId>>>,
+    /// Collective operations done: all ranks count alike.
+    collectives: Cell<u32>,
+    tree: Cell<Tree>,
+}
+
+/// An ordered set of ranks with a tag space of its own. Clones are the same group.
+#[derive(Clone)]
+pub struct Group {
+    inner: Rc<Inner>,
+}
+
+/// What a tag is for: bits 32..48 of the match bits; the context is in bits 48..64.
+const USER: u64 = 0;
+const COLLECTIVE: u64 = 1 << 32;
+
+impl Group {
+    /// The group of all ranks of a directory.
+    pub fn new(endpoint: Endpoint, directory: impl Directory + 'static, rank: usize) -> Group {
+        let size = directory.size();
+        Group::of(endpoint, Rc::new(directory), (0..size).collect(), rank, 0)
+    }
+
+    fn of(
+        endpoint: Endpoint,
+        directory: Rc<dyn Directory>,
+        members: Vec<usize>,
+        rank: usize,
+        context: u16,
+    ) -> Group {
+        let inner = Inner {
+            endpoint,
+            directory,
+            peers: RefCell::new(vec![None; members.len()]),
+            members,
+            rank,
+            context,
+            collectives: Cell::new(0),
+            tree: Cell::new(Tree::Binomial),
+        };
+        Group { inner: Rc::new(inner) }
+    }
+
+    /// A group of some of these ranks, in the order given; `None` on ranks that are not named. All ranks
+    /// named pass the same list and a `context` (1 to 65535) that no other group of the job uses.
+    pub fn subset(&self, ranks: &[usize], context: u16) -> Option<Group> {
+        let rank = ranks.iter().position(|&r| r == self.rank())?;
+        let members = ranks.iter().map(|&r| self.inner.members[r]).collect();
+        let (endpoint, directory) = (self.inner.endpoint.clone(), self.inner.directory.clone());
+        Some(Group::of(endpoint, directory, members, rank, context))
+    }
+
+    /// This process's rank.
+    pub fn rank(&self) -> usize {
+        self.inner.rank
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> usize {
+        self.inner.members.len()
+    }
+
+    /// The endpoint below.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.inner.endpoint
+    }
+
+    /// The tree broadcasts and reductions use from now on; every rank sets the same.
+    pub fn set_tree(&self, tree: Tree) {
+        self.inner.tree.set(tree);
+    }
+
+    /// The peer of a rank.
+    ///
+    /// # Errors
+    /// `Unreachable`, with the reasons logged, when no link leads there.
+    pub fn peer(&self, rank: usize) -> Result<PeerId, OpError> {
+        if let Some(peer) = self.inner.peers.borrow()[rank] {
+            return Ok(peer);
+        }
+        let address = self.inner.directory.address(self.inner.members[rank]);
+        let peer = address
+            .and_then(|a| self.inner.endpoint.connect(&a).map_err(|e| e.to_string()))
+            .map_err(|why| {
+                log::error!("rank {rank}: {why}");
+                let failure = PeerFailure::Unreachable { after_ms: 0 };
+                OpError::Peer { peer: PeerId(u32::MAX), failure }
+            })?;
+        self.inner.peers.borrow_mut()[rank] = Some(peer);
+        Ok(peer)
+    }
+
+    /// The rank of a peer, if it is one of this group that was used before.
+    pub fn rank_of(&self, peer: PeerId) -> Option<usize> {
+        self.inner.peers.borrow().iter().position(|&p| p == Some(peer))
+    }
+
+    fn tag(&self, class: u64, tag: u32) -> u64 {
+        u64::from(self.inner.context) << 48 | class | u64::from(tag)
+    }
+
+    /// Starts sending to a rank; await the operation for its end.
+    pub fn start_send(&self, to: usize, tag: u32, data: Vec<u8>) -> Result<Operation, OpError> {
+        Ok(self.inner.endpoint.send(self.peer(to)?, self.tag(USER, tag), data))
+    }
+
+    /// Starts receiving from a rank into `buffer`; await the operation for its end.
+    pub fn start_recv(&self, from: usize, tag: u32, buffer: Vec<u8>) -> Result<Operation, OpError> {
+        let peer = self.peer(from)?;
+        Ok(self.inner.endpoint.recv(Some(peer), self.tag(USER, tag), 0, buffer))
+    }
+
+    /// Sends to a rank; returns when the buffer is free.
+    pub async fn send(&self, to: usize, tag: u32, data: Vec<u8>) -> Result<(), OpError> {
+        self.start_send(to, tag, data)?.await.0.map(|_| ())
+    }
+
+    /// Receives from a rank a message of at most `max_len` bytes.
+    pub async fn recv(&self, from: usize, tag: u32, max_len: usize) -> Result<Vec<u8>, OpError> {
+        self.recv_class(from, self.tag(USER, tag), max_len).await
+    }
+
+    /// Receives from any rank a message of at most `max_len` bytes.
+    pub async fn recv_any(&self, tag: u32, max_len: usize) -> Result<(usize, Vec<u8>), OpError> {
+        let tag = self.tag(USER, tag);
+        let (status, data) = self.inner.endpoint.recv_sized(None, tag, 0, max_len).await?;
+        let source = status.source.and_then(|peer| self.find_rank(peer));
+        Ok((source.unwrap_or(usize::MAX), data))
+    }
+
+    /// The rank of a peer, which may have made itself known before this rank used it.
+    fn find_rank(&self, peer: PeerId) -> Option<usize> {
+        if let Some(rank) = self.rank_of(peer) {
+            return Some(rank);
+        }
+        (0..self.size()).find(|&r| self.peer(r) == Ok(peer))
+    }
+
+    async fn recv_class(&self, from: usize, tag: u64, max_len: usize) -> Result<Vec<u8>, OpError> {
+        let peer = self.peer(from)?;
+        let endpoint = &self.inner.endpoint;
+        if max_len <= POSTED_MAX {
+            let (result, mut data) = endpoint.recv(Some(peer), tag, 0, vec![0; max_len]).await;
+            data.truncate(result?.len);
+            return Ok(data);
+        }
+        endpoint.recv_sized(Some(peer), tag, 0, max_len).await.map(|(_, data)| data)
+    }
+}
+
+/// Up to this size a buffer is posted ahead; beyond, the length is awaited first.
+const POSTED_MAX: usize = 64 << 10;

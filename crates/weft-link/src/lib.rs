@@ -8,6 +8,6 @@ pub mod address;
 pub mod bytes;
 pub mod link;
 
-pub use address::Address;
+pub use address::{Address, AddressError};
 pub use bytes::Bytes;
 pub use link::{Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction, Sink, WaitFd};

@@ -7,7 +7,10 @@
 pub mod address;
 pub mod bytes;
 pub mod link;
+pub mod shm;
+mod sync;
 
 pub use address::{Address, AddressError};
 pub use bytes::Bytes;
+pub use shm::{DirectCopy, ShmConfig, ShmLink};
 pub use link::{Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction, Sink, WaitFd};

@@ -134,6 +134,11 @@ impl Producer {
         Producer { sizes, head: 0, data_head: 0, tail: 0, data_tail: 0, full: false, light: false }
     }
 
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn start_at(&mut self, pos: u32, data: u32) {
+        (self.head, self.tail, self.data_head, self.data_tail) = (pos, pos, data, data);
+    }
+
     /// Publishes one packet. False: no space now.
     #[inline]
     pub(super) fn push<A: Area>(
@@ -278,6 +283,11 @@ pub(super) struct Lengths {
 impl Consumer {
     pub(super) fn new(sizes: Sizes) -> Consumer {
         Consumer { sizes, pos: 0, data_pos: 0, data_published: 0, lapped: false, gave: false }
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn start_at(&mut self, pos: u32, data: u32) {
+        (self.pos, self.data_pos, self.data_published, self.lapped) = (pos, data, data, true);
     }
 
     /// Whether nothing was ever received.

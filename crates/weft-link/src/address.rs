@@ -1,6 +1,12 @@
 //! The address of an endpoint: everything a peer needs to reach it over any link.
+//!
+//! Encoding, little-endian: version u8 (1), flags u8 (bit 0: `sim` follows), number of UDP sockets
+//! u8, pad u8 (0), endpoint u64, host u64, shm u64, then `sim` u32 if flagged, then each UDP socket
+//! as family u8 (4 or 6), pad u8 (0), port u16, 4 or 16 address bytes and, for family 6, the
+//! scope u32. Every address has exactly one encoding; anything else is refused.
 
-use std::net::SocketAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use weft_core::EndpointId;
 
 /// Address of an endpoint. Encodes to at most [`Address::MAX`] bytes; exchanged at start-up
@@ -20,7 +26,214 @@ pub struct Address {
     pub sim: Option<u32>,
 }
 
+/// Why bytes are not an [`Address`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AddressError {
+    /// The bytes end inside a field, or exceed [`Address::MAX`].
+    Length,
+    /// Bytes are left over after the last field.
+    Trailing,
+    /// A version of the encoding this build does not know.
+    Version(u8),
+    /// An unknown flag, an unknown socket family, or a pad that is not zero.
+    Invalid,
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AddressError::Length => write!(f, "address ends early or is too long"),
+            AddressError::Trailing => write!(f, "bytes left over after the address"),
+            AddressError::Version(v) => {
+                write!(f, "address version {v}, this build knows {VERSION}")
+            }
+            AddressError::Invalid => write!(f, "address has an unknown flag, family or pad"),
+        }
+    }
+}
+
+impl std::error::Error for AddressError {}
+
+const VERSION: u8 = 1;
+const FLAG_SIM: u8 = 1;
+const FIXED: usize = 28;
+
 impl Address {
     /// Longest encoding.
     pub const MAX: usize = 160;
+
+    /// Most UDP sockets an encoding holds, of any family.
+    pub const MAX_UDP: usize = 5;
+
+    /// The bytes that [`Address::decode`] understands; at most [`Address::MAX`]. Only the first
+    /// [`Address::MAX_UDP`] UDP sockets are carried (the list is best first).
+    pub fn encode(&self) -> Vec<u8> {
+        let udp = &self.udp[..self.udp.len().min(Address::MAX_UDP)];
+        let mut out = Vec::with_capacity(Address::MAX);
+        let flags = if self.sim.is_some() { FLAG_SIM } else { 0 };
+        out.extend_from_slice(&[VERSION, flags, udp.len() as u8, 0]);
+        for field in [self.endpoint.0, self.host, self.shm] {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
+        if let Some(sim) = self.sim {
+            out.extend_from_slice(&sim.to_le_bytes());
+        }
+        for socket in udp {
+            encode_socket(socket, &mut out);
+        }
+        debug_assert!(out.len() <= Address::MAX);
+        out
+    }
+
+    /// Reads one encoded address that fills `bytes` exactly.
+    pub fn decode(bytes: &[u8]) -> Result<Address, AddressError> {
+        if bytes.len() < FIXED || bytes.len() > Address::MAX {
+            return Err(AddressError::Length);
+        }
+        let mut rest = bytes;
+        let [version, flags, sockets, pad] = take::<4>(&mut rest)?;
+        if version != VERSION {
+            return Err(AddressError::Version(version));
+        }
+        if flags & !FLAG_SIM != 0 || pad != 0 || usize::from(sockets) > Address::MAX_UDP {
+            return Err(AddressError::Invalid);
+        }
+        let mut address = Address {
+            endpoint: EndpointId(u64::from_le_bytes(take(&mut rest)?)),
+            host: u64::from_le_bytes(take(&mut rest)?),
+            shm: u64::from_le_bytes(take(&mut rest)?),
+            ..Address::default()
+        };
+        if flags & FLAG_SIM != 0 {
+            address.sim = Some(u32::from_le_bytes(take(&mut rest)?));
+        }
+        for _ in 0..sockets {
+            address.udp.push(decode_socket(&mut rest)?);
+        }
+        if rest.is_empty() {
+            Ok(address)
+        } else {
+            Err(AddressError::Trailing)
+        }
+    }
+}
+
+fn encode_socket(socket: &SocketAddr, out: &mut Vec<u8>) {
+    let family = if socket.is_ipv4() { 4 } else { 6 };
+    out.extend_from_slice(&[family, 0]);
+    out.extend_from_slice(&socket.port().to_le_bytes());
+    match socket {
+        SocketAddr::V4(v4) => out.extend_from_slice(&v4.ip().octets()),
+        SocketAddr::V6(v6) => {
+            out.extend_from_slice(&v6.ip().octets());
+            out.extend_from_slice(&v6.scope_id().to_le_bytes());
+        }
+    }
+}
+
+fn decode_socket(rest: &mut &[u8]) -> Result<SocketAddr, AddressError> {
+    let [family, pad] = take::<2>(rest)?;
+    let port = u16::from_le_bytes(take(rest)?);
+    match (family, pad) {
+        (4, 0) => {
+            let ip = Ipv4Addr::from(take::<4>(rest)?);
+            Ok(SocketAddr::new(IpAddr::V4(ip), port))
+        }
+        (6, 0) => {
+            let ip = Ipv6Addr::from(take::<16>(rest)?);
+            let scope = u32::from_le_bytes(take(rest)?);
+            Ok(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, scope)))
+        }
+        _ => Err(AddressError::Invalid),
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], AddressError> {
+    let (head, tail) = rest.split_first_chunk::<N>().ok_or(AddressError::Length)?;
+    *rest = tail;
+    Ok(*head)
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "endpoint {}", self.endpoint)?;
+        if self.shm != 0 {
+            write!(f, " shm {:016x} on host {:016x}", self.shm, self.host)?;
+        }
+        for socket in &self.udp {
+            write!(f, " udp {socket}")?;
+        }
+        if let Some(sim) = self.sim {
+            write!(f, " sim {sim}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Address {
+        Address {
+            endpoint: EndpointId(0x0102_0304_0506_0708),
+            host: 9,
+            shm: 10,
+            udp: vec![
+                "10.0.0.1:4000".parse().unwrap(),
+                SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::LOCALHOST, 5, 0, 3)),
+            ],
+            sim: Some(77),
+        }
+    }
+
+    #[test]
+    fn decode__round_trips() {
+        for address in [sample(), Address::default(), Address { sim: None, ..sample() }] {
+            assert_eq!(Address::decode(&address.encode()), Ok(address));
+        }
+    }
+
+    #[test]
+    fn encode__is_bounded_and_keeps_the_best_sockets() {
+        let v6 = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 1);
+        let udp: Vec<_> = (0..40).map(|i| SocketAddr::new(v6.ip(), i)).collect();
+        let bytes = Address { udp: udp.clone(), ..sample() }.encode();
+        assert!(bytes.len() <= Address::MAX);
+        assert_eq!(Address::decode(&bytes).unwrap().udp, udp[..Address::MAX_UDP]);
+    }
+
+    #[test]
+    fn decode__refuses_every_prefix_and_every_suffix() {
+        let bytes = sample().encode();
+        for end in 0..bytes.len() {
+            assert_eq!(Address::decode(&bytes[..end]), Err(AddressError::Length));
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert_eq!(Address::decode(&longer), Err(AddressError::Trailing));
+    }
+
+    #[test]
+    fn decode__of_changed_bytes_is_an_error_or_canonical() {
+        let bytes = sample().encode();
+        for at in 0..bytes.len() {
+            for value in 0..=255 {
+                let mut changed = bytes.clone();
+                changed[at] = value;
+                if let Ok(address) = Address::decode(&changed) {
+                    assert_eq!(address.encode(), changed);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn display__names_every_part() {
+        let text = sample().to_string();
+        for part in ["0102030405060708", "shm", "udp 10.0.0.1:4000", "sim 77"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
 }

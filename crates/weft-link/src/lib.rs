@@ -8,8 +8,11 @@ pub mod address;
 pub mod bytes;
 pub mod link;
 mod random;
+pub mod shm;
+mod sync;
 
-pub use address::Address;
+pub use address::{Address, AddressError};
 pub use bytes::Bytes;
 pub use random::random_u64;
+pub use shm::{DirectCopy, ShmConfig, ShmLink};
 pub use link::{Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction, Sink, WaitFd};

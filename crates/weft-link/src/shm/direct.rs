@@ -1,0 +1,92 @@
+//! Copies straight between this process's memory and a peer's (Linux `process_vm_readv(2)`).
+
+use super::sys::memory;
+use super::sys::socket::Cred;
+use crate::LinkError;
+
+/// Whether to use direct copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DirectCopy {
+    /// Where the kernel permits it.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+}
+
+/// What is known of direct access to one peer.
+#[derive(Debug)]
+pub(super) struct Direct {
+    pid: i32,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Forbidden,
+    /// The kernel permits it; that the process number names the peer is not yet proven.
+    Permitted,
+    Verified,
+}
+
+impl Direct {
+    /// Asks the kernel about the process at the other end of a socket.
+    pub(super) fn probe(cred: Cred, choice: DirectCopy) -> Direct {
+        let wanted = choice == DirectCopy::Auto && cred.pid > 0;
+        let state =
+            if wanted && memory::permitted(cred.pid) { State::Permitted } else { State::Forbidden };
+        Direct { pid: cred.pid, state }
+    }
+
+    /// Whether direct copies will work, as far as is known.
+    pub(super) fn usable(&self) -> bool {
+        self.state != State::Forbidden
+    }
+
+    /// Whether `verify` succeeded.
+    pub(super) fn verified(&self) -> bool {
+        self.state == State::Verified
+    }
+
+    /// Reads the word that the peer says lies at `addr` of its memory. False: it does not, and
+    /// direct copies are off from now on.
+    pub(super) fn verify(&mut self, addr: u64, word: u64) -> bool {
+        if self.state != State::Permitted {
+            return true;
+        }
+        let mut bytes = [0; 8];
+        let read = memory::read(self.pid, addr, &mut bytes);
+        let same = read.is_ok() && u64::from_ne_bytes(bytes) == word;
+        self.state = if same { State::Verified } else { State::Forbidden };
+        same
+    }
+
+    /// Reads `into.len()` bytes at `addr` of the peer.
+    pub(super) fn read(&self, addr: u64, into: &mut [u8]) -> Result<(), LinkError> {
+        self.check()?;
+        memory::read(self.pid, addr, into).map_err(|e| self.error("reading", e))
+    }
+
+    /// Writes `from` at `addr` of the peer.
+    pub(super) fn write(&self, addr: u64, from: &[u8]) -> Result<(), LinkError> {
+        self.check()?;
+        memory::write(self.pid, addr, from).map_err(|e| self.error("writing", e))
+    }
+
+    fn check(&self) -> Result<(), LinkError> {
+        if self.verified() {
+            Ok(())
+        } else {
+            Err(LinkError::Unsupported)
+        }
+    }
+
+    fn error(&self, verb: &str, source: std::io::Error) -> LinkError {
+        LinkError::System {
+            what: format!("{verb} memory of process {}", self.pid),
+            source,
+            fix: "allow ptrace within the user (kernel.yama.ptrace_scope, seccomp profile of the \
+                  container), or turn direct copies off",
+        }
+    }
+}

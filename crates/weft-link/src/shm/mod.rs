@@ -1,0 +1,441 @@
+//! The shared-memory link: rings of cache lines in sealed memory files.
+//!
+//! Nothing is named in a file system and nothing outlives the processes. Every value read from
+//! shared memory is checked; a peer that writes nonsense is dropped, a peer that dies is reported.
+//! See `ring` for the protocol of the rings and `rendezvous` for how connections come about.
+
+mod direct;
+#[cfg(all(test, loom))]
+mod loom_tests;
+mod peer;
+mod rendezvous;
+mod ring;
+#[cfg(all(test, not(loom)))]
+mod ring_tests;
+mod segment;
+mod service;
+mod sys;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use direct::DirectCopy;
+
+use crate::sync::Ordering;
+use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
+use peer::Peer;
+use rendezvous::{system, Hello, Kind};
+use ring::{Sizes, UNIT};
+use service::Doors;
+use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
+use sys::misc;
+use weft_core::{EndpointId, LinkCaps, PeerId};
+
+/// Configuration of a [`ShmLink`].
+#[derive(Clone, Debug)]
+pub struct ShmConfig {
+    /// The endpoint this link belongs to.
+    pub endpoint: EndpointId,
+    /// Slots of a ring, each one packet; a power of two from 8 to 65536.
+    pub slots: u32,
+    /// Bytes of the data area of each direction of a connection; a power of two from 4 KiB to
+    /// 1 GiB. Memory is used as far as traffic touches it.
+    pub data_bytes: u32,
+    /// Longest packet in bytes, at most a quarter of the data area: long enough to copy at full
+    /// speed, short enough that sender and receiver copy at the same time.
+    pub mtu: u32,
+    /// Whether to copy straight between processes where the kernel permits it.
+    pub direct: DirectCopy,
+    /// Most connections, strangers included.
+    pub max_peers: usize,
+}
+
+impl ShmConfig {
+    /// The defaults for an endpoint.
+    pub fn new(endpoint: EndpointId) -> ShmConfig {
+        ShmConfig {
+            endpoint,
+            slots: 256,
+            data_bytes: 1 << 20,
+            mtu: 32 * 1024 + 128,
+            direct: DirectCopy::Auto,
+            max_peers: 4096,
+        }
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes { slots: self.slots, units: self.data_bytes / UNIT as u32, mtu: self.mtu }
+    }
+}
+
+/// Events kept until the driver asks; beyond it only warnings are dropped.
+const MAX_WARNINGS: usize = 64;
+/// Calls of `recv` between looks at the clock.
+const TICK_CALLS: u32 = 64;
+/// Time between looks at the sockets while polling, in nanoseconds: 0.3 % of it.
+const SERVICE_NS: u64 = 100_000;
+/// A peer that found nothing within this time before now is polling, in nanoseconds.
+const POLLING_NS: u64 = 50_000;
+/// Entries of `index` that are no index.
+const NEVER: u32 = u32::MAX;
+const GONE: u32 = u32::MAX - 1;
+
+#[derive(Debug, Default)]
+struct Counters {
+    sent: u64,
+    received: u64,
+    full: u64,
+    dropped: u64,
+    doorbells: u64,
+    sleeps: u64,
+    refused: u64,
+    lies: u64,
+    gone: u64,
+    direct: u64,
+}
+
+/// The shared-memory link of one endpoint.
+#[derive(Debug)]
+pub struct ShmLink {
+    config: ShmConfig,
+    host: u64,
+    user: u32,
+    /// Whether barriers on all cores work here.
+    barrier: bool,
+    /// A random word that peers read to prove that direct copies reach this process.
+    probe: Box<u64>,
+    doors: Doors,
+    peers: Vec<Peer>,
+    /// By peer number: position in `peers`, `GONE` or `NEVER`.
+    index: Vec<u32>,
+    events: VecDeque<LinkEvent>,
+    counters: Counters,
+    calls: u32,
+    serviced_at: u64,
+    next: usize,
+}
+
+impl ShmLink {
+    /// Opens the listener. Fails when sizes are unusable or the system refuses.
+    pub fn new(config: ShmConfig) -> Result<ShmLink, LinkError> {
+        if let Err(why) = config.sizes().check() {
+            return Err(LinkError::Unreachable(format!("shm configuration: {why}")));
+        }
+        let doors = Doors::open()?;
+        let probe = misc::random().map_err(|e| system("drawing a random word", e))?;
+        if config.direct == DirectCopy::Auto {
+            sys::memory::permit_peers();
+        }
+        Ok(ShmLink {
+            host: rendezvous::host()?,
+            user: misc::effective_user(),
+            barrier: misc::register_barrier(),
+            probe: Box::new(probe),
+            doors,
+            peers: Vec::new(),
+            index: Vec::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            calls: 0,
+            serviced_at: 0,
+            next: 0,
+            config,
+        })
+    }
+
+    /// Whether the peer was polling a moment ago: it will see a packet without a doorbell.
+    /// A hint; costs a cache miss.
+    pub fn peer_polls(&self, peer: PeerId) -> bool {
+        self.peer(peer).is_some_and(|p| {
+            let at = p.tx_area.hint().polled_at.load(Ordering::Relaxed);
+            misc::clock_ns().saturating_sub(at) < POLLING_NS
+        })
+    }
+
+    fn hello(&self, kind: Kind, to: EndpointId, sizes: Sizes) -> Hello {
+        Hello {
+            kind,
+            from: self.config.endpoint,
+            to,
+            sizes,
+            barrier: self.barrier,
+            probe_addr: &raw const *self.probe as u64,
+            probe_word: *self.probe,
+        }
+    }
+
+    fn peer(&self, peer: PeerId) -> Option<&Peer> {
+        let at = *self.index.get(peer.0 as usize)?;
+        self.peers.get(at as usize)
+    }
+
+    #[inline]
+    fn peer_mut(&mut self, peer: PeerId) -> Option<&mut Peer> {
+        let at = *self.index.get(peer.0 as usize)?;
+        self.peers.get_mut(at as usize)
+    }
+
+    fn set_index(&mut self, peer: PeerId, at: u32) {
+        let needed = peer.0 as usize + 1;
+        if self.index.len() < needed {
+            self.index.resize(needed, NEVER);
+        }
+        self.index[peer.0 as usize] = at;
+    }
+
+    /// Gives a connection its number; the capabilities of the path.
+    fn name(&mut self, at: usize, id: PeerId) -> LinkCaps {
+        self.peers[at].id = Some(id);
+        self.set_index(id, at as u32);
+        self.path_caps(&self.peers[at])
+    }
+
+    fn path_caps(&self, peer: &Peer) -> LinkCaps {
+        let mut caps = self.caps();
+        caps.mtu = peer.mtu.min(self.config.mtu);
+        caps.direct = peer.direct.usable();
+        caps
+    }
+
+    fn warn(&mut self, text: String) {
+        if self.events.len() < MAX_WARNINGS {
+            self.events.push_back(LinkEvent::Warning(text));
+        }
+    }
+
+    /// Removes the connection at `at`.
+    fn remove(&mut self, at: usize) -> Peer {
+        let peer = self.peers.swap_remove(at);
+        if let Some(id) = self.peers.get(at).and_then(|moved| moved.id) {
+            self.set_index(id, at as u32);
+        }
+        peer
+    }
+
+    /// Removes connections that are finished, and says so.
+    #[cold]
+    fn reap(&mut self) {
+        for at in (0..self.peers.len()).rev() {
+            if !self.peers[at].finished() {
+                continue;
+            }
+            let peer = self.remove(at);
+            self.counters.gone += 1;
+            if let Some(lie) = peer.lie {
+                self.counters.lies += 1;
+                let endpoint = peer.endpoint;
+                let what = lie.0;
+                self.warn(format!("endpoint {endpoint} wrote nonsense to shared memory: {what}"));
+            }
+            if let Some(id) = peer.id {
+                self.set_index(id, GONE);
+                self.events.push_back(LinkEvent::PeerGone(id));
+            }
+        }
+    }
+
+    /// Now and then while polling: tells peers that this side polls, looks at the sockets.
+    #[cold]
+    fn tick(&mut self, idle: bool) {
+        self.calls = 0;
+        let now = misc::clock_ns();
+        if idle {
+            for peer in &self.peers {
+                peer.rx_area.hint().polled_at.store(now, Ordering::Relaxed);
+            }
+        }
+        if now.saturating_sub(self.serviced_at) >= SERVICE_NS {
+            self.serviced_at = now;
+            self.service();
+        }
+    }
+
+    fn dial(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        let sizes = self.config.sizes();
+        let offer = self.hello(Kind::Offer, info.endpoint, sizes);
+        let dialed = rendezvous::dial(info.address.shm, self.user, &offer)?;
+        let socket = self.doors.watch(dialed.socket)?;
+        let direct = direct::Direct::probe(dialed.cred, self.config.direct);
+        let mut peer = Peer::new(info.endpoint, socket, sizes, dialed.halves, direct);
+        peer.dialed = true;
+        self.peers.push(peer);
+        Ok(self.name(self.peers.len() - 1, info.peer))
+    }
+}
+
+impl Link for ShmLink {
+    fn caps(&self) -> LinkCaps {
+        let mut caps = LinkCaps::memory("shm", self.config.mtu);
+        caps.direct = self.config.direct == DirectCopy::Auto;
+        caps
+    }
+
+    fn advertise(&self, address: &mut Address) {
+        address.host = self.host;
+        address.shm = self.doors.key;
+    }
+
+    fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        if info.address.shm == 0 {
+            return Err(LinkError::Unreachable("the peer offers no shared memory".into()));
+        }
+        if info.address.host != self.host {
+            let why = "the peer runs on another host or in another network namespace";
+            return Err(LinkError::Unreachable(why.into()));
+        }
+        if let Some(peer) = self.peer(info.peer) {
+            return Ok(self.path_caps(peer));
+        }
+        self.service();
+        let known = |p: &Peer| p.endpoint == info.endpoint && p.lie.is_none();
+        match self.peers.iter().position(|p| known(p) && (p.id.is_none() || !p.hung_up)) {
+            Some(at) if self.peers[at].id.is_none() => Ok(self.name(at, info.peer)),
+            Some(_) => Err(LinkError::Unreachable("this endpoint is connected already".into())),
+            None if self.peers.len() >= self.config.max_peers => {
+                Err(LinkError::Unreachable("too many shared-memory peers".into()))
+            }
+            None => self.dial(info),
+        }
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        if let Some(&at) = self.index.get(peer.0 as usize) {
+            if (at as usize) < self.peers.len() {
+                self.remove(at as usize);
+            }
+            self.index[peer.0 as usize] = NEVER;
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, frames: &[Frame<'_>]) -> usize {
+        let mut sent = 0;
+        while let Some(first) = frames.get(sent) {
+            let rest = &frames[sent..];
+            let run = rest.iter().take_while(|f| f.peer == first.peer).count();
+            let Some(peer) = self.peer_mut(first.peer) else {
+                self.counters.dropped += run as u64;
+                sent += run;
+                continue;
+            };
+            let (pushed, rang) = peer.push(&rest[..run]);
+            let dead = peer.lie.is_some() || peer.hung_up;
+            self.counters.doorbells += u64::from(rang);
+            self.counters.sent += pushed as u64;
+            sent += pushed;
+            if pushed < run {
+                if !dead {
+                    self.counters.full += 1;
+                    break;
+                }
+                self.counters.dropped += (run - pushed) as u64;
+                sent += run - pushed;
+            }
+        }
+        sent
+    }
+
+    #[inline]
+    fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        let mut received = 0;
+        let mut finished = false;
+        let peers = self.peers.len();
+        self.next = if self.next + 1 < peers { self.next + 1 } else { 0 };
+        let (late, early) = self.peers.split_at_mut(self.next);
+        for peer in early.iter_mut().chain(late) {
+            received += peer.pop(budget - received, sink);
+            finished |= peer.hung_up || peer.lie.is_some();
+        }
+        if finished {
+            self.reap();
+        }
+        self.counters.received += received as u64;
+        self.calls += 1;
+        if self.calls >= TICK_CALLS {
+            self.tick(received == 0);
+        }
+        received
+    }
+
+    fn poll_event(&mut self) -> Option<LinkEvent> {
+        self.events.pop_front()
+    }
+
+    fn wait_fds(&self, out: &mut Vec<WaitFd>) {
+        out.push(WaitFd { fd: self.doors.epoll.as_raw_fd() });
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        for peer in &self.peers {
+            peer.rx.announce_sleep(&peer.rx_area);
+            peer.rx_area.hint().polled_at.store(0, Ordering::Relaxed);
+        }
+        crate::sync::fence(Ordering::SeqCst);
+        if self.barrier && !self.peers.is_empty() {
+            misc::barrier();
+        }
+        let mut sleep = self.events.is_empty();
+        for peer in &mut self.peers {
+            match peer.tx.prepare_wait(&peer.tx_area) {
+                Ok(wait) => sleep &= wait,
+                Err(lie) => peer.lie = Some(lie),
+            }
+            sleep &= peer.idle() && !peer.hung_up && peer.lie.is_none();
+        }
+        if sleep {
+            self.counters.sleeps += 1;
+        } else {
+            self.awake();
+        }
+        sleep
+    }
+
+    fn finish_wait(&mut self) {
+        self.awake();
+        self.service();
+    }
+
+    fn read_direct(&mut self, peer: PeerId, addr: u64, into: &mut [u8]) -> Result<(), LinkError> {
+        self.counters.direct += 1;
+        self.verified(peer)?.direct.read(addr, into)
+    }
+
+    fn write_direct(&mut self, peer: PeerId, addr: u64, from: &[u8]) -> Result<(), LinkError> {
+        self.counters.direct += 1;
+        self.verified(peer)?.direct.write(addr, from)
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        let c = &self.counters;
+        for (name, value) in [
+            ("shm_sent", c.sent),
+            ("shm_received", c.received),
+            ("shm_full", c.full),
+            ("shm_dropped", c.dropped),
+            ("shm_doorbells", c.doorbells),
+            ("shm_sleeps", c.sleeps),
+            ("shm_refused", c.refused),
+            ("shm_lies", c.lies),
+            ("shm_gone", c.gone),
+            ("shm_direct", c.direct),
+        ] {
+            each(name, value);
+        }
+    }
+}
+
+impl ShmLink {
+    fn awake(&self) {
+        for peer in &self.peers {
+            peer.rx.awake(&peer.rx_area);
+        }
+    }
+
+    /// The peer, once its hello was heard if it is there to hear.
+    fn verified(&mut self, id: PeerId) -> Result<&Peer, LinkError> {
+        if self.peer(id).is_some_and(|p| p.direct.usable() && !p.direct.verified()) {
+            self.service();
+        }
+        self.peer(id).ok_or_else(|| LinkError::Unreachable(format!("{id} is gone")))
+    }
+}

@@ -1,0 +1,244 @@
+//! How two endpoints find each other: an abstract Unix socket, one message each way.
+//!
+//! The side that connects makes the segment and passes it with its [`Hello`]; it can write into
+//! the rings at once. The other side checks everything, maps the segment and answers. When both
+//! connect at the same time there are two segments, and each side keeps sending in the one it
+//! made: which ring carries which direction is then the same for both without agreement.
+//! The socket stays open: it carries doorbells (one byte), and its end is the peer's end.
+
+use super::ring::Sizes;
+use super::sys::socket::{self, Cred};
+use super::sys::{map, misc};
+use crate::LinkError;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use weft_core::EndpointId;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"weft");
+const VERSION: u8 = 1;
+
+/// Which message a [`Hello`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// From the side that connected; the segment comes with it.
+    Offer = 1,
+    /// From the side that accepted.
+    Answer = 2,
+}
+
+/// First message of each side on the socket. Little-endian: magic u32, version u8, kind u8,
+/// flags u8 (bit 0: barrier), pad u8, from u64, to u64, slots u32, units u32, mtu u32, pad u32,
+/// probe address u64, probe word u64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub kind: Kind,
+    pub from: EndpointId,
+    pub to: EndpointId,
+    /// Sizes of the segment.
+    pub sizes: Sizes,
+    /// This side issues a barrier on all cores before it sleeps, and takes part in those of
+    /// others.
+    pub barrier: bool,
+    /// Where in the sender's memory `probe_word` lies.
+    pub probe_addr: u64,
+    pub probe_word: u64,
+}
+
+/// Length of an encoded [`Hello`].
+pub(super) const HELLO: usize = 56;
+/// The doorbell message.
+pub(super) const BELL: [u8; 1] = [1];
+
+impl Hello {
+    pub(super) fn encode(&self) -> [u8; HELLO] {
+        let mut out = [0; HELLO];
+        out[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        out[4..8].copy_from_slice(&[VERSION, self.kind as u8, u8::from(self.barrier), 0]);
+        out[8..16].copy_from_slice(&self.from.0.to_le_bytes());
+        out[16..24].copy_from_slice(&self.to.0.to_le_bytes());
+        out[24..28].copy_from_slice(&self.sizes.slots.to_le_bytes());
+        out[28..32].copy_from_slice(&self.sizes.units.to_le_bytes());
+        out[32..36].copy_from_slice(&self.sizes.mtu.to_le_bytes());
+        out[40..48].copy_from_slice(&self.probe_addr.to_le_bytes());
+        out[48..56].copy_from_slice(&self.probe_word.to_le_bytes());
+        out
+    }
+
+    /// The message in `bytes`; the error says what is wrong with it.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Hello, &'static str> {
+        let bytes: &[u8; HELLO] = bytes.try_into().map_err(|_| "length")?;
+        let u32_at = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        if u32_at(0) != MAGIC {
+            return Err("magic");
+        }
+        if bytes[4] != VERSION {
+            return Err("version");
+        }
+        let kind = match bytes[5] {
+            1 => Kind::Offer,
+            2 => Kind::Answer,
+            _ => return Err("kind"),
+        };
+        if bytes[6] > 1 || bytes[7] != 0 || u32_at(36) != 0 {
+            return Err("flags");
+        }
+        let sizes = Sizes { slots: u32_at(24), units: u32_at(28), mtu: u32_at(32) };
+        sizes.check()?;
+        Ok(Hello {
+            kind,
+            from: EndpointId(u64_at(8)),
+            to: EndpointId(u64_at(16)),
+            sizes,
+            barrier: bytes[6] == 1,
+            probe_addr: u64_at(40),
+            probe_word: u64_at(48),
+        })
+    }
+}
+
+/// The rule of both sides: only processes of the same user share memory.
+pub(super) fn same_user(ours: u32, theirs: Cred) -> Result<(), String> {
+    if ours == theirs.uid {
+        Ok(())
+    } else {
+        Err(format!("its process runs as user {}, this one as user {ours}", theirs.uid))
+    }
+}
+
+/// A hash that is equal for processes under one kernel in one network namespace, where abstract
+/// sockets reach. Never zero.
+pub(super) fn host() -> Result<u64, LinkError> {
+    use std::os::unix::fs::MetadataExt;
+    let fail = |what: &str| {
+        let what = what.to_string();
+        |source| LinkError::System { what, source, fix: "mount /proc, or run without shm" }
+    };
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").map_err(fail("boot id"))?;
+    let net = std::fs::metadata("/proc/self/ns/net").map_err(fail("network namespace"))?.ino();
+    let bytes = boot.iter().copied().chain(net.to_le_bytes());
+    // FNV-1a, 64 bits.
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
+        (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    Ok(hash.max(1))
+}
+
+/// Turns the system's answer into an error with advice.
+pub(super) fn system(what: &str, source: io::Error) -> LinkError {
+    let fix = match source.raw_os_error() {
+        Some(libc::EMFILE) => "raise the limit on open files (ulimit -n)",
+        Some(libc::ENFILE) => "raise fs.file-max",
+        Some(libc::ENOMEM) => "raise the memory limit (ulimit -v, cgroup), or lower the ring sizes",
+        Some(libc::EAGAIN) => "too many connections at once: raise net.core.somaxconn",
+        Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => {
+            "the container's seccomp profile forbids it: relax it, or run without shm"
+        }
+        _ => "run without shm",
+    };
+    LinkError::System { what: what.to_string(), source, fix }
+}
+
+/// Opens the listener under a fresh random key.
+pub(super) fn listen() -> Result<(OwnedFd, u64), LinkError> {
+    let key = misc::random().map_err(|e| system("drawing a random key", e))?;
+    let listener = socket::listen(key).map_err(|e| system("listening on a Unix socket", e))?;
+    Ok((listener, key))
+}
+
+/// A connection just made.
+pub(super) struct Dialed {
+    pub socket: OwnedFd,
+    pub cred: Cred,
+    pub halves: [map::Half; 2],
+}
+
+/// Connects to the listener of `key`, checks whose it is, and passes it a new segment with `offer`.
+pub(super) fn dial(key: u64, user: u32, offer: &Hello) -> Result<Dialed, LinkError> {
+    let socket = socket::connect(key).map_err(|e| match e.raw_os_error() {
+        Some(libc::ECONNREFUSED) => {
+            let peer = offer.to;
+            LinkError::Unreachable(format!("endpoint {peer} does not listen: its process ended"))
+        }
+        _ => system("connecting a Unix socket", e),
+    })?;
+    let cred = socket::peer_cred(&socket).map_err(|e| system("asking who listens", e))?;
+    same_user(user, cred).map_err(LinkError::Unreachable)?;
+    let segment = map::create(offer.sizes.segment_len())
+        .map_err(|e| system("making a shared memory segment", e))?;
+    let halves =
+        map::map(&segment, offer.sizes).map_err(|e| system("mapping a shared segment", e))?;
+    socket::send(&socket, &offer.encode(), Some(segment.as_fd()))
+        .map_err(|e| system("passing a shared segment", e))?;
+    Ok(Dialed { socket, cred, halves })
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn hello() -> Hello {
+        Hello {
+            kind: Kind::Offer,
+            from: EndpointId(1),
+            to: EndpointId(u64::MAX - 1),
+            sizes: Sizes { slots: 256, units: 1 << 14, mtu: 32 * 1024 },
+            barrier: true,
+            probe_addr: 0x7fff_0123_4567_89ab,
+            probe_word: 3,
+        }
+    }
+
+    #[test]
+    fn decode__round_trips() {
+        for kind in [Kind::Offer, Kind::Answer] {
+            let hello = Hello { kind, ..hello() };
+            assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+        }
+    }
+
+    #[test]
+    fn decode__refuses_what_is_not_canonical() {
+        let bytes = hello().encode();
+        assert!(Hello::decode(&bytes[1..]).is_err());
+        for at in 0..HELLO {
+            for value in 0..=255 {
+                let mut changed = bytes;
+                changed[at] = value;
+                if let Ok(hello) = Hello::decode(&changed) {
+                    assert_eq!(hello.encode(), changed);
+                    assert!(at >= 5 || changed == bytes, "magic and version are fixed");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn same_user__refuses_another() {
+        assert!(same_user(1000, Cred { pid: 1, uid: 1000 }).is_ok());
+        let why = same_user(1000, Cred { pid: 1, uid: 0 }).unwrap_err();
+        assert!(why.contains("user 0") && why.contains("user 1000"));
+    }
+
+    #[test]
+    fn host__is_stable() {
+        assert_eq!(host().unwrap(), host().unwrap());
+    }
+
+    #[test]
+    fn dial__nobody_listens() {
+        let user = misc::effective_user();
+        let refused = dial(misc::random().unwrap(), user, &hello());
+        assert!(matches!(refused, Err(LinkError::Unreachable(_))));
+    }
+
+    #[test]
+    fn dial__of_another_user_is_refused() {
+        let (_listener, key) = listen().unwrap();
+        let refused = dial(key, misc::effective_user() + 1, &hello());
+        assert!(matches!(refused, Err(LinkError::Unreachable(_))));
+    }
+}

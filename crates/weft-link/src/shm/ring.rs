@@ -1,0 +1,392 @@
+//! One direction of a shared-memory connection: a ring of cache lines beside a byte ring.
+//!
+//! A packet takes one slot, which is one cache line: a word (tag in the low half, lengths in the
+//! high half) and 56 bytes. A packet that fits lies there whole, so a small message moves exactly
+//! one line between the cores. Of a longer one the header lies in the slot (when it fits) and the
+//! rest in the data area.
+//!
+//! A slot is valid for position `p` when its tag is `p + 1`; the consumer never writes a slot, and
+//! gives space back through counters in a line of its own, a quarter of the ring at a time. Where
+//! a packet lies in the data area follows from the lengths of all packets before it: both sides
+//! compute it, so there is no offset to lie about. Lengths are copied once and checked.
+//!
+//! Nothing here trusts the other side: own positions are private, and an impossible value is
+//! [`Lie`], after which the connection is dropped.
+
+use crate::sync::{fence, AtomicU32, AtomicU64, Ordering};
+use crate::Bytes;
+use std::sync::atomic::compiler_fence;
+
+/// Bytes a slot carries.
+pub(super) const INLINE: usize = 56;
+/// Shortest and longest weft header.
+pub(super) const HEADER_MIN: usize = 24;
+pub(super) const HEADER_MAX: usize = 128;
+/// Granule of the data area: a packet there starts on a cache line.
+pub(super) const UNIT: usize = 64;
+
+/// A slot: one cache line.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub(super) struct Slot {
+    /// Tag (low half), header length (8 bits) and payload length (24 bits).
+    pub word: AtomicU64,
+    pub body: [AtomicU64; 7],
+}
+
+/// Written by the consumer, read by the producer. Two lines, as cores fetch lines in pairs.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(super) struct ConsumerLine {
+    /// Slots (low half) and data units (high half) consumed so far; both wrap.
+    pub credits: AtomicU64,
+    /// 1: the consumer sleeps or is about to; whoever resets it rings.
+    pub sleeping: AtomicU32,
+}
+
+/// Written by the producer, read by the consumer when it gives credits.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(super) struct ProducerLine {
+    /// 1: the producer sleeps until there is space; whoever resets it rings.
+    pub blocked: AtomicU32,
+}
+
+/// Written by the consumer now and then, read by the producer on request only.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(super) struct HintLine {
+    /// Monotonic time in nanoseconds when the consumer last found nothing while polling; 0: it
+    /// does not poll.
+    pub polled_at: AtomicU64,
+}
+
+/// The shared memory of one direction.
+pub(super) trait Area {
+    /// Slot of position `pos` (taken modulo the number of slots).
+    fn slot(&self, pos: u32) -> &Slot;
+    fn consumer(&self) -> &ConsumerLine;
+    fn producer(&self) -> &ProducerLine;
+    /// Copies into the data area. Panics beyond its end.
+    fn put(&self, offset: usize, bytes: &[u8]);
+    /// Bytes of the data area. Panics beyond its end.
+    fn get(&self, offset: usize, len: usize) -> Bytes<'_>;
+}
+
+/// The other side wrote something impossible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lie(pub &'static str);
+
+/// Sizes both sides agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// Slots, a power of two.
+    pub slots: u32,
+    /// Data area in units, a power of two.
+    pub units: u32,
+    /// Longest packet, header included; at most a quarter of the data area.
+    pub mtu: u32,
+}
+
+/// Units that `len` bytes take.
+fn units(len: usize) -> u32 {
+    len.div_ceil(UNIT) as u32
+}
+
+/// Where `len` units go when the data area is filled up to `pos`: packets do not wrap.
+fn place(pos: u32, len: u32, capacity: u32) -> u32 {
+    let offset = pos & (capacity - 1);
+    if offset + len > capacity {
+        pos.wrapping_add(capacity - offset)
+    } else {
+        pos
+    }
+}
+
+/// How a packet is split between slot and data area: bytes in the data area.
+fn spilled(header: usize, payload: usize) -> usize {
+    if header + payload <= INLINE {
+        0
+    } else if header <= INLINE {
+        payload
+    } else {
+        header + payload
+    }
+}
+
+/// The sending side's private state.
+#[derive(Debug)]
+pub(super) struct Producer {
+    sizes: Sizes,
+    head: u32,
+    data_head: u32,
+    /// The consumer's counters as last read.
+    tail: u32,
+    data_tail: u32,
+    /// The last push found no space.
+    full: bool,
+    /// The consumer issues a barrier on all cores before it sleeps, so the producer needs none.
+    pub light: bool,
+}
+
+impl Producer {
+    pub(super) fn new(sizes: Sizes) -> Producer {
+        Producer { sizes, head: 0, data_head: 0, tail: 0, data_tail: 0, full: false, light: false }
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn start_at(&mut self, pos: u32, data: u32) {
+        (self.head, self.tail, self.data_head, self.data_tail) = (pos, pos, data, data);
+    }
+
+    /// Publishes one packet. False: no space now.
+    #[inline]
+    pub(super) fn push<A: Area>(
+        &mut self,
+        area: &A,
+        header: &[u8],
+        payload: &[u8],
+    ) -> Result<bool, Lie> {
+        assert!(header.len() >= HEADER_MIN, "header length");
+        let spill = spilled(header.len(), payload.len());
+        let mut line = [0u8; INLINE];
+        if spill == 0 {
+            if self.head.wrapping_sub(self.tail) >= self.sizes.slots && !self.refresh(area, 0)? {
+                return Ok(false);
+            }
+            line[..header.len()].copy_from_slice(header);
+            line[header.len()..][..payload.len()].copy_from_slice(payload);
+        } else {
+            assert!(header.len() + payload.len() <= self.sizes.mtu as usize, "frame over the MTU");
+            if !self.spill(area, header, payload, units(spill))? {
+                return Ok(false);
+            }
+            if header.len() <= INLINE {
+                line[..header.len()].copy_from_slice(header);
+            }
+        }
+        self.publish(area, &line, header.len() as u32 | (payload.len() as u32) << 8);
+        Ok(true)
+    }
+
+    #[inline]
+    fn publish<A: Area>(&mut self, area: &A, line: &[u8; INLINE], lengths: u32) {
+        let slot = area.slot(self.head);
+        for (word, bytes) in slot.body.iter().zip(line.chunks_exact(8)) {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(bytes);
+            word.store(u64::from_le_bytes(eight), Ordering::Relaxed);
+        }
+        self.head = self.head.wrapping_add(1);
+        slot.word.store(u64::from(lengths) << 32 | u64::from(self.head), Ordering::Release);
+    }
+
+    /// Copies what the slot does not hold into the data area. False: no space now.
+    fn spill<A: Area>(
+        &mut self,
+        area: &A,
+        header: &[u8],
+        payload: &[u8],
+        len: u32,
+    ) -> Result<bool, Lie> {
+        assert!(header.len() <= HEADER_MAX, "header length");
+        if !self.fits(len) && !self.refresh(area, len)? {
+            return Ok(false);
+        }
+        let start = place(self.data_head, len, self.sizes.units);
+        let offset = (start & (self.sizes.units - 1)) as usize * UNIT;
+        if header.len() <= INLINE {
+            area.put(offset, payload);
+        } else {
+            area.put(offset, header);
+            area.put(offset + header.len(), payload);
+        }
+        self.data_head = start.wrapping_add(len);
+        Ok(true)
+    }
+
+    fn fits(&self, len: u32) -> bool {
+        let end = place(self.data_head, len, self.sizes.units).wrapping_add(len);
+        self.head.wrapping_sub(self.tail) < self.sizes.slots
+            && (len == 0 || end.wrapping_sub(self.data_tail) <= self.sizes.units)
+    }
+
+    /// Reads the consumer's counters again; whether `len` units and a slot fit now.
+    #[cold]
+    fn refresh<A: Area>(&mut self, area: &A, len: u32) -> Result<bool, Lie> {
+        let credits = area.consumer().credits.load(Ordering::Acquire);
+        let (tail, data_tail) = (credits as u32, (credits >> 32) as u32);
+        if self.head.wrapping_sub(tail) > self.sizes.slots {
+            return Err(Lie("slot credits"));
+        }
+        if self.data_head.wrapping_sub(data_tail) > self.sizes.units {
+            return Err(Lie("data credits"));
+        }
+        (self.tail, self.data_tail) = (tail, data_tail);
+        self.full = !self.fits(len);
+        Ok(!self.full)
+    }
+
+    /// After publishing: whether the consumer must be woken by its doorbell.
+    #[inline]
+    pub(super) fn must_ring<A: Area>(&self, area: &A) -> bool {
+        if self.light && cfg!(not(loom)) {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
+        let sleeping = &area.consumer().sleeping;
+        sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::SeqCst) != 0
+    }
+
+    /// Before this side sleeps: when the last push found no space, asks to be woken once there is.
+    /// False: there is space already, do not sleep.
+    pub(super) fn prepare_wait<A: Area>(&mut self, area: &A) -> Result<bool, Lie> {
+        if !self.full {
+            return Ok(true);
+        }
+        area.producer().blocked.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let before = (self.tail, self.data_tail);
+        // Any new credit counts: the length that did not fit is not known here.
+        self.refresh(area, 0)?;
+        self.full = true;
+        if before == (self.tail, self.data_tail) {
+            return Ok(true);
+        }
+        area.producer().blocked.store(0, Ordering::Relaxed);
+        self.full = false;
+        Ok(false)
+    }
+}
+
+/// The receiving side's private state.
+#[derive(Debug)]
+pub(super) struct Consumer {
+    sizes: Sizes,
+    pos: u32,
+    data_pos: u32,
+    data_published: u32,
+    /// Every slot was used once: until then the tag of an empty one is 0.
+    lapped: bool,
+    /// Credits were given since `must_ring` was last asked.
+    gave: bool,
+}
+
+/// The lengths of a packet, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lengths {
+    pub header: usize,
+    pub payload: usize,
+}
+
+impl Consumer {
+    pub(super) fn new(sizes: Sizes) -> Consumer {
+        Consumer { sizes, pos: 0, data_pos: 0, data_published: 0, lapped: false, gave: false }
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn start_at(&mut self, pos: u32, data: u32) {
+        (self.pos, self.data_pos, self.data_published, self.lapped) = (pos, data, data, true);
+    }
+
+    /// Whether nothing was ever received.
+    pub(super) fn untouched(&self) -> bool {
+        self.pos == 0 && !self.lapped
+    }
+
+    fn stale(&self) -> u32 {
+        if self.lapped {
+            self.pos.wrapping_sub(self.sizes.slots).wrapping_add(1)
+        } else {
+            0
+        }
+    }
+
+    /// The lengths of the next packet, if there is one.
+    #[inline]
+    pub(super) fn peek<A: Area>(&self, area: &A) -> Result<Option<Lengths>, Lie> {
+        let word = area.slot(self.pos).word.load(Ordering::Acquire);
+        let tag = word as u32;
+        if tag != self.pos.wrapping_add(1) {
+            return if tag == self.stale() { Ok(None) } else { Err(Lie("slot tag")) };
+        }
+        let lengths = (word >> 32) as u32;
+        let (header, payload) = ((lengths & 0xff) as usize, (lengths >> 8) as usize);
+        if !(HEADER_MIN..=HEADER_MAX).contains(&header) {
+            return Err(Lie("header length"));
+        }
+        if header + payload > self.sizes.mtu as usize {
+            return Err(Lie("packet length"));
+        }
+        Ok(Some(Lengths { header, payload }))
+    }
+
+    /// Hands the packet that `peek` found to `take`, then frees its place.
+    #[inline]
+    pub(super) fn pop<A: Area, F>(&mut self, area: &A, len: Lengths, take: F)
+    where
+        F: FnOnce(&[u8], Bytes<'_>),
+    {
+        let mut line = [0u8; INLINE];
+        for (bytes, word) in line.chunks_exact_mut(8).zip(&area.slot(self.pos).body) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        if len.header + len.payload <= INLINE {
+            let (header, rest) = line.split_at(len.header);
+            take(header, Bytes::from_slice(&rest[..len.payload]));
+        } else {
+            self.pop_spilled(area, len, &line, take);
+        }
+        self.pos = self.pos.wrapping_add(1);
+        self.lapped |= self.pos == self.sizes.slots;
+        let quarter = self.sizes.slots / 4;
+        if self.pos & (quarter - 1) == 0
+            || self.data_pos.wrapping_sub(self.data_published) >= self.sizes.units / 4
+        {
+            let credits = u64::from(self.data_pos) << 32 | u64::from(self.pos);
+            area.consumer().credits.store(credits, Ordering::Release);
+            self.data_published = self.data_pos;
+            self.gave = true;
+        }
+    }
+
+    fn pop_spilled<A: Area, F>(&mut self, area: &A, len: Lengths, line: &[u8; INLINE], take: F)
+    where
+        F: FnOnce(&[u8], Bytes<'_>),
+    {
+        let spill = spilled(len.header, len.payload);
+        let start = place(self.data_pos, units(spill), self.sizes.units);
+        let offset = (start & (self.sizes.units - 1)) as usize * UNIT;
+        if len.header <= INLINE {
+            take(&line[..len.header], area.get(offset, len.payload));
+        } else {
+            let mut header = [0u8; HEADER_MAX];
+            area.get(offset, len.header).copy_to(&mut header[..len.header]);
+            take(&header[..len.header], area.get(offset + len.header, len.payload));
+        }
+        self.data_pos = start.wrapping_add(units(spill));
+    }
+
+    /// After packets were taken: whether the producer sleeps for space and credits were given that
+    /// it may not have seen, so that its doorbell must be rung.
+    pub(super) fn must_ring<A: Area>(&mut self, area: &A) -> bool {
+        if !std::mem::take(&mut self.gave) {
+            return false;
+        }
+        fence(Ordering::SeqCst);
+        let blocked = &area.producer().blocked;
+        blocked.load(Ordering::Relaxed) != 0 && blocked.swap(0, Ordering::SeqCst) != 0
+    }
+
+    /// First half of going to sleep; a barrier (of the kind the producer was promised) and a
+    /// `peek` follow.
+    pub(super) fn announce_sleep<A: Area>(&self, area: &A) {
+        area.consumer().sleeping.store(1, Ordering::SeqCst);
+    }
+
+    /// Awake: no doorbell needed.
+    pub(super) fn awake<A: Area>(&self, area: &A) {
+        area.consumer().sleeping.store(0, Ordering::Relaxed);
+    }
+}

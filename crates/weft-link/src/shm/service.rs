@@ -1,0 +1,244 @@
+//! The socket side of the link: accepting connections, hearing answers, noticing deaths.
+//! Done rarely while polling, and on every wake-up.
+
+use super::peer::{Peer, Socket};
+use super::rendezvous::{self, same_user, system, Hello, Kind, BELL, HELLO};
+use super::ring::Lie;
+use super::sys::map;
+use super::sys::socket::{self, Epoll};
+use super::ShmLink;
+use crate::LinkError;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Accepted sockets that have not said hello yet; the oldest gives way.
+const MAX_PENDING: usize = 64;
+/// Connections accepted, and messages read of a socket, in one go.
+const BURST: usize = 256;
+/// The listener's token; connections count from 1.
+const LISTENER: u64 = 0;
+
+/// The sockets of a link.
+#[derive(Debug)]
+pub(super) struct Doors {
+    pub epoll: Epoll,
+    pub key: u64,
+    listener: OwnedFd,
+    /// The listener is out of the epoll set as descriptors ran out.
+    paused: bool,
+    last_token: u64,
+    pending: Vec<Socket>,
+    /// Scratch of `service`.
+    ready: Vec<u64>,
+}
+
+impl Doors {
+    pub(super) fn open() -> Result<Doors, LinkError> {
+        let epoll = Epoll::new().map_err(|e| system("making an epoll set", e))?;
+        let (listener, key) = rendezvous::listen()?;
+        epoll.add(&listener, LISTENER).map_err(|e| system("watching the listener", e))?;
+        Ok(Doors {
+            epoll,
+            key,
+            listener,
+            paused: false,
+            last_token: LISTENER,
+            pending: Vec::new(),
+            ready: Vec::new(),
+        })
+    }
+
+    /// Adds a connected socket to the epoll set.
+    pub(super) fn watch(&mut self, fd: OwnedFd) -> Result<Socket, LinkError> {
+        self.last_token += 1;
+        let token = self.last_token;
+        self.epoll.add(&fd, token).map_err(|e| system("watching a socket", e))?;
+        Ok(Socket { fd, token })
+    }
+}
+
+/// What a read of a connected socket gave.
+enum Heard {
+    Nothing,
+    Closed,
+    Bell,
+    Hello(Hello, Option<OwnedFd>),
+    Nonsense(&'static str),
+}
+
+fn hear(fd: &OwnedFd) -> Heard {
+    let mut buf = [0; HELLO + 1];
+    match socket::recv(fd, &mut buf) {
+        Ok(got) if got.len == 0 => Heard::Closed,
+        Ok(got) if buf[..got.len] == BELL => Heard::Bell,
+        Ok(got) => match Hello::decode(&buf[..got.len]) {
+            Ok(hello) => Heard::Hello(hello, got.passed),
+            Err(what) => Heard::Nonsense(what),
+        },
+        Err(e) => match e.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Heard::Nothing,
+            io::ErrorKind::InvalidData => Heard::Nonsense("message"),
+            _ => Heard::Closed,
+        },
+    }
+}
+
+impl ShmLink {
+    /// Looks at all sockets that have something.
+    #[cold]
+    pub(super) fn service(&mut self) {
+        if std::mem::take(&mut self.doors.paused) {
+            let _ = self.doors.epoll.add(&self.doors.listener, LISTENER);
+        }
+        let mut ready = std::mem::take(&mut self.doors.ready);
+        self.doors.epoll.ready(&mut ready);
+        for &token in &ready {
+            if token == LISTENER {
+                self.accept();
+            } else if let Some(at) = self.doors.pending.iter().position(|s| s.token == token) {
+                self.greet(at);
+            } else if let Some(at) = self.peers.iter().position(|p| p.socket(token).is_some()) {
+                self.listen_to(at, token);
+            }
+        }
+        self.doors.ready = ready;
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..BURST {
+            let fd = match socket::accept(&self.doors.listener) {
+                Ok(fd) => fd,
+                Err(e) => return self.accept_failed(&e),
+            };
+            let checked = socket::peer_cred(&fd)
+                .map_err(|e| e.to_string())
+                .and_then(|cred| same_user(self.user, cred));
+            if let Err(why) = checked {
+                self.refuse(&why);
+                continue;
+            }
+            match self.doors.watch(fd) {
+                Ok(socket) => self.doors.pending.push(socket),
+                Err(e) => return self.refuse(&e.to_string()),
+            }
+            if self.doors.pending.len() > MAX_PENDING {
+                self.doors.pending.remove(0);
+                self.refuse("too many connections without a hello");
+            }
+            self.greet(self.doors.pending.len() - 1);
+        }
+    }
+
+    fn accept_failed(&mut self, error: &io::Error) {
+        if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) {
+            // It would stay readable, and waiting would become spinning.
+            self.doors.epoll.remove(&self.doors.listener);
+            self.doors.paused = true;
+            if self.counters.refused == 0 {
+                self.warn(format!("cannot accept: {error} (raise ulimit -n)"));
+            }
+            self.counters.refused += 1;
+        }
+    }
+
+    fn refuse(&mut self, why: &str) {
+        self.counters.refused += 1;
+        log::warn!("shared-memory connection refused: {why}");
+    }
+
+    /// Hears the hello of an accepted connection.
+    fn greet(&mut self, at: usize) {
+        let heard = hear(&self.doors.pending[at].fd);
+        if matches!(heard, Heard::Nothing) {
+            return;
+        }
+        let socket = self.doors.pending.remove(at);
+        let result = match heard {
+            Heard::Hello(hello, Some(segment)) => self.admit(socket, &hello, &segment),
+            Heard::Hello(_, None) => Err("hello without a segment".into()),
+            Heard::Closed => return,
+            Heard::Bell | Heard::Nothing => Err("no hello".into()),
+            Heard::Nonsense(what) => Err(what.into()),
+        };
+        if let Err(why) = result {
+            self.refuse(&why);
+        }
+    }
+
+    /// Makes a stranger of an accepted connection, or the second half of one made at the same time.
+    fn admit(&mut self, socket: Socket, hello: &Hello, segment: &OwnedFd) -> Result<(), String> {
+        let endpoint = hello.from;
+        if hello.kind != Kind::Offer || hello.to != self.config.endpoint {
+            return Err(format!("endpoint {endpoint} looks for endpoint {}", hello.to));
+        }
+        if !map::is_sealed(segment, hello.sizes.segment_len()) {
+            return Err(format!("the segment of endpoint {endpoint} is not sealed or not whole"));
+        }
+        let same = self.peers.iter().position(|p| p.endpoint == endpoint && !p.hung_up);
+        if let Some(at) = same.filter(|&at| !self.peers[at].may_cross()) {
+            // A new connection after the old one was closed is fine, a second one is not.
+            if !self.peers[at].closed() {
+                return Err(format!("endpoint {endpoint} is connected already"));
+            }
+            self.peers[at].hung_up = true;
+        }
+        let crossed = same.filter(|&at| !self.peers[at].hung_up);
+        if crossed.is_none() && self.peers.len() >= self.config.max_peers {
+            return Err(format!("no room for endpoint {endpoint}"));
+        }
+        let answer = self.hello(Kind::Answer, endpoint, hello.sizes).encode();
+        let [rx, tx] = map::map(segment, hello.sizes).map_err(|e| e.to_string())?;
+        socket::send(&socket.fd, &answer, None).map_err(|e| e.to_string())?;
+        let at = match crossed {
+            Some(at) => {
+                self.peers[at].cross(socket, hello.sizes, rx);
+                at
+            }
+            None => {
+                let direct = Peer::direct_to(&socket.fd, self.config.direct);
+                self.peers.push(Peer::new(endpoint, socket, hello.sizes, [tx, rx], direct));
+                self.peers.len() - 1
+            }
+        };
+        self.heard(at, hello);
+        Ok(())
+    }
+
+    fn heard(&mut self, at: usize, hello: &Hello) {
+        let barrier = self.barrier && hello.barrier;
+        let peer = &mut self.peers[at];
+        if let Some(warning) = peer.heard(barrier, hello.probe_addr, hello.probe_word) {
+            self.warn(warning);
+        }
+    }
+
+    /// Reads what a connection has for us.
+    fn listen_to(&mut self, at: usize, token: u64) {
+        for _ in 0..BURST {
+            let peer = &mut self.peers[at];
+            let Some(fd) = peer.socket(token) else { return };
+            match hear(fd) {
+                Heard::Nothing => return,
+                Heard::Bell => {}
+                Heard::Closed => {
+                    self.doors.epoll.remove(fd);
+                    peer.hung_up = true;
+                    return;
+                }
+                Heard::Hello(hello, None)
+                    if hello.kind == Kind::Answer
+                        && hello.from == peer.endpoint
+                        && peer.dialed
+                        && peer.socket.token == token =>
+                {
+                    self.heard(at, &hello);
+                }
+                Heard::Hello(..) => peer.lie = Some(Lie("unexpected hello")),
+                Heard::Nonsense(what) => peer.lie = Some(Lie(what)),
+            }
+            if self.peers[at].lie.is_some() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Sealed memory files and their mapping.
+
+use crate::shm::ring::{Area, ConsumerLine, HintLine, ProducerLine, Sizes, Slot};
+use crate::shm::segment::{CONSUMER, HINT, PRODUCER, SLOTS};
+use crate::Bytes;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// A memory file of `len` zero bytes that can neither shrink nor grow.
+pub(in crate::shm) fn create(len: usize) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a C string; no other memory is passed.
+    let fd = unsafe {
+        libc::memfd_create(c"weft".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `fd` is a new descriptor that nothing else owns.
+    let file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    file.set_len(len as u64)?;
+    // SAFETY: no memory is passed.
+    if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(file.into())
+}
+
+/// Whether a descriptor from a peer is a memory file of `len` bytes that can never shrink, so that
+/// no access within it faults.
+pub(in crate::shm) fn is_sealed(fd: &OwnedFd, len: usize) -> bool {
+    // SAFETY: no memory is passed; descriptors without seals give an error.
+    let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
+    // SAFETY: an all-zero stat is a valid value.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is writable for its size.
+    let known = unsafe { libc::fstat(fd.as_raw_fd(), &mut stat) } == 0;
+    seals >= 0 && seals & libc::F_SEAL_SHRINK != 0 && known && stat.st_size as u64 == len as u64
+}
+
+/// A mapped segment.
+#[derive(Debug)]
+struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `map` mapped; the `Half`s that point into it hold a reference.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Maps a segment that `is_sealed` accepted (or `create` made) with these checked sizes; returns
+/// its two directions.
+pub(in crate::shm) fn map(fd: &OwnedFd, sizes: Sizes) -> io::Result<[Half; 2]> {
+    let len = sizes.segment_len();
+    // SAFETY: a new mapping at an address the kernel chooses.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_NORESERVE,
+            fd.as_raw_fd(),
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+    let mapping = Rc::new(Mapping { base, len });
+    Ok([0, 1].map(|direction| Half::new(mapping.clone(), sizes, direction)))
+}
+
+/// One direction of a mapped segment.
+#[derive(Debug)]
+pub(in crate::shm) struct Half {
+    slots: NonNull<Slot>,
+    slot_mask: u32,
+    data_len: usize,
+    base: NonNull<u8>,
+    data: NonNull<u8>,
+    _mapping: Rc<Mapping>,
+}
+
+impl Half {
+    fn new(mapping: Rc<Mapping>, sizes: Sizes, direction: usize) -> Half {
+        assert!(mapping.len == sizes.segment_len() && direction < 2);
+        let at = |offset: usize| {
+            // SAFETY: every offset below is within the direction, and both directions are within
+            // the mapping, whose length was computed from the same sizes.
+            unsafe { mapping.base.add(direction * sizes.direction_len() + offset) }
+        };
+        Half {
+            slots: at(SLOTS).cast(),
+            slot_mask: sizes.slots - 1,
+            data_len: sizes.data_len(),
+            base: at(0),
+            data: at(sizes.data_offset()),
+            _mapping: mapping.clone(),
+        }
+    }
+
+    /// The line for hints.
+    pub(in crate::shm) fn hint(&self) -> &HintLine {
+        // SAFETY: within the direction, aligned to 128, atomics only, mapped while self lives.
+        unsafe { self.base.add(HINT).cast().as_ref() }
+    }
+}
+
+impl Area for Half {
+    #[inline]
+    fn slot(&self, pos: u32) -> &Slot {
+        // SAFETY: the mask keeps the index below the number of slots; slots are atomics only and
+        // stay mapped while self lives.
+        unsafe { self.slots.add((pos & self.slot_mask) as usize).as_ref() }
+    }
+
+    #[inline]
+    fn consumer(&self) -> &ConsumerLine {
+        // SAFETY: within the direction, aligned to 128, atomics only, mapped while self lives.
+        unsafe { self.base.add(CONSUMER).cast().as_ref() }
+    }
+
+    #[inline]
+    fn producer(&self) -> &ProducerLine {
+        // SAFETY: within the direction, aligned to 128, atomics only, mapped while self lives.
+        unsafe { self.base.add(PRODUCER).cast().as_ref() }
+    }
+
+    #[inline]
+    fn put(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset <= self.data_len && bytes.len() <= self.data_len - offset);
+        // SAFETY: the range is within the data area, to which no reference exists in this process;
+        // a peer that writes there at the same time garbles its own packets only.
+        unsafe {
+            let to = self.data.add(offset).as_ptr();
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+    }
+
+    #[inline]
+    fn get(&self, offset: usize, len: usize) -> Bytes<'_> {
+        assert!(offset <= self.data_len && len <= self.data_len - offset);
+        // SAFETY: the range is within the data area, mapped while self lives.
+        unsafe { Bytes::from_raw(self.data.add(offset).as_ptr(), len) }
+    }
+}

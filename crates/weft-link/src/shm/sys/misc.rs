@@ -1,0 +1,55 @@
+//! Clock, randomness, user and memory barrier.
+
+use std::io;
+
+/// Monotonic time in nanoseconds, the same for all processes of the host.
+pub(in crate::shm) fn clock_ns() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// A random number other than zero.
+pub(in crate::shm) fn random() -> io::Result<u64> {
+    let mut bytes = [0u8; 8];
+    // SAFETY: `bytes` is writable for its length. So short a read is never cut.
+    let n = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if n < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::from_ne_bytes(bytes).max(1))
+}
+
+/// Effective user of this process.
+pub(in crate::shm) fn effective_user() -> u32 {
+    // SAFETY: cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+const MEMBARRIER_GLOBAL_EXPEDITED: libc::c_long = 1 << 1;
+const MEMBARRIER_REGISTER_GLOBAL_EXPEDITED: libc::c_long = 1 << 2;
+
+fn membarrier(command: libc::c_long) -> bool {
+    // SAFETY: no memory is passed.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// Makes this process take part in the barriers of others, and tries one. See membarrier(2).
+pub(in crate::shm) fn register_barrier() -> bool {
+    membarrier(MEMBARRIER_REGISTER_GLOBAL_EXPEDITED) && barrier()
+}
+
+/// A full memory barrier on every core that runs a registered process: pairs with nothing more
+/// than program order there. False: refused.
+pub(in crate::shm) fn barrier() -> bool {
+    membarrier(MEMBARRIER_GLOBAL_EXPEDITED)
+}
+
+/// Waits until a descriptor is readable, for tests. False: the time is up.
+#[cfg(test)]
+pub(in crate::shm) fn wait_readable(fd: std::os::fd::RawFd, timeout_ms: i32) -> bool {
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one pollfd.
+    unsafe { libc::poll(&mut poll, 1, timeout_ms) > 0 }
+}

@@ -1,0 +1,242 @@
+//! Unix sockets that carry descriptors, and epoll.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// Who is at the other end of a socket, as the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::shm) struct Cred {
+    /// Process; 0 when it is not visible from here (another PID namespace).
+    pub pid: i32,
+    /// Effective user when it connected or listened.
+    pub uid: u32,
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+fn new_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no memory is passed.
+    let fd = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
+    // SAFETY: a new descriptor that nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The abstract name (not in any file system) of the listener with this key.
+fn address(key: u64) -> (libc::sockaddr_un, libc::socklen_t) {
+    // SAFETY: all-zero is a valid value.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let name = format!("weft-{key:016x}");
+    for (to, from) in address.sun_path[1..].iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let len = size_of::<libc::sa_family_t>() + 1 + name.len();
+    (address, len as libc::socklen_t)
+}
+
+/// Listens under `key`.
+pub(in crate::shm) fn listen(key: u64) -> io::Result<OwnedFd> {
+    let fd = new_socket()?;
+    let (name, len) = address(key);
+    // SAFETY: `name` is valid for `len` bytes.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), len) })?;
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::listen(fd.as_raw_fd(), 4096) })?;
+    Ok(fd)
+}
+
+/// Connects to the listener of `key`; never waits.
+pub(in crate::shm) fn connect(key: u64) -> io::Result<OwnedFd> {
+    let fd = new_socket()?;
+    let (name, len) = address(key);
+    // SAFETY: `name` is valid for `len` bytes.
+    check(unsafe { libc::connect(fd.as_raw_fd(), (&raw const name).cast(), len) })?;
+    Ok(fd)
+}
+
+/// The next connection, if any.
+pub(in crate::shm) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let null = std::ptr::null_mut();
+    // SAFETY: null pointers ask for no address.
+    let fd =
+        check(unsafe { libc::accept4(listener.as_raw_fd(), null, std::ptr::null_mut(), flags) })?;
+    // SAFETY: a new descriptor that nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Credentials of the process at the other end.
+pub(in crate::shm) fn peer_cred(fd: &OwnedFd) -> io::Result<Cred> {
+    // SAFETY: all-zero is a valid value.
+    let mut cred: libc::ucred = unsafe { zeroed() };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `cred` is writable for `len` bytes.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut cred).cast(),
+            &mut len,
+        )
+    })?;
+    Ok(Cred { pid: cred.pid, uid: cred.uid })
+}
+
+/// Room for the control message of one descriptor, aligned as `cmsghdr` wants it.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// Sends one message, with a descriptor if given; never waits.
+pub(in crate::shm) fn send(
+    fd: &OwnedFd,
+    bytes: &[u8],
+    pass: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut control = Control([0; 64]);
+    // SAFETY: all-zero is a valid value.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_iov = &mut part;
+    message.msg_iovlen = 1;
+    if let Some(pass) = pass {
+        let size = size_of::<RawFd>() as libc::c_uint;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        // SAFETY: pure computation.
+        message.msg_controllen = unsafe { libc::CMSG_SPACE(size) } as _;
+        // SAFETY: the control buffer (64 bytes) holds a header and one descriptor, and is aligned.
+        unsafe {
+            let head = libc::CMSG_FIRSTHDR(&message);
+            (*head).cmsg_level = libc::SOL_SOCKET;
+            (*head).cmsg_type = libc::SCM_RIGHTS;
+            (*head).cmsg_len = libc::CMSG_LEN(size) as _;
+            libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(pass.as_raw_fd());
+        }
+    }
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: the message points to live buffers.
+    let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &message, flags) };
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// One received message.
+#[derive(Debug)]
+pub(in crate::shm) struct Received {
+    /// Its length; 0 also when the other end is closed.
+    pub len: usize,
+    /// The descriptor that came with it.
+    pub passed: Option<OwnedFd>,
+}
+
+/// Receives one message into `buf`; never waits. A message longer than `buf` or with more
+/// descriptors than one is `InvalidData`.
+pub(in crate::shm) fn recv(fd: &OwnedFd, buf: &mut [u8]) -> io::Result<Received> {
+    let mut part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    let mut control = Control([0; 64]);
+    // SAFETY: all-zero is a valid value.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_iov = &mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control.0.len() as _;
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+    // SAFETY: the message points to live, writable buffers of the stated lengths.
+    let len = unsafe { libc::recvmsg(fd.as_raw_fd(), &mut message, flags) };
+    if len < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut fds = descriptors(&message);
+    if message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 || fds.len() > 1 {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(Received { len: len as usize, passed: fds.pop() })
+}
+
+/// Takes ownership of all descriptors in a received control message.
+fn descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
+    let mut fds = Vec::new();
+    // SAFETY: the kernel filled the control buffer with well-formed headers within msg_controllen,
+    // each descriptor in it is new and ours, and is wrapped once.
+    unsafe {
+        let mut head = libc::CMSG_FIRSTHDR(message);
+        while !head.is_null() {
+            if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
+                let bytes = (*head).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                let data = libc::CMSG_DATA(head).cast::<RawFd>();
+                for i in 0..bytes / size_of::<RawFd>() {
+                    fds.push(OwnedFd::from_raw_fd(data.add(i).read_unaligned()));
+                }
+            }
+            head = libc::CMSG_NXTHDR(message, head);
+        }
+    }
+    fds
+}
+
+/// Whether the other end is closed (what it sent before may still be unread).
+pub(in crate::shm) fn hung_up(fd: &OwnedFd) -> bool {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one pollfd; a zero timeout never waits.
+    let ready = unsafe { libc::poll(&mut poll, 1, 0) };
+    ready > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
+}
+
+/// A set of descriptors to wait on.
+#[derive(Debug)]
+pub(in crate::shm) struct Epoll(OwnedFd);
+
+impl Epoll {
+    pub(in crate::shm) fn new() -> io::Result<Epoll> {
+        // SAFETY: no memory is passed.
+        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: a new descriptor that nothing else owns.
+        Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Watches a descriptor until it is closed; `token` names it in `ready`.
+    pub(in crate::shm) fn add(&self, fd: &OwnedFd, token: u64) -> io::Result<()> {
+        let events = (libc::EPOLLIN | libc::EPOLLRDHUP) as u32;
+        let mut event = libc::epoll_event { events, u64: token };
+        // SAFETY: `event` is valid.
+        check(unsafe {
+            libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &mut event)
+        })?;
+        Ok(())
+    }
+
+    /// Stops watching a descriptor.
+    pub(in crate::shm) fn remove(&self, fd: &OwnedFd) {
+        let (epoll, fd) = (self.0.as_raw_fd(), fd.as_raw_fd());
+        // SAFETY: removal passes no memory; that it was not watched is no harm.
+        unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+    }
+
+    /// Tokens of up to 64 descriptors that have something, without waiting.
+    pub(in crate::shm) fn ready(&self, tokens: &mut Vec<u64>) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+        // SAFETY: `events` is writable for the stated number; a zero timeout never waits.
+        let n = unsafe {
+            libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, 0)
+        };
+        tokens.clear();
+        tokens.extend(events.iter().take(n.max(0) as usize).map(|e| e.u64));
+    }
+}
+
+impl AsRawFd for Epoll {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}

@@ -1,0 +1,621 @@
+//! Tests of the link: within one process where two links behave as two processes would, and with
+//! real child processes (this test binary, run again) where death matters.
+#![allow(non_snake_case)]
+
+use super::*;
+use crate::Bytes;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+
+/// A packet as received.
+type Packet = (Option<PeerId>, Vec<u8>, Vec<u8>);
+
+#[derive(Default)]
+struct Log(Vec<Packet>);
+
+impl Sink for Log {
+    fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
+        self.0.push((from, header.to_vec(), payload.to_vec()));
+    }
+}
+
+fn config(endpoint: u64) -> ShmConfig {
+    ShmConfig::new(EndpointId(endpoint))
+}
+
+fn address_of(link: &ShmLink) -> Address {
+    let mut address = Address { endpoint: link.config.endpoint, ..Address::default() };
+    link.advertise(&mut address);
+    address
+}
+
+fn info(peer: u32, address: &Address) -> PeerInfo {
+    PeerInfo {
+        peer: PeerId(peer),
+        session: 0,
+        endpoint: address.endpoint,
+        address: address.clone(),
+    }
+}
+
+const PEER: PeerId = PeerId(0);
+
+fn frame<'a>(header: &'a [u8], payload: &'a [u8]) -> Frame<'a> {
+    Frame { peer: PEER, header, payload }
+}
+
+/// Two links; the first is connected to the second and the second knows it as peer 0 too.
+fn pair_of(a: ShmConfig, b: ShmConfig) -> (ShmLink, ShmLink) {
+    let (mut a, mut b) = (ShmLink::new(a).unwrap(), ShmLink::new(b).unwrap());
+    a.connect(&info(0, &address_of(&b))).unwrap();
+    b.connect(&info(0, &address_of(&a))).unwrap();
+    (a, b)
+}
+
+fn pair() -> (ShmLink, ShmLink) {
+    pair_of(config(1), config(2))
+}
+
+fn counter(link: &ShmLink, name: &str) -> u64 {
+    let mut value = None;
+    link.counters(&mut |n, v| {
+        if n == name {
+            value = Some(v);
+        }
+    });
+    value.unwrap()
+}
+
+/// Receives until `done` says so; looks at the sockets as a waiting driver would.
+fn recv_until(link: &mut ShmLink, log: &mut Log, mut done: impl FnMut(&Log, &mut ShmLink) -> bool) {
+    while !done(log, link) {
+        if link.recv(64, log) == 0 {
+            if link.prepare_wait() {
+                wait(link);
+            }
+            link.finish_wait();
+        }
+    }
+}
+
+/// Blocks on the link's descriptors, as a driver does; fails the test after a minute.
+fn wait(link: &ShmLink) {
+    let mut fds = Vec::new();
+    link.wait_fds(&mut fds);
+    assert!(sys::misc::wait_readable(fds[0].fd, 60_000), "nothing came for a minute");
+}
+
+/// Bytes that tell their packet and place.
+fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (seed.wrapping_mul(31) + i * 7 + (i >> 8)) as u8).collect()
+}
+
+#[test]
+fn send__every_size_arrives_whole_and_in_order() {
+    let (mut a, mut b) = pair();
+    let mtu = a.caps().mtu as usize;
+    for header_len in [24, 32, 55, 56, 57, 128] {
+        for len in (0..300).chain((300..mtu - header_len).step_by(701)).chain([mtu - header_len]) {
+            let (header, payload) = (pattern(len, header_len), pattern(len + 1, len));
+            assert_eq!(a.send(&[frame(&header, &payload)]), 1);
+            let mut log = Log::default();
+            assert_eq!(b.recv(8, &mut log), 1);
+            assert_eq!(log.0, [(Some(PEER), header, payload)], "{header_len} + {len}");
+        }
+    }
+}
+
+/// Runs this test binary again as `role`; it prints its address first.
+struct Process {
+    child: Child,
+    address: Address,
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Address {
+    let bytes: Vec<u8> = (0..text.len() / 2)
+        .map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap())
+        .collect();
+    Address::decode(&bytes).unwrap()
+}
+
+impl Process {
+    fn start(role: &str, peer: &Address) -> Process {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "shm::tests::child__process", "--nocapture", "--test-threads=1"])
+            .env("WEFT_SHM_TEST_ROLE", role)
+            .env("WEFT_SHM_TEST_PEER", hex(&peer.encode()))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+        let line = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|l| l.split_once("ADDRESS ").map(|(_, hex)| hex.to_string()));
+        Process { address: unhex(&line.expect("the child printed its address")), child }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the child does; nothing unless started as one.
+#[test]
+fn child__process() {
+    let Ok(role) = std::env::var("WEFT_SHM_TEST_ROLE") else { return };
+    let parent = unhex(&std::env::var("WEFT_SHM_TEST_PEER").unwrap());
+    let mut link = ShmLink::new(config(u64::from(std::process::id()) + 1000)).unwrap();
+    println!("ADDRESS {}", hex(&address_of(&link).encode()));
+    std::io::stdout().flush().unwrap();
+    match role.as_str() {
+        "echo" => child_echo(&mut link, &parent),
+        "flood" => child_flood(&mut link, &parent),
+        _ => panic!("role {role}"),
+    }
+}
+
+/// Sends back what it gets until the parent is gone.
+fn child_echo(link: &mut ShmLink, parent: &Address) {
+    link.connect(&info(0, parent)).unwrap();
+    let mut log = Log::default();
+    loop {
+        recv_until(link, &mut log, |log, link| !log.0.is_empty() || link.peer(PEER).is_none());
+        if log.0.is_empty() {
+            return;
+        }
+        for (_, header, payload) in log.0.drain(..) {
+            while link.send(&[frame(&header, &payload)]) == 0 {}
+        }
+    }
+}
+
+/// Sends numbered packets as fast as it can, for ever.
+fn child_flood(link: &mut ShmLink, parent: &Address) {
+    link.connect(&info(0, parent)).unwrap();
+    for n in 0_usize.. {
+        let header = [&n.to_le_bytes()[..], &[0; 24]].concat();
+        let payload = pattern(n, n % 5000);
+        while link.send(&[frame(&header, &payload)]) == 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn processes__exchange_packets() {
+    let mut link = ShmLink::new(config(1)).unwrap();
+    let child = Process::start("echo", &address_of(&link));
+    link.connect(&info(0, &child.address)).unwrap();
+    for n in 0..200 {
+        let (header, payload) = (pattern(n, 32), pattern(n, n * 100));
+        assert_eq!(link.send(&[frame(&header, &payload)]), 1);
+        let mut log = Log::default();
+        recv_until(&mut link, &mut log, |log, _| !log.0.is_empty());
+        assert_eq!(log.0, [(Some(PEER), header, payload)]);
+    }
+}
+
+#[test]
+fn processes__death_is_reported_after_what_was_sent() {
+    let mut link = ShmLink::new(config(1)).unwrap();
+    let mut child = Process::start("flood", &address_of(&link));
+    link.connect(&info(0, &child.address)).unwrap();
+    let mut log = Log::default();
+    recv_until(&mut link, &mut log, |log, _| log.0.len() > 3000);
+    child.child.kill().unwrap();
+    child.child.wait().unwrap();
+    recv_until(&mut link, &mut log, |_, link| !link.events.is_empty());
+    assert_eq!(link.poll_event(), Some(LinkEvent::PeerGone(PEER)));
+    for (n, (from, header, payload)) in log.0.iter().enumerate() {
+        assert_eq!(*from, Some(PEER));
+        assert_eq!(header[..8], n.to_le_bytes());
+        assert_eq!(*payload, pattern(n, n % 5000));
+    }
+    assert_eq!(link.send(&[frame(&[0; 24], b"lost")]), 1);
+    assert_eq!(counter(&link, "shm_dropped"), 1);
+}
+
+/// What a driver does between sleeping and polling; returns what came.
+fn drain(link: &mut ShmLink) -> Vec<Packet> {
+    let mut log = Log::default();
+    link.service();
+    while link.recv(64, &mut log) > 0 {}
+    log.0
+}
+
+fn events(link: &mut ShmLink) -> Vec<LinkEvent> {
+    std::iter::from_fn(|| link.poll_event()).collect()
+}
+
+fn header(n: u64) -> [u8; 32] {
+    let mut header = [0; 32];
+    header[..8].copy_from_slice(&n.to_le_bytes());
+    header
+}
+
+fn numbers(packets: &[Packet]) -> Vec<u64> {
+    let number = |h: &[u8]| u64::from_le_bytes(h[..8].try_into().unwrap());
+    packets.iter().map(|(_, h, _)| number(h)).collect()
+}
+
+#[test]
+fn connect__frames_wait_in_the_ring_until_the_peer_accepts() {
+    let (mut a, mut b) = (ShmLink::new(config(1)).unwrap(), ShmLink::new(config(2)).unwrap());
+    a.connect(&info(0, &address_of(&b))).unwrap();
+    assert_eq!(a.send(&[frame(&header(1), b"x"), frame(&header(2), b"y")]), 2);
+    let mut fds = Vec::new();
+    b.wait_fds(&mut fds);
+    assert!(sys::misc::wait_readable(fds[0].fd, 0), "the listener wakes a sleeper");
+    let got = drain(&mut b);
+    assert_eq!(numbers(&got), [1, 2]);
+    assert_eq!(got[0].0, None, "a stranger until the driver names it");
+    b.connect(&info(7, &address_of(&a))).unwrap();
+    assert_eq!(a.send(&[frame(&header(3), b"")]), 1);
+    let got = drain(&mut b);
+    assert_eq!((got[0].0, numbers(&got)), (Some(PeerId(7)), vec![3]));
+    b.send(&[Frame { peer: PeerId(7), header: &header(4), payload: b"back" }]);
+    assert_eq!(numbers(&drain(&mut a)), [4]);
+}
+
+#[test]
+fn connect__both_at_once_keeps_every_packet_in_order() {
+    let (mut a, mut b) = (ShmLink::new(config(1)).unwrap(), ShmLink::new(config(2)).unwrap());
+    let (to_a, to_b) = (info(0, &address_of(&a)), info(0, &address_of(&b)));
+    // Both dial before either looks at its listener.
+    a.dial(&to_b).unwrap();
+    b.dial(&to_a).unwrap();
+    for n in 0..4 {
+        assert_eq!(a.send(&[frame(&header(n), b"a")]), 1);
+        assert_eq!(b.send(&[frame(&header(n + 10), b"b")]), 1);
+    }
+    assert_eq!(numbers(&drain(&mut a)), [10, 11, 12, 13]);
+    assert_eq!(numbers(&drain(&mut b)), [0, 1, 2, 3]);
+    drain(&mut a);
+    a.send(&[frame(&header(4), b"a")]);
+    b.send(&[frame(&header(14), b"b")]);
+    assert_eq!(drain(&mut a), [(Some(PEER), header(14).to_vec(), b"b".to_vec())]);
+    assert_eq!(drain(&mut b), [(Some(PEER), header(4).to_vec(), b"a".to_vec())]);
+    assert_eq!((a.peers.len(), b.peers.len()), (1, 1));
+    drop(a);
+    drain(&mut b);
+    assert_eq!(events(&mut b), [LinkEvent::PeerGone(PEER)]);
+}
+
+#[test]
+fn connect__to_itself() {
+    let mut a = ShmLink::new(config(1)).unwrap();
+    a.connect(&info(0, &address_of(&a))).unwrap();
+    assert_eq!(a.send(&[frame(&header(5), b"me")]), 1);
+    assert_eq!(drain(&mut a), [(Some(PEER), header(5).to_vec(), b"me".to_vec())]);
+}
+
+#[test]
+fn connect__refuses_other_hosts_and_the_dead() {
+    let mut a = ShmLink::new(config(1)).unwrap();
+    let b = ShmLink::new(config(2)).unwrap();
+    let address = address_of(&b);
+    let other = Address { host: address.host ^ 1, ..address.clone() };
+    let none = Address { shm: 0, ..address.clone() };
+    drop(b);
+    for address in [other, none, address] {
+        assert!(matches!(a.connect(&info(0, &address)), Err(LinkError::Unreachable(_))));
+    }
+}
+
+#[test]
+fn connect__again_after_disconnect() {
+    let (mut a, mut b) = pair();
+    a.send(&[frame(&header(1), b"")]);
+    a.disconnect(PEER);
+    assert_eq!(a.send(&[frame(&header(2), b"nobody")]), 1);
+    a.connect(&info(1, &address_of(&b))).unwrap();
+    a.send(&[Frame { peer: PeerId(1), header: &header(3), payload: b"" }]);
+    let mut got = numbers(&drain(&mut b));
+    got.sort_unstable();
+    assert_eq!(got, [1, 3]);
+    assert_eq!(events(&mut b), [LinkEvent::PeerGone(PEER)]);
+    assert_eq!(b.connect(&info(9, &address_of(&a))).unwrap().name, "shm");
+}
+
+#[test]
+fn send__full_ring_is_backpressure_and_recovers() {
+    for (header_len, len) in [(32, 8), (32, 5000), (100, 0), (40, 32 * 1024)] {
+        let (mut a, mut b) = pair();
+        let (bytes, payload) = (pattern(1, header_len), pattern(2, len));
+        let frames = [frame(&bytes, &payload); 64];
+        let mut sent = 0;
+        loop {
+            let n = a.send(&frames);
+            sent += n;
+            if n < 64 {
+                break;
+            }
+        }
+        assert_eq!(a.send(&frames), 0);
+        let (mut got, mut log) = (0, Log::default());
+        while got < 2000 {
+            assert!(b.recv(3, &mut log) > 0, "the link stalled after {got}");
+            got += log.0.len();
+            assert!(log.0.drain(..).all(|(_, h, p)| h == bytes && p == payload));
+            sent += a.send(&frames);
+        }
+        assert_eq!(got + drain(&mut b).len(), sent);
+        assert!(counter(&a, "shm_full") > 0);
+    }
+}
+
+#[test]
+fn prepare_wait__a_full_sender_is_woken_by_space() {
+    for len in [8, 32 * 1024] {
+        let (mut a, mut b) = pair();
+        let payload = pattern(3, len);
+        while a.send(&[frame(&header(0), &payload)]) == 1 {}
+        assert!(a.prepare_wait());
+        let mut fds = Vec::new();
+        a.wait_fds(&mut fds);
+        // The answer to the connection is read first, as it would wake once.
+        a.finish_wait();
+        assert!(a.prepare_wait());
+        assert!(!sys::misc::wait_readable(fds[0].fd, 0));
+        drain(&mut b);
+        assert!(sys::misc::wait_readable(fds[0].fd, 0));
+        a.finish_wait();
+        assert_eq!(a.send(&[frame(&header(0), &payload)]), 1);
+    }
+}
+
+#[test]
+fn prepare_wait__refuses_when_a_packet_is_there_and_rings_when_not() {
+    let (mut a, mut b) = pair();
+    drain(&mut a);
+    a.send(&[frame(&header(0), b"")]);
+    assert!(!b.prepare_wait());
+    assert_eq!(drain(&mut b).len(), 1);
+    assert!(b.prepare_wait());
+    let mut fds = Vec::new();
+    b.wait_fds(&mut fds);
+    assert!(!sys::misc::wait_readable(fds[0].fd, 0));
+    a.send(&[frame(&header(1), b"")]);
+    a.send(&[frame(&header(2), b"")]);
+    assert!(sys::misc::wait_readable(fds[0].fd, 0));
+    assert_eq!(counter(&a, "shm_doorbells"), 1, "one doorbell a sleep");
+    b.finish_wait();
+    assert_eq!(numbers(&drain(&mut b)), [1, 2]);
+    assert!(b.prepare_wait());
+    assert!(!sys::misc::wait_readable(fds[0].fd, 0), "the doorbell was taken");
+}
+
+#[test]
+fn peer_polls__after_empty_polls_and_not_when_asleep() {
+    let (a, mut b) = pair();
+    assert!(!a.peer_polls(PEER));
+    let mut log = Log::default();
+    while !a.peer_polls(PEER) {
+        b.recv(1, &mut log);
+    }
+    b.prepare_wait();
+    assert!(!a.peer_polls(PEER));
+}
+
+#[test]
+fn direct__copies_between_processes() {
+    let (mut a, b) = pair();
+    let source = pattern(1, 3 << 20);
+    let mut target = vec![0; source.len()];
+    a.read_direct(PEER, source.as_ptr() as u64, &mut target).unwrap();
+    assert_eq!(source, target);
+    let mut target = vec![0; source.len()];
+    a.write_direct(PEER, target.as_mut_ptr() as u64, &source).unwrap();
+    assert_eq!(source, target);
+    let bad = a.read_direct(PEER, 8, &mut target);
+    assert!(matches!(bad, Err(LinkError::System { .. })));
+    drop(b);
+}
+
+#[test]
+fn direct__forbidden_falls_back() {
+    let off = ShmConfig { direct: DirectCopy::Off, ..config(1) };
+    let (mut a, b) = pair_of(off, config(2));
+    assert!(!a.path_caps(a.peer(PEER).unwrap()).direct);
+    let mut into = [0; 8];
+    assert!(matches!(a.read_direct(PEER, 0, &mut into), Err(LinkError::Unsupported)));
+    assert!(matches!(a.write_direct(PEER, 0, &into), Err(LinkError::Unsupported)));
+    drop(b);
+}
+
+#[test]
+fn direct__of_the_wrong_process_is_noticed() {
+    let (mut a, mut b) = (ShmLink::new(config(1)).unwrap(), ShmLink::new(config(2)).unwrap());
+    *b.probe ^= 1;
+    let wrong = *b.probe;
+    a.connect(&info(0, &address_of(&b))).unwrap();
+    b.service();
+    *b.probe = wrong ^ 1;
+    assert!(a.read_direct(PEER, 0, &mut [0; 8]).is_err());
+    assert!(matches!(events(&mut a)[..], [LinkEvent::Warning(_)]));
+    assert!(!a.path_caps(a.peer(PEER).unwrap()).direct);
+}
+
+fn word(tag: u32, header: u32, payload: u32) -> u64 {
+    u64::from(header | payload << 8) << 32 | u64::from(tag)
+}
+
+#[test]
+fn recv__a_lying_slot_ends_the_connection() {
+    let mtu = ShmConfig::new(EndpointId(1)).mtu;
+    for (bad, what) in [
+        (word(5, 32, 0), "slot tag"),
+        (word(u32::MAX, 32, 0), "slot tag"),
+        (word(2, 23, 0), "header length"),
+        (word(2, 0, 0), "header length"),
+        (word(2, 129, 0), "header length"),
+        (word(2, 32, mtu - 31), "packet length"),
+        (word(2, 255, 0xff_ffff), "header length"),
+        (word(2, 24, 0xff_ffff), "packet length"),
+    ] {
+        let (mut a, mut b) = pair();
+        a.send(&[frame(&header(1), b"good")]);
+        use ring::Area;
+        a.peers[0].tx_area.slot(1).word.store(bad, Ordering::Release);
+        assert_eq!(numbers(&drain(&mut b)), [1]);
+        let events = events(&mut b);
+        let [LinkEvent::Warning(text), LinkEvent::PeerGone(PEER)] = &events[..] else {
+            panic!("{events:?}")
+        };
+        assert!(text.contains(what), "{text}");
+        assert_eq!(counter(&b, "shm_lies"), 1);
+        drain(&mut a);
+        assert_eq!(events_gone(&mut a), 1, "the liar is told by the end of the socket");
+    }
+}
+
+fn events_gone(link: &mut ShmLink) -> usize {
+    events(link).iter().filter(|e| matches!(e, LinkEvent::PeerGone(_))).count()
+}
+
+#[test]
+fn send__lying_credits_end_the_connection() {
+    use ring::Area;
+    for (bad, lies) in [(u64::MAX, 1), (300, 1), (u64::from(u32::MAX), 1), (1, 0), (1 << 32, 0)] {
+        let (mut a, b) = pair();
+        // Given before the packets were there; the last two become true, and do no harm.
+        b.peers[0].rx_area.consumer().credits.store(bad, Ordering::Release);
+        for n in 0..600 {
+            a.send(&[frame(&header(n), &[0; 3000])]);
+        }
+        drain(&mut a);
+        assert_eq!(events_gone(&mut a), lies, "{bad:#x}");
+        assert_eq!(counter(&a, "shm_lies"), lies as u64);
+    }
+}
+
+/// A small generator of pseudo-random numbers (splitmix64).
+pub(super) struct Random(pub u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+#[test]
+fn recv__random_garbage_anywhere_never_panics() {
+    use ring::Area;
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let small = |id| ShmConfig { slots: 8, data_bytes: 4096, mtu: 1024, ..config(id) };
+        let (mut a, mut b) = pair_of(small(1), small(2));
+        for _ in 0..60 {
+            let payload = pattern(1, random.below(900));
+            a.send(&[frame(&header(0), &payload)]);
+            b.send(&[frame(&header(0), &payload)]);
+            let value = if random.below(2) == 0 { random.next() } else { random.next() & 0xf };
+            let at = random.below(8) as u32;
+            if let (0, Some(p)) = (random.below(8), a.peers.first()) {
+                match random.below(5) {
+                    0 => p.tx_area.slot(at).word.store(value, Ordering::Release),
+                    1 => p.tx_area.slot(at).body[random.below(7)].store(value, Ordering::Relaxed),
+                    2 => p.rx_area.consumer().credits.store(value, Ordering::Release),
+                    3 => p.rx_area.consumer().sleeping.store(value as u32, Ordering::Release),
+                    _ => p.tx_area.producer().blocked.store(value as u32, Ordering::Release),
+                }
+            }
+            drain(&mut a);
+            drain(&mut b);
+            b.prepare_wait();
+            b.finish_wait();
+        }
+    }
+}
+
+#[test]
+fn service__refuses_nonsense_on_the_socket() {
+    use std::os::fd::{AsFd, OwnedFd};
+    let mut link = ShmLink::new(config(1)).unwrap();
+    let sizes = link.config.sizes();
+    let offer = Hello { from: EndpointId(3), ..link.hello(Kind::Offer, EndpointId(1), sizes) };
+    let sealed = sys::map::create(sizes.segment_len()).unwrap();
+    let short = sys::map::create(4096).unwrap();
+    let loose: OwnedFd = std::fs::File::open("/proc/self/exe").unwrap().into();
+    let wrong_target = Hello { to: EndpointId(9), ..offer }.encode();
+    let answer = Hello { kind: Kind::Answer, ..offer }.encode();
+    let good = offer.encode();
+    let cases: [(&[u8], Option<&OwnedFd>); 8] = [
+        (b"?", None),
+        (&[1], None),
+        (&[0; 200], None),
+        (&good, None),
+        (&good, Some(&short)),
+        (&good, Some(&loose)),
+        (&wrong_target, Some(&sealed)),
+        (&answer, Some(&sealed)),
+    ];
+    for (n, (bytes, fd)) in cases.into_iter().enumerate() {
+        let socket = sys::socket::connect(link.doors.key).unwrap();
+        sys::socket::send(&socket, bytes, fd.map(|f| f.as_fd())).unwrap();
+        link.service();
+        assert!(sys::socket::hung_up(&socket), "case {n}");
+        assert_eq!((link.peers.len(), counter(&link, "shm_refused")), (0, n as u64 + 1));
+    }
+    let socket = sys::socket::connect(link.doors.key).unwrap();
+    sys::socket::send(&socket, &good, Some(sealed.as_fd())).unwrap();
+    link.service();
+    assert_eq!(link.peers.len(), 1);
+    let again = sys::socket::connect(link.doors.key).unwrap();
+    sys::socket::send(&again, &good, Some(sealed.as_fd())).unwrap();
+    link.service();
+    assert!(sys::socket::hung_up(&again), "an endpoint connects once");
+}
+
+#[test]
+fn service__silent_connections_are_bounded() {
+    let mut link = ShmLink::new(config(1)).unwrap();
+    let silent: Vec<_> = (0..200).map(|_| sys::socket::connect(link.doors.key).unwrap()).collect();
+    link.service();
+    let closed = silent.iter().filter(|s| sys::socket::hung_up(s)).count();
+    assert_eq!(closed, 200 - 64);
+}
+
+#[test]
+fn new__refuses_unusable_sizes() {
+    assert!(ShmLink::new(ShmConfig { slots: 100, ..config(1) }).is_err());
+    assert!(ShmLink::new(ShmConfig { mtu: 1 << 20, ..config(1) }).is_err());
+}
+
+#[test]
+fn recv__budget_is_kept_over_many_peers() {
+    let mut hub = ShmLink::new(config(100)).unwrap();
+    let address = address_of(&hub);
+    let mut spokes: Vec<_> = (0..5).map(|n| ShmLink::new(config(n)).unwrap()).collect();
+    for spoke in &mut spokes {
+        spoke.connect(&info(0, &address)).unwrap();
+        for n in 0..10 {
+            spoke.send(&[frame(&header(n), b"")]);
+        }
+    }
+    hub.service();
+    let mut log = Log::default();
+    assert_eq!(hub.recv(7, &mut log), 7);
+    while hub.recv(7, &mut log) > 0 {}
+    assert_eq!(log.0.len(), 50);
+    spokes.remove(2);
+    drain(&mut hub);
+    assert_eq!(hub.peers.len(), 4);
+    assert!(events(&mut hub).is_empty(), "nobody asked for the stranger");
+}

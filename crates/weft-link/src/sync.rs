@@ -1,0 +1,7 @@
+//! Atomics behind one name, so that the model checker can stand in for them:
+//! `RUSTFLAGS="--cfg loom" cargo test -p weft-link --release loom`.
+
+#[cfg(all(loom, test))]
+pub(crate) use loom::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
+#[cfg(not(all(loom, test)))]
+pub(crate) use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};

@@ -133,14 +133,25 @@ pub fn test_items(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
         }
         let Some(close) = tokens[i + 1].opens('[') else { continue };
         let inside = &tokens[i + 2..close];
-        let test_only = inside.first().is_some_and(|t| t.is("cfg"))
-            && inside.iter().any(|t| t.is("test"))
-            && !inside.iter().any(|t| t.is("not") || t.is("any"));
-        if test_only {
+        if inside.first().is_some_and(|t| t.is("cfg")) && requires_test(tokens, i + 2, close) {
             found.push(i..=item_end(tokens, close + 1));
         }
     }
     found
+}
+
+/// Whether the condition between the two indices holds in test builds alone: `test` outside `not`
+/// and `any`.
+fn requires_test(tokens: &[Token], from: usize, to: usize) -> bool {
+    let mut i = from;
+    while i < to {
+        if tokens[i].is("test") {
+            return true;
+        }
+        let weak = tokens[i].is("not") || tokens[i].is("any");
+        i = tokens[i + 1].opens('(').filter(|_| weak).unwrap_or(i) + 1;
+    }
+    false
 }
 
 /// Index of the last token of the item at `from`, attributes included.
@@ -191,7 +202,10 @@ mod tests {
 
     #[test]
     fn test_items__leave_out_cfg_not_test() {
-        assert!(test_items(&lex("#[cfg(not(test))] mod real { }").unwrap()).is_empty());
+        let items = |text: &str| test_items(&lex(text).unwrap()).len();
+        assert_eq!(items("#[cfg(not(test))] mod real { }"), 0);
+        assert_eq!(items("#[cfg(any(test, unix))] mod real { }"), 0);
+        assert_eq!(items("#[cfg(all(not(loom), test))] mod tests { }"), 1);
     }
 
     #[test]

@@ -24,13 +24,15 @@ fn roots(tree: &Tree) -> Vec<String> {
         for rust in tree.rust() {
             let Some(rest) = rust.path.strip_prefix(folder) else { continue };
             let parts: Vec<&str> = rest.split('/').collect();
-            let is_root = match parts[..] {
-                ["build.rs"] | ["src", "lib.rs" | "main.rs"] => true,
-                ["src", "bin", _] | ["src", "bin", _, "main.rs"] => true,
-                ["tests" | "benches" | "examples", _] => true,
-                ["tests" | "benches" | "examples", _, "main.rs"] => true,
-                _ => false,
-            };
+            let is_root = matches!(
+                parts[..],
+                ["build.rs"]
+                    | ["src", "lib.rs" | "main.rs"]
+                    | ["src", "bin", _]
+                    | ["src", "bin", _, "main.rs"]
+                    | ["tests" | "benches" | "examples", _]
+                    | ["tests" | "benches" | "examples", _, "main.rs"]
+            );
             if is_root {
                 roots.push(rust.path.clone());
             }

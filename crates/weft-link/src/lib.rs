@@ -7,6 +7,9 @@
 pub mod address;
 pub mod bytes;
 pub mod link;
+pub mod looplink;
+pub mod rng;
+pub mod wrap;
 
 pub use address::Address;
 pub use bytes::Bytes;

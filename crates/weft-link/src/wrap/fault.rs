@@ -224,11 +224,8 @@ impl Faulty {
         }
         self.counters.duplicated += u64::from(twice);
         for _ in 0..1 + u8::from(twice) {
-            let held = Held {
-                peer: frame.peer,
-                bytes: bytes.clone(),
-                header_len: frame.header.len(),
-            };
+            let held =
+                Held { peer: frame.peer, bytes: bytes.clone(), header_len: frame.header.len() };
             self.held.insert((due, self.age), held);
             self.age += 1;
         }

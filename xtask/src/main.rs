@@ -1,1 +1,48 @@
-fn main() {}
+//! Project tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask fuzz`.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod fuzz;
+mod run;
+mod setup;
+mod suites;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask TASK
+
+  test [--quick] [--suite NAME]...   run the test suites and print a table
+  test --list                        name the suites
+  tidy                               check the house rules
+  fuzz [TARGET] [--seconds S]        feed fuzz targets for S seconds each (default 60)
+";
+
+/// The repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (task, rest) = match args.split_first() {
+        Some((task, rest)) => (task.as_str(), rest),
+        None => ("", &[][..]),
+    };
+    let result = match task {
+        "test" => suites::main(rest),
+        "tidy" => tidy::run(&root()).map(|(_, broken)| broken == 0),
+        "fuzz" => fuzz::main(rest),
+        _ => Err(USAGE.to_string()),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -6,7 +6,8 @@
 pub struct LinkCaps {
     /// Short name: `shm`, `udp`, `sim`, ...
     pub name: &'static str,
-    /// Largest weft packet (header and payload) the link carries, lower headers and security trailer excluded.
+    /// Largest weft packet (header and payload) the link carries; lower headers and the security
+    /// trailer are not counted.
     pub mtu: u32,
     /// Every accepted packet arrives unless the peer dies.
     pub reliable: bool,
@@ -18,7 +19,8 @@ pub struct LinkCaps {
     pub direct: bool,
     /// Estimated cost of a small packet, one way, in nanoseconds: an input of the cost model.
     pub latency_ns: u32,
-    /// Estimated throughput of the packet path in bytes per microsecond (MB/s): an input of the cost model.
+    /// Estimated throughput of the packet path in bytes per microsecond (MB/s): an input of the
+    /// cost model.
     pub bytes_per_us: u32,
 }
 

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-/// A random 64-bit number an endpoint draws when it is made: its name on the wire and its incarnation.
-/// A restarted process draws a new one, so an old incarnation is never taken for the new one.
+/// A random 64-bit number an endpoint draws when it is made: its name on the wire and its
+/// incarnation. A restarted process draws a new one, so an old incarnation is never taken for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(pub u64);
 

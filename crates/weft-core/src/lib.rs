@@ -1,7 +1,7 @@
 //! The weft engine: message passing as a state machine.
 //!
-//! It does no I/O, reads no clock and touches no payload byte. A driver feeds it packets and time and
-//! asks it what to send, where to place what arrived, and which operations are complete.
+//! It does no I/O, reads no clock and touches no payload byte. A driver feeds it packets and time
+//! and asks it what to send, where to place what arrived, and which operations are complete.
 //! `ARCHITECTURE.md` follows one message through the files.
 #![no_std]
 #![forbid(unsafe_code)]

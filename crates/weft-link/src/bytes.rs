@@ -2,7 +2,8 @@
 
 use std::marker::PhantomData;
 
-/// A borrowed run of bytes that may change while it is read (shared memory): no `&[u8]` is made of it.
+/// A borrowed run of bytes that may change while it is read (shared memory): no `&[u8]` is made
+/// of it.
 #[derive(Clone, Copy)]
 pub struct Bytes<'a> {
     ptr: *const u8,
@@ -22,7 +23,7 @@ impl<'a> Bytes<'a> {
     /// From raw memory.
     ///
     /// # Safety
-    /// `ptr..ptr+len` is mapped and readable for `'a`; it may be written concurrently by another process.
+    /// `ptr..ptr+len` is mapped and readable for `'a`; another process may write it meanwhile.
     #[allow(unsafe_code)]
     pub unsafe fn from_raw(ptr: *const u8, len: usize) -> Bytes<'a> {
         Bytes { ptr, len, life: PhantomData }

@@ -10,6 +10,9 @@ pub mod link;
 mod random;
 pub mod shm;
 mod sync;
+pub mod looplink;
+pub mod rng;
+pub mod wrap;
 
 pub use address::{Address, AddressError};
 pub use bytes::Bytes;

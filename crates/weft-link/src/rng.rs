@@ -1,0 +1,89 @@
+//! Small deterministic random numbers for fault injection and tests. Not for keys.
+
+/// xoshiro256** (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021),
+/// its state filled by SplitMix64. The same seed gives the same numbers everywhere.
+#[derive(Clone, Debug)]
+pub struct Rng {
+    state: [u64; 4],
+}
+
+impl Rng {
+    /// From a seed; every value is a good one.
+    pub fn new(seed: u64) -> Rng {
+        let mut x = seed;
+        Rng { state: std::array::from_fn(|_| splitmix(&mut x)) }
+    }
+
+    /// 64 random bits.
+    pub fn next_u64(&mut self) -> u64 {
+        let [s0, s1, s2, s3] = self.state;
+        let out = s1.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
+        let (t2, t3) = (s2 ^ s0, s3 ^ s1);
+        self.state = [s0 ^ t3, s1 ^ t2, t2 ^ (s1 << 17), t3.rotate_left(45)];
+        out
+    }
+
+    /// A number in `0..bound`; 0 when `bound` is 0. The bias, below `bound` in 2^64, does not matter
+    /// for tests.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        let wide = u128::from(self.next_u64()) * u128::from(bound);
+        (wide >> 64) as u64
+    }
+
+    /// Fills `bytes`.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let word = self.next_u64().to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+    }
+}
+
+/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+fn splitmix(x: &mut u64) -> u64 {
+    *x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*x ^ (*x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splitmix__matches_the_published_sequence() {
+        let mut x = 1_234_567;
+        let got = [splitmix(&mut x), splitmix(&mut x), splitmix(&mut x)];
+        assert_eq!(got, [6457827717110365317, 3203168211198807973, 9817491932198370423]);
+    }
+
+    #[test]
+    fn next_u64__matches_the_published_sequence() {
+        let mut rng = Rng { state: [1, 2, 3, 4] };
+        let got: [u64; 4] = std::array::from_fn(|_| rng.next_u64());
+        assert_eq!(got, [11520, 0, 1509978240, 1215971899390074240]);
+    }
+
+    #[test]
+    fn below__stays_below_and_reaches_everything() {
+        let mut rng = Rng::new(1);
+        let mut seen = [false; 10];
+        for _ in 0..1000 {
+            seen[rng.below(10) as usize] = true;
+        }
+        assert_eq!(seen, [true; 10]);
+        assert_eq!(rng.below(0), 0);
+    }
+
+    #[test]
+    fn fill__any_length() {
+        let mut a = [0; 19];
+        Rng::new(5).fill(&mut a);
+        let mut b = [0; 19];
+        Rng::new(5).fill(&mut b);
+        assert_eq!(a, b);
+        assert!(a.iter().any(|x| *x != a[0]));
+    }
+}

@@ -1,0 +1,94 @@
+//! One line per packet.
+
+use super::{forward, Tap};
+use crate::{Frame, Link, Sink};
+use log::{debug, log_enabled, Level};
+use std::fmt;
+use weft_core::wire::{parse, Line};
+
+/// Target of the log records, to switch them on alone.
+const TARGET: &str = "weft::packet";
+
+/// Logs every packet that goes through a link, at debug level, target `weft::packet`.
+pub struct Traced {
+    inner: Box<dyn Link>,
+    name: &'static str,
+}
+
+impl Traced {
+    /// Around `inner`.
+    pub fn new(inner: Box<dyn Link>) -> Traced {
+        let name = inner.caps().name;
+        Traced { inner, name }
+    }
+}
+
+/// A packet in one line; one that cannot be read says why.
+struct Packet<'a> {
+    header: &'a [u8],
+    payload: usize,
+}
+
+impl fmt::Display for Packet<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match parse(self.header) {
+            Ok((common, packet, _)) => write!(f, "{}", Line(&common, &packet))?,
+            Err(why) => write!(f, "{why}, header {:02x?}", self.header)?,
+        }
+        write!(f, " len {}", self.payload)
+    }
+}
+
+impl Link for Traced {
+    forward!(inner: caps advertise connect disconnect poll_event waiting prepare_wait direct counters);
+
+    fn send(&mut self, frames: &[Frame<'_>]) -> usize {
+        let sent = self.inner.send(frames);
+        if log_enabled!(target: TARGET, Level::Debug) {
+            for f in &frames[..sent] {
+                let packet = Packet { header: f.header, payload: f.payload.len() };
+                debug!(target: TARGET, "{} to {}: {packet}", self.name, f.peer);
+            }
+        }
+        sent
+    }
+
+    fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        if !log_enabled!(target: TARGET, Level::Debug) {
+            return self.inner.recv(budget, sink);
+        }
+        let name = self.name;
+        let mut tap = Tap {
+            sink,
+            see: |from, header: &[u8], payload: crate::Bytes<'_>| {
+                let packet = Packet { header, payload: payload.len() };
+                match from {
+                    Some(peer) => debug!(target: TARGET, "{name} from {peer}: {packet}"),
+                    None => debug!(target: TARGET, "{name} from session: {packet}"),
+                }
+            },
+        };
+        self.inner.recv(budget, &mut tap)
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use weft_core::wire::{self, Common, Eager};
+
+    #[test]
+    fn packet__reads_as_one_line() {
+        let header = wire::emit(&Common::default(), &wire::Packet::Eager(Eager { tag: 42 }));
+        let line = Packet { header: header.as_slice(), payload: 10 }.to_string();
+        assert!(line.starts_with("EAGER #0") && line.ends_with("len 10"), "{line}");
+        assert!(!line.contains('\n'));
+    }
+
+    #[test]
+    fn packet__says_why_it_cannot_be_read() {
+        let line = Packet { header: &[9, 9], payload: 0 }.to_string();
+        assert!(line.contains("header [09, 09]"), "{line}");
+    }
+}

@@ -1,0 +1,79 @@
+//! `cargo xtask fuzz`: coverage-guided fuzzing with libFuzzer through cargo-fuzz.
+
+use crate::run::{cargo, output_of, succeeds, Outcome};
+use crate::setup::has;
+use std::process::Command;
+
+/// Names of the fuzz targets.
+pub fn targets() -> Vec<String> {
+    let folder = crate::root().join("fuzz").join("fuzz_targets");
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|e| e.file_name().to_str()?.strip_suffix(".rs").map(str::to_string))
+        .collect();
+    names.sort();
+    names
+}
+
+/// The task: runs one target or all, each for a number of seconds.
+pub fn main(args: &[String]) -> Result<bool, String> {
+    let mut seconds = 60;
+    let mut wanted = targets();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        if arg == "--seconds" {
+            let value = args.next().and_then(|s| s.parse().ok());
+            seconds = value.ok_or("--seconds wants a number")?;
+        } else if targets().contains(arg) {
+            wanted = vec![arg.clone()];
+        } else {
+            return Err(format!("no fuzz target {arg}; there are: {}", targets().join(" ")));
+        }
+    }
+    if !installed() {
+        println!("installing cargo-fuzz");
+        if !succeeds(&mut cargo(&["install", "cargo-fuzz", "--locked"])) {
+            return Err(
+                "cargo-fuzz cannot be installed here; the same target bodies run on seeded \
+                        inputs in `cargo test -p weft-conformance hostile`"
+                    .into(),
+            );
+        }
+    }
+    Ok(wanted.iter().all(|target| run(target, seconds)))
+}
+
+fn installed() -> bool {
+    let home = std::env::var("CARGO_HOME")
+        .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
+    has("cargo-fuzz") || home.is_ok_and(|h| crate::root().join(h).join("bin/cargo-fuzz").is_file())
+}
+
+fn run(target: &str, seconds: u32) -> bool {
+    println!("fuzzing {target} for {seconds} s");
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // Coverage instrumentation is an unstable compiler option; the stable compiler has it too.
+    command
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env_remove("CARGO_TARGET_DIR")
+        .current_dir(crate::root().join("fuzz"))
+        .args(["fuzz", "run", "--fuzz-dir", ".", "--sanitizer", "none", target, "--"])
+        .arg(format!("-max_total_time={seconds}"))
+        .args(["-rss_limit_mb=1024", "-timeout=10", "-print_final_stats=1", "-verbosity=0"]);
+    succeeds(&mut command)
+}
+
+/// A few seconds of every target, as a test suite.
+pub fn smoke() -> Outcome {
+    if !installed() {
+        return Outcome::skip("cargo-fuzz is not installed: `cargo xtask fuzz` installs it");
+    }
+    if output_of(Command::new("c++").arg("--version")).is_none() {
+        return Outcome::skip("libFuzzer needs a C++ compiler");
+    }
+    let mut outcome = Outcome::default();
+    for target in targets() {
+        outcome.add(Outcome::one(run(&target, 5)));
+    }
+    outcome
+}

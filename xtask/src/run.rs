@@ -1,0 +1,191 @@
+//! Running commands and counting what they tested.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a suite came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Tests that held.
+    pub passed: u32,
+    /// Tests that did not.
+    pub failed: u32,
+    /// Tests that did not run.
+    pub skipped: u32,
+    /// What a reader of the table has to know.
+    pub notes: Vec<String>,
+}
+
+impl Outcome {
+    /// One check that held or did not.
+    pub fn one(held: bool) -> Outcome {
+        Outcome { passed: held.into(), failed: (!held).into(), ..Outcome::default() }
+    }
+
+    /// A suite that cannot run here, and why.
+    pub fn skip(why: impl Into<String>) -> Outcome {
+        Outcome { skipped: 1, notes: vec![why.into()], ..Outcome::default() }
+    }
+
+    /// With a remark.
+    pub fn note(mut self, text: impl Into<String>) -> Outcome {
+        self.notes.push(text.into());
+        self
+    }
+
+    /// Takes the counts and notes of `other` in.
+    pub fn add(&mut self, other: Outcome) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        self.notes.extend(other.notes);
+    }
+}
+
+/// `cargo` of the toolchain that built this program, in the repository.
+pub fn cargo(args: &[&str]) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(crate::root()).args(args);
+    command
+}
+
+/// Whether the command ends well. Its output goes where ours goes.
+pub fn succeeds(command: &mut Command) -> bool {
+    match command.status() {
+        Ok(status) => status.success(),
+        Err(e) => {
+            eprintln!("{}: {e}", command.get_program().to_string_lossy());
+            false
+        }
+    }
+}
+
+/// Standard output of a command that ends well.
+pub fn output_of(command: &mut Command) -> Option<String> {
+    let out = command.stderr(Stdio::null()).output().ok()?;
+    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// Whether the command ends well within the limit; it is killed when it does not.
+pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
+    let Ok(mut child) = command.spawn() else { return false };
+    let end = Instant::now() + limit;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(100)),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return false;
+            }
+        }
+    }
+}
+
+/// Runs test programs, passes their output on and adds up their summary lines. Tests that noted in
+/// the skip log that they could not run count as skipped.
+pub fn counted(command: &mut Command) -> Outcome {
+    let log = crate::root().join("target").join(format!("skipped-{}.log", std::process::id()));
+    let _ = std::fs::create_dir_all(log.with_file_name(""));
+    let mut outcome = Outcome::default();
+    let child = command.env("WEFT_SKIP_LOG", &log).stdout(Stdio::piped()).spawn();
+    let held = match child {
+        Ok(mut child) => {
+            let lines = child.stdout.take().map(|out| BufReader::new(out).lines());
+            for line in lines.into_iter().flatten().map_while(Result::ok) {
+                println!("{line}");
+                if let Some(counts) = summary(&line) {
+                    outcome.add(counts);
+                }
+            }
+            child.wait().is_ok_and(|status| status.success())
+        }
+        Err(e) => {
+            eprintln!("{}: {e}", command.get_program().to_string_lossy());
+            false
+        }
+    };
+    if !held && outcome.failed == 0 {
+        outcome.failed = 1;
+    }
+    take_skips(&log, &mut outcome);
+    outcome
+}
+
+/// Counts in a summary line of libtest (`test result: ok. 3 passed; 0 failed; 1 ignored; ...`) or of
+/// ours (`3 passed, 0 failed, 1 skipped`).
+fn summary(line: &str) -> Option<Outcome> {
+    let ours = line.split(", ").count() == 3 && line.ends_with(" skipped");
+    let counts = match line.strip_prefix("test result: ") {
+        Some(rest) => rest.split_once(". ")?.1,
+        None if ours => line,
+        None => return None,
+    };
+    let mut outcome = Outcome::default();
+    for part in counts.split([';', ',']) {
+        let mut words = part.split_whitespace();
+        let (Some(number), Some(what)) = (words.next(), words.next()) else { continue };
+        let Ok(number) = number.parse::<u32>() else { continue };
+        match what {
+            "passed" => outcome.passed = number,
+            "failed" => outcome.failed = number,
+            "ignored" | "skipped" => outcome.skipped = number,
+            _ => {}
+        }
+    }
+    Some(outcome)
+}
+
+/// Moves tests that noted a reason in the skip log from passed to skipped.
+fn take_skips(log: &Path, outcome: &mut Outcome) {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let _ = std::fs::remove_file(log);
+    let lines: Vec<&str> = text.lines().collect();
+    let skipped = u32::try_from(lines.len()).unwrap_or(u32::MAX).min(outcome.passed);
+    outcome.passed -= skipped;
+    outcome.skipped += skipped;
+    outcome.notes.extend(lines.iter().map(|l| format!("skipped {l}")));
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary__reads_libtest() {
+        let line = "test result: FAILED. 12 passed; 1 failed; 2 ignored; 0 measured; \
+                    3 filtered out; finished in 0.02s";
+        let counts = Outcome { passed: 12, failed: 1, skipped: 2, notes: vec![] };
+        assert_eq!(summary(line), Some(counts));
+    }
+
+    #[test]
+    fn summary__reads_our_own_form() {
+        let counts = Outcome { passed: 7, failed: 0, skipped: 1, notes: vec![] };
+        assert_eq!(summary("7 passed, 0 failed, 1 skipped"), Some(counts));
+    }
+
+    #[test]
+    fn summary__leaves_other_lines_alone() {
+        assert_eq!(summary("running 3 tests"), None);
+        assert_eq!(summary("1 passed, and that is prose"), None);
+    }
+
+    #[test]
+    fn counted__a_failure_without_a_summary_counts_as_one() {
+        let outcome = counted(&mut Command::new("false"));
+        assert_eq!((outcome.passed, outcome.failed), (0, 1));
+    }
+
+    #[test]
+    fn succeeds_within__ends_what_takes_too_long() {
+        assert!(succeeds_within(&mut Command::new("true"), Duration::from_secs(30)));
+        let mut long = Command::new("sleep");
+        assert!(!succeeds_within(long.arg("600"), Duration::ZERO));
+    }
+}

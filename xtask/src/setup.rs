@@ -1,0 +1,70 @@
+//! What the tests need beyond the Rust toolchain.
+
+use crate::run::{output_of, succeeds, succeeds_within};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Program, Debian package, and what is skipped without it.
+const TOOLS: &[(&str, &str, &str)] = &[
+    ("ip", "iproute2", "tests over network namespaces"),
+    ("iperf3", "iperf3", "the comparison with kernel TCP"),
+];
+
+/// A compilation target without an operating system: what builds for it does not use one.
+pub const BARE_TARGET: &str =
+    if cfg!(target_arch = "aarch64") { "aarch64-unknown-none" } else { "x86_64-unknown-none" };
+
+/// Whether `program` is in `PATH` or where the system keeps its own.
+pub fn has(program: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut folders = path.split(':').chain(["/usr/sbin", "/sbin"]);
+    folders.any(|folder| Path::new(folder).join(program).is_file())
+}
+
+fn is_root() -> bool {
+    output_of(Command::new("id").arg("-u")).is_some_and(|id| id.trim() == "0")
+}
+
+/// Installs missing tools where that is possible. Returns what will be skipped, and why.
+pub fn install_tools() -> Vec<String> {
+    let missing = |tool: &&(&str, &str, &str)| !has(tool.0);
+    let packages: Vec<&str> =
+        TOOLS.iter().filter(missing).map(|(_, package, _)| *package).collect();
+    if packages.is_empty() {
+        return Vec::new();
+    }
+    if has("apt-get") && is_root() {
+        println!("installing {}", packages.join(" "));
+        let install =
+            || succeeds(apt(&["install", "-y", "--no-install-recommends"]).args(&packages));
+        if !install() && succeeds(&mut apt(&["update"])) {
+            install();
+        }
+    }
+    let skipped = |(program, package, what): &(&str, &str, &str)| {
+        format!("without `{program}` (package {package}) these are skipped: {what}")
+    };
+    TOOLS.iter().filter(missing).map(skipped).collect()
+}
+
+fn apt(args: &[&str]) -> Command {
+    let mut command = Command::new("apt-get");
+    command.args(args).arg("-qq").env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+    command
+}
+
+/// Makes [`BARE_TARGET`] available, if rustup can be asked and answers within a minute.
+pub fn bare_target() -> bool {
+    let sysroot = output_of(Command::new("rustc").args(["--print", "sysroot"]));
+    let installed = || {
+        let root = sysroot.as_deref().map(|s| Path::new(s.trim()).join("lib/rustlib"));
+        root.is_some_and(|r| r.join(BARE_TARGET).join("lib").is_dir())
+    };
+    if installed() {
+        return true;
+    }
+    let mut add = Command::new("rustup");
+    add.args(["target", "add", BARE_TARGET]).stdout(Stdio::null()).stderr(Stdio::null());
+    succeeds_within(&mut add, Duration::from_secs(60)) && installed()
+}

@@ -1,0 +1,163 @@
+//! `cargo xtask test`: every suite in order, then one table.
+
+use crate::run::{cargo, counted, output_of, succeeds, Outcome};
+use crate::{fuzz, setup, tidy};
+use std::time::{Duration, Instant};
+
+struct Suite {
+    name: &'static str,
+    what: &'static str,
+    /// Part of `--quick`.
+    quick: bool,
+    run: fn() -> Outcome,
+}
+
+const SUITES: &[Suite] = &[
+    Suite { name: "fmt", what: "source is formatted", quick: true, run: fmt },
+    Suite { name: "tidy", what: "house rules", quick: true, run: house_rules },
+    Suite {
+        name: "purity",
+        what: "the engine needs no operating system",
+        quick: true,
+        run: purity,
+    },
+    Suite { name: "clippy", what: "lints, warnings denied", quick: false, run: clippy },
+    Suite { name: "test", what: "unit and integration tests", quick: true, run: tests },
+    Suite { name: "doc", what: "documentation builds, links resolve", quick: false, run: doc },
+    Suite { name: "loom", what: "all interleavings of the rings", quick: false, run: loom },
+    Suite { name: "swarm", what: "simulated clusters from many seeds", quick: false, run: swarm },
+    Suite {
+        name: "fuzz",
+        what: "a few seconds of every fuzz target",
+        quick: false,
+        run: fuzz::smoke,
+    },
+];
+
+/// The task.
+pub fn main(args: &[String]) -> Result<bool, String> {
+    let mut quick = false;
+    let mut wanted: Vec<&str> = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--quick" => quick = true,
+            "--list" => {
+                SUITES.iter().for_each(|s| println!("{:8} {}", s.name, s.what));
+                return Ok(true);
+            }
+            "--suite" => wanted.push(args.next().ok_or("--suite wants a name")?),
+            other => return Err(format!("unknown option {other}")),
+        }
+    }
+    if let Some(unknown) = wanted.iter().find(|w| !SUITES.iter().any(|s| s.name == **w)) {
+        return Err(format!("no suite {unknown}; `cargo xtask test --list` names them"));
+    }
+    let chosen = |s: &&Suite| {
+        if wanted.is_empty() {
+            s.quick || !quick
+        } else {
+            wanted.contains(&s.name)
+        }
+    };
+    setup::install_tools().iter().for_each(|line| println!("note: {line}"));
+    Ok(run_all(SUITES.iter().filter(chosen)))
+}
+
+fn run_all<'a>(suites: impl Iterator<Item = &'a Suite>) -> bool {
+    let mut rows = Vec::new();
+    for suite in suites {
+        println!("\n==== {}: {} ====", suite.name, suite.what);
+        let start = Instant::now();
+        let outcome = (suite.run)();
+        rows.push((suite.name, outcome, start.elapsed()));
+    }
+    let total = table(&rows);
+    println!("\n{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);
+    total.failed == 0
+}
+
+fn table(rows: &[(&str, Outcome, Duration)]) -> Outcome {
+    println!(
+        "\n{:8} {:6} {:>7} {:>7} {:>7} {:>8}",
+        "suite", "", "passed", "failed", "skipped", "s"
+    );
+    let mut total = Outcome::default();
+    for (name, o, took) in rows {
+        let word = match o {
+            Outcome { failed: 1.., .. } => "FAIL",
+            Outcome { passed: 0, .. } => "skip",
+            _ => "pass",
+        };
+        let seconds = took.as_secs_f64();
+        println!(
+            "{name:8} {word:6} {:>7} {:>7} {:>7} {seconds:>8.1}",
+            o.passed, o.failed, o.skipped
+        );
+        o.notes.iter().for_each(|note| println!("         {note}"));
+        total.add(o.clone());
+    }
+    total
+}
+
+fn fmt() -> Outcome {
+    Outcome::one(succeeds(&mut cargo(&["fmt", "--all", "--check"])))
+}
+
+fn house_rules() -> Outcome {
+    match tidy::run(&crate::root()) {
+        Ok((passed, failed)) => Outcome { passed, failed, ..Outcome::default() },
+        Err(why) => Outcome::one(false).note(why),
+    }
+}
+
+/// The engine is built for a target that has no operating system. Where that target cannot be had,
+/// an empty dependency graph and `no_std` (tidy's rule `purity`) stand in.
+fn purity() -> Outcome {
+    if setup::bare_target() {
+        let args = ["build", "--package", "weft-core", "--target", setup::BARE_TARGET];
+        let note = format!("proof: weft-core builds for {}", setup::BARE_TARGET);
+        return Outcome::one(succeeds(&mut cargo(&args))).note(note);
+    }
+    let args = ["tree", "--package", "weft-core", "--edges", "normal,build", "--prefix", "none"];
+    let alone = output_of(&mut cargo(&args)).is_some_and(|tree| tree.lines().count() == 1);
+    Outcome::one(alone).note("proof: weft-core is no_std and depends on no crate (no bare target)")
+}
+
+fn clippy() -> Outcome {
+    let args = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+    Outcome::one(succeeds(&mut cargo(&args)))
+}
+
+fn tests() -> Outcome {
+    counted(&mut cargo(&["test", "--workspace", "--no-fail-fast"]))
+}
+
+fn doc() -> Outcome {
+    let mut command = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    Outcome::one(succeeds(command.env("RUSTDOCFLAGS", "--deny warnings")))
+}
+
+/// Its own target folder: `--cfg loom` would otherwise rebuild everything twice.
+fn loom() -> Outcome {
+    let target = crate::root().join("target").join("loom");
+    let mut command = cargo(&["test", "--package", "weft-link", "--release", "--lib", "loom"]);
+    let outcome = counted(command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target));
+    if outcome == Outcome::default() {
+        return Outcome::skip("no loom tests in weft-link");
+    }
+    outcome
+}
+
+fn swarm() -> Outcome {
+    let cli = crate::root().join("crates/weft-cli/src");
+    if !cli.join("sim.rs").is_file() && !cli.join("sim").is_dir() {
+        return Outcome::skip("this build has no `weft sim`");
+    }
+    let args = ["run", "--release", "--package", "weft-cli", "--bin", "weft", "--", "sim", "swarm"];
+    let outcome = counted(&mut cargo(&args));
+    if outcome == Outcome::default() {
+        return Outcome::one(true);
+    }
+    outcome
+}

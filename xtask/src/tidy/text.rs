@@ -1,0 +1,179 @@
+//! Rules about lines of text.
+
+use super::{Report, Tree};
+use std::path::{Component, Path, PathBuf};
+
+const MAX_COLUMNS: usize = 100;
+
+/// Source lines fit 100 columns. A line that carries a web address may be longer.
+pub fn columns(tree: &Tree, report: &mut Report) {
+    const KINDS: [&str; 7] = [".rs", ".c", ".h", ".py", ".sh", ".lua", ".ci/run"];
+    for file in tree.files().filter(|f| KINDS.iter().any(|k| f.path.ends_with(k))) {
+        for (i, line) in file.text.lines().enumerate() {
+            let width = line.chars().count();
+            if width > MAX_COLUMNS && !line.contains("://") {
+                report.add(&file.path, i + 1, format!("{width} columns, at most {MAX_COLUMNS}"));
+            }
+        }
+    }
+}
+
+/// No notes to finish something later, in any file.
+pub fn leftovers(tree: &Tree, report: &mut Report) {
+    let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
+    for file in tree.files() {
+        for (i, line) in file.text.lines().enumerate() {
+            for word in line.split(|c: char| !c.is_alphanumeric() && c != '_') {
+                if words.contains(&word) {
+                    report.add(&file.path, i + 1, format!("{word}: finish it or write an issue"));
+                }
+            }
+        }
+    }
+}
+
+/// No path of somebody's machine and no host of somebody's package registry.
+pub fn machine(tree: &Tree, report: &mut Report) {
+    let words = machine_words();
+    for file in tree.files().filter(|f| !f.path.ends_with(".lock")) {
+        for (i, line) in file.text.lines().enumerate() {
+            for word in words.iter().filter(|w| mentions(line, w)) {
+                report.add(&file.path, i + 1, format!("names this machine or registry: {word}"));
+            }
+        }
+    }
+}
+
+/// Whether `line` holds `word` at the start of a path or name.
+fn mentions(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '}' | '*'))
+    })
+}
+
+/// Home folders, where this checkout lies, and the registry hosts this machine is set up for.
+fn machine_words() -> Vec<String> {
+    let mut words: Vec<String> =
+        ["home", "Users", "root"].iter().map(|d| format!("/{d}/")).collect();
+    let home = std::env::var("HOME").unwrap_or_default();
+    if home.len() > 4 {
+        words.push(home.clone());
+    }
+    let root = crate::root();
+    if let Some(parent) = root.parent().and_then(Path::to_str).filter(|p| p.len() > 4) {
+        words.push(format!("{parent}/"));
+    }
+    let cargo = std::env::var("CARGO_HOME").unwrap_or_else(|_| format!("{home}/.cargo"));
+    let settings = [
+        format!("{cargo}/config.toml"),
+        format!("{home}/.npmrc"),
+        format!("{home}/.config/pip/pip.conf"),
+        "/etc/pip.conf".to_string(),
+    ];
+    for path in settings {
+        words.extend(private_hosts(&std::fs::read_to_string(path).unwrap_or_default()));
+    }
+    for name in ["PIP_INDEX_URL", "NPM_CONFIG_REGISTRY"] {
+        words.extend(private_hosts(&std::env::var(name).unwrap_or_default()));
+    }
+    words.sort();
+    words.dedup();
+    words
+}
+
+/// Hosts of the web addresses in `text`, the public registries left out.
+fn private_hosts(text: &str) -> Vec<String> {
+    const PUBLIC: [&str; 4] = ["crates.io", "pypi.org", "npmjs.org", "github.com"];
+    let hosts = text.split("://").skip(1).map(|rest| {
+        let end = rest.find(|c: char| matches!(c, '/' | '"' | '\'') || c.is_whitespace());
+        let authority = &rest[..end.unwrap_or(rest.len())];
+        authority.rsplit('@').next().unwrap_or("").to_string()
+    });
+    hosts
+        .filter(|h| h.len() > 4 && !PUBLIC.iter().any(|p| h == p || h.ends_with(&format!(".{p}"))))
+        .collect()
+}
+
+/// Relative links in Markdown files lead somewhere.
+pub fn links(tree: &Tree, report: &mut Report) {
+    for file in tree.files().filter(|f| f.path.ends_with(".md")) {
+        let folder = Path::new(&file.path).parent().unwrap_or(Path::new(""));
+        let mut fenced = false;
+        for (i, line) in file.text.lines().enumerate() {
+            fenced ^= line.trim_start().starts_with("```");
+            for target in link_targets(line).filter(|_| !fenced) {
+                let path = plain(&folder.join(target));
+                if !crate::root().join(&path).exists() {
+                    report.add(&file.path, i + 1, format!("link leads nowhere: {target}"));
+                }
+            }
+        }
+    }
+}
+
+fn link_targets(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](").skip(1).filter_map(|rest| {
+        let target = rest.split([')', ' ', '#']).next()?;
+        let local = !target.is_empty() && !target.contains(':');
+        local.then_some(target)
+    })
+}
+
+/// The path without `.` and `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::Normal(p) => out.push(p),
+            _ => {}
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn lines_of(rule: fn(&Tree, &mut Report), files: &[(&str, &str)]) -> Vec<usize> {
+        let mut report = Report::default();
+        rule(&Tree::of(files), &mut report);
+        report.findings().iter().map(|f| f.line).collect()
+    }
+
+    #[test]
+    fn columns__counts_characters_and_spares_addresses() {
+        let at_limit = "ä".repeat(100);
+        let text = format!("{at_limit}\n{at_limit}x\n// https://{at_limit}\n");
+        assert_eq!(lines_of(columns, &[("a.c", &text), ("a.md", &text)]), [2]);
+    }
+
+    #[test]
+    fn leftovers__finds_the_word_and_not_a_part_of_it() {
+        let text = format!("a\n// {}: later\n{}S\n", concat!("TO", "DO"), concat!("TO", "DO"));
+        assert_eq!(lines_of(leftovers, &[("a.rs", &text)]), [2]);
+    }
+
+    #[test]
+    fn machine__finds_home_folders_at_the_start_of_a_path_only() {
+        let text = format!("/{0}/me/x\nsrc/{0}/mod.rs\n", "home");
+        assert_eq!(lines_of(machine, &[("a.md", &text)]), [1]);
+    }
+
+    #[test]
+    fn private_hosts__leaves_out_the_public_ones() {
+        let text = "a = \"https://index.crates.io/\"\nb = https://u:p@mirror.example.net:81/x";
+        assert_eq!(private_hosts(text), ["mirror.example.net:81"]);
+    }
+
+    #[test]
+    fn links__checks_relative_targets_outside_code() {
+        let text = "[a](../Cargo.toml) [b](https://x.org)\n[c](nowhere.md#x)\n```\n[d](no)\n```\n";
+        assert_eq!(lines_of(links, &[("docs/a.md", text)]), [2]);
+    }
+}

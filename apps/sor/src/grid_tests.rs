@@ -5,8 +5,8 @@ use super::*;
 /// The textbook program on a plain matrix, for comparison.
 fn textbook(rows: usize, cols: usize, omega: f64, iterations: usize) -> (Vec<f64>, f64) {
     let mut u = vec![0.0; rows * cols];
-    for col in 0..cols {
-        u[col] = heated_edge(col, cols);
+    for (col, value) in u[..cols].iter_mut().enumerate() {
+        *value = heated_edge(col, cols);
     }
     let mut change = 0.0f64;
     for _ in 0..iterations {

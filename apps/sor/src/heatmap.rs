@@ -57,8 +57,8 @@ const GLYPHS: [(u8, [u8; 5]); 13] = [
 /// The colour of a fraction from 0 (cold) to 1 (hot), as red, green and blue; values outside, and
 /// those that are no number, take the nearest end or the cold one.
 pub fn colour(fraction: f64) -> [u8; 3] {
-    // Unlike `clamp`, `max` also turns NaN into 0.
-    let place = fraction.max(0.0).min(1.0) * (INFERNO.len() - 1) as f64;
+    let fraction = if fraction.is_nan() { 0.0 } else { fraction.clamp(0.0, 1.0) };
+    let place = fraction * (INFERNO.len() - 1) as f64;
     let index = (place as usize).min(INFERNO.len() - 2);
     let part = place - index as f64;
     let mix = |i: usize| {

@@ -1,0 +1,222 @@
+//! The distributed program.
+
+use crate::grid::{digest_edges, heated_edge, owned_rows, Block, Colour, Grid};
+use crate::join::join;
+use crate::{Outcome, Params};
+use std::ops::Range;
+use std::time::Duration;
+use weft::{Group, Op, OpError};
+
+/// Tag of border rows sent to the rank above, plus the colour.
+const TO_ABOVE: u32 = 0x50_00;
+/// Tag of border rows sent to the rank below, plus the colour.
+const TO_BELOW: u32 = 0x50_02;
+/// Tag of the digests and rows gathered at rank 0.
+const GATHER: u32 = 0x50_04;
+
+/// Cells to compute between two chances for messages to progress: some tens of microseconds.
+const CELLS_PER_TURN: usize = 32 * 1024;
+/// Most bytes of matrix in one message of the final gathering.
+const GATHER_BYTES: usize = 1 << 20;
+
+struct Worker<'a> {
+    world: &'a Group,
+    params: &'a Params,
+    omega: f64,
+    block: Block,
+    /// The ranks with the rows above and below.
+    above: Option<usize>,
+    below: Option<usize>,
+}
+
+/// Solves on all ranks of `world` together; every rank must call it with equal parameters.
+///
+/// `progress` is called with the iterations done and the most there can be. The outcome is that of
+/// [`sequential`](crate::sequential), bit for bit, on every rank.
+///
+/// # Errors
+/// When a rank that this one communicates with fails.
+///
+/// # Panics
+/// When [`Params::check`] refuses the parameters.
+pub async fn run(
+    world: &Group,
+    params: &Params,
+    progress: &dyn Fn(u64, u64),
+) -> Result<Outcome, OpError> {
+    params.check().expect("parameters were checked");
+    let (rows, cols, omega) = (params.rows, params.cols, params.effective_omega());
+    let mut worker = Worker::new(world, params);
+    let start = world.endpoint().now();
+    let (mut iterations, mut residual, mut converged) = (0, 0.0f64, false);
+    while iterations < params.max_iterations && !converged {
+        let red = worker.half_sweep(Colour::Red).await?;
+        let change = red.max(worker.half_sweep(Colour::Black).await?);
+        residual = world.allreduce(vec![change], Op::Max).await?[0];
+        converged = residual < params.tolerance;
+        iterations += 1;
+        progress(iterations, params.max_iterations);
+    }
+    let elapsed = world.endpoint().now().since(start);
+    let checksum = worker.checksum().await?;
+    let grid = if params.keep_grid { worker.gather().await? } else { None };
+    let ranks = world.size();
+    Ok(Outcome {
+        rows,
+        cols,
+        omega,
+        ranks,
+        iterations,
+        residual,
+        converged,
+        checksum,
+        elapsed,
+        grid,
+    })
+}
+
+impl<'a> Worker<'a> {
+    fn new(world: &'a Group, params: &'a Params) -> Worker<'a> {
+        let (rank, size) = (world.rank(), world.size());
+        let rows_of = |rank: usize| owned_rows(rank, size, params.rows);
+        let mine = rows_of(rank);
+        let has_rows = |rank: &usize| !mine.is_empty() && !rows_of(*rank).is_empty();
+        Worker {
+            world,
+            params,
+            omega: params.effective_omega(),
+            above: rank.checked_sub(1).filter(has_rows),
+            below: Some(rank + 1).filter(|next| *next < size).filter(has_rows),
+            block: Block::new(mine.clone(), params.cols),
+        }
+    }
+
+    /// Relaxes one colour and exchanges its border rows; returns the largest change in this block.
+    async fn half_sweep(&mut self, colour: Colour) -> Result<f64, OpError> {
+        let last = self.block.owned();
+        if last == 0 {
+            return Ok(0.0);
+        }
+        let mut change = self.compute(colour, 1..2).await;
+        if last > 1 {
+            change = change.max(self.compute(colour, last..last + 1).await);
+        }
+        let up = self.above.map(|rank| (rank, self.block.border(colour, 1)));
+        let down = self.below.map(|rank| (rank, self.block.border(colour, last)));
+        let (above, below, bytes) = (self.above, self.below, self.block.border_bytes());
+        let (world, tag) = (self.world, colour as u32);
+        let sends = join(send(world, TO_ABOVE + tag, up), send(world, TO_BELOW + tag, down));
+        let receives = join(
+            receive(world, TO_BELOW + tag, above, bytes),
+            receive(world, TO_ABOVE + tag, below, bytes),
+        );
+        let inside = self.compute(colour, 2..last);
+        let ((inner_change, (sent_up, sent_down)), (halo_above, halo_below)) =
+            join(join(inside, sends), receives).await;
+        sent_up.and(sent_down)?;
+        for (is_above, halo) in [(true, halo_above?), (false, halo_below?)] {
+            if let Some(row) = halo {
+                self.block.set_halo(colour, is_above, &row);
+            }
+        }
+        Ok(change.max(inner_change))
+    }
+
+    /// Relaxes one colour in the given owned rows, letting messages progress in between.
+    async fn compute(&mut self, colour: Colour, locals: Range<usize>) -> f64 {
+        let endpoint = self.world.endpoint();
+        let step = (2 * CELLS_PER_TURN).div_ceil(self.params.cols);
+        let mut change: f64 = 0.0;
+        for start in locals.clone().step_by(step) {
+            let rows = start..locals.end.min(start + step);
+            change = change.max(self.block.relax(colour, rows, self.omega));
+            endpoint.yield_now().await;
+        }
+        if let Some(ns) = self.params.ns_per_cell {
+            let cells = locals.len() * self.params.cols / 2;
+            endpoint.sleep(Duration::from_nanos((cells as f64 * ns) as u64)).await;
+        }
+        change
+    }
+
+    /// The digest of the whole matrix, on every rank.
+    async fn checksum(&self) -> Result<u64, OpError> {
+        let mine = self.block.digest().to_le_bytes().to_vec();
+        let mut sum = digest_edges(self.params.rows, self.params.cols);
+        if self.world.rank() == 0 {
+            sum = sum.wrapping_add(number(&mine));
+            for rank in 1..self.world.size() {
+                sum = sum.wrapping_add(number(&self.world.recv(rank, GATHER, 8).await?));
+            }
+        } else {
+            self.world.send(0, GATHER, mine).await?;
+        }
+        Ok(number(&self.world.broadcast(0, sum.to_le_bytes().to_vec()).await?))
+    }
+
+    /// Gathers the matrix at rank 0, some rows at a time.
+    async fn gather(&self) -> Result<Option<Grid>, OpError> {
+        let (rows, cols) = (self.params.rows, self.params.cols);
+        let step = (GATHER_BYTES / 8 / cols).max(1);
+        if self.world.rank() != 0 {
+            for start in (1..self.block.owned() + 1).step_by(step) {
+                let locals = start..(start + step).min(self.block.owned() + 1);
+                self.world.send(0, GATHER, self.rows_message(locals)).await?;
+            }
+            return Ok(None);
+        }
+        let mut values = vec![0.0; rows * cols];
+        for (col, value) in values[..cols].iter_mut().enumerate() {
+            *value = heated_edge(col, cols);
+        }
+        for local in 1..=self.block.owned() {
+            self.block.copy_row(local, &mut values[local * cols..][..cols]);
+        }
+        for rank in 1..self.world.size() {
+            let owned = owned_rows(rank, self.world.size(), rows);
+            for start in owned.clone().step_by(step) {
+                let cells = ((start + step).min(owned.end) - start) * cols;
+                let message = self.world.recv(rank, GATHER, cells * 8).await?;
+                let part = &mut values[start * cols..][..cells];
+                for (value, bytes) in part.iter_mut().zip(message.chunks_exact(8)) {
+                    *value = f64::from_bits(number(bytes));
+                }
+            }
+        }
+        Ok(Some(Grid { rows, cols, values }))
+    }
+
+    fn rows_message(&self, locals: Range<usize>) -> Vec<u8> {
+        let mut row = vec![0.0f64; self.params.cols];
+        let mut message = Vec::with_capacity(locals.len() * row.len() * 8);
+        for local in locals {
+            self.block.copy_row(local, &mut row);
+            message.extend(row.iter().flat_map(|v| v.to_le_bytes()));
+        }
+        message
+    }
+}
+
+async fn send(world: &Group, tag: u32, message: Option<(usize, Vec<u8>)>) -> Result<(), OpError> {
+    match message {
+        Some((rank, row)) => world.send(rank, tag, row).await,
+        None => Ok(()),
+    }
+}
+
+async fn receive(
+    world: &Group,
+    tag: u32,
+    from: Option<usize>,
+    bytes: usize,
+) -> Result<Option<Vec<u8>>, OpError> {
+    match from {
+        Some(rank) => world.recv(rank, tag, bytes).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The first eight bytes as a number; missing ones count as 0.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().take(8).rev().fold(0, |n, b| n << 8 | u64::from(*b))
+}

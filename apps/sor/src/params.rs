@@ -1,0 +1,135 @@
+//! Parameters of a run and their checks.
+
+use std::f64::consts::PI;
+use std::fmt;
+
+/// Largest number of cells accepted: 2^32, 32 GiB of doubles over all ranks.
+const MAX_CELLS: usize = 1 << 32;
+
+/// Parameters of a run. All ranks must pass equal ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Params {
+    /// Rows of the matrix, boundary included; at least 3. Default 1536, as in paper 004.
+    pub rows: usize,
+    /// Columns of the matrix, boundary included; at least 3. Default 1536.
+    pub cols: usize,
+    /// The most iterations to do.
+    pub max_iterations: u64,
+    /// Stop when no cell changed by this much, in degrees. 0: always do `max_iterations`.
+    pub tolerance: f64,
+    /// Relaxation factor, above 0 and below 2; `None` takes [`Params::optimal_omega`].
+    pub omega: Option<f64>,
+    /// Gather the matrix at rank 0 into the outcome.
+    pub keep_grid: bool,
+    /// Nanoseconds to let pass for each cell computed. For the simulator, whose clock does not see the
+    /// host compute; `None` in real runs.
+    pub ns_per_cell: Option<f64>,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params {
+            rows: 1536,
+            cols: 1536,
+            max_iterations: 10_000,
+            tolerance: 1e-3,
+            omega: None,
+            keep_grid: false,
+            ns_per_cell: None,
+        }
+    }
+}
+
+/// Why parameters were refused.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ParamsError {
+    /// Fewer than 3 rows or columns: nothing inside the boundary.
+    TooSmall {
+        /// Rows asked for.
+        rows: usize,
+        /// Columns asked for.
+        cols: usize,
+    },
+    /// More cells than the program accepts.
+    TooLarge {
+        /// Rows asked for.
+        rows: usize,
+        /// Columns asked for.
+        cols: usize,
+    },
+    /// The relaxation factor is not between 0 and 2: the iteration would not converge.
+    Omega(f64),
+    /// The tolerance is negative or not a number.
+    Tolerance(f64),
+    /// The computing time of a cell is negative or not a number.
+    Cost(f64),
+    /// Not of the form `ROWSxCOLS` or `N`.
+    Size(String),
+}
+
+impl fmt::Display for ParamsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParamsError::TooSmall { rows, cols } => {
+                write!(f, "a {rows} x {cols} matrix has no inside: at least 3 x 3 is needed")
+            }
+            ParamsError::TooLarge { rows, cols } => {
+                write!(f, "a {rows} x {cols} matrix is above the limit of {MAX_CELLS} cells")
+            }
+            ParamsError::Omega(w) => write!(f, "omega {w} is not above 0 and below 2"),
+            ParamsError::Tolerance(t) => write!(f, "tolerance {t} is not a number from 0 up"),
+            ParamsError::Cost(c) => write!(f, "{c} ns per cell is not a number from 0 up"),
+            ParamsError::Size(s) => write!(f, "`{s}` is not a size such as 1536 or 1536x1024"),
+        }
+    }
+}
+
+impl std::error::Error for ParamsError {}
+
+impl Params {
+    /// Refuses parameters that make no sense. [`run`](crate::run) and
+    /// [`sequential`](crate::sequential) rely on it.
+    pub fn check(&self) -> Result<(), ParamsError> {
+        let (rows, cols) = (self.rows, self.cols);
+        if rows < 3 || cols < 3 {
+            return Err(ParamsError::TooSmall { rows, cols });
+        }
+        if rows.checked_mul(cols).is_none_or(|cells| cells > MAX_CELLS) {
+            return Err(ParamsError::TooLarge { rows, cols });
+        }
+        if let Some(omega) = self.omega.filter(|w| !(*w > 0.0 && *w < 2.0)) {
+            return Err(ParamsError::Omega(omega));
+        }
+        if !(self.tolerance >= 0.0 && self.tolerance.is_finite()) {
+            return Err(ParamsError::Tolerance(self.tolerance));
+        }
+        match self.ns_per_cell {
+            Some(ns) if !(ns >= 0.0 && ns.is_finite()) => Err(ParamsError::Cost(ns)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The relaxation factor a run uses.
+    pub fn effective_omega(&self) -> f64 {
+        self.omega.unwrap_or_else(|| Params::optimal_omega(self.rows, self.cols))
+    }
+
+    /// The factor with the best asymptotic rate for Laplace's equation on a rectangle: Young's
+    /// `2 / (1 + sqrt(1 - rho^2))`, with `rho` the spectral radius of the Jacobi iteration.
+    pub fn optimal_omega(rows: usize, cols: usize) -> f64 {
+        let side = |n: usize| (PI / n.saturating_sub(1).max(2) as f64).cos();
+        let rho = (side(rows) + side(cols)) / 2.0;
+        2.0 / (1.0 + (1.0 - rho * rho).max(0.0).sqrt())
+    }
+}
+
+/// Reads `ROWSxCOLS`, or `N` for a square.
+pub fn parse_size(text: &str) -> Result<(usize, usize), ParamsError> {
+    let parse = |s: &str| s.trim().parse::<usize>();
+    let parsed = match text.split_once(['x', 'X']) {
+        Some((rows, cols)) => parse(rows).and_then(|r| Ok((r, parse(cols)?))),
+        None => parse(text).map(|n| (n, n)),
+    };
+    parsed.map_err(|_| ParamsError::Size(text.to_string()))
+}

@@ -1,1 +1,2 @@
 //! weft
+pub mod launch;

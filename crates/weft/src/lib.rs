@@ -16,3 +16,5 @@ pub use weft_core::engine::types::AtomicCode;
 pub use weft_core::engine::Rights;
 pub use weft_core::{Config, EndpointId, OpError, PeerFailure, PeerId, Reliability, Stats};
 pub use weft_link::Address;
+//! weft
+pub mod launch;

@@ -1,0 +1,374 @@
+//! The client side of PMI-1's simple wire protocol.
+//!
+//! The protocol is the one MPICH's Hydra serves: text lines over a descriptor the launcher left
+//! (`PMI_FD`) or over TCP (`PMI_PORT`). A value here is bytes; on the wire it is hexadecimal digits
+//! cut into pieces that fit the launcher's longest value.
+
+use super::wire::{self, Line, LineBuffer, LineError};
+use super::{check_key, check_rank, Bootstrap, LaunchError};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Most pieces a value is cut into; bounds what a hostile key-value space can make us fetch.
+const MAX_PIECES: usize = 4096;
+
+/// How many ranks a timed-out fence asks after, and how long, to name the late ones.
+const LATE_RANKS: usize = 64;
+const LATE_WAIT: Duration = Duration::from_secs(2);
+
+/// Longest wire name this module makes: `weft-RANK-KEY/PIECE`.
+const KEY_SPACE: usize = 56;
+
+enum Socket {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Socket {
+    fn set_timeouts(&self, left: Duration) -> io::Result<()> {
+        let left = Some(left.max(Duration::from_millis(1)));
+        match self {
+            Socket::Unix(s) => s.set_read_timeout(left).and_then(|()| s.set_write_timeout(left)),
+            Socket::Tcp(s) => s.set_read_timeout(left).and_then(|()| s.set_write_timeout(left)),
+        }
+    }
+
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Unix(s) => s.read(out),
+            Socket::Tcp(s) => s.read(out),
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Socket::Unix(s) => s.write_all(bytes),
+            Socket::Tcp(s) => s.write_all(bytes),
+        }
+    }
+}
+
+/// A rank whose launcher speaks PMI-1.
+pub struct Pmi1 {
+    socket: Socket,
+    received: LineBuffer,
+    timeout: Duration,
+    rank: usize,
+    size: usize,
+    kvsname: String,
+    vallen_max: usize,
+    /// The name this rank put last: a fence that times out asks which other ranks put it.
+    last_put: Option<String>,
+    finalized: bool,
+}
+
+fn wrong(asked: impl ToString, problem: impl ToString) -> LaunchError {
+    LaunchError::Protocol { asked: asked.to_string(), problem: problem.to_string() }
+}
+
+impl Pmi1 {
+    /// Joins over the descriptor the launcher left; `timeout` bounds every later wait.
+    ///
+    /// # Errors
+    /// What the launcher answered wrongly, or that it did not answer.
+    pub fn over_socket(
+        stream: UnixStream,
+        rank: usize,
+        size: usize,
+        timeout: Duration,
+    ) -> Result<Self, LaunchError> {
+        let mut client = Pmi1::new(Socket::Unix(stream), timeout);
+        client.rank = rank;
+        client.size = size;
+        client.init()?;
+        Ok(client)
+    }
+
+    /// Joins over TCP: the launcher listens at `address` and knows this process by `id`.
+    ///
+    /// # Errors
+    /// As [`Pmi1::over_socket`], or that the launcher cannot be reached.
+    pub fn over_tcp(address: &str, id: usize, timeout: Duration) -> Result<Self, LaunchError> {
+        let stream = TcpStream::connect(address)
+            .map_err(|e| LaunchError::io(&format!("connecting to the launcher at {address}"), e))?;
+        let mut client = Pmi1::new(Socket::Tcp(stream), timeout);
+        let hello = Line::new("initack").with("pmiid", id);
+        let deadline = client.deadline();
+        client.send(&hello)?;
+        client.receive("initack", deadline, &hello)?;
+        let (mut rank, mut size) = (None, None);
+        for _ in 0..3 {
+            let line = client.receive("set", deadline, &hello)?;
+            rank = line.number("rank").or(rank);
+            size = line.number("size").or(size);
+        }
+        match (rank, size) {
+            (Some(rank), Some(size)) if rank < size => (client.rank, client.size) = (rank, size),
+            _ => return Err(wrong(hello, "no rank and size")),
+        }
+        client.init()?;
+        Ok(client)
+    }
+
+    fn new(socket: Socket, timeout: Duration) -> Self {
+        Pmi1 {
+            socket,
+            received: LineBuffer::default(),
+            timeout,
+            rank: 0,
+            size: 1,
+            kvsname: String::new(),
+            vallen_max: 0,
+            last_put: None,
+            finalized: false,
+        }
+    }
+
+    fn init(&mut self) -> Result<(), LaunchError> {
+        let ask = Line::new("init").with("pmi_version", 1).with("pmi_subversion", 1);
+        let answer = self.exchange(&ask, "response_to_init")?;
+        if answer.number::<i64>("rc").unwrap_or(0) != 0 {
+            return Err(wrong(ask, format!("it refuses PMI version 1.1: {answer}")));
+        }
+        let ask = Line::new("get_maxes");
+        let maxes = self.exchange(&ask, "maxes")?;
+        let keylen: usize = maxes.number("keylen_max").unwrap_or(64);
+        self.vallen_max = maxes.number("vallen_max").unwrap_or(0);
+        if self.vallen_max < 64 || keylen < KEY_SPACE {
+            return Err(wrong(ask, format!("its values or names are too short: {maxes}")));
+        }
+        let ask = Line::new("get_my_kvsname");
+        let answer = self.exchange(&ask, "my_kvsname")?;
+        match answer.get("kvsname") {
+            Some(name) if !name.is_empty() => self.kvsname = name.to_owned(),
+            _ => return Err(wrong(ask, answer)),
+        }
+        Ok(())
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
+    }
+
+    fn failed(&self, during: &Line, error: io::Error) -> LaunchError {
+        use io::ErrorKind as Kind;
+        match error.kind() {
+            Kind::WouldBlock | Kind::TimedOut => LaunchError::Timeout {
+                during: format!("PMI {}", during.cmd()),
+                seconds: self.timeout.as_secs(),
+                missing: Vec::new(),
+            },
+            Kind::BrokenPipe | Kind::ConnectionReset | Kind::UnexpectedEof => {
+                LaunchError::LauncherGone { during: format!("PMI {}", during.cmd()) }
+            }
+            _ => LaunchError::io("talking PMI-1 to the launcher", error),
+        }
+    }
+
+    fn send(&mut self, line: &Line) -> Result<(), LaunchError> {
+        let text = format!("{line}\n");
+        self.socket
+            .set_timeouts(self.timeout)
+            .and_then(|()| self.socket.write_all(text.as_bytes()))
+            .map_err(|error| self.failed(line, error))
+    }
+
+    /// The next line of the launcher, whatever it is.
+    fn next(&mut self, deadline: Instant, asked: &Line) -> Result<Line, LaunchError> {
+        let refuse = |error: LineError| wrong(asked, error);
+        loop {
+            if let Some(bytes) = self.received.next_line().map_err(refuse)? {
+                return Line::parse(&bytes).map_err(refuse);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self.failed(asked, io::ErrorKind::TimedOut.into()));
+            }
+            let mut chunk = [0; 4096];
+            let got = self.socket.set_timeouts(left).and_then(|()| self.socket.read(&mut chunk));
+            match got {
+                Ok(0) => return Err(self.failed(asked, io::ErrorKind::UnexpectedEof.into())),
+                Ok(count) => self.received.extend(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failed(asked, error)),
+            }
+        }
+    }
+
+    fn receive(
+        &mut self,
+        want: &str,
+        deadline: Instant,
+        asked: &Line,
+    ) -> Result<Line, LaunchError> {
+        let line = self.next(deadline, asked)?;
+        if line.cmd() == want {
+            return Ok(line);
+        }
+        Err(wrong(asked, format!("expected {want}, got {line}")))
+    }
+
+    fn exchange(&mut self, ask: &Line, want: &str) -> Result<Line, LaunchError> {
+        self.send(ask)?;
+        let deadline = self.deadline();
+        self.receive(want, deadline, ask)
+    }
+
+    fn get_line(&self, name: &str) -> Line {
+        Line::new("get").with("kvsname", &self.kvsname).with("key", name)
+    }
+
+    /// The value of a wire name; `None` when nobody put it.
+    fn fetch(&mut self, name: &str) -> Result<Option<String>, LaunchError> {
+        let ask = self.get_line(name);
+        let answer = self.exchange(&ask, "get_result")?;
+        Ok(value_of(&answer))
+    }
+
+    fn put_piece(&mut self, name: &str, value: &str) -> Result<(), LaunchError> {
+        let ask = Line::new("put").with("kvsname", &self.kvsname);
+        let ask = ask.with("key", name).with("value", value);
+        let answer = self.exchange(&ask, "put_result")?;
+        match answer.number::<i64>("rc") {
+            Some(0) => Ok(()),
+            _ => Err(wrong(Line::new("put").with("key", name), answer)),
+        }
+    }
+
+    /// After a fence timed out: which ranks did not put what this rank put. `None` when the fence
+    /// ended after all. Best effort within [`LATE_WAIT`].
+    fn late_ranks(&mut self) -> Option<Vec<usize>> {
+        let mut late = Vec::new();
+        let Some(key) = self.last_put.clone() else {
+            return Some(late);
+        };
+        let deadline = Instant::now() + LATE_WAIT;
+        let (me, size) = (self.rank, self.size);
+        for rank in (0..size).filter(|&rank| rank != me).take(LATE_RANKS) {
+            let ask = self.get_line(&wire_name(rank, &key, 0));
+            if self.send(&ask).is_err() {
+                break;
+            }
+            match self.next(deadline, &ask) {
+                Ok(line) if line.cmd() == "barrier_out" => return None,
+                Ok(line) if line.cmd() == "get_result" && value_of(&line).is_none() => {
+                    late.push(rank);
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        Some(late)
+    }
+}
+
+fn value_of(answer: &Line) -> Option<String> {
+    match answer.number::<i64>("rc") {
+        Some(0) => answer.get("value").map(str::to_owned),
+        _ => None,
+    }
+}
+
+fn wire_name(rank: usize, key: &str, piece: usize) -> String {
+    match piece {
+        0 => format!("weft-{rank}-{key}"),
+        _ => format!("weft-{rank}-{key}/{piece}"),
+    }
+}
+
+impl Bootstrap for Pmi1 {
+    fn launcher(&self) -> &'static str {
+        "pmi1"
+    }
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn job_id(&self) -> String {
+        self.kvsname.clone()
+    }
+
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), LaunchError> {
+        check_key(key)?;
+        let digits = wire::to_hex(value);
+        // The first piece starts with their number and a colon; one byte is left for a NUL.
+        let room = self.vallen_max - 8;
+        let pieces = digits.len().div_ceil(room).max(1);
+        if pieces > MAX_PIECES {
+            return Err(wrong("put", format!("{} bytes are too many for {key}", value.len())));
+        }
+        for piece in 0..pieces {
+            let end = digits.len().min((piece + 1) * room);
+            let part = &digits[piece * room..end];
+            let part = if piece == 0 { format!("{pieces}:{part}") } else { part.to_owned() };
+            self.put_piece(&wire_name(self.rank, key, piece), &part)?;
+        }
+        self.last_put = Some(key.to_owned());
+        Ok(())
+    }
+
+    fn fence(&mut self) -> Result<(), LaunchError> {
+        let ask = Line::new("barrier_in");
+        match self.exchange(&ask, "barrier_out") {
+            Ok(_) => Ok(()),
+            Err(LaunchError::Timeout { seconds, .. }) => match self.late_ranks() {
+                None => Ok(()),
+                Some(missing) => {
+                    let during = "the start-up fence".to_owned();
+                    Err(LaunchError::Timeout { during, seconds, missing })
+                }
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    fn get(&mut self, rank: usize, key: &str) -> Result<Vec<u8>, LaunchError> {
+        check_key(key)?;
+        check_rank(rank, self.size)?;
+        let absent = || LaunchError::NotPublished { rank, key: key.to_owned() };
+        let bad = || wrong("get", format!("{key} of rank {rank} is malformed"));
+        let first = self.fetch(&wire_name(rank, key, 0))?.ok_or_else(absent)?;
+        let (count, part) = first.split_once(':').ok_or_else(bad)?;
+        let count = count.parse::<usize>().ok().filter(|c| (1..=MAX_PIECES).contains(c));
+        let mut digits = part.to_owned();
+        for piece in 1..count.ok_or_else(bad)? {
+            digits += &self.fetch(&wire_name(rank, key, piece))?.ok_or_else(absent)?;
+        }
+        wire::from_hex(&digits).ok_or_else(bad)
+    }
+
+    fn preseeded(&mut self, key: &str) -> Result<Option<Vec<u8>>, LaunchError> {
+        check_key(key)?;
+        match self.fetch(key)? {
+            None => Ok(None),
+            Some(digits) => match wire::from_hex(&digits) {
+                Some(value) => Ok(Some(value)),
+                None => Err(wrong("get", format!("{key} of the launcher is malformed"))),
+            },
+        }
+    }
+
+    fn abort(&mut self, code: i32, message: &str) -> ! {
+        eprintln!("weft: rank {} aborts the job: {message}", self.rank);
+        // Failing to tell the launcher changes nothing: this process's end tells it as well.
+        let _ = self.send(&Line::new("abort").with("exitcode", code));
+        std::process::exit(code)
+    }
+
+    fn finalize(&mut self) -> Result<(), LaunchError> {
+        if std::mem::replace(&mut self.finalized, true) {
+            return Ok(());
+        }
+        self.exchange(&Line::new("finalize"), "finalize_ack").map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@
 pub mod address;
 pub mod bytes;
 pub mod link;
+pub mod secure;
 
 pub use address::Address;
 pub use bytes::Bytes;

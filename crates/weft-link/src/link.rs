@@ -147,7 +147,12 @@ pub trait Link {
     fn finish_wait(&mut self) {}
 
     /// Copies from the peer's memory at `addr` into `into`, in one step. Whole or error.
-    fn read_direct(&mut self, _peer: PeerId, _addr: u64, _into: &mut [u8]) -> Result<(), LinkError> {
+    fn read_direct(
+        &mut self,
+        _peer: PeerId,
+        _addr: u64,
+        _into: &mut [u8],
+    ) -> Result<(), LinkError> {
         Err(LinkError::Unsupported)
     }
 

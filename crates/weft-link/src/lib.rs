@@ -13,6 +13,7 @@ mod sync;
 pub mod looplink;
 pub mod rng;
 pub mod wrap;
+pub mod secure;
 
 pub use address::{Address, AddressError};
 pub use bytes::Bytes;

@@ -1,0 +1,452 @@
+//! Frame authentication and encryption: every link that crosses a network, and the simulator.
+//!
+//! A frame on such a link is `packet || trailer`, the trailer a 64-bit packet number and an 8-byte tag.
+//! The tag is that of AEGIS-128X2 with
+//!
+//! - key: derived from the job key and the mode,
+//! - nonce: the sender's endpoint id, then the packet number (never used twice, see [`Secure`]),
+//! - associated data: the receiver's endpoint id, then the weft header,
+//! - message: the payload,
+//!
+//! cut to 8 bytes. With [`Mode::Auth`] the payload travels as it is, with [`Mode::Encrypt`] encrypted; the
+//! tag is computed alike. `docs/adr/0002-frame-authentication.md` has the reasons and the figures.
+//!
+//! Opening a frame allocates nothing, answers nothing and changes no state until the tag was right. What is
+//! refused is counted by cause.
+
+mod peers;
+mod sys;
+mod window;
+
+pub use peers::Lane;
+pub use sys::Backend;
+pub use window::Window;
+
+use crate::LinkError;
+use peers::Peers;
+use std::fmt;
+use sys::{Ad, Aegis};
+use weft_core::wire::{self, field, Hello, PacketType};
+use weft_core::{EndpointId, PeerId};
+
+/// Bytes of the trailer: packet number (u64, little-endian) and tag.
+pub const TRAILER: usize = 16;
+const TAG: usize = 8;
+
+/// What a network link does to its frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Authenticate header and payload.
+    #[default]
+    Auth,
+    /// Authenticate both and encrypt the payload.
+    Encrypt,
+    /// Nothing; frames carry no trailer. Only on explicit request, on networks that are trusted.
+    None,
+}
+
+/// The secret that the endpoints of a job share. Not shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct JobKey([u8; 32]);
+
+impl JobKey {
+    /// From 16 to 32 bytes; `None` for any other length. Shorter keys are padded with zeros.
+    pub fn from_bytes(bytes: &[u8]) -> Option<JobKey> {
+        let mut key = [0; 32];
+        (16..=32).contains(&bytes.len()).then(|| key[..bytes.len()].copy_from_slice(bytes))?;
+        Some(JobKey(key))
+    }
+
+    /// A new one from the kernel's random source.
+    ///
+    /// # Errors
+    /// [`LinkError::System`] where there is none.
+    pub fn random() -> Result<JobKey, LinkError> {
+        let mut key = [0; 32];
+        sys::random_bytes(&mut key).map_err(|source| LinkError::System {
+            what: "draw a job key (getrandom)".into(),
+            source,
+            fix: "give the job key in the environment",
+        })?;
+        Ok(JobKey(key))
+    }
+
+    /// The bytes, for the launcher to hand on.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// A cipher key for one purpose: the tag of the second half and the purpose under the first half.
+    fn derive(&self, mode: Mode, backend: Backend) -> [u8; 16] {
+        let (first, second) = self.0.split_at(16);
+        let mut key = [0; 16];
+        key.copy_from_slice(first);
+        let nonce = match mode {
+            Mode::Encrypt => b"weft 1: encrypt ",
+            Mode::Auth | Mode::None => b"weft 1: auth    ",
+        };
+        Aegis::new(key, backend).tag(nonce, &Ad::new(0, second), &[])
+    }
+}
+
+impl fmt::Debug for JobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JobKey(..)")
+    }
+}
+
+/// Security settings of a link.
+#[derive(Clone, Debug)]
+pub struct Security {
+    /// What to do.
+    pub mode: Mode,
+    /// The job's secret.
+    pub job_key: JobKey,
+    /// This endpoint.
+    pub me: EndpointId,
+}
+
+/// Why a frame was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reject {
+    /// Too short for the header of its type and the trailer.
+    Short,
+    /// Not a packet of this protocol: unknown version or type.
+    Malformed,
+    /// The session number names no peer (any more).
+    StaleSession,
+    /// The packet number was accepted before, is too old to tell, or belongs to another lane.
+    Replayed,
+    /// The tag is wrong: altered, sent to another endpoint, or made with another key.
+    AuthFailed,
+    /// It came from a socket address that is not the peer's ([`Mode::None`] only).
+    Spoofed,
+}
+
+impl Reject {
+    /// Every cause, in counter order.
+    pub const ALL: [Reject; 6] = [
+        Reject::Short,
+        Reject::Malformed,
+        Reject::StaleSession,
+        Reject::Replayed,
+        Reject::AuthFailed,
+        Reject::Spoofed,
+    ];
+
+    /// Name of its counter.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reject::Short => "short",
+            Reject::Malformed => "malformed",
+            Reject::StaleSession => "stale_session",
+            Reject::Replayed => "replayed",
+            Reject::AuthFailed => "auth_failed",
+            Reject::Spoofed => "spoofed",
+        }
+    }
+}
+
+/// An accepted packet: where its parts lie in the frame, and whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The peer, where it is known; a first HELLO comes from a stranger.
+    pub peer: Option<PeerId>,
+    /// Length of the header.
+    pub header_len: usize,
+    /// Length of header and payload.
+    pub packet_len: usize,
+}
+
+/// Seals and opens the frames of one link.
+///
+/// Packet numbers: the top 8 bits name the lane (each link of an endpoint has its own, and refuses
+/// others), so links need not share a counter; the rest is handed out to peers in runs, so that no number is
+/// used twice and each peer still sees consecutive ones.
+pub struct Secure {
+    mode: Mode,
+    me: EndpointId,
+    aegis: Aegis,
+    peers: Peers,
+    rejected: [u64; Reject::ALL.len()],
+}
+
+impl Secure {
+    /// For one link.
+    pub fn new(security: &Security, lane: Lane) -> Secure {
+        Secure::with_backend(security, lane, Backend::detect())
+    }
+
+    /// With a chosen cipher implementation, for tests and measurement; it must work here.
+    pub fn with_backend(security: &Security, lane: Lane, backend: Backend) -> Secure {
+        let key = security.job_key.derive(security.mode, backend);
+        Secure {
+            mode: security.mode,
+            me: security.me,
+            aegis: Aegis::new(key, backend),
+            peers: Peers::new(lane),
+            rejected: [0; Reject::ALL.len()],
+        }
+    }
+
+    /// The mode.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The cipher implementation.
+    pub fn backend(&self) -> Backend {
+        self.aegis.backend()
+    }
+
+    /// Bytes that sealing adds to a packet.
+    pub fn trailer_len(&self) -> usize {
+        match self.mode {
+            Mode::None => 0,
+            _ => TRAILER,
+        }
+    }
+
+    /// Makes a peer known: the session number it uses towards us, and its identity. A peer number that is
+    /// already known is replaced, its replay window kept if the identity is the same.
+    pub fn add_peer(&mut self, peer: PeerId, session: u32, endpoint: EndpointId) {
+        self.peers.add(peer, session, endpoint);
+    }
+
+    /// Forgets a peer; packets with its session number are stale from now on.
+    pub fn remove_peer(&mut self, peer: PeerId) {
+        self.peers.remove(peer);
+    }
+
+    /// The trailer for a packet to `peer`. `None` if the peer is unknown. Every call is a new transmission.
+    /// Only for [`Mode::Auth`].
+    #[inline]
+    pub fn seal(&mut self, peer: PeerId, header: &[u8], payload: &[u8]) -> Option<[u8; TRAILER]> {
+        debug_assert_eq!(self.mode, Mode::Auth);
+        let (dst, pn) = self.peers.next_number(peer)?;
+        let tag = self.aegis.tag(&nonce(self.me, pn), &Ad::new(dst.0, header), payload);
+        Some(trailer(pn, &tag))
+    }
+
+    /// Writes the frame for a packet to `peer` into `out`, in any mode; returns its length. `None` if the peer
+    /// is unknown or `out` too small.
+    pub fn seal_into(
+        &mut self,
+        peer: PeerId,
+        header: &[u8],
+        payload: &[u8],
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let packet_len = header.len() + payload.len();
+        let out = out.get_mut(..packet_len + self.trailer_len())?;
+        out[..header.len()].copy_from_slice(header);
+        let (body, end) = out[header.len()..].split_at_mut(payload.len());
+        match self.mode {
+            Mode::None => body.copy_from_slice(payload),
+            Mode::Auth => {
+                body.copy_from_slice(payload);
+                end.copy_from_slice(&self.seal(peer, header, payload)?);
+            }
+            Mode::Encrypt => {
+                let (dst, pn) = self.peers.next_number(peer)?;
+                let ad = Ad::new(dst.0, header);
+                let tag = self.aegis.encrypt(&nonce(self.me, pn), &ad, payload, body);
+                end.copy_from_slice(&trailer(pn, &tag));
+            }
+        }
+        Some(packet_len + self.trailer_len())
+    }
+
+    /// Checks a received frame, decrypts it in place, and marks its packet number as used. What is refused is
+    /// counted; `frame` may then hold zeros in place of the payload.
+    pub fn open(&mut self, frame: &mut [u8]) -> Result<Opened, Reject> {
+        let result = self.try_open(frame);
+        self.count(result)
+    }
+
+    /// As [`open`](Self::open) for a frame received in pieces. Only for [`Mode::Auth`].
+    pub fn open_parts(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        end: &[u8; TRAILER],
+    ) -> Result<Opened, Reject> {
+        debug_assert_eq!(self.mode, Mode::Auth);
+        let result = self.try_open_parts(header, payload, end);
+        self.count(result)
+    }
+
+    /// Counts a refusal that the link itself found.
+    pub fn reject(&mut self, cause: Reject) {
+        self.rejected[cause as usize] += 1;
+    }
+
+    /// How many frames were refused, by cause.
+    pub fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        for cause in Reject::ALL {
+            each(cause.name(), self.rejected[cause as usize]);
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, result: Result<Opened, Reject>) -> Result<Opened, Reject> {
+        if let Err(cause) = result {
+            self.reject(cause);
+        }
+        result
+    }
+
+    #[inline]
+    fn try_open(&mut self, frame: &mut [u8]) -> Result<Opened, Reject> {
+        let packet_len = frame.len().checked_sub(self.trailer_len()).ok_or(Reject::Short)?;
+        let (packet, end) = frame.split_at_mut(packet_len);
+        let header_len = header_len(packet)?;
+        let (header, payload) = packet.split_at_mut(header_len);
+        let Ok(end) = <&[u8; TRAILER]>::try_from(&*end) else {
+            let peer = self.peers.sender(header)?.1;
+            return Ok(Opened { peer, header_len, packet_len });
+        };
+        if self.mode == Mode::Auth {
+            return self.try_open_parts(header, payload, end);
+        }
+        let (source, peer, pn) = self.admit(header, end)?;
+        let tag = self.aegis.decrypt(&nonce(source, pn), &Ad::new(self.me.0, header), payload);
+        if !equal(&tag[..TAG], &end[8..]) {
+            payload.fill(0);
+            return Err(Reject::AuthFailed);
+        }
+        self.peers.accept(source, peer, pn);
+        Ok(Opened { peer, header_len, packet_len })
+    }
+
+    #[inline]
+    fn try_open_parts(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        end: &[u8; TRAILER],
+    ) -> Result<Opened, Reject> {
+        if header_len(header)? != header.len() {
+            return Err(Reject::Malformed);
+        }
+        let (source, peer, pn) = self.admit(header, end)?;
+        let tag = self.aegis.tag(&nonce(source, pn), &Ad::new(self.me.0, header), payload);
+        if !equal(&tag[..TAG], &end[8..]) {
+            return Err(Reject::AuthFailed);
+        }
+        self.peers.accept(source, peer, pn);
+        Ok(Opened { peer, header_len: header.len(), packet_len: header.len() + payload.len() })
+    }
+
+    /// Who claims to have sent this, and whether its packet number is fresh. Changes nothing.
+    #[inline]
+    fn admit(
+        &self,
+        header: &[u8],
+        end: &[u8; TRAILER],
+    ) -> Result<(EndpointId, Option<PeerId>, u64), Reject> {
+        let (source, peer) = self.peers.sender(header)?;
+        let pn = u64::from_le_bytes(*end.first_chunk().expect("trailer is 16 bytes"));
+        if !self.peers.is_fresh(source, peer, pn) {
+            return Err(Reject::Replayed);
+        }
+        Ok((source, peer, pn))
+    }
+}
+
+/// Header length of a packet from its first bytes, all of the header being there.
+#[inline]
+fn header_len(packet: &[u8]) -> Result<usize, Reject> {
+    let Some(start) = packet.first_chunk::<{ wire::COMMON_LEN }>() else {
+        return Err(Reject::Short);
+    };
+    if start[field::VERSION] != wire::VERSION {
+        return Err(Reject::Malformed);
+    }
+    let kind = PacketType::try_from(start[field::TYPE]).map_err(|_| Reject::Malformed)?;
+    let len = kind.header_len();
+    (packet.len() >= len).then_some(len).ok_or(Reject::Short)
+}
+
+/// The sender's endpoint id in a HELLO, else `None`.
+#[inline]
+fn hello_source(header: &[u8]) -> Option<EndpointId> {
+    if header[field::TYPE] != PacketType::Hello as u8 {
+        return None;
+    }
+    let id = header[Hello::SRC_EID.range()].try_into().ok()?;
+    Some(EndpointId(u64::from_le_bytes(id)))
+}
+
+#[inline(always)]
+fn nonce(source: EndpointId, pn: u64) -> [u8; 16] {
+    let mut nonce = [0; 16];
+    nonce[..8].copy_from_slice(&source.0.to_le_bytes());
+    nonce[8..].copy_from_slice(&pn.to_le_bytes());
+    nonce
+}
+
+#[inline(always)]
+fn trailer(pn: u64, tag: &[u8; 16]) -> [u8; TRAILER] {
+    let mut out = [0; TRAILER];
+    out[..8].copy_from_slice(&pn.to_le_bytes());
+    out[8..].copy_from_slice(&tag[..TAG]);
+    out
+}
+
+/// Comparison in constant time.
+#[inline(always)]
+fn equal(a: &[u8], b: &[u8]) -> bool {
+    let diff = a.iter().zip(b).fold(0u8, |sum, (x, y)| sum | (x ^ y));
+    std::hint::black_box(diff) == 0 && a.len() == b.len()
+}
+
+/// What sealing and opening one frame costs on this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// Header and payload bytes.
+    pub packet_len: usize,
+    /// Nanoseconds to seal.
+    pub seal_ns: f64,
+    /// Nanoseconds to open.
+    pub open_ns: f64,
+}
+
+/// Measures the cost of authenticating packets of `packet_len` bytes (at least 32): the fastest of a hundred
+/// short runs, since anything slower was disturbed. Takes a few milliseconds.
+pub fn measure_cost(packet_len: usize) -> Cost {
+    const RUN: usize = 256;
+    let key = JobKey([7; 32]);
+    let (a, b) = (EndpointId(1), EndpointId(2));
+    let mut sealer =
+        Secure::new(&Security { mode: Mode::Auth, job_key: key.clone(), me: a }, Lane::Udp);
+    let mut opener = Secure::new(&Security { mode: Mode::Auth, job_key: key, me: b }, Lane::Udp);
+    sealer.add_peer(PeerId(0), 1, b);
+    opener.add_peer(PeerId(0), 1, a);
+    let header = wire::emit(
+        &wire::Common { session: 1, ..Default::default() },
+        &wire::Packet::Eager(wire::Eager { tag: 0 }),
+    );
+    let payload = vec![0x5a; packet_len.saturating_sub(header.as_slice().len())];
+    let header = header.as_slice();
+    let (mut seal_ns, mut open_ns) = (f64::MAX, f64::MAX);
+    let mut trailers = [[0; TRAILER]; RUN];
+    for _ in 0..100 {
+        let start = std::time::Instant::now();
+        for trailer in &mut trailers {
+            *trailer = sealer.seal(PeerId(0), header, &payload).expect("the peer is known");
+        }
+        let middle = std::time::Instant::now();
+        for trailer in &trailers {
+            opener.open_parts(header, &payload, trailer).expect("sealed with the same key");
+        }
+        let per = |d: std::time::Duration| d.as_nanos() as f64 / RUN as f64;
+        seal_ns = seal_ns.min(per(middle - start));
+        open_ns = open_ns.min(per(middle.elapsed()));
+    }
+    Cost { packet_len: header.len() + payload.len(), seal_ns, open_ns }
+}
+
+#[cfg(test)]
+mod tests;

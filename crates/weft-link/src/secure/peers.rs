@@ -1,0 +1,167 @@
+//! Who may send to us, which packet numbers they used, and which we used towards them.
+
+use super::{hello_source, Reject, Window};
+use std::collections::{BTreeMap, VecDeque};
+use weft_core::wire::{session_index, session_of};
+use weft_core::{EndpointId, PeerId};
+
+/// The links of an endpoint that share one job key; each numbers its packets in a range of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Lane {
+    /// UDP sockets.
+    Udp = 1,
+    /// Packet sockets.
+    Packet = 2,
+    /// AF_XDP sockets.
+    Xdp = 3,
+    /// The simulator.
+    Sim = 4,
+}
+
+/// Bits of a packet number below the lane.
+const LANE_SHIFT: u32 = 56;
+/// A peer takes this many numbers at a time.
+const RUN: u64 = 1 << 32;
+/// Endpoints that are no peers (not yet, no longer) whose highest packet number is remembered.
+const STRANGERS: usize = 4096;
+
+struct Peer {
+    session: u32,
+    endpoint: EndpointId,
+    next: u64,
+    window: Window,
+}
+
+pub(super) struct Peers {
+    lane: u64,
+    next_run: u64,
+    /// By peer number.
+    table: Vec<Option<Box<Peer>>>,
+    /// Peer by session index.
+    sessions: Vec<Option<PeerId>>,
+    endpoints: BTreeMap<EndpointId, PeerId>,
+    /// Highest packet number of endpoints that are no peers, oldest first in `order`.
+    strangers: BTreeMap<EndpointId, u64>,
+    order: VecDeque<EndpointId>,
+}
+
+impl Peers {
+    pub fn new(lane: Lane) -> Peers {
+        Peers {
+            lane: u64::from(lane as u8),
+            next_run: 0,
+            table: Vec::new(),
+            sessions: Vec::new(),
+            endpoints: BTreeMap::new(),
+            strangers: BTreeMap::new(),
+            order: VecDeque::new(),
+        }
+    }
+
+    pub fn add(&mut self, peer: PeerId, session: u32, endpoint: EndpointId) {
+        self.remove(peer);
+        let window =
+            self.strangers.get(&endpoint).map_or(Window::default(), |&top| Window::after(top));
+        let at = peer.0 as usize;
+        if self.table.len() <= at {
+            self.table.resize_with(at + 1, || None);
+        }
+        let index = session_index(session) as usize;
+        if self.sessions.len() <= index {
+            self.sessions.resize(index + 1, None);
+        }
+        let next = self.take_run();
+        self.table[at] = Some(Box::new(Peer { session, endpoint, next, window }));
+        self.sessions[index] = Some(peer);
+        self.endpoints.insert(endpoint, peer);
+    }
+
+    pub fn remove(&mut self, peer: PeerId) {
+        let Some(old) = self.table.get_mut(peer.0 as usize).and_then(Option::take) else { return };
+        let index = session_index(old.session) as usize;
+        if self.sessions[index] == Some(peer) {
+            self.sessions[index] = None;
+        }
+        if self.endpoints.get(&old.endpoint) == Some(&peer) {
+            self.endpoints.remove(&old.endpoint);
+        }
+        if old.window.top() != 0 {
+            self.remember(old.endpoint, old.window.top());
+        }
+    }
+
+    /// The peer's identity, and the number for the next packet to it.
+    #[inline]
+    pub fn next_number(&mut self, peer: PeerId) -> Option<(EndpointId, u64)> {
+        let known = self.table.get_mut(peer.0 as usize)?.as_mut()?;
+        let pn = known.next;
+        known.next += 1;
+        let endpoint = known.endpoint;
+        if known.next % RUN == 0 {
+            let next = self.take_run();
+            if let Some(known) = self.table[peer.0 as usize].as_mut() {
+                known.next = next;
+            }
+        }
+        Some((endpoint, pn))
+    }
+
+    /// Who claims to have sent a packet; its header is complete.
+    #[inline]
+    pub fn sender(&self, header: &[u8]) -> Result<(EndpointId, Option<PeerId>), Reject> {
+        if let Some(source) = hello_source(header) {
+            return Ok((source, self.endpoints.get(&source).copied()));
+        }
+        let session = session_of(header).ok_or(Reject::Malformed)?;
+        let peer = self.sessions.get(session_index(session) as usize).copied().flatten();
+        let known = peer.and_then(|p| self.known(p)).filter(|k| k.session == session);
+        known.map(|k| (k.endpoint, peer)).ok_or(Reject::StaleSession)
+    }
+
+    /// Whether a packet number of this sender may be accepted.
+    #[inline]
+    pub fn is_fresh(&self, source: EndpointId, peer: Option<PeerId>, pn: u64) -> bool {
+        if pn >> LANE_SHIFT != self.lane {
+            return false;
+        }
+        match peer.and_then(|p| self.known(p)) {
+            Some(known) => known.window.is_fresh(pn),
+            None => self.strangers.get(&source).is_none_or(|&top| pn > top),
+        }
+    }
+
+    /// Marks a packet number as used; the packet is authentic.
+    #[inline]
+    pub fn accept(&mut self, source: EndpointId, peer: Option<PeerId>, pn: u64) {
+        let known = peer.and_then(|p| self.table.get_mut(p.0 as usize)?.as_mut());
+        match known {
+            Some(known) => known.window.accept(pn),
+            None => self.remember(source, pn),
+        }
+    }
+
+    #[inline]
+    fn known(&self, peer: PeerId) -> Option<&Peer> {
+        self.table.get(peer.0 as usize)?.as_deref()
+    }
+
+    fn remember(&mut self, endpoint: EndpointId, top: u64) {
+        if self.strangers.insert(endpoint, top).is_some() {
+            return;
+        }
+        self.order.push_back(endpoint);
+        if self.order.len() > STRANGERS {
+            let oldest = self.order.pop_front();
+            oldest.map(|e| self.strangers.remove(&e));
+        }
+    }
+
+    fn take_run(&mut self) -> u64 {
+        let run = self.next_run;
+        self.next_run += 1;
+        assert!(run < (1 << LANE_SHIFT) / RUN, "packet numbers used up: restart the endpoint");
+        // Number 0 of a run is skipped: the window takes 0 as seen.
+        (self.lane << LANE_SHIFT) + run * RUN + 1
+    }
+}

@@ -1,0 +1,191 @@
+//! AEGIS-128X2 (draft-irtf-cfrg-aegis-aead): the cipher behind frame authentication and encryption.
+//!
+//! One body, [`mode::run`], over three ways to do an AES round on two blocks at once: VAES (256-bit
+//! registers), AES-NI (two 128-bit registers), and the `aes` crate (portable, with the ARMv8
+//! instructions where there are any). The processor decides at run time; the bytes are the same.
+#![allow(unsafe_code)]
+
+mod mode;
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use mode::{Job, ABSORB, DECRYPT, ENCRYPT};
+
+/// Longest associated data: destination (8 bytes) and header, rounded up to blocks.
+pub const AD_MAX: usize = 128;
+
+/// Which implementation runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// 256-bit AES instructions.
+    #[cfg(target_arch = "x86_64")]
+    Vaes,
+    /// 128-bit AES instructions.
+    #[cfg(target_arch = "x86_64")]
+    Aesni,
+    /// The `aes` crate.
+    Portable,
+}
+
+impl Backend {
+    /// The best one this processor has.
+    pub fn detect() -> Backend {
+        Backend::available()[0]
+    }
+
+    /// All that work here, best first.
+    pub fn available() -> Vec<Backend> {
+        let mut out = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            let aes = std::arch::is_x86_feature_detected!("aes");
+            let avx2 = std::arch::is_x86_feature_detected!("avx2");
+            if aes && avx2 && std::arch::is_x86_feature_detected!("vaes") {
+                out.push(Backend::Vaes);
+            }
+            if aes {
+                out.push(Backend::Aesni);
+            }
+        }
+        out.push(Backend::Portable);
+        out
+    }
+
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Backend::Vaes => "vaes",
+            #[cfg(target_arch = "x86_64")]
+            Backend::Aesni => "aes-ni",
+            Backend::Portable => "portable",
+        }
+    }
+}
+
+/// A key, ready to use.
+#[derive(Clone)]
+pub struct Aegis {
+    key: [u8; 16],
+    backend: Backend,
+}
+
+/// Associated data: a 64-bit number and a header, laid out for the cipher.
+pub struct Ad {
+    bytes: [u8; AD_MAX],
+    len: usize,
+}
+
+impl Ad {
+    /// `number` (little-endian), then `header` (at most 120 bytes).
+    #[inline(always)]
+    pub fn new(number: u64, header: &[u8]) -> Ad {
+        let mut ad = Ad { bytes: [0; AD_MAX], len: 8 + header.len() };
+        ad.bytes[..8].copy_from_slice(&number.to_le_bytes());
+        ad.bytes[8..8 + header.len()].copy_from_slice(header);
+        ad
+    }
+}
+
+impl Aegis {
+    /// A key on a chosen implementation; it must be one of [`Backend::available`].
+    pub fn new(key: [u8; 16], backend: Backend) -> Aegis {
+        assert!(Backend::available().contains(&backend));
+        Aegis { key, backend }
+    }
+
+    /// The implementation in use.
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// The tag of `payload` under `nonce` and `ad`, as encryption would make it.
+    #[inline]
+    pub fn tag(&self, nonce: &[u8; 16], ad: &Ad, payload: &[u8]) -> [u8; 16] {
+        let mut job = Job {
+            key: &self.key,
+            nonce,
+            ad: &ad.bytes,
+            ad_len: ad.len,
+            src: payload.as_ptr(),
+            dst: std::ptr::null_mut(),
+            len: payload.len(),
+        };
+        // SAFETY: `src` is readable for `len` bytes; ABSORB writes nothing.
+        unsafe { self.run::<ABSORB>(&mut job) }
+    }
+
+    /// Encrypts `src` into `dst` (of the same length); returns the tag.
+    pub fn encrypt(&self, nonce: &[u8; 16], ad: &Ad, src: &[u8], dst: &mut [u8]) -> [u8; 16] {
+        assert_eq!(src.len(), dst.len());
+        let mut job = Job {
+            key: &self.key,
+            nonce,
+            ad: &ad.bytes,
+            ad_len: ad.len,
+            src: src.as_ptr(),
+            dst: dst.as_mut_ptr(),
+            len: src.len(),
+        };
+        // SAFETY: `src` is readable and `dst` writable for `len` bytes.
+        unsafe { self.run::<ENCRYPT>(&mut job) }
+    }
+
+    /// Decrypts `data` in place; returns the tag to compare. The caller must wipe `data` when it differs.
+    pub fn decrypt(&self, nonce: &[u8; 16], ad: &Ad, data: &mut [u8]) -> [u8; 16] {
+        let dst = data.as_mut_ptr();
+        let mut job = Job {
+            key: &self.key,
+            nonce,
+            ad: &ad.bytes,
+            ad_len: ad.len,
+            src: dst,
+            dst,
+            len: data.len(),
+        };
+        // SAFETY: `data` is readable and writable for `len` bytes; blocks are read before they are written.
+        unsafe { self.run::<DECRYPT>(&mut job) }
+    }
+
+    /// # Safety
+    /// `job.src` is readable for `job.len` bytes; unless `MODE` is `ABSORB`, `job.dst` is writable for as many
+    /// and either equals `src` or does not overlap it.
+    #[inline(always)]
+    unsafe fn run<const MODE: u8>(&self, job: &mut Job<'_>) -> [u8; 16] {
+        match self.backend {
+            // SAFETY: the constructor checked that the processor has the instructions; memory by contract.
+            #[cfg(target_arch = "x86_64")]
+            Backend::Vaes => unsafe { x86::run_vaes::<MODE>(job) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Backend::Aesni => unsafe { x86::run_aesni::<MODE>(job) },
+            // SAFETY: memory by contract.
+            Backend::Portable => unsafe { mode::run::<mode::Portable, MODE>(job) },
+        }
+    }
+}
+
+/// Random bytes from the kernel.
+///
+/// # Errors
+/// Only if the kernel has no random source (seccomp, very old kernels).
+pub fn random_bytes(out: &mut [u8]) -> std::io::Result<()> {
+    let mut done = 0;
+    while done < out.len() {
+        let rest = &mut out[done..];
+        // SAFETY: `rest` is writable for its length.
+        let n = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+        match usize::try_from(n) {
+            Ok(n) => done += n,
+            Err(_) => {
+                let error = std::io::Error::last_os_error();
+                if error.kind() != std::io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}

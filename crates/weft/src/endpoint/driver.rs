@@ -394,7 +394,7 @@ impl Core {
             }
             Placement::Atomic(request) => self.atomics.push_back(request),
             Placement::Hello { peer, new } => match Address::decode(&payload.to_vec()) {
-                Some(address) if new => self.connects.push((peer, self.link, address)),
+                Ok(address) if new => self.connects.push((peer, self.link, address)),
                 _ => {}
             },
         }

@@ -1,0 +1,227 @@
+//! A process as a rank of its job.
+
+use crate::clock::Clock;
+use crate::endpoint::Endpoint;
+use crate::group::{Directory, Group};
+use crate::launch::{self, Bootstrap, Bootstrapped, LaunchError};
+use crate::selflink::SelfLink;
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+use weft_core::{Config, EndpointId};
+use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::{Address, Link, LinkError, ShmConfig, ShmLink};
+
+/// Which links an endpoint opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Links {
+    /// Shared memory inside the host.
+    pub shm: bool,
+    /// UDP between hosts.
+    pub udp: bool,
+}
+
+impl Links {
+    /// All links.
+    pub const AUTO: Links = Links { shm: true, udp: true };
+
+    /// From `auto`, `shm`, `udp` or a comma-separated list.
+    pub fn parse(text: &str) -> Option<Links> {
+        let mut links = Links { shm: false, udp: false };
+        for word in text.split(',') {
+            match word.trim() {
+                "auto" | "" => links = Links::AUTO,
+                "shm" => links.shm = true,
+                "udp" => links.udp = true,
+                _ => return None,
+            }
+        }
+        Some(links)
+    }
+}
+
+/// Why this process could not join its job.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum JobError {
+    /// The launcher did not help.
+    Launch(LaunchError),
+    /// A `WEFT_*` variable is wrong.
+    Config(String),
+    /// No link could be opened.
+    NoLink(Vec<(&'static str, LinkError)>),
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JobError::Launch(e) => e.fmt(f),
+            JobError::Config(what) => f.write_str(what),
+            JobError::NoLink(reasons) => {
+                write!(f, "no link could be opened")?;
+                for (link, why) in reasons {
+                    write!(f, "; {link}: {why}")?;
+                }
+                write!(f, "; `weft doctor` tells what will work here")
+            }
+        }
+    }
+}
+
+impl std::error::Error for JobError {}
+
+impl From<LaunchError> for JobError {
+    fn from(e: LaunchError) -> JobError {
+        JobError::Launch(e)
+    }
+}
+
+/// Reads the configuration from the `WEFT_*` variables.
+pub fn config_from_env() -> Result<Config, JobError> {
+    let mut config = Config::default();
+    if oversubscribed() {
+        // Spinning would take the core from the rank that has work.
+        config.spin_us = 0;
+    }
+    for key in Config::KEYS {
+        let name = format!("WEFT_{}", key.name.to_uppercase());
+        if let Ok(value) = std::env::var(&name) {
+            config.set(key.name, &value).map_err(|e| {
+                JobError::Config(format!("{name}={value:?} is not understood (unit: {}); {e}", key.unit))
+            })?;
+        }
+    }
+    Ok(config)
+}
+
+/// Whether more ranks run on this host than cores, as far as the launcher tells.
+fn oversubscribed() -> bool {
+    let local = ["WEFT_LOCAL_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok()?.parse::<usize>().ok());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    local.is_some_and(|n| n > cores)
+}
+
+/// How frames on networks are protected: `WEFT_SECURITY` = auth (default), encrypt or none.
+fn security_from_env() -> Result<Mode, JobError> {
+    match std::env::var("WEFT_SECURITY").as_deref() {
+        Err(_) | Ok("auth") => Ok(Mode::Auth),
+        Ok("encrypt") => Ok(Mode::Encrypt),
+        Ok("none") => {
+            log::warn!("WEFT_SECURITY=none: frames on networks are not authenticated");
+            Ok(Mode::None)
+        }
+        Ok(other) => Err(JobError::Config(format!(
+            "WEFT_SECURITY={other:?} is not understood; use auth, encrypt or none"
+        ))),
+    }
+}
+
+/// Opens an endpoint over the links asked for; those that fail are left out with a warning as long as
+/// one remains.
+pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endpoint, JobError> {
+    let id = EndpointId(weft_link::random_u64());
+    let mode = security_from_env()?;
+    let Some(job_key) = JobKey::from_bytes(&key) else {
+        return Err(JobError::Config("the job key has the wrong length".to_string()));
+    };
+    let mut open: Vec<Box<dyn Link>> = vec![Box::new(SelfLink::new(id))];
+    let mut failed = Vec::new();
+    if links.shm {
+        match ShmLink::new(ShmConfig::new(id)) {
+            Ok(link) => open.push(Box::new(link)),
+            Err(e) => failed.push(("shm", e)),
+        }
+    }
+    let _ = (Security { mode, job_key, me: id }, links.udp);
+    if open.len() == 1 {
+        return Err(JobError::NoLink(failed));
+    }
+    for (name, why) in &failed {
+        log::warn!("link {name} is not available: {why}");
+    }
+    Ok(Endpoint::with_links(config, id, Clock::system(), open))
+}
+
+const ADDRESS_KEY: &str = "weft-address";
+
+struct Ranks(Rc<RefCell<Box<dyn Bootstrap>>>);
+
+impl Directory for Ranks {
+    fn size(&self) -> usize {
+        self.0.borrow().size()
+    }
+
+    fn address(&self, rank: usize) -> Result<Address, String> {
+        let raw = self.0.borrow_mut().get(rank, ADDRESS_KEY).map_err(|e| e.to_string())?;
+        Address::decode(&raw).map_err(|e| format!("the address of rank {rank}: {e}"))
+    }
+}
+
+/// This process as a rank of its job. Dropping it sends what is queued and leaves the job.
+pub struct Job {
+    boot: Rc<RefCell<Box<dyn Bootstrap>>>,
+    world: Group,
+}
+
+impl Job {
+    /// Joins the job this process was started in: by `weft run`, or by an `mpiexec`, `srun` or
+    /// `prterun` that speaks PMI-1 or PMIx; alone otherwise. Links and configuration come from `WEFT_*`.
+    pub fn init() -> Result<Job, JobError> {
+        let links = match std::env::var("WEFT_LINK") {
+            Ok(text) => Links::parse(&text).ok_or_else(|| {
+                JobError::Config(format!("WEFT_LINK={text:?} is not understood; use auto, shm or udp"))
+            })?,
+            Err(_) => Links::AUTO,
+        };
+        let config = config_from_env()?;
+        let Bootstrapped { mut boot, key } = launch::join()?;
+        let endpoint = open_endpoint(config, links, key)?;
+        boot.put(ADDRESS_KEY, &endpoint.address().encode())?;
+        boot.fence()?;
+        let rank = boot.rank();
+        let boot = Rc::new(RefCell::new(boot));
+        let world = Group::new(endpoint, Ranks(boot.clone()), rank);
+        Ok(Job { boot, world })
+    }
+
+    /// The group of all ranks.
+    pub fn world(&self) -> &Group {
+        &self.world
+    }
+
+    /// The endpoint.
+    pub fn endpoint(&self) -> &Endpoint {
+        self.world.endpoint()
+    }
+
+    /// Who started this process.
+    pub fn launcher(&self) -> &'static str {
+        self.boot.borrow().launcher()
+    }
+
+    /// Runs a future to its end.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.endpoint().block_on(future)
+    }
+
+    /// Ends the whole job with an exit code.
+    pub fn abort(&self, code: i32, message: &str) -> ! {
+        self.boot.borrow_mut().abort(code, message)
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        self.endpoint().close(Duration::from_secs(5));
+        if let Err(e) = self.boot.borrow_mut().finalize() {
+            log::warn!("leaving the job: {e}");
+        }
+    }
+}

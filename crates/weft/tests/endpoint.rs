@@ -1,0 +1,195 @@
+//! Two endpoints in one process, over each link.
+#![allow(non_snake_case)]
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerId, Rights};
+use weft_link::{Link, ShmConfig, ShmLink};
+
+struct Pair {
+    a: Endpoint,
+    b: Endpoint,
+    /// B as A knows it.
+    to_b: PeerId,
+    /// A as B knows it.
+    to_a: PeerId,
+}
+
+fn pair(config: Config, a: Box<dyn Link>, b: Box<dyn Link>, ids: (u64, u64)) -> Pair {
+    let a = Endpoint::with_links(config.clone(), EndpointId(ids.0), Clock::system(), vec![a]);
+    let b = Endpoint::with_links(config, EndpointId(ids.1), Clock::system(), vec![b]);
+    let to_b = a.connect(&b.address()).unwrap();
+    let to_a = b.connect(&a.address()).unwrap();
+    Pair { a, b, to_b, to_a }
+}
+
+fn shm(config: Config) -> Pair {
+    let ids = (weft_link::random_u64(), weft_link::random_u64());
+    let link = |id| Box::new(ShmLink::new(ShmConfig::new(EndpointId(id))).unwrap());
+    pair(config, link(ids.0), link(ids.1), ids)
+}
+
+fn subjects(config: &Config) -> Vec<(&'static str, Pair)> {
+    vec![("shm", shm(config.clone()))]
+}
+
+impl Pair {
+    /// Runs both futures to their end, letting both endpoints progress.
+    fn run<A, B>(&self, a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
+        let (mut a, mut b) = (pin!(a), pin!(b));
+        let mut cx = Context::from_waker(Waker::noop());
+        let (mut out_a, mut out_b) = (None, None);
+        let start = std::time::Instant::now();
+        loop {
+            if out_a.is_none() {
+                if let Poll::Ready(v) = a.as_mut().poll(&mut cx) {
+                    out_a = Some(v);
+                }
+            }
+            if out_b.is_none() {
+                if let Poll::Ready(v) = b.as_mut().poll(&mut cx) {
+                    out_b = Some(v);
+                }
+            }
+            self.a.progress();
+            self.b.progress();
+            if out_a.is_some() && out_b.is_some() {
+                return (out_a.unwrap(), out_b.unwrap());
+            }
+            assert!(
+                start.elapsed().as_secs() < 60,
+                "stuck: a {:?} b {:?}",
+                self.a.stats(),
+                self.b.stats()
+            );
+        }
+    }
+}
+
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (i.wrapping_mul(31).wrapping_add(seed * 7 + (i >> 8))) as u8).collect()
+}
+
+#[test]
+fn send_recv__all_sizes_posted_and_unexpected() {
+    for (name, p) in subjects(&Config::default()) {
+        for (n, len) in
+            [0, 1, 8, 24, 25, 100, 1400, 4096, 4097, 65536, 65537, 300_000, 5_000_000].into_iter().enumerate()
+        {
+            let tag = n as u64;
+            let data = bytes(tag, len);
+            // Posted first.
+            let recv = p.b.recv(Some(p.to_a), tag, 0, vec![0; len]);
+            let send = p.a.send(p.to_b, tag, data.clone());
+            let (_, (status, got)) = p.run(send, recv);
+            assert_eq!(status.unwrap().len, len, "{name}");
+            assert!(got == data, "{name} {len}");
+            // Unexpected.
+            let send = p.a.send(p.to_b, tag, data.clone());
+            let start = std::time::Instant::now();
+            while p.b.probe(None, 0, u64::MAX).is_none() {
+                p.a.progress();
+                p.b.progress();
+                assert!(start.elapsed().as_secs() < 20, "{name}: never arrived");
+            }
+            let recv = p.b.recv(None, 0, u64::MAX, vec![0; len]);
+            let (_, (status, got)) = p.run(send, recv);
+            assert_eq!(status.unwrap().len, len, "{name}");
+            assert!(got == data, "{name} {len} unexpected");
+        }
+    }
+}
+
+#[test]
+fn recv__too_small_a_buffer_is_an_error_with_the_sent_length() {
+    for (name, p) in subjects(&Config::default()) {
+        for len in [10usize, 5000, 200_000] {
+            let recv = p.b.recv(None, 1, 0, vec![0xee; len - 1]);
+            let send = p.a.send(p.to_b, 1, bytes(3, len));
+            let (_, (status, got)) = p.run(send, recv);
+            assert_eq!(status, Err(OpError::Truncated { sent: len as u64 }), "{name}");
+            assert!(got == bytes(3, len)[..len - 1], "{name}");
+        }
+    }
+}
+
+#[test]
+fn recv__cancelled_by_drop_leaves_the_message_to_the_next() {
+    for (_, p) in subjects(&Config::default()) {
+        drop(p.b.recv(None, 1, 0, vec![0; 8]));
+        let recv = p.b.recv(None, 1, 0, vec![0; 8]);
+        let (_, (status, got)) = p.run(p.a.send(p.to_b, 1, vec![7; 8]), recv);
+        assert_eq!((status.unwrap().len, got), (8, vec![7; 8]));
+    }
+}
+
+#[test]
+fn remote_memory__put_get_atomic_bounds() {
+    for (name, p) in subjects(&Config::default()) {
+        let len = 1 << 20;
+        let key = p.b.register(len, Rights::ALL).unwrap();
+        let data = bytes(9, len - 8);
+        let (put, ()) = p.run(p.a.put(p.to_b, key, 8, data.clone()), async {});
+        assert_eq!(put.0.unwrap().len, len - 8, "{name}");
+        p.b.with_region(key, |m| assert!(m[8..] == data[..])).unwrap();
+        let (get, ()) = p.run(p.a.get(p.to_b, key, 8, vec![0; len - 8]), async {});
+        assert!(get.1 == data, "{name}");
+        for i in 0..3 {
+            let add = p.a.atomic(p.to_b, key, 0, weft::AtomicCode::FetchAdd, 5, 0);
+            let (old, ()) = p.run(add, async {});
+            assert_eq!(old.0.unwrap().value, 5 * i, "{name}");
+        }
+        let (over, ()) = p.run(p.a.put(p.to_b, key, 9, data.clone()), async {});
+        assert_eq!(over.0, Err(OpError::Refused), "{name}");
+        let (wrong, ()) = p.run(p.a.get(p.to_b, key ^ 1 << 40, 0, vec![0; 8]), async {});
+        assert_eq!(wrong.0, Err(OpError::Refused), "{name}");
+    }
+}
+
+#[test]
+fn send__more_than_credit_and_queues_hold() {
+    for (name, p) in subjects(&Config::default()) {
+        let sends: Vec<_> = (0..3000u64).map(|i| p.a.send(p.to_b, i, bytes(i, 3000))).collect();
+        let recvs = async {
+            for i in (0..3000u64).rev() {
+                let (status, got) = p.b.recv(Some(p.to_a), i, 0, vec![0; 3000]).await;
+                assert_eq!(status.unwrap().len, 3000);
+                assert!(got == bytes(i, 3000), "{name} {i}");
+            }
+        };
+        p.run(
+            async {
+                for s in sends {
+                    s.await.0.unwrap();
+                }
+            },
+            recvs,
+        );
+    }
+}
+
+#[test]
+fn active_message__runs_its_handler_and_may_answer() {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    for (_, p) in subjects(&Config::default()) {
+        let got = Rc::new(RefCell::new(Vec::new()));
+        let seen = got.clone();
+        p.a.handle(2, move |_, m| seen.borrow_mut().push((m.argument, m.data)));
+        let back = p.to_a;
+        p.b.handle(1, move |ep, m| {
+            ep.send_active(back, 2, m.argument + 1, &m.data[1..]).unwrap();
+        });
+        p.a.send_active(p.to_b, 1, 41, &bytes(1, 20_000)).unwrap();
+        p.run(
+            async {
+                while got.borrow().is_empty() {
+                    p.a.yield_now().await;
+                }
+            },
+            async {},
+        );
+        assert!(got.borrow()[0] == (42, bytes(1, 20_000)[1..].to_vec()));
+    }
+}

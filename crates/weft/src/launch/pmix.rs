@@ -41,20 +41,21 @@ fn failed(client: &Client, (call, status): Failed) -> LaunchError {
     LaunchError::Pmix { call, status, text: client.text(status) }
 }
 
-/// Where the library may be: what the user names, the loader's search path, the launcher's own
-/// installation.
+/// Where the library may be: what the user names, else the launcher's own installation, whose
+/// version matches the launcher, else the loader's search path.
 fn candidates() -> Vec<String> {
     if let Ok(path) = std::env::var("WEFT_PMIX_LIBRARY") {
         return vec![path];
     }
-    let mut names = vec!["libpmix.so.2".to_owned()];
+    let mut names = Vec::new();
     for variable in ["PMIX_PREFIX", "PMIX_INSTALL_PREFIX", "OPAL_PREFIX"] {
         if let Ok(prefix) = std::env::var(variable) {
-            for folder in ["lib", "lib64", "lib/openmpi"] {
-                names.push(format!("{prefix}/{folder}/libpmix.so.2"));
-            }
+            let folders = ["lib", "lib64", "lib/openmpi"];
+            names.extend(folders.map(|folder| format!("{prefix}/{folder}/libpmix.so.2")));
         }
     }
+    names.retain(|name| std::path::Path::new(name).exists());
+    names.push("libpmix.so.2".to_owned());
     names
 }
 

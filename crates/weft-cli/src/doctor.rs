@@ -1,0 +1,13 @@
+//! `weft doctor`.
+
+use anyhow::{bail, Result};
+use std::process::ExitCode;
+
+/// Check this machine and say what will work.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// Runs the subcommand.
+pub fn run(_args: Args) -> Result<ExitCode> {
+    bail!("not available in this version")
+}

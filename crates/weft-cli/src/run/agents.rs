@@ -1,0 +1,258 @@
+//! Starting a proxy on each host, and the connection to it.
+
+use super::frame::{read_some, Down, Incoming, Outgoing, Start, Up, MAGIC};
+use super::hosts::Share;
+use super::poll::{self, Set};
+use anyhow::{bail, Context, Result};
+use rustix::fs::OFlags;
+use rustix::process::{Pid, PidfdFlags};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Instant;
+
+/// Most bytes a login shell may print before the proxy speaks.
+const MAX_BANNER: usize = 1 << 20;
+
+/// How proxies on other hosts are started.
+pub struct Agent {
+    /// Command used in place of ssh; a shell splits it into words.
+    pub command: Option<String>,
+    /// Path of this program on the other hosts.
+    pub remote_weft: String,
+}
+
+/// A host of the job, its proxy and the connection to that.
+pub struct Node {
+    /// Which ranks of which host.
+    pub share: Share,
+    /// Whether the proxy was started without an agent.
+    pub local: bool,
+    child: Child,
+    /// Connection to the proxy, until it ended: towards it, from it, its complaints.
+    pub stdin: Option<OwnedFd>,
+    pub stdout: Option<OwnedFd>,
+    pub stderr: Option<OwnedFd>,
+    /// Frames towards the proxy.
+    pub down: Outgoing,
+    incoming: Incoming,
+    greeted: bool,
+    /// Whether the proxy has said hello.
+    pub ready: bool,
+    /// What it shall start once it has.
+    pub start: Option<Box<Start>>,
+    /// The command that reaches the host, for the user to try.
+    pub reach: String,
+    /// What it complained of last.
+    pub last_words: String,
+    complaints: Vec<u8>,
+}
+
+/// Whether `host` names the machine this runs on.
+pub fn is_local(host: &str) -> bool {
+    let own = rustix::system::uname();
+    let own = own.nodename().to_string_lossy();
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    matches!(host, "localhost" | "127.0.0.1" | "::1")
+        || host == own
+        || (!host.contains('.') && host == short(&own))
+}
+
+/// Quotes a word for the shell that ssh starts on the other host.
+fn quote(word: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+=:@%,".contains(&b);
+    if !word.is_empty() && word.bytes().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+impl Agent {
+    fn command(&self, host: &str) -> (Command, bool) {
+        let local = self.command.is_none() && is_local(host);
+        let mut command;
+        match &self.command {
+            _ if local => {
+                command = Command::new("/proc/self/exe");
+                command.arg0("weft").arg("run-proxy");
+            }
+            Some(agent) => {
+                command = Command::new("sh");
+                command.arg("-c").arg(format!("exec {agent} \"$@\"")).arg("launch-agent");
+                command.args([host, &self.remote_weft, "run-proxy"]);
+            }
+            None => {
+                command = Command::new("ssh");
+                command.args(["-x", "-o", "BatchMode=yes", "--", host]);
+                command.args([&quote(&self.remote_weft), "run-proxy"]);
+            }
+        }
+        (command, local)
+    }
+
+    /// Starts the proxy of one host.
+    pub fn start(&self, share: Share) -> Result<Node> {
+        let (mut command, local) = self.command(&share.host);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Its own group: Ctrl-C at the terminal reaches the launcher alone, which passes it on.
+        command.process_group(0);
+        let program = command.get_program().to_string_lossy().into_owned();
+        let mut child = command.spawn().with_context(|| {
+            format!("cannot start {program} for host {}; is it installed?", share.host)
+        })?;
+        let stdin = child.stdin.take().map(OwnedFd::from);
+        let stdout = child.stdout.take().map(OwnedFd::from);
+        let stderr = child.stderr.take().map(OwnedFd::from);
+        for fd in [&stdin, &stdout, &stderr].into_iter().flatten() {
+            let flags = rustix::fs::fcntl_getfl(fd)?;
+            rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
+        }
+        let agent = self.command.as_deref().unwrap_or("ssh");
+        let reach = if local { "env".to_owned() } else { format!("{agent} {}", share.host) };
+        Ok(Node {
+            reach,
+            share,
+            local,
+            child,
+            stdin,
+            stdout,
+            stderr,
+            down: Outgoing::default(),
+            incoming: Incoming::default(),
+            greeted: false,
+            ready: false,
+            start: None,
+            last_words: String::new(),
+            complaints: Vec::new(),
+        })
+    }
+}
+
+impl Node {
+    /// Queues a message for the proxy and writes what it takes now.
+    pub fn send(&mut self, message: &Down, body: &[u8]) {
+        if self.stdin.is_some() {
+            self.down.push(message, body);
+            self.flush();
+        }
+    }
+
+    /// Writes what waits. A connection that broke shows when it is read.
+    pub fn flush(&mut self) {
+        if let Some(fd) = &self.stdin {
+            if self.down.flush(fd.as_fd()).is_err() {
+                self.stdin = None;
+                self.down = Outgoing::default();
+            }
+        }
+    }
+
+    /// Reads once and returns the whole messages. At the end, `stdout` is `None`.
+    pub fn read(&mut self) -> Result<Vec<(Up, Vec<u8>)>> {
+        let Some(fd) = &self.stdout else {
+            return Ok(Vec::new());
+        };
+        match read_some(fd) {
+            Ok(None) => return Ok(Vec::new()),
+            Ok(Some(bytes)) if !bytes.is_empty() => self.incoming.extend(&bytes),
+            _ => {
+                self.stdout = None;
+                return Ok(Vec::new());
+            }
+        }
+        if !self.greeted && !self.greet()? {
+            return Ok(Vec::new());
+        }
+        let mut messages = Vec::new();
+        while let Some(message) = self.incoming.next::<Up>()? {
+            messages.push(message);
+        }
+        Ok(messages)
+    }
+
+    /// Skips what a login shell printed before the proxy spoke.
+    fn greet(&mut self) -> Result<bool> {
+        let bytes = self.incoming.pending();
+        let Some(at) = bytes.windows(MAGIC.len()).position(|window| window == MAGIC) else {
+            if bytes.len() > MAX_BANNER {
+                bail!("it printed {} bytes but no weft proxy spoke", bytes.len());
+            }
+            return Ok(false);
+        };
+        self.incoming.skip(at + MAGIC.len());
+        self.greeted = true;
+        Ok(true)
+    }
+
+    /// Reads what the agent or proxy complains of, as whole lines.
+    pub fn read_complaints(&mut self) -> Vec<String> {
+        let Some(fd) = &self.stderr else {
+            return Vec::new();
+        };
+        match read_some(fd) {
+            Ok(None) => return Vec::new(),
+            Ok(Some(bytes)) if !bytes.is_empty() => self.complaints.extend(bytes),
+            _ => {
+                self.stderr = None;
+                if !self.complaints.is_empty() {
+                    self.complaints.push(b'\n');
+                }
+            }
+        }
+        let mut lines = Vec::new();
+        while let Some(at) = self.complaints.iter().position(|&b| b == b'\n') {
+            let line: Vec<u8> = self.complaints.drain(..=at).collect();
+            let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+            if !line.is_empty() {
+                self.last_words.clone_from(&line);
+                lines.push(line);
+            }
+        }
+        if self.complaints.len() > MAX_BANNER {
+            self.complaints.clear();
+        }
+        lines
+    }
+
+    /// Waits for the agent or local proxy to end; kills it at `until`, and with it, where it is
+    /// local, its ranks.
+    pub fn wait(&mut self, until: Instant) -> Option<ExitStatus> {
+        let pid = Pid::from_child(&self.child);
+        if let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+            loop {
+                let mut set = Set::new();
+                set.add((), pidfd.as_fd(), poll::READ);
+                match set.wait(Some(until)) {
+                    Ok(ready) if ready.is_empty() && Instant::now() < until => {}
+                    _ => break,
+                }
+            }
+        }
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Some(status);
+        }
+        // Already ended is as good.
+        let _ = self.child.kill();
+        self.child.wait().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn quote__leaves_no_word_to_the_shell() {
+        assert_eq!(quote("/usr/bin/weft"), "/usr/bin/weft");
+        assert_eq!(quote("/a b/w"), "'/a b/w'");
+        assert_eq!(quote("a'$(b)"), r"'a'\''$(b)'");
+    }
+
+    #[test]
+    fn is_local__knows_this_machine_and_no_other() {
+        let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        assert!(is_local("localhost") && is_local(&own));
+        assert!(!is_local("weft-elsewhere.invalid"));
+    }
+}

@@ -1,0 +1,454 @@
+//! The state of a running job, and what happens on each event.
+
+use crate::run::agents::Node;
+use crate::run::frame::{Down, End, Up};
+use crate::run::hosts::Share;
+use crate::run::kvs::{Effect, Server};
+use crate::run::output::Sink;
+use crate::run::poll::sooner;
+use crate::run::proxy::GRACE;
+use crate::run::Args;
+use anyhow::Result;
+use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::signal_name;
+use std::io::{self, Stderr, Stdout};
+use std::time::{Duration, Instant};
+use weft::launch;
+
+/// When the user first hears that start-up takes long.
+const SLOW_START: Duration = Duration::from_secs(2);
+
+/// How long hosts may take to confirm that killed ranks ended.
+const CONFIRM: Duration = Duration::from_secs(5);
+
+/// Exit status of a job that ran out of its time, as of timeout(1).
+const TIMED_OUT: u8 = 124;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Running,
+    Ended,
+}
+
+struct Rank {
+    node: usize,
+    pid: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Terminate,
+    Kill,
+    GiveUp,
+}
+
+/// A job in progress.
+pub struct Job {
+    ranks: Vec<Rank>,
+    server: Server,
+    out: Sink<Stdout>,
+    err: Sink<Stderr>,
+    closed_output: bool,
+    verbose: bool,
+    began: Instant,
+    /// When the job runs out of its time.
+    deadline: Option<(Instant, Duration)>,
+    start_timeout: Duration,
+    /// When to tell how far start-up is.
+    progress: Option<Instant>,
+    /// The first signal that asked the job to end.
+    interrupted: Option<i32>,
+    /// Exit status, once it is known that the job fails.
+    verdict: Option<u8>,
+    ending: Option<(Instant, Step)>,
+}
+
+fn named(signal: i32) -> String {
+    match signal_name(signal) {
+        Some(name) => format!("{name} (signal {signal})"),
+        None => format!("signal {signal}"),
+    }
+}
+
+fn listed(ranks: &[usize]) -> String {
+    let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+    let shown: Vec<String> = ranks.iter().take(16).map(usize::to_string).collect();
+    let more = if ranks.len() > 16 { format!(" and {} more", ranks.len() - 16) } else { "".into() };
+    format!("{word} {}{more}", shown.join(", "))
+}
+
+/// MPICH's description of which ranks share a host: blocks of (first host, hosts, ranks each).
+fn mapping(shares: &[Share]) -> String {
+    let block = |(at, share): (usize, &Share)| format!(",({at},1,{})", share.count);
+    format!("(vector{})", shares.iter().enumerate().map(block).collect::<String>())
+}
+
+impl Job {
+    /// A job with its ranks placed and none started.
+    pub fn new(args: &Args, shares: &[Share]) -> Result<Self> {
+        let mut ranks = Vec::new();
+        for (node, share) in shares.iter().enumerate() {
+            ranks.extend((0..share.count).map(|_| Rank { node, pid: 0, state: State::Waiting }));
+        }
+        let salt = launch::wire::to_hex(&launch::random_key()?[..8]);
+        let name = format!("weft-{}-{salt}", std::process::id());
+        let mut server = Server::new(name, ranks.len());
+        server.seed(launch::JOB_KEY, launch::wire::to_hex(&launch::random_key()?));
+        server.seed("PMI_process_mapping", mapping(shares));
+        let began = Instant::now();
+        Ok(Job {
+            ranks,
+            server,
+            out: Sink::new(io::stdout(), args.tag_output),
+            err: Sink::new(io::stderr(), args.tag_output),
+            closed_output: false,
+            verbose: args.verbose,
+            began,
+            deadline: args.timeout.map(|time| (began + time, time)),
+            start_timeout: args.start_timeout,
+            progress: Some(began + SLOW_START),
+            interrupted: None,
+            verdict: None,
+            ending: None,
+        })
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// Whether every rank has ended.
+    pub fn over(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.state == State::Ended)
+    }
+
+    /// Exit status of the job.
+    pub fn code(&self) -> u8 {
+        self.verdict.unwrap_or(0)
+    }
+
+    /// Whether rank 0 runs and may want input.
+    pub fn takes_input(&self) -> bool {
+        self.ranks[0].state == State::Running
+    }
+
+    fn place(&self, rank: usize, nodes: &[Node]) -> String {
+        let Rank { node, pid, .. } = &self.ranks[rank];
+        format!("rank {rank} (host {}, pid {pid})", nodes[*node].share.host)
+    }
+
+    /// When [`Job::tick`] has something to do next.
+    pub fn next_deadline(&self, nodes: &[Node]) -> Option<Instant> {
+        let ending = self.ending.map(|(at, _)| at);
+        let limit = self.deadline.map(|(at, _)| at);
+        let late = nodes.iter().any(|node| !node.ready);
+        let start = late.then(|| self.began + self.start_timeout);
+        match ending {
+            Some(_) => ending,
+            None => sooner(sooner(limit, start), self.progress),
+        }
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Instant, nodes: &mut [Node]) {
+        if let Some((at, step)) = self.ending {
+            if now >= at {
+                self.advance(now, step, nodes);
+            }
+            return;
+        }
+        if let Some((_, time)) = self.deadline.filter(|(at, _)| now >= *at) {
+            let left = self.in_state(State::Running);
+            let text = format!("{} still ran after {} s", listed(&left), time.as_secs_f64());
+            return self.fail(TIMED_OUT, &text, nodes);
+        }
+        match nodes.iter().find(|node| !node.ready) {
+            Some(node) if now >= self.began + self.start_timeout => {
+                let seconds = self.start_timeout.as_secs_f64();
+                let text = format!(
+                    "host {} did not answer within {seconds} s; try `{} true` and see whether it \
+                     asks for anything",
+                    node.share.host, node.reach
+                );
+                self.fail(1, &text, nodes);
+            }
+            _ if self.progress.is_some_and(|at| now >= at) => self.tell_progress(now, nodes),
+            _ => {}
+        }
+    }
+
+    fn in_state(&self, state: State) -> Vec<usize> {
+        (0..self.ranks.len()).filter(|&rank| self.ranks[rank].state == state).collect()
+    }
+
+    fn tell_progress(&mut self, now: Instant, nodes: &[Node]) {
+        let elapsed = now - self.began;
+        let seconds = elapsed.as_secs();
+        self.progress = Some(now + elapsed);
+        let late: Vec<&str> =
+            nodes.iter().filter(|n| !n.ready).map(|n| n.share.host.as_str()).collect();
+        let all = self.ranks.len();
+        let missing: Vec<usize> = (0..all).filter(|&r| !self.server.initialised(r)).collect();
+        if !late.is_empty() {
+            eprintln!("weft run: after {seconds} s still waiting for host {}", late.join(", "));
+        } else if !missing.is_empty() && missing.len() < all {
+            let places: Vec<String> =
+                missing.iter().take(8).map(|&rank| self.place(rank, nodes)).collect();
+            let more = if missing.len() > 8 { ", ..." } else { "" };
+            eprintln!(
+                "weft run: after {seconds} s {} of {all} ranks have joined; missing: {}{more}",
+                all - missing.len(),
+                places.join(", ")
+            );
+        } else {
+            // Everyone is there, or the program does not join jobs at all.
+            self.progress = None;
+        }
+    }
+
+    /// Notes why the job fails, the first time, and starts ending it.
+    fn fail(&mut self, code: u8, reason: &str, nodes: &mut [Node]) {
+        if self.verdict.is_none() {
+            self.verdict = Some(code);
+            eprintln!("weft run: {reason}");
+        }
+        if self.ending.is_some() {
+            return;
+        }
+        for (at, node) in nodes.iter_mut().enumerate() {
+            if !node.ready {
+                self.forget(at);
+                node.stdin = None;
+                node.wait(Instant::now());
+            }
+        }
+        let now = Instant::now();
+        match self.interrupted {
+            // Ranks that handle the user's signal get the time to.
+            Some(_) => self.ending = Some((now + GRACE, Step::Terminate)),
+            None => self.advance(now, Step::Terminate, nodes),
+        }
+    }
+
+    fn advance(&mut self, now: Instant, step: Step, nodes: &mut [Node]) {
+        match step {
+            Step::Terminate => {
+                signal_all(SIGTERM, nodes);
+                self.ending = Some((now + GRACE, Step::Kill));
+            }
+            Step::Kill => {
+                signal_all(Signal::KILL.as_raw(), nodes);
+                self.ending = Some((now + CONFIRM, Step::GiveUp));
+            }
+            Step::GiveUp => {
+                for rank in 0..self.ranks.len() {
+                    if self.ranks[rank].state != State::Ended {
+                        eprintln!("weft run: {} may be left behind", self.place(rank, nodes));
+                        self.ranks[rank].state = State::Ended;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A signal reached the launcher.
+    pub fn signalled(&mut self, signal: i32, nodes: &mut [Node]) {
+        let ends = matches!(signal, SIGINT | SIGTERM | SIGHUP);
+        if ends && self.interrupted.is_some() {
+            let code = 128u8.saturating_add(signal as u8);
+            self.fail(code, &format!("{} again: killing all ranks", named(signal)), nodes);
+            return self.advance(Instant::now(), Step::Kill, nodes);
+        }
+        signal_all(signal, nodes);
+        if ends {
+            self.interrupted = Some(signal);
+            if !self.in_state(State::Waiting).is_empty() {
+                let code = 128u8.saturating_add(signal as u8);
+                self.fail(code, &format!("{} during start-up", named(signal)), nodes);
+            }
+        }
+    }
+
+    /// Passes on what an agent or a proxy itself printed.
+    pub fn complaint(&self, node: &Node, line: &str) {
+        eprintln!("weft run: host {}: {line}", node.share.host);
+    }
+
+    /// Takes a message of a proxy; returns how many bytes of input rank 0 took.
+    pub fn receive(&mut self, at: usize, message: Up, body: &[u8], nodes: &mut [Node]) -> usize {
+        let share = &nodes[at].share;
+        let own = share.first..share.first + share.count;
+        match message {
+            Up::Hello { version, cores } => self.hello(at, &version, cores, nodes),
+            Up::Started { rank, pid } if own.contains(&rank) => {
+                self.ranks[rank].pid = pid;
+                self.ranks[rank].state = State::Running;
+                if self.verbose {
+                    eprintln!("weft run: {} started", self.place(rank, nodes));
+                }
+            }
+            Up::NotStarted { rank, problem, code } if own.contains(&rank) => {
+                // The proxy starts none after it.
+                for rank in rank..own.end {
+                    self.ranks[rank].state = State::Ended;
+                }
+                let host = share.host.clone();
+                self.fail(code, &format!("rank {rank} on host {host}: {problem}"), nodes);
+            }
+            Up::Pmi { rank } if own.contains(&rank) => self.request(rank, body, nodes),
+            Up::Output { rank, error } if own.contains(&rank) => {
+                self.print(rank, error, body, nodes);
+            }
+            Up::StdinTaken { bytes } => return bytes,
+            Up::Ended { rank, end } if own.contains(&rank) => self.ended(rank, end, nodes),
+            _ => {
+                let text = format!("host {} spoke of a rank it does not have", share.host);
+                self.fail(1, &text, nodes);
+            }
+        }
+        0
+    }
+
+    fn hello(&mut self, at: usize, version: &str, cores: usize, nodes: &mut [Node]) {
+        let own = env!("CARGO_PKG_VERSION");
+        let node = &mut nodes[at];
+        node.ready = true;
+        let (host, count) = (node.share.host.clone(), node.share.count);
+        if version != own {
+            self.forget(at);
+            let text = format!("host {host} has weft {version}, this is {own}: install the same");
+            return self.fail(1, &text, nodes);
+        }
+        if self.verbose && count > cores {
+            eprintln!("weft run: note: {count} ranks take turns on {cores} cores of host {host}");
+        }
+        match node.start.take() {
+            Some(start) if self.ending.is_none() => node.send(&Down::Start(start), b""),
+            _ => self.forget(at),
+        }
+    }
+
+    fn print(&mut self, rank: usize, error: bool, bytes: &[u8], nodes: &mut [Node]) {
+        if error {
+            // With nowhere left to complain to, the job goes on without its complaints.
+            let _ = self.err.write(rank, bytes);
+        } else if !self.closed_output {
+            if let Err(problem) = self.out.write(rank, bytes) {
+                self.closed_output = true;
+                let code = End::Signal(signal_hook::consts::SIGPIPE).code();
+                self.fail(code, &format!("standard output: {problem}"), nodes);
+            }
+        }
+    }
+
+    fn request(&mut self, rank: usize, line: &[u8], nodes: &mut [Node]) {
+        let joined = self.server.initialised(rank);
+        for effect in self.server.handle(rank, line) {
+            match effect {
+                Effect::Reply { rank, text } => {
+                    let node = self.ranks[rank].node;
+                    nodes[node].send(&Down::Pmi { rank }, text.as_bytes());
+                }
+                Effect::Abort { rank, code } => {
+                    let text =
+                        format!("{} aborted the job with status {code}", self.place(rank, nodes));
+                    let code = u8::try_from(code & 0xff).unwrap_or(1).max(1);
+                    self.fail(code, &text, nodes);
+                }
+                Effect::Violation { rank, problem } => {
+                    let place = self.place(rank, nodes);
+                    self.fail(1, &format!("{place} does not speak PMI-1: {problem}"), nodes);
+                }
+            }
+        }
+        if !joined && self.server.initialised(rank) && self.progress.is_none() {
+            self.progress = Some(Instant::now().max(self.began + SLOW_START));
+        }
+        self.check_stuck(nodes);
+    }
+
+    fn check_stuck(&mut self, nodes: &mut [Node]) {
+        if self.ending.is_some() {
+            return;
+        }
+        if let Some((gone, waiting)) = self.server.stuck() {
+            let text = format!(
+                "{} ended without reaching the fence in which {} wait{}",
+                self.place(gone, nodes),
+                listed(&waiting),
+                if waiting.len() == 1 { "s" } else { "" }
+            );
+            self.fail(1, &text, nodes);
+        }
+    }
+
+    fn ended(&mut self, rank: usize, end: End, nodes: &mut [Node]) {
+        self.ranks[rank].state = State::Ended;
+        self.server.end(rank);
+        let place = self.place(rank, nodes);
+        let how = match end {
+            End::Status(code) => format!("exited with status {code}"),
+            End::Signal(signal) => format!("was killed by {}", named(signal)),
+        };
+        if self.verbose && (end == End::Status(0) || self.verdict.is_some()) {
+            eprintln!("weft run: {place} {how}");
+        }
+        if end == End::Status(0) {
+            return self.check_stuck(nodes);
+        }
+        let hint = match end {
+            End::Signal(9) => "; the system does that when memory runs out (see dmesg)",
+            _ => "",
+        };
+        let rest = if self.over() { "" } else { "; ending the job" };
+        self.fail(end.code(), &format!("{place} {how}{hint}{rest}"), nodes);
+    }
+
+    /// Takes all ranks of a node for ended that have not.
+    fn forget(&mut self, at: usize) {
+        for rank in self.ranks.iter_mut().filter(|rank| rank.node == at) {
+            rank.state = State::Ended;
+        }
+    }
+
+    /// The connection to a proxy ended.
+    pub fn disconnected(&mut self, at: usize, nodes: &mut [Node]) {
+        let open = self.ranks.iter().any(|rank| rank.node == at && rank.state != State::Ended);
+        if !open {
+            return;
+        }
+        self.forget(at);
+        let node = &mut nodes[at];
+        node.stdin = None;
+        let status = node.wait(Instant::now() + Duration::from_secs(1));
+        let host = node.share.host.clone();
+        let how = status.map_or("lost".into(), |status| status.to_string());
+        let words = match node.last_words.as_str() {
+            "" => String::new(),
+            words => format!(": {words}"),
+        };
+        let text = match (node.ready, status.and_then(|s| s.code())) {
+            (true, _) => format!("lost host {host} with its ranks ({how}){words}"),
+            (false, Some(127)) => format!(
+                "host {host}: weft is not there ({how}){words}; install it, or say where it is \
+                 with --remote-weft"
+            ),
+            (false, _) => format!(
+                "host {host}: no proxy could be started ({how}){words}; \
+                 `{} true` must work and ask for nothing",
+                node.reach
+            ),
+        };
+        self.fail(1, &text, nodes);
+    }
+}
+
+fn signal_all(signal: i32, nodes: &mut [Node]) {
+    for node in nodes.iter_mut().filter(|node| node.ready) {
+        node.send(&Down::Signal { signal }, b"");
+    }
+}

@@ -1,0 +1,255 @@
+//! What the launcher and its proxies say to each other, and how it travels.
+//!
+//! A frame is two little-endian lengths (u32), a JSON message of the first length and a body of
+//! raw bytes of the second. Both sides read and write without blocking; what cannot be written yet
+//! waits in [`Outgoing`], and its owner stops reading its sources above [`HIGH_WATER`].
+
+use anyhow::{bail, Context, Result};
+use rustix::io::Errno;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::os::fd::AsFd;
+
+/// Printed by a proxy before its first frame; whatever a login shell prints comes before it.
+pub const MAGIC: &[u8] = b"\nweft-run-proxy 1\n";
+
+/// Bytes waiting to be written above which a side stops reading what would add to them.
+pub const HIGH_WATER: usize = 1 << 20;
+
+/// Bytes read from a descriptor at once.
+pub const CHUNK: usize = 64 * 1024;
+
+/// Standard input a rank may be behind before the launcher stops reading its own.
+pub const STDIN_WINDOW: usize = 64 * 1024;
+
+const MAX_JSON: usize = 16 << 20;
+const MAX_BODY: usize = 1 << 20;
+
+/// From the launcher to a proxy.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Down {
+    /// Start ranks. The first message, sent once.
+    Start(Box<Start>),
+    /// Write the body to a rank's PMI connection.
+    Pmi { rank: usize },
+    /// Write the body to the standard input of rank 0.
+    Stdin,
+    /// Close the standard input of rank 0.
+    StdinEnd,
+    /// Send a signal to the process groups of all ranks still running.
+    Signal { signal: i32 },
+}
+
+/// What to start.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Variables set on top of the proxy's environment.
+    pub env: Vec<(String, String)>,
+    /// Working directory.
+    pub directory: String,
+    /// First rank of this proxy.
+    pub first: usize,
+    /// Number of ranks of this proxy.
+    pub count: usize,
+    /// Number of ranks of the job.
+    pub size: usize,
+    /// Keep each rank on one core.
+    pub bind: bool,
+    /// Hand on output in whole lines.
+    pub whole_lines: bool,
+}
+
+/// From a proxy to the launcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Up {
+    /// The proxy runs. The first message.
+    Hello { version: String, cores: usize },
+    /// A rank's process exists.
+    Started { rank: usize, pid: u32 },
+    /// A rank could not be started; `code` is the exit status a shell would give.
+    NotStarted { rank: usize, problem: String, code: u8 },
+    /// The body is a line a rank wrote to its PMI connection, newline excluded.
+    Pmi { rank: usize },
+    /// The body is output of a rank.
+    Output { rank: usize, error: bool },
+    /// Rank 0 took this many bytes of its standard input.
+    StdinTaken { bytes: usize },
+    /// A rank ended and all its output was sent.
+    Ended { rank: usize, end: End },
+    /// Something the user should know.
+    Note { text: String },
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum End {
+    /// With an exit status.
+    Status(u8),
+    /// By a signal.
+    Signal(i32),
+}
+
+impl End {
+    /// The exit status a shell would give.
+    pub fn code(self) -> u8 {
+        match self {
+            End::Status(code) => code,
+            End::Signal(signal) => 128u8.saturating_add(signal.clamp(0, 127) as u8),
+        }
+    }
+}
+
+/// Frames waiting to be written.
+#[derive(Default)]
+pub struct Outgoing {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Outgoing {
+    /// Bytes that wait.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    /// Whether none wait.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends bytes as they are.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Appends a frame.
+    pub fn push(&mut self, message: &impl Serialize, body: &[u8]) {
+        let json = serde_json::to_vec(message).expect("messages are plain data");
+        self.bytes.extend_from_slice(&(json.len() as u32).to_le_bytes());
+        self.bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        self.bytes.extend_from_slice(&json);
+        self.bytes.extend_from_slice(body);
+    }
+
+    /// Writes what the descriptor takes now.
+    pub fn flush(&mut self, to: impl AsFd) -> rustix::io::Result<()> {
+        while !self.is_empty() {
+            match rustix::io::write(&to, &self.bytes[self.start..]) {
+                Ok(count) => self.start += count,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.start = 0;
+        } else if self.start > HIGH_WATER {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        Ok(())
+    }
+}
+
+/// Frames being read.
+#[derive(Default)]
+pub struct Incoming {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+/// Reads once. `None`: nothing there now. Empty: the end.
+pub fn read_some(from: impl AsFd) -> rustix::io::Result<Option<Vec<u8>>> {
+    let mut chunk = vec![0; CHUNK];
+    match rustix::io::read(from, &mut chunk[..]) {
+        Ok(count) => {
+            chunk.truncate(count);
+            Ok(Some(chunk))
+        }
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Incoming {
+    /// Adds bytes that were read.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The bytes not yet consumed.
+    pub fn pending(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// Drops `count` bytes unread.
+    pub fn skip(&mut self, count: usize) {
+        self.start += count.min(self.pending().len());
+    }
+
+    /// The next whole frame.
+    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<u8>)>> {
+        let rest = self.pending();
+        let Some((head, rest)) = rest.split_at_checked(8) else {
+            return Ok(None);
+        };
+        let length = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| head[at + i])) as usize;
+        let (json, body) = (length(0), length(4));
+        if json > MAX_JSON || body > MAX_BODY {
+            bail!("a frame of {json} and {body} bytes exceeds the limits");
+        }
+        if rest.len() < json + body {
+            return Ok(None);
+        }
+        let message = serde_json::from_slice(&rest[..json]).context("malformed frame")?;
+        let body = rest[json..json + body].to_vec();
+        self.start += 8 + json + body.len();
+        Ok(Some((message, body)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn next__joins_a_frame_from_single_bytes() {
+        let mut out = Outgoing::default();
+        out.push(&Up::Output { rank: 3, error: true }, b"hello\n");
+        out.push(&Up::StdinTaken { bytes: 9 }, b"");
+        let mut incoming = Incoming::default();
+        let mut seen = Vec::new();
+        for byte in &out.bytes {
+            incoming.extend(&[*byte]);
+            while let Some((message, body)) = incoming.next::<Up>().unwrap() {
+                seen.push((format!("{message:?}"), body));
+            }
+        }
+        assert_eq!(seen.len(), 2);
+        assert!(seen[0].0.contains("rank: 3") && seen[0].1 == b"hello\n");
+    }
+
+    #[test]
+    fn next__refuses_oversize_and_malformed_frames() {
+        let mut incoming = Incoming::default();
+        incoming.extend(&[0xff; 16]);
+        assert!(incoming.next::<Up>().is_err());
+        let mut incoming = Incoming::default();
+        incoming.extend(&[2, 0, 0, 0, 0, 0, 0, 0, b'{', b'{']);
+        assert!(incoming.next::<Up>().is_err());
+    }
+
+    #[test]
+    fn code__is_what_a_shell_gives() {
+        assert_eq!(End::Status(3).code(), 3);
+        assert_eq!(End::Signal(9).code(), 137);
+    }
+}

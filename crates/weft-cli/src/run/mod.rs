@@ -1,0 +1,210 @@
+//! `weft run`: starts the ranks of a job on this machine or on a list of hosts.
+
+mod agents;
+mod control;
+mod frame;
+mod hosts;
+mod kvs;
+mod output;
+mod poll;
+pub mod proxy;
+mod rank;
+mod sys;
+
+use agents::{is_local, Agent};
+use anyhow::{bail, Context, Result};
+use clap::ValueEnum;
+use hosts::{Host, Share};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Which links the ranks may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LinkChoice {
+    /// Shared memory inside a host, udp between hosts.
+    Auto,
+    /// Shared memory only.
+    Shm,
+    /// Udp only.
+    Udp,
+}
+
+/// Where a rank may run on its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Bind {
+    /// Wherever the system puts it.
+    None,
+    /// On one core each, in order.
+    Core,
+}
+
+/// Start the ranks of a job, on this machine or on hosts reached by ssh.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Number of ranks [default: all slots of the hosts, or one a core of this machine]
+    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    pub ranks: Option<usize>,
+    /// Hosts, each with its number of slots if it has one: h1,h2:4
+    #[arg(long, value_name = "LIST", conflicts_with = "hostfile")]
+    pub hosts: Option<String>,
+    /// File with a host a line: host, host:4 or host slots=4
+    #[arg(long, value_name = "FILE")]
+    pub hostfile: Option<PathBuf>,
+    /// Links the ranks may use
+    #[arg(long, value_enum, default_value = "auto")]
+    pub link: LinkChoice,
+    /// Put [rank] before each line of output
+    #[arg(long)]
+    pub tag_output: bool,
+    /// Keep each rank on one core
+    #[arg(long, value_enum, default_value = "none")]
+    pub bind: Bind,
+    /// End the job after this many seconds
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+    /// Longest wait for a host or for other ranks at start-up, in seconds
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "60")]
+    pub start_timeout: Duration,
+    /// Set a variable for the ranks, or pass on the one of this name
+    #[arg(long, value_name = "K=V")]
+    pub env: Vec<String>,
+    /// Command used in place of ssh, called with HOST PROGRAM ARGS
+    #[arg(long, value_name = "CMD", env = "WEFT_LAUNCH_AGENT")]
+    pub launch_agent: Option<String>,
+    /// Path of weft on the other hosts [default: the path of this one]
+    #[arg(long, value_name = "PATH")]
+    pub remote_weft: Option<String>,
+    /// Say where ranks run and how they end
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<String>,
+}
+
+/// Variables that describe the launching machine or session and mean nothing on another host.
+const OWN: [&str; 14] = [
+    "HOSTNAME",
+    "PWD",
+    "OLDPWD",
+    "SHLVL",
+    "_",
+    "SSH_",
+    "XDG_",
+    "DBUS_",
+    "DISPLAY",
+    "WAYLAND_",
+    "TMPDIR",
+    "PMI_",
+    "PMIX_",
+    "MPI_LOCAL",
+];
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value < 1e9 => Ok(Duration::from_secs_f64(value)),
+        _ => Err("expected a positive number of seconds".into()),
+    }
+}
+
+fn host_list(args: &Args) -> Result<Vec<Host>> {
+    if let Some(list) = &args.hosts {
+        return hosts::parse_list(list).context("--hosts");
+    }
+    if let Some(file) = &args.hostfile {
+        let name = file.display();
+        let text = std::fs::read_to_string(file).with_context(|| format!("host file {name}"))?;
+        return hosts::parse_file(&text).with_context(|| format!("host file {name}"));
+    }
+    Ok(vec![Host { name: "localhost".into(), slots: None }])
+}
+
+fn own_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+fn placement(args: &Args) -> Result<Vec<Share>> {
+    let hosts = host_list(args)?;
+    let listed = args.hosts.is_some() || args.hostfile.is_some();
+    let size = match args.ranks {
+        Some(size) => size,
+        None if listed => hosts::slots(&hosts),
+        None => own_cores(),
+    };
+    if size == 0 {
+        bail!("-n 0: a job has at least one rank");
+    }
+    if u32::try_from(size).is_err() {
+        bail!("-n {size}: too many ranks");
+    }
+    let (shares, excess) = hosts::place(&hosts, size);
+    if excess > 0 {
+        eprintln!(
+            "weft run: note: {size} ranks in {} slots: {excess} more than asked to fit; \
+             ranks share cores",
+            size - excess
+        );
+    }
+    Ok(shares)
+}
+
+/// The variables a user named; `NAME` alone passes on the launcher's own.
+fn named_env(args: &Args) -> Result<Vec<(String, String)>> {
+    let mut pairs = Vec::new();
+    for text in &args.env {
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, value.to_owned()),
+            None => {
+                let value = std::env::var(text);
+                (text.as_str(), value.with_context(|| format!("--env {text}: not set here"))?)
+            }
+        };
+        if name.is_empty() || text.contains('\0') {
+            bail!("--env {text:?}: expected NAME=VALUE or NAME");
+        }
+        pairs.push((name.to_owned(), value));
+    }
+    Ok(pairs)
+}
+
+/// What the ranks of another host get of this environment.
+fn carried_env() -> Vec<(String, String)> {
+    let text = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    text.filter(|(name, _)| {
+        !OWN.iter().any(|own| name == own || (own.ends_with('_') && name.starts_with(own)))
+            && !name.starts_with("MPI_LOCAL")
+    })
+    .collect()
+}
+
+fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
+    let link = args.link.to_possible_value().map(|v| v.get_name().to_owned());
+    let mut env = vec![
+        ("WEFT_LINK".to_owned(), link.unwrap_or_default()),
+        ("WEFT_LAUNCH_TIMEOUT".to_owned(), args.start_timeout.as_secs_f64().to_string()),
+    ];
+    env.extend(named_env(args)?);
+    Ok(env)
+}
+
+fn remote_weft(args: &Args) -> Result<String> {
+    if let Some(path) = &args.remote_weft {
+        return Ok(path.clone());
+    }
+    let own = std::env::current_exe().context("finding this program's path")?;
+    own.into_os_string().into_string().ok().context("this program's path is not UTF-8")
+}
+
+/// Runs the job and returns the exit status of the first rank that failed, or success.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let shares = placement(&args)?;
+    let agent = Agent { command: args.launch_agent.clone(), remote_weft: remote_weft(&args)? };
+    let far = shares.iter().any(|share| agent.command.is_some() || !is_local(&share.host));
+    if args.link == LinkChoice::Shm && shares.len() > 1 && far {
+        bail!("--link shm joins ranks of one host only; {} hosts are listed", shares.len());
+    }
+    let env = rank_env(&args)?;
+    control::run(&args, &agent, shares, env)
+}

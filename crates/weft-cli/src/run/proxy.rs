@@ -1,0 +1,272 @@
+//! The proxy: starts the ranks of one host and stands between them and the launcher.
+//!
+//! It speaks frames over its standard input and output, so that `ssh` or any other launch agent
+//! can carry them. When its input ends, whatever the reason, it ends its ranks and itself.
+
+use super::frame::{read_some, Down, Incoming, Outgoing, Start, Up, HIGH_WATER, MAGIC};
+use super::poll::{self, Set};
+use super::rank::{allowed_cores, Rank};
+use anyhow::{Context, Result};
+use rustix::fs::OFlags;
+use rustix::process::{Signal, WaitId, WaitIdOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Time between asking ranks to end and killing them.
+pub const GRACE: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Copy)]
+enum Ready {
+    Launcher,
+    ToLauncher,
+    Exit(usize),
+    Pmi(usize),
+    ToPmi(usize),
+    Output(usize, usize),
+    ToStdin(usize),
+}
+
+struct Proxy {
+    incoming: Incoming,
+    up: Outgoing,
+    ranks: Vec<Rank>,
+    whole_lines: bool,
+    /// Set when the launcher is gone: when to kill what is left.
+    closing: Option<Instant>,
+    /// When this proxy last looked for processes that ranks left behind.
+    looked: Instant,
+}
+
+/// Runs the proxy until its launcher closes the connection.
+pub fn run() -> Result<ExitCode> {
+    for fd in [io::stdin().as_fd(), io::stdout().as_fd()] {
+        let flags = rustix::fs::fcntl_getfl(fd)?;
+        rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
+    }
+    // Processes that ranks leave behind become children of this one, which can then end them.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let mut proxy = Proxy {
+        incoming: Incoming::default(),
+        up: Outgoing::default(),
+        ranks: Vec::new(),
+        whole_lines: true,
+        closing: None,
+        looked: Instant::now(),
+    };
+    proxy.up.raw(MAGIC);
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    proxy.up.push(&Up::Hello { version, cores: allowed_cores().len() }, b"");
+    let outcome = proxy.serve();
+    proxy.kill_all();
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+impl Proxy {
+    fn serve(&mut self) -> Result<()> {
+        while self.closing.is_none() || !self.ranks.is_empty() {
+            let ready = self.wait().context("waiting for ranks")?;
+            // From the back: a rank that ended leaves the list at its place.
+            for event in ready.into_iter().rev() {
+                self.handle(event)?;
+            }
+            self.reap_strangers();
+            if self.closing.is_some_and(|at| Instant::now() >= at) {
+                self.kill_all();
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> rustix::io::Result<Vec<Ready>> {
+        let (stdin, stdout) = (io::stdin(), io::stdout());
+        let mut set = Set::new();
+        if self.closing.is_none() {
+            set.add(Ready::Launcher, stdin.as_fd(), poll::READ);
+            if !self.up.is_empty() {
+                set.add(Ready::ToLauncher, stdout.as_fd(), poll::WRITE);
+            }
+        }
+        let room = self.up.len() < HIGH_WATER;
+        for (at, rank) in self.ranks.iter().enumerate() {
+            // Before the streams, so that reversed order reads those first.
+            set.add(Ready::Exit(at), rank.pidfd.as_fd(), poll::READ);
+            if let Some(pmi) = &rank.pmi {
+                if room {
+                    set.add(Ready::Pmi(at), pmi.as_fd(), poll::READ);
+                }
+                if !rank.pmi_out.is_empty() {
+                    set.add(Ready::ToPmi(at), pmi.as_fd(), poll::WRITE);
+                }
+            }
+            for (which, stream) in rank.streams.iter().enumerate() {
+                if let (Some(fd), true) = (&stream.fd, room) {
+                    set.add(Ready::Output(at, which), fd.as_fd(), poll::READ);
+                }
+            }
+            if let (Some(fd), false) = (&rank.stdin, rank.stdin_out.is_empty()) {
+                set.add(Ready::ToStdin(at), fd.as_fd(), poll::WRITE);
+            }
+        }
+        set.wait(self.closing)
+    }
+
+    fn handle(&mut self, event: Ready) -> Result<()> {
+        match event {
+            Ready::Launcher => self.read_launcher(),
+            Ready::ToLauncher => {
+                if self.up.flush(io::stdout()).is_err() {
+                    self.close();
+                }
+                Ok(())
+            }
+            Ready::Exit(at) => {
+                let rank = self.ranks.remove(at);
+                rank.finish(self.whole_lines, &mut self.up).context("reaping a rank")
+            }
+            Ready::Pmi(at) => {
+                self.ranks[at].read_pmi(&mut self.up);
+                Ok(())
+            }
+            Ready::ToPmi(at) => {
+                self.ranks[at].write_pmi();
+                Ok(())
+            }
+            Ready::Output(at, which) => {
+                self.ranks[at].read_output(which, self.whole_lines, &mut self.up);
+                Ok(())
+            }
+            Ready::ToStdin(at) => {
+                self.ranks[at].write_stdin(&mut self.up);
+                Ok(())
+            }
+        }
+    }
+
+    fn read_launcher(&mut self) -> Result<()> {
+        match read_some(io::stdin()) {
+            Ok(None) => return Ok(()),
+            Ok(Some(bytes)) if !bytes.is_empty() => self.incoming.extend(&bytes),
+            _ => {
+                self.close();
+                return Ok(());
+            }
+        }
+        while let Some((message, body)) = self.incoming.next::<Down>()? {
+            self.obey(message, &body);
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, message: Down, body: &[u8]) {
+        match message {
+            Down::Start(start) => self.start(&start),
+            Down::Pmi { rank } => {
+                if let Some(rank) = self.find(rank) {
+                    rank.pmi_out.raw(body);
+                    rank.write_pmi();
+                }
+            }
+            Down::Stdin => match self.ranks.iter_mut().find(|rank| rank.rank == 0) {
+                Some(rank) => {
+                    rank.stdin_out.raw(body);
+                    rank.write_stdin(&mut self.up);
+                }
+                None => self.up.push(&Up::StdinTaken { bytes: body.len() }, b""),
+            },
+            Down::StdinEnd => {
+                if let Some(at) = self.ranks.iter().position(|rank| rank.rank == 0) {
+                    self.ranks[at].stdin_ends = true;
+                    self.ranks[at].write_stdin(&mut self.up);
+                }
+            }
+            Down::Signal { signal } => {
+                if let Some(signal) = Signal::from_named_raw(signal) {
+                    self.signal(signal);
+                }
+            }
+        }
+    }
+
+    fn find(&mut self, rank: usize) -> Option<&mut Rank> {
+        self.ranks.iter_mut().find(|r| r.rank == rank)
+    }
+
+    fn start(&mut self, start: &Start) {
+        self.whole_lines = start.whole_lines;
+        for rank in start.first..start.first + start.count {
+            match Rank::spawn(start, rank) {
+                Ok(started) => {
+                    let pid = started.pid().as_raw_nonzero().get() as u32;
+                    self.up.push(&Up::Started { rank, pid }, b"");
+                    self.ranks.push(started);
+                }
+                Err(failed) => {
+                    let (problem, code) = (failed.problem, failed.code);
+                    self.up.push(&Up::NotStarted { rank, problem, code }, b"");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        for rank in &self.ranks {
+            rank.signal(signal);
+            if signal == Signal::TERM {
+                // A stopped rank acts on the request only once it continues.
+                rank.signal(Signal::CONT);
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        if self.closing.is_none() {
+            self.closing = Some(Instant::now() + GRACE);
+            self.signal(Signal::TERM);
+        }
+    }
+
+    /// Reaps processes that ranks left behind and that ended since; looks once a second at most.
+    fn reap_strangers(&mut self) {
+        if self.looked.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        self.looked = Instant::now();
+        for pid in children() {
+            if !self.ranks.iter().any(|rank| rank.pid() == pid) {
+                // One that still runs, or was reaped this moment, is no error.
+                let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+                let _ = rustix::process::waitid(WaitId::Pid(pid), ended);
+            }
+        }
+    }
+
+    /// Kills all ranks, and then whatever they left behind.
+    fn kill_all(&mut self) {
+        self.signal(Signal::KILL);
+        for rank in self.ranks.drain(..) {
+            // The end of a killed rank is no news to a launcher that closed the connection.
+            let _ = rank.finish(self.whole_lines, &mut self.up);
+        }
+        // Killing a process hands its children to this one: repeat until none are left.
+        loop {
+            let children = children();
+            if children.is_empty() {
+                return;
+            }
+            for pid in children {
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+                let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+            }
+        }
+    }
+}
+
+/// The children of this process, which has one thread.
+fn children() -> Vec<rustix::process::Pid> {
+    let list = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    let numbers = list.split_whitespace().filter_map(|word| word.parse().ok());
+    numbers.filter_map(rustix::process::Pid::from_raw).collect()
+}

@@ -1,0 +1,280 @@
+//! One rank's process, as its proxy holds it.
+
+use super::frame::{read_some, End, Outgoing, Start, Up};
+use super::output::Lines;
+use super::sys;
+use rustix::fs::OFlags;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::thread::CpuSet;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+use weft::launch::wire::LineBuffer;
+
+/// Environment of other launchers, which must not reach a rank of this one.
+const FOREIGN: [&str; 3] = ["PMI_", "PMIX_", "MPI_LOCAL"];
+
+/// Most bytes that wait for a rank that does not read its PMI connection.
+const PMI_BACKLOG: usize = 1 << 20;
+
+/// An output stream of the rank.
+#[derive(Default)]
+pub struct Stream {
+    /// The reading end, until it ended.
+    pub fd: Option<OwnedFd>,
+    lines: Lines,
+}
+
+/// A running rank.
+pub struct Rank {
+    /// Its number.
+    pub rank: usize,
+    child: Child,
+    pid: Pid,
+    /// Becomes readable when the process ends.
+    pub pidfd: OwnedFd,
+    /// Our end of its PMI connection, until that ended.
+    pub pmi: Option<UnixStream>,
+    received: LineBuffer,
+    /// Bytes for its PMI connection.
+    pub pmi_out: Outgoing,
+    /// Its standard output and standard error.
+    pub streams: [Stream; 2],
+    /// The writing end of its standard input; only rank 0 has one.
+    pub stdin: Option<OwnedFd>,
+    /// Bytes for its standard input.
+    pub stdin_out: Outgoing,
+    /// Close the standard input once the bytes are written.
+    pub stdin_ends: bool,
+}
+
+/// The rank could not be started: words for the user and the exit status a shell would give.
+pub struct NotStarted {
+    /// What went wrong.
+    pub problem: String,
+    /// The status.
+    pub code: u8,
+}
+
+fn explain(start: &Start, error: &io::Error) -> NotStarted {
+    let program = &start.command[0];
+    let (hint, code) = match error.kind() {
+        io::ErrorKind::NotFound if program.contains('/') => ("is the path right there?", 127),
+        io::ErrorKind::NotFound => ("give its path (such as ./program) or put it in PATH", 127),
+        io::ErrorKind::PermissionDenied => ("is it an executable file?", 126),
+        _ => ("see the system's limits on processes and open files", 126),
+    };
+    NotStarted { problem: format!("cannot start {program}: {error}; {hint}"), code }
+}
+
+/// The cores this process may use.
+pub fn allowed_cores() -> Vec<usize> {
+    match rustix::thread::sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn core_of(local: usize) -> Option<CpuSet> {
+    let cores = allowed_cores();
+    let core = cores.get(local % cores.len().max(1))?;
+    let mut set = CpuSet::new();
+    set.set(*core);
+    Some(set)
+}
+
+fn environment(command: &mut Command, start: &Start, rank: usize, pmi_fd: i32) {
+    for (name, _) in std::env::vars_os() {
+        let foreign = name.to_str().is_some_and(|n| FOREIGN.iter().any(|p| n.starts_with(p)));
+        if foreign {
+            command.env_remove(name);
+        }
+    }
+    command.envs(start.env.iter().map(|(name, value)| (name, value)));
+    command.env("PMI_FD", pmi_fd.to_string());
+    command.env("PMI_RANK", rank.to_string());
+    command.env("PMI_SIZE", start.size.to_string());
+    command.env("MPI_LOCALRANKID", (rank - start.first).to_string());
+    command.env("MPI_LOCALNRANKS", start.count.to_string());
+}
+
+fn nonblocking(fd: impl AsFd) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(&fd)?;
+    rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
+    Ok(())
+}
+
+impl Rank {
+    /// Starts the process.
+    pub fn spawn(start: &Start, rank: usize) -> Result<Rank, NotStarted> {
+        if !std::path::Path::new(&start.directory).is_dir() {
+            let problem = format!("the directory {} does not exist there", start.directory);
+            return Err(NotStarted { problem, code: 126 });
+        }
+        Rank::try_spawn(start, rank).map_err(|error| explain(start, &error))
+    }
+
+    fn try_spawn(start: &Start, rank: usize) -> io::Result<Rank> {
+        let (ours, theirs) = UnixStream::pair()?;
+        nonblocking(&ours)?;
+        let mut command = Command::new(&start.command[0]);
+        command.args(&start.command[1..]).current_dir(&start.directory).process_group(0);
+        command.stdin(if rank == 0 { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        environment(&mut command, start, rank, theirs.as_raw_fd());
+        let cpus = if start.bind { core_of(rank - start.first) } else { None };
+        sys::prepare(&mut command, theirs.as_raw_fd(), cpus);
+        let mut child = command.spawn()?;
+        let pid = Pid::from_child(&child);
+        let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(fd) => fd,
+            Err(error) => {
+                child.kill()?;
+                child.wait()?;
+                return Err(error.into());
+            }
+        };
+        let stdin = child.stdin.take().map(OwnedFd::from);
+        let stdout = child.stdout.take().map(OwnedFd::from);
+        let stderr = child.stderr.take().map(OwnedFd::from);
+        for fd in [&stdin, &stdout, &stderr].into_iter().flatten() {
+            nonblocking(fd)?;
+        }
+        let streams = [stdout, stderr].map(|fd| Stream { fd, lines: Lines::default() });
+        Ok(Rank {
+            rank,
+            child,
+            pid,
+            pidfd,
+            pmi: Some(ours),
+            received: LineBuffer::default(),
+            pmi_out: Outgoing::default(),
+            streams,
+            stdin,
+            stdin_out: Outgoing::default(),
+            stdin_ends: false,
+        })
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Sends a signal to the rank's whole process group.
+    pub fn signal(&self, signal: Signal) {
+        // The group may have ended this moment; then there is nobody to tell.
+        let _ = rustix::process::kill_process_group(self.pid, signal);
+    }
+
+    /// Reads one output stream once and hands on what is whole. False when nothing was there.
+    pub fn read_output(&mut self, which: usize, whole_lines: bool, up: &mut Outgoing) -> bool {
+        let stream = &mut self.streams[which];
+        let Some(fd) = &stream.fd else {
+            return false;
+        };
+        let bytes = match read_some(fd) {
+            Ok(None) => return false,
+            Ok(Some(bytes)) if !bytes.is_empty() => bytes,
+            _ => {
+                stream.fd = None;
+                let rest = stream.lines.rest();
+                output(self.rank, which, &rest, up);
+                return false;
+            }
+        };
+        let bytes = if whole_lines { stream.lines.take(&bytes) } else { bytes };
+        output(self.rank, which, &bytes, up);
+        true
+    }
+
+    /// Reads the PMI connection once and hands on whole lines. False when nothing was there.
+    pub fn read_pmi(&mut self, up: &mut Outgoing) -> bool {
+        let Some(pmi) = &self.pmi else {
+            return false;
+        };
+        match read_some(pmi) {
+            Ok(None) => return false,
+            Ok(Some(bytes)) if !bytes.is_empty() => self.received.extend(&bytes),
+            _ => {
+                self.pmi = None;
+                return false;
+            }
+        }
+        loop {
+            match self.received.next_line() {
+                Ok(Some(line)) => up.push(&Up::Pmi { rank: self.rank }, &line),
+                Ok(None) => return true,
+                Err(_) => {
+                    // Longer than any line: the launcher shall see that and end the job.
+                    up.push(&Up::Pmi { rank: self.rank }, b"");
+                    self.pmi = None;
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Writes what waits for the PMI connection.
+    pub fn write_pmi(&mut self) {
+        let Some(pmi) = &self.pmi else {
+            return;
+        };
+        if self.pmi_out.flush(pmi).is_err() || self.pmi_out.len() > PMI_BACKLOG {
+            self.pmi = None;
+        }
+    }
+
+    /// Writes what waits for standard input, and tells the launcher how much was taken.
+    pub fn write_stdin(&mut self, up: &mut Outgoing) {
+        let before = self.stdin_out.len();
+        match &self.stdin {
+            Some(fd) if self.stdin_out.flush(fd).is_ok() => {}
+            _ => {
+                // It closed its input: the rest is read and dropped, as a shell's pipe would fail.
+                self.stdin = None;
+                self.stdin_out = Outgoing::default();
+            }
+        }
+        let bytes = before - self.stdin_out.len();
+        if bytes > 0 {
+            up.push(&Up::StdinTaken { bytes }, b"");
+        }
+        if self.stdin_ends && self.stdin_out.is_empty() {
+            self.stdin = None;
+        }
+    }
+
+    /// After the process ended: ends what is left of its group, hands on its last output and
+    /// requests, and reaps it.
+    pub fn finish(mut self, whole_lines: bool, up: &mut Outgoing) -> io::Result<()> {
+        // Not reaped yet, so the number still names this group and no other.
+        self.signal(Signal::KILL);
+        while self.read_pmi(up) {}
+        for which in 0..2 {
+            // Bounded, in case something that left the group still writes.
+            for _ in 0..64 {
+                if !self.read_output(which, whole_lines, up) {
+                    break;
+                }
+            }
+            let rest = self.streams[which].lines.rest();
+            output(self.rank, which, &rest, up);
+        }
+        let status = self.child.wait()?;
+        let end = match (status.code(), status.signal()) {
+            (Some(code), _) => End::Status(code as u8),
+            (None, signal) => End::Signal(signal.unwrap_or(0)),
+        };
+        up.push(&Up::Ended { rank: self.rank, end }, b"");
+        Ok(())
+    }
+}
+
+fn output(rank: usize, which: usize, bytes: &[u8], up: &mut Outgoing) {
+    if !bytes.is_empty() {
+        up.push(&Up::Output { rank, error: which == 1 }, bytes);
+    }
+}

@@ -1,0 +1,39 @@
+//! What a rank's process does between fork and exec.
+#![allow(unsafe_code)]
+
+use rustix::io::FdFlags;
+use rustix::process::{getppid, set_parent_process_death_signal, Pid, Signal};
+use rustix::thread::CpuSet;
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Makes the process that `command` will start keep `inherited` open over exec, die with this
+/// process, and run on `cpus` only.
+///
+/// `inherited` must be open when the command is spawned.
+pub fn prepare(command: &mut Command, inherited: RawFd, cpus: Option<CpuSet>) {
+    let parent = rustix::process::getpid();
+    let setup = move || child(parent, inherited, cpus);
+    // SAFETY: `child` only makes system calls; it allocates nothing and takes no lock, so it may
+    // run in the forked copy of a process whose other threads are gone.
+    unsafe {
+        command.pre_exec(setup);
+    }
+}
+
+fn child(parent: Pid, inherited: RawFd, cpus: Option<CpuSet>) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The parent may have died before the line above took effect.
+    if getppid() != Some(parent) {
+        return Err(io::Error::from(rustix::io::Errno::SRCH));
+    }
+    if let Some(cpus) = cpus {
+        rustix::thread::sched_setaffinity(None, &cpus)?;
+    }
+    // SAFETY: the caller of `prepare` keeps this descriptor open until the spawn is done.
+    let inherited = unsafe { BorrowedFd::borrow_raw(inherited) };
+    rustix::io::fcntl_setfd(inherited, FdFlags::empty())?;
+    Ok(())
+}

@@ -31,6 +31,13 @@ pub(crate) enum Colour {
     Black = 1,
 }
 
+/// A side of a block that borders on a neighbour's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Above,
+    Below,
+}
+
 /// The rows rank `rank` of `size` owns in a matrix of `rows` rows: a contiguous, possibly empty range
 /// of the rows inside the boundary. Counts differ by at most one; the first ranks have the longer ones,
 /// so ranks without rows are the last ones.
@@ -99,9 +106,12 @@ impl Block {
         row.iter().flat_map(|v| v.to_le_bytes()).collect()
     }
 
-    /// Stores a neighbour's border row in the halo row above (`above`) or below the block.
-    pub(crate) fn set_halo(&mut self, colour: Colour, above: bool, message: &[u8]) {
-        let local = if above { 0 } else { self.owned + 1 };
+    /// Stores a neighbour's border row in the halo row on that side.
+    pub(crate) fn set_halo(&mut self, colour: Colour, side: Side, message: &[u8]) {
+        let local = match side {
+            Side::Above => 0,
+            Side::Below => self.owned + 1,
+        };
         let row = &mut self.cells[colour as usize][local * self.half..][..self.half];
         for (cell, bytes) in row.iter_mut().zip(message.chunks_exact(8)) {
             *cell = f64::from_le_bytes(bytes.try_into().expect("chunks of 8 bytes"));

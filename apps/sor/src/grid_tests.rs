@@ -41,8 +41,8 @@ fn blocks(rows: usize, cols: usize, size: usize, iterations: usize) -> (Vec<f64>
             for upper in 0..used.saturating_sub(1) {
                 let down = blocks[upper].border(colour, blocks[upper].owned());
                 let up = blocks[upper + 1].border(colour, 1);
-                blocks[upper + 1].set_halo(colour, true, &down);
-                blocks[upper].set_halo(colour, false, &up);
+                blocks[upper + 1].set_halo(colour, Side::Above, &down);
+                blocks[upper].set_halo(colour, Side::Below, &up);
             }
         }
     }

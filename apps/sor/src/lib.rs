@@ -12,7 +12,6 @@
 
 mod grid;
 mod heatmap;
-mod join;
 mod parallel;
 mod params;
 mod sequential;

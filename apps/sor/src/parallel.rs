@@ -1,7 +1,6 @@
 //! The distributed program.
 
-use crate::grid::{digest_edges, heated_edge, owned_rows, Block, Colour, Grid};
-use crate::join::join;
+use crate::grid::{digest_edges, heated_edge, owned_rows, Block, Colour, Grid, Side};
 use crate::{Outcome, Params};
 use std::ops::Range;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use weft::{Group, Op, OpError};
 const TO_ABOVE: u32 = 0x50_00;
 /// Tag of border rows sent to the rank below, plus the colour.
 const TO_BELOW: u32 = 0x50_02;
-/// Tag of the digests and rows gathered at rank 0.
+/// Tag of the rows gathered at rank 0.
 const GATHER: u32 = 0x50_04;
 
 /// Cells to compute between two chances for messages to progress: some tens of microseconds.
@@ -97,29 +96,34 @@ impl<'a> Worker<'a> {
         if last == 0 {
             return Ok(0.0);
         }
+        let (world, tag, bytes) = (self.world, colour as u32, self.block.border_bytes());
+        // Posted before computing, so that most rows find their buffers waiting.
+        let receive = |from: Option<usize>, tag| {
+            from.map(|rank| world.start_recv(rank, tag, vec![0; bytes])).transpose()
+        };
+        let receives = [receive(self.above, TO_BELOW + tag)?, receive(self.below, TO_ABOVE + tag)?];
+
         let mut change = self.compute(colour, 1..2).await;
         if last > 1 {
             change = change.max(self.compute(colour, last..last + 1).await);
         }
-        let up = self.above.map(|rank| (rank, self.block.border(colour, 1)));
-        let down = self.below.map(|rank| (rank, self.block.border(colour, last)));
-        let (above, below, bytes) = (self.above, self.below, self.block.border_bytes());
-        let (world, tag) = (self.world, colour as u32);
-        let sends = join(send(world, TO_ABOVE + tag, up), send(world, TO_BELOW + tag, down));
-        let receives = join(
-            receive(world, TO_BELOW + tag, above, bytes),
-            receive(world, TO_ABOVE + tag, below, bytes),
-        );
-        let inside = self.compute(colour, 2..last);
-        let ((inner_change, (sent_up, sent_down)), (halo_above, halo_below)) =
-            join(join(inside, sends), receives).await;
-        sent_up.and(sent_down)?;
-        for (is_above, halo) in [(true, halo_above?), (false, halo_below?)] {
-            if let Some(row) = halo {
-                self.block.set_halo(colour, is_above, &row);
+        let send = |to: Option<usize>, tag, local| {
+            to.map(|rank| world.start_send(rank, tag, self.block.border(colour, local))).transpose()
+        };
+        let sends = [send(self.above, TO_ABOVE + tag, 1)?, send(self.below, TO_BELOW + tag, last)?];
+        change = change.max(self.compute(colour, 2..last).await);
+
+        for (side, receive) in [Side::Above, Side::Below].into_iter().zip(receives) {
+            if let Some(receive) = receive {
+                let (result, row) = receive.await;
+                result?;
+                self.block.set_halo(colour, side, &row);
             }
         }
-        Ok(change.max(inner_change))
+        for send in sends.into_iter().flatten() {
+            send.await.0?;
+        }
+        Ok(change)
     }
 
     /// Relaxes one colour in the given owned rows, letting messages progress in between.
@@ -141,17 +145,11 @@ impl<'a> Worker<'a> {
 
     /// The digest of the whole matrix, on every rank.
     async fn checksum(&self) -> Result<u64, OpError> {
-        let mine = self.block.digest().to_le_bytes().to_vec();
-        let mut sum = digest_edges(self.params.rows, self.params.cols);
+        let mut digest = self.block.digest();
         if self.world.rank() == 0 {
-            sum = sum.wrapping_add(number(&mine));
-            for rank in 1..self.world.size() {
-                sum = sum.wrapping_add(number(&self.world.recv(rank, GATHER, 8).await?));
-            }
-        } else {
-            self.world.send(0, GATHER, mine).await?;
+            digest = digest.wrapping_add(digest_edges(self.params.rows, self.params.cols));
         }
-        Ok(number(&self.world.broadcast(0, sum.to_le_bytes().to_vec()).await?))
+        Ok(self.world.allreduce(vec![digest], Op::Sum).await?[0])
     }
 
     /// Gathers the matrix at rank 0, some rows at a time.
@@ -179,7 +177,7 @@ impl<'a> Worker<'a> {
                 let message = self.world.recv(rank, GATHER, cells * 8).await?;
                 let part = &mut values[start * cols..][..cells];
                 for (value, bytes) in part.iter_mut().zip(message.chunks_exact(8)) {
-                    *value = f64::from_bits(number(bytes));
+                    *value = f64::from_le_bytes(bytes.try_into().expect("chunks of 8 bytes"));
                 }
             }
         }
@@ -195,28 +193,4 @@ impl<'a> Worker<'a> {
         }
         message
     }
-}
-
-async fn send(world: &Group, tag: u32, message: Option<(usize, Vec<u8>)>) -> Result<(), OpError> {
-    match message {
-        Some((rank, row)) => world.send(rank, tag, row).await,
-        None => Ok(()),
-    }
-}
-
-async fn receive(
-    world: &Group,
-    tag: u32,
-    from: Option<usize>,
-    bytes: usize,
-) -> Result<Option<Vec<u8>>, OpError> {
-    match from {
-        Some(rank) => world.recv(rank, tag, bytes).await.map(Some),
-        None => Ok(None),
-    }
-}
-
-/// The first eight bytes as a number; missing ones count as 0.
-fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().take(8).rev().fold(0, |n, b| n << 8 | u64::from(*b))
 }

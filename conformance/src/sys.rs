@@ -1,0 +1,15 @@
+//! Waiting on descriptors.
+#![allow(unsafe_code)]
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// Whether one of the descriptors becomes readable in time. An interrupted wait counts as no.
+pub fn readable(fds: &[RawFd], limit: Duration) -> bool {
+    let mut polled: Vec<libc::pollfd> =
+        fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
+    let limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: `polled` is a live array of the length given.
+    let n = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit) };
+    n > 0
+}

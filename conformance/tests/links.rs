@@ -1,0 +1,41 @@
+//! The link suite on every link of this repository, and on every wrapper.
+
+use std::rc::Rc;
+use std::time::Instant;
+use weft_conformance::link_suite;
+use weft_conformance::links::Ends;
+use weft_core::EndpointId;
+use weft_link::looplink::LoopLink;
+use weft_link::wrap::{Clock, FaultSpec, Faulty, Pcap, Traced};
+use weft_link::Link;
+
+fn clock() -> Clock {
+    let origin = Instant::now();
+    Rc::new(move || weft_core::Instant(origin.elapsed().as_nanos() as u64))
+}
+
+/// A pair of in-memory links, each inside what `wrap` puts around it.
+fn wrapped(wrap: fn(Box<dyn Link>) -> Box<dyn Link>) -> Result<Ends, String> {
+    let (a, b) = LoopLink::pair(9000, 256).map_err(|e| e.to_string())?;
+    let ends = [wrap(Box::new(a)), wrap(Box::new(b))];
+    Ends::join(ends, [EndpointId(1), EndpointId(2)]).map_err(|e| e.to_string())
+}
+
+fn faulty(link: Box<dyn Link>, spec: &str) -> Box<dyn Link> {
+    let spec: FaultSpec = spec.parse().expect("a fault specification");
+    Box::new(Faulty::new(link, spec, clock()))
+}
+
+link_suite!(memory, || wrapped(|link| link));
+link_suite!(without_faults, || wrapped(|link| faulty(link, "")));
+link_suite!(with_delay, || wrapped(|link| faulty(link, "delay=200us")));
+link_suite!(with_loss, || wrapped(|link| faulty(link, "loss=20%,seed=1")));
+link_suite!(with_disorder, || wrapped(|link| faulty(
+    link,
+    "dup=5%,reorder=10%,jitter=50us,seed=2"
+)));
+link_suite!(traced, || wrapped(|link| Box::new(Traced::new(link))));
+link_suite!(captured, || wrapped(|link| {
+    let sink = Box::new(std::io::sink());
+    Box::new(Pcap::new(link, sink, clock(), Default::default()).expect("a sink"))
+}));

@@ -5,14 +5,17 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod checker;
 mod clock;
 mod config;
 mod events;
 mod fault;
 mod link;
 mod network;
+pub mod plan;
 mod rng;
 pub mod runner;
+pub mod tasks;
 mod trace;
 
 pub use clock::SimClock;

@@ -1,1 +1,162 @@
-//! Configuration.
+//! The one typed configuration table. Each key can be set as `WEFT_<NAME>` by the layers above.
+
+use crate::reliability::Reliability;
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt;
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Name in lower case; the environment variable is `WEFT_` and the name in upper case.
+    pub name: &'static str,
+    /// Unit of the value.
+    pub unit: &'static str,
+    /// Why the default is what it is.
+    pub why: &'static str,
+}
+
+/// A value that could not be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The key.
+    pub name: String,
+    /// The text given.
+    pub value: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={:?} is not understood; `weft info --config` lists keys and units", self.name, self.value)
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+macro_rules! table {
+    ($($name:ident: $ty:ty = $default:expr, $unit:literal, $why:literal;)*) => {
+        /// Effective configuration of an endpoint.
+        #[derive(Clone, Debug)]
+        pub struct Config {
+            $(#[doc = concat!($why, " Unit: ", $unit, ".")] pub $name: $ty,)*
+        }
+
+        impl Default for Config {
+            fn default() -> Config {
+                Config { $($name: $default,)* }
+            }
+        }
+
+        impl Config {
+            /// All keys, in the order of the fields.
+            pub const KEYS: &'static [Key] = &[
+                $(Key { name: stringify!($name), unit: $unit, why: $why },)*
+            ];
+
+            /// Sets one key from text.
+            pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+                let bad = || ConfigError { name: name.to_string(), value: value.to_string() };
+                match name {
+                    $(stringify!($name) => {
+                        self.$name = <$ty as Value>::read(value).ok_or_else(bad)?;
+                        Ok(())
+                    })*
+                    _ => Err(bad()),
+                }
+            }
+
+            /// The effective value of a key as text.
+            pub fn get(&self, name: &str) -> Option<String> {
+                match name {
+                    $(stringify!($name) => Some(format!("{}", self.$name)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+/// A value that can be read from text; sizes take K, M and G (powers of two).
+trait Value: Sized {
+    fn read(text: &str) -> Option<Self>;
+}
+
+impl Value for u64 {
+    fn read(text: &str) -> Option<u64> {
+        let t = text.trim();
+        let (digits, shift) = match t.as_bytes().last()?.to_ascii_lowercase() {
+            b'k' => (&t[..t.len() - 1], 10),
+            b'm' => (&t[..t.len() - 1], 20),
+            b'g' => (&t[..t.len() - 1], 30),
+            _ => (t, 0),
+        };
+        digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+    }
+}
+
+impl Value for u32 {
+    fn read(text: &str) -> Option<u32> {
+        u64::read(text)?.try_into().ok()
+    }
+}
+
+impl Value for bool {
+    fn read(text: &str) -> Option<bool> {
+        match text.trim() {
+            "1" | "on" | "yes" | "true" => Some(true),
+            "0" | "off" | "no" | "false" => Some(false),
+            _ => None,
+        }
+    }
+}
+
+impl Value for Reliability {
+    fn read(text: &str) -> Option<Reliability> {
+        text.trim().parse().ok()
+    }
+}
+
+table! {
+    reliability: Reliability = Reliability::Selective, "none|gbn|selective",
+        "Retransmission on links that lose packets; selective resends only what is missing.";
+    window: u32 = 1024, "packets",
+        "Most unacknowledged packets to a peer; covers bandwidth times delay of a 40 Gb/s LAN.";
+    inject_max: u32 = 16 << 10, "bytes",
+        "Up to this size the buffer is reusable when send returns; one copy is cheaper than a wait.";
+    eager_max: u32 = 0, "bytes",
+        "Longest message sent at once; 0 takes it from the link's cost model.";
+    eager_credit: u32 = 512 << 10, "bytes",
+        "Unexpected bytes a peer may leave here before its messages are announced instead of sent.";
+    rendezvous_max: u32 = 4096, "messages",
+        "Announced, unmatched messages a peer may have here; more wait at the sender.";
+    pull_block: u32 = 128 << 10, "bytes",
+        "Part of a large message asked for at a time; two GSO trains.";
+    pull_depth: u32 = 6, "blocks",
+        "Blocks asked for ahead of those that arrived: keeps the sender busy for a round trip.";
+    direct_min: u32 = 32 << 10, "bytes",
+        "From this size on a reachable peer's memory is copied directly.";
+    direct_block: u32 = 128 << 10, "bytes",
+        "Part of a direct copy done at a time; between parts other traffic is served.";
+    direct_share: bool = true, "on|off",
+        "A waiting sender copies part of a large message itself, so that both cores work.";
+    ack_delay_us: u32 = 100, "us",
+        "Time an acknowledgement may wait for a packet to ride on.";
+    ack_every: u32 = 32, "packets",
+        "Packets after which an acknowledgement is due at once; half a GSO train.";
+    rto_min_us: u32 = 2_000, "us",
+        "Shortest retransmission timeout; above the scheduling delay of a shared core.";
+    rto_max_us: u32 = 1_000_000, "us",
+        "Longest retransmission timeout after backing off.";
+    connect_timeout_ms: u32 = 60_000, "ms",
+        "Time a peer may take to answer the first packet; it may be computing.";
+    peer_timeout_ms: u32 = 300_000, "ms",
+        "Silence after which a peer that is waited for has failed; it may be computing.";
+    warn_after_ms: u32 = 5_000, "ms",
+        "Silence after which a wait is reported with the peer's name.";
+    keepalive_ms: u32 = 500, "ms",
+        "Interval of probes to a silent peer that is waited for.";
+    peers_max: u32 = 65_536, "peers",
+        "Most peers of an endpoint, those that contact it included.";
+    spin_us: u32 = 20, "us",
+        "Time a wait polls before it sleeps; 0 when ranks outnumber cores.";
+}

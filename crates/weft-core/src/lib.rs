@@ -2,6 +2,7 @@
 //!
 //! It does no I/O, reads no clock and touches no payload byte. A driver feeds it packets and time and
 //! asks it what to send, where to place what arrived, and which operations are complete.
+//! `ARCHITECTURE.md` follows one message through the files.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -10,13 +11,26 @@ extern crate alloc;
 
 pub mod caps;
 pub mod config;
+pub mod engine;
 pub mod error;
+pub mod group;
 pub mod id;
+pub mod matching;
+mod peer;
+pub mod reliability;
 pub mod seq;
+pub mod slab;
+pub mod stats;
 pub mod time;
+pub mod transfer;
+pub mod wire;
 
 pub use caps::LinkCaps;
+pub use config::Config;
+pub use engine::Engine;
 pub use error::{OpError, PeerFailure};
 pub use id::{EndpointId, OpId, PeerId};
+pub use reliability::Reliability;
 pub use seq::Seq;
+pub use stats::Stats;
 pub use time::Instant;

@@ -1,0 +1,58 @@
+//! Atomic operations on a peer's memory: ATOMIC and its answer.
+
+use super::op::{Kind, Op};
+use super::region::Rights;
+use super::types::{AtomicCode, AtomicRequest, Placement, Refused};
+use super::Engine;
+use crate::id::{OpId, PeerId};
+use crate::peer::{Desc, Item};
+use crate::time::Instant;
+use crate::wire::{Atomic, Common, Packet};
+
+impl Engine {
+    /// Does an atomic operation on the 8 bytes at `offset` (a multiple of 8) of a region of the peer.
+    /// The completion carries the old value.
+    pub fn atomic(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        key: u64,
+        offset: u64,
+        code: AtomicCode,
+        operands: (u64, u64),
+        context: u64,
+    ) -> Result<OpId, Refused> {
+        self.usable(peer)?;
+        let id = self.add_op(now, Op::new(Some(peer), context, Kind::Atomic))?;
+        self.stats.messages_sent += 1;
+        let (operand, compare) = operands;
+        let packet = Packet::Atomic(Atomic { key, offset, operand, compare, code: code as u8 });
+        self.enqueue(now, peer, Item::Single(Desc::bare(packet, id.0)));
+        Ok(id)
+    }
+
+    pub(super) fn on_atomic(&mut self, now: Instant, peer: PeerId, common: &Common, a: &Atomic) -> Placement {
+        let allowed = a.offset % 8 == 0 && self.regions.check(a.key, a.offset, 8, Rights::ALL);
+        match AtomicCode::from_wire(a.code) {
+            Some(code) if allowed => Placement::Atomic(AtomicRequest {
+                peer,
+                op: common.imm,
+                key: a.key,
+                offset: a.offset,
+                code,
+                operand: a.operand,
+                compare: a.compare,
+            }),
+            _ => {
+                self.stats.refused += 1;
+                self.reply(now, peer, common.imm, 0, false);
+                Placement::None
+            }
+        }
+    }
+
+    /// The driver has done what `Placement::Atomic` asked; `old` is the value before.
+    pub fn atomic_done(&mut self, now: Instant, request: &AtomicRequest, old: u64) {
+        self.reply(now, request.peer, request.op, old, true);
+    }
+}

@@ -1,0 +1,310 @@
+//! Messages sent at once: EAGER, EAGER_FIRST, EAGER_MORE.
+
+use super::op::{Kind, RecvState};
+use super::types::{Event, Payload, Placement, SendArgs};
+use super::{Engine, Stored, StoredState};
+use crate::id::{OpId, PeerId};
+use crate::peer::{Desc, Item, Partial, Peer, State, Target};
+use crate::slab::Slab;
+use crate::wire::{self, flags, Common, Eager, EagerFirst, EagerMore, HeaderBuf, Packet};
+
+pub(super) fn flags(a: &SendArgs) -> u16 {
+    let mut f = 0;
+    if a.sync {
+        f |= flags::SYNC;
+    }
+    if a.active {
+        f |= flags::ACTIVE;
+    }
+    if a.data.is_some() {
+        f |= flags::DATA64;
+    }
+    f
+}
+
+/// Completion data carried by a header.
+pub(super) fn data_of(common: &Common) -> Option<u32> {
+    (common.flags & flags::DATA64 != 0).then_some(common.imm)
+}
+
+/// The next packet of an eager message, and whether it was the last. `None`: no credit, wait.
+pub(super) fn next(p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Option<(Desc, bool)> {
+    let op = ops.get_mut(id.0)?;
+    let Kind::Send(s) = &mut op.kind else { return None };
+    let mtu = u64::from(p.caps.mtu);
+    let (packet, imm) = if s.sent == 0 {
+        if !p.credit_in.try_take(s.len as usize) {
+            return None;
+        }
+        if s.len + Eager::LEN as u64 <= mtu {
+            (Packet::Eager(Eager { tag: s.tag }), s.imm)
+        } else {
+            (Packet::EagerFirst(EagerFirst { tag: s.tag, total: s.len, msg: id.0 }), s.imm)
+        }
+    } else {
+        (Packet::EagerMore(EagerMore { offset: s.sent }), id.0)
+    };
+    let len = (mtu - packet.header_len() as u64).min(s.len - s.sent);
+    // Also when empty: the operation ends when its last packet is acknowledged.
+    let payload = Payload::Op { op: id, offset: s.sent, len: len as u32 };
+    let desc = Desc { packet, flags: s.flags, imm, payload };
+    s.sent += len;
+    Some((desc, s.sent == s.len))
+}
+
+impl Engine {
+    /// The latency path: the header of a message that fits one packet, when nothing stands in its way on
+    /// a reliable link. The caller sends it with the payload at once; if the link refuses it calls
+    /// `refund` and sends the ordinary way.
+    #[inline]
+    pub fn send_now(&mut self, peer: PeerId, tag: u64, len: u32, data: Option<u32>) -> Option<HeaderBuf> {
+        let p = self.peers.get_mut(peer.0 as usize)?;
+        let clear = p.state == State::Ready
+            && p.windows.is_none()
+            && len <= p.eager_max
+            && len + Eager::LEN as u32 <= p.caps.mtu
+            && p.msgs.is_empty()
+            && p.stalled.is_empty();
+        if !clear || !p.credit_in.try_take(len as usize) {
+            return None;
+        }
+        let flags = if data.is_some() { flags::DATA64 } else { 0 };
+        let common = p.common(flags, crate::seq::Seq(0), data.unwrap_or(0));
+        self.stats.packets_sent += 1;
+        self.stats.messages_sent += 1;
+        self.stats.bytes_sent += u64::from(len);
+        Some(wire::emit(&common, &Packet::Eager(Eager { tag })))
+    }
+
+    /// The link refused what `send_now` gave.
+    pub fn refund(&mut self, peer: PeerId, len: u32) {
+        self.peers[peer.0 as usize].credit_in.refund(len as usize);
+        self.stats.packets_sent -= 1;
+        self.stats.messages_sent -= 1;
+        self.stats.bytes_sent -= u64::from(len);
+    }
+
+    /// No credit for the message at the head of the queue: announce it instead.
+    pub(super) fn demote(&mut self, peer: PeerId) {
+        let p = &mut self.peers[peer.0 as usize];
+        let Some(&Item::Eager(id)) = p.msgs.front() else { return };
+        let Some(op) = self.ops.get_mut(id.0) else { return };
+        if let Kind::Send(s) = &mut op.kind {
+            if s.flags & flags::ACTIVE == 0 {
+                p.msgs[0] = Item::Rts(id);
+                self.stats.credit_stalls += 1;
+            }
+        }
+    }
+
+    /// A whole message.
+    #[inline]
+    pub(super) fn on_eager(&mut self, peer: PeerId, common: &Common, eager: &Eager, len: u64) -> Placement {
+        let p = &mut self.peers[peer.0 as usize];
+        if !p.credit_out.arrived(len as usize) {
+            self.stats.violations += 1;
+            return Placement::None;
+        }
+        if common.flags & flags::ACTIVE != 0 {
+            self.consumed(peer, len);
+            self.stats.messages_received += 1;
+            return Placement::Upcall { peer, tag: eager.tag };
+        }
+        if let Some(id) = self.posted.arrive(peer, eager.tag) {
+            self.consumed(peer, len);
+            let fits = self.matched(id, peer, eager.tag, len, data_of(common));
+            self.finish(id);
+            return Placement::Recv { op: id, offset: 0, len: fits };
+        }
+        match self.store(peer, eager.tag, data_of(common), len, StoredState::Here) {
+            Some(id) => Placement::Store { id, offset: 0, total: len },
+            None => Placement::None,
+        }
+    }
+
+    /// The first fragment of a message.
+    pub(super) fn on_eager_first(
+        &mut self,
+        peer: PeerId,
+        common: &Common,
+        first: &EagerFirst,
+        len: u64,
+    ) -> Placement {
+        let p = &mut self.peers[peer.0 as usize];
+        let credited = first.total <= u64::from(u32::MAX) && p.credit_out.arrived(first.total as usize);
+        if p.partial.is_some() || len > first.total || !credited {
+            self.stats.violations += 1;
+            return Placement::None;
+        }
+        let data = data_of(common);
+        let target = if common.flags & flags::ACTIVE != 0 {
+            match self.store(peer, first.tag, data, first.total, StoredState::Arriving) {
+                Some(id) => {
+                    self.unexpected.remove(id);
+                    Target::Upcall { id, tag: first.tag }
+                }
+                None => Target::Discard,
+            }
+        } else if let Some(id) = self.posted.arrive(peer, first.tag) {
+            self.matched(id, peer, first.tag, first.total, data);
+            self.bind(id, peer);
+            Target::Recv(id)
+        } else {
+            match self.store(peer, first.tag, data, first.total, StoredState::Arriving) {
+                Some(id) => Target::Stored(id),
+                None => Target::Discard,
+            }
+        };
+        self.peers[peer.0 as usize].partial =
+            Some(Partial { msg: first.msg, total: first.total, got: 0, target });
+        self.fragment(peer, 0, len)
+    }
+
+    /// A further fragment.
+    pub(super) fn on_eager_more(
+        &mut self,
+        peer: PeerId,
+        common: &Common,
+        more: &EagerMore,
+        len: u64,
+    ) -> Placement {
+        match self.peers[peer.0 as usize].partial {
+            Some(p) if p.msg == common.imm && p.got == more.offset && len <= p.total - p.got => {
+                self.fragment(peer, more.offset, len)
+            }
+            _ => {
+                self.stats.violations += 1;
+                Placement::None
+            }
+        }
+    }
+
+    /// Places the fragment at `offset` of the message arriving from `peer`, ends the message with the last.
+    fn fragment(&mut self, peer: PeerId, offset: u64, len: u64) -> Placement {
+        let Some(mut partial) = self.peers[peer.0 as usize].partial else { return Placement::None };
+        partial.got += len;
+        let last = partial.got == partial.total;
+        self.peers[peer.0 as usize].partial = (!last).then_some(partial);
+        match partial.target {
+            Target::Discard => {
+                if last {
+                    self.consumed(peer, partial.total);
+                }
+                Placement::None
+            }
+            Target::Recv(id) => {
+                let room = match self.ops.get(id.0).map(|o| &o.kind) {
+                    Some(Kind::Recv(r)) => r.len.saturating_sub(offset),
+                    _ => 0,
+                };
+                if last {
+                    self.consumed(peer, partial.total);
+                    self.finish(id);
+                }
+                Placement::Recv { op: id, offset, len: len.min(room) }
+            }
+            Target::Stored(id) => {
+                if last {
+                    self.stored_complete(id);
+                }
+                Placement::Store { id, offset, total: partial.total }
+            }
+            Target::Upcall { id, tag } if last => {
+                self.stored.remove(id);
+                self.consumed(peer, partial.total);
+                self.stats.messages_received += 1;
+                Placement::UpcallStored { id, offset, peer, tag }
+            }
+            Target::Upcall { id, .. } => Placement::Store { id, offset, total: partial.total },
+        }
+    }
+
+    /// All fragments of a stored message are here; the last one is placed right after this.
+    fn stored_complete(&mut self, id: u32) {
+        let Some(s) = self.stored.get_mut(id) else { return };
+        s.state = StoredState::Here;
+        if let Some(op) = s.taker.take() {
+            self.take_stored(id, op);
+        }
+    }
+
+    /// Moves a stored message into a receive and ends both.
+    pub(super) fn take_stored(&mut self, id: u32, op: OpId) {
+        let Some(s) = self.stored.remove(id) else { return };
+        self.consumed(s.peer, s.len);
+        match self.ops.get(op.0) {
+            Some(_) => {
+                let fits = self.matched(op, s.peer, s.tag, s.len, s.data);
+                self.events.push_back(Event::CopyStored { id, op, len: fits });
+                self.finish(op);
+            }
+            None => self.events.push_back(Event::FreeStored(id)),
+        }
+    }
+
+    /// Records a message without a receive.
+    pub(super) fn store(
+        &mut self,
+        peer: PeerId,
+        tag: u64,
+        data: Option<u32>,
+        len: u64,
+        state: StoredState,
+    ) -> Option<u32> {
+        let id = self.stored.insert(Stored { peer, tag, data, len, state, taker: None });
+        match id {
+            Some(id) => {
+                self.stats.unexpected += 1;
+                self.unexpected.add(peer, tag, id);
+            }
+            None => self.stats.violations += 1,
+        }
+        id
+    }
+
+    /// Notes in a receive which message it got; returns the bytes that fit its buffer.
+    pub(super) fn matched(
+        &mut self,
+        id: OpId,
+        peer: PeerId,
+        tag: u64,
+        len: u64,
+        data: Option<u32>,
+    ) -> u64 {
+        self.stats.messages_received += 1;
+        let Some(op) = self.ops.get_mut(id.0) else { return 0 };
+        let Kind::Recv(r) = &mut op.kind else { return 0 };
+        r.state = RecvState::Eager;
+        let fits = len.min(r.len);
+        op.truncated = (len > r.len).then_some(len);
+        op.status.source = Some(peer);
+        op.status.tag = tag;
+        op.status.len = fits;
+        op.status.data = data;
+        fits
+    }
+
+    /// A receive now waits for one peer, whatever it was posted for.
+    pub(super) fn bind(&mut self, id: OpId, peer: PeerId) {
+        if let Some(op) = self.ops.get_mut(id.0) {
+            if op.peer.is_none() {
+                op.peer = Some(peer);
+                self.peers[peer.0 as usize].waiting += 1;
+            }
+        }
+    }
+
+    /// The memory of an eager message is free: the sender may get its credit back.
+    #[inline]
+    pub(super) fn consumed(&mut self, peer: PeerId, len: u64) {
+        let p = &mut self.peers[peer.0 as usize];
+        p.credit_out.consumed(len as usize);
+        if p.credit_out.worth_announcing() && p.failure().is_none() {
+            p.ack_asked = true;
+            if !p.ready {
+                p.ready = true;
+                self.ready.push_back(peer);
+            }
+        }
+    }
+}

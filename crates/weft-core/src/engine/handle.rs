@@ -1,0 +1,233 @@
+//! Incoming packets: who sent it, is it next, who handles it. Routing only.
+
+use super::types::Placement;
+use super::Engine;
+use crate::caps::LinkCaps;
+use crate::id::PeerId;
+use crate::peer::{Peer, State};
+use crate::reliability::{SackMap, Verdict};
+use crate::seq::Seq;
+use crate::time::Instant;
+use crate::wire::{self, flags, Common, Packet, WireError};
+
+impl Engine {
+    /// Handles one packet: its header and the length of the payload behind it. `from` is the sender if
+    /// the link knows it; `caps` are the link's. Returns what to do with the payload.
+    #[inline]
+    pub fn handle_packet(
+        &mut self,
+        now: Instant,
+        from: Option<PeerId>,
+        caps: &LinkCaps,
+        header: &[u8],
+        payload_len: u64,
+    ) -> Placement {
+        let (common, packet) = match wire::parse(header) {
+            Ok((common, packet, _)) => (common, packet),
+            Err(error) => return self.refuse(error),
+        };
+        self.stats.packets_received += 1;
+        self.stats.bytes_received += payload_len;
+        if let Packet::Hello(hello) = &packet {
+            return self.on_hello(now, *caps, &common, hello);
+        }
+        let Some(peer) = self.sender(from, common.session) else { return Placement::None };
+        let p = &mut self.peers[peer.0 as usize];
+        p.last_heard = now;
+        if p.credit_in.on_grant(common.credit) && !p.ready && p.has_work() {
+            p.ready = true;
+            self.ready.push_back(peer);
+        }
+        if p.windows.is_none() {
+            return self.route(now, peer, &common, &packet, payload_len);
+        }
+        self.handle_windowed(now, peer, &common, &packet, payload_len)
+    }
+
+    fn refuse(&mut self, error: WireError) -> Placement {
+        match error {
+            WireError::Version { .. } => self.stats.wrong_version += 1,
+            _ => self.stats.malformed += 1,
+        }
+        Placement::None
+    }
+
+    /// The peer a session number names, if it is open and agrees with what the link knows.
+    #[inline]
+    fn sender(&mut self, from: Option<PeerId>, session: u32) -> Option<PeerId> {
+        let index = wire::session_index(session);
+        match self.peers.get(index as usize) {
+            Some(p) if p.session_in == session && !matches!(p.state, State::Failed(_)) => {
+                if from.is_some_and(|f| f.0 != index) {
+                    self.stats.wrong_source += 1;
+                    return None;
+                }
+                Some(PeerId(index))
+            }
+            _ => {
+                self.stats.stale_session += 1;
+                None
+            }
+        }
+    }
+
+    fn handle_windowed(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        common: &Common,
+        packet: &Packet,
+        payload_len: u64,
+    ) -> Placement {
+        let sack = match packet {
+            Packet::Ack(ack) => Some(SackMap(ack.sack)),
+            _ => None,
+        };
+        self.acknowledged(now, peer, common, sack.as_ref());
+        if !packet.is_sequenced() {
+            return self.route(now, peer, common, packet, payload_len);
+        }
+        let p = &mut self.peers[peer.0 as usize];
+        let Some(w) = &mut p.windows else { return Placement::None };
+        let verdict = w.recv.on_packet(common.seq);
+        w.recv.note_received(now, common.flags & flags::ACKNOW != 0);
+        let placement = match verdict {
+            Verdict::Deliver => {
+                if w.recv.has_gap() {
+                    self.replaying = Some(peer);
+                }
+                self.route(now, peer, common, packet, payload_len)
+            }
+            Verdict::Hold => {
+                self.stats.held += 1;
+                match packet {
+                    // Says itself where it belongs: nothing to wait for.
+                    Packet::Data(_) => self.route(now, peer, common, packet, payload_len),
+                    _ => Placement::Hold { peer, seq: common.seq },
+                }
+            }
+            Verdict::Duplicate => {
+                self.stats.duplicates += 1;
+                Placement::None
+            }
+            Verdict::Gap => {
+                self.stats.gaps += 1;
+                Placement::None
+            }
+            Verdict::Outside => {
+                self.stats.outside_window += 1;
+                Placement::None
+            }
+        };
+        self.schedule_ack(now, peer);
+        placement
+    }
+
+    #[inline]
+    fn schedule_ack(&mut self, now: Instant, peer: PeerId) {
+        let p = &mut self.peers[peer.0 as usize];
+        let Some(w) = &p.windows else { return };
+        match w.recv.ack_deadline() {
+            Some(at) if at <= now => {
+                if !p.ready {
+                    p.ready = true;
+                    self.ready.push_back(peer);
+                }
+            }
+            Some(at) => self.timers.arm(p, at),
+            None => {}
+        }
+    }
+
+    fn acknowledged(&mut self, now: Instant, peer: PeerId, common: &Common, sack: Option<&SackMap>) {
+        let p = &mut self.peers[peer.0 as usize];
+        let Some(w) = &mut p.windows else { return };
+        let nack = common.flags & flags::NACK != 0;
+        let ops = &mut self.ops;
+        let mut free = [crate::OpId(0); 32];
+        let mut frees = 0;
+        let mut more = alloc::vec::Vec::new();
+        let outcome = w.send.on_ack(now, common.ack, sack, nack, &mut |desc| {
+            let super::types::Payload::Op { op: id, .. } = desc.payload else { return };
+            let Some(op) = ops.get_mut(id.0) else { return };
+            op.unacked -= 1;
+            if op.unacked == 0 && op.finished {
+                match free.get_mut(frees) {
+                    Some(slot) => {
+                        *slot = id;
+                        frees += 1;
+                    }
+                    None => more.push(id),
+                }
+            }
+        });
+        if let Some(rtt) = outcome.rtt {
+            w.rtt.sample(rtt);
+        }
+        if outcome.invalid {
+            self.stats.bad_ack += 1;
+        }
+        let wake = outcome.lost > 0 || (outcome.newly_acked > 0 && p.has_work());
+        if wake && !p.ready {
+            p.ready = true;
+            self.ready.push_back(peer);
+        }
+        for id in free.into_iter().take(frees).chain(more) {
+            self.retire(id);
+        }
+    }
+
+    /// Names the next held packet whose turn has come. The driver gives it to `handle_replay`, if it
+    /// keeps one under that number.
+    #[inline]
+    pub fn next_replay(&mut self) -> Option<(PeerId, Seq)> {
+        let peer = self.replaying?;
+        let next = match self.peers[peer.0 as usize].windows.as_mut() {
+            Some(w) => w.recv.next_held(),
+            None => None,
+        };
+        if next.is_none() {
+            self.replaying = None;
+        }
+        next.map(|seq| (peer, seq))
+    }
+
+    /// Handles a held packet whose turn has come.
+    pub fn handle_replay(&mut self, now: Instant, peer: PeerId, header: &[u8], len: u64) -> Placement {
+        match wire::parse(header) {
+            Ok((common, packet, _)) => self.route(now, peer, &common, &packet, len),
+            Err(_) => Placement::None,
+        }
+    }
+
+    #[inline]
+    fn route(&mut self, now: Instant, peer: PeerId, c: &Common, packet: &Packet, len: u64) -> Placement {
+        match packet {
+            Packet::Eager(h) => self.on_eager(peer, c, h, len),
+            Packet::EagerFirst(h) => self.on_eager_first(peer, c, h, len),
+            Packet::EagerMore(h) => self.on_eager_more(peer, c, h, len),
+            Packet::Rts(h) => self.on_rts(now, peer, c, h),
+            Packet::Pull(h) => self.on_pull(now, peer, c, h),
+            Packet::Data(h) => self.on_data(now, peer, c, h, len),
+            Packet::DirectDone(h) => self.on_direct_done(now, peer, c, h),
+            Packet::Fin(_) => self.on_fin(peer, c),
+            Packet::Put(h) => self.on_put(now, peer, c, h, len),
+            Packet::Get(h) => self.on_get(now, peer, c, h),
+            Packet::Atomic(h) => self.on_atomic(now, peer, c, h),
+            Packet::Reply(h) => self.on_reply(peer, c, h),
+            Packet::Nop(_) => self.on_nop(now, peer, c),
+            Packet::Bye(_) => self.on_bye(peer),
+            Packet::Ack(_) | Packet::Hello(_) => Placement::None,
+        }
+    }
+
+    /// A probe: on links without windows the answer is asked for here.
+    fn on_nop(&mut self, now: Instant, peer: PeerId, common: &Common) -> Placement {
+        let p: &mut Peer = &mut self.peers[peer.0 as usize];
+        if p.windows.is_none() && common.flags & flags::ACKNOW != 0 {
+            p.ack_asked = true;
+            self.wake(now, peer);
+        }
+        Placement::None
+    }
+}

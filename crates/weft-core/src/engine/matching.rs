@@ -1,0 +1,83 @@
+//! Receives, probes and what arrived before them.
+
+use super::op::{Kind, Op, Recv, RecvState};
+use super::types::{Claimed, Probed, RecvArgs, Refused};
+use super::{Engine, Stored, StoredState};
+use crate::id::OpId;
+use crate::matching::RecvSpec;
+use crate::time::Instant;
+
+fn probed(s: &Stored) -> Probed {
+    Probed { source: s.peer, tag: s.tag, len: s.len, data: s.data }
+}
+
+impl Engine {
+    /// Posts a receive. It takes the oldest matching message, or waits for one.
+    pub fn recv(&mut self, now: Instant, a: RecvArgs) -> Result<OpId, Refused> {
+        let spec = RecvSpec { source: a.source, tag: a.tag, ignore: a.ignore };
+        let here = self.unexpected.take(&spec);
+        if here.is_none() {
+            if let Some(peer) = a.source {
+                // What it sent before it failed can be received; nothing more will come.
+                self.usable(peer)?;
+            }
+        }
+        let id = self.post(now, &a)?;
+        match here {
+            Some(stored) => self.accept(now, stored, id),
+            None => self.posted.post(spec, id),
+        }
+        Ok(id)
+    }
+
+    /// Receives a message taken by `claim`.
+    pub fn recv_claimed(&mut self, now: Instant, claimed: Claimed, a: RecvArgs) -> Result<OpId, Refused> {
+        let id = self.post(now, &RecvArgs { source: None, ..a })?;
+        self.accept(now, claimed.0, id);
+        Ok(id)
+    }
+
+    fn post(&mut self, now: Instant, a: &RecvArgs) -> Result<OpId, Refused> {
+        let kind = Kind::Recv(Recv { len: a.len, addr: a.addr, state: RecvState::Posted });
+        self.add_op(now, Op::new(a.source, a.context, kind))
+    }
+
+    /// Gives a message that is here, arriving or announced to a receive.
+    fn accept(&mut self, now: Instant, stored: u32, id: OpId) {
+        let Some(s) = self.stored.get_mut(stored) else {
+            // Its sender failed after it was claimed.
+            self.fail_op(id, crate::error::OpError::Cancelled);
+            return;
+        };
+        let (peer, tag, len, data) = (s.peer, s.tag, s.len, s.data);
+        match s.state {
+            StoredState::Here => self.take_stored(stored, id),
+            StoredState::Arriving => {
+                s.taker = Some(id);
+                self.bind(id, peer);
+            }
+            StoredState::Announced { msg, addr } => {
+                self.stored.remove(stored);
+                self.matched(id, peer, tag, len, data);
+                self.pull(now, id, peer, msg, addr);
+            }
+        }
+    }
+
+    /// Looks for a message without receiving it: the oldest that matches.
+    pub fn probe(&self, source: Option<crate::PeerId>, tag: u64, ignore: u64) -> Option<Probed> {
+        let id = self.unexpected.peek(&RecvSpec { source, tag, ignore })?;
+        self.stored.get(id).map(probed)
+    }
+
+    /// Takes the oldest matching message out of matching; it must be received with `recv_claimed`.
+    pub fn claim(
+        &mut self,
+        source: Option<crate::PeerId>,
+        tag: u64,
+        ignore: u64,
+    ) -> Option<(Claimed, Probed)> {
+        let id = self.unexpected.take(&RecvSpec { source, tag, ignore })?;
+        self.stored.get(id).map(|s| (Claimed(id), probed(s)))
+    }
+}

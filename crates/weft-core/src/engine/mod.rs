@@ -1,0 +1,362 @@
+//! The engine: commands, `handle_*`, `poll_*` and getters.
+//!
+//! Order of a driver's step: feed received packets to [`Engine::handle_packet`] (placing each payload as
+//! it says and replaying held packets while [`Engine::next_replay`] names one), call
+//! [`Engine::handle_timeout`] when [`Engine::next_timeout`] has passed, drain [`Engine::poll_event`], then
+//! send what [`Engine::poll_transmit`] gives until it gives nothing.
+
+mod atomic;
+mod eager;
+mod handle;
+mod matching;
+mod op;
+mod poll;
+mod put;
+mod region;
+mod rendezvous;
+mod session;
+mod timer;
+pub mod types;
+
+#[cfg(test)]
+mod tests;
+
+use crate::caps::LinkCaps;
+use crate::config::Config;
+use crate::error::{OpError, PeerFailure};
+use crate::id::{EndpointId, OpId, PeerId};
+use crate::matching::{Posted, Unexpected};
+use crate::peer::{Item, Peer, State};
+use crate::slab::Slab;
+use crate::stats::Stats;
+use crate::time::Instant;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+use op::{Kind, Op};
+use region::Regions;
+use timer::Timers;
+use types::*;
+
+/// A message that arrived before its receive.
+struct Stored {
+    peer: PeerId,
+    tag: u64,
+    data: Option<u32>,
+    len: u64,
+    state: StoredState,
+    /// A receive took it while fragments were still arriving.
+    taker: Option<OpId>,
+}
+
+enum StoredState {
+    /// Fragments are arriving.
+    Arriving,
+    /// All bytes are in the store.
+    Here,
+    /// Only announced: the sender's number and address.
+    Announced { msg: u32, addr: u64 },
+}
+
+/// The protocol state machine of one endpoint.
+pub struct Engine {
+    cfg: Config,
+    me: EndpointId,
+    peers: Vec<Peer>,
+    by_endpoint: BTreeMap<EndpointId, PeerId>,
+    ops: Slab<Op>,
+    posted: Posted<OpId>,
+    unexpected: Unexpected<u32>,
+    stored: Slab<Stored>,
+    regions: Regions,
+    ready: VecDeque<PeerId>,
+    quantum: u32,
+    events: VecDeque<Event>,
+    timers: Timers,
+    replaying: Option<PeerId>,
+    blocked: Vec<PeerId>,
+    stats: Stats,
+}
+
+/// Messages that may be queued for one peer before senders get `Busy`.
+const QUEUE_MAX: usize = 1 << 16;
+
+/// Longest active message: it is collected before its handler runs.
+pub const ACTIVE_MAX: u64 = 64 << 10;
+
+/// Packets to one peer before others get their turn: one GSO train.
+const QUANTUM: u32 = 64;
+
+impl Engine {
+    /// An engine for the endpoint of this identity.
+    pub fn new(cfg: Config, me: EndpointId) -> Engine {
+        Engine {
+            cfg,
+            me,
+            peers: Vec::new(),
+            by_endpoint: BTreeMap::new(),
+            ops: Slab::default(),
+            posted: Posted::default(),
+            unexpected: Unexpected::default(),
+            stored: Slab::default(),
+            regions: Regions::default(),
+            ready: VecDeque::new(),
+            quantum: QUANTUM,
+            events: VecDeque::new(),
+            timers: Timers::default(),
+            replaying: None,
+            blocked: Vec::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// This endpoint's identity.
+    pub fn id(&self) -> EndpointId {
+        self.me
+    }
+
+    /// The effective configuration.
+    pub fn config(&self) -> &Config {
+        &self.cfg
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Counters, for what the driver recognises (authentication, malformed packets).
+    pub fn stats_mut(&mut self) -> &mut Stats {
+        &mut self.stats
+    }
+
+    /// Number of peers known.
+    pub fn peer_count(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// The peer of an identity.
+    pub fn find_peer(&self, endpoint: EndpointId) -> Option<PeerId> {
+        self.by_endpoint.get(&endpoint).copied()
+    }
+
+    /// Identity, session number (that the peer puts into its packets) and path of a peer.
+    pub fn peer_info(&self, peer: PeerId) -> Option<(EndpointId, u32, LinkCaps)> {
+        self.peers.get(peer.0 as usize).map(|p| (p.endpoint, p.session_in, p.caps))
+    }
+
+    /// Whether the peer has answered and has not failed.
+    pub fn peer_ready(&self, peer: PeerId) -> bool {
+        self.peers.get(peer.0 as usize).is_some_and(|p| p.state == State::Ready)
+    }
+
+    /// Why the peer failed, if it did.
+    pub fn peer_failure(&self, peer: PeerId) -> Option<PeerFailure> {
+        self.peers.get(peer.0 as usize)?.failure()
+    }
+
+    /// Operations in progress.
+    pub fn op_count(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Nothing is queued for or unacknowledged by any living peer: the endpoint may close.
+    pub fn quiet(&self) -> bool {
+        self.peers.iter().all(|p| p.failure().is_some() || p.quiet())
+    }
+
+    /// Adds a peer, or returns the number it already has. `None` when the table is full.
+    pub fn add_peer(&mut self, endpoint: EndpointId, caps: LinkCaps) -> Option<PeerId> {
+        if let Some(&peer) = self.by_endpoint.get(&endpoint) {
+            return Some(peer);
+        }
+        if self.peers.len() >= (self.cfg.peers_max as usize).min(1 << 20) {
+            self.stats.peers_refused += 1;
+            return None;
+        }
+        let id = PeerId(self.peers.len() as u32);
+        let generation = ((self.me.0 & 0xfff) as u32).max(1);
+        let session = crate::wire::session_number(id.0, generation);
+        self.peers.push(Peer::new(&self.cfg, id, endpoint, session, caps));
+        self.by_endpoint.insert(endpoint, id);
+        Some(id)
+    }
+
+    /// Adopts the capabilities of the path to a peer, once the link knows them.
+    pub fn set_path(&mut self, peer: PeerId, caps: LinkCaps) {
+        if let Some(p) = self.peers.get_mut(peer.0 as usize) {
+            p.set_caps(&self.cfg, caps);
+        }
+    }
+
+    /// The path now carries packets of at most `mtu` bytes.
+    pub fn set_mtu(&mut self, peer: PeerId, mtu: u32) {
+        if let Some(p) = self.peers.get_mut(peer.0 as usize) {
+            p.caps.mtu = mtu;
+        }
+    }
+
+    /// Starts a message. Messages to one peer are matched in the order they were started.
+    ///
+    /// # Errors
+    /// `Busy` when too much is queued, the peer's failure, or `TooLong` for an active message.
+    pub fn send(&mut self, now: Instant, a: SendArgs) -> Result<OpId, Refused> {
+        if a.active && a.len > ACTIVE_MAX {
+            return Err(Refused::TooLong);
+        }
+        let peer = self.usable(a.peer)?;
+        let rendezvous = a.sync || (a.len > u64::from(peer.eager_max) && !a.active);
+        let kind = Kind::Send(op::Send {
+            tag: a.tag,
+            len: a.len,
+            flags: eager::flags(&a),
+            imm: a.data.unwrap_or(0),
+            addr: a.addr,
+            sent: 0,
+            announced: false,
+        });
+        let id = self.add_op(now, Op::new(Some(a.peer), a.context, kind))?;
+        self.stats.messages_sent += 1;
+        let item = if rendezvous { Item::Rts(id) } else { Item::Eager(id) };
+        self.enqueue(now, a.peer, item);
+        if a.inject {
+            self.report(id, true);
+        }
+        Ok(id)
+    }
+
+    /// Adds an operation; it counts as waiting for its peer.
+    fn add_op(&mut self, now: Instant, op: Op) -> Result<OpId, Refused> {
+        let peer = op.peer;
+        let id = OpId(self.ops.insert(op).ok_or(Refused::Busy)?);
+        if let Some(peer) = peer {
+            self.wait_for(now, peer);
+        }
+        Ok(id)
+    }
+
+    fn wait_for(&mut self, now: Instant, peer: PeerId) {
+        let p = &mut self.peers[peer.0 as usize];
+        p.waiting += 1;
+        if p.waiting == 1 {
+            p.waiting_since = now;
+            p.warned = false;
+            let at = now + Duration::from_millis(u64::from(self.cfg.keepalive_ms));
+            self.timers.arm(p, at);
+        }
+    }
+
+    /// The peer, if it exists, has not failed and has room in its queue.
+    fn usable(&mut self, peer: PeerId) -> Result<&mut Peer, Refused> {
+        let p = self.peers.get_mut(peer.0 as usize).ok_or(Refused::UnknownPeer)?;
+        match p.state {
+            State::Failed(why) => Err(Refused::Peer(peer, why)),
+            _ if p.msgs.len() >= QUEUE_MAX => Err(Refused::Busy),
+            _ => Ok(p),
+        }
+    }
+
+    fn enqueue(&mut self, now: Instant, peer: PeerId, item: Item) {
+        self.peers[peer.0 as usize].msgs.push_back(item);
+        self.wake(now, peer);
+    }
+
+    /// Puts a peer into the ready queue; opens the session first if it is not open.
+    fn wake(&mut self, now: Instant, peer: PeerId) {
+        let p = &mut self.peers[peer.0 as usize];
+        if p.state == State::Idle {
+            session::open(&self.cfg, &mut self.timers, p, now);
+        }
+        if !p.ready {
+            p.ready = true;
+            self.ready.push_back(peer);
+        }
+    }
+
+    /// Gives out the completion of an operation, once.
+    fn report(&mut self, id: OpId, ok_now: bool) {
+        let Some(op) = self.ops.get_mut(id.0) else { return };
+        if op.reported {
+            return;
+        }
+        op.reported = true;
+        let result = match op.truncated {
+            Some(sent) => Err(OpError::Truncated { sent }),
+            None => Ok(op.status),
+        };
+        let completion = Completion {
+            op: id,
+            context: op.context,
+            kind: op.op_kind(),
+            result,
+            status: op.status,
+            released: !ok_now,
+        };
+        if !op.discard {
+            self.events.push_back(Event::Complete(completion));
+        }
+    }
+
+    /// The protocol of an operation is through; completes it when the buffer is free too.
+    fn finish(&mut self, id: OpId) {
+        if let Some(op) = self.ops.get_mut(id.0) {
+            op.finished = true;
+            if op.unacked == 0 {
+                self.retire(id);
+            }
+        }
+    }
+
+    /// Removes an operation: reports it if that is not done, else tells the driver to free the buffer.
+    fn retire(&mut self, id: OpId) {
+        let Some(op) = self.ops.get(id.0) else { return };
+        let release = op.reported || op.discard;
+        self.report(id, false);
+        if let Some(Op { peer: Some(peer), .. }) = self.ops.remove(id.0) {
+            self.peers[peer.0 as usize].waiting -= 1;
+        }
+        if release {
+            self.events.push_back(Event::Release(id));
+        }
+    }
+
+    /// Ends an operation with an error.
+    fn fail_op(&mut self, id: OpId, error: OpError) {
+        let Some(op) = self.ops.remove(id.0) else { return };
+        if let Some(peer) = op.peer {
+            self.peers[peer.0 as usize].waiting -= 1;
+        }
+        if op.reported || op.discard {
+            self.events.push_back(Event::Release(id));
+            return;
+        }
+        self.events.push_back(Event::Complete(Completion {
+            op: id,
+            context: op.context,
+            kind: op.op_kind(),
+            result: Err(error),
+            status: op.status,
+            released: true,
+        }));
+    }
+
+    /// Cancels a receive that has not matched. False when it is too late: its completion will come.
+    pub fn cancel(&mut self, id: OpId) -> bool {
+        let cancelled = self.posted.cancel(id);
+        if cancelled {
+            self.fail_op(id, OpError::Cancelled);
+        }
+        cancelled
+    }
+
+    /// Nobody wants the operation any more: a posted receive is cancelled, anything else runs to its end
+    /// without a completion; `Event::Release` (or a cancelled completion) follows.
+    pub fn discard(&mut self, id: OpId) {
+        if self.cancel(id) {
+            return;
+        }
+        if let Some(op) = self.ops.get_mut(id.0) {
+            op.discard = true;
+        }
+    }
+}

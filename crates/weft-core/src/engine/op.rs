@@ -1,0 +1,87 @@
+//! Operations in progress.
+
+use crate::engine::types::{OpKind, Status};
+use crate::id::PeerId;
+use crate::transfer::pull::Pull;
+
+pub(crate) struct Op {
+    /// The peer this operation waits for or is bound to; counted in `Peer::waiting`.
+    pub peer: Option<PeerId>,
+    pub context: u64,
+    /// Packets that refer to the buffer and may still be sent again.
+    pub unacked: u32,
+    /// The completion was given out.
+    pub reported: bool,
+    /// The protocol is through; the buffer is free once `unacked` is zero.
+    pub finished: bool,
+    /// Nobody wants the result: payload is dropped, no completion.
+    pub discard: bool,
+    pub status: Status,
+    pub truncated: Option<u64>,
+    pub kind: Kind,
+}
+
+pub(crate) enum Kind {
+    Send(Send),
+    Recv(Recv),
+    Put(Put),
+    Get(Pull),
+    Atomic,
+}
+
+pub(crate) struct Send {
+    pub tag: u64,
+    pub len: u64,
+    pub flags: u16,
+    pub imm: u32,
+    pub addr: u64,
+    pub sent: u64,
+    /// RTS was sent.
+    pub announced: bool,
+}
+
+pub(crate) struct Recv {
+    pub len: u64,
+    pub addr: u64,
+    pub state: RecvState,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum RecvState {
+    Posted,
+    Eager,
+    Pull { msg: u32, addr: u64, pull: Pull },
+}
+
+pub(crate) struct Put {
+    pub key: u64,
+    pub offset: u64,
+    pub len: u64,
+    pub sent: u64,
+}
+
+impl Op {
+    pub fn new(peer: Option<PeerId>, context: u64, kind: Kind) -> Op {
+        Op {
+            peer,
+            context,
+            unacked: 0,
+            reported: false,
+            finished: false,
+            discard: false,
+            status: Status { source: peer, ..Status::default() },
+            truncated: None,
+            kind,
+        }
+    }
+
+    pub fn op_kind(&self) -> OpKind {
+        match self.kind {
+            Kind::Send(_) => OpKind::Send,
+            Kind::Recv(_) => OpKind::Recv,
+            Kind::Put(_) => OpKind::Put,
+            Kind::Get(_) => OpKind::Get,
+            Kind::Atomic => OpKind::Atomic,
+        }
+    }
+}

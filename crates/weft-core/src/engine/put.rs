@@ -1,0 +1,145 @@
+//! Remote memory: PUT, GET and their REPLY.
+
+use super::op::{self, Kind, Op};
+use super::region::Rights;
+use super::types::{Payload, Placement, Refused};
+use super::Engine;
+use crate::error::OpError;
+use crate::id::{OpId, PeerId};
+use crate::peer::{Desc, Item, StreamSource};
+use crate::slab::Slab;
+use crate::time::Instant;
+use crate::transfer::pull::Pull;
+use crate::wire::{flags, status, Common, Get, Packet, Put, Reply};
+
+/// The next packet of a put and whether it was the last.
+pub(super) fn next(mtu: u32, ops: &mut Slab<Op>, id: OpId) -> Option<(Desc, bool)> {
+    let Kind::Put(p) = &mut ops.get_mut(id.0)?.kind else { return None };
+    let len = (u64::from(mtu) - Put::LEN as u64).min(p.len - p.sent);
+    let packet = Packet::Put(Put { key: p.key, offset: p.offset + p.sent, total: p.len });
+    let payload = match len {
+        0 => Payload::None,
+        _ => Payload::Op { op: id, offset: p.sent, len: len as u32 },
+    };
+    p.sent += len;
+    let last = p.sent == p.len;
+    let flags = if last { flags::LAST } else { 0 };
+    Some((Desc { packet, flags, imm: id.0, payload }, last))
+}
+
+impl Engine {
+    /// Writes `len` bytes of the operation's buffer to a region of the peer. Completes when the bytes
+    /// are in the peer's memory.
+    pub fn put(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        key: u64,
+        offset: u64,
+        len: u64,
+        context: u64,
+    ) -> Result<OpId, Refused> {
+        self.usable(peer)?;
+        let kind = Kind::Put(op::Put { key, offset, len, sent: 0 });
+        let id = self.add_op(now, Op::new(Some(peer), context, kind))?;
+        self.stats.messages_sent += 1;
+        self.enqueue(now, peer, Item::Put(id));
+        Ok(id)
+    }
+
+    /// Reads `len` bytes of a region of the peer into the operation's buffer.
+    pub fn get(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        key: u64,
+        offset: u64,
+        len: u64,
+        context: u64,
+    ) -> Result<OpId, Refused> {
+        self.usable(peer)?;
+        let mut op = Op::new(Some(peer), context, Kind::Get(Pull::new(len)));
+        op.status.len = len;
+        let id = self.add_op(now, op)?;
+        self.stats.messages_sent += 1;
+        let packet = Packet::Get(Get { key, offset, len });
+        self.enqueue(now, peer, Item::Single(Desc::bare(packet, id.0)));
+        Ok(id)
+    }
+
+    pub(super) fn on_put(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        common: &Common,
+        put: &Put,
+        len: u64,
+    ) -> Placement {
+        let need = Rights { read: false, write: true };
+        let ok = self.regions.check(put.key, put.offset, len, need);
+        if !ok {
+            self.stats.refused += 1;
+        }
+        let p = &mut self.peers[peer.0 as usize];
+        // A put is refused as a whole when any fragment is.
+        p.put_refused |= !ok;
+        if common.flags & flags::LAST != 0 {
+            let refused = core::mem::take(&mut p.put_refused);
+            self.reply(now, peer, common.imm, 0, !refused);
+        }
+        if ok && len > 0 {
+            Placement::Region { key: put.key, offset: put.offset }
+        } else {
+            Placement::None
+        }
+    }
+
+    pub(super) fn on_get(&mut self, now: Instant, peer: PeerId, common: &Common, get: &Get) -> Placement {
+        let need = Rights { read: true, write: false };
+        if !self.regions.check(get.key, get.offset, get.len, need) {
+            self.stats.refused += 1;
+            self.reply(now, peer, common.imm, 0, false);
+        } else if get.len == 0 {
+            self.reply(now, peer, common.imm, 0, true);
+        } else {
+            let source = StreamSource::Region(get.key);
+            self.stream(now, peer, source, common.imm, get.offset, get.offset, get.len);
+        }
+        Placement::None
+    }
+
+    /// Answers PUT, GET or ATOMIC.
+    pub(super) fn reply(&mut self, now: Instant, peer: PeerId, op: u32, value: u64, ok: bool) {
+        let status = if ok { status::OK } else { status::REFUSED };
+        let desc = Desc::bare(Packet::Reply(Reply { value, status }), op);
+        self.peers[peer.0 as usize].ctrl.push_back(desc);
+        self.wake(now, peer);
+    }
+
+    pub(super) fn on_reply(&mut self, peer: PeerId, common: &Common, reply: &Reply) -> Placement {
+        let id = OpId(common.imm);
+        let Some(op) = self.ops.get_mut(id.0).filter(|o| o.peer == Some(peer)) else {
+            self.stats.violations += 1;
+            return Placement::None;
+        };
+        let ok = reply.status == status::OK;
+        match &op.kind {
+            Kind::Put(p) if p.sent == p.len => op.status.len = p.len,
+            Kind::Get(pull) if !ok || pull.want() == 0 => {}
+            Kind::Atomic => {
+                op.status.value = reply.value;
+                op.status.len = 8;
+            }
+            _ => {
+                self.stats.violations += 1;
+                return Placement::None;
+            }
+        }
+        if ok {
+            self.finish(id);
+        } else {
+            self.fail_op(id, OpError::Refused);
+        }
+        Placement::None
+    }
+}

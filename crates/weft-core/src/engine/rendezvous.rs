@@ -1,0 +1,333 @@
+//! Announced messages: RTS, PULL, DATA, DIRECT_DONE, FIN.
+
+use super::op::{Kind, RecvState};
+use super::types::{Direct, Event, Payload, Placement};
+use super::{eager, Engine, StoredState};
+use crate::id::{OpId, PeerId};
+use crate::peer::{Desc, Peer, Stream, StreamSource};
+use crate::slab::Slab;
+use crate::time::Instant;
+use crate::transfer::pull::{Part, Pull};
+use crate::wire::{self, flags, Common, Data, DirectDone, Fin, Packet, Rts};
+
+/// Parts the sender copies at a time: one being copied, one asked for.
+const BACK_PARTS: u32 = 2;
+
+/// The announcement of a message. `None` when the peer has as many unmatched as it allows.
+pub(super) fn announce(
+    most: u32,
+    p: &mut Peer,
+    ops: &mut Slab<super::Op>,
+    id: OpId,
+) -> Option<Desc> {
+    if p.rendezvous_out >= most {
+        return None;
+    }
+    let Kind::Send(s) = &mut ops.get_mut(id.0)?.kind else { return None };
+    s.announced = true;
+    p.rendezvous_out += 1;
+    let addr = if p.caps.direct { s.addr } else { 0 };
+    let rts = Rts { tag: s.tag, total: s.len, msg: id.0, addr };
+    Some(Desc::bare(Packet::Rts(rts), s.imm).with_flags(s.flags))
+}
+
+/// The next packet of a stream and whether it was the last.
+pub(super) fn next_data(mtu: u32, stream: &mut Stream) -> (Desc, bool) {
+    let room = u64::from(mtu) - Data::LEN as u64;
+    let len = room.min(stream.end - stream.offset) as u32;
+    let offset = stream.offset;
+    stream.offset += u64::from(len);
+    let payload = match stream.source {
+        StreamSource::Op(op) => Payload::Op { op, offset, len },
+        StreamSource::Region(key) => Payload::Region { key, offset, len },
+    };
+    let packet = Packet::Data(Data { offset: offset - stream.shift });
+    let last = stream.offset == stream.end;
+    let flags = if last { flags::LAST } else { 0 };
+    (Desc { packet, flags, imm: stream.recv, payload }, last)
+}
+
+impl Engine {
+    pub(super) fn on_rts(&mut self, now: Instant, peer: PeerId, common: &Common, rts: &Rts) -> Placement {
+        let p = &mut self.peers[peer.0 as usize];
+        if p.rendezvous_in >= 2 * self.cfg.rendezvous_max {
+            self.stats.violations += 1;
+            return Placement::None;
+        }
+        p.rendezvous_in += 1;
+        let data = eager::data_of(common);
+        match self.posted.arrive(peer, rts.tag) {
+            Some(id) => {
+                self.matched(id, peer, rts.tag, rts.total, data);
+                self.pull(now, id, peer, rts.msg, rts.addr);
+            }
+            None => {
+                let state = StoredState::Announced { msg: rts.msg, addr: rts.addr };
+                self.store(peer, rts.tag, data, rts.total, state);
+            }
+        }
+        Placement::None
+    }
+
+    /// Starts fetching an announced message into a matched receive.
+    pub(super) fn pull(&mut self, now: Instant, id: OpId, peer: PeerId, msg: u32, addr: u64) {
+        self.bind(id, peer);
+        let direct_min = u64::from(self.cfg.direct_min);
+        let p = &self.peers[peer.0 as usize];
+        let Some(op) = self.ops.get_mut(id.0) else { return };
+        let want = op.status.len;
+        let Kind::Recv(r) = &mut op.kind else { return };
+        let direct = p.caps.direct && addr != 0 && want >= direct_min;
+        let addr = if direct { addr } else { 0 };
+        r.state = RecvState::Pull { msg, addr, pull: Pull::new(want) };
+        if direct && !op.discard {
+            self.read_on(id);
+        } else {
+            self.ask_on(now, id);
+        }
+    }
+
+    /// Direct copying: the next part for this side, and one from the back for the sender if it is at hand.
+    fn read_on(&mut self, id: OpId) {
+        let block = u64::from(self.cfg.direct_block);
+        let Some(op) = self.ops.get_mut(id.0) else { return };
+        let (Some(peer), Kind::Recv(r)) = (op.peer, &mut op.kind) else { return };
+        let RecvState::Pull { addr, pull, .. } = &mut r.state else { return };
+        if let Some(Part { offset, len }) = pull.claim_front(block) {
+            let addr = *addr + offset;
+            self.events.push_back(Event::DirectRead(Direct { op: id, peer, addr, offset, len, recv: 0 }));
+        }
+    }
+
+    /// Asks the sender to copy parts from the back.
+    fn share(&mut self, now: Instant, id: OpId) {
+        let block = u64::from(self.cfg.direct_block);
+        let Some(op) = self.ops.get_mut(id.0) else { return };
+        let (Some(peer), Kind::Recv(r)) = (op.peer, &mut op.kind) else { return };
+        let RecvState::Pull { msg, pull, .. } = &mut r.state else { return };
+        while let Some(Part { offset, len }) = pull.claim_back(block, BACK_PARTS) {
+            let ask = wire::Pull { offset, len, recv: id.0, addr: r.addr + offset };
+            let desc = Desc::bare(Packet::Pull(ask), *msg).with_flags(flags::DIRECT);
+            self.peers[peer.0 as usize].ctrl.push_back(desc);
+        }
+        self.wake(now, peer);
+    }
+
+    /// Packets: asks for further blocks, or ends the transfer when all is here.
+    fn ask_on(&mut self, now: Instant, id: OpId) {
+        let (block, depth) = (u64::from(self.cfg.pull_block), u64::from(self.cfg.pull_depth));
+        let Some(op) = self.ops.get_mut(id.0) else { return };
+        let (Some(peer), Kind::Recv(r)) = (op.peer, &mut op.kind) else { return };
+        let RecvState::Pull { msg, pull, .. } = &mut r.state else { return };
+        let p = &mut self.peers[peer.0 as usize];
+        let done = pull.complete();
+        if done {
+            let fin = Desc::bare(Packet::Fin(Fin { status: 0 }), *msg);
+            p.ctrl.push_back(fin);
+            p.rendezvous_in = p.rendezvous_in.saturating_sub(1);
+        }
+        while let Some(Part { offset, len }) = pull.claim_packets(block, depth) {
+            let ask = wire::Pull { offset, len, recv: id.0, addr: 0 };
+            p.ctrl.push_back(Desc::bare(Packet::Pull(ask), *msg));
+        }
+        if !p.ctrl.is_empty() {
+            self.wake(now, peer);
+        }
+        if done {
+            self.finish(id);
+        }
+    }
+
+    /// The driver has done, or could not do, a direct read. `helping`: the sender is at hand.
+    pub fn direct_read_done(&mut self, now: Instant, d: &Direct, ok: bool, helping: bool) {
+        let share = self.cfg.direct_share && helping;
+        let Some(op) = self.ops.get_mut(d.op.0) else { return };
+        let Kind::Recv(r) = &mut op.kind else { return };
+        let RecvState::Pull { msg, addr, pull } = &mut r.state else { return };
+        if !ok {
+            // The rest comes by packets, this part included.
+            self.stats.direct_failures += 1;
+            *addr = 0;
+            pull.reclaim_as_packets(Part { offset: d.offset, len: d.len });
+            let ask = wire::Pull { offset: d.offset, len: d.len, recv: d.op.0, addr: 0 };
+            let p = &mut self.peers[d.peer.0 as usize];
+            p.caps.direct = false;
+            p.ctrl.push_back(Desc::bare(Packet::Pull(ask), *msg));
+            self.ask_on(now, d.op);
+            return;
+        }
+        self.stats.direct_bytes += d.len;
+        pull.arrived(d.offset, d.len);
+        if pull.complete() {
+            self.ask_on(now, d.op);
+            return;
+        }
+        if share && r.addr != 0 {
+            self.share(now, d.op);
+        }
+        self.read_on(d.op);
+    }
+
+    pub(super) fn on_pull(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        common: &Common,
+        ask: &wire::Pull,
+    ) -> Placement {
+        let id = OpId(common.imm);
+        let fits = |s: &super::op::Send| {
+            s.announced && ask.offset.checked_add(ask.len).is_some_and(|end| end <= s.len)
+        };
+        let valid = match self.ops.get(id.0) {
+            Some(op) if op.peer == Some(peer) => matches!(&op.kind, Kind::Send(s) if fits(s)),
+            _ => false,
+        };
+        if !valid {
+            self.stats.violations += 1;
+            return Placement::None;
+        }
+        let direct = common.flags & flags::DIRECT != 0 && ask.addr != 0;
+        if direct && self.peers[peer.0 as usize].caps.direct {
+            let d = Direct {
+                op: id,
+                peer,
+                addr: ask.addr,
+                offset: ask.offset,
+                len: ask.len,
+                recv: ask.recv,
+            };
+            self.events.push_back(Event::DirectWrite(d));
+        } else if ask.len > 0 {
+            self.stream(now, peer, StreamSource::Op(id), ask.recv, ask.offset, 0, ask.len);
+        }
+        Placement::None
+    }
+
+    /// Starts sending DATA packets.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn stream(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        source: StreamSource,
+        recv: u32,
+        offset: u64,
+        shift: u64,
+        len: u64,
+    ) {
+        let stream = Stream { source, recv, offset, shift, end: offset + len };
+        self.peers[peer.0 as usize].data.push_back(stream);
+        self.wake(now, peer);
+    }
+
+    /// The driver has done, or could not do, a direct write.
+    pub fn direct_write_done(&mut self, now: Instant, d: &Direct, ok: bool) {
+        if self.peers[d.peer.0 as usize].failure().is_some() {
+            return;
+        }
+        if ok {
+            self.stats.direct_bytes += d.len;
+            let done = DirectDone { offset: d.offset, len: d.len };
+            let p = &mut self.peers[d.peer.0 as usize];
+            p.ctrl.push_back(Desc::bare(Packet::DirectDone(done), d.recv));
+            self.wake(now, d.peer);
+        } else {
+            self.stats.direct_failures += 1;
+            self.stream(now, d.peer, StreamSource::Op(d.op), d.recv, d.offset, 0, d.len);
+        }
+    }
+
+    pub(super) fn on_data(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        common: &Common,
+        data: &Data,
+        len: u64,
+    ) -> Placement {
+        let id = OpId(common.imm);
+        let Some(op) = self.ops.get_mut(id.0).filter(|o| o.peer == Some(peer)) else {
+            self.stats.violations += 1;
+            return Placement::None;
+        };
+        let arrived = match &mut op.kind {
+            Kind::Recv(r) => match &mut r.state {
+                RecvState::Pull { pull, .. } => pull.arrived(data.offset, len),
+                _ => false,
+            },
+            Kind::Get(pull) => pull.arrived(data.offset, len),
+            _ => false,
+        };
+        if !arrived {
+            self.stats.violations += 1;
+            return Placement::None;
+        }
+        let discard = op.discard;
+        match &op.kind {
+            Kind::Get(pull) if pull.complete() => self.finish(id),
+            Kind::Get(_) => {}
+            _ if common.flags & flags::LAST != 0 => self.ask_on(now, id),
+            _ => self.check_pulled(now, id),
+        }
+        if discard {
+            return Placement::None;
+        }
+        Placement::Recv { op: id, offset: data.offset, len }
+    }
+
+    /// A transfer may be complete with a packet that is not the last of its block (lost ones came late).
+    fn check_pulled(&mut self, now: Instant, id: OpId) {
+        let complete = match self.ops.get(id.0).map(|o| &o.kind) {
+            Some(Kind::Recv(r)) => matches!(&r.state, RecvState::Pull { pull, .. } if pull.complete()),
+            _ => false,
+        };
+        if complete {
+            self.ask_on(now, id);
+        }
+    }
+
+    pub(super) fn on_direct_done(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        common: &Common,
+        done: &DirectDone,
+    ) -> Placement {
+        let id = OpId(common.imm);
+        let op = self.ops.get_mut(id.0).filter(|o| o.peer == Some(peer));
+        let Some(Kind::Recv(r)) = op.map(|o| &mut o.kind) else {
+            self.stats.violations += 1;
+            return Placement::None;
+        };
+        let RecvState::Pull { pull, addr, .. } = &mut r.state else { return Placement::None };
+        if !pull.arrived_back(done.offset, done.len) {
+            self.stats.violations += 1;
+            return Placement::None;
+        }
+        if pull.complete() {
+            self.ask_on(now, id);
+        } else if *addr != 0 {
+            self.share(now, id);
+        }
+        Placement::None
+    }
+
+    pub(super) fn on_fin(&mut self, peer: PeerId, common: &Common) -> Placement {
+        let id = OpId(common.imm);
+        let valid = match self.ops.get(id.0) {
+            Some(op) if op.peer == Some(peer) && !op.finished => {
+                matches!(&op.kind, Kind::Send(s) if s.announced)
+            }
+            _ => false,
+        };
+        if !valid {
+            self.stats.violations += 1;
+            return Placement::None;
+        }
+        let p = &mut self.peers[peer.0 as usize];
+        p.rendezvous_out = p.rendezvous_out.saturating_sub(1);
+        self.finish(id);
+        Placement::None
+    }
+}

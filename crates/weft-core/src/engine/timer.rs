@@ -1,0 +1,178 @@
+//! All timers of the engine: one deadline a peer, the earliest of the causes below.
+
+use super::{session, Engine};
+use crate::engine::types::Event;
+use crate::error::PeerFailure;
+use crate::id::PeerId;
+use crate::peer::{Desc, Peer, State};
+use crate::time::Instant;
+use crate::wire::{flags, Nop, Packet};
+use alloc::collections::BTreeSet;
+use core::time::Duration;
+
+/// Why a peer's timer may fire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// HELLO is sent again, or the peer is unreachable.
+    Open,
+    /// A delayed acknowledgement is due.
+    Ack,
+    /// The oldest unacknowledged packet is due for retransmission.
+    Retransmit,
+    /// Something waits for a silent peer: probe it, report it, or declare it failed.
+    Liveness,
+}
+
+impl Cause {
+    /// All causes, in the order they are looked at.
+    pub const ALL: [Cause; 4] = [Cause::Open, Cause::Ack, Cause::Retransmit, Cause::Liveness];
+}
+
+/// Deadlines by time. A peer is in the set once, at `Peer::armed`, no later than its earliest cause.
+#[derive(Default)]
+pub(super) struct Timers {
+    set: BTreeSet<(Instant, PeerId)>,
+}
+
+impl Timers {
+    /// Makes sure the peer's timer fires at `at` or before.
+    #[inline]
+    pub fn arm(&mut self, peer: &mut Peer, at: Instant) {
+        if at < peer.armed {
+            if peer.armed != Instant::FAR {
+                self.set.remove(&(peer.armed, peer.id));
+            }
+            peer.armed = at;
+            self.set.insert((at, peer.id));
+        }
+    }
+
+    /// The earliest deadline.
+    pub fn first(&self) -> Option<Instant> {
+        self.set.first().map(|&(at, _)| at)
+    }
+
+    fn pop(&mut self, now: Instant) -> Option<PeerId> {
+        let &(at, peer) = self.set.first()?;
+        if at > now {
+            return None;
+        }
+        self.set.pop_first();
+        Some(peer)
+    }
+}
+
+fn ms(n: u32) -> Duration {
+    Duration::from_millis(u64::from(n))
+}
+
+impl Engine {
+    /// When `handle_timeout` wants to be called; may be early, never late.
+    #[inline]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.timers.first()
+    }
+
+    /// Does what time has made due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(peer) = self.timers.pop(now) {
+            self.peers[peer.0 as usize].armed = Instant::FAR;
+            for cause in Cause::ALL {
+                self.fire(now, peer, cause);
+            }
+            let next = Cause::ALL.into_iter().filter_map(|c| self.deadline(peer, c)).min();
+            if let Some(at) = next {
+                // A cause that could not be served now (window full, link blocked) must not spin.
+                let at = at.max(now + Duration::from_micros(50));
+                self.timers.arm(&mut self.peers[peer.0 as usize], at);
+            }
+        }
+    }
+
+    fn deadline(&self, peer: PeerId, cause: Cause) -> Option<Instant> {
+        let p = &self.peers[peer.0 as usize];
+        match (cause, p.state) {
+            (_, State::Failed(_)) => None,
+            (Cause::Open, State::Opening { next, .. }) => Some(next),
+            (Cause::Open, _) => None,
+            (Cause::Ack, _) => p.windows.as_ref()?.recv.ack_deadline(),
+            (Cause::Retransmit, _) => {
+                let w = p.windows.as_ref()?;
+                Some(w.send.oldest_sent()? + w.rtt.rto())
+            }
+            (Cause::Liveness, State::Ready) if p.waiting > 0 => {
+                let last = p.last_heard.max(p.waiting_since).max(p.probed_at);
+                Some(last + ms(self.cfg.keepalive_ms))
+            }
+            (Cause::Liveness, _) => None,
+        }
+    }
+
+    fn fire(&mut self, now: Instant, peer: PeerId, cause: Cause) {
+        if self.deadline(peer, cause).is_none_or(|at| at > now) {
+            return;
+        }
+        match cause {
+            Cause::Open => self.reopen(now, peer),
+            Cause::Ack => self.wake(now, peer),
+            Cause::Retransmit => self.retransmit(now, peer),
+            Cause::Liveness => self.check_alive(now, peer),
+        }
+    }
+
+    fn reopen(&mut self, now: Instant, peer: PeerId) {
+        let p = &mut self.peers[peer.0 as usize];
+        let State::Opening { since, .. } = p.state else { return };
+        let waited = now.since(since);
+        if waited >= ms(self.cfg.connect_timeout_ms) {
+            let after_ms = waited.as_millis() as u32;
+            self.fail_peer(peer, PeerFailure::Unreachable { after_ms });
+            return;
+        }
+        if !p.warned && waited >= ms(self.cfg.warn_after_ms) {
+            p.warned = true;
+            self.events.push_back(Event::PeerSlow(peer, waited));
+        }
+        session::again(p, now);
+        self.wake(now, peer);
+    }
+
+    fn retransmit(&mut self, now: Instant, peer: PeerId) {
+        let timeout = ms(self.cfg.peer_timeout_ms);
+        let p = &mut self.peers[peer.0 as usize];
+        let Some(w) = &mut p.windows else { return };
+        let oldest = w.send.oldest_sent().unwrap_or(now);
+        let silent = now.since(p.last_heard.max(p.waiting_since).max(oldest));
+        if silent >= timeout {
+            self.fail_peer(peer, PeerFailure::Silent { after_ms: silent.as_millis() as u32 });
+            return;
+        }
+        let rto = w.rtt.rto();
+        if w.send.on_timeout(now, rto) {
+            self.stats.timeouts += 1;
+            w.rtt.backoff();
+            self.wake(now, peer);
+        }
+    }
+
+    fn check_alive(&mut self, now: Instant, peer: PeerId) {
+        let p = &mut self.peers[peer.0 as usize];
+        let silent = now.since(p.last_heard.max(p.waiting_since));
+        if silent >= ms(self.cfg.peer_timeout_ms) {
+            self.fail_peer(peer, PeerFailure::Silent { after_ms: silent.as_millis() as u32 });
+            return;
+        }
+        if silent >= ms(self.cfg.keepalive_ms) {
+            p.probed_at = now;
+            if p.quiet() {
+                p.ctrl.push_back(Desc::bare(Packet::Nop(Nop), 0).with_flags(flags::ACKNOW));
+                self.wake(now, peer);
+            }
+        }
+        let p = &mut self.peers[peer.0 as usize];
+        if !p.warned && silent >= ms(self.cfg.warn_after_ms) {
+            p.warned = true;
+            self.events.push_back(Event::PeerSlow(peer, silent));
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! What goes into the engine and what comes out of it.
+
+use crate::error::{OpError, PeerFailure};
+use crate::id::{OpId, PeerId};
+use crate::seq::Seq;
+use crate::wire::HeaderBuf;
+use core::time::Duration;
+
+/// Where the payload of a packet to send lies: the driver resolves it to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// No payload.
+    None,
+    /// Part of an operation's buffer.
+    Op {
+        /// The operation.
+        op: OpId,
+        /// Offset in its buffer.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+    },
+    /// Part of a registered region.
+    Region {
+        /// The region's key.
+        key: u64,
+        /// Offset in the region.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+    },
+    /// This endpoint's encoded address.
+    Address,
+}
+
+/// A packet to send.
+#[derive(Clone, Copy)]
+pub struct Transmit {
+    /// To whom.
+    pub peer: PeerId,
+    /// Encoded header.
+    pub header: HeaderBuf,
+    /// What follows it.
+    pub payload: Payload,
+}
+
+/// What the driver does with the payload of a packet just handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Nothing.
+    None,
+    /// Copy the first `len` bytes into the operation's buffer at `offset`.
+    Recv {
+        /// The operation.
+        op: OpId,
+        /// Offset in its buffer.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Copy into the store of unexpected message `id` at `offset`; at offset 0 make room for `total`.
+    Store {
+        /// Number of the unexpected message.
+        id: u32,
+        /// Offset in the message.
+        offset: u64,
+        /// Length of the message.
+        total: u64,
+    },
+    /// The message is complete in the store: call the handler with it, then free the store.
+    UpcallStored {
+        /// Number of the unexpected message; the payload at hand goes to `offset` first.
+        id: u32,
+        /// Offset of the payload at hand.
+        offset: u64,
+        /// Who sent it.
+        peer: PeerId,
+        /// Handler number (low 32 bits) and argument (high 32 bits).
+        tag: u64,
+    },
+    /// Call the handler with the payload.
+    Upcall {
+        /// Who sent it.
+        peer: PeerId,
+        /// Handler number (low 32 bits) and argument (high 32 bits).
+        tag: u64,
+    },
+    /// Keep the whole packet under (peer, seq) until `next_replay` names it.
+    Hold {
+        /// From whom.
+        peer: PeerId,
+        /// Its sequence number.
+        seq: Seq,
+    },
+    /// Copy into a registered region.
+    Region {
+        /// The region's key.
+        key: u64,
+        /// Offset in the region.
+        offset: u64,
+    },
+    /// Do an atomic operation on 8 bytes of a region and answer with `atomic_done`.
+    Atomic(AtomicRequest),
+    /// The payload is the peer's encoded address; connect the link to it if that is not done.
+    Hello {
+        /// The peer, possibly new.
+        peer: PeerId,
+        /// Whether it was unknown before.
+        new: bool,
+    },
+}
+
+/// An atomic operation to be done on this endpoint's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtomicRequest {
+    /// Who asks.
+    pub peer: PeerId,
+    /// Its number for the operation.
+    pub op: u32,
+    /// The region's key.
+    pub key: u64,
+    /// Offset in the region, a multiple of 8.
+    pub offset: u64,
+    /// Which operation.
+    pub code: AtomicCode,
+    /// Operand.
+    pub operand: u64,
+    /// Compared value of compare-and-swap.
+    pub compare: u64,
+}
+
+/// Atomic operations on 64-bit little-endian integers; all return the old value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum AtomicCode {
+    /// Wrapping addition.
+    FetchAdd = 1,
+    /// Store the operand if the old value equals `compare`.
+    CompareSwap = 2,
+    /// Store the operand.
+    Swap = 3,
+    /// Bitwise and.
+    FetchAnd = 4,
+    /// Bitwise or.
+    FetchOr = 5,
+    /// Bitwise exclusive or.
+    FetchXor = 6,
+}
+
+impl AtomicCode {
+    /// From the wire.
+    pub fn from_wire(code: u8) -> Option<AtomicCode> {
+        Some(match code {
+            1 => AtomicCode::FetchAdd,
+            2 => AtomicCode::CompareSwap,
+            3 => AtomicCode::Swap,
+            4 => AtomicCode::FetchAnd,
+            5 => AtomicCode::FetchOr,
+            6 => AtomicCode::FetchXor,
+            _ => return None,
+        })
+    }
+
+    /// The new value.
+    pub fn apply(self, old: u64, operand: u64, compare: u64) -> u64 {
+        match self {
+            AtomicCode::FetchAdd => old.wrapping_add(operand),
+            AtomicCode::CompareSwap if old == compare => operand,
+            AtomicCode::CompareSwap => old,
+            AtomicCode::Swap => operand,
+            AtomicCode::FetchAnd => old & operand,
+            AtomicCode::FetchOr => old | operand,
+            AtomicCode::FetchXor => old ^ operand,
+        }
+    }
+}
+
+/// What a finished operation was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpKind {
+    /// A send, or an active message.
+    Send,
+    /// A receive.
+    Recv,
+    /// A put.
+    Put,
+    /// A get.
+    Get,
+    /// An atomic operation.
+    Atomic,
+}
+
+/// How an operation ended well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The other side.
+    pub source: Option<PeerId>,
+    /// Match bits of the message.
+    pub tag: u64,
+    /// Bytes moved.
+    pub len: u64,
+    /// Completion data the sender gave, if any.
+    pub data: Option<u32>,
+    /// Old value, for atomic operations.
+    pub value: u64,
+}
+
+/// A finished operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The operation.
+    pub op: OpId,
+    /// The caller's context.
+    pub context: u64,
+    /// What it was.
+    pub kind: OpKind,
+    /// How it ended. After `Truncated` the status tells source, tag and bytes placed.
+    pub result: Result<Status, OpError>,
+    /// Status, also when the operation failed after matching.
+    pub status: Status,
+    /// The engine holds no more reference to the buffer. Otherwise `Event::Release` follows.
+    pub released: bool,
+}
+
+/// Something the driver must act on; in the order in which it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// An operation finished.
+    Complete(Completion),
+    /// The engine is done with the buffer of an operation that completed before.
+    Release(OpId),
+    /// Copy the first `len` bytes of a stored unexpected message into an operation's buffer, free the store.
+    CopyStored {
+        /// The stored message.
+        id: u32,
+        /// The receive.
+        op: OpId,
+        /// Bytes.
+        len: u64,
+    },
+    /// Forget a stored unexpected message.
+    FreeStored(u32),
+    /// Copy from the peer's memory into the operation's buffer, then call `direct_read_done`.
+    DirectRead(Direct),
+    /// Copy from the operation's buffer into the peer's memory, then call `direct_write_done`.
+    DirectWrite(Direct),
+    /// The peer answered: it can be talked to.
+    PeerUp(PeerId),
+    /// The peer failed; all operations with it have completed with the error.
+    PeerFailed(PeerId, PeerFailure),
+    /// Something waits for a peer that has been silent for this long.
+    PeerSlow(PeerId, Duration),
+}
+
+/// A direct copy to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Direct {
+    /// The local operation.
+    pub op: OpId,
+    /// The other process.
+    pub peer: PeerId,
+    /// Address in the other process, of the first byte of this part.
+    pub addr: u64,
+    /// Offset in the local buffer.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// For `DirectWrite`: the peer's number for its receive.
+    pub recv: u32,
+}
+
+/// A send to start.
+#[derive(Clone, Copy, Debug)]
+pub struct SendArgs {
+    /// To whom.
+    pub peer: PeerId,
+    /// Match bits; of an active message: handler in the low, argument in the high 32 bits.
+    pub tag: u64,
+    /// Length of the message.
+    pub len: u64,
+    /// Completion data for the receiver.
+    pub data: Option<u32>,
+    /// The caller's context, returned in the completion.
+    pub context: u64,
+    /// Address of the buffer in this process, 0 when a peer may not read it.
+    pub addr: u64,
+    /// The driver holds a copy: complete at once.
+    pub inject: bool,
+    /// Complete only when the message was matched.
+    pub sync: bool,
+    /// An active message.
+    pub active: bool,
+}
+
+/// A receive to post.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvArgs {
+    /// From whom; `None` takes any source.
+    pub source: Option<PeerId>,
+    /// Match bits.
+    pub tag: u64,
+    /// Bits not compared.
+    pub ignore: u64,
+    /// Length of the buffer.
+    pub len: u64,
+    /// Address of the buffer in this process, 0 when a peer may not write it.
+    pub addr: u64,
+    /// The caller's context, returned in the completion.
+    pub context: u64,
+}
+
+/// What a probe found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probed {
+    /// Who sent it.
+    pub source: PeerId,
+    /// Its match bits.
+    pub tag: u64,
+    /// Its length.
+    pub len: u64,
+    /// Completion data the sender gave.
+    pub data: Option<u32>,
+}
+
+/// A message taken by a matched probe, to be received with `recv_claimed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claimed(pub(crate) u32);
+
+/// Why an operation was not started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused {
+    /// Too much is queued: try again after progress (backpressure).
+    Busy,
+    /// The peer failed.
+    Peer(PeerId, PeerFailure),
+    /// No such peer.
+    UnknownPeer,
+    /// Longer than an active message may be.
+    TooLong,
+}
+
+impl core::fmt::Display for Refused {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Refused::Busy => write!(f, "too much is queued: try again after progress"),
+            Refused::Peer(peer, why) => write!(f, "{peer} failed: {why}"),
+            Refused::UnknownPeer => write!(f, "no such peer"),
+            Refused::TooLong => write!(f, "longer than an active message may be"),
+        }
+    }
+}
+
+impl core::error::Error for Refused {}

@@ -1,0 +1,3 @@
+//! Groups of endpoints: who talks to whom in collective operations.
+
+pub mod tree;

@@ -1,0 +1,223 @@
+//! Communication patterns of collective operations, as arithmetic on ranks.
+//!
+//! Ranks run from 0 to `size - 1`. A rank or root outside that range has no parent, no children and no
+//! partners.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// Shape of a spanning tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Tree {
+    /// The root talks to every other rank.
+    Flat,
+    /// Each rank talks to the next one.
+    Chain,
+    /// Each rank talks to at most two others.
+    Binary,
+    /// The number of reached ranks doubles every step.
+    #[default]
+    Binomial,
+}
+
+/// The name is none of `flat`, `chain`, `binary`, `binomial`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownTree;
+
+impl fmt::Display for UnknownTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unknown tree: use flat, chain, binary or binomial")
+    }
+}
+
+impl core::error::Error for UnknownTree {}
+
+impl FromStr for Tree {
+    type Err = UnknownTree;
+
+    fn from_str(name: &str) -> Result<Tree, UnknownTree> {
+        Tree::ALL.into_iter().find(|tree| tree.name() == name).ok_or(UnknownTree)
+    }
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Tree {
+    /// Every shape.
+    pub const ALL: [Tree; 4] = [Tree::Flat, Tree::Chain, Tree::Binary, Tree::Binomial];
+
+    fn name(self) -> &'static str {
+        match self {
+            Tree::Flat => "flat",
+            Tree::Chain => "chain",
+            Tree::Binary => "binary",
+            Tree::Binomial => "binomial",
+        }
+    }
+}
+
+/// The rank above `rank` in the tree from `root`; None for the root.
+pub fn parent(tree: Tree, root: usize, rank: usize, size: usize) -> Option<usize> {
+    let place = place(root, rank, size)?;
+    if place == 0 {
+        return None;
+    }
+    let above = match tree {
+        Tree::Flat => 0,
+        Tree::Chain => place - 1,
+        Tree::Binary => (place - 1) / 2,
+        Tree::Binomial => place & (place - 1),
+    };
+    Some(add(root, above, size))
+}
+
+/// The ranks below `rank` in the tree from `root`, the one with the deepest subtree first.
+pub fn children(tree: Tree, root: usize, rank: usize, size: usize) -> Children {
+    let Some(place) = place(root, rank, size) else {
+        return Children { next: None, tree, root, place: 0, size };
+    };
+    let first = match tree {
+        Tree::Flat => (place == 0).then_some(1),
+        Tree::Chain => Some(place + 1),
+        Tree::Binary => place.checked_mul(2).map(|p| p + 1),
+        Tree::Binomial => {
+            // One below this bit, and inside the group: the highest bit a child may add.
+            let bits = if place == 0 { usize::BITS } else { place.trailing_zeros() };
+            let room = (size - 1 - place).checked_ilog2();
+            match (bits.checked_sub(1), room) {
+                (Some(bit), Some(room)) => Some(place + (1 << bit.min(room))),
+                _ => None,
+            }
+        }
+    };
+    Children { next: first.filter(|&p| p < size), tree, root, place, size }
+}
+
+/// Iterator over [`children`].
+#[derive(Clone, Copy, Debug)]
+pub struct Children {
+    /// Place of the next child, counted from the root.
+    next: Option<usize>,
+    tree: Tree,
+    root: usize,
+    place: usize,
+    size: usize,
+}
+
+impl Iterator for Children {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let child = self.next?;
+        let sibling = match self.tree {
+            Tree::Flat => Some(child + 1),
+            Tree::Chain => None,
+            Tree::Binary => (child % 2 == 1).then_some(child + 1),
+            Tree::Binomial => {
+                let step = (child - self.place) / 2;
+                (step > 0).then_some(self.place + step)
+            }
+        };
+        self.next = sibling.filter(|&p| p < self.size);
+        Some(add(self.root, child, self.size))
+    }
+}
+
+/// Rounds of dissemination or recursive doubling: the logarithm of `size` to base 2, rounded up.
+pub fn rounds(size: usize) -> u32 {
+    match size {
+        0 | 1 => 0,
+        _ => (size - 1).ilog2() + 1,
+    }
+}
+
+/// Partners of one round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partners {
+    /// The rank to send to.
+    pub to: usize,
+    /// The rank to receive from.
+    pub from: usize,
+}
+
+/// Partners of `rank` in a dissemination barrier (Hensgen, Finkel, Manber 1988), for rounds
+/// `0..rounds(size)`: after the last round every rank has heard from every other.
+pub fn dissemination(rank: usize, size: usize, round: u32) -> Option<Partners> {
+    if rank >= size || round >= rounds(size) {
+        return None;
+    }
+    let step = 1 << round;
+    Some(Partners { to: add(rank, step, size), from: add(rank, size - step, size) })
+}
+
+/// Part of a rank in recursive doubling (Thakur, Rabenseifner, Gropp 2005).
+///
+/// Ranks beyond a power of two are folded in first: such a rank gives its value to a neighbour, which
+/// takes part for both and returns the result. The values stay in rank order, so an operation that is
+/// only associative may be used when the value of the lower rank is taken as the left operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubling {
+    /// Sends its value to `proxy`, then receives the result from it.
+    Folded {
+        /// The rank that takes part in its place, one above.
+        proxy: usize,
+    },
+    /// Takes part.
+    Active {
+        /// The folded rank, one below, whose value it receives first and to which it sends the result.
+        folded: Option<usize>,
+        /// Number among the active ranks.
+        number: usize,
+        /// Rounds in which it exchanges.
+        rounds: u32,
+        /// Ranks folded in the whole group.
+        pairs: usize,
+    },
+}
+
+impl Doubling {
+    /// The part of `rank` among `size`; None if `rank` is outside.
+    pub fn new(rank: usize, size: usize) -> Option<Doubling> {
+        if rank >= size {
+            return None;
+        }
+        let rounds = size.ilog2();
+        let pairs = size - (1 << rounds);
+        Some(if rank >= 2 * pairs {
+            Doubling::Active { folded: None, number: rank - pairs, rounds, pairs }
+        } else if rank % 2 == 0 {
+            Doubling::Folded { proxy: rank + 1 }
+        } else {
+            Doubling::Active { folded: Some(rank - 1), number: rank / 2, rounds, pairs }
+        })
+    }
+
+    /// The rank to exchange with in `round`; None when there is no such round, or when folded.
+    pub fn partner(&self, round: u32) -> Option<usize> {
+        match *self {
+            Doubling::Active { number, rounds, pairs, .. } if round < rounds => {
+                let number = number ^ (1 << round);
+                Some(if number < pairs { 2 * number + 1 } else { number + pairs })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Distance of `rank` from the root, going up around the ring of ranks.
+fn place(root: usize, rank: usize, size: usize) -> Option<usize> {
+    (root < size && rank < size).then(|| add(rank, size - root, size))
+}
+
+/// `a + b` around the ring, for `a < size` and `b <= size`, without overflow.
+fn add(a: usize, b: usize, size: usize) -> usize {
+    if b >= size - a {
+        b - (size - a)
+    } else {
+        a + b
+    }
+}

@@ -1,0 +1,241 @@
+//! What this endpoint keeps of one peer, composed of the mechanisms.
+
+use crate::caps::LinkCaps;
+use crate::config::Config;
+use crate::engine::types::{Payload, Transmit};
+use crate::error::PeerFailure;
+use crate::id::{EndpointId, OpId, PeerId};
+use crate::reliability::{AckPolicy, CreditIn, CreditOut, RecvWindow, Reliability, Rtt, SendWindow};
+use crate::seq::Seq;
+use crate::time::Instant;
+use crate::wire::{Common, Packet};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+/// Everything needed to emit a packet, now and again when it is retransmitted.
+#[derive(Clone, Copy)]
+pub(crate) struct Desc {
+    pub packet: Packet,
+    pub flags: u16,
+    pub imm: u32,
+    pub payload: Payload,
+}
+
+impl Desc {
+    /// A packet without payload.
+    pub fn bare(packet: Packet, imm: u32) -> Desc {
+        Desc { packet, flags: 0, imm, payload: Payload::None }
+    }
+
+    pub fn with_flags(self, flags: u16) -> Desc {
+        Desc { flags, ..self }
+    }
+}
+
+/// A message waiting its turn; messages to a peer leave in the order they were started.
+#[derive(Clone, Copy)]
+pub(crate) enum Item {
+    Eager(OpId),
+    Rts(OpId),
+    Put(OpId),
+    Single(Desc),
+}
+
+/// What a PULL or GET asked for, being sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Stream {
+    pub source: StreamSource,
+    pub recv: u32,
+    pub offset: u64,
+    /// Offset on the wire minus offset in the source: a GET counts from its own start.
+    pub shift: u64,
+    pub end: u64,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum StreamSource {
+    Op(OpId),
+    Region(u64),
+}
+
+/// An eager message of several packets, arriving.
+#[derive(Clone, Copy)]
+pub(crate) struct Partial {
+    pub msg: u32,
+    pub total: u64,
+    pub got: u64,
+    pub target: Target,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    Recv(OpId),
+    Stored(u32),
+    Upcall { id: u32, tag: u64 },
+    Discard,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Known, never contacted.
+    Idle,
+    /// HELLO sent, no answer yet.
+    Opening { since: Instant, next: Instant, wait: Duration },
+    Ready,
+    Failed(PeerFailure),
+}
+
+/// State that exists only on links that lose or reorder.
+pub(crate) struct Windows {
+    pub send: SendWindow<Desc>,
+    pub recv: RecvWindow,
+    pub rtt: Rtt,
+}
+
+pub(crate) struct Peer {
+    pub id: PeerId,
+    pub endpoint: EndpointId,
+    pub caps: LinkCaps,
+    pub state: State,
+    /// Number the peer puts into packets to us.
+    pub session_in: u32,
+    /// Number we put into packets to the peer.
+    pub session_out: u32,
+    pub windows: Option<Box<Windows>>,
+    pub credit_in: CreditIn,
+    pub credit_out: CreditOut,
+    pub eager_max: u32,
+    pub ctrl: VecDeque<Desc>,
+    pub msgs: VecDeque<Item>,
+    pub data: VecDeque<Stream>,
+    pub stalled: VecDeque<Transmit>,
+    pub blocked: bool,
+    pub ready: bool,
+    /// Whose turn it is when messages and data streams both wait.
+    pub data_turn: bool,
+    pub hello_due: bool,
+    pub hello_reply_due: bool,
+    /// An acknowledgement is asked for on a link without windows.
+    pub ack_asked: bool,
+    pub partial: Option<Partial>,
+    /// A fragment of the put now arriving was refused.
+    pub put_refused: bool,
+    /// Operations that wait for this peer.
+    pub waiting: u32,
+    pub rendezvous_out: u32,
+    pub rendezvous_in: u32,
+    pub last_heard: Instant,
+    pub waiting_since: Instant,
+    pub probed_at: Instant,
+    pub warned: bool,
+    /// When the timer table fires for this peer.
+    pub armed: Instant,
+}
+
+impl Peer {
+    pub fn new(
+        cfg: &Config,
+        id: PeerId,
+        endpoint: EndpointId,
+        session_in: u32,
+        caps: LinkCaps,
+    ) -> Peer {
+        let mut peer = Peer {
+            id,
+            endpoint,
+            caps,
+            state: State::Idle,
+            session_in,
+            session_out: 0,
+            windows: None,
+            credit_in: CreditIn::default(),
+            credit_out: CreditOut::new(cfg.eager_credit as usize),
+            eager_max: 0,
+            ctrl: VecDeque::new(),
+            msgs: VecDeque::new(),
+            data: VecDeque::new(),
+            stalled: VecDeque::new(),
+            blocked: false,
+            ready: false,
+            data_turn: false,
+            hello_due: false,
+            hello_reply_due: false,
+            ack_asked: false,
+            partial: None,
+            put_refused: false,
+            waiting: 0,
+            rendezvous_out: 0,
+            rendezvous_in: 0,
+            last_heard: Instant(0),
+            waiting_since: Instant(0),
+            probed_at: Instant(0),
+            warned: false,
+            armed: Instant::FAR,
+        };
+        peer.set_caps(cfg, caps);
+        peer
+    }
+
+    /// Adopts the capabilities of the path. Windows are made when the path needs them.
+    pub fn set_caps(&mut self, cfg: &Config, caps: LinkCaps) {
+        self.caps = caps;
+        self.eager_max = crate::transfer::select::eager_max(cfg, &caps);
+        let needs_windows = !(caps.reliable && caps.ordered);
+        if needs_windows && self.windows.is_none() {
+            let mode = match cfg.reliability {
+                Reliability::None => Reliability::Selective,
+                mode => mode,
+            };
+            let us = |n: u32| Duration::from_micros(u64::from(n));
+            let mut recv = RecvWindow::new(mode, Seq(0), cfg.window);
+            recv.set_ack_policy(AckPolicy {
+                every: cfg.ack_every,
+                delay: us(cfg.ack_delay_us),
+                peer_window: cfg.window,
+            });
+            self.windows = Some(Box::new(Windows {
+                send: SendWindow::new(mode, cfg.window, Seq(0)),
+                recv,
+                rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
+            }));
+        }
+    }
+
+    /// Something is queued that could be sent when the window allows.
+    pub fn has_work(&self) -> bool {
+        !self.ctrl.is_empty() || !self.msgs.is_empty() || !self.data.is_empty()
+    }
+
+    /// Nothing is queued, in flight or owed.
+    pub fn quiet(&self) -> bool {
+        !self.has_work()
+            && self.stalled.is_empty()
+            && !self.hello_due
+            && !self.hello_reply_due
+            && !self.ack_asked
+            && self.windows.as_ref().is_none_or(|w| w.send.is_empty() && w.recv.ack_deadline().is_none())
+    }
+
+    /// The common header of a packet to this peer.
+    #[inline]
+    pub fn common(&mut self, flags: u16, seq: Seq, imm: u32) -> Common {
+        let ack = match &mut self.windows {
+            Some(w) => {
+                w.recv.ack_piggybacked();
+                w.recv.next_expected()
+            }
+            None => Seq(0),
+        };
+        let credit = self.credit_out.grant();
+        self.credit_out.announced();
+        Common { flags, session: self.session_out, seq, ack, credit, imm }
+    }
+
+    pub fn failure(&self) -> Option<PeerFailure> {
+        match self.state {
+            State::Failed(f) => Some(f),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Reliability between two peers, exchangeable at run time: none, go-back-N, selective retransmission.
+//!
+//! [`SendWindow`] keeps the descriptors of unacknowledged packets and decides what to retransmit,
+//! [`RecvWindow`] judges arriving sequence numbers and decides when to acknowledge, [`Rtt`] keeps the
+//! retransmission timeout, and [`CreditIn`] / [`CreditOut`] bound the eager bytes in flight.
+
+mod credit;
+mod recv_window;
+mod rtt;
+mod send_window;
+#[cfg(test)]
+mod tests;
+
+pub use credit::{cost, CreditIn, CreditOut, UNIT};
+pub use recv_window::{AckPolicy, RecvWindow, Verdict};
+pub use rtt::Rtt;
+pub use send_window::{AckOutcome, SendWindow};
+
+use core::fmt;
+use core::str::FromStr;
+
+/// Largest window of [`Reliability::Selective`], in packets: what one [`SackMap`] can describe.
+pub const MAX_SELECTIVE: u32 = 256;
+
+/// How packets between two peers are made reliable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Reliability {
+    /// The link is trusted to deliver everything once and in order: packets are numbered, not kept.
+    None,
+    /// Out-of-order packets are dropped; a gap or a timeout resends everything unacknowledged.
+    GoBackN,
+    /// Out-of-order packets are held; only what is missing is resent.
+    #[default]
+    Selective,
+}
+
+/// The name is none of `none`, `gbn`, `selective`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownReliability;
+
+impl fmt::Display for UnknownReliability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unknown reliability: use none, gbn or selective")
+    }
+}
+
+impl core::error::Error for UnknownReliability {}
+
+impl FromStr for Reliability {
+    type Err = UnknownReliability;
+
+    fn from_str(name: &str) -> Result<Reliability, UnknownReliability> {
+        match name {
+            "none" => Ok(Reliability::None),
+            "gbn" => Ok(Reliability::GoBackN),
+            "selective" => Ok(Reliability::Selective),
+            _ => Err(UnknownReliability),
+        }
+    }
+}
+
+impl fmt::Display for Reliability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Reliability::None => "none",
+            Reliability::GoBackN => "gbn",
+            Reliability::Selective => "selective",
+        })
+    }
+}
+
+/// Selective acknowledgement: bit `i` (least significant bit of word 0 first) says that packet
+/// `ack + 1 + i` was received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SackMap(pub [u64; 4]);
+
+impl SackMap {
+    /// Whether no packet is reported.
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; 4]
+    }
+
+    /// Whether packet `ack + 1 + i` is reported; false beyond the map.
+    pub fn contains(&self, i: u32) -> bool {
+        self.0.get((i / 64) as usize).is_some_and(|word| word >> (i % 64) & 1 == 1)
+    }
+
+    /// The reported places, in rising order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().enumerate().flat_map(|(w, &word)| Bits(word).map(move |b| w as u32 * 64 + b))
+    }
+}
+
+/// The set bits of a word, lowest first.
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        if self.0 == 0 {
+            return None;
+        }
+        let bit = self.0.trailing_zeros();
+        self.0 &= self.0 - 1;
+        Some(bit)
+    }
+}

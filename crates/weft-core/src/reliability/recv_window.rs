@@ -1,0 +1,225 @@
+//! The receiver's side: which packets are new, in order or missing, and when to acknowledge.
+
+use super::{Reliability, SackMap, MAX_SELECTIVE};
+use crate::{Instant, Seq};
+use core::time::Duration;
+
+/// What a sequence number means to the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// In order: deliver now, then everything [`RecvWindow::next_held`] names.
+    Deliver,
+    /// New but ahead of a gap (only [`Reliability::Selective`]): keep it, or place it at once where
+    /// its type allows that, until [`RecvWindow::next_held`] names it.
+    Hold,
+    /// Received before: drop it.
+    Duplicate,
+    /// Ahead of a gap (only [`Reliability::GoBackN`]): drop it; a NACK is due.
+    Gap,
+    /// Beyond the window: drop it.
+    Outside,
+}
+
+/// When to acknowledge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AckPolicy {
+    /// Acknowledge at the latest after this many packets.
+    pub every: u32,
+    /// Acknowledge at the latest after this time; at most about 4 s.
+    pub delay: Duration,
+    /// The sender's window in packets: half of it is acknowledged at the latest, so that it never stalls.
+    pub peer_window: u32,
+}
+
+impl Default for AckPolicy {
+    fn default() -> AckPolicy {
+        AckPolicy { every: 16, delay: Duration::from_micros(100), peer_window: u32::MAX }
+    }
+}
+
+/// Sequence numbers received from one peer. Owns no heap memory.
+///
+/// After an in-order packet the caller drains [`RecvWindow::next_held`] before it judges the next.
+#[derive(Clone, Debug)]
+pub struct RecvWindow {
+    /// Packet `s`, ahead of the gap, was received: bit `s mod 256`.
+    held: [u64; 4],
+    /// Arrival of the first packet not yet acknowledged.
+    first: Instant,
+    expected: Seq,
+    limit: u32,
+    held_count: u32,
+    pending: u32,
+    /// Packets after which an acknowledgement is due.
+    ack_at: u32,
+    delay_ns: u32,
+    /// An out-of-order packet was dropped since the last acknowledgement (go-back-N).
+    dropped: bool,
+    ack_now: bool,
+    mode: Reliability,
+}
+
+impl RecvWindow {
+    /// A window that expects packet `initial` first and holds packets less than `limit` ahead of the
+    /// next expected one; the limit is held to 1..=[`MAX_SELECTIVE`] under [`Reliability::Selective`].
+    pub fn new(mode: Reliability, initial: Seq, limit: u32) -> RecvWindow {
+        let max = if mode == Reliability::Selective { MAX_SELECTIVE } else { u32::MAX / 4 };
+        let mut window = RecvWindow {
+            held: [0; 4],
+            first: Instant(0),
+            expected: initial,
+            limit: limit.clamp(1, max),
+            held_count: 0,
+            pending: 0,
+            ack_at: 1,
+            delay_ns: 0,
+            dropped: false,
+            ack_now: false,
+            mode,
+        };
+        window.set_ack_policy(AckPolicy::default());
+        window
+    }
+
+    /// Changes when acknowledgements are due; [`AckPolicy::default`] until then.
+    pub fn set_ack_policy(&mut self, policy: AckPolicy) {
+        let half = self.limit.min(policy.peer_window) / 2;
+        self.ack_at = policy.every.min(half).max(1);
+        self.delay_ns = u32::try_from(policy.delay.as_nanos()).unwrap_or(u32::MAX);
+    }
+
+    /// Judges an arriving packet and records it. Anything but [`Verdict::Deliver`] without a gap makes
+    /// an acknowledgement due at once, so the sender learns what is missing; asked once a batch,
+    /// [`RecvWindow::ack_due`] then yields one acknowledgement for the whole batch.
+    #[inline]
+    pub fn on_packet(&mut self, seq: Seq) -> Verdict {
+        if seq == self.expected {
+            self.expected = seq.next();
+            self.ack_now |= self.held_count > 0;
+            return Verdict::Deliver;
+        }
+        self.on_disorder(seq)
+    }
+
+    fn on_disorder(&mut self, seq: Seq) -> Verdict {
+        if self.mode == Reliability::None {
+            self.expected = seq.next();
+            return Verdict::Deliver;
+        }
+        if seq.before(self.expected) {
+            self.ack_now = true;
+            return Verdict::Duplicate;
+        }
+        if seq.distance_from(self.expected) >= self.limit {
+            return Verdict::Outside;
+        }
+        self.ack_now = true;
+        if self.mode == Reliability::GoBackN {
+            self.dropped = true;
+            return Verdict::Gap;
+        }
+        let (word, bit) = place(seq);
+        if self.held[word] & bit != 0 {
+            return Verdict::Duplicate;
+        }
+        self.held[word] |= bit;
+        self.held_count += 1;
+        Verdict::Hold
+    }
+
+    /// After [`Verdict::Deliver`]: the next held packet that is now in order, until None.
+    #[inline]
+    pub fn next_held(&mut self) -> Option<Seq> {
+        if self.held_count == 0 {
+            return None;
+        }
+        let seq = self.expected;
+        let (word, bit) = place(seq);
+        if self.held[word] & bit == 0 {
+            return None;
+        }
+        self.held[word] &= !bit;
+        self.held_count -= 1;
+        self.expected = seq.next();
+        Some(seq)
+    }
+
+    /// The next number expected in order: the cumulative acknowledgement to send.
+    pub fn next_expected(&self) -> Seq {
+        self.expected
+    }
+
+    /// The packets held ahead of the gap, relative to [`RecvWindow::next_expected`].
+    pub fn sack(&self) -> SackMap {
+        let mut map = [0; 4];
+        if self.held_count > 0 {
+            let start = self.expected.next().0;
+            let (word, shift) = ((start / 64 % 4) as usize, start % 64);
+            for (i, out) in map.iter_mut().enumerate() {
+                let low = self.held[(word + i) % 4] >> shift;
+                let high = self.held[(word + i + 1) % 4].checked_shl(64 - shift).unwrap_or(0);
+                *out = low | high;
+            }
+            // The last place shares its bit with the expected packet and lies outside every window.
+            map[3] &= !(1 << 63);
+        }
+        SackMap(map)
+    }
+
+    /// Whether something is missing: the acknowledgement must be an explicit one, with the
+    /// [`RecvWindow::sack`] map or, under [`Reliability::GoBackN`], marked as NACK.
+    pub fn has_gap(&self) -> bool {
+        self.held_count > 0 || self.dropped
+    }
+
+    /// Counts a received packet towards the next acknowledgement. `must_ack_now`: the sender asked.
+    #[inline]
+    pub fn note_received(&mut self, now: Instant, must_ack_now: bool) {
+        if self.mode == Reliability::None {
+            return;
+        }
+        if self.pending == 0 {
+            self.first = now;
+        }
+        self.pending = self.pending.saturating_add(1);
+        self.ack_now |= must_ack_now;
+    }
+
+    /// An explicit acknowledgement, with map and NACK mark as due, was sent.
+    pub fn ack_sent(&mut self) {
+        self.pending = 0;
+        self.ack_now = false;
+        self.dropped = false;
+    }
+
+    /// A data packet carried [`RecvWindow::next_expected`]: as good as an acknowledgement unless there
+    /// is a gap to report.
+    #[inline]
+    pub fn ack_piggybacked(&mut self) {
+        if !self.has_gap() {
+            self.pending = 0;
+            self.ack_now = false;
+        }
+    }
+
+    /// Whether an acknowledgement should be sent now.
+    #[inline]
+    pub fn ack_due(&self, now: Instant) -> bool {
+        self.ack_deadline().is_some_and(|deadline| deadline <= now)
+    }
+
+    /// When an acknowledgement will be due if nothing else happens; in the past when it is due now.
+    #[inline]
+    pub fn ack_deadline(&self) -> Option<Instant> {
+        if self.ack_now || self.pending >= self.ack_at {
+            return Some(Instant(0));
+        }
+        let delay = Duration::from_nanos(self.delay_ns.into());
+        (self.pending > 0).then(|| self.first + delay)
+    }
+}
+
+/// Word and mask of a packet in the ring of held ones.
+fn place(seq: Seq) -> (usize, u64) {
+    ((seq.0 / 64 % 4) as usize, 1 << (seq.0 % 64))
+}

@@ -1,0 +1,456 @@
+//! The sender's side: unacknowledged packets, loss detection, retransmission.
+
+use super::{Reliability, SackMap, MAX_SELECTIVE};
+use crate::{Instant, Seq};
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+/// Packets of later transmission that must arrive before an earlier one counts as lost
+/// (RFC 9002 section 6.1.1); raised up to [`REORDER_MAX`] when that proves wrong.
+const REORDER_MIN: u8 = 3;
+const REORDER_MAX: u8 = 32;
+
+/// Reported received in a [`SackMap`]: its descriptor went back to the caller.
+const SACKED: u8 = 1;
+/// Waits for [`SendWindow::next_retransmit`].
+const LOST: u8 = 2;
+/// Sent more than once: no round-trip sample may come from it (Karn).
+const RESENT: u8 = 4;
+/// Judged lost from the order of acknowledgements, not from a timeout.
+const FAST: u8 = 8;
+
+#[derive(Clone, Copy)]
+struct Slot<T> {
+    item: T,
+    /// Time of the last transmission.
+    sent: Instant,
+    /// Place of the last transmission among all transmissions of this window.
+    order: u32,
+    flags: u8,
+}
+
+impl<T> Slot<T> {
+    fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// What an acknowledgement did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AckOutcome {
+    /// Packets acknowledged for the first time, cumulatively or selectively.
+    pub newly_acked: u32,
+    /// Round-trip sample, never taken from a retransmitted packet.
+    pub rtt: Option<Duration>,
+    /// It named packets never sent; such parts were ignored.
+    pub invalid: bool,
+    /// It was older than one already seen (reordered on the way) and was ignored.
+    pub stale: bool,
+    /// Packets judged lost now and waiting for [`SendWindow::next_retransmit`].
+    pub lost: u32,
+}
+
+/// Unacknowledged packets of one peer, as descriptors `T` of the engine.
+///
+/// Under [`Reliability::None`] it only hands out sequence numbers: nothing is kept, everything may be
+/// sent, and the caller must not wait for acknowledgements. It owns no memory until the first packet
+/// and gives it back on [`SendWindow::shrink`] or [`SendWindow::drain`].
+pub struct SendWindow<T: Copy> {
+    slots: VecDeque<Slot<T>>,
+    /// Time of the last cumulative progress: restarts the retransmission timer (RFC 6298, 5.3).
+    progress: Instant,
+    next: Seq,
+    limit: u32,
+    sacked: u32,
+    lost: u32,
+    /// No packet before this one is marked lost.
+    cursor: Seq,
+    /// Number of the next transmission.
+    order: u32,
+    /// Transmissions before this number have been overtaken: one past the latest known to have arrived.
+    arrived: u32,
+    /// Smoothed and smallest round trip in nanoseconds, saturating; 0 when unknown.
+    srtt: u32,
+    min_rtt: u32,
+    reorder: u8,
+    mode: Reliability,
+}
+
+impl<T: Copy> SendWindow<T> {
+    /// A window of at most `limit` unacknowledged packets whose first packet is number `initial`.
+    /// The limit is held to 1..=[`MAX_SELECTIVE`] under [`Reliability::Selective`].
+    pub fn new(mode: Reliability, limit: u32, initial: Seq) -> Self {
+        SendWindow {
+            slots: VecDeque::new(),
+            progress: Instant(0),
+            next: initial,
+            limit: clamp_limit(mode, limit),
+            sacked: 0,
+            lost: 0,
+            cursor: initial,
+            order: 0,
+            arrived: 0,
+            srtt: 0,
+            min_rtt: 0,
+            reorder: REORDER_MIN,
+            mode,
+        }
+    }
+
+    /// The mode given to [`SendWindow::new`].
+    pub fn mode(&self) -> Reliability {
+        self.mode
+    }
+
+    /// Most unacknowledged packets.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Changes the limit; packets already sent beyond a smaller one stay.
+    pub fn set_limit(&mut self, limit: u32) {
+        self.limit = clamp_limit(self.mode, limit);
+    }
+
+    /// Packets sent and acknowledged neither cumulatively nor selectively.
+    pub fn in_flight(&self) -> u32 {
+        self.span() - self.sacked
+    }
+
+    /// Whether one more packet may be sent now. Under [`Reliability::GoBackN`] not while packets wait
+    /// for retransmission: a newer one would only be dropped.
+    #[inline]
+    pub fn can_send(&self) -> bool {
+        self.span() < self.limit && (self.lost == 0 || self.mode != Reliability::GoBackN)
+    }
+
+    /// Whether nothing awaits acknowledgement.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Number of the next packet.
+    pub fn next_seq(&self) -> Seq {
+        self.next
+    }
+
+    /// Packets waiting for [`SendWindow::next_retransmit`].
+    pub fn awaiting_retransmit(&self) -> u32 {
+        self.lost
+    }
+
+    fn span(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    fn una(&self) -> Seq {
+        Seq(self.next.0.wrapping_sub(self.span()))
+    }
+
+    /// Records a first transmission and returns its number. The caller asks [`SendWindow::can_send`]
+    /// before.
+    #[inline]
+    pub fn push(&mut self, now: Instant, item: T) -> Seq {
+        let seq = self.next;
+        self.next = seq.next();
+        if self.mode == Reliability::None {
+            return seq;
+        }
+        debug_assert!(self.span() < self.limit, "push beyond the window");
+        if self.slots.is_empty() {
+            self.cursor = seq;
+            self.progress = now;
+        }
+        self.slots.push_back(Slot { item, sent: now, order: self.order, flags: 0 });
+        self.order = self.order.wrapping_add(1);
+        seq
+    }
+
+    /// Takes in an acknowledgement: everything before `ack`, the packets in `sack` (only under
+    /// [`Reliability::Selective`]), and with `nack` a demand to go back ([`Reliability::GoBackN`]).
+    /// Each packet is given to `acked` exactly once, the cumulative part in order.
+    pub fn on_ack(
+        &mut self,
+        now: Instant,
+        ack: Seq,
+        sack: Option<&SackMap>,
+        nack: bool,
+        acked: &mut dyn FnMut(T),
+    ) -> AckOutcome {
+        let mut out = AckOutcome::default();
+        if self.mode == Reliability::None {
+            return out;
+        }
+        let una = self.una();
+        let advance = ack.distance_from(una);
+        if advance > self.span() {
+            out.stale = ack.before(una);
+            out.invalid = !out.stale;
+            return out;
+        }
+        let mut evidence = Evidence::default();
+        if advance > 0 {
+            self.pop_acked(now, advance, &mut out, &mut evidence, acked);
+        }
+        if self.mode == Reliability::Selective {
+            if let Some(sack) = sack {
+                self.mark_sacked(now, sack, &mut out, &mut evidence, acked);
+            }
+        }
+        if let Some(sample) = evidence.rtt {
+            self.sample(sample);
+            out.rtt = Some(sample);
+        }
+        if evidence.spurious {
+            self.reorder = (self.reorder * 2).min(REORDER_MAX);
+        }
+        out.lost = match self.mode {
+            Reliability::GoBackN if nack => self.go_back(now),
+            Reliability::Selective if self.sacked > 0 => self.detect_losses(now),
+            _ => 0,
+        };
+        out
+    }
+
+    fn pop_acked(
+        &mut self,
+        now: Instant,
+        count: u32,
+        out: &mut AckOutcome,
+        evidence: &mut Evidence,
+        acked: &mut dyn FnMut(T),
+    ) {
+        let mut resent = false;
+        for _ in 0..count {
+            let Some(slot) = self.slots.pop_front() else { break };
+            if slot.is(SACKED) {
+                self.sacked -= 1;
+                continue;
+            }
+            resent |= slot.is(RESENT);
+            self.note_arrival(now, &slot, evidence);
+            out.newly_acked += 1;
+            acked(slot.item);
+        }
+        // The packets behind a retransmitted one arrived long before this acknowledgement was sent.
+        if resent {
+            evidence.rtt = None;
+        }
+        self.progress = now;
+    }
+
+    fn mark_sacked(
+        &mut self,
+        now: Instant,
+        sack: &SackMap,
+        out: &mut AckOutcome,
+        evidence: &mut Evidence,
+        acked: &mut dyn FnMut(T),
+    ) {
+        for bit in sack.iter() {
+            let Some(slot) = self.slots.get_mut(bit as usize + 1) else {
+                out.invalid = true;
+                return;
+            };
+            if slot.is(SACKED) {
+                continue;
+            }
+            let before = *slot;
+            slot.flags = (slot.flags | SACKED) & !LOST;
+            self.sacked += 1;
+            self.note_arrival(now, &before, evidence);
+            out.newly_acked += 1;
+            acked(before.item);
+        }
+    }
+
+    /// Learns from the first acknowledgement of a packet.
+    fn note_arrival(&mut self, now: Instant, slot: &Slot<T>, evidence: &mut Evidence) {
+        if slot.is(LOST) {
+            self.lost -= 1;
+        }
+        let elapsed = now.since(slot.sent);
+        if slot.is(RESENT) {
+            // Acknowledged sooner than a round trip after the retransmission: an earlier copy arrived,
+            // so the packet was late, not lost, and this says nothing about the last transmission.
+            if elapsed < Duration::from_nanos(self.min_rtt.into()) {
+                evidence.spurious |= slot.is(FAST);
+                return;
+            }
+        } else {
+            evidence.spurious |= slot.is(LOST) && slot.is(FAST);
+            evidence.rtt = Some(elapsed);
+        }
+        let past = slot.order.wrapping_add(1);
+        if precedes(self.arrived, past) {
+            self.arrived = past;
+        }
+    }
+
+    fn sample(&mut self, rtt: Duration) {
+        let rtt = u32::try_from(rtt.as_nanos()).unwrap_or(u32::MAX).max(1);
+        if self.srtt == 0 {
+            (self.srtt, self.min_rtt) = (rtt, rtt);
+        } else {
+            self.srtt = ((u64::from(self.srtt) * 7 + u64::from(rtt)) / 8) as u32;
+            self.min_rtt = if self.min_rtt == 0 { rtt } else { self.min_rtt.min(rtt) };
+        }
+    }
+
+    /// Marks packets overtaken by [`REORDER_MIN`] or more later transmissions, or by any later one
+    /// and longer ago than 9/8 of a round trip (RFC 9002 section 6.1); both bounds widen with `reorder`.
+    /// What overtakes a retransmission was sent after it, so each packet is judged at most once a
+    /// round trip.
+    fn detect_losses(&mut self, now: Instant) -> u32 {
+        let srtt = u64::from(self.srtt);
+        let late = Duration::from_nanos(srtt + srtt * u64::from(self.reorder) / 24);
+        let (mut seen, mut marked) = (0, 0);
+        for i in 0..self.slots.len() {
+            if seen == self.sacked {
+                break;
+            }
+            let slot = &mut self.slots[i];
+            if slot.is(SACKED) {
+                seen += 1;
+                continue;
+            }
+            if slot.is(LOST) || !precedes(slot.order, self.arrived) {
+                continue;
+            }
+            let overtaken = self.arrived.wrapping_sub(slot.order) - 1;
+            let is_late = srtt > 0 && overtaken > 0 && now.since(slot.sent) >= late;
+            if overtaken >= self.reorder.into() || is_late {
+                slot.flags |= LOST | FAST;
+                self.note_lost(i);
+                marked += 1;
+            }
+        }
+        marked
+    }
+
+    fn note_lost(&mut self, index: usize) {
+        let seq = self.una().plus(index as u32);
+        if self.lost == 0 || seq.before(self.cursor) {
+            self.cursor = seq;
+        }
+        self.lost += 1;
+    }
+
+    /// A gap was reported: everything is resent, unless the front was (re)sent within half a round trip.
+    fn go_back(&mut self, now: Instant) -> u32 {
+        let Some(front) = self.slots.front() else { return 0 };
+        let age = now.since(front.sent);
+        if front.is(LOST) || age < Duration::from_nanos(u64::from(self.srtt) / 2) {
+            return 0;
+        }
+        if self.srtt == 0 && !front.is(RESENT) {
+            // A later packet made the round trip within this time; without any estimate every
+            // further NACK of the same burst would go back again.
+            self.srtt = u32::try_from(age.as_nanos()).unwrap_or(u32::MAX);
+        }
+        self.mark_all_lost()
+    }
+
+    fn mark_all_lost(&mut self) -> u32 {
+        let before = self.lost;
+        for slot in &mut self.slots {
+            slot.flags = (slot.flags | LOST) & !FAST;
+        }
+        self.lost = self.span();
+        self.cursor = self.una();
+        self.lost - before
+    }
+
+    /// The next packet due for retransmission; it counts as sent `now`.
+    #[inline]
+    pub fn next_retransmit(&mut self, now: Instant) -> Option<(Seq, T)> {
+        if self.lost == 0 {
+            return None;
+        }
+        let una = self.una();
+        let start = if self.cursor.before(una) { 0 } else { self.cursor.distance_from(una) };
+        for i in start..self.span() {
+            let slot = &mut self.slots[i as usize];
+            if !slot.is(LOST) {
+                continue;
+            }
+            slot.flags = (slot.flags | RESENT) & !LOST;
+            slot.sent = now;
+            slot.order = self.order;
+            self.order = self.order.wrapping_add(1);
+            self.lost -= 1;
+            let seq = una.plus(i);
+            self.cursor = seq.next();
+            return Some((seq, slot.item));
+        }
+        None
+    }
+
+    /// The retransmission timeout may have fired: marks for retransmission everything
+    /// ([`Reliability::GoBackN`]) or every packet older than `rto` ([`Reliability::Selective`]).
+    /// Returns whether anything was marked; the caller then backs its timeout off.
+    pub fn on_timeout(&mut self, now: Instant, rto: Duration) -> bool {
+        match self.oldest_sent() {
+            Some(oldest) if now.since(oldest) >= rto => {}
+            _ => return false,
+        }
+        if self.mode == Reliability::GoBackN {
+            return self.mark_all_lost() > 0;
+        }
+        let mut marked = false;
+        for i in 0..self.slots.len() {
+            let slot = &mut self.slots[i];
+            if !slot.is(SACKED | LOST) && now.since(slot.sent) >= rto {
+                slot.flags = (slot.flags | LOST) & !FAST;
+                self.note_lost(i);
+                marked = true;
+            }
+        }
+        marked
+    }
+
+    /// When the retransmission timer was (re)started: at the last transmission of the oldest
+    /// unacknowledged packet or at later progress. None when nothing is unacknowledged or the oldest
+    /// already waits for retransmission.
+    #[inline]
+    pub fn oldest_sent(&self) -> Option<Instant> {
+        let front = self.slots.front()?;
+        (!front.is(LOST)).then(|| front.sent.max(self.progress))
+    }
+
+    /// Gives back every packet not yet acknowledged, in order, and frees the memory: the peer failed.
+    pub fn drain(&mut self, each: &mut dyn FnMut(T)) {
+        for slot in core::mem::take(&mut self.slots) {
+            if !slot.is(SACKED) {
+                each(slot.item);
+            }
+        }
+        (self.sacked, self.lost) = (0, 0);
+    }
+
+    /// Frees the memory if nothing is unacknowledged; for peers that fell silent.
+    pub fn shrink(&mut self) {
+        if self.slots.is_empty() {
+            self.slots = VecDeque::new();
+        }
+    }
+}
+
+/// What one acknowledgement taught.
+#[derive(Default)]
+struct Evidence {
+    rtt: Option<Duration>,
+    /// A packet judged lost from reordering had arrived after all.
+    spurious: bool,
+}
+
+fn clamp_limit(mode: Reliability, limit: u32) -> u32 {
+    let max = if mode == Reliability::Selective { MAX_SELECTIVE } else { u32::MAX / 4 };
+    limit.clamp(1, max)
+}
+
+/// Serial-number order of transmission numbers.
+fn precedes(a: u32, b: u32) -> bool {
+    Seq(a).before(Seq(b))
+}

@@ -1,0 +1,53 @@
+//! Counters, declared once.
+
+macro_rules! counters {
+    ($($name:ident: $what:literal,)*) => {
+        /// Counters of an engine since it was made.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Stats {
+            $(#[doc = $what] pub $name: u64,)*
+        }
+
+        impl Stats {
+            /// Names and meanings, in the order of [`Stats::values`].
+            pub const NAMES: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), $what),)*];
+
+            /// Values in the order of [`Stats::NAMES`].
+            pub fn values(&self) -> [u64; Stats::NAMES.len()] {
+                [$(self.$name,)*]
+            }
+        }
+    };
+}
+
+counters! {
+    packets_sent: "Packets handed to links, retransmissions and acknowledgements included.",
+    packets_received: "Packets accepted from links.",
+    bytes_sent: "Payload bytes handed to links.",
+    bytes_received: "Payload bytes accepted from links.",
+    messages_sent: "Messages, active messages and remote-memory operations started.",
+    messages_received: "Messages and active messages delivered.",
+    acks_sent: "Packets that only acknowledge.",
+    retransmitted: "Packets sent again.",
+    timeouts: "Retransmission timeouts.",
+    duplicates: "Packets received before and dropped.",
+    held: "Packets ahead of a gap, kept until it was filled.",
+    gaps: "Packets ahead of a gap, dropped (go-back-N).",
+    outside_window: "Packets outside the receive window, dropped.",
+    stale_session: "Packets of an unknown or old session, dropped.",
+    stale_incarnation: "First packets meant for an earlier incarnation of this endpoint, dropped.",
+    wrong_source: "Packets whose link-level source is not the peer they name, dropped.",
+    malformed: "Packets with a bad header, dropped.",
+    wrong_version: "Packets of another protocol version, dropped.",
+    bad_ack: "Acknowledgements of packets never sent, ignored.",
+    violations: "Packets that break the protocol (unknown operation, length out of bounds), dropped.",
+    unexpected: "Messages that arrived before a receive was posted.",
+    credit_stalls: "Messages announced instead of sent for lack of credit.",
+    direct_bytes: "Bytes moved by direct copies between processes.",
+    direct_failures: "Direct copies refused by the system and done through packets instead.",
+    refused: "Remote-memory operations refused: key, bounds or rights.",
+    peers_failed: "Peers that failed.",
+    peers_refused: "Unknown peers refused because the peer table is full.",
+}

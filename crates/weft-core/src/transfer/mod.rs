@@ -1,0 +1,4 @@
+//! How a message travels: sizes and protocols.
+
+pub mod pull;
+pub mod select;

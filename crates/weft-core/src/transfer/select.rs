@@ -1,0 +1,88 @@
+//! The cost model: which protocol a message of a given size takes on a path, and why.
+
+use crate::caps::LinkCaps;
+use crate::config::Config;
+use core::fmt;
+
+/// Protocol of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// One packet; the buffer is reusable when the call returns.
+    Inject,
+    /// Sent at once in one or more packets.
+    Eager,
+    /// Announced, then pulled in blocks by the receiver.
+    Pull,
+    /// Announced, then copied between the two processes in one step.
+    Direct,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Protocol::Inject => "inject",
+            Protocol::Eager => "eager",
+            Protocol::Pull => "rendezvous, pulled",
+            Protocol::Direct => "rendezvous, direct copy",
+        })
+    }
+}
+
+/// Copies of a processor run at about this rate from cache, in bytes per microsecond.
+const COPY_BYTES_PER_US: u64 = 10_000;
+
+/// Longest eager message on a path.
+///
+/// An eager message that is unexpected costs one copy more; a rendezvous costs a round trip more.
+/// The two are equal where the copy takes as long as the round trip; that size, rounded down to a
+/// power of two and kept between 4 KiB and a quarter of the credit window, is the threshold.
+pub fn eager_max(cfg: &Config, caps: &LinkCaps) -> u32 {
+    if cfg.eager_max != 0 {
+        return cfg.eager_max;
+    }
+    let round_trip_ns = 2 * u64::from(caps.latency_ns);
+    let equal = round_trip_ns * COPY_BYTES_PER_US / 1000;
+    let power = 1u64 << (63 - equal.max(1).leading_zeros());
+    let most = u64::from(cfg.eager_credit / 4).max(4096);
+    power.clamp(4096, most) as u32
+}
+
+/// The protocol of a message of `len` bytes on a path, as the engine will choose it.
+pub fn protocol(cfg: &Config, caps: &LinkCaps, len: u64) -> Protocol {
+    if len <= u64::from(eager_max(cfg, caps)) {
+        if len <= u64::from(cfg.inject_max) {
+            Protocol::Inject
+        } else {
+            Protocol::Eager
+        }
+    } else if caps.direct && len >= u64::from(cfg.direct_min) {
+        Protocol::Direct
+    } else {
+        Protocol::Pull
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eager_max__grows_with_latency() {
+        let cfg = Config::default();
+        let shm = eager_max(&cfg, &LinkCaps::memory("shm", 32 << 10));
+        let udp = eager_max(&cfg, &LinkCaps::network("udp", 1456));
+        assert!(shm < udp, "{shm} {udp}");
+        assert!(udp <= cfg.eager_credit / 4);
+    }
+
+    #[test]
+    fn protocol__by_size() {
+        let cfg = Config::default();
+        let mut caps = LinkCaps::memory("shm", 32 << 10);
+        assert_eq!(protocol(&cfg, &caps, 8), Protocol::Inject);
+        assert_eq!(protocol(&cfg, &caps, 1 << 20), Protocol::Pull);
+        caps.direct = true;
+        assert_eq!(protocol(&cfg, &caps, 1 << 20), Protocol::Direct);
+    }
+}

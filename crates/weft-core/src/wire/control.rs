@@ -1,0 +1,53 @@
+//! Keeping a session alive and ending it.
+
+use super::{FieldInfo, WireError, COMMON_LEN, HEADER_MAX};
+use core::fmt;
+
+/// Nothing: takes a sequence number, so that the receiver must acknowledge. Keep-alive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Nop;
+
+impl Nop {
+    /// Header length in bytes, common part included.
+    pub const LEN: usize = COMMON_LEN;
+    pub(super) const FIELDS: &'static [FieldInfo] = &[];
+
+    #[inline(always)]
+    pub(super) fn write(&self, _out: &mut [u8; HEADER_MAX]) {}
+
+    #[inline(always)]
+    pub(super) fn check(_header: &[u8; COMMON_LEN]) -> Result<(), WireError> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn read(_header: &[u8; COMMON_LEN]) -> Nop {
+        Nop
+    }
+}
+
+impl fmt::Display for Nop {
+    fn fmt(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+}
+
+/// Values of [`Bye::reason`]. Others are taken as [`CLOSED`](reason::CLOSED).
+pub mod reason {
+    /// The endpoint was closed.
+    pub const CLOSED: u32 = 0;
+    /// The sender gave up on the receiver: nothing heard for too long.
+    pub const SILENT: u32 = 1;
+    /// The sender found the receiver breaking the protocol.
+    pub const PROTOCOL: u32 = 2;
+}
+
+packet! {
+    /// The session ends: the sender has forgotten it.
+    Bye, 32;
+    pad 28..32;
+    {
+        /// One of [`reason`].
+        reason / REASON: u32 = 24, "{}";
+    }
+}

@@ -1,0 +1,44 @@
+//! HELLO: opens a session and agrees on a version.
+
+use super::VERSION;
+
+/// Lowest version of the protocol this build speaks.
+pub const VERSION_MIN: u8 = VERSION;
+/// Highest version of the protocol this build speaks.
+pub const VERSION_MAX: u8 = VERSION;
+
+packet! {
+    /// Opens a session, or with [`flags::REPLY`](super::flags::REPLY) answers. The payload is the sender's
+    /// encoded address. Its layout never changes between versions, and its version byte is always 1.
+    Hello, 56;
+    pad 50..52;
+    valid valid;
+    {
+        /// The sender's endpoint id.
+        src_eid / SRC_EID: u64 = 24, "{:016x}";
+        /// The endpoint id the sender wants to reach; a process with another id does not answer.
+        dst_eid / DST_EID: u64 = 32, "{:016x}";
+        /// The session number the receiver must put into its packets to the sender.
+        session_offer / SESSION_OFFER: u32 = 40, "{:#x}";
+        /// Largest packet the sender can receive, bytes.
+        mtu / MTU: u32 = 44, "{}";
+        /// Lowest protocol version the sender speaks.
+        version_min / VERSION_MIN: u8 = 48, "{}";
+        /// Highest protocol version the sender speaks.
+        version_max / VERSION_MAX: u8 = 49, "{}";
+        /// Eager credit the sender grants at the start, units of 64 bytes.
+        window / WINDOW: u32 = 52, "{}";
+    }
+}
+
+fn valid(hello: &Hello) -> bool {
+    hello.version_min >= 1 && hello.version_min <= hello.version_max
+}
+
+impl Hello {
+    /// The highest version both sides speak; `None` when there is none, and the session is refused.
+    pub fn common_version(&self) -> Option<u8> {
+        let highest = self.version_max.min(VERSION_MAX);
+        (highest >= self.version_min.max(VERSION_MIN)).then_some(highest)
+    }
+}

@@ -1,0 +1,41 @@
+//! Announcing a message and finishing it.
+
+/// Values of [`Fin::status`] and [`Reply::status`](super::Reply::status). Others mean failure.
+pub mod status {
+    /// Done.
+    pub const OK: u32 = 0;
+    /// Refused: unknown key, out of bounds or no right.
+    pub const REFUSED: u32 = 1;
+    /// The message was longer than the buffer that matched it.
+    pub const TRUNCATED: u32 = 2;
+    /// Cancelled at the remote side.
+    pub const CANCELLED: u32 = 3;
+    /// No handler of that number.
+    pub const NO_HANDLER: u32 = 4;
+}
+
+packet! {
+    /// Request to send: announces a message. `imm` is remote completion data when `DATA64` is set.
+    Rts, 56;
+    pad 44..48;
+    {
+        /// Match bits; of an active message, handler number (low half) and argument (high half).
+        tag / TAG: u64 = 24, "{:#x}";
+        /// Length of the message, bytes.
+        total / TOTAL: u64 = 32, "{}";
+        /// The sender's number for the message.
+        msg / MSG: u32 = 40, "{}";
+        /// Address of the message in the sender's memory for a remote copy; 0 when it offers none.
+        addr / ADDR: u64 = 48, "{:#x}";
+    }
+}
+
+packet! {
+    /// The receiver has what it wants of message `imm` (the sender's number); the sender completes it.
+    Fin, 32;
+    pad 28..32;
+    {
+        /// One of [`status`].
+        status / STATUS: u32 = 24, "{}";
+    }
+}

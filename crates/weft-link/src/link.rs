@@ -156,6 +156,11 @@ pub trait Link {
         Err(LinkError::Unsupported)
     }
 
+    /// Whether the peer is polling right now, as far as the link can see: it would serve a request at once.
+    fn attentive(&self, _peer: PeerId) -> bool {
+        false
+    }
+
     /// Counters of the link, by name: for `weft top`, `info` and tests.
     fn counters(&self, _each: &mut dyn FnMut(&'static str, u64)) {}
 }

@@ -23,6 +23,10 @@ impl Engine {
             }
         }
         let id = self.post(now, &a)?;
+        if let (None, Some(peer)) = (here, a.source) {
+            // Opening finds out whether the peer lives: the wait is bounded.
+            self.open(now, peer);
+        }
         match here {
             Some(stored) => self.accept(now, stored, id),
             None => self.posted.post(spec, id),

@@ -57,7 +57,7 @@ pub(super) fn poll(cfg: &Config, me: u64, p: &mut Peer) -> Option<Transmit> {
         mtu: p.caps.mtu,
         version_min: wire::VERSION_MIN,
         version_max: wire::VERSION_MAX,
-        window: cfg.eager_credit / UNIT,
+        credit: cfg.eager_credit / UNIT,
     };
     let header = wire::emit(&common, &Packet::Hello(hello));
     Some(Transmit { peer: p.id, header, payload: Payload::Address })
@@ -104,7 +104,7 @@ impl Engine {
             p.state = State::Ready;
             p.warned = false;
             p.waiting_since = now;
-            p.credit_in.on_grant(hello.window);
+            p.credit_in.on_grant(hello.credit);
             if p.waiting > 0 {
                 let at = now + Duration::from_millis(u64::from(self.cfg.keepalive_ms));
                 self.timers.arm(p, at);

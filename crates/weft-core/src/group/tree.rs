@@ -1,7 +1,7 @@
 //! Communication patterns of collective operations, as arithmetic on ranks.
 //!
-//! Ranks run from 0 to `size - 1`. A rank or root outside that range has no parent, no children and no
-//! partners.
+//! Ranks run from 0 to `size - 1`. A rank or root outside that range has no parent, no children and
+//! no partners.
 
 use core::fmt;
 use core::str::FromStr;
@@ -156,9 +156,10 @@ pub fn dissemination(rank: usize, size: usize, round: u32) -> Option<Partners> {
 
 /// Part of a rank in recursive doubling (Thakur, Rabenseifner, Gropp 2005).
 ///
-/// Ranks beyond a power of two are folded in first: such a rank gives its value to a neighbour, which
-/// takes part for both and returns the result. The values stay in rank order, so an operation that is
-/// only associative may be used when the value of the lower rank is taken as the left operand.
+/// Ranks beyond a power of two are folded in first: such a rank gives its value to a neighbour,
+/// which takes part for both and returns the result. The values stay in rank order, so an operation
+/// that is only associative may be used when the value of the lower rank is taken as the left
+/// operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubling {
     /// Sends its value to `proxy`, then receives the result from it.
@@ -168,7 +169,8 @@ pub enum Doubling {
     },
     /// Takes part.
     Active {
-        /// The folded rank, one below, whose value it receives first and to which it sends the result.
+        /// The folded rank, one below, whose value it receives first and to which it sends the
+        /// result.
         folded: Option<usize>,
         /// Number among the active ranks.
         number: usize,
@@ -219,5 +221,127 @@ fn add(a: usize, b: usize, size: usize) -> usize {
         b - (size - a)
     } else {
         a + b
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn children__span_every_rank_once_and_agree_with_parent() {
+        for tree in Tree::ALL {
+            for size in 1..=70 {
+                for root in 0..size {
+                    let mut reached = vec![root];
+                    let mut at = 0;
+                    while at < reached.len() {
+                        let rank = reached[at];
+                        for child in children(tree, root, rank, size) {
+                            assert_eq!(parent(tree, root, child, size), Some(rank));
+                            reached.push(child);
+                        }
+                        at += 1;
+                    }
+                    assert_eq!(parent(tree, root, root, size), None);
+                    reached.sort_unstable();
+                    assert!(reached.into_iter().eq(0..size), "{tree} {size} {root}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn children__shapes() {
+        let of = |tree, rank| children(tree, 0, rank, 16).collect::<Vec<_>>();
+        assert!(of(Tree::Flat, 0).into_iter().eq(1..16));
+        assert_eq!(of(Tree::Chain, 4), [5]);
+        assert_eq!(of(Tree::Binary, 3), [7, 8]);
+        assert_eq!(of(Tree::Binomial, 0), [8, 4, 2, 1]);
+        assert_eq!(of(Tree::Binomial, 8), [12, 10, 9]);
+        assert_eq!(children(Tree::Binomial, 3, 3, 5).collect::<Vec<_>>(), [2, 0, 4]);
+    }
+
+    #[test]
+    fn tree__outside_the_group_has_no_one() {
+        for tree in Tree::ALL {
+            for (root, rank, size) in [(0, 0, 0), (3, 0, 3), (0, 3, 3), (usize::MAX, 1, 2)] {
+                assert_eq!(parent(tree, root, rank, size), None);
+                assert_eq!(children(tree, root, rank, size).count(), 0);
+            }
+            let last = usize::MAX - 1;
+            assert!(parent(tree, 7, last, usize::MAX).is_some());
+            assert!(children(tree, 7, 0, usize::MAX).take(100).all(|rank| rank < usize::MAX));
+        }
+        assert_eq!(dissemination(2, 2, 0), None);
+        assert_eq!(dissemination(0, 2, 1), None);
+        assert_eq!(Doubling::new(0, 0), None);
+    }
+
+    #[test]
+    fn tree__names_round_trip() {
+        for tree in Tree::ALL {
+            assert_eq!(tree.to_string().parse(), Ok(tree));
+        }
+        assert!("Binary".parse::<Tree>().is_err());
+    }
+
+    #[test]
+    fn dissemination__everyone_hears_of_everyone() {
+        for size in 1..=70 {
+            let mut heard: Vec<u128> = (0..size).map(|rank| 1 << rank).collect();
+            for round in 0..rounds(size) {
+                let before = heard.clone();
+                for (rank, heard) in heard.iter_mut().enumerate() {
+                    let Partners { to, from } = dissemination(rank, size, round).unwrap();
+                    assert_eq!(dissemination(to, size, round).unwrap().from, rank);
+                    *heard |= before[from];
+                }
+            }
+            assert!(heard.iter().all(|&h| h == (1 << size) - 1), "{size}");
+        }
+    }
+
+    #[test]
+    fn doubling__keeps_values_in_rank_order() {
+        for size in 1..=70 {
+            // Each value is the range of ranks it covers; only neighbours may be joined.
+            let mut value: Vec<(usize, usize)> = (0..size).map(|rank| (rank, rank + 1)).collect();
+            let join = |a: (usize, usize), b: (usize, usize)| {
+                let (low, high) = if a < b { (a, b) } else { (b, a) };
+                assert_eq!(low.1, high.0, "{size}");
+                (low.0, high.1)
+            };
+            let parts: Vec<_> = (0..size).map(|rank| Doubling::new(rank, size).unwrap()).collect();
+            for rank in 0..size {
+                match parts[rank] {
+                    Doubling::Folded { proxy } => value[proxy] = join(value[rank], value[proxy]),
+                    Doubling::Active { folded: Some(below), .. } => {
+                        assert_eq!(parts[below], Doubling::Folded { proxy: rank });
+                    }
+                    Doubling::Active { .. } => {}
+                }
+            }
+            for round in 0..size.ilog2() {
+                let before = value.clone();
+                for rank in 0..size {
+                    if let Some(partner) = parts[rank].partner(round) {
+                        assert_eq!(parts[partner].partner(round), Some(rank));
+                        value[rank] = join(before[rank], before[partner]);
+                    }
+                }
+            }
+            for rank in 0..size {
+                if let Doubling::Active { .. } = parts[rank] {
+                    assert_eq!(value[rank], (0, size));
+                }
+                assert_eq!(parts[rank].partner(size.ilog2()), None);
+            }
+        }
     }
 }

@@ -1,9 +1,10 @@
-//! Tag matching with the order rules of MPI: a message takes the oldest posted receive that accepts it,
-//! a receive takes the oldest unexpected message it accepts.
+//! Tag matching with the order rules of MPI: a message takes the oldest posted receive that accepts
+//! it, a receive takes the oldest unexpected message it accepts.
 //!
-//! While few entries wait, they are walked in order, which is fastest. Beyond that, entries are also
-//! chained in hash bins. All lists are threaded through one slab, so nothing is allocated once the
-//! slab has grown to the largest number of entries waiting at one time, and nothing before first use.
+//! While few entries wait, they are walked in order, which is fastest. Beyond that, entries are
+//! also chained in hash bins. All lists are threaded through one slab, so nothing is allocated once
+//! the slab has grown to the largest number of entries waiting at one time, and nothing before
+//! first use.
 
 mod posted;
 mod slab;

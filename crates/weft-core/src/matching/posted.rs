@@ -15,9 +15,9 @@ struct Entry<R> {
 
 /// Receives waiting for messages, each named by an `R` of the caller.
 ///
-/// [`Posted::post`] and [`Posted::arrive`] take constant time for receives that compare all match bits,
-/// with or without a source; those with an ignore mask are walked in order. Cancelling walks all.
-/// Bounded by the receives the caller posts.
+/// [`Posted::post`] and [`Posted::arrive`] take constant time for receives that compare all match
+/// bits, with or without a source; those with an ignore mask are walked in order. Cancelling walks
+/// all. Bounded by the receives the caller posts.
 pub struct Posted<R: Copy + Eq> {
     slab: Slab<Entry<R>, 2>,
     bins: Bins,
@@ -149,5 +149,12 @@ impl<R: Copy + Eq> Posted<R> {
             self.chain(at);
             at = self.slab.next(ALL, at);
         }
+    }
+}
+
+#[cfg(test)]
+impl<R: Copy + Eq> Posted<R> {
+    pub(super) fn capacity(&self) -> usize {
+        self.slab.capacity() + self.bins.capacity()
     }
 }

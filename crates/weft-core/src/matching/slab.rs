@@ -176,7 +176,8 @@ impl Bins {
         self.live
     }
 
-    /// Whether the bins have to be emptied and filled again before one more of `len` entries goes in.
+    /// Whether the bins have to be emptied and filled again before one more of `len` entries goes
+    /// in.
     #[inline]
     pub fn too_small(&self, len: usize) -> bool {
         len >= BIN_ABOVE && (!self.live || len >= 2 * self.lists.len())
@@ -230,3 +231,17 @@ pub(super) fn hash(source: u64, tag: u64) -> u64 {
 
 /// In place of a source: any.
 pub(super) const ANY: u64 = 1 << 32;
+
+#[cfg(test)]
+impl<E: Copy, const LINKS: usize> Slab<E, LINKS> {
+    pub fn capacity(&self) -> usize {
+        self.nodes.capacity()
+    }
+}
+
+#[cfg(test)]
+impl Bins {
+    pub fn capacity(&self) -> usize {
+        self.lists.capacity()
+    }
+}

@@ -18,8 +18,8 @@ struct Entry<U> {
 
 /// Messages waiting for a receive, each named by a `U` of the caller.
 ///
-/// Adding takes constant time, and so does taking with a receive that compares all match bits, with or
-/// without a source; an ignore mask makes it a walk over all. The caller bounds it (by credit).
+/// Adding takes constant time, and so does taking with a receive that compares all match bits, with
+/// or without a source; an ignore mask makes it a walk over all. The caller bounds it (by credit).
 pub struct Unexpected<U: Copy + Eq> {
     slab: Slab<Entry<U>, 3>,
     exact: Bins,
@@ -146,5 +146,12 @@ impl<U: Copy + Eq> Unexpected<U> {
             self.chain(at);
             at = self.slab.next(ALL, at);
         }
+    }
+}
+
+#[cfg(test)]
+impl<U: Copy + Eq> Unexpected<U> {
+    pub(super) fn capacity(&self) -> usize {
+        self.slab.capacity() + self.exact.capacity() + self.tags.capacity()
     }
 }

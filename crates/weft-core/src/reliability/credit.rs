@@ -39,6 +39,11 @@ impl CreditIn {
         enough
     }
 
+    /// Takes back what `try_take` spent on a message that was not sent after all.
+    pub fn refund(&mut self, bytes: usize) {
+        self.used = self.used.wrapping_sub(cost(bytes));
+    }
+
     /// Takes in a cumulative grant. Older ones, and ones that would open more than 32 GiB, are ignored.
     /// Returns whether the credit grew.
     #[inline]
@@ -62,16 +67,16 @@ pub struct CreditOut {
 }
 
 impl CreditOut {
-    /// Keeps `window_bytes` bytes of messages outstanding (at least one unit); the sender is taken to
-    /// learn the first grant with the connection.
+    /// Keeps `window_bytes` bytes of messages outstanding (at least one unit); the sender is taken
+    /// to learn the first grant with the connection.
     pub fn new(window_bytes: usize) -> CreditOut {
         let window = u32::try_from(window_bytes / UNIT as usize).unwrap_or(MAX_OPEN);
         let window = window.clamp(1, MAX_OPEN);
         CreditOut { window, consumed: 0, arrived: 0, announced: window }
     }
 
-    /// Charges an arriving message. False, and nothing charged, if the sender has overdrawn its grant:
-    /// the message may be refused.
+    /// Charges an arriving message. False, and nothing charged, if the sender has overdrawn its
+    /// grant: the message may be refused.
     #[inline]
     pub fn arrived(&mut self, bytes: usize) -> bool {
         let cost = cost(bytes);
@@ -105,5 +110,28 @@ impl CreditOut {
     #[inline]
     pub fn announced(&mut self) {
         self.announced = self.grant();
+    }
+}
+
+#[cfg(test)]
+impl CreditIn {
+    pub(super) fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// As if `units` had been granted, spent and freed.
+    pub(super) fn skip(&mut self, units: u32) {
+        self.granted = self.granted.wrapping_add(units);
+        self.used = self.used.wrapping_add(units);
+    }
+}
+
+#[cfg(test)]
+impl CreditOut {
+    /// As if messages of `units` had arrived, been freed and been announced.
+    pub(super) fn skip(&mut self, units: u32) {
+        self.consumed = self.consumed.wrapping_add(units);
+        self.arrived = self.arrived.wrapping_add(units);
+        self.announced = self.announced.wrapping_add(units);
     }
 }

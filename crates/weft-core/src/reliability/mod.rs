@@ -1,8 +1,9 @@
-//! Reliability between two peers, exchangeable at run time: none, go-back-N, selective retransmission.
+//! Reliability between two peers, exchangeable at run time: none, go-back-N, selective
+//! retransmission.
 //!
 //! [`SendWindow`] keeps the descriptors of unacknowledged packets and decides what to retransmit,
-//! [`RecvWindow`] judges arriving sequence numbers and decides when to acknowledge, [`Rtt`] keeps the
-//! retransmission timeout, and [`CreditIn`] / [`CreditOut`] bound the eager bytes in flight.
+//! [`RecvWindow`] judges arriving sequence numbers and decides when to acknowledge, [`Rtt`] keeps
+//! the retransmission timeout, and [`CreditIn`] / [`CreditOut`] bound the eager bytes in flight.
 
 mod credit;
 mod recv_window;

@@ -27,7 +27,8 @@ pub struct AckPolicy {
     pub every: u32,
     /// Acknowledge at the latest after this time; at most about 4 s.
     pub delay: Duration,
-    /// The sender's window in packets: half of it is acknowledged at the latest, so that it never stalls.
+    /// The sender's window in packets: half of it is acknowledged at the latest, so that it never
+    /// stalls.
     pub peer_window: u32,
 }
 
@@ -60,8 +61,9 @@ pub struct RecvWindow {
 }
 
 impl RecvWindow {
-    /// A window that expects packet `initial` first and holds packets less than `limit` ahead of the
-    /// next expected one; the limit is held to 1..=[`MAX_SELECTIVE`] under [`Reliability::Selective`].
+    /// A window that expects packet `initial` first and holds packets less than `limit` ahead of
+    /// the next expected one; the limit is held to 1..=[`MAX_SELECTIVE`] under
+    /// [`Reliability::Selective`].
     pub fn new(mode: Reliability, initial: Seq, limit: u32) -> RecvWindow {
         let max = if mode == Reliability::Selective { MAX_SELECTIVE } else { u32::MAX / 4 };
         let mut window = RecvWindow {
@@ -88,9 +90,9 @@ impl RecvWindow {
         self.delay_ns = u32::try_from(policy.delay.as_nanos()).unwrap_or(u32::MAX);
     }
 
-    /// Judges an arriving packet and records it. Anything but [`Verdict::Deliver`] without a gap makes
-    /// an acknowledgement due at once, so the sender learns what is missing; asked once a batch,
-    /// [`RecvWindow::ack_due`] then yields one acknowledgement for the whole batch.
+    /// Judges an arriving packet and records it. Anything but [`Verdict::Deliver`] without a gap
+    /// makes an acknowledgement due at once, so the sender learns what is missing; asked once a
+    /// batch, [`RecvWindow::ack_due`] then yields one acknowledgement for the whole batch.
     #[inline]
     pub fn on_packet(&mut self, seq: Seq) -> Verdict {
         if seq == self.expected {
@@ -192,8 +194,8 @@ impl RecvWindow {
         self.dropped = false;
     }
 
-    /// A data packet carried [`RecvWindow::next_expected`]: as good as an acknowledgement unless there
-    /// is a gap to report.
+    /// A data packet carried [`RecvWindow::next_expected`]: as good as an acknowledgement unless
+    /// there is a gap to report.
     #[inline]
     pub fn ack_piggybacked(&mut self) {
         if !self.has_gap() {

@@ -5,8 +5,9 @@ use crate::{Instant, Seq};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-/// Packets of later transmission that must arrive before an earlier one counts as lost
-/// (RFC 9002 section 6.1.1); raised up to [`REORDER_MAX`] when that proves wrong.
+/// Packets of later transmission that must arrive before an earlier one counts as lost (RFC 9002
+/// section 6.1.1); raised up to [`REORDER_MAX`], for good, when that proves wrong: paths that
+/// reorder keep doing so.
 const REORDER_MIN: u8 = 3;
 const REORDER_MAX: u8 = 32;
 
@@ -52,9 +53,9 @@ pub struct AckOutcome {
 
 /// Unacknowledged packets of one peer, as descriptors `T` of the engine.
 ///
-/// Under [`Reliability::None`] it only hands out sequence numbers: nothing is kept, everything may be
-/// sent, and the caller must not wait for acknowledgements. It owns no memory until the first packet
-/// and gives it back on [`SendWindow::shrink`] or [`SendWindow::drain`].
+/// Under [`Reliability::None`] it only hands out sequence numbers: nothing is kept, everything may
+/// be sent, and the caller must not wait for acknowledgements. It owns no memory until the first
+/// packet and gives it back on [`SendWindow::shrink`] or [`SendWindow::drain`].
 pub struct SendWindow<T: Copy> {
     slots: VecDeque<Slot<T>>,
     /// Time of the last cumulative progress: restarts the retransmission timer (RFC 6298, 5.3).
@@ -67,7 +68,8 @@ pub struct SendWindow<T: Copy> {
     cursor: Seq,
     /// Number of the next transmission.
     order: u32,
-    /// Transmissions before this number have been overtaken: one past the latest known to have arrived.
+    /// Transmissions before this number have been overtaken: one past the latest known to have
+    /// arrived.
     arrived: u32,
     /// Smoothed and smallest round trip in nanoseconds, saturating; 0 when unknown.
     srtt: u32,
@@ -117,8 +119,8 @@ impl<T: Copy> SendWindow<T> {
         self.span() - self.sacked
     }
 
-    /// Whether one more packet may be sent now. Under [`Reliability::GoBackN`] not while packets wait
-    /// for retransmission: a newer one would only be dropped.
+    /// Whether one more packet may be sent now. Under [`Reliability::GoBackN`] not while packets
+    /// wait for retransmission: a newer one would only be dropped.
     #[inline]
     pub fn can_send(&self) -> bool {
         self.span() < self.limit && (self.lost == 0 || self.mode != Reliability::GoBackN)
@@ -148,8 +150,8 @@ impl<T: Copy> SendWindow<T> {
         Seq(self.next.0.wrapping_sub(self.span()))
     }
 
-    /// Records a first transmission and returns its number. The caller asks [`SendWindow::can_send`]
-    /// before.
+    /// Records a first transmission and returns its number. The caller asks
+    /// [`SendWindow::can_send`] before.
     #[inline]
     pub fn push(&mut self, now: Instant, item: T) -> Seq {
         let seq = self.next;
@@ -198,6 +200,12 @@ impl<T: Copy> SendWindow<T> {
                 self.mark_sacked(now, sack, &mut out, &mut evidence, acked);
             }
         }
+        // No honest peer reports the packet it expects as received; the front is never a reported
+        // one.
+        while self.slots.front().is_some_and(|slot| slot.is(SACKED)) {
+            self.slots.pop_front();
+            self.sacked -= 1;
+        }
         if let Some(sample) = evidence.rtt {
             self.sample(sample);
             out.rtt = Some(sample);
@@ -207,7 +215,9 @@ impl<T: Copy> SendWindow<T> {
         }
         out.lost = match self.mode {
             Reliability::GoBackN if nack => self.go_back(now),
-            Reliability::Selective if self.sacked > 0 => self.detect_losses(now),
+            Reliability::Selective if self.sacked > 0 || evidence.resent => {
+                self.detect_losses(now, evidence.resent)
+            }
             _ => 0,
         };
         out
@@ -272,12 +282,14 @@ impl<T: Copy> SendWindow<T> {
         }
         let elapsed = now.since(slot.sent);
         if slot.is(RESENT) {
-            // Acknowledged sooner than a round trip after the retransmission: an earlier copy arrived,
-            // so the packet was late, not lost, and this says nothing about the last transmission.
+            // Acknowledged sooner than a round trip after the retransmission: an earlier copy
+            // arrived, so the packet was late, not lost, and this says nothing about the last
+            // transmission.
             if elapsed < Duration::from_nanos(self.min_rtt.into()) {
                 evidence.spurious |= slot.is(FAST);
                 return;
             }
+            evidence.resent = true;
         } else {
             evidence.spurious |= slot.is(LOST) && slot.is(FAST);
             evidence.rtt = Some(elapsed);
@@ -299,15 +311,16 @@ impl<T: Copy> SendWindow<T> {
     }
 
     /// Marks packets overtaken by [`REORDER_MIN`] or more later transmissions, or by any later one
-    /// and longer ago than 9/8 of a round trip (RFC 9002 section 6.1); both bounds widen with `reorder`.
-    /// What overtakes a retransmission was sent after it, so each packet is judged at most once a
-    /// round trip.
-    fn detect_losses(&mut self, now: Instant) -> u32 {
+    /// and longer ago than 9/8 of a round trip (RFC 9002 section 6.1); both bounds widen with
+    /// `reorder`. What overtakes a retransmission was sent after it, so each packet is judged at
+    /// most once a round trip. First transmissions overtake only packets before them, so that
+    /// without `everywhere` the search ends at the last packet reported received.
+    fn detect_losses(&mut self, now: Instant, everywhere: bool) -> u32 {
         let srtt = u64::from(self.srtt);
         let late = Duration::from_nanos(srtt + srtt * u64::from(self.reorder) / 24);
         let (mut seen, mut marked) = (0, 0);
         for i in 0..self.slots.len() {
-            if seen == self.sacked {
+            if seen == self.sacked && !everywhere {
                 break;
             }
             let slot = &mut self.slots[i];
@@ -337,7 +350,8 @@ impl<T: Copy> SendWindow<T> {
         self.lost += 1;
     }
 
-    /// A gap was reported: everything is resent, unless the front was (re)sent within half a round trip.
+    /// A gap was reported: everything is resent, unless the front was (re)sent within half a round
+    /// trip.
     fn go_back(&mut self, now: Instant) -> u32 {
         let Some(front) = self.slots.front() else { return 0 };
         let age = now.since(front.sent);
@@ -387,9 +401,11 @@ impl<T: Copy> SendWindow<T> {
         None
     }
 
-    /// The retransmission timeout may have fired: marks for retransmission everything
-    /// ([`Reliability::GoBackN`]) or every packet older than `rto` ([`Reliability::Selective`]).
-    /// Returns whether anything was marked; the caller then backs its timeout off.
+    /// The retransmission timeout may have fired. [`Reliability::GoBackN`] resends everything.
+    /// [`Reliability::Selective`] only probes with the first and the last missing packet, since
+    /// often just the acknowledgement was lost; the answer shows what else is missing (RFC 9002
+    /// section 6.2.4). The sender should ask for an immediate acknowledgement of whatever it
+    /// retransmits. Returns whether anything was marked; the caller then backs its timeout off.
     pub fn on_timeout(&mut self, now: Instant, rto: Duration) -> bool {
         match self.oldest_sent() {
             Some(oldest) if now.since(oldest) >= rto => {}
@@ -398,28 +414,28 @@ impl<T: Copy> SendWindow<T> {
         if self.mode == Reliability::GoBackN {
             return self.mark_all_lost() > 0;
         }
-        let mut marked = false;
-        for i in 0..self.slots.len() {
+        let last = self.slots.iter().rposition(|slot| !slot.is(SACKED)).unwrap_or(0);
+        for i in [0, last] {
             let slot = &mut self.slots[i];
-            if !slot.is(SACKED | LOST) && now.since(slot.sent) >= rto {
+            if !slot.is(LOST) {
                 slot.flags = (slot.flags | LOST) & !FAST;
                 self.note_lost(i);
-                marked = true;
             }
         }
-        marked
+        true
     }
 
     /// When the retransmission timer was (re)started: at the last transmission of the oldest
-    /// unacknowledged packet or at later progress. None when nothing is unacknowledged or the oldest
-    /// already waits for retransmission.
+    /// unacknowledged packet or at later progress. None when nothing is unacknowledged or the
+    /// oldest already waits for retransmission.
     #[inline]
     pub fn oldest_sent(&self) -> Option<Instant> {
         let front = self.slots.front()?;
         (!front.is(LOST)).then(|| front.sent.max(self.progress))
     }
 
-    /// Gives back every packet not yet acknowledged, in order, and frees the memory: the peer failed.
+    /// Gives back every packet not yet acknowledged, in order, and frees the memory: the peer
+    /// failed.
     pub fn drain(&mut self, each: &mut dyn FnMut(T)) {
         for slot in core::mem::take(&mut self.slots) {
             if !slot.is(SACKED) {
@@ -441,6 +457,8 @@ impl<T: Copy> SendWindow<T> {
 #[derive(Default)]
 struct Evidence {
     rtt: Option<Duration>,
+    /// A retransmission arrived: it may have overtaken packets numbered after it.
+    resent: bool,
     /// A packet judged lost from reordering had arrived after all.
     spurious: bool,
 }
@@ -453,4 +471,11 @@ fn clamp_limit(mode: Reliability, limit: u32) -> u32 {
 /// Serial-number order of transmission numbers.
 fn precedes(a: u32, b: u32) -> bool {
     Seq(a).before(Seq(b))
+}
+
+#[cfg(test)]
+impl<T: Copy> SendWindow<T> {
+    pub(super) fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
 }

@@ -1,8 +1,9 @@
 //! ACK: an acknowledgement that travels alone.
 
 packet! {
-    /// Acknowledges. `ack` and `credit` of the common header say what every packet says; this adds the
-    /// selective part. With [`flags::NACK`](super::flags::NACK) it asks the sender to go back to `ack`.
+    /// Acknowledges. `ack` and `credit` of the common header say what every packet says; this adds
+    /// the selective part. With [`flags::NACK`](super::flags::NACK) it asks the sender to go back
+    /// to `ack`.
     Ack, 56;
     {
         /// Bit `i`, counted from the lowest bit of word 0: packet `ack + 1 + i` was received.

@@ -17,8 +17,8 @@ pub mod code {
 }
 
 packet! {
-    /// An atomic operation on a 64-bit word of a registered region. `imm` is the operation's number; REPLY
-    /// returns the word's value before.
+    /// An atomic operation on a 64-bit word of a registered region. `imm` is the operation's
+    /// number; REPLY returns the word's value before.
     Atomic, 64;
     pad 57..64;
     valid valid;

@@ -1,7 +1,8 @@
 //! Messages sent at once, whole or in fragments.
 
 packet! {
-    /// A whole message. `imm` is remote completion data when `DATA64` is set; the payload is the message.
+    /// A whole message. `imm` is remote completion data when `DATA64` is set; the payload is the
+    /// message.
     Eager, 32;
     {
         /// Match bits; of an active message, handler number (low half) and argument (high half).

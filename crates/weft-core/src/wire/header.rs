@@ -37,7 +37,8 @@ pub mod field {
 pub mod flags {
     /// The sender completes only when the receiver has matched: rendezvous demanded.
     pub const SYNC: u16 = 1 << 0;
-    /// An active message: the low half of the tag is the handler's number, the high half its argument.
+    /// An active message: the low half of the tag is the handler's number, the high half its
+    /// argument.
     pub const ACTIVE: u16 = 1 << 1;
     /// In ACK: a gap was seen, go back to `ack`.
     pub const NACK: u16 = 1 << 2;
@@ -45,7 +46,7 @@ pub mod flags {
     pub const REPLY: u16 = 1 << 3;
     /// In PULL: please write the range to `addr` with one remote copy.
     pub const DIRECT: u16 = 1 << 4;
-    /// The last fragment of its operation.
+    /// The last packet of a PUT, or of what one PULL or GET asked for.
     pub const LAST: u16 = 1 << 5;
     /// The receiver should acknowledge at once.
     pub const ACKNOW: u16 = 1 << 6;
@@ -174,15 +175,16 @@ impl fmt::Debug for HeaderBuf {
     }
 }
 
-/// Brings the acknowledgement and the credit of an encoded header up to date: what a retransmission needs.
+/// Brings the acknowledgement and the credit of an encoded header up to date: what a retransmission
+/// needs.
 #[inline]
 pub fn patch_ack(header: &mut HeaderBuf, ack: Seq, credit: u32) {
     header.bytes[field::ACK].copy_from_slice(&ack.0.to_le_bytes());
     header.bytes[field::CREDIT].copy_from_slice(&credit.to_le_bytes());
 }
 
-/// The session number of a packet of this version, without looking at the rest: for links that name the
-/// peer by it. `None` when the bytes are too few or of another version.
+/// The session number of a packet of this version, without looking at the rest: for links that name
+/// the peer by it. `None` when the bytes are too few or of another version.
 #[inline]
 pub fn session_of(bytes: &[u8]) -> Option<u32> {
     let head = bytes.first_chunk::<8>()?;
@@ -192,8 +194,8 @@ pub fn session_of(bytes: &[u8]) -> Option<u32> {
 /// Bits of a session number that hold the index.
 const INDEX_BITS: u32 = 20;
 
-/// The session number of a table index (low 20 bits) and a generation (high 12 bits). Number 0 means
-/// "none", so an allocator starts generations at 1.
+/// The session number of a table index (low 20 bits) and a generation (high 12 bits). Number 0
+/// means "none", so an allocator starts generations at 1.
 pub const fn session_number(index: u32, generation: u32) -> u32 {
     (generation << INDEX_BITS) | (index & ((1 << INDEX_BITS) - 1))
 }
@@ -237,7 +239,8 @@ impl fmt::Display for WireError {
         match self {
             WireError::Short => write!(
                 f,
-                "packet shorter than its header: check that every host on the path uses the same MTU"
+                "packet shorter than its header: check that every host on the path uses the same \
+                 MTU"
             ),
             WireError::Version { found } => write!(
                 f,
@@ -246,15 +249,15 @@ impl fmt::Display for WireError {
             ),
             WireError::Type { found } => write!(
                 f,
-                "unknown packet type {found}: something else sends to this port, or the peer is newer"
+                "unknown packet type {found}: something else sends to this port, or the peer is \
+                 newer"
             ),
             WireError::Pad => {
                 write!(f, "reserved bits are set: corrupted packet, or a peer that is newer")
             }
-            WireError::Field => write!(
-                f,
-                "a header field is outside its domain: corrupted packet or a faulty peer"
-            ),
+            WireError::Field => {
+                write!(f, "a header field is outside its domain: corrupted packet or a faulty peer")
+            }
         }
     }
 }
@@ -307,16 +310,22 @@ impl Scalar for [u64; 4] {
 
 /// Declares one packet type from its field table.
 ///
-/// `Name, header length; pad from..to; { field / CONSTANT: type = offset, "format"; }`. Follow from it: the
-/// typed form, a [`Field`](super::Field) constant per field, `LEN`, `FIELDS`, encoding, decoding (after a
-/// check that the pad is zero and that the optional `valid` holds) and the display.
+/// `Name, header length; pad from..to; { field / CONSTANT: type = offset, "format"; }`. Follow from
+/// it: the typed form, a [`Field`](super::Field) constant per field, `LEN`, `FIELDS`, encoding,
+/// decoding (after a check that the pad is zero and that the optional `valid` holds) and the
+/// display.
 macro_rules! packet {
     (
         $(#[$doc:meta])*
         $name:ident, $len:literal;
         $( pad $pad:literal .. $pad_end:literal; )?
         $( valid $valid:path; )?
-        { $( $(#[$fdoc:meta])* $field:ident / $konst:ident: $ty:ty = $at:literal, $show:literal; )+ }
+        {
+            $(
+                $(#[$fdoc:meta])*
+                $field:ident / $konst:ident: $ty:ty = $at:literal, $show:literal;
+            )+
+        }
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,9 @@ pub const VERSION_MIN: u8 = VERSION;
 pub const VERSION_MAX: u8 = VERSION;
 
 packet! {
-    /// Opens a session, or with [`flags::REPLY`](super::flags::REPLY) answers. The payload is the sender's
-    /// encoded address. Its layout never changes between versions, and its version byte is always 1.
+    /// Opens a session, or with [`flags::REPLY`](super::flags::REPLY) answers. The payload is the
+    /// sender's encoded address. Its layout never changes between versions, and its version byte is
+    /// always 1.
     Hello, 56;
     pad 50..52;
     valid valid;
@@ -27,7 +28,7 @@ packet! {
         /// Highest protocol version the sender speaks.
         version_max / VERSION_MAX: u8 = 49, "{}";
         /// Eager credit the sender grants at the start, units of 64 bytes.
-        window / WINDOW: u32 = 52, "{}";
+        credit / CREDIT: u32 = 52, "{}";
     }
 }
 

@@ -1,12 +1,13 @@
 //! The wire format, version 1: every packet as bytes and as a typed form.
 //!
-//! `PROTOCOL.md` is the definition; a test keeps its tables and this module equal. A packet is a header
-//! (the common part of 24 bytes, then a fixed part per type, all little-endian) followed by the payload.
-//! One file per packet family declares its fields once with `packet!` (header.rs); the typed form, the
-//! field constants, [`emit`], [`parse`], [`View`] and the one-line display all follow from that.
+//! `PROTOCOL.md` is the definition; a test keeps its tables and this module equal. A packet is a
+//! header (the common part of 24 bytes, then a fixed part per type, all little-endian) followed by
+//! the payload. One file per packet family declares its fields once with `packet!` (header.rs); the
+//! typed form, the field constants, [`emit`], [`parse`], [`View`] and the one-line display all
+//! follow from that.
 //!
-//! Nothing here trusts its input: [`parse`] and [`View::new_checked`] refuse what is short, unknown or
-//! has reserved bits set, and never panic.
+//! Nothing here trusts its input: [`parse`] and [`View::new_checked`] refuse what is short, unknown
+//! or has reserved bits set, and never panic.
 
 #[macro_use]
 mod header;
@@ -38,7 +39,8 @@ pub use view::{Field, Line, View};
 
 use core::fmt;
 
-/// Declares the packet types once: number, name on screen and in `PROTOCOL.md`, and whether sequenced.
+/// Declares the packet types once: number, name on screen and in `PROTOCOL.md`, and whether
+/// sequenced.
 macro_rules! packets {
     ($( $(#[$doc:meta])* $name:ident = $number:literal, $text:literal, $sequenced:literal; )*) => {
         /// Type of a packet: byte 1 of its header.
@@ -61,7 +63,8 @@ macro_rules! packets {
                 match self { $( PacketType::$name => $name::LEN, )* }
             }
 
-            /// Whether packets of this type take a sequence number and are retransmitted until acknowledged.
+            /// Whether packets of this type take a sequence number and are retransmitted until
+            /// acknowledged.
             #[inline]
             pub const fn is_sequenced(self) -> bool {
                 match self { $( PacketType::$name => $sequenced, )* }
@@ -168,24 +171,34 @@ impl Packet {
     }
 }
 
-/// Encodes a header.
+/// Encodes a header. EAGER, the latency path, compiles to plain stores.
 #[inline]
 pub fn emit(common: &Common, packet: &Packet) -> HeaderBuf {
+    if let Packet::Eager(eager) = packet {
+        // A buffer of its own: shared with the call below, it would be copied out of the stack.
+        let mut out = HeaderBuf::new();
+        emit_eager(common, eager, &mut out);
+        return out;
+    }
     let mut out = HeaderBuf::new();
-    emit_into(common, packet, &mut out);
+    emit_other(common, packet, &mut out);
     out
 }
 
-/// Encodes a header over whatever `out` held. EAGER, the latency path, compiles to plain stores.
+/// Encodes a header over whatever `out` held.
 #[inline]
 pub fn emit_into(common: &Common, packet: &Packet, out: &mut HeaderBuf) {
-    if let Packet::Eager(eager) = packet {
-        common.write(PacketType::Eager, &mut out.bytes);
-        eager.write(&mut out.bytes);
-        out.len = Eager::LEN as u8;
-    } else {
-        emit_other(common, packet, out);
+    match packet {
+        Packet::Eager(eager) => emit_eager(common, eager, out),
+        _ => emit_other(common, packet, out),
     }
+}
+
+#[inline(always)]
+fn emit_eager(common: &Common, eager: &Eager, out: &mut HeaderBuf) {
+    common.write(PacketType::Eager, &mut out.bytes);
+    eager.write(&mut out.bytes);
+    out.len = Eager::LEN as u8;
 }
 
 fn emit_other(common: &Common, packet: &Packet, out: &mut HeaderBuf) {
@@ -198,8 +211,8 @@ fn emit_other(common: &Common, packet: &Packet, out: &mut HeaderBuf) {
 /// follows is payload.
 ///
 /// # Errors
-/// Refuses headers that are short, of an unknown version or type, with reserved bits or pads set, or with a
-/// field outside its domain. The packet must then be dropped and counted.
+/// Refuses headers that are short, of an unknown version or type, with reserved bits or pads set,
+/// or with a field outside its domain. The packet must then be dropped and counted.
 #[inline]
 pub fn parse(bytes: &[u8]) -> Result<(Common, Packet, usize), WireError> {
     if let Some(header) = bytes.first_chunk::<{ Eager::LEN }>() {

@@ -11,7 +11,8 @@ packet! {
         len / LENGTH: u64 = 32, "{}";
         /// The receiver's number, to be returned in DATA and DIRECT_DONE.
         recv / RECV: u32 = 40, "{}";
-        /// With `DIRECT`: address in the receiver's memory where byte `offset` belongs. Otherwise 0.
+        /// With `DIRECT`: address in the receiver's memory where byte `offset` belongs. Otherwise
+        /// 0.
         addr / ADDR: u64 = 48, "{:#x}";
     }
 }

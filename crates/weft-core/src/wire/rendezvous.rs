@@ -19,7 +19,7 @@ packet! {
     Rts, 56;
     pad 44..48;
     {
-        /// Match bits; of an active message, handler number (low half) and argument (high half).
+        /// Match bits.
         tag / TAG: u64 = 24, "{:#x}";
         /// Length of the message, bytes.
         total / TOTAL: u64 = 32, "{}";
@@ -31,7 +31,8 @@ packet! {
 }
 
 packet! {
-    /// The receiver has what it wants of message `imm` (the sender's number); the sender completes it.
+    /// The receiver has what it wants of message `imm` (the sender's number); the sender completes
+    /// it.
     Fin, 32;
     pad 28..32;
     {

@@ -1,8 +1,8 @@
 //! Remote memory access.
 
 packet! {
-    /// Writes the payload to a registered region. `imm` is the operation's number; REPLY answers when all
-    /// `total` bytes have been placed.
+    /// Writes the payload to a registered region. `imm` is the operation's number; REPLY answers
+    /// when all `total` bytes have been placed.
     Put, 48;
     {
         /// The right to use the region.
@@ -15,8 +15,8 @@ packet! {
 }
 
 packet! {
-    /// Reads from a registered region. `imm` is the operation's number; DATA packets carry the bytes back,
-    /// or a REPLY the refusal.
+    /// Reads from a registered region. `imm` is the operation's number; DATA packets carry the
+    /// bytes back, or a REPLY the refusal.
     Get, 48;
     {
         /// The right to use the region.

@@ -1,0 +1,35 @@
+//! Where time comes from: the system's monotonic clock, or the simulator.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use weft_core::Instant;
+
+/// A source of time.
+#[derive(Clone, Debug)]
+pub enum Clock {
+    /// Monotonic time since the clock was made.
+    System(std::time::Instant),
+    /// Virtual time in nanoseconds, advanced by a simulator.
+    Virtual(Rc<Cell<u64>>),
+}
+
+impl Clock {
+    /// The system's monotonic clock, starting at zero now.
+    pub fn system() -> Clock {
+        Clock::System(std::time::Instant::now())
+    }
+
+    /// Now.
+    #[inline]
+    pub fn now(&self) -> Instant {
+        match self {
+            Clock::System(origin) => Instant(origin.elapsed().as_nanos() as u64),
+            Clock::Virtual(ns) => Instant(ns.get()),
+        }
+    }
+
+    /// Whether time only passes when a simulator says so.
+    pub fn is_virtual(&self) -> bool {
+        matches!(self, Clock::Virtual(_))
+    }
+}

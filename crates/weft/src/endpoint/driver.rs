@@ -1,0 +1,480 @@
+//! The driver: owns engine, links and clock, and moves bytes between them.
+
+use super::ops::{OpTable, Owner};
+use super::sys::Memory;
+use crate::clock::Clock;
+use arrayvec::ArrayVec;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::task::Waker;
+use weft_core::engine::types::{AtomicRequest, Completion, Event, Payload, Placement, Transmit};
+use weft_core::slab::Slab;
+use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, PeerFailure, PeerId};
+use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, Prediction, Sink};
+
+/// Packets taken from a link before others are looked at.
+const RECV_BUDGET: usize = 256;
+/// Packets offered to a link in one call: one GSO train.
+const BURST: usize = 64;
+
+/// An active message that arrived; its handler runs when the driver is not borrowed.
+pub(crate) struct Upcall {
+    pub handler: u32,
+    pub peer: PeerId,
+    pub argument: u32,
+    pub data: Vec<u8>,
+}
+
+struct Held {
+    header: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+/// Everything but the links: what a link's `recv` calls into.
+pub(crate) struct Core {
+    pub engine: Engine,
+    pub clock: Clock,
+    /// One timestamp a burst.
+    pub now: Instant,
+    pub ops: OpTable,
+    pub completions: VecDeque<Completion>,
+    pub upcalls: VecDeque<Upcall>,
+    pub arrivals: Vec<Waker>,
+    pub failed: Vec<(PeerId, PeerFailure)>,
+    stored: Vec<Vec<u8>>,
+    held: BTreeMap<(PeerId, u32), Held>,
+    pub regions: HashMap<u64, Memory>,
+    connects: Vec<(PeerId, usize, Address)>,
+    atomics: VecDeque<AtomicRequest>,
+    link: usize,
+    caps: LinkCaps,
+}
+
+pub(crate) struct Driver {
+    pub core: Core,
+    pub links: Vec<Box<dyn Link>>,
+    pub address: Address,
+    encoded: Vec<u8>,
+    /// Link of each peer.
+    routes: Vec<Option<u8>>,
+    pub addresses: Vec<Option<Address>>,
+    pub sleepers: BTreeMap<(Instant, u64), Waker>,
+}
+
+impl Driver {
+    pub fn new(config: Config, id: EndpointId, clock: Clock, links: Vec<Box<dyn Link>>) -> Driver {
+        let mut address = Address { endpoint: id, ..Address::default() };
+        for link in &links {
+            link.advertise(&mut address);
+        }
+        let encoded = address.encode();
+        let now = clock.now();
+        Driver {
+            core: Core {
+                engine: Engine::new(config, id),
+                clock,
+                now,
+                ops: OpTable::default(),
+                completions: VecDeque::new(),
+                upcalls: VecDeque::new(),
+                arrivals: Vec::new(),
+                failed: Vec::new(),
+                stored: Vec::new(),
+                held: BTreeMap::new(),
+                regions: HashMap::new(),
+                connects: Vec::new(),
+                atomics: VecDeque::new(),
+                link: 0,
+                caps: LinkCaps::network("none", 512),
+            },
+            links,
+            address,
+            encoded,
+            routes: Vec::new(),
+            addresses: Vec::new(),
+            sleepers: BTreeMap::new(),
+        }
+    }
+
+    /// Makes a peer of an address. The links are tried in order of preference; the reasons of those that
+    /// refuse are returned when all do.
+    pub fn connect(&mut self, address: &Address) -> Result<PeerId, Vec<(&'static str, String)>> {
+        if let Some(peer) = self.core.engine.find_peer(address.endpoint) {
+            return Ok(peer);
+        }
+        let caps = LinkCaps::network("none", 512);
+        let Some(peer) = self.core.engine.add_peer(address.endpoint, caps) else {
+            return Err(vec![("weft", "the peer table is full (WEFT_PEERS_MAX)".to_string())]);
+        };
+        self.route(peer, address, None).map(|()| peer)
+    }
+
+    /// Finds a link for a peer, trying `first` before the others.
+    fn route(
+        &mut self,
+        peer: PeerId,
+        address: &Address,
+        first: Option<usize>,
+    ) -> Result<(), Vec<(&'static str, String)>> {
+        let Some((endpoint, session, _)) = self.core.engine.peer_info(peer) else {
+            return Err(Vec::new());
+        };
+        let info = PeerInfo { peer, session, endpoint, address: address.clone() };
+        let mut reasons = Vec::new();
+        let order = first.into_iter().chain((0..self.links.len()).filter(|&i| Some(i) != first));
+        for i in order {
+            match self.links[i].connect(&info) {
+                Ok(caps) => {
+                    let at = peer.0 as usize;
+                    if self.routes.len() <= at {
+                        self.routes.resize(at + 1, None);
+                        self.addresses.resize(at + 1, None);
+                    }
+                    self.routes[at] = Some(i as u8);
+                    self.addresses[at] = Some(info.address);
+                    self.core.engine.set_path(peer, caps);
+                    return Ok(());
+                }
+                Err(error) => reasons.push((self.links[i].caps().name, error.to_string())),
+            }
+        }
+        self.core.engine.peer_failed(peer, PeerFailure::Unreachable { after_ms: 0 });
+        Err(reasons)
+    }
+
+    /// Link index of a peer.
+    #[inline]
+    pub fn link_of(&self, peer: PeerId) -> Option<usize> {
+        self.routes.get(peer.0 as usize).copied().flatten().map(usize::from)
+    }
+
+    /// Does everything possible now: receive, act, send. True if anything happened.
+    pub fn progress(&mut self) -> bool {
+        self.core.now = self.core.clock.now();
+        let mut did = false;
+        for i in 0..self.links.len() {
+            self.core.link = i;
+            self.core.caps = self.links[i].caps();
+            did |= self.links[i].recv(RECV_BUDGET, &mut self.core) > 0;
+        }
+        if self.core.engine.next_timeout().is_some_and(|at| at <= self.core.now) {
+            self.core.engine.handle_timeout(self.core.now);
+            did = true;
+        }
+        did |= self.wake_sleepers();
+        did | self.flush()
+    }
+
+    /// Acts on what the engine wants and sends what it has. True if anything happened.
+    pub fn flush(&mut self) -> bool {
+        let mut did = false;
+        self.core.engine.retry_blocked();
+        loop {
+            let acted = self.act();
+            let sent = self.transmit();
+            did |= acted | sent;
+            if !acted {
+                return did;
+            }
+        }
+    }
+
+    fn wake_sleepers(&mut self) -> bool {
+        let mut did = false;
+        while let Some((&(at, _), _)) = self.sleepers.first_key_value() {
+            if at > self.core.now {
+                break;
+            }
+            if let Some((_, waker)) = self.sleepers.pop_first() {
+                waker.wake();
+                did = true;
+            }
+        }
+        did
+    }
+
+    /// When `progress` wants to be called again although nothing arrives.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let sleeper = self.sleepers.first_key_value().map(|(&(at, _), _)| at);
+        let engine = self.core.engine.next_timeout();
+        match (sleeper, engine) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn act(&mut self) -> bool {
+        let mut did = false;
+        for i in 0..self.links.len() {
+            while let Some(event) = self.links[i].poll_event() {
+                did = true;
+                self.link_event(i, event);
+            }
+        }
+        while let Some((peer, link, address)) = self.core.connects.pop() {
+            did = true;
+            if self.link_of(peer).is_none() {
+                if let Err(reasons) = self.route(peer, &address, Some(link)) {
+                    log::warn!("{}: no way back to {peer}: {reasons:?}", self.core.engine.id());
+                }
+            }
+        }
+        while let Some(request) = self.core.atomics.pop_front() {
+            did = true;
+            self.core.atomic(&request);
+        }
+        while let Some(event) = self.core.engine.poll_event() {
+            did = true;
+            self.event(event);
+        }
+        did
+    }
+
+    fn link_event(&mut self, link: usize, event: LinkEvent) {
+        match event {
+            LinkEvent::PeerGone(peer) => {
+                if self.link_of(peer) == Some(link) {
+                    self.core.engine.peer_failed(peer, PeerFailure::Gone);
+                }
+            }
+            LinkEvent::Mtu(peer, mtu) => self.core.engine.set_mtu(peer, mtu),
+            LinkEvent::Warning(text) => log::warn!("{}: {text}", self.links[link].caps().name),
+            _ => {}
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::DirectRead(d) => {
+                let link = self.link_of(d.peer);
+                let (mut ok, mut helping) = (false, false);
+                if let (Some(link), Some(into)) = (link, self.core.ops.write(d.op, d.offset, d.len)) {
+                    ok = self.links[link].read_direct(d.peer, d.addr, into).is_ok();
+                    helping = self.links[link].attentive(d.peer);
+                }
+                self.core.engine.direct_read_done(self.core.now, &d, ok, helping);
+            }
+            Event::DirectWrite(d) => {
+                let link = self.link_of(d.peer);
+                let from = self.core.ops.read(d.op, d.offset, d.len as usize);
+                let whole = from.len() as u64 == d.len;
+                let ok = whole
+                    && link.is_some_and(|l| {
+                        self.links[l].write_direct(d.peer, d.addr, from).is_ok()
+                    });
+                self.core.engine.direct_write_done(self.core.now, &d, ok);
+            }
+            Event::PeerFailed(peer, failure) => {
+                self.report_failure(peer, failure);
+                if let Some(link) = self.link_of(peer) {
+                    self.links[link].disconnect(peer);
+                }
+                self.core.forget(peer);
+                self.core.failed.push((peer, failure));
+            }
+            Event::PeerSlow(peer, waited) => {
+                let what = self.describe(peer);
+                log::warn!("waiting for {what} since {:.1} s", waited.as_secs_f64());
+            }
+            other => self.core.event(other),
+        }
+    }
+
+    fn report_failure(&self, peer: PeerId, failure: PeerFailure) {
+        let what = self.describe(peer);
+        match failure {
+            PeerFailure::Closed => log::debug!("{what}: {failure}"),
+            _ => log::warn!("{what} failed: {failure}"),
+        }
+    }
+
+    /// A peer with its endpoint, link and address, for messages to people.
+    pub fn describe(&self, peer: PeerId) -> String {
+        let link = self.link_of(peer).map_or("no link", |l| self.links[l].caps().name);
+        match self.addresses.get(peer.0 as usize).and_then(Option::as_ref) {
+            Some(address) => format!("{peer} ({address}) over {link}"),
+            None => format!("{peer} over {link}"),
+        }
+    }
+
+    /// Sends what the engine has. True if anything was sent.
+    fn transmit(&mut self) -> bool {
+        let mut did = false;
+        let mut next = self.core.engine.poll_transmit(self.core.now);
+        while let Some(first) = next.take() {
+            let link = self.link_of(first.peer);
+            let mut batch = ArrayVec::<Transmit, BURST>::new();
+            batch.push(first);
+            while !batch.is_full() {
+                match self.core.engine.poll_transmit(self.core.now) {
+                    Some(t) if self.link_of(t.peer) == link => batch.push(t),
+                    other => {
+                        next = other;
+                        break;
+                    }
+                }
+            }
+            did |= self.send_batch(link, &batch);
+            if next.is_none() {
+                next = self.core.engine.poll_transmit(self.core.now);
+            }
+        }
+        did
+    }
+
+    fn send_batch(&mut self, link: Option<usize>, batch: &[Transmit]) -> bool {
+        let Some(link) = link else {
+            batch.iter().for_each(|t| self.core.engine.accepted(t));
+            return true;
+        };
+        let core = &self.core;
+        let frames: ArrayVec<Frame<'_>, BURST> = batch
+            .iter()
+            .map(|t| Frame {
+                peer: t.peer,
+                header: t.header.as_slice(),
+                payload: core.resolve(&t.payload, &self.encoded),
+            })
+            .collect();
+        let taken = self.links[link].send(&frames);
+        for t in &batch[..taken] {
+            self.core.engine.accepted(t);
+        }
+        for t in &batch[taken..] {
+            self.core.engine.refused(*t);
+        }
+        taken > 0
+    }
+}
+
+impl Core {
+    /// The bytes a payload descriptor names; empty if they are gone.
+    #[inline]
+    fn resolve<'a>(&'a self, payload: &Payload, address: &'a [u8]) -> &'a [u8] {
+        match *payload {
+            Payload::None => &[],
+            Payload::Op { op, offset, len } => self.ops.read(op, offset, len as usize),
+            Payload::Region { key, offset, len } => {
+                self.regions.get(&key).map_or(&[], |m| m.read(offset, len as usize))
+            }
+            Payload::Address => address,
+        }
+    }
+
+    #[inline]
+    fn place(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
+        match placement {
+            Placement::None => {}
+            Placement::Recv { op, offset, len } => self.ops.place(op, offset, len, payload),
+            other => self.place_other(other, header, payload),
+        }
+    }
+
+    fn place_other(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
+        match placement {
+            Placement::None | Placement::Recv { .. } => {}
+            Placement::Store { id, offset, total } => {
+                self.store(id, offset, total, payload);
+                self.arrivals.drain(..).for_each(Waker::wake);
+            }
+            Placement::UpcallStored { id, offset, peer, tag } => {
+                self.store(id, offset, 0, payload);
+                let data = std::mem::take(&mut self.stored[Slab::<()>::index(id)]);
+                self.upcall(peer, tag, data);
+            }
+            Placement::Upcall { peer, tag } => self.upcall(peer, tag, payload.to_vec()),
+            Placement::Hold { peer, seq } => {
+                let held = Held { header: header.to_vec(), payload: payload.to_vec() };
+                self.held.insert((peer, seq.0), held);
+            }
+            Placement::Region { key, offset } => {
+                if let Some(m) = self.regions.get_mut(&key) {
+                    m.place(offset, payload);
+                }
+            }
+            Placement::Atomic(request) => self.atomics.push_back(request),
+            Placement::Hello { peer, new } => match Address::decode(&payload.to_vec()) {
+                Some(address) if new => self.connects.push((peer, self.link, address)),
+                _ => {}
+            },
+        }
+    }
+
+    fn upcall(&mut self, peer: PeerId, tag: u64, data: Vec<u8>) {
+        let (handler, argument) = (tag as u32, (tag >> 32) as u32);
+        self.upcalls.push_back(Upcall { handler, peer, argument, data });
+    }
+
+    fn store(&mut self, id: u32, offset: u64, total: u64, payload: Bytes<'_>) {
+        let at = Slab::<()>::index(id);
+        if self.stored.len() <= at {
+            self.stored.resize_with(at + 1, Vec::new);
+        }
+        let store = &mut self.stored[at];
+        if offset == 0 {
+            // The engine has checked the length against the credit it gave.
+            store.clear();
+            store.resize(total as usize, 0);
+        }
+        let start = offset as usize;
+        if let Some(dst) = store.get_mut(start..start + payload.len()) {
+            payload.copy_to(dst);
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Complete(c) => self.complete(c),
+            Event::Release(op) => self.ops.release(op),
+            Event::CopyStored { id, op, len } => {
+                let data = std::mem::take(&mut self.stored[Slab::<()>::index(id)]);
+                self.ops.place(op, 0, len, Bytes::from_slice(&data));
+            }
+            Event::FreeStored(id) => {
+                if let Some(s) = self.stored.get_mut(Slab::<()>::index(id)) {
+                    *s = Vec::new();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, c: Completion) {
+        if self.ops.complete(&c) == Owner::Queue {
+            self.completions.push_back(c);
+        }
+    }
+
+    fn atomic(&mut self, a: &AtomicRequest) {
+        let Some(word) = self.regions.get_mut(&a.key).and_then(|m| m.write(a.offset, 8)) else { return };
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(word);
+        let old = u64::from_le_bytes(bytes);
+        word.copy_from_slice(&a.code.apply(old, a.operand, a.compare).to_le_bytes());
+        self.engine.atomic_done(self.now, a, old);
+    }
+
+    fn forget(&mut self, peer: PeerId) {
+        self.held.retain(|&(p, _), _| p != peer);
+        self.arrivals.drain(..).for_each(Waker::wake);
+    }
+}
+
+impl Sink for Core {
+    #[inline]
+    fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
+        let len = payload.len() as u64;
+        let placement = self.engine.handle_packet(self.now, from, &self.caps, header, len);
+        self.place(placement, header, payload);
+        while let Some((peer, seq)) = self.engine.next_replay() {
+            let Some(held) = self.held.remove(&(peer, seq.0)) else { continue };
+            let len = held.payload.len() as u64;
+            let placement = self.engine.handle_replay(self.now, peer, &held.header, len);
+            self.place(placement, &held.header, Bytes::from_slice(&held.payload));
+        }
+    }
+
+    fn predict(&mut self) -> Option<Prediction> {
+        None
+    }
+}

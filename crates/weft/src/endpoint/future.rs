@@ -1,0 +1,116 @@
+//! Futures of operations. They start when they are made; awaiting only collects the result.
+
+use super::{Inner, Status};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use weft_core::{Instant, OpError, OpId};
+
+pub(super) enum State {
+    /// Started.
+    Running(OpId),
+    /// Ended before it started: refused, or injected and already through.
+    Ended(Result<Status, OpError>, Vec<u8>),
+    /// The link is congested: the engine takes no more now.
+    Taken,
+}
+
+/// An operation in progress. Dropping it cancels a receive that has not matched; anything else runs to
+/// its end and its result is lost.
+#[must_use = "the result tells whether the operation succeeded"]
+pub struct Operation {
+    pub(super) inner: Rc<RefCell<Inner>>,
+    pub(super) state: State,
+}
+
+impl Operation {
+    /// Whether the result is there.
+    pub fn is_done(&self) -> bool {
+        match &self.state {
+            State::Running(op) => self.inner.borrow().driver.core.ops.is_done(*op),
+            _ => true,
+        }
+    }
+}
+
+impl Future for Operation {
+    type Output = (Result<Status, OpError>, Vec<u8>);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match std::mem::replace(&mut self.state, State::Taken) {
+            State::Running(op) => {
+                let done = {
+                    let ops = &mut self.inner.borrow_mut().driver.core.ops;
+                    let done = ops.take_done(op);
+                    if done.is_none() {
+                        ops.set_waker(op, cx.waker());
+                    }
+                    done
+                };
+                match done {
+                    Some((completion, memory)) => {
+                        Poll::Ready((completion.result.map(Status::from), memory.into_vec()))
+                    }
+                    None => {
+                        self.state = State::Running(op);
+                        Poll::Pending
+                    }
+                }
+            }
+            State::Ended(result, buffer) => Poll::Ready((result, buffer)),
+            State::Taken => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        if let State::Running(op) = self.state {
+            let core = &mut self.inner.borrow_mut().driver.core;
+            core.ops.abandon(op);
+            core.engine.discard(op);
+        }
+    }
+}
+
+/// Resolves at a point in time.
+pub struct Sleep {
+    pub(super) inner: Rc<RefCell<Inner>>,
+    pub(super) at: Instant,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut inner = self.inner.borrow_mut();
+        if inner.driver.core.clock.now() >= self.at {
+            return Poll::Ready(());
+        }
+        inner.sleeps += 1;
+        let key = (self.at, inner.sleeps);
+        inner.driver.sleepers.insert(key, cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// Resolves after one round of progress.
+#[derive(Default)]
+pub struct Yield {
+    yielded: bool,
+}
+
+impl Future for Yield {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.yielded {
+            return Poll::Ready(());
+        }
+        self.yielded = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

@@ -1,0 +1,163 @@
+//! The driver's side of operations: their buffers and who waits for them.
+
+use super::sys::Memory;
+use std::task::Waker;
+use weft_core::engine::types::Completion;
+use weft_core::slab::Slab;
+use weft_core::OpId;
+use weft_link::Bytes;
+
+/// Who takes the completion of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Owner {
+    /// Nobody.
+    #[default]
+    Nobody,
+    /// The completion queue.
+    Queue,
+    /// A future or a blocking call.
+    Waiter,
+}
+
+#[derive(Default)]
+struct Entry {
+    op: u32,
+    owner: Owner,
+    memory: Memory,
+    done: Option<Completion>,
+    waker: Option<Waker>,
+}
+
+/// One entry beside each operation of the engine, at the same index.
+#[derive(Default)]
+pub(crate) struct OpTable {
+    entries: Vec<Entry>,
+    spare: Vec<Vec<u8>>,
+}
+
+/// Copies kept for injected messages, in number.
+const SPARE_MAX: usize = 256;
+/// Longest kept copy, in bytes.
+const SPARE_LEN: usize = 32 << 10;
+
+impl OpTable {
+    #[inline]
+    fn get(&self, op: OpId) -> Option<&Entry> {
+        self.entries.get(Slab::<()>::index(op.0)).filter(|e| e.op == op.0)
+    }
+
+    #[inline]
+    fn get_mut(&mut self, op: OpId) -> Option<&mut Entry> {
+        self.entries.get_mut(Slab::<()>::index(op.0)).filter(|e| e.op == op.0)
+    }
+
+    /// Notes the buffer of an operation just started.
+    #[inline]
+    pub fn insert(&mut self, op: OpId, owner: Owner, memory: Memory) {
+        let at = Slab::<()>::index(op.0);
+        if self.entries.len() <= at {
+            self.entries.resize_with(at + 1, Entry::default);
+        }
+        self.entries[at] = Entry { op: op.0, owner, memory, done: None, waker: None };
+    }
+
+    /// A copy of `data` in memory that is reused.
+    pub fn copy_of(&mut self, data: &[u8]) -> Memory {
+        let mut v = self.spare.pop().unwrap_or_default();
+        v.clear();
+        v.extend_from_slice(data);
+        Memory::Owned(v)
+    }
+
+    #[inline]
+    pub fn read(&self, op: OpId, offset: u64, len: usize) -> &[u8] {
+        self.get(op).map_or(&[], |e| e.memory.read(offset, len))
+    }
+
+    pub fn write(&mut self, op: OpId, offset: u64, len: u64) -> Option<&mut [u8]> {
+        self.get_mut(op)?.memory.write(offset, len as usize)
+    }
+
+    /// Copies the first `len` bytes of a payload into an operation's buffer.
+    #[inline]
+    pub fn place(&mut self, op: OpId, offset: u64, len: u64, payload: Bytes<'_>) {
+        let len = (len as usize).min(payload.len());
+        if let Some(dst) = self.get_mut(op).and_then(|e| e.memory.write(offset, len)) {
+            payload.copy_to(dst);
+        }
+    }
+
+    /// Notes a completion; tells who takes it.
+    #[inline]
+    pub fn complete(&mut self, c: &Completion) -> Owner {
+        let Some(entry) = self.get_mut(c.op) else { return Owner::Nobody };
+        let owner = entry.owner;
+        match owner {
+            Owner::Waiter => {
+                entry.done = Some(*c);
+                if let Some(w) = entry.waker.take() {
+                    w.wake();
+                }
+            }
+            Owner::Queue | Owner::Nobody if c.released => self.release(c.op),
+            _ => {}
+        }
+        owner
+    }
+
+    /// The engine is done with an operation's buffer.
+    pub fn release(&mut self, op: OpId) {
+        let Some(entry) = self.get_mut(op) else { return };
+        if entry.owner == Owner::Waiter && entry.done.is_some() {
+            // The waiter has yet to collect it, with the buffer.
+            return;
+        }
+        let memory = std::mem::take(entry).memory;
+        self.keep(memory);
+    }
+
+    fn keep(&mut self, memory: Memory) {
+        if let Memory::Owned(v) = memory {
+            if self.spare.len() < SPARE_MAX && v.capacity() <= SPARE_LEN {
+                self.spare.push(v);
+            }
+        }
+    }
+
+    /// The completion of an operation that a future or blocking call waits for, with its buffer.
+    #[inline]
+    pub fn take_done(&mut self, op: OpId) -> Option<(Completion, Memory)> {
+        let entry = self.get_mut(op)?;
+        let done = entry.done.take()?;
+        if done.released {
+            let entry = std::mem::take(entry);
+            return Some((done, entry.memory));
+        }
+        entry.owner = Owner::Nobody;
+        Some((done, Memory::None))
+    }
+
+    /// Whether the result of an operation is there.
+    pub fn is_done(&self, op: OpId) -> bool {
+        self.get(op).is_some_and(|e| e.done.is_some())
+    }
+
+    pub fn set_waker(&mut self, op: OpId, waker: &Waker) {
+        if let Some(e) = self.get_mut(op) {
+            e.waker = Some(waker.clone());
+        }
+    }
+
+    /// Nobody waits for the operation any more.
+    pub fn abandon(&mut self, op: OpId) {
+        if let Some(e) = self.get_mut(op) {
+            if e.done.is_some_and(|d| d.released) {
+                *e = Entry::default();
+                return;
+            }
+            e.owner = Owner::Nobody;
+            e.waker = None;
+            e.done = None;
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! One epoll instance with a timer in it.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+pub(crate) struct Epoll {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+}
+
+fn owned(fd: RawFd) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor the kernel just gave us, owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+impl Epoll {
+    pub fn new() -> io::Result<Epoll> {
+        // SAFETY: plain system calls without pointers.
+        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
+        // SAFETY: as above.
+        let timer = owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
+        let e = Epoll { epoll, timer };
+        e.add(e.timer.as_raw_fd());
+        Ok(e)
+    }
+
+    pub fn fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+
+    /// Registers a descriptor for reading; one already there stays.
+    pub fn add(&self, fd: RawFd) {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: `event` lives through the call.
+        unsafe { libc::epoll_ctl(self.fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
+    }
+
+    pub fn remove(&self, fd: RawFd) {
+        // SAFETY: no pointer is read for EPOLL_CTL_DEL.
+        unsafe { libc::epoll_ctl(self.fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+    }
+
+    /// Readable after `after`; `None` disarms.
+    pub fn arm(&self, after: Option<Duration>) {
+        let after = after.map_or(Duration::ZERO, |d| d.max(Duration::from_nanos(1)));
+        let spec = libc::itimerspec {
+            it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: libc::timespec {
+                tv_sec: after.as_secs().min(1 << 30) as libc::time_t,
+                tv_nsec: after.subsec_nanos() as libc::c_long,
+            },
+        };
+        // SAFETY: `spec` lives through the call; no old value is asked for.
+        unsafe {
+            libc::timerfd_settime(self.timer.as_raw_fd(), 0, &spec, std::ptr::null_mut());
+        }
+    }
+
+    /// Sleeps until something is readable.
+    pub fn wait(&self) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
+        // SAFETY: `events` has room for the 8 entries named.
+        unsafe { libc::epoll_wait(self.fd(), events.as_mut_ptr(), 8, -1) };
+    }
+}

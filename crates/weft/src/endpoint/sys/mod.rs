@@ -1,0 +1,102 @@
+//! Memory that operations read and write while they are in progress.
+
+pub(crate) mod epoll;
+
+use std::ptr::NonNull;
+use weft_link::Bytes;
+
+/// The buffer of an operation, or a registered region.
+#[derive(Debug, Default)]
+pub(crate) enum Memory {
+    /// No memory.
+    #[default]
+    None,
+    /// Owned until the operation is through.
+    Owned(Vec<u8>),
+    /// The caller's: it promised, by calling an `unsafe` function or by not returning before the end,
+    /// that the memory outlives the operation and is not touched meanwhile.
+    Raw(NonNull<u8>, usize),
+}
+
+impl Memory {
+    /// The caller's memory.
+    ///
+    /// # Safety
+    /// `ptr..ptr+len` stays valid for reads (and writes, where the operation writes) until the operation
+    /// has completed and was released.
+    pub unsafe fn raw(ptr: *const u8, len: usize) -> Memory {
+        match NonNull::new(ptr.cast_mut()) {
+            Some(ptr) if len > 0 => Memory::Raw(ptr, len),
+            _ => Memory::None,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        match self {
+            Memory::None => 0,
+            Memory::Owned(v) => v.len(),
+            Memory::Raw(_, len) => *len,
+        }
+    }
+
+    /// Address of the first byte, 0 without memory.
+    pub fn addr(&self) -> u64 {
+        match self {
+            Memory::None => 0,
+            Memory::Owned(v) => v.as_ptr() as u64,
+            Memory::Raw(ptr, _) => ptr.as_ptr() as u64,
+        }
+    }
+
+    /// `len` bytes at `offset`, to be read at once; empty when out of bounds.
+    #[inline]
+    pub fn read(&self, offset: u64, len: usize) -> &[u8] {
+        let start = offset as usize;
+        let Some(end) = start.checked_add(len).filter(|&e| e <= self.len()) else { return &[] };
+        match self {
+            Memory::None => &[],
+            Memory::Owned(v) => &v[start..end],
+            // SAFETY: within the memory promised to `raw`, which lives until the operation is released.
+            Memory::Raw(ptr, _) => unsafe {
+                std::slice::from_raw_parts(ptr.as_ptr().add(start), len)
+            },
+        }
+    }
+
+    /// `len` bytes at `offset`, to be written at once; `None` when out of bounds.
+    #[inline]
+    pub fn write(&mut self, offset: u64, len: usize) -> Option<&mut [u8]> {
+        let start = offset as usize;
+        let end = start.checked_add(len).filter(|&e| e <= self.len())?;
+        match self {
+            Memory::None => Some(&mut []),
+            Memory::Owned(v) => Some(&mut v[start..end]),
+            // SAFETY: within the memory promised to `raw`; the driver is the only one to touch it now.
+            Memory::Raw(ptr, _) => Some(unsafe {
+                std::slice::from_raw_parts_mut(ptr.as_ptr().add(start), len)
+            }),
+        }
+    }
+
+    /// Copies `bytes` to `offset`; false when out of bounds.
+    #[inline]
+    pub fn place(&mut self, offset: u64, bytes: Bytes<'_>) -> bool {
+        match self.write(offset, bytes.len()) {
+            Some(dst) => {
+                bytes.copy_to(dst);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Memory {
+    /// The buffer, if it is owned.
+    pub fn into_vec(self) -> Vec<u8> {
+        match self {
+            Memory::Owned(v) => v,
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,265 @@
+-- Wireshark dissector for weft, protocol version 1 (PROTOCOL.md).
+--
+-- Use: wireshark -X lua_script:docs/weft.lua, or copy it to the personal plugin folder. UDP ports
+-- are chosen at run time, so packets are recognised by their header; "Decode As" forces it on a
+-- port.
+-- The tables are checked against the code by crates/weft-core/tests/protocol_md.rs.
+
+local VERSION = 1
+local COMMON_LEN = 24
+local TRAILER_LEN = 16
+
+local DEC, HEX = base.DEC, base.HEX
+
+-- Each row: offset, size, field, base.
+local COMMON = {
+    { 0, 1, "version", DEC },
+    { 1, 1, "type", DEC },
+    { 2, 2, "flags", HEX },
+    { 4, 4, "session", HEX },
+    { 8, 4, "seq", DEC },
+    { 12, 4, "ack", DEC },
+    { 16, 4, "credit", DEC },
+    { 20, 4, "imm", DEC },
+}
+
+-- Names of the flag bits, bit 0 first.
+local FLAGS = { "SYNC", "ACTIVE", "NACK", "REPLY", "DIRECT", "LAST", "ACKNOW", "DATA64" }
+
+local TYPES = {
+    [1] = { name = "HELLO", sequenced = false, length = 56, fields = {
+        { 24, 8, "src_eid", HEX },
+        { 32, 8, "dst_eid", HEX },
+        { 40, 4, "session_offer", HEX },
+        { 44, 4, "mtu", DEC },
+        { 48, 1, "version_min", DEC },
+        { 49, 1, "version_max", DEC },
+        { 50, 2, "pad", HEX },
+        { 52, 4, "credit", DEC },
+    } },
+    [2] = { name = "ACK", sequenced = false, length = 56, fields = {
+        { 24, 32, "sack", HEX },
+    } },
+    [3] = { name = "EAGER", sequenced = true, length = 32, fields = {
+        { 24, 8, "tag", HEX },
+    } },
+    [4] = { name = "EAGER_FIRST", sequenced = true, length = 48, fields = {
+        { 24, 8, "tag", HEX },
+        { 32, 8, "total", DEC },
+        { 40, 4, "msg", DEC },
+        { 44, 4, "pad", HEX },
+    } },
+    [5] = { name = "EAGER_MORE", sequenced = true, length = 32, fields = {
+        { 24, 8, "offset", DEC },
+    } },
+    [6] = { name = "RTS", sequenced = true, length = 56, fields = {
+        { 24, 8, "tag", HEX },
+        { 32, 8, "total", DEC },
+        { 40, 4, "msg", DEC },
+        { 44, 4, "pad", HEX },
+        { 48, 8, "addr", HEX },
+    } },
+    [7] = { name = "PULL", sequenced = true, length = 56, fields = {
+        { 24, 8, "offset", DEC },
+        { 32, 8, "len", DEC },
+        { 40, 4, "recv", DEC },
+        { 44, 4, "pad", HEX },
+        { 48, 8, "addr", HEX },
+    } },
+    [8] = { name = "DATA", sequenced = true, length = 32, fields = {
+        { 24, 8, "offset", DEC },
+    } },
+    [9] = { name = "DIRECT_DONE", sequenced = true, length = 40, fields = {
+        { 24, 8, "offset", DEC },
+        { 32, 8, "len", DEC },
+    } },
+    [10] = { name = "FIN", sequenced = true, length = 32, fields = {
+        { 24, 4, "status", DEC },
+        { 28, 4, "pad", HEX },
+    } },
+    [11] = { name = "PUT", sequenced = true, length = 48, fields = {
+        { 24, 8, "key", HEX },
+        { 32, 8, "offset", DEC },
+        { 40, 8, "total", DEC },
+    } },
+    [12] = { name = "GET", sequenced = true, length = 48, fields = {
+        { 24, 8, "key", HEX },
+        { 32, 8, "offset", DEC },
+        { 40, 8, "len", DEC },
+    } },
+    [13] = { name = "ATOMIC", sequenced = true, length = 64, fields = {
+        { 24, 8, "key", HEX },
+        { 32, 8, "offset", DEC },
+        { 40, 8, "operand", HEX },
+        { 48, 8, "compare", HEX },
+        { 56, 1, "code", DEC },
+        { 57, 7, "pad", HEX },
+    } },
+    [14] = { name = "REPLY", sequenced = true, length = 40, fields = {
+        { 24, 8, "value", HEX },
+        { 32, 4, "status", DEC },
+        { 36, 4, "pad", HEX },
+    } },
+    [15] = { name = "NOP", sequenced = true, length = 24, fields = {} },
+    [16] = { name = "BYE", sequenced = false, length = 32, fields = {
+        { 24, 4, "reason", DEC },
+        { 28, 4, "pad", HEX },
+    } },
+}
+
+-- Names of values, by field.
+local VALUES = {
+    type = {},
+    status = {
+        [0] = "OK",
+        [1] = "REFUSED",
+        [2] = "TRUNCATED",
+        [3] = "CANCELLED",
+        [4] = "NO_HANDLER",
+    },
+    code = {
+        [1] = "FETCH_ADD",
+        [2] = "COMPARE_SWAP",
+        [3] = "SWAP",
+        [4] = "FETCH_AND",
+        [5] = "FETCH_OR",
+        [6] = "FETCH_XOR",
+    },
+    reason = {
+        [0] = "CLOSED",
+        [1] = "SILENT",
+        [2] = "PROTOCOL",
+    },
+}
+for number, kind in pairs(TYPES) do
+    VALUES.type[number] = kind.name
+end
+
+local weft = Proto("weft", "weft message passing")
+weft.prefs.trailer = Pref.bool("Security trailer", true, "Frames end in packet number and tag")
+
+local MAKE = { [1] = ProtoField.uint8, [2] = ProtoField.uint16, [4] = ProtoField.uint32,
+    [8] = ProtoField.uint64 }
+local fields = {}
+
+-- The field a row of the tables is shown as; rows of one name and size share it.
+local function field_of(row)
+    local size, name, shown = row[2], row[3], row[4]
+    local key = name .. size
+    if not fields[key] then
+        local filter = "weft." .. (name == "pad" and key or name)
+        if name == "pad" or not MAKE[size] then
+            fields[key] = ProtoField.bytes(filter, name)
+        else
+            fields[key] = MAKE[size](filter, name, shown, VALUES[name])
+        end
+    end
+    return fields[key]
+end
+
+for _, row in ipairs(COMMON) do
+    field_of(row)
+end
+for _, kind in pairs(TYPES) do
+    for _, row in ipairs(kind.fields) do
+        field_of(row)
+    end
+end
+for bit, name in ipairs(FLAGS) do
+    local filter = "weft.flags." .. name:lower()
+    fields["flag" .. bit] = ProtoField.bool(filter, name, 16, nil, 2 ^ (bit - 1))
+end
+fields.payload = ProtoField.bytes("weft.payload", "payload")
+fields.pn = ProtoField.uint64("weft.trailer.pn", "pn", DEC)
+fields.tag_mac = ProtoField.bytes("weft.trailer.tag", "tag")
+weft.fields = fields
+
+local bad_pad = ProtoExpert.new("weft.pad.set", "Reserved bytes are not zero",
+    expert.group.MALFORMED, expert.severity.ERROR)
+weft.experts = { bad_pad }
+
+local function add_row(tree, buffer, row)
+    local range = buffer(row[1], row[2])
+    local item = tree:add_le(field_of(row), range)
+    if row[3] == "pad" and range:bytes():tohex():find("[^0]") then
+        item:add_proto_expert_info(bad_pad)
+    end
+    return item
+end
+
+local function flag_names(flags)
+    local names = ""
+    for bit, name in ipairs(FLAGS) do
+        if math.floor(flags / 2 ^ (bit - 1)) % 2 == 1 then
+            names = names .. "|" .. name
+        end
+    end
+    return names
+end
+
+local function kind_of(buffer)
+    if buffer:len() < COMMON_LEN or buffer(0, 1):uint() ~= VERSION then
+        return nil
+    end
+    local kind = TYPES[buffer(1, 1):uint()]
+    return kind and buffer:len() >= kind.length and kind or nil
+end
+
+function weft.dissector(buffer, pinfo, root)
+    local kind = kind_of(buffer)
+    if not kind then
+        return 0
+    end
+    pinfo.cols.protocol = "weft"
+    local flags = buffer(2, 2):le_uint()
+    local seq = kind.sequenced and " #" .. buffer(8, 4):le_uint() or ""
+    local line = string.format("%s%s%s ack #%d session 0x%x", kind.name, flag_names(flags), seq,
+        buffer(12, 4):le_uint(), buffer(4, 4):le_uint())
+    pinfo.cols.info = line
+
+    local tree = root:add(weft, buffer(), "weft " .. line)
+    for _, row in ipairs(COMMON) do
+        local item = add_row(tree, buffer, row)
+        if row[3] == "flags" then
+            for bit in ipairs(FLAGS) do
+                item:add_le(fields["flag" .. bit], buffer(row[1], row[2]))
+            end
+        end
+    end
+    for _, row in ipairs(kind.fields) do
+        add_row(tree, buffer, row)
+    end
+
+    local stop = buffer:len()
+    if weft.prefs.trailer and stop >= kind.length + TRAILER_LEN then
+        stop = stop - TRAILER_LEN
+        tree:add_le(fields.pn, buffer(stop, 8))
+        tree:add(fields.tag_mac, buffer(stop + 8, 8))
+    end
+    if stop > kind.length then
+        tree:add(fields.payload, buffer(kind.length, stop - kind.length))
+    end
+    return buffer:len()
+end
+
+-- Recognises weft among other datagrams: known type, reserved bits clear, unsequenced types with
+-- seq 0.
+local function heuristic(buffer, pinfo, root)
+    local kind = kind_of(buffer)
+    if not kind or buffer(3, 1):uint() ~= 0 then
+        return false
+    end
+    if not kind.sequenced and buffer(8, 4):le_uint() ~= 0 then
+        return false
+    end
+    for _, row in ipairs(kind.fields) do
+        if row[3] == "pad" and buffer(row[1], row[2]):bytes():tohex():find("[^0]") then
+            return false
+        end
+    end
+    weft.dissector(buffer, pinfo, root)
+    return true
+end
+
+weft:register_heuristic("udp", heuristic)
+DissectorTable.get("udp.port"):add_for_decode_as(weft)

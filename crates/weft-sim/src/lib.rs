@@ -1,1 +1,27 @@
-//! weft
+//! Deterministic simulation: the same endpoint, engine and programs in virtual time.
+//!
+//! Everything follows from a [`SimConfig`] and its seed: hosts with NICs and processor costs,
+//! wires, store-and-forward switches, and faults as data. No wall clock, no threads, no hash maps.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod checker;
+mod clock;
+mod config;
+mod events;
+mod fault;
+mod link;
+mod network;
+pub mod plan;
+mod rng;
+pub mod runner;
+pub mod tasks;
+mod trace;
+
+pub use clock::SimClock;
+pub use config::{HostModel, LinkKind, SimConfig, Topology, Wire};
+pub use fault::{Fault, Span};
+pub use link::SimLink;
+pub use network::{Counters, Network, SharedNetwork, Step};
+pub use rng::Rng;
+pub use trace::{Fate, Trace, TraceEvent};

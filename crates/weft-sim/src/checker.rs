@@ -1,0 +1,310 @@
+//! Checks what endpoints promise: every message exactly once, whole, in order per sender and tag;
+//! every operation ends, well or with a reason that is true.
+//!
+//! The programs of a simulation report to one shared [`Checker`]. The content of a message follows
+//! from (seed, sender, receiver, tag, index), so a receiver can tell a wrong message from a
+//! damaged one, and say which message it got instead.
+
+use crate::rng::{splitmix, Rng};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+/// A checker that programs share.
+pub type SharedChecker = Rc<RefCell<Checker>>;
+
+/// The messages from one host to another under one tag: delivered in the order posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lane {
+    /// Sending host.
+    pub src: u32,
+    /// Receiving host.
+    pub dst: u32,
+    /// Match bits.
+    pub tag: u64,
+}
+
+impl fmt::Display for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} > {} tag {:#x}", self.src, self.dst, self.tag)
+    }
+}
+
+/// The content of message `index` of a lane.
+pub fn content(seed: u64, lane: Lane, index: u64, len: usize) -> Vec<u8> {
+    let mut state = seed ^ (u64::from(lane.src) << 32 | u64::from(lane.dst));
+    let mixed = splitmix(&mut state) ^ lane.tag;
+    let mut rng = Rng::stream(mixed, index + 1);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&rng.next().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+#[derive(Debug, Default)]
+struct LaneState {
+    /// Length of each message posted.
+    lens: Vec<usize>,
+    sends_ended: u64,
+    received: u64,
+    broken: bool,
+}
+
+/// An operation that must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(usize);
+
+#[derive(Debug)]
+struct Op {
+    host: u32,
+    what: String,
+    ended: bool,
+}
+
+/// Violations kept; more are only counted.
+const KEEP: usize = 20;
+
+/// Keeps the books of a simulation.
+#[derive(Debug)]
+pub struct Checker {
+    seed: u64,
+    lanes: BTreeMap<Lane, LaneState>,
+    ops: Vec<Op>,
+    violations: Vec<String>,
+    count: u64,
+    delivered: u64,
+    failed: u64,
+}
+
+/// What a simulation did wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violations {
+    /// The first ones, in the order found.
+    pub list: Vec<String>,
+    /// How many there are altogether.
+    pub count: u64,
+}
+
+impl fmt::Display for Violations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} violations:", self.count)?;
+        self.list.iter().try_for_each(|v| write!(f, "\n  {v}"))
+    }
+}
+
+impl std::error::Error for Violations {}
+
+impl Checker {
+    /// An empty one; `seed` decides the contents.
+    pub fn new(seed: u64) -> Checker {
+        Checker {
+            seed,
+            lanes: BTreeMap::new(),
+            ops: Vec::new(),
+            violations: Vec::new(),
+            count: 0,
+            delivered: 0,
+            failed: 0,
+        }
+    }
+
+    /// The same, ready to be shared.
+    pub fn shared(seed: u64) -> SharedChecker {
+        Rc::new(RefCell::new(Checker::new(seed)))
+    }
+
+    /// Messages delivered, all checks passed.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Operations that ended with an accepted error.
+    pub fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// Records a violation.
+    pub fn violation(&mut self, what: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.violations.len() < KEEP {
+            self.violations.push(what());
+        }
+    }
+
+    /// A host is about to send: the index and the content of the message.
+    pub fn send_posted(&mut self, lane: Lane, len: usize) -> (u64, Vec<u8>) {
+        let state = self.lanes.entry(lane).or_default();
+        let index = state.lens.len() as u64;
+        state.lens.push(len);
+        (index, content(self.seed, lane, index, len))
+    }
+
+    /// The send ended; the error's text if it failed, and whether that failure is acceptable.
+    pub fn send_ended(&mut self, lane: Lane, index: u64, failure: Option<(String, bool)>) {
+        let state = self.lanes.entry(lane).or_default();
+        state.sends_ended += 1;
+        match failure {
+            None => {}
+            Some((_, true)) => {
+                self.failed += 1;
+                state.broken = true;
+            }
+            Some((why, false)) => self.violation(|| format!("{lane}: send {index} failed: {why}")),
+        }
+    }
+
+    /// A host received `data` as the next message of a lane; the message was `sent` bytes long,
+    /// of which `data` is the beginning (all of it, unless truncated).
+    pub fn received(&mut self, lane: Lane, sent: usize, data: &[u8]) {
+        let seed = self.seed;
+        let state = self.lanes.entry(lane).or_default();
+        let index = state.received;
+        state.received += 1;
+        let Some(&len) = state.lens.get(index as usize) else {
+            let posted = state.lens.len();
+            return self.violation(|| format!("{lane}: message {index} of {posted} received"));
+        };
+        let fits = |i: u64, len: usize| {
+            let want = content(seed, lane, i, len);
+            sent == len && data.len() <= len && data == &want[..data.len()]
+        };
+        if fits(index, len) {
+            self.delivered += 1;
+            return;
+        }
+        let other = (0u64..).zip(&state.lens).find(|&(i, &len)| fits(i, len)).map(|(i, _)| i);
+        self.violation(|| match other {
+            Some(other) => format!("{lane}: message {other} came where {index} was due"),
+            None => format!(
+                "{lane}: message {index} of {len} bytes is damaged: {sent} bytes announced, {} given",
+                data.len()
+            ),
+        });
+    }
+
+    /// A receive of this lane failed in a way that is acceptable: nothing more can be expected.
+    pub fn receive_failed(&mut self, lane: Lane) {
+        self.failed += 1;
+        self.lanes.entry(lane).or_default().broken = true;
+    }
+
+    /// An operation of any kind begins; `what` says what it is.
+    pub fn posted(&mut self, host: u32, what: impl Into<String>) -> Ticket {
+        self.ops.push(Op { host, what: what.into(), ended: false });
+        Ticket(self.ops.len() - 1)
+    }
+
+    /// It ended.
+    pub fn ended(&mut self, ticket: Ticket) {
+        let op = &mut self.ops[ticket.0];
+        if std::mem::replace(&mut op.ended, true) {
+            let text = format!("host {}: {} ended twice", op.host, op.what);
+            self.violation(|| text);
+        }
+    }
+
+    /// The operations of a host that have not ended.
+    pub fn pending(&self, host: u32) -> impl Iterator<Item = &str> {
+        self.ops.iter().filter(move |op| op.host == host && !op.ended).map(|op| op.what.as_str())
+    }
+
+    /// The final account: everything posted has ended and every message was received, except where
+    /// one of the `dead` hosts took part or an error was accepted.
+    pub fn verify(&mut self, dead: &[u32]) -> Result<(), Violations> {
+        let mut found = Vec::new();
+        for (lane, state) in &self.lanes {
+            if dead.contains(&lane.src) || dead.contains(&lane.dst) || state.broken {
+                continue;
+            }
+            let posted = state.lens.len() as u64;
+            if state.received != posted {
+                found.push(format!("{lane}: {} of {posted} messages received", state.received));
+            }
+            if state.sends_ended != posted {
+                found.push(format!("{lane}: {} of {posted} sends ended", state.sends_ended));
+            }
+        }
+        let open = self.ops.iter().filter(|op| !op.ended && !dead.contains(&op.host));
+        found.extend(open.map(|op| format!("host {}: {} never ended", op.host, op.what)));
+        found.into_iter().for_each(|text| self.violation(|| text));
+        if self.count == 0 {
+            return Ok(());
+        }
+        Err(Violations { list: self.violations.clone(), count: self.count })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    const LANE: Lane = Lane { src: 1, dst: 2, tag: 7 };
+
+    fn text(checker: &mut Checker, dead: &[u32]) -> String {
+        checker.verify(dead).map_or_else(|v| v.to_string(), |()| "fine".into())
+    }
+
+    #[test]
+    fn received__in_order_and_whole_is_fine() {
+        let mut c = Checker::new(3);
+        for len in [0, 9, 4000] {
+            let (index, data) = c.send_posted(LANE, len);
+            c.send_ended(LANE, index, None);
+            c.received(LANE, len, &data);
+        }
+        assert_eq!(text(&mut c, &[]), "fine");
+        assert_eq!(c.delivered(), 3);
+    }
+
+    #[test]
+    fn received__truncated_is_a_beginning() {
+        let mut c = Checker::new(3);
+        let (_, data) = c.send_posted(LANE, 100);
+        c.received(LANE, 100, &data[..10]);
+        assert_eq!(c.delivered(), 1);
+    }
+
+    #[test]
+    fn received__swapped_damaged_and_doubled_are_told_apart() {
+        let mut c = Checker::new(3);
+        let a = c.send_posted(LANE, 50).1;
+        let b = c.send_posted(LANE, 50).1;
+        c.received(LANE, 50, &b);
+        c.received(LANE, 50, &[0; 50]);
+        c.received(LANE, 50, &a);
+        let text = text(&mut c, &[1]);
+        assert!(text.contains("message 1 came where 0 was due"), "{text}");
+        assert!(text.contains("message 1 of 50 bytes is damaged"), "{text}");
+        assert!(text.contains("message 2 of 2 received"), "{text}");
+    }
+
+    #[test]
+    fn verify__missing_message_and_open_operation() {
+        let mut c = Checker::new(3);
+        let (index, _) = c.send_posted(LANE, 1);
+        c.send_ended(LANE, index, None);
+        let ticket = c.posted(4, "get from 5");
+        assert_eq!(c.pending(4).collect::<Vec<_>>(), ["get from 5"]);
+        let text = text(&mut c, &[]);
+        assert!(text.contains("1 > 2 tag 0x7: 0 of 1 messages received"), "{text}");
+        assert!(text.contains("host 4: get from 5 never ended"), "{text}");
+        c.ended(ticket);
+        assert_eq!(c.pending(4).count(), 0);
+    }
+
+    #[test]
+    fn verify__the_dead_are_excused_and_others_not() {
+        let mut c = Checker::new(3);
+        let (index, _) = c.send_posted(LANE, 1);
+        c.send_ended(LANE, index, Some(("silent".into(), true)));
+        c.posted(2, "receive");
+        assert_eq!(text(&mut c, &[2]), "fine");
+        let (index, _) = c.send_posted(LANE, 1);
+        c.send_ended(LANE, index, Some(("refused".into(), false)));
+        assert!(text(&mut c, &[2]).contains("send 1 failed: refused"));
+    }
+}

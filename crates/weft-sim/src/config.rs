@@ -1,0 +1,157 @@
+//! What is simulated: hosts, wires, switches and faults, all as plain data.
+
+use crate::fault::Fault;
+use std::fmt;
+
+/// The kind of link between the simulated hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    /// Unreliable, unordered network: NIC, wires, switches. Every fault applies.
+    Network,
+    /// Reliable and ordered, as shared memory: only pause, death and restart apply.
+    Memory,
+}
+
+/// How the hosts are wired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// Every host on one store-and-forward switch.
+    Star,
+    /// Leaf switches under one spine.
+    Tree {
+        /// Hosts on each leaf switch, at least 1.
+        radix: u32,
+        /// Bandwidth of a leaf's link to the spine, as a multiple of a host's link.
+        uplink: u32,
+    },
+}
+
+/// A cable and the switch port that feeds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Delay of one cable and the device behind it, in nanoseconds.
+    pub latency_ns: u64,
+    /// Bandwidth in bytes per microsecond (MB/s), at least 1.
+    pub bytes_per_us: u64,
+    /// Additional delay per frame, uniform in 0..=jitter_ns; it never reorders.
+    pub jitter_ns: u64,
+    /// Bytes on the wire besides the weft packet: security trailer, UDP, IP, Ethernet, gap.
+    pub overhead_bytes: u32,
+    /// Output queue of each switch port in bytes; a frame that does not fit is dropped.
+    pub queue_bytes: u64,
+}
+
+impl Wire {
+    /// Ethernet of `gbit` Gbit/s with 2 us per hop, and 512 KiB per switch port.
+    pub const fn ethernet(gbit: u64) -> Wire {
+        Wire {
+            latency_ns: 2_000,
+            bytes_per_us: gbit * 125,
+            jitter_ns: 0,
+            overhead_bytes: 16 + 28 + 38,
+            queue_bytes: 512 << 10,
+        }
+    }
+}
+
+/// Processor and NIC of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostModel {
+    /// Processor time per frame sent, nanoseconds: LogP's o_s.
+    pub send_ns: u64,
+    /// Processor time per frame received, nanoseconds: LogP's o_r.
+    pub recv_ns: u64,
+    /// Processor time of a call to `progress` that did something, nanoseconds.
+    pub progress_ns: u64,
+    /// Bytes the NIC queues for sending; more is refused (backpressure).
+    pub tx_bytes: u64,
+    /// Received frames the NIC holds until the host takes them; more is dropped
+    /// (on a [`LinkKind::Memory`] link: refused at the sender).
+    pub rx_frames: u32,
+}
+
+impl Default for HostModel {
+    fn default() -> HostModel {
+        HostModel {
+            send_ns: 300,
+            recv_ns: 300,
+            progress_ns: 50,
+            tx_bytes: 256 << 10,
+            rx_frames: 2048,
+        }
+    }
+}
+
+/// A whole simulation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimConfig {
+    /// Number of hosts; one endpoint each.
+    pub hosts: u32,
+    /// Decides everything that is random.
+    pub seed: u64,
+    /// Largest weft packet, in bytes.
+    pub mtu: u32,
+    /// Kind of link.
+    pub kind: LinkKind,
+    /// How hosts are wired.
+    pub topology: Topology,
+    /// The links.
+    pub wire: Wire,
+    /// The hosts.
+    pub host: HostModel,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+    /// Virtual time after which the simulation fails, nanoseconds.
+    pub limit_ns: u64,
+    /// Packet events kept for the trace; 0 keeps none.
+    pub trace: usize,
+}
+
+impl SimConfig {
+    /// MTU on Ethernet: 1500 less IP and UDP headers and the security trailer.
+    pub const MTU: u32 = 1500 - 28 - 16;
+
+    /// `hosts` hosts on a 10 Gbit/s switch without faults, for up to 1000 virtual seconds.
+    pub fn new(hosts: u32, seed: u64) -> SimConfig {
+        SimConfig {
+            hosts,
+            seed,
+            mtu: SimConfig::MTU,
+            kind: LinkKind::Network,
+            topology: Topology::Star,
+            wire: Wire::ethernet(10),
+            host: HostModel::default(),
+            faults: Vec::new(),
+            limit_ns: 1_000_000_000_000,
+            trace: 0,
+        }
+    }
+
+    /// The same with one more fault.
+    pub fn fault(mut self, fault: Fault) -> SimConfig {
+        self.faults.push(fault);
+        self
+    }
+}
+
+impl fmt::Display for SimConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} hosts, seed {}, mtu {}", self.hosts, self.seed, self.mtu)?;
+        match (self.kind, self.topology) {
+            (LinkKind::Memory, _) => write!(f, ", memory")?,
+            (LinkKind::Network, Topology::Star) => write!(f, ", star")?,
+            (LinkKind::Network, Topology::Tree { radix, uplink }) => {
+                write!(f, ", tree of {radix}, uplinks x{uplink}")?
+            }
+        }
+        let w = &self.wire;
+        write!(f, ", {} MB/s, {} ns a hop", w.bytes_per_us, w.latency_ns)?;
+        if w.jitter_ns > 0 {
+            write!(f, " +0..{} ns", w.jitter_ns)?;
+        }
+        for fault in &self.faults {
+            write!(f, ", {fault}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,179 @@
+//! Faults as data.
+
+use std::fmt;
+
+/// A stretch of virtual time, nanoseconds: `from` inclusive, `until` exclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Begin.
+    pub from: u64,
+    /// End.
+    pub until: u64,
+}
+
+impl Span {
+    /// All the time.
+    pub const ALWAYS: Span = Span { from: 0, until: u64::MAX };
+
+    /// From `from` to `until` milliseconds.
+    pub const fn ms(from: u64, until: u64) -> Span {
+        Span { from: from * 1_000_000, until: until * 1_000_000 }
+    }
+
+    /// Whether `ns` lies within.
+    pub fn covers(&self, ns: u64) -> bool {
+        self.from <= ns && ns < self.until
+    }
+}
+
+/// Something that goes wrong. Rates are in parts per million of the frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Frames vanish.
+    Loss {
+        /// Parts per million.
+        ppm: u32,
+        /// When.
+        span: Span,
+    },
+    /// Frames arrive a second time, up to `by_ns` later.
+    Duplicate {
+        /// Parts per million.
+        ppm: u32,
+        /// Largest delay of the copy.
+        by_ns: u64,
+        /// When.
+        span: Span,
+    },
+    /// Frames are held back by up to `by_ns` while later ones overtake.
+    Reorder {
+        /// Parts per million.
+        ppm: u32,
+        /// Largest delay.
+        by_ns: u64,
+        /// When.
+        span: Span,
+    },
+    /// One to three bits of a frame flip.
+    Corrupt {
+        /// Parts per million.
+        ppm: u32,
+        /// When.
+        span: Span,
+    },
+    /// Frames between `side` and the other hosts are lost.
+    Partition {
+        /// The hosts on one side.
+        side: Vec<u32>,
+        /// Only frames from `side` to the others are lost.
+        one_way: bool,
+        /// When.
+        span: Span,
+    },
+    /// A host does nothing (stopped or descheduled); its NIC still receives.
+    Pause {
+        /// Which host.
+        host: u32,
+        /// When.
+        span: Span,
+    },
+    /// A host stops for ever.
+    Death {
+        /// Which host.
+        host: u32,
+        /// When, nanoseconds.
+        at: u64,
+        /// Its peers' links are told.
+        visible: bool,
+    },
+    /// A host starts its program anew, as another incarnation.
+    Restart {
+        /// Which host.
+        host: u32,
+        /// When, nanoseconds.
+        at: u64,
+    },
+}
+
+impl Fault {
+    /// Frames lost all the time, in parts per million.
+    pub const fn loss(ppm: u32) -> Fault {
+        Fault::Loss { ppm, span: Span::ALWAYS }
+    }
+
+    /// Frames corrupted all the time, in parts per million.
+    pub const fn corrupt(ppm: u32) -> Fault {
+        Fault::Corrupt { ppm, span: Span::ALWAYS }
+    }
+
+    /// Frames duplicated all the time, in parts per million.
+    pub const fn duplicate(ppm: u32) -> Fault {
+        Fault::Duplicate { ppm, by_ns: 50_000, span: Span::ALWAYS }
+    }
+
+    /// Frames held back by up to `by_ns` all the time, in parts per million.
+    pub const fn reorder(ppm: u32, by_ns: u64) -> Fault {
+        Fault::Reorder { ppm, by_ns, span: Span::ALWAYS }
+    }
+
+    /// Whether this partition separates `src` from `dst` at `now`.
+    pub fn separates(&self, src: u32, dst: u32, now: u64) -> bool {
+        let Fault::Partition { side, one_way, span } = self else { return false };
+        let (s, d) = (side.contains(&src), side.contains(&dst));
+        span.covers(now) && s != d && (s || !one_way)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.from, self.until) {
+            (0, u64::MAX) => Ok(()),
+            (from, u64::MAX) => write!(f, " from {} us", from / 1000),
+            (from, until) => write!(f, " from {} to {} us", from / 1000, until / 1000),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Loss { ppm, span } => write!(f, "loss {ppm} ppm{span}"),
+            Fault::Duplicate { ppm, by_ns, span } => {
+                write!(f, "duplicate {ppm} ppm by up to {by_ns} ns{span}")
+            }
+            Fault::Reorder { ppm, by_ns, span } => {
+                write!(f, "reorder {ppm} ppm by up to {by_ns} ns{span}")
+            }
+            Fault::Corrupt { ppm, span } => write!(f, "corrupt {ppm} ppm{span}"),
+            Fault::Partition { side, one_way, span } => {
+                let how = if *one_way { "one-way partition" } else { "partition" };
+                write!(f, "{how} of {side:?}{span}")
+            }
+            Fault::Pause { host, span } => write!(f, "pause of host {host}{span}"),
+            Fault::Death { host, at, visible } => {
+                let how = if *visible { "visible" } else { "silent" };
+                write!(f, "{how} death of host {host} at {} us", at / 1000)
+            }
+            Fault::Restart { host, at } => write!(f, "restart of host {host} at {} us", at / 1000),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn separates__both_ways_or_one() {
+        let span = Span::ms(1, 2);
+        let cut = |one_way| Fault::Partition { side: vec![0, 1], one_way, span };
+        assert!(cut(false).separates(0, 2, 1_500_000));
+        assert!(cut(false).separates(2, 0, 1_500_000));
+        assert!(cut(true).separates(0, 2, 1_500_000));
+        assert!(!cut(true).separates(2, 0, 1_500_000));
+        assert!(!cut(false).separates(0, 1, 1_500_000));
+        assert!(!cut(false).separates(0, 2, 2_000_000));
+    }
+}

@@ -1,0 +1,200 @@
+//! The link of one simulated host.
+
+use crate::clock::SimClock;
+use crate::config::LinkKind;
+use crate::network::{Packet, SharedNetwork};
+use std::collections::{BTreeMap, VecDeque};
+use weft_core::{LinkCaps, PeerId};
+use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
+
+/// Bytes of the check behind each frame. Not counted as wire bytes: the security trailer is
+/// part of [`crate::Wire::overhead_bytes`].
+pub(crate) const CHECK_LEN: usize = 8;
+
+/// Carries frames of one incarnation of one host over the simulated network.
+pub struct SimLink {
+    net: SharedNetwork,
+    host: u32,
+    generation: u32,
+    clock: SimClock,
+    kind: LinkKind,
+    /// Host of each peer, by peer number.
+    hosts: Vec<Option<u32>>,
+    /// Peer that was connected last, by host.
+    peers: BTreeMap<u32, PeerId>,
+    events: VecDeque<LinkEvent>,
+    spare: Packet,
+}
+
+/// A 64-bit check over the parts as one run of bytes: finds flipped bits, resists no attacker.
+fn check(header: &[u8], payload: &[u8]) -> [u8; 8] {
+    let mut sum = 0x9e37_79b9_7f4a_7c15 ^ ((header.len() + payload.len()) as u64);
+    for part in [header, payload] {
+        for chunk in part.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            sum =
+                (sum.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x517c_c1b7_2722_0a95);
+        }
+    }
+    (sum ^ (sum >> 32)).to_le_bytes()
+}
+
+impl SimLink {
+    /// The link of the present incarnation of `host`; `clock` is that host's.
+    pub fn new(net: &SharedNetwork, host: u32, clock: &SimClock) -> SimLink {
+        let (generation, kind) = {
+            let net = net.borrow();
+            (net.generation(host), net.config().kind)
+        };
+        SimLink {
+            net: SharedNetwork::clone(net),
+            host,
+            generation,
+            clock: clock.clone(),
+            kind,
+            hosts: Vec::new(),
+            peers: BTreeMap::new(),
+            events: VecDeque::new(),
+            spare: Packet::default(),
+        }
+    }
+
+    fn host_of(&self, peer: PeerId) -> Option<u32> {
+        self.hosts.get(peer.0 as usize).copied().flatten()
+    }
+
+    fn alive(&self) -> bool {
+        self.net.borrow().alive(self.host, self.generation)
+    }
+}
+
+impl Link for SimLink {
+    fn caps(&self) -> LinkCaps {
+        let net = self.net.borrow();
+        let config = net.config();
+        let (mut caps, hops) = match self.kind {
+            LinkKind::Network => (LinkCaps::network("sim", config.mtu), 2),
+            LinkKind::Memory => (LinkCaps::memory("sim", config.mtu), 1),
+        };
+        let ns = hops * config.wire.latency_ns + config.host.send_ns + config.host.recv_ns;
+        caps.latency_ns = u32::try_from(ns).unwrap_or(u32::MAX);
+        caps.bytes_per_us = u32::try_from(config.wire.bytes_per_us).unwrap_or(u32::MAX);
+        caps
+    }
+
+    fn advertise(&self, address: &mut Address) {
+        address.sim = Some(self.host);
+    }
+
+    fn connect(&mut self, peer: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        let Some(host) = peer.address.sim else {
+            return Err(LinkError::Unreachable("it has no simulated address".into()));
+        };
+        let hosts = self.net.borrow().config().hosts;
+        if host >= hosts {
+            let why = format!("host {host} is not among the {hosts} simulated hosts");
+            return Err(LinkError::Unreachable(why));
+        }
+        let index = peer.peer.0 as usize;
+        if self.hosts.len() <= index {
+            self.hosts.resize(index + 1, None);
+        }
+        self.hosts[index] = Some(host);
+        self.peers.insert(host, peer.peer);
+        Ok(self.caps())
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        if let Some(host) = self.hosts.get_mut(peer.0 as usize).and_then(Option::take) {
+            if self.peers.get(&host) == Some(&peer) {
+                self.peers.remove(&host);
+            }
+        }
+    }
+
+    fn send(&mut self, frames: &[Frame<'_>]) -> usize {
+        if !self.alive() {
+            return frames.len();
+        }
+        let mut net = self.net.borrow_mut();
+        let cost = net.config().host.send_ns;
+        for (i, frame) in frames.iter().enumerate() {
+            let Some(host) = self.host_of(frame.peer) else { continue };
+            self.clock.spend(cost);
+            let trailer = check(frame.header, frame.payload);
+            let parts = [frame.header, frame.payload, &trailer];
+            if !net.send(self.host, host, self.clock.now().0, parts) {
+                return i;
+            }
+        }
+        frames.len()
+    }
+
+    fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        if !self.alive() {
+            return 0;
+        }
+        let cost = self.net.borrow().config().host.recv_ns;
+        for taken in 0..budget {
+            // The borrow ends before the sink runs: it may use the network itself.
+            if !self.net.borrow_mut().take(self.host, &mut self.spare) {
+                return taken;
+            }
+            self.clock.spend(cost);
+            let packet = &self.spare;
+            let end = packet.bytes.len() - CHECK_LEN;
+            let (header, payload) = packet.bytes[..end].split_at(usize::from(packet.header_len));
+            if check(header, payload)[..] != packet.bytes[end..] {
+                self.net.borrow_mut().note_refused(packet);
+                continue;
+            }
+            let from = match self.kind {
+                LinkKind::Network => None,
+                LinkKind::Memory => self.peers.get(&packet.src).copied(),
+            };
+            sink.frame(from, header, Bytes::from_slice(payload));
+        }
+        budget
+    }
+
+    fn poll_event(&mut self) -> Option<LinkEvent> {
+        if self.alive() {
+            while let Some(host) = self.net.borrow_mut().take_gone(self.host) {
+                let gone = (0u32..).zip(&self.hosts).filter(|(_, &h)| h == Some(host));
+                self.events.extend(gone.map(|(p, _)| LinkEvent::PeerGone(PeerId(p))));
+            }
+        }
+        self.events.pop_front()
+    }
+
+    fn wait_fds(&self, _out: &mut Vec<WaitFd>) {}
+
+    fn prepare_wait(&mut self) -> bool {
+        !self.net.borrow().waiting(self.host)
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        let counters = self.net.borrow().counters();
+        counters.list().into_iter().for_each(|(name, value)| each(name, value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn check__finds_every_single_flip() {
+        let bytes: Vec<u8> = (0..100).collect();
+        let (header, payload) = bytes.split_at(30);
+        let good = check(header, payload);
+        for bit in 0..800 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let (header, payload) = bad.split_at(30);
+            assert_ne!(check(header, payload), good, "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,562 @@
+//! The simulated network: NICs, wires, switches, faults, and the events that move frames.
+
+use crate::config::{LinkKind, SimConfig, Topology};
+use crate::events::{EventQueue, What};
+use crate::fault::Fault;
+use crate::rng::Rng;
+use crate::trace::{Fate, Trace, TraceEvent};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// A network that links and the runner share.
+pub type SharedNetwork = Rc<RefCell<Network>>;
+
+/// Totals of a simulation, in frames unless said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Given to NICs.
+    pub sent: u64,
+    /// Bytes of those, weft packets only.
+    pub sent_bytes: u64,
+    /// Reached a NIC.
+    pub arrived: u64,
+    /// Lost by fault.
+    pub lost: u64,
+    /// Lost at a partition.
+    pub partitioned: u64,
+    /// Dropped by a full switch queue.
+    pub queue_full: u64,
+    /// Dropped by a full receiving NIC.
+    pub ring_full: u64,
+    /// Addressed to a dead host.
+    pub host_dead: u64,
+    /// Bits flipped.
+    pub corrupted: u64,
+    /// Refused by the receiver's check.
+    pub refused: u64,
+    /// Duplicated.
+    pub duplicated: u64,
+    /// Held back.
+    pub held_back: u64,
+    /// Not accepted by a full NIC (backpressure), counted per attempt.
+    pub backpressure: u64,
+    /// Events processed.
+    pub events: u64,
+}
+
+impl Counters {
+    /// Every counter with its name.
+    pub fn list(&self) -> [(&'static str, u64); 14] {
+        [
+            ("sent", self.sent),
+            ("sent_bytes", self.sent_bytes),
+            ("arrived", self.arrived),
+            ("lost", self.lost),
+            ("partitioned", self.partitioned),
+            ("queue_full", self.queue_full),
+            ("ring_full", self.ring_full),
+            ("host_dead", self.host_dead),
+            ("corrupted", self.corrupted),
+            ("refused", self.refused),
+            ("duplicated", self.duplicated),
+            ("held_back", self.held_back),
+            ("backpressure", self.backpressure),
+            ("events", self.events),
+        ]
+    }
+
+    fn count(&mut self, fate: Fate) {
+        let counter = match fate {
+            Fate::Sent => &mut self.sent,
+            Fate::Arrived => &mut self.arrived,
+            Fate::Lost => &mut self.lost,
+            Fate::Partitioned => &mut self.partitioned,
+            Fate::QueueFull => &mut self.queue_full,
+            Fate::RingFull => &mut self.ring_full,
+            Fate::HostDead => &mut self.host_dead,
+            Fate::Refused => &mut self.refused,
+            Fate::Corrupted => &mut self.corrupted,
+            Fate::Duplicated => &mut self.duplicated,
+            Fate::HeldBack => &mut self.held_back,
+        };
+        *counter += 1;
+    }
+}
+
+/// A frame under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Packet {
+    pub src: u32,
+    pub dst: u32,
+    pub sent_at: u64,
+    pub header_len: u16,
+    /// Header, payload, check.
+    pub bytes: Vec<u8>,
+}
+
+/// What the runner must do after an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// No event is left.
+    Idle,
+    /// Nothing.
+    Quiet,
+    /// Run this host.
+    Run(u32),
+    /// Stop this host for ever.
+    Died(u32),
+    /// Start this host's program anew.
+    Restarted(u32),
+}
+
+#[derive(Debug, Default)]
+struct Nic {
+    generation: u32,
+    dead: bool,
+    paused_until: u64,
+    /// When the processor is free again.
+    busy_until: u64,
+    /// When the transmitter is free again.
+    tx_until: u64,
+    /// The earliest wake-up that is scheduled.
+    wake_at: Option<u64>,
+    inbox: VecDeque<u32>,
+    /// Memory links: frames accepted by senders and not yet taken.
+    claimed: u32,
+    /// Memory links: senders refused for lack of room here.
+    refused: Vec<u32>,
+    /// Hosts whose death its link has not been told yet.
+    gone: VecDeque<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Port {
+    bytes_per_us: u64,
+    free_at: u64,
+    last_arrival: u64,
+}
+
+/// Hosts' NICs, switches and everything in flight.
+pub struct Network {
+    config: SimConfig,
+    rng: Rng,
+    now: u64,
+    queue: EventQueue,
+    packets: Vec<Packet>,
+    unused: Vec<u32>,
+    nics: Vec<Nic>,
+    ports: Vec<Port>,
+    counters: Counters,
+    trace: Trace,
+    restarts_left: usize,
+}
+
+/// Nanoseconds that `bytes` take at `bytes_per_us`.
+fn serialise(bytes: u64, bytes_per_us: u64) -> u64 {
+    (bytes * 1000).div_ceil(bytes_per_us.max(1))
+}
+
+impl Network {
+    /// The network of `config`, with its faults scheduled.
+    pub fn new(config: SimConfig) -> Network {
+        let hosts = config.hosts;
+        let host_port = Port { bytes_per_us: config.wire.bytes_per_us, ..Port::default() };
+        let mut ports = vec![host_port; hosts as usize];
+        if let Topology::Tree { radix, uplink } = config.topology {
+            let leaves = hosts.div_ceil(radix.max(1)) as usize;
+            let bytes_per_us = config.wire.bytes_per_us * u64::from(uplink.max(1));
+            ports.resize(hosts as usize + 2 * leaves, Port { bytes_per_us, ..Port::default() });
+        }
+        let mut queue = EventQueue::default();
+        let mut restarts_left = 0;
+        for (index, fault) in (0u32..).zip(&config.faults) {
+            match fault {
+                Fault::Pause { span, .. } => queue.push(span.from, What::Fault { index }),
+                Fault::Death { at, .. } => queue.push(*at, What::Fault { index }),
+                Fault::Restart { at, .. } => {
+                    restarts_left += 1;
+                    queue.push(*at, What::Fault { index });
+                }
+                _ => {}
+            }
+        }
+        Network {
+            rng: Rng::stream(config.seed, 1),
+            now: 0,
+            queue,
+            packets: Vec::new(),
+            unused: Vec::new(),
+            nics: (0..hosts).map(|_| Nic::default()).collect(),
+            ports,
+            counters: Counters::default(),
+            trace: Trace::new(config.trace),
+            restarts_left,
+            config,
+        }
+    }
+
+    /// The same, ready to be shared.
+    pub fn shared(config: SimConfig) -> SharedNetwork {
+        Rc::new(RefCell::new(Network::new(config)))
+    }
+
+    /// What it was made from.
+    pub fn config(&self) -> &SimConfig {
+        &self.config
+    }
+
+    /// Virtual time, nanoseconds.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Totals so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The record of events.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// Restarts that are still to come.
+    pub fn restarts_left(&self) -> usize {
+        self.restarts_left
+    }
+
+    /// Incarnation of a host: 0, and one more at each restart.
+    pub fn generation(&self, host: u32) -> u32 {
+        self.nics[host as usize].generation
+    }
+
+    /// Whether that incarnation of the host is alive.
+    pub(crate) fn alive(&self, host: u32, generation: u32) -> bool {
+        let nic = &self.nics[host as usize];
+        !nic.dead && nic.generation == generation
+    }
+
+    /// Makes the host run at `at`, or when it can: not while it computes or is paused.
+    pub fn wake(&mut self, host: u32, at: u64) {
+        let nic = &mut self.nics[host as usize];
+        let at = at.max(self.now).max(nic.busy_until).max(nic.paused_until);
+        if nic.dead || nic.wake_at.is_some_and(|t| t <= at) {
+            return;
+        }
+        nic.wake_at = Some(at);
+        self.queue.push(at, What::Wake { host });
+    }
+
+    /// The host's processor is busy until `ns`.
+    pub fn busy(&mut self, host: u32, ns: u64) {
+        self.nics[host as usize].busy_until = ns;
+    }
+
+    /// Processes the next event.
+    pub fn step(&mut self) -> Step {
+        let Some(event) = self.queue.pop() else { return Step::Idle };
+        self.counters.events += 1;
+        self.now = event.at;
+        match event.what {
+            What::Switch { packet } => self.at_switch(packet),
+            What::Port { packet, port } => self.at_port(packet, port),
+            What::Arrive { packet } => self.at_host(packet),
+            What::Wake { host } => return self.at_wake(host),
+            What::Fault { index } => return self.at_fault(index),
+        }
+        Step::Quiet
+    }
+
+    fn at_wake(&mut self, host: u32) -> Step {
+        let nic = &mut self.nics[host as usize];
+        if nic.dead || nic.wake_at != Some(self.now) {
+            return Step::Quiet;
+        }
+        nic.wake_at = None;
+        if nic.paused_until > self.now {
+            self.wake(host, self.now);
+            return Step::Quiet;
+        }
+        Step::Run(host)
+    }
+
+    fn at_fault(&mut self, index: u32) -> Step {
+        match self.config.faults[index as usize] {
+            Fault::Pause { host, span } => {
+                let nic = &mut self.nics[host as usize];
+                nic.paused_until = nic.paused_until.max(span.until);
+                Step::Quiet
+            }
+            Fault::Death { host, visible, .. } if !self.nics[host as usize].dead => {
+                self.stop(host, visible);
+                Step::Died(host)
+            }
+            Fault::Restart { host, .. } => {
+                self.restarts_left -= 1;
+                self.stop(host, false);
+                let nic = &mut self.nics[host as usize];
+                nic.dead = false;
+                nic.generation += 1;
+                nic.busy_until = self.now;
+                nic.paused_until = 0;
+                self.wake(host, self.now);
+                Step::Restarted(host)
+            }
+            _ => Step::Quiet,
+        }
+    }
+
+    fn stop(&mut self, host: u32, visible: bool) {
+        let nic = &mut self.nics[host as usize];
+        nic.dead = true;
+        nic.wake_at = None;
+        nic.claimed = 0;
+        nic.gone.clear();
+        for packet in std::mem::take(&mut nic.inbox) {
+            self.unused.push(packet);
+        }
+        for sender in std::mem::take(&mut self.nics[host as usize].refused) {
+            self.wake(sender, self.now);
+        }
+        if !visible {
+            return;
+        }
+        for other in (0..self.config.hosts).filter(|&h| h != host) {
+            self.nics[other as usize].gone.push_back(host);
+            self.wake(other, self.now + self.config.wire.latency_ns);
+        }
+    }
+
+    /// A host whose death this host's link should report.
+    pub(crate) fn take_gone(&mut self, host: u32) -> Option<u32> {
+        self.nics[host as usize].gone.pop_front()
+    }
+
+    /// Takes a frame from `src` at its local time `at`. False: no room, and `src` will be woken.
+    pub(crate) fn send(&mut self, src: u32, dst: u32, at: u64, parts: [&[u8]; 3]) -> bool {
+        let len: usize = parts[0].len() + parts[1].len();
+        let wire_len = len as u64 + u64::from(self.config.wire.overhead_bytes);
+        let rate = self.config.wire.bytes_per_us;
+        let limit = serialise(self.config.host.tx_bytes, rate);
+        let free_at = self.nics[src as usize].tx_until;
+        if free_at.saturating_sub(at) > limit {
+            self.counters.backpressure += 1;
+            // Wake it with half the queue to fill, not for each frame.
+            self.wake(src, free_at - limit / 2);
+            return false;
+        }
+        if self.config.kind == LinkKind::Memory && !self.claim(src, dst) {
+            return false;
+        }
+        let packet = self.new_packet();
+        let p = &mut self.packets[packet as usize];
+        p.bytes.clear();
+        parts.iter().for_each(|part| p.bytes.extend_from_slice(part));
+        (p.src, p.dst, p.sent_at, p.header_len) = (src, dst, at, parts[0].len() as u16);
+        self.counters.sent_bytes += len as u64;
+        self.note(packet, Fate::Sent);
+        let done = free_at.max(at) + serialise(wire_len, rate);
+        self.nics[src as usize].tx_until = done;
+        let next = match self.config.kind {
+            LinkKind::Network => What::Switch { packet },
+            LinkKind::Memory => What::Arrive { packet },
+        };
+        self.queue.push(done + self.config.wire.latency_ns, next);
+        true
+    }
+
+    /// Memory link: reserves a place in the ring of `dst`, or remembers who to wake.
+    fn claim(&mut self, src: u32, dst: u32) -> bool {
+        let nic = &mut self.nics[dst as usize];
+        if nic.dead || nic.claimed < self.config.host.rx_frames {
+            nic.claimed += 1;
+            return true;
+        }
+        self.counters.backpressure += 1;
+        if !nic.refused.contains(&src) {
+            nic.refused.push(src);
+        }
+        false
+    }
+
+    fn new_packet(&mut self) -> u32 {
+        self.unused.pop().unwrap_or_else(|| {
+            self.packets.push(Packet::default());
+            (self.packets.len() - 1) as u32
+        })
+    }
+
+    /// Counts and records what happened to a packet.
+    fn note(&mut self, packet: u32, fate: Fate) {
+        self.counters.count(fate);
+        if !self.trace.enabled() {
+            return;
+        }
+        let p = &self.packets[packet as usize];
+        let mut header = [0; 24];
+        let known = p.bytes.len().min(24);
+        header[..known].copy_from_slice(&p.bytes[..known]);
+        let at = if fate == Fate::Sent { p.sent_at } else { self.now };
+        let len = p.bytes.len().saturating_sub(crate::link::CHECK_LEN) as u32;
+        let (src, dst, sent_at) = (p.src, p.dst, p.sent_at);
+        self.trace.push(TraceEvent { at, sent_at, fate, src, dst, len, header });
+    }
+
+    fn drop_packet(&mut self, packet: u32, fate: Fate) {
+        self.note(packet, fate);
+        self.unused.push(packet);
+    }
+
+    /// First switch: this is where the wire's faults strike.
+    fn at_switch(&mut self, packet: u32) {
+        let Packet { src, dst, .. } = self.packets[packet as usize];
+        let mut delay = 0;
+        for i in 0..self.config.faults.len() {
+            let fault = &self.config.faults[i];
+            match *fault {
+                Fault::Loss { ppm, span } if span.covers(self.now) && self.rng.chance(ppm) => {
+                    return self.drop_packet(packet, Fate::Lost);
+                }
+                Fault::Corrupt { ppm, span } if span.covers(self.now) && self.rng.chance(ppm) => {
+                    self.corrupt(packet);
+                }
+                Fault::Duplicate { ppm, by_ns, span }
+                    if span.covers(self.now) && self.rng.chance(ppm) =>
+                {
+                    self.duplicate(packet, by_ns);
+                }
+                Fault::Reorder { ppm, by_ns, span }
+                    if span.covers(self.now) && self.rng.chance(ppm) =>
+                {
+                    delay = self.rng.between(1, by_ns.max(1));
+                    self.note(packet, Fate::HeldBack);
+                }
+                Fault::Partition { .. } if fault.separates(src, dst, self.now) => {
+                    return self.drop_packet(packet, Fate::Partitioned);
+                }
+                _ => {}
+            }
+        }
+        let port = self.first_port(src, dst);
+        if delay == 0 {
+            self.at_port(packet, port);
+        } else {
+            self.queue.push(self.now + delay, What::Port { packet, port });
+        }
+    }
+
+    fn corrupt(&mut self, packet: u32) {
+        self.note(packet, Fate::Corrupted);
+        let bits = self.packets[packet as usize].bytes.len() as u64 * 8;
+        for _ in 0..self.rng.between(1, 3) {
+            let bit = self.rng.below(bits);
+            self.packets[packet as usize].bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+        }
+    }
+
+    fn duplicate(&mut self, packet: u32, by_ns: u64) {
+        let copy = self.new_packet();
+        let original = self.packets[packet as usize].clone();
+        let port = self.first_port(original.src, original.dst);
+        self.packets[copy as usize] = original;
+        self.note(copy, Fate::Duplicated);
+        let at = self.now + self.rng.between(1, by_ns.max(1));
+        self.queue.push(at, What::Port { packet: copy, port });
+    }
+
+    fn first_port(&self, src: u32, dst: u32) -> u32 {
+        match self.config.topology {
+            Topology::Tree { radix, .. } if src / radix.max(1) != dst / radix.max(1) => {
+                self.config.hosts + src / radix.max(1)
+            }
+            _ => dst,
+        }
+    }
+
+    /// The port after `port` on the way to `dst`; none when it leads to the host.
+    fn next_port(&self, port: u32, dst: u32) -> Option<u32> {
+        let Topology::Tree { radix, .. } = self.config.topology else { return None };
+        let hosts = self.config.hosts;
+        let leaves = hosts.div_ceil(radix.max(1));
+        if port < hosts {
+            None
+        } else if port < hosts + leaves {
+            Some(hosts + leaves + dst / radix.max(1))
+        } else {
+            Some(dst)
+        }
+    }
+
+    /// An output port: the frame queues, or is dropped when the queue is full.
+    fn at_port(&mut self, packet: u32, port: u32) {
+        let p = &self.packets[packet as usize];
+        let dst = p.dst;
+        let wire = self.config.wire;
+        let len = (p.bytes.len() - crate::link::CHECK_LEN) as u64 + u64::from(wire.overhead_bytes);
+        let Port { bytes_per_us, free_at, last_arrival } = self.ports[port as usize];
+        let backlog = free_at.saturating_sub(self.now);
+        if backlog > serialise(wire.queue_bytes, bytes_per_us) {
+            return self.drop_packet(packet, Fate::QueueFull);
+        }
+        let done = free_at.max(self.now) + serialise(len, bytes_per_us);
+        let jitter = if wire.jitter_ns == 0 { 0 } else { self.rng.below(wire.jitter_ns + 1) };
+        let arrival = (done + wire.latency_ns + jitter).max(last_arrival);
+        let state = &mut self.ports[port as usize];
+        (state.free_at, state.last_arrival) = (done, arrival);
+        let what = match self.next_port(port, dst) {
+            Some(port) => What::Port { packet, port },
+            None => What::Arrive { packet },
+        };
+        self.queue.push(arrival, what);
+    }
+
+    fn at_host(&mut self, packet: u32) {
+        let dst = self.packets[packet as usize].dst;
+        let nic = &mut self.nics[dst as usize];
+        if nic.dead {
+            return self.drop_packet(packet, Fate::HostDead);
+        }
+        if nic.inbox.len() >= self.config.host.rx_frames as usize {
+            return self.drop_packet(packet, Fate::RingFull);
+        }
+        nic.inbox.push_back(packet);
+        self.note(packet, Fate::Arrived);
+        self.wake(dst, self.now);
+    }
+
+    /// Whether something waits for the host.
+    pub(crate) fn waiting(&self, host: u32) -> bool {
+        let nic = &self.nics[host as usize];
+        !nic.inbox.is_empty() || !nic.gone.is_empty()
+    }
+
+    /// The next frame for the host, its buffer swapped for `spare`.
+    pub(crate) fn take(&mut self, host: u32, spare: &mut Packet) -> bool {
+        let nic = &mut self.nics[host as usize];
+        let Some(packet) = nic.inbox.pop_front() else { return false };
+        nic.claimed = nic.claimed.saturating_sub(1);
+        std::mem::swap(&mut self.packets[packet as usize], spare);
+        self.unused.push(packet);
+        if nic.claimed <= self.config.host.rx_frames / 2 && !nic.refused.is_empty() {
+            for sender in std::mem::take(&mut self.nics[host as usize].refused) {
+                self.wake(sender, self.now);
+            }
+        }
+        true
+    }
+
+    /// The receiver found a frame corrupt.
+    pub(crate) fn note_refused(&mut self, packet: &Packet) {
+        self.counters.count(Fate::Refused);
+        if self.trace.enabled() {
+            let mut header = [0; 24];
+            let known = packet.bytes.len().min(24);
+            header[..known].copy_from_slice(&packet.bytes[..known]);
+            let len = packet.bytes.len().saturating_sub(crate::link::CHECK_LEN) as u32;
+            let &Packet { src, dst, sent_at, .. } = packet;
+            let (at, fate) = (self.now, Fate::Refused);
+            self.trace.push(TraceEvent { at, sent_at, fate, src, dst, len, header });
+        }
+    }
+}

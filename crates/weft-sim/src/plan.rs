@@ -1,0 +1,320 @@
+//! A scenario as data: drawn from a seed, run by [`crate::swarm`], made smaller when it fails.
+
+use crate::config::{LinkKind, SimConfig, Topology, Wire};
+use crate::fault::{Fault, Span};
+use crate::rng::Rng;
+use std::fmt;
+
+/// A message of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Sending host.
+    pub src: u32,
+    /// Receiving host.
+    pub dst: u32,
+    /// Match bits. Those with [`WILD`] are received from any source, low byte ignored.
+    pub tag: u64,
+    /// Length in bytes.
+    pub len: usize,
+    /// The receive's buffer is this much shorter than the message.
+    pub short: usize,
+    /// The sender waits this long before it posts it, virtual nanoseconds.
+    pub pause_ns: u64,
+}
+
+/// Tag bit of messages that are received with wildcards.
+pub const WILD: u64 = 1 << 32;
+
+/// A collective operation of all hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collective {
+    /// Barrier.
+    Barrier,
+    /// Broadcast of `len` bytes from `root`.
+    Broadcast {
+        /// Who has the data.
+        root: usize,
+        /// Bytes.
+        len: usize,
+    },
+    /// Sum over all hosts of vectors of `len` numbers.
+    AllReduce {
+        /// Numbers in each vector.
+        len: usize,
+    },
+    /// `len` bytes from each host to each host.
+    AllGather {
+        /// Bytes of each host.
+        len: usize,
+    },
+}
+
+/// Everything that happens in a simulation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Hosts, wires and faults.
+    pub config: SimConfig,
+    /// Settings of every endpoint: key and value, as in `WEFT_*`.
+    pub settings: Vec<(&'static str, String)>,
+    /// Messages; those of a sender are posted in this order.
+    pub messages: Vec<Message>,
+    /// Sends that a host has under way at a time.
+    pub depth: usize,
+    /// Collectives, after the messages.
+    pub collectives: Vec<Collective>,
+    /// Receives that are posted, never matched and cancelled, per host.
+    pub cancels: u32,
+}
+
+/// Limits of what is drawn.
+const MAX_MESSAGES: u64 = 120;
+const MAX_BYTES: usize = 6 << 20;
+const MAX_LEN: usize = 3 << 20;
+
+impl Plan {
+    /// The scenario of `seed`.
+    pub fn draw(seed: u64) -> Plan {
+        let mut rng = Rng::stream(seed, 2);
+        let config = draw_config(seed, &mut rng);
+        let window = *rng.pick(&[8u32, 64, 1024]);
+        let reliability = *rng.pick(&["selective", "selective", "gbn"]);
+        let pull_block = *rng.pick(&[16u32 << 10, 128 << 10]);
+        let settings = vec![
+            ("reliability", reliability.to_string()),
+            ("window", window.to_string()),
+            ("pull_block", pull_block.to_string()),
+        ];
+        let edges = [config.mtu as usize, 2 * config.mtu as usize, 16 << 10, pull_block as usize];
+        let messages = draw_messages(config.hosts, &edges, &mut rng);
+        let hosts = config.hosts as u64;
+        let collectives = (0..rng.below(4)).map(|_| match rng.below(4) {
+            0 => Collective::Barrier,
+            1 => Collective::Broadcast {
+                root: rng.below(hosts) as usize,
+                len: draw_len(&edges, &mut rng).min(64 << 10),
+            },
+            2 => Collective::AllReduce { len: rng.between(1, 3000) as usize },
+            _ => Collective::AllGather { len: rng.between(0, 3000) as usize },
+        });
+        let mut plan = Plan {
+            config,
+            settings,
+            messages,
+            depth: 1,
+            collectives: collectives.collect(),
+            cancels: 0,
+        };
+        plan.depth = rng.between(1, 12) as usize;
+        plan.cancels = rng.below(4) as u32;
+        if plan.kills() {
+            // A collective over a dead host is an error for all, which is tested apart.
+            plan.collectives.clear();
+        }
+        plan
+    }
+
+    /// Whether a host dies in it.
+    pub fn kills(&self) -> bool {
+        self.config.faults.iter().any(|f| matches!(f, Fault::Death { .. }))
+    }
+
+    /// How large it is, for shrinking: anything that makes a story longer.
+    pub fn size(&self) -> usize {
+        self.messages.len() + self.collectives.len() + self.config.faults.len()
+    }
+}
+
+fn draw_config(seed: u64, rng: &mut Rng) -> SimConfig {
+    let mut config = SimConfig::new(rng.between(2, 16) as u32, seed);
+    config.mtu = *rng.pick(&[512, SimConfig::MTU, SimConfig::MTU, 8956]);
+    config.wire = Wire::ethernet(*rng.pick(&[1, 10, 10, 100]));
+    config.wire.latency_ns = *rng.pick(&[500, 2_000, 20_000, 500_000]);
+    config.wire.jitter_ns = *rng.pick(&[0, 0, 1_000, 100_000]);
+    config.wire.queue_bytes = *rng.pick(&[64 << 10, 512 << 10, 4 << 20]);
+    config.host.rx_frames = *rng.pick(&[128, 2048]);
+    if config.hosts > 4 && rng.chance(250_000) {
+        config.topology = Topology::Tree { radix: 4, uplink: 2 };
+    }
+    if rng.chance(150_000) {
+        config.kind = LinkKind::Memory;
+    }
+    draw_faults(&mut config, rng);
+    config
+}
+
+fn draw_faults(config: &mut SimConfig, rng: &mut Rng) {
+    let hosts = u64::from(config.hosts);
+    let faults = &mut config.faults;
+    let ms = |rng: &mut Rng| rng.below(40);
+    if rng.chance(600_000) {
+        faults.push(Fault::loss(*rng.pick(&[1_000, 10_000, 50_000, 150_000])));
+    }
+    if rng.chance(300_000) {
+        faults.push(Fault::duplicate(*rng.pick(&[10_000, 100_000])));
+    }
+    if rng.chance(300_000) {
+        faults.push(Fault::reorder(*rng.pick(&[10_000, 100_000]), *rng.pick(&[10_000, 2_000_000])));
+    }
+    if rng.chance(200_000) {
+        faults.push(Fault::corrupt(20_000));
+    }
+    if rng.chance(200_000) {
+        let side = (0..config.hosts).filter(|_| rng.chance(500_000)).collect();
+        let from = ms(rng);
+        let span = Span::ms(from, from + rng.between(1, 300));
+        faults.push(Fault::Partition { side, one_way: rng.chance(300_000), span });
+    }
+    if rng.chance(200_000) {
+        let from = ms(rng);
+        let span = Span::ms(from, from + rng.between(1, 200));
+        faults.push(Fault::Pause { host: rng.below(hosts) as u32, span });
+    }
+    if rng.chance(100_000) {
+        let (host, at) = (rng.below(hosts) as u32, ms(rng) * 100_000);
+        faults.push(Fault::Death { host, at, visible: rng.chance(500_000) });
+    }
+}
+
+/// A length: mostly small or next to one of `edges`, now and then large.
+fn draw_len(edges: &[usize], rng: &mut Rng) -> usize {
+    match rng.below(10) {
+        0..=2 => rng.below(65) as usize,
+        3..=4 => rng.below(4096) as usize,
+        5..=8 => {
+            let edge = *rng.pick(edges);
+            (edge + rng.below(130) as usize).saturating_sub(100)
+        }
+        _ => rng.below(MAX_LEN as u64) as usize,
+    }
+}
+
+fn draw_messages(hosts: u32, edges: &[usize], rng: &mut Rng) -> Vec<Message> {
+    let tags = rng.between(1, 4);
+    let incast = rng.chance(200_000);
+    let mut left = MAX_BYTES;
+    let mut messages = Vec::new();
+    for _ in 0..rng.between(1, MAX_MESSAGES) {
+        let src = rng.below(u64::from(hosts)) as u32;
+        // Any host but the sender.
+        let to = (src + 1 + rng.below(u64::from(hosts) - 1) as u32) % hosts;
+        let dst = if incast && src != 0 { 0 } else { to };
+        let len = draw_len(edges, rng).min(left);
+        left -= len;
+        let wild = if rng.chance(250_000) { WILD } else { 0 };
+        let short = if rng.chance(30_000) { rng.below(len as u64 + 1) as usize } else { 0 };
+        let pause_ns = if rng.chance(100_000) { rng.below(3_000_000) } else { 0 };
+        let short = if wild == 0 { short } else { 0 };
+        messages.push(Message { src, dst, tag: wild | rng.below(tags), len, short, pause_ns });
+    }
+    messages
+}
+
+/// Makes a failing plan smaller while it still fails, with at most `tries` runs: halves, quarters
+/// and single messages, then faults and collectives one by one.
+pub fn shrink(plan: &Plan, tries: usize, fails: &mut dyn FnMut(&Plan) -> bool) -> Plan {
+    let mut best = plan.clone();
+    let mut left = tries;
+    let mut attempt = |candidate: Plan, best: &mut Plan| {
+        if left == 0 || !fails(&candidate) {
+            left = left.saturating_sub(1);
+            return false;
+        }
+        left -= 1;
+        *best = candidate;
+        true
+    };
+    let mut piece = best.messages.len().div_ceil(2);
+    while piece > 0 {
+        let mut at = 0;
+        while at < best.messages.len() {
+            let mut candidate = best.clone();
+            candidate.messages.drain(at..(at + piece).min(best.messages.len()));
+            if !attempt(candidate, &mut best) {
+                at += piece;
+            }
+        }
+        piece /= 2;
+    }
+    for at in (0..best.config.faults.len()).rev() {
+        let mut candidate = best.clone();
+        candidate.config.faults.remove(at);
+        attempt(candidate, &mut best);
+    }
+    for at in (0..best.collectives.len()).rev() {
+        let mut candidate = best.clone();
+        candidate.collectives.remove(at);
+        attempt(candidate, &mut best);
+    }
+    best
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.config)?;
+        for (key, value) in &self.settings {
+            write!(f, ", {key}={value}")?;
+        }
+        let bytes: usize = self.messages.iter().map(|m| m.len).sum();
+        write!(
+            f,
+            "\n  {} messages of {bytes} bytes, {} at a time",
+            self.messages.len(),
+            self.depth
+        )?;
+        write!(f, ", {} cancelled receives a host", self.cancels)?;
+        for c in &self.collectives {
+            write!(f, "\n  {c:?}")?;
+        }
+        for m in self.messages.iter().take(8) {
+            write!(f, "\n  {} > {} tag {:#x} {} bytes", m.src, m.dst, m.tag, m.len)?;
+            if m.short > 0 {
+                write!(f, ", buffer {} short", m.short)?;
+            }
+            if m.pause_ns > 0 {
+                write!(f, ", after {} ns", m.pause_ns)?;
+            }
+        }
+        if self.messages.len() > 8 {
+            write!(f, "\n  ...")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn draw__same_seed_same_plan() {
+        assert_eq!(Plan::draw(5), Plan::draw(5));
+        assert_ne!(Plan::draw(5).messages, Plan::draw(6).messages);
+    }
+
+    #[test]
+    fn draw__stays_within_limits_and_covers_the_faults() {
+        let plans: Vec<_> = (0..300).map(Plan::draw).collect();
+        for p in &plans {
+            assert!((2..=16).contains(&p.config.hosts));
+            assert!(p.messages.iter().map(|m| m.len).sum::<usize>() <= MAX_BYTES);
+            assert!(p.messages.iter().all(|m| m.src != m.dst && m.dst < p.config.hosts));
+            assert!(p.messages.iter().all(|m| m.short <= m.len));
+        }
+        assert!(plans.iter().any(Plan::kills));
+        assert!(plans.iter().any(|p| p.config.kind == LinkKind::Memory));
+        assert!(plans.iter().any(|p| p.messages.iter().any(|m| m.len > 1 << 20)));
+    }
+
+    #[test]
+    fn shrink__finds_the_one_message_and_fault() {
+        let plan =
+            (0..).map(Plan::draw).find(|p| p.messages.len() > 50 && !p.config.faults.is_empty());
+        let mut plan = plan.unwrap();
+        plan.messages[33].len = 7777;
+        let culprit = plan.messages[33];
+        let small = shrink(&plan, 500, &mut |p| p.messages.contains(&culprit));
+        assert_eq!(small.messages, [culprit]);
+        assert!(small.config.faults.is_empty() && small.collectives.is_empty());
+    }
+}

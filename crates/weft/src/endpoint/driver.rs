@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use weft_core::engine::types::{AtomicRequest, Completion, Event, Payload, Placement, Transmit};
 use weft_core::slab::Slab;
-use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, PeerFailure, PeerId};
+use weft_core::wire::{Data, PacketType};
+use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
 use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, Prediction, Sink};
 
 /// Packets taken from a link before others are looked at.
@@ -46,7 +47,10 @@ pub(crate) struct Core {
     connects: Vec<(PeerId, usize, Address)>,
     atomics: VecDeque<AtomicRequest>,
     link: usize,
-    caps: LinkCaps,
+    /// Capabilities of the links, in their order.
+    caps: Vec<LinkCaps>,
+    /// The receive that bulk data arrived for last, and the payload length of its packets.
+    bulk: Option<(OpId, usize)>,
 }
 
 pub(crate) struct Driver {
@@ -58,7 +62,16 @@ pub(crate) struct Driver {
     routes: Vec<Option<u8>>,
     pub addresses: Vec<Option<Address>>,
     pub sleepers: BTreeMap<(Instant, u64), Waker>,
+    /// Peers on each link.
+    used: Vec<u32>,
+    /// Rounds of progress done.
+    rounds: u32,
 }
+
+/// Rounds between looks at a link that no peer uses, or that costs a system call and gave nothing.
+const RARELY: u32 = 64;
+/// Rounds between readings of the clock while nothing happens.
+const CLOCK_ROUNDS: u32 = 8;
 
 impl Driver {
     pub fn new(config: Config, id: EndpointId, clock: Clock, links: Vec<Box<dyn Link>>) -> Driver {
@@ -84,7 +97,8 @@ impl Driver {
                 connects: Vec::new(),
                 atomics: VecDeque::new(),
                 link: 0,
-                caps: LinkCaps::network("none", 512),
+                caps: links.iter().map(|l| l.caps()).collect(),
+                bulk: None,
             },
             links,
             address,
@@ -92,6 +106,8 @@ impl Driver {
             routes: Vec::new(),
             addresses: Vec::new(),
             sleepers: BTreeMap::new(),
+            used: Vec::new(),
+            rounds: 0,
         }
     }
 
@@ -130,6 +146,8 @@ impl Driver {
                         self.addresses.resize(at + 1, None);
                     }
                     self.routes[at] = Some(i as u8);
+                    self.used.resize(self.links.len(), 0);
+                    self.used[i] += 1;
                     self.addresses[at] = Some(info.address);
                     self.core.engine.set_path(peer, caps);
                     return Ok(());
@@ -149,19 +167,39 @@ impl Driver {
 
     /// Does everything possible now: receive, act, send. True if anything happened.
     pub fn progress(&mut self) -> bool {
-        self.core.now = self.core.clock.now();
+        self.rounds = self.rounds.wrapping_add(1);
+        if self.rounds % CLOCK_ROUNDS == 0 || self.core.clock.is_virtual() {
+            self.core.now = self.core.clock.now();
+        }
         let mut did = false;
         for i in 0..self.links.len() {
+            // A look at a network costs a system call: not every round while nobody talks over it.
+            let idle = self.used.get(i).is_none_or(|&n| n == 0);
+            if idle && self.core.caps[i].network && self.rounds % RARELY != 0 {
+                continue;
+            }
             self.core.link = i;
-            self.core.caps = self.links[i].caps();
             did |= self.links[i].recv(RECV_BUDGET, &mut self.core) > 0;
+        }
+        if did {
+            self.core.now = self.core.clock.now();
         }
         if self.core.engine.next_timeout().is_some_and(|at| at <= self.core.now) {
             self.core.engine.handle_timeout(self.core.now);
             did = true;
         }
-        did |= self.wake_sleepers();
-        did | self.flush()
+        if !self.sleepers.is_empty() {
+            did |= self.wake_sleepers();
+        }
+        if did || self.rounds % RARELY == 0 || self.core.engine.has_output() {
+            did |= self.flush();
+        }
+        did
+    }
+
+    /// The next round reads the clock and looks at every link: after sleeping.
+    pub fn refresh(&mut self) {
+        self.rounds = RARELY.wrapping_sub(1);
     }
 
     /// Acts on what the engine wants and sends what it has. True if anything happened.
@@ -267,6 +305,7 @@ impl Driver {
                 self.report_failure(peer, failure);
                 if let Some(link) = self.link_of(peer) {
                     self.links[link].disconnect(peer);
+                    self.used[link] -= 1;
                 }
                 self.core.forget(peer);
                 self.core.failed.push((peer, failure));
@@ -400,6 +439,16 @@ impl Core {
         }
     }
 
+    /// Remembers where the next packet of a large message probably goes.
+    #[inline]
+    fn note_bulk(&mut self, placement: Placement, payload_len: usize) {
+        if let Placement::Recv { op, offset, len } = placement {
+            self.ops.placed(op, offset, len);
+            let whole = self.bulk.map_or(payload_len, |(_, n)| n.max(payload_len));
+            self.bulk = Some((op, whole));
+        }
+    }
+
     fn upcall(&mut self, peer: PeerId, tag: u64, data: Vec<u8>) {
         let (handler, argument) = (tag as u32, (tag >> 32) as u32);
         self.upcalls.push_back(Upcall { handler, peer, argument, data });
@@ -465,8 +514,12 @@ impl Sink for Core {
     #[inline]
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
         let len = payload.len() as u64;
-        let placement = self.engine.handle_packet(self.now, from, &self.caps, header, len);
+        let caps = &self.caps[self.link];
+        let placement = self.engine.handle_packet(self.now, from, caps, header, len);
         self.place(placement, header, payload);
+        if header.get(1) == Some(&(PacketType::Data as u8)) {
+            self.note_bulk(placement, payload.len());
+        }
         while let Some((peer, seq)) = self.engine.next_replay() {
             let Some(held) = self.held.remove(&(peer, seq.0)) else { continue };
             let len = held.payload.len() as u64;
@@ -476,6 +529,9 @@ impl Sink for Core {
     }
 
     fn predict(&mut self) -> Option<Prediction> {
-        None
+        let (op, payload_len) = self.bulk?;
+        let next = self.ops.beyond(op).filter(|m| !m.is_empty())?;
+        let (base, len) = (next.as_mut_ptr(), next.len());
+        Some(Prediction { base, len, header_len: Data::LEN, payload_len })
     }
 }

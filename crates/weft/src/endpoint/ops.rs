@@ -25,6 +25,8 @@ struct Entry {
     owner: Owner,
     memory: Memory,
     done: Option<Completion>,
+    /// End of the last byte that bulk data was placed at.
+    high: u64,
     waker: Option<Waker>,
 }
 
@@ -58,7 +60,7 @@ impl OpTable {
         if self.entries.len() <= at {
             self.entries.resize_with(at + 1, Entry::default);
         }
-        self.entries[at] = Entry { op: op.0, owner, memory, done: None, waker: None };
+        self.entries[at] = Entry { op: op.0, owner, memory, done: None, high: 0, waker: None };
     }
 
     /// A copy of `data` in memory that is reused.
@@ -85,6 +87,21 @@ impl OpTable {
         if let Some(dst) = self.get_mut(op).and_then(|e| e.memory.write(offset, len)) {
             payload.copy_to(dst);
         }
+    }
+
+    /// Notes that bulk data was placed in `offset..offset + len`.
+    #[inline]
+    pub fn placed(&mut self, op: OpId, offset: u64, len: u64) {
+        if let Some(e) = self.get_mut(op) {
+            e.high = e.high.max(offset + len);
+        }
+    }
+
+    /// The part of a buffer where no bulk data was placed yet: what comes next, if it comes in order.
+    pub fn beyond(&mut self, op: OpId) -> Option<&mut [u8]> {
+        let e = self.get_mut(op)?;
+        let (high, len) = (e.high, e.memory.len());
+        e.memory.write(high, len.checked_sub(high as usize)?)
     }
 
     /// Notes a completion; tells who takes it.

@@ -5,7 +5,6 @@ use super::Memory;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::ops::Owner;
 use crate::endpoint::{error_of, Endpoint, Status};
-use std::time::Duration;
 use weft_core::engine::types::{Completion, RecvArgs, Refused, SendArgs};
 use weft_core::engine::Rights;
 use weft_core::{OpError, OpId, PeerId};
@@ -113,11 +112,9 @@ impl Endpoint {
     fn wait_op(&self, op: OpId) -> Result<Status, OpError> {
         loop {
             if let Some((done, _)) = self.inner.borrow_mut().driver.core.ops.take_done(op) {
-                return done.result.map(Status::from);
+                return done.result().map(Status::from);
             }
-            if !self.progress() {
-                self.wait(Some(Duration::from_millis(100)));
-            }
+            self.wait(None);
         }
     }
 

@@ -245,7 +245,7 @@ impl Producer {
         if !self.full {
             return Ok(true);
         }
-        area.producer().blocked.store(1, Ordering::Relaxed);
+        area.producer().blocked.swap(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let before = (self.tail, self.data_tail);
         // Any new credit counts: the length that did not fit is not known here.
@@ -254,7 +254,7 @@ impl Producer {
         if before == (self.tail, self.data_tail) {
             return Ok(true);
         }
-        area.producer().blocked.store(0, Ordering::Relaxed);
+        area.producer().blocked.swap(0, Ordering::SeqCst);
         self.full = false;
         Ok(false)
     }
@@ -382,11 +382,12 @@ impl Consumer {
     /// First half of going to sleep; a barrier (of the kind the producer was promised) and a
     /// `peek` follow.
     pub(super) fn announce_sleep<A: Area>(&self, area: &A) {
-        area.consumer().sleeping.store(1, Ordering::SeqCst);
+        area.consumer().sleeping.swap(1, Ordering::SeqCst);
     }
 
-    /// Awake: no doorbell needed.
+    /// Awake: no doorbell needed. An exchange, as in `announce_sleep`: it has one order with the
+    /// producer's, so a late reset of an earlier sleep never hides a new one.
     pub(super) fn awake<A: Area>(&self, area: &A) {
-        area.consumer().sleeping.store(0, Ordering::Relaxed);
+        area.consumer().sleeping.swap(0, Ordering::SeqCst);
     }
 }

@@ -8,6 +8,7 @@ pub mod address;
 pub mod bytes;
 pub mod link;
 pub mod secure;
+pub mod udp;
 
 pub use address::Address;
 pub use bytes::Bytes;

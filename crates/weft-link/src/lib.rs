@@ -14,6 +14,7 @@ pub mod looplink;
 pub mod rng;
 pub mod wrap;
 pub mod secure;
+pub mod udp;
 
 pub use address::{Address, AddressError};
 pub use bytes::Bytes;

@@ -35,6 +35,8 @@ pub struct Pmix {
     size: usize,
     nspace: String,
     finalized: bool,
+    /// A wait failed, so that a late reply could be taken for that to a later call.
+    broken: bool,
 }
 
 fn failed(client: &Client, (call, status): Failed) -> LaunchError {
@@ -121,7 +123,16 @@ impl Pmix {
             .map_err(|error| LaunchError::io("starting the PMIx thread", error))?;
         let (rank, nspace) = wait(&hello, timeout, "PMIx_Init")??;
         let rank = rank as usize;
-        let mut client = Pmix { calls, replies, timeout, rank, size: 1, nspace, finalized: false };
+        let mut client = Pmix {
+            calls,
+            replies,
+            timeout,
+            rank,
+            size: 1,
+            nspace,
+            finalized: false,
+            broken: false,
+        };
         let size = client.call(Call::Get(ffi::RANK_JOB, JOB_SIZE.into()), "PMIx_Get")?;
         client.size = match size {
             Answer::Value(Got::Number(size)) if rank < size as usize => size as usize,
@@ -131,11 +142,12 @@ impl Pmix {
     }
 
     fn call(&mut self, call: Call, during: &str) -> Reply {
-        if self.calls.send(call).is_err() {
+        if self.broken || self.calls.send(call).is_err() {
             return Err(LaunchError::LauncherGone { during: during.to_owned() });
         }
-        let reply = wait(&self.replies, self.timeout, during)?;
-        reply
+        let reply = wait(&self.replies, self.timeout, during);
+        self.broken = reply.is_err();
+        reply?
     }
 }
 

@@ -47,7 +47,7 @@ struct Proxy {
 fn raise_file_limit() -> Rlimit {
     let before = getrlimit(Resource::Nofile);
     // Refused, a job of many ranks fails later with the system's own words.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before.clone() });
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before });
     before
 }
 

@@ -125,7 +125,7 @@ impl Rank {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         environment(&mut command, start, rank, theirs.as_raw_fd());
         let cpus = if start.bind { core_of(rank - start.first) } else { None };
-        sys::prepare(&mut command, theirs.as_raw_fd(), cpus, files.clone());
+        sys::prepare(&mut command, theirs.as_raw_fd(), cpus, *files);
         let mut child = command.spawn()?;
         let pid = Pid::from_child(&child);
         let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {

@@ -33,7 +33,7 @@ fn child(parent: Pid, inherited: RawFd, cpus: Option<CpuSet>, files: &Rlimit) ->
     if let Some(cpus) = cpus {
         rustix::thread::sched_setaffinity(None, &cpus)?;
     }
-    setrlimit(Resource::Nofile, files.clone())?;
+    setrlimit(Resource::Nofile, *files)?;
     // SAFETY: the caller of `prepare` keeps this descriptor open until the spawn is done.
     let inherited = unsafe { BorrowedFd::borrow_raw(inherited) };
     rustix::io::fcntl_setfd(inherited, FdFlags::empty())?;

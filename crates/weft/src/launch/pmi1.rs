@@ -5,7 +5,7 @@
 //! cut into pieces that fit the launcher's longest value.
 
 use super::wire::{self, Line, LineBuffer, LineError};
-use super::{check_key, check_rank, Bootstrap, LaunchError};
+use super::{announce_abort, check_key, check_rank, Bootstrap, LaunchError};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -369,7 +369,7 @@ impl Bootstrap for Pmi1 {
     }
 
     fn abort(&mut self, code: i32, message: &str) -> ! {
-        eprintln!("weft: rank {} aborts the job: {message}", self.rank);
+        announce_abort(self.rank, message);
         // Failing to tell the launcher changes nothing: this process's end tells it as well.
         let _ = self.send(&Line::new("abort").with("exitcode", code));
         std::process::exit(code)

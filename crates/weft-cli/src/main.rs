@@ -59,7 +59,9 @@ fn main() -> ExitCode {
     match dispatch(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("weft: {error:#}");
+            // In one piece: ranks of one job may all write to the same place.
+            let text = format!("weft: {error:#}\n");
+            eprint!("{text}");
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,6 @@
-//! Bodies of the fuzz targets: hostile bytes into everything that reads bytes from a peer. Each must
-//! return, whatever it is given; what it accepts must keep the stated properties. libFuzzer calls
-//! them from `fuzz/`, the tests with seeded inputs.
+//! Bodies of the fuzz targets: hostile bytes into everything that reads bytes from a peer. Each
+//! must return, whatever it is given; what it accepts must keep the stated properties. libFuzzer
+//! calls them from `fuzz/`, the tests with seeded inputs.
 
 use weft_core::wire::{self, Common, Eager, Packet};
 use weft_core::{EndpointId, PeerId};

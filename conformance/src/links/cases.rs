@@ -297,7 +297,8 @@ pub fn idle(ends: &mut Ends) {
     panic!("descriptors of an idle link stay readable");
 }
 
-/// One-step copies work where offered, refuse what is not mapped, and are refused where not offered.
+/// One-step copies work where offered, refuse what is not mapped, and are refused where not
+/// offered.
 pub fn direct(ends: &mut Ends) {
     let mut logs = logs();
     ends.deliver(&mut logs, 0, 10);

@@ -14,8 +14,9 @@ const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 
 /// Writes every packet that goes through a link to a pcapng file, framed as Ethernet with weft's
 /// EtherType whatever the link is. Link addresses are made up: `02:57:00:...` carries the number of
-/// the peer, `02:57:01:...` the session number where the link does not know the peer, `02:57:ff:...`
-/// is this endpoint. A network link's security trailer is not part of what is captured.
+/// the peer, `02:57:01:...` the session number where the link does not know the peer,
+/// `02:57:ff:...` is this endpoint. A network link's security trailer is not part of what is
+/// captured.
 pub struct Pcap {
     inner: Box<dyn Link>,
     capture: Capture,

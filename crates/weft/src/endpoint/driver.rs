@@ -45,6 +45,8 @@ pub(crate) struct Core {
     pub regions: HashMap<u64, Memory>,
     connects: Vec<(PeerId, usize, Address)>,
     atomics: VecDeque<AtomicRequest>,
+    /// Events that need a link, put off until the burst is taken in.
+    deferred: VecDeque<Event>,
     link: usize,
     caps: LinkCaps,
 }
@@ -83,6 +85,7 @@ impl Driver {
                 regions: HashMap::new(),
                 connects: Vec::new(),
                 atomics: VecDeque::new(),
+                deferred: VecDeque::new(),
                 link: 0,
                 caps: LinkCaps::network("none", 512),
             },
@@ -222,7 +225,7 @@ impl Driver {
             did = true;
             self.core.atomic(&request);
         }
-        while let Some(event) = self.core.engine.poll_event() {
+        while let Some(event) = self.core.next_event() {
             did = true;
             self.event(event);
         }
@@ -422,6 +425,25 @@ impl Core {
         }
     }
 
+    fn next_event(&mut self) -> Option<Event> {
+        self.deferred.pop_front().or_else(|| self.engine.poll_event())
+    }
+
+    /// Acts on events between two packets of a burst: the next packet may reuse the number of a
+    /// stored message that is still to be copied.
+    #[inline]
+    fn settle(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            match event {
+                Event::Complete(_)
+                | Event::Release(_)
+                | Event::CopyStored { .. }
+                | Event::FreeStored(_) => self.event(event),
+                other => self.deferred.push_back(other),
+            }
+        }
+    }
+
     fn event(&mut self, event: Event) {
         match event {
             Event::Complete(c) => self.complete(c),
@@ -467,11 +489,13 @@ impl Sink for Core {
         let len = payload.len() as u64;
         let placement = self.engine.handle_packet(self.now, from, &self.caps, header, len);
         self.place(placement, header, payload);
+        self.settle();
         while let Some((peer, seq)) = self.engine.next_replay() {
             let Some(held) = self.held.remove(&(peer, seq.0)) else { continue };
             let len = held.payload.len() as u64;
             let placement = self.engine.handle_replay(self.now, peer, &held.header, len);
             self.place(placement, &held.header, Bytes::from_slice(&held.payload));
+            self.settle();
         }
     }
 

@@ -83,6 +83,9 @@ impl Plan {
             ("reliability", reliability.to_string()),
             ("window", window.to_string()),
             ("pull_block", pull_block.to_string()),
+            // Shorter than in production, longer than any outage that is drawn.
+            ("connect_timeout_ms", "10000".to_string()),
+            ("peer_timeout_ms", "10000".to_string()),
         ];
         let edges = [config.mtu as usize, 2 * config.mtu as usize, 16 << 10, pull_block as usize];
         let messages = draw_messages(config.hosts, &edges, &mut rng);
@@ -106,21 +109,22 @@ impl Plan {
         };
         plan.depth = rng.between(1, 12) as usize;
         plan.cancels = rng.below(4) as u32;
-        if plan.kills() {
-            // A collective over a dead host is an error for all, which is tested apart.
+        let mortal = plan.mortal();
+        if !mortal.is_empty() {
+            // A collective over a dead host is an error for all, which is tested apart; a receive
+            // from anywhere waits for the living.
             plan.collectives.clear();
+            for m in plan.messages.iter_mut().filter(|m| mortal.contains(&m.src)) {
+                m.tag &= !WILD;
+            }
         }
         plan
     }
 
-    /// Whether a host dies in it.
-    pub fn kills(&self) -> bool {
-        self.config.faults.iter().any(|f| matches!(f, Fault::Death { .. }))
-    }
-
-    /// How large it is, for shrinking: anything that makes a story longer.
-    pub fn size(&self) -> usize {
-        self.messages.len() + self.collectives.len() + self.config.faults.len()
+    /// The hosts that die in it.
+    pub fn mortal(&self) -> Vec<u32> {
+        let host = |f: &Fault| if let Fault::Death { host, .. } = f { Some(*host) } else { None };
+        self.config.faults.iter().filter_map(host).collect()
     }
 }
 
@@ -301,7 +305,7 @@ mod tests {
             assert!(p.messages.iter().all(|m| m.src != m.dst && m.dst < p.config.hosts));
             assert!(p.messages.iter().all(|m| m.short <= m.len));
         }
-        assert!(plans.iter().any(Plan::kills));
+        assert!(plans.iter().any(|p| !p.mortal().is_empty()));
         assert!(plans.iter().any(|p| p.config.kind == LinkKind::Memory));
         assert!(plans.iter().any(|p| p.messages.iter().any(|m| m.len > 1 << 20)));
     }

@@ -46,6 +46,8 @@ pub(crate) struct Core {
     pub regions: HashMap<u64, Memory>,
     connects: Vec<(PeerId, usize, Address)>,
     atomics: VecDeque<AtomicRequest>,
+    /// Events that need a link, put off until the burst is taken in.
+    deferred: VecDeque<Event>,
     link: usize,
     /// Capabilities of the links, in their order.
     caps: Vec<LinkCaps>,
@@ -96,6 +98,7 @@ impl Driver {
                 regions: HashMap::new(),
                 connects: Vec::new(),
                 atomics: VecDeque::new(),
+                deferred: VecDeque::new(),
                 link: 0,
                 caps: links.iter().map(|l| l.caps()).collect(),
                 bulk: None,
@@ -260,7 +263,7 @@ impl Driver {
             did = true;
             self.core.atomic(&request);
         }
-        while let Some(event) = self.core.engine.poll_event() {
+        while let Some(event) = self.core.next_event() {
             did = true;
             self.event(event);
         }
@@ -471,6 +474,25 @@ impl Core {
         }
     }
 
+    fn next_event(&mut self) -> Option<Event> {
+        self.deferred.pop_front().or_else(|| self.engine.poll_event())
+    }
+
+    /// Acts on events between two packets of a burst: the next packet may reuse the number of a
+    /// stored message that is still to be copied.
+    #[inline]
+    fn settle(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            match event {
+                Event::Complete(_)
+                | Event::Release(_)
+                | Event::CopyStored { .. }
+                | Event::FreeStored(_) => self.event(event),
+                other => self.deferred.push_back(other),
+            }
+        }
+    }
+
     fn event(&mut self, event: Event) {
         match event {
             Event::Complete(c) => self.complete(c),
@@ -520,11 +542,13 @@ impl Sink for Core {
         if header.get(1) == Some(&(PacketType::Data as u8)) {
             self.note_bulk(placement, payload.len());
         }
+        self.settle();
         while let Some((peer, seq)) = self.engine.next_replay() {
             let Some(held) = self.held.remove(&(peer, seq.0)) else { continue };
             let len = held.payload.len() as u64;
             let placement = self.engine.handle_replay(self.now, peer, &held.header, len);
             self.place(placement, &held.header, Bytes::from_slice(&held.payload));
+            self.settle();
         }
     }
 

@@ -26,14 +26,7 @@ fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
 }
 
 fn small(rows: usize, cols: usize) -> Params {
-    Params {
-        rows,
-        cols,
-        tolerance: 0.01,
-        max_iterations: 60,
-        keep_grid: true,
-        ..Params::default()
-    }
+    Params { rows, cols, tolerance: 0.01, max_iterations: 60, keep_grid: true, ..Params::default() }
 }
 
 #[test]

@@ -19,5 +19,6 @@ pub mod udp;
 pub use address::{Address, AddressError};
 pub use bytes::Bytes;
 pub use random::random_u64;
+pub use udp::{UdpConfig, UdpLink};
 pub use shm::{DirectCopy, ShmConfig, ShmLink};
 pub use link::{Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction, Sink, WaitFd};

@@ -18,6 +18,7 @@ mod sys;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use rendezvous::host;
 pub use direct::DirectCopy;
 
 use crate::sync::Ordering;

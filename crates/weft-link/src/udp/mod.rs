@@ -262,6 +262,7 @@ impl Link for UdpLink {
     }
 
     fn advertise(&self, address: &mut Address) {
+        address.host = self.host;
         let all = sys::interfaces().unwrap_or_default();
         // Nothing is sent to these documentation addresses (RFC 5737, RFC 3849): the kernel only says which
         // of our addresses its default routes leave from.

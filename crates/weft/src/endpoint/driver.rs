@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use weft_core::engine::types::{AtomicRequest, Completion, Event, Payload, Placement, Transmit};
 use weft_core::slab::Slab;
-use weft_core::wire::{Data, PacketType};
+use weft_core::wire::{field, session_of, Data, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
 use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, Prediction, Sink};
 
@@ -23,6 +23,15 @@ pub(crate) struct Upcall {
     pub peer: PeerId,
     pub argument: u32,
     pub data: Vec<u8>,
+}
+
+/// What the packets of a large message have in common.
+#[derive(Clone, Copy)]
+struct Bulk {
+    op: OpId,
+    session: u32,
+    /// Payload length of the packets but the last.
+    payload_len: usize,
 }
 
 struct Held {
@@ -51,8 +60,8 @@ pub(crate) struct Core {
     link: usize,
     /// Capabilities of the links, in their order.
     caps: Vec<LinkCaps>,
-    /// The receive that bulk data arrived for last, and the payload length of its packets.
-    bulk: Option<(OpId, usize)>,
+    /// The receive that bulk data arrived for last.
+    bulk: Option<Bulk>,
 }
 
 pub(crate) struct Driver {
@@ -444,11 +453,15 @@ impl Core {
 
     /// Remembers where the next packet of a large message probably goes.
     #[inline]
-    fn note_bulk(&mut self, placement: Placement, payload_len: usize) {
-        if let Placement::Recv { op, offset, len } = placement {
-            self.ops.placed(op, offset, len);
-            let whole = self.bulk.map_or(payload_len, |(_, n)| n.max(payload_len));
-            self.bulk = Some((op, whole));
+    fn note_bulk(&mut self, placement: Placement, header: &[u8], payload_len: usize) {
+        let Placement::Recv { op, offset, len } = placement else { return };
+        self.ops.placed(op, offset, len);
+        match &mut self.bulk {
+            Some(bulk) if bulk.op == op => bulk.payload_len = bulk.payload_len.max(payload_len),
+            bulk => {
+                let session = session_of(header).unwrap_or(0);
+                *bulk = Some(Bulk { op, session, payload_len });
+            }
         }
     }
 
@@ -539,8 +552,8 @@ impl Sink for Core {
         let caps = &self.caps[self.link];
         let placement = self.engine.handle_packet(self.now, from, caps, header, len);
         self.place(placement, header, payload);
-        if header.get(1) == Some(&(PacketType::Data as u8)) {
-            self.note_bulk(placement, payload.len());
+        if header.get(field::TYPE) == Some(&(PacketType::Data as u8)) {
+            self.note_bulk(placement, header, payload.len());
         }
         self.settle();
         while let Some((peer, seq)) = self.engine.next_replay() {
@@ -553,9 +566,10 @@ impl Sink for Core {
     }
 
     fn predict(&mut self) -> Option<Prediction> {
-        let (op, payload_len) = self.bulk?;
-        let next = self.ops.beyond(op).filter(|m| !m.is_empty())?;
+        let Bulk { op, session, payload_len } = self.bulk?;
+        let (offset, next) = self.ops.beyond(op).filter(|(_, m)| !m.is_empty())?;
         let (base, len) = (next.as_mut_ptr(), next.len());
-        Some(Prediction { base, len, header_len: Data::LEN, payload_len })
+        let header_len = Data::LEN;
+        Some(Prediction { base, len, header_len, payload_len, session, imm: op.0, offset })
     }
 }

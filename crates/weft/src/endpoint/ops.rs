@@ -104,11 +104,12 @@ impl OpTable {
         }
     }
 
-    /// The part of a buffer where no bulk data was placed yet: what comes next, if it comes in order.
-    pub fn beyond(&mut self, op: OpId) -> Option<&mut [u8]> {
+    /// The part of a buffer where no bulk data was placed yet, and its offset: what comes next, if it
+    /// comes in order.
+    pub fn beyond(&mut self, op: OpId) -> Option<(u64, &mut [u8])> {
         let e = self.get_mut(op)?;
         let (high, len) = (e.high, e.memory.len());
-        e.memory.write(high, len.checked_sub(high as usize)?)
+        Some((high, e.memory.write(high, len.checked_sub(high as usize)?)?))
     }
 
     /// Notes a completion; tells who takes it.

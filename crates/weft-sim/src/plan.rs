@@ -22,8 +22,11 @@ pub struct Message {
     pub pause_ns: u64,
 }
 
-/// Tag bit of messages that are received with wildcards.
-pub const WILD: u64 = 1 << 32;
+/// Tag bit of messages that are received with wildcards. Groups leave the upper bits alone.
+pub const WILD: u64 = 1 << 63;
+
+/// Tag bit of the other messages.
+const PLAIN: u64 = 1 << 62;
 
 /// A collective operation of all hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +118,7 @@ impl Plan {
             // from anywhere waits for the living.
             plan.collectives.clear();
             for m in plan.messages.iter_mut().filter(|m| mortal.contains(&m.src)) {
-                m.tag &= !WILD;
+                m.tag = m.tag & !WILD | PLAIN;
             }
         }
         plan
@@ -204,11 +207,11 @@ fn draw_messages(hosts: u32, edges: &[usize], rng: &mut Rng) -> Vec<Message> {
         let dst = if incast && src != 0 { 0 } else { to };
         let len = draw_len(edges, rng).min(left);
         left -= len;
-        let wild = if rng.chance(250_000) { WILD } else { 0 };
+        let kind = if rng.chance(250_000) { WILD } else { PLAIN };
         let short = if rng.chance(30_000) { rng.below(len as u64 + 1) as usize } else { 0 };
         let pause_ns = if rng.chance(100_000) { rng.below(3_000_000) } else { 0 };
-        let short = if wild == 0 { short } else { 0 };
-        messages.push(Message { src, dst, tag: wild | rng.below(tags), len, short, pause_ns });
+        let short = if kind == WILD { 0 } else { short };
+        messages.push(Message { src, dst, tag: kind | rng.below(tags), len, short, pause_ns });
     }
     messages
 }

@@ -135,7 +135,8 @@ pub fn run_named(name: &str, config: SimConfig) -> Result<Report, Failure> {
         None => {
             let names: Vec<_> = SCENARIOS.iter().map(|s| s.name).collect();
             let what = format!("no scenario `{name}`; there are {}", names.join(", "));
-            Err(Failure { name: names[0].to_string(), seed: config.seed, what })
+            let name = names[0].to_string();
+            Err(Failure { name, seed: config.seed, what, trace: Box::default() })
         }
     }
 }

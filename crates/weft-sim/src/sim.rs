@@ -5,6 +5,7 @@ use crate::link::SimLink;
 use crate::network::{Network, SharedNetwork};
 use crate::rng::{splitmix, Rng};
 use crate::runner::{Host, HostEnv, Outcome, Runner, Task};
+use crate::trace::Trace;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +22,7 @@ use weft_link::Address;
 type Notes = Rc<RefCell<BTreeMap<u32, String>>>;
 
 /// A simulation that failed, with what it takes to see it again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Failure {
     /// Name of the scenario, as `weft sim` knows it.
     pub name: String,
@@ -29,6 +30,8 @@ pub struct Failure {
     pub seed: u64,
     /// What went wrong.
     pub what: String,
+    /// Its packets, as many as [`SimConfig::trace`] allowed.
+    pub trace: Box<Trace>,
 }
 
 impl fmt::Display for Failure {
@@ -228,6 +231,7 @@ impl Sim {
 
     /// A failure of this simulation.
     pub fn failure(&self, what: String) -> Failure {
-        Failure { name: self.name.clone(), seed: self.config.seed, what }
+        let trace = Box::new(self.net.borrow().trace().clone());
+        Failure { name: self.name.clone(), seed: self.config.seed, what, trace }
     }
 }

@@ -101,8 +101,8 @@ pub fn swarm(
 /// Tells a failure with the smallest plan found in `tries` runs that still fails.
 pub(crate) fn explain(plan: &Plan, failure: Failure, tries: usize) -> Failure {
     let small = shrink(plan, tries, &mut |p| run_plan(p).is_err());
-    let last = run_plan(&small).err().map_or_else(|| failure.what.clone(), |f| f.what);
-    Failure { what: format!("{last}\nin {small}"), ..failure }
+    let last = run_plan(&small).err().unwrap_or(failure);
+    Failure { what: format!("{}\nin {small}", last.what), ..last }
 }
 
 type Part = Pin<Box<dyn Future<Output = ()>>>;

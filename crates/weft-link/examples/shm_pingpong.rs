@@ -20,23 +20,25 @@ const DROP: u8 = 1;
 const BARE: u8 = 2;
 const SLICE: Duration = Duration::from_millis(4);
 
-/// Copies a packet where it belongs, as an engine would.
+/// Parses the header and copies the payload where it belongs, as an engine would.
 struct Place {
-    header: [u8; 32],
+    kind: u8,
+    tag: u64,
     payload: Vec<u8>,
     len: usize,
 }
 
 impl Place {
     fn new() -> Place {
-        Place { header: [0; 32], payload: vec![0; 1 << 16], len: 0 }
+        Place { kind: 0, tag: 0, payload: vec![0; 1 << 16], len: 0 }
     }
 }
 
 impl Sink for Place {
     #[inline]
     fn frame(&mut self, _from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
-        self.header.copy_from_slice(&header[..32]);
+        self.kind = header[0];
+        self.tag = header[24..32].iter().rev().fold(0, |tag, &b| tag << 8 | u64::from(b));
         self.len = payload.len();
         payload.copy_to(&mut self.payload[..payload.len()]);
     }
@@ -75,10 +77,11 @@ fn far(link: &mut ShmLink) {
                 return;
             }
         }
-        match place.header[0] {
+        match place.kind {
             ECHO => {
-                let Place { header, payload, len } = &place;
-                send(link, header, &payload[..*len]);
+                let mut header = [ECHO; 32];
+                header[24..].copy_from_slice(&place.tag.to_le_bytes());
+                send(link, &header, &place.payload[..place.len]);
             }
             BARE => bounce(),
             _ => {}

@@ -15,6 +15,7 @@ use agents::{is_local, Agent};
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
 use hosts::{Host, Share};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -185,6 +186,9 @@ fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
         ("WEFT_LINK".to_owned(), link.unwrap_or_default()),
         ("WEFT_LAUNCH_TIMEOUT".to_owned(), args.start_timeout.as_secs_f64().to_string()),
     ];
+    if std::io::stderr().is_terminal() {
+        env.push((crate::app::WATCHED.to_owned(), "1".to_owned()));
+    }
     env.extend(named_env(args)?);
     Ok(env)
 }

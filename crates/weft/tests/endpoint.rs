@@ -223,3 +223,33 @@ fn active_message__runs_its_handler_and_may_answer() {
         assert!(got.borrow()[0] == (42, bytes(1, 20_000)[1..].to_vec()));
     }
 }
+
+/// Somebody who looks for a message of unknown length sleeps until one is there, announced ones included.
+#[test]
+fn recv_sized__wakes_for_eager_and_announced_messages() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::Arc;
+    struct Count(AtomicU32);
+    impl std::task::Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    for (name, p) in subjects(&Config::default()) {
+        for len in [10, 1_000_000] {
+            let count = Arc::new(Count(AtomicU32::new(0)));
+            let waker = Waker::from(count.clone());
+            let mut recv = pin!(p.b.recv_sized(Some(p.to_a), 5, 0, len));
+            assert!(recv.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            let send = p.a.send(p.to_b, 5, bytes(1, len));
+            let start = std::time::Instant::now();
+            while count.0.load(Ordering::Relaxed) == 0 {
+                p.a.progress();
+                p.b.progress();
+                assert!(start.elapsed().as_secs() < 20, "{name}: never woken for {len}");
+            }
+            let (_, got) = p.run(send, recv);
+            assert!(got.unwrap().1 == bytes(1, len), "{name}");
+        }
+    }
+}

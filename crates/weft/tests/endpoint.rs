@@ -52,8 +52,11 @@ fn subjects(config: &Config) -> Vec<(&'static str, Pair)> {
         let config = Config { reliability, ..config.clone() };
         let ids = (weft_link::random_u64(), weft_link::random_u64());
         let faulty = |id| {
-            let spec = "loss=1%,dup=0.5%,reorder=1%,corrupt=0.1%,seed=7".parse().unwrap();
-            let link: Box<dyn Link> = Box::new(Faulty::new(udp_link(id), spec));
+            let spec = "loss=1%,dup=0.5%,reorder=1%,seed=7".parse().unwrap();
+            let link: Box<dyn Link> = {
+                let clock = Clock::system();
+                Box::new(Faulty::new(udp_link(id), spec, std::rc::Rc::new(move || clock.now())))
+            };
             link
         };
         out.push((name, pair(config, faulty(ids.0), faulty(ids.1), ids)));

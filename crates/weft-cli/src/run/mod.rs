@@ -15,6 +15,7 @@ use agents::{is_local, Agent};
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
 use hosts::{Host, Share};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -190,6 +191,9 @@ fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
     let mut env = vec![("WEFT_LAUNCH_TIMEOUT".to_owned(), wait)];
     if let Some(link) = args.link.and_then(|link| link.to_possible_value()) {
         env.push(("WEFT_LINK".to_owned(), link.get_name().to_owned()));
+    }
+    if std::io::stderr().is_terminal() {
+        env.push((crate::app::WATCHED.to_owned(), "1".to_owned()));
     }
     env.extend(named_env(args)?);
     Ok(env)

@@ -8,6 +8,7 @@ mod sys;
 mod wait;
 
 pub use future::{Operation, Sleep, Yield};
+pub(crate) use sys::epoll::sleep_on;
 
 use crate::clock::Clock;
 use driver::{Driver, Upcall};
@@ -125,6 +126,11 @@ impl Endpoint {
             spin,
         };
         Endpoint { inner: Rc::new(RefCell::new(inner)) }
+    }
+
+    /// Whether no other handle or future of this endpoint exists.
+    pub(crate) fn is_sole(&self) -> bool {
+        Rc::strong_count(&self.inner) == 1
     }
 
     /// Where peers reach this endpoint.

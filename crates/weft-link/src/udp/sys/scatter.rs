@@ -18,6 +18,9 @@ pub struct Scatter {
     len: usize,
 }
 
+// SAFETY: the pointers are set and used within one call of `recv`; between calls nothing reads them.
+unsafe impl Send for Scatter {}
+
 #[derive(Clone, Copy)]
 struct Slot {
     header: [u8; 64],

@@ -1,0 +1,131 @@
+//! `weft app`: a parallel application, run as a rank of the job this process was started in.
+
+mod asp;
+mod progress;
+mod sor;
+
+pub use progress::WATCHED;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use weft::Job;
+
+/// Run one of the parallel applications; alone, or on many ranks: `weft run -n 4 weft app sor`
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    which: Which,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Which {
+    Sor(sor::Args),
+    Asp(asp::Args),
+}
+
+/// Options of every application.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// Run the sequential program too and compare: any difference is a failure
+    #[arg(long)]
+    check: bool,
+    /// Write result files into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON object in place of the summary
+    #[arg(long)]
+    json: bool,
+}
+
+/// What rank 0 tells at the end.
+#[derive(Serialize)]
+struct Report {
+    app: &'static str,
+    ranks: usize,
+    seconds: f64,
+    checksum: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<Check>,
+    files: Vec<PathBuf>,
+}
+
+/// The comparison with the sequential program.
+#[derive(Serialize)]
+struct Check {
+    pass: bool,
+    sequential_seconds: f64,
+    speedup: f64,
+    sequential_checksum: String,
+}
+
+impl Check {
+    fn new(pass: bool, parallel: Duration, sequential: Duration, checksum: u64) -> Check {
+        Check {
+            pass,
+            sequential_seconds: sequential.as_secs_f64(),
+            speedup: sequential.as_secs_f64() / parallel.as_secs_f64().max(1e-9),
+            sequential_checksum: format!("{checksum:016x}"),
+        }
+    }
+}
+
+impl Report {
+    /// Prints it, as `summary` with what was checked and written, or as JSON.
+    fn print(&self, common: &Common, summary: &str) -> Result<ExitCode> {
+        if common.json {
+            println!("{}", serde_json::to_string(self)?);
+        } else {
+            print!("{summary}");
+            if let Some(check) = &self.check {
+                println!("{check}");
+            }
+            for file in &self.files {
+                println!("written          {}", file.display());
+            }
+        }
+        let failed = self.check.as_ref().is_some_and(|check| !check.pass);
+        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}
+
+impl std::fmt::Display for Check {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.pass {
+            let (seconds, speedup) = (self.sequential_seconds, self.speedup);
+            write!(f, "check            PASS: equal to the sequential program, ")?;
+            write!(f, "which took {seconds:.3} s ({speedup:.2} x the time)")
+        } else {
+            let checksum = &self.sequential_checksum;
+            write!(f, "check            FAIL: the sequential program's checksum is {checksum}")
+        }
+    }
+}
+
+/// Makes the directory for results, ahead of the work.
+fn prepare_out(out: Option<&Path>) -> Result<()> {
+    match out {
+        Some(dir) => std::fs::create_dir_all(dir)
+            .with_context(|| format!("making the directory {}", dir.display())),
+        None => Ok(()),
+    }
+}
+
+fn run_rank(job: &Job, which: &Which) -> Result<ExitCode> {
+    match which {
+        Which::Sor(args) => sor::run(job, args),
+        Which::Asp(args) => asp::run(job, args),
+    }
+}
+
+/// Runs the application.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let job = Job::init().context("joining the job")?;
+    match run_rank(&job, &args.which) {
+        Ok(code) => Ok(code),
+        // All ranks end with the one that knows the cause.
+        Err(error) => job.abort(1, &format!("weft app: {error:#}")),
+    }
+}

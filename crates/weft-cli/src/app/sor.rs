@@ -1,0 +1,79 @@
+//! `weft app sor`.
+
+use super::progress::Progress;
+use super::{prepare_out, Check, Common, Report};
+use anyhow::{Context, Result};
+use std::process::ExitCode;
+use weft::Job;
+use weft_sor::{parse_size, report, sequential, write_png, Params, ParamsError};
+
+/// Red-black successive over-relaxation of a heated plate (SOR)
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Rows and columns of the matrix: N or ROWSxCOLS
+    #[arg(long, value_name = "SIZE", default_value = "1536", value_parser = parse_size)]
+    size: (usize, usize),
+    /// The most iterations
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    iterations: u64,
+    /// Stop when no cell changes by this many degrees; 0: do all iterations
+    #[arg(long, value_name = "DEGREES", default_value_t = 1e-3)]
+    tolerance: f64,
+    /// Relaxation factor, between 0 and 2 [default: the best for the size]
+    #[arg(long, value_name = "W")]
+    omega: Option<f64>,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn params(args: &Args) -> Result<Params, ParamsError> {
+    let (rows, cols) = args.size;
+    let params = Params {
+        rows,
+        cols,
+        max_iterations: args.iterations,
+        tolerance: args.tolerance,
+        omega: args.omega,
+        keep_grid: args.common.out.is_some(),
+        ns_per_cell: None,
+    };
+    params.check().map(|()| params)
+}
+
+/// Runs this rank's part; rank 0 reports.
+pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
+    let (world, common) = (job.world(), &args.common);
+    let params = params(args)?;
+    let rank = world.rank();
+    if rank == 0 {
+        prepare_out(common.out.as_deref())?;
+    }
+    let progress = Progress::new(rank, "SOR");
+    let outcome = job.block_on(weft_sor::run(world, &params, &|done, of| progress.at(done, of)))?;
+    drop(progress);
+    if rank != 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut files = Vec::new();
+    if let (Some(dir), Some(grid)) = (&common.out, &outcome.grid) {
+        let path = dir.join("sor.png");
+        write_png(&path, grid).with_context(|| format!("writing {}", path.display()))?;
+        files.push(path);
+    }
+    let check = common.check.then(|| {
+        let progress = Progress::new(0, "sequential SOR");
+        let params = Params { keep_grid: false, ..params };
+        let alone = sequential(&params, &|done, of| progress.at(done, of));
+        let pass = outcome.agrees_with(&alone);
+        Check::new(pass, outcome.elapsed, alone.elapsed, alone.checksum)
+    });
+    let end = Report {
+        app: "sor",
+        ranks: outcome.ranks,
+        seconds: outcome.elapsed.as_secs_f64(),
+        checksum: format!("{:016x}", outcome.checksum),
+        check,
+        files,
+    };
+    end.print(common, &report(&outcome))
+}

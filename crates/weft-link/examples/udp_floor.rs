@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use weft_core::wire::{emit, Common, Data, Eager, Packet};
 use weft_core::{EndpointId, PeerId};
-use weft_link::secure::{measure_cost, JobKey, Mode, Security};
+use weft_link::secure::{measure_cost_on, Backend, JobKey, Mode, Security};
 use weft_link::udp::{UdpConfig, UdpLink};
 use weft_link::{Address, Bytes, Frame, Link, PeerInfo, Prediction, Sink};
 
@@ -25,9 +25,12 @@ fn main() {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         ["cost"] => {
-            for len in [40, 64, 256, 1456, 8956] {
-                let c = measure_cost(len);
-                println!("{} B: seal {:.0} ns, open {:.0} ns", c.packet_len, c.seal_ns, c.open_ns);
+            for backend in Backend::available() {
+                for len in [40, 64, 256, 1456, 8956] {
+                    let c = measure_cost_on(backend, len);
+                    let (name, len) = (backend.name(), c.packet_len);
+                    println!("{name} {len} B: seal {:.0} ns, open {:.0} ns", c.seal_ns, c.open_ns);
+                }
             }
         }
         [role, mine, theirs, mode] => {
@@ -94,8 +97,8 @@ impl Sink for Server {
     fn predict(&mut self) -> Option<Prediction> {
         let block = (1472 - 16 - 32) * 44;
         let rest = &mut self.memory[self.next..];
-        let len = rest.len().min(block);
-        self.place.then(|| Prediction {
+        let len = rest.len().min(block).min(1424 * 44 * 64);
+        self.place.then_some(Prediction {
             base: rest.as_mut_ptr(),
             len,
             header_len: 32,
@@ -109,7 +112,7 @@ impl Sink for Server {
 
 fn serve(mut link: UdpLink) {
     let mut server = Server {
-        memory: vec![0; 1424 * 44 * 64],
+        memory: vec![0; 1440 * 44 * 64],
         next: 0,
         total: 0,
         small: 0,

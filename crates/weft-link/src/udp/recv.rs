@@ -67,7 +67,7 @@ impl Receiver {
 impl UdpLink {
     pub(super) fn recv_frames(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut done = self.deliver_rest(budget, sink);
-        let all = self.rx.polls % QUIET == 0;
+        let all = self.rx.polls.is_multiple_of(QUIET);
         self.rx.polls = self.rx.polls.wrapping_add(1);
         let first = self.rx.busy;
         for i in 0..self.sockets.len() {

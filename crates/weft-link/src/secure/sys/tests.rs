@@ -31,7 +31,7 @@ fn encrypt__draft_vector() {
 
 #[test]
 fn tag__equals_the_reference_implementation_at_every_length() {
-    use aegis::aegis128x2::Aegis128X2;
+    use ::aegis::aegis128x2::Aegis128X2;
     let (key, nonce) = key_and_nonce();
     let bytes: Vec<u8> = (0..2000u32).map(|i| (i * 7 + i / 251) as u8).collect();
     let lengths = (0..200).chain([1424, 1456, 1999]);

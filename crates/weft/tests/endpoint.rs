@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerId, Rights};
 use weft::Reliability;
 use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::wrap::Faulty;
+use weft_link::wrap::{FaultSpec, Wrappers};
 use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
 
 struct Pair {
@@ -33,8 +33,9 @@ fn shm(config: Config) -> Pair {
     pair(config, link(ids.0), link(ids.1), ids)
 }
 
-fn udp_link(id: u64) -> Box<dyn Link> {
-    let config = UdpConfig { host: weft_link::shm::host().unwrap(), ..UdpConfig::default() };
+fn udp_link(id: u64, faults: Option<FaultSpec>) -> Box<dyn Link> {
+    let host = weft_link::shm::host().unwrap();
+    let config = UdpConfig { host, faults, ..UdpConfig::default() };
     let job_key = JobKey::from_bytes(&[7; 32]).unwrap();
     let security = Security { mode: Mode::Auth, job_key, me: EndpointId(id) };
     Box::new(UdpLink::new(config, security).unwrap())
@@ -42,7 +43,7 @@ fn udp_link(id: u64) -> Box<dyn Link> {
 
 fn udp(config: Config) -> Pair {
     let ids = (weft_link::random_u64(), weft_link::random_u64());
-    pair(config, udp_link(ids.0), udp_link(ids.1), ids)
+    pair(config, udp_link(ids.0, None), udp_link(ids.1, None), ids)
 }
 
 /// Every link, and UDP with faults under both kinds of retransmission.
@@ -52,11 +53,12 @@ fn subjects(config: &Config) -> Vec<(&'static str, Pair)> {
         let config = Config { reliability, ..config.clone() };
         let ids = (weft_link::random_u64(), weft_link::random_u64());
         let faulty = |id| {
-            let spec = "loss=1%,dup=0.5%,reorder=1%,seed=7".parse().unwrap();
-            let link: Box<dyn Link> = {
-                let clock = Clock::system();
-                Box::new(Faulty::new(udp_link(id), spec, std::rc::Rc::new(move || clock.now())))
-            };
+            let spec: FaultSpec =
+                "loss=1%,dup=0.5%,reorder=1%,corrupt=0.1%,seed=7".parse().unwrap();
+            let clock = Clock::system();
+            let around = Wrappers { faults: Some(spec), ..Wrappers::default() };
+            let time: weft_link::wrap::Clock = std::rc::Rc::new(move || clock.now());
+            let link = around.around(udp_link(id, Some(spec)), &time).unwrap();
             link
         };
         out.push((name, pair(config, faulty(ids.0), faulty(ids.1), ids)));

@@ -94,6 +94,9 @@ impl UdpLink {
             }
             let out = self.tx.get_mut(train.len..)?;
             self.secure.seal_into(peer, frame.header, frame.payload, out)?;
+            if let Some(corruptor) = &mut self.corruptor {
+                corruptor.apply(&mut self.tx[train.len..train.len + len]);
+            }
             train.packets += 1;
             train.len += len;
             if len < segment {

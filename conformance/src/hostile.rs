@@ -1,8 +1,11 @@
-//! Bodies of the fuzz targets: hostile bytes into everything that reads bytes from a peer. Each must
-//! return, whatever it is given; what it accepts must keep the stated properties. libFuzzer calls
-//! them from `fuzz/`, the tests with seeded inputs.
+//! Bodies of the fuzz targets: hostile bytes into everything that reads bytes from a peer. Each
+//! must return, whatever it is given; what it accepts must keep the stated properties. libFuzzer
+//! calls them from `fuzz/`, the tests with seeded inputs.
 
-use weft_core::wire;
+use weft_core::wire::{self, Common, Eager, Packet};
+use weft_core::{EndpointId, PeerId};
+use weft_link::secure::{JobKey, Lane, Mode, Secure, Security};
+use weft_link::Address;
 
 /// The wire format: parsing never panics, and what parses encodes to the same bytes.
 pub fn wire_parse(data: &[u8]) {
@@ -19,4 +22,46 @@ pub fn wire_parse(data: &[u8]) {
     let again = wire::emit(&common, &packet);
     assert_eq!(again.as_slice(), &data[..len], "what was parsed encodes to other bytes");
     assert!(!view.to_string().contains('\n'));
+}
+
+/// The address encoding: decoding never panics, and each address has one encoding.
+pub fn address_decode(data: &[u8]) {
+    if let Ok(address) = Address::decode(data) {
+        assert_eq!(address.encode(), data, "an address with two encodings");
+    }
+}
+
+const ALICE: EndpointId = EndpointId(0xa11ce);
+const BOB: EndpointId = EndpointId(0xb0b);
+const PEER: PeerId = PeerId(0);
+const SESSION: u32 = wire::session_number(0, 1);
+
+fn secure(mode: Mode, me: EndpointId, other: EndpointId) -> Secure {
+    let job_key = JobKey::from_bytes(&[7; 32]).expect("32 bytes are a key");
+    let mut secure = Secure::new(&Security { mode, job_key, me }, Lane::Udp);
+    secure.add_peer(PEER, SESSION, other);
+    secure
+}
+
+/// Opening frames: raw bytes are never accepted, nor is a genuine frame with any bit changed; an
+/// unchanged one is, once. The first byte chooses; the others are the frame, or the change.
+pub fn secure_open(data: &[u8]) {
+    let Some((choice, bytes)) = data.split_first() else { return };
+    let mode = if choice & 1 == 0 { Mode::Auth } else { Mode::Encrypt };
+    let mut bob = secure(mode, BOB, ALICE);
+    if choice & 2 == 0 {
+        assert!(bob.open(&mut bytes.to_vec()).is_err(), "accepted a frame that nobody sealed");
+        return;
+    }
+    let mut alice = secure(mode, ALICE, BOB);
+    let common = Common { session: SESSION, ..Common::default() };
+    let header = wire::emit(&common, &Packet::Eager(Eager { tag: 1 }));
+    let mut genuine = [0; 128];
+    let sealed = alice.seal_into(PEER, header.as_slice(), b"payload of a message", &mut genuine);
+    let genuine = &genuine[..sealed.expect("a known peer and room enough")];
+    let mut frame = genuine.to_vec();
+    frame.iter_mut().zip(bytes).for_each(|(f, change)| *f ^= change);
+    let changed = frame != genuine;
+    assert_eq!(bob.open(&mut frame).is_err(), changed, "changed: {changed}");
+    assert_eq!(bob.open(&mut genuine.to_vec()).is_err(), !changed, "replayed: {}", !changed);
 }

@@ -7,7 +7,7 @@ use weft_conformance::links::Ends;
 use weft_core::EndpointId;
 use weft_link::looplink::LoopLink;
 use weft_link::wrap::{Clock, FaultSpec, Faulty, Pcap, Traced};
-use weft_link::Link;
+use weft_link::{Link, ShmConfig, ShmLink};
 
 fn clock() -> Clock {
     let origin = Instant::now();
@@ -26,6 +26,7 @@ fn faulty(link: Box<dyn Link>, spec: &str) -> Box<dyn Link> {
     Box::new(Faulty::new(link, spec, clock()))
 }
 
+link_suite!(shm, || Ends::of(|id| ShmLink::new(ShmConfig::new(id))));
 link_suite!(memory, || wrapped(|link| link));
 link_suite!(without_faults, || wrapped(|link| faulty(link, "")));
 link_suite!(with_delay, || wrapped(|link| faulty(link, "delay=200us")));

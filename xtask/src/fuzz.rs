@@ -59,8 +59,23 @@ fn run(target: &str, seconds: u32) -> bool {
         .current_dir(crate::root().join("fuzz"))
         .args(["fuzz", "run", "--fuzz-dir", ".", "--sanitizer", "none", target, "--"])
         .arg(format!("-max_total_time={seconds}"))
-        .args(["-rss_limit_mb=1024", "-timeout=10", "-print_final_stats=1", "-verbosity=0"]);
-    succeeds(&mut command)
+        .args(["-rss_limit_mb=1024", "-timeout=10", "-print_final_stats=1"]);
+    let out = match command.output() {
+        Ok(out) => out,
+        Err(e) => {
+            eprintln!("cargo fuzz: {e}");
+            return false;
+        }
+    };
+    let text = String::from_utf8_lossy(&out.stderr);
+    if out.status.success() {
+        let inputs = text.lines().find_map(|l| l.strip_prefix("stat::number_of_executed_units:"));
+        println!("  {} inputs, no failure", inputs.unwrap_or("?").trim());
+    } else {
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(60)..].iter().for_each(|l| eprintln!("{l}"));
+    }
+    out.status.success()
 }
 
 /// A few seconds of every target, as a test suite.

@@ -116,8 +116,8 @@ pub fn counted(command: &mut Command) -> Outcome {
     outcome
 }
 
-/// Counts in a summary line of libtest (`test result: ok. 3 passed; 0 failed; 1 ignored; ...`) or of
-/// ours (`3 passed, 0 failed, 1 skipped`).
+/// Counts in a summary line of libtest (`test result: ok. 3 passed; 0 failed; 1 ignored; ...`) or
+/// of ours (`3 passed, 0 failed, 1 skipped`).
 fn summary(line: &str) -> Option<Outcome> {
     let ours = line.split(", ").count() == 3 && line.ends_with(" skipped");
     let counts = match line.strip_prefix("test result: ") {

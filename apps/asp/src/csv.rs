@@ -3,8 +3,8 @@
 use crate::{Outcome, UNREACHABLE};
 use std::io::{self, Write};
 
-/// Writes the kept rows of the distance matrix: a header line with the target nodes, then a line for
-/// each source. Nodes have the numbers of the input; unreachable ones are `inf`.
+/// Writes the kept rows of the distance matrix: a header line with the target nodes, then a line
+/// for each source. Nodes have the numbers of the input; unreachable ones are `inf`.
 ///
 /// # Errors
 /// When the writer fails. It is not buffered here.

@@ -23,8 +23,8 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A random graph: `degree` arcs leave each node to others chosen uniformly, with weights chosen
-    /// uniformly from 1 to `max_weight`. The same arguments give the same graph everywhere.
+    /// A random graph: `degree` arcs leave each node to others chosen uniformly, with weights
+    /// chosen uniformly from 1 to `max_weight`. The same arguments give the same graph everywhere.
     pub fn random(nodes: u32, degree: u32, max_weight: u32, seed: u64) -> Graph {
         let mut random = SplitMix(seed);
         let mut arcs = Vec::new();

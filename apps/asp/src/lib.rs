@@ -1,9 +1,10 @@
 //! All-pairs shortest paths (ASP) with the algorithm of Floyd and Warshall.
 //!
-//! The distance matrix is distributed in blocks of rows. In step `k` the owner of row `k` broadcasts
-//! it and every rank improves its rows with paths through node `k`: the pipelined broadcast of paper
-//! 004, section 7. There is no barrier between steps. The owner of row `k + 1` brings that row up to
-//! date first and hands it to the broadcast, which proceeds while all ranks compute.
+//! The distance matrix is distributed in blocks of rows. In step `k` the owner of row `k`
+//! broadcasts it and every rank improves its rows with paths through node `k`: the pipelined
+//! broadcast of paper 004, section 7. There is no barrier between steps. The owner of row `k + 1`
+//! brings that row up to date first and hands it to the broadcast, which proceeds while all ranks
+//! compute.
 //!
 //! All ranks do the operations of the sequential program in its order, on integers: [`run`] and
 //! [`sequential`] agree exactly.
@@ -49,8 +50,9 @@ pub struct Outcome {
     /// Time of the computation, without distributing the graph and gathering results; virtual time
     /// in the simulator.
     pub elapsed: Duration,
-    /// On rank 0 the rows of the distance matrix that [`Params::keep`] asks for, by ascending source:
-    /// the source's index (from 0) and the distances to all nodes, [`UNREACHABLE`] where none.
+    /// On rank 0 the rows of the distance matrix that [`Params::keep`] asks for, by ascending
+    /// source: the source's index (from 0) and the distances to all nodes, [`UNREACHABLE`] where
+    /// none.
     pub rows: Vec<(u32, Vec<u32>)>,
 }
 

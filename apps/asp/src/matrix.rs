@@ -64,8 +64,8 @@ impl Block {
         true
     }
 
-    /// Step `k` of the algorithm for the given owned rows: improves them with the paths through node
-    /// `k`, whose row is `pivot`.
+    /// Step `k` of the algorithm for the given owned rows: improves them with the paths through
+    /// node `k`, whose row is `pivot`.
     pub(crate) fn relax(&mut self, k: usize, pivot: &[u32], rows: Range<usize>) {
         let locals = rows.start - self.rows.start..rows.end - self.rows.start;
         let cells = &mut self.distances[locals.start * self.nodes..locals.end * self.nodes];
@@ -80,8 +80,8 @@ impl Block {
         rows.fold(Summary::default(), Summary::merge)
     }
 
-    /// The wrapping sum of a hash of each owned cell's place and value. Digests of blocks add up, in
-    /// any order, to the digest of the matrix.
+    /// The wrapping sum of a hash of each owned cell's place and value. Digests of blocks add up,
+    /// in any order, to the digest of the matrix.
     pub(crate) fn digest(&self) -> u64 {
         let first = (self.rows.start * self.nodes) as u64;
         let cells = self.distances.iter().zip(first..);

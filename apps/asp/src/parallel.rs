@@ -22,8 +22,8 @@ const LOOKAHEAD: usize = 16;
 /// Cells to compute between two chances for messages to progress: some tens of microseconds.
 const CELLS_PER_TURN: usize = 64 * 1024;
 
-/// Computes all distances on all ranks of `world` together; every rank must call it. The graph and the
-/// rows to keep are those of rank 0's parameters.
+/// Computes all distances on all ranks of `world` together; every rank must call it. The graph and
+/// the rows to keep are those of rank 0's parameters.
 ///
 /// `progress` is called with the steps done and their number. The outcome is that of
 /// [`sequential`](crate::sequential), on every rank; only rank 0 has [`Outcome::rows`].

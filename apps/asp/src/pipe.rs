@@ -14,7 +14,8 @@ pub(crate) struct Pipe<T> {
 
 struct State<T> {
     items: VecDeque<T>,
-    /// The side that waits: the consumer of an empty queue or the producer of a full one, never both.
+    /// The side that waits: the consumer of an empty queue or the producer of a full one, never
+    /// both.
     waiting: Option<Waker>,
 }
 
@@ -65,8 +66,8 @@ impl<T> Pipe<T> {
     }
 }
 
-/// Drives both futures until both succeed, or until one fails: the other is then dropped, since it may
-/// be waiting for the one that failed.
+/// Drives both futures until both succeed, or until one fails: the other is then dropped, since it
+/// may be waiting for the one that failed.
 pub(crate) async fn both<E>(
     a: impl Future<Output = Result<(), E>>,
     b: impl Future<Output = Result<(), E>>,

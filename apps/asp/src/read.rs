@@ -12,8 +12,8 @@ const MAX_LINE: u64 = 4096;
 /// How a graph is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// DIMACS challenge 9: `c` comments, one line `p sp NODES ARCS`, lines `a FROM TO WEIGHT`; nodes
-    /// from 1.
+    /// DIMACS challenge 9: `c` comments, one line `p sp NODES ARCS`, lines `a FROM TO WEIGHT`;
+    /// nodes from 1.
     Dimacs,
     /// Lines `FROM TO [WEIGHT]`, separated by blanks or commas, weight 1 when absent; `#` and `%`
     /// start comments.

@@ -4,7 +4,8 @@ use crate::matrix::Block;
 use crate::{Outcome, Params};
 use std::time::Instant;
 
-/// Computes all distances on one processor, without messages: the reference for [`run`](crate::run).
+/// Computes all distances on one processor, without messages: the reference for
+/// [`run`](crate::run).
 ///
 /// `progress` is called with the steps done and their number.
 ///

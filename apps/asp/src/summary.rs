@@ -2,7 +2,8 @@
 
 use crate::UNREACHABLE;
 
-/// Figures of a distance matrix, or of some of its rows. Pairs are ordered pairs of different nodes.
+/// Figures of a distance matrix, or of some of its rows. Pairs are ordered pairs of different
+/// nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Pairs with a path.
@@ -17,8 +18,8 @@ pub struct Summary {
 
 /// A node with its eccentricity: the distance to the farthest node it reaches.
 ///
-/// Only nodes that reach the most others are candidates for the centre, so that the figure also says
-/// something in a graph that is not strongly connected. Among equals the first node is taken.
+/// Only nodes that reach the most others are candidates for the centre, so that the figure also
+/// says something in a graph that is not strongly connected. Among equals the first node is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Centre {
     /// The node, numbered from 0.

@@ -1,8 +1,8 @@
 //! The matrix, its distribution over ranks, and the relaxation of one colour.
 //!
-//! A block stores its cells by colour: the cells of one colour in a row are contiguous, so the inner
-//! loop runs over plain slices without strides. In row `i` the cells of colour `c` are the columns
-//! `2k + p` with `p = (i + c) mod 2`, stored at `k`.
+//! A block stores its cells by colour: the cells of one colour in a row are contiguous, so the
+//! inner loop runs over plain slices without strides. In row `i` the cells of colour `c` are the
+//! columns `2k + p` with `p = (i + c) mod 2`, stored at `k`.
 
 use std::f64::consts::PI;
 use std::ops::Range;
@@ -38,9 +38,9 @@ pub(crate) enum Side {
     Below,
 }
 
-/// The rows rank `rank` of `size` owns in a matrix of `rows` rows: a contiguous, possibly empty range
-/// of the rows inside the boundary. Counts differ by at most one; the first ranks have the longer ones,
-/// so ranks without rows are the last ones.
+/// The rows rank `rank` of `size` owns in a matrix of `rows` rows: a contiguous, possibly empty
+/// range of the rows inside the boundary. Counts differ by at most one; the first ranks have the
+/// longer ones, so ranks without rows are the last ones.
 pub fn owned_rows(rank: usize, size: usize, rows: usize) -> Range<usize> {
     let inside = rows.saturating_sub(2);
     let (each, longer) = (inside / size, inside % size);
@@ -214,8 +214,8 @@ pub(crate) fn relaxed(old: f64, [up, down, left, right]: [f64; 4], omega: f64) -
     old + omega * (((up + down) + (left + right)) * 0.25 - old)
 }
 
-/// The digest of matrix row `row`: the wrapping sum of a hash of each cell's place and bits. Digests
-/// of rows add up, in any order, to the digest of the matrix.
+/// The digest of matrix row `row`: the wrapping sum of a hash of each cell's place and bits.
+/// Digests of rows add up, in any order, to the digest of the matrix.
 pub(crate) fn digest_row(row: usize, values: &[f64]) -> u64 {
     let place = (row as u64) << 32;
     let cells = values.iter().zip(place..);

@@ -1,12 +1,14 @@
-//! Red-black successive over-relaxation (SOR) of Laplace's equation on a plate with one heated edge.
+//! Red-black successive over-relaxation (SOR) of Laplace's equation on a plate with one heated
+//! edge.
 //!
-//! The matrix is distributed in blocks of rows. After each half sweep neighbours exchange the border
-//! rows of the colour just computed, and each iteration ends with a one-element maximum over all ranks
-//! that decides convergence: the communication pattern of SOR in section 7 of paper 004. The border
-//! rows are computed and sent first, so that they travel while the rest of the block is computed.
+//! The matrix is distributed in blocks of rows. After each half sweep neighbours exchange the
+//! border rows of the colour just computed, and each iteration ends with a one-element maximum over
+//! all ranks that decides convergence: the communication pattern of SOR in section 7 of paper 004.
+//! The border rows are computed and sent first, so that they travel while the rest of the block is
+//! computed.
 //!
-//! Cells of one colour depend only on cells of the other, so the result does not depend on the number
-//! of ranks: [`run`] and [`sequential`] agree to the last bit.
+//! Cells of one colour depend only on cells of the other, so the result does not depend on the
+//! number of ranks: [`run`] and [`sequential`] agree to the last bit.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -21,8 +21,8 @@ pub struct Params {
     pub omega: Option<f64>,
     /// Gather the matrix at rank 0 into the outcome.
     pub keep_grid: bool,
-    /// Nanoseconds to let pass for each cell computed. For the simulator, whose clock does not see the
-    /// host compute; `None` in real runs.
+    /// Nanoseconds to let pass for each cell computed. For the simulator, whose clock does not see
+    /// the host compute; `None` in real runs.
     pub ns_per_cell: Option<f64>,
 }
 

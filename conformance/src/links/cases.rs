@@ -226,20 +226,24 @@ fn fall_asleep(ends: &mut Ends, logs: &mut [Log; 2]) {
 pub fn wake_after_prepare(ends: &mut Ends) {
     let mut logs = logs();
     for number in 0..100 {
-        let before = logs[1].numbers.len();
-        for attempt in 0.. {
-            fall_asleep(ends, &mut logs);
-            let packet = ends.a.packet(number, 10);
-            assert_eq!(ends.a.link.send(&[packet.frame(ends.a.peer)]), 1);
-            let woken = woken(ends, &mut logs[0]);
-            ends.b.link.finish_wait();
-            assert!(woken || attempt < TRIES && !ends.reliable(), "wake-up {number} was lost");
-            let arrived = |logs: &[Log; 2]| logs[1].numbers.len() > before;
-            if woken && ends.until(&mut logs, arrived) {
-                break;
-            }
-            assert!(attempt < TRIES && !ends.reliable(), "woken for nothing");
+        wake_up(ends, &mut logs, number);
+    }
+}
+
+/// Lets `b` sleep and wakes it with packet `number`.
+fn wake_up(ends: &mut Ends, logs: &mut [Log; 2], number: u32) {
+    let before = logs[1].numbers.len();
+    for attempt in 0.. {
+        fall_asleep(ends, logs);
+        let packet = ends.a.packet(number, 10);
+        assert_eq!(ends.a.link.send(&[packet.frame(ends.a.peer)]), 1);
+        let woken = woken(ends, &mut logs[0]);
+        ends.b.link.finish_wait();
+        assert!(woken || attempt < TRIES && !ends.reliable(), "wake-up {number} was lost");
+        if woken && ends.until(logs, |logs| logs[1].numbers.len() > before) {
+            return;
         }
+        assert!(attempt < TRIES && !ends.reliable(), "woken for nothing");
     }
 }
 
@@ -283,7 +287,7 @@ pub fn wake_before_prepare(ends: &mut Ends) {
 /// With nothing under way, the descriptors stay silent: an idle rank uses no processor.
 pub fn idle(ends: &mut Ends) {
     let mut logs = logs();
-    ends.deliver(&mut logs, 0, 10);
+    wake_up(ends, &mut logs, 0);
     ends.drain(&mut logs);
     for _ in 0..TRIES {
         fall_asleep(ends, &mut logs);
@@ -297,7 +301,8 @@ pub fn idle(ends: &mut Ends) {
     panic!("descriptors of an idle link stay readable");
 }
 
-/// One-step copies work where offered, refuse what is not mapped, and are refused where not offered.
+/// One-step copies work where offered, refuse what is not mapped, and are refused where not
+/// offered.
 pub fn direct(ends: &mut Ends) {
     let mut logs = logs();
     ends.deliver(&mut logs, 0, 10);

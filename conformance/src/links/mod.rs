@@ -109,8 +109,8 @@ impl Ends {
         false
     }
 
-    /// Takes turns until `done`, or until waiting on makes no sense: never on a reliable link, after
-    /// a while of silence on another. Returns whether it was done.
+    /// Takes turns until `done`, or until waiting on makes no sense: never on a reliable link,
+    /// after a while of silence on another. Returns whether it was done.
     fn until(&mut self, logs: &mut [Log; 2], done: impl Fn(&[Log; 2]) -> bool) -> bool {
         let patience = if self.reliable() { PATIENCE } else { SILENCE };
         let mut end = Instant::now() + patience;
@@ -143,8 +143,8 @@ impl Ends {
         self.a.caps.mtu.min(self.b.caps.mtu) as usize - HEADER
     }
 
-    /// Sends packets `numbers` of `len` payload bytes from `a` to `b`, in bursts, receiving whenever
-    /// the link is full.
+    /// Sends packets `numbers` of `len` payload bytes from `a` to `b`, in bursts, receiving
+    /// whenever the link is full.
     fn send_all(&mut self, logs: &mut [Log; 2], numbers: std::ops::Range<u32>, len: usize) {
         let packets: Vec<_> = numbers.map(|n| self.a.packet(n, len)).collect();
         let frames: Vec<_> = packets.iter().map(|p| p.frame(self.a.peer)).collect();

@@ -30,6 +30,8 @@ enum Command {
     Info(info::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
+    #[command(hide = true)]
+    BenchRank(bench::rank::Args),
     Sim(sim::Args),
     Top(top::Args),
     App(app::Args),
@@ -47,6 +49,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Info(args) => info::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::BenchRank(args) => bench::rank::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Top(args) => top::run(args),
         Command::App(args) => app::run(args),
@@ -59,7 +62,9 @@ fn main() -> ExitCode {
     match dispatch(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("weft: {error:#}");
+            // In one piece: ranks of one job may all write to the same place.
+            let text = format!("weft: {error:#}\n");
+            eprint!("{text}");
             ExitCode::FAILURE
         }
     }

@@ -177,11 +177,15 @@ impl Peer {
         peer
     }
 
-    /// Adopts the capabilities of the path. Windows are made when the path needs them.
+    /// Adopts the capabilities of the path. Windows are made when the path needs them, and given up
+    /// when it does not and nothing was sent: both sides must agree on having them.
     pub fn set_caps(&mut self, cfg: &Config, caps: LinkCaps) {
         self.caps = caps;
         self.eager_max = crate::transfer::select::eager_max(cfg, &caps);
         let needs_windows = !(caps.reliable && caps.ordered);
+        if !needs_windows && self.state == State::Idle {
+            self.windows = None;
+        }
         if needs_windows && self.windows.is_none() {
             let mode = match cfg.reliability {
                 Reliability::None => Reliability::Selective,

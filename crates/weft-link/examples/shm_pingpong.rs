@@ -1,12 +1,14 @@
-//! Latency and message rate of the shared-memory link between two processes, next to the floor:
-//! one cache line bounced between the same two cores.
+//! Latency and message rate of the shared-memory link, next to the floor: one bare cache line
+//! bounced between the same two threads.
 //!
-//! `cargo run --release -p weft-link --example shm_pingpong [seconds per figure]`
+//! Floor and figure are taken in turns, a few milliseconds each, and the median of each is
+//! printed with the median of their ratios: the cores a virtual machine runs on change.
+//!
+//! `cargo run --release -p weft-link --example shm_pingpong [slices per figure] [slots] [data bytes]`
 
 use std::hint::spin_loop;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use weft_core::{EndpointId, PeerId};
 use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, ShmConfig, ShmLink, Sink};
@@ -15,37 +17,44 @@ const PEER: PeerId = PeerId(0);
 /// First header byte: what the other side does with the packet.
 const ECHO: u8 = 0;
 const DROP: u8 = 1;
+const BARE: u8 = 2;
+const SLICE: Duration = Duration::from_millis(4);
 
-/// Remembers the last packet, as an engine would: header copied, payload copied to its place.
-struct Last {
-    header: [u8; 32],
+/// Parses the header and copies the payload where it belongs, as an engine would.
+struct Place {
+    kind: u8,
+    tag: u64,
     payload: Vec<u8>,
     len: usize,
 }
 
-impl Sink for Last {
+impl Place {
+    fn new() -> Place {
+        Place { kind: 0, tag: 0, payload: vec![0; 1 << 16], len: 0 }
+    }
+}
+
+impl Sink for Place {
     #[inline]
     fn frame(&mut self, _from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
-        self.header.copy_from_slice(&header[..32]);
+        self.kind = header[0];
+        self.tag = header[24..32].iter().rev().fold(0, |tag, &b| tag << 8 | u64::from(b));
         self.len = payload.len();
         payload.copy_to(&mut self.payload[..payload.len()]);
     }
 }
 
-fn new_last(mtu: u32) -> Last {
-    Last { header: [0; 32], payload: vec![0; mtu as usize], len: 0 }
-}
-
-fn open(id: u64) -> (ShmLink, Address) {
-    let link = ShmLink::new(ShmConfig::new(EndpointId(id))).expect("shared memory");
-    let mut address = Address { endpoint: EndpointId(id), ..Address::default() };
+fn open(config: &ShmConfig, id: u64) -> (ShmLink, Address) {
+    let endpoint = EndpointId(id);
+    let link = ShmLink::new(ShmConfig { endpoint, ..config.clone() }).expect("shared memory");
+    let mut address = Address { endpoint, ..Address::default() };
     link.advertise(&mut address);
     (link, address)
 }
 
 fn connect(link: &mut ShmLink, address: Address) {
     let info = PeerInfo { peer: PEER, session: 0, endpoint: address.endpoint, address };
-    println!("# path {:?}", link.connect(&info).expect("connected"));
+    link.connect(&info).expect("connected");
 }
 
 fn send(link: &mut ShmLink, header: &[u8], payload: &[u8]) {
@@ -54,132 +63,142 @@ fn send(link: &mut ShmLink, header: &[u8], payload: &[u8]) {
     }
 }
 
-fn child(parent: &str) {
-    let bytes: Vec<u8> = parent.split(',').map(|b| b.parse().expect("byte")).collect();
-    let (mut link, address) = open(2);
-    println!("{}", text(&address));
-    connect(&mut link, Address::decode(&bytes).expect("address"));
-    let mut last = new_last(link.caps().mtu);
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+static LINES: [Line; 2] = [Line(AtomicU64::new(0)), Line(AtomicU64::new(0))];
+
+/// The far side: sends back, drops, or bounces the bare line, as told.
+fn far(link: &mut ShmLink) {
+    let mut place = Place::new();
     loop {
-        while link.recv(1, &mut last) == 0 {
+        while link.recv(16, &mut place) == 0 {
             if link.poll_event() == Some(LinkEvent::PeerGone(PEER)) {
                 return;
             }
         }
-        if last.header[0] == ECHO {
-            let Last { header, payload, len } = &last;
-            send(&mut link, header, &payload[..*len]);
+        match place.kind {
+            ECHO => {
+                let mut header = [ECHO; 32];
+                header[24..].copy_from_slice(&place.tag.to_le_bytes());
+                send(link, &header, &place.payload[..place.len]);
+            }
+            BARE => bounce(),
+            _ => {}
         }
     }
 }
 
-fn text(address: &Address) -> String {
-    address.encode().iter().map(u8::to_string).collect::<Vec<_>>().join(",")
+fn bounce() {
+    let mut expected = 1;
+    loop {
+        match LINES[0].0.load(Ordering::Acquire) {
+            u64::MAX => break LINES[1].0.store(0, Ordering::Release),
+            n if n == expected => {
+                LINES[1].0.store(n, Ordering::Release);
+                expected += 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Nanoseconds one way of a bare cache line.
+fn floor(link: &mut ShmLink) -> f64 {
+    LINES[0].0.store(0, Ordering::Release);
+    send(link, &[BARE; 32], &[]);
+    let bounce = |n| {
+        LINES[0].0.store(n, Ordering::Release);
+        while LINES[1].0.load(Ordering::Acquire) != n {}
+    };
+    bounce(1);
+    let (start, mut n) = (Instant::now(), 1);
+    while start.elapsed() < SLICE {
+        for _ in 0..200 {
+            n += 1;
+            bounce(n);
+        }
+    }
+    let ns = start.elapsed().as_nanos() as f64 / (n - 1) as f64 / 2.0;
+    LINES[0].0.store(u64::MAX, Ordering::Release);
+    while LINES[1].0.load(Ordering::Acquire) != 0 {}
+    ns
 }
 
 /// Nanoseconds one way for `len` bytes.
-fn latency(link: &mut ShmLink, len: usize, time: Duration) -> f64 {
-    let mut last = new_last(link.caps().mtu);
+fn latency(link: &mut ShmLink, place: &mut Place, len: usize) -> f64 {
     let payload = vec![7; len];
     let (start, mut rounds) = (Instant::now(), 0_u32);
-    while start.elapsed() < time {
-        for _ in 0..1000 {
+    while start.elapsed() < SLICE {
+        for _ in 0..50 {
             send(link, &[ECHO; 32], &payload);
-            while link.recv(1, &mut last) == 0 {}
+            while link.recv(16, place) == 0 {}
         }
-        rounds += 1000;
+        rounds += 50;
     }
     start.elapsed().as_nanos() as f64 / f64::from(rounds) / 2.0
 }
 
-/// Messages of `len` bytes per second, one way, `burst` a call.
-fn rate(link: &mut ShmLink, len: usize, burst: usize, time: Duration) -> f64 {
-    let mut last = new_last(link.caps().mtu);
+/// Nanoseconds per message of `len` bytes, one way, `burst` a call.
+fn gap(link: &mut ShmLink, place: &mut Place, len: usize, burst: usize) -> f64 {
     let payload = vec![7; len];
-    let frame = Frame { peer: PEER, header: &[DROP; 32], payload: &payload };
-    let frames = vec![frame; burst];
+    let frames = vec![Frame { peer: PEER, header: &[DROP; 32], payload: &payload }; burst];
     let (start, mut sent) = (Instant::now(), 0);
-    while start.elapsed() < time {
+    while start.elapsed() < SLICE {
         let mut here = 0;
-        while here < 10_000 {
+        while here < 500 {
             here += link.send(&frames);
         }
         sent += here;
     }
     send(link, &[ECHO; 32], &payload);
-    while link.recv(1, &mut last) == 0 {}
-    sent as f64 / start.elapsed().as_secs_f64()
+    while link.recv(16, place) == 0 {}
+    start.elapsed().as_nanos() as f64 / sent as f64
 }
 
-#[repr(align(128))]
-struct Line(AtomicU64);
-
-/// Nanoseconds one way of a bare cache line between two threads.
-fn floor(time: Duration) -> f64 {
-    let lines = [Line(AtomicU64::new(0)), Line(AtomicU64::new(0))];
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut expected = 1;
-            loop {
-                let seen = lines[0].0.load(Ordering::Acquire);
-                if seen == u64::MAX {
-                    return;
-                }
-                if seen == expected {
-                    lines[1].0.store(expected, Ordering::Release);
-                    expected += 1;
-                }
-            }
-        });
-        let (start, mut n) = (Instant::now(), 0_u64);
-        while start.elapsed() < time {
-            for _ in 0..1000 {
-                n += 1;
-                lines[0].0.store(n, Ordering::Release);
-                while lines[1].0.load(Ordering::Acquire) != n {}
-            }
-        }
-        let ns = start.elapsed().as_nanos() as f64 / n as f64 / 2.0;
-        lines[0].0.store(u64::MAX, Ordering::Release);
-        ns
-    })
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 fn main() {
-    let argument = std::env::args().nth(1);
-    if let Some(parent) = argument.as_ref().filter(|a| a.contains(',')) {
-        return child(parent);
+    let mut arguments = std::env::args().skip(1).map(|a| a.parse::<u32>().expect("a number"));
+    let slices = arguments.next().unwrap_or(30);
+    let mut config = ShmConfig::new(EndpointId(0));
+    config.slots = arguments.next().unwrap_or(config.slots);
+    config.data_bytes = arguments.next().unwrap_or(config.data_bytes);
+    let (mut link, near) = open(&config, 1);
+    let (give, take) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let (mut link, address) = open(&config, 2);
+        give.send(address).expect("main waits");
+        connect(&mut link, near);
+        far(&mut link);
+    });
+    connect(&mut link, take.recv().expect("address"));
+    let mut place = Place::new();
+    println!("                      ns     floor   of the floor");
+    let mut report = |name: &str, run: &mut dyn FnMut(&mut ShmLink, &mut Place) -> f64| {
+        run(&mut link, &mut place);
+        let pairs: Vec<(f64, f64)> =
+            (0..slices).map(|_| (run(&mut link, &mut place), floor(&mut link))).collect();
+        let ns = median(&mut pairs.iter().map(|p| p.0).collect::<Vec<_>>());
+        let bare = median(&mut pairs.iter().map(|p| p.1).collect::<Vec<_>>());
+        let ratio = median(&mut pairs.iter().map(|p| p.0 / p.1).collect::<Vec<_>>());
+        println!("{name:16} {ns:9.1} {bare:9.1} {ratio:9.2}");
+        ns
+    };
+    for len in [8, 24, 64, 1024, 4096, 32 * 1024] {
+        report(&format!("{len} B one way"), &mut |l, p| latency(l, p, len));
     }
-    let seconds: f64 = argument.map_or(0.3, |a| a.parse().expect("seconds"));
-    let time = Duration::from_secs_f64(seconds);
-    let (mut link, address) = open(1);
-    let mut other = Command::new(std::env::current_exe().expect("own path"))
-        .arg(text(&address))
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("second process");
-    let mut line = String::new();
-    let out = other.stdout.as_mut().expect("piped");
-    BufReader::new(out).read_line(&mut line).expect("address");
-    let bytes: Vec<u8> = line.trim().split(',').map(|b| b.parse().expect("byte")).collect();
-    connect(&mut link, Address::decode(&bytes).expect("address"));
-
-    latency(&mut link, 8, time / 4);
-    let ns = latency(&mut link, 8, time);
-    let rates: Vec<f64> = [1, 16].map(|burst| rate(&mut link, 8, burst, time)).to_vec();
+    for burst in [1, 16] {
+        let ns = report(&format!("8 B gap, by {burst}"), &mut |l, p| gap(l, p, 8, burst));
+        println!("    {:.2} million messages a second", 1e3 / ns);
+    }
     let bulk = 32 * 1024;
-    let bytes = rate(&mut link, bulk, 1, time) * bulk as f64;
-    let latencies: Vec<_> =
-        [64, 1024, 4096, bulk].iter().map(|&len| (len, latency(&mut link, len, time))).collect();
+    let ns = report("32 KiB gap", &mut |l, p| gap(l, p, bulk, 1));
+    println!("    {:.2} GB/s", bulk as f64 / ns);
     link.counters(&mut |name, value| println!("# {name} {value}"));
     drop(link);
-    other.wait().expect("second process");
-    let floor = floor(time);
-    println!("floor, one line   {floor:7.1} ns");
-    println!("8 B one way       {ns:7.1} ns   {:.2} of the floor", ns / floor);
-    for (len, ns) in latencies {
-        println!("{len:5} B one way   {ns:7.1} ns");
-    }
-    println!("8 B rate          {:7.2} M/s  ({:.2} M/s in bursts of 16)", rates[0] / 1e6, rates[1] / 1e6);
-    println!("32 KiB stream     {:7.2} GB/s", bytes / 1e9);
+    thread.join().expect("far side");
 }

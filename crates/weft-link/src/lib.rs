@@ -14,9 +14,11 @@ pub mod looplink;
 pub mod rng;
 pub mod wrap;
 pub mod secure;
+pub mod udp;
 
 pub use address::{Address, AddressError};
 pub use bytes::Bytes;
 pub use random::random_u64;
+pub use udp::{UdpConfig, UdpLink};
 pub use shm::{DirectCopy, ShmConfig, ShmLink};
 pub use link::{Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction, Sink, WaitFd};

@@ -85,6 +85,12 @@ pub struct Prediction {
     pub header_len: usize,
     /// Payload length of each expected packet but the last.
     pub payload_len: usize,
+    /// Session number in the headers of the expected packets (DATA).
+    pub session: u32,
+    /// Their `imm`.
+    pub imm: u32,
+    /// The `offset` of the packet whose payload belongs at `base`; each further one is `payload_len` on.
+    pub offset: u64,
 }
 
 /// Takes what a link receives. Implemented by the driver.
@@ -147,12 +153,7 @@ pub trait Link {
     fn finish_wait(&mut self) {}
 
     /// Copies from the peer's memory at `addr` into `into`, in one step. Whole or error.
-    fn read_direct(
-        &mut self,
-        _peer: PeerId,
-        _addr: u64,
-        _into: &mut [u8],
-    ) -> Result<(), LinkError> {
+    fn read_direct(&mut self, _peer: PeerId, _addr: u64, _into: &mut [u8]) -> Result<(), LinkError> {
         Err(LinkError::Unsupported)
     }
 

@@ -23,8 +23,8 @@ impl Rng {
         out
     }
 
-    /// A number in `0..bound`; 0 when `bound` is 0. The bias, below `bound` in 2^64, does not matter
-    /// for tests.
+    /// A number in `0..bound`; 0 when `bound` is 0. The bias, below `bound` in 2^64, does not
+    /// matter for tests.
     pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.next_u64()) * u128::from(bound);
         (wide >> 64) as u64

@@ -15,6 +15,10 @@ mod network;
 pub mod plan;
 mod rng;
 pub mod runner;
+pub mod scenarios;
+mod sim;
+pub mod swarm;
+mod tables;
 pub mod tasks;
 mod trace;
 
@@ -24,4 +28,5 @@ pub use fault::{Fault, Span};
 pub use link::SimLink;
 pub use network::{Counters, Network, SharedNetwork, Step};
 pub use rng::Rng;
+pub use sim::{address_of, Env, Failure, Sim};
 pub use trace::{Fate, Trace, TraceEvent};

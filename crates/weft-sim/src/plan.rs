@@ -22,8 +22,11 @@ pub struct Message {
     pub pause_ns: u64,
 }
 
-/// Tag bit of messages that are received with wildcards.
-pub const WILD: u64 = 1 << 32;
+/// Tag bit of messages that are received with wildcards. Groups leave the upper bits alone.
+pub const WILD: u64 = 1 << 63;
+
+/// Tag bit of the other messages.
+const PLAIN: u64 = 1 << 62;
 
 /// A collective operation of all hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +86,9 @@ impl Plan {
             ("reliability", reliability.to_string()),
             ("window", window.to_string()),
             ("pull_block", pull_block.to_string()),
+            // Shorter than in production, longer than any outage that is drawn.
+            ("connect_timeout_ms", "10000".to_string()),
+            ("peer_timeout_ms", "10000".to_string()),
         ];
         let edges = [config.mtu as usize, 2 * config.mtu as usize, 16 << 10, pull_block as usize];
         let messages = draw_messages(config.hosts, &edges, &mut rng);
@@ -106,21 +112,22 @@ impl Plan {
         };
         plan.depth = rng.between(1, 12) as usize;
         plan.cancels = rng.below(4) as u32;
-        if plan.kills() {
-            // A collective over a dead host is an error for all, which is tested apart.
+        let mortal = plan.mortal();
+        if !mortal.is_empty() {
+            // A collective over a dead host is an error for all, which is tested apart; a receive
+            // from anywhere waits for the living.
             plan.collectives.clear();
+            for m in plan.messages.iter_mut().filter(|m| mortal.contains(&m.src)) {
+                m.tag = m.tag & !WILD | PLAIN;
+            }
         }
         plan
     }
 
-    /// Whether a host dies in it.
-    pub fn kills(&self) -> bool {
-        self.config.faults.iter().any(|f| matches!(f, Fault::Death { .. }))
-    }
-
-    /// How large it is, for shrinking: anything that makes a story longer.
-    pub fn size(&self) -> usize {
-        self.messages.len() + self.collectives.len() + self.config.faults.len()
+    /// The hosts that die in it.
+    pub fn mortal(&self) -> Vec<u32> {
+        let host = |f: &Fault| if let Fault::Death { host, .. } = f { Some(*host) } else { None };
+        self.config.faults.iter().filter_map(host).collect()
     }
 }
 
@@ -200,11 +207,11 @@ fn draw_messages(hosts: u32, edges: &[usize], rng: &mut Rng) -> Vec<Message> {
         let dst = if incast && src != 0 { 0 } else { to };
         let len = draw_len(edges, rng).min(left);
         left -= len;
-        let wild = if rng.chance(250_000) { WILD } else { 0 };
+        let kind = if rng.chance(250_000) { WILD } else { PLAIN };
         let short = if rng.chance(30_000) { rng.below(len as u64 + 1) as usize } else { 0 };
         let pause_ns = if rng.chance(100_000) { rng.below(3_000_000) } else { 0 };
-        let short = if wild == 0 { short } else { 0 };
-        messages.push(Message { src, dst, tag: wild | rng.below(tags), len, short, pause_ns });
+        let short = if kind == WILD { 0 } else { short };
+        messages.push(Message { src, dst, tag: kind | rng.below(tags), len, short, pause_ns });
     }
     messages
 }
@@ -301,7 +308,7 @@ mod tests {
             assert!(p.messages.iter().all(|m| m.src != m.dst && m.dst < p.config.hosts));
             assert!(p.messages.iter().all(|m| m.short <= m.len));
         }
-        assert!(plans.iter().any(Plan::kills));
+        assert!(plans.iter().any(|p| !p.mortal().is_empty()));
         assert!(plans.iter().any(|p| p.config.kind == LinkKind::Memory));
         assert!(plans.iter().any(|p| p.messages.iter().any(|m| m.len > 1 << 20)));
     }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use weft_core::{Config, EndpointId};
 use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::{Address, Link, LinkError, ShmConfig, ShmLink};
+use weft_link::{Address, Link, LinkError, ShmConfig, ShmLink, UdpConfig, UdpLink};
 
 /// Which links an endpoint opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,14 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
             Err(e) => failed.push(("shm", e)),
         }
     }
-    let _ = (Security { mode, job_key, me: id }, links.udp);
+    if links.udp {
+        let host = weft_link::shm::host().unwrap_or(0);
+        let config = UdpConfig { host, ..UdpConfig::default() };
+        match UdpLink::new(config, Security { mode, job_key, me: id }) {
+            Ok(link) => open.push(Box::new(link)),
+            Err(e) => failed.push(("udp", e)),
+        }
+    }
     if open.len() == 1 {
         return Err(JobError::NoLink(failed));
     }

@@ -11,12 +11,14 @@ pub mod group;
 pub mod job;
 pub mod launch;
 mod selflink;
+pub mod shared;
 
 pub use clock::Clock;
 pub use endpoint::{ActiveMessage, ConnectError, Endpoint, Operation, Status};
 pub use group::{Element, Group, Op};
 pub use job::{Job, JobError, Links};
 pub use selflink::SelfLink;
+pub use shared::SharedEndpoint;
 pub use weft_core::engine::types::AtomicCode;
 pub use weft_core::engine::Rights;
 pub use weft_core::{Config, EndpointId, OpError, PeerFailure, PeerId, Reliability, Stats};

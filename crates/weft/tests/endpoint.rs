@@ -5,7 +5,10 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerId, Rights};
-use weft_link::{Link, ShmConfig, ShmLink};
+use weft::Reliability;
+use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::wrap::Faulty;
+use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
 
 struct Pair {
     a: Endpoint,
@@ -30,8 +33,35 @@ fn shm(config: Config) -> Pair {
     pair(config, link(ids.0), link(ids.1), ids)
 }
 
+fn udp_link(id: u64) -> Box<dyn Link> {
+    let config = UdpConfig { host: weft_link::shm::host().unwrap(), ..UdpConfig::default() };
+    let job_key = JobKey::from_bytes(&[7; 32]).unwrap();
+    let security = Security { mode: Mode::Auth, job_key, me: EndpointId(id) };
+    Box::new(UdpLink::new(config, security).unwrap())
+}
+
+fn udp(config: Config) -> Pair {
+    let ids = (weft_link::random_u64(), weft_link::random_u64());
+    pair(config, udp_link(ids.0), udp_link(ids.1), ids)
+}
+
+/// Every link, and UDP with faults under both kinds of retransmission.
 fn subjects(config: &Config) -> Vec<(&'static str, Pair)> {
-    vec![("shm", shm(config.clone()))]
+    let mut out = vec![("shm", shm(config.clone())), ("udp", udp(config.clone()))];
+    for (name, reliability) in [("selective", Reliability::Selective), ("gbn", Reliability::GoBackN)] {
+        let config = Config { reliability, ..config.clone() };
+        let ids = (weft_link::random_u64(), weft_link::random_u64());
+        let faulty = |id| {
+            let spec = "loss=1%,dup=0.5%,reorder=1%,seed=7".parse().unwrap();
+            let link: Box<dyn Link> = {
+                let clock = Clock::system();
+                Box::new(Faulty::new(udp_link(id), spec, std::rc::Rc::new(move || clock.now())))
+            };
+            link
+        };
+        out.push((name, pair(config, faulty(ids.0), faulty(ids.1), ids)));
+    }
+    out
 }
 
 impl Pair {

@@ -52,9 +52,9 @@ pub struct Args {
     /// File with a host a line: host, host:4 or host slots=4
     #[arg(long, value_name = "FILE")]
     pub hostfile: Option<PathBuf>,
-    /// Links the ranks may use
-    #[arg(long, value_enum, default_value = "auto")]
-    pub link: LinkChoice,
+    /// Links the ranks may use [default: what WEFT_LINK says, else auto]
+    #[arg(long, value_enum)]
+    pub link: Option<LinkChoice>,
     /// Put [rank] before each line of output
     #[arg(long)]
     pub tag_output: bool,
@@ -65,7 +65,13 @@ pub struct Args {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub timeout: Option<Duration>,
     /// Longest wait for a host or for other ranks at start-up, in seconds
-    #[arg(long, value_name = "S", value_parser = seconds, default_value = "60")]
+    #[arg(
+        long,
+        value_name = "S",
+        value_parser = seconds,
+        default_value = "60",
+        env = "WEFT_LAUNCH_TIMEOUT"
+    )]
     pub start_timeout: Duration,
     /// Set a variable for the ranks, or pass on the one of this name
     #[arg(long, value_name = "K=V")]
@@ -181,11 +187,11 @@ fn carried_env() -> Vec<(String, String)> {
 }
 
 fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
-    let link = args.link.to_possible_value().map(|v| v.get_name().to_owned());
-    let mut env = vec![
-        ("WEFT_LINK".to_owned(), link.unwrap_or_default()),
-        ("WEFT_LAUNCH_TIMEOUT".to_owned(), args.start_timeout.as_secs_f64().to_string()),
-    ];
+    let wait = args.start_timeout.as_secs_f64().to_string();
+    let mut env = vec![("WEFT_LAUNCH_TIMEOUT".to_owned(), wait)];
+    if let Some(link) = args.link.and_then(|link| link.to_possible_value()) {
+        env.push(("WEFT_LINK".to_owned(), link.get_name().to_owned()));
+    }
     if std::io::stderr().is_terminal() {
         env.push((crate::app::WATCHED.to_owned(), "1".to_owned()));
     }
@@ -206,7 +212,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let shares = placement(&args)?;
     let agent = Agent { command: args.launch_agent.clone(), remote_weft: remote_weft(&args)? };
     let far = shares.iter().any(|share| agent.command.is_some() || !is_local(&share.host));
-    if args.link == LinkChoice::Shm && shares.len() > 1 && far {
+    if args.link == Some(LinkChoice::Shm) && shares.len() > 1 && far {
         bail!("--link shm joins ranks of one host only; {} hosts are listed", shares.len());
     }
     let env = rank_env(&args)?;

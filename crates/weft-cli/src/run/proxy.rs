@@ -8,6 +8,7 @@ use super::poll::{self, Set};
 use super::rank::{allowed_cores, Rank};
 use anyhow::{Context, Result};
 use rustix::fs::OFlags;
+use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 use std::io;
 use std::os::fd::AsFd;
@@ -37,6 +38,17 @@ struct Proxy {
     closing: Option<Instant>,
     /// When this proxy last looked for processes that ranks left behind.
     looked: Instant,
+    /// The limit on open files that ranks get.
+    file_limit: Rlimit,
+}
+
+/// Lets this process open as many files as the system allows: each rank takes five. Returns the
+/// limit there was.
+fn raise_file_limit() -> Rlimit {
+    let before = getrlimit(Resource::Nofile);
+    // Refused, a job of many ranks fails later with the system's own words.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before });
+    before
 }
 
 /// Runs the proxy until its launcher closes the connection.
@@ -45,6 +57,7 @@ pub fn run() -> Result<ExitCode> {
         let flags = rustix::fs::fcntl_getfl(fd)?;
         rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
     }
+    let file_limit = raise_file_limit();
     // Processes that ranks leave behind become children of this one, which can then end them.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let mut proxy = Proxy {
@@ -54,6 +67,7 @@ pub fn run() -> Result<ExitCode> {
         whole_lines: true,
         closing: None,
         looked: Instant::now(),
+        file_limit,
     };
     proxy.up.raw(MAGIC);
     let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -196,7 +210,7 @@ impl Proxy {
     fn start(&mut self, start: &Start) {
         self.whole_lines = start.whole_lines;
         for rank in start.first..start.first + start.count {
-            match Rank::spawn(start, rank) {
+            match Rank::spawn(start, rank, &self.file_limit) {
                 Ok(started) => {
                     let pid = started.pid().as_raw_nonzero().get() as u32;
                     self.up.push(&Up::Started { rank, pid }, b"");
@@ -250,15 +264,19 @@ impl Proxy {
             // The end of a killed rank is no news to a launcher that closed the connection.
             let _ = rank.finish(self.whole_lines, &mut self.up);
         }
-        // Killing a process hands its children to this one: repeat until none are left.
+        // Killing a process hands its children to this one: repeat until none are left that this
+        // user may kill.
         loop {
-            let children = children();
-            if children.is_empty() {
-                return;
+            let mut killed = 0;
+            for pid in children() {
+                if rustix::process::kill_process(pid, Signal::KILL).is_ok() {
+                    killed += 1;
+                    // It may have been reaped since; then there is nothing to wait for.
+                    let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+                }
             }
-            for pid in children {
-                let _ = rustix::process::kill_process(pid, Signal::KILL);
-                let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+            if killed == 0 {
+                return;
             }
         }
     }

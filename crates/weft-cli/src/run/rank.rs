@@ -4,7 +4,7 @@ use super::frame::{read_some, End, Outgoing, Start, Up};
 use super::output::Lines;
 use super::sys;
 use rustix::fs::OFlags;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Rlimit, Signal};
 use rustix::thread::CpuSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -107,16 +107,16 @@ fn nonblocking(fd: impl AsFd) -> io::Result<()> {
 }
 
 impl Rank {
-    /// Starts the process.
-    pub fn spawn(start: &Start, rank: usize) -> Result<Rank, NotStarted> {
+    /// Starts the process, with a limit on its open files.
+    pub fn spawn(start: &Start, rank: usize, files: &Rlimit) -> Result<Rank, NotStarted> {
         if !std::path::Path::new(&start.directory).is_dir() {
             let problem = format!("the directory {} does not exist there", start.directory);
             return Err(NotStarted { problem, code: 126 });
         }
-        Rank::try_spawn(start, rank).map_err(|error| explain(start, &error))
+        Rank::try_spawn(start, rank, files).map_err(|error| explain(start, &error))
     }
 
-    fn try_spawn(start: &Start, rank: usize) -> io::Result<Rank> {
+    fn try_spawn(start: &Start, rank: usize, files: &Rlimit) -> io::Result<Rank> {
         let (ours, theirs) = UnixStream::pair()?;
         nonblocking(&ours)?;
         let mut command = Command::new(&start.command[0]);
@@ -125,7 +125,7 @@ impl Rank {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         environment(&mut command, start, rank, theirs.as_raw_fd());
         let cpus = if start.bind { core_of(rank - start.first) } else { None };
-        sys::prepare(&mut command, theirs.as_raw_fd(), cpus);
+        sys::prepare(&mut command, theirs.as_raw_fd(), cpus, *files);
         let mut child = command.spawn()?;
         let pid = Pid::from_child(&child);
         let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {

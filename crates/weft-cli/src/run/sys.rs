@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use rustix::io::FdFlags;
-use rustix::process::{getppid, set_parent_process_death_signal, Pid, Signal};
+use rustix::process::{getppid, set_parent_process_death_signal, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::CpuSet;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -10,12 +11,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// Makes the process that `command` will start keep `inherited` open over exec, die with this
-/// process, and run on `cpus` only.
+/// process, run on `cpus` only, and have this limit on open files.
 ///
 /// `inherited` must be open when the command is spawned.
-pub fn prepare(command: &mut Command, inherited: RawFd, cpus: Option<CpuSet>) {
+pub fn prepare(command: &mut Command, inherited: RawFd, cpus: Option<CpuSet>, files: Rlimit) {
     let parent = rustix::process::getpid();
-    let setup = move || child(parent, inherited, cpus);
+    let setup = move || child(parent, inherited, cpus, &files);
     // SAFETY: `child` only makes system calls; it allocates nothing and takes no lock, so it may
     // run in the forked copy of a process whose other threads are gone.
     unsafe {
@@ -23,7 +24,7 @@ pub fn prepare(command: &mut Command, inherited: RawFd, cpus: Option<CpuSet>) {
     }
 }
 
-fn child(parent: Pid, inherited: RawFd, cpus: Option<CpuSet>) -> io::Result<()> {
+fn child(parent: Pid, inherited: RawFd, cpus: Option<CpuSet>, files: &Rlimit) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // The parent may have died before the line above took effect.
     if getppid() != Some(parent) {
@@ -32,6 +33,7 @@ fn child(parent: Pid, inherited: RawFd, cpus: Option<CpuSet>) -> io::Result<()> 
     if let Some(cpus) = cpus {
         rustix::thread::sched_setaffinity(None, &cpus)?;
     }
+    setrlimit(Resource::Nofile, *files)?;
     // SAFETY: the caller of `prepare` keeps this descriptor open until the spawn is done.
     let inherited = unsafe { BorrowedFd::borrow_raw(inherited) };
     rustix::io::fcntl_setfd(inherited, FdFlags::empty())?;

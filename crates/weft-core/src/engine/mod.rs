@@ -262,6 +262,12 @@ impl Engine {
         self.wake(now, peer);
     }
 
+    /// Whether `poll_event` or `poll_transmit` may have something.
+    #[inline]
+    pub fn has_output(&self) -> bool {
+        !self.ready.is_empty() || !self.events.is_empty() || !self.blocked.is_empty()
+    }
+
     /// Puts a peer into the ready queue; opens the session first if it is not open.
     fn wake(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
@@ -281,15 +287,11 @@ impl Engine {
             return;
         }
         op.reported = true;
-        let result = match op.truncated {
-            Some(sent) => Err(OpError::Truncated { sent }),
-            None => Ok(op.status),
-        };
         let completion = Completion {
             op: id,
             context: op.context,
             kind: op.op_kind(),
-            result,
+            error: op.truncated.map(|sent| OpError::Truncated { sent }),
             status: op.status,
             released: !ok_now,
         };
@@ -335,7 +337,7 @@ impl Engine {
             op: id,
             context: op.context,
             kind: op.op_kind(),
-            result: Err(error),
+            error: Some(error),
             status: op.status,
             released: true,
         }));

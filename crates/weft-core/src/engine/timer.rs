@@ -100,7 +100,7 @@ impl Engine {
                 let w = p.windows.as_ref()?;
                 Some(w.send.oldest_sent()? + w.rtt.rto())
             }
-            (Cause::Liveness, State::Ready) if p.waiting > 0 => {
+            (Cause::Liveness, State::Idle | State::Ready) if p.waiting > 0 => {
                 let last = p.last_heard.max(p.waiting_since).max(p.probed_at);
                 Some(last + ms(self.cfg.keepalive_ms))
             }
@@ -156,6 +156,11 @@ impl Engine {
     }
 
     fn check_alive(&mut self, now: Instant, peer: PeerId) {
+        if self.peers[peer.0 as usize].state == State::Idle {
+            // A receive waits for a peer that has not called: call it, so that the wait is bounded.
+            self.wake(now, peer);
+            return;
+        }
         let p = &mut self.peers[peer.0 as usize];
         let silent = now.since(p.last_heard.max(p.waiting_since));
         if silent >= ms(self.cfg.peer_timeout_ms) {

@@ -214,12 +214,19 @@ pub struct Completion {
     pub context: u64,
     /// What it was.
     pub kind: OpKind,
-    /// How it ended. After `Truncated` the status tells source, tag and bytes placed.
-    pub result: Result<Status, OpError>,
-    /// Status, also when the operation failed after matching.
+    /// Why it failed, if it did.
+    pub error: Option<OpError>,
+    /// Source, tag and bytes moved; also of a message that was truncated.
     pub status: Status,
     /// The engine holds no more reference to the buffer. Otherwise `Event::Release` follows.
     pub released: bool,
+}
+
+impl Completion {
+    /// How it ended.
+    pub fn result(&self) -> Result<Status, OpError> {
+        self.error.map_or(Ok(self.status), Err)
+    }
 }
 
 /// Something the driver must act on; in the order in which it happened.

@@ -34,7 +34,7 @@ fn hello(src: EndpointId) -> Vec<u8> {
         mtu: 1456,
         version_min: 1,
         version_max: 1,
-        window: 0,
+        credit: 0,
     };
     emit(&Common::default(), &Packet::Hello(hello)).as_slice().to_vec()
 }

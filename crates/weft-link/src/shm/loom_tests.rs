@@ -5,18 +5,21 @@
 //! fence is the barrier that the sleeping side runs on the producer's core.
 #![allow(non_snake_case)]
 
-use super::ring::{Area, Consumer, ConsumerLine, Producer, ProducerLine, Sizes, Slot};
+use super::ring::{Area, Consumer, ConsumerLine, Producer, ProducerLine, Sizes, Slot, UNIT};
 use crate::Bytes;
+use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 /// Sizes smaller than a real segment may have: laps come soon.
-const SIZES: Sizes = Sizes { slots: 4, units: 64, mtu: 1024 };
+const SIZES: Sizes = Sizes { slots: 4, units: 4, mtu: 256 };
 
 struct Model {
     slots: Vec<Slot>,
     consumer: ConsumerLine,
     producer: ProducerLine,
+    /// Stands for the units of the data area: loom reports a write that meets another access.
+    data: Vec<UnsafeCell<()>>,
     /// The doorbell: an eventfd-like flag.
     bell: Mutex<bool>,
     rung: Condvar,
@@ -35,12 +38,17 @@ impl Area for Model {
         &self.producer
     }
 
-    fn put(&self, _offset: usize, _bytes: &[u8]) {
-        unreachable!("only inline packets in the model")
+    fn put(&self, offset: usize, bytes: &[u8]) {
+        for unit in offset / UNIT..(offset + bytes.len()).div_ceil(UNIT) {
+            self.data[unit].with_mut(|_| ());
+        }
     }
 
-    fn get(&self, _offset: usize, _len: usize) -> Bytes<'_> {
-        unreachable!("only inline packets in the model")
+    fn get(&self, offset: usize, len: usize) -> Bytes<'_> {
+        for unit in offset / UNIT..(offset + len).div_ceil(UNIT) {
+            self.data[unit].with(|_| ());
+        }
+        Bytes::from_slice(&[0; 256][..len])
     }
 }
 
@@ -50,6 +58,7 @@ impl Model {
             slots: (0..SIZES.slots).map(|_| Slot::default()).collect(),
             consumer: ConsumerLine::default(),
             producer: ProducerLine::default(),
+            data: (0..SIZES.units).map(|_| UnsafeCell::new(())).collect(),
             bell: Mutex::new(false),
             rung: Condvar::new(),
         })
@@ -147,6 +156,28 @@ fn loom__a_slot_is_not_reused_before_it_was_read() {
             assert_eq!(pop(&mut rx, &model), Some(n));
         }
         assert_eq!(pop(&mut rx, &model), None);
+    });
+}
+
+#[test]
+fn loom__data_is_not_overwritten_before_it_was_read() {
+    loom::model(|| {
+        let model = Model::new();
+        let receiver = thread::spawn({
+            let model = model.clone();
+            move || {
+                let mut rx = Consumer::new(SIZES);
+                for _ in 0..2 {
+                    if let Some(len) = rx.peek(&*model).unwrap() {
+                        rx.pop(&*model, len, |_, payload| assert_eq!(payload.len(), 128));
+                    }
+                }
+            }
+        });
+        let mut tx = Producer::new(SIZES);
+        let sent = (0..4).filter(|&n| tx.push(&*model, &packet(n), &[0; 128]).unwrap()).count();
+        assert!(sent >= 2);
+        receiver.join().unwrap();
     });
 }
 

@@ -18,6 +18,7 @@ mod sys;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use rendezvous::host;
 pub use direct::DirectCopy;
 
 use crate::sync::Ordering;
@@ -341,8 +342,9 @@ impl Link for ShmLink {
         let mut finished = false;
         let peers = self.peers.len();
         self.next = if self.next + 1 < peers { self.next + 1 } else { 0 };
-        let (late, early) = self.peers.split_at_mut(self.next);
-        for peer in early.iter_mut().chain(late) {
+        for turn in 0..peers {
+            let at = self.next + turn;
+            let peer = &mut self.peers[if at < peers { at } else { at - peers }];
             received += peer.pop(budget - received, sink);
             finished |= peer.hung_up || peer.lie.is_some();
         }

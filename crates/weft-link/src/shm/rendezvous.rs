@@ -110,7 +110,10 @@ pub(super) fn same_user(ours: u32, theirs: Cred) -> Result<(), String> {
 
 /// A hash that is equal for processes under one kernel in one network namespace, where abstract
 /// sockets reach. Never zero.
-pub(super) fn host() -> Result<u64, LinkError> {
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub fn host() -> Result<u64, LinkError> {
     use std::os::unix::fs::MetadataExt;
     let fail = |what: &str| {
         let what = what.to_string();

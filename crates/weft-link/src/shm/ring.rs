@@ -114,6 +114,15 @@ fn spilled(header: usize, payload: usize) -> usize {
     }
 }
 
+/// Up to 8 bytes as a word, padded with zeros.
+#[inline]
+fn word_of(bytes: &[u8]) -> u64 {
+    if let Ok(eight) = bytes.try_into() {
+        return u64::from_le_bytes(eight);
+    }
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+}
+
 /// The sending side's private state.
 #[derive(Debug)]
 pub(super) struct Producer {
@@ -149,36 +158,51 @@ impl Producer {
     ) -> Result<bool, Lie> {
         assert!(header.len() >= HEADER_MIN, "header length");
         let spill = spilled(header.len(), payload.len());
-        let mut line = [0u8; INLINE];
         if spill == 0 {
             if self.head.wrapping_sub(self.tail) >= self.sizes.slots && !self.refresh(area, 0)? {
                 return Ok(false);
             }
-            line[..header.len()].copy_from_slice(header);
-            line[header.len()..][..payload.len()].copy_from_slice(payload);
+            self.fill(area, header, payload);
         } else {
             assert!(header.len() + payload.len() <= self.sizes.mtu as usize, "frame over the MTU");
             if !self.spill(area, header, payload, units(spill))? {
                 return Ok(false);
             }
             if header.len() <= INLINE {
-                line[..header.len()].copy_from_slice(header);
+                self.fill(area, header, &[]);
             }
         }
-        self.publish(area, &line, header.len() as u32 | (payload.len() as u32) << 8);
+        let slot = area.slot(self.head);
+        let lengths = header.len() as u32 | (payload.len() as u32) << 8;
+        self.head = self.head.wrapping_add(1);
+        slot.word.store(u64::from(lengths) << 32 | u64::from(self.head), Ordering::Release);
         Ok(true)
     }
 
+    /// Writes a packet into the body of the next slot: word by word, as nearly all headers are
+    /// whole words.
     #[inline]
-    fn publish<A: Area>(&mut self, area: &A, line: &[u8; INLINE], lengths: u32) {
+    fn fill<A: Area>(&mut self, area: &A, header: &[u8], payload: &[u8]) {
         let slot = area.slot(self.head);
-        for (word, bytes) in slot.body.iter().zip(line.chunks_exact(8)) {
-            let mut eight = [0; 8];
-            eight.copy_from_slice(bytes);
-            word.store(u64::from_le_bytes(eight), Ordering::Relaxed);
+        let mut gathered = [0; INLINE];
+        let parts = if header.len() % 8 == 0 {
+            (header, payload)
+        } else {
+            gathered[..header.len()].copy_from_slice(header);
+            gathered[header.len()..][..payload.len()].copy_from_slice(payload);
+            (&gathered[..], &[][..])
+        };
+        let mut body = slot.body.iter();
+        let whole = parts.0.chunks_exact(8).chain(parts.1.chunks_exact(8));
+        let rest = parts.1.chunks_exact(8).remainder();
+        for (bytes, word) in whole.zip(body.by_ref()) {
+            word.store(word_of(bytes), Ordering::Relaxed);
         }
-        self.head = self.head.wrapping_add(1);
-        slot.word.store(u64::from(lengths) << 32 | u64::from(self.head), Ordering::Release);
+        if !rest.is_empty() {
+            if let Some(word) = body.next() {
+                word.store(word_of(rest), Ordering::Relaxed);
+            }
+        }
     }
 
     /// Copies what the slot does not hold into the data area. False: no space now.
@@ -245,7 +269,7 @@ impl Producer {
         if !self.full {
             return Ok(true);
         }
-        area.producer().blocked.store(1, Ordering::Relaxed);
+        area.producer().blocked.swap(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let before = (self.tail, self.data_tail);
         // Any new credit counts: the length that did not fit is not known here.
@@ -254,7 +278,7 @@ impl Producer {
         if before == (self.tail, self.data_tail) {
             return Ok(true);
         }
-        area.producer().blocked.store(0, Ordering::Relaxed);
+        area.producer().blocked.swap(0, Ordering::SeqCst);
         self.full = false;
         Ok(false)
     }
@@ -382,11 +406,12 @@ impl Consumer {
     /// First half of going to sleep; a barrier (of the kind the producer was promised) and a
     /// `peek` follow.
     pub(super) fn announce_sleep<A: Area>(&self, area: &A) {
-        area.consumer().sleeping.store(1, Ordering::SeqCst);
+        area.consumer().sleeping.swap(1, Ordering::SeqCst);
     }
 
-    /// Awake: no doorbell needed.
+    /// Awake: no doorbell needed. An exchange, as in `announce_sleep`: it has one order with the
+    /// producer's, so a late reset of an earlier sleep never hides a new one.
     pub(super) fn awake<A: Area>(&self, area: &A) {
-        area.consumer().sleeping.store(0, Ordering::Relaxed);
+        area.consumer().sleeping.swap(0, Ordering::SeqCst);
     }
 }

@@ -286,3 +286,210 @@ impl Link for Faulty {
         each("fault_held", self.held.len() as u64);
     }
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::looplink::LoopLink;
+    use crate::{Address, Bytes};
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use weft_core::EndpointId;
+
+    const PEER: PeerId = PeerId(0);
+
+    #[derive(Default)]
+    struct Got(Vec<(Vec<u8>, Vec<u8>)>);
+
+    impl Sink for Got {
+        fn frame(&mut self, _: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
+            self.0.push((header.to_vec(), payload.to_vec()));
+        }
+    }
+
+    struct Bench {
+        a: Faulty,
+        b: LoopLink,
+        now: Rc<Cell<u64>>,
+    }
+
+    impl Bench {
+        fn new(spec: &str, depth: usize) -> Bench {
+            let (mut a, mut b) = LoopLink::pair(1000, depth).unwrap();
+            let info = |n| PeerInfo {
+                peer: PeerId(n),
+                session: 1,
+                endpoint: EndpointId(n.into()),
+                address: Address::default(),
+            };
+            a.connect(&info(0)).unwrap();
+            b.connect(&info(0)).unwrap();
+            let now = Rc::new(Cell::new(0));
+            let clock = Rc::clone(&now);
+            let clock: Clock = Rc::new(move || Instant(clock.get()));
+            Bench { a: Faulty::new(Box::new(a), spec.parse().unwrap(), clock), b, now }
+        }
+
+        /// Sends frames numbered `range`; returns how many were taken.
+        fn send(&mut self, range: std::ops::Range<u32>) -> usize {
+            let numbers: Vec<[u8; 4]> = range.map(u32::to_le_bytes).collect();
+            let frame = |n| Frame { peer: PEER, header: &[7; 24], payload: n };
+            let frames: Vec<_> = numbers.iter().map(|n| frame(n)).collect();
+            self.a.send(&frames)
+        }
+
+        fn tick(&mut self, time: Duration) {
+            self.now.set(self.now.get() + time.as_nanos() as u64);
+            self.a.recv(1, &mut Got::default());
+        }
+
+        fn received(&mut self) -> Vec<u32> {
+            let mut got = Got::default();
+            self.b.recv(usize::MAX >> 1, &mut got);
+            let number = |p: &Vec<u8>| u32::from_le_bytes([p[0], p[1], p[2], p[3]]);
+            got.0.iter().map(|(_, p)| number(p)).collect()
+        }
+
+        fn counter(&self, name: &str) -> u64 {
+            let mut value = 0;
+            self.a.counters(&mut |n, v| value += if n == name { v } else { 0 });
+            value
+        }
+    }
+
+    #[test]
+    fn spec__reads_every_key() {
+        let text = "loss=1%, dup=0.1%,reorder=2%,delay=1ms,jitter=50us,corrupt=0.01%,seed=7";
+        let spec = FaultSpec {
+            loss: 10_000,
+            dup: 1000,
+            reorder: 20_000,
+            corrupt: 100,
+            delay: Duration::from_millis(1),
+            jitter: Duration::from_micros(50),
+            seed: 7,
+        };
+        assert_eq!(text.parse(), Ok(spec));
+        assert_eq!("".parse(), Ok(FaultSpec::default()));
+    }
+
+    #[test]
+    fn spec__refuses_and_names_the_part() {
+        for bad in ["loss=1", "loss=101%", "loss=-1%", "delay=1", "delay=-1ms", "speed=9", "loss"] {
+            let error = format!("dup=1%,{bad}").parse::<FaultSpec>().unwrap_err();
+            assert!(error.to_string().contains(bad), "{error}");
+        }
+    }
+
+    #[test]
+    fn send__loses_the_share_asked_for() {
+        let mut bench = Bench::new("loss=10%,seed=3", 10_000);
+        assert_eq!(bench.send(0..10_000), 10_000);
+        let got = bench.received();
+        assert!((8_800..9_200).contains(&got.len()), "{} of 10000 arrived", got.len());
+        assert!(got.windows(2).all(|w| w[0] < w[1]));
+        assert_eq!(bench.counter("fault_lost"), 10_000 - got.len() as u64);
+    }
+
+    #[test]
+    fn send__the_same_seed_does_the_same() {
+        let run = |spec: &str| {
+            let mut bench = Bench::new(spec, 10_000);
+            bench.send(0..1000);
+            bench.tick(Duration::from_millis(2));
+            bench.received()
+        };
+        let spec = "loss=10%,dup=10%,reorder=10%,seed=";
+        assert_eq!(run(&format!("{spec}1")), run(&format!("{spec}1")));
+        assert_ne!(run(&format!("{spec}1")), run(&format!("{spec}2")));
+    }
+
+    #[test]
+    fn send__duplicates() {
+        let mut bench = Bench::new("dup=100%", 100);
+        bench.send(0..3);
+        assert_eq!(bench.received(), [0, 0, 1, 1, 2, 2]);
+        assert_eq!(bench.counter("fault_duplicated"), 3);
+    }
+
+    #[test]
+    fn send__reorders_and_loses_nothing() {
+        let mut bench = Bench::new("reorder=20%", 1000);
+        bench.send(0..100);
+        bench.tick(REORDER_HOLD);
+        let mut got = bench.received();
+        assert!(got.windows(2).any(|w| w[0] > w[1]));
+        got.sort_unstable();
+        assert_eq!(got, (0..100).collect::<Vec<_>>());
+        assert_eq!(bench.counter("fault_held"), 0);
+    }
+
+    #[test]
+    fn send__delay_keeps_the_order_and_sleep_off() {
+        let mut bench = Bench::new("delay=1ms", 100);
+        bench.send(0..3);
+        bench.tick(Duration::from_micros(999));
+        assert!(bench.received().is_empty());
+        assert!(!bench.a.prepare_wait());
+        bench.tick(Duration::from_micros(1));
+        assert_eq!(bench.received(), [0, 1, 2]);
+        assert!(bench.a.prepare_wait());
+    }
+
+    #[test]
+    fn send__holds_a_bounded_number() {
+        let mut bench = Bench::new("delay=1s", 10_000);
+        let taken = bench.send(0..10_000);
+        assert!(taken < HELD_MAX && taken > HELD_MAX - 4);
+        assert_eq!(bench.send(0..1), 0);
+    }
+
+    #[test]
+    fn send__backpressure_of_the_inner_link_shows() {
+        let mut bench = Bench::new("dup=50%,seed=1", 10);
+        let mut next = bench.send(0..100) as u32;
+        assert!(next < 100);
+        let mut got = bench.received();
+        while next < 100 {
+            next += bench.send(next..100) as u32;
+            got.extend(bench.received());
+        }
+        bench.tick(Duration::ZERO);
+        got.extend(bench.received());
+        got.dedup();
+        assert_eq!(got, (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn disconnect__forgets_what_was_held() {
+        let mut bench = Bench::new("delay=1ms", 100);
+        bench.send(0..3);
+        bench.a.disconnect(PEER);
+        bench.tick(Duration::from_millis(1));
+        assert!(bench.received().is_empty());
+    }
+
+    #[test]
+    fn corruptor__flips_one_bit() {
+        let spec = FaultSpec { corrupt: 1_000_000, ..FaultSpec::default() };
+        let mut corruptor = Corruptor::new(&spec);
+        let mut frame = [0_u8; 100];
+        assert!(corruptor.apply(&mut frame));
+        assert_eq!(frame.iter().map(|b| b.count_ones()).sum::<u32>(), 1);
+        assert!(!corruptor.apply(&mut []));
+        assert_eq!(corruptor.corrupted(), 1);
+    }
+
+    #[test]
+    fn caps__promise_no_more_than_is_left() {
+        let caps = |spec: &str| {
+            let caps = spec.parse::<FaultSpec>().unwrap().weaken(LinkCaps::memory("m", 100));
+            (caps.reliable, caps.ordered)
+        };
+        assert_eq!(caps("delay=1ms"), (true, true));
+        assert_eq!(caps("loss=1%"), (false, true));
+        assert_eq!(caps("reorder=1%"), (true, false));
+        assert_eq!(caps("dup=1%"), (false, false));
+    }
+}

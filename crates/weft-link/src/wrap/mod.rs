@@ -11,14 +11,52 @@ pub use fault::{Corruptor, FaultSpec, Faulty, SpecError};
 pub use pcap::Pcap;
 pub use trace::Traced;
 
-use crate::{Bytes, Prediction, Sink};
+use crate::{Bytes, Link, LinkError, Prediction, Sink};
+use std::path::PathBuf;
 use std::rc::Rc;
 use weft_core::{Instant, PeerId};
 
 /// Where a wrapper takes the time from: the driver's clock, or the simulator's.
 pub type Clock = Rc<dyn Fn() -> Instant>;
 
-/// Methods of [`Link`](crate::Link) that a wrapper passes on unchanged to the field named first.
+/// What to put around a link. The default puts nothing there.
+#[derive(Clone, Debug, Default)]
+pub struct Wrappers {
+    /// Faults to inject. On a network link all but corruption, which has to strike below the
+    /// authentication: such a link takes a [`Corruptor`].
+    pub faults: Option<FaultSpec>,
+    /// Log a line per packet.
+    pub trace: bool,
+    /// Folder for capture files, `weft-PROCESS-LINK.pcapng` each.
+    pub capture: Option<PathBuf>,
+}
+
+impl Wrappers {
+    /// Wraps `link`. Log and capture show what faults left.
+    ///
+    /// # Errors
+    /// The capture file cannot be made.
+    pub fn around(&self, link: Box<dyn Link>, clock: &Clock) -> Result<Box<dyn Link>, LinkError> {
+        let caps = link.caps();
+        let mut link = link;
+        if let Some(folder) = &self.capture {
+            let name = format!("weft-{}-{}.pcapng", std::process::id(), caps.name);
+            link = Box::new(Pcap::create(link, &folder.join(name), Rc::clone(clock))?);
+        }
+        if self.trace {
+            link = Box::new(Traced::new(link));
+        }
+        if let Some(mut spec) = self.faults {
+            if caps.network {
+                spec.corrupt = 0;
+            }
+            link = Box::new(Faulty::new(link, spec, Rc::clone(clock)));
+        }
+        Ok(link)
+    }
+}
+
+/// Methods of [`Link`] that a wrapper passes on unchanged to the field named first.
 macro_rules! forward {
     ($inner:ident: $($method:ident)+) => { $( forward!(@ $inner $method); )+ };
     (@ $inner:ident caps) => {
@@ -102,5 +140,44 @@ impl<F: FnMut(Option<PeerId>, &[u8], Bytes<'_>)> Sink for Tap<'_, F> {
 
     fn predict(&mut self) -> Option<Prediction> {
         self.sink.predict()
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::looplink::LoopLink;
+
+    fn counters(wrappers: &Wrappers) -> Result<Vec<&'static str>, LinkError> {
+        let (a, _b) = LoopLink::pair(1000, 4).unwrap();
+        let clock: Clock = Rc::new(|| Instant(0));
+        let mut names = Vec::new();
+        wrappers.around(Box::new(a), &clock)?.counters(&mut |name, _| names.push(name));
+        Ok(names)
+    }
+
+    #[test]
+    fn around__nothing_by_default() {
+        let names = counters(&Wrappers::default()).unwrap();
+        assert!(names.iter().all(|n| n.starts_with("loop_")));
+    }
+
+    #[test]
+    fn around__everything() {
+        let folder = std::env::temp_dir();
+        let faults = Some(FaultSpec::default());
+        let all = Wrappers { faults, trace: true, capture: Some(folder.clone()) };
+        let names = counters(&all).unwrap();
+        assert!(names.contains(&"fault_lost") && names.contains(&"loop_sent"));
+        let file = folder.join(format!("weft-{}-loop.pcapng", std::process::id()));
+        assert!(std::fs::metadata(&file).unwrap().len() > 0);
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn around__a_folder_that_is_not_there() {
+        let capture = Some(PathBuf::from("/no/such/folder"));
+        assert!(counters(&Wrappers { capture, ..Wrappers::default() }).is_err());
     }
 }

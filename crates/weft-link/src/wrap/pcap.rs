@@ -14,8 +14,9 @@ const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 
 /// Writes every packet that goes through a link to a pcapng file, framed as Ethernet with weft's
 /// EtherType whatever the link is. Link addresses are made up: `02:57:00:...` carries the number of
-/// the peer, `02:57:01:...` the session number where the link does not know the peer, `02:57:ff:...`
-/// is this endpoint. A network link's security trailer is not part of what is captured.
+/// the peer, `02:57:01:...` the session number where the link does not know the peer,
+/// `02:57:ff:...` is this endpoint. A network link's security trailer is not part of what is
+/// captured.
 pub struct Pcap {
     inner: Box<dyn Link>,
     capture: Capture,
@@ -133,5 +134,100 @@ impl Link for Pcap {
 impl Drop for Pcap {
     fn drop(&mut self) {
         self.capture.flush();
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::looplink::LoopLink;
+    use crate::{Address, PeerInfo};
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use weft_core::wire::{self, Common, Eager, Packet};
+    use weft_core::{EndpointId, Instant};
+
+    /// A file that can be looked at while it is written, and that can fail.
+    #[derive(Clone, Default)]
+    struct Shared(Rc<RefCell<Vec<u8>>>, usize);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.0.borrow().len() > self.1 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.0.borrow_mut().extend(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    struct Ignore;
+
+    impl Sink for Ignore {
+        fn frame(&mut self, _: Option<PeerId>, _: &[u8], _: Bytes<'_>) {}
+    }
+
+    /// Two captured ends that know each other; `a` writes to `file`.
+    fn ends(file: Shared) -> (Pcap, Pcap) {
+        let clock: Clock = Rc::new(|| Instant(5));
+        let make = |link, out| {
+            let mut link =
+                Pcap::new(Box::new(link), out, Rc::clone(&clock), Duration::from_secs(1)).unwrap();
+            let endpoint = EndpointId(1);
+            let address = Address::default();
+            link.connect(&PeerInfo { peer: PeerId(3), session: 1, endpoint, address }).unwrap();
+            link
+        };
+        let (a, b) = LoopLink::pair(1000, 16).unwrap();
+        (make(a, Box::new(file)), make(b, Box::new(io::sink())))
+    }
+
+    fn send(link: &mut Pcap, payload: &[u8]) {
+        let packet = Packet::Eager(Eager { tag: 1 });
+        let header = wire::emit(&Common { session: 9, ..Common::default() }, &packet);
+        let frame = Frame { peer: PeerId(3), header: header.as_slice(), payload };
+        assert_eq!(link.send(&[frame]), 1);
+    }
+
+    fn holds(file: &Shared, bytes: &[u8]) -> bool {
+        file.0.borrow().windows(bytes.len()).any(|w| w == bytes)
+    }
+
+    #[test]
+    fn capture__has_both_directions() {
+        let file = Shared(Rc::default(), usize::MAX);
+        let (mut a, mut b) = ends(file.clone());
+        send(&mut a, b"going out");
+        send(&mut b, b"coming in");
+        assert_eq!(a.recv(10, &mut Ignore), 1);
+        let sent = [0x02, 0x57, 0, 0, 0, 3, 0x02, 0x57, 0xff, 0, 0, 0, 0x88, 0xb5, 1, 3];
+        let received = [0x02, 0x57, 0xff, 0, 0, 0, 0x02, 0x57, 0, 0, 0, 3, 0x88, 0xb5, 1, 3];
+        assert!(holds(&file, &sent) && holds(&file, b"going out"));
+        assert!(holds(&file, &received) && holds(&file, b"coming in"));
+        let stamp = 1_000_000_005_u64;
+        let stamp = [((stamp >> 32) as u32).to_le_bytes(), (stamp as u32).to_le_bytes()].concat();
+        assert!(holds(&file, &stamp));
+    }
+
+    #[test]
+    fn capture__ends_with_a_warning_when_the_file_fails() {
+        let (mut a, _b) = ends(Shared(Rc::default(), 200));
+        (0..5).for_each(|_| send(&mut a, b"more"));
+        assert!(matches!(a.poll_event(), Some(LinkEvent::Warning(_))));
+        assert_eq!(a.poll_event(), None);
+        send(&mut a, b"the link goes on");
+    }
+
+    #[test]
+    fn create__says_which_file_and_how_to_fix_it() {
+        let (a, _b) = LoopLink::pair(1000, 16).unwrap();
+        let path = Path::new("/no/such/folder/x.pcapng");
+        let made = Pcap::create(Box::new(a), path, Rc::new(|| Instant(0)));
+        let Err(why) = made else { panic!("made in a folder that is not there") };
+        assert!(why.to_string().contains("/no/such/folder"), "{why}");
     }
 }

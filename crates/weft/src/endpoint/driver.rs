@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use weft_core::engine::types::{AtomicRequest, Completion, Event, Payload, Placement, Transmit};
 use weft_core::slab::Slab;
-use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, PeerFailure, PeerId};
+use weft_core::wire::{field, session_of, Data, PacketType};
+use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
 use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, Prediction, Sink};
 
 /// Packets taken from a link before others are looked at.
@@ -22,6 +23,15 @@ pub(crate) struct Upcall {
     pub peer: PeerId,
     pub argument: u32,
     pub data: Vec<u8>,
+}
+
+/// What the packets of a large message have in common.
+#[derive(Clone, Copy)]
+struct Bulk {
+    op: OpId,
+    session: u32,
+    /// Payload length of the packets but the last.
+    payload_len: usize,
 }
 
 struct Held {
@@ -45,8 +55,13 @@ pub(crate) struct Core {
     pub regions: HashMap<u64, Memory>,
     connects: Vec<(PeerId, usize, Address)>,
     atomics: VecDeque<AtomicRequest>,
+    /// Events that need a link, put off until the burst is taken in.
+    deferred: VecDeque<Event>,
     link: usize,
-    caps: LinkCaps,
+    /// Capabilities of the links, in their order.
+    caps: Vec<LinkCaps>,
+    /// The receive that bulk data arrived for last.
+    bulk: Option<Bulk>,
 }
 
 pub(crate) struct Driver {
@@ -58,7 +73,16 @@ pub(crate) struct Driver {
     routes: Vec<Option<u8>>,
     pub addresses: Vec<Option<Address>>,
     pub sleepers: BTreeMap<(Instant, u64), Waker>,
+    /// Peers on each link.
+    used: Vec<u32>,
+    /// Rounds of progress done.
+    rounds: u32,
 }
+
+/// Rounds between looks at a link that no peer uses, or that costs a system call and gave nothing.
+const RARELY: u32 = 64;
+/// Rounds between readings of the clock while nothing happens.
+const CLOCK_ROUNDS: u32 = 8;
 
 impl Driver {
     pub fn new(config: Config, id: EndpointId, clock: Clock, links: Vec<Box<dyn Link>>) -> Driver {
@@ -83,8 +107,10 @@ impl Driver {
                 regions: HashMap::new(),
                 connects: Vec::new(),
                 atomics: VecDeque::new(),
+                deferred: VecDeque::new(),
                 link: 0,
-                caps: LinkCaps::network("none", 512),
+                caps: links.iter().map(|l| l.caps()).collect(),
+                bulk: None,
             },
             links,
             address,
@@ -92,6 +118,8 @@ impl Driver {
             routes: Vec::new(),
             addresses: Vec::new(),
             sleepers: BTreeMap::new(),
+            used: Vec::new(),
+            rounds: 0,
         }
     }
 
@@ -130,6 +158,8 @@ impl Driver {
                         self.addresses.resize(at + 1, None);
                     }
                     self.routes[at] = Some(i as u8);
+                    self.used.resize(self.links.len(), 0);
+                    self.used[i] += 1;
                     self.addresses[at] = Some(info.address);
                     self.core.engine.set_path(peer, caps);
                     return Ok(());
@@ -149,19 +179,39 @@ impl Driver {
 
     /// Does everything possible now: receive, act, send. True if anything happened.
     pub fn progress(&mut self) -> bool {
-        self.core.now = self.core.clock.now();
+        self.rounds = self.rounds.wrapping_add(1);
+        if self.rounds % CLOCK_ROUNDS == 0 || self.core.clock.is_virtual() {
+            self.core.now = self.core.clock.now();
+        }
         let mut did = false;
         for i in 0..self.links.len() {
+            // A look at a network costs a system call: not every round while nobody talks over it.
+            let idle = self.used.get(i).is_none_or(|&n| n == 0);
+            if idle && self.core.caps[i].network && self.rounds % RARELY != 0 {
+                continue;
+            }
             self.core.link = i;
-            self.core.caps = self.links[i].caps();
             did |= self.links[i].recv(RECV_BUDGET, &mut self.core) > 0;
+        }
+        if did {
+            self.core.now = self.core.clock.now();
         }
         if self.core.engine.next_timeout().is_some_and(|at| at <= self.core.now) {
             self.core.engine.handle_timeout(self.core.now);
             did = true;
         }
-        did |= self.wake_sleepers();
-        did | self.flush()
+        if !self.sleepers.is_empty() {
+            did |= self.wake_sleepers();
+        }
+        if did || self.rounds % RARELY == 0 || self.core.engine.has_output() {
+            did |= self.flush();
+        }
+        did
+    }
+
+    /// The next round reads the clock and looks at every link: after sleeping.
+    pub fn refresh(&mut self) {
+        self.rounds = RARELY.wrapping_sub(1);
     }
 
     /// Acts on what the engine wants and sends what it has. True if anything happened.
@@ -222,7 +272,7 @@ impl Driver {
             did = true;
             self.core.atomic(&request);
         }
-        while let Some(event) = self.core.engine.poll_event() {
+        while let Some(event) = self.core.next_event() {
             did = true;
             self.event(event);
         }
@@ -267,6 +317,7 @@ impl Driver {
                 self.report_failure(peer, failure);
                 if let Some(link) = self.link_of(peer) {
                     self.links[link].disconnect(peer);
+                    self.used[link] -= 1;
                 }
                 self.core.forget(peer);
                 self.core.failed.push((peer, failure));
@@ -400,6 +451,20 @@ impl Core {
         }
     }
 
+    /// Remembers where the next packet of a large message probably goes.
+    #[inline]
+    fn note_bulk(&mut self, placement: Placement, header: &[u8], payload_len: usize) {
+        let Placement::Recv { op, offset, len } = placement else { return };
+        self.ops.placed(op, offset, len);
+        match &mut self.bulk {
+            Some(bulk) if bulk.op == op => bulk.payload_len = bulk.payload_len.max(payload_len),
+            bulk => {
+                let session = session_of(header).unwrap_or(0);
+                *bulk = Some(Bulk { op, session, payload_len });
+            }
+        }
+    }
+
     fn upcall(&mut self, peer: PeerId, tag: u64, data: Vec<u8>) {
         let (handler, argument) = (tag as u32, (tag >> 32) as u32);
         self.upcalls.push_back(Upcall { handler, peer, argument, data });
@@ -419,6 +484,25 @@ impl Core {
         let start = offset as usize;
         if let Some(dst) = store.get_mut(start..start + payload.len()) {
             payload.copy_to(dst);
+        }
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        self.deferred.pop_front().or_else(|| self.engine.poll_event())
+    }
+
+    /// Acts on events between two packets of a burst: the next packet may reuse the number of a
+    /// stored message that is still to be copied.
+    #[inline]
+    fn settle(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            match event {
+                Event::Complete(_)
+                | Event::Release(_)
+                | Event::CopyStored { .. }
+                | Event::FreeStored(_) => self.event(event),
+                other => self.deferred.push_back(other),
+            }
         }
     }
 
@@ -465,17 +549,27 @@ impl Sink for Core {
     #[inline]
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
         let len = payload.len() as u64;
-        let placement = self.engine.handle_packet(self.now, from, &self.caps, header, len);
+        let caps = &self.caps[self.link];
+        let placement = self.engine.handle_packet(self.now, from, caps, header, len);
         self.place(placement, header, payload);
+        if header.get(field::TYPE) == Some(&(PacketType::Data as u8)) {
+            self.note_bulk(placement, header, payload.len());
+        }
+        self.settle();
         while let Some((peer, seq)) = self.engine.next_replay() {
             let Some(held) = self.held.remove(&(peer, seq.0)) else { continue };
             let len = held.payload.len() as u64;
             let placement = self.engine.handle_replay(self.now, peer, &held.header, len);
             self.place(placement, &held.header, Bytes::from_slice(&held.payload));
+            self.settle();
         }
     }
 
     fn predict(&mut self) -> Option<Prediction> {
-        None
+        let Bulk { op, session, payload_len } = self.bulk?;
+        let (offset, next) = self.ops.beyond(op).filter(|(_, m)| !m.is_empty())?;
+        let (base, len) = (next.as_mut_ptr(), next.len());
+        let header_len = Data::LEN;
+        Some(Prediction { base, len, header_len, payload_len, session, imm: op.0, offset })
     }
 }

@@ -51,7 +51,7 @@ impl Future for Operation {
                 };
                 match done {
                     Some((completion, memory)) => {
-                        Poll::Ready((completion.result.map(Status::from), memory.into_vec()))
+                        Poll::Ready((completion.result().map(Status::from), memory.into_vec()))
                     }
                     None => {
                         self.state = State::Running(op);

@@ -8,6 +8,7 @@ mod sys;
 mod wait;
 
 pub use future::{Operation, Sleep, Yield};
+pub(crate) use sys::epoll::sleep_on;
 
 use crate::clock::Clock;
 use driver::{Driver, Upcall};
@@ -81,6 +82,9 @@ pub struct ActiveMessage {
     pub data: Vec<u8>,
 }
 
+/// Rounds of progress between looks at the clock while spinning.
+const SPINS: u32 = 16;
+
 type Handler = Rc<RefCell<dyn FnMut(&Endpoint, ActiveMessage)>>;
 
 pub(crate) struct Inner {
@@ -122,6 +126,11 @@ impl Endpoint {
             spin,
         };
         Endpoint { inner: Rc::new(RefCell::new(inner)) }
+    }
+
+    /// Whether no other handle or future of this endpoint exists.
+    pub(crate) fn is_sole(&self) -> bool {
+        Rc::strong_count(&self.inner) == 1
     }
 
     /// Where peers reach this endpoint.
@@ -236,20 +245,23 @@ impl Endpoint {
 
     /// Waits until `progress` did something or `timeout` has passed: spins briefly, then sleeps.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        let start = self.now();
         let spin = self.inner.borrow().spin;
+        let limit = timeout.map_or(spin, |t| t.min(spin));
+        let mut start = None;
         loop {
-            if self.progress() {
-                return true;
+            for _ in 0..SPINS {
+                if self.progress() {
+                    return true;
+                }
+                std::hint::spin_loop();
             }
-            let waited = self.now().since(start);
+            let now = self.now();
+            let waited = now.since(*start.get_or_insert(now));
             if timeout.is_some_and(|t| waited >= t) {
                 return false;
             }
-            if waited >= spin {
-                self.sleep_once(timeout.map(|t| start + t));
-            } else {
-                std::hint::spin_loop();
+            if waited >= limit {
+                self.sleep_once(timeout.map(|t| now + (t - waited)));
             }
         }
     }
@@ -265,6 +277,7 @@ impl Endpoint {
         if self.prepare_wait() {
             self.inner.borrow().waiter.sleep();
             self.finish_wait();
+            self.inner.borrow_mut().driver.refresh();
         }
     }
 

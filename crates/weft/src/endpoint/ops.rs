@@ -1,6 +1,7 @@
 //! The driver's side of operations: their buffers and who waits for them.
 
 use super::sys::Memory;
+use std::collections::BTreeMap;
 use std::task::Waker;
 use weft_core::engine::types::Completion;
 use weft_core::slab::Slab;
@@ -25,6 +26,8 @@ struct Entry {
     owner: Owner,
     memory: Memory,
     done: Option<Completion>,
+    /// End of the last byte that bulk data was placed at.
+    high: u64,
     waker: Option<Waker>,
 }
 
@@ -32,6 +35,8 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct OpTable {
     entries: Vec<Entry>,
+    /// Finished operations whose index the engine gave to a new one before they were collected.
+    uncollected: BTreeMap<u32, Entry>,
     spare: Vec<Vec<u8>>,
 }
 
@@ -58,7 +63,11 @@ impl OpTable {
         if self.entries.len() <= at {
             self.entries.resize_with(at + 1, Entry::default);
         }
-        self.entries[at] = Entry { op: op.0, owner, memory, done: None, waker: None };
+        let entry = Entry { op: op.0, owner, memory, done: None, high: 0, waker: None };
+        let old = std::mem::replace(&mut self.entries[at], entry);
+        if old.done.is_some() {
+            self.uncollected.insert(old.op, old);
+        }
     }
 
     /// A copy of `data` in memory that is reused.
@@ -87,6 +96,22 @@ impl OpTable {
         }
     }
 
+    /// Notes that bulk data was placed in `offset..offset + len`.
+    #[inline]
+    pub fn placed(&mut self, op: OpId, offset: u64, len: u64) {
+        if let Some(e) = self.get_mut(op) {
+            e.high = e.high.max(offset + len);
+        }
+    }
+
+    /// The part of a buffer where no bulk data was placed yet, and its offset: what comes next, if it
+    /// comes in order.
+    pub fn beyond(&mut self, op: OpId) -> Option<(u64, &mut [u8])> {
+        let e = self.get_mut(op)?;
+        let (high, len) = (e.high, e.memory.len());
+        Some((high, e.memory.write(high, len.checked_sub(high as usize)?)?))
+    }
+
     /// Notes a completion; tells who takes it.
     #[inline]
     pub fn complete(&mut self, c: &Completion) -> Owner {
@@ -108,8 +133,9 @@ impl OpTable {
     /// The engine is done with an operation's buffer.
     pub fn release(&mut self, op: OpId) {
         let Some(entry) = self.get_mut(op) else { return };
-        if entry.owner == Owner::Waiter && entry.done.is_some() {
+        if let (Owner::Waiter, Some(done)) = (entry.owner, &mut entry.done) {
             // The waiter has yet to collect it, with the buffer.
+            done.released = true;
             return;
         }
         let memory = std::mem::take(entry).memory;
@@ -127,7 +153,10 @@ impl OpTable {
     /// The completion of an operation that a future or blocking call waits for, with its buffer.
     #[inline]
     pub fn take_done(&mut self, op: OpId) -> Option<(Completion, Memory)> {
-        let entry = self.get_mut(op)?;
+        let Some(entry) = self.get_mut(op) else {
+            let entry = self.uncollected.remove(&op.0)?;
+            return entry.done.map(|done| (done, entry.memory));
+        };
         let done = entry.done.take()?;
         if done.released {
             let entry = std::mem::take(entry);
@@ -139,7 +168,7 @@ impl OpTable {
 
     /// Whether the result of an operation is there.
     pub fn is_done(&self, op: OpId) -> bool {
-        self.get(op).is_some_and(|e| e.done.is_some())
+        self.uncollected.contains_key(&op.0) || self.get(op).is_some_and(|e| e.done.is_some())
     }
 
     pub fn set_waker(&mut self, op: OpId, waker: &Waker) {
@@ -150,6 +179,7 @@ impl OpTable {
 
     /// Nobody waits for the operation any more.
     pub fn abandon(&mut self, op: OpId) {
+        self.uncollected.remove(&op.0);
         if let Some(e) = self.get_mut(op) {
             if e.done.is_some_and(|d| d.released) {
                 *e = Entry::default();

@@ -94,7 +94,22 @@ pub fn detect(lookup: Lookup<'_>) -> Result<Launcher, LaunchError> {
     } else if has("PMIX_NAMESPACE") && has("PMIX_RANK") {
         Ok(Launcher::Pmix)
     } else {
-        Ok(Launcher::Singleton)
+        lone(lookup)
+    }
+}
+
+/// A job of one, unless Slurm started several processes without a way to find each other.
+fn lone(lookup: Lookup<'_>) -> Result<Launcher, LaunchError> {
+    match lookup("SLURM_STEP_NUM_TASKS") {
+        Some(value) if value.trim().parse().is_ok_and(|tasks: u32| tasks > 1) => {
+            Err(LaunchError::Environment {
+                variable: "SLURM_STEP_NUM_TASKS".into(),
+                value,
+                expected: "PMI_FD or PMIX_NAMESPACE with it: add --mpi=pmi2 or --mpi=pmix to srun \
+                           (or set WEFT_BOOTSTRAP=single for jobs of one)",
+            })
+        }
+        _ => Ok(Launcher::Singleton),
     }
 }
 
@@ -150,6 +165,7 @@ mod tests {
             (vec![("PMI_FD", "3"), ("PMI_RANK", "2"), ("PMI_SIZE", "2")], "PMI_RANK"),
             (vec![("PMI_FD", "3"), ("PMI_RANK", "0")], "PMI_SIZE"),
             (vec![("WEFT_BOOTSTRAP", "what")], "WEFT_BOOTSTRAP"),
+            (vec![("SLURM_STEP_NUM_TASKS", "4")], "--mpi=pmix"),
         ] {
             let error = with(&pairs).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");

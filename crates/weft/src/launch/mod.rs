@@ -115,7 +115,8 @@ pub fn bootstrap() -> Result<Box<dyn Bootstrap>, LaunchError> {
 }
 
 /// Joins the job and agrees on its key: the one `weft run` left for the ranks, else one that rank
-/// 0 makes and the others get after a fence.
+/// 0 makes and the others get after a fence. The key is as secret as the launcher's key-value
+/// space: `weft run` carries it over pipes and ssh only, other launchers over their own sockets.
 ///
 /// # Errors
 /// As [`bootstrap`]; [`LaunchError::BadJobKey`] when the published key is malformed.
@@ -143,13 +144,14 @@ fn agree_on_key(boot: &mut dyn Bootstrap) -> Result<[u8; KEY_LEN], LaunchError> 
     if boot.size() == 1 {
         return random_key();
     }
-    if boot.rank() == 0 {
-        let key = random_key()?;
-        boot.put(SHARED, &key)?;
-        boot.fence()?;
+    let first = boot.rank() == 0;
+    let key = random_key()?;
+    // The others put an empty value: a fence that times out names the ranks without one.
+    boot.put(SHARED, if first { &key } else { &[] })?;
+    boot.fence()?;
+    if first {
         return Ok(key);
     }
-    boot.fence()?;
     boot.get(0, SHARED)?.try_into().map_err(|_| LaunchError::BadJobKey)
 }
 
@@ -159,6 +161,12 @@ fn check_key(key: &str) -> Result<(), LaunchError> {
         return Err(LaunchError::BadKey { key: key.to_owned() });
     }
     Ok(())
+}
+
+fn announce_abort(rank: usize, message: &str) {
+    // In one piece: all ranks may write to the same place.
+    let text = format!("weft: rank {rank} aborts the job: {message}\n");
+    eprint!("{text}");
 }
 
 fn check_rank(rank: usize, size: usize) -> Result<(), LaunchError> {

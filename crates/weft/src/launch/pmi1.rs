@@ -5,7 +5,7 @@
 //! cut into pieces that fit the launcher's longest value.
 
 use super::wire::{self, Line, LineBuffer, LineError};
-use super::{check_key, check_rank, Bootstrap, LaunchError};
+use super::{announce_abort, check_key, check_rank, Bootstrap, LaunchError};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -62,6 +62,8 @@ pub struct Pmi1 {
     /// The name this rank put last: a fence that times out asks which other ranks put it.
     last_put: Option<String>,
     finalized: bool,
+    /// A wait failed, so that a late answer could be taken for that to a later question.
+    broken: bool,
 }
 
 fn wrong(asked: impl ToString, problem: impl ToString) -> LaunchError {
@@ -123,6 +125,7 @@ impl Pmi1 {
             vallen_max: 0,
             last_put: None,
             finalized: false,
+            broken: false,
         }
     }
 
@@ -211,9 +214,13 @@ impl Pmi1 {
     }
 
     fn exchange(&mut self, ask: &Line, want: &str) -> Result<Line, LaunchError> {
-        self.send(ask)?;
+        if self.broken {
+            return Err(wrong(ask.cmd(), "an earlier wait for it failed"));
+        }
         let deadline = self.deadline();
-        self.receive(want, deadline, ask)
+        let answer = self.send(ask).and_then(|()| self.receive(want, deadline, ask));
+        self.broken = answer.is_err();
+        answer
     }
 
     fn get_line(&self, name: &str) -> Line {
@@ -252,7 +259,10 @@ impl Pmi1 {
                 break;
             }
             match self.next(deadline, &ask) {
-                Ok(line) if line.cmd() == "barrier_out" => return None,
+                Ok(line) if line.cmd() == "barrier_out" => {
+                    // The answer to the question just asked is still to come.
+                    return self.next(deadline, &ask).err().map(|_| late);
+                }
                 Ok(line) if line.cmd() == "get_result" && value_of(&line).is_none() => {
                     late.push(rank);
                 }
@@ -319,7 +329,10 @@ impl Bootstrap for Pmi1 {
         match self.exchange(&ask, "barrier_out") {
             Ok(_) => Ok(()),
             Err(LaunchError::Timeout { seconds, .. }) => match self.late_ranks() {
-                None => Ok(()),
+                None => {
+                    self.broken = false;
+                    Ok(())
+                }
                 Some(missing) => {
                     let during = "the start-up fence".to_owned();
                     Err(LaunchError::Timeout { during, seconds, missing })
@@ -356,7 +369,7 @@ impl Bootstrap for Pmi1 {
     }
 
     fn abort(&mut self, code: i32, message: &str) -> ! {
-        eprintln!("weft: rank {} aborts the job: {message}", self.rank);
+        announce_abort(self.rank, message);
         // Failing to tell the launcher changes nothing: this process's end tells it as well.
         let _ = self.send(&Line::new("abort").with("exitcode", code));
         std::process::exit(code)

@@ -1,44 +1,31 @@
 //! Joining through the PMIx client library.
 //!
-//! The library's calls block without a bound of their own, so one thread makes them and this side
-//! waits for its answer no longer than the configured time.
+//! The library's calls block without a bound of their own, so each is made by a thread of its own
+//! and this side waits for it no longer than the configured time. A call that never returns
+//! leaves its thread behind; the process is about to give up then.
 
 use super::sys::pmix::{self as ffi, Client, Failed, Got};
-use super::{check_key, check_rank, Bootstrap, LaunchError};
-use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
-use std::time::Duration;
+use super::{announce_abort, check_key, check_rank, Bootstrap, LaunchError};
+use std::sync::mpsc::{sync_channel, RecvTimeoutError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Name under which PMIx keeps the number of ranks.
 const JOB_SIZE: &str = "pmix.job.size";
 
-enum Call {
-    Put(String, Vec<u8>),
-    Fence,
-    Get(u32, String),
-    Abort(i32, String),
-    Finalize,
-}
-
-enum Answer {
-    Done,
-    Value(Got),
-}
-
-type Reply = Result<Answer, LaunchError>;
+/// How many ranks a timed-out fence asks after, and how long, to name the late ones.
+const LATE_RANKS: usize = 32;
+const LATE_WAIT: Duration = Duration::from_secs(2);
 
 /// A rank whose launcher speaks PMIx.
 pub struct Pmix {
-    calls: SyncSender<Call>,
-    replies: Receiver<Reply>,
+    client: Arc<Client>,
     timeout: Duration,
     rank: usize,
     size: usize,
-    nspace: String,
+    /// The name this rank put last: a fence that times out asks which other ranks put it.
+    last_put: Option<String>,
     finalized: bool,
-}
-
-fn failed(client: &Client, (call, status): Failed) -> LaunchError {
-    LaunchError::Pmix { call, status, text: client.text(status) }
 }
 
 /// Where the library may be: what the user names, else the launcher's own installation, whose
@@ -73,38 +60,29 @@ fn connect() -> Result<Client, LaunchError> {
     Err(LaunchError::NoLibrary { tried })
 }
 
-fn perform(client: &Client, call: Call) -> Reply {
-    match call {
-        Call::Put(key, mut value) => client.put(&key, &mut value).map(|()| Answer::Done),
-        Call::Fence => client.fence().map(|()| Answer::Done),
-        Call::Get(rank, key) => client.get(rank, &key).map(Answer::Value),
-        Call::Abort(code, message) => client.abort(code, &message).map(|()| Answer::Done),
-        Call::Finalize => client.finalize().map(|()| Answer::Done),
-    }
-    .map_err(|error| failed(client, error))
-}
-
-/// The thread that makes all calls; ends when the other side is dropped.
-fn serve(calls: &Receiver<Call>, replies: &SyncSender<Reply>, hello: &SyncSender<Hello>) {
-    let client = match connect() {
-        Ok(client) => client,
-        Err(error) => {
-            // The other side may have given up waiting; then nobody wants the error.
-            let _ = hello.send(Err(error));
-            return;
-        }
+/// Makes a call in a thread of its own and waits for it at most `timeout`.
+fn bounded<T: Send + 'static>(
+    timeout: Duration,
+    during: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, LaunchError> {
+    let (send, receive) = sync_channel(1);
+    let run = move || {
+        // Nobody waits for an answer that comes too late.
+        let _ = send.send(work());
     };
-    if hello.send(Ok((client.rank(), client.nspace()))).is_err() {
-        return;
-    }
-    while let Ok(call) = calls.recv() {
-        if replies.send(perform(&client, call)).is_err() {
-            return;
+    std::thread::Builder::new()
+        .name("weft-pmix".into())
+        .spawn(run)
+        .map_err(|error| LaunchError::io("starting a PMIx thread", error))?;
+    let during = during.to_owned();
+    receive.recv_timeout(timeout).map_err(|error| match error {
+        RecvTimeoutError::Timeout => {
+            LaunchError::Timeout { during, seconds: timeout.as_secs(), missing: Vec::new() }
         }
-    }
+        RecvTimeoutError::Disconnected => LaunchError::LauncherGone { during },
+    })
 }
-
-type Hello = Result<(u32, String), LaunchError>;
 
 impl Pmix {
     /// Joins through libpmix; `timeout` bounds this and every later wait.
@@ -112,45 +90,66 @@ impl Pmix {
     /// # Errors
     /// [`LaunchError::NoLibrary`] says what to install; else what the library answered.
     pub fn init(timeout: Duration) -> Result<Self, LaunchError> {
-        let (calls, calls_in) = sync_channel(1);
-        let (replies_out, replies) = sync_channel(1);
-        let (hello_out, hello) = sync_channel(1);
-        std::thread::Builder::new()
-            .name("weft-pmix".into())
-            .spawn(move || serve(&calls_in, &replies_out, &hello_out))
-            .map_err(|error| LaunchError::io("starting the PMIx thread", error))?;
-        let (rank, nspace) = wait(&hello, timeout, "PMIx_Init")??;
-        let rank = rank as usize;
-        let mut client = Pmix { calls, replies, timeout, rank, size: 1, nspace, finalized: false };
-        let size = client.call(Call::Get(ffi::RANK_JOB, JOB_SIZE.into()), "PMIx_Get")?;
-        client.size = match size {
-            Answer::Value(Got::Number(size)) if rank < size as usize => size as usize,
+        let client = Arc::new(bounded(timeout, "PMIx_Init", connect)??);
+        let rank = client.rank() as usize;
+        let mut joined = Pmix { client, timeout, rank, size: 1, last_put: None, finalized: false };
+        let size = joined.call("PMIx_Get", |client| client.get(ffi::RANK_JOB, JOB_SIZE))?;
+        joined.size = match size {
+            Got::Number(size) if rank < size as usize => size as usize,
             _ => return Err(malformed(JOB_SIZE, "not a number above this rank")),
         };
-        Ok(client)
+        Ok(joined)
     }
 
-    fn call(&mut self, call: Call, during: &str) -> Reply {
-        if self.calls.send(call).is_err() {
-            return Err(LaunchError::LauncherGone { during: during.to_owned() });
+    fn call<T: Send + 'static>(
+        &self,
+        during: &str,
+        work: impl FnOnce(&Client) -> Result<T, Failed> + Send + 'static,
+    ) -> Result<T, LaunchError> {
+        let client = self.client.clone();
+        let work = move || {
+            work(&client).map_err(|(call, status)| LaunchError::Pmix {
+                call,
+                status,
+                text: client.text(status),
+            })
+        };
+        bounded(self.timeout, during, work)?
+    }
+
+    /// After a fence timed out: which ranks did not put what this rank put. A rank whose value
+    /// does not come within [`LATE_WAIT`] is late.
+    fn late_ranks(&self) -> Vec<usize> {
+        let Some(name) = &self.last_put else {
+            return Vec::new();
+        };
+        let others = (0..self.size).filter(|&rank| rank != self.rank);
+        let mut late: Vec<usize> = others.take(LATE_RANKS).collect();
+        let (send, receive) = sync_channel(LATE_RANKS);
+        for &rank in &late {
+            let (client, name, send) = (self.client.clone(), name.clone(), send.clone());
+            let ask = move || {
+                if client.get(rank as u32, &name).is_ok() {
+                    // Nobody waits for an answer that comes too late.
+                    let _ = send.send(rank);
+                }
+            };
+            if std::thread::Builder::new().name("weft-pmix".into()).spawn(ask).is_err() {
+                return Vec::new();
+            }
         }
-        let reply = wait(&self.replies, self.timeout, during)?;
-        reply
+        drop(send);
+        let deadline = Instant::now() + LATE_WAIT;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        while let Ok(rank) = receive.recv_timeout(left()) {
+            late.retain(|&other| other != rank);
+        }
+        late
     }
 }
 
 fn malformed(key: &str, problem: &str) -> LaunchError {
     LaunchError::Protocol { asked: format!("PMIx_Get {key}"), problem: problem.to_owned() }
-}
-
-fn wait<T>(from: &Receiver<T>, timeout: Duration, during: &str) -> Result<T, LaunchError> {
-    let during = during.to_owned();
-    from.recv_timeout(timeout).map_err(|error| match error {
-        RecvTimeoutError::Timeout => {
-            LaunchError::Timeout { during, seconds: timeout.as_secs(), missing: Vec::new() }
-        }
-        RecvTimeoutError::Disconnected => LaunchError::LauncherGone { during },
-    })
 }
 
 fn pmix_name(key: &str) -> Result<String, LaunchError> {
@@ -172,23 +171,32 @@ impl Bootstrap for Pmix {
     }
 
     fn job_id(&self) -> String {
-        self.nspace.clone()
+        self.client.nspace()
     }
 
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), LaunchError> {
-        let call = Call::Put(pmix_name(key)?, value.to_vec());
-        self.call(call, "PMIx_Put").map(|_| ())
+        let name = pmix_name(key)?;
+        self.last_put = Some(name.clone());
+        let mut value = value.to_vec();
+        self.call("PMIx_Put", move |client| client.put(&name, &mut value))
     }
 
     fn fence(&mut self) -> Result<(), LaunchError> {
-        self.call(Call::Fence, "PMIx_Fence").map(|_| ())
+        match self.call("PMIx_Fence", Client::fence) {
+            Err(LaunchError::Timeout { seconds, .. }) => {
+                let during = "the start-up fence".to_owned();
+                Err(LaunchError::Timeout { during, seconds, missing: self.late_ranks() })
+            }
+            done => done,
+        }
     }
 
     fn get(&mut self, rank: usize, key: &str) -> Result<Vec<u8>, LaunchError> {
         check_rank(rank, self.size)?;
-        let call = Call::Get(rank as u32, pmix_name(key)?);
-        match self.call(call, &format!("PMIx_Get of {key} from rank {rank}")) {
-            Ok(Answer::Value(Got::Bytes(bytes))) => Ok(bytes),
+        let name = pmix_name(key)?;
+        let during = format!("PMIx_Get of {key} from rank {rank}");
+        match self.call(&during, move |client| client.get(rank as u32, &name)) {
+            Ok(Got::Bytes(bytes)) => Ok(bytes),
             Ok(_) => Err(malformed(key, "not a byte object")),
             Err(LaunchError::Pmix { status: ffi::NOT_FOUND, .. }) => {
                 Err(LaunchError::NotPublished { rank, key: key.to_owned() })
@@ -207,9 +215,10 @@ impl Bootstrap for Pmix {
     }
 
     fn abort(&mut self, code: i32, message: &str) -> ! {
-        eprintln!("weft: rank {} aborts the job: {message}", self.rank);
+        announce_abort(self.rank, message);
+        let message = message.to_owned();
         // Failing to tell the launcher changes nothing: this process's end tells it as well.
-        let _ = self.call(Call::Abort(code, message.to_owned()), "PMIx_Abort");
+        let _ = self.call("PMIx_Abort", move |client| client.abort(code, &message));
         std::process::exit(code)
     }
 
@@ -217,7 +226,7 @@ impl Bootstrap for Pmix {
         if std::mem::replace(&mut self.finalized, true) {
             return Ok(());
         }
-        self.call(Call::Finalize, "PMIx_Finalize").map(|_| ())
+        self.call("PMIx_Finalize", Client::finalize)
     }
 }
 
@@ -234,10 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn wait__is_bounded() {
-        let (_keep, replies) = sync_channel::<()>(1);
-        let error = wait(&replies, Duration::from_millis(1), "PMIx_Fence").unwrap_err();
+    fn bounded__gives_up_on_a_call_that_does_not_return() {
+        let (release, held) = sync_channel::<()>(1);
+        let call = move || held.recv();
+        let error = bounded(Duration::from_millis(1), "PMIx_Fence", call).unwrap_err();
         assert!(matches!(error, LaunchError::Timeout { .. }), "{error}");
+        drop(release);
+        let done = bounded(Duration::from_secs(30), "PMIx_Fence", || 7);
+        assert_eq!(done.unwrap(), 7);
     }
 
     #[test]

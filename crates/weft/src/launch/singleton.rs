@@ -1,6 +1,6 @@
 //! A job of one, for a program started without a launcher.
 
-use super::{check_key, check_rank, wire, Bootstrap, LaunchError};
+use super::{announce_abort, check_key, check_rank, wire, Bootstrap, LaunchError};
 use std::collections::BTreeMap;
 
 /// A job whose only rank is this process.
@@ -53,7 +53,7 @@ impl Bootstrap for Singleton {
         Ok(None)
     }
     fn abort(&mut self, code: i32, message: &str) -> ! {
-        eprintln!("weft: aborted: {message}");
+        announce_abort(0, message);
         std::process::exit(code)
     }
     fn finalize(&mut self) -> Result<(), LaunchError> {

@@ -6,7 +6,7 @@ use crate::Bytes;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::rc::Rc;
+use std::sync::Arc;
 
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
@@ -48,6 +48,11 @@ struct Mapping {
     len: usize,
 }
 
+// SAFETY: memory of the process, belongs to no thread; the address is used to unmap it only.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; a shared reference offers nothing.
+unsafe impl Sync for Mapping {}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: exactly what `map` mapped; the `Half`s that point into it hold a reference.
@@ -74,7 +79,7 @@ pub(in crate::shm) fn map(fd: &OwnedFd, sizes: Sizes) -> io::Result<[Half; 2]> {
         return Err(io::Error::last_os_error());
     }
     let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-    let mapping = Rc::new(Mapping { base, len });
+    let mapping = Arc::new(Mapping { base, len });
     Ok([0, 1].map(|direction| Half::new(mapping.clone(), sizes, direction)))
 }
 
@@ -86,11 +91,15 @@ pub(in crate::shm) struct Half {
     data_len: usize,
     base: NonNull<u8>,
     data: NonNull<u8>,
-    _mapping: Rc<Mapping>,
+    _mapping: Arc<Mapping>,
 }
 
+// SAFETY: the pointers lead into the mapping, which lives as long as this does and belongs to no thread;
+// the words in it are atomics, the data is guarded by them.
+unsafe impl Send for Half {}
+
 impl Half {
-    fn new(mapping: Rc<Mapping>, sizes: Sizes, direction: usize) -> Half {
+    fn new(mapping: Arc<Mapping>, sizes: Sizes, direction: usize) -> Half {
         assert!(mapping.len == sizes.segment_len() && direction < 2);
         let at = |offset: usize| {
             // SAFETY: every offset below is within the direction, and both directions are within

@@ -63,8 +63,13 @@ impl Epoll {
 
     /// Sleeps until something is readable.
     pub fn wait(&self) {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
-        // SAFETY: `events` has room for the 8 entries named.
-        unsafe { libc::epoll_wait(self.fd(), events.as_mut_ptr(), 8, -1) };
+        sleep_on(self.fd());
     }
+}
+
+/// Sleeps until something registered with an epoll instance is readable.
+pub(crate) fn sleep_on(epoll: RawFd) {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
+    // SAFETY: `events` has room for the 8 entries named.
+    unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), 8, -1) };
 }

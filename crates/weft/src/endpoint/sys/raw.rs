@@ -5,7 +5,6 @@ use super::Memory;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::ops::Owner;
 use crate::endpoint::{error_of, Endpoint, Status};
-use std::time::Duration;
 use weft_core::engine::types::{Completion, RecvArgs, Refused, SendArgs};
 use weft_core::engine::Rights;
 use weft_core::{OpError, OpId, PeerId};
@@ -42,46 +41,16 @@ impl Driver {
 
 impl Endpoint {
     /// Sends a message and returns when the buffer is free: at once up to `inject_max`.
+    #[inline]
     pub fn send_blocking(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<(), OpError> {
-        let op = {
-            let d = &mut self.inner.borrow_mut().driver;
-            if d.send_now(to, tag, data, None) {
-                return Ok(());
-            }
-            let inject = data.len() <= d.core.engine.config().inject_max as usize;
-            let memory = if inject {
-                d.core.ops.copy_of(data)
-            } else {
-                // SAFETY: this call returns only when the operation has ended.
-                    unsafe {
-                    Memory::raw(data.as_ptr(), data.len())
-                }
-            };
-            let args = SendArgs {
-                peer: to,
-                tag,
-                len: data.len() as u64,
-                data: None,
-                context: 0,
-                addr: memory.addr(),
-                inject,
-                sync: false,
-                active: false,
-            };
-            let now = d.core.clock.now();
-            let op = d.core.engine.send(now, args).map_err(error_of)?;
-            let owner = if inject { Owner::Nobody } else { Owner::Waiter };
-            d.core.ops.insert(op, owner, memory);
-            d.flush();
-            if inject {
-                return Ok(());
-            }
-            op
-        };
-        self.wait_op(op).map(|_| ())
+        match self.begin_send(to, tag, data)? {
+            Some(op) => self.wait_op(op).map(|_| ()),
+            None => Ok(()),
+        }
     }
 
     /// Receives a message into `buffer` and returns when it is there.
+    #[inline]
     pub fn recv_blocking(
         &self,
         from: Option<PeerId>,
@@ -89,35 +58,86 @@ impl Endpoint {
         ignore: u64,
         buffer: &mut [u8],
     ) -> Result<Status, OpError> {
-        let op = {
-            let d = &mut self.inner.borrow_mut().driver;
-            // SAFETY: this call returns only when the operation has ended.
-            let memory = unsafe { Memory::raw(buffer.as_ptr(), buffer.len()) };
-            let args = RecvArgs {
-                source: from,
-                tag,
-                ignore,
-                len: buffer.len() as u64,
-                addr: memory.addr(),
-                context: 0,
-            };
-            let now = d.core.now;
-            let op = d.core.engine.recv(now, args).map_err(error_of)?;
-            d.core.ops.insert(op, Owner::Waiter, memory);
-            d.flush();
-            op
-        };
+        let op = self.begin_recv(from, tag, ignore, buffer)?;
         self.wait_op(op)
     }
 
+    /// Starts a send whose caller does not return before `collect` gave the result. `None`: `data` is
+    /// free already.
+    #[inline]
+    pub(crate) fn begin_send(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<Option<OpId>, OpError> {
+        let d = &mut self.inner.borrow_mut().driver;
+        if d.send_now(to, tag, data, None) {
+            return Ok(None);
+        }
+        let inject = data.len() <= d.core.engine.config().inject_max as usize;
+        let memory = if inject {
+            d.core.ops.copy_of(data)
+        } else {
+            // SAFETY: the callers in this crate return only when the operation has ended.
+            unsafe { Memory::raw(data.as_ptr(), data.len()) }
+        };
+        let args = SendArgs {
+            peer: to,
+            tag,
+            len: data.len() as u64,
+            data: None,
+            context: 0,
+            addr: memory.addr(),
+            inject,
+            sync: false,
+            active: false,
+        };
+        let now = d.core.clock.now();
+        let op = d.core.engine.send(now, args).map_err(error_of)?;
+        let owner = if inject { Owner::Nobody } else { Owner::Waiter };
+        d.core.ops.insert(op, owner, memory);
+        d.flush();
+        Ok((!inject).then_some(op))
+    }
+
+    /// Starts a receive whose caller does not return before `collect` gave the result.
+    #[inline]
+    pub(crate) fn begin_recv(
+        &self,
+        from: Option<PeerId>,
+        tag: u64,
+        ignore: u64,
+        buffer: &mut [u8],
+    ) -> Result<OpId, OpError> {
+        let d = &mut self.inner.borrow_mut().driver;
+        // SAFETY: the callers in this crate return only when the operation has ended.
+        let memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
+        let args = RecvArgs {
+            source: from,
+            tag,
+            ignore,
+            len: buffer.len() as u64,
+            addr: memory.addr(),
+            context: 0,
+        };
+        let op = d.core.engine.recv(d.core.now, args).map_err(error_of)?;
+        d.core.ops.insert(op, Owner::Waiter, memory);
+        if d.core.engine.has_output() {
+            d.flush();
+        }
+        Ok(op)
+    }
+
+    /// The result of an operation started by `begin_*`, once.
+    #[inline]
+    pub(crate) fn collect(&self, op: OpId) -> Option<Result<Status, OpError>> {
+        let (done, _) = self.inner.borrow_mut().driver.core.ops.take_done(op)?;
+        Some(done.result().map(Status::from))
+    }
+
+    #[inline]
     fn wait_op(&self, op: OpId) -> Result<Status, OpError> {
         loop {
-            if let Some((done, _)) = self.inner.borrow_mut().driver.core.ops.take_done(op) {
-                return done.result.map(Status::from);
+            if let Some(result) = self.collect(op) {
+                return result;
             }
-            if !self.progress() {
-                self.wait(Some(Duration::from_millis(100)));
-            }
+            self.wait(None);
         }
     }
 

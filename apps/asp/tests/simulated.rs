@@ -1,0 +1,73 @@
+//! The distributed program on simulated clusters: the same distances as the sequential one.
+#![allow(non_snake_case)]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use weft_asp::{run, sequential, Graph, Keep, Outcome, Params};
+use weft_sim::{Fault, Sim, SimConfig, Span};
+
+/// Runs on `config.hosts` ranks, of which only the first knows the graph; the outcomes by rank.
+fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
+    let outcomes = Rc::new(RefCell::new(vec![None; config.hosts as usize]));
+    let mut sim = Sim::new("asp", config);
+    let (shared, root) = (Rc::clone(&outcomes), params.clone());
+    let other = Params { graph: Graph::default(), keep: Keep::None, ..params.clone() };
+    sim.spawn_all(move |env| {
+        let outcomes = Rc::clone(&shared);
+        let params = if env.world().rank() == 0 { root.clone() } else { other.clone() };
+        async move {
+            let world = env.world();
+            let outcome = run(&world, &params, &|_, _| {}).await.expect("no rank fails");
+            outcomes.borrow_mut()[world.rank()] = Some(outcome);
+            world.barrier().await.expect("no rank fails");
+        }
+    });
+    sim.run().expect("the simulation ends");
+    let all = outcomes.borrow_mut().drain(..).collect::<Option<Vec<_>>>();
+    all.expect("every rank has an outcome")
+}
+
+fn random(nodes: u32, degree: u32) -> Params {
+    Params { graph: Graph::random(nodes, degree, 100, 5), keep: Keep::All, ..Params::default() }
+}
+
+#[test]
+fn run__same_distances_as_sequential_on_any_number_of_ranks() {
+    for (nodes, degree, ranks) in
+        [(0, 0, 3), (1, 3, 2), (50, 3, 1), (50, 3, 2), (64, 2, 5), (9, 2, 12), (130, 90, 16)]
+    {
+        let params = random(nodes, degree);
+        let expected = sequential(&params, &|_, _| {});
+        let outcomes = simulate(&params, SimConfig::new(ranks, 7));
+        for (rank, outcome) in outcomes.iter().enumerate() {
+            assert!(outcome.agrees_with(&expected), "{rank} of {ranks}: {outcome:?}");
+            assert_eq!(outcome.rows.len(), if rank == 0 { nodes as usize } else { 0 });
+        }
+        assert_eq!(outcomes[0].rows, expected.rows);
+    }
+}
+
+#[test]
+fn run__same_distances_on_a_network_that_loses_and_reorders() {
+    let params = random(90, 4);
+    let expected = sequential(&params, &|_, _| {});
+    for seed in 0..3 {
+        let config = SimConfig::new(5, seed)
+            .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })
+            .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS });
+        let outcomes = simulate(&params, config);
+        assert!(outcomes.iter().all(|outcome| outcome.agrees_with(&expected)), "seed {seed}");
+        assert_eq!(outcomes[0].rows, expected.rows);
+    }
+}
+
+#[test]
+fn run__broadcasts_overlap_with_computation_in_virtual_time() {
+    let elapsed = |ranks| {
+        let params = Params { ns_per_cell: Some(10.0), ..random(128, 4) };
+        simulate(&params, SimConfig::new(ranks, 1))[0].elapsed
+    };
+    let alone = elapsed(1);
+    assert!(alone.as_nanos() >= 128 * 128 * 128 * 10);
+    assert!(elapsed(4) < alone / 3, "{:?} of {alone:?}", elapsed(4));
+}

@@ -1,0 +1,80 @@
+//! The fuzz targets on seeded inputs: random bytes, and good inputs damaged in a few places.
+#![allow(non_snake_case)]
+
+use weft_conformance::hostile;
+use weft_core::wire::{PacketType, VERSION};
+use weft_core::EndpointId;
+use weft_link::rng::Rng;
+use weft_link::Address;
+
+const ROUNDS: u64 = 20_000;
+
+/// Feeds `body` random bytes and damaged copies of `good`. A failure names the round, which is the
+/// seed of its input.
+fn feed(good: &[Vec<u8>], body: fn(&[u8])) {
+    for seed in 0..ROUNDS {
+        let mut rng = Rng::new(seed);
+        let mut input = match good.get(rng.below(good.len() as u64 + 1) as usize) {
+            Some(good) => good.clone(),
+            None => {
+                let mut bytes = vec![0; rng.below(200) as usize];
+                rng.fill(&mut bytes);
+                bytes
+            }
+        };
+        for _ in 0..rng.below(4) {
+            damage(&mut input, &mut rng);
+        }
+        let result = std::panic::catch_unwind(|| body(&input));
+        assert!(result.is_ok(), "round {seed}: input {input:02x?}");
+    }
+}
+
+fn damage(input: &mut Vec<u8>, rng: &mut Rng) {
+    let at = rng.below(input.len() as u64 + 1) as usize;
+    match rng.below(4) {
+        0 => input.truncate(at),
+        1 => input.insert(at, rng.next_u64() as u8),
+        2 => input.extend_from_within(..at),
+        _ => {
+            if let Some(byte) = input.get_mut(at) {
+                *byte ^= 1 << rng.below(8);
+            }
+        }
+    }
+}
+
+/// A packet of every type, all fields zero, with some payload.
+fn packets() -> Vec<Vec<u8>> {
+    let types = (0..=u8::MAX).filter_map(|n| PacketType::try_from(n).ok());
+    let packet = |kind: PacketType| {
+        let mut bytes = vec![0; kind.header_len() + 9];
+        bytes[..2].copy_from_slice(&[VERSION, kind as u8]);
+        bytes
+    };
+    types.map(packet).collect()
+}
+
+#[test]
+fn wire_parse__survives_hostile_bytes() {
+    let packets = packets();
+    assert!(packets.len() >= 16);
+    feed(&packets, hostile::wire_parse);
+}
+
+#[test]
+fn address_decode__survives_hostile_bytes() {
+    let udp = ["10.0.0.1:7", "[fe80::1]:9", "[::1]:1"];
+    let udp = udp.iter().map(|a| a.parse().expect("a socket address")).collect();
+    let full = Address { endpoint: EndpointId(1), host: 2, shm: 3, udp, sim: Some(4) };
+    feed(&[full.encode(), Address::default().encode()], hostile::address_decode);
+}
+
+#[test]
+fn secure_open__accepts_only_what_was_sealed() {
+    let change = |choice: u8| [vec![choice], vec![0; 80]].concat();
+    let mut good: Vec<Vec<u8>> = (0..4).map(change).collect();
+    let raw = |packet: Vec<u8>| [&[0], &packet[..], &[0; 16]].concat();
+    good.extend(packets().into_iter().map(raw));
+    feed(&good, hostile::secure_open);
+}

@@ -1,0 +1,47 @@
+//! What authenticating frames costs: by itself, and as a share of the UDP figures.
+
+use super::pair::Sample;
+use super::rank::Probe;
+use super::table::{Better, Table};
+use super::{others, Bench, Subject};
+use anyhow::{ensure, Result};
+use weft_link::secure::measure_cost;
+
+fn cipher(bench: &Bench<'_>) -> Table {
+    let mut table = bench.table("auth", "time per packet", "ns", Better::Lower);
+    for len in bench.sizes(&[40, 1472]) {
+        let costs: Vec<_> =
+            (0..bench.meter.options.repeat()).map(|_| measure_cost(len.clamp(40, 9000))).collect();
+        let size = costs.first().map_or(len, |c| c.packet_len);
+        let seal = Sample::of(costs.iter().map(|c| c.seal_ns).collect());
+        let open = Sample::of(costs.iter().map(|c| c.open_ns).collect());
+        table.push("seal", size, seal, Vec::new(), Vec::new());
+        table.push("open", size, open, Vec::new(), Vec::new());
+    }
+    table.notes.push("AEGIS-128X2 tag over header and payload; size: header and payload".into());
+    table
+}
+
+/// The tables: cost per packet, and UDP with authentication beside UDP without.
+pub fn tables(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
+    ensure!(bench.link == "udp", "only network links authenticate their frames: use --link udp");
+    let mut tables = vec![cipher(bench)];
+    let without = bench.unprotected()?;
+    let both = |probe: Probe| [probe.into(), Subject { pair: without, ..probe.into() }];
+
+    let mut latency = bench.table("auth", "one-way time", "us", Better::Lower);
+    let got = bench.measure(16, &both(Probe::WeftPingPong), |s| s * 1e6)?;
+    let row = |none| others([("without", none)].into_iter());
+    latency.push("pingpong", 16, got[0], row(got[1]), Vec::new());
+    latency.notes.push("without: the same with WEFT_SECURITY=none".into());
+
+    let mut rate = bench.table("auth", "rate", "GB/s", Better::Higher);
+    for size in [64 << 10, 1 << 20] {
+        let got = bench.measure(size, &both(Probe::WeftBandwidth), |s| size as f64 / s / 1e9)?;
+        rate.push("bandwidth", size, got[0], row(got[1]), Vec::new());
+    }
+    rate.notes.push("without: the same with WEFT_SECURITY=none".into());
+    bench.meter.pairs.truncate(without);
+    tables.extend([latency, rate]);
+    Ok(tables)
+}

@@ -1,0 +1,114 @@
+//! Bytes a second in one direction with several messages in flight.
+
+use super::floor::per;
+use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG, TAG_ACK};
+use super::table::{Better, Table};
+use super::{others, Bench, Subject};
+use anyhow::Result;
+use std::collections::VecDeque;
+use std::time::Instant;
+use weft::{Endpoint, OpError, PeerId};
+
+/// Messages in flight: enough to overlap, few enough that their buffers stay in the cache.
+fn window(size: usize) -> usize {
+    ((2 << 20) / size.max(1)).clamp(2, 32)
+}
+
+async fn source(endpoint: &Endpoint, to: PeerId, task: &Task) -> Result<(), OpError> {
+    let mut free: Vec<Vec<u8>> = vec![vec![1u8; task.size]; window(task.size)];
+    let mut flying = VecDeque::new();
+    for _ in 0..task.iters {
+        let mut buffer = match free.pop() {
+            Some(buffer) => buffer,
+            None => finish(flying.pop_front()).await?,
+        };
+        loop {
+            let operation = endpoint.send(to, TAG, buffer);
+            if !operation.is_done() {
+                flying.push_back(operation);
+                break;
+            }
+            let (result, back) = operation.await;
+            match result {
+                Ok(_) => {
+                    free.push(back);
+                    break;
+                }
+                Err(OpError::Busy) => endpoint.yield_now().await,
+                Err(e) => return Err(e),
+            }
+            buffer = back;
+        }
+    }
+    while let Some(operation) = flying.pop_front() {
+        operation.await.0?;
+    }
+    Ok(())
+}
+
+async fn finish(oldest: Option<weft::Operation>) -> Result<Vec<u8>, OpError> {
+    let Some(oldest) = oldest else { return Err(OpError::Refused) };
+    let (result, buffer) = oldest.await;
+    result.map(|_| buffer)
+}
+
+async fn sink(endpoint: &Endpoint, from: PeerId, task: &Task) -> Result<(), OpError> {
+    let posted = (window(task.size) as u64).min(task.iters);
+    let mut flying = VecDeque::new();
+    for _ in 0..posted {
+        flying.push_back(endpoint.recv(Some(from), TAG, 0, vec![0u8; task.size]));
+    }
+    for i in 0..task.iters {
+        let buffer = finish(flying.pop_front()).await?;
+        if i + posted < task.iters {
+            flying.push_back(endpoint.recv(Some(from), TAG, 0, buffer));
+        }
+    }
+    Ok(())
+}
+
+/// Rank 0 sends, rank 1 receives with receives posted ahead and answers the last one.
+pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let (endpoint, peer) = rank.weft()?;
+    rank.sync()?;
+    if rank.me == 1 {
+        endpoint.block_on(sink(&endpoint, peer, task))?;
+        endpoint.send_blocking(peer, TAG_ACK, &[1])?;
+        return Ok(Outcome::Elsewhere);
+    }
+    let start = Instant::now();
+    endpoint.block_on(source(&endpoint, peer, task))?;
+    endpoint.recv_blocking(Some(peer), TAG_ACK, 0, &mut [0])?;
+    Ok(per(start, task.iters))
+}
+
+/// The table.
+pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
+    type Named = (&'static str, Probe);
+    let (floors, channels): (&[Named], &[Channel]) = match bench.link {
+        "shm" => (
+            &[("vm_readv", Probe::RemoteCopy), ("memcpy", Probe::Copy)],
+            &[Channel::Pipe, Channel::Unix],
+        ),
+        _ => (&[("UDP GSO", Probe::UdpStream)], &[Channel::Tcp]),
+    };
+    let mut table = bench.table("bandwidth", "rate", "GB/s", Better::Higher);
+    for size in bench.sizes(&[4 << 10, 64 << 10, 1 << 20, 16 << 20]) {
+        let mut subjects: Vec<Subject> = vec![Probe::WeftBandwidth.into()];
+        subjects.extend(floors.iter().map(|&(_, probe)| Subject::from(probe)));
+        subjects.extend(channels.iter().map(|&c| Subject::from(Probe::Stream(c))));
+        let got = bench.measure(size, &subjects, |s| size as f64 / s / 1e9)?;
+        let (first, rest) = got[1..].split_at(floors.len());
+        let floors = floors.iter().zip(first).map(|(f, &s)| (f.0, s));
+        let peers = channels.iter().zip(rest).map(|(c, &s)| (c.name(), s));
+        table.push("", size, got[0], others(floors), others(peers));
+    }
+    table.notes.push(format!(
+        "receives posted ahead, as many as fit 2 MiB (2 to 32), by futures; {}",
+        match bench.link {
+            "shm" => "floor: process_vm_readv of one buffer into one, again and again",
+            _ => "floor: 44 x 1472 B a send by UDP GSO and GRO, counted where it arrives",
+        }
+    ));
+    Ok(table)
+}

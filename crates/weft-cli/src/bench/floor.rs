@@ -1,0 +1,328 @@
+//! Floors: what the machine does without any message passing around it.
+
+use super::rank::{Outcome, Rank, Task};
+use super::sys::{self, monotonic_ns, Shared};
+use anyhow::{Context, Result};
+use rustix::thread::futex;
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Untimed iterations before the timed ones.
+pub fn warm_up(iters: u64) -> u64 {
+    (iters / 10).clamp(1, 1000)
+}
+
+/// Time per iteration since `start`.
+pub fn per(start: Instant, iters: u64) -> Outcome {
+    Outcome::Value(start.elapsed().as_secs_f64() / iters.max(1) as f64)
+}
+
+/// One turn of a loop that waits for the other rank; gives way where both share a core.
+#[inline]
+pub fn pause(alone: bool) {
+    if alone {
+        std::thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}
+
+/// Whether this process may run on one core only.
+pub fn one_core() -> bool {
+    static CORES: AtomicU32 = AtomicU32::new(0);
+    if CORES.load(Ordering::Relaxed) == 0 {
+        let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+        let several = online.contains(['-', ',']);
+        CORES.store(if several { 2 } else { 1 }, Ordering::Relaxed);
+    }
+    CORES.load(Ordering::Relaxed) == 1
+}
+
+#[inline]
+fn await_value(word: &AtomicU64, value: u64, alone: bool) {
+    while word.load(Ordering::Acquire) != value {
+        pause(alone);
+    }
+}
+
+/// A word handed to and fro.
+pub fn cache_line(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let warm = warm_up(task.iters);
+    let (mine, theirs) = (rank.me, 1 - rank.me);
+    rank.shared.word(mine).store(0, Ordering::Release);
+    rank.sync()?;
+    let (mine, theirs) = (rank.shared.word(mine), rank.shared.word(theirs));
+    let (alone, mut start) = (one_core(), Instant::now());
+    for i in 1..=warm + task.iters {
+        if rank.me == 1 {
+            await_value(theirs, i, alone);
+            mine.store(i, Ordering::Release);
+            continue;
+        }
+        if i == warm + 1 {
+            start = Instant::now();
+        }
+        mine.store(i, Ordering::Release);
+        await_value(theirs, i, alone);
+    }
+    Ok(if rank.me == 0 { per(start, 2 * task.iters) } else { Outcome::Elsewhere })
+}
+
+/// Slots of the ring of cache lines.
+const SLOTS: usize = 1024;
+/// Line on which the consumer tells how far it is.
+const TAKEN: usize = SLOTS + 8;
+const _: () = assert!(TAKEN < Shared::WORDS);
+
+/// A single-producer single-consumer ring, one message a cache line, message and sequence number
+/// in one word: as little as passing a stream of small messages can cost.
+pub fn ring(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    if task.size > 56 {
+        return Ok(Outcome::Absent("a message of more than one cache line".into()));
+    }
+    let alone = one_core();
+    if rank.me == 0 {
+        (0..=TAKEN).for_each(|at| rank.shared.word(at).store(0, Ordering::Release));
+    }
+    rank.sync()?;
+    let taken = rank.shared.word(TAKEN);
+    if rank.me == 1 {
+        for i in 1..=task.iters {
+            await_value(rank.shared.word(i as usize % SLOTS), i, alone);
+            if i % 64 == 0 || i == task.iters {
+                taken.store(i, Ordering::Release);
+            }
+        }
+        return Ok(Outcome::Elsewhere);
+    }
+    let start = Instant::now();
+    let mut limit = SLOTS as u64;
+    for i in 1..=task.iters {
+        while i > limit {
+            limit = taken.load(Ordering::Acquire) + SLOTS as u64;
+            pause(alone);
+        }
+        rank.shared.word(i as usize % SLOTS).store(i, Ordering::Release);
+    }
+    await_value(taken, task.iters, alone);
+    Ok(per(start, task.iters))
+}
+
+/// memcpy between two buffers of one process.
+pub fn copy(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    if rank.me == 1 {
+        return Ok(Outcome::Elsewhere);
+    }
+    let (from, mut into) = (vec![1u8; task.size], vec![2u8; task.size]);
+    let start = Instant::now();
+    for _ in 0..task.iters {
+        std::hint::black_box(&mut into[..]).copy_from_slice(std::hint::black_box(&from));
+    }
+    Ok(per(start, task.iters))
+}
+
+/// process_vm_readv of one buffer of the other rank into one here.
+pub fn remote_copy(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    if rank.me == 1 {
+        let source = vec![3u8; task.size];
+        rank.tell(&u64::from(std::process::id()).to_le_bytes())?;
+        rank.tell(&(std::hint::black_box(&source).as_ptr() as u64).to_le_bytes())?;
+        rank.sync()?;
+        drop(source);
+        return Ok(Outcome::Elsewhere);
+    }
+    let (pid, address) = (rank.hear_u64()? as i32, rank.hear_u64()?);
+    let mut into = vec![2u8; task.size];
+    let mut result = Ok(());
+    for _ in 0..warm_up(task.iters) {
+        result = result.and_then(|()| sys::read_process(pid, address, &mut into));
+    }
+    let start = Instant::now();
+    for _ in 0..task.iters {
+        result = result.and_then(|()| sys::read_process(pid, address, &mut into));
+    }
+    let outcome = match result {
+        Ok(()) => per(start, task.iters),
+        Err(e) => Outcome::Absent(format!("process_vm_readv: {e}")),
+    };
+    rank.sync()?;
+    Ok(outcome)
+}
+
+/// Pause before each message of a wake-up measurement: the other side sleeps by then.
+pub const DOZE: Duration = Duration::from_millis(2);
+
+/// Median of wake-up times in ns, as an outcome.
+pub fn median_ns(mut samples: Vec<u64>) -> Outcome {
+    samples.sort_unstable();
+    Outcome::Value(samples.get(samples.len() / 2).map_or(f64::NAN, |&ns| ns as f64 * 1e-9))
+}
+
+/// From before the waking call to after the return of the sleeping one.
+pub fn futex(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let line = 4;
+    rank.shared.futex(line).store(0, Ordering::Release);
+    rank.sync()?;
+    let (word, stamp) = (rank.shared.futex(line), rank.shared.word(line + 1));
+    let flags = futex::Flags::empty();
+    let mut samples = Vec::new();
+    for i in 1..=task.iters as u32 {
+        if rank.me == 0 {
+            std::thread::sleep(DOZE);
+            stamp.store(monotonic_ns(), Ordering::Release);
+            word.store(i, Ordering::Release);
+            futex::wake(word, flags, 1).context("futex")?;
+        } else {
+            while word.load(Ordering::Acquire) < i {
+                // Returns early when the word has changed already or a signal came.
+                let _ = futex::wait(word, flags, i - 1, None);
+            }
+            samples.push(monotonic_ns() - stamp.load(Ordering::Acquire));
+        }
+    }
+    Ok(if rank.me == 1 { median_ns(samples) } else { Outcome::Elsewhere })
+}
+
+/// Payload of a datagram that fits an MTU of 1500.
+const SEGMENT: usize = 1472;
+/// Most payload in one send with GSO.
+const TRAIN: usize = 44 * SEGMENT;
+
+/// Sends `data` in as few calls as the kernel allows, spinning while the socket is full.
+fn send_all(socket: &UdpSocket, data: &[u8]) -> Result<()> {
+    for train in data.chunks(TRAIN) {
+        loop {
+            match socket.send(train) {
+                Ok(_) => break,
+                Err(e) if would_block(&e) => std::hint::spin_loop(),
+                Err(e) => return Err(e).context("UDP send"),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn would_block(e: &std::io::Error) -> bool {
+    e.kind() == ErrorKind::WouldBlock || e.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+/// Receives until `len` bytes are there, spinning; false if a datagram got lost.
+fn recv_all(socket: &UdpSocket, buffer: &mut [u8], len: usize, alone: bool) -> Result<bool> {
+    let (mut got, mut turns, mut since) = (0, 0u32, None::<Instant>);
+    while got < len.max(1) {
+        match socket.recv(buffer) {
+            Ok(n) => got += n.max(1),
+            Err(e) if would_block(&e) => {
+                turns += 1;
+                if turns % 4096 == 0
+                    && since.get_or_insert_with(Instant::now).elapsed().as_secs() > 0
+                {
+                    return Ok(false);
+                }
+                pause(alone);
+            }
+            Err(e) => return Err(e).context("UDP receive"),
+        }
+    }
+    Ok(true)
+}
+
+/// Bare UDP ping-pong, both sides spinning on non-blocking sockets; beyond a datagram with GSO and GRO.
+pub fn udp(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let large = task.size > SEGMENT;
+    let socket = rank.udp(large)?;
+    if large {
+        sys::set(&socket, sys::SocketOption::Segment, SEGMENT as i32).context("UDP_SEGMENT")?;
+    }
+    socket.set_nonblocking(true)?;
+    let (data, mut buffer) = (vec![1u8; task.size], vec![0u8; 65536.max(task.size)]);
+    let (warm, alone) = (warm_up(task.iters), one_core());
+    let (mut start, mut whole) = (Instant::now(), true);
+    rank.sync()?;
+    for i in 0..warm + task.iters {
+        if i == warm {
+            start = Instant::now();
+        }
+        if rank.me == 0 {
+            send_all(&socket, &data)?;
+        }
+        whole = recv_all(&socket, &mut buffer, task.size, alone)?;
+        if !whole {
+            break;
+        }
+        if rank.me == 1 {
+            send_all(&socket, &data)?;
+        }
+    }
+    let outcome = per(start, 2 * task.iters);
+    Ok(match (rank.me, whole) {
+        (0, true) => outcome,
+        (_, true) => Outcome::Elsewhere,
+        _ => Outcome::Absent("bare UDP lost a datagram".into()),
+    })
+}
+
+/// Counts what arrives until the sender says that it is done and nothing comes any more. The value is
+/// the time for `unit` bytes, at the rate of arrival.
+fn sink(rank: &mut Rank, socket: &UdpSocket, unit: usize) -> Result<Outcome> {
+    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    let mut buffer = vec![0u8; 65536];
+    let (mut first, mut last, mut bytes) = (None, Instant::now(), 0usize);
+    rank.sync()?;
+    loop {
+        match socket.recv(&mut buffer) {
+            Ok(n) => {
+                last = Instant::now();
+                // What came before the clock started does not count.
+                bytes += if first.is_some() { n } else { 0 };
+                first.get_or_insert(last);
+            }
+            Err(e) if would_block(&e) => break,
+            Err(e) => return Err(e).context("UDP receive"),
+        }
+    }
+    rank.sync()?;
+    let took = first.map_or(0.0, |first| (last - first).as_secs_f64());
+    if bytes == 0 || took == 0.0 {
+        return Ok(Outcome::Absent("too few datagrams arrived".into()));
+    }
+    Ok(Outcome::Value(took * unit as f64 / bytes as f64))
+}
+
+fn source(rank: &mut Rank, socket: &UdpSocket, chunk: &[u8], total: usize) -> Result<Outcome> {
+    rank.sync()?;
+    let mut left = total.max(1);
+    while left > 0 {
+        match socket.send(chunk) {
+            Ok(n) => left = left.saturating_sub(n.max(1)),
+            Err(e) if would_block(&e) => std::hint::spin_loop(),
+            Err(e) => return Err(e).context("UDP send"),
+        }
+    }
+    rank.sync()?;
+    Ok(Outcome::Elsewhere)
+}
+
+/// One direction of full trains; what the receiver is too slow for is lost and not counted.
+pub fn udp_stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let socket = rank.udp(true)?;
+    if rank.me == 1 {
+        return sink(rank, &socket, task.size);
+    }
+    sys::set(&socket, sys::SocketOption::Segment, SEGMENT as i32).context("UDP_SEGMENT")?;
+    // A stream is at least a few trains long, or there would be nothing to time.
+    let total = (task.size * task.iters as usize).max(8 * TRAIN);
+    source(rank, &socket, &vec![1u8; TRAIN], total)
+}
+
+/// One direction of datagrams of `size` bytes, a call each.
+pub fn udp_rate(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let size = task.size.clamp(1, SEGMENT);
+    let socket = rank.udp(false)?;
+    if rank.me == 1 {
+        return sink(rank, &socket, size);
+    }
+    source(rank, &socket, &vec![1u8; size], size * task.iters.max(16) as usize)
+}

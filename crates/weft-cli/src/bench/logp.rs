@@ -1,0 +1,114 @@
+//! The LogP parameters of an endpoint, by the method of Culler, Liu, Martin and Yoshikawa, "Assessing
+//! Fast Network Interfaces" (IEEE Micro 16(1), 1996):
+//!
+//! - `os` is the time of the sending call, over a few messages that nothing holds up;
+//! - `g` is the time per message of a long stream, when the slowest part sets the pace;
+//! - `or` follows from a round trip in which the sender computes for longer than the answer takes: what
+//!   remains after the computation and `os` is the receipt of an answer that is already there;
+//! - `L` is what is left of half a round trip after `os` and `or`.
+
+use super::pair::Sample;
+use super::rank::{Outcome, Probe, Rank, Task, TAG, TAG_ACK};
+use super::table::{Better, Table};
+use super::{Bench, Subject};
+use anyhow::Result;
+use std::time::{Duration, Instant};
+
+/// Messages of one burst: too few to fill any queue.
+const BURST: u64 = 16;
+
+/// Time of a sending call, over bursts that are answered before the next begins.
+pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let (endpoint, peer) = rank.weft()?;
+    let mut buffer = vec![1u8; task.size];
+    let mut sending = Duration::ZERO;
+    rank.sync()?;
+    for round in 0..=task.iters {
+        if rank.me == 1 {
+            for _ in 0..BURST {
+                endpoint.recv_blocking(Some(peer), TAG, 0, &mut buffer)?;
+            }
+            endpoint.send_blocking(peer, TAG_ACK, &[1])?;
+            continue;
+        }
+        let start = Instant::now();
+        for _ in 0..BURST {
+            super::rate::send(&endpoint, peer, &buffer)?;
+        }
+        // The first burst warms up.
+        sending += if round > 0 { start.elapsed() } else { Duration::ZERO };
+        endpoint.recv_blocking(Some(peer), TAG_ACK, 0, &mut [0])?;
+    }
+    let each = sending.as_secs_f64() / (task.iters * BURST) as f64;
+    Ok(if rank.me == 0 { Outcome::Value(each) } else { Outcome::Elsewhere })
+}
+
+/// Round trips with a computation of `task.arg` ns after the send; gives what is beyond the
+/// computation: `os` + `or`.
+pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let (endpoint, peer) = rank.weft()?;
+    let mut buffer = vec![1u8; task.size];
+    let compute = Duration::from_nanos(task.arg);
+    let (start, mut computed) = (Instant::now(), Duration::ZERO);
+    rank.sync()?;
+    let synced = start.elapsed();
+    for _ in 0..task.iters {
+        if rank.me == 1 {
+            endpoint.recv_blocking(Some(peer), TAG, 0, &mut buffer)?;
+            endpoint.send_blocking(peer, TAG, &buffer)?;
+            continue;
+        }
+        endpoint.send_blocking(peer, TAG, &buffer)?;
+        let begin = Instant::now();
+        let mut now = begin;
+        while now - begin < compute {
+            now = Instant::now();
+        }
+        computed += now - begin;
+        endpoint.recv_blocking(Some(peer), TAG, 0, &mut buffer)?;
+    }
+    let rest = (start.elapsed() - synced).saturating_sub(computed);
+    let each = rest.as_secs_f64() / task.iters as f64;
+    Ok(if rank.me == 0 { Outcome::Value(each) } else { Outcome::Elsewhere })
+}
+
+/// Difference of two samples' medians; the bounds are those of the least certain combination.
+fn minus(a: Option<Sample>, b: Option<Sample>) -> Option<Sample> {
+    let (a, b) = (a?, b?);
+    Some(Sample { median: a.median - b.median, min: a.min - b.max, max: a.max - b.min })
+}
+
+/// The table.
+pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
+    let mut table = bench.table("logp", "parameters", "us", Better::Lower);
+    for size in bench.sizes(&[8, 64, 256, 1 << 10]) {
+        let us = |s: f64| s * 1e6;
+        let first = bench.measure(size, &[Probe::WeftPingPong.into()], us)?;
+        let half_trip_ns = first[0].map_or(10_000.0, |s| s.median * 1e3);
+        let busy = Subject {
+            // Much longer than a round trip, so that the answer is there when the computation ends.
+            arg: (8.0 * half_trip_ns) as u64 + 2_000,
+            ..Probe::WeftBusyRoundTrip.into()
+        };
+        let subjects = [
+            Probe::WeftPingPong.into(),
+            Probe::WeftSendOverhead.into(),
+            Probe::WeftRate.into(),
+            busy,
+        ];
+        let got = bench.measure(size, &subjects, us)?;
+        let (half, os, g, both) = (got[0], got[1], got[2], got[3]);
+        let or = minus(both, os);
+        for (what, value) in
+            [("os", os), ("or", or), ("L", minus(half, both)), ("g", g), ("half trip", half)]
+        {
+            table.push(what, size, value, Vec::new(), Vec::new());
+        }
+    }
+    table.notes.push(
+        "os: the sending call in bursts of 16; or: a round trip with a long computation inside, less \
+         the computation and os; L: half a round trip less os and or; g: time per message of a stream"
+            .into(),
+    );
+    Ok(table)
+}

@@ -1,0 +1,313 @@
+//! `weft bench`: our figures beside the floor and the peer, measured in turn in the same run.
+
+mod auth;
+mod bandwidth;
+mod floor;
+mod logp;
+pub mod netns;
+mod pair;
+mod peers;
+mod pingpong;
+pub mod rank;
+mod rate;
+mod sys;
+pub mod table;
+mod wait;
+
+use anyhow::{bail, Context, Result};
+use clap::ValueEnum;
+use pair::{Kind, Meter, Pair, Sample, Subject};
+use std::process::ExitCode;
+use std::time::Duration;
+use table::{Better, Other, Row, Table};
+
+/// Measure latency, bandwidth, message rate and the cost of waiting
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to measure
+    #[arg(value_enum)]
+    what: What,
+    /// Link: shm, udp or both [default: shm; all: both]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    link: Vec<LinkName>,
+    #[command(flatten)]
+    options: Options,
+    /// One JSON object a line instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+/// How to measure.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Message sizes in bytes: 8,1K,1M [default: depends]
+    #[arg(long, value_delimiter = ',', value_parser = parse_size)]
+    pub size: Vec<usize>,
+    /// Repetitions; the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Only show that it works: one short repetition, figures mean nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// Measure udp between two network namespaces instead of over loopback
+    #[arg(long, value_enum, default_value_t = netns::Mode::Auto)]
+    pub netns: netns::Mode,
+}
+
+impl Options {
+    /// Repetitions.
+    fn repeat(&self) -> u32 {
+        if self.quick {
+            1
+        } else {
+            self.repeat
+        }
+    }
+
+    /// Time of one repetition of one subject.
+    fn turn(&self) -> Duration {
+        Duration::from_millis(if self.quick { 1 } else { 80 })
+    }
+
+    fn least_iters(&self) -> u64 {
+        if self.quick {
+            2
+        } else {
+            8
+        }
+    }
+}
+
+/// A benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum What {
+    /// One-way time
+    Pingpong,
+    /// Bytes a second
+    Bandwidth,
+    /// Messages a second
+    Rate,
+    /// Overheads, latency and gap
+    Logp,
+    /// Processor use of a waiting rank, and its wake-up time
+    Wait,
+    /// Cost of authenticating frames
+    Auth,
+    /// All of these
+    All,
+}
+
+/// A link that can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LinkName {
+    /// Shared memory
+    Shm,
+    /// UDP
+    Udp,
+}
+
+impl LinkName {
+    /// As in `WEFT_LINK`.
+    pub fn name(self) -> &'static str {
+        match self {
+            LinkName::Shm => "shm",
+            LinkName::Udp => "udp",
+        }
+    }
+}
+
+fn parse_size(text: &str) -> Result<usize, String> {
+    let text = text.trim();
+    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_uppercase) {
+        Some(b'K') => (&text[..text.len() - 1], 10),
+        Some(b'M') => (&text[..text.len() - 1], 20),
+        Some(b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let size = digits.parse::<usize>().ok().and_then(|n| n.checked_mul(1 << shift));
+    size.filter(|&n| n <= 1 << 30).ok_or_else(|| format!("{text:?} is no size up to 1G"))
+}
+
+fn others(all: impl Iterator<Item = (&'static str, Option<Sample>)>) -> Vec<Other> {
+    all.map(|(name, sample)| Other { name, sample }).collect()
+}
+
+impl Table {
+    fn push(
+        &mut self,
+        what: &'static str,
+        size: usize,
+        ours: Option<Sample>,
+        floors: Vec<Other>,
+        peers: Vec<Other>,
+    ) {
+        if let Some(ours) = ours {
+            self.rows.push(Row { what, size, ours, floors, peers });
+        }
+    }
+}
+
+/// The measurements over one link.
+pub struct Bench<'a> {
+    link: &'static str,
+    namespaces: bool,
+    why_not: Option<String>,
+    meter: Meter<'a>,
+}
+
+impl<'a> Bench<'a> {
+    /// Starts the two ranks.
+    pub fn start(link: LinkName, options: &'a Options) -> Result<Bench<'a>> {
+        let link = link.name();
+        let mut kind = Kind { link, security: None, namespaces: false };
+        let (mut pair, mut why_not) = (None, None);
+        if link == "udp" && options.netns != netns::Mode::Off {
+            kind.namespaces = true;
+            match Pair::start(&kind) {
+                Ok(started) => pair = Some(started),
+                Err(e) if options.netns == netns::Mode::On => {
+                    return Err(e).context("network namespaces (--netns auto does without)");
+                }
+                Err(e) => {
+                    why_not = Some(format!("{e:#}"));
+                    kind.namespaces = false;
+                }
+            }
+        }
+        let pair = pair.map_or_else(|| Pair::start(&kind), Ok)?;
+        let meter = Meter { pairs: vec![pair], options, title: link.into(), absent: Vec::new() };
+        Ok(Bench { link, namespaces: kind.namespaces, why_not, meter })
+    }
+
+    /// Starts two more ranks that do not authenticate; returns their index.
+    fn unprotected(&mut self) -> Result<usize> {
+        let kind = Kind { link: self.link, security: Some("none"), namespaces: self.namespaces };
+        self.meter.pairs.push(Pair::start(&kind)?);
+        Ok(self.meter.pairs.len() - 1)
+    }
+
+    fn sizes(&self, defaults: &[usize]) -> Vec<usize> {
+        match &self.meter.options.size {
+            given if given.is_empty() => defaults.to_vec(),
+            given => given.clone(),
+        }
+    }
+
+    fn table(
+        &self,
+        bench: &'static str,
+        what: &'static str,
+        unit: &'static str,
+        better: Better,
+    ) -> Table {
+        let (rows, notes) = (Vec::new(), Vec::new());
+        Table { bench, link: self.link, what, unit, better, rows, notes }
+    }
+
+    /// Measures subjects in turn; `convert` makes the table's unit of seconds per iteration.
+    fn measure(
+        &mut self,
+        size: usize,
+        subjects: &[Subject],
+        convert: impl Fn(f64) -> f64,
+    ) -> Result<Vec<Option<Sample>>> {
+        let got = self.meter.measure(size, subjects)?;
+        Ok(got.into_iter().map(|s| s.map(|s| s.map(&convert))).collect())
+    }
+
+    fn path(&self) -> Option<String> {
+        if self.link != "udp" {
+            return None;
+        }
+        Some(match (self.namespaces, &self.why_not) {
+            (true, _) => "between two network namespaces joined by a veth pair, MTU 1500".into(),
+            (false, Some(why)) => format!("over loopback; no network namespaces: {why}"),
+            (false, None) => "over loopback".into(),
+        })
+    }
+
+    /// Runs one benchmark.
+    pub fn run(&mut self, what: What) -> Result<Vec<Table>> {
+        let name = what.to_possible_value().map_or(String::new(), |v| v.get_name().to_string());
+        self.meter.title = format!("{name} over {}", self.link);
+        let mut tables = match what {
+            What::Pingpong => vec![pingpong::table(self)?],
+            What::Bandwidth => vec![bandwidth::table(self)?],
+            What::Rate => vec![rate::table(self)?],
+            What::Logp => vec![logp::table(self)?],
+            What::Wait => wait::tables(self)?,
+            What::Auth => auth::tables(self)?,
+            What::All => bail!("one benchmark at a time"),
+        };
+        let absent = std::mem::take(&mut self.meter.absent);
+        let path = self.path();
+        for table in &mut tables {
+            table.notes.extend(path.clone());
+            table.notes.extend(absent.clone());
+        }
+        Ok(tables)
+    }
+}
+
+fn machine() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model =
+        info.lines().find_map(|l| Some(l.strip_prefix("model name")?.split_once(':')?.1.trim()));
+    let uname = rustix::system::uname();
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    let ranks = match pair::cores() {
+        Some([a, b]) => format!("ranks on cores {a} and {b}"),
+        None => "both ranks on one core".to_string(),
+    };
+    format!(
+        "{}, {all} cores, {} {}; {ranks}",
+        model.unwrap_or(std::env::consts::ARCH),
+        uname.sysname().to_string_lossy(),
+        uname.release().to_string_lossy()
+    )
+}
+
+fn header(options: &Options) -> String {
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    let repeat = match options.quick {
+        true => "one short repetition, figures mean nothing".to_string(),
+        false => format!("median of {}", options.repeat),
+    };
+    format!(
+        "weft {} {}\n{}\n{repeat}; weft, floor and peer in turn; ratios are weft/floor and weft/best peer\n",
+        env!("CARGO_PKG_VERSION"),
+        command.join(" "),
+        machine()
+    )
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let all = [What::Pingpong, What::Bandwidth, What::Rate, What::Logp, What::Wait, What::Auth];
+    let benches = if args.what == What::All { all.to_vec() } else { vec![args.what] };
+    let links = match (args.link.is_empty(), args.what) {
+        (true, What::All) => vec![LinkName::Shm, LinkName::Udp],
+        (true, What::Auth) => vec![LinkName::Udp],
+        (true, _) => vec![LinkName::Shm],
+        _ => args.link.clone(),
+    };
+    if !args.json {
+        println!("{}", header(&args.options));
+    }
+    for link in links {
+        let mut bench = Bench::start(link, &args.options)?;
+        for &what in &benches {
+            if what == What::Auth && link == LinkName::Shm && args.what == What::All {
+                continue;
+            }
+            for table in bench.run(what)? {
+                if args.json {
+                    print!("{}", table.json());
+                } else {
+                    println!("{}", table.text());
+                }
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,299 @@
+//! The parent's side of the two ranks: starts them, gives them tasks, takes medians.
+
+use super::rank::{Outcome, Probe, Task};
+use super::sys::{self, Setup};
+use super::{netns, Options};
+use anyhow::{bail, ensure, Context, Result};
+use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
+use rustix::thread::{sched_getaffinity, CpuSet};
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// What one rank inherits, in the order in which it takes them.
+struct Ends {
+    control: OwnedFd,
+    side: OwnedFd,
+    unix: OwnedFd,
+    pipe_in: OwnedFd,
+    pipe_out: OwnedFd,
+    memory: OwnedFd,
+}
+
+impl Ends {
+    fn numbers(&self) -> Vec<RawFd> {
+        let Ends { control, side, unix, pipe_in, pipe_out, memory } = self;
+        [control, side, unix, pipe_in, pipe_out, memory].map(AsRawFd::as_raw_fd).to_vec()
+    }
+}
+
+struct Member {
+    process: Child,
+    control: UnixStream,
+    answers: BufReader<UnixStream>,
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // The rank ends when its control socket closes, but it may be in a loop waiting for its peer.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Two ranks, connected by everything that is measured.
+pub struct Pair {
+    members: Vec<Member>,
+}
+
+/// What differs between pairs.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// `shm` or `udp`.
+    pub link: &'static str,
+    /// `WEFT_SECURITY` for the ranks, where not the default.
+    pub security: Option<&'static str>,
+    /// Whether the ranks get network namespaces of their own, joined by a veth pair.
+    pub namespaces: bool,
+}
+
+/// A task takes at most this long; a rank that is silent for longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes a pipe holds, where the system allows that.
+const PIPE_LEN: usize = 1 << 20;
+
+/// The first two cores that this process may use; `None` if there is only one.
+pub fn cores() -> Option<[usize; 2]> {
+    let set = sched_getaffinity(None).ok()?;
+    let mut allowed = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu));
+    Some([allowed.next()?, allowed.next()?])
+}
+
+fn ends() -> Result<([Ends; 2], [UnixStream; 2])> {
+    let (control_a, control_0) = UnixStream::pair()?;
+    let (control_b, control_1) = UnixStream::pair()?;
+    let (side_0, side_1) = UnixStream::pair()?;
+    let (unix_0, unix_1) = UnixStream::pair()?;
+    let (from_1, to_0) = sys::pipe(PIPE_LEN)?;
+    let (from_0, to_1) = sys::pipe(PIPE_LEN)?;
+    let memory = memfd_create("weft-bench", MemfdFlags::CLOEXEC)?;
+    ftruncate(&memory, sys::SHARED_LEN as u64)?;
+    let zero = Ends {
+        control: control_0.into(),
+        side: side_0.into(),
+        unix: unix_0.into(),
+        pipe_in: from_1,
+        pipe_out: to_1,
+        memory: memory.try_clone()?,
+    };
+    let one = Ends {
+        control: control_1.into(),
+        side: side_1.into(),
+        unix: unix_1.into(),
+        pipe_in: from_0,
+        pipe_out: to_0,
+        memory,
+    };
+    Ok(([zero, one], [control_a, control_b]))
+}
+
+fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends) -> Result<Child> {
+    let program = std::env::current_exe().context("finding this program")?;
+    let numbers = ends.numbers();
+    let fds: Vec<String> = numbers.iter().map(RawFd::to_string).collect();
+    let mut command = Command::new(program);
+    command
+        .args(["bench-rank", "--rank", &rank.to_string(), "--link", kind.link])
+        .args(["--key", &key.to_string(), "--fds", &fds.join(",")])
+        .stdin(Stdio::null());
+    if let Some(security) = kind.security {
+        command.env("WEFT_SECURITY", security);
+    }
+    let cpus = cores().map(|cores| {
+        let mut set = CpuSet::new();
+        set.set(cores[rank]);
+        set
+    });
+    sys::prepare(&mut command, Setup { inherited: numbers, cpus, own_network: kind.namespaces });
+    command.spawn().with_context(|| format!("starting rank {rank}"))
+}
+
+impl Pair {
+    /// Starts two ranks.
+    pub fn start(kind: &Kind) -> Result<Pair> {
+        let key = weft_link::random_u64();
+        let (ends, controls) = ends()?;
+        let mut members = Vec::new();
+        for ((rank, ends), control) in ends.iter().enumerate().zip(controls) {
+            control.set_read_timeout(Some(PATIENCE))?;
+            let process = spawn(kind, rank, key, ends)?;
+            let answers = BufReader::new(control.try_clone()?);
+            members.push(Member { process, control, answers });
+        }
+        drop(ends);
+        let mut pair = Pair { members };
+        if kind.namespaces {
+            netns::join([pair.members[0].process.id(), pair.members[1].process.id()])?;
+            pair.run(&Task { probe: Probe::Network, size: 0, iters: 0, arg: 0 })?;
+        }
+        Ok(pair)
+    }
+
+    /// Has both ranks do a task.
+    ///
+    /// # Errors
+    /// A rank failed, died or hangs. The pair is of no use then.
+    pub fn run(&mut self, task: &Task) -> Result<Outcome> {
+        let mut line = serde_json::to_string(task)?;
+        line.push('\n');
+        for member in &mut self.members {
+            member.control.write_all(line.as_bytes()).context("a rank ended")?;
+        }
+        let mut result = Outcome::Elsewhere;
+        for (rank, member) in self.members.iter_mut().enumerate() {
+            let mut answer = String::new();
+            let read = member.answers.read_line(&mut answer);
+            let read = read.with_context(|| format!("{:?}: rank {rank} is silent", task.probe))?;
+            ensure!(read > 0, "{:?}: rank {rank} ended", task.probe);
+            match serde_json::from_str(&answer)? {
+                Outcome::Failed(why) => bail!("{:?}, rank {rank}: {why}", task.probe),
+                Outcome::Elsewhere => {}
+                other => result = other,
+            }
+        }
+        Ok(result)
+    }
+}
+
+/// Median, smallest and largest of several repetitions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Median.
+    pub median: f64,
+    /// Smallest.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl Sample {
+    /// Of at least one value.
+    pub fn of(mut values: Vec<f64>) -> Option<Sample> {
+        values.sort_by(f64::total_cmp);
+        let (&min, &max) = (values.first()?, values.last()?);
+        let middle = values.len() / 2;
+        let median = match values.len() % 2 {
+            0 => (values[middle - 1] + values[middle]) / 2.0,
+            _ => values[middle],
+        };
+        Some(Sample { median, min, max })
+    }
+
+    /// Every value through `f`; smallest and largest are found anew.
+    pub fn map(self, f: impl Fn(f64) -> f64) -> Sample {
+        let (a, b) = (f(self.min), f(self.max));
+        Sample { median: f(self.median), min: a.min(b), max: a.max(b) }
+    }
+}
+
+/// One of the things measured side by side.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    /// Index of the pair that does it.
+    pub pair: usize,
+    /// What.
+    pub probe: Probe,
+    /// See the probe.
+    pub arg: u64,
+    /// Fixed iterations, for probes whose duration these set; 0 calibrates.
+    pub iters: u64,
+}
+
+impl From<Probe> for Subject {
+    fn from(probe: Probe) -> Subject {
+        Subject { pair: 0, probe, arg: 0, iters: 0 }
+    }
+}
+
+/// Measures subjects in turn, so that a disturbance of the machine meets all of them.
+pub struct Meter<'a> {
+    /// The pairs; `Subject::pair` is an index of this.
+    pub pairs: Vec<Pair>,
+    /// How much to measure.
+    pub options: &'a Options,
+    /// What is being measured, for the progress line.
+    pub title: String,
+    /// Why things are missing; for the notes below the table.
+    pub absent: Vec<String>,
+}
+
+impl Meter<'_> {
+    /// One `Sample` a subject, in seconds per iteration; `None` where that cannot be measured here.
+    pub fn measure(&mut self, size: usize, subjects: &[Subject]) -> Result<Vec<Option<Sample>>> {
+        let mut tasks = Vec::new();
+        for subject in subjects {
+            self.progress(size, &format!("calibrating {:?}", subject.probe));
+            tasks.push(self.calibrate(size, subject)?);
+        }
+        let mut values = vec![Vec::new(); subjects.len()];
+        for turn in 1..=self.options.repeat() {
+            for (at, task) in tasks.iter().enumerate() {
+                let Some(task) = task else { continue };
+                self.progress(size, &format!("{turn}/{} {:?}", self.options.repeat(), task.probe));
+                match self.pairs[subjects[at].pair].run(task)? {
+                    Outcome::Value(value) => values[at].push(value),
+                    Outcome::Absent(why) => self.note(task.probe, why),
+                    _ => {}
+                }
+            }
+        }
+        self.progress_end();
+        Ok(values.into_iter().map(Sample::of).collect())
+    }
+
+    /// Finds how many iterations fill the time of one repetition; `None` if there is nothing to measure.
+    fn calibrate(&mut self, size: usize, subject: &Subject) -> Result<Option<Task>> {
+        let Subject { pair, probe, arg, iters } = *subject;
+        let mut task = Task { probe, size, iters: 4, arg };
+        if iters > 0 {
+            return Ok(Some(Task { iters, ..task }));
+        }
+        let target = self.options.turn().as_secs_f64();
+        // Twice: the first, short run is cold and overestimates.
+        for share in [0.05, 1.0] {
+            match self.pairs[pair].run(&task)? {
+                Outcome::Value(value) => {
+                    let iters = share * target / value.max(1e-9);
+                    task.iters = (iters as u64).clamp(self.options.least_iters(), 100_000_000);
+                }
+                Outcome::Absent(why) => {
+                    self.note(probe, why);
+                    return Ok(None);
+                }
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(task))
+    }
+
+    fn note(&mut self, probe: Probe, why: String) {
+        let note = format!("{probe:?} not measured: {why}");
+        if !self.absent.contains(&note) {
+            self.absent.push(note);
+        }
+    }
+
+    fn progress(&self, size: usize, what: &str) {
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K{} {size} B: {what}", self.title);
+        }
+    }
+
+    fn progress_end(&self) {
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

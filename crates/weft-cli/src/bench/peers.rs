@@ -1,0 +1,151 @@
+//! Peers: what programs use today for passing bytes between processes.
+
+use super::floor::{median_ns, one_core, pause, per, warm_up, DOZE};
+use super::rank::{Channel, Outcome, Rank, Task};
+use super::sys::monotonic_ns;
+use anyhow::Result;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+trait Duplex: Read + Write {}
+impl<T: Read + Write> Duplex for T {}
+
+struct Pipes {
+    reader: std::fs::File,
+    writer: std::fs::File,
+}
+
+impl Read for Pipes {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.reader.read(buffer)
+    }
+}
+
+impl Write for Pipes {
+    fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
+        self.writer.write(data)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A non-blocking stream asked again until it can.
+struct Spinning(TcpStream, bool);
+
+impl Spinning {
+    fn insist(
+        &mut self,
+        mut call: impl FnMut(&mut TcpStream) -> std::io::Result<usize>,
+    ) -> std::io::Result<usize> {
+        loop {
+            match call(&mut self.0) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => pause(self.1),
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Read for Spinning {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.insist(|s| s.read(buffer))
+    }
+}
+
+impl Write for Spinning {
+    fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
+        self.insist(|s| s.write(data))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn open(rank: &mut Rank, channel: Channel, spin: bool) -> Result<Box<dyn Duplex>> {
+    Ok(match channel {
+        Channel::Pipe => Box::new(Pipes {
+            reader: rank.pipe_in.try_clone()?,
+            writer: rank.pipe_out.try_clone()?,
+        }),
+        Channel::Unix => Box::new(rank.unix.try_clone()?),
+        Channel::Tcp => {
+            let stream = rank.tcp()?;
+            stream.set_nonblocking(spin)?;
+            if spin {
+                Box::new(Spinning(stream, one_core()))
+            } else {
+                Box::new(stream)
+            }
+        }
+    })
+}
+
+/// TCP spins; pipe and Unix socket block, as their users do.
+pub fn ping_pong(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcome> {
+    let mut stream = open(rank, channel, true)?;
+    let mut buffer = vec![1u8; task.size.max(1)];
+    let warm = warm_up(task.iters);
+    let mut start = Instant::now();
+    rank.sync()?;
+    for i in 0..warm + task.iters {
+        if i == warm {
+            start = Instant::now();
+        }
+        if rank.me == 0 {
+            stream.write_all(&buffer)?;
+        }
+        stream.read_exact(&mut buffer)?;
+        if rank.me == 1 {
+            stream.write_all(&buffer)?;
+        }
+    }
+    Ok(if rank.me == 0 { per(start, 2 * task.iters) } else { Outcome::Elsewhere })
+}
+
+/// One write a message; the reader takes as much as it can get.
+pub fn stream(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcome> {
+    let mut stream = open(rank, channel, false)?;
+    let size = task.size.max(1);
+    let total = size as u64 * task.iters;
+    rank.sync()?;
+    if rank.me == 1 {
+        let mut buffer = vec![0u8; size.clamp(64 << 10, 1 << 20)];
+        let mut left = total;
+        while left > 0 {
+            let want = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let got = stream.read(&mut buffer[..want])?;
+            anyhow::ensure!(got > 0, "the stream ended early");
+            left -= got as u64;
+        }
+        stream.write_all(&[1])?;
+        return Ok(Outcome::Elsewhere);
+    }
+    let data = vec![1u8; size];
+    let start = Instant::now();
+    for _ in 0..task.iters {
+        stream.write_all(&data)?;
+    }
+    stream.read_exact(&mut [0])?;
+    Ok(per(start, task.iters))
+}
+
+/// From before the write to after the return of the read that slept.
+pub fn wake(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcome> {
+    let mut stream = open(rank, channel, false)?;
+    let (mut samples, mut stamp) = (Vec::new(), [0; 8]);
+    rank.sync()?;
+    for _ in 0..task.iters {
+        if rank.me == 0 {
+            std::thread::sleep(DOZE);
+            stream.write_all(&monotonic_ns().to_le_bytes())?;
+        } else {
+            stream.read_exact(&mut stamp)?;
+            samples.push(monotonic_ns().saturating_sub(u64::from_le_bytes(stamp)));
+        }
+    }
+    Ok(if rank.me == 1 { median_ns(samples) } else { Outcome::Elsewhere })
+}

@@ -1,0 +1,75 @@
+//! One-way time of a message: half a round trip.
+
+use super::floor::{per, warm_up};
+use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG};
+use super::table::{Better, Table};
+use super::{others, Bench, Subject};
+use anyhow::Result;
+use std::time::Instant;
+
+/// Largest message compared with the cache-line floor; beyond it, copying is what takes the time.
+const SMALL: usize = 4 << 10;
+
+/// Both ranks: blocking sends and receives on borrowed memory.
+pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let (endpoint, peer) = rank.weft()?;
+    let mut buffer = vec![1u8; task.size];
+    let warm = warm_up(task.iters);
+    let mut start = Instant::now();
+    rank.sync()?;
+    for i in 0..warm + task.iters {
+        if i == warm {
+            start = Instant::now();
+        }
+        if rank.me == 0 {
+            endpoint.send_blocking(peer, TAG, &buffer)?;
+        }
+        endpoint.recv_blocking(Some(peer), TAG, 0, &mut buffer)?;
+        if rank.me == 1 {
+            endpoint.send_blocking(peer, TAG, &buffer)?;
+        }
+    }
+    Ok(if rank.me == 0 { per(start, 2 * task.iters) } else { Outcome::Elsewhere })
+}
+
+fn floor_of(link: &str, size: usize) -> (&'static str, Probe) {
+    match (link, size) {
+        ("shm", 0..=SMALL) => ("cache line", Probe::CacheLine),
+        ("shm", _) => ("vm_readv", Probe::RemoteCopy),
+        _ => ("bare UDP", Probe::Udp),
+    }
+}
+
+/// The table.
+pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
+    let shm = bench.link == "shm";
+    let (defaults, floors, channels): (&[usize], &[&'static str], &[Channel]) = if shm {
+        (
+            &[8, 64, 1 << 10, 8 << 10, 64 << 10, 1 << 20],
+            &["cache line", "vm_readv"],
+            &[Channel::Pipe, Channel::Unix],
+        )
+    } else {
+        (&[16, 64, 1 << 10, 8 << 10, 64 << 10, 1 << 20], &["bare UDP"], &[Channel::Tcp])
+    };
+    let mut table = bench.table("pingpong", "one-way time", "us", Better::Lower);
+    for size in bench.sizes(defaults) {
+        let (floor, probe) = floor_of(bench.link, size);
+        let mut subjects: Vec<Subject> = vec![Probe::WeftPingPong.into(), probe.into()];
+        subjects.extend(channels.iter().map(|&c| Subject::from(Probe::PingPong(c))));
+        let got = bench.measure(size, &subjects, |s| s * 1e6)?;
+        let floors = floors.iter().map(|&name| (name, got[1].filter(|_| name == floor)));
+        let peers = channels.iter().zip(&got[2..]).map(|(c, &s)| (c.name(), s));
+        table.push("", size, got[0], others(floors), others(peers));
+    }
+    table.notes.push(if shm {
+        "floor: a cache line from core to core up to 4K, above it process_vm_readv of the message; \
+         pipe and Unix socket block"
+            .into()
+    } else {
+        "floor: bare UDP, both sides spinning (above 1472 B with GSO and GRO); TCP with TCP_NODELAY, \
+         spinning"
+            .into()
+    });
+    Ok(table)
+}

@@ -1,0 +1,320 @@
+//! One of the two processes between which things are measured: does the tasks its parent sends.
+
+use super::sys::{self, Shared};
+use super::{bandwidth, floor, logp, netns, peers, pingpong, rate, wait};
+use anyhow::{bail, ensure, Context, Result};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use weft::{Address, Endpoint, Links, PeerId};
+
+/// Be one rank of `weft bench`
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// 0 or 1
+    #[arg(long)]
+    rank: usize,
+    /// Link of the endpoint
+    #[arg(long)]
+    link: String,
+    /// Job key, as the launcher writes it
+    #[arg(long)]
+    key: u64,
+    /// The inherited descriptors, in the order of `pair::Ends`
+    #[arg(long, value_delimiter = ',')]
+    fds: Vec<RawFd>,
+}
+
+/// Something that can be measured between the two ranks. All give seconds per iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Probe {
+    /// Nothing measured: the rank gives its interface this side's address, in its own namespace.
+    Network,
+    /// A cache line from one core to the other, one way.
+    CacheLine,
+    /// A message through a ring of cache lines.
+    Ring,
+    /// memcpy in one process.
+    Copy,
+    /// process_vm_readv from the other process.
+    RemoteCopy,
+    /// Waking a process that sleeps on a futex.
+    Futex,
+    /// Bare UDP, spinning, one way.
+    Udp,
+    /// A stream of `size` bytes a turn over UDP with GSO and GRO.
+    UdpStream,
+    /// Bare UDP datagrams one after the other.
+    UdpRate,
+    /// Ping-pong over a kernel channel, one way.
+    PingPong(Channel),
+    /// One direction over a kernel channel, in writes of `size` bytes.
+    Stream(Channel),
+    /// Waking a process that sleeps reading a kernel channel.
+    Wake(Channel),
+    /// Ping-pong of weft messages, one way.
+    WeftPingPong,
+    /// Weft messages in one direction with a window of posted receives.
+    WeftBandwidth,
+    /// Small weft messages in one direction.
+    WeftRate,
+    /// Time of the sending call alone, for a few messages.
+    WeftSendOverhead,
+    /// A round trip with a computation of `arg` nanoseconds inside, less the computation.
+    WeftBusyRoundTrip,
+    /// Waking a rank that sleeps in a receive.
+    WeftWake,
+    /// Share of a core used by a rank that waits for `iters` milliseconds.
+    WeftIdle,
+}
+
+/// What the kernel offers for passing bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Channel {
+    /// A pipe in each direction.
+    Pipe,
+    /// A Unix stream socket pair.
+    Unix,
+    /// TCP with TCP_NODELAY.
+    Tcp,
+}
+
+impl Channel {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Channel::Pipe => "pipe",
+            Channel::Unix => "unix",
+            Channel::Tcp => "tcp",
+        }
+    }
+}
+
+/// A probe and how to run it. Both ranks get the same.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Task {
+    /// What.
+    pub probe: Probe,
+    /// Bytes of a message.
+    pub size: usize,
+    /// Iterations.
+    pub iters: u64,
+    /// See the probe.
+    pub arg: u64,
+}
+
+/// A rank's answer to a task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Seconds per iteration (a share of one for `WeftIdle`).
+    Value(f64),
+    /// The other rank has the value.
+    Elsewhere,
+    /// This cannot be measured here, and why.
+    Absent(String),
+    /// It went wrong.
+    Failed(String),
+}
+
+/// State of a rank.
+pub struct Rank {
+    /// 0 or 1.
+    pub me: usize,
+    /// The memory both share.
+    pub shared: Shared,
+    /// Pipe from the other rank.
+    pub pipe_in: std::fs::File,
+    /// Pipe to the other rank.
+    pub pipe_out: std::fs::File,
+    /// Unix socket to the other rank.
+    pub unix: UnixStream,
+    side: UnixStream,
+    links: Links,
+    key: [u8; 32],
+    hosts: [IpAddr; 2],
+    endpoint: Option<(Endpoint, PeerId)>,
+}
+
+const STEP: Duration = Duration::from_secs(30);
+
+impl Rank {
+    /// Waits until the other rank is here too.
+    pub fn sync(&mut self) -> Result<()> {
+        self.tell(&[0])?;
+        self.hear().map(|_| ())
+    }
+
+    /// Sends a short note to the other rank, beside what is measured.
+    pub fn tell(&mut self, note: &[u8]) -> Result<()> {
+        self.side.write_all(&(note.len() as u32).to_le_bytes())?;
+        self.side.write_all(note).context("telling the other rank")
+    }
+
+    /// Receives a note.
+    pub fn hear(&mut self) -> Result<Vec<u8>> {
+        let mut len = [0; 4];
+        self.side.read_exact(&mut len).context("hearing the other rank")?;
+        let mut note = vec![0; u32::from_le_bytes(len) as usize];
+        self.side.read_exact(&mut note)?;
+        Ok(note)
+    }
+
+    /// Receives a note of 8 bytes.
+    pub fn hear_u64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.hear()?.try_into().ok().context("a note of 8 bytes")?))
+    }
+
+    fn exchange(&mut self, note: &[u8]) -> Result<Vec<u8>> {
+        self.tell(note)?;
+        self.hear()
+    }
+
+    /// The endpoint with the other rank as its peer; opened by both ranks at the first use.
+    pub fn weft(&mut self) -> Result<(Endpoint, PeerId)> {
+        if let Some((endpoint, peer)) = &self.endpoint {
+            return Ok((endpoint.clone(), *peer));
+        }
+        let config = weft::job::config_from_env()?;
+        let endpoint = weft::job::open_endpoint(config, self.links, self.key)?;
+        let theirs = self.exchange(&endpoint.address().encode())?;
+        let theirs = Address::decode(&theirs).map_err(|e| anyhow::anyhow!("address: {e}"))?;
+        let peer = endpoint.connect(&theirs)?;
+        self.endpoint = Some((endpoint.clone(), peer));
+        // The first message opens the session, which no measurement shall include.
+        if self.me == 0 {
+            endpoint.send_blocking(peer, TAG_ACK, &[1])?;
+            endpoint.recv_blocking(Some(peer), TAG_ACK, 0, &mut [0])?;
+        } else {
+            endpoint.recv_blocking(Some(peer), TAG_ACK, 0, &mut [0])?;
+            endpoint.send_blocking(peer, TAG_ACK, &[1])?;
+        }
+        self.settle();
+        Ok((endpoint, peer))
+    }
+
+    /// Lets acknowledgements flow until both ranks are quiet, so that the next measurement starts clean.
+    pub fn settle(&mut self) {
+        if let Some((endpoint, _)) = &self.endpoint {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_micros(500) {
+                endpoint.progress();
+            }
+        }
+    }
+
+    /// A UDP socket connected to the other rank's.
+    pub fn udp(&mut self, coalesce: bool) -> Result<UdpSocket> {
+        let socket = UdpSocket::bind((self.hosts[self.me], 0)).context("a UDP socket")?;
+        // Without the right to more, the system's limit applies.
+        let _ = sys::set(&socket, sys::SocketOption::ReceiveBuffer, 64 << 20);
+        let _ = sys::set(&socket, sys::SocketOption::SendBuffer, 16 << 20);
+        if coalesce {
+            sys::set(&socket, sys::SocketOption::Coalesce, 1).context("UDP_GRO")?;
+        }
+        let port = u64::from(socket.local_addr()?.port());
+        self.tell(&port.to_le_bytes())?;
+        let port = self.hear_u64()? as u16;
+        socket.connect(SocketAddr::new(self.hosts[1 - self.me], port))?;
+        self.sync()?;
+        Ok(socket)
+    }
+
+    /// A TCP connection to the other rank.
+    pub fn tcp(&mut self) -> Result<TcpStream> {
+        let stream = if self.me == 1 {
+            let listener = TcpListener::bind((self.hosts[1], 0)).context("a TCP socket")?;
+            let port = u64::from(listener.local_addr()?.port());
+            self.tell(&port.to_le_bytes())?;
+            listener.accept().context("accept")?.0
+        } else {
+            let port = self.hear_u64()? as u16;
+            let to = SocketAddr::new(self.hosts[1], port);
+            TcpStream::connect_timeout(&to, STEP).context("TCP to the other rank")?
+        };
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    fn work(&mut self, task: &Task) -> Result<Outcome> {
+        match task.probe {
+            Probe::Network => {
+                self.hosts = netns::HOSTS;
+                netns::configure(self.me).map(|()| Outcome::Elsewhere)
+            }
+            Probe::CacheLine => floor::cache_line(self, task),
+            Probe::Ring => floor::ring(self, task),
+            Probe::Copy => floor::copy(self, task),
+            Probe::RemoteCopy => floor::remote_copy(self, task),
+            Probe::Futex => floor::futex(self, task),
+            Probe::Udp => floor::udp(self, task),
+            Probe::UdpStream => floor::udp_stream(self, task),
+            Probe::UdpRate => floor::udp_rate(self, task),
+            Probe::PingPong(channel) => peers::ping_pong(self, task, channel),
+            Probe::Stream(channel) => peers::stream(self, task, channel),
+            Probe::Wake(channel) => peers::wake(self, task, channel),
+            Probe::WeftPingPong => pingpong::rank(self, task),
+            Probe::WeftBandwidth => bandwidth::rank(self, task),
+            Probe::WeftRate => rate::rank(self, task),
+            Probe::WeftSendOverhead => logp::send_overhead(self, task),
+            Probe::WeftBusyRoundTrip => logp::busy_round_trip(self, task),
+            Probe::WeftWake => wait::wake(self, task),
+            Probe::WeftIdle => wait::idle(self, task),
+        }
+    }
+}
+
+/// Tag of measured messages.
+pub const TAG: u64 = 1;
+/// Tag of the message that ends a measurement.
+pub const TAG_ACK: u64 = 2;
+
+fn key_bytes(seed: u64) -> [u8; 32] {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&seed.to_le_bytes());
+    key
+}
+
+fn start(args: &Args) -> Result<(Rank, UnixStream)> {
+    ensure!(args.rank < 2, "there are two ranks");
+    let fds: Vec<OwnedFd> =
+        args.fds.iter().map(|&fd| sys::inherit(fd)).collect::<Result<_, _>>()?;
+    let Ok::<[OwnedFd; 6], _>([control, side, unix, pipe_in, pipe_out, memory]) = fds.try_into()
+    else {
+        bail!("six descriptors are needed; this command is started by `weft bench`")
+    };
+    sys::allow_readers();
+    let side = UnixStream::from(side);
+    side.set_read_timeout(Some(STEP))?;
+    let rank = Rank {
+        me: args.rank,
+        shared: Shared::map(&memory)?,
+        pipe_in: pipe_in.into(),
+        pipe_out: pipe_out.into(),
+        unix: unix.into(),
+        side,
+        links: Links::parse(&args.link).context("unknown link")?,
+        key: key_bytes(args.key),
+        hosts: [IpAddr::from([127, 0, 0, 1]); 2],
+        endpoint: None,
+    };
+    Ok((rank, control.into()))
+}
+
+/// Runs a rank until its parent closes the control socket.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let (mut rank, mut control) = start(&args)?;
+    let mut lines = BufReader::new(control.try_clone()?).lines();
+    while let Some(line) = lines.next().transpose()? {
+        let task: Task = serde_json::from_str(&line)?;
+        let outcome = rank.work(&task).unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")));
+        rank.settle();
+        let mut answer = serde_json::to_string(&outcome)?;
+        answer.push('\n');
+        control.write_all(answer.as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

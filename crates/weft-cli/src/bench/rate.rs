@@ -1,0 +1,66 @@
+//! Small messages a second, one pair, one direction.
+
+use super::floor::per;
+use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG, TAG_ACK};
+use super::table::{Better, Table};
+use super::{others, Bench, Subject};
+use anyhow::Result;
+use std::time::Instant;
+use weft::{Endpoint, OpError, PeerId};
+
+/// Sends, making progress while too much is queued.
+pub fn send(endpoint: &Endpoint, to: PeerId, data: &[u8]) -> Result<(), OpError> {
+    loop {
+        match endpoint.send_blocking(to, TAG, data) {
+            Err(OpError::Busy) => endpoint.progress(),
+            other => return other,
+        };
+    }
+}
+
+/// Blocking sends and receives on borrowed memory; the last message is answered.
+pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let (endpoint, peer) = rank.weft()?;
+    let mut buffer = vec![1u8; task.size];
+    rank.sync()?;
+    if rank.me == 1 {
+        for _ in 0..task.iters {
+            endpoint.recv_blocking(Some(peer), TAG, 0, &mut buffer)?;
+        }
+        endpoint.send_blocking(peer, TAG_ACK, &[1])?;
+        return Ok(Outcome::Elsewhere);
+    }
+    let start = Instant::now();
+    for _ in 0..task.iters {
+        send(&endpoint, peer, &buffer)?;
+    }
+    endpoint.recv_blocking(Some(peer), TAG_ACK, 0, &mut [0])?;
+    Ok(per(start, task.iters))
+}
+
+/// The table.
+pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
+    let (floor, channels): ((&'static str, Probe), &[Channel]) = match bench.link {
+        "shm" => (("ring", Probe::Ring), &[Channel::Pipe, Channel::Unix]),
+        _ => (("bare UDP", Probe::UdpRate), &[Channel::Pipe, Channel::Tcp]),
+    };
+    let mut table = bench.table("rate", "messages", "M/s", Better::Higher);
+    for size in bench.sizes(&[8]) {
+        let mut subjects: Vec<Subject> = vec![Probe::WeftRate.into(), floor.1.into()];
+        subjects.extend(channels.iter().map(|&c| Subject::from(Probe::Stream(c))));
+        let got = bench.measure(size, &subjects, |s| 1e-6 / s)?;
+        let peers = channels.iter().zip(&got[2..]).map(|(c, &s)| (c.name(), s));
+        table.push("", size, got[0], others([(floor.0, got[1])].into_iter()), others(peers));
+    }
+    table.notes.push(match bench.link {
+        "shm" => {
+            "by send_blocking and recv_blocking; ring: a cache line a message and nothing else; \
+                  pipe, unix: a write a message, read as many at once as there are"
+                .into()
+        }
+        _ => "by send_blocking and recv_blocking; bare UDP: a call a datagram, counted where it \
+              arrives; pipe, tcp: a write a message, read as many at once as there are"
+            .into(),
+    });
+    Ok(table)
+}

@@ -1,0 +1,258 @@
+//! Results: tables for people, one JSON object a line for programs.
+
+use super::pair::Sample;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Times.
+    Lower,
+    /// Rates.
+    Higher,
+}
+
+/// Something measured beside ours: its name and figure, if it could be measured.
+#[derive(Clone, Debug)]
+pub struct Other {
+    /// Column heading.
+    pub name: &'static str,
+    /// Figure in the table's unit.
+    pub sample: Option<Sample>,
+}
+
+/// One line of a table.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What the line is about where the size does not say it: a parameter's name.
+    pub what: &'static str,
+    /// Bytes of a message.
+    pub size: usize,
+    /// Our figure.
+    pub ours: Sample,
+    /// Floors; the first one measured is the one compared with.
+    pub floors: Vec<Other>,
+    /// Peers; the best one is compared with.
+    pub peers: Vec<Other>,
+}
+
+/// Figures of one kind over one link.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Name of the benchmark.
+    pub bench: &'static str,
+    /// The link.
+    pub link: &'static str,
+    /// What the figures are.
+    pub what: &'static str,
+    /// Unit of all figures.
+    pub unit: &'static str,
+    /// Which way is better.
+    pub better: Better,
+    /// Lines.
+    pub rows: Vec<Row>,
+    /// How it was measured and what is missing.
+    pub notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    bench: &'a str,
+    link: &'a str,
+    what: &'a str,
+    size: usize,
+    value: f64,
+    unit: &'a str,
+    min: f64,
+    max: f64,
+    floor: Option<f64>,
+    floor_name: Option<&'a str>,
+    ratio_floor: Option<f64>,
+    peer: Option<f64>,
+    peer_name: Option<&'a str>,
+    ratio_peer: Option<f64>,
+}
+
+impl Row {
+    /// The floor compared with: name and figure.
+    pub fn floor(&self) -> Option<(&'static str, f64)> {
+        self.floors.iter().find_map(|f| Some((f.name, f.sample?.median)))
+    }
+
+    /// The best peer: name and figure.
+    pub fn peer(&self, better: Better) -> Option<(&'static str, f64)> {
+        let measured = self.peers.iter().filter_map(|p| Some((p.name, p.sample?.median)));
+        match better {
+            Better::Lower => measured.min_by(|a, b| a.1.total_cmp(&b.1)),
+            Better::Higher => measured.max_by(|a, b| a.1.total_cmp(&b.1)),
+        }
+    }
+}
+
+/// A size as people write it.
+pub fn human(size: usize) -> String {
+    match size {
+        s if s >= 1 << 20 && s % (1 << 20) == 0 => format!("{}M", s >> 20),
+        s if s >= 1 << 10 && s % (1 << 10) == 0 => format!("{}K", s >> 10),
+        s => s.to_string(),
+    }
+}
+
+/// Three significant digits without an exponent.
+fn figure(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 1.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
+fn optional(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_string(), figure)
+}
+
+impl Table {
+    /// One JSON object a line.
+    pub fn json(&self) -> String {
+        let mut out = String::new();
+        for row in &self.rows {
+            let (floor, peer) = (row.floor(), row.peer(self.better));
+            let ratio = |other: Option<(&str, f64)>| other.map(|o| row.ours.median / o.1);
+            let line = Line {
+                bench: self.bench,
+                link: self.link,
+                what: row.what,
+                size: row.size,
+                value: row.ours.median,
+                unit: self.unit,
+                min: row.ours.min,
+                max: row.ours.max,
+                floor: floor.map(|f| f.1),
+                floor_name: floor.map(|f| f.0),
+                ratio_floor: ratio(floor),
+                peer: peer.map(|p| p.1),
+                peer_name: peer.map(|p| p.0),
+                ratio_peer: ratio(peer),
+            };
+            if let Ok(text) = serde_json::to_string(&line) {
+                out.push_str(&text);
+                out.push('\n');
+            }
+        }
+        out
+    }
+
+    fn header(&self) -> Vec<String> {
+        let mut cells = vec!["size".to_string()];
+        if self.rows.iter().any(|r| !r.what.is_empty()) {
+            cells.insert(0, "what".into());
+        }
+        cells.extend(["weft".into(), "min..max".into()]);
+        let Some(row) = self.rows.first() else { return cells };
+        if !row.floors.is_empty() {
+            cells.extend(row.floors.iter().map(|o| o.name.to_string()));
+            cells.push("weft/floor".into());
+        }
+        if !row.peers.is_empty() {
+            cells.extend(row.peers.iter().map(|o| o.name.to_string()));
+            cells.push("weft/peer".into());
+        }
+        cells
+    }
+
+    fn cells(&self, row: &Row) -> Vec<String> {
+        let mut cells = vec![human(row.size)];
+        if self.rows.iter().any(|r| !r.what.is_empty()) {
+            cells.insert(0, row.what.to_string());
+        }
+        let ours = row.ours;
+        cells.push(figure(ours.median));
+        cells.push(format!("{}..{}", figure(ours.min), figure(ours.max)));
+        for (others, best) in [(&row.floors, row.floor()), (&row.peers, row.peer(self.better))] {
+            if !others.is_empty() {
+                cells.extend(others.iter().map(|o| optional(o.sample.map(|s| s.median))));
+                cells.push(optional(best.map(|b| ours.median / b.1)));
+            }
+        }
+        cells
+    }
+
+    /// The table as text.
+    pub fn text(&self) -> String {
+        let better = match self.better {
+            Better::Lower => "lower is better",
+            Better::Higher => "higher is better",
+        };
+        let mut lines = vec![self.header()];
+        lines.extend(self.rows.iter().map(|row| self.cells(row)));
+        let columns = lines[0].len();
+        let width = |at: usize| lines.iter().map(|l| l[at].len()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "{} over {}: {} in {}, {better}",
+            self.bench, self.link, self.what, self.unit
+        );
+        for line in &lines {
+            let cells = line.iter().zip(&widths).map(|(cell, &w)| format!("{cell:>w$}"));
+            let _ = writeln!(out, "  {}", cells.collect::<Vec<_>>().join("  "));
+        }
+        for note in &self.notes {
+            let _ = writeln!(out, "  - {note}");
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn sample(median: f64) -> Option<Sample> {
+        Some(Sample { median, min: median / 2.0, max: median * 2.0 })
+    }
+
+    fn table(better: Better) -> Table {
+        let other = |name, median| Other { name, sample: sample(median) };
+        let row = Row {
+            what: "",
+            size: 8,
+            ours: sample(3.0).unwrap(),
+            floors: vec![Other { name: "missing", sample: None }, other("floor", 2.0)],
+            peers: vec![other("pipe", 6.0), other("unix", 9.0)],
+        };
+        let (link, what, unit) = ("shm", "time", "us");
+        Table { bench: "pingpong", link, what, unit, better, rows: vec![row], notes: vec![] }
+    }
+
+    #[test]
+    fn json__names_the_first_floor_measured_and_the_best_peer() {
+        for (better, name, ratio) in
+            [(Better::Lower, "pipe", 0.5), (Better::Higher, "unix", 3.0 / 9.0)]
+        {
+            let line: serde_json::Value = serde_json::from_str(&table(better).json()).unwrap();
+            assert_eq!(line["floor_name"], "floor");
+            assert_eq!(line["ratio_floor"], 1.5);
+            assert_eq!(line["peer_name"], name);
+            assert_eq!(line["ratio_peer"], ratio);
+        }
+    }
+
+    #[test]
+    fn text__columns_line_up() {
+        let text = table(Better::Lower).text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1].len(), lines[2].len(), "{text}");
+        assert!(lines[2].contains(" - "), "{text}");
+    }
+
+    #[test]
+    fn human__powers_of_two_only() {
+        assert_eq!([1000, 1024, 1 << 20, 1536].map(human), ["1000", "1K", "1M", "1536"]);
+    }
+}

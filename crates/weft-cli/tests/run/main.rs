@@ -1,0 +1,296 @@
+//! `weft run` from the outside: what it starts, passes on, reports and leaves behind (nothing).
+#![allow(non_snake_case)]
+
+mod foreign;
+mod harness;
+
+use harness::{bootstrap_keys, shell, Job};
+use std::io::Write;
+
+#[test]
+fn bootstrap__ranks_exchange_values_and_agree_on_a_key() {
+    let done = Job::new(&["-n", "4"]).selftest(&["--bytes", "3000"]).finish();
+    done.assert_code(0);
+    assert_eq!(bootstrap_keys(&done.out, 4, "pmi1").len(), 1, "{}", done.out);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn bootstrap__two_hosts_through_a_launch_agent() {
+    let agent = harness::fake_agent("");
+    let args = ["-n", "4", "--hosts", "one:1,two", "--launch-agent", agent.as_str()];
+    let done = Job::new(&args).selftest(&[]).finish();
+    done.assert_code(0);
+    assert_eq!(bootstrap_keys(&done.out, 4, "pmi1").len(), 1, "{}", done.out);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn key__is_in_no_environment_and_no_command_line() {
+    let agent = harness::fake_agent("");
+    let script = "tr '\\0' '\\n' < /proc/self/environ; tr '\\0' ' ' < /proc/$PPID/cmdline; echo; \
+                  cat /proc/$PPID/environ | tr '\\0' '\\n'";
+    let args = ["--hosts", "one", "--launch-agent", agent.as_str()];
+    let done = Job::new(&args).command(shell(script)).finish();
+    done.assert_code(0);
+    assert!(done.out.contains("PMI_RANK=0"), "{}", done.out);
+    let hex = |word: &str| word.len() >= 64 && word.bytes().all(|b| b.is_ascii_hexdigit());
+    let words = done.out.split(|c: char| !c.is_ascii_alphanumeric());
+    assert_eq!(words.filter(|word| hex(word)).collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+#[test]
+fn agent__login_noise_before_the_proxy_is_skipped() {
+    let agent = harness::fake_agent("echo Welcome to the cluster; echo motd >&2");
+    let args = ["-n", "2", "--hosts", "one,two", "--launch-agent", agent.as_str()];
+    let done = Job::new(&args).selftest(&[]).finish();
+    done.assert_code(0);
+    assert!(!done.out.contains("Welcome"), "{}", done.out);
+}
+
+#[test]
+fn agent__that_fails_is_named_with_its_words() {
+    let agent = harness::fake_agent("echo no route to $1 >&2; exit 255");
+    let args = ["-n", "2", "--hosts", "far", "--launch-agent", agent.as_str()];
+    let done = Job::new(&args).command(shell("true")).finish();
+    done.assert_code(1);
+    done.assert_says(&["host far", "no route to far", "no proxy could be started"]);
+}
+
+#[test]
+fn agent__that_never_answers_is_given_up() {
+    let agent = harness::fake_agent("exec sleep 1000");
+    let args = ["--hosts", "deaf", "--start-timeout", "0.2", "--launch-agent", agent.as_str()];
+    let done = Job::new(&args).command(shell("true")).finish();
+    done.assert_code(1);
+    done.assert_says(&["host deaf did not answer", "true"]);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn exit__status_is_that_of_the_first_rank_that_fails() {
+    let script = "if [ $PMI_RANK = 1 ]; then exit 3; fi; sleep 1000";
+    let done = Job::new(&["-n", "3"]).command(shell(script)).finish();
+    done.assert_code(3);
+    done.assert_says(&["rank 1 (host localhost, pid ", "exited with status 3"]);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn exit__by_signal_names_rank_host_pid_and_signal() {
+    let script = "if [ $PMI_RANK = 2 ]; then kill -9 $$; fi; sleep 1000; true";
+    let done = Job::new(&["-n", "4"]).command(shell(script)).finish();
+    done.assert_code(137);
+    done.assert_says(&["rank 2 (host localhost, pid ", "SIGKILL (signal 9)", "ending the job"]);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn exit__on_another_host_ends_the_whole_job() {
+    let agent = harness::fake_agent("");
+    let script = "if [ $PMI_RANK = 3 ]; then exit 9; fi; sleep 1000";
+    let args = ["-n", "4", "--hosts", "one,two", "--launch-agent", agent.as_str()];
+    let done = Job::new(&args).command(shell(script)).finish();
+    done.assert_code(9);
+    done.assert_says(&["rank 3 (host two, pid "]);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn exit__of_ranks_deaf_to_sigterm_comes_by_sigkill() {
+    let script = "trap '' TERM; echo ready; if [ $PMI_RANK = 0 ]; then read x; exit 4; fi; \
+                  while :; do sleep 1000; done";
+    let mut job = Job::new(&["-n", "2"]).command(shell(script)).input().start();
+    job.lines(2, "ready");
+    job.close_input();
+    let done = job.finish();
+    done.assert_code(4);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn start__of_a_missing_program_is_explained() {
+    let done = Job::new(&["-n", "2"]).command(["./no-such-program".into()]).finish();
+    done.assert_code(127);
+    done.assert_says(&["cannot start ./no-such-program", "No such file"]);
+    let done = Job::new(&[]).command(["/dev/null".into()]).finish();
+    done.assert_code(126);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn signal__interrupt_reaches_all_ranks() {
+    let mut job = Job::new(&["-n", "3"]).command(shell("echo ready; sleep 1000; true")).start();
+    job.lines(3, "ready");
+    job.signal("INT");
+    let done = job.finish();
+    done.assert_code(130);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn signal__second_interrupt_kills() {
+    let script = "trap 'echo caught' INT TERM; echo ready; while :; do sleep 1000 & wait; done";
+    let mut job = Job::new(&["-n", "2"]).command(shell(script)).start();
+    job.lines(2, "ready");
+    job.signal("INT");
+    job.lines(2, "caught");
+    job.signal("INT");
+    let done = job.finish();
+    done.assert_code(130);
+    done.assert_says(&["again: killing all ranks"]);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn signal__usr1_is_passed_on_and_ends_nothing() {
+    let script = "trap 'echo caught; exit 0' USR1; echo ready; while :; do sleep 1000 & wait; done";
+    let mut job = Job::new(&["-n", "2"]).command(shell(script)).start();
+    job.lines(2, "ready");
+    job.signal("USR1");
+    job.lines(2, "caught");
+    let done = job.finish();
+    done.assert_code(0);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn launcher__killed_takes_ranks_and_their_children_along() {
+    let agent = harness::fake_agent("");
+    let args = ["-n", "4", "--hosts", "one,two", "--launch-agent", agent.as_str()];
+    for args in [&args[..], &["-n", "2"]] {
+        let script = "sleep 1000 & echo ready; sleep 1000; true";
+        let mut job = Job::new(args).command(shell(script)).start();
+        job.lines(args[1].parse().unwrap(), "ready");
+        job.signal("KILL");
+        job.wait_until_nothing_left();
+        job.finish();
+    }
+}
+
+#[test]
+fn rank__daemons_it_leaves_end_with_the_job() {
+    let script = "setsid sleep 1000 > /dev/null 2>&1 < /dev/null & echo left";
+    let done = Job::new(&["-n", "2"]).command(shell(script)).finish();
+    done.assert_code(0);
+    assert_eq!(done.out, "left\nleft\n");
+    done.assert_nothing_left();
+}
+
+#[test]
+fn output__lines_stay_whole_and_tagged() {
+    let script = "for i in $(seq 200); do printf 'a%s' $i; printf 'b%s\\n' $i; done; printf end";
+    let done = Job::new(&["-n", "4", "--tag-output"]).command(shell(script)).finish();
+    done.assert_code(0);
+    for rank in 0..4 {
+        for i in 1..=200 {
+            let line = format!("[{rank}] a{i}b{i}");
+            assert!(done.out.lines().any(|l| l == line), "{line} is missing");
+        }
+        assert!(done.out.lines().any(|l| l == format!("[{rank}] end")), "{}", done.out);
+    }
+}
+
+#[test]
+fn output__streams_stay_apart_and_exact() {
+    let done = Job::new(&["-n", "1"]).command(shell("printf out; printf err >&2")).finish();
+    done.assert_code(0);
+    assert_eq!((done.out.as_str(), done.err.as_str()), ("out", "err"));
+}
+
+#[test]
+fn input__reaches_rank_0_whole() {
+    let text = "0123456789abcde\n".repeat(1 << 16);
+    let mut job = Job::new(&["-n", "2"]).command(shell("wc -c")).input().start();
+    // The launcher may be slower than the pipe is long: both sides must make progress.
+    job.input_handle().write_all(text.as_bytes()).unwrap();
+    job.close_input();
+    let done = job.finish();
+    done.assert_code(0);
+    let mut counts: Vec<usize> = done.out.lines().map(|l| l.trim().parse().unwrap()).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [0, 1 << 20]);
+}
+
+#[test]
+fn input__that_rank_0_does_not_read_blocks_nothing() {
+    let mut job = Job::new(&["-n", "2"]).command(shell("exec <&-; echo ready")).input().start();
+    job.lines(2, "ready");
+    let done = job.finish();
+    done.assert_code(0);
+}
+
+#[test]
+fn fence__that_a_rank_never_reaches_names_it() {
+    let done = Job::new(&["-n", "3"]).selftest(&["--absent", "1"]).finish();
+    done.assert_code(1);
+    done.assert_says(&["rank 1 (host localhost", "ended without reaching the fence", "wait"]);
+}
+
+#[test]
+fn abort__ends_the_job_with_its_status() {
+    let done = Job::new(&["-n", "3"]).selftest(&["--aborts", "1"]).finish();
+    done.assert_code(5);
+    done.assert_says(&["rank 1", "aborted the job"]);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn start__that_takes_long_tells_who_is_missing() {
+    let script = "if [ $PMI_RANK = 1 ]; then read x < \"$GATE\"; fi; exec \"$0\" \"$@\"";
+    let gate = harness::scratch("gate");
+    assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
+    let mut command: Vec<String> = shell(script).into();
+    command.extend(harness::selftest(&[]));
+    let gate_env = format!("GATE={}", gate.display());
+    let mut job = Job::new(&["-n", "3", "--env", &gate_env]).command(command).start();
+    job.error_lines(1, "2 of 3 ranks have joined; missing: rank 1 (host localhost");
+    std::fs::write(&gate, "go\n").unwrap();
+    job.finish().assert_code(0);
+}
+
+#[test]
+fn timeout__ends_the_job_and_names_who_still_ran() {
+    let done = Job::new(&["-n", "2", "--timeout", "0.2"]).command(shell("sleep 1000")).finish();
+    done.assert_code(124);
+    done.assert_says(&["ranks 0, 1 still ran after 0.2 s"]);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn pmi__hostile_line_ends_the_job_with_its_sender_named() {
+    let script = "if [ $PMI_RANK = 1 ]; then printf 'rubbish\\n' >&$PMI_FD; fi; sleep 1000";
+    let done = Job::new(&["-n", "2"]).command(shell(script)).finish();
+    done.assert_code(1);
+    done.assert_says(&["rank 1 (host localhost", "does not speak PMI-1"]);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn environment__carries_link_and_named_variables_but_no_foreign_pmi() {
+    let script = "echo $WEFT_LINK $A $PMIX_RANK.";
+    let job = Job::new(&["--link", "udp", "--env", "A=1 2"]).env("PMIX_RANK", "7");
+    let done = job.command(shell(script)).finish();
+    assert_eq!(done.out, "udp 1 2 .\n".repeat(done.out.lines().count()));
+    done.assert_code(0);
+}
+
+#[test]
+fn placement__refuses_what_cannot_be() {
+    let shm = ["-n", "2", "--link", "shm", "--hosts", "far1,far2"];
+    let none = ["-n", "0"];
+    let option = ["--hosts", "-oProxyCommand=x"];
+    for (args, words) in [(&shm[..], "one host only"), (&none, "at least one"), (&option, "host")] {
+        let done = Job::new(args).command(shell("true")).finish();
+        assert_ne!(done.code, Some(0));
+        done.assert_says(&[words]);
+    }
+}
+
+#[test]
+fn placement__more_ranks_than_slots_run_with_a_note() {
+    let done = Job::new(&["-n", "3", "--hosts", "localhost:1"]).command(shell("echo x")).finish();
+    done.assert_code(0);
+    done.assert_says(&["note: 3 ranks in 1 slots"]);
+    assert_eq!(done.out, "x\nx\nx\n");
+}

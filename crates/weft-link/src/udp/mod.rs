@@ -1,0 +1,360 @@
+//! The UDP link: weft packets in UDP datagrams. Works unprivileged wherever there is an IP network.
+//!
+//! - `send.rs`: seals packets and hands runs of equal size to the kernel as one train (UDP GSO).
+//! - `recv.rs`: takes trains (UDP GRO) apart, checks each packet, and receives bulk straight into place.
+//! - `interfaces.rs`: which addresses to offer and to use; `pmtu.rs`: packet sizes.
+//! - `sys/`: the system calls.
+
+mod interfaces;
+mod pmtu;
+mod recv;
+mod send;
+mod sys;
+#[cfg(test)]
+mod tests;
+
+use crate::secure::{Lane, Mode, Secure, Security};
+use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
+use interfaces::{Candidate, Nearness};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::RawFd;
+use sys::{SockAddr, Socket};
+use weft_core::{LinkCaps, PeerId};
+
+/// Settings of a UDP link.
+#[derive(Clone, Debug)]
+pub struct UdpConfig {
+    /// Local IPv4 address to bind to; unspecified for all, `None` for no IPv4.
+    pub v4: Option<Ipv4Addr>,
+    /// Local IPv6 address to bind to; unspecified for all, `None` for no IPv6.
+    pub v6: Option<Ipv6Addr>,
+    /// Port to bind to; 0 for one that the system chooses.
+    pub port: u16,
+    /// Let the kernel or the card cut trains into datagrams (UDP GSO), where it can.
+    pub gso: bool,
+    /// Let the kernel hand over trains (UDP GRO), where it can.
+    pub gro: bool,
+    /// Socket buffers to ask for, bytes each way.
+    pub buffer: usize,
+    /// Largest packet (header and payload) to send, bytes; the path may allow less.
+    pub packet_max: u32,
+    /// This host's hash as in [`Address::host`](crate::Address), 0 if unknown: tells whether a loopback
+    /// address in a peer's list can be the peer.
+    pub host: u64,
+}
+
+impl Default for UdpConfig {
+    fn default() -> UdpConfig {
+        UdpConfig {
+            v4: Some(Ipv4Addr::UNSPECIFIED),
+            v6: Some(Ipv6Addr::UNSPECIFIED),
+            port: 0,
+            gso: true,
+            gro: true,
+            buffer: 8 << 20,
+            packet_max: u32::MAX,
+            host: 0,
+        }
+    }
+}
+
+/// A buffer smaller than this loses bulk data under load, and is worth a warning.
+const BUFFER_MIN: usize = 1 << 20;
+/// Events kept for the driver; more are dropped (all are hints).
+const EVENTS_MAX: usize = 256;
+
+struct Peer {
+    /// Where it may be, best first.
+    candidates: Vec<Candidate>,
+    /// An authentic packet came from the address in use: the others need not be tried.
+    confirmed: bool,
+    socket: usize,
+    to: SockAddr,
+    addr: SocketAddr,
+    /// Largest datagram of the path.
+    datagram_len: usize,
+}
+
+#[derive(Default)]
+struct Counters {
+    sent: u64,
+    sent_trains: u64,
+    send_full: u64,
+    send_errors: u64,
+    send_dropped: u64,
+    send_fragmented: u64,
+    received: u64,
+    received_calls: u64,
+    received_placed: u64,
+    received_repaired: u64,
+    recv_errors: u64,
+}
+
+/// The UDP link of an endpoint.
+pub struct UdpLink {
+    sockets: Vec<Socket>,
+    secure: Secure,
+    gso: bool,
+    packet_max: u32,
+    host: u64,
+    peers: Vec<Option<Box<Peer>>>,
+    events: VecDeque<LinkEvent>,
+    count: Counters,
+    tx: Box<[u8]>,
+    rx: recv::Receiver,
+}
+
+impl UdpLink {
+    /// Opens the sockets.
+    ///
+    /// # Errors
+    /// [`LinkError::System`] if no socket could be opened; a family that the machine lacks is passed over.
+    pub fn new(config: UdpConfig, security: Security) -> Result<UdpLink, LinkError> {
+        let sockets = open_sockets(&config)?;
+        let mut link = UdpLink {
+            gso: config.gso && sockets.iter().all(Socket::has_gso),
+            secure: Secure::new(&security, Lane::Udp),
+            packet_max: config.packet_max,
+            host: config.host,
+            peers: Vec::new(),
+            events: VecDeque::new(),
+            count: Counters::default(),
+            tx: vec![0; pmtu::DATAGRAM_MAX].into(),
+            rx: recv::Receiver::new(),
+            sockets,
+        };
+        link.tune(&config);
+        Ok(link)
+    }
+
+    fn tune(&mut self, config: &UdpConfig) {
+        let mut smallest = usize::MAX;
+        for socket in &self.sockets {
+            if config.gro {
+                // An old kernel hands over single datagrams instead: slower, nothing else changes.
+                let _ = socket.enable_gro();
+            }
+            if let Ok((rcv, snd)) = socket.set_buffers(config.buffer) {
+                smallest = smallest.min(rcv).min(snd);
+            }
+        }
+        if smallest < BUFFER_MIN.min(config.buffer) {
+            self.warn(format!(
+                "UDP socket buffers hold only {} KiB: raise net.core.rmem_max and net.core.wmem_max to {}",
+                smallest >> 10,
+                config.buffer
+            ));
+        }
+        if config.gso && !self.gso {
+            self.warn(
+                "this kernel has no UDP segmentation offload: bulk transfer is slower".into(),
+            );
+        }
+        if self.secure.mode() == Mode::None {
+            self.warn("UDP frames are NOT authenticated (security mode none)".into());
+        }
+    }
+
+    /// The security state: mode, cipher implementation.
+    pub fn secure(&self) -> &Secure {
+        &self.secure
+    }
+
+    /// Addresses the sockets are bound to.
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().map(Socket::local).collect()
+    }
+
+    /// The address in use for a peer.
+    pub fn peer_addr(&self, peer: PeerId) -> Option<SocketAddr> {
+        self.peer(peer).map(|p| p.addr)
+    }
+
+    fn peer(&self, peer: PeerId) -> Option<&Peer> {
+        self.peers.get(peer.0 as usize)?.as_deref()
+    }
+
+    fn socket_for(&self, v6: bool) -> Option<usize> {
+        self.sockets.iter().position(|s| s.is_v6() == v6)
+    }
+
+    fn warn(&mut self, text: String) {
+        log::warn!("{text}");
+        self.event(LinkEvent::Warning(text));
+    }
+
+    fn event(&mut self, event: LinkEvent) {
+        if self.events.len() < EVENTS_MAX && self.events.back() != Some(&event) {
+            self.events.push_back(event);
+        }
+    }
+
+    /// Largest packet for a datagram of this size.
+    fn packet_len(&self, datagram_len: usize) -> u32 {
+        ((datagram_len - self.secure.trailer_len()) as u32).min(self.packet_max)
+    }
+
+    /// Uses one of a peer's candidates from now on; returns the packet size it carries.
+    fn use_candidate(&mut self, peer: PeerId, at: usize) -> Option<u32> {
+        let known = self.peer(peer)?;
+        let candidate = *known.candidates.get(at)?;
+        let socket = self.socket_for(candidate.addr.is_ipv6())?;
+        let known = self.peers[peer.0 as usize].as_mut()?;
+        known.socket = socket;
+        known.addr = candidate.addr;
+        known.to = SockAddr::new(candidate.addr);
+        known.datagram_len = pmtu::datagram_len(candidate.addr.ip(), candidate.ip_mtu) as usize;
+        let datagram_len = known.datagram_len;
+        Some(self.packet_len(datagram_len))
+    }
+
+    /// Authentic packets come from this address: if it is one the peer named, use it from now on. Answering
+    /// any other source would let a replayed packet redirect the traffic.
+    fn confirm(&mut self, peer: PeerId, from: SocketAddr) {
+        let Some(known) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let at = known.candidates.iter().position(|c| same_host_port(c.addr, from));
+        known.confirmed = at.is_some();
+        let (Some(at), false) = (at, same_host_port(known.addr, from)) else { return };
+        if let Some(mtu) = self.use_candidate(peer, at) {
+            self.event(LinkEvent::Mtu(peer, mtu));
+        }
+    }
+}
+
+/// Equal but for flow label and scope, which the kernel fills in.
+fn same_host_port(a: SocketAddr, b: SocketAddr) -> bool {
+    (a.ip(), a.port()) == (b.ip(), b.port())
+}
+
+fn open_sockets(config: &UdpConfig) -> Result<Vec<Socket>, LinkError> {
+    let mut sockets: Vec<Socket> = Vec::new();
+    let mut failed = None;
+    let ips = [config.v4.map(IpAddr::V4), config.v6.map(IpAddr::V6)];
+    for ip in ips.into_iter().flatten() {
+        let taken = sockets.first().map_or(config.port, |s| s.local().port());
+        let bound = Socket::bind(SocketAddr::new(ip, taken));
+        let again = bound.or_else(|e| match config.port {
+            0 => Socket::bind(SocketAddr::new(ip, 0)),
+            _ => Err(e),
+        });
+        match again {
+            Ok(socket) => sockets.push(socket),
+            Err(e) => failed = Some((ip, e)),
+        }
+    }
+    match failed {
+        Some((ip, source)) if sockets.is_empty() => Err(LinkError::System {
+            what: format!("open a UDP socket on {}", SocketAddr::new(ip, config.port)),
+            source,
+            fix: "choose another address or port",
+        }),
+        None if sockets.is_empty() => Err(LinkError::Unsupported),
+        _ => Ok(sockets),
+    }
+}
+
+impl Link for UdpLink {
+    fn caps(&self) -> LinkCaps {
+        LinkCaps::network("udp", self.packet_len(pmtu::DATAGRAM_MAX))
+    }
+
+    fn advertise(&self, address: &mut Address) {
+        address.host = self.host;
+        let all = sys::interfaces().unwrap_or_default();
+        // Nothing is sent to these documentation addresses (RFC 5737, RFC 3849): the kernel only says which
+        // of our addresses its default routes leave from.
+        let outside = ["192.0.2.1:9", "[2001:db8::1]:9"].map(|a| a.parse::<SocketAddr>());
+        let defaults: Vec<IpAddr> = outside
+            .into_iter()
+            .flatten()
+            .filter_map(|to| Some(sys::route_to(to).ok()?.source))
+            .collect();
+        for ip in interfaces::advertised(&all, &defaults) {
+            for socket in self.sockets.iter().filter(|s| s.is_v6() == ip.is_ipv6()) {
+                let bound = socket.local();
+                let fits = bound.ip().is_unspecified() || bound.ip() == ip;
+                if fits && address.udp.len() < interfaces::ADDRESSES_MAX {
+                    address.udp.push(SocketAddr::new(ip, bound.port()));
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        let ours = sys::interfaces().unwrap_or_default();
+        let near = Nearness::of(self.host, info.address.host);
+        let has_family = |v6| self.socket_for(v6).is_some();
+        let candidates =
+            interfaces::candidates(&info.address.udp, &ours, near, has_family, sys::route_to)
+                .map_err(LinkError::Unreachable)?;
+        let first = candidates[0].addr;
+        let at = info.peer.0 as usize;
+        if self.peers.len() <= at {
+            self.peers.resize_with(at + 1, || None);
+        }
+        self.peers[at] = Some(Box::new(Peer {
+            confirmed: candidates.len() == 1,
+            candidates,
+            socket: 0,
+            to: SockAddr::new(first),
+            addr: first,
+            datagram_len: 0,
+        }));
+        self.secure.add_peer(info.peer, info.session, info.endpoint);
+        let mtu = self.use_candidate(info.peer, 0).ok_or(LinkError::Unsupported)?;
+        Ok(LinkCaps::network("udp", mtu))
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        if let Some(slot) = self.peers.get_mut(peer.0 as usize) {
+            *slot = None;
+        }
+        self.secure.remove_peer(peer);
+    }
+
+    fn send(&mut self, frames: &[Frame<'_>]) -> usize {
+        self.send_frames(frames)
+    }
+
+    fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        self.recv_frames(budget, sink)
+    }
+
+    fn poll_event(&mut self) -> Option<LinkEvent> {
+        self.events.pop_front()
+    }
+
+    fn wait_fds(&self, out: &mut Vec<WaitFd>) {
+        out.extend(self.sockets.iter().map(|s| WaitFd { fd: s.raw() as RawFd }));
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        !self.rx.has_rest()
+    }
+
+    fn finish_wait(&mut self) {
+        self.rx.poll_all();
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        let c = &self.count;
+        let all = [
+            ("sent", c.sent),
+            ("sent_trains", c.sent_trains),
+            ("send_full", c.send_full),
+            ("send_errors", c.send_errors),
+            ("send_dropped", c.send_dropped),
+            ("send_fragmented", c.send_fragmented),
+            ("received", c.received),
+            ("received_calls", c.received_calls),
+            ("received_placed", c.received_placed),
+            ("received_repaired", c.received_repaired),
+            ("recv_errors", c.recv_errors),
+        ];
+        all.into_iter().for_each(|(name, value)| each(name, value));
+        self.secure.counters(each);
+    }
+}

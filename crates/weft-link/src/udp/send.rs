@@ -1,0 +1,229 @@
+//! Sending: seal, line up, hand over.
+//!
+//! Packets are copied and sealed into one contiguous buffer rather than gathered from two or three pieces
+//! each: the kernel copies small pieces slower than we do, and the cipher then reads from the cache
+//! (`docs/adr/0003-udp-trains.md` has the figures).
+
+use super::sys::{self, SockAddr, Socket};
+use super::{pmtu, UdpLink};
+use crate::{Frame, LinkEvent};
+use std::io;
+use weft_core::wire::{field, PacketType};
+use weft_core::PeerId;
+
+/// Most datagrams in a train: `UDP_MAX_SEGMENTS` of the kernel.
+const SEGMENTS_MAX: usize = 64;
+
+/// What became of a datagram or a train.
+enum Sent {
+    /// Gone, or lost in a way that retransmission will repair.
+    Done,
+    /// The kernel's buffer is full.
+    Full,
+}
+
+/// What the kernel said about a send call.
+enum Refusal {
+    Full,
+    TooBig,
+    NoOffload,
+    Other,
+}
+
+fn classify(error: &io::Error) -> Refusal {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::ENOBUFS) => Refusal::Full,
+        Some(libc::EMSGSIZE) => Refusal::TooBig,
+        Some(libc::EIO | libc::EINVAL | libc::ENOPROTOOPT | libc::EOPNOTSUPP) => Refusal::NoOffload,
+        _ => Refusal::Other,
+    }
+}
+
+/// Sealed packets to one peer, in `tx`.
+struct Train {
+    peer: PeerId,
+    /// Packets in it.
+    packets: usize,
+    /// Size of all but the last.
+    segment: usize,
+    /// Bytes in all.
+    len: usize,
+}
+
+impl UdpLink {
+    pub(super) fn send_frames(&mut self, frames: &[Frame<'_>]) -> usize {
+        let mut done = 0;
+        while done < frames.len() {
+            let frame = &frames[done];
+            let is_hello = frame.header.get(field::TYPE) == Some(&(PacketType::Hello as u8));
+            if is_hello && self.peer(frame.peer).is_some_and(|p| !p.confirmed) {
+                self.send_everywhere(frame);
+                done += 1;
+                continue;
+            }
+            let Some(train) = self.seal_train(&frames[done..]) else {
+                self.count.send_dropped += 1;
+                done += 1;
+                continue;
+            };
+            let packets = train.packets;
+            if let Sent::Full = self.send_train(train) {
+                self.count.send_full += 1;
+                break;
+            }
+            self.count.sent += packets as u64;
+            done += packets;
+        }
+        done
+    }
+
+    /// Seals as many of the first frames as fit one train: same peer, same size but for a shorter last one.
+    /// `None` if the first frame cannot be sent at all.
+    #[inline]
+    fn seal_train(&mut self, frames: &[Frame<'_>]) -> Option<Train> {
+        let (peer, trailer) = (frames[0].peer, self.secure.trailer_len());
+        let datagram_len = self.peer(peer)?.datagram_len;
+        let segment = frames[0].header.len() + frames[0].payload.len() + trailer;
+        let fits = self.gso && segment <= datagram_len;
+        let most = if fits { (self.tx.len() / segment).clamp(1, SEGMENTS_MAX) } else { 1 };
+        let mut train = Train { peer, packets: 0, segment, len: 0 };
+        for frame in frames.iter().take(most) {
+            let len = frame.header.len() + frame.payload.len() + trailer;
+            if frame.peer != peer || len > segment {
+                break;
+            }
+            let out = self.tx.get_mut(train.len..)?;
+            self.secure.seal_into(peer, frame.header, frame.payload, out)?;
+            train.packets += 1;
+            train.len += len;
+            if len < segment {
+                break;
+            }
+        }
+        Some(train)
+    }
+
+    #[inline]
+    fn send_train(&mut self, train: Train) -> Sent {
+        let Some(known) = self.peers[train.peer.0 as usize].as_deref() else { return Sent::Done };
+        let (socket, to) = (known.socket, known.to);
+        if train.packets == 1 {
+            return self.send_one(train.peer, socket, &to, 0..train.len);
+        }
+        let segment = train.segment as u16;
+        match self.sockets[socket].send_train(&self.tx[..train.len], segment, &to) {
+            Ok(()) => {
+                self.count.sent_trains += 1;
+                Sent::Done
+            }
+            Err(e) => self.send_apart(train, socket, &to, &e),
+        }
+    }
+
+    /// A train was refused: sends its packets one by one, and learns why.
+    #[cold]
+    fn send_apart(
+        &mut self,
+        train: Train,
+        socket: usize,
+        to: &SockAddr,
+        error: &io::Error,
+    ) -> Sent {
+        let refusal = classify(error);
+        match refusal {
+            Refusal::Full => return Sent::Full,
+            Refusal::Other => {
+                self.count.send_errors += 1;
+                return Sent::Done;
+            }
+            Refusal::TooBig | Refusal::NoOffload => {}
+        }
+        let trouble = |link: &UdpLink| link.count.send_fragmented + link.count.send_errors;
+        let before = trouble(self);
+        let mut at = 0;
+        while at < train.len {
+            let end = (at + train.segment).min(train.len);
+            // A full buffer halfway is a loss: the first part is gone and must not be sent twice.
+            if let Sent::Full = self.send_one(train.peer, socket, to, at..end) {
+                self.count.send_errors += 1;
+            }
+            at = end;
+        }
+        // A train of packets too large for the path is refused with the same error as missing offload.
+        if matches!(refusal, Refusal::NoOffload) && trouble(self) == before {
+            self.gso = false;
+            self.warn(format!(
+                "UDP segmentation offload does not work here ({error}): sending singly"
+            ));
+        }
+        Sent::Done
+    }
+
+    #[inline]
+    fn send_one(
+        &mut self,
+        peer: PeerId,
+        socket: usize,
+        to: &SockAddr,
+        at: std::ops::Range<usize>,
+    ) -> Sent {
+        let Err(error) = self.sockets[socket].send_to(&self.tx[at.clone()], to) else {
+            return Sent::Done;
+        };
+        match classify(&error) {
+            Refusal::Full => return Sent::Full,
+            Refusal::TooBig => {
+                self.shrink(peer, at.len());
+                if self.send_fragmented(socket, &self.tx[at], to) {
+                    self.count.send_fragmented += 1;
+                    return Sent::Done;
+                }
+            }
+            _ => {}
+        }
+        // The network or the firewall refused it: as good as lost on the way.
+        self.count.send_errors += 1;
+        Sent::Done
+    }
+
+    /// Packets made before the path shrank keep their size when they are sent again: IP may cut these.
+    fn send_fragmented(&self, socket: usize, bytes: &[u8], to: &SockAddr) -> bool {
+        let socket: &Socket = &self.sockets[socket];
+        let sent = socket.set_discovery(false).is_ok() && socket.send_to(bytes, to).is_ok();
+        let restored = socket.set_discovery(true);
+        sent && restored.is_ok()
+    }
+
+    /// The path refused a datagram of `len` bytes: asks the kernel again how much it carries.
+    fn shrink(&mut self, peer: PeerId, len: usize) {
+        let Some(addr) = self.peer_addr(peer) else { return };
+        let now = sys::route_to(addr).map(|r| pmtu::datagram_len(addr.ip(), r.mtu) as usize);
+        let Ok(now) = now else { return };
+        let Some(known) = self.peers[peer.0 as usize].as_mut() else { return };
+        if now < known.datagram_len && now < len {
+            known.datagram_len = now;
+            let mtu = self.packet_len(now);
+            self.event(LinkEvent::Mtu(peer, mtu));
+        }
+    }
+
+    /// A first HELLO: nobody knows yet which of the peer's addresses works, so each gets one. The first
+    /// authentic answer decides.
+    #[cold]
+    fn send_everywhere(&mut self, frame: &Frame<'_>) {
+        let Some(known) = self.peer(frame.peer) else { return };
+        let addrs: Vec<_> = known.candidates.iter().map(|c| c.addr).collect();
+        for addr in addrs {
+            let (header, payload) = (frame.header, frame.payload);
+            let sealed = self.secure.seal_into(frame.peer, header, payload, &mut self.tx);
+            let (Some(len), Some(socket)) = (sealed, self.socket_for(addr.is_ipv6())) else {
+                self.count.send_errors += 1;
+                continue;
+            };
+            match self.sockets[socket].send_to(&self.tx[..len], &SockAddr::new(addr)) {
+                Ok(()) => self.count.sent += 1,
+                Err(_) => self.count.send_errors += 1,
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What the kernel knows about interfaces and routes.
+
+use super::{socket, SockAddr};
+use crate::udp::pmtu::Route;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+
+/// An address of a local network interface that is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The address.
+    pub ip: IpAddr,
+    /// Leading bits that are the same for every address on the attached network.
+    pub prefix: u32,
+}
+
+/// Addresses of all interfaces that are up and running, in the kernel's order.
+pub fn interfaces() -> io::Result<Vec<Interface>> {
+    let mut list = std::ptr::null_mut();
+    // SAFETY: `list` is writable.
+    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut out = Vec::new();
+    let mut at = list;
+    while !at.is_null() {
+        // SAFETY: the list is valid until freed; its addresses are null or as long as their family demands.
+        let (entry, addr, mask) = unsafe {
+            let entry = &*at;
+            (entry, SockAddr::from_kernel(entry.ifa_addr), SockAddr::from_kernel(entry.ifa_netmask))
+        };
+        at = entry.ifa_next;
+        let running = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
+        let Some(addr) = addr.filter(|_| entry.ifa_flags & running == running) else { continue };
+        let prefix = mask.map_or(u32::MAX, |m| ones(m.ip()));
+        out.push(Interface { ip: addr.ip(), prefix });
+    }
+    // SAFETY: `list` came from getifaddrs and nothing borrows it any more.
+    unsafe { libc::freeifaddrs(list) };
+    Ok(out)
+}
+
+fn ones(mask: IpAddr) -> u32 {
+    match mask {
+        IpAddr::V4(m) => u32::from(m).leading_ones(),
+        IpAddr::V6(m) => u128::from(m).leading_ones(),
+    }
+}
+
+/// Looks up the route to `to` without sending anything: connects a throwaway socket.
+pub fn route_to(to: SocketAddr) -> io::Result<Route> {
+    let v6 = to.is_ipv6();
+    let fd = socket::open(v6)?;
+    let raw = fd.as_raw_fd();
+    socket::set_discovery(raw, v6, true)?;
+    let name = SockAddr::new(to);
+    // SAFETY: `name` is readable for its length.
+    if unsafe { libc::connect(raw, name.as_ptr(), name.len()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mtu = match v6 {
+        true => socket::get(raw, libc::IPPROTO_IPV6, libc::IPV6_MTU)?,
+        false => socket::get(raw, libc::IPPROTO_IP, libc::IP_MTU)?,
+    };
+    Ok(Route { source: socket::local(raw)?.ip(), mtu: mtu.max(0) as u32 })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn route_to__loopback_is_local_and_wide() {
+        let route = route_to("127.0.0.1:9".parse().unwrap()).unwrap();
+        assert!(route.source.is_loopback() && route.mtu >= 1500, "{route:?}");
+    }
+
+    #[test]
+    fn interfaces__has_loopback() {
+        let all = interfaces().unwrap();
+        assert!(all.iter().any(|i| i.ip.is_loopback() && i.prefix >= 8), "{all:?}");
+    }
+}

@@ -1,0 +1,134 @@
+//! A non-blocking UDP socket.
+
+use super::SockAddr;
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// An unconnected, non-blocking UDP socket of one address family.
+pub struct Socket {
+    fd: OwnedFd,
+    v6: bool,
+    local: SocketAddr,
+}
+
+fn check(rc: libc::c_int) -> io::Result<libc::c_int> {
+    if rc < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(rc)
+}
+
+/// Sets an integer option.
+pub(super) fn set(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let len = mem::size_of::<i32>() as libc::socklen_t;
+    // SAFETY: `value` is readable for `len` bytes.
+    check(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) })?;
+    Ok(())
+}
+
+/// Reads an integer option.
+pub(super) fn get(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
+    let (mut value, mut len) = (0i32, mem::size_of::<i32>() as libc::socklen_t);
+    // SAFETY: `value` is writable for `len` bytes.
+    check(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) })?;
+    Ok(value)
+}
+
+/// A new UDP socket.
+pub(super) fn open(v6: bool) -> io::Result<OwnedFd> {
+    let family = if v6 { libc::AF_INET6 } else { libc::AF_INET };
+    let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no memory is passed; a non-negative result is a descriptor that nobody else owns.
+    unsafe { Ok(OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?)) }
+}
+
+/// The socket's own address.
+pub(super) fn local(fd: RawFd) -> io::Result<SocketAddr> {
+    let mut addr = SockAddr::empty();
+    let mut len = addr.len();
+    // SAFETY: `addr` is writable for `len` bytes.
+    check(unsafe { libc::getsockname(fd, addr.as_mut_ptr(), &raw mut len) })?;
+    addr.get().ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Whether datagrams larger than the path are refused (true) or fragmented.
+pub(super) fn set_discovery(fd: RawFd, v6: bool, on: bool) -> io::Result<()> {
+    let (level, name) = match v6 {
+        true => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
+        false => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+    };
+    let value = match (on, v6) {
+        (true, true) => libc::IPV6_PMTUDISC_DO,
+        (true, false) => libc::IP_PMTUDISC_DO,
+        (false, true) => libc::IPV6_PMTUDISC_DONT,
+        (false, false) => libc::IP_PMTUDISC_DONT,
+    };
+    set(fd, level, name, value)
+}
+
+impl Socket {
+    /// Opens and binds. Datagrams larger than the path are refused (`EMSGSIZE`), not fragmented.
+    pub fn bind(addr: SocketAddr) -> io::Result<Socket> {
+        let v6 = addr.is_ipv6();
+        let fd = open(v6)?;
+        let raw = fd.as_raw_fd();
+        if v6 {
+            set(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+        }
+        set_discovery(raw, v6, true)?;
+        let name = SockAddr::new(addr);
+        // SAFETY: `name` is readable for its length.
+        check(unsafe { libc::bind(raw, name.as_ptr(), name.len()) })?;
+        let local = local(raw)?;
+        Ok(Socket { fd, v6, local })
+    }
+
+    /// The address it is bound to.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Whether it is an IPv6 socket.
+    pub fn is_v6(&self) -> bool {
+        self.v6
+    }
+
+    /// The descriptor.
+    pub fn raw(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Lets the kernel hand over several datagrams of one sender at once.
+    pub fn enable_gro(&self) -> io::Result<()> {
+        set(self.raw(), libc::SOL_UDP, libc::UDP_GRO, 1)
+    }
+
+    /// Whether the kernel knows UDP segmentation offload.
+    pub fn has_gso(&self) -> bool {
+        get(self.raw(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+    }
+
+    /// Asks for buffers of `bytes` each way, beyond the system's limit where permitted; returns what the
+    /// receive and the send buffer now hold.
+    pub fn set_buffers(&self, bytes: usize) -> io::Result<(usize, usize)> {
+        // The kernel doubles the value to account for its own overhead.
+        let want = i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2);
+        let (rcv, snd) = (libc::SO_RCVBUF, libc::SO_SNDBUF);
+        let mut got = [0; 2];
+        let pairs = [(libc::SO_RCVBUFFORCE, rcv), (libc::SO_SNDBUFFORCE, snd)];
+        for (i, (force, plain)) in pairs.into_iter().enumerate() {
+            if set(self.raw(), libc::SOL_SOCKET, force, want).is_err() {
+                set(self.raw(), libc::SOL_SOCKET, plain, want)?;
+            }
+            got[i] = get(self.raw(), libc::SOL_SOCKET, plain)?.max(0) as usize / 2;
+        }
+        Ok((got[0], got[1]))
+    }
+
+    /// Whether datagrams larger than the path are refused (true) or fragmented.
+    pub fn set_discovery(&self, on: bool) -> io::Result<()> {
+        set_discovery(self.raw(), self.v6, on)
+    }
+}

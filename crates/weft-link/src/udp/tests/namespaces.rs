@@ -1,0 +1,172 @@
+//! Two hosts: network namespaces joined by a veth pair. Needs root and the `ip` command.
+
+use super::*;
+use crate::udp::sys::testing::enter_namespace;
+use std::process::Command;
+use std::sync::mpsc::channel;
+
+/// Two namespaces, removed on drop.
+struct Hosts([String; 2]);
+
+fn run(words: &str) -> Result<(), String> {
+    let mut parts = words.split_whitespace();
+    let program = parts.next().unwrap();
+    let out = Command::new(program).args(parts).output().map_err(|e| format!("{program}: {e}"))?;
+    match out.status.success() {
+        true => Ok(()),
+        false => Err(format!("{words}: {}", String::from_utf8_lossy(&out.stderr).trim())),
+    }
+}
+
+impl Hosts {
+    fn up(test: &str, mtu: u32) -> Option<Hosts> {
+        let names = ["a", "b"].map(|side| format!("weft-{}-{test}-{side}", std::process::id()));
+        let hosts = Hosts(names);
+        match hosts.build(mtu) {
+            Ok(()) => Some(hosts),
+            Err(why) => {
+                eprintln!("skipped: cannot make network namespaces: {why}");
+                None
+            }
+        }
+    }
+
+    fn build(&self, mtu: u32) -> Result<(), String> {
+        let [a, b] = &self.0;
+        run(&format!("ip netns add {a}"))?;
+        run(&format!("ip netns add {b}"))?;
+        run(&format!("ip -n {a} link add eth0 type veth peer name eth0 netns {b}"))?;
+        for (i, name) in self.0.iter().enumerate() {
+            run(&format!("ip -n {name} link set lo up"))?;
+            run(&format!("ip -n {name} link set eth0 mtu {mtu} up"))?;
+            run(&format!("ip -n {name} addr add 10.91.0.{}/24 dev eth0", i + 1))?;
+            // A bridge-like address that both hosts have.
+            run(&format!("ip -n {name} addr add 172.31.0.1/16 dev lo"))?;
+        }
+        Ok(())
+    }
+
+    /// Runs each side in a thread inside its namespace; they swap addresses first.
+    fn run<R: Send>(
+        &self,
+        config: UdpConfig,
+        a_side: impl FnOnce(UdpLink, usize) -> R + Send,
+        b_side: impl FnOnce(UdpLink) -> R + Send,
+    ) -> (R, R) {
+        let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
+        let host = config.host;
+        let open = move |name: &str, me, host| {
+            enter_namespace(name).unwrap();
+            let config = UdpConfig { host, ..config.clone() };
+            let link = UdpLink::new(config, security(me, Mode::Auth, 1)).unwrap();
+            let mut address = Address { endpoint: me, host, ..Default::default() };
+            link.advertise(&mut address);
+            (link, address)
+        };
+        let open = &open;
+        std::thread::scope(|scope| {
+            let a = scope.spawn(move || {
+                let (mut link, mine) = open(&self.0[0], A, host);
+                to_b.send(mine).unwrap();
+                let caps = link.connect(&info(TO_A, B, from_b.recv().unwrap())).unwrap();
+                a_side(link, caps.mtu as usize)
+            });
+            let b = scope.spawn(move || {
+                let (mut link, mine) = open(&self.0[1], B, host + 1);
+                to_a.send(mine).unwrap();
+                link.connect(&info(TO_B, A, from_a.recv().unwrap())).unwrap();
+                b_side(link)
+            });
+            (a.join().unwrap(), b.join().unwrap())
+        })
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for name in &self.0 {
+            let _ = run(&format!("ip netns del {name}"));
+        }
+    }
+}
+
+fn two_hosts() -> UdpConfig {
+    UdpConfig { host: 11, v6: None, ..Default::default() }
+}
+
+#[test]
+fn connect__two_hosts_at_mtu_1500() {
+    let Some(hosts) = Hosts::up("mtu", 1500) else { return };
+    let total = 400;
+    let (sent, got) = hosts.run(
+        two_hosts(),
+        |mut a, mtu| {
+            assert_eq!(mtu, 1472 - TRAILER);
+            assert_eq!(a.peer_addr(P).unwrap().ip(), "10.91.0.2".parse::<IpAddr>().unwrap());
+            let payload = bytes(mtu - 32, 3);
+            let headers: Vec<Vec<u8>> = (0..total).map(data).collect();
+            let frames: Vec<Frame> =
+                headers.iter().map(|header| Frame { peer: P, header, payload: &payload }).collect();
+            let mut done = 0;
+            while done < frames.len() {
+                done += a.send(&frames[done..]);
+            }
+            vec![(Vec::new(), payload)]
+        },
+        |mut b| receive(&mut b, total as usize),
+    );
+    assert_eq!(got.len(), total as usize);
+    assert!(got.iter().enumerate().all(|(i, (h, p))| *h == data(i as u64) && *p == sent[0].1));
+}
+
+#[test]
+fn send__a_path_that_shrinks_is_noticed_and_old_packets_still_arrive() {
+    let Some(hosts) = Hosts::up("shrink", 9000) else { return };
+    let narrow = format!("ip -n {} link set eth0 mtu 1500", hosts.0[0]);
+    hosts.run(
+        two_hosts(),
+        |mut a, mtu| {
+            assert_eq!(mtu, 8972 - TRAILER);
+            run(&narrow).unwrap();
+            let payload = bytes(mtu - 32, 3);
+            let headers = [data(0), data(1), data(2)];
+            let frames =
+                headers.each_ref().map(|header| Frame { peer: P, header, payload: &payload });
+            assert_eq!(a.send(&frames), 3);
+            assert_eq!(a.poll_event(), Some(LinkEvent::Mtu(P, (1472 - TRAILER) as u32)));
+            assert_eq!(count(&a, "send_fragmented"), 3);
+            assert!(a.gso, "offload works, only the packets were too large");
+        },
+        |mut b| assert_eq!(receive(&mut b, 3).len(), 3),
+    );
+}
+
+#[test]
+fn send__a_full_link_takes_a_prefix() {
+    let Some(hosts) = Hosts::up("full", 1500) else { return };
+    let slow = format!(
+        "tc -n {} qdisc add dev eth0 root tbf rate 1mbit burst 5kb limit 900mb",
+        hosts.0[0]
+    );
+    if let Err(why) = run(&slow) {
+        return eprintln!("skipped: cannot slow the link: {why}");
+    }
+    let config = UdpConfig { buffer: 64 << 10, ..two_hosts() };
+    hosts.run(
+        config,
+        |mut a, mtu| {
+            let (header, payload) = (data(0), bytes(mtu - 32, 3));
+            let frames = [Frame { peer: P, header: &header, payload: &payload }; 40];
+            let mut accepted = 0;
+            // 100 trains are far more than the buffer holds.
+            let full = (0..100).find_map(|_| {
+                let n = a.send(&frames);
+                accepted += n;
+                (n < frames.len()).then_some(n)
+            });
+            assert!(full.is_some(), "{accepted} accepted");
+            assert!(count(&a, "send_full") == 1 && count(&a, "sent") == accepted as u64);
+        },
+        |_| (),
+    );
+}

@@ -1,0 +1,445 @@
+//! Named scenarios: what `weft sim NAME` runs, and what the tests tell as stories.
+
+use crate::checker::{Checker, Lane, SharedChecker};
+use crate::config::SimConfig;
+use crate::fault::{Fault, Span};
+use crate::plan::Plan;
+use crate::runner::Outcome;
+use crate::sim::{Env, Failure, Sim};
+use crate::swarm;
+use crate::tables;
+use crate::tasks::join_all;
+use crate::trace::Trace;
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use weft::{Config, Op, Status};
+use weft_core::{OpError, PeerFailure};
+
+/// What a scenario has to say.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Name of the scenario.
+    pub name: String,
+    /// What was simulated.
+    pub config: String,
+    /// What came out.
+    pub lines: Vec<String>,
+    /// How the (last) simulation ended.
+    pub outcome: Option<Outcome>,
+    /// Its packets, as many as [`SimConfig::trace`] allowed.
+    pub trace: Trace,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {}", self.name, self.config)?;
+        self.lines.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
+        let Some(outcome) = &self.outcome else { return Ok(()) };
+        writeln!(f, "  ended at {:.3} ms of virtual time", outcome.at as f64 / 1e6)?;
+        let shown = outcome.counters.list().into_iter().filter(|&(_, n)| n > 0);
+        let text: Vec<_> = shown.map(|(name, n)| format!("{name} {n}")).collect();
+        write!(f, "  {}", text.join(", "))
+    }
+}
+
+/// A scenario that has a name.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    /// What `weft sim` calls it.
+    pub name: &'static str,
+    /// One line about it.
+    pub about: &'static str,
+    /// Hosts, unless the user wants another number.
+    pub hosts: u32,
+    run: fn(SimConfig) -> Result<Report, Failure>,
+}
+
+/// All of them.
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "loss",
+        about: "1% of frames lost: all arrives in order",
+        hosts: 2,
+        run: loss,
+    },
+    Scenario {
+        name: "corruption",
+        about: "5% of frames damaged: nothing damaged is delivered",
+        hosts: 2,
+        run: corruption,
+    },
+    Scenario {
+        name: "partition",
+        about: "the network splits for 2 s and heals: traffic resumes",
+        hosts: 4,
+        run: partition,
+    },
+    Scenario {
+        name: "pause",
+        about: "a host stops for 300 ms, longer than any timeout: nothing is lost",
+        hosts: 2,
+        run: pause,
+    },
+    Scenario {
+        name: "death",
+        about: "a host dies: operations with it fail with its name, the others go on",
+        hosts: 4,
+        run: death,
+    },
+    Scenario {
+        name: "restart",
+        about: "a host comes back as another incarnation and gets nothing meant for the old one",
+        hosts: 2,
+        run: restart,
+    },
+    Scenario {
+        name: "collectives",
+        about: "barrier and allreduce of all hosts, checked",
+        hosts: 1024,
+        run: collectives,
+    },
+    Scenario {
+        name: "scaling",
+        about: "time of barrier and allreduce for 2, 4, 8, ... hosts",
+        hosts: 256,
+        run: tables::scaling,
+    },
+    Scenario {
+        name: "reliability",
+        about: "throughput and latency over loss, protocol and window",
+        hosts: 2,
+        run: tables::reliability,
+    },
+    Scenario {
+        name: "swarm",
+        about: "whatever the seed says: hosts, links, faults, traffic; all checked",
+        hosts: 0,
+        run: swarm_one,
+    },
+];
+
+/// The configuration a scenario has by default; `None` when there is none of that name.
+pub fn default_config(name: &str, seed: u64) -> Option<SimConfig> {
+    let scenario = SCENARIOS.iter().find(|s| s.name == name)?;
+    Some(SimConfig::new(scenario.hosts, seed))
+}
+
+/// Runs a scenario. Its own faults are added to those of `config`.
+///
+/// # Errors
+/// What went wrong with seed and replay command, or the names there are.
+pub fn run_named(name: &str, config: SimConfig) -> Result<Report, Failure> {
+    match SCENARIOS.iter().find(|s| s.name == name) {
+        Some(scenario) => (scenario.run)(config),
+        None => {
+            let names: Vec<_> = SCENARIOS.iter().map(|s| s.name).collect();
+            let what = format!("no scenario `{name}`; there are {}", names.join(", "));
+            let name = names[0].to_string();
+            Err(Failure { name, seed: config.seed, what, trace: Box::default() })
+        }
+    }
+}
+
+/// A simulation with a checker, and what becomes of both.
+pub(crate) struct Story {
+    pub sim: Sim,
+    pub checker: SharedChecker,
+    name: &'static str,
+    config: String,
+    lines: Rc<RefCell<Vec<String>>>,
+}
+
+impl Story {
+    pub fn new(name: &'static str, config: SimConfig, settings: Config) -> Story {
+        let checker = Checker::shared(config.seed);
+        let text = config.to_string();
+        let sim = Sim::new(name, config).settings(settings);
+        Story { sim, checker, name, config: text, lines: Rc::default() }
+    }
+
+    /// Where programs write what they saw.
+    pub fn lines(&self) -> Rc<RefCell<Vec<String>>> {
+        Rc::clone(&self.lines)
+    }
+
+    /// Runs and checks; `dead` hosts are excused.
+    pub fn end(mut self, dead: &[u32]) -> Result<Report, Failure> {
+        let outcome = self.sim.run()?;
+        let verdict = self.checker.borrow_mut().verify(dead);
+        verdict.map_err(|v| self.sim.failure(v.to_string()))?;
+        let trace = self.sim.network().borrow().trace().clone();
+        let mut lines = self.lines.take();
+        let (delivered, failed) = {
+            let c = self.checker.borrow();
+            (c.delivered(), c.failed())
+        };
+        lines.push(format!(
+            "{delivered} messages delivered and checked, {failed} failed as they must"
+        ));
+        let (name, config) = (self.name.to_string(), self.config);
+        Ok(Report { name, config, lines, outcome: Some(outcome), trace })
+    }
+}
+
+/// Sends `count` messages of `len` bytes to `dst`, `depth` at a time; any failure is a violation.
+pub(crate) async fn send_stream(
+    env: &Env,
+    checker: &SharedChecker,
+    dst: u32,
+    (count, len, depth): (u64, usize, u64),
+) {
+    let lane = Lane { src: env.host, dst, tag: 7 };
+    let peer = env.peer(dst);
+    let mut left = count;
+    while left > 0 {
+        let batch = left.min(depth);
+        left -= batch;
+        let sends = (0..batch).map(|_| async {
+            let (index, data) = checker.borrow_mut().send_posted(lane, len);
+            let (result, _) = env.endpoint.send(peer, lane.tag, data).await;
+            let failure = result.err().map(|e| (e.to_string(), false));
+            checker.borrow_mut().send_ended(lane, index, failure);
+        });
+        join_all(sends).await;
+    }
+}
+
+/// Receives what [`send_stream`] sends.
+pub(crate) async fn receive_stream(
+    env: &Env,
+    checker: &SharedChecker,
+    src: u32,
+    count: u64,
+    len: usize,
+) {
+    let lane = Lane { src, dst: env.host, tag: 7 };
+    let peer = env.peer(src);
+    let mut room = vec![0; len];
+    for index in 0..count {
+        env.note(format!("message {index} from host {src}"));
+        let (result, data) = env.endpoint.recv(Some(peer), lane.tag, 0, room).await;
+        match result {
+            Ok(status) => {
+                checker.borrow_mut().received(lane, status.len, &data[..status.len]);
+                room = data;
+            }
+            Err(e) => return checker.borrow_mut().violation(|| format!("{lane}: {e}")),
+        }
+    }
+}
+
+/// Host 0 sends to host 1, each host n to n + 1 where there are more.
+fn streams(
+    name: &'static str,
+    config: SimConfig,
+    count: u64,
+    len: usize,
+) -> Result<Report, Failure> {
+    let mut story = Story::new(name, config, Config::default());
+    let checker = Rc::clone(&story.checker);
+    story.sim.spawn_all(move |env| {
+        let checker = Rc::clone(&checker);
+        async move {
+            let (here, hosts) = (env.host, env.hosts);
+            let last = hosts == 2;
+            let send = async {
+                if !last || here == 0 {
+                    send_stream(&env, &checker, (here + 1) % hosts, (count, len, 16)).await;
+                }
+            };
+            let receive = async {
+                if !last || here == 1 {
+                    receive_stream(&env, &checker, (here + hosts - 1) % hosts, count, len).await;
+                }
+            };
+            join_all::<std::pin::Pin<Box<dyn std::future::Future<Output = ()> + '_>>>([
+                Box::pin(send) as _,
+                Box::pin(receive) as _,
+            ])
+            .await;
+        }
+    });
+    story.end(&[])
+}
+
+fn loss(config: SimConfig) -> Result<Report, Failure> {
+    streams("loss", config.fault(Fault::loss(10_000)), 1000, 3000)
+}
+
+fn corruption(config: SimConfig) -> Result<Report, Failure> {
+    streams("corruption", config.fault(Fault::corrupt(50_000)), 1000, 1000)
+}
+
+fn partition(config: SimConfig) -> Result<Report, Failure> {
+    let side = (0..config.hosts / 2).collect();
+    let span = Span::ms(1, 2001);
+    let config = config.fault(Fault::Partition { side, one_way: false, span });
+    streams("partition", config, 500, 20_000)
+}
+
+fn pause(config: SimConfig) -> Result<Report, Failure> {
+    let config = config.fault(Fault::Pause { host: 1, span: Span::ms(1, 301) });
+    streams("pause", config, 500, 20_000)
+}
+
+/// Settings under which a silent peer is given up after a second.
+pub(crate) fn impatient() -> Config {
+    Config { peer_timeout_ms: 1000, connect_timeout_ms: 1000, ..Config::default() }
+}
+
+/// The last host dies at 1 ms: `visible` says whether the link tells.
+fn death(config: SimConfig) -> Result<Report, Failure> {
+    let visible = config.seed % 2 == 1;
+    let victim = config.hosts - 1;
+    let config = config.fault(Fault::Death { host: victim, at: 1_000_000, visible });
+    let mut story = Story::new("death", config, impatient());
+    let (checker, lines) = (Rc::clone(&story.checker), story.lines());
+    story.sim.spawn_all(move |env| {
+        let (checker, lines) = (Rc::clone(&checker), Rc::clone(&lines));
+        async move {
+            if env.host == victim {
+                return std::future::pending().await;
+            }
+            if env.host == 0 {
+                let said = watch_victim(&env, &checker, victim, visible).await;
+                lines.borrow_mut().extend(said);
+            }
+            // The living are not disturbed.
+            let living = env.hosts - 1;
+            if living > 1 {
+                let next = (env.host + 1) % living;
+                let before = (env.host + living - 1) % living;
+                send_stream(&env, &checker, next, (50, 1000, 8)).await;
+                receive_stream(&env, &checker, before, 50, 1000).await;
+            }
+        }
+    });
+    story.end(&[victim])
+}
+
+/// A receive from, a large send to and a later send to the victim all end with its name.
+async fn watch_victim(
+    env: &Env,
+    checker: &SharedChecker,
+    victim: u32,
+    visible: bool,
+) -> Vec<String> {
+    let peer = env.peer(victim);
+    let mut said = Vec::new();
+    let expect = |what: &str, result: Result<Status, OpError>| {
+        let right = |failure: &PeerFailure| match failure {
+            PeerFailure::Gone => visible,
+            PeerFailure::Silent { .. } => !visible,
+            _ => false,
+        };
+        match &result {
+            Err(OpError::Peer { peer: named, failure }) if *named == peer && right(failure) => {}
+            other => checker.borrow_mut().violation(|| format!("{what}: {other:?}")),
+        }
+        let text = result.err().map_or_else(|| "no error".to_string(), |e| e.to_string());
+        format!("{what} at {:.3} ms: {text}", env.now().0 as f64 / 1e6)
+    };
+    env.note("host that dies");
+    let (receive, _) = env.endpoint.recv(Some(peer), 1, 0, vec![0; 10]).await;
+    said.push(expect("receive", receive));
+    let (send, _) = env.endpoint.send(peer, 2, vec![0; 1 << 20]).await;
+    said.push(expect("send", send));
+    said
+}
+
+fn restart(config: SimConfig) -> Result<Report, Failure> {
+    let config = config.fault(Fault::Restart { host: 1, at: 5_000_000 });
+    let mut story = Story::new("restart", config, impatient());
+    let (checker, lines) = (Rc::clone(&story.checker), story.lines());
+    let (books, log) = (Rc::clone(&checker), Rc::clone(&lines));
+    story.sim.spawn(0, move |env| {
+        let (checker, lines) = (Rc::clone(&books), Rc::clone(&log));
+        async move {
+            let old = env.peer(1);
+            let error = loop {
+                if let (Err(error), _) = env.endpoint.send(old, 1, vec![1; 100]).await {
+                    break error;
+                }
+                env.sleep(100_000).await;
+            };
+            if !matches!(error, OpError::Peer { peer, .. } if peer == old) {
+                checker.borrow_mut().violation(|| format!("the old incarnation: {error}"));
+            }
+            let at = env.now().0 as f64 / 1e6;
+            lines.borrow_mut().push(format!("old incarnation at {at:.3} ms: {error}"));
+            let new = env.peer_incarnation(1, 1);
+            if let (Err(e), _) = env.endpoint.send(new, 1, vec![2; 100]).await {
+                checker.borrow_mut().violation(|| format!("the new incarnation: {e}"));
+            }
+        }
+    });
+    story.sim.spawn(1, move |env| {
+        let (checker, lines) = (Rc::clone(&checker), Rc::clone(&lines));
+        async move {
+            let want = env.incarnation as u8 + 1;
+            let mut got = 0;
+            loop {
+                let (Ok(_), data) = env.endpoint.recv(None, 1, 0, vec![0; 100]).await else {
+                    return;
+                };
+                got += 1;
+                if data[0] != want {
+                    checker.borrow_mut().violation(|| format!("{data:?} meant for another"));
+                }
+                if want == 2 {
+                    lines.borrow_mut().push(format!("new incarnation: message {got} is its own"));
+                    return;
+                }
+            }
+        }
+    });
+    story.end(&[])
+}
+
+fn collectives(config: SimConfig) -> Result<Report, Failure> {
+    let mut story = Story::new("collectives", config, Config::default());
+    let (checker, lines) = (Rc::clone(&story.checker), story.lines());
+    story.sim.spawn_all(move |env| {
+        let (checker, lines) = (Rc::clone(&checker), Rc::clone(&lines));
+        async move {
+            let world = env.world();
+            let ticket = checker.borrow_mut().posted(env.host, "barrier and allreduce");
+            env.note("barrier");
+            let barrier = world.barrier().await;
+            let passed = env.now();
+            env.note("allreduce");
+            let sum = world.allreduce(vec![u64::from(env.host), 1], Op::Sum).await;
+            let n = u64::from(env.hosts);
+            let want = vec![n * (n - 1) / 2, n];
+            if barrier.is_err() || sum != Ok(want) {
+                checker.borrow_mut().violation(|| format!("{barrier:?} {sum:?}"));
+            }
+            checker.borrow_mut().ended(ticket);
+            if env.host == 0 {
+                let (a, b) =
+                    (passed.0 as f64 / 1e3, env.now().since(passed).as_nanos() as f64 / 1e3);
+                lines
+                    .borrow_mut()
+                    .push(format!("first barrier {a:.1} us, then allreduce {b:.1} us"));
+            }
+        }
+    });
+    story.end(&[])
+}
+
+/// The plan of the seed; hosts and links of `config` are not used, those of the plan are.
+fn swarm_one(config: SimConfig) -> Result<Report, Failure> {
+    let mut plan = Plan::draw(config.seed);
+    plan.config.trace = config.trace;
+    let (report, trace) = swarm::run_traced(&plan).map_err(|f| swarm::explain(&plan, f, 300))?;
+    let lines = vec![
+        plan.to_string(),
+        format!(
+            "{} messages delivered and checked, {} failed as they must",
+            report.delivered, report.failed
+        ),
+    ];
+    let (name, config) = ("swarm".to_string(), plan.config.to_string());
+    Ok(Report { name, config, lines, outcome: Some(report.outcome), trace })
+}

@@ -1,0 +1,237 @@
+//! A simulation of real endpoints.
+
+use crate::config::SimConfig;
+use crate::link::SimLink;
+use crate::network::{Network, SharedNetwork};
+use crate::rng::{splitmix, Rng};
+use crate::runner::{Host, HostEnv, Outcome, Runner, Task};
+use crate::trace::Trace;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::rc::Rc;
+use std::time::Duration;
+use weft::group::Directory;
+use weft::{Clock, Config, Endpoint, Group};
+use weft_core::{EndpointId, Instant, PeerId};
+use weft_link::Address;
+
+/// What programs have said they are doing, by host.
+type Notes = Rc<RefCell<BTreeMap<u32, String>>>;
+
+/// A simulation that failed, with what it takes to see it again.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Name of the scenario, as `weft sim` knows it.
+    pub name: String,
+    /// Its seed.
+    pub seed: u64,
+    /// What went wrong.
+    pub what: String,
+    /// Its packets, as many as [`SimConfig::trace`] allowed.
+    pub trace: Box<Trace>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.what)?;
+        write!(f, "seed {}; replay: weft sim {} --seed {}", self.seed, self.name, self.seed)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// What a simulated program sees.
+#[derive(Clone)]
+pub struct Env {
+    /// Its endpoint.
+    pub endpoint: Endpoint,
+    /// Number of its host.
+    pub host: u32,
+    /// Number of hosts.
+    pub hosts: u32,
+    /// 0, and one more at each restart.
+    pub incarnation: u32,
+    seed: u64,
+    notes: Notes,
+}
+
+/// Address of an incarnation of a host: known beforehand, as a launcher would make it known.
+pub fn address_of(seed: u64, host: u32, incarnation: u32) -> Address {
+    Address {
+        endpoint: endpoint_id(seed, host, incarnation),
+        sim: Some(host),
+        ..Address::default()
+    }
+}
+
+fn endpoint_id(seed: u64, host: u32, incarnation: u32) -> EndpointId {
+    let mut state = seed ^ (u64::from(host) << 32 | u64::from(incarnation));
+    EndpointId(splitmix(&mut state))
+}
+
+/// The first incarnations of all hosts.
+struct AddressBook {
+    seed: u64,
+    hosts: u32,
+}
+
+impl Directory for AddressBook {
+    fn size(&self) -> usize {
+        self.hosts as usize
+    }
+
+    fn address(&self, rank: usize) -> Result<Address, String> {
+        let host = u32::try_from(rank).ok().filter(|&h| h < self.hosts);
+        let host = host.ok_or_else(|| format!("there is no host {rank}"))?;
+        Ok(address_of(self.seed, host, 0))
+    }
+}
+
+impl Env {
+    /// The peer that is the first incarnation of `host`.
+    pub fn peer(&self, host: u32) -> PeerId {
+        self.peer_incarnation(host, 0)
+    }
+
+    /// The peer that is the given incarnation of `host`.
+    pub fn peer_incarnation(&self, host: u32, incarnation: u32) -> PeerId {
+        let address = address_of(self.seed, host, incarnation);
+        self.endpoint.connect(&address).expect("every simulated host has an address")
+    }
+
+    /// The group of all hosts, this one's rank being its number.
+    pub fn world(&self) -> Group {
+        let book = AddressBook { seed: self.seed, hosts: self.hosts };
+        Group::new(self.endpoint.clone(), book, self.host as usize)
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Instant {
+        self.endpoint.now()
+    }
+
+    /// Waits in virtual time.
+    pub async fn sleep(&self, ns: u64) {
+        self.endpoint.sleep(Duration::from_nanos(ns)).await;
+    }
+
+    /// A generator of its own for this host and incarnation.
+    pub fn rng(&self) -> Rng {
+        Rng::stream(endpoint_id(self.seed, self.host, self.incarnation).0, 3)
+    }
+
+    /// Says what the program does next, for the report of a deadlock.
+    pub fn note(&self, what: impl Into<String>) {
+        self.notes.borrow_mut().insert(self.host, what.into());
+    }
+}
+
+/// An endpoint as the runner drives it.
+struct Machine {
+    endpoint: Endpoint,
+    host: u32,
+    notes: Notes,
+}
+
+impl Host for Machine {
+    fn progress(&mut self) -> bool {
+        self.endpoint.progress()
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.endpoint.next_timeout()
+    }
+
+    fn describe(&self) -> String {
+        self.notes.borrow().get(&self.host).cloned().unwrap_or_default()
+    }
+}
+
+/// Endpoints and their programs on a simulated network.
+pub struct Sim {
+    name: String,
+    config: SimConfig,
+    settings: Config,
+    net: SharedNetwork,
+    runner: Runner<Machine>,
+    notes: Notes,
+}
+
+impl Sim {
+    /// A simulation of `config`; `name` is what `weft sim` calls it.
+    pub fn new(name: impl Into<String>, config: SimConfig) -> Sim {
+        let net = Network::shared(config.clone());
+        let runner = Runner::new(&net);
+        let (settings, notes) = (Config::default(), Notes::default());
+        Sim { name: name.into(), config, settings, net, runner, notes }
+    }
+
+    /// Settings of the endpoints spawned from now on.
+    pub fn settings(mut self, settings: Config) -> Sim {
+        self.settings = settings;
+        self
+    }
+
+    /// The network: counters and trace.
+    pub fn network(&self) -> &SharedNetwork {
+        &self.net
+    }
+
+    /// Gives `host` its program, which is called again at a restart.
+    pub fn spawn<F, Fut>(&mut self, host: u32, program: F)
+    where
+        F: Fn(Env) -> Fut + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        let (seed, hosts) = (self.config.seed, self.config.hosts);
+        let (settings, notes) = (self.settings.clone(), Notes::clone(&self.notes));
+        let start = move |at: &HostEnv| -> (Machine, Task) {
+            let &HostEnv { host, incarnation, .. } = at;
+            let link = SimLink::new(&at.net, host, &at.clock);
+            let endpoint = Endpoint::with_links(
+                settings.clone(),
+                endpoint_id(seed, host, incarnation),
+                Clock::Virtual(at.clock.cell()),
+                vec![Box::new(link)],
+            );
+            let notes = Notes::clone(&notes);
+            let machine = Machine { endpoint: endpoint.clone(), host, notes: Notes::clone(&notes) };
+            let env = Env { endpoint, host, hosts, incarnation, seed, notes };
+            (machine, Box::pin(program(env)))
+        };
+        self.runner.spawn(host, Box::new(start));
+    }
+
+    /// Gives every host the same program.
+    pub fn spawn_all<F, Fut>(&mut self, program: F)
+    where
+        F: Fn(Env) -> Fut + Clone + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        (0..self.config.hosts).for_each(|host| self.spawn(host, program.clone()));
+    }
+
+    /// Runs until every program has finished or its host has died. A panic of a program is a
+    /// failure like any other: the endpoints of this simulation are not used after it.
+    pub fn run(&mut self) -> Result<Outcome, Failure> {
+        let what = match catch_unwind(AssertUnwindSafe(|| self.runner.run())) {
+            Ok(Ok(outcome)) => return Ok(outcome),
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+                format!("panic: {}", text.unwrap_or("without a text"))
+            }
+        };
+        Err(self.failure(what))
+    }
+
+    /// A failure of this simulation.
+    pub fn failure(&self, what: String) -> Failure {
+        let trace = Box::new(self.net.borrow().trace().clone());
+        Failure { name: self.name.clone(), seed: self.config.seed, what, trace }
+    }
+}

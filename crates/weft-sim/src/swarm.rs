@@ -1,0 +1,250 @@
+//! Runs plans drawn from seeds, checks them, and makes failing ones smaller.
+
+use crate::checker::{Checker, Lane, SharedChecker};
+use crate::plan::{shrink, Collective, Message, Plan, WILD};
+use crate::runner::Outcome;
+use crate::sim::{Env, Failure, Sim};
+use crate::tasks::join_all;
+use crate::trace::Trace;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::rc::Rc;
+use weft::{Config, Op};
+use weft_core::{OpError, PeerId};
+
+/// What a plan's hosts share.
+struct Shared {
+    plan: Plan,
+    checker: SharedChecker,
+    /// Hosts that die at some time.
+    mortal: Vec<u32>,
+}
+
+/// The account of a plan that held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanReport {
+    /// How the simulation ended.
+    pub outcome: Outcome,
+    /// Messages delivered and checked.
+    pub delivered: u64,
+    /// Operations that failed because a peer died.
+    pub failed: u64,
+}
+
+impl Shared {
+    fn mortal(&self, host: u32) -> bool {
+        self.mortal.contains(&host)
+    }
+
+    /// Whether an error is what the plan makes one expect of an operation with `host`.
+    fn accepts(&self, error: &OpError, host: u32, peer: PeerId) -> bool {
+        matches!(error, OpError::Peer { peer: named, .. } if *named == peer) && self.mortal(host)
+    }
+}
+
+/// Settings from their names and values.
+pub fn settings(list: &[(&'static str, String)]) -> Config {
+    let mut config = Config::default();
+    for (key, value) in list {
+        config.set(key, value).expect("plans use keys that exist");
+    }
+    config
+}
+
+/// Runs one plan.
+pub fn run_plan(plan: &Plan) -> Result<PlanReport, Failure> {
+    run_traced(plan).map(|(report, _)| report)
+}
+
+/// Runs one plan; its packets are kept if its configuration says so.
+pub(crate) fn run_traced(plan: &Plan) -> Result<(PlanReport, Trace), Failure> {
+    let mut sim = Sim::new("swarm", plan.config.clone()).settings(settings(&plan.settings));
+    let checker = Checker::shared(plan.config.seed);
+    let mortal = plan.mortal();
+    let shared = Rc::new(Shared { plan: plan.clone(), checker: Rc::clone(&checker), mortal });
+    let program = Rc::clone(&shared);
+    sim.spawn_all(move |env| host_program(env, Rc::clone(&program)));
+    let run = sim.run();
+    let mut books = checker.borrow_mut();
+    let verdict = books.verify(&shared.mortal);
+    match (run, verdict) {
+        (Ok(outcome), Ok(())) => {
+            let (delivered, failed) = (books.delivered(), books.failed());
+            let trace = sim.network().borrow().trace().clone();
+            Ok((PlanReport { outcome, delivered, failed }, trace))
+        }
+        (Ok(_), Err(violations)) => Err(sim.failure(violations.to_string())),
+        (Err(failure), Ok(())) => Err(failure),
+        (Err(failure), Err(v)) => Err(sim.failure(format!("{}\n{v}", failure.what))),
+    }
+}
+
+/// Runs the plan of every seed; the first failure is shrunk with at most `tries` runs and told
+/// with the plan that remains.
+pub fn swarm(
+    seeds: Range<u64>,
+    tries: usize,
+    each: &mut dyn FnMut(u64, &PlanReport),
+) -> Result<(), Failure> {
+    for seed in seeds {
+        let plan = Plan::draw(seed);
+        match run_plan(&plan) {
+            Ok(report) => each(seed, &report),
+            Err(failure) => return Err(explain(&plan, failure, tries)),
+        }
+    }
+    Ok(())
+}
+
+/// Tells a failure with the smallest plan found in `tries` runs that still fails.
+pub(crate) fn explain(plan: &Plan, failure: Failure, tries: usize) -> Failure {
+    let small = shrink(plan, tries, &mut |p| run_plan(p).is_err());
+    let last = run_plan(&small).err().unwrap_or(failure);
+    Failure { what: format!("{}\nin {small}", last.what), ..last }
+}
+
+type Part = Pin<Box<dyn Future<Output = ()>>>;
+
+async fn host_program(env: Env, shared: Rc<Shared>) {
+    let mut parts: Vec<Part> = vec![Box::pin(send_all(env.clone(), Rc::clone(&shared)))];
+    let mut lanes: BTreeMap<(Option<u32>, u64), Vec<Message>> = BTreeMap::new();
+    for m in shared.plan.messages.iter().filter(|m| m.dst == env.host) {
+        let source = if m.tag & WILD == 0 { Some(m.src) } else { None };
+        let tag = if source.is_some() { m.tag } else { WILD };
+        lanes.entry((source, tag)).or_default().push(*m);
+    }
+    for ((source, _), messages) in lanes {
+        let (env, shared) = (env.clone(), Rc::clone(&shared));
+        match source {
+            Some(_) => parts.push(Box::pin(receive_lane(env, shared, messages))),
+            None => parts.push(Box::pin(receive_wild(env, shared, messages))),
+        }
+    }
+    join_all(parts).await;
+    if !shared.plan.collectives.is_empty() {
+        collectives(env, shared).await;
+    }
+}
+
+/// Posts this host's messages in order, `depth` at a time.
+async fn send_all(env: Env, shared: Rc<Shared>) {
+    let mine: Vec<_> = shared.plan.messages.iter().filter(|m| m.src == env.host).collect();
+    for batch in mine.chunks(shared.plan.depth.max(1)) {
+        let pause = batch.iter().map(|m| m.pause_ns).max().unwrap_or(0);
+        if pause > 0 {
+            env.sleep(pause).await;
+        }
+        join_all(batch.iter().map(|m| send_one(&env, &shared, m))).await;
+    }
+}
+
+async fn send_one(env: &Env, shared: &Shared, m: &Message) {
+    let lane = Lane { src: m.src, dst: m.dst, tag: m.tag };
+    let peer = env.peer(m.dst);
+    let (index, data) = shared.checker.borrow_mut().send_posted(lane, m.len);
+    let what = format!("send {index} of {lane}, {} bytes", m.len);
+    let ticket = shared.checker.borrow_mut().posted(env.host, what);
+    let (result, _) = env.endpoint.send(peer, m.tag, data).await;
+    let failure = result.err().map(|e| (e.to_string(), shared.accepts(&e, m.dst, peer)));
+    let mut checker = shared.checker.borrow_mut();
+    checker.send_ended(lane, index, failure);
+    checker.ended(ticket);
+}
+
+/// Receives the messages of one sender and tag.
+async fn receive_lane(env: Env, shared: Rc<Shared>, messages: Vec<Message>) {
+    for m in messages {
+        let lane = Lane { src: m.src, dst: m.dst, tag: m.tag };
+        let what = format!("receive of {lane}, {} bytes", m.len);
+        let ticket = shared.checker.borrow_mut().posted(env.host, what);
+        let peer = env.peer(m.src);
+        let room = vec![0; m.len - m.short];
+        let (result, data) = env.endpoint.recv(Some(peer), m.tag, 0, room).await;
+        let mut checker = shared.checker.borrow_mut();
+        checker.ended(ticket);
+        match result {
+            Ok(status) if m.short == 0 => {
+                if status.source != Some(peer) || status.tag != m.tag {
+                    checker.violation(|| format!("{lane}: completed as {status:?}"));
+                }
+                checker.received(lane, status.len, &data[..status.len]);
+            }
+            Ok(_) => checker.violation(|| format!("{lane}: nobody was told of the short buffer")),
+            Err(OpError::Truncated { sent }) if m.short > 0 => {
+                checker.received(lane, sent as usize, &data);
+            }
+            Err(e) if shared.accepts(&e, m.src, peer) => return checker.receive_failed(lane),
+            Err(e) => return checker.violation(|| format!("{lane}: receive failed: {e}")),
+        }
+    }
+}
+
+/// Receives the messages that come from anywhere with any low byte of the tag.
+async fn receive_wild(env: Env, shared: Rc<Shared>, messages: Vec<Message>) {
+    let room = messages.iter().map(|m| m.len).max().unwrap_or(0);
+    let sources: BTreeMap<PeerId, u32> =
+        messages.iter().map(|m| (env.peer(m.src), m.src)).collect();
+    for left in (0..messages.len()).rev() {
+        let what = format!("receive from anywhere, {left} more to come");
+        let ticket = shared.checker.borrow_mut().posted(env.host, what);
+        let (result, data) = env.endpoint.recv(None, WILD, 0xff, vec![0; room]).await;
+        let mut checker = shared.checker.borrow_mut();
+        checker.ended(ticket);
+        match result {
+            Ok(status) => {
+                let Some(&src) = status.source.and_then(|peer| sources.get(&peer)) else {
+                    return checker.violation(|| format!("from nobody: {status:?}"));
+                };
+                let lane = Lane { src, dst: env.host, tag: status.tag };
+                checker.received(lane, status.len, &data[..status.len]);
+            }
+            Err(e) => {
+                let host = env.host;
+                return checker.violation(|| format!("host {host}: wild receive failed: {e}"));
+            }
+        }
+    }
+}
+
+async fn collectives(env: Env, shared: Rc<Shared>) {
+    let world = env.world();
+    for (i, c) in shared.plan.collectives.iter().enumerate() {
+        let ticket = shared.checker.borrow_mut().posted(env.host, format!("{c:?}"));
+        let wrong = collective(&world, i, c).await;
+        let mut checker = shared.checker.borrow_mut();
+        checker.ended(ticket);
+        if let Some(wrong) = wrong {
+            checker.violation(|| format!("host {}: {c:?}: {wrong}", env.host));
+        }
+    }
+}
+
+/// Runs one collective; says what was wrong with its result.
+async fn collective(world: &weft::Group, index: usize, c: &Collective) -> Option<String> {
+    let (rank, size) = (world.rank(), world.size());
+    let bytes = |of: usize, len: usize| vec![(index * 31 + of) as u8; len];
+    let right = match *c {
+        Collective::Barrier => world.barrier().await.map(|()| true),
+        Collective::Broadcast { root, len } => {
+            let mine = if rank == root { bytes(root, len) } else { Vec::new() };
+            world.broadcast(root, mine).await.map(|got| got == bytes(root, len))
+        }
+        Collective::AllReduce { len } => {
+            let mine: Vec<u64> = (0..len).map(|i| (rank + i) as u64).collect();
+            let ranks = size * (size - 1) / 2;
+            let want = (0..len).map(|i| (ranks + size * i) as u64);
+            world.allreduce(mine, Op::Sum).await.map(|got| got.into_iter().eq(want))
+        }
+        Collective::AllGather { len } => {
+            let got = world.allgather(bytes(rank, len)).await;
+            got.map(|all| all.into_iter().eq((0..size).map(|r| bytes(r, len))))
+        }
+    };
+    match right {
+        Ok(true) => None,
+        Ok(false) => Some("wrong result".into()),
+        Err(e) => Some(e.to_string()),
+    }
+}

@@ -1,0 +1,145 @@
+//! The locked form of an endpoint, for many threads.
+
+#[allow(unsafe_code)]
+mod sys;
+
+use crate::endpoint::{ActiveMessage, ConnectError, Endpoint, Status};
+use crate::job::{open_endpoint, JobError, Links};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use sys::Owned;
+use weft_core::{Config, OpError, OpId, PeerId, Stats};
+use weft_link::Address;
+
+struct State {
+    endpoint: Owned,
+    /// A thread makes progress for all; the others sleep until it has.
+    leader: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    progressed: Condvar,
+}
+
+/// An endpoint that many threads use at once: blocking calls, each under one lock while it works and under
+/// none while it waits. Of the threads that wait one makes progress for all.
+#[derive(Clone)]
+pub struct SharedEndpoint {
+    shared: Arc<Shared>,
+}
+
+impl SharedEndpoint {
+    /// Opens an endpoint over the given links with the job's key.
+    ///
+    /// # Errors
+    /// As [`open_endpoint`].
+    pub fn open(config: Config, links: Links, key: [u8; 32]) -> Result<SharedEndpoint, JobError> {
+        let endpoint = Owned::new(open_endpoint(config, links, key)?);
+        let state = Mutex::new(State { endpoint, leader: false });
+        Ok(SharedEndpoint { shared: Arc::new(Shared { state, progressed: Condvar::new() }) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A thread that panicked in a handler leaves the engine itself whole.
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R {
+        f(self.lock().endpoint.get())
+    }
+
+    /// Where peers reach this endpoint.
+    pub fn address(&self) -> Address {
+        self.with(Endpoint::address)
+    }
+
+    /// Makes a peer of an address; nothing is sent yet.
+    ///
+    /// # Errors
+    /// No link reaches it.
+    pub fn connect(&self, address: &Address) -> Result<PeerId, ConnectError> {
+        self.with(|e| e.connect(address))
+    }
+
+    /// Counters of the engine.
+    pub fn stats(&self) -> Stats {
+        self.with(Endpoint::stats)
+    }
+
+    /// Registers a handler of active messages; it runs in whichever thread makes progress.
+    pub fn handle(&self, number: u32, handler: impl FnMut(&Endpoint, ActiveMessage) + Send + 'static) {
+        self.with(|e| e.handle(number, handler));
+    }
+
+    /// Sends an active message of at most 64 KiB.
+    ///
+    /// # Errors
+    /// The peer failed, or too much is queued.
+    pub fn send_active(&self, to: PeerId, handler: u32, argument: u32, data: &[u8]) -> Result<(), OpError> {
+        self.with(|e| e.send_active(to, handler, argument, data))
+    }
+
+    /// Sends a message and returns when the buffer is free.
+    ///
+    /// # Errors
+    /// The peer failed.
+    pub fn send(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<(), OpError> {
+        match self.with(|e| e.begin_send(to, tag, data))? {
+            Some(op) => self.wait_op(op).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// Receives a message into `buffer` and returns when it is there.
+    ///
+    /// # Errors
+    /// The peer failed, or the message was longer than the buffer.
+    pub fn recv(
+        &self,
+        from: Option<PeerId>,
+        tag: u64,
+        ignore: u64,
+        buffer: &mut [u8],
+    ) -> Result<Status, OpError> {
+        let op = self.with(|e| e.begin_recv(from, tag, ignore, buffer))?;
+        self.wait_op(op)
+    }
+
+    fn wait_op(&self, op: OpId) -> Result<Status, OpError> {
+        let mut state = self.lock();
+        loop {
+            if let Some(result) = state.endpoint.get().collect(op) {
+                return result;
+            }
+            if state.leader {
+                let waited = self.shared.progressed.wait(state);
+                state = waited.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.leader = true;
+            state = self.lead(state);
+            state.leader = false;
+            self.shared.progressed.notify_all();
+        }
+    }
+
+    /// One round of progress for all; sleeps without the lock when there is nothing to do.
+    fn lead<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let endpoint = state.endpoint.get();
+        if endpoint.wait(Some(Duration::from_micros(2))) || !endpoint.prepare_wait() {
+            return state;
+        }
+        let Some(fd) = endpoint.wait_fd() else { return state };
+        drop(state);
+        crate::endpoint::sleep_on(fd);
+        let state = self.lock();
+        state.endpoint.get().finish_wait();
+        state
+    }
+
+    /// Sends what is queued (for at most `timeout`) and tells the peers that this endpoint ends.
+    pub fn close(&self, timeout: Duration) {
+        self.with(|e| e.close(timeout));
+    }
+}

@@ -1,0 +1,34 @@
+//! The one place that lets an endpoint move between threads.
+
+use crate::endpoint::Endpoint;
+use crate::selflink::SelfLink;
+use weft_link::{ShmLink, UdpLink};
+
+/// An endpoint nobody else holds a clone of.
+pub(super) struct Owned(Endpoint);
+
+// SAFETY: `Owned` is made by `Owned::new` only, from an endpoint that was just opened over the links named
+// in `links_are_send`; the reference count inside is touched under the mutex of `SharedEndpoint` only,
+// because no clone and no future of the endpoint leaves it; handlers are required to be `Send`.
+unsafe impl Send for Owned {}
+
+/// The links a job opens can move between threads; anything else fails to compile here.
+const fn links_are_send() {
+    const fn send<T: Send>() {}
+    send::<SelfLink>();
+    send::<ShmLink>();
+    send::<UdpLink>();
+}
+
+impl Owned {
+    /// Takes over an endpoint made by `job::open_endpoint`.
+    pub fn new(endpoint: Endpoint) -> Owned {
+        const { links_are_send() };
+        assert!(endpoint.is_sole(), "an endpoint that is shared between threads has no other handle");
+        Owned(endpoint)
+    }
+
+    pub fn get(&self) -> &Endpoint {
+        &self.0
+    }
+}

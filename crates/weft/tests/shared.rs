@@ -1,0 +1,50 @@
+//! The locked form under many threads.
+#![allow(non_snake_case)]
+
+use std::time::Duration;
+use weft::{Config, Links, SharedEndpoint};
+
+fn open(links: &str) -> SharedEndpoint {
+    SharedEndpoint::open(Config::default(), Links::parse(links).unwrap(), [3; 32]).unwrap()
+}
+
+/// Four threads a side, each with a tag of its own, small and large messages both ways.
+fn exchange(links: &str) {
+    let (a, b) = (open(links), open(links));
+    let (to_b, to_a) = (a.connect(&b.address()).unwrap(), b.connect(&a.address()).unwrap());
+    std::thread::scope(|s| {
+        for tag in 0..4u64 {
+            let (a, b) = (a.clone(), b.clone());
+            s.spawn(move || {
+                for round in 0..100usize {
+                    let len = [8, 3000, 100_000][round % 3];
+                    a.send(to_b, tag, &vec![round as u8; len]).unwrap();
+                    let mut back = [0; 1];
+                    a.recv(Some(to_b), tag, 0, &mut back).unwrap();
+                    assert_eq!(back[0], round as u8 ^ tag as u8);
+                }
+            });
+            s.spawn(move || {
+                let mut buffer = vec![0; 100_000];
+                for round in 0..100usize {
+                    let got = b.recv(Some(to_a), tag, 0, &mut buffer).unwrap();
+                    assert_eq!(got.len, [8, 3000, 100_000][round % 3]);
+                    assert!(buffer[..got.len].iter().all(|&x| x == round as u8));
+                    b.send(to_a, tag, &[round as u8 ^ tag as u8]).unwrap();
+                }
+            });
+        }
+    });
+    a.close(Duration::from_secs(1));
+    b.close(Duration::from_secs(1));
+}
+
+#[test]
+fn send_recv__many_threads_over_shm() {
+    exchange("shm");
+}
+
+#[test]
+fn send_recv__many_threads_over_udp() {
+    exchange("udp");
+}

@@ -1,6 +1,7 @@
 //! A process as a rank of its job.
 
 use crate::clock::Clock;
+use crate::counters::Who;
 use crate::endpoint::Endpoint;
 use crate::group::{Directory, Group};
 use crate::launch::{self, Bootstrap, Bootstrapped, LaunchError};
@@ -208,6 +209,10 @@ impl Job {
         let config = config_from_env()?;
         let Bootstrapped { mut boot, key } = launch::join()?;
         let endpoint = open_endpoint(config, links, key)?;
+        let who = Who { job: boot.job_id(), rank: boot.rank(), size: boot.size() };
+        if let Err(e) = endpoint.publish_counters(&who) {
+            log::warn!("`weft top` will not see this rank: {e}");
+        }
         boot.put(ADDRESS_KEY, &endpoint.address().encode())?;
         boot.fence()?;
         let rank = boot.rank();

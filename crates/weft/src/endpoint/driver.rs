@@ -426,7 +426,6 @@ impl Core {
             Placement::None | Placement::Recv { .. } => {}
             Placement::Store { id, offset, total } => {
                 self.store(id, offset, total, payload);
-                self.arrivals.drain(..).for_each(Waker::wake);
             }
             Placement::UpcallStored { id, offset, peer, tag } => {
                 self.store(id, offset, 0, payload);
@@ -495,6 +494,8 @@ impl Core {
     /// stored message that is still to be copied.
     #[inline]
     fn settle(&mut self) {
+        // Whoever probes looks again: an announcement leaves no other trace than a probe's.
+        self.arrivals.drain(..).for_each(Waker::wake);
         while let Some(event) = self.engine.poll_event() {
             match event {
                 Event::Complete(_)

@@ -391,7 +391,7 @@ impl Driver {
         for t in &batch[..taken] {
             self.core.engine.accepted(t);
         }
-        for t in &batch[taken..] {
+        for t in batch[taken..].iter().rev() {
             self.core.engine.refused(*t);
         }
         taken > 0

@@ -201,7 +201,8 @@ fn child_idle(link: &mut ShmLink, parent: &Address) {
 
 /// Runs out of descriptors, says so, recovers, and sends back what it gets.
 fn child_starved(link: &mut ShmLink, parent: &Address) {
-    let before = sys::misc::limit_files(0);
+    // Standard input, output and error; fewer than one would also forbid to poll.
+    let before = sys::misc::limit_files(3);
     let Err(error) = ShmLink::new(config(3)) else { panic!("no descriptor is left") };
     assert!(error.to_string().contains("ulimit -n"), "{error}");
     let error = link.connect(&info(0, parent)).unwrap_err();

@@ -47,7 +47,7 @@ pub(in crate::shm) fn barrier() -> bool {
 }
 
 /// Waits until a descriptor is readable, for tests. False: the time is up.
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(in crate::shm) fn wait_readable(fd: std::os::fd::RawFd, timeout_ms: i32) -> bool {
     let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one pollfd.
@@ -55,7 +55,7 @@ pub(in crate::shm) fn wait_readable(fd: std::os::fd::RawFd, timeout_ms: i32) -> 
 }
 
 /// Sets how many descriptors this process may have, for tests; returns the limit before.
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(in crate::shm) fn limit_files(files: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is writable, then valid.

@@ -451,15 +451,15 @@ fn prepare_wait__refuses_when_a_packet_is_there_and_rings_when_not() {
 }
 
 #[test]
-fn peer_polls__after_empty_polls_and_not_when_asleep() {
+fn attentive__after_empty_polls_and_not_when_asleep() {
     let (a, mut b) = pair();
-    assert!(!a.peer_polls(PEER));
+    assert!(!a.attentive(PEER));
     let mut log = Log::default();
-    while !a.peer_polls(PEER) {
+    while !a.attentive(PEER) {
         b.recv(1, &mut log);
     }
     b.prepare_wait();
-    assert!(!a.peer_polls(PEER));
+    assert!(!a.attentive(PEER));
 }
 
 #[test]

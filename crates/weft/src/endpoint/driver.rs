@@ -548,7 +548,6 @@ impl Sink for Core {
     #[inline]
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
         let len = payload.len() as u64;
-        let unexpected = self.engine.stats().unexpected;
         let caps = &self.caps[self.link];
         let placement = self.engine.handle_packet(self.now, from, caps, header, len);
         self.place(placement, header, payload);
@@ -562,10 +561,6 @@ impl Sink for Core {
             let placement = self.engine.handle_replay(self.now, peer, &held.header, len);
             self.place(placement, &held.header, Bytes::from_slice(&held.payload));
             self.settle();
-        }
-        if unexpected != self.engine.stats().unexpected {
-            // A message is in the store or announced: whoever looks for one looks again.
-            self.arrivals.drain(..).for_each(Waker::wake);
         }
     }
 

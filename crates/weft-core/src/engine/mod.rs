@@ -313,13 +313,15 @@ impl Engine {
     /// Removes an operation: reports it if that is not done, else tells the driver to free the buffer.
     fn retire(&mut self, id: OpId) {
         let Some(op) = self.ops.get(id.0) else { return };
-        let release = op.reported || op.discard;
-        self.report(id, false);
-        if let Some(Op { peer: Some(peer), .. }) = self.ops.remove(id.0) {
-            self.peers[peer.0 as usize].waiting -= 1;
-        }
+        let (peer, release) = (op.peer, op.reported || op.discard);
         if release {
             self.events.push_back(Event::Release(id));
+        } else {
+            self.report(id, false);
+        }
+        self.ops.discard(id.0);
+        if let Some(peer) = peer {
+            self.peers[peer.0 as usize].waiting -= 1;
         }
     }
 

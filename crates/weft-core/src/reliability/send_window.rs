@@ -290,7 +290,7 @@ impl<T: Copy> SendWindow<T> {
             // arrived, so the packet was late, not lost, and this says nothing about the last
             // transmission. The answer to a probe after a timeout is not delayed as others are,
             // and may well be faster than the fastest measured round trip.
-            if slot.is(FAST) && elapsed < Duration::from_nanos(self.min_rtt.into()) {
+            if slot.is(FAST) && elapsed < Duration::from_nanos(u64::from(self.min_rtt) / 4) {
                 evidence.spurious = true;
                 return;
             }

@@ -428,9 +428,7 @@ impl Core {
     fn place_other(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
         match placement {
             Placement::None | Placement::Recv { .. } => {}
-            Placement::Store { id, offset, total } => {
-                self.store(id, offset, total, payload);
-            }
+            Placement::Store { id, offset, total } => self.store(id, offset, total, payload),
             Placement::UpcallStored { id, offset, peer, tag } => {
                 self.store(id, offset, 0, payload);
                 let data = std::mem::take(&mut self.stored[Slab::<()>::index(id)]);

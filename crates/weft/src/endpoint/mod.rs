@@ -11,6 +11,7 @@ pub use future::{Operation, Sleep, Yield};
 pub(crate) use sys::epoll::sleep_on;
 
 use crate::clock::Clock;
+use crate::counters::{Page, Who};
 use driver::{Driver, Upcall};
 use future::State;
 use ops::Owner;
@@ -93,12 +94,41 @@ pub(crate) struct Inner {
     handlers: HashMap<u32, Handler>,
     sleeps: u64,
     spin: Duration,
+    page: Option<Page>,
 }
 
 /// An endpoint. Clones are the same endpoint; it belongs to one thread and takes no lock.
 #[derive(Clone)]
 pub struct Endpoint {
     inner: Rc<RefCell<Inner>>,
+}
+
+impl Inner {
+    /// Writes the counters where others read them, when it is time to.
+    #[inline]
+    fn count(&mut self, did: bool) {
+        let now = self.driver.core.now;
+        if self.page.as_mut().is_some_and(|page| page.note(did, now)) {
+            self.write_counters(now);
+        }
+    }
+
+    #[cold]
+    fn write_counters(&mut self, now: Instant) {
+        let (driver, Some(page)) = (&self.driver, &mut self.page) else { return };
+        page.write(now, driver.addresses.len(), |put| {
+            let stats = driver.core.engine.stats();
+            let names = Stats::NAMES.iter().map(|(name, _)| *name);
+            names.zip(stats.values()).for_each(|(name, value)| put(name, value));
+            for link in &driver.links {
+                let prefix = format!("{}_", link.caps().name);
+                link.counters(&mut |name, value| match name.starts_with(&prefix) {
+                    true => put(name, value),
+                    false => put(&format!("{prefix}{name}"), value),
+                });
+            }
+        });
+    }
 }
 
 struct Flag(AtomicBool);
@@ -124,6 +154,7 @@ impl Endpoint {
             handlers: HashMap::new(),
             sleeps: 0,
             spin,
+            page: None,
         };
         Endpoint { inner: Rc::new(RefCell::new(inner)) }
     }
@@ -167,6 +198,15 @@ impl Endpoint {
         out
     }
 
+    /// Makes the counters readable from outside the process: see [`counters`](crate::counters).
+    ///
+    /// # Errors
+    /// The system gives no memory file.
+    pub fn publish_counters(&self, who: &Who) -> std::io::Result<()> {
+        self.inner.borrow_mut().page = Some(Page::create(who)?);
+        Ok(())
+    }
+
     /// A peer with its address and link, for messages to people.
     pub fn describe(&self, peer: PeerId) -> String {
         self.inner.borrow().driver.describe(peer)
@@ -181,6 +221,7 @@ impl Endpoint {
     pub fn progress(&self) -> bool {
         let mut inner = self.inner.borrow_mut();
         let did = inner.driver.progress();
+        inner.count(did);
         if inner.driver.core.upcalls.is_empty() {
             return did;
         }
@@ -228,7 +269,10 @@ impl Endpoint {
             let now = inner.driver.core.clock.now();
             inner.waiter.arm(now, Some(now + Duration::from_micros(100)));
         } else {
-            inner.waiter.arm(inner.driver.core.clock.now(), inner.driver.next_timeout());
+            let timeout = inner.driver.next_timeout();
+            let page = inner.page.as_mut().and_then(Page::note_wait);
+            let until = timeout.into_iter().chain(page).min();
+            inner.waiter.arm(inner.driver.core.clock.now(), until);
         }
         let links = &mut inner.driver.links;
         let idle = links.iter_mut().all(|l| l.prepare_wait());

@@ -107,6 +107,11 @@ impl Engine {
         let again = p.windows.as_mut().and_then(|w| w.send.next_retransmit(now));
         if let Some((seq, desc)) = again {
             self.stats.retransmitted += 1;
+            // While the oldest packet waited to be sent again there was nothing to time.
+            if let Some(w) = &p.windows {
+                let at = now + w.rtt.rto();
+                self.timers.arm(p, at);
+            }
             // The answer tells what else is missing: have it at once.
             let desc = desc.with_flags(desc.flags | flags::ACKNOW);
             return Some(self.emit_at(peer, &desc, seq));

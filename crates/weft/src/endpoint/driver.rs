@@ -79,7 +79,7 @@ pub(crate) struct Driver {
     busy: Vec<bool>,
     /// Rounds of progress done.
     rounds: u32,
-    /// Time is virtual: every round looks at everything.
+    /// Time is virtual: a simulator calls only when something happened, so every round looks everywhere.
     exact: bool,
 }
 

@@ -3,7 +3,7 @@
 use anyhow::{bail, Result};
 use std::process::ExitCode;
 
-/// Run a demonstration.
+/// .
 #[derive(Debug, clap::Args)]
 pub struct Args {}
 

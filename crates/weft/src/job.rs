@@ -12,6 +12,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 use weft_core::{Config, EndpointId};
+use weft_link::wrap::Wrappers;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::{Address, Link, LinkError, ShmConfig, ShmLink, UdpConfig, UdpLink};
 
@@ -121,6 +122,21 @@ pub fn security_from_env() -> Result<Mode, JobError> {
     }
 }
 
+/// What goes around the links: `WEFT_FAULTS` (as `loss=1%,dup=0.1%,reorder=1%,delay=1ms,corrupt=0.01%,seed=7`),
+/// `WEFT_TRACE=1` (a line per packet at log level debug), `WEFT_PCAP` (a folder for captures).
+fn wrappers_from_env() -> Result<Wrappers, JobError> {
+    let faults = match std::env::var("WEFT_FAULTS") {
+        Ok(text) => {
+            let spec = text.parse().map_err(|e| JobError::Config(format!("WEFT_FAULTS: {e}")))?;
+            log::warn!("WEFT_FAULTS={text}: faults are injected");
+            Some(spec)
+        }
+        Err(_) => None,
+    };
+    let trace = std::env::var("WEFT_TRACE").is_ok_and(|v| v == "1");
+    Ok(Wrappers { faults, trace, capture: std::env::var_os("WEFT_PCAP").map(Into::into) })
+}
+
 /// Opens an endpoint over the links asked for; those that fail are left out with a warning as long as
 /// one remains.
 pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endpoint, JobError> {
@@ -129,21 +145,26 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
     let Some(job_key) = JobKey::from_bytes(&key) else {
         return Err(JobError::Config("the job key has the wrong length".to_string()));
     };
+    let wrappers = wrappers_from_env()?;
+    let clock = Clock::system();
     let mut open: Vec<Box<dyn Link>> = vec![Box::new(SelfLink::new(id))];
     let mut failed = Vec::new();
-    if links.shm {
-        match ShmLink::new(ShmConfig::new(id)) {
-            Ok(link) => open.push(Box::new(link)),
-            Err(e) => failed.push(("shm", e)),
+    let mut take = |name, opened: Result<Box<dyn Link>, LinkError>| {
+        let time = clock.clone();
+        let wrapped = opened.and_then(|l| wrappers.around(l, &(Rc::new(move || time.now()) as _)));
+        match wrapped {
+            Ok(link) => open.push(link),
+            Err(e) => failed.push((name, e)),
         }
+    };
+    if links.shm {
+        take("shm", ShmLink::new(ShmConfig::new(id)).map(|l| Box::new(l) as _));
     }
     if links.udp {
         let host = weft_link::shm::host().unwrap_or(0);
-        let config = UdpConfig { host, ..UdpConfig::default() };
-        match UdpLink::new(config, Security { mode, job_key, me: id }) {
-            Ok(link) => open.push(Box::new(link)),
-            Err(e) => failed.push(("udp", e)),
-        }
+        let udp = UdpConfig { host, faults: wrappers.faults, ..UdpConfig::default() };
+        let security = Security { mode, job_key, me: id };
+        take("udp", UdpLink::new(udp, security).map(|l| Box::new(l) as _));
     }
     if open.len() == 1 {
         return Err(JobError::NoLink(failed));
@@ -151,7 +172,7 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
     for (name, why) in &failed {
         log::warn!("link {name} is not available: {why}");
     }
-    Ok(Endpoint::with_links(config, id, Clock::system(), open))
+    Ok(Endpoint::with_links(config, id, clock, open))
 }
 
 const ADDRESS_KEY: &str = "weft-address";

@@ -78,23 +78,25 @@ fn minus(a: Option<Sample>, b: Option<Sample>) -> Option<Sample> {
     Some(Sample { median: a.median - b.median, min: a.min - b.max, max: a.max - b.min })
 }
 
-/// The table.
+/// The table. Its ranks never sleep: a doorbell would count as overhead.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
+    bench.beside(&[("WEFT_SPIN_US", "1000000")], polling)
+}
+
+fn polling(bench: &mut Bench<'_>, pair: usize) -> Result<Table> {
     let mut table = bench.table("logp", "parameters", "us", Better::Lower);
+    let subject = |probe: Probe| Subject { pair, ..probe.into() };
     for size in bench.sizes(&[8, 64, 256, 1 << 10]) {
         let us = |s: f64| s * 1e6;
-        let first = bench.measure(size, &[Probe::WeftPingPong.into()], us)?;
+        let first = bench.measure(size, &[subject(Probe::WeftPingPong)], us)?;
         let half_trip_ns = first[0].map_or(10_000.0, |s| s.median * 1e3);
-        let busy = Subject {
-            // Much longer than a round trip, so that the answer is there when the computation ends.
-            arg: (8.0 * half_trip_ns) as u64 + 2_000,
-            ..Probe::WeftBusyRoundTrip.into()
-        };
+        // Much longer than a round trip, so that the answer is there when the computation ends.
+        let compute = (8.0 * half_trip_ns) as u64 + 2_000;
         let subjects = [
-            Probe::WeftPingPong.into(),
-            Probe::WeftSendOverhead.into(),
-            Probe::WeftRate.into(),
-            busy,
+            subject(Probe::WeftPingPong),
+            subject(Probe::WeftSendOverhead),
+            subject(Probe::WeftRate),
+            Subject { arg: compute, ..subject(Probe::WeftBusyRoundTrip) },
         ];
         let got = bench.measure(size, &subjects, us)?;
         let (half, os, g, both) = (got[0], got[1], got[2], got[3]);
@@ -107,7 +109,8 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
     }
     table.notes.push(
         "os: the sending call in bursts of 16; or: a round trip with a long computation inside, less \
-         the computation and os; L: half a round trip less os and or; g: time per message of a stream"
+         the computation and os; L: half a round trip less os and or; g: time per message of a stream; \
+         ranks poll and never sleep"
             .into(),
     );
     Ok(table)

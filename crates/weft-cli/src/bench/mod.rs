@@ -159,7 +159,7 @@ impl<'a> Bench<'a> {
     /// Starts the two ranks.
     pub fn start(link: LinkName, options: &'a Options) -> Result<Bench<'a>> {
         let link = link.name();
-        let mut kind = Kind { link, security: None, namespaces: false };
+        let mut kind = Kind { link, config: &[], namespaces: false };
         let (mut pair, mut why_not) = (None, None);
         if link == "udp" && options.netns != netns::Mode::Off {
             kind.namespaces = true;
@@ -179,11 +179,18 @@ impl<'a> Bench<'a> {
         Ok(Bench { link, namespaces: kind.namespaces, why_not, meter })
     }
 
-    /// Starts two more ranks that do not authenticate; returns their index.
-    fn unprotected(&mut self) -> Result<usize> {
-        let kind = Kind { link: self.link, security: Some("none"), namespaces: self.namespaces };
+    /// Does `work` with two more ranks of another configuration, whose index it is given.
+    fn beside<T>(
+        &mut self,
+        config: &'static [(&'static str, &'static str)],
+        work: impl FnOnce(&mut Self, usize) -> Result<T>,
+    ) -> Result<T> {
+        let kind = Kind { link: self.link, config, namespaces: self.namespaces };
+        let index = self.meter.pairs.len();
         self.meter.pairs.push(Pair::start(&kind)?);
-        Ok(self.meter.pairs.len() - 1)
+        let result = work(self, index);
+        self.meter.pairs.truncate(index);
+        result
     }
 
     fn sizes(&self, defaults: &[usize]) -> Vec<usize> {

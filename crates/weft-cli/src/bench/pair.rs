@@ -53,8 +53,8 @@ pub struct Pair {
 pub struct Kind {
     /// `shm` or `udp`.
     pub link: &'static str,
-    /// `WEFT_SECURITY` for the ranks, where not the default.
-    pub security: Option<&'static str>,
+    /// Configuration of the ranks beside that of this process.
+    pub config: &'static [(&'static str, &'static str)],
     /// Whether the ranks get network namespaces of their own, joined by a veth pair.
     pub namespaces: bool,
 }
@@ -108,9 +108,7 @@ fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends) -> Result<Child> {
         .args(["bench-rank", "--rank", &rank.to_string(), "--link", kind.link])
         .args(["--key", &key.to_string(), "--fds", &fds.join(",")])
         .stdin(Stdio::null());
-    if let Some(security) = kind.security {
-        command.env("WEFT_SECURITY", security);
-    }
+    command.envs(kind.config.iter().copied());
     let cpus = cores().map(|cores| {
         let mut set = CpuSet::new();
         set.set(cores[rank]);
@@ -155,7 +153,7 @@ impl Pair {
         for (rank, member) in self.members.iter_mut().enumerate() {
             let mut answer = String::new();
             let read = member.answers.read_line(&mut answer);
-            let read = read.with_context(|| format!("{:?}: rank {rank} is silent", task.probe))?;
+            let read = read.with_context(|| format!("{:?}: rank {rank} hangs", task.probe))?;
             ensure!(read > 0, "{:?}: rank {rank} ended", task.probe);
             match serde_json::from_str(&answer)? {
                 Outcome::Failed(why) => bail!("{:?}, rank {rank}: {why}", task.probe),

@@ -243,7 +243,9 @@ impl Rank {
         match task.probe {
             Probe::Network => {
                 self.hosts = netns::HOSTS;
-                netns::configure(self.me).map(|()| Outcome::Elsewhere)
+                netns::configure(self.me)?;
+                self.sync()?;
+                netns::await_carrier().map(|()| Outcome::Elsewhere)
             }
             Probe::CacheLine => floor::cache_line(self, task),
             Probe::Ring => floor::ring(self, task),

@@ -17,7 +17,7 @@ impl Engine {
     }
 
     /// The next packet to send. Each must be offered to its link; if the link refuses it, it goes back
-    /// by `refused`, in the order given; if it takes it, `accepted` is called.
+    /// by `refused`, the last one first; if it takes it, `accepted` is called.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         while let Some(&peer) = self.ready.front() {
             if let Some(t) = self.next_packet(now, peer) {
@@ -52,7 +52,8 @@ impl Engine {
         }
     }
 
-    /// The link is full for this peer: the packet waits until `retry_blocked`.
+    /// The link is full for this peer: the packet waits until `retry_blocked`, before those of this
+    /// peer that wait already. Of a burst the last packet is given back first.
     pub fn refused(&mut self, t: Transmit) {
         self.stats.packets_sent -= 1;
         self.stats.bytes_sent -= u64::from(payload_len(&t.payload));
@@ -64,7 +65,7 @@ impl Engine {
             p.blocked = true;
             self.blocked.push(t.peer);
         }
-        p.stalled.push_back(t);
+        p.stalled.push_front(t);
     }
 
     /// Links may have room again.

@@ -144,15 +144,6 @@ impl ShmLink {
         })
     }
 
-    /// Whether the peer was polling a moment ago: it will see a packet without a doorbell.
-    /// A hint; costs a cache miss.
-    pub fn peer_polls(&self, peer: PeerId) -> bool {
-        self.peer(peer).is_some_and(|p| {
-            let at = p.tx_area.hint().polled_at.load(Ordering::Relaxed);
-            misc::clock_ns().saturating_sub(at) < POLLING_NS
-        })
-    }
-
     fn hello(&self, kind: Kind, to: EndpointId, sizes: Sizes) -> Hello {
         Hello {
             kind,
@@ -395,6 +386,14 @@ impl Link for ShmLink {
     fn finish_wait(&mut self) {
         self.awake();
         self.service();
+    }
+
+    /// A hint that costs a cache miss: whether the peer found nothing to do a moment ago.
+    fn attentive(&self, peer: PeerId) -> bool {
+        self.peer(peer).is_some_and(|p| {
+            let at = p.tx_area.hint().polled_at.load(Ordering::Relaxed);
+            misc::clock_ns().saturating_sub(at) < POLLING_NS
+        })
     }
 
     fn read_direct(&mut self, peer: PeerId, addr: u64, into: &mut [u8]) -> Result<(), LinkError> {

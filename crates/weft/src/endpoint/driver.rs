@@ -391,7 +391,7 @@ impl Driver {
         for t in &batch[..taken] {
             self.core.engine.accepted(t);
         }
-        for t in &batch[taken..] {
+        for t in batch[taken..].iter().rev() {
             self.core.engine.refused(*t);
         }
         taken > 0
@@ -424,10 +424,7 @@ impl Core {
     fn place_other(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
         match placement {
             Placement::None | Placement::Recv { .. } => {}
-            Placement::Store { id, offset, total } => {
-                self.store(id, offset, total, payload);
-                self.arrivals.drain(..).for_each(Waker::wake);
-            }
+            Placement::Store { id, offset, total } => self.store(id, offset, total, payload),
             Placement::UpcallStored { id, offset, peer, tag } => {
                 self.store(id, offset, 0, payload);
                 let data = std::mem::take(&mut self.stored[Slab::<()>::index(id)]);
@@ -495,6 +492,8 @@ impl Core {
     /// stored message that is still to be copied.
     #[inline]
     fn settle(&mut self) {
+        // Whoever probes looks again: an announcement leaves no other trace than a probe's.
+        self.arrivals.drain(..).for_each(Waker::wake);
         while let Some(event) = self.engine.poll_event() {
             match event {
                 Event::Complete(_)

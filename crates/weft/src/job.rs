@@ -119,7 +119,7 @@ fn cores() -> usize {
 }
 
 /// How frames on networks are protected: `WEFT_SECURITY` = auth (default), encrypt or none.
-fn security_from_env() -> Result<Mode, JobError> {
+pub fn security_from_env() -> Result<Mode, JobError> {
     match std::env::var("WEFT_SECURITY").as_deref() {
         Err(_) | Ok("auth") => Ok(Mode::Auth),
         Ok("encrypt") => Ok(Mode::Encrypt),

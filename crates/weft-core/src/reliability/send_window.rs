@@ -434,6 +434,11 @@ impl<T: Copy> SendWindow<T> {
         (!front.is(LOST)).then(|| front.sent.max(self.progress))
     }
 
+    /// Since when packets wait for an acknowledgement without progress; None when none do.
+    pub fn stuck_since(&self) -> Option<Instant> {
+        (!self.slots.is_empty()).then_some(self.progress)
+    }
+
     /// Gives back every packet not yet acknowledged, in order, and frees the memory: the peer
     /// failed.
     pub fn drain(&mut self, each: &mut dyn FnMut(T)) {

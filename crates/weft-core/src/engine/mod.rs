@@ -433,4 +433,15 @@ impl Engine {
     fn peer(&self, peer: PeerId) -> &Peer {
         &self.peers[peer.0 as usize]
     }
+
+    /// As if so many packets had passed in both directions.
+    fn start_at(&mut self, peer: PeerId, seq: crate::Seq) {
+        use crate::reliability::{RecvWindow, SendWindow};
+        let window = self.cfg.window;
+        if let Some(w) = &mut self.peers[peer.0 as usize].windows {
+            let mode = w.send.mode();
+            w.send = SendWindow::new(mode, window, seq);
+            w.recv = RecvWindow::new(mode, seq, window);
+        }
+    }
 }

@@ -483,4 +483,9 @@ impl<T: Copy> SendWindow<T> {
     pub(super) fn capacity(&self) -> usize {
         self.slots.capacity()
     }
+
+    /// Bytes of memory beside the window itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.slots.capacity() * core::mem::size_of::<Slot<T>>()
+    }
 }

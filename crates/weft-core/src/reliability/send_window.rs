@@ -1,6 +1,6 @@
 //! The sender's side: unacknowledged packets, loss detection, retransmission.
 
-use super::{Reliability, SackMap, MAX_SELECTIVE};
+use super::{Reliability, SackMap, MAX_SELECTIVE, SACK_BITS};
 use crate::{Instant, Seq};
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -66,6 +66,9 @@ pub struct SendWindow<T: Copy> {
     lost: u32,
     /// No packet before this one is marked lost.
     cursor: Seq,
+    /// Every packet before this one has been described by an acknowledgement: if it had arrived by
+    /// then, it is marked.
+    described: Seq,
     /// Number of the next transmission.
     order: u32,
     /// Transmissions before this number have been overtaken: one past the latest known to have
@@ -90,6 +93,7 @@ impl<T: Copy> SendWindow<T> {
             sacked: 0,
             lost: 0,
             cursor: initial,
+            described: initial,
             order: 0,
             arrived: 0,
             srtt: 0,
@@ -196,6 +200,11 @@ impl<T: Copy> SendWindow<T> {
             self.pop_acked(now, advance, &mut out, &mut evidence, acked);
         }
         if self.mode == Reliability::Selective {
+            // Without a map nothing is held behind `ack`, or the map has come before.
+            let described = ack.plus(1 + SACK_BITS);
+            if self.described.before(described) {
+                self.described = described;
+            }
             if let Some(sack) = sack {
                 self.mark_sacked(now, sack, &mut out, &mut evidence, acked);
             }
@@ -329,12 +338,18 @@ impl<T: Copy> SendWindow<T> {
     /// and longer ago than 9/8 of a round trip (RFC 9002 section 6.1); both bounds widen with
     /// `reorder`. What overtakes a retransmission was sent after it, so each packet is judged at
     /// most once a round trip. First transmissions overtake only packets before them, so that
-    /// without `everywhere` the search ends at the last packet reported received.
+    /// without `everywhere` the search ends at the last packet reported received. It never goes
+    /// beyond what acknowledgements have described: packets there may have arrived unreported.
     fn detect_losses(&mut self, now: Instant, everywhere: bool) -> u32 {
         let srtt = u64::from(self.srtt);
         let late = Duration::from_nanos(srtt + srtt * u64::from(self.reorder) / 24);
+        let una = self.una();
+        let known = match self.described.before(una) {
+            true => 0,
+            false => self.described.distance_from(una) as usize,
+        };
         let (mut seen, mut marked) = (0, 0);
-        for i in 0..self.slots.len() {
+        for i in 0..self.slots.len().min(known) {
             if seen == self.sacked && !everywhere {
                 break;
             }
@@ -449,6 +464,11 @@ impl<T: Copy> SendWindow<T> {
         (!front.is(LOST)).then(|| front.sent.max(self.progress))
     }
 
+    /// Since when packets wait for an acknowledgement without progress; None when none do.
+    pub fn stuck_since(&self) -> Option<Instant> {
+        (!self.slots.is_empty()).then_some(self.progress)
+    }
+
     /// Gives back every packet not yet acknowledged, in order, and frees the memory: the peer
     /// failed.
     pub fn drain(&mut self, each: &mut dyn FnMut(T)) {
@@ -503,5 +523,10 @@ fn precedes(a: u32, b: u32) -> bool {
 impl<T: Copy> SendWindow<T> {
     pub(super) fn capacity(&self) -> usize {
         self.slots.capacity()
+    }
+
+    /// Bytes of memory beside the window itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.slots.capacity() * core::mem::size_of::<Slot<T>>()
     }
 }

@@ -405,7 +405,7 @@ impl Driver {
         for t in &batch[..taken] {
             self.core.engine.accepted(t);
         }
-        for t in batch[taken..].iter().rev() {
+        for t in &batch[taken..] {
             self.core.engine.refused(*t);
         }
         taken > 0

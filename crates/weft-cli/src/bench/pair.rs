@@ -258,7 +258,8 @@ impl Meter<'_> {
         Ok(values.into_iter().map(Sample::of).collect())
     }
 
-    /// Finds how many iterations fill the time of one repetition; `None` if there is nothing to measure.
+    /// Finds how many iterations fill the time of one repetition; `None` if there is nothing to
+    /// measure.
     fn calibrate(&mut self, size: usize, subject: &Subject) -> Result<Option<Task>> {
         let Subject { pair, probe, arg, iters } = *subject;
         let mut task = Task { probe, size, iters: 4, arg };

@@ -254,8 +254,8 @@ pub fn udp(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     })
 }
 
-/// Counts what arrives until nothing comes for 100 ms. The value is the time for `unit` bytes, at the
-/// rate of arrival.
+/// Counts what arrives until nothing comes for 100 ms. The value is the time for `unit` bytes, at
+/// the rate of arrival.
 fn sink(rank: &mut Rank, socket: &UdpSocket, unit: usize) -> Result<Outcome> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     let mut buffer = vec![0u8; 65536];

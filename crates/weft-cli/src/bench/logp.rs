@@ -123,8 +123,8 @@ fn polling(bench: &mut Bench<'_>, pair: usize) -> Result<Table> {
     }
     table.notes.push(
         "os: the sending call in bursts of 16; or: a round trip with a long computation inside, \
-         less the computation and os; L: half a round trip less os and or; g: time per message of a \
-         stream; ranks poll and never sleep; L below zero: the overheads of the two sides overlap"
+         less the computation and os; L: half a round trip less os and or; g: time per message of \
+         a stream; ranks poll and never sleep; L below zero: the overheads of the two sides overlap"
             .into(),
     );
     Ok(table)

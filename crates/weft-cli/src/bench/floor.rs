@@ -218,7 +218,8 @@ fn recv_all(socket: &UdpSocket, buffer: &mut [u8], len: usize, alone: bool) -> R
     Ok(true)
 }
 
-/// Bare UDP ping-pong, both sides spinning on non-blocking sockets; beyond a datagram with GSO and GRO.
+/// Bare UDP ping-pong, both sides spinning on non-blocking sockets; beyond a datagram with GSO and
+/// GRO.
 pub fn udp(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let large = task.size > SEGMENT;
     let socket = rank.udp(large)?;
@@ -253,8 +254,8 @@ pub fn udp(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     })
 }
 
-/// Counts what arrives until the sender says that it is done and nothing comes any more. The value is
-/// the time for `unit` bytes, at the rate of arrival.
+/// Counts what arrives until nothing comes for 100 ms. The value is the time for `unit` bytes, at
+/// the rate of arrival.
 fn sink(rank: &mut Rank, socket: &UdpSocket, unit: usize) -> Result<Outcome> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     let mut buffer = vec![0u8; 65536];

@@ -1,10 +1,11 @@
-//! The LogP parameters of an endpoint, by the method of Culler, Liu, Martin and Yoshikawa, "Assessing
-//! Fast Network Interfaces" (IEEE Micro 16(1), 1996):
+//! The LogP parameters of an endpoint, by the method of Culler, Liu, Martin and Yoshikawa,
+//! "Assessing Fast Network Interfaces" (IEEE Micro 16(1), 1996):
 //!
-//! - `os` is the time of the sending call, over a few messages that nothing holds up (median of bursts);
+//! - `os` is the time of the sending call, over a few messages that nothing holds up (median of
+//!   bursts);
 //! - `g` is the time per message of a long stream, when the slowest part sets the pace;
-//! - `or` follows from a round trip in which the sender computes for longer than the answer takes: what
-//!   remains after the computation and `os` is the receipt of an answer that is already there;
+//! - `or` follows from a round trip in which the sender computes for longer than the answer takes:
+//!   what remains after the computation and `os` is the receipt of an answer already there;
 //! - `L` is what is left of half a round trip after `os` and `or`.
 
 use super::floor::median_ns;
@@ -121,9 +122,9 @@ fn polling(bench: &mut Bench<'_>, pair: usize) -> Result<Table> {
         }
     }
     table.notes.push(
-        "os: the sending call in bursts of 16; or: a round trip with a long computation inside, less \
-         the computation and os; L: half a round trip less os and or; g: time per message of a stream; \
-         ranks poll and never sleep"
+        "os: the sending call in bursts of 16; or: a round trip with a long computation inside, \
+         less the computation and os; L: half a round trip less os and or; g: time per message of \
+         a stream; ranks poll and never sleep; L below zero: the overheads of the two sides overlap"
             .into(),
     );
     Ok(table)

@@ -280,7 +280,8 @@ fn header(options: &Options) -> String {
         false => format!("median of {}", options.repeat),
     };
     format!(
-        "weft {} {}\n{}\n{repeat}; weft, floor and peer in turn; ratios are weft/floor and weft/best peer\n",
+        "weft {} {}\n{}\n{repeat}; weft, floor and peer in turn; \
+         ratios are weft/floor and weft/best peer\n",
         env!("CARGO_PKG_VERSION"),
         command.join(" "),
         machine()

@@ -35,17 +35,22 @@ struct Member {
     answers: BufReader<UnixStream>,
 }
 
-impl Drop for Member {
-    fn drop(&mut self) {
-        // The rank ends when its control socket closes, but it may be in a loop waiting for its peer.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 /// Two ranks, connected by everything that is measured.
 pub struct Pair {
     members: Vec<Member>,
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        // A rank ends when its control socket closes, but it may be in a loop waiting for its peer.
+        // Both at once, or one would complain about the death of the other.
+        for member in &mut self.members {
+            let _ = member.process.kill();
+        }
+        for member in &mut self.members {
+            let _ = member.process.wait();
+        }
+    }
 }
 
 /// What differs between pairs.
@@ -126,15 +131,14 @@ impl Pair {
     pub fn start(kind: &Kind) -> Result<Pair> {
         let key = weft_link::random_u64();
         let (ends, controls) = ends()?;
-        let mut members = Vec::new();
+        let mut pair = Pair { members: Vec::new() };
         for ((rank, ends), control) in ends.iter().enumerate().zip(controls) {
             control.set_read_timeout(Some(PATIENCE))?;
             let process = spawn(kind, rank, key, ends)?;
             let answers = BufReader::new(control.try_clone()?);
-            members.push(Member { process, control, answers });
+            pair.members.push(Member { process, control, answers });
         }
         drop(ends);
-        let mut pair = Pair { members };
         if kind.namespaces {
             netns::join([pair.members[0].process.id(), pair.members[1].process.id()])?;
             pair.run(&Task { probe: Probe::Network, size: 0, iters: 0, arg: 0 })?;
@@ -254,7 +258,8 @@ impl Meter<'_> {
         Ok(values.into_iter().map(Sample::of).collect())
     }
 
-    /// Finds how many iterations fill the time of one repetition; `None` if there is nothing to measure.
+    /// Finds how many iterations fill the time of one repetition; `None` if there is nothing to
+    /// measure.
     fn calibrate(&mut self, size: usize, subject: &Subject) -> Result<Option<Task>> {
         let Subject { pair, probe, arg, iters } = *subject;
         let mut task = Task { probe, size, iters: 4, arg };

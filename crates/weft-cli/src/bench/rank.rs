@@ -3,6 +3,7 @@
 use super::sys::{self, Shared};
 use super::{bandwidth, floor, logp, netns, peers, pingpong, rate, wait};
 use anyhow::{bail, ensure, Context, Result};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -197,18 +198,26 @@ impl Rank {
             endpoint.recv_blocking(Some(peer), TAG_ACK, 0, &mut [0])?;
             endpoint.send_blocking(peer, TAG_ACK, &[1])?;
         }
-        self.settle();
+        self.settle()?;
         Ok((endpoint, peer))
     }
 
-    /// Lets acknowledgements flow until both ranks are quiet, so that the next measurement starts clean.
-    pub fn settle(&mut self) {
-        if let Some((endpoint, _)) = &self.endpoint {
-            let start = Instant::now();
-            while start.elapsed() < Duration::from_micros(500) {
-                endpoint.progress();
-            }
+    /// Makes progress until the other rank is here too: what it waits for may still be queued in
+    /// this endpoint. Then lets acknowledgements flow, so that the next measurement starts clean.
+    pub fn settle(&mut self) -> Result<()> {
+        let Some((endpoint, _)) = self.endpoint.clone() else { return Ok(()) };
+        self.tell(&[0])?;
+        let (start, now) = (Instant::now(), Timespec { tv_sec: 0, tv_nsec: 0 });
+        while poll(&mut [PollFd::new(&self.side, PollFlags::IN)], Some(&now))? == 0 {
+            endpoint.wait(Some(Duration::from_millis(1)));
+            ensure!(start.elapsed() < STEP, "the other rank does not finish");
         }
+        self.hear()?;
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_micros(500) {
+            endpoint.progress();
+        }
+        Ok(())
     }
 
     /// A UDP socket connected to the other rank's.
@@ -319,10 +328,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     while let Some(line) = lines.next().transpose()? {
         let task: Task = serde_json::from_str(&line)?;
         let outcome = rank.work(&task).unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")));
-        rank.settle();
         let mut answer = serde_json::to_string(&outcome)?;
         answer.push('\n');
         control.write_all(answer.as_bytes())?;
+        rank.settle()?;
     }
     Ok(ExitCode::SUCCESS)
 }

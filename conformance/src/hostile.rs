@@ -2,6 +2,7 @@
 //! must return, whatever it is given; what it accepts must keep the stated properties. libFuzzer
 //! calls them from `fuzz/`, the tests with seeded inputs.
 
+pub use crate::engine::engine;
 use weft_core::wire::{self, Common, Eager, Packet};
 use weft_core::{EndpointId, PeerId};
 use weft_link::secure::{JobKey, Lane, Mode, Secure, Security};

@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+mod engine;
 pub mod hostile;
 pub mod links;
 mod sys;

@@ -78,3 +78,14 @@ fn secure_open__accepts_only_what_was_sealed() {
     good.extend(packets().into_iter().map(raw));
     feed(&good, hostile::secure_open);
 }
+
+#[test]
+fn engine__survives_hostile_packets_amid_traffic() {
+    let bytes = |seed| {
+        let mut bytes = vec![0; 1500];
+        Rng::new(seed).fill(&mut bytes);
+        bytes
+    };
+    let good: Vec<Vec<u8>> = (0..40).map(bytes).collect();
+    feed(&good, hostile::engine);
+}

@@ -555,7 +555,11 @@ impl Core {
     }
 
     fn atomic(&mut self, a: &AtomicRequest) {
-        let Some(word) = self.regions.get_mut(&a.key).and_then(|m| m.write(a.offset, 8)) else { return };
+        let word = self.regions.get_mut(&a.key).and_then(|m| m.write(a.offset, 8));
+        let Some(word) = word else {
+            self.engine.atomic_refused(self.now, a);
+            return;
+        };
         let mut bytes = [0; 8];
         bytes.copy_from_slice(word);
         let old = u64::from_le_bytes(bytes);

@@ -90,7 +90,9 @@ fn write_file(
     write: fn(&mut dyn Write, &Outcome) -> std::io::Result<()>,
 ) -> Result<PathBuf> {
     let mut to = BufWriter::new(File::create(&path).with_context(|| path.display().to_string())?);
-    write(&mut to, outcome).and_then(|()| to.flush()).with_context(|| path.display().to_string())?;
+    write(&mut to, outcome)
+        .and_then(|()| to.flush())
+        .with_context(|| path.display().to_string())?;
     Ok(path)
 }
 

@@ -122,7 +122,9 @@ fn udp__over_loopback_says_so() {
 #[test]
 fn table__has_machine_command_and_ratios() {
     let got = text(&["pingpong", "--size", "1K"]);
-    for word in ["bench pingpong", "cores", "Linux", "lower is better", "weft/floor", "weft/peer", "1K"] {
+    for word in
+        ["bench pingpong", "cores", "Linux", "lower is better", "weft/floor", "weft/peer", "1K"]
+    {
         assert!(got.contains(word), "no {word:?} in {got}");
     }
 }

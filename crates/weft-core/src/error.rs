@@ -26,6 +26,8 @@ pub enum PeerFailure {
         /// The version it offered.
         theirs: u8,
     },
+    /// The session was ended because one side broke the protocol.
+    Protocol,
 }
 
 /// Why an operation failed.
@@ -66,6 +68,7 @@ impl fmt::Display for PeerFailure {
             PeerFailure::Version { theirs } => {
                 write!(f, "it speaks protocol version {theirs}, this build speaks another")
             }
+            PeerFailure::Protocol => write!(f, "the protocol was broken"),
         }
     }
 }

@@ -3,9 +3,12 @@
 use crate::caps::LinkCaps;
 use crate::config::Config;
 use crate::engine::types::{Payload, Transmit};
+use crate::engine::ACTIVE_MAX;
 use crate::error::PeerFailure;
 use crate::id::{EndpointId, OpId, PeerId};
-use crate::reliability::{AckPolicy, CreditIn, CreditOut, RecvWindow, Reliability, Rtt, SendWindow};
+use crate::reliability::{
+    AckPolicy, CreditIn, CreditOut, RecvWindow, Reliability, Rtt, SendWindow, UNIT,
+};
 use crate::seq::Seq;
 use crate::time::Instant;
 use crate::wire::{Common, Packet};
@@ -32,6 +35,28 @@ impl Desc {
         Desc { flags, ..self }
     }
 }
+
+/// What the head of the message queue has for the wire.
+pub(crate) enum Step {
+    /// A packet, and whether it was the last of the item.
+    Send(Desc, bool),
+    /// Nothing until the peer allows more.
+    Wait,
+    /// The operation has ended.
+    Gone,
+}
+
+/// What a failed peer is still told, best effort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastWord {
+    /// An answer to its HELLO, so that it can name the cause.
+    Versions,
+    /// BYE with a reason.
+    Bye(u32),
+}
+
+/// Smallest packet every path carries, bytes: what HELLO with the longest address needs.
+const MTU_MIN: u32 = 256;
 
 /// A message waiting its turn; messages to a peer leave in the order they were started.
 #[derive(Clone, Copy)]
@@ -73,7 +98,6 @@ pub(crate) enum Target {
     Recv(OpId),
     Stored(u32),
     Upcall { id: u32, tag: u64 },
-    Discard,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +121,8 @@ pub(crate) struct Peer {
     pub id: PeerId,
     pub endpoint: EndpointId,
     pub caps: LinkCaps,
+    /// Largest packet the peer takes, from its HELLO.
+    peer_mtu: u32,
     pub state: State,
     /// Number the peer puts into packets to us.
     pub session_in: u32,
@@ -109,13 +135,18 @@ pub(crate) struct Peer {
     pub ctrl: VecDeque<Desc>,
     pub msgs: VecDeque<Item>,
     pub data: VecDeque<Stream>,
+    /// Refused by the link, in the order in which they go out again.
     pub stalled: VecDeque<Transmit>,
+    /// How many of them came back since the link refused the first.
+    pub returned: usize,
     pub blocked: bool,
     pub ready: bool,
     /// Whose turn it is when messages and data streams both wait.
     pub data_turn: bool,
     pub hello_due: bool,
     pub hello_reply_due: bool,
+    /// To be sent although the peer has failed; true: its failure is reported with it.
+    pub last_word: Option<(LastWord, bool)>,
     /// An acknowledgement is asked for on a link without windows.
     pub ack_asked: bool,
     pub partial: Option<Partial>,
@@ -125,12 +156,22 @@ pub(crate) struct Peer {
     pub waiting: u32,
     pub rendezvous_out: u32,
     pub rendezvous_in: u32,
+    /// Puts, gets and atomic operations sent and not answered.
+    pub requests_out: u32,
+    /// The queues' spare memory was given back and nothing was queued since.
+    pub trimmed: bool,
     pub last_heard: Instant,
     pub waiting_since: Instant,
     pub probed_at: Instant,
     pub warned: bool,
     /// When the timer table fires for this peer.
     pub armed: Instant,
+}
+
+/// Bytes of eager messages a peer may leave here: at least one active message of any length, which
+/// cannot be announced instead.
+pub(crate) fn credit_window(cfg: &Config) -> usize {
+    cfg.eager_credit.max(ACTIVE_MAX as u32 + UNIT) as usize
 }
 
 impl Peer {
@@ -145,28 +186,33 @@ impl Peer {
             id,
             endpoint,
             caps,
+            peer_mtu: u32::MAX,
             state: State::Idle,
             session_in,
             session_out: 0,
             windows: None,
             credit_in: CreditIn::default(),
-            credit_out: CreditOut::new(cfg.eager_credit as usize),
+            credit_out: CreditOut::new(credit_window(cfg)),
             eager_max: 0,
             ctrl: VecDeque::new(),
             msgs: VecDeque::new(),
             data: VecDeque::new(),
             stalled: VecDeque::new(),
+            returned: 0,
             blocked: false,
             ready: false,
             data_turn: false,
             hello_due: false,
             hello_reply_due: false,
+            last_word: None,
             ack_asked: false,
             partial: None,
             put_refused: false,
             waiting: 0,
             rendezvous_out: 0,
             rendezvous_in: 0,
+            requests_out: 0,
+            trimmed: true,
             last_heard: Instant(0),
             waiting_since: Instant(0),
             probed_at: Instant(0),
@@ -204,6 +250,35 @@ impl Peer {
                 rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
             }));
         }
+    }
+
+    /// Largest packet to this peer, bytes: what its HELLO and the path allow.
+    #[inline]
+    pub fn mtu(&self) -> u32 {
+        self.caps.mtu.min(self.peer_mtu).max(MTU_MIN)
+    }
+
+    /// Takes in the largest packet the peer accepts.
+    pub fn limit_mtu(&mut self, mtu: u32) {
+        self.peer_mtu = mtu.max(512);
+    }
+
+    /// Puts back a packet the link refused: before those that wait, behind those refused just now.
+    pub fn put_back(&mut self, t: Transmit) {
+        if !self.blocked {
+            self.blocked = true;
+            self.returned = 0;
+        }
+        self.stalled.insert(self.returned.min(self.stalled.len()), t);
+        self.returned += 1;
+    }
+
+    /// Gives back all memory but the peer's own.
+    pub fn release_queues(&mut self) {
+        self.ctrl = VecDeque::new();
+        self.msgs = VecDeque::new();
+        self.data = VecDeque::new();
+        self.stalled = VecDeque::new();
     }
 
     /// Something is queued that could be sent when the window allows.

@@ -103,8 +103,19 @@ fn oversubscribed() -> bool {
     let local = ["WEFT_LOCAL_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"]
         .iter()
         .find_map(|name| std::env::var(name).ok()?.parse::<usize>().ok());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    local.is_some_and(|n| n > cores)
+    local.is_some_and(|n| n > cores())
+}
+
+/// Processors this host has. Not those this process may use: a launcher that gives each rank one core
+/// does not oversubscribe them.
+fn cores() -> usize {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)? + 1)
+    };
+    let ranges: Option<usize> = online.trim().split(',').map(count).sum();
+    ranges.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// How frames on networks are protected: `WEFT_SECURITY` = auth (default), encrypt or none.

@@ -17,6 +17,7 @@ mod wait;
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
 use pair::{Kind, Meter, Pair, Sample, Subject};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 use table::{Better, Other, Row, Table};
@@ -207,7 +208,7 @@ impl<'a> Bench<'a> {
         unit: &'static str,
         better: Better,
     ) -> Table {
-        let (rows, notes) = (Vec::new(), Vec::new());
+        let (rows, notes) = (Vec::new(), Vec::from_iter(self.path()));
         Table { bench, link: self.link, what, unit, better, rows, notes }
     }
 
@@ -247,9 +248,7 @@ impl<'a> Bench<'a> {
             What::All => bail!("one benchmark at a time"),
         };
         let absent = std::mem::take(&mut self.meter.absent);
-        let path = self.path();
         for table in &mut tables {
-            table.notes.extend(path.clone());
             table.notes.extend(absent.clone());
         }
         Ok(tables)
@@ -298,23 +297,36 @@ pub fn run(args: Args) -> Result<ExitCode> {
         (true, _) => vec![LinkName::Shm],
         _ => args.link.clone(),
     };
+    match print(&args, links, &benches) {
+        // Whoever read the tables has seen enough.
+        Err(e) if e.downcast_ref().is_some_and(broken_pipe) => Ok(ExitCode::SUCCESS),
+        other => other.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn broken_pipe(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::BrokenPipe
+}
+
+fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
+    let mut out = std::io::stdout();
     if !args.json {
-        println!("{}", header(&args.options));
+        writeln!(out, "{}", header(&args.options))?;
     }
     for link in links {
         let mut bench = Bench::start(link, &args.options)?;
-        for &what in &benches {
+        for &what in benches {
             if what == What::Auth && link == LinkName::Shm && args.what == What::All {
                 continue;
             }
             for table in bench.run(what)? {
                 if args.json {
-                    print!("{}", table.json());
+                    out.write_all(table.json().as_bytes())?;
                 } else {
-                    println!("{}", table.text());
+                    writeln!(out, "{}", table.text())?;
                 }
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

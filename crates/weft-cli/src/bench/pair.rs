@@ -108,6 +108,9 @@ fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends) -> Result<Child> {
         .args(["bench-rank", "--rank", &rank.to_string(), "--link", kind.link])
         .args(["--key", &key.to_string(), "--fds", &fds.join(",")])
         .stdin(Stdio::null());
+    if cores().is_none() {
+        command.arg("--alone");
+    }
     command.envs(kind.config.iter().copied());
     let cpus = cores().map(|cores| {
         let mut set = CpuSet::new();

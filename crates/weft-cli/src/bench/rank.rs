@@ -18,6 +18,9 @@ pub struct Args {
     /// 0 or 1
     #[arg(long)]
     rank: usize,
+    /// Both ranks share one core
+    #[arg(long)]
+    alone: bool,
     /// Link of the endpoint
     #[arg(long)]
     link: String,
@@ -124,6 +127,8 @@ pub enum Outcome {
 pub struct Rank {
     /// 0 or 1.
     pub me: usize,
+    /// Whether both ranks share one core: then waiting has to give way.
+    pub alone: bool,
     /// The memory both share.
     pub shared: Shared,
     /// Pipe from the other rank.
@@ -293,6 +298,7 @@ fn start(args: &Args) -> Result<(Rank, UnixStream)> {
     side.set_read_timeout(Some(STEP))?;
     let rank = Rank {
         me: args.rank,
+        alone: args.alone,
         shared: Shared::map(&memory)?,
         pipe_in: pipe_in.into(),
         pipe_out: pipe_out.into(),

@@ -55,4 +55,10 @@ impl Engine {
     pub fn atomic_done(&mut self, now: Instant, request: &AtomicRequest, old: u64) {
         self.reply(now, request.peer, request.op, old, true);
     }
+
+    /// The driver could not do what `Placement::Atomic` asked: the region is gone.
+    pub fn atomic_refused(&mut self, now: Instant, request: &AtomicRequest) {
+        self.stats.refused += 1;
+        self.reply(now, request.peer, request.op, 0, false);
+    }
 }

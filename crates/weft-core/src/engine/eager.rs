@@ -2,10 +2,12 @@
 
 use super::op::{Kind, RecvState};
 use super::types::{Event, Payload, Placement, SendArgs};
-use super::{Engine, Stored, StoredState};
+use super::{Engine, Stored, StoredState, ACTIVE_MAX};
+use crate::error::OpError;
 use crate::id::{OpId, PeerId};
-use crate::peer::{Desc, Item, Partial, Peer, State, Target};
+use crate::peer::{Desc, Item, Partial, Peer, State, Step, Target};
 use crate::slab::Slab;
+use crate::time::Instant;
 use crate::wire::{self, flags, Common, Eager, EagerFirst, EagerMore, HeaderBuf, Packet};
 
 pub(super) fn flags(a: &SendArgs) -> u16 {
@@ -27,14 +29,14 @@ pub(super) fn data_of(common: &Common) -> Option<u32> {
     (common.flags & flags::DATA64 != 0).then_some(common.imm)
 }
 
-/// The next packet of an eager message, and whether it was the last. `None`: no credit, wait.
-pub(super) fn next(p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Option<(Desc, bool)> {
-    let op = ops.get_mut(id.0)?;
-    let Kind::Send(s) = &mut op.kind else { return None };
-    let mtu = u64::from(p.caps.mtu);
+/// The next packet of an eager message.
+pub(super) fn next(p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Step {
+    let Some(op) = ops.get_mut(id.0) else { return Step::Gone };
+    let Kind::Send(s) = &mut op.kind else { return Step::Gone };
+    let mtu = u64::from(p.mtu());
     let (packet, imm) = if s.sent == 0 {
         if !p.credit_in.try_take(s.len as usize) {
-            return None;
+            return Step::Wait;
         }
         if s.len + Eager::LEN as u64 <= mtu {
             (Packet::Eager(Eager { tag: s.tag }), s.imm)
@@ -51,7 +53,9 @@ pub(super) fn next(p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Option<
     let last = s.sent == s.len;
     // Somebody waits for the buffer: do not let the acknowledgement be delayed.
     let hurry = if last && !op.reported { flags::ACKNOW } else { 0 };
-    Some((Desc { packet, flags: s.flags | hurry, imm, payload }, last))
+    // The operation ends when its packets are acknowledged.
+    op.finished |= last;
+    Step::Send(Desc { packet, flags: s.flags | hurry, imm, payload }, last)
 }
 
 impl Engine {
@@ -64,7 +68,7 @@ impl Engine {
         let clear = p.state == State::Ready
             && p.windows.is_none()
             && len <= p.eager_max
-            && len + Eager::LEN as u32 <= p.caps.mtu
+            && len.saturating_add(Eager::LEN as u32) <= p.mtu()
             && p.msgs.is_empty()
             && p.stalled.is_empty();
         if !clear || !p.credit_in.try_take(len as usize) {
@@ -86,17 +90,17 @@ impl Engine {
         self.stats.bytes_sent -= u64::from(len);
     }
 
-    /// No credit for the message at the head of the queue: announce it instead.
-    pub(super) fn demote(&mut self, peer: PeerId) {
+    /// No credit for the message at the head of the queue: announce it instead, if that can be done.
+    pub(super) fn demote(&mut self, peer: PeerId) -> bool {
         let p = &mut self.peers[peer.0 as usize];
-        let Some(&Item::Eager(id)) = p.msgs.front() else { return };
-        let Some(op) = self.ops.get_mut(id.0) else { return };
-        if let Kind::Send(s) = &mut op.kind {
-            if s.flags & flags::ACTIVE == 0 {
-                p.msgs[0] = Item::Rts(id);
-                self.stats.credit_stalls += 1;
-            }
+        let Some(&Item::Eager(id)) = p.msgs.front() else { return false };
+        let Some(Kind::Send(s)) = self.ops.get(id.0).map(|op| &op.kind) else { return false };
+        if s.flags & flags::ACTIVE != 0 {
+            return false;
         }
+        p.msgs[0] = Item::Rts(id);
+        self.stats.credit_stalls += 1;
+        true
     }
 
     /// A whole message.
@@ -104,7 +108,7 @@ impl Engine {
     pub(super) fn on_eager(&mut self, peer: PeerId, common: &Common, eager: &Eager, len: u64) -> Placement {
         let p = &mut self.peers[peer.0 as usize];
         if !p.credit_out.arrived(len as usize) {
-            self.stats.violations += 1;
+            self.offend(peer);
             return Placement::None;
         }
         if common.flags & flags::ACTIVE != 0 {
@@ -127,6 +131,7 @@ impl Engine {
     /// The first fragment of a message.
     pub(super) fn on_eager_first(
         &mut self,
+        now: Instant,
         peer: PeerId,
         common: &Common,
         first: &EagerFirst,
@@ -134,27 +139,32 @@ impl Engine {
     ) -> Placement {
         let p = &mut self.peers[peer.0 as usize];
         let credited = first.total <= u64::from(u32::MAX) && p.credit_out.arrived(first.total as usize);
-        if p.partial.is_some() || len > first.total || !credited {
-            self.stats.violations += 1;
+        let active = common.flags & flags::ACTIVE != 0;
+        let too_long = active && first.total > ACTIVE_MAX;
+        if p.partial.is_some() || len > first.total || !credited || too_long {
+            self.offend(peer);
             return Placement::None;
         }
         let data = data_of(common);
-        let target = if common.flags & flags::ACTIVE != 0 {
-            match self.store(peer, first.tag, data, first.total, StoredState::Arriving) {
-                Some(id) => {
-                    self.unexpected.remove(id);
-                    Target::Upcall { id, tag: first.tag }
-                }
-                None => Target::Discard,
+        let target = if active {
+            if len == first.total {
+                self.consumed(peer, len);
+                self.stats.messages_received += 1;
+                return Placement::Upcall { peer, tag: first.tag };
             }
+            let Some(id) = self.keep(peer, first.tag, data, first.total, StoredState::Arriving)
+            else {
+                return Placement::None;
+            };
+            Target::Upcall { id, tag: first.tag }
         } else if let Some(id) = self.posted.arrive(peer, first.tag) {
             self.matched(id, peer, first.tag, first.total, data);
-            self.bind(id, peer);
+            self.bind(now, id, peer);
             Target::Recv(id)
         } else {
             match self.store(peer, first.tag, data, first.total, StoredState::Arriving) {
                 Some(id) => Target::Stored(id),
-                None => Target::Discard,
+                None => return Placement::None,
             }
         };
         self.peers[peer.0 as usize].partial =
@@ -188,12 +198,6 @@ impl Engine {
         let last = partial.got == partial.total;
         self.peers[peer.0 as usize].partial = (!last).then_some(partial);
         match partial.target {
-            Target::Discard => {
-                if last {
-                    self.consumed(peer, partial.total);
-                }
-                Placement::None
-            }
             Target::Recv(id) => {
                 let room = match self.ops.get(id.0).map(|o| &o.kind) {
                     Some(Kind::Recv(r)) => r.len.saturating_sub(offset),
@@ -203,7 +207,10 @@ impl Engine {
                     self.consumed(peer, partial.total);
                     self.finish(id);
                 }
-                Placement::Recv { op: id, offset, len: len.min(room) }
+                match len.min(room) {
+                    0 => Placement::None,
+                    len => Placement::Recv { op: id, offset, len },
+                }
             }
             Target::Stored(id) => {
                 if last {
@@ -253,13 +260,24 @@ impl Engine {
         len: u64,
         state: StoredState,
     ) -> Option<u32> {
+        let id = self.keep(peer, tag, data, len, state)?;
+        self.stats.unexpected += 1;
+        self.unexpected.add(peer, tag, id);
+        Some(id)
+    }
+
+    /// A place in the store. Without one the message is lost, and with it the session.
+    fn keep(
+        &mut self,
+        peer: PeerId,
+        tag: u64,
+        data: Option<u32>,
+        len: u64,
+        state: StoredState,
+    ) -> Option<u32> {
         let id = self.stored.insert(Stored { peer, tag, data, len, state, taker: None });
-        match id {
-            Some(id) => {
-                self.stats.unexpected += 1;
-                self.unexpected.add(peer, tag, id);
-            }
-            None => self.stats.violations += 1,
+        if id.is_none() {
+            self.offend(peer);
         }
         id
     }
@@ -278,7 +296,7 @@ impl Engine {
         let Kind::Recv(r) = &mut op.kind else { return 0 };
         r.state = RecvState::Eager;
         let fits = len.min(r.len);
-        op.truncated = (len > r.len).then_some(len);
+        op.error = (len > r.len).then_some(OpError::Truncated { sent: len });
         op.status.source = Some(peer);
         op.status.tag = tag;
         op.status.len = fits;
@@ -287,11 +305,11 @@ impl Engine {
     }
 
     /// A receive now waits for one peer, whatever it was posted for.
-    pub(super) fn bind(&mut self, id: OpId, peer: PeerId) {
+    pub(super) fn bind(&mut self, now: Instant, id: OpId, peer: PeerId) {
         if let Some(op) = self.ops.get_mut(id.0) {
             if op.peer.is_none() {
                 op.peer = Some(peer);
-                self.peers[peer.0 as usize].waiting += 1;
+                self.wait_for(now, peer);
             }
         }
     }
@@ -303,10 +321,7 @@ impl Engine {
         p.credit_out.consumed(len as usize);
         if p.credit_out.worth_announcing() && p.failure().is_none() {
             p.ack_asked = true;
-            if !p.ready {
-                p.ready = true;
-                self.ready.push_back(peer);
-            }
+            self.make_ready(peer);
         }
     }
 }

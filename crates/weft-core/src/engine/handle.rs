@@ -34,11 +34,12 @@ impl Engine {
         let Some(peer) = self.sender(from, common.session) else { return Placement::None };
         let p = &mut self.peers[peer.0 as usize];
         p.last_heard = now;
-        if p.credit_in.on_grant(common.credit) && !p.ready && p.has_work() {
-            p.ready = true;
-            self.ready.push_back(peer);
+        let grew = p.credit_in.on_grant(common.credit);
+        let windowed = p.windows.is_some();
+        if grew {
+            self.wake_queued(peer);
         }
-        if p.windows.is_none() {
+        if !windowed {
             return self.route(now, peer, &common, &packet, payload_len);
         }
         self.handle_windowed(now, peer, &common, &packet, payload_len)
@@ -128,12 +129,7 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         let Some(w) = &p.windows else { return };
         match w.recv.ack_deadline() {
-            Some(at) if at <= now => {
-                if !p.ready {
-                    p.ready = true;
-                    self.ready.push_back(peer);
-                }
-            }
+            Some(at) if at <= now => self.make_ready(peer),
             Some(at) => self.timers.arm(p, at),
             None => {}
         }
@@ -168,9 +164,8 @@ impl Engine {
             self.stats.bad_ack += 1;
         }
         let wake = outcome.lost > 0 || (outcome.newly_acked > 0 && p.has_work());
-        if wake && !p.ready {
-            p.ready = true;
-            self.ready.push_back(peer);
+        if wake {
+            self.make_ready(peer);
         }
         for id in free.into_iter().take(frees).chain(more) {
             self.retire(id);
@@ -194,6 +189,9 @@ impl Engine {
 
     /// Handles a held packet whose turn has come.
     pub fn handle_replay(&mut self, now: Instant, peer: PeerId, header: &[u8], len: u64) -> Placement {
+        if self.peers.get(peer.0 as usize).is_none_or(|p| p.failure().is_some()) {
+            return Placement::None;
+        }
         match wire::parse(header) {
             Ok((common, packet, _)) => self.route(now, peer, &common, &packet, len),
             Err(_) => Placement::None,
@@ -204,7 +202,7 @@ impl Engine {
     fn route(&mut self, now: Instant, peer: PeerId, c: &Common, packet: &Packet, len: u64) -> Placement {
         match packet {
             Packet::Eager(h) => self.on_eager(peer, c, h, len),
-            Packet::EagerFirst(h) => self.on_eager_first(peer, c, h, len),
+            Packet::EagerFirst(h) => self.on_eager_first(now, peer, c, h, len),
             Packet::EagerMore(h) => self.on_eager_more(peer, c, h, len),
             Packet::Rts(h) => self.on_rts(now, peer, c, h),
             Packet::Pull(h) => self.on_pull(now, peer, c, h),
@@ -216,7 +214,7 @@ impl Engine {
             Packet::Atomic(h) => self.on_atomic(now, peer, c, h),
             Packet::Reply(h) => self.on_reply(peer, c, h),
             Packet::Nop(_) => self.on_nop(now, peer, c),
-            Packet::Bye(_) => self.on_bye(peer),
+            Packet::Bye(h) => self.on_bye(peer, h),
             Packet::Ack(_) | Packet::Hello(_) => Placement::None,
         }
     }

@@ -3,6 +3,7 @@
 use super::op::{Kind, Op, Recv, RecvState};
 use super::types::{Claimed, Probed, RecvArgs, Refused};
 use super::{Engine, Stored, StoredState};
+use crate::error::OpError;
 use crate::id::OpId;
 use crate::matching::RecvSpec;
 use crate::time::Instant;
@@ -15,14 +16,16 @@ impl Engine {
     /// Posts a receive. It takes the oldest matching message, or waits for one.
     pub fn recv(&mut self, now: Instant, a: RecvArgs) -> Result<OpId, Refused> {
         let spec = RecvSpec { source: a.source, tag: a.tag, ignore: a.ignore };
-        let here = self.unexpected.take(&spec);
-        if here.is_none() {
-            if let Some(peer) = a.source {
-                // What it sent before it failed can be received; nothing more will come.
-                self.usable(peer)?;
+        if let Some(peer) = a.source {
+            // What it sent before it failed can be received; nothing more will come.
+            let here = self.unexpected.peek(&spec).is_some();
+            match self.alive(peer) {
+                Err(refused) if !here => return Err(refused),
+                _ => {}
             }
         }
         let id = self.post(now, &a)?;
+        let here = self.unexpected.take(&spec);
         if let (None, Some(peer)) = (here, a.source) {
             // Opening finds out whether the peer lives: the wait is bounded.
             self.open(now, peer);
@@ -37,7 +40,17 @@ impl Engine {
     /// Receives a message taken by `claim`.
     pub fn recv_claimed(&mut self, now: Instant, claimed: Claimed, a: RecvArgs) -> Result<OpId, Refused> {
         let id = self.post(now, &RecvArgs { source: None, ..a })?;
-        self.accept(now, claimed.0, id);
+        if self.stored.get(claimed.id).is_some() {
+            self.accept(now, claimed.id, id);
+            return Ok(id);
+        }
+        // Its sender failed after it was claimed.
+        let peer = claimed.source;
+        let error = match self.peers[peer.0 as usize].failure() {
+            Some(failure) => OpError::Peer { peer, failure },
+            None => OpError::Cancelled,
+        };
+        self.fail_op(id, error);
         Ok(id)
     }
 
@@ -48,17 +61,13 @@ impl Engine {
 
     /// Gives a message that is here, arriving or announced to a receive.
     fn accept(&mut self, now: Instant, stored: u32, id: OpId) {
-        let Some(s) = self.stored.get_mut(stored) else {
-            // Its sender failed after it was claimed.
-            self.fail_op(id, crate::error::OpError::Cancelled);
-            return;
-        };
+        let Some(s) = self.stored.get_mut(stored) else { return };
         let (peer, tag, len, data) = (s.peer, s.tag, s.len, s.data);
         match s.state {
             StoredState::Here => self.take_stored(stored, id),
             StoredState::Arriving => {
                 s.taker = Some(id);
-                self.bind(id, peer);
+                self.bind(now, id, peer);
             }
             StoredState::Announced { msg, addr } => {
                 self.stored.remove(stored);
@@ -82,6 +91,6 @@ impl Engine {
         ignore: u64,
     ) -> Option<(Claimed, Probed)> {
         let id = self.unexpected.take(&RecvSpec { source, tag, ignore })?;
-        self.stored.get(id).map(|s| (Claimed(id), probed(s)))
+        self.stored.get(id).map(|s| (Claimed { id, source: s.peer }, probed(s)))
     }
 }

@@ -26,10 +26,11 @@ use crate::config::Config;
 use crate::error::{OpError, PeerFailure};
 use crate::id::{EndpointId, OpId, PeerId};
 use crate::matching::{Posted, Unexpected};
-use crate::peer::{Item, Peer, State};
+use crate::peer::{Item, LastWord, Peer, State};
 use crate::slab::Slab;
 use crate::stats::Stats;
 use crate::time::Instant;
+use crate::wire::reason;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -85,12 +86,24 @@ const QUEUE_MAX: usize = 1 << 16;
 /// Longest active message: it is collected before its handler runs.
 pub const ACTIVE_MAX: u64 = 64 << 10;
 
+/// Puts, gets and atomic operations to one peer that are not answered; more wait.
+const REQUESTS_MAX: u32 = 4096;
+
 /// Packets to one peer before others get their turn: one GSO train.
 const QUANTUM: u32 = 64;
 
 impl Engine {
     /// An engine for the endpoint of this identity.
-    pub fn new(cfg: Config, me: EndpointId) -> Engine {
+    pub fn new(mut cfg: Config, me: EndpointId) -> Engine {
+        // With none of these anything at all could be fetched.
+        for least_one in [
+            &mut cfg.pull_block,
+            &mut cfg.pull_depth,
+            &mut cfg.direct_block,
+            &mut cfg.rendezvous_max,
+        ] {
+            *least_one = (*least_one).max(1);
+        }
         Engine {
             cfg,
             me,
@@ -161,9 +174,14 @@ impl Engine {
         self.ops.len()
     }
 
-    /// Nothing is queued for or unacknowledged by any living peer: the endpoint may close.
+    /// Nothing is queued for or unacknowledged by any living peer, and no message that its sender
+    /// takes for sent still waits to be fetched: the endpoint may close.
     pub fn quiet(&self) -> bool {
+        let owed = |op: &Op| {
+            (op.reported || op.discard) && matches!(op.kind, Kind::Send(_) | Kind::Put(_))
+        };
         self.peers.iter().all(|p| p.failure().is_some() || p.quiet())
+            && !self.ops.keys().any(|key| self.ops.get(key).is_some_and(owed))
     }
 
     /// Adds a peer, or returns the number it already has. `None` when the table is full.
@@ -214,9 +232,12 @@ impl Engine {
             imm: a.data.unwrap_or(0),
             addr: a.addr,
             sent: 0,
+            asked: 0,
             announced: false,
         });
-        let id = self.add_op(now, Op::new(Some(a.peer), a.context, kind))?;
+        let mut op = Op::new(Some(a.peer), a.context, kind);
+        op.status.len = a.len;
+        let id = self.add_op(now, op)?;
         self.stats.messages_sent += 1;
         let item = if rendezvous { Item::Rts(id) } else { Item::Eager(id) };
         self.enqueue(now, a.peer, item);
@@ -245,16 +266,25 @@ impl Engine {
             let at = now + Duration::from_millis(u64::from(self.cfg.keepalive_ms));
             self.timers.arm(p, at);
         }
+        p.trimmed = false;
+    }
+
+    /// The peer, if it exists and has not failed.
+    fn alive(&mut self, peer: PeerId) -> Result<&mut Peer, Refused> {
+        let p = self.peers.get_mut(peer.0 as usize).ok_or(Refused::UnknownPeer)?;
+        match p.state {
+            State::Failed(why) => Err(Refused::Peer(peer, why)),
+            _ => Ok(p),
+        }
     }
 
     /// The peer, if it exists, has not failed and has room in its queue.
     fn usable(&mut self, peer: PeerId) -> Result<&mut Peer, Refused> {
-        let p = self.peers.get_mut(peer.0 as usize).ok_or(Refused::UnknownPeer)?;
-        match p.state {
-            State::Failed(why) => Err(Refused::Peer(peer, why)),
-            _ if p.msgs.len() >= QUEUE_MAX => Err(Refused::Busy),
-            _ => Ok(p),
+        let p = self.alive(peer)?;
+        if p.msgs.len() >= QUEUE_MAX {
+            return Err(Refused::Busy);
         }
+        Ok(p)
     }
 
     fn enqueue(&mut self, now: Instant, peer: PeerId, item: Item) {
@@ -274,10 +304,39 @@ impl Engine {
         if p.state == State::Idle {
             session::open(&self.cfg, &mut self.timers, p, now);
         }
+        self.make_ready(peer);
+    }
+
+    /// Puts a peer into the ready queue.
+    #[inline]
+    fn make_ready(&mut self, peer: PeerId) {
+        let p = &mut self.peers[peer.0 as usize];
         if !p.ready {
             p.ready = true;
             self.ready.push_back(peer);
         }
+    }
+
+    /// Lets a peer's queue go on after something it waited for.
+    fn wake_queued(&mut self, peer: PeerId) {
+        if self.peers[peer.0 as usize].has_work() {
+            self.make_ready(peer);
+        }
+    }
+
+    /// Parts of messages and regions a peer may have asked for and not got.
+    fn asks_max(&self) -> usize {
+        let parts = u64::from(self.cfg.pull_depth).saturating_add(4);
+        let messages = u64::from(self.cfg.rendezvous_max);
+        (parts.saturating_mul(messages) + u64::from(REQUESTS_MAX)) as usize
+    }
+
+    /// The peer broke the protocol in a way that would leave somebody waiting forever, or wants this
+    /// side to remember more than it may.
+    fn offend(&mut self, peer: PeerId) {
+        self.stats.violations += 1;
+        let bye = LastWord::Bye(reason::PROTOCOL);
+        self.end_peer(peer, PeerFailure::Protocol, Some(bye));
     }
 
     /// Gives out the completion of an operation, once.
@@ -291,7 +350,7 @@ impl Engine {
             op: id,
             context: op.context,
             kind: op.op_kind(),
-            error: op.truncated.map(|sent| OpError::Truncated { sent }),
+            error: op.error,
             status: op.status,
             released: !ok_now,
         };
@@ -313,13 +372,20 @@ impl Engine {
     /// Removes an operation: reports it if that is not done, else tells the driver to free the buffer.
     fn retire(&mut self, id: OpId) {
         let Some(op) = self.ops.get(id.0) else { return };
-        let release = op.reported || op.discard;
-        self.report(id, false);
-        if let Some(Op { peer: Some(peer), .. }) = self.ops.remove(id.0) {
-            self.peers[peer.0 as usize].waiting -= 1;
-        }
+        let (peer, request, release) = (op.peer, op.request, op.reported || op.discard);
         if release {
             self.events.push_back(Event::Release(id));
+        } else {
+            self.report(id, false);
+        }
+        self.ops.discard(id.0);
+        if let Some(peer) = peer {
+            let p = &mut self.peers[peer.0 as usize];
+            p.waiting -= 1;
+            if request {
+                p.requests_out -= 1;
+                self.wake_queued(peer);
+            }
         }
     }
 
@@ -360,6 +426,24 @@ impl Engine {
         }
         if let Some(op) = self.ops.get_mut(id.0) {
             op.discard = true;
+        }
+    }
+}
+
+#[cfg(test)]
+impl Engine {
+    fn peer(&self, peer: PeerId) -> &Peer {
+        &self.peers[peer.0 as usize]
+    }
+
+    /// As if so many packets had passed in both directions.
+    fn start_at(&mut self, peer: PeerId, seq: crate::Seq) {
+        use crate::reliability::{RecvWindow, SendWindow};
+        let window = self.cfg.window;
+        if let Some(w) = &mut self.peers[peer.0 as usize].windows {
+            let mode = w.send.mode();
+            w.send = SendWindow::new(mode, window, seq);
+            w.recv = RecvWindow::new(mode, seq, window);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Operations in progress.
 
 use crate::engine::types::{OpKind, Status};
+use crate::error::OpError;
 use crate::id::PeerId;
 use crate::transfer::pull::Pull;
 
@@ -17,7 +18,10 @@ pub(crate) struct Op {
     /// Nobody wants the result: payload is dropped, no completion.
     pub discard: bool,
     pub status: Status,
-    pub truncated: Option<u64>,
+    /// How the operation ends, if not well.
+    pub error: Option<OpError>,
+    /// A put, get or atomic operation counted in `Peer::requests_out`.
+    pub request: bool,
     pub kind: Kind,
 }
 
@@ -36,6 +40,8 @@ pub(crate) struct Send {
     pub imm: u32,
     pub addr: u64,
     pub sent: u64,
+    /// Bytes the receiver has asked for.
+    pub asked: u64,
     /// RTS was sent.
     pub announced: bool,
 }
@@ -70,7 +76,8 @@ impl Op {
             finished: false,
             discard: false,
             status: Status { source: peer, ..Status::default() },
-            truncated: None,
+            error: None,
+            request: false,
             kind,
         }
     }

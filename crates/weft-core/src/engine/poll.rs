@@ -1,13 +1,15 @@
 //! Outgoing packets: whose turn it is, and what goes first.
 
+use super::region::Rights;
 use super::types::{Event, Payload, Transmit};
 use super::{eager, put, rendezvous, session, Engine, QUANTUM};
 use crate::id::PeerId;
-use crate::peer::{Desc, Item, State, StreamSource};
+use crate::peer::{Desc, Item, State, Step, StreamSource};
 use crate::reliability::Reliability;
 use crate::seq::Seq;
 use crate::time::Instant;
-use crate::wire::{self, flags, Ack, Packet};
+use crate::wire::{self, flags, status, Ack, Common, Packet, Reply};
+use core::time::Duration;
 
 impl Engine {
     /// The next thing the driver must act on.
@@ -17,7 +19,7 @@ impl Engine {
     }
 
     /// The next packet to send. Each must be offered to its link; if the link refuses it, it goes back
-    /// by `refused`, the last one first; if it takes it, `accepted` is called.
+    /// by `refused`, in the order given; if it takes it, `accepted` is called.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         while let Some(&peer) = self.ready.front() {
             if let Some(t) = self.next_packet(now, peer) {
@@ -62,22 +64,17 @@ impl Engine {
             return;
         }
         if !p.blocked {
-            p.blocked = true;
             self.blocked.push(t.peer);
         }
-        p.stalled.push_front(t);
+        p.put_back(t);
     }
 
     /// Links may have room again.
     #[inline]
     pub fn retry_blocked(&mut self) {
         while let Some(peer) = self.blocked.pop() {
-            let p = &mut self.peers[peer.0 as usize];
-            p.blocked = false;
-            if !p.ready {
-                p.ready = true;
-                self.ready.push_back(peer);
-            }
+            self.peers[peer.0 as usize].blocked = false;
+            self.make_ready(peer);
         }
     }
 
@@ -92,6 +89,13 @@ impl Engine {
             return None;
         }
         if let Some(t) = p.stalled.pop_front() {
+            return Some(self.current(t));
+        }
+        if let Some((word, report)) = p.last_word.take() {
+            let t = session::last_word(&self.cfg, self.me.0, p, word);
+            if let (Some(failure), true) = (p.failure(), report) {
+                self.events.push_back(Event::PeerFailed(peer, failure));
+            }
             return Some(t);
         }
         if let Some(t) = session::poll(&self.cfg, self.me.0, p) {
@@ -107,6 +111,10 @@ impl Engine {
         let again = p.windows.as_mut().and_then(|w| w.send.next_retransmit(now));
         if let Some((seq, desc)) = again {
             self.stats.retransmitted += 1;
+            // Nobody else watches this packet when the timer fired for it.
+            let rto = p.windows.as_ref().map_or(Duration::ZERO, |w| w.rtt.rto());
+            self.timers.arm(p, now + rto);
+            let desc = self.still_there(desc);
             // The answer tells what else is missing: have it at once.
             let desc = desc.with_flags(desc.flags | flags::ACKNOW);
             return Some(self.emit_at(peer, &desc, seq));
@@ -135,18 +143,23 @@ impl Engine {
 
     fn next_stream(&mut self, peer: PeerId) -> Option<Desc> {
         let p = &mut self.peers[peer.0 as usize];
+        let mtu = p.mtu();
         loop {
             let stream = p.data.front_mut()?;
             // The operation may be gone: the peer said FIN before it had everything.
             let alive = match stream.source {
                 StreamSource::Op(op) => self.ops.get(op.0).is_some(),
-                StreamSource::Region(_) => true,
+                StreamSource::Region(key) => self.regions.check(key, 0, 0, ANY_RIGHT),
             };
             if !alive {
+                let (source, recv) = (stream.source, stream.recv);
                 p.data.pop_front();
-                continue;
+                match source {
+                    StreamSource::Op(_) => continue,
+                    StreamSource::Region(_) => return Some(refusal(recv)),
+                }
             }
-            let (desc, last) = rendezvous::next_data(p.caps.mtu, stream);
+            let (desc, last) = rendezvous::next_data(mtu, stream);
             if last {
                 p.data.pop_front();
             }
@@ -155,44 +168,53 @@ impl Engine {
     }
 
     fn next_message(&mut self, peer: PeerId) -> Option<Desc> {
-        let p = &mut self.peers[peer.0 as usize];
-        let (desc, last) = match *p.msgs.front()? {
-            Item::Eager(op) => match eager::next(p, &mut self.ops, op) {
-                Some((desc, last)) => {
+        loop {
+            let p = &mut self.peers[peer.0 as usize];
+            let step = match *p.msgs.front()? {
+                Item::Eager(op) => eager::next(p, &mut self.ops, op),
+                Item::Rts(op) => {
+                    rendezvous::announce(self.cfg.rendezvous_max, p, &mut self.ops, op)
+                }
+                Item::Put(op) => put::next(p, &mut self.ops, op),
+                Item::Single(desc) => put::single(p, &mut self.ops, desc),
+            };
+            match step {
+                Step::Send(desc, last) => {
                     if last {
-                        self.sent_eager(op);
+                        p.msgs.pop_front();
                     }
-                    (desc, last)
+                    return Some(desc);
                 }
-                None => {
-                    self.demote(peer);
-                    match self.peers[peer.0 as usize].msgs.front() {
-                        Some(&Item::Rts(_)) => return self.next_message(peer),
-                        _ => return None,
-                    }
+                Step::Gone => {
+                    p.msgs.pop_front();
                 }
-            },
-            Item::Rts(op) => {
-                (rendezvous::announce(self.cfg.rendezvous_max, p, &mut self.ops, op)?, true)
+                Step::Wait if self.demote(peer) => {}
+                Step::Wait => return None,
             }
-            Item::Put(op) => put::next(p.caps.mtu, &mut self.ops, op)?,
-            Item::Single(desc) => (desc, true),
-        };
-        if last {
-            self.peers[peer.0 as usize].msgs.pop_front();
         }
-        Some(desc)
     }
 
-    /// The last packet of an eager message is about to go out.
-    fn sent_eager(&mut self, id: crate::OpId) {
-        if let Some(op) = self.ops.get_mut(id.0) {
-            op.finished = true;
-            op.status.len = match &op.kind {
-                super::Kind::Send(s) => s.len,
-                _ => 0,
-            };
+    /// The packet itself, or a refusal in its place (and under its number) when the region it was
+    /// to be read from was unregistered meanwhile.
+    fn still_there(&self, desc: Desc) -> Desc {
+        match desc.payload {
+            Payload::Region { key, .. } if !self.regions.check(key, 0, 0, ANY_RIGHT) => {
+                refusal(desc.imm)
+            }
+            _ => desc,
         }
+    }
+
+    /// A packet the link refused before, as it is to be sent now.
+    fn current(&self, t: Transmit) -> Transmit {
+        let Payload::Region { key, .. } = t.payload else { return t };
+        if self.regions.check(key, 0, 0, ANY_RIGHT) {
+            return t;
+        }
+        let Ok((common, _, _)) = wire::parse(t.header.as_slice()) else { return t };
+        let desc = refusal(common.imm);
+        let common = Common { flags: desc.flags, ..common };
+        Transmit { header: wire::emit(&common, &desc.packet), payload: Payload::None, ..t }
     }
 
     fn emit(&mut self, now: Instant, peer: PeerId, desc: &Desc) -> Transmit {
@@ -247,6 +269,14 @@ impl Engine {
         let header = wire::emit(&common, &Packet::Ack(Ack { sack: sack.0 }));
         Some(Transmit { peer, header, payload: Payload::None })
     }
+}
+
+/// Any right: only whether the region is there.
+const ANY_RIGHT: Rights = Rights { read: false, write: false };
+
+/// The answer to a get that cannot go on.
+fn refusal(op: u32) -> Desc {
+    Desc::bare(Packet::Reply(Reply { value: 0, status: status::REFUSED }), op)
 }
 
 fn payload_len(payload: &Payload) -> u32 {

@@ -3,20 +3,43 @@
 use super::op::{self, Kind, Op};
 use super::region::Rights;
 use super::types::{Payload, Placement, Refused};
-use super::Engine;
+use super::{Engine, REQUESTS_MAX};
 use crate::error::OpError;
 use crate::id::{OpId, PeerId};
-use crate::peer::{Desc, Item, StreamSource};
+use crate::peer::{Desc, Item, Peer, Step, StreamSource};
 use crate::slab::Slab;
 use crate::time::Instant;
 use crate::transfer::pull::Pull;
 use crate::wire::{flags, status, Common, Get, Packet, Put, Reply};
 
-/// The next packet of a put and whether it was the last.
-pub(super) fn next(mtu: u32, ops: &mut Slab<Op>, id: OpId) -> Option<(Desc, bool)> {
-    let Kind::Put(p) = &mut ops.get_mut(id.0)?.kind else { return None };
-    let len = (u64::from(mtu) - Put::LEN as u64).min(p.len - p.sent);
-    let packet = Packet::Put(Put { key: p.key, offset: p.offset + p.sent, total: p.len });
+/// Counts a request about to be sent; what the queue is to do instead, if that is something else.
+fn count(peer: &mut Peer, ops: &mut Slab<Op>, id: OpId) -> Option<Step> {
+    let Some(op) = ops.get_mut(id.0) else { return Some(Step::Gone) };
+    if !op.request {
+        if peer.requests_out >= REQUESTS_MAX {
+            return Some(Step::Wait);
+        }
+        op.request = true;
+        peer.requests_out += 1;
+    }
+    None
+}
+
+/// The packet of a get or an atomic operation.
+pub(super) fn single(peer: &mut Peer, ops: &mut Slab<Op>, desc: Desc) -> Step {
+    count(peer, ops, OpId(desc.imm)).unwrap_or(Step::Send(desc, true))
+}
+
+/// The next packet of a put.
+pub(super) fn next(peer: &mut Peer, ops: &mut Slab<Op>, id: OpId) -> Step {
+    if let Some(other) = count(peer, ops, id) {
+        return other;
+    }
+    let Some(Kind::Put(p)) = ops.get_mut(id.0).map(|op| &mut op.kind) else { return Step::Gone };
+    let len = (u64::from(peer.mtu()) - Put::LEN as u64).min(p.len - p.sent);
+    // An offset beyond all memory is refused at the other side.
+    let offset = p.offset.saturating_add(p.sent);
+    let packet = Packet::Put(Put { key: p.key, offset, total: p.len });
     let payload = match len {
         0 => Payload::None,
         _ => Payload::Op { op: id, offset: p.sent, len: len as u32 },
@@ -24,7 +47,7 @@ pub(super) fn next(mtu: u32, ops: &mut Slab<Op>, id: OpId) -> Option<(Desc, bool
     p.sent += len;
     let last = p.sent == p.len;
     let flags = if last { flags::LAST } else { 0 };
-    Some((Desc { packet, flags, imm: id.0, payload }, last))
+    Step::Send(Desc { packet, flags, imm: id.0, payload }, last)
 }
 
 impl Engine {
@@ -111,20 +134,34 @@ impl Engine {
     /// Answers PUT, GET or ATOMIC.
     pub(super) fn reply(&mut self, now: Instant, peer: PeerId, op: u32, value: u64, ok: bool) {
         let status = if ok { status::OK } else { status::REFUSED };
-        let desc = Desc::bare(Packet::Reply(Reply { value, status }), op);
-        self.peers[peer.0 as usize].ctrl.push_back(desc);
+        self.answer(now, peer, Desc::bare(Packet::Reply(Reply { value, status }), op));
+    }
+
+    /// Queues an answer to something the peer asked for.
+    pub(super) fn answer(&mut self, now: Instant, peer: PeerId, desc: Desc) {
+        let most = 2 * self.asks_max();
+        let p = &mut self.peers[peer.0 as usize];
+        if p.failure().is_some() {
+            return;
+        }
+        if p.ctrl.len() >= most {
+            self.offend(peer);
+            return;
+        }
+        p.ctrl.push_back(desc);
         self.wake(now, peer);
     }
 
     pub(super) fn on_reply(&mut self, peer: PeerId, common: &Common, reply: &Reply) -> Placement {
         let id = OpId(common.imm);
-        let Some(op) = self.ops.get_mut(id.0).filter(|o| o.peer == Some(peer)) else {
+        let mine = |o: &&mut Op| o.peer == Some(peer) && !o.finished;
+        let Some(op) = self.ops.get_mut(id.0).filter(mine) else {
             self.stats.violations += 1;
             return Placement::None;
         };
         let ok = reply.status == status::OK;
         match &op.kind {
-            Kind::Put(p) if p.sent == p.len => op.status.len = p.len,
+            Kind::Put(p) if p.sent == p.len && op.request => op.status.len = p.len,
             Kind::Get(pull) if !ok || pull.want() == 0 => {}
             Kind::Atomic => {
                 op.status.value = reply.value;
@@ -135,11 +172,11 @@ impl Engine {
                 return Placement::None;
             }
         }
-        if ok {
-            self.finish(id);
-        } else {
-            self.fail_op(id, OpError::Refused);
+        if !ok {
+            op.error = Some(OpError::Refused);
         }
+        // Packets that may still be sent again keep the buffer a little longer.
+        self.finish(id);
         Placement::None
     }
 }

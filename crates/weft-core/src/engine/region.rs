@@ -52,7 +52,7 @@ impl Engine {
         Some(key)
     }
 
-    /// Ends all remote use of a region. Packets of it still to be sent are dropped by the driver.
+    /// Ends all remote use of a region. A get that is under way is refused.
     pub fn unregister(&mut self, key: u64) {
         if self.regions.check(key, 0, 0, Rights { read: false, write: false }) {
             self.regions.slab.remove(key as u32);

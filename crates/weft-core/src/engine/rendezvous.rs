@@ -1,34 +1,29 @@
 //! Announced messages: RTS, PULL, DATA, DIRECT_DONE, FIN.
 
-use super::op::{Kind, RecvState};
+use super::op::{Kind, Op, RecvState};
 use super::types::{Direct, Event, Payload, Placement};
 use super::{eager, Engine, StoredState};
 use crate::id::{OpId, PeerId};
-use crate::peer::{Desc, Peer, Stream, StreamSource};
+use crate::peer::{Desc, Peer, Step, Stream, StreamSource};
 use crate::slab::Slab;
 use crate::time::Instant;
 use crate::transfer::pull::{Part, Pull};
-use crate::wire::{self, flags, Common, Data, DirectDone, Fin, Packet, Rts};
+use crate::wire::{self, flags, status, Common, Data, DirectDone, Fin, Packet, Rts};
 
 /// Parts the sender copies at a time: one being copied, one asked for.
 const BACK_PARTS: u32 = 2;
 
-/// The announcement of a message. `None` when the peer has as many unmatched as it allows.
-pub(super) fn announce(
-    most: u32,
-    p: &mut Peer,
-    ops: &mut Slab<super::Op>,
-    id: OpId,
-) -> Option<Desc> {
+/// The announcement of a message, unless the peer has as many unfinished as it allows.
+pub(super) fn announce(most: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Step {
+    let Some(Kind::Send(s)) = ops.get_mut(id.0).map(|op| &mut op.kind) else { return Step::Gone };
     if p.rendezvous_out >= most {
-        return None;
+        return Step::Wait;
     }
-    let Kind::Send(s) = &mut ops.get_mut(id.0)?.kind else { return None };
     s.announced = true;
     p.rendezvous_out += 1;
     let addr = if p.caps.direct { s.addr } else { 0 };
     let rts = Rts { tag: s.tag, total: s.len, msg: id.0, addr };
-    Some(Desc::bare(Packet::Rts(rts), s.imm).with_flags(s.flags))
+    Step::Send(Desc::bare(Packet::Rts(rts), s.imm).with_flags(s.flags), true)
 }
 
 /// The next packet of a stream and whether it was the last.
@@ -49,20 +44,23 @@ pub(super) fn next_data(mtu: u32, stream: &mut Stream) -> (Desc, bool) {
 
 impl Engine {
     pub(super) fn on_rts(&mut self, now: Instant, peer: PeerId, common: &Common, rts: &Rts) -> Placement {
+        let asks_max = 2 * self.asks_max();
         let p = &mut self.peers[peer.0 as usize];
-        if p.rendezvous_in >= 2 * self.cfg.rendezvous_max {
-            self.stats.violations += 1;
+        if p.rendezvous_in >= self.cfg.rendezvous_max || p.ctrl.len() >= asks_max {
+            self.offend(peer);
             return Placement::None;
         }
         p.rendezvous_in += 1;
+        // An address from which the message would not fit into memory is none.
+        let addr = rts.addr.checked_add(rts.total).map_or(0, |_| rts.addr);
         let data = eager::data_of(common);
         match self.posted.arrive(peer, rts.tag) {
             Some(id) => {
                 self.matched(id, peer, rts.tag, rts.total, data);
-                self.pull(now, id, peer, rts.msg, rts.addr);
+                self.pull(now, id, peer, rts.msg, addr);
             }
             None => {
-                let state = StoredState::Announced { msg: rts.msg, addr: rts.addr };
+                let state = StoredState::Announced { msg: rts.msg, addr };
                 self.store(peer, rts.tag, data, rts.total, state);
             }
         }
@@ -71,7 +69,7 @@ impl Engine {
 
     /// Starts fetching an announced message into a matched receive.
     pub(super) fn pull(&mut self, now: Instant, id: OpId, peer: PeerId, msg: u32, addr: u64) {
-        self.bind(id, peer);
+        self.bind(now, id, peer);
         let direct_min = u64::from(self.cfg.direct_min);
         let p = &self.peers[peer.0 as usize];
         let Some(op) = self.ops.get_mut(id.0) else { return };
@@ -122,8 +120,8 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         let done = pull.complete();
         if done {
-            let fin = Desc::bare(Packet::Fin(Fin { status: 0 }), *msg);
-            p.ctrl.push_back(fin);
+            let status = if op.error.is_some() { status::TRUNCATED } else { status::OK };
+            p.ctrl.push_back(Desc::bare(Packet::Fin(Fin { status }), *msg));
             p.rendezvous_in = p.rendezvous_in.saturating_sub(1);
         }
         while let Some(Part { offset, len }) = pull.claim_packets(block, depth) {
@@ -176,11 +174,15 @@ impl Engine {
         ask: &wire::Pull,
     ) -> Placement {
         let id = OpId(common.imm);
-        let fits = |s: &super::op::Send| {
-            s.announced && ask.offset.checked_add(ask.len).is_some_and(|end| end <= s.len)
-        };
-        let valid = match self.ops.get(id.0) {
-            Some(op) if op.peer == Some(peer) => matches!(&op.kind, Kind::Send(s) if fits(s)),
+        // Each byte is asked for once.
+        let valid = match self.ops.get_mut(id.0).filter(|op| !op.finished) {
+            Some(Op { peer: Some(p), kind: Kind::Send(s), .. }) if *p == peer && s.announced => {
+                let fits = ask.offset.checked_add(ask.len).is_some_and(|end| end <= s.len)
+                    && ask.len > 0
+                    && ask.len <= s.len - s.asked;
+                s.asked += if fits { ask.len } else { 0 };
+                fits
+            }
             _ => false,
         };
         if !valid {
@@ -198,7 +200,7 @@ impl Engine {
                 recv: ask.recv,
             };
             self.events.push_back(Event::DirectWrite(d));
-        } else if ask.len > 0 {
+        } else {
             self.stream(now, peer, StreamSource::Op(id), ask.recv, ask.offset, 0, ask.len);
         }
         Placement::None
@@ -216,8 +218,13 @@ impl Engine {
         shift: u64,
         len: u64,
     ) {
-        let stream = Stream { source, recv, offset, shift, end: offset + len };
-        self.peers[peer.0 as usize].data.push_back(stream);
+        let most = self.asks_max();
+        let p = &mut self.peers[peer.0 as usize];
+        if p.data.len() >= most {
+            self.offend(peer);
+            return;
+        }
+        p.data.push_back(Stream { source, recv, offset, shift, end: offset + len });
         self.wake(now, peer);
     }
 
@@ -229,9 +236,7 @@ impl Engine {
         if ok {
             self.stats.direct_bytes += d.len;
             let done = DirectDone { offset: d.offset, len: d.len };
-            let p = &mut self.peers[d.peer.0 as usize];
-            p.ctrl.push_back(Desc::bare(Packet::DirectDone(done), d.recv));
-            self.wake(now, d.peer);
+            self.answer(now, d.peer, Desc::bare(Packet::DirectDone(done), d.recv));
         } else {
             self.stats.direct_failures += 1;
             self.stream(now, d.peer, StreamSource::Op(d.op), d.recv, d.offset, 0, d.len);
@@ -300,7 +305,10 @@ impl Engine {
             self.stats.violations += 1;
             return Placement::None;
         };
-        let RecvState::Pull { pull, addr, .. } = &mut r.state else { return Placement::None };
+        let RecvState::Pull { pull, addr, .. } = &mut r.state else {
+            self.stats.violations += 1;
+            return Placement::None;
+        };
         if !pull.arrived_back(done.offset, done.len) {
             self.stats.violations += 1;
             return Placement::None;
@@ -327,6 +335,7 @@ impl Engine {
         }
         let p = &mut self.peers[peer.0 as usize];
         p.rendezvous_out = p.rendezvous_out.saturating_sub(1);
+        self.wake_queued(peer);
         self.finish(id);
         Placement::None
     }

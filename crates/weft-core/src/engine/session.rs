@@ -7,10 +7,10 @@ use crate::config::Config;
 use crate::engine::types::{Event, Payload, Placement, Transmit};
 use crate::error::{OpError, PeerFailure};
 use crate::id::{OpId, PeerId};
-use crate::peer::{Peer, State};
+use crate::peer::{credit_window, LastWord, Peer, State};
 use crate::reliability::UNIT;
 use crate::time::Instant;
-use crate::wire::{self, flags, Bye, Common, Hello, Packet};
+use crate::wire::{self, flags, reason, Bye, Common, Hello, Packet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -45,6 +45,24 @@ pub(super) fn poll(cfg: &Config, me: u64, p: &mut Peer) -> Option<Transmit> {
     } else {
         return None;
     };
+    Some(hello(cfg, me, p, reply))
+}
+
+/// What a failed peer is told.
+pub(super) fn last_word(cfg: &Config, me: u64, p: &mut Peer, word: LastWord) -> Transmit {
+    match word {
+        LastWord::Versions => hello(cfg, me, p, true),
+        LastWord::Bye(reason) => bye(p, reason),
+    }
+}
+
+fn bye(p: &mut Peer, reason: u32) -> Transmit {
+    let common = p.common(0, crate::seq::Seq(0), 0);
+    let header = wire::emit(&common, &Packet::Bye(Bye { reason }));
+    Transmit { peer: p.id, header, payload: Payload::None }
+}
+
+fn hello(cfg: &Config, me: u64, p: &Peer, reply: bool) -> Transmit {
     let common = Common {
         flags: if reply { flags::REPLY } else { 0 },
         session: if reply { p.session_out } else { 0 },
@@ -57,10 +75,10 @@ pub(super) fn poll(cfg: &Config, me: u64, p: &mut Peer) -> Option<Transmit> {
         mtu: p.caps.mtu,
         version_min: wire::VERSION_MIN,
         version_max: wire::VERSION_MAX,
-        credit: cfg.eager_credit / UNIT,
+        credit: (credit_window(cfg) / UNIT as usize) as u32,
     };
     let header = wire::emit(&common, &Packet::Hello(hello));
-    Some(Transmit { peer: p.id, header, payload: Payload::Address })
+    Transmit { peer: p.id, header, payload: Payload::Address }
 }
 
 impl Engine {
@@ -83,25 +101,34 @@ impl Engine {
             self.stats.stale_incarnation += 1;
             return Placement::None;
         }
+        if hello.session_offer == 0 {
+            self.stats.violations += 1;
+            return Placement::None;
+        }
         let endpoint = crate::id::EndpointId(hello.src_eid);
         let known = self.find_peer(endpoint);
         let Some(peer) = known.or_else(|| self.add_peer(endpoint, caps)) else {
             return Placement::None;
         };
-        if self.peers[peer.0 as usize].failure().is_some() {
-            return Placement::None;
-        }
+        let placement = Placement::Hello { peer, new: known.is_none() };
+        let reply = common.flags & flags::REPLY != 0;
         if hello.version_min > wire::VERSION || hello.version_max < wire::VERSION {
-            self.fail_peer(peer, PeerFailure::Version { theirs: hello.version_max });
-            return Placement::None;
+            return self.on_other_version(peer, hello, reply).map_or(Placement::None, |()| placement);
         }
         let p = &mut self.peers[peer.0 as usize];
+        if p.failure().is_some() {
+            return Placement::None;
+        }
+        if p.state == State::Ready && p.session_out != hello.session_offer {
+            self.stats.violations += 1;
+            return Placement::None;
+        }
         p.last_heard = now;
-        p.caps.mtu = p.caps.mtu.min(hello.mtu.max(512));
-        p.session_out = hello.session_offer;
-        p.hello_reply_due |= common.flags & flags::REPLY == 0;
+        p.hello_reply_due |= !reply;
         if p.state != State::Ready {
             p.state = State::Ready;
+            p.session_out = hello.session_offer;
+            p.limit_mtu(hello.mtu);
             p.warned = false;
             p.waiting_since = now;
             p.credit_in.on_grant(hello.credit);
@@ -112,12 +139,40 @@ impl Engine {
             self.events.push_back(Event::PeerUp(peer));
         }
         self.wake(now, peer);
-        Placement::Hello { peer, new: known.is_none() }
+        placement
     }
 
-    /// The peer closed its endpoint.
-    pub(super) fn on_bye(&mut self, peer: PeerId) -> Placement {
-        self.fail_peer(peer, PeerFailure::Closed);
+    /// A HELLO without a common version. A request is answered all the same, so that its sender can
+    /// name the cause. `None`: it means nothing.
+    fn on_other_version(&mut self, peer: PeerId, hello: &Hello, reply: bool) -> Option<()> {
+        let failure = PeerFailure::Version { theirs: hello.version_max };
+        let p = &mut self.peers[peer.0 as usize];
+        match p.state {
+            State::Idle | State::Opening { .. } => {
+                p.session_out = hello.session_offer;
+                self.end_peer(peer, failure, (!reply).then_some(LastWord::Versions));
+            }
+            State::Failed(PeerFailure::Version { .. }) if !reply => {
+                // A copy: the answer may have been lost.
+                let due = p.last_word.is_some_and(|(_, due)| due);
+                p.last_word = Some((LastWord::Versions, due));
+                self.make_ready(peer);
+            }
+            _ => {
+                self.stats.violations += 1;
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// The peer ended the session.
+    pub(super) fn on_bye(&mut self, peer: PeerId, bye: &Bye) -> Placement {
+        let failure = match bye.reason {
+            reason::PROTOCOL => PeerFailure::Protocol,
+            _ => PeerFailure::Closed,
+        };
+        self.fail_peer(peer, failure);
         Placement::None
     }
 
@@ -126,9 +181,7 @@ impl Engine {
         let mut out = Vec::new();
         for p in &mut self.peers {
             if p.state == State::Ready {
-                let common = p.common(0, crate::seq::Seq(0), 0);
-                let header = wire::emit(&common, &Packet::Bye(Bye { reason: 0 }));
-                out.push(Transmit { peer: p.id, header, payload: Payload::None });
+                out.push(bye(p, reason::CLOSED));
             }
         }
         out
@@ -143,20 +196,37 @@ impl Engine {
 
     /// Ends everything that has to do with a peer.
     pub(super) fn fail_peer(&mut self, peer: PeerId, failure: PeerFailure) {
+        self.end_peer(peer, failure, None);
+    }
+
+    /// As `fail_peer`; the peer is told `word` first, and reported as failed only then, since the
+    /// driver cuts the connection.
+    pub(super) fn end_peer(&mut self, peer: PeerId, failure: PeerFailure, word: Option<LastWord>) {
         let p = &mut self.peers[peer.0 as usize];
-        if p.failure().is_some() {
+        if let Some(before) = p.failure() {
+            if let (Some((_, true)), None) = (p.last_word, word) {
+                p.last_word = None;
+                self.events.push_back(Event::PeerFailed(peer, before));
+            }
             return;
         }
         p.state = State::Failed(failure);
-        p.ctrl.clear();
-        p.msgs.clear();
-        p.data.clear();
-        p.stalled.clear();
+        p.release_queues();
         p.hello_due = false;
         p.hello_reply_due = false;
         p.windows = None;
-        let partial = p.partial.take();
+        p.partial = None;
+        p.last_word = word.map(|word| (word, true));
         self.stats.peers_failed += 1;
+        self.end_ops(peer, failure);
+        match word {
+            Some(_) => self.make_ready(peer),
+            None => self.events.push_back(Event::PeerFailed(peer, failure)),
+        }
+    }
+
+    /// Ends the operations with a failed peer and forgets what it had begun to send.
+    fn end_ops(&mut self, peer: PeerId, failure: PeerFailure) {
         let mut dead = Vec::new();
         self.posted.fail_peer(peer, &mut |op: OpId| dead.push(op));
         let others = self.ops.keys().filter(|&k| self.ops.get(k).is_some_and(|o| o.peer == Some(peer)));
@@ -178,9 +248,5 @@ impl Engine {
             self.stored.remove(id);
             self.events.push_back(Event::FreeStored(id));
         }
-        if let Some(crate::peer::Partial { target: crate::peer::Target::Upcall { id, .. }, .. }) = partial {
-            self.events.push_back(Event::FreeStored(id));
-        }
-        self.events.push_back(Event::PeerFailed(peer, failure));
     }
 }

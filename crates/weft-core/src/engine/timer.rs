@@ -21,11 +21,14 @@ pub enum Cause {
     Retransmit,
     /// Something waits for a silent peer: probe it, report it, or declare it failed.
     Liveness,
+    /// Nothing has passed between the two for a while: spare memory is given back.
+    Idle,
 }
 
 impl Cause {
     /// All causes, in the order they are looked at.
-    pub const ALL: [Cause; 4] = [Cause::Open, Cause::Ack, Cause::Retransmit, Cause::Liveness];
+    pub const ALL: [Cause; 5] =
+        [Cause::Open, Cause::Ack, Cause::Retransmit, Cause::Liveness, Cause::Idle];
 }
 
 /// Deadlines by time. A peer is in the set once, at `Peer::armed`, no later than its earliest cause.
@@ -105,6 +108,10 @@ impl Engine {
                 Some(last + ms(self.cfg.keepalive_ms))
             }
             (Cause::Liveness, _) => None,
+            (Cause::Idle, State::Ready) if p.waiting == 0 && !p.trimmed => {
+                Some(p.last_heard.max(p.waiting_since) + ms(self.cfg.keepalive_ms))
+            }
+            (Cause::Idle, _) => None,
         }
     }
 
@@ -117,6 +124,7 @@ impl Engine {
             Cause::Ack => self.wake(now, peer),
             Cause::Retransmit => self.retransmit(now, peer),
             Cause::Liveness => self.check_alive(now, peer),
+            Cause::Idle => self.trim(peer),
         }
     }
 
@@ -141,8 +149,8 @@ impl Engine {
         let timeout = ms(self.cfg.peer_timeout_ms);
         let p = &mut self.peers[peer.0 as usize];
         let Some(w) = &mut p.windows else { return };
-        let oldest = w.send.oldest_sent().unwrap_or(now);
-        let silent = now.since(p.last_heard.max(p.waiting_since).max(oldest));
+        let stuck = w.send.stuck_since().unwrap_or(now);
+        let silent = now.since(p.last_heard.max(stuck));
         if silent >= timeout {
             self.fail_peer(peer, PeerFailure::Silent { after_ms: silent.as_millis() as u32 });
             return;
@@ -169,7 +177,10 @@ impl Engine {
         }
         if silent >= ms(self.cfg.keepalive_ms) {
             p.probed_at = now;
-            if p.quiet() {
+            // A packet in flight or about to be sent is probe enough. One that waits for credit or
+            // for room at the peer is not.
+            let in_flight = p.windows.as_ref().is_some_and(|w| !w.send.is_empty());
+            if !in_flight && p.ctrl.is_empty() {
                 p.ctrl.push_back(Desc::bare(Packet::Nop(Nop), 0).with_flags(flags::ACKNOW));
                 self.wake(now, peer);
             }
@@ -179,5 +190,19 @@ impl Engine {
             p.warned = true;
             self.events.push_back(Event::PeerSlow(peer, silent));
         }
+    }
+
+    /// Gives back the memory that a burst of traffic with the peer took.
+    fn trim(&mut self, peer: PeerId) {
+        let p = &mut self.peers[peer.0 as usize];
+        p.trimmed = true;
+        if p.quiet() {
+            p.release_queues();
+        }
+        if let Some(w) = &mut p.windows {
+            w.send.shrink();
+        }
+        self.posted.shrink();
+        self.unexpected.shrink();
     }
 }

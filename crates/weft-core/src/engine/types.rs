@@ -332,7 +332,10 @@ pub struct Probed {
 
 /// A message taken by a matched probe, to be received with `recv_claimed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claimed(pub(crate) u32);
+pub struct Claimed {
+    pub(crate) id: u32,
+    pub(crate) source: PeerId,
+}
 
 /// Why an operation was not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,8 +20,13 @@ pub use send_window::{AckOutcome, SendWindow};
 use core::fmt;
 use core::str::FromStr;
 
-/// Largest window of [`Reliability::Selective`], in packets: what one [`SackMap`] can describe.
-pub const MAX_SELECTIVE: u32 = 256;
+/// Largest window of [`Reliability::Selective`], in packets: 1.4 MB in Ethernet frames, bandwidth
+/// times delay of a fast LAN with a busy receiver.
+pub const MAX_SELECTIVE: u32 = 1024;
+
+/// Packets one [`SackMap`] describes, from the one after the cumulative acknowledgement on. What
+/// lies beyond is reported when the acknowledgement has moved on.
+pub const SACK_BITS: u32 = 256;
 
 /// How packets between two peers are made reliable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

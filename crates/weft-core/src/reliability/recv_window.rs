@@ -4,6 +4,9 @@ use super::{Reliability, SackMap, MAX_SELECTIVE};
 use crate::{Instant, Seq};
 use core::time::Duration;
 
+/// Words of the ring of held packets: one bit for each place of the largest window.
+const WORDS: usize = (MAX_SELECTIVE / 64) as usize;
+
 /// What a sequence number means to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -43,8 +46,8 @@ impl Default for AckPolicy {
 /// After an in-order packet the caller drains [`RecvWindow::next_held`] before it judges the next.
 #[derive(Clone, Debug)]
 pub struct RecvWindow {
-    /// Packet `s`, ahead of the gap, was received: bit `s mod 256`.
-    held: [u64; 4],
+    /// Packet `s`, ahead of the gap, was received: bit `s mod 1024`.
+    held: [u64; WORDS],
     /// Arrival of the first packet not yet acknowledged.
     first: Instant,
     expected: Seq,
@@ -67,7 +70,7 @@ impl RecvWindow {
     pub fn new(mode: Reliability, initial: Seq, limit: u32) -> RecvWindow {
         let max = if mode == Reliability::Selective { MAX_SELECTIVE } else { u32::MAX / 4 };
         let mut window = RecvWindow {
-            held: [0; 4],
+            held: [0; WORDS],
             first: Instant(0),
             expected: initial,
             limit: limit.clamp(1, max),
@@ -151,19 +154,18 @@ impl RecvWindow {
         self.expected
     }
 
-    /// The packets held ahead of the gap, relative to [`RecvWindow::next_expected`].
+    /// The packets held ahead of the gap, relative to [`RecvWindow::next_expected`]: the first
+    /// [`SACK_BITS`](super::SACK_BITS) places.
     pub fn sack(&self) -> SackMap {
         let mut map = [0; 4];
         if self.held_count > 0 {
             let start = self.expected.next().0;
-            let (word, shift) = ((start / 64 % 4) as usize, start % 64);
+            let (word, shift) = ((start / 64) as usize % WORDS, start % 64);
             for (i, out) in map.iter_mut().enumerate() {
-                let low = self.held[(word + i) % 4] >> shift;
-                let high = self.held[(word + i + 1) % 4].checked_shl(64 - shift).unwrap_or(0);
+                let low = self.held[(word + i) % WORDS] >> shift;
+                let high = self.held[(word + i + 1) % WORDS].checked_shl(64 - shift).unwrap_or(0);
                 *out = low | high;
             }
-            // The last place shares its bit with the expected packet and lies outside every window.
-            map[3] &= !(1 << 63);
         }
         SackMap(map)
     }
@@ -223,5 +225,5 @@ impl RecvWindow {
 
 /// Word and mask of a packet in the ring of held ones.
 fn place(seq: Seq) -> (usize, u64) {
-    ((seq.0 / 64 % 4) as usize, 1 << (seq.0 % 64))
+    ((seq.0 / 64) as usize % WORDS, 1 << (seq.0 % 64))
 }

@@ -1,6 +1,6 @@
 //! The sender's side: unacknowledged packets, loss detection, retransmission.
 
-use super::{Reliability, SackMap, MAX_SELECTIVE};
+use super::{Reliability, SackMap, MAX_SELECTIVE, SACK_BITS};
 use crate::{Instant, Seq};
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -66,6 +66,9 @@ pub struct SendWindow<T: Copy> {
     lost: u32,
     /// No packet before this one is marked lost.
     cursor: Seq,
+    /// Every packet before this one has been described by an acknowledgement: if it had arrived by
+    /// then, it is marked.
+    described: Seq,
     /// Number of the next transmission.
     order: u32,
     /// Transmissions before this number have been overtaken: one past the latest known to have
@@ -90,6 +93,7 @@ impl<T: Copy> SendWindow<T> {
             sacked: 0,
             lost: 0,
             cursor: initial,
+            described: initial,
             order: 0,
             arrived: 0,
             srtt: 0,
@@ -196,6 +200,11 @@ impl<T: Copy> SendWindow<T> {
             self.pop_acked(now, advance, &mut out, &mut evidence, acked);
         }
         if self.mode == Reliability::Selective {
+            // Without a map nothing is held behind `ack`, or the map has come before.
+            let described = ack.plus(1 + SACK_BITS);
+            if self.described.before(described) {
+                self.described = described;
+            }
             if let Some(sack) = sack {
                 self.mark_sacked(now, sack, &mut out, &mut evidence, acked);
             }
@@ -213,10 +222,14 @@ impl<T: Copy> SendWindow<T> {
         if evidence.spurious {
             self.reorder = (self.reorder * 2).min(REORDER_MAX);
         }
+        let overtook = evidence.overtook();
+        if let Some(order) = overtook {
+            self.note_order(order);
+        }
         out.lost = match self.mode {
             Reliability::GoBackN if nack => self.go_back(now),
-            Reliability::Selective if self.sacked > 0 || evidence.resent => {
-                self.detect_losses(now, evidence.resent)
+            Reliability::Selective if self.sacked > 0 || overtook.is_some() => {
+                self.detect_losses(now, overtook.is_some())
             }
             _ => 0,
         };
@@ -282,19 +295,30 @@ impl<T: Copy> SendWindow<T> {
         }
         let elapsed = now.since(slot.sent);
         if slot.is(RESENT) {
-            // Acknowledged sooner than a round trip after the retransmission: an earlier copy
+            // Acknowledged sooner than a round trip after a fast retransmission: an earlier copy
             // arrived, so the packet was late, not lost, and this says nothing about the last
-            // transmission.
-            if elapsed < Duration::from_nanos(self.min_rtt.into()) {
-                evidence.spurious |= slot.is(FAST);
+            // transmission. The answer to a probe after a timeout is not delayed as others are,
+            // and may well be faster than the fastest measured round trip.
+            if slot.is(FAST) && elapsed < Duration::from_nanos(u64::from(self.min_rtt) / 4) {
+                evidence.spurious = true;
                 return;
             }
-            evidence.resent = true;
-        } else {
-            evidence.spurious |= slot.is(LOST) && slot.is(FAST);
-            evidence.rtt = Some(elapsed);
+            if evidence.resent.is_none_or(|order| precedes(order, slot.order)) {
+                evidence.resent = Some(slot.order);
+            }
+            return;
         }
-        let past = slot.order.wrapping_add(1);
+        evidence.spurious |= slot.is(LOST) && slot.is(FAST);
+        evidence.rtt = Some(elapsed);
+        if evidence.first.is_none_or(|order| precedes(slot.order, order)) {
+            evidence.first = Some(slot.order);
+        }
+        self.note_order(slot.order);
+    }
+
+    /// The transmission of this number arrived: those before it have been overtaken.
+    fn note_order(&mut self, order: u32) {
+        let past = order.wrapping_add(1);
         if precedes(self.arrived, past) {
             self.arrived = past;
         }
@@ -314,12 +338,18 @@ impl<T: Copy> SendWindow<T> {
     /// and longer ago than 9/8 of a round trip (RFC 9002 section 6.1); both bounds widen with
     /// `reorder`. What overtakes a retransmission was sent after it, so each packet is judged at
     /// most once a round trip. First transmissions overtake only packets before them, so that
-    /// without `everywhere` the search ends at the last packet reported received.
+    /// without `everywhere` the search ends at the last packet reported received. It never goes
+    /// beyond what acknowledgements have described: packets there may have arrived unreported.
     fn detect_losses(&mut self, now: Instant, everywhere: bool) -> u32 {
         let srtt = u64::from(self.srtt);
         let late = Duration::from_nanos(srtt + srtt * u64::from(self.reorder) / 24);
+        let una = self.una();
+        let known = match self.described.before(una) {
+            true => 0,
+            false => self.described.distance_from(una) as usize,
+        };
         let (mut seen, mut marked) = (0, 0);
-        for i in 0..self.slots.len() {
+        for i in 0..self.slots.len().min(known) {
             if seen == self.sacked && !everywhere {
                 break;
             }
@@ -434,6 +464,11 @@ impl<T: Copy> SendWindow<T> {
         (!front.is(LOST)).then(|| front.sent.max(self.progress))
     }
 
+    /// Since when packets wait for an acknowledgement without progress; None when none do.
+    pub fn stuck_since(&self) -> Option<Instant> {
+        (!self.slots.is_empty()).then_some(self.progress)
+    }
+
     /// Gives back every packet not yet acknowledged, in order, and frees the memory: the peer
     /// failed.
     pub fn drain(&mut self, each: &mut dyn FnMut(T)) {
@@ -457,10 +492,21 @@ impl<T: Copy> SendWindow<T> {
 #[derive(Default)]
 struct Evidence {
     rtt: Option<Duration>,
-    /// A retransmission arrived: it may have overtaken packets numbered after it.
-    resent: bool,
+    /// The latest retransmission that arrived.
+    resent: Option<u32>,
+    /// The earliest first transmission that arrived.
+    first: Option<u32>,
     /// A packet judged lost from reordering had arrived after all.
     spurious: bool,
+}
+
+impl Evidence {
+    /// The retransmission that overtook packets numbered after it. Not when first transmissions
+    /// from before it arrive only now: then the peer was slow, and nothing need be lost.
+    fn overtook(&self) -> Option<u32> {
+        let resent = self.resent?;
+        self.first.is_none_or(|first| !precedes(first, resent)).then_some(resent)
+    }
 }
 
 fn clamp_limit(mode: Reliability, limit: u32) -> u32 {
@@ -477,5 +523,10 @@ fn precedes(a: u32, b: u32) -> bool {
 impl<T: Copy> SendWindow<T> {
     pub(super) fn capacity(&self) -> usize {
         self.slots.capacity()
+    }
+
+    /// Bytes of memory beside the window itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.slots.capacity() * core::mem::size_of::<Slot<T>>()
     }
 }

@@ -72,7 +72,7 @@ impl Pull {
     /// Bytes arrived by packet. False when they are not within what is wanted.
     pub fn arrived(&mut self, offset: u64, len: u64) -> bool {
         let fits = offset.checked_add(len).is_some_and(|end| end <= self.want);
-        if !fits || self.received + len > self.want {
+        if !fits || len > self.want - self.received {
             return false;
         }
         self.received += len;
@@ -82,8 +82,11 @@ impl Pull {
 
     /// A part the sender copied is there.
     pub fn arrived_back(&mut self, offset: u64, len: u64) -> bool {
-        self.back_parts = self.back_parts.saturating_sub(1);
-        self.arrived(offset, len)
+        if self.back_parts == 0 || !self.arrived(offset, len) {
+            return false;
+        }
+        self.back_parts -= 1;
+        true
     }
 
     /// Parts the sender is copying now.

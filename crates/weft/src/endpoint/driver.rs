@@ -75,8 +75,12 @@ pub(crate) struct Driver {
     pub sleepers: BTreeMap<(Instant, u64), Waker>,
     /// Peers on each link.
     used: Vec<u32>,
+    /// Links looked at in every round: those inside the host, and networks somebody talks over.
+    busy: Vec<bool>,
     /// Rounds of progress done.
     rounds: u32,
+    /// Time is virtual: a simulator calls only when something happened, so every round looks everywhere.
+    exact: bool,
 }
 
 /// Rounds between looks at a link that no peer uses, or that costs a system call and gave nothing.
@@ -92,6 +96,9 @@ impl Driver {
         }
         let encoded = address.encode();
         let now = clock.now();
+        let exact = clock.is_virtual();
+        let used = vec![0; links.len()];
+        let busy = links.iter().map(|l| !l.caps().network).collect();
         Driver {
             core: Core {
                 engine: Engine::new(config, id),
@@ -118,8 +125,10 @@ impl Driver {
             routes: Vec::new(),
             addresses: Vec::new(),
             sleepers: BTreeMap::new(),
-            used: Vec::new(),
+            used,
+            busy,
             rounds: 0,
+            exact,
         }
     }
 
@@ -158,8 +167,8 @@ impl Driver {
                         self.addresses.resize(at + 1, None);
                     }
                     self.routes[at] = Some(i as u8);
-                    self.used.resize(self.links.len(), 0);
                     self.used[i] += 1;
+                    self.busy[i] = true;
                     self.addresses[at] = Some(info.address);
                     self.core.engine.set_path(peer, caps);
                     return Ok(());
@@ -178,33 +187,37 @@ impl Driver {
     }
 
     /// Does everything possible now: receive, act, send. True if anything happened.
+    #[inline]
     pub fn progress(&mut self) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
-        if self.rounds % CLOCK_ROUNDS == 0 || self.core.clock.is_virtual() {
-            self.core.now = self.core.clock.now();
-        }
+        let rare = self.exact || self.rounds % RARELY == 0;
         let mut did = false;
+        if rare || self.rounds % CLOCK_ROUNDS == 0 {
+            did |= self.on_time();
+        }
         for i in 0..self.links.len() {
             // A look at a network costs a system call: not every round while nobody talks over it.
-            let idle = self.used.get(i).is_none_or(|&n| n == 0);
-            if idle && self.core.caps[i].network && self.rounds % RARELY != 0 {
-                continue;
+            if rare || self.busy[i] {
+                self.core.link = i;
+                did |= self.links[i].recv(RECV_BUDGET, &mut self.core) > 0;
             }
-            self.core.link = i;
-            did |= self.links[i].recv(RECV_BUDGET, &mut self.core) > 0;
         }
-        if did {
-            self.core.now = self.core.clock.now();
+        if rare || self.core.has_work() {
+            did |= self.flush();
         }
+        did
+    }
+
+    /// Reads the clock and does what has become due.
+    fn on_time(&mut self) -> bool {
+        self.core.now = self.core.clock.now();
+        let mut did = false;
         if self.core.engine.next_timeout().is_some_and(|at| at <= self.core.now) {
             self.core.engine.handle_timeout(self.core.now);
             did = true;
         }
         if !self.sleepers.is_empty() {
             did |= self.wake_sleepers();
-        }
-        if did || self.rounds % RARELY == 0 || self.core.engine.has_output() {
-            did |= self.flush();
         }
         did
     }
@@ -318,6 +331,7 @@ impl Driver {
                 if let Some(link) = self.link_of(peer) {
                     self.links[link].disconnect(peer);
                     self.used[link] -= 1;
+                    self.busy[link] = self.used[link] > 0 || !self.core.caps[link].network;
                 }
                 self.core.forget(peer);
                 self.core.failed.push((peer, failure));
@@ -391,7 +405,7 @@ impl Driver {
         for t in &batch[..taken] {
             self.core.engine.accepted(t);
         }
-        for t in batch[taken..].iter().rev() {
+        for t in &batch[taken..] {
             self.core.engine.refused(*t);
         }
         taken > 0
@@ -484,6 +498,15 @@ impl Core {
         }
     }
 
+    /// Whether `flush` would find anything but news of links.
+    #[inline]
+    fn has_work(&self) -> bool {
+        self.engine.has_output()
+            || !self.deferred.is_empty()
+            || !self.connects.is_empty()
+            || !self.atomics.is_empty()
+    }
+
     fn next_event(&mut self) -> Option<Event> {
         self.deferred.pop_front().or_else(|| self.engine.poll_event())
     }
@@ -493,7 +516,9 @@ impl Core {
     #[inline]
     fn settle(&mut self) {
         // Whoever probes looks again: an announcement leaves no other trace than a probe's.
-        self.arrivals.drain(..).for_each(Waker::wake);
+        if !self.arrivals.is_empty() {
+            self.arrivals.drain(..).for_each(Waker::wake);
+        }
         while let Some(event) = self.engine.poll_event() {
             match event {
                 Event::Complete(_)

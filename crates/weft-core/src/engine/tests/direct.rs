@@ -1,0 +1,145 @@
+//! One copy between two processes: whole, shared, failing in the middle, discarded.
+
+use super::*;
+use crate::wire::{flags, DirectDone, Pull};
+
+const LEN: u64 = 2_000_003;
+
+#[test]
+fn direct__read_moves_no_payload_through_packets() {
+    let mut net = Net::open((direct(), Config::default()));
+    let recv = net.recv(1, None, 1, LEN);
+    let send = net.send(0, 1, 1, &pattern(1, LEN));
+    net.wait(&[(0, send), (1, recv)]);
+    assert!(net.nodes[1].bytes(recv) == pattern(1, LEN));
+    assert_eq!(net.log, [(0, PacketType::Rts), (1, PacketType::Fin)]);
+    assert_eq!(net.nodes[1].engine.stats().direct_bytes, LEN);
+    net.run(1000);
+    net.assert_clean();
+}
+
+#[test]
+fn direct__sender_at_hand_copies_from_the_back() {
+    let mut net = Net::open((direct(), Config::default()));
+    net.nodes[1].attentive = true;
+    let recv = net.recv(1, None, 1, LEN);
+    let send = net.send(0, 1, 1, &pattern(1, LEN));
+    net.nodes[1].hold_direct = true;
+    // Parts of the front are copied slowly, so that the sender gets its share.
+    while !net.nodes[1].done.contains_key(&recv) {
+        net.run(1);
+        net.nodes[1].hold_direct = false;
+        let event = net.next_event(1);
+        net.nodes[1].hold_direct = true;
+        if let Some(event) = event {
+            net.event(1, event);
+        }
+    }
+    net.wait(&[(0, send)]);
+    assert!(net.nodes[1].bytes(recv) == pattern(1, LEN));
+    let helped = net.nodes[0].engine.stats().direct_bytes;
+    assert!(helped >= LEN / 4, "the sender copied {helped}");
+    assert_eq!(helped + net.nodes[1].engine.stats().direct_bytes, LEN);
+    net.nodes[1].hold_direct = false;
+    net.run(1000);
+    net.assert_clean();
+}
+
+#[test]
+fn direct__failure_in_the_middle_goes_on_with_packets() {
+    for reads in 0..8 {
+        for writes in 0..3 {
+            let mut net = Net::open((direct(), Config::default()));
+            net.nodes[1].attentive = true;
+            net.nodes[1].direct_budget = reads;
+            net.nodes[0].direct_budget = writes;
+            let recv = net.recv(1, None, 1, LEN);
+            let send = net.send(0, 1, 1, &pattern(2, LEN));
+            net.wait(&[(0, send), (1, recv)]);
+            assert!(net.nodes[1].bytes(recv) == pattern(2, LEN), "{reads} {writes}");
+            net.run(1000);
+            net.assert_clean();
+            assert!(net.nodes[1].engine.stats().direct_failures > 0);
+            // The path is known not to work: the next message does not try again.
+            net.log.clear();
+            let recv = net.recv(1, None, 1, LEN);
+            net.send(0, 1, 1, &pattern(3, LEN));
+            net.wait(&[(1, recv)]);
+            assert_eq!(net.nodes[1].engine.stats().direct_failures, 1);
+        }
+    }
+}
+
+#[test]
+fn direct__discarded_while_the_sender_writes_keeps_the_buffer_until_the_end() {
+    let mut net = Net::open((direct(), Config::default()));
+    net.nodes[1].attentive = true;
+    net.nodes[0].hold_direct = true;
+    let recv = net.recv(1, None, 1, LEN);
+    let send = net.send(0, 1, 1, &pattern(1, LEN));
+    net.run(10);
+    assert!(net.sent(1, PacketType::Pull) > 0, "a remote write is outstanding");
+    net.nodes[1].engine.discard(recv);
+    net.run(10);
+    assert!(!net.nodes[1].released.contains(&recv));
+    net.nodes[0].hold_direct = false;
+    net.wait(&[(0, send)]);
+    net.run(1000);
+    assert!(net.nodes[1].released.contains(&recv));
+    assert!(!net.nodes[1].done.contains_key(&recv));
+    net.assert_clean();
+}
+
+#[test]
+fn direct__peer_lost_with_copies_to_do() {
+    for at in [0, 1] {
+        let mut net = Net::open((direct(), Config::default()));
+        net.nodes[1].attentive = true;
+        net.nodes[at].hold_direct = true;
+        let recv = net.recv(1, None, 1, LEN);
+        let send = net.send(0, 1, 1, &pattern(1, LEN));
+        net.run(10);
+        for node in [0, 1] {
+            net.nodes[node].engine.peer_failed(PeerId(0), PeerFailure::Gone);
+        }
+        net.flush_all();
+        net.nodes[at].hold_direct = false;
+        net.run(1000);
+        assert!(matches!(net.nodes[0].error(send), OpError::Peer { .. }));
+        assert!(matches!(net.nodes[1].error(recv), OpError::Peer { .. }));
+        net.assert_clean();
+    }
+}
+
+#[test]
+fn direct_done__that_nobody_asked_for_is_refused() {
+    let mut net = Net::open((direct(), Config::default()));
+    net.nodes[1].hold_direct = true;
+    let recv = net.recv(1, None, 1, LEN);
+    net.send(0, 1, 1, &pattern(1, LEN));
+    net.run(5);
+    for (offset, len) in [(0, LEN), (LEN, 0), (u64::MAX, 2), (5, u64::MAX)] {
+        let done = Packet::DirectDone(DirectDone { offset, len });
+        let header = forge_with(&mut net, 0, 1, 0, done, recv.0, 0);
+        net.inject(0, 1, header.as_slice(), Body::Bytes(vec![]));
+    }
+    net.run(5);
+    assert_eq!(net.nodes[1].engine.stats().violations, 4);
+    net.nodes[1].hold_direct = false;
+    net.wait(&[(1, recv)]);
+    assert!(net.nodes[1].bytes(recv) == pattern(1, LEN));
+}
+
+#[test]
+fn pull__direct_over_a_link_that_cannot_is_answered_with_packets() {
+    let mut net = Net::open((memory(), Config::default()));
+    let sync = |a| SendArgs { sync: true, ..a };
+    let send = net.send_with(0, 1, 1, &pattern(1, 9000), sync);
+    net.run(1);
+    let pull = Packet::Pull(Pull { offset: 0, len: 9000, recv: 3, addr: 1 << 40 });
+    let header = forge_with(&mut net, 1, 0, 0, pull, send.0, flags::DIRECT);
+    net.inject(1, 0, header.as_slice(), Body::Bytes(vec![]));
+    net.run(1);
+    assert!(net.sent(0, PacketType::Data) > 0);
+    assert_eq!(net.sent(0, PacketType::DirectDone), 0);
+}

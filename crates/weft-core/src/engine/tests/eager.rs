@@ -1,0 +1,212 @@
+//! Messages sent at once, and what becomes of them without credit.
+
+use super::*;
+
+/// Sizes around everything that could be a boundary.
+pub fn sizes(mtu: u64, eager: u64) -> Vec<u64> {
+    let mut all = vec![0, 1, 7, 63, 64, 65];
+    for edge in [mtu - 48, mtu - 32, mtu, 2 * mtu - 80, 2 * mtu - 64, eager, 2 * eager] {
+        all.extend([edge - 1, edge, edge + 1]);
+    }
+    all.extend([128 << 10, (128 << 10) + 1, 300_001]);
+    all
+}
+
+#[test]
+fn send__every_size_arrives_over_every_kind_of_link() {
+    for (caps, config) in every_kind() {
+        let eager = crate::transfer::select::eager_max(&config, &caps);
+        for percent in [0, 1, 5, 20] {
+            let mut net = Net::pair((caps, config.clone()));
+            if !caps.reliable {
+                net.script = rough(percent + 1, percent);
+            } else if percent > 0 {
+                continue;
+            }
+            let mut ops = Vec::new();
+            for (i, len) in sizes(caps.mtu.into(), eager.into()).into_iter().enumerate() {
+                let data = pattern(i as u64, len);
+                let early = (i % 2 == 0).then(|| net.recv(1, Some(0), i as u64, len));
+                ops.push((0, net.send(0, 1, i as u64, &data)));
+                ops.push((1, early.unwrap_or_else(|| net.recv(1, None, i as u64, len))));
+                net.run(u64::from(i % 3 == 0));
+            }
+            net.wait(&ops);
+            for (i, len) in sizes(caps.mtu.into(), eager.into()).into_iter().enumerate() {
+                let (_, recv) = ops[2 * i + 1];
+                assert!(net.nodes[1].bytes(recv) == pattern(i as u64, len), "{len} bytes");
+                let status = net.nodes[1].ok(recv);
+                assert_eq!((status.len, status.tag), (len, i as u64));
+                assert_eq!(net.nodes[0].ok(ops[2 * i].1).len, len);
+            }
+            net.run(5000);
+            net.assert_clean();
+            assert!(net.nodes.iter().all(|n| n.engine.quiet()));
+        }
+    }
+}
+
+#[test]
+fn send__both_ways_under_loss() {
+    for (caps, config) in &every_kind()[1..] {
+        for percent in [1, 5, 10, 20] {
+            let mut net = Net::pair((*caps, config.clone()));
+            net.script = rough(percent * 31, percent);
+            let mut ops = Vec::new();
+            let mut rng = Rng(percent);
+            for i in 0..60 {
+                let (from, to) = if rng.chance(50) { (0, 1) } else { (1, 0) };
+                let len = rng.below(60_000);
+                ops.push((from, net.send(from, to, i, &pattern(i, len))));
+                ops.push((to, net.recv(to, Some(from), i, len)));
+            }
+            net.wait(&ops);
+            for (i, pair) in ops.chunks(2).enumerate() {
+                let (at, op) = pair[1];
+                let got = net.nodes[at].bytes(op);
+                assert!(got == pattern(i as u64, got.len() as u64));
+            }
+            net.run(5000);
+            net.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn credit__exhaustion_demotes_to_rendezvous_and_recovers() {
+    for (caps, config) in every_kind() {
+        let mut net = Net::open((caps, config));
+        let window = 512 << 10;
+        let n = 3 * window / 4096;
+        let sends: Vec<_> = (0..n).map(|i| (0, net.send(0, 1, i, &pattern(i, 4000)))).collect();
+        net.run(20);
+        let stalls = net.nodes[0].engine.stats().credit_stalls;
+        assert!(stalls > n / 2, "{stalls} of {n} announced");
+        assert_eq!(net.sent(0, PacketType::Rts) as u64, stalls);
+        let stored: u64 = net.nodes[1].stored.values().map(Body::len).sum();
+        assert!(stored <= window, "{stored} bytes stored");
+        let recvs: Vec<_> = (0..n).map(|i| (1, net.recv(1, Some(0), i, 4000))).collect();
+        net.wait(&recvs);
+        net.wait(&sends);
+        for (i, (_, op)) in recvs.iter().enumerate() {
+            assert!(net.nodes[1].bytes(*op) == pattern(i as u64, 4000));
+        }
+        net.run(10);
+        net.log.clear();
+        let recv = net.recv(1, None, 9, 4000);
+        net.send(0, 1, 9, &[9; 4000]);
+        net.wait(&[(1, recv)]);
+        assert_eq!(net.sent(0, PacketType::Rts), 0, "eager again");
+        net.run(1000);
+        net.assert_clean();
+    }
+}
+
+#[test]
+fn credit__lost_announcement_does_not_stop_active_messages() {
+    let config = Config { eager_credit: 64 << 10, ..Config::default() };
+    let mut net = Net::open((network(), config));
+    // Every packet of node 1 is lost for a while: the grants with them.
+    let lossy_until = net.now.0 + 30_000_000;
+    let start = net.now.0;
+    let clock = alloc::rc::Rc::new(core::cell::Cell::new(start));
+    let time = clock.clone();
+    net.script = Box::new(move |f| {
+        let lost = f.from == 1 && time.get() < lossy_until;
+        if lost { vec![] } else { vec![DELAY] }
+    });
+    let data = pattern(1, 60_000);
+    let active = |a| SendArgs { active: true, tag: 5, ..a };
+    let sends: Vec<_> = (0..4).map(|_| (0, net.send_with(0, 1, 5, &data, active))).collect();
+    net.run(30);
+    clock.set(lossy_until);
+    net.wait(&sends);
+    net.run(10);
+    assert_eq!(net.nodes[1].upcalls.len(), 4);
+}
+
+#[test]
+fn active__messages_of_every_length_reach_the_handler() {
+    for (caps, config) in every_kind() {
+        // Less credit configured than one active message costs.
+        let mut net = Net::pair((caps, Config { eager_credit: 1000, ..config }));
+        if !caps.reliable {
+            net.script = rough(3, 5);
+        }
+        let lens = [0, 1, 1000, 1424, 1425, 20_000, 65_535, 65_536];
+        let active = |a| SendArgs { active: true, ..a };
+        let sends: Vec<_> = (0..lens.len() as u64)
+            .map(|i| (0, net.send_with(0, 1, i, &pattern(i, lens[i as usize]), active)))
+            .collect();
+        net.wait(&sends);
+        net.run(100);
+        assert_eq!(net.nodes[1].upcalls.len(), lens.len());
+        for (i, (peer, tag, body)) in net.nodes[1].upcalls.iter().enumerate() {
+            let Body::Bytes(body) = body else { panic!() };
+            assert_eq!((*peer, *tag), (PeerId(0), i as u64));
+            assert!(*body == pattern(i as u64, lens[i]), "{} bytes", lens[i]);
+        }
+        net.run(1000);
+        net.assert_clean();
+        let peer = net.peer(0, 1);
+        let long = SendArgs { active: true, ..send_args(peer, 1, 65_537) };
+        assert_eq!(net.try_send(0, long, Body::Fake(65_537)), Err(Refused::TooLong));
+    }
+}
+
+#[test]
+fn inject__completes_at_once_and_releases_later() {
+    for kind in every_kind() {
+        let mut net = Net::open(kind);
+        let send = net.send_with(0, 1, 1, b"copy", |a| SendArgs { inject: true, ..a });
+        assert!(!net.nodes[0].ok(send).data.is_some());
+        assert!(!net.nodes[0].released.contains(&send));
+        assert!(!net.nodes[0].engine.quiet());
+        net.run(10);
+        assert!(net.nodes[0].released.contains(&send));
+        let recv = net.recv(1, None, 1, 4);
+        assert_eq!(net.nodes[1].bytes(recv), b"copy");
+    }
+}
+
+#[test]
+fn send_now__gives_the_same_message_or_nothing() {
+    let mut net = Net::open((memory(), Config::default()));
+    let peer = net.peer(0, 1);
+    let e = &mut net.nodes[0].engine;
+    assert!(e.send_now(peer, 1, u32::MAX, None).is_none());
+    assert!(e.send_now(PeerId(9), 1, 1, None).is_none());
+    let header = e.send_now(peer, 4, 5, Some(99)).unwrap();
+    net.carry(0, peer, header.as_slice(), Body::Bytes(b"quick".to_vec()));
+    let recv = net.recv(1, None, 4, 5);
+    net.wait(&[(1, recv)]);
+    assert_eq!(net.nodes[1].bytes(recv), b"quick");
+    assert_eq!(net.nodes[1].ok(recv).data, Some(99));
+    // What was queued before goes first.
+    net.send(0, 1, 5, b"slow");
+    assert!(net.nodes[0].engine.send_now(peer, 5, 5, None).is_none());
+}
+
+#[test]
+fn recv__buffer_shorter_than_the_message_is_truncated() {
+    for kind in every_kind() {
+        for (sent, room) in [(100, 10), (20_000, 5000), (300_000, 1000), (300_000, 0), (9, 0)] {
+            for early in [true, false] {
+                let mut net = Net::open(kind.clone());
+                let data = pattern(sent, sent);
+                let post = |net: &mut Net| net.recv(1, Some(0), 1, room);
+                let posted = early.then(|| post(&mut net));
+                let send = net.send(0, 1, 1, &data);
+                net.run(5);
+                let recv = posted.unwrap_or_else(|| post(&mut net));
+                net.wait(&[(0, send), (1, recv)]);
+                assert_eq!(net.nodes[1].error(recv), OpError::Truncated { sent });
+                assert_eq!(net.nodes[1].done[&recv].status.len, room);
+                assert!(net.nodes[1].bytes(recv) == &data[..room as usize]);
+                assert_eq!(net.nodes[0].ok(send).len, sent);
+                net.run(1000);
+                net.assert_clean();
+            }
+        }
+    }
+}

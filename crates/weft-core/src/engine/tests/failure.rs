@@ -1,0 +1,188 @@
+//! Peers that fall silent, end or disappear in the middle of everything.
+
+use super::*;
+
+fn error(net: &Net, at: usize, op: OpId) -> PeerFailure {
+    match net.nodes[at].error(op) {
+        OpError::Peer { failure, .. } => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Everything that can be going on between nodes 0 and 1; node 0's operations.
+fn busy(net: &mut Net, seed: u64) -> Vec<OpId> {
+    let key = net.register(1, &[0; 100_000]);
+    let mut rng = Rng(seed);
+    let mut ops = Vec::new();
+    for i in 0..6 {
+        let len = rng.below(200_000);
+        let small = rng.below(9000);
+        ops.push(net.send(0, 1, i, &pattern(i, len)));
+        ops.push(net.send_with(0, 1, i, &pattern(i, small), |a| SendArgs { inject: true, ..a }));
+        ops.push(net.send_with(0, 1, i, &[0; 5000], |a| SendArgs { active: true, ..a }));
+        ops.push(net.recv(0, Some(1), i, len));
+        ops.push(net.put(0, 1, key, 0, &[1; 20_000]));
+        ops.push(net.get(0, 1, key, 0, 20_000));
+        ops.push(net.fetch_add(0, 1, key, 0, 1));
+        net.send(1, 0, i, &pattern(i, len));
+        net.send(1, 0, 100 + i, &pattern(i, small));
+        if rng.chance(50) {
+            net.recv(1, None, i, len);
+        }
+    }
+    ops
+}
+
+#[test]
+fn peer_failed__in_every_state_ends_everything_once() {
+    for (caps, config) in every_kind().into_iter().chain([(direct(), Config::default())]) {
+        for steps in (0..400).step_by(13) {
+            let mut net = Net::pair((caps, config.clone()));
+            if !caps.reliable {
+                net.script = rough(steps, 5);
+            }
+            net.nodes[0].attentive = steps % 2 == 0;
+            let ops = busy(&mut net, steps);
+            // The link is full half of the time.
+            net.room[0] = if steps % 2 == 0 { u32::MAX } else { steps as u32 };
+            net.flush_all();
+            let until = net.now + Duration::from_secs(2);
+            for _ in 0..steps {
+                net.step(until);
+            }
+            for (at, why) in [(0, PeerFailure::Gone), (1, PeerFailure::Closed)] {
+                let peer = net.peer(at, 1 - at);
+                net.nodes[at].engine.peer_failed(peer, why);
+                net.nodes[at].engine.peer_failed(peer, PeerFailure::Gone);
+                net.nodes[at].settle();
+            }
+            net.room[0] = u32::MAX;
+            net.run(2000);
+            for (i, op) in ops.iter().enumerate() {
+                let done = net.nodes[0].done.get(op).unwrap_or_else(|| panic!("{i} not done"));
+                assert!(done.error.is_none_or(|e| matches!(e, OpError::Peer { .. })), "{done:?}");
+            }
+            // Messages that are wholly here can still be received; nothing else is kept.
+            for node in [0, 1] {
+                let mut wild = Vec::new();
+                while net.nodes[node].engine.probe(None, 0, u64::MAX).is_some() {
+                    wild.push(net.recv_masked(node, None, 0, u64::MAX, 10));
+                }
+                for op in wild {
+                    assert!(net.nodes[node].done.contains_key(&op));
+                }
+                assert!(net.nodes[node].stored.is_empty());
+                let posted: Vec<_> = net.nodes[node].buffers.keys().copied().collect();
+                for op in posted {
+                    net.nodes[node].engine.cancel(op);
+                }
+                net.nodes[node].settle();
+                assert_eq!(net.nodes[node].failed.len(), 1);
+            }
+            net.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn silent__peer_fails_after_probes_and_a_warning() {
+    for kind in every_kind() {
+        let mut net = Net::open(kind);
+        net.script = Box::new(|_| vec![]);
+        let recv = net.recv(0, Some(1), 1, 10);
+        net.run(299_000);
+        assert!(net.nodes[0].done.is_empty());
+        assert_eq!(net.nodes[0].slow, [PeerId(0)]);
+        let nops = net.sent(0, PacketType::Nop);
+        assert!(nops > 0);
+        net.run(3000);
+        assert!(matches!(error(&net, 0, recv), PeerFailure::Silent { after_ms: 300_000..=301_000 }));
+        net.assert_clean();
+    }
+}
+
+#[test]
+fn silent__in_the_middle_of_a_message_for_any_source() {
+    // Not one operation names the peer; the receive got a first fragment and waits for the rest.
+    for kind in every_kind() {
+        let mut net = Net::open(kind);
+        let recv = net.recv(1, None, 1, 10_000);
+        net.send(0, 1, 1, &[1; 10_000]);
+        net.flush(0);
+        net.script = Box::new(|_| vec![]);
+        net.nodes[0] = Node::new(Config::default(), 1);
+        let first = net.queue.pop_first().unwrap();
+        net.queue.clear();
+        net.queue.insert(first.0, first.1);
+        net.run(302_000);
+        assert!(matches!(error(&net, 1, recv), PeerFailure::Silent { .. }));
+    }
+}
+
+#[test]
+fn silent__while_only_answering_a_get() {
+    // The target of a get waits for nothing, and yet its packets are not sent for ever.
+    for config in [Config::default(), go_back_n()] {
+        let mut net = Net::open((network(), config));
+        let key = net.register(1, &[0; 50_000]);
+        net.get(0, 1, key, 0, 50_000);
+        net.flush(0);
+        net.script = Box::new(|_| vec![]);
+        net.nodes[0] = Node::new(Config::default(), 1);
+        net.run(310_000);
+        assert_eq!(net.nodes[1].failed.len(), 1);
+        assert!(net.nodes[1].engine.quiet());
+    }
+}
+
+#[test]
+fn alive__but_busy_peer_is_not_declared_silent() {
+    // It answers probes and receives nothing for an hour: messages wait for credit and room.
+    for (caps, config) in every_kind() {
+        let config = Config { eager_credit: 64 << 10, rendezvous_max: 1, ..config };
+        let mut net = Net::open((caps, config));
+        let sync = |a| SendArgs { sync: true, ..a };
+        let sends: Vec<_> = (0..3).map(|i| net.send_with(0, 1, i, b"later", sync)).collect();
+        net.send_with(0, 1, 9, &[0; 100], |a| SendArgs { active: true, ..a });
+        let claimed = net.recv(1, Some(0), 77, 5);
+        net.run(3_600_000);
+        assert!(net.nodes.iter().all(|n| n.failed.is_empty()));
+        assert!(net.log.len() < 200_000);
+        let recvs: Vec<_> = (0..3).map(|i| (1, net.recv(1, None, i, 5))).collect();
+        net.wait(&recvs);
+        net.run(10);
+        sends.iter().for_each(|op| drop(net.nodes[0].ok(*op)));
+        assert!(net.nodes[1].engine.cancel(claimed));
+    }
+}
+
+#[test]
+fn claimed__message_of_a_failed_sender() {
+    for kind in every_kind() {
+        for len in [100, 9000, 200_000] {
+            for steps in 0..12 {
+                let mut net = Net::open(kind.clone());
+                net.send(0, 1, 1, &pattern(1, len));
+                net.flush(0);
+                let until = net.now + Duration::from_millis(1);
+                for _ in 0..steps {
+                    net.step(until);
+                }
+                let Some((claimed, probed)) = net.nodes[1].engine.claim(None, 1, 0) else {
+                    continue;
+                };
+                assert_eq!((probed.len, probed.source), (len, PeerId(0)));
+                assert!(net.nodes[1].engine.probe(None, 1, 0).is_none());
+                net.nodes[1].engine.peer_failed(PeerId(0), PeerFailure::Gone);
+                net.nodes[1].settle();
+                let recv = net.recv_claimed(1, claimed, len);
+                match net.nodes[1].done[&recv].error {
+                    None => assert!(net.nodes[1].bytes(recv) == pattern(1, len)),
+                    Some(_) => assert_eq!(error(&net, 1, recv), PeerFailure::Gone),
+                }
+                assert!(net.nodes[1].stored.is_empty());
+                assert_eq!(net.nodes[1].engine.op_count(), 0);
+            }
+        }
+    }
+}

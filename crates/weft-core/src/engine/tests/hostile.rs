@@ -1,0 +1,183 @@
+//! Random and damaged packets in the middle of traffic: no panic, no operation completed twice,
+//! nothing written outside a buffer, nothing without a bound. The harness asserts the first three.
+
+use super::*;
+
+/// A field of eight bytes that means trouble.
+fn nasty(rng: &mut Rng) -> u64 {
+    match rng.below(8) {
+        0 => u64::MAX,
+        1 => u64::MAX - rng.below(100),
+        2 => u64::from(u32::MAX) + rng.below(3),
+        3 => 1 << rng.below(64),
+        4 => rng.next(),
+        _ => rng.below(3000),
+    }
+}
+
+/// A number that may name an operation: index and generation are small in a young engine.
+fn name(rng: &mut Rng) -> u32 {
+    let generation = rng.below(6) as u32;
+    rng.below(24) as u32 | generation << 20
+}
+
+/// A packet of a random type with a valid session and everything else doubtful.
+fn packet(net: &mut Net, rng: &mut Rng, from: usize, to: usize) -> (Vec<u8>, Body) {
+    let peer = net.peer(to, from);
+    let (_, session, _) = net.nodes[to].engine.peer_info(peer).unwrap();
+    let mut kind = PacketType::ALL[rng.below(16) as usize];
+    // What ends the session ends the test: now and then is enough.
+    while matches!(kind, PacketType::Bye | PacketType::EagerFirst) && !rng.chance(3) {
+        kind = PacketType::ALL[rng.below(16) as usize];
+    }
+    let mut bytes = vec![0; kind.header_len()];
+    bytes[0] = 1;
+    bytes[1] = kind as u8;
+    let flags = if rng.chance(50) { rng.below(256) as u16 } else { 0 };
+    bytes[2..4].copy_from_slice(&flags.to_le_bytes());
+    bytes[4..8].copy_from_slice(&session.to_le_bytes());
+    let p = net.nodes[to].engine.peer(peer);
+    let (seq, ack) = p.windows.as_ref().map_or((0, 0), |w| {
+        (w.recv.next_expected().0, w.send.next_seq().0)
+    });
+    let near = |rng: &mut Rng, n: u32| match rng.below(10) {
+        0 => rng.next() as u32,
+        1..=3 => n.wrapping_sub(rng.below(40) as u32).wrapping_add(rng.below(80) as u32),
+        _ => n,
+    };
+    bytes[8..12].copy_from_slice(&near(rng, seq).to_le_bytes());
+    bytes[12..16].copy_from_slice(&near(rng, ack).to_le_bytes());
+    if rng.chance(1) {
+        bytes[16..20].copy_from_slice(&(nasty(rng) as u32).to_le_bytes());
+    }
+    bytes[20..24].copy_from_slice(&name(rng).to_le_bytes());
+    for field in kind.fields() {
+        let value = match field.name {
+            "pad" => 0,
+            "msg" | "recv" => name(rng).into(),
+            "session_offer" => net.nodes[from].engine.peer(PeerId(0)).session_in.into(),
+            "dst_eid" => net.nodes[to].engine.id().0,
+            "src_eid" => net.nodes[from].engine.id().0,
+            "code" => rng.below(8),
+            "key" => net.nodes[to].regions.keys().next().copied().unwrap_or(0),
+            "tag" => rng.below(12),
+            "total" if !rng.chance(1) => rng.below(5000),
+            "version_min" | "version_max" if !rng.chance(2) => 1,
+            _ => nasty(rng),
+        };
+        let (value, size) = (value.to_le_bytes(), field.size.min(8));
+        bytes[field.offset..field.offset + size].copy_from_slice(&value[..size]);
+    }
+    if rng.chance(5) {
+        let bit = rng.below(8 * bytes.len() as u64) as usize;
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+    if rng.chance(2) {
+        bytes.truncate(rng.below(bytes.len() as u64) as usize);
+    }
+    let len = rng.below(3) * rng.below(700);
+    (bytes, Body::Bytes(vec![0x66; len as usize]))
+}
+
+fn traffic(net: &mut Net, rng: &mut Rng, key: [u64; 2]) {
+    let (from, to) = if rng.chance(50) { (0, 1) } else { (1, 0) };
+    let len = rng.below(4) * rng.below(40_000);
+    let small = rng.below(3000);
+    let tag = rng.below(6);
+    let peer = net.peer(from, to);
+    if net.nodes[from].engine.peer_failure(peer).is_some() {
+        return;
+    }
+    match rng.below(9) {
+        0 | 1 => drop(net.send(from, to, tag, &pattern(1, len))),
+        2 => drop(net.send_with(from, to, tag, &pattern(1, small), |a| SendArgs {
+            inject: true,
+            ..a
+        })),
+        3 => drop(net.send_with(from, to, tag, &pattern(1, small), |a| SendArgs {
+            active: true,
+            ..a
+        })),
+        4 => drop(net.recv(from, Some(to), tag, len)),
+        5 => drop(net.recv_masked(from, None, tag, rng.below(8), small)),
+        6 => drop(net.put(from, to, key[to], rng.below(100), &pattern(2, small))),
+        7 => drop(net.get(from, to, key[to], rng.below(100), small)),
+        _ => drop(net.fetch_add(from, to, key[to], 8 * rng.below(9), 1)),
+    }
+    if rng.chance(10) {
+        let ops: Vec<_> = net.nodes[from].buffers.keys().copied().collect();
+        let op = ops[rng.below(ops.len() as u64) as usize];
+        net.nodes[from].engine.discard(op);
+        net.nodes[from].settle();
+    }
+}
+
+/// Everything a peer can make an engine hold.
+fn assert_bounded(net: &Net) {
+    for n in &net.nodes {
+        let most = 3 * n.engine.asks_max();
+        let p = n.engine.peer(PeerId(0));
+        assert!(p.ctrl.len() <= most && p.data.len() <= most && p.stalled.len() <= 64);
+        assert!(n.held.len() <= 1024);
+        let window = (crate::peer::credit_window(&Config::default()) as u64) * 2;
+        let stored: u64 = n.stored.values().map(Body::len).sum();
+        assert!(stored <= window, "{stored} bytes of unexpected messages");
+        assert!(n.engine.peer_count() <= 2);
+    }
+}
+
+fn attack(kind: (LinkCaps, Config), seed: u64) {
+    let mut rng = Rng(seed);
+    let (caps, config) = kind;
+    let config = Config { rendezvous_max: 40, ..config };
+    let mut net = Net::open((caps, config));
+    net.nodes.iter_mut().for_each(|n| n.attentive = true);
+    if !caps.reliable {
+        net.script = rough(seed, 5);
+    }
+    let key = [net.register(0, &[0; 4000]), net.register(1, &[0; 4000])];
+    for _ in 0..300 {
+        if rng.chance(40) {
+            traffic(&mut net, &mut rng, key);
+        }
+        if rng.chance(60) {
+            let from = rng.below(2) as usize;
+            let (header, body) = packet(&mut net, &mut rng, from, 1 - from);
+            net.inject(from, 1 - from, &header, body);
+        }
+        net.flush_all();
+        let until = net.now + Duration::from_micros(rng.below(100));
+        for _ in 0..rng.below(20) {
+            net.step(until);
+        }
+        if rng.chance(2) {
+            net.run(rng.below(3000));
+        }
+        assert_bounded(&net);
+    }
+    // However it ended: the end of the session ends everything, once.
+    for at in [0, 1] {
+        net.nodes[at].engine.peer_failed(PeerId(0), PeerFailure::Gone);
+    }
+    net.run(1000);
+    for n in &mut net.nodes {
+        for op in n.buffers.keys().copied().collect::<Vec<_>>() {
+            n.engine.cancel(op);
+        }
+        n.settle();
+        assert_eq!(n.engine.op_count(), 0);
+        assert!(n.done.keys().all(|op| n.released.contains(op)));
+        assert!(n.engine.quiet());
+    }
+}
+
+#[test]
+fn attack__in_the_middle_of_traffic_breaks_nothing() {
+    for seed in 0..150 {
+        for kind in every_kind().into_iter().chain([(direct(), Config::default())]) {
+            let named = (kind.0.reliable, kind.0.direct, kind.1.reliability);
+            let result = std::panic::catch_unwind(|| attack(kind, seed));
+            assert!(result.is_ok(), "seed {seed}, link {named:?}");
+        }
+    }
+}

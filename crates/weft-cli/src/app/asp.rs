@@ -1,7 +1,7 @@
 //! `weft app asp`.
 
 use super::progress::Progress;
-use super::{prepare_out, Check, Common, Report};
+use super::{explain, prepare_out, Check, Common, Report};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use std::fs::File;
@@ -113,7 +113,8 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     }
     let params = params(args, rank, world.size())?;
     let progress = Progress::new(rank, "ASP");
-    let outcome = job.block_on(weft_asp::run(world, &params, &|done, of| progress.at(done, of)))?;
+    let done = job.block_on(weft_asp::run(world, &params, &|done, of| progress.at(done, of)));
+    let outcome = done.map_err(|error| explain(job, error))?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);

@@ -237,8 +237,10 @@ fn print_config(settings: &[Setting], why: bool) {
     for s in settings {
         let mark = if s.is_default { ' ' } else { '*' };
         let why = if why { s.why } else { "" };
-        let line =
-            format!("{:<20} {:>10} {:<19} {mark} {:<26} {why}", s.name, s.value, s.unit, s.variable);
+        let line = format!(
+            "{:<20} {:>10} {:<19} {mark} {:<26} {why}",
+            s.name, s.value, s.unit, s.variable
+        );
         println!("{}", line.trim_end());
     }
     println!("* differs from the default");

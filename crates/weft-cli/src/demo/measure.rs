@@ -69,12 +69,9 @@ pub fn links(children: &mut Children, quick: bool) -> Result<Vec<Line>> {
         let figures = ended.output.lines().filter_map(|line| serde_json::from_str(line).ok());
         let figures: Vec<Figure> = figures.collect();
         let line = match (ended.success, figures.first()) {
-            (true, Some(figure)) => Line {
-                pass: true,
-                what: title.to_string(),
-                detail: row(figure),
-                files: Vec::new(),
-            },
+            (true, Some(figure)) => {
+                Line { pass: true, what: title.to_string(), detail: row(figure), files: Vec::new() }
+            }
             _ => Line::fail(title, ended.reason()),
         };
         line.print();

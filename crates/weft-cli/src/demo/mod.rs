@@ -4,11 +4,12 @@ mod child;
 mod measure;
 
 use anyhow::{Context, Result};
-use child::{Children, Ended};
+use child::Children;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
+use weft_sim::scenarios::{default_config, run_named};
 
 /// Show what weft does: two applications, its links beside their floors, a simulated network
 #[derive(Debug, clap::Args)]
@@ -60,12 +61,7 @@ struct AppCheck {
 }
 
 /// An application on some ranks, against the sequential program.
-fn application(
-    children: &mut Children,
-    args: &Args,
-    what: &str,
-    options: &[&str],
-) -> Result<Line> {
+fn application(children: &mut Children, args: &Args, what: &str, options: &[&str]) -> Result<Line> {
     let weft = children.weft().to_owned();
     let ranks = args.ranks.to_string();
     let out = args.out.to_str().context("--out is not UTF-8")?;
@@ -95,9 +91,7 @@ fn applications(children: &mut Children, args: &Args) -> Result<Vec<Line>> {
     let sor = format!("SOR, {size} x {size}");
     let asp = format!("ASP, {nodes} nodes");
     let mut lines = Vec::new();
-    for (what, options) in
-        [(sor, ["sor", "--size", size]), (asp, ["asp", "--nodes", nodes])]
-    {
+    for (what, options) in [(sor, ["sor", "--size", size]), (asp, ["asp", "--nodes", nodes])] {
         let line = application(children, args, &what, &options)?;
         line.print();
         lines.push(line);
@@ -105,24 +99,26 @@ fn applications(children: &mut Children, args: &Args) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// The last words of a simulation, without what `weft sim` says about its packets.
-fn verdict(ended: &Ended) -> String {
-    let mut lines = ended.output.lines().map(str::trim).filter(|line| !line.is_empty());
-    let about = lines.next().unwrap_or_default().to_string();
-    lines.next().map_or(about.clone(), |line| format!("{about}; {line}"))
-}
+/// Seed of the simulated run: any will do.
+const SEED: u64 = 1;
 
-fn simulation(children: &mut Children) -> Result<Vec<Line>> {
-    println!("\n3  The same engine on a simulated network that loses packets");
-    let what = "simulated loss";
-    let ended = children.run(what, &["sim", "loss", "--seed", "1"])?;
-    let line = if ended.success {
-        Line { pass: true, what: what.into(), detail: verdict(&ended), files: Vec::new() }
-    } else {
-        Line::fail(what, ended.reason())
+fn simulation() -> Line {
+    println!("\n3  The same engine on a simulated network that loses packets, in virtual time");
+    let (name, what) = ("loss", "simulated loss");
+    let Some(config) = default_config(name, SEED) else {
+        return Line::fail(what, "there is no such scenario");
+    };
+    let line = match run_named(name, config) {
+        Ok(report) => {
+            let at = report.outcome.as_ref().map_or(0, |outcome| outcome.at);
+            let lines = report.lines.join("; ");
+            let detail = format!("{lines}; {:.1} ms of virtual time", at as f64 / 1e6);
+            Line { pass: true, what: what.into(), detail, files: Vec::new() }
+        }
+        Err(failure) => Line::fail(what, failure.to_string()),
     };
     line.print();
-    Ok(vec![line])
+    line
 }
 
 fn summary(lines: &[Line], start: Instant, out: &Path) -> ExitCode {
@@ -149,7 +145,7 @@ fn summary(lines: &[Line], start: Instant, out: &Path) -> ExitCode {
 fn steps(children: &mut Children, args: &Args) -> Result<Vec<Line>> {
     let mut lines = applications(children, args)?;
     lines.extend(measure::links(children, args.quick)?);
-    lines.extend(simulation(children)?);
+    lines.push(simulation());
     Ok(lines)
 }
 

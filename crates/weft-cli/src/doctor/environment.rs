@@ -21,7 +21,9 @@ fn launcher() -> Check {
             Check::ok(topic, "no launcher: a program started like this is a job of one rank")
         }
         Ok(other) => Check::ok(topic, format!("a launcher: {other:?}")),
-        Err(error) => Check::warn(topic, error.to_string(), "unset these variables, or use weft run"),
+        Err(error) => {
+            Check::warn(topic, error.to_string(), "unset these variables, or use weft run")
+        }
     }
 }
 

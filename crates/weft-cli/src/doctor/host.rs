@@ -69,8 +69,9 @@ fn clock() -> Check {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     match read(path) {
         None => Check::ok("clock", "unknown clock source: /sys cannot be read"),
-        Some(fast) if ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"]
-            .contains(&fast.as_str()) =>
+        Some(fast)
+            if ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"]
+                .contains(&fast.as_str()) =>
         {
             Check::ok("clock", format!("{fast}: read without a system call"))
         }

@@ -79,7 +79,9 @@ fn direct() -> Check {
             let scope = super::host::read("/proc/sys/kernel/yama/ptrace_scope");
             let remedy = match scope.as_deref() {
                 Some("2" | "3") => "sysctl kernel.yama.ptrace_scope=1",
-                _ => "allow process_vm_readv (docker: --cap-add SYS_PTRACE, or its seccomp profile)",
+                _ => {
+                    "allow process_vm_readv (docker: --cap-add SYS_PTRACE, or its seccomp profile)"
+                }
             };
             let remedy = format!("{remedy}; until then messages are copied through shared memory");
             Check::warn(topic, format!("process_vm_readv between ranks: {error}"), remedy)

@@ -90,7 +90,9 @@ fn buffer(topic: &'static str, key: &str) -> Check {
     match read_number(&path) {
         // Other network namespaces than the first do not show it.
         None => Check::ok(topic, format!("{key} is not visible here; set on the host")),
-        Some(bytes) if bytes >= BUFFER_MIN => Check::ok(topic, format!("up to {} KiB", bytes >> 10)),
+        Some(bytes) if bytes >= BUFFER_MIN => {
+            Check::ok(topic, format!("up to {} KiB", bytes >> 10))
+        }
         Some(bytes) => Check::warn(
             topic,
             format!("at most {} KiB: bursts of bulk data may be lost and sent again", bytes >> 10),
@@ -124,7 +126,8 @@ fn interfaces() -> Vec<Check> {
     let mut checks = Vec::new();
     for name in names {
         let of = |what: &str| read(&format!("/sys/class/net/{name}/{what}"));
-        let flags = of("flags").and_then(|f| u32::from_str_radix(f.trim_start_matches("0x"), 16).ok());
+        let flags =
+            of("flags").and_then(|f| u32::from_str_radix(f.trim_start_matches("0x"), 16).ok());
         // IFF_UP.
         if flags.is_none_or(|flags| flags & 1 == 0) {
             continue;

@@ -13,9 +13,8 @@ const UDP_GRO: libc::c_int = 104;
 fn set(fd: BorrowedFd<'_>, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the kernel reads `len` bytes of `value`.
-    let set = unsafe {
-        libc::setsockopt(fd.as_raw_fd(), SOL_UDP, name, (&raw const value).cast(), len)
-    };
+    let set =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), SOL_UDP, name, (&raw const value).cast(), len) };
     if set < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -50,9 +50,8 @@ impl Row {
         let since = past.map_or(now.start, |past| past.updated);
         // A rank that writes nothing does nothing: time passes all the same.
         let seconds = between(since, SystemTime::now()).as_secs_f64().max(1e-3);
-        let rate = |of: fn(&Snapshot) -> u64| {
-            of(now).saturating_sub(past.map_or(0, of)) as f64 / seconds
-        };
+        let rate =
+            |of: fn(&Snapshot) -> u64| of(now).saturating_sub(past.map_or(0, of)) as f64 / seconds;
         Row {
             job: now.job.clone(),
             rank: now.rank,

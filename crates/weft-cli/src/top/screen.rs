@@ -64,10 +64,8 @@ impl Screen {
             if self.stop.load(Ordering::Relaxed) || left.is_zero() {
                 return Ok(self.stop.load(Ordering::Relaxed));
             }
-            let timeout = Timespec {
-                tv_sec: left.as_secs() as _,
-                tv_nsec: left.subsec_nanos().into(),
-            };
+            let timeout =
+                Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
             // Only a terminal is asked for keys.
             let keys = self.before.is_some();
             let mut fds = [PollFd::new(&stdin, PollFlags::IN)];

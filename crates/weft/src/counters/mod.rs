@@ -91,8 +91,7 @@ pub(crate) struct Page {
 impl Page {
     /// A page with nothing counted yet.
     pub fn create(who: &Who) -> io::Result<Page> {
-        let page =
-            Page { words: Words::create()?, due: Instant(0), changed: true, waits: 0 };
+        let page = Page { words: Words::create()?, due: Instant(0), changed: true, waits: 0 };
         page.set(1, VERSION);
         page.set(3, u64::from(std::process::id()));
         page.set(4, who.rank as u64);

@@ -19,10 +19,7 @@ impl Words {
     pub fn create() -> io::Result<Words> {
         // SAFETY: the name is a C string; no other memory is passed.
         let fd = unsafe {
-            libc::memfd_create(
-                super::NAME_C.as_ptr(),
-                libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
-            )
+            libc::memfd_create(super::NAME_C.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
         };
         if fd < 0 {
             return Err(io::Error::last_os_error());

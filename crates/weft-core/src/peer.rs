@@ -105,7 +105,11 @@ pub(crate) enum State {
     /// Known, never contacted.
     Idle,
     /// HELLO sent, no answer yet.
-    Opening { since: Instant, next: Instant, wait: Duration },
+    Opening {
+        since: Instant,
+        next: Instant,
+        wait: Duration,
+    },
     Ready,
     Failed(PeerFailure),
 }
@@ -141,6 +145,8 @@ pub(crate) struct Peer {
     pub returned: usize,
     pub blocked: bool,
     pub ready: bool,
+    /// Since when the message at the head of the queue has lacked credit; `FAR`: it does not.
+    pub starved_since: Instant,
     /// Whose turn it is when messages and data streams both wait.
     pub data_turn: bool,
     pub hello_due: bool,
@@ -201,6 +207,7 @@ impl Peer {
             returned: 0,
             blocked: false,
             ready: false,
+            starved_since: Instant::FAR,
             data_turn: false,
             hello_due: false,
             hello_reply_due: false,
@@ -293,7 +300,10 @@ impl Peer {
             && !self.hello_due
             && !self.hello_reply_due
             && !self.ack_asked
-            && self.windows.as_ref().is_none_or(|w| w.send.is_empty() && w.recv.ack_deadline().is_none())
+            && self
+                .windows
+                .as_ref()
+                .is_none_or(|w| w.send.is_empty() && w.recv.ack_deadline().is_none())
     }
 
     /// The common header of a packet to this peer.

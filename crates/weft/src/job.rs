@@ -12,8 +12,8 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 use weft_core::{Config, EndpointId};
-use weft_link::wrap::Wrappers;
 use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::wrap::Wrappers;
 use weft_link::{Address, Link, LinkError, ShmConfig, ShmLink, UdpConfig, UdpLink};
 
 /// Which links an endpoint opens.
@@ -91,7 +91,10 @@ pub fn config_from_env() -> Result<Config, JobError> {
         let name = format!("WEFT_{}", key.name.to_uppercase());
         if let Ok(value) = std::env::var(&name) {
             config.set(key.name, &value).map_err(|e| {
-                JobError::Config(format!("{name}={value:?} is not understood (unit: {}); {e}", key.unit))
+                JobError::Config(format!(
+                    "{name}={value:?} is not understood (unit: {}); {e}",
+                    key.unit
+                ))
             })?;
         }
     }
@@ -100,9 +103,14 @@ pub fn config_from_env() -> Result<Config, JobError> {
 
 /// Whether more ranks run on this host than cores, as far as the launcher tells.
 fn oversubscribed() -> bool {
-    let local = ["WEFT_LOCAL_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok()?.parse::<usize>().ok());
+    let local = [
+        "WEFT_LOCAL_SIZE",
+        "MPI_LOCALNRANKS",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "SLURM_NTASKS_PER_NODE",
+    ]
+    .iter()
+    .find_map(|name| std::env::var(name).ok()?.parse::<usize>().ok());
     local.is_some_and(|n| n > cores())
 }
 
@@ -213,7 +221,9 @@ impl Job {
     pub fn init() -> Result<Job, JobError> {
         let links = match std::env::var("WEFT_LINK") {
             Ok(text) => Links::parse(&text).ok_or_else(|| {
-                JobError::Config(format!("WEFT_LINK={text:?} is not understood; use auto, shm or udp"))
+                JobError::Config(format!(
+                    "WEFT_LINK={text:?} is not understood; use auto, shm or udp"
+                ))
             })?,
             Err(_) => Links::AUTO,
         };

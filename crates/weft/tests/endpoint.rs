@@ -4,8 +4,8 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerId, Rights};
 use weft::Reliability;
+use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerId, Rights};
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{FaultSpec, Wrappers};
 use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
@@ -49,7 +49,9 @@ fn udp(config: Config) -> Pair {
 /// Every link, and UDP with faults under both kinds of retransmission.
 fn subjects(config: &Config) -> Vec<(&'static str, Pair)> {
     let mut out = vec![("shm", shm(config.clone())), ("udp", udp(config.clone()))];
-    for (name, reliability) in [("selective", Reliability::Selective), ("gbn", Reliability::GoBackN)] {
+    for (name, reliability) in
+        [("selective", Reliability::Selective), ("gbn", Reliability::GoBackN)]
+    {
         let config = Config { reliability, ..config.clone() };
         let ids = (weft_link::random_u64(), weft_link::random_u64());
         let faulty = |id| {
@@ -106,8 +108,9 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
 #[test]
 fn send_recv__all_sizes_posted_and_unexpected() {
     for (name, p) in subjects(&Config::default()) {
-        for (n, len) in
-            [0, 1, 8, 24, 25, 100, 1400, 4096, 4097, 65536, 65537, 300_000, 5_000_000].into_iter().enumerate()
+        for (n, len) in [0, 1, 8, 24, 25, 100, 1400, 4096, 4097, 65536, 65537, 300_000, 5_000_000]
+            .into_iter()
+            .enumerate()
         {
             let tag = n as u64;
             let data = bytes(tag, len);

@@ -9,6 +9,7 @@ use crate::peer::{Desc, Item, Partial, Peer, State, Step, Target};
 use crate::slab::Slab;
 use crate::time::Instant;
 use crate::wire::{self, flags, Common, Eager, EagerFirst, EagerMore, HeaderBuf, Packet};
+use core::time::Duration;
 
 pub(super) fn flags(a: &SendArgs) -> u16 {
     let mut f = 0;
@@ -63,7 +64,13 @@ impl Engine {
     /// a reliable link. The caller sends it with the payload at once; if the link refuses it calls
     /// `refund` and sends the ordinary way.
     #[inline]
-    pub fn send_now(&mut self, peer: PeerId, tag: u64, len: u32, data: Option<u32>) -> Option<HeaderBuf> {
+    pub fn send_now(
+        &mut self,
+        peer: PeerId,
+        tag: u64,
+        len: u32,
+        data: Option<u32>,
+    ) -> Option<HeaderBuf> {
         let p = self.peers.get_mut(peer.0 as usize)?;
         let clear = p.state == State::Ready
             && p.windows.is_none()
@@ -90,22 +97,39 @@ impl Engine {
         self.stats.bytes_sent -= u64::from(len);
     }
 
-    /// No credit for the message at the head of the queue: announce it instead, if that can be done.
-    pub(super) fn demote(&mut self, peer: PeerId) -> bool {
+    /// No credit for the message at the head of the queue. It usually comes back soon, so the message
+    /// waits; when it has waited for `credit_patience_us` it is announced instead, since the receiver may
+    /// be waiting for one behind it.
+    pub(super) fn demote(&mut self, now: Instant, peer: PeerId) -> bool {
         let p = &mut self.peers[peer.0 as usize];
         let Some(&Item::Eager(id)) = p.msgs.front() else { return false };
         let Some(Kind::Send(s)) = self.ops.get(id.0).map(|op| &op.kind) else { return false };
         if s.flags & flags::ACTIVE != 0 {
             return false;
         }
+        let patience = Duration::from_micros(u64::from(self.cfg.credit_patience_us));
+        if p.starved_since == Instant::FAR {
+            p.starved_since = now;
+            self.stats.credit_stalls += 1;
+        }
+        if now < p.starved_since + patience {
+            self.timers.arm(p, p.starved_since + patience);
+            return false;
+        }
+        self.stats.demoted += 1;
         p.msgs[0] = Item::Rts(id);
-        self.stats.credit_stalls += 1;
         true
     }
 
     /// A whole message.
     #[inline]
-    pub(super) fn on_eager(&mut self, peer: PeerId, common: &Common, eager: &Eager, len: u64) -> Placement {
+    pub(super) fn on_eager(
+        &mut self,
+        peer: PeerId,
+        common: &Common,
+        eager: &Eager,
+        len: u64,
+    ) -> Placement {
         let p = &mut self.peers[peer.0 as usize];
         if !p.credit_out.arrived(len as usize) {
             self.offend(peer);
@@ -138,7 +162,8 @@ impl Engine {
         len: u64,
     ) -> Placement {
         let p = &mut self.peers[peer.0 as usize];
-        let credited = first.total <= u64::from(u32::MAX) && p.credit_out.arrived(first.total as usize);
+        let credited =
+            first.total <= u64::from(u32::MAX) && p.credit_out.arrived(first.total as usize);
         let active = common.flags & flags::ACTIVE != 0;
         let too_long = active && first.total > ACTIVE_MAX;
         if p.partial.is_some() || len > first.total || !credited || too_long {

@@ -35,8 +35,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 use op::{Kind, Op};
-pub use region::Rights;
 use region::Regions;
+pub use region::Rights;
 use timer::Timers;
 use types::*;
 
@@ -290,6 +290,12 @@ impl Engine {
     fn enqueue(&mut self, now: Instant, peer: PeerId, item: Item) {
         self.peers[peer.0 as usize].msgs.push_back(item);
         self.wake(now, peer);
+    }
+
+    /// Messages queued for a peer that have not been sent.
+    #[inline]
+    pub fn queued(&self, peer: PeerId) -> usize {
+        self.peers.get(peer.0 as usize).map_or(0, |p| p.msgs.len())
     }
 
     /// Whether `poll_event` or `poll_transmit` may have something.

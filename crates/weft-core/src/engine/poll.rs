@@ -120,7 +120,7 @@ impl Engine {
             return Some(self.emit_at(peer, &desc, seq));
         }
         if p.windows.as_ref().is_none_or(|w| w.send.can_send()) {
-            if let Some(desc) = self.next_desc(peer) {
+            if let Some(desc) = self.next_desc(now, peer) {
                 return Some(self.emit(now, peer, &desc));
             }
         }
@@ -128,16 +128,16 @@ impl Engine {
     }
 
     /// The next new packet: control first, then messages and data streams in turn.
-    fn next_desc(&mut self, peer: PeerId) -> Option<Desc> {
+    fn next_desc(&mut self, now: Instant, peer: PeerId) -> Option<Desc> {
         let p = &mut self.peers[peer.0 as usize];
         if let Some(desc) = p.ctrl.pop_front() {
             return Some(desc);
         }
         p.data_turn = !p.data_turn;
         if p.data_turn {
-            self.next_stream(peer).or_else(|| self.next_message(peer))
+            self.next_stream(peer).or_else(|| self.next_message(now, peer))
         } else {
-            self.next_message(peer).or_else(|| self.next_stream(peer))
+            self.next_message(now, peer).or_else(|| self.next_stream(peer))
         }
     }
 
@@ -167,7 +167,7 @@ impl Engine {
         }
     }
 
-    fn next_message(&mut self, peer: PeerId) -> Option<Desc> {
+    fn next_message(&mut self, now: Instant, peer: PeerId) -> Option<Desc> {
         loop {
             let p = &mut self.peers[peer.0 as usize];
             let step = match *p.msgs.front()? {
@@ -183,12 +183,13 @@ impl Engine {
                     if last {
                         p.msgs.pop_front();
                     }
+                    p.starved_since = Instant::FAR;
                     return Some(desc);
                 }
                 Step::Gone => {
                     p.msgs.pop_front();
                 }
-                Step::Wait if self.demote(peer) => {}
+                Step::Wait if self.demote(now, peer) => {}
                 Step::Wait => return None,
             }
         }

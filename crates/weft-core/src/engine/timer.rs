@@ -19,6 +19,8 @@ pub enum Cause {
     Ack,
     /// The oldest unacknowledged packet is due for retransmission.
     Retransmit,
+    /// The message at the head of the queue has waited long enough for credit.
+    Credit,
     /// Something waits for a silent peer: probe it, report it, or declare it failed.
     Liveness,
     /// Nothing has passed between the two for a while: spare memory is given back.
@@ -27,8 +29,8 @@ pub enum Cause {
 
 impl Cause {
     /// All causes, in the order they are looked at.
-    pub const ALL: [Cause; 5] =
-        [Cause::Open, Cause::Ack, Cause::Retransmit, Cause::Liveness, Cause::Idle];
+    pub const ALL: [Cause; 6] =
+        [Cause::Open, Cause::Ack, Cause::Retransmit, Cause::Credit, Cause::Liveness, Cause::Idle];
 }
 
 /// Deadlines by time. A peer is in the set once, at `Peer::armed`, no later than its earliest cause.
@@ -103,6 +105,11 @@ impl Engine {
                 let w = p.windows.as_ref()?;
                 Some(w.send.oldest_sent()? + w.rtt.rto())
             }
+            (Cause::Credit, State::Ready) if p.starved_since != Instant::FAR => {
+                let patience = u64::from(self.cfg.credit_patience_us);
+                Some(p.starved_since + Duration::from_micros(patience))
+            }
+            (Cause::Credit, _) => None,
             (Cause::Liveness, State::Idle | State::Ready) if p.waiting > 0 => {
                 let last = p.last_heard.max(p.waiting_since).max(p.probed_at);
                 Some(last + ms(self.cfg.keepalive_ms))
@@ -121,7 +128,7 @@ impl Engine {
         }
         match cause {
             Cause::Open => self.reopen(now, peer),
-            Cause::Ack => self.wake(now, peer),
+            Cause::Ack | Cause::Credit => self.wake(now, peer),
             Cause::Retransmit => self.retransmit(now, peer),
             Cause::Liveness => self.check_alive(now, peer),
             Cause::Idle => self.trim(peer),

@@ -13,7 +13,7 @@ use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure
 use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, Prediction, Sink};
 
 /// Packets taken from a link before others are looked at.
-const RECV_BUDGET: usize = 256;
+pub(super) const RECV_BUDGET: usize = 256;
 /// Packets offered to a link in one call: one GSO train.
 const BURST: usize = 64;
 
@@ -186,9 +186,10 @@ impl Driver {
         self.routes.get(peer.0 as usize).copied().flatten().map(usize::from)
     }
 
-    /// Does everything possible now: receive, act, send. True if anything happened.
+    /// Does everything possible now: receive, act, send. True if anything happened. At most `budget`
+    /// packets are taken from each link inside the host.
     #[inline]
-    pub fn progress(&mut self) -> bool {
+    pub fn progress(&mut self, budget: usize) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
         let rare = self.exact || self.rounds % RARELY == 0;
         let mut did = false;
@@ -199,7 +200,8 @@ impl Driver {
             // A look at a network costs a system call: not every round while nobody talks over it.
             if rare || self.busy[i] {
                 self.core.link = i;
-                did |= self.links[i].recv(RECV_BUDGET, &mut self.core) > 0;
+                let budget = if self.core.caps[i].network { RECV_BUDGET } else { budget };
+                did |= self.links[i].recv(budget, &mut self.core) > 0;
             }
         }
         if rare || self.core.has_work() {
@@ -310,7 +312,8 @@ impl Driver {
             Event::DirectRead(d) => {
                 let link = self.link_of(d.peer);
                 let (mut ok, mut helping) = (false, false);
-                if let (Some(link), Some(into)) = (link, self.core.ops.write(d.op, d.offset, d.len)) {
+                if let (Some(link), Some(into)) = (link, self.core.ops.write(d.op, d.offset, d.len))
+                {
                     ok = self.links[link].read_direct(d.peer, d.addr, into).is_ok();
                     helping = self.links[link].attentive(d.peer);
                 }
@@ -321,9 +324,8 @@ impl Driver {
                 let from = self.core.ops.read(d.op, d.offset, d.len as usize);
                 let whole = from.len() as u64 == d.len;
                 let ok = whole
-                    && link.is_some_and(|l| {
-                        self.links[l].write_direct(d.peer, d.addr, from).is_ok()
-                    });
+                    && link
+                        .is_some_and(|l| self.links[l].write_direct(d.peer, d.addr, from).is_ok());
                 self.core.engine.direct_write_done(self.core.now, &d, ok);
             }
             Event::PeerFailed(peer, failure) => {

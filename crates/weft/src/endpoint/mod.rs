@@ -219,8 +219,15 @@ impl Endpoint {
 
     /// Does everything possible now without waiting. True if anything happened.
     pub fn progress(&self) -> bool {
+        self.progress_by(driver::RECV_BUDGET)
+    }
+
+    /// `progress`, taking at most `budget` packets from each link inside the host: who waits for one message
+    /// posts the receive of the next before that is looked at.
+    #[inline]
+    fn progress_by(&self, budget: usize) -> bool {
         let mut inner = self.inner.borrow_mut();
-        let did = inner.driver.progress();
+        let did = inner.driver.progress(budget);
         inner.count(did);
         if inner.driver.core.upcalls.is_empty() {
             return did;
@@ -289,13 +296,17 @@ impl Endpoint {
 
     /// Waits until `progress` did something or `timeout` has passed: spins briefly, then sleeps.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        self.wait_by(timeout, driver::RECV_BUDGET)
+    }
+
+    fn wait_by(&self, timeout: Option<Duration>, budget: usize) -> bool {
         let spin = self.inner.borrow().spin;
         let limit = timeout.map_or(spin, |t| t.min(spin));
         let mut start = None;
         loop {
             for _ in 0..SPINS {
                 // No pause in between: it costs more than the look at the links.
-                if self.progress() {
+                if self.progress_by(budget) {
                     return true;
                 }
             }
@@ -446,12 +457,7 @@ impl Endpoint {
     }
 
     /// Takes the oldest matching message out of matching; receive it with `recv_claimed`.
-    pub fn claim(
-        &self,
-        from: Option<PeerId>,
-        tag: u64,
-        ignore: u64,
-    ) -> Option<(Claimed, Probed)> {
+    pub fn claim(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<(Claimed, Probed)> {
         self.inner.borrow_mut().driver.core.engine.claim(from, tag, ignore)
     }
 
@@ -514,7 +520,13 @@ impl Endpoint {
     }
 
     /// Sends an active message of at most 64 KiB: `handler` is called with it at the other side.
-    pub fn send_active(&self, to: PeerId, handler: u32, argument: u32, data: &[u8]) -> Result<(), OpError> {
+    pub fn send_active(
+        &self,
+        to: PeerId,
+        handler: u32,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), OpError> {
         let d = &mut self.inner.borrow_mut().driver;
         let args = SendArgs {
             peer: to,

@@ -113,7 +113,11 @@ fn credit__lost_announcement_does_not_stop_active_messages() {
     let time = clock.clone();
     net.script = Box::new(move |f| {
         let lost = f.from == 1 && time.get() < lossy_until;
-        if lost { vec![] } else { vec![DELAY] }
+        if lost {
+            vec![]
+        } else {
+            vec![DELAY]
+        }
     });
     let data = pattern(1, 60_000);
     let active = |a| SendArgs { active: true, tag: 5, ..a };

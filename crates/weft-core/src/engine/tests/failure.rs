@@ -96,7 +96,10 @@ fn silent__peer_fails_after_probes_and_a_warning() {
         let nops = net.sent(0, PacketType::Nop);
         assert!(nops > 0);
         net.run(3000);
-        assert!(matches!(error(&net, 0, recv), PeerFailure::Silent { after_ms: 300_000..=301_000 }));
+        assert!(matches!(
+            error(&net, 0, recv),
+            PeerFailure::Silent { after_ms: 300_000..=301_000 }
+        ));
         net.assert_clean();
     }
 }

@@ -68,7 +68,7 @@ fn family(topic: &'static str, result: &io::Result<UdpSocket>) -> Check {
         Err(error) => Check::fail(
             topic,
             format!("over loopback: {error}"),
-            "bring loopback up (ip link set lo up) and allow UDP in the firewall; shm needs neither",
+            "bring loopback up (ip link set lo up), allow UDP in the firewall; shm needs neither",
         ),
     }
 }

@@ -70,8 +70,9 @@ impl Engine {
         tag: u64,
         len: u32,
         data: Option<u32>,
-    ) -> Option<HeaderBuf> {
-        let p = self.peers.get_mut(peer.0 as usize)?;
+        header: &mut HeaderBuf,
+    ) -> bool {
+        let Some(p) = self.peers.get_mut(peer.0 as usize) else { return false };
         let clear = p.state == State::Ready
             && p.windows.is_none()
             && len <= p.eager_max
@@ -79,14 +80,15 @@ impl Engine {
             && p.msgs.is_empty()
             && p.stalled.is_empty();
         if !clear || !p.credit_in.try_take(len as usize) {
-            return None;
+            return false;
         }
         let flags = if data.is_some() { flags::DATA64 } else { 0 };
         let common = p.common(flags, crate::seq::Seq(0), data.unwrap_or(0));
         self.stats.packets_sent += 1;
         self.stats.messages_sent += 1;
         self.stats.bytes_sent += u64::from(len);
-        Some(wire::emit(&common, &Packet::Eager(Eager { tag })))
+        wire::emit_into(&common, &Packet::Eager(Eager { tag }), header);
+        true
     }
 
     /// The link refused what `send_now` gave.

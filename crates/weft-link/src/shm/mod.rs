@@ -18,8 +18,8 @@ mod sys;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use rendezvous::host;
 pub use direct::DirectCopy;
+pub use rendezvous::host;
 
 use crate::sync::Ordering;
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
@@ -328,6 +328,11 @@ impl Link for ShmLink {
     }
 
     #[inline]
+    fn spin(&mut self, rounds: u32) -> bool {
+        let idle = |peer: &Peer| peer.idle();
+        (0..rounds).any(|_| !self.peers.iter().all(idle))
+    }
+
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut received = 0;
         let mut finished = false;

@@ -13,8 +13,8 @@ mod sys;
 #[cfg(test)]
 mod tests;
 
-use crate::wrap::{Corruptor, FaultSpec};
 use crate::secure::{Lane, Mode, Secure, Security};
+use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use interfaces::{Candidate, Nearness};
 use std::collections::VecDeque;

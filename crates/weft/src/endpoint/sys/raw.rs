@@ -7,6 +7,7 @@ use crate::endpoint::ops::Owner;
 use crate::endpoint::{error_of, Endpoint, Status};
 use weft_core::engine::types::{Completion, RecvArgs, Refused, SendArgs};
 use weft_core::engine::Rights;
+use weft_core::wire::HeaderBuf;
 use weft_core::{OpError, OpId, PeerId};
 use weft_link::Frame;
 
@@ -27,8 +28,11 @@ impl Driver {
         if data.len() > 1 << 20 {
             return false;
         }
-        let Some(header) = self.core.engine.send_now(to, tag, len, imm) else { return false };
         let Some(link) = self.link_of(to) else { return false };
+        let mut header = HeaderBuf::new();
+        if !self.core.engine.send_now(to, tag, len, imm, &mut header) {
+            return false;
+        }
         let frame = Frame { peer: to, header: header.as_slice(), payload: data };
         if self.links[link].send(&[frame]) == 1 {
             return true;

@@ -163,6 +163,6 @@ table! {
         "Interval of probes to a silent peer that is waited for.";
     peers_max: u32 = 65_536, "peers",
         "Most peers of an endpoint, those that contact it included.";
-    spin_us: u32 = 20, "us",
+    spin_us: u32 = 50, "us",
         "Time a wait polls before it sleeps; 0 when ranks outnumber cores.";
 }

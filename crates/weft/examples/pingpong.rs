@@ -23,7 +23,7 @@ fn main() {
     let peer = job.world().peer(1 - rank).unwrap();
     for len in if sizes.is_empty() { vec![8, 1024, 65536, 1 << 20] } else { sizes } {
         let mut buffer = vec![1; len];
-        let rounds = (20_000_000 / (len + 200)).clamp(20, 200_000);
+        let rounds = (400_000_000 / (len + 2000)).clamp(50, 200_000);
         for round in 0..rounds + rounds / 10 {
             if round == rounds / 10 && rank == 0 {
                 START.with(|s| s.set(Some(Instant::now())));
@@ -39,6 +39,15 @@ fn main() {
         if let Some(start) = START.with(|s| s.take()) {
             let ns = start.elapsed().as_nanos() as f64 / rounds as f64 / 2.0;
             println!("{len:>9} B  {:>10.3} us  {:>8.2} GB/s", ns / 1e3, len as f64 / ns);
+        }
+    }
+    if std::env::var_os("STATS").is_some() {
+        let values = ep.stats().values();
+        for ((name, _), value) in weft::Stats::NAMES.iter().zip(values).filter(|(_, v)| *v > 0) {
+            println!("rank {rank} {name} {value}");
+        }
+        for (link, name, value) in ep.link_counters().into_iter().filter(|c| c.2 > 0) {
+            println!("rank {rank} {link} {name} {value}");
         }
     }
 }

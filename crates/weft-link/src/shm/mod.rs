@@ -25,7 +25,7 @@ use crate::sync::Ordering;
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use peer::Peer;
 use rendezvous::{system, Hello, Kind};
-use ring::{Sizes, UNIT};
+use ring::{Area as _, Sizes, UNIT};
 use service::Doors;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -393,11 +393,13 @@ impl Link for ShmLink {
         self.service();
     }
 
-    /// A hint that costs a cache miss: whether the peer found nothing to do a moment ago.
+    /// A hint that costs a cache miss: whether the peer found nothing to do a moment ago, or sleeps until
+    /// something comes.
     fn attentive(&self, peer: PeerId) -> bool {
         self.peer(peer).is_some_and(|p| {
             let at = p.tx_area.hint().polled_at.load(Ordering::Relaxed);
-            misc::clock_ns().saturating_sub(at) < POLLING_NS
+            let asleep = p.tx_area.consumer().sleeping.load(Ordering::Relaxed) != 0;
+            asleep || misc::clock_ns().saturating_sub(at) < POLLING_NS
         })
     }
 

@@ -451,7 +451,7 @@ fn prepare_wait__refuses_when_a_packet_is_there_and_rings_when_not() {
 }
 
 #[test]
-fn attentive__after_empty_polls_and_not_when_asleep() {
+fn attentive__after_empty_polls_and_when_asleep() {
     let (a, mut b) = pair();
     assert!(!a.attentive(PEER));
     let mut log = Log::default();
@@ -459,7 +459,8 @@ fn attentive__after_empty_polls_and_not_when_asleep() {
         b.recv(1, &mut log);
     }
     b.prepare_wait();
-    assert!(!a.attentive(PEER));
+    assert!(a.attentive(PEER));
+    b.finish_wait();
 }
 
 #[test]

@@ -1,0 +1,27 @@
+//! One message after another between two endpoints of one process, for counting instructions:
+//! `valgrind --tool=callgrind --toggle-collect='instructions::message' instructions`.
+
+use weft::{job::open_endpoint, Config, Endpoint, Links, PeerId};
+
+#[inline(never)]
+fn message(a: &Endpoint, to_b: PeerId, b: &Endpoint, to_a: PeerId, buffer: &mut [u8]) {
+    a.send_blocking(to_b, 1, &[7; 8]).unwrap();
+    b.recv_blocking(Some(to_a), 1, 0, buffer).unwrap();
+}
+
+fn main() {
+    let links = Links::parse("shm").unwrap();
+    let open = || open_endpoint(Config::default(), links, [1; 32]).unwrap();
+    let (a, b) = (open(), open());
+    let to_b = a.connect(&b.address()).unwrap();
+    let to_a = b.connect(&a.address()).unwrap();
+    let mut buffer = [0; 8];
+    a.send_blocking(to_b, 2, &[1; 8]).unwrap();
+    while b.probe(None, 2, 0).is_none() {
+        a.progress();
+        b.progress();
+    }
+    for _ in 0..1000 {
+        message(&a, to_b, &b, to_a, &mut buffer);
+    }
+}

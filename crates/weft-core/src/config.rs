@@ -27,7 +27,11 @@ pub struct ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={:?} is not understood; `weft info --config` lists keys and units", self.name, self.value)
+        write!(
+            f,
+            "{}={:?} is not understood; `weft info --config` lists keys and units",
+            self.name, self.value
+        )
     }
 }
 

@@ -105,7 +105,11 @@ pub(crate) enum State {
     /// Known, never contacted.
     Idle,
     /// HELLO sent, no answer yet.
-    Opening { since: Instant, next: Instant, wait: Duration },
+    Opening {
+        since: Instant,
+        next: Instant,
+        wait: Duration,
+    },
     Ready,
     Failed(PeerFailure),
 }
@@ -293,7 +297,10 @@ impl Peer {
             && !self.hello_due
             && !self.hello_reply_due
             && !self.ack_asked
-            && self.windows.as_ref().is_none_or(|w| w.send.is_empty() && w.recv.ack_deadline().is_none())
+            && self
+                .windows
+                .as_ref()
+                .is_none_or(|w| w.send.is_empty() && w.recv.ack_deadline().is_none())
     }
 
     /// The common header of a packet to this peer.

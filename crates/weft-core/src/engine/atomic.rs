@@ -31,7 +31,13 @@ impl Engine {
         Ok(id)
     }
 
-    pub(super) fn on_atomic(&mut self, now: Instant, peer: PeerId, common: &Common, a: &Atomic) -> Placement {
+    pub(super) fn on_atomic(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        common: &Common,
+        a: &Atomic,
+    ) -> Placement {
         let allowed = a.offset % 8 == 0 && self.regions.check(a.key, a.offset, 8, Rights::ALL);
         match AtomicCode::from_wire(a.code) {
             Some(code) if allowed => Placement::Atomic(AtomicRequest {

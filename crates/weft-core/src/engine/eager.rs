@@ -63,7 +63,13 @@ impl Engine {
     /// a reliable link. The caller sends it with the payload at once; if the link refuses it calls
     /// `refund` and sends the ordinary way.
     #[inline]
-    pub fn send_now(&mut self, peer: PeerId, tag: u64, len: u32, data: Option<u32>) -> Option<HeaderBuf> {
+    pub fn send_now(
+        &mut self,
+        peer: PeerId,
+        tag: u64,
+        len: u32,
+        data: Option<u32>,
+    ) -> Option<HeaderBuf> {
         let p = self.peers.get_mut(peer.0 as usize)?;
         let clear = p.state == State::Ready
             && p.windows.is_none()
@@ -105,7 +111,13 @@ impl Engine {
 
     /// A whole message.
     #[inline]
-    pub(super) fn on_eager(&mut self, peer: PeerId, common: &Common, eager: &Eager, len: u64) -> Placement {
+    pub(super) fn on_eager(
+        &mut self,
+        peer: PeerId,
+        common: &Common,
+        eager: &Eager,
+        len: u64,
+    ) -> Placement {
         let p = &mut self.peers[peer.0 as usize];
         if !p.credit_out.arrived(len as usize) {
             self.offend(peer);
@@ -138,7 +150,8 @@ impl Engine {
         len: u64,
     ) -> Placement {
         let p = &mut self.peers[peer.0 as usize];
-        let credited = first.total <= u64::from(u32::MAX) && p.credit_out.arrived(first.total as usize);
+        let credited =
+            first.total <= u64::from(u32::MAX) && p.credit_out.arrived(first.total as usize);
         let active = common.flags & flags::ACTIVE != 0;
         let too_long = active && first.total > ACTIVE_MAX;
         if p.partial.is_some() || len > first.total || !credited || too_long {

@@ -135,7 +135,13 @@ impl Engine {
         }
     }
 
-    fn acknowledged(&mut self, now: Instant, peer: PeerId, common: &Common, sack: Option<&SackMap>) {
+    fn acknowledged(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        common: &Common,
+        sack: Option<&SackMap>,
+    ) {
         let p = &mut self.peers[peer.0 as usize];
         let Some(w) = &mut p.windows else { return };
         let nack = common.flags & flags::NACK != 0;
@@ -188,7 +194,13 @@ impl Engine {
     }
 
     /// Handles a held packet whose turn has come.
-    pub fn handle_replay(&mut self, now: Instant, peer: PeerId, header: &[u8], len: u64) -> Placement {
+    pub fn handle_replay(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        header: &[u8],
+        len: u64,
+    ) -> Placement {
         if self.peers.get(peer.0 as usize).is_none_or(|p| p.failure().is_some()) {
             return Placement::None;
         }
@@ -199,7 +211,14 @@ impl Engine {
     }
 
     #[inline]
-    fn route(&mut self, now: Instant, peer: PeerId, c: &Common, packet: &Packet, len: u64) -> Placement {
+    fn route(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        c: &Common,
+        packet: &Packet,
+        len: u64,
+    ) -> Placement {
         match packet {
             Packet::Eager(h) => self.on_eager(peer, c, h, len),
             Packet::EagerFirst(h) => self.on_eager_first(now, peer, c, h, len),

@@ -38,7 +38,12 @@ impl Engine {
     }
 
     /// Receives a message taken by `claim`.
-    pub fn recv_claimed(&mut self, now: Instant, claimed: Claimed, a: RecvArgs) -> Result<OpId, Refused> {
+    pub fn recv_claimed(
+        &mut self,
+        now: Instant,
+        claimed: Claimed,
+        a: RecvArgs,
+    ) -> Result<OpId, Refused> {
         let id = self.post(now, &RecvArgs { source: None, ..a })?;
         if self.stored.get(claimed.id).is_some() {
             self.accept(now, claimed.id, id);

@@ -35,8 +35,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 use op::{Kind, Op};
-pub use region::Rights;
 use region::Regions;
+pub use region::Rights;
 use timer::Timers;
 use types::*;
 

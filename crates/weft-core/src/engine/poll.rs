@@ -187,6 +187,8 @@ impl Engine {
                 Step::Gone => {
                     p.msgs.pop_front();
                 }
+                // Credit is used up by what the receiver holds behind a gap: it comes back with it.
+                Step::Wait if p.windows.as_ref().is_some_and(|w| w.send.has_gap()) => return None,
                 Step::Wait if self.demote(peer) => {}
                 Step::Wait => return None,
             }

@@ -117,7 +117,13 @@ impl Engine {
         }
     }
 
-    pub(super) fn on_get(&mut self, now: Instant, peer: PeerId, common: &Common, get: &Get) -> Placement {
+    pub(super) fn on_get(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        common: &Common,
+        get: &Get,
+    ) -> Placement {
         let need = Rights { read: true, write: false };
         if !self.regions.check(get.key, get.offset, get.len, need) {
             self.stats.refused += 1;

@@ -43,7 +43,13 @@ pub(super) fn next_data(mtu: u32, stream: &mut Stream) -> (Desc, bool) {
 }
 
 impl Engine {
-    pub(super) fn on_rts(&mut self, now: Instant, peer: PeerId, common: &Common, rts: &Rts) -> Placement {
+    pub(super) fn on_rts(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        common: &Common,
+        rts: &Rts,
+    ) -> Placement {
         let asks_max = 2 * self.asks_max();
         let p = &mut self.peers[peer.0 as usize];
         if p.rendezvous_in >= self.cfg.rendezvous_max || p.ctrl.len() >= asks_max {
@@ -93,7 +99,14 @@ impl Engine {
         let RecvState::Pull { addr, pull, .. } = &mut r.state else { return };
         if let Some(Part { offset, len }) = pull.claim_front(block) {
             let addr = *addr + offset;
-            self.events.push_back(Event::DirectRead(Direct { op: id, peer, addr, offset, len, recv: 0 }));
+            self.events.push_back(Event::DirectRead(Direct {
+                op: id,
+                peer,
+                addr,
+                offset,
+                len,
+                recv: 0,
+            }));
         }
     }
 
@@ -284,7 +297,9 @@ impl Engine {
     /// A transfer may be complete with a packet that is not the last of its block (lost ones came late).
     fn check_pulled(&mut self, now: Instant, id: OpId) {
         let complete = match self.ops.get(id.0).map(|o| &o.kind) {
-            Some(Kind::Recv(r)) => matches!(&r.state, RecvState::Pull { pull, .. } if pull.complete()),
+            Some(Kind::Recv(r)) => {
+                matches!(&r.state, RecvState::Pull { pull, .. } if pull.complete())
+            }
             _ => false,
         };
         if complete {

@@ -113,7 +113,9 @@ impl Engine {
         let placement = Placement::Hello { peer, new: known.is_none() };
         let reply = common.flags & flags::REPLY != 0;
         if hello.version_min > wire::VERSION || hello.version_max < wire::VERSION {
-            return self.on_other_version(peer, hello, reply).map_or(Placement::None, |()| placement);
+            return self
+                .on_other_version(peer, hello, reply)
+                .map_or(Placement::None, |()| placement);
         }
         let p = &mut self.peers[peer.0 as usize];
         if p.failure().is_some() {
@@ -229,7 +231,8 @@ impl Engine {
     fn end_ops(&mut self, peer: PeerId, failure: PeerFailure) {
         let mut dead = Vec::new();
         self.posted.fail_peer(peer, &mut |op: OpId| dead.push(op));
-        let others = self.ops.keys().filter(|&k| self.ops.get(k).is_some_and(|o| o.peer == Some(peer)));
+        let others =
+            self.ops.keys().filter(|&k| self.ops.get(k).is_some_and(|o| o.peer == Some(peer)));
         dead.extend(others.map(OpId).collect::<Vec<_>>());
         for op in dead {
             self.fail_op(op, OpError::Peer { peer, failure });

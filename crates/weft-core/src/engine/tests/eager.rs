@@ -103,6 +103,32 @@ fn credit__exhaustion_demotes_to_rendezvous_and_recovers() {
 }
 
 #[test]
+fn credit__used_up_behind_a_gap_is_waited_for() {
+    // What the receiver holds behind a missing packet uses up the credit; announcing messages then
+    // would slow down everything that follows.
+    let mut net = Net::open((network(), Config::default()));
+    let mut left = 4;
+    net.script = Box::new(move |f| {
+        let lose = f.from == 0 && f.header[8..12] == [0; 4] && left > 0;
+        left -= u32::from(lose);
+        if lose {
+            vec![]
+        } else {
+            vec![DELAY]
+        }
+    });
+    let recvs: Vec<_> = (0..900).map(|_| (1, net.recv(1, Some(0), 1, 1000))).collect();
+    for i in 0..900 {
+        net.send(0, 1, 1, &pattern(i, 1000));
+        if i == 50 {
+            net.run(1);
+        }
+    }
+    net.wait(&recvs);
+    assert_eq!(net.sent(0, PacketType::Rts), 0);
+}
+
+#[test]
 fn credit__lost_announcement_does_not_stop_active_messages() {
     let config = Config { eager_credit: 64 << 10, ..Config::default() };
     let mut net = Net::open((network(), config));
@@ -113,7 +139,11 @@ fn credit__lost_announcement_does_not_stop_active_messages() {
     let time = clock.clone();
     net.script = Box::new(move |f| {
         let lost = f.from == 1 && time.get() < lossy_until;
-        if lost { vec![] } else { vec![DELAY] }
+        if lost {
+            vec![]
+        } else {
+            vec![DELAY]
+        }
     });
     let data = pattern(1, 60_000);
     let active = |a| SendArgs { active: true, tag: 5, ..a };

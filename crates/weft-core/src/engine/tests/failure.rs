@@ -96,7 +96,10 @@ fn silent__peer_fails_after_probes_and_a_warning() {
         let nops = net.sent(0, PacketType::Nop);
         assert!(nops > 0);
         net.run(3000);
-        assert!(matches!(error(&net, 0, recv), PeerFailure::Silent { after_ms: 300_000..=301_000 }));
+        assert!(matches!(
+            error(&net, 0, recv),
+            PeerFailure::Silent { after_ms: 300_000..=301_000 }
+        ));
         net.assert_clean();
     }
 }
@@ -144,7 +147,6 @@ fn alive__but_busy_peer_is_not_declared_silent() {
         let sync = |a| SendArgs { sync: true, ..a };
         let sends: Vec<_> = (0..3).map(|i| net.send_with(0, 1, i, b"later", sync)).collect();
         net.send_with(0, 1, 9, &[0; 100], |a| SendArgs { active: true, ..a });
-        let claimed = net.recv(1, Some(0), 77, 5);
         net.run(3_600_000);
         assert!(net.nodes.iter().all(|n| n.failed.is_empty()));
         assert!(net.log.len() < 200_000);
@@ -152,7 +154,6 @@ fn alive__but_busy_peer_is_not_declared_silent() {
         net.wait(&recvs);
         net.run(10);
         sends.iter().for_each(|op| drop(net.nodes[0].ok(*op)));
-        assert!(net.nodes[1].engine.cancel(claimed));
     }
 }
 

@@ -37,9 +37,8 @@ fn packet(net: &mut Net, rng: &mut Rng, from: usize, to: usize) -> (Vec<u8>, Bod
     bytes[2..4].copy_from_slice(&flags.to_le_bytes());
     bytes[4..8].copy_from_slice(&session.to_le_bytes());
     let p = net.nodes[to].engine.peer(peer);
-    let (seq, ack) = p.windows.as_ref().map_or((0, 0), |w| {
-        (w.recv.next_expected().0, w.send.next_seq().0)
-    });
+    let (seq, ack) =
+        p.windows.as_ref().map_or((0, 0), |w| (w.recv.next_expected().0, w.send.next_seq().0));
     let near = |rng: &mut Rng, n: u32| match rng.below(10) {
         0 => rng.next() as u32,
         1..=3 => n.wrapping_sub(rng.below(40) as u32).wrapping_add(rng.below(80) as u32),
@@ -90,14 +89,12 @@ fn traffic(net: &mut Net, rng: &mut Rng, key: [u64; 2]) {
     }
     match rng.below(9) {
         0 | 1 => drop(net.send(from, to, tag, &pattern(1, len))),
-        2 => drop(net.send_with(from, to, tag, &pattern(1, small), |a| SendArgs {
-            inject: true,
-            ..a
-        })),
-        3 => drop(net.send_with(from, to, tag, &pattern(1, small), |a| SendArgs {
-            active: true,
-            ..a
-        })),
+        2 => drop(
+            net.send_with(from, to, tag, &pattern(1, small), |a| SendArgs { inject: true, ..a }),
+        ),
+        3 => drop(
+            net.send_with(from, to, tag, &pattern(1, small), |a| SendArgs { active: true, ..a }),
+        ),
         4 => drop(net.recv(from, Some(to), tag, len)),
         5 => drop(net.recv_masked(from, None, tag, rng.below(8), small)),
         6 => drop(net.put(from, to, key[to], rng.below(100), &pattern(2, small))),

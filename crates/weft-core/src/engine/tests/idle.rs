@@ -11,9 +11,8 @@ fn idle_bytes(p: &Peer) -> usize {
         + p.msgs.capacity() * size_of_val_of(&p.msgs)
         + p.data.capacity() * size_of_val_of(&p.data)
         + p.stalled.capacity() * size_of_val_of(&p.stalled);
-    let windows = p.windows.as_ref().map_or(0, |w| {
-        core::mem::size_of_val(&**w) + w.send.heap_bytes()
-    });
+    let windows =
+        p.windows.as_ref().map_or(0, |w| core::mem::size_of_val(&**w) + w.send.heap_bytes());
     core::mem::size_of::<Peer>() + queues + windows
 }
 

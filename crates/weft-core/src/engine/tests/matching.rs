@@ -43,10 +43,7 @@ fn recv__refused_for_a_full_send_queue_would_deadlock() {
     while let Ok(op) = net.nodes[0].engine.send(net.now, send_args(peer, 1, 0)) {
         net.nodes[0].begin(op, Body::Bytes(vec![]));
     }
-    assert_eq!(
-        net.try_send(0, send_args(peer, 1, 0), Body::Fake(0)),
-        Err(Refused::Busy)
-    );
+    assert_eq!(net.try_send(0, send_args(peer, 1, 0), Body::Fake(0)), Err(Refused::Busy));
     let recv = net.recv(0, Some(1), 1, 4);
     net.send(1, 0, 1, b"more");
     net.wait(&[(0, recv)]);

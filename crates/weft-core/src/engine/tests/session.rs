@@ -28,7 +28,11 @@ fn hello__lost_requests_and_answers_are_repeated() {
         net.script = Box::new(move |f| {
             let lose = f.kind() == PacketType::Hello && left > 0;
             left -= u32::from(lose);
-            if lose { vec![] } else { vec![DELAY] }
+            if lose {
+                vec![]
+            } else {
+                vec![DELAY]
+            }
         });
         let recv = net.recv(1, None, 7, 100);
         let send = net.send(0, 1, 7, b"after all");

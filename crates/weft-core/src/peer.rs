@@ -3,7 +3,6 @@
 use crate::caps::LinkCaps;
 use crate::config::Config;
 use crate::engine::types::{Payload, Transmit};
-use crate::engine::ACTIVE_MAX;
 use crate::error::PeerFailure;
 use crate::id::{EndpointId, OpId, PeerId};
 use crate::reliability::{
@@ -11,6 +10,7 @@ use crate::reliability::{
 };
 use crate::seq::Seq;
 use crate::time::Instant;
+use crate::transfer::select::ACTIVE_MAX;
 use crate::wire::{Common, Packet};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

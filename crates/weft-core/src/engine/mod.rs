@@ -30,6 +30,7 @@ use crate::peer::{Item, LastWord, Peer, State};
 use crate::slab::Slab;
 use crate::stats::Stats;
 use crate::time::Instant;
+pub use crate::transfer::select::ACTIVE_MAX;
 use crate::wire::reason;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -82,9 +83,6 @@ pub struct Engine {
 
 /// Messages that may be queued for one peer before senders get `Busy`.
 const QUEUE_MAX: usize = 1 << 16;
-
-/// Longest active message: it is collected before its handler runs.
-pub const ACTIVE_MAX: u64 = 64 << 10;
 
 /// Puts, gets and atomic operations to one peer that are not answered; more wait.
 const REQUESTS_MAX: u32 = 4096;

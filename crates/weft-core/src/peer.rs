@@ -2,8 +2,8 @@
 
 use crate::caps::LinkCaps;
 use crate::config::Config;
-use crate::engine::types::{Payload, Transmit};
 use crate::error::PeerFailure;
+use crate::event::{Payload, Transmit};
 use crate::id::{EndpointId, OpId, PeerId};
 use crate::reliability::{
     AckPolicy, CreditIn, CreditOut, RecvWindow, Reliability, Rtt, SendWindow, UNIT,

@@ -59,9 +59,9 @@ pub(super) fn next(p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Step {
 }
 
 impl Engine {
-    /// The latency path: the header of a message that fits one packet, when nothing stands in its way on
-    /// a reliable link. The caller sends it with the payload at once; if the link refuses it calls
-    /// `refund` and sends the ordinary way.
+    /// The latency path: the header of a message that fits one packet, when nothing stands in its
+    /// way on a reliable link. The caller sends it with the payload at once; if the link refuses it
+    /// calls `refund` and sends the ordinary way.
     #[inline]
     pub fn send_now(
         &mut self,
@@ -96,7 +96,8 @@ impl Engine {
         self.stats.bytes_sent -= u64::from(len);
     }
 
-    /// No credit for the message at the head of the queue: announce it instead, if that can be done.
+    /// No credit for the message at the head of the queue: announce it instead, if that can be
+    /// done.
     pub(super) fn demote(&mut self, peer: PeerId) -> bool {
         let p = &mut self.peers[peer.0 as usize];
         let Some(&Item::Eager(id)) = p.msgs.front() else { return false };
@@ -204,7 +205,8 @@ impl Engine {
         }
     }
 
-    /// Places the fragment at `offset` of the message arriving from `peer`, ends the message with the last.
+    /// Places the fragment at `offset` of the message arriving from `peer`, ends the message with
+    /// the last.
     fn fragment(&mut self, peer: PeerId, offset: u64, len: u64) -> Placement {
         let Some(mut partial) = self.peers[peer.0 as usize].partial else { return Placement::None };
         partial.got += len;

@@ -1,9 +1,9 @@
 //! The engine: commands, `handle_*`, `poll_*` and getters.
 //!
-//! Order of a driver's step: feed received packets to [`Engine::handle_packet`] (placing each payload as
-//! it says and replaying held packets while [`Engine::next_replay`] names one), call
-//! [`Engine::handle_timeout`] when [`Engine::next_timeout`] has passed, drain [`Engine::poll_event`], then
-//! send what [`Engine::poll_transmit`] gives until it gives nothing.
+//! Order of a driver's step: feed received packets to [`Engine::handle_packet`] (placing each
+//! payload as it says and replaying held packets while [`Engine::next_replay`] names one), call
+//! [`Engine::handle_timeout`] when [`Engine::next_timeout`] has passed, drain
+//! [`Engine::poll_event`], then send what [`Engine::poll_transmit`] gives until it gives nothing.
 
 mod atomic;
 mod eager;
@@ -16,7 +16,6 @@ mod region;
 mod rendezvous;
 mod session;
 mod timer;
-pub mod types;
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +23,7 @@ mod tests;
 use crate::caps::LinkCaps;
 use crate::config::Config;
 use crate::error::{OpError, PeerFailure};
+pub use crate::event as types;
 use crate::id::{EndpointId, OpId, PeerId};
 use crate::matching::{Posted, Unexpected};
 use crate::peer::{Item, LastWord, Peer, State};
@@ -329,8 +329,8 @@ impl Engine {
         (parts.saturating_mul(messages) + u64::from(REQUESTS_MAX)) as usize
     }
 
-    /// The peer broke the protocol in a way that would leave somebody waiting forever, or wants this
-    /// side to remember more than it may.
+    /// The peer broke the protocol in a way that would leave somebody waiting forever, or wants
+    /// this side to remember more than it may.
     fn offend(&mut self, peer: PeerId) {
         self.stats.violations += 1;
         let bye = LastWord::Bye(reason::PROTOCOL);
@@ -367,7 +367,8 @@ impl Engine {
         }
     }
 
-    /// Removes an operation: reports it if that is not done, else tells the driver to free the buffer.
+    /// Removes an operation: reports it if that is not done, else tells the driver to free the
+    /// buffer.
     fn retire(&mut self, id: OpId) {
         let Some(op) = self.ops.get(id.0) else { return };
         let release = op.reported || op.discard;
@@ -414,8 +415,8 @@ impl Engine {
         cancelled
     }
 
-    /// Nobody wants the operation any more: a posted receive is cancelled, anything else runs to its end
-    /// without a completion; `Event::Release` (or a cancelled completion) follows.
+    /// Nobody wants the operation any more: a posted receive is cancelled, anything else runs to
+    /// its end without a completion; `Event::Release` (or a cancelled completion) follows.
     pub fn discard(&mut self, id: OpId) {
         if self.cancel(id) {
             return;

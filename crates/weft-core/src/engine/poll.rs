@@ -18,8 +18,8 @@ impl Engine {
         self.events.pop_front()
     }
 
-    /// The next packet to send. Each must be offered to its link; if the link refuses it, it goes back
-    /// by `refused`, in the order given; if it takes it, `accepted` is called.
+    /// The next packet to send. Each must be offered to its link; if the link refuses it, it goes
+    /// back by `refused`, in the order given; if it takes it, `accepted` is called.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         while let Some(&peer) = self.ready.front() {
             if let Some(t) = self.next_packet(now, peer) {

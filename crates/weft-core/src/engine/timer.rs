@@ -1,7 +1,7 @@
 //! All timers of the engine: one deadline a peer, the earliest of the causes below.
 
+use super::types::Event;
 use super::{session, Engine};
-use crate::engine::types::Event;
 use crate::error::PeerFailure;
 use crate::id::PeerId;
 use crate::peer::{Desc, Peer, State};
@@ -31,7 +31,8 @@ impl Cause {
         [Cause::Open, Cause::Ack, Cause::Retransmit, Cause::Liveness, Cause::Idle];
 }
 
-/// Deadlines by time. A peer is in the set once, at `Peer::armed`, no later than its earliest cause.
+/// Deadlines by time. A peer is in the set once, at `Peer::armed`, no later than its earliest
+/// cause.
 #[derive(Default)]
 pub(super) struct Timers {
     set: BTreeSet<(Instant, PeerId)>,

@@ -1,13 +1,15 @@
 //! The link suite on every link of this repository, and on every wrapper.
 
+use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::Instant;
 use weft_conformance::link_suite;
 use weft_conformance::links::Ends;
 use weft_core::EndpointId;
 use weft_link::looplink::LoopLink;
+use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{Clock, FaultSpec, Faulty, Pcap, Traced};
-use weft_link::{Link, ShmConfig, ShmLink};
+use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
 
 fn clock() -> Clock {
     let origin = Instant::now();
@@ -26,6 +28,20 @@ fn faulty(link: Box<dyn Link>, spec: &str) -> Box<dyn Link> {
     Box::new(Faulty::new(link, spec, clock()))
 }
 
+/// A pair of UDP links over the loopback interface.
+fn udp(mode: Mode, offload: bool) -> Result<Ends, String> {
+    let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
+    Ends::of(|me| {
+        let v4 = Some(Ipv4Addr::LOCALHOST);
+        let config = UdpConfig { v4, v6: None, gso: offload, gro: offload, ..UdpConfig::default() };
+        UdpLink::new(config, Security { mode, job_key: job_key.clone(), me })
+    })
+}
+
+link_suite!(udp_authenticated, || udp(Mode::Auth, true));
+link_suite!(udp_encrypted, || udp(Mode::Encrypt, true));
+link_suite!(udp_open, || udp(Mode::None, true));
+link_suite!(udp_without_offload, || udp(Mode::Auth, false));
 link_suite!(shm, || Ends::of(|id| ShmLink::new(ShmConfig::new(id))));
 link_suite!(memory, || wrapped(|link| link));
 link_suite!(without_faults, || wrapped(|link| faulty(link, "")));

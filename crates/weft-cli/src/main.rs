@@ -58,7 +58,23 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     }
 }
 
+/// Warnings go to standard error, with the rank in front; `WEFT_LOG` (error to trace) sets the level.
+fn init_log() {
+    use std::io::Write;
+    let rank = std::env::var("PMI_RANK").or_else(|_| std::env::var("PMIX_RANK")).ok();
+    let who = rank.map_or("weft".to_owned(), |rank| format!("weft rank {rank}"));
+    env_logger::Builder::new()
+        .filter_level(log::LevelFilter::Warn)
+        .parse_env("WEFT_LOG")
+        .format(move |out, record| {
+            let level = record.level().as_str().to_lowercase();
+            writeln!(out, "{who}: {level}: {}", record.args())
+        })
+        .init();
+}
+
 fn main() -> ExitCode {
+    init_log();
     match dispatch(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {

@@ -145,6 +145,8 @@ pub(crate) struct Peer {
     pub returned: usize,
     pub blocked: bool,
     pub ready: bool,
+    /// Since when the message at the head of the queue has lacked credit; `FAR`: it does not.
+    pub starved_since: Instant,
     /// Whose turn it is when messages and data streams both wait.
     pub data_turn: bool,
     pub hello_due: bool,
@@ -205,6 +207,7 @@ impl Peer {
             returned: 0,
             blocked: false,
             ready: false,
+            starved_since: Instant::FAR,
             data_turn: false,
             hello_due: false,
             hello_reply_due: false,

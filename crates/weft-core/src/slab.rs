@@ -98,6 +98,20 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// Drops the entry of a key where it is.
+    #[inline]
+    pub fn discard(&mut self, key: u32) {
+        let free = self.free;
+        if let Some(slot) = self.slots.get_mut(Self::index(key)) {
+            if slot.generation == key >> INDEX_BITS && slot.value.is_some() {
+                slot.value = None;
+                slot.next_free = free;
+                self.free = key & INDEX_MASK;
+                self.len -= 1;
+            }
+        }
+    }
+
     /// Keys of all entries.
     pub fn keys(&self) -> impl Iterator<Item = u32> + '_ {
         self.slots

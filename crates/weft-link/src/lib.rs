@@ -7,18 +7,18 @@
 pub mod address;
 pub mod bytes;
 pub mod link;
+pub mod looplink;
 mod random;
+pub mod rng;
+pub mod secure;
 pub mod shm;
 mod sync;
-pub mod looplink;
-pub mod rng;
-pub mod wrap;
-pub mod secure;
 pub mod udp;
+pub mod wrap;
 
 pub use address::{Address, AddressError};
 pub use bytes::Bytes;
-pub use random::random_u64;
-pub use udp::{UdpConfig, UdpLink};
-pub use shm::{DirectCopy, ShmConfig, ShmLink};
 pub use link::{Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction, Sink, WaitFd};
+pub use random::random_u64;
+pub use shm::{DirectCopy, ShmConfig, ShmLink};
+pub use udp::{UdpConfig, UdpLink};

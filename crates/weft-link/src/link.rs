@@ -136,6 +136,11 @@ pub trait Link {
     /// Delivers up to `budget` received packets to `sink`; returns how many.
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize;
 
+    /// Looks for something to receive up to `rounds` times, as closely as it can; true as soon as there is.
+    fn spin(&mut self, _rounds: u32) -> bool {
+        false
+    }
+
     /// Next thing the link noticed.
     fn poll_event(&mut self) -> Option<LinkEvent> {
         None
@@ -153,7 +158,12 @@ pub trait Link {
     fn finish_wait(&mut self) {}
 
     /// Copies from the peer's memory at `addr` into `into`, in one step. Whole or error.
-    fn read_direct(&mut self, _peer: PeerId, _addr: u64, _into: &mut [u8]) -> Result<(), LinkError> {
+    fn read_direct(
+        &mut self,
+        _peer: PeerId,
+        _addr: u64,
+        _into: &mut [u8],
+    ) -> Result<(), LinkError> {
         Err(LinkError::Unsupported)
     }
 

@@ -13,5 +13,7 @@ pub fn random_u64() -> u64 {
 /// Fills `out` with random bytes fit for keys.
 pub fn random_bytes(out: &mut [u8]) {
     // Without a source of randomness there are no identities and no keys: nothing safe can be done.
-    File::open("/dev/urandom").and_then(|mut f| f.read_exact(out)).expect("/dev/urandom is readable");
+    File::open("/dev/urandom")
+        .and_then(|mut f| f.read_exact(out))
+        .expect("/dev/urandom is readable");
 }

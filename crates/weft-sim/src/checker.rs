@@ -38,7 +38,7 @@ pub fn content(seed: u64, lane: Lane, index: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::stream(mixed, index + 1);
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
-        bytes.extend_from_slice(&rng.next().to_le_bytes());
+        bytes.extend_from_slice(&rng.bits().to_le_bytes());
     }
     bytes.truncate(len);
     bytes
@@ -179,7 +179,8 @@ impl Checker {
         self.violation(|| match other {
             Some(other) => format!("{lane}: message {other} came where {index} was due"),
             None => format!(
-                "{lane}: message {index} of {len} bytes is damaged: {sent} bytes announced, {} given",
+                "{lane}: message {index} of {len} bytes is damaged: \
+                 {sent} bytes announced, {} given",
                 data.len()
             ),
         });

@@ -299,7 +299,10 @@ fn death(config: SimConfig) -> Result<Report, Failure> {
         let (checker, lines) = (Rc::clone(&checker), Rc::clone(&lines));
         async move {
             if env.host == victim {
-                return std::future::pending().await;
+                let greeting = env.endpoint.send(env.peer(0), 3, vec![3; 10]).await;
+                return if greeting.0.is_ok() {
+                    std::future::pending().await
+                };
             }
             if env.host == 0 {
                 let said = watch_victim(&env, &checker, victim, visible).await;
@@ -340,6 +343,10 @@ async fn watch_victim(
         let text = result.err().map_or_else(|| "no error".to_string(), |e| e.to_string());
         format!("{what} at {:.3} ms: {text}", env.now().0 as f64 / 1e6)
     };
+    let (greeting, _) = env.endpoint.recv(Some(peer), 3, 0, vec![0; 10]).await;
+    if greeting.is_err() {
+        checker.borrow_mut().violation(|| format!("while it lived: {greeting:?}"));
+    }
     env.note("host that dies");
     let (receive, _) = env.endpoint.recv(Some(peer), 1, 0, vec![0; 10]).await;
     said.push(expect("receive", receive));

@@ -160,11 +160,11 @@ fn switch__full_queue_drops() {
     let net = Network::shared(config);
     let mut links = links(&net);
     let payload = [0; 1400];
-    for src in 1..5 {
+    for (link, _) in &mut links[1..] {
         for n in 0..20 {
             let h = header(n);
             let frame = Frame { peer: PeerId(0), header: &h, payload: &payload };
-            assert_eq!(links[src].0.send(&[frame]), 1);
+            assert_eq!(link.send(&[frame]), 1);
         }
     }
     while net.borrow_mut().step() != Step::Idle {}

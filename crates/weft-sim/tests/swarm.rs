@@ -8,7 +8,7 @@ fn swarm__every_seed_holds() {
     let number =
         |name: &str, or: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(or);
     let first = number("WEFT_SEED", 0);
-    let count = number("WEFT_SEEDS", 40);
+    let count = number("WEFT_SEEDS", 25);
     let mut delivered = 0;
     let result = swarm(first..first + count, 200, &mut |_, report| delivered += report.delivered);
     if let Err(failure) = result {

@@ -11,7 +11,10 @@ fn main() {
     let sizes: Vec<usize> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
     let (ep, rank) = (job.endpoint(), job.world().rank());
     if job.world().size() < 2 {
-        eprintln!("pingpong: two ranks are needed: weft run -n 2 {}", std::env::args().next().unwrap());
+        eprintln!(
+            "pingpong: two ranks are needed: weft run -n 2 {}",
+            std::env::args().next().unwrap()
+        );
         std::process::exit(1);
     }
     if rank > 1 {

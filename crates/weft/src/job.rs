@@ -1,6 +1,7 @@
 //! A process as a rank of its job.
 
 use crate::clock::Clock;
+use crate::counters::Who;
 use crate::endpoint::Endpoint;
 use crate::group::{Directory, Group};
 use crate::launch::{self, Bootstrap, Bootstrapped, LaunchError};
@@ -12,6 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use weft_core::{Config, EndpointId};
 use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::wrap::Wrappers;
 use weft_link::{Address, Link, LinkError, ShmConfig, ShmLink, UdpConfig, UdpLink};
 
 /// Which links an endpoint opens.
@@ -89,7 +91,10 @@ pub fn config_from_env() -> Result<Config, JobError> {
         let name = format!("WEFT_{}", key.name.to_uppercase());
         if let Ok(value) = std::env::var(&name) {
             config.set(key.name, &value).map_err(|e| {
-                JobError::Config(format!("{name}={value:?} is not understood (unit: {}); {e}", key.unit))
+                JobError::Config(format!(
+                    "{name}={value:?} is not understood (unit: {}); {e}",
+                    key.unit
+                ))
             })?;
         }
     }
@@ -98,15 +103,31 @@ pub fn config_from_env() -> Result<Config, JobError> {
 
 /// Whether more ranks run on this host than cores, as far as the launcher tells.
 fn oversubscribed() -> bool {
-    let local = ["WEFT_LOCAL_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok()?.parse::<usize>().ok());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    local.is_some_and(|n| n > cores)
+    let local = [
+        "WEFT_LOCAL_SIZE",
+        "MPI_LOCALNRANKS",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "SLURM_NTASKS_PER_NODE",
+    ]
+    .iter()
+    .find_map(|name| std::env::var(name).ok()?.parse::<usize>().ok());
+    local.is_some_and(|n| n > cores())
+}
+
+/// Processors this host has. Not those this process may use: a launcher that gives each rank one core
+/// does not oversubscribe them.
+fn cores() -> usize {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)? + 1)
+    };
+    let ranges: Option<usize> = online.trim().split(',').map(count).sum();
+    ranges.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// How frames on networks are protected: `WEFT_SECURITY` = auth (default), encrypt or none.
-fn security_from_env() -> Result<Mode, JobError> {
+pub fn security_from_env() -> Result<Mode, JobError> {
     match std::env::var("WEFT_SECURITY").as_deref() {
         Err(_) | Ok("auth") => Ok(Mode::Auth),
         Ok("encrypt") => Ok(Mode::Encrypt),
@@ -120,6 +141,21 @@ fn security_from_env() -> Result<Mode, JobError> {
     }
 }
 
+/// What goes around the links: `WEFT_FAULTS` (as `loss=1%,dup=0.1%,reorder=1%,delay=1ms,corrupt=0.01%,seed=7`),
+/// `WEFT_TRACE=1` (a line per packet at log level debug), `WEFT_PCAP` (a folder for captures).
+fn wrappers_from_env() -> Result<Wrappers, JobError> {
+    let faults = match std::env::var("WEFT_FAULTS") {
+        Ok(text) => {
+            let spec = text.parse().map_err(|e| JobError::Config(format!("WEFT_FAULTS: {e}")))?;
+            log::warn!("WEFT_FAULTS={text}: faults are injected");
+            Some(spec)
+        }
+        Err(_) => None,
+    };
+    let trace = std::env::var("WEFT_TRACE").is_ok_and(|v| v == "1");
+    Ok(Wrappers { faults, trace, capture: std::env::var_os("WEFT_PCAP").map(Into::into) })
+}
+
 /// Opens an endpoint over the links asked for; those that fail are left out with a warning as long as
 /// one remains.
 pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endpoint, JobError> {
@@ -128,21 +164,26 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
     let Some(job_key) = JobKey::from_bytes(&key) else {
         return Err(JobError::Config("the job key has the wrong length".to_string()));
     };
+    let wrappers = wrappers_from_env()?;
+    let clock = Clock::system();
     let mut open: Vec<Box<dyn Link>> = vec![Box::new(SelfLink::new(id))];
     let mut failed = Vec::new();
-    if links.shm {
-        match ShmLink::new(ShmConfig::new(id)) {
-            Ok(link) => open.push(Box::new(link)),
-            Err(e) => failed.push(("shm", e)),
+    let mut take = |name, opened: Result<Box<dyn Link>, LinkError>| {
+        let time = clock.clone();
+        let wrapped = opened.and_then(|l| wrappers.around(l, &(Rc::new(move || time.now()) as _)));
+        match wrapped {
+            Ok(link) => open.push(link),
+            Err(e) => failed.push((name, e)),
         }
+    };
+    if links.shm {
+        take("shm", ShmLink::new(ShmConfig::new(id)).map(|l| Box::new(l) as _));
     }
     if links.udp {
         let host = weft_link::shm::host().unwrap_or(0);
-        let config = UdpConfig { host, ..UdpConfig::default() };
-        match UdpLink::new(config, Security { mode, job_key, me: id }) {
-            Ok(link) => open.push(Box::new(link)),
-            Err(e) => failed.push(("udp", e)),
-        }
+        let udp = UdpConfig { host, faults: wrappers.faults, ..UdpConfig::default() };
+        let security = Security { mode, job_key, me: id };
+        take("udp", UdpLink::new(udp, security).map(|l| Box::new(l) as _));
     }
     if open.len() == 1 {
         return Err(JobError::NoLink(failed));
@@ -150,7 +191,7 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
     for (name, why) in &failed {
         log::warn!("link {name} is not available: {why}");
     }
-    Ok(Endpoint::with_links(config, id, Clock::system(), open))
+    Ok(Endpoint::with_links(config, id, clock, open))
 }
 
 const ADDRESS_KEY: &str = "weft-address";
@@ -180,13 +221,19 @@ impl Job {
     pub fn init() -> Result<Job, JobError> {
         let links = match std::env::var("WEFT_LINK") {
             Ok(text) => Links::parse(&text).ok_or_else(|| {
-                JobError::Config(format!("WEFT_LINK={text:?} is not understood; use auto, shm or udp"))
+                JobError::Config(format!(
+                    "WEFT_LINK={text:?} is not understood; use auto, shm or udp"
+                ))
             })?,
             Err(_) => Links::AUTO,
         };
         let config = config_from_env()?;
         let Bootstrapped { mut boot, key } = launch::join()?;
         let endpoint = open_endpoint(config, links, key)?;
+        let who = Who { job: boot.job_id(), rank: boot.rank(), size: boot.size() };
+        if let Err(e) = endpoint.publish_counters(&who) {
+            log::warn!("`weft top` will not see this rank: {e}");
+        }
         boot.put(ADDRESS_KEY, &endpoint.address().encode())?;
         boot.fence()?;
         let rank = boot.rank();

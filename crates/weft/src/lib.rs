@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 pub mod clock;
+pub mod counters;
 pub mod endpoint;
 pub mod group;
 pub mod job;

@@ -4,10 +4,10 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerId, Rights};
 use weft::Reliability;
+use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerId, Rights};
 use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::wrap::Faulty;
+use weft_link::wrap::{FaultSpec, Wrappers};
 use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
 
 struct Pair {
@@ -33,8 +33,9 @@ fn shm(config: Config) -> Pair {
     pair(config, link(ids.0), link(ids.1), ids)
 }
 
-fn udp_link(id: u64) -> Box<dyn Link> {
-    let config = UdpConfig { host: weft_link::shm::host().unwrap(), ..UdpConfig::default() };
+fn udp_link(id: u64, faults: Option<FaultSpec>) -> Box<dyn Link> {
+    let host = weft_link::shm::host().unwrap();
+    let config = UdpConfig { host, faults, ..UdpConfig::default() };
     let job_key = JobKey::from_bytes(&[7; 32]).unwrap();
     let security = Security { mode: Mode::Auth, job_key, me: EndpointId(id) };
     Box::new(UdpLink::new(config, security).unwrap())
@@ -42,21 +43,24 @@ fn udp_link(id: u64) -> Box<dyn Link> {
 
 fn udp(config: Config) -> Pair {
     let ids = (weft_link::random_u64(), weft_link::random_u64());
-    pair(config, udp_link(ids.0), udp_link(ids.1), ids)
+    pair(config, udp_link(ids.0, None), udp_link(ids.1, None), ids)
 }
 
 /// Every link, and UDP with faults under both kinds of retransmission.
 fn subjects(config: &Config) -> Vec<(&'static str, Pair)> {
     let mut out = vec![("shm", shm(config.clone())), ("udp", udp(config.clone()))];
-    for (name, reliability) in [("selective", Reliability::Selective), ("gbn", Reliability::GoBackN)] {
+    for (name, reliability) in
+        [("selective", Reliability::Selective), ("gbn", Reliability::GoBackN)]
+    {
         let config = Config { reliability, ..config.clone() };
         let ids = (weft_link::random_u64(), weft_link::random_u64());
         let faulty = |id| {
-            let spec = "loss=1%,dup=0.5%,reorder=1%,seed=7".parse().unwrap();
-            let link: Box<dyn Link> = {
-                let clock = Clock::system();
-                Box::new(Faulty::new(udp_link(id), spec, std::rc::Rc::new(move || clock.now())))
-            };
+            let spec: FaultSpec =
+                "loss=1%,dup=0.5%,reorder=1%,corrupt=0.1%,seed=7".parse().unwrap();
+            let clock = Clock::system();
+            let around = Wrappers { faults: Some(spec), ..Wrappers::default() };
+            let time: weft_link::wrap::Clock = std::rc::Rc::new(move || clock.now());
+            let link = around.around(udp_link(id, Some(spec)), &time).unwrap();
             link
         };
         out.push((name, pair(config, faulty(ids.0), faulty(ids.1), ids)));
@@ -104,8 +108,9 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
 #[test]
 fn send_recv__all_sizes_posted_and_unexpected() {
     for (name, p) in subjects(&Config::default()) {
-        for (n, len) in
-            [0, 1, 8, 24, 25, 100, 1400, 4096, 4097, 65536, 65537, 300_000, 5_000_000].into_iter().enumerate()
+        for (n, len) in [0, 1, 8, 24, 25, 100, 1400, 4096, 4097, 65536, 65537, 300_000, 5_000_000]
+            .into_iter()
+            .enumerate()
         {
             let tag = n as u64;
             let data = bytes(tag, len);
@@ -221,5 +226,35 @@ fn active_message__runs_its_handler_and_may_answer() {
             async {},
         );
         assert!(got.borrow()[0] == (42, bytes(1, 20_000)[1..].to_vec()));
+    }
+}
+
+/// Somebody who looks for a message of unknown length sleeps until one is there, announced ones included.
+#[test]
+fn recv_sized__wakes_for_eager_and_announced_messages() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::Arc;
+    struct Count(AtomicU32);
+    impl std::task::Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    for (name, p) in subjects(&Config::default()) {
+        for len in [10, 1_000_000] {
+            let count = Arc::new(Count(AtomicU32::new(0)));
+            let waker = Waker::from(count.clone());
+            let mut recv = pin!(p.b.recv_sized(Some(p.to_a), 5, 0, len));
+            assert!(recv.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            let send = p.a.send(p.to_b, 5, bytes(1, len));
+            let start = std::time::Instant::now();
+            while count.0.load(Ordering::Relaxed) == 0 {
+                p.a.progress();
+                p.b.progress();
+                assert!(start.elapsed().as_secs() < 20, "{name}: never woken for {len}");
+            }
+            let (_, got) = p.run(send, recv);
+            assert!(got.unwrap().1 == bytes(1, len), "{name}");
+        }
     }
 }

@@ -18,11 +18,19 @@ pub fn columns(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// No notes to finish something later, in any file.
+/// No notes to finish something later, in any file, and no code that says it is not there yet.
 pub fn leftovers(tree: &Tree, report: &mut Report) {
     let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
+    let phrases = [
+        concat!("not ", "implemented"),
+        concat!("not yet ", "implemented"),
+        concat!("not available in ", "this version"),
+    ];
     for file in tree.files() {
         for (i, line) in file.text.lines().enumerate() {
+            for phrase in phrases.iter().filter(|p| file.is_rust() && line.contains(**p)) {
+                report.add(&file.path, i + 1, format!("{phrase}: a stub"));
+            }
             for word in line.split(|c: char| !c.is_alphanumeric() && c != '_') {
                 if words.contains(&word) {
                     report.add(&file.path, i + 1, format!("{word}: finish it or write an issue"));
@@ -157,6 +165,8 @@ mod tests {
     fn leftovers__finds_the_word_and_not_a_part_of_it() {
         let text = format!("a\n// {}: later\n{}S\n", concat!("TO", "DO"), concat!("TO", "DO"));
         assert_eq!(lines_of(leftovers, &[("a.rs", &text)]), [2]);
+        let stub = format!("fn a() {{ bail!(\"{}\") }}", concat!("not ", "implemented"));
+        assert_eq!(lines_of(leftovers, &[("a.rs", &stub), ("a.md", &stub)]), [1]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `weft app asp`.
 
 use super::progress::Progress;
-use super::{prepare_out, Check, Common, Report};
+use super::{explain, prepare_out, Check, Common, Report};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use std::fs::File;
@@ -90,7 +90,9 @@ fn write_file(
     write: fn(&mut dyn Write, &Outcome) -> std::io::Result<()>,
 ) -> Result<PathBuf> {
     let mut to = BufWriter::new(File::create(&path).with_context(|| path.display().to_string())?);
-    write(&mut to, outcome).and_then(|()| to.flush()).with_context(|| path.display().to_string())?;
+    write(&mut to, outcome)
+        .and_then(|()| to.flush())
+        .with_context(|| path.display().to_string())?;
     Ok(path)
 }
 
@@ -111,7 +113,8 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     }
     let params = params(args, rank, world.size())?;
     let progress = Progress::new(rank, "ASP");
-    let outcome = job.block_on(weft_asp::run(world, &params, &|done, of| progress.at(done, of)))?;
+    let done = job.block_on(weft_asp::run(world, &params, &|done, of| progress.at(done, of)));
+    let outcome = done.map_err(|error| explain(job, error))?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);

@@ -6,12 +6,12 @@ mod sor;
 
 pub use progress::WATCHED;
 
-use anyhow::{Context, Result};
+use anyhow::{anyhow, Context, Result};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use weft::Job;
+use weft::{Job, OpError};
 
 /// Run one of the parallel applications; alone, or on many ranks: `weft run -n 4 weft app sor`
 #[derive(Debug, clap::Args)]
@@ -110,6 +110,15 @@ fn prepare_out(out: Option<&Path>) -> Result<()> {
         Some(dir) => std::fs::create_dir_all(dir)
             .with_context(|| format!("making the directory {}", dir.display())),
         None => Ok(()),
+    }
+}
+
+/// An error with the rank it comes from in place of the number of a peer.
+fn explain(job: &Job, error: OpError) -> anyhow::Error {
+    let OpError::Peer { peer, failure } = &error else { return error.into() };
+    match job.world().rank_of(*peer) {
+        Some(rank) => anyhow!("rank {rank}, {}: {failure}", job.endpoint().describe(*peer)),
+        None => error.into(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `weft app sor`.
 
 use super::progress::Progress;
-use super::{prepare_out, Check, Common, Report};
+use super::{explain, prepare_out, Check, Common, Report};
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 use weft::Job;
@@ -49,7 +49,8 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         prepare_out(common.out.as_deref())?;
     }
     let progress = Progress::new(rank, "SOR");
-    let outcome = job.block_on(weft_sor::run(world, &params, &|done, of| progress.at(done, of)))?;
+    let done = job.block_on(weft_sor::run(world, &params, &|done, of| progress.at(done, of)));
+    let outcome = done.map_err(|error| explain(job, error))?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);

@@ -18,7 +18,8 @@ fn cipher(bench: &Bench<'_>) -> Table {
         table.push("seal", size, seal, Vec::new(), Vec::new());
         table.push("open", size, open, Vec::new(), Vec::new());
     }
-    table.notes.push("AEGIS-128X2 tag over header and payload; size: header and payload".into());
+    // No link is involved: the path of the other tables means nothing here.
+    table.notes = vec!["AEGIS-128X2 tag over header and payload; size: header and payload".into()];
     table
 }
 
@@ -26,22 +27,23 @@ fn cipher(bench: &Bench<'_>) -> Table {
 pub fn tables(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
     ensure!(bench.link == "udp", "only network links authenticate their frames: use --link udp");
     let mut tables = vec![cipher(bench)];
-    let without = bench.unprotected()?;
-    let both = |probe: Probe| [probe.into(), Subject { pair: without, ..probe.into() }];
+    tables.extend(bench.beside(&[("WEFT_SECURITY", "none")], links)?);
+    Ok(tables)
+}
 
+fn links(bench: &mut Bench<'_>, without: usize) -> Result<Vec<Table>> {
+    let both = |probe: Probe| [probe.into(), Subject { pair: without, ..probe.into() }];
+    let row = |none| others([("without", none)].into_iter());
     let mut latency = bench.table("auth", "one-way time", "us", Better::Lower);
     let got = bench.measure(16, &both(Probe::WeftPingPong), |s| s * 1e6)?;
-    let row = |none| others([("without", none)].into_iter());
     latency.push("pingpong", 16, got[0], row(got[1]), Vec::new());
-    latency.notes.push("without: the same with WEFT_SECURITY=none".into());
-
     let mut rate = bench.table("auth", "rate", "GB/s", Better::Higher);
     for size in [64 << 10, 1 << 20] {
         let got = bench.measure(size, &both(Probe::WeftBandwidth), |s| size as f64 / s / 1e9)?;
         rate.push("bandwidth", size, got[0], row(got[1]), Vec::new());
     }
-    rate.notes.push("without: the same with WEFT_SECURITY=none".into());
-    bench.meter.pairs.truncate(without);
-    tables.extend([latency, rate]);
-    Ok(tables)
+    for table in [&mut latency, &mut rate] {
+        table.notes.push("without: the same with WEFT_SECURITY=none".into());
+    }
+    Ok(vec![latency, rate])
 }

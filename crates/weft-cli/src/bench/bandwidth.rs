@@ -78,7 +78,7 @@ pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     }
     let start = Instant::now();
     endpoint.block_on(source(&endpoint, peer, task))?;
-    endpoint.recv_blocking(Some(peer), TAG_ACK, 0, &mut [0])?;
+    super::rate::recv(&endpoint, peer, TAG_ACK, &mut [0])?;
     Ok(per(start, task.iters))
 }
 

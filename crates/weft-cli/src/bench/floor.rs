@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use rustix::thread::futex;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Untimed iterations before the timed ones.
@@ -29,17 +29,6 @@ pub fn pause(alone: bool) {
     }
 }
 
-/// Whether this process may run on one core only.
-pub fn one_core() -> bool {
-    static CORES: AtomicU32 = AtomicU32::new(0);
-    if CORES.load(Ordering::Relaxed) == 0 {
-        let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-        let several = online.contains(['-', ',']);
-        CORES.store(if several { 2 } else { 1 }, Ordering::Relaxed);
-    }
-    CORES.load(Ordering::Relaxed) == 1
-}
-
 #[inline]
 fn await_value(word: &AtomicU64, value: u64, alone: bool) {
     while word.load(Ordering::Acquire) != value {
@@ -54,7 +43,7 @@ pub fn cache_line(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     rank.shared.word(mine).store(0, Ordering::Release);
     rank.sync()?;
     let (mine, theirs) = (rank.shared.word(mine), rank.shared.word(theirs));
-    let (alone, mut start) = (one_core(), Instant::now());
+    let (alone, mut start) = (rank.alone, Instant::now());
     for i in 1..=warm + task.iters {
         if rank.me == 1 {
             await_value(theirs, i, alone);
@@ -82,7 +71,7 @@ pub fn ring(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     if task.size > 56 {
         return Ok(Outcome::Absent("a message of more than one cache line".into()));
     }
-    let alone = one_core();
+    let alone = rank.alone;
     if rank.me == 0 {
         (0..=TAKEN).for_each(|at| rank.shared.word(at).store(0, Ordering::Release));
     }
@@ -229,7 +218,8 @@ fn recv_all(socket: &UdpSocket, buffer: &mut [u8], len: usize, alone: bool) -> R
     Ok(true)
 }
 
-/// Bare UDP ping-pong, both sides spinning on non-blocking sockets; beyond a datagram with GSO and GRO.
+/// Bare UDP ping-pong, both sides spinning on non-blocking sockets; beyond a datagram with GSO and
+/// GRO.
 pub fn udp(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let large = task.size > SEGMENT;
     let socket = rank.udp(large)?;
@@ -238,7 +228,7 @@ pub fn udp(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     }
     socket.set_nonblocking(true)?;
     let (data, mut buffer) = (vec![1u8; task.size], vec![0u8; 65536.max(task.size)]);
-    let (warm, alone) = (warm_up(task.iters), one_core());
+    let (warm, alone) = (warm_up(task.iters), rank.alone);
     let (mut start, mut whole) = (Instant::now(), true);
     rank.sync()?;
     for i in 0..warm + task.iters {
@@ -264,8 +254,8 @@ pub fn udp(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     })
 }
 
-/// Counts what arrives until the sender says that it is done and nothing comes any more. The value is
-/// the time for `unit` bytes, at the rate of arrival.
+/// Counts what arrives until nothing comes for 100 ms. The value is the time for `unit` bytes, at
+/// the rate of arrival.
 fn sink(rank: &mut Rank, socket: &UdpSocket, unit: usize) -> Result<Outcome> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     let mut buffer = vec![0u8; 65536];

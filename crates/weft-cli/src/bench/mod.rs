@@ -17,6 +17,7 @@ mod wait;
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
 use pair::{Kind, Meter, Pair, Sample, Subject};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 use table::{Better, Other, Row, Table};
@@ -159,7 +160,7 @@ impl<'a> Bench<'a> {
     /// Starts the two ranks.
     pub fn start(link: LinkName, options: &'a Options) -> Result<Bench<'a>> {
         let link = link.name();
-        let mut kind = Kind { link, security: None, namespaces: false };
+        let mut kind = Kind { link, config: &[], namespaces: false };
         let (mut pair, mut why_not) = (None, None);
         if link == "udp" && options.netns != netns::Mode::Off {
             kind.namespaces = true;
@@ -179,11 +180,18 @@ impl<'a> Bench<'a> {
         Ok(Bench { link, namespaces: kind.namespaces, why_not, meter })
     }
 
-    /// Starts two more ranks that do not authenticate; returns their index.
-    fn unprotected(&mut self) -> Result<usize> {
-        let kind = Kind { link: self.link, security: Some("none"), namespaces: self.namespaces };
+    /// Does `work` with two more ranks of another configuration, whose index it is given.
+    fn beside<T>(
+        &mut self,
+        config: &'static [(&'static str, &'static str)],
+        work: impl FnOnce(&mut Self, usize) -> Result<T>,
+    ) -> Result<T> {
+        let kind = Kind { link: self.link, config, namespaces: self.namespaces };
+        let index = self.meter.pairs.len();
         self.meter.pairs.push(Pair::start(&kind)?);
-        Ok(self.meter.pairs.len() - 1)
+        let result = work(self, index);
+        self.meter.pairs.truncate(index);
+        result
     }
 
     fn sizes(&self, defaults: &[usize]) -> Vec<usize> {
@@ -200,7 +208,7 @@ impl<'a> Bench<'a> {
         unit: &'static str,
         better: Better,
     ) -> Table {
-        let (rows, notes) = (Vec::new(), Vec::new());
+        let (rows, notes) = (Vec::new(), Vec::from_iter(self.path()));
         Table { bench, link: self.link, what, unit, better, rows, notes }
     }
 
@@ -240,9 +248,7 @@ impl<'a> Bench<'a> {
             What::All => bail!("one benchmark at a time"),
         };
         let absent = std::mem::take(&mut self.meter.absent);
-        let path = self.path();
         for table in &mut tables {
-            table.notes.extend(path.clone());
             table.notes.extend(absent.clone());
         }
         Ok(tables)
@@ -274,7 +280,8 @@ fn header(options: &Options) -> String {
         false => format!("median of {}", options.repeat),
     };
     format!(
-        "weft {} {}\n{}\n{repeat}; weft, floor and peer in turn; ratios are weft/floor and weft/best peer\n",
+        "weft {} {}\n{}\n{repeat}; weft, floor and peer in turn; \
+         ratios are weft/floor and weft/best peer\n",
         env!("CARGO_PKG_VERSION"),
         command.join(" "),
         machine()
@@ -291,23 +298,36 @@ pub fn run(args: Args) -> Result<ExitCode> {
         (true, _) => vec![LinkName::Shm],
         _ => args.link.clone(),
     };
+    match print(&args, links, &benches) {
+        // Whoever read the tables has seen enough.
+        Err(e) if e.downcast_ref().is_some_and(broken_pipe) => Ok(ExitCode::SUCCESS),
+        other => other.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn broken_pipe(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::BrokenPipe
+}
+
+fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
+    let mut out = std::io::stdout();
     if !args.json {
-        println!("{}", header(&args.options));
+        writeln!(out, "{}", header(&args.options))?;
     }
     for link in links {
         let mut bench = Bench::start(link, &args.options)?;
-        for &what in &benches {
+        for &what in benches {
             if what == What::Auth && link == LinkName::Shm && args.what == What::All {
                 continue;
             }
             for table in bench.run(what)? {
                 if args.json {
-                    print!("{}", table.json());
+                    out.write_all(table.json().as_bytes())?;
                 } else {
-                    println!("{}", table.text());
+                    writeln!(out, "{}", table.text())?;
                 }
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -6,6 +6,7 @@
 use anyhow::{ensure, Context, Result};
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 /// Address of each rank on the veth pair.
 pub const HOSTS: [IpAddr; 2] =
@@ -23,7 +24,7 @@ pub enum Mode {
     Auto,
 }
 
-fn ip(words: &[&str]) -> Result<()> {
+fn ip(words: &[&str]) -> Result<String> {
     let output = Command::new("ip")
         .args(words)
         .stdin(Stdio::null())
@@ -31,7 +32,7 @@ fn ip(words: &[&str]) -> Result<()> {
         .context("`ip` (package iproute2) makes the network of this measurement")?;
     let why = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "ip {}: {}", words.join(" "), why.trim());
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Joins the namespaces of two processes.
@@ -40,12 +41,23 @@ pub fn join(pids: [u32; 2]) -> Result<()> {
     ip(&[
         "link", "add", INTERFACE, "mtu", "1500", "netns", &a, "type", "veth", "peer", "name",
         INTERFACE, "mtu", "1500", "netns", &b,
-    ])
+    ])?;
+    Ok(())
 }
 
 /// Gives this process's end of the veth pair its address; called inside the namespace.
 pub fn configure(rank: usize) -> Result<()> {
     ip(&["link", "set", "lo", "up"])?;
     ip(&["addr", "add", &format!("{}/30", HOSTS[rank]), "dev", INTERFACE])?;
-    ip(&["link", "set", INTERFACE, "up"])
+    ip(&["link", "set", INTERFACE, "up"])?;
+    Ok(())
+}
+
+/// Waits until the interface carries packets, which is a moment after both ends are up.
+pub fn await_carrier() -> Result<()> {
+    let start = Instant::now();
+    while !ip(&["-o", "link", "show", "dev", INTERFACE])?.contains("state UP") {
+        ensure!(start.elapsed().as_secs() < 10, "the veth pair stays without carrier");
+    }
+    Ok(())
 }

@@ -35,17 +35,22 @@ struct Member {
     answers: BufReader<UnixStream>,
 }
 
-impl Drop for Member {
-    fn drop(&mut self) {
-        // The rank ends when its control socket closes, but it may be in a loop waiting for its peer.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 /// Two ranks, connected by everything that is measured.
 pub struct Pair {
     members: Vec<Member>,
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        // A rank ends when its control socket closes, but it may be in a loop waiting for its peer.
+        // Both at once, or one would complain about the death of the other.
+        for member in &mut self.members {
+            let _ = member.process.kill();
+        }
+        for member in &mut self.members {
+            let _ = member.process.wait();
+        }
+    }
 }
 
 /// What differs between pairs.
@@ -53,8 +58,8 @@ pub struct Pair {
 pub struct Kind {
     /// `shm` or `udp`.
     pub link: &'static str,
-    /// `WEFT_SECURITY` for the ranks, where not the default.
-    pub security: Option<&'static str>,
+    /// Configuration of the ranks beside that of this process.
+    pub config: &'static [(&'static str, &'static str)],
     /// Whether the ranks get network namespaces of their own, joined by a veth pair.
     pub namespaces: bool,
 }
@@ -108,9 +113,10 @@ fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends) -> Result<Child> {
         .args(["bench-rank", "--rank", &rank.to_string(), "--link", kind.link])
         .args(["--key", &key.to_string(), "--fds", &fds.join(",")])
         .stdin(Stdio::null());
-    if let Some(security) = kind.security {
-        command.env("WEFT_SECURITY", security);
+    if cores().is_none() {
+        command.arg("--alone");
     }
+    command.envs(kind.config.iter().copied());
     let cpus = cores().map(|cores| {
         let mut set = CpuSet::new();
         set.set(cores[rank]);
@@ -125,15 +131,14 @@ impl Pair {
     pub fn start(kind: &Kind) -> Result<Pair> {
         let key = weft_link::random_u64();
         let (ends, controls) = ends()?;
-        let mut members = Vec::new();
+        let mut pair = Pair { members: Vec::new() };
         for ((rank, ends), control) in ends.iter().enumerate().zip(controls) {
             control.set_read_timeout(Some(PATIENCE))?;
             let process = spawn(kind, rank, key, ends)?;
             let answers = BufReader::new(control.try_clone()?);
-            members.push(Member { process, control, answers });
+            pair.members.push(Member { process, control, answers });
         }
         drop(ends);
-        let mut pair = Pair { members };
         if kind.namespaces {
             netns::join([pair.members[0].process.id(), pair.members[1].process.id()])?;
             pair.run(&Task { probe: Probe::Network, size: 0, iters: 0, arg: 0 })?;
@@ -155,7 +160,7 @@ impl Pair {
         for (rank, member) in self.members.iter_mut().enumerate() {
             let mut answer = String::new();
             let read = member.answers.read_line(&mut answer);
-            let read = read.with_context(|| format!("{:?}: rank {rank} is silent", task.probe))?;
+            let read = read.with_context(|| format!("{:?}: rank {rank} hangs", task.probe))?;
             ensure!(read > 0, "{:?}: rank {rank} ended", task.probe);
             match serde_json::from_str(&answer)? {
                 Outcome::Failed(why) => bail!("{:?}, rank {rank}: {why}", task.probe),
@@ -253,7 +258,8 @@ impl Meter<'_> {
         Ok(values.into_iter().map(Sample::of).collect())
     }
 
-    /// Finds how many iterations fill the time of one repetition; `None` if there is nothing to measure.
+    /// Finds how many iterations fill the time of one repetition; `None` if there is nothing to
+    /// measure.
     fn calibrate(&mut self, size: usize, subject: &Subject) -> Result<Option<Task>> {
         let Subject { pair, probe, arg, iters } = *subject;
         let mut task = Task { probe, size, iters: 4, arg };

@@ -1,6 +1,6 @@
 //! Peers: what programs use today for passing bytes between processes.
 
-use super::floor::{median_ns, one_core, pause, per, warm_up, DOZE};
+use super::floor::{median_ns, pause, per, warm_up, DOZE};
 use super::rank::{Channel, Outcome, Rank, Task};
 use super::sys::monotonic_ns;
 use anyhow::Result;
@@ -76,7 +76,7 @@ fn open(rank: &mut Rank, channel: Channel, spin: bool) -> Result<Box<dyn Duplex>
             let stream = rank.tcp()?;
             stream.set_nonblocking(spin)?;
             if spin {
-                Box::new(Spinning(stream, one_core()))
+                Box::new(Spinning(stream, rank.alone))
             } else {
                 Box::new(stream)
             }

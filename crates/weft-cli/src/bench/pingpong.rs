@@ -67,8 +67,8 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
          pipe and Unix socket block"
             .into()
     } else {
-        "floor: bare UDP, both sides spinning (above 1472 B with GSO and GRO); TCP with TCP_NODELAY, \
-         spinning"
+        "floor: bare UDP, both sides spinning (above 1472 B with GSO and GRO); TCP with \
+         TCP_NODELAY, spinning"
             .into()
     });
     Ok(table)

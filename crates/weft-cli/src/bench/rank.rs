@@ -3,6 +3,7 @@
 use super::sys::{self, Shared};
 use super::{bandwidth, floor, logp, netns, peers, pingpong, rate, wait};
 use anyhow::{bail, ensure, Context, Result};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -18,6 +19,9 @@ pub struct Args {
     /// 0 or 1
     #[arg(long)]
     rank: usize,
+    /// Both ranks share one core
+    #[arg(long)]
+    alone: bool,
     /// Link of the endpoint
     #[arg(long)]
     link: String,
@@ -124,6 +128,8 @@ pub enum Outcome {
 pub struct Rank {
     /// 0 or 1.
     pub me: usize,
+    /// Whether both ranks share one core: then waiting has to give way.
+    pub alone: bool,
     /// The memory both share.
     pub shared: Shared,
     /// Pipe from the other rank.
@@ -192,18 +198,26 @@ impl Rank {
             endpoint.recv_blocking(Some(peer), TAG_ACK, 0, &mut [0])?;
             endpoint.send_blocking(peer, TAG_ACK, &[1])?;
         }
-        self.settle();
+        self.settle()?;
         Ok((endpoint, peer))
     }
 
-    /// Lets acknowledgements flow until both ranks are quiet, so that the next measurement starts clean.
-    pub fn settle(&mut self) {
-        if let Some((endpoint, _)) = &self.endpoint {
-            let start = Instant::now();
-            while start.elapsed() < Duration::from_micros(500) {
-                endpoint.progress();
-            }
+    /// Makes progress until the other rank is here too: what it waits for may still be queued in
+    /// this endpoint. Then lets acknowledgements flow, so that the next measurement starts clean.
+    pub fn settle(&mut self) -> Result<()> {
+        let Some((endpoint, _)) = self.endpoint.clone() else { return Ok(()) };
+        self.tell(&[0])?;
+        let (start, now) = (Instant::now(), Timespec { tv_sec: 0, tv_nsec: 0 });
+        while poll(&mut [PollFd::new(&self.side, PollFlags::IN)], Some(&now))? == 0 {
+            endpoint.wait(Some(Duration::from_millis(1)));
+            ensure!(start.elapsed() < STEP, "the other rank does not finish");
         }
+        self.hear()?;
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_micros(500) {
+            endpoint.progress();
+        }
+        Ok(())
     }
 
     /// A UDP socket connected to the other rank's.
@@ -243,7 +257,9 @@ impl Rank {
         match task.probe {
             Probe::Network => {
                 self.hosts = netns::HOSTS;
-                netns::configure(self.me).map(|()| Outcome::Elsewhere)
+                netns::configure(self.me)?;
+                self.sync()?;
+                netns::await_carrier().map(|()| Outcome::Elsewhere)
             }
             Probe::CacheLine => floor::cache_line(self, task),
             Probe::Ring => floor::ring(self, task),
@@ -291,6 +307,7 @@ fn start(args: &Args) -> Result<(Rank, UnixStream)> {
     side.set_read_timeout(Some(STEP))?;
     let rank = Rank {
         me: args.rank,
+        alone: args.alone,
         shared: Shared::map(&memory)?,
         pipe_in: pipe_in.into(),
         pipe_out: pipe_out.into(),
@@ -311,10 +328,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     while let Some(line) = lines.next().transpose()? {
         let task: Task = serde_json::from_str(&line)?;
         let outcome = rank.work(&task).unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")));
-        rank.settle();
         let mut answer = serde_json::to_string(&outcome)?;
         answer.push('\n');
         control.write_all(answer.as_bytes())?;
+        rank.settle()?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 /// Rank 1 waits in a receive for `iters` milliseconds; gives the share of a core it used.
 pub fn idle(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
-    rank.settle();
     rank.sync()?;
     if rank.me == 0 {
         std::thread::sleep(Duration::from_millis(task.iters));

@@ -193,7 +193,7 @@ fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
         env.push(("WEFT_LINK".to_owned(), link.get_name().to_owned()));
     }
     if std::io::stderr().is_terminal() {
-        env.push((crate::app::WATCHED.to_owned(), \"1\".to_owned()));
+        env.push((crate::app::WATCHED.to_owned(), "1".to_owned()));
     }
     env.extend(named_env(args)?);
     Ok(env)

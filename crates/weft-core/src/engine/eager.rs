@@ -9,6 +9,7 @@ use crate::peer::{Desc, Item, Partial, Peer, State, Step, Target};
 use crate::slab::Slab;
 use crate::time::Instant;
 use crate::wire::{self, flags, Common, Eager, EagerFirst, EagerMore, HeaderBuf, Packet};
+use core::time::Duration;
 
 pub(super) fn flags(a: &SendArgs) -> u16 {
     let mut f = 0;
@@ -69,8 +70,9 @@ impl Engine {
         tag: u64,
         len: u32,
         data: Option<u32>,
-    ) -> Option<HeaderBuf> {
-        let p = self.peers.get_mut(peer.0 as usize)?;
+        header: &mut HeaderBuf,
+    ) -> bool {
+        let Some(p) = self.peers.get_mut(peer.0 as usize) else { return false };
         let clear = p.state == State::Ready
             && p.windows.is_none()
             && len <= p.eager_max
@@ -78,14 +80,15 @@ impl Engine {
             && p.msgs.is_empty()
             && p.stalled.is_empty();
         if !clear || !p.credit_in.try_take(len as usize) {
-            return None;
+            return false;
         }
         let flags = if data.is_some() { flags::DATA64 } else { 0 };
         let common = p.common(flags, crate::seq::Seq(0), data.unwrap_or(0));
         self.stats.packets_sent += 1;
         self.stats.messages_sent += 1;
         self.stats.bytes_sent += u64::from(len);
-        Some(wire::emit(&common, &Packet::Eager(Eager { tag })))
+        wire::emit_into(&common, &Packet::Eager(Eager { tag }), header);
+        true
     }
 
     /// The link refused what `send_now` gave.
@@ -96,17 +99,27 @@ impl Engine {
         self.stats.bytes_sent -= u64::from(len);
     }
 
-    /// No credit for the message at the head of the queue: announce it instead, if that can be
-    /// done.
-    pub(super) fn demote(&mut self, peer: PeerId) -> bool {
+    /// No credit for the message at the head of the queue. It usually comes back soon, so the
+    /// message waits; when it has waited for `credit_patience_us` it is announced instead, since
+    /// the receiver may be waiting for one behind it.
+    pub(super) fn demote(&mut self, now: Instant, peer: PeerId) -> bool {
         let p = &mut self.peers[peer.0 as usize];
         let Some(&Item::Eager(id)) = p.msgs.front() else { return false };
         let Some(Kind::Send(s)) = self.ops.get(id.0).map(|op| &op.kind) else { return false };
         if s.flags & flags::ACTIVE != 0 {
             return false;
         }
+        let patience = Duration::from_micros(u64::from(self.cfg.credit_patience_us));
+        if p.starved_since == Instant::FAR {
+            p.starved_since = now;
+            self.stats.credit_stalls += 1;
+        }
+        if now < p.starved_since + patience {
+            self.timers.arm(p, p.starved_since + patience);
+            return false;
+        }
+        self.stats.demoted += 1;
         p.msgs[0] = Item::Rts(id);
-        self.stats.credit_stalls += 1;
         true
     }
 

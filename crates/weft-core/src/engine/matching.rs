@@ -14,6 +14,7 @@ fn probed(s: &Stored) -> Probed {
 
 impl Engine {
     /// Posts a receive. It takes the oldest matching message, or waits for one.
+    #[inline(always)]
     pub fn recv(&mut self, now: Instant, a: RecvArgs) -> Result<OpId, Refused> {
         let spec = RecvSpec { source: a.source, tag: a.tag, ignore: a.ignore };
         if let Some(peer) = a.source {
@@ -59,6 +60,7 @@ impl Engine {
         Ok(id)
     }
 
+    #[inline(always)]
     fn post(&mut self, now: Instant, a: &RecvArgs) -> Result<OpId, Refused> {
         let kind = Kind::Recv(Recv { len: a.len, addr: a.addr, state: RecvState::Posted });
         self.add_op(now, Op::new(a.source, a.context, kind))

@@ -290,6 +290,12 @@ impl Engine {
         self.wake(now, peer);
     }
 
+    /// Messages queued for a peer that have not been sent.
+    #[inline]
+    pub fn queued(&self, peer: PeerId) -> usize {
+        self.peers.get(peer.0 as usize).map_or(0, |p| p.msgs.len())
+    }
+
     /// Whether `poll_event` or `poll_transmit` may have something.
     #[inline]
     pub fn has_output(&self) -> bool {
@@ -371,18 +377,20 @@ impl Engine {
     /// buffer.
     fn retire(&mut self, id: OpId) {
         let Some(op) = self.ops.get(id.0) else { return };
-        let release = op.reported || op.discard;
-        self.report(id, false);
-        if let Some(Op { peer: Some(peer), request, .. }) = self.ops.remove(id.0) {
+        let (peer, request, release) = (op.peer, op.request, op.reported || op.discard);
+        if release {
+            self.events.push_back(Event::Release(id));
+        } else {
+            self.report(id, false);
+        }
+        self.ops.discard(id.0);
+        if let Some(peer) = peer {
             let p = &mut self.peers[peer.0 as usize];
             p.waiting -= 1;
             if request {
                 p.requests_out -= 1;
                 self.wake_queued(peer);
             }
-        }
-        if release {
-            self.events.push_back(Event::Release(id));
         }
     }
 

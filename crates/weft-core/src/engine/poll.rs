@@ -54,7 +54,8 @@ impl Engine {
         }
     }
 
-    /// The link is full for this peer: the packet waits until `retry_blocked`.
+    /// The link is full for this peer: the packet waits until `retry_blocked`, before those of this
+    /// peer that wait already. Of a burst the last packet is given back first.
     pub fn refused(&mut self, t: Transmit) {
         self.stats.packets_sent -= 1;
         self.stats.bytes_sent -= u64::from(payload_len(&t.payload));
@@ -119,7 +120,7 @@ impl Engine {
             return Some(self.emit_at(peer, &desc, seq));
         }
         if p.windows.as_ref().is_none_or(|w| w.send.can_send()) {
-            if let Some(desc) = self.next_desc(peer) {
+            if let Some(desc) = self.next_desc(now, peer) {
                 return Some(self.emit(now, peer, &desc));
             }
         }
@@ -127,16 +128,16 @@ impl Engine {
     }
 
     /// The next new packet: control first, then messages and data streams in turn.
-    fn next_desc(&mut self, peer: PeerId) -> Option<Desc> {
+    fn next_desc(&mut self, now: Instant, peer: PeerId) -> Option<Desc> {
         let p = &mut self.peers[peer.0 as usize];
         if let Some(desc) = p.ctrl.pop_front() {
             return Some(desc);
         }
         p.data_turn = !p.data_turn;
         if p.data_turn {
-            self.next_stream(peer).or_else(|| self.next_message(peer))
+            self.next_stream(peer).or_else(|| self.next_message(now, peer))
         } else {
-            self.next_message(peer).or_else(|| self.next_stream(peer))
+            self.next_message(now, peer).or_else(|| self.next_stream(peer))
         }
     }
 
@@ -166,10 +167,11 @@ impl Engine {
         }
     }
 
-    fn next_message(&mut self, peer: PeerId) -> Option<Desc> {
+    fn next_message(&mut self, now: Instant, peer: PeerId) -> Option<Desc> {
         loop {
             let p = &mut self.peers[peer.0 as usize];
-            let step = match *p.msgs.front()? {
+            let item = *p.msgs.front()?;
+            let step = match item {
                 Item::Eager(op) => eager::next(p, &mut self.ops, op),
                 Item::Rts(op) => {
                     rendezvous::announce(self.cfg.rendezvous_max, p, &mut self.ops, op)
@@ -182,6 +184,9 @@ impl Engine {
                     if last {
                         p.msgs.pop_front();
                     }
+                    if matches!(item, Item::Eager(_)) {
+                        p.starved_since = Instant::FAR;
+                    }
                     return Some(desc);
                 }
                 Step::Gone => {
@@ -189,7 +194,7 @@ impl Engine {
                 }
                 // Credit is used up by what the receiver holds behind a gap: it comes back with it.
                 Step::Wait if p.windows.as_ref().is_some_and(|w| w.send.has_gap()) => return None,
-                Step::Wait if self.demote(peer) => {}
+                Step::Wait if self.demote(now, peer) => {}
                 Step::Wait => return None,
             }
         }

@@ -19,6 +19,8 @@ pub enum Cause {
     Ack,
     /// The oldest unacknowledged packet is due for retransmission.
     Retransmit,
+    /// The message at the head of the queue has waited long enough for credit.
+    Credit,
     /// Something waits for a silent peer: probe it, report it, or declare it failed.
     Liveness,
     /// Nothing has passed between the two for a while: spare memory is given back.
@@ -27,8 +29,8 @@ pub enum Cause {
 
 impl Cause {
     /// All causes, in the order they are looked at.
-    pub const ALL: [Cause; 5] =
-        [Cause::Open, Cause::Ack, Cause::Retransmit, Cause::Liveness, Cause::Idle];
+    pub const ALL: [Cause; 6] =
+        [Cause::Open, Cause::Ack, Cause::Retransmit, Cause::Credit, Cause::Liveness, Cause::Idle];
 }
 
 /// Deadlines by time. A peer is in the set once, at `Peer::armed`, no later than its earliest
@@ -65,6 +67,9 @@ impl Timers {
         Some(peer)
     }
 }
+
+/// `Peer::starved_since` of a peer whose credit was waited for in vain.
+const LONG_AGO: Instant = Instant(0);
 
 fn ms(n: u32) -> Duration {
     Duration::from_millis(u64::from(n))
@@ -104,6 +109,13 @@ impl Engine {
                 let w = p.windows.as_ref()?;
                 Some(w.send.oldest_sent()? + w.rtt.rto())
             }
+            (Cause::Credit, State::Ready)
+                if ![Instant::FAR, LONG_AGO].contains(&p.starved_since) =>
+            {
+                let patience = u64::from(self.cfg.credit_patience_us);
+                Some(p.starved_since + Duration::from_micros(patience))
+            }
+            (Cause::Credit, _) => None,
             (Cause::Liveness, State::Idle | State::Ready) if p.waiting > 0 => {
                 let last = p.last_heard.max(p.waiting_since).max(p.probed_at);
                 Some(last + ms(self.cfg.keepalive_ms))
@@ -123,6 +135,11 @@ impl Engine {
         match cause {
             Cause::Open => self.reopen(now, peer),
             Cause::Ack => self.wake(now, peer),
+            Cause::Credit => {
+                // Until there is credit again, messages are announced without waiting once more.
+                self.peers[peer.0 as usize].starved_since = LONG_AGO;
+                self.wake(now, peer);
+            }
             Cause::Retransmit => self.retransmit(now, peer),
             Cause::Liveness => self.check_alive(now, peer),
             Cause::Idle => self.trim(peer),

@@ -227,10 +227,14 @@ impl<T: Copy> SendWindow<T> {
         if evidence.spurious {
             self.reorder = (self.reorder * 2).min(REORDER_MAX);
         }
+        let overtook = evidence.overtook();
+        if let Some(order) = overtook {
+            self.note_order(order);
+        }
         out.lost = match self.mode {
             Reliability::GoBackN if nack => self.go_back(now),
-            Reliability::Selective if self.sacked > 0 || evidence.resent => {
-                self.detect_losses(now, evidence.resent)
+            Reliability::Selective if self.sacked > 0 || overtook.is_some() => {
+                self.detect_losses(now, overtook.is_some())
             }
             _ => 0,
         };
@@ -296,19 +300,30 @@ impl<T: Copy> SendWindow<T> {
         }
         let elapsed = now.since(slot.sent);
         if slot.is(RESENT) {
-            // Acknowledged sooner than a round trip after the retransmission: an earlier copy
+            // Acknowledged sooner than a round trip after a fast retransmission: an earlier copy
             // arrived, so the packet was late, not lost, and this says nothing about the last
-            // transmission.
-            if elapsed < Duration::from_nanos(self.min_rtt.into()) {
-                evidence.spurious |= slot.is(FAST);
+            // transmission. The answer to a probe after a timeout is not delayed as others are,
+            // and may well be faster than the fastest measured round trip.
+            if slot.is(FAST) && elapsed < Duration::from_nanos(u64::from(self.min_rtt) / 4) {
+                evidence.spurious = true;
                 return;
             }
-            evidence.resent = true;
-        } else {
-            evidence.spurious |= slot.is(LOST) && slot.is(FAST);
-            evidence.rtt = Some(elapsed);
+            if evidence.resent.is_none_or(|order| precedes(order, slot.order)) {
+                evidence.resent = Some(slot.order);
+            }
+            return;
         }
-        let past = slot.order.wrapping_add(1);
+        evidence.spurious |= slot.is(LOST) && slot.is(FAST);
+        evidence.rtt = Some(elapsed);
+        if evidence.first.is_none_or(|order| precedes(slot.order, order)) {
+            evidence.first = Some(slot.order);
+        }
+        self.note_order(slot.order);
+    }
+
+    /// The transmission of this number arrived: those before it have been overtaken.
+    fn note_order(&mut self, order: u32) {
+        let past = order.wrapping_add(1);
         if precedes(self.arrived, past) {
             self.arrived = past;
         }
@@ -482,10 +497,21 @@ impl<T: Copy> SendWindow<T> {
 #[derive(Default)]
 struct Evidence {
     rtt: Option<Duration>,
-    /// A retransmission arrived: it may have overtaken packets numbered after it.
-    resent: bool,
+    /// The latest retransmission that arrived.
+    resent: Option<u32>,
+    /// The earliest first transmission that arrived.
+    first: Option<u32>,
     /// A packet judged lost from reordering had arrived after all.
     spurious: bool,
+}
+
+impl Evidence {
+    /// The retransmission that overtook packets numbered after it. Not when first transmissions
+    /// from before it arrive only now: then the peer was slow, and nothing need be lost.
+    fn overtook(&self) -> Option<u32> {
+        let resent = self.resent?;
+        self.first.is_none_or(|first| !precedes(first, resent)).then_some(resent)
+    }
 }
 
 fn clamp_limit(mode: Reliability, limit: u32) -> u32 {

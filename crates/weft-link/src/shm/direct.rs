@@ -90,3 +90,35 @@ impl Direct {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn cred(pid: i32) -> Cred {
+        Cred { pid, uid: 0 }
+    }
+
+    #[test]
+    fn probe__own_process_is_permitted_and_verified_by_its_word() {
+        let word = 77_u64;
+        let addr = &raw const word as u64;
+        let mut direct = Direct::probe(cred(std::process::id() as i32), DirectCopy::Auto);
+        assert!(direct.usable() && !direct.verified());
+        assert!(matches!(direct.read(addr, &mut [0; 8]), Err(LinkError::Unsupported)));
+        assert!(direct.verify(addr, word) && direct.verified());
+        let mut into = [0; 8];
+        direct.read(addr, &mut into).unwrap();
+        assert_eq!(u64::from_ne_bytes(into), word);
+    }
+
+    #[test]
+    fn probe__an_invisible_or_dead_process_is_forbidden() {
+        for pid in [0, -1, i32::MAX] {
+            assert!(!Direct::probe(cred(pid), DirectCopy::Auto).usable());
+        }
+        let own = cred(std::process::id() as i32);
+        assert!(!Direct::probe(own, DirectCopy::Off).usable());
+    }
+}

@@ -18,8 +18,8 @@ mod sys;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use rendezvous::host;
 pub use direct::DirectCopy;
+pub use rendezvous::host;
 
 use crate::sync::Ordering;
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
@@ -141,15 +141,6 @@ impl ShmLink {
             serviced_at: 0,
             next: 0,
             config,
-        })
-    }
-
-    /// Whether the peer was polling a moment ago: it will see a packet without a doorbell.
-    /// A hint; costs a cache miss.
-    pub fn peer_polls(&self, peer: PeerId) -> bool {
-        self.peer(peer).is_some_and(|p| {
-            let at = p.tx_area.hint().polled_at.load(Ordering::Relaxed);
-            misc::clock_ns().saturating_sub(at) < POLLING_NS
         })
     }
 
@@ -337,6 +328,11 @@ impl Link for ShmLink {
     }
 
     #[inline]
+    fn spin(&mut self, rounds: u32) -> bool {
+        let idle = |peer: &Peer| peer.idle();
+        (0..rounds).any(|_| !self.peers.iter().all(idle))
+    }
+
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut received = 0;
         let mut finished = false;
@@ -395,6 +391,14 @@ impl Link for ShmLink {
     fn finish_wait(&mut self) {
         self.awake();
         self.service();
+    }
+
+    /// A hint that costs a cache miss: whether the peer found nothing to do a moment ago.
+    fn attentive(&self, peer: PeerId) -> bool {
+        self.peer(peer).is_some_and(|p| {
+            let at = p.tx_area.hint().polled_at.load(Ordering::Relaxed);
+            misc::clock_ns().saturating_sub(at) < POLLING_NS
+        })
     }
 
     fn read_direct(&mut self, peer: PeerId, addr: u64, into: &mut [u8]) -> Result<(), LinkError> {

@@ -22,6 +22,9 @@ pub(super) const INLINE: usize = 56;
 /// Shortest and longest weft header.
 pub(super) const HEADER_MIN: usize = 24;
 pub(super) const HEADER_MAX: usize = 128;
+/// Slots between the one written and the one whose line is asked for: in a stream of small
+/// messages the line has arrived when its turn comes.
+const AHEAD: u32 = 16;
 /// Granule of the data area: a packet there starts on a cache line.
 pub(super) const UNIT: usize = 64;
 
@@ -66,7 +69,13 @@ pub(super) trait Area {
     /// Slot of position `pos` (taken modulo the number of slots).
     fn slot(&self, pos: u32) -> &Slot;
     fn consumer(&self) -> &ConsumerLine;
+    /// Asks for the line of a slot that will be written soon.
+    #[inline]
+    fn own_slot(&self, _pos: u32) {}
     fn producer(&self) -> &ProducerLine;
+    /// Asks for the line of the data area that the next longer packet will start in.
+    #[inline]
+    fn expect_data(&self, _offset: usize) {}
     /// Copies into the data area. Panics beyond its end.
     fn put(&self, offset: usize, bytes: &[u8]);
     /// Bytes of the data area. Panics beyond its end.
@@ -176,6 +185,7 @@ impl Producer {
         let lengths = header.len() as u32 | (payload.len() as u32) << 8;
         self.head = self.head.wrapping_add(1);
         slot.word.store(u64::from(lengths) << 32 | u64::from(self.head), Ordering::Release);
+        area.own_slot(self.head.wrapping_add(AHEAD));
         Ok(true)
     }
 
@@ -333,6 +343,8 @@ impl Consumer {
         let word = area.slot(self.pos).word.load(Ordering::Acquire);
         let tag = word as u32;
         if tag != self.pos.wrapping_add(1) {
+            // Polled together with the slot, so that both lines travel at the same time.
+            area.expect_data((self.data_pos & (self.sizes.units - 1)) as usize * UNIT);
             return if tag == self.stale() { Ok(None) } else { Err(Lie("slot tag")) };
         }
         let lengths = (word >> 32) as u32;

@@ -158,6 +158,8 @@ fn child__process() {
     match role.as_str() {
         "echo" => child_echo(&mut link, &parent),
         "flood" => child_flood(&mut link, &parent),
+        "idle" => child_idle(&mut link, &parent),
+        "starved" => child_starved(&mut link, &parent),
         _ => panic!("role {role}"),
     }
 }
@@ -189,17 +191,72 @@ fn child_flood(link: &mut ShmLink, parent: &Address) {
     }
 }
 
+/// Connects and then takes nothing, for ever.
+fn child_idle(link: &mut ShmLink, parent: &Address) {
+    link.connect(&info(0, parent)).unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Runs out of descriptors, says so, recovers, and sends back what it gets.
+fn child_starved(link: &mut ShmLink, parent: &Address) {
+    // Standard input, output and error; fewer than one would also forbid to poll.
+    let before = sys::misc::limit_files(3);
+    let Err(error) = ShmLink::new(config(3)) else { panic!("no descriptor is left") };
+    assert!(error.to_string().contains("ulimit -n"), "{error}");
+    let error = link.connect(&info(0, parent)).unwrap_err();
+    assert!(error.to_string().contains("ulimit -n"), "{error}");
+    while link.events.is_empty() {
+        wait(link);
+        link.finish_wait();
+    }
+    assert!(matches!(events(link)[..], [LinkEvent::Warning(_)]));
+    let mut fds = Vec::new();
+    link.wait_fds(&mut fds);
+    assert!(!sys::misc::wait_readable(fds[0].fd, 0), "waiting would spin");
+    sys::misc::limit_files(before);
+    link.service();
+    child_echo(link, parent);
+}
+
+/// Sends one packet and waits for it to come back.
+fn round_trip(link: &mut ShmLink, n: usize) {
+    let (header, payload) = (pattern(n, 32), pattern(n, n * 100));
+    assert_eq!(link.send(&[frame(&header, &payload)]), 1);
+    let mut log = Log::default();
+    recv_until(link, &mut log, |log, link| !log.0.is_empty() || !link.events.is_empty());
+    assert_eq!(log.0, [(Some(PEER), header, payload)]);
+}
+
+#[test]
+fn processes__out_of_descriptors_is_said_and_recovered_from() {
+    let mut link = ShmLink::new(config(1)).unwrap();
+    let child = Process::start("starved", &address_of(&link));
+    link.connect(&info(0, &child.address)).unwrap();
+    round_trip(&mut link, 5);
+}
+
+#[test]
+fn processes__death_frees_a_full_sender() {
+    let mut link = ShmLink::new(config(1)).unwrap();
+    let mut child = Process::start("idle", &address_of(&link));
+    link.connect(&info(0, &child.address)).unwrap();
+    while link.send(&[frame(&header(0), &[0; 999])]) == 1 {}
+    child.child.kill().unwrap();
+    recv_until(&mut link, &mut Log::default(), |_, link| !link.events.is_empty());
+    assert_eq!(events(&mut link), [LinkEvent::PeerGone(PEER)]);
+    assert_eq!(link.send(&[frame(&header(0), &[]); 3]), 3);
+    assert_eq!(counter(&link, "shm_dropped"), 3);
+}
+
 #[test]
 fn processes__exchange_packets() {
     let mut link = ShmLink::new(config(1)).unwrap();
     let child = Process::start("echo", &address_of(&link));
     link.connect(&info(0, &child.address)).unwrap();
     for n in 0..200 {
-        let (header, payload) = (pattern(n, 32), pattern(n, n * 100));
-        assert_eq!(link.send(&[frame(&header, &payload)]), 1);
-        let mut log = Log::default();
-        recv_until(&mut link, &mut log, |log, _| !log.0.is_empty());
-        assert_eq!(log.0, [(Some(PEER), header, payload)]);
+        round_trip(&mut link, n);
     }
 }
 
@@ -394,15 +451,15 @@ fn prepare_wait__refuses_when_a_packet_is_there_and_rings_when_not() {
 }
 
 #[test]
-fn peer_polls__after_empty_polls_and_not_when_asleep() {
+fn attentive__after_empty_polls_and_not_when_asleep() {
     let (a, mut b) = pair();
-    assert!(!a.peer_polls(PEER));
+    assert!(!a.attentive(PEER));
     let mut log = Log::default();
-    while !a.peer_polls(PEER) {
+    while !a.attentive(PEER) {
         b.recv(1, &mut log);
     }
     b.prepare_wait();
-    assert!(!a.peer_polls(PEER));
+    assert!(!a.attentive(PEER));
 }
 
 #[test]

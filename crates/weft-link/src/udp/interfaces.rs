@@ -59,8 +59,8 @@ pub fn advertised(all: &[Interface], defaults: &[IpAddr]) -> Vec<IpAddr> {
     };
     let mut out: Vec<IpAddr> = Vec::new();
     for ip in all.iter().map(|i| i.ip) {
-        let usable = !ip.is_unspecified() && !(ip.is_ipv6() && is_link_local(ip));
-        if usable && !out.contains(&ip) {
+        let useless = ip.is_unspecified() || ip.is_ipv6() && is_link_local(ip);
+        if !useless && !out.contains(&ip) {
             out.push(ip);
         }
     }

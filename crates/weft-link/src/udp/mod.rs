@@ -14,6 +14,7 @@ mod sys;
 mod tests;
 
 use crate::secure::{Lane, Mode, Secure, Security};
+use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use interfaces::{Candidate, Nearness};
 use std::collections::VecDeque;
@@ -39,6 +40,8 @@ pub struct UdpConfig {
     pub buffer: usize,
     /// Largest packet (header and payload) to send, bytes; the path may allow less.
     pub packet_max: u32,
+    /// Faults of which the link injects corruption itself, below the authentication.
+    pub faults: Option<FaultSpec>,
     /// This host's hash as in [`Address::host`](crate::Address), 0 if unknown: tells whether a loopback
     /// address in a peer's list can be the peer.
     pub host: u64,
@@ -54,6 +57,7 @@ impl Default for UdpConfig {
             gro: true,
             buffer: 8 << 20,
             packet_max: u32::MAX,
+            faults: None,
             host: 0,
         }
     }
@@ -103,6 +107,8 @@ pub struct UdpLink {
     count: Counters,
     tx: Box<[u8]>,
     rx: recv::Receiver,
+    /// Flips bits on their way out, when faults are injected.
+    corruptor: Option<Corruptor>,
 }
 
 impl UdpLink {
@@ -122,6 +128,7 @@ impl UdpLink {
             count: Counters::default(),
             tx: vec![0; pmtu::DATAGRAM_MAX].into(),
             rx: recv::Receiver::new(),
+            corruptor: config.faults.as_ref().map(Corruptor::new),
             sockets,
         };
         link.tune(&config);

@@ -67,7 +67,7 @@ impl Receiver {
 impl UdpLink {
     pub(super) fn recv_frames(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut done = self.deliver_rest(budget, sink);
-        let all = self.rx.polls % QUIET == 0;
+        let all = self.rx.polls.is_multiple_of(QUIET);
         self.rx.polls = self.rx.polls.wrapping_add(1);
         let first = self.rx.busy;
         for i in 0..self.sockets.len() {
@@ -79,7 +79,7 @@ impl UdpLink {
             let mut calls = 0;
             while done < budget && calls < budget {
                 calls += 1;
-                match self.recv_once(at, budget - done, sink) {
+                match self.recv_once(at, done, budget - done, sink) {
                     Ok(n) => {
                         self.rx.busy = at;
                         done += n;
@@ -96,11 +96,22 @@ impl UdpLink {
         done
     }
 
-    /// One receive call; returns how many packets were delivered.
+    /// One receive call, `done` packets having been delivered before; returns how many it delivered.
     #[inline]
-    fn recv_once(&mut self, at: usize, budget: usize, sink: &mut dyn Sink) -> io::Result<usize> {
+    fn recv_once(
+        &mut self,
+        at: usize,
+        done: usize,
+        budget: usize,
+        sink: &mut dyn Sink,
+    ) -> io::Result<usize> {
         if self.secure.mode() == Mode::Auth {
             if let Some(p) = sink.predict() {
+                let wanted = p.len.div_ceil(p.payload_len.max(1)).min(PLACES);
+                if done > 0 && budget < wanted {
+                    // What is left of the budget would cut a train; the next call takes it whole.
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
                 let buffer = &mut self.rx.buffer;
                 let got = self.rx.scatter.recv(&self.sockets[at], &p, budget.min(PLACES), buffer);
                 if let Some(got) = got {

@@ -2,7 +2,7 @@
 //!
 //! Packets are copied and sealed into one contiguous buffer rather than gathered from two or three pieces
 //! each: the kernel copies small pieces slower than we do, and the cipher then reads from the cache
-//! (`docs/adr/0003-udp-trains.md` has the figures).
+//! (`docs/adr/0005-udp-trains.md` has the figures).
 
 use super::sys::{self, SockAddr, Socket};
 use super::{pmtu, UdpLink};
@@ -94,6 +94,9 @@ impl UdpLink {
             }
             let out = self.tx.get_mut(train.len..)?;
             self.secure.seal_into(peer, frame.header, frame.payload, out)?;
+            if let Some(corruptor) = &mut self.corruptor {
+                corruptor.apply(&mut self.tx[train.len..train.len + len]);
+            }
             train.packets += 1;
             train.len += len;
             if len < segment {

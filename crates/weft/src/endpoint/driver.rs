@@ -13,7 +13,7 @@ use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure
 use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, Prediction, Sink};
 
 /// Packets taken from a link before others are looked at.
-const RECV_BUDGET: usize = 256;
+pub(super) const RECV_BUDGET: usize = 256;
 /// Packets offered to a link in one call: one GSO train.
 const BURST: usize = 64;
 
@@ -75,12 +75,18 @@ pub(crate) struct Driver {
     pub sleepers: BTreeMap<(Instant, u64), Waker>,
     /// Peers on each link.
     used: Vec<u32>,
+    /// Links looked at in every round: those somebody talks over.
+    busy: Vec<bool>,
     /// Rounds of progress done.
     rounds: u32,
+    /// Time is virtual: a simulator calls only when something happened, so every round looks everywhere.
+    exact: bool,
 }
 
 /// Rounds between looks at a link that no peer uses, or that costs a system call and gave nothing.
 const RARELY: u32 = 64;
+/// Close looks at a link between two rounds.
+const CLOSE_ROUNDS: u32 = 16;
 /// Rounds between readings of the clock while nothing happens.
 const CLOCK_ROUNDS: u32 = 8;
 
@@ -92,6 +98,9 @@ impl Driver {
         }
         let encoded = address.encode();
         let now = clock.now();
+        let exact = clock.is_virtual();
+        let used = vec![0; links.len()];
+        let busy = vec![false; links.len()];
         Driver {
             core: Core {
                 engine: Engine::new(config, id),
@@ -118,8 +127,10 @@ impl Driver {
             routes: Vec::new(),
             addresses: Vec::new(),
             sleepers: BTreeMap::new(),
-            used: Vec::new(),
+            used,
+            busy,
             rounds: 0,
+            exact,
         }
     }
 
@@ -158,8 +169,8 @@ impl Driver {
                         self.addresses.resize(at + 1, None);
                     }
                     self.routes[at] = Some(i as u8);
-                    self.used.resize(self.links.len(), 0);
                     self.used[i] += 1;
+                    self.busy[i] = true;
                     self.addresses[at] = Some(info.address);
                     self.core.engine.set_path(peer, caps);
                     return Ok(());
@@ -177,34 +188,52 @@ impl Driver {
         self.routes.get(peer.0 as usize).copied().flatten().map(usize::from)
     }
 
-    /// Does everything possible now: receive, act, send. True if anything happened.
-    pub fn progress(&mut self) -> bool {
+    /// Does everything possible now: receive, act, send. True if anything happened. At most `budget`
+    /// packets are taken from each link inside the host.
+    #[inline]
+    pub fn progress(&mut self, budget: usize) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
-        if self.rounds % CLOCK_ROUNDS == 0 || self.core.clock.is_virtual() {
-            self.core.now = self.core.clock.now();
-        }
+        let rare = self.exact || self.rounds % RARELY == 0;
         let mut did = false;
+        if rare || self.rounds % CLOCK_ROUNDS == 0 {
+            did |= self.on_time();
+        }
         for i in 0..self.links.len() {
-            // A look at a network costs a system call: not every round while nobody talks over it.
-            let idle = self.used.get(i).is_none_or(|&n| n == 0);
-            if idle && self.core.caps[i].network && self.rounds % RARELY != 0 {
-                continue;
+            // Strangers can wait; a look at a network costs a system call.
+            if rare || self.busy[i] {
+                self.core.link = i;
+                let budget = if self.core.caps[i].network { RECV_BUDGET } else { budget };
+                did |= self.links[i].recv(budget, &mut self.core) > 0;
             }
-            self.core.link = i;
-            did |= self.links[i].recv(RECV_BUDGET, &mut self.core) > 0;
         }
-        if did {
-            self.core.now = self.core.clock.now();
+        if rare || self.core.has_work() {
+            did |= self.flush();
         }
+        did
+    }
+
+    /// Between two rounds of a wait that found nothing: looks closely at the one link in use, if it is one
+    /// inside the host.
+    #[inline]
+    pub fn spin(&mut self) {
+        let mut busy = (0..self.links.len()).filter(|&i| self.busy[i]);
+        if let (Some(only), None) = (busy.next(), busy.next()) {
+            if !self.core.caps[only].network {
+                self.links[only].spin(CLOSE_ROUNDS);
+            }
+        }
+    }
+
+    /// Reads the clock and does what has become due.
+    fn on_time(&mut self) -> bool {
+        self.core.now = self.core.clock.now();
+        let mut did = false;
         if self.core.engine.next_timeout().is_some_and(|at| at <= self.core.now) {
             self.core.engine.handle_timeout(self.core.now);
             did = true;
         }
         if !self.sleepers.is_empty() {
             did |= self.wake_sleepers();
-        }
-        if did || self.rounds % RARELY == 0 || self.core.engine.has_output() {
-            did |= self.flush();
         }
         did
     }
@@ -297,7 +326,8 @@ impl Driver {
             Event::DirectRead(d) => {
                 let link = self.link_of(d.peer);
                 let (mut ok, mut helping) = (false, false);
-                if let (Some(link), Some(into)) = (link, self.core.ops.write(d.op, d.offset, d.len)) {
+                if let (Some(link), Some(into)) = (link, self.core.ops.write(d.op, d.offset, d.len))
+                {
                     ok = self.links[link].read_direct(d.peer, d.addr, into).is_ok();
                     helping = self.links[link].attentive(d.peer);
                 }
@@ -308,9 +338,8 @@ impl Driver {
                 let from = self.core.ops.read(d.op, d.offset, d.len as usize);
                 let whole = from.len() as u64 == d.len;
                 let ok = whole
-                    && link.is_some_and(|l| {
-                        self.links[l].write_direct(d.peer, d.addr, from).is_ok()
-                    });
+                    && link
+                        .is_some_and(|l| self.links[l].write_direct(d.peer, d.addr, from).is_ok());
                 self.core.engine.direct_write_done(self.core.now, &d, ok);
             }
             Event::PeerFailed(peer, failure) => {
@@ -318,6 +347,7 @@ impl Driver {
                 if let Some(link) = self.link_of(peer) {
                     self.links[link].disconnect(peer);
                     self.used[link] -= 1;
+                    self.busy[link] = self.used[link] > 0;
                 }
                 self.core.forget(peer);
                 self.core.failed.push((peer, failure));
@@ -424,10 +454,7 @@ impl Core {
     fn place_other(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
         match placement {
             Placement::None | Placement::Recv { .. } => {}
-            Placement::Store { id, offset, total } => {
-                self.store(id, offset, total, payload);
-                self.arrivals.drain(..).for_each(Waker::wake);
-            }
+            Placement::Store { id, offset, total } => self.store(id, offset, total, payload),
             Placement::UpcallStored { id, offset, peer, tag } => {
                 self.store(id, offset, 0, payload);
                 let data = std::mem::take(&mut self.stored[Slab::<()>::index(id)]);
@@ -487,6 +514,15 @@ impl Core {
         }
     }
 
+    /// Whether `flush` would find anything but news of links.
+    #[inline]
+    fn has_work(&self) -> bool {
+        self.engine.has_output()
+            || !self.deferred.is_empty()
+            || !self.connects.is_empty()
+            || !self.atomics.is_empty()
+    }
+
     fn next_event(&mut self) -> Option<Event> {
         self.deferred.pop_front().or_else(|| self.engine.poll_event())
     }
@@ -495,6 +531,10 @@ impl Core {
     /// stored message that is still to be copied.
     #[inline]
     fn settle(&mut self) {
+        // Whoever probes looks again: an announcement leaves no other trace than a probe's.
+        if !self.arrivals.is_empty() {
+            self.arrivals.drain(..).for_each(Waker::wake);
+        }
         while let Some(event) = self.engine.poll_event() {
             match event {
                 Event::Complete(_)

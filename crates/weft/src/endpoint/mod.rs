@@ -11,6 +11,7 @@ pub use future::{Operation, Sleep, Yield};
 pub(crate) use sys::epoll::sleep_on;
 
 use crate::clock::Clock;
+use crate::counters::{Page, Who};
 use driver::{Driver, Upcall};
 use future::State;
 use ops::Owner;
@@ -93,12 +94,41 @@ pub(crate) struct Inner {
     handlers: HashMap<u32, Handler>,
     sleeps: u64,
     spin: Duration,
+    page: Option<Page>,
 }
 
 /// An endpoint. Clones are the same endpoint; it belongs to one thread and takes no lock.
 #[derive(Clone)]
 pub struct Endpoint {
     inner: Rc<RefCell<Inner>>,
+}
+
+impl Inner {
+    /// Writes the counters where others read them, when it is time to.
+    #[inline]
+    fn count(&mut self, did: bool) {
+        let now = self.driver.core.now;
+        if self.page.as_mut().is_some_and(|page| page.note(did, now)) {
+            self.write_counters(now);
+        }
+    }
+
+    #[cold]
+    fn write_counters(&mut self, now: Instant) {
+        let (driver, Some(page)) = (&self.driver, &mut self.page) else { return };
+        page.write(now, driver.addresses.len(), |put| {
+            let stats = driver.core.engine.stats();
+            let names = Stats::NAMES.iter().map(|(name, _)| *name);
+            names.zip(stats.values()).for_each(|(name, value)| put(name, value));
+            for link in &driver.links {
+                let prefix = format!("{}_", link.caps().name);
+                link.counters(&mut |name, value| match name.starts_with(&prefix) {
+                    true => put(name, value),
+                    false => put(&format!("{prefix}{name}"), value),
+                });
+            }
+        });
+    }
 }
 
 struct Flag(AtomicBool);
@@ -124,6 +154,7 @@ impl Endpoint {
             handlers: HashMap::new(),
             sleeps: 0,
             spin,
+            page: None,
         };
         Endpoint { inner: Rc::new(RefCell::new(inner)) }
     }
@@ -167,6 +198,15 @@ impl Endpoint {
         out
     }
 
+    /// Makes the counters readable from outside the process: see [`counters`](crate::counters).
+    ///
+    /// # Errors
+    /// The system gives no memory file.
+    pub fn publish_counters(&self, who: &Who) -> std::io::Result<()> {
+        self.inner.borrow_mut().page = Some(Page::create(who)?);
+        Ok(())
+    }
+
     /// A peer with its address and link, for messages to people.
     pub fn describe(&self, peer: PeerId) -> String {
         self.inner.borrow().driver.describe(peer)
@@ -179,8 +219,16 @@ impl Endpoint {
 
     /// Does everything possible now without waiting. True if anything happened.
     pub fn progress(&self) -> bool {
+        self.progress_by(driver::RECV_BUDGET)
+    }
+
+    /// `progress`, taking at most `budget` packets from each link inside the host: who waits for one message
+    /// posts the receive of the next before that is looked at.
+    #[inline]
+    fn progress_by(&self, budget: usize) -> bool {
         let mut inner = self.inner.borrow_mut();
-        let did = inner.driver.progress();
+        let did = inner.driver.progress(budget);
+        inner.count(did);
         if inner.driver.core.upcalls.is_empty() {
             return did;
         }
@@ -228,7 +276,10 @@ impl Endpoint {
             let now = inner.driver.core.clock.now();
             inner.waiter.arm(now, Some(now + Duration::from_micros(100)));
         } else {
-            inner.waiter.arm(inner.driver.core.clock.now(), inner.driver.next_timeout());
+            let timeout = inner.driver.next_timeout();
+            let page = inner.page.as_mut().and_then(Page::note_wait);
+            let until = timeout.into_iter().chain(page).min();
+            inner.waiter.arm(inner.driver.core.clock.now(), until);
         }
         let links = &mut inner.driver.links;
         let idle = links.iter_mut().all(|l| l.prepare_wait());
@@ -245,15 +296,20 @@ impl Endpoint {
 
     /// Waits until `progress` did something or `timeout` has passed: spins briefly, then sleeps.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        self.wait_by(timeout, driver::RECV_BUDGET)
+    }
+
+    fn wait_by(&self, timeout: Option<Duration>, budget: usize) -> bool {
         let spin = self.inner.borrow().spin;
         let limit = timeout.map_or(spin, |t| t.min(spin));
         let mut start = None;
         loop {
             for _ in 0..SPINS {
-                if self.progress() {
+                // No pause in between: it costs more than the look at the links.
+                if self.progress_by(budget) {
                     return true;
                 }
-                std::hint::spin_loop();
+                self.inner.borrow_mut().driver.spin();
             }
             let now = self.now();
             let waited = now.since(*start.get_or_insert(now));
@@ -402,12 +458,7 @@ impl Endpoint {
     }
 
     /// Takes the oldest matching message out of matching; receive it with `recv_claimed`.
-    pub fn claim(
-        &self,
-        from: Option<PeerId>,
-        tag: u64,
-        ignore: u64,
-    ) -> Option<(Claimed, Probed)> {
+    pub fn claim(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<(Claimed, Probed)> {
         self.inner.borrow_mut().driver.core.engine.claim(from, tag, ignore)
     }
 
@@ -470,7 +521,13 @@ impl Endpoint {
     }
 
     /// Sends an active message of at most 64 KiB: `handler` is called with it at the other side.
-    pub fn send_active(&self, to: PeerId, handler: u32, argument: u32, data: &[u8]) -> Result<(), OpError> {
+    pub fn send_active(
+        &self,
+        to: PeerId,
+        handler: u32,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), OpError> {
         let d = &mut self.inner.borrow_mut().driver;
         let args = SendArgs {
             peer: to,

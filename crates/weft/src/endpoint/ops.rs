@@ -35,8 +35,9 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct OpTable {
     entries: Vec<Entry>,
-    /// Finished operations whose index the engine gave to a new one before they were collected.
-    uncollected: BTreeMap<u32, Entry>,
+    /// Operations that the engine has ended and whose index it gave to a new one before their
+    /// completion was acted on and collected.
+    displaced: BTreeMap<u32, Entry>,
     spare: Vec<Vec<u8>>,
 }
 
@@ -48,12 +49,26 @@ const SPARE_LEN: usize = 32 << 10;
 impl OpTable {
     #[inline]
     fn get(&self, op: OpId) -> Option<&Entry> {
-        self.entries.get(Slab::<()>::index(op.0)).filter(|e| e.op == op.0)
+        match self.entries.get(Slab::<()>::index(op.0)) {
+            Some(entry) if entry.op == op.0 => Some(entry),
+            _ => self.displaced.get(&op.0),
+        }
     }
 
     #[inline]
     fn get_mut(&mut self, op: OpId) -> Option<&mut Entry> {
-        self.entries.get_mut(Slab::<()>::index(op.0)).filter(|e| e.op == op.0)
+        match self.entries.get_mut(Slab::<()>::index(op.0)) {
+            Some(entry) if entry.op == op.0 => Some(entry),
+            _ => self.displaced.get_mut(&op.0),
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, op: OpId) -> Option<Entry> {
+        match self.entries.get_mut(Slab::<()>::index(op.0)) {
+            Some(entry) if entry.op == op.0 => Some(std::mem::take(entry)),
+            _ => self.displaced.remove(&op.0),
+        }
     }
 
     /// Notes the buffer of an operation just started.
@@ -65,8 +80,9 @@ impl OpTable {
         }
         let entry = Entry { op: op.0, owner, memory, done: None, high: 0, waker: None };
         let old = std::mem::replace(&mut self.entries[at], entry);
-        if old.done.is_some() {
-            self.uncollected.insert(old.op, old);
+        // Numbers of operations are never 0: that is an empty entry.
+        if old.op != 0 {
+            self.displaced.insert(old.op, old);
         }
     }
 
@@ -138,8 +154,9 @@ impl OpTable {
             done.released = true;
             return;
         }
-        let memory = std::mem::take(entry).memory;
-        self.keep(memory);
+        if let Some(entry) = self.take(op) {
+            self.keep(entry.memory);
+        }
     }
 
     fn keep(&mut self, memory: Memory) {
@@ -153,14 +170,10 @@ impl OpTable {
     /// The completion of an operation that a future or blocking call waits for, with its buffer.
     #[inline]
     pub fn take_done(&mut self, op: OpId) -> Option<(Completion, Memory)> {
-        let Some(entry) = self.get_mut(op) else {
-            let entry = self.uncollected.remove(&op.0)?;
-            return entry.done.map(|done| (done, entry.memory));
-        };
+        let entry = self.get_mut(op)?;
         let done = entry.done.take()?;
         if done.released {
-            let entry = std::mem::take(entry);
-            return Some((done, entry.memory));
+            return self.take(op).map(|entry| (done, entry.memory));
         }
         entry.owner = Owner::Nobody;
         Some((done, Memory::None))
@@ -168,7 +181,7 @@ impl OpTable {
 
     /// Whether the result of an operation is there.
     pub fn is_done(&self, op: OpId) -> bool {
-        self.uncollected.contains_key(&op.0) || self.get(op).is_some_and(|e| e.done.is_some())
+        self.get(op).is_some_and(|e| e.done.is_some())
     }
 
     pub fn set_waker(&mut self, op: OpId, waker: &Waker) {
@@ -179,10 +192,9 @@ impl OpTable {
 
     /// Nobody waits for the operation any more.
     pub fn abandon(&mut self, op: OpId) {
-        self.uncollected.remove(&op.0);
         if let Some(e) = self.get_mut(op) {
             if e.done.is_some_and(|d| d.released) {
-                *e = Entry::default();
+                self.take(op);
                 return;
             }
             e.owner = Owner::Nobody;

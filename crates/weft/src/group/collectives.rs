@@ -46,8 +46,7 @@ impl Group {
         let tag = self.collective();
         let kind = self.inner.tree.get();
         let parent = tree::parent(kind, root, self.rank(), self.size());
-        let children: Vec<usize> =
-            tree::children(kind, root, self.rank(), self.size()).collect();
+        let children: Vec<usize> = tree::children(kind, root, self.rank(), self.size()).collect();
         let mut sends = Vec::new();
         let forward = |part: &[u8], sends: &mut Vec<Operation>| -> Result<(), OpError> {
             for &child in &children {
@@ -114,7 +113,11 @@ impl Group {
 
     /// Combines the vectors of all ranks, position by position, on every rank; the result has the same
     /// bits everywhere. Recursive doubling.
-    pub async fn allreduce<T: Element>(&self, mut values: Vec<T>, op: Op) -> Result<Vec<T>, OpError> {
+    pub async fn allreduce<T: Element>(
+        &self,
+        mut values: Vec<T>,
+        op: Op,
+    ) -> Result<Vec<T>, OpError> {
         let tag = self.collective();
         let len = values.len() * T::SIZE;
         let Some(part) = Doubling::new(self.rank(), self.size()) else { return Ok(values) };
@@ -141,7 +144,11 @@ impl Group {
     }
 
     /// Collects one message of every rank at the root, in order of rank; `None` on other ranks.
-    pub async fn gather(&self, root: usize, data: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, OpError> {
+    pub async fn gather(
+        &self,
+        root: usize,
+        data: Vec<u8>,
+    ) -> Result<Option<Vec<Vec<u8>>>, OpError> {
         let tag = self.collective();
         if self.rank() != root {
             self.post(root, tag, data)?.await.0?;

@@ -68,7 +68,11 @@ impl SharedEndpoint {
     }
 
     /// Registers a handler of active messages; it runs in whichever thread makes progress.
-    pub fn handle(&self, number: u32, handler: impl FnMut(&Endpoint, ActiveMessage) + Send + 'static) {
+    pub fn handle(
+        &self,
+        number: u32,
+        handler: impl FnMut(&Endpoint, ActiveMessage) + Send + 'static,
+    ) {
         self.with(|e| e.handle(number, handler));
     }
 
@@ -76,7 +80,13 @@ impl SharedEndpoint {
     ///
     /// # Errors
     /// The peer failed, or too much is queued.
-    pub fn send_active(&self, to: PeerId, handler: u32, argument: u32, data: &[u8]) -> Result<(), OpError> {
+    pub fn send_active(
+        &self,
+        to: PeerId,
+        handler: u32,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), OpError> {
         self.with(|e| e.send_active(to, handler, argument, data))
     }
 

@@ -24,7 +24,10 @@ impl Owned {
     /// Takes over an endpoint made by `job::open_endpoint`.
     pub fn new(endpoint: Endpoint) -> Owned {
         const { links_are_send() };
-        assert!(endpoint.is_sole(), "an endpoint that is shared between threads has no other handle");
+        assert!(
+            endpoint.is_sole(),
+            "an endpoint that is shared between threads has no other handle"
+        );
         Owned(endpoint)
     }
 

@@ -80,7 +80,7 @@ fn credit__exhaustion_demotes_to_rendezvous_and_recovers() {
         let n = 3 * window / 4096;
         let sends: Vec<_> = (0..n).map(|i| (0, net.send(0, 1, i, &pattern(i, 4000)))).collect();
         net.run(20);
-        let stalls = net.nodes[0].engine.stats().credit_stalls;
+        let stalls = net.nodes[0].engine.stats().demoted;
         assert!(stalls > n / 2, "{stalls} of {n} announced");
         assert_eq!(net.sent(0, PacketType::Rts) as u64, stalls);
         let stored: u64 = net.nodes[1].stored.values().map(Body::len).sum();
@@ -204,9 +204,10 @@ fn send_now__gives_the_same_message_or_nothing() {
     let mut net = Net::open((memory(), Config::default()));
     let peer = net.peer(0, 1);
     let e = &mut net.nodes[0].engine;
-    assert!(e.send_now(peer, 1, u32::MAX, None).is_none());
-    assert!(e.send_now(PeerId(9), 1, 1, None).is_none());
-    let header = e.send_now(peer, 4, 5, Some(99)).unwrap();
+    let mut header = wire::HeaderBuf::new();
+    assert!(!e.send_now(peer, 1, u32::MAX, None, &mut header));
+    assert!(!e.send_now(PeerId(9), 1, 1, None, &mut header));
+    assert!(e.send_now(peer, 4, 5, Some(99), &mut header));
     net.carry(0, peer, header.as_slice(), Body::Bytes(b"quick".to_vec()));
     let recv = net.recv(1, None, 4, 5);
     net.wait(&[(1, recv)]);
@@ -214,7 +215,7 @@ fn send_now__gives_the_same_message_or_nothing() {
     assert_eq!(net.nodes[1].ok(recv).data, Some(99));
     // What was queued before goes first.
     net.send(0, 1, 5, b"slow");
-    assert!(net.nodes[0].engine.send_now(peer, 5, 5, None).is_none());
+    assert!(!net.nodes[0].engine.send_now(peer, 5, 5, None, &mut header));
 }
 
 #[test]

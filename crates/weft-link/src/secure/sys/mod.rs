@@ -1,31 +1,36 @@
-//! AEGIS-128X2 (draft-irtf-cfrg-aegis-aead): the cipher behind frame authentication and encryption.
+//! The ciphers behind authentication ([`Mac`]) and encryption ([`Aegis`]).
 //!
-//! One body, [`mode::run`], over three ways to do an AES round on two blocks at once: VAES (256-bit
-//! registers), AES-NI (two 128-bit registers), and the `aes` crate (portable, with the ARMv8
-//! instructions where there are any). The processor decides at run time; the bytes are the same.
+//! Each has one body over several ways to do its rounds: 256- and 512-bit registers, 128-bit registers, and
+//! the `aes` and `polyval` crates (portable, with the ARMv8 instructions where there are any). The processor
+//! decides at run time; the bytes are the same.
 #![allow(unsafe_code)]
 
-mod mode;
+mod aegis;
+mod mac;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
-mod x86;
+mod x86_aes;
+#[cfg(target_arch = "x86_64")]
+mod x86_clmul;
 
-use mode::{Job, ABSORB, DECRYPT, ENCRYPT};
+pub use mac::{Mac, Message};
+
+use aegis::{Job, ABSORB, DECRYPT, ENCRYPT};
 
 /// Longest associated data: destination (8 bytes) and header, rounded up to blocks.
-pub const AD_MAX: usize = 128;
+const AD_MAX: usize = 128;
 
 /// Which implementation runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// 256-bit AES instructions.
+    /// Vector AES and carry-less multiplication (VAES, VPCLMULQDQ, AVX-512).
     #[cfg(target_arch = "x86_64")]
-    Vaes,
-    /// 128-bit AES instructions.
+    Wide,
+    /// 128-bit AES and carry-less multiplication (AES-NI, PCLMULQDQ).
     #[cfg(target_arch = "x86_64")]
-    Aesni,
-    /// The `aes` crate.
+    Narrow,
+    /// The `aes` and `polyval` crates.
     Portable,
 }
 
@@ -40,13 +45,14 @@ impl Backend {
         let mut out = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            let aes = std::arch::is_x86_feature_detected!("aes");
-            let avx2 = std::arch::is_x86_feature_detected!("avx2");
-            if aes && avx2 && std::arch::is_x86_feature_detected!("vaes") {
-                out.push(Backend::Vaes);
+            use std::arch::is_x86_feature_detected as has;
+            let narrow = has!("aes") && has!("pclmulqdq");
+            let vectors = has!("avx2") && has!("avx512f") && has!("avx512bw");
+            if narrow && vectors && has!("vaes") && has!("vpclmulqdq") {
+                out.push(Backend::Wide);
             }
-            if aes {
-                out.push(Backend::Aesni);
+            if narrow {
+                out.push(Backend::Narrow);
             }
         }
         out.push(Backend::Portable);
@@ -57,15 +63,15 @@ impl Backend {
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Backend::Vaes => "vaes",
+            Backend::Wide => "vaes",
             #[cfg(target_arch = "x86_64")]
-            Backend::Aesni => "aes-ni",
+            Backend::Narrow => "aes-ni",
             Backend::Portable => "portable",
         }
     }
 }
 
-/// A key, ready to use.
+/// AEGIS-128X2 (draft-irtf-cfrg-aegis-aead) under one key.
 #[derive(Clone)]
 pub struct Aegis {
     key: [u8; 16],
@@ -94,11 +100,6 @@ impl Aegis {
     pub fn new(key: [u8; 16], backend: Backend) -> Aegis {
         assert!(Backend::available().contains(&backend));
         Aegis { key, backend }
-    }
-
-    /// The implementation in use.
-    pub fn backend(&self) -> Backend {
-        self.backend
     }
 
     /// The tag of `payload` under `nonce` and `ad`, as encryption would make it.
@@ -157,12 +158,12 @@ impl Aegis {
         match self.backend {
             // SAFETY: the constructor checked that the processor has the instructions; memory by contract.
             #[cfg(target_arch = "x86_64")]
-            Backend::Vaes => unsafe { x86::run_vaes::<MODE>(job) },
+            Backend::Wide => unsafe { x86_aes::run_vaes::<MODE>(job) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Backend::Aesni => unsafe { x86::run_aesni::<MODE>(job) },
+            Backend::Narrow => unsafe { x86_aes::run_aesni::<MODE>(job) },
             // SAFETY: memory by contract.
-            Backend::Portable => unsafe { mode::run::<mode::Portable, MODE>(job) },
+            Backend::Portable => unsafe { aegis::run::<aegis::Portable, MODE>(job) },
         }
     }
 }

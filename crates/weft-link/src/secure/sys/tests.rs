@@ -31,7 +31,7 @@ fn encrypt__draft_vector() {
 
 #[test]
 fn tag__equals_the_reference_implementation_at_every_length() {
-    use aegis::aegis128x2::Aegis128X2;
+    use ::aegis::aegis128x2::Aegis128X2;
     let (key, nonce) = key_and_nonce();
     let bytes: Vec<u8> = (0..2000u32).map(|i| (i * 7 + i / 251) as u8).collect();
     let lengths = (0..200).chain([1424, 1456, 1999]);
@@ -59,4 +59,60 @@ fn random_bytes__fills_and_differs() {
     random_bytes(&mut a).unwrap();
     random_bytes(&mut b).unwrap();
     assert_ne!(a, b);
+}
+
+/// The draft's test vector of RFC 8452, appendix A, checks the crate; here ours is checked against it.
+#[test]
+fn mac__backends_agree_at_every_length() {
+    let bytes: Vec<u8> = (0..40_000u32).map(|i| (i * 7 + i / 251) as u8).collect();
+    let macs: Vec<Mac> =
+        Backend::available().into_iter().map(|b| Mac::new([5; 16], [6; 16], b)).collect();
+    let lengths = (0..300).chain([1424, 1456, 1984, 2047, 2048, 2049, 4096, 8940, 32_700, 40_000]);
+    for len in lengths {
+        for header in [24, 32, 48, 49, 56, 64, 113] {
+            let message =
+                Message { number: 9, header: &bytes[3..3 + header], payload: &bytes[..len] };
+            let tags: Vec<_> = macs.iter().map(|m| m.tag([1, 2], &message)).collect();
+            assert!(tags.iter().all(|t| *t == tags[0]), "{header} {len}: {tags:?}");
+        }
+    }
+}
+
+#[test]
+fn mac__is_polyval_hidden_by_aes() {
+    use aes::cipher::{BlockCipherEncrypt, KeyInit};
+    use polyval::universal_hash::UniversalHash;
+    let message = Message { number: 9, header: &[1; 24], payload: &[2; 70] };
+    let mut encoded = vec![0; 64 + 128];
+    encoded[0] = 9;
+    encoded[8] = 24;
+    encoded[12] = 70;
+    encoded[16..40].fill(1);
+    encoded[64..134].fill(2);
+    let mut hash = polyval::Polyval::new(&[5; 16].into());
+    hash.update_padded(&encoded);
+    let mut pad = aes::Block::from([0; 16]);
+    (pad[0], pad[8]) = (3, 4);
+    aes::Aes128::new(&[6; 16].into()).encrypt_block(&mut pad);
+    let want: Vec<u8> = hash.finalize().iter().zip(&pad).map(|(a, b)| a ^ b).take(8).collect();
+    for backend in Backend::available() {
+        let tag = Mac::new([5; 16], [6; 16], backend).tag([3, 4], &message);
+        assert_eq!(tag.to_vec(), want, "{backend:?}");
+    }
+}
+
+#[test]
+fn mac__every_part_counts() {
+    let mac = Mac::new([5; 16], [6; 16], Backend::detect());
+    let base = Message { number: 9, header: &[1; 24], payload: &[0; 70] };
+    let others = [
+        Message { number: 8, ..base },
+        Message { header: &[1; 25], ..base },
+        Message { header: &[2; 24], ..base },
+        Message { payload: &[0; 71], ..base },
+        Message { payload: &[], ..base },
+    ];
+    let tag = mac.tag([1, 2], &base);
+    assert!(others.iter().all(|m| mac.tag([1, 2], m) != tag));
+    assert!(mac.tag([2, 1], &base) != tag && mac.tag([1, 3], &base) != tag);
 }

@@ -132,6 +132,30 @@ impl Area for Half {
     }
 
     #[inline]
+    fn own_slot(&self, pos: u32) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let slot: *const Slot = self.slot(pos);
+            // SAFETY: a hint without effect on memory; `slot` is mapped. Processors without the
+            // instruction take it for a no-op.
+            unsafe {
+                core::arch::asm!("prefetchw [{}]", in(reg) slot, options(nostack, preserves_flags));
+            }
+        }
+    }
+
+    #[inline]
+    fn expect_data(&self, offset: usize) {
+        assert!(offset < self.data_len);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint without effect on memory; the line is mapped.
+        unsafe {
+            use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+            _mm_prefetch::<_MM_HINT_T0>(self.data.add(offset).as_ptr().cast());
+        }
+    }
+
+    #[inline]
     fn consumer(&self) -> &ConsumerLine {
         // SAFETY: within the direction, aligned to 128, atomics only, mapped while self lives.
         unsafe { self.base.add(CONSUMER).cast().as_ref() }

@@ -47,9 +47,23 @@ pub(in crate::shm) fn barrier() -> bool {
 }
 
 /// Waits until a descriptor is readable, for tests. False: the time is up.
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(in crate::shm) fn wait_readable(fd: std::os::fd::RawFd, timeout_ms: i32) -> bool {
     let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one pollfd.
     unsafe { libc::poll(&mut poll, 1, timeout_ms) > 0 }
+}
+
+/// Sets how many descriptors this process may have, for tests; returns the limit before.
+#[cfg(all(test, not(loom)))]
+pub(in crate::shm) fn limit_files(files: u64) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable, then valid.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        let before = limit.rlim_cur;
+        limit.rlim_cur = files;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        before
+    }
 }

@@ -7,19 +7,32 @@ use crate::endpoint::ops::Owner;
 use crate::endpoint::{error_of, Endpoint, Status};
 use weft_core::engine::types::{Completion, RecvArgs, Refused, SendArgs};
 use weft_core::engine::Rights;
+use weft_core::wire::HeaderBuf;
 use weft_core::{OpError, OpId, PeerId};
 use weft_link::Frame;
+
+/// Copies of messages queued for a peer before a blocking send waits.
+const INJECTED_MAX: usize = 256;
 
 impl Driver {
     /// The latency path: sends at once if nothing stands in the way. `data` is free when it returns true.
     #[inline]
-    pub(in crate::endpoint) fn send_now(&mut self, to: PeerId, tag: u64, data: &[u8], imm: Option<u32>) -> bool {
+    pub(in crate::endpoint) fn send_now(
+        &mut self,
+        to: PeerId,
+        tag: u64,
+        data: &[u8],
+        imm: Option<u32>,
+    ) -> bool {
         let len = data.len() as u32;
         if data.len() > 1 << 20 {
             return false;
         }
-        let Some(header) = self.core.engine.send_now(to, tag, len, imm) else { return false };
         let Some(link) = self.link_of(to) else { return false };
+        let mut header = HeaderBuf::new();
+        if !self.core.engine.send_now(to, tag, len, imm, &mut header) {
+            return false;
+        }
         let frame = Frame { peer: to, header: header.as_slice(), payload: data };
         if self.links[link].send(&[frame]) == 1 {
             return true;
@@ -65,7 +78,16 @@ impl Endpoint {
     /// Starts a send whose caller does not return before `collect` gave the result. `None`: `data` is
     /// free already.
     #[inline]
-    pub(crate) fn begin_send(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<Option<OpId>, OpError> {
+    pub(crate) fn begin_send(
+        &self,
+        to: PeerId,
+        tag: u64,
+        data: &[u8],
+    ) -> Result<Option<OpId>, OpError> {
+        while self.inner.borrow().driver.core.engine.queued(to) >= INJECTED_MAX {
+            // Backpressure: what was taken before has to leave first.
+            self.wait(None);
+        }
         let d = &mut self.inner.borrow_mut().driver;
         if d.send_now(to, tag, data, None) {
             return Ok(None);
@@ -137,7 +159,7 @@ impl Endpoint {
             if let Some(result) = self.collect(op) {
                 return result;
             }
-            self.wait(None);
+            self.wait_by(None, 1);
         }
     }
 

@@ -1,6 +1,6 @@
 //! AES rounds with the instructions of x86-64.
 
-use super::mode::{run, Job, Pair};
+use super::aegis::{run, Job, Pair};
 use std::arch::x86_64::*;
 
 /// Two blocks in one 256-bit register (VAES, AVX2).

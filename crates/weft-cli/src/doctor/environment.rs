@@ -1,0 +1,87 @@
+//! Launchers, rights and settings.
+
+use super::host::read;
+use super::Check;
+use std::path::PathBuf;
+use weft::launch::{detect, Launcher};
+
+/// All checks.
+pub fn checks() -> Vec<Check> {
+    let mut checks = vec![launcher(), launchers(), rights()];
+    checks.push(configuration());
+    checks
+}
+
+/// What started this process, as a rank would see it.
+fn launcher() -> Check {
+    let lookup = |name: &str| std::env::var(name).ok();
+    let topic = "started by";
+    match detect(&lookup) {
+        Ok(Launcher::Singleton) => {
+            Check::ok(topic, "no launcher: a program started like this is a job of one rank")
+        }
+        Ok(other) => Check::ok(topic, format!("a launcher: {other:?}")),
+        Err(error) => {
+            Check::warn(topic, error.to_string(), "unset these variables, or use weft run")
+        }
+    }
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+fn launchers() -> Check {
+    let known = ["mpiexec", "mpirun", "prterun", "srun"];
+    let found: Vec<&str> = known.into_iter().filter(|name| on_path(name).is_some()).collect();
+    let finding = match found.is_empty() {
+        true => "weft run; no other on PATH, and none is needed".to_string(),
+        false => format!("weft run; on PATH: {}", found.join(", ")),
+    };
+    let ssh = if on_path("ssh").is_some() { "" } else { "; no ssh: one host only" };
+    Check::ok("launchers", format!("{finding}{ssh}"))
+}
+
+/// Number of CAP_NET_RAW (linux/capability.h).
+const NET_RAW: u32 = 13;
+
+fn rights() -> Check {
+    let status = read("/proc/self/status").unwrap_or_default();
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0);
+    let has = effective >> NET_RAW & 1 == 1;
+    let finding = if has { "CAP_NET_RAW is here" } else { "no CAP_NET_RAW" };
+    Check::ok("rights", format!("{finding}; no link of this version needs it"))
+}
+
+fn configuration() -> Check {
+    let topic = "configuration";
+    let config = match weft::job::config_from_env() {
+        Ok(config) => config,
+        Err(error) => return Check::fail(topic, error.to_string(), "correct or unset it"),
+    };
+    if let Err(error) = weft::job::security_from_env() {
+        return Check::fail(topic, error.to_string(), "correct or unset it");
+    }
+    if std::env::var("WEFT_SECURITY").as_deref() == Ok("none") {
+        return Check::warn(
+            topic,
+            "WEFT_SECURITY=none: anyone on the network can forge frames",
+            "unset WEFT_SECURITY",
+        );
+    }
+    let usual = weft::Config::default();
+    let changed: Vec<String> = weft::Config::KEYS
+        .iter()
+        .filter(|key| config.get(key.name) != usual.get(key.name))
+        .map(|key| format!("{}={}", key.name, config.get(key.name).unwrap_or_default()))
+        .collect();
+    match changed.is_empty() {
+        true => Check::ok(topic, "all defaults"),
+        false => Check::ok(topic, format!("set: {}", changed.join(", "))),
+    }
+}

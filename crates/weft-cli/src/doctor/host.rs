@@ -1,0 +1,84 @@
+//! The machine: processors and clock.
+
+use super::Check;
+
+/// A file's text without the line end.
+pub fn read(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok().map(|text| text.trim_end().to_string())
+}
+
+/// A file with one number.
+pub fn read_number(path: &str) -> Option<u64> {
+    read(path)?.trim().parse().ok()
+}
+
+/// All checks.
+pub fn checks() -> Vec<Check> {
+    vec![cores(), load(), authentication(), clock()]
+}
+
+fn cores() -> Check {
+    let usable = std::thread::available_parallelism().map_or(1, usize::from);
+    let online = read("/sys/devices/system/cpu/online").unwrap_or_else(|| "?".into());
+    let finding = format!("{usable} usable (online: {online}); more ranks than that share cores");
+    match usable {
+        1 => Check::warn("cores", finding, "ranks take turns on one core: give it more if you can"),
+        _ => Check::ok("cores", finding),
+    }
+}
+
+fn load() -> Check {
+    let usable = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let text = read("/proc/loadavg").unwrap_or_default();
+    let load = text.split(' ').next().and_then(|first| first.parse::<f64>().ok());
+    match load {
+        Some(load) if load > usable => Check::warn(
+            "load",
+            format!("{load:.1} on {usable} cores: measurements will be noisy"),
+            "wait until other programs have ended before you measure",
+        ),
+        Some(load) => Check::ok("load", format!("{load:.1}")),
+        None => Check::ok("load", "unknown: /proc/loadavg cannot be read"),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn aes() -> (bool, bool) {
+    let has = std::arch::is_x86_feature_detected!("aes");
+    (has, has && std::arch::is_x86_feature_detected!("vaes"))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn aes() -> (bool, bool) {
+    (false, false)
+}
+
+fn authentication() -> Check {
+    match aes() {
+        (_, true) => Check::ok("authentication", "VAES instructions: two blocks at a time"),
+        (true, _) => Check::ok("authentication", "AES instructions"),
+        _ => Check::warn(
+            "authentication",
+            "no AES instructions that weft uses: authenticating udp frames takes more time",
+            "pass AES through to the virtual machine (CPU model `host`)",
+        ),
+    }
+}
+
+fn clock() -> Check {
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    match read(path) {
+        None => Check::ok("clock", "unknown clock source: /sys cannot be read"),
+        Some(fast)
+            if ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"]
+                .contains(&fast.as_str()) =>
+        {
+            Check::ok("clock", format!("{fast}: read without a system call"))
+        }
+        Some(slow) => Check::warn(
+            "clock",
+            format!("{slow}: each look at the time is a system call"),
+            "boot with clocksource=tsc if the machine's TSC is stable",
+        ),
+    }
+}

@@ -1,0 +1,90 @@
+//! `weft doctor`: what works on this machine, what does not, and how to fix it.
+
+mod environment;
+mod host;
+mod memory;
+mod network;
+mod sys;
+
+use anyhow::Result;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Check what will work on this machine and how to fix the rest
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Print one JSON object a check
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    /// Works.
+    Ok,
+    /// Works, but slower or not in every case.
+    Warn,
+    /// Something of weft does not work.
+    Fail,
+}
+
+/// One finding.
+#[derive(Debug, Serialize)]
+struct Check {
+    verdict: Verdict,
+    topic: &'static str,
+    finding: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Check {
+    fn ok(topic: &'static str, finding: impl Into<String>) -> Check {
+        Check { verdict: Verdict::Ok, topic, finding: finding.into(), remedy: None }
+    }
+
+    fn warn(topic: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
+        let remedy = Some(remedy.into());
+        Check { verdict: Verdict::Warn, topic, finding: finding.into(), remedy }
+    }
+
+    fn fail(topic: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
+        let remedy = Some(remedy.into());
+        Check { verdict: Verdict::Fail, topic, finding: finding.into(), remedy }
+    }
+}
+
+fn print(checks: &[Check]) {
+    for check in checks {
+        let verdict = match check.verdict {
+            Verdict::Ok => "ok  ",
+            Verdict::Warn => "warn",
+            Verdict::Fail => "FAIL",
+        };
+        println!("{verdict}  {:<16} {}", check.topic, check.finding);
+        if let Some(remedy) = &check.remedy {
+            println!("      {:<16} -> {remedy}", "");
+        }
+    }
+    let count = |verdict| checks.iter().filter(|c| c.verdict == verdict).count();
+    let (ok, warn, fail) = (count(Verdict::Ok), count(Verdict::Warn), count(Verdict::Fail));
+    println!("\n{ok} ok, {warn} could be better, {fail} failed");
+}
+
+/// Runs all checks; fails if one of them does.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let mut checks = memory::checks();
+    checks.extend(network::checks());
+    checks.extend(host::checks());
+    checks.extend(environment::checks());
+    if args.json {
+        for check in &checks {
+            println!("{}", serde_json::to_string(check)?);
+        }
+    } else {
+        print(&checks);
+    }
+    let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,149 @@
+//! What the UDP link needs.
+
+use super::host::{read, read_number};
+use super::{sys, Check};
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::time::Duration;
+use weft::EndpointId;
+use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::{UdpConfig, UdpLink};
+
+/// Socket buffers that hold the packets of a fast burst, in bytes.
+const BUFFER: u64 = 4 << 20;
+/// The smallest that does not lose bulk data regularly.
+const BUFFER_MIN: u64 = 1 << 20;
+
+/// All of them.
+pub fn checks() -> Vec<Check> {
+    let v4 = loopback("127.0.0.1:0");
+    let v6 = loopback("[::1]:0");
+    let mut checks = vec![link(), family("udp over IPv4", &v4), family("udp over IPv6", &v6)];
+    // One family is enough.
+    if v4.is_ok() || v6.is_ok() {
+        let failed = |c: &mut Check| c.verdict == super::Verdict::Fail;
+        for check in checks.iter_mut().skip(1).filter_map(|c| failed(c).then_some(c)) {
+            check.verdict = super::Verdict::Warn;
+        }
+    }
+    if let Ok(socket) = v4.or(v6) {
+        checks.push(offload("udp sending", sys::udp_gso(socket.as_fd()), "4.18"));
+        checks.push(offload("udp receiving", sys::udp_gro(socket.as_fd()), "5.0"));
+    }
+    checks.push(buffer("receive buffer", "net.core.rmem_max"));
+    checks.push(buffer("send buffer", "net.core.wmem_max"));
+    checks.extend(interfaces());
+    checks
+}
+
+fn link() -> Check {
+    let Some(job_key) = JobKey::from_bytes(&[7; 32]) else {
+        return Check::fail("udp link", "no key", "this is an error of weft: please report it");
+    };
+    let me = EndpointId(weft_link::random_u64());
+    match UdpLink::new(UdpConfig::default(), Security { mode: Mode::Auth, job_key, me }) {
+        Ok(_) => Check::ok("udp link", "opens"),
+        Err(error) => Check::fail("udp link", error.to_string(), "see the lines below"),
+    }
+}
+
+/// A socket that a datagram of its own reached.
+fn loopback(address: &str) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(address)?;
+    socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+    socket.send_to(b"weft", socket.local_addr()?)?;
+    let mut buffer = [0; 8];
+    let (len, _) = socket.recv_from(&mut buffer)?;
+    if &buffer[..len] == b"weft" {
+        Ok(socket)
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
+    }
+}
+
+fn family(topic: &'static str, result: &io::Result<UdpSocket>) -> Check {
+    match result {
+        Ok(_) => Check::ok(topic, "a datagram over loopback arrived"),
+        Err(error) => Check::fail(
+            topic,
+            format!("over loopback: {error}"),
+            "bring loopback up (ip link set lo up), allow UDP in the firewall; shm needs neither",
+        ),
+    }
+}
+
+fn offload(topic: &'static str, result: io::Result<()>, since: &str) -> Check {
+    let what = if topic == "udp sending" { "segmentation (GSO)" } else { "joining (GRO)" };
+    match result {
+        Ok(()) => Check::ok(topic, format!("{what} by the kernel")),
+        Err(error) => Check::warn(
+            topic,
+            format!("no {what} by the kernel: {error}; bulk data is slower"),
+            format!("use a kernel from {since} on"),
+        ),
+    }
+}
+
+fn buffer(topic: &'static str, key: &str) -> Check {
+    let path = format!("/proc/sys/{}", key.replace('.', "/"));
+    match read_number(&path) {
+        // Other network namespaces than the first do not show it.
+        None => Check::ok(topic, format!("{key} is not visible here; set on the host")),
+        Some(bytes) if bytes >= BUFFER_MIN => {
+            Check::ok(topic, format!("up to {} KiB", bytes >> 10))
+        }
+        Some(bytes) => Check::warn(
+            topic,
+            format!("at most {} KiB: bursts of bulk data may be lost and sent again", bytes >> 10),
+            format!("sysctl {key}={BUFFER}"),
+        ),
+    }
+}
+
+/// The interface of the default route over IPv4, from the kernel's table.
+fn default_route() -> Option<String> {
+    let table = read("/proc/net/route")?;
+    table.lines().skip(1).find_map(|line| {
+        let mut fields = line.split_whitespace();
+        let (name, destination) = (fields.next()?, fields.next()?);
+        (destination == "00000000").then(|| name.to_string())
+    })
+}
+
+fn interfaces() -> Vec<Check> {
+    let default = default_route();
+    let Ok(list) = std::fs::read_dir("/sys/class/net") else {
+        return vec![Check::warn(
+            "interfaces",
+            "/sys/class/net cannot be read",
+            "mount /sys to have interfaces checked",
+        )];
+    };
+    let mut names: Vec<String> =
+        list.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    let mut checks = Vec::new();
+    for name in names {
+        let of = |what: &str| read(&format!("/sys/class/net/{name}/{what}"));
+        let flags =
+            of("flags").and_then(|f| u32::from_str_radix(f.trim_start_matches("0x"), 16).ok());
+        // IFF_UP.
+        if flags.is_none_or(|flags| flags & 1 == 0) {
+            continue;
+        }
+        let mtu = of("mtu").unwrap_or_default();
+        let speed = of("speed").filter(|s| !s.starts_with('-'));
+        let speed = speed.map_or(String::new(), |s| format!(", {s} Mb/s"));
+        let route = if default.as_deref() == Some(&name) { ", default route" } else { "" };
+        checks.push(Check::ok("interface", format!("{name}: MTU {mtu}{speed}{route}")));
+    }
+    if default.is_none() {
+        checks.push(Check::warn(
+            "routes",
+            "no default route over IPv4: other hosts are reached on local networks only",
+            "ip route add default via GATEWAY, if other hosts take part",
+        ));
+    }
+    checks
+}

@@ -1,0 +1,144 @@
+//! Every benchmark runs, and says what it is meant to say. Nothing here looks at how fast.
+#![allow(non_snake_case)]
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn bench(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weft"))
+        .arg("bench")
+        .args(words)
+        .args(["--quick"])
+        .output()
+        .expect("weft starts")
+}
+
+fn text(words: &[&str]) -> String {
+    let output = bench(words);
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "weft bench {words:?}: {why}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn lines(words: &[&str]) -> Vec<Value> {
+    let words: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
+    let lines: Vec<Value> = text(&words)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}")))
+        .collect();
+    assert!(!lines.is_empty(), "{words:?} measured nothing");
+    for line in &lines {
+        let number = |key: &str| line[key].as_f64().unwrap_or_else(|| panic!("{key} of {line}"));
+        assert!(number("min") <= number("value") && number("value") <= number("max"), "{line}");
+        for (of, ratio) in [("floor", "ratio_floor"), ("peer", "ratio_peer")] {
+            assert!(line.get(of).is_some(), "no {of}: {line}");
+            if let Some(other) = line[of].as_f64() {
+                let want = number("value") / other;
+                assert!((number(ratio) - want).abs() <= 1e-9 * want.abs(), "{line}");
+            } else {
+                assert!(line[of].is_null() && line[ratio].is_null(), "{line}");
+            }
+        }
+        for key in ["bench", "link", "unit"] {
+            assert!(line[key].is_string(), "no {key}: {line}");
+        }
+    }
+    lines
+}
+
+/// Lines of one benchmark: they name it, its link and the sizes asked for.
+fn check(bench: &str, link: &str, sizes: &[u64], unit: &str) {
+    let list: Vec<String> = sizes.iter().map(u64::to_string).collect();
+    let got = lines(&[bench, "--link", link, "--size", &list.join(",")]);
+    for line in &got {
+        assert_eq!((&line["bench"], &line["link"]), (&bench.into(), &link.into()));
+        assert_eq!(line["unit"], unit);
+        assert!(sizes.contains(&line["size"].as_u64().unwrap()), "{line}");
+    }
+    for size in sizes {
+        assert!(got.iter().any(|line| line["size"] == *size), "no line for {size}");
+    }
+}
+
+#[test]
+fn pingpong__shm() {
+    check("pingpong", "shm", &[8, 4096, 100_000], "us");
+}
+
+#[test]
+fn pingpong__udp() {
+    check("pingpong", "udp", &[16, 100_000], "us");
+}
+
+#[test]
+fn bandwidth__shm() {
+    check("bandwidth", "shm", &[4096, 1_000_000], "GB/s");
+}
+
+#[test]
+fn bandwidth__udp() {
+    check("bandwidth", "udp", &[4096, 1_000_000], "GB/s");
+}
+
+#[test]
+fn rate__both_links() {
+    check("rate", "shm", &[8, 100], "M/s");
+    check("rate", "udp", &[8], "M/s");
+}
+
+#[test]
+fn logp__has_all_parameters_of_each_size() {
+    let got = lines(&["logp", "--size", "8,64"]);
+    for size in [8, 64] {
+        for what in ["os", "or", "L", "g"] {
+            let there = got.iter().any(|line| line["size"] == size && line["what"] == what);
+            assert!(there, "{what} of {size} B");
+        }
+    }
+}
+
+#[test]
+fn wait__share_of_a_core_and_wake_up() {
+    for link in ["shm", "udp"] {
+        let units: Vec<Value> =
+            lines(&["wait", "--link", link]).iter().map(|line| line["unit"].clone()).collect();
+        assert_eq!(units, ["%", "us"]);
+    }
+}
+
+#[test]
+fn auth__by_itself_and_in_the_figures() {
+    let got = lines(&["auth"]);
+    let what = |name: &str| got.iter().filter(|line| line["what"] == name).count();
+    assert_eq!((what("seal"), what("open"), what("pingpong"), what("bandwidth")), (2, 2, 1, 2));
+}
+
+#[test]
+fn udp__over_loopback_says_so() {
+    let got = text(&["pingpong", "--link", "udp", "--size", "16", "--netns", "off"]);
+    assert!(got.contains("over loopback"), "{got}");
+}
+
+#[test]
+fn table__has_machine_command_and_ratios() {
+    let got = text(&["pingpong", "--size", "1K"]);
+    for word in
+        ["bench pingpong", "cores", "Linux", "lower is better", "weft/floor", "weft/peer", "1K"]
+    {
+        assert!(got.contains(word), "no {word:?} in {got}");
+    }
+}
+
+#[test]
+fn args__bad_ones_are_refused() {
+    for words in [
+        &["pingpong", "--size", "many"][..],
+        &["pingpong", "--link", "pigeon"],
+        &["auth", "--link", "shm"],
+        &["pingpong", "--repeat", "0"],
+    ] {
+        let output = bench(words);
+        assert!(!output.status.success(), "{words:?} was accepted");
+        assert!(!output.stderr.is_empty(), "{words:?} was refused without a word");
+    }
+}

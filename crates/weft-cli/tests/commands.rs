@@ -1,0 +1,177 @@
+//! The commands `app`, `info`, `doctor`, `top` and `demo` as a user calls them.
+#![allow(non_snake_case)]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Nothing here takes this long on a machine that works at all.
+const LIMIT: Duration = Duration::from_secs(60);
+const WEFT: &str = env!("CARGO_BIN_EXE_weft");
+
+fn weft(args: &[&str]) -> Output {
+    Command::new(WEFT).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+fn objects(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A directory of this test, empty.
+fn scratch(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    dir
+}
+
+/// A program that is ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn app(ranks: &str, args: &[&str]) -> Output {
+    let mut all = vec!["run", "-n", ranks, "--timeout", "60", WEFT, "app"];
+    all.extend(args);
+    weft(&all)
+}
+
+#[test]
+fn app_sor__equals_the_sequential_program() {
+    for ranks in ["1", "4"] {
+        let out = scratch(&format!("sor-{ranks}"));
+        let args = ["sor", "--size", "66x50", "--check", "--json", "--out", out.to_str().unwrap()];
+        let report = &objects(&stdout(&app(ranks, &args)))[0];
+        assert_eq!(report["check"]["pass"], true);
+        assert_eq!(report["ranks"].to_string(), ranks);
+        let png = std::fs::read(out.join("sor.png")).unwrap();
+        assert_eq!(png[..8], *b"\x89PNG\r\n\x1a\n");
+        std::fs::remove_dir_all(out).unwrap();
+    }
+}
+
+#[test]
+fn app_asp__reads_a_graph_and_writes_distances() {
+    let out = scratch("asp");
+    std::fs::create_dir_all(&out).unwrap();
+    let graph = out.join("ring.gr");
+    std::fs::write(&graph, "p sp 4 4\na 1 2 5\na 2 3 1\na 3 4 2\na 4 1 1\n").unwrap();
+    let (graph, dir) = (graph.to_str().unwrap(), out.to_str().unwrap());
+    let text =
+        stdout(&app("4", &["asp", "--graph", graph, "--keep", "all", "--check", "--out", dir]));
+    assert!(text.contains("PASS"), "{text}");
+    let distances = std::fs::read_to_string(out.join("asp-distances.csv")).unwrap();
+    assert_eq!(distances, "from,1,2,3,4\n1,0,5,6,8\n2,4,0,1,3\n3,3,8,0,2\n4,1,6,7,0\n");
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn app_asp__large_rows_on_more_ranks_than_cores() {
+    let text = stdout(&app("4", &["asp", "--nodes", "600", "--degree", "3", "--check", "--json"]));
+    assert_eq!(objects(&text)[0]["check"]["pass"], true);
+}
+
+#[test]
+fn app__an_error_ends_all_ranks_and_names_the_cause() {
+    let output = app("3", &["asp", "--graph", "/nonexistent.gr"]);
+    assert!(!output.status.success());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("/nonexistent.gr"), "{errors}");
+}
+
+#[test]
+fn info__json() {
+    let info = &objects(&stdout(&weft(&["info", "--json"])))[0];
+    let links: Vec<&str> =
+        info["links"].as_array().unwrap().iter().map(|l| l["name"].as_str().unwrap()).collect();
+    assert_eq!(links, ["shm", "udp"]);
+    assert_eq!(info["links"][0]["caps"]["reliable"], true);
+    assert!(info["config"].as_array().unwrap().iter().any(|c| c["variable"] == "WEFT_WINDOW"));
+}
+
+#[test]
+fn info__shows_what_the_environment_sets() {
+    let output =
+        Command::new(WEFT).args(["info", "--json"]).env("WEFT_WINDOW", "77").output().unwrap();
+    let info = &objects(&stdout(&output))[0];
+    let config = info["config"].as_array().unwrap();
+    let window = config.iter().find(|c| c["name"] == "window").unwrap();
+    assert_eq!((&window["value"], &window["is_default"]), (&"77".into(), &false.into()));
+}
+
+#[test]
+fn doctor__every_line_has_a_verdict_and_faults_a_remedy() {
+    let output = weft(&["doctor", "--json"]);
+    let checks = objects(&String::from_utf8_lossy(&output.stdout));
+    assert!(checks.len() > 10);
+    let failed = checks.iter().filter(|check| check["verdict"] == "fail").count();
+    assert!(checks.iter().all(|check| check["verdict"] == "ok" || check["remedy"].is_string()));
+    assert_eq!(output.status.success(), failed == 0);
+}
+
+#[test]
+fn doctor__bad_configuration_fails() {
+    let output = Command::new(WEFT).args(["doctor"]).env("WEFT_WINDOW", "many").output().unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stdout).contains("WEFT_WINDOW"));
+}
+
+/// The ranks of the job that `weft run` with process `launcher` started, as `weft top` sees them.
+fn seen(launcher: u32) -> Vec<Value> {
+    let job = format!("weft-{launcher}-");
+    let all = objects(&stdout(&weft(&["top", "--once", "--json"])));
+    all.into_iter().filter(|row| row["job"].as_str().unwrap().starts_with(&job)).collect()
+}
+
+#[test]
+fn top__sees_a_running_job_and_nothing_after_it() {
+    // Computes until it is ended.
+    let args = ["run", "-n", "2", WEFT, "app", "sor", "--size", "200", "--tolerance", "0"];
+    let mut command = Command::new(WEFT);
+    command.args(args).args(["--iterations", "1000000000"]).stdout(Stdio::null());
+    let mut job = Running(command.spawn().unwrap());
+    let start = Instant::now();
+    let rows = loop {
+        let rows = seen(job.0.id());
+        let sent = |row: &Value| row["counters"]["messages_sent"].as_u64().unwrap_or(0);
+        if rows.len() == 2 && rows.iter().all(|row| sent(row) > 10) {
+            break rows;
+        }
+        assert!(start.elapsed() < LIMIT, "{rows:?}");
+        assert!(job.0.try_wait().unwrap().is_none(), "the job ended");
+    };
+    for (rank, row) in rows.iter().enumerate() {
+        assert_eq!((row["rank"].as_u64(), row["size"].as_u64()), (Some(rank as u64), Some(2)));
+        assert_eq!(row["peers"], 1);
+    }
+    let text = stdout(&weft(&["top", "--prometheus"]));
+    assert!(text.contains("# TYPE weft_messages_sent_total counter"), "{text}");
+    let table = stdout(&weft(&["top", "--once"]));
+    assert!(table.contains("0/2") && table.contains("1/2"), "{table}");
+
+    let launcher = job.0.id();
+    drop(job);
+    while !seen(launcher).is_empty() {
+        assert!(start.elapsed() < LIMIT, "ranks outlived their launcher");
+    }
+}
+
+#[test]
+fn demo__quick_passes() {
+    let out = scratch("demo");
+    let text = stdout(&weft(&["demo", "--quick", "--out", out.to_str().unwrap()]));
+    assert!(!text.contains("FAIL"), "{text}");
+    assert!(out.join("sor.png").is_file() && out.join("asp.csv").is_file());
+    std::fs::remove_dir_all(out).unwrap();
+}

@@ -1,0 +1,132 @@
+//! The message authentication code: POLYVAL (RFC 8452) of the message, hidden by AES-128 of the nonce
+//! (Wegman and Carter's construction, as in GMAC), cut to 8 bytes.
+//!
+//! ```text
+//! tag = low 8 bytes of POLYVAL(H, encoded) xor AES-128(K, nonce)
+//! encoded = number u64 | header length u32 | payload length u32 | header | zeros to a multiple of 64
+//!         | payload | zeros to a multiple of 64
+//! ```
+//! The first block holds both lengths and is never zero, so no two messages have one encoding.
+
+use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use polyval::{universal_hash::UniversalHash, Polyval};
+
+#[cfg(target_arch = "x86_64")]
+use super::x86_clmul as x86;
+use super::Backend;
+
+/// Bytes hashed at a time.
+pub(super) const GROUP: usize = 64;
+/// Groups hashed between two reductions.
+pub(super) const GROUPS: usize = 32;
+
+/// Keys of the code, ready to use.
+#[derive(Clone)]
+pub struct Mac {
+    backend: Backend,
+    cipher: aes::Aes128,
+    hash: Polyval,
+    /// Only where the backend uses it.
+    #[cfg(target_arch = "x86_64")]
+    keys: Option<Box<x86::Keys>>,
+}
+
+/// What to authenticate.
+#[derive(Clone, Copy)]
+pub struct Message<'a> {
+    /// A number known to both sides: the receiver's endpoint id.
+    pub number: u64,
+    /// First part.
+    pub header: &'a [u8],
+    /// Second part.
+    pub payload: &'a [u8],
+}
+
+impl Message<'_> {
+    /// Number and lengths, as the first 16 bytes encoded.
+    #[inline(always)]
+    pub(super) fn first(&self) -> [u64; 2] {
+        [self.number, self.header.len() as u64 | (self.payload.len() as u64) << 32]
+    }
+}
+
+impl Mac {
+    /// From the hash key and the cipher key, on an implementation that must be one of
+    /// [`Backend::available`].
+    pub fn new(hash_key: [u8; 16], cipher_key: [u8; 16], backend: Backend) -> Mac {
+        assert!(Backend::available().contains(&backend));
+        Mac {
+            backend,
+            cipher: aes::Aes128::new(&cipher_key.into()),
+            hash: Polyval::new(&hash_key.into()),
+            #[cfg(target_arch = "x86_64")]
+            keys: (backend != Backend::Portable).then(|| keys(hash_key, cipher_key)),
+        }
+    }
+
+    /// The tag of a message under a nonce that must never be used for another message.
+    #[inline]
+    pub fn tag(&self, nonce: [u64; 2], message: &Message<'_>) -> [u8; 8] {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(keys) = &self.keys {
+            // SAFETY: the constructor checked that the processor has the backend's instructions.
+            let tag = unsafe {
+                match self.backend {
+                    Backend::Wide => x86::tag_wide(keys, nonce, message),
+                    _ => x86::tag_narrow(keys, nonce, message),
+                }
+            };
+            return tag.to_le_bytes();
+        }
+        (self.hash_portable(message) ^ self.pad_portable(nonce)).to_le_bytes()
+    }
+
+    fn pad_portable(&self, nonce: [u64; 2]) -> u64 {
+        let mut block = aes::Block::default();
+        block[..8].copy_from_slice(&nonce[0].to_le_bytes());
+        block[8..].copy_from_slice(&nonce[1].to_le_bytes());
+        self.cipher.encrypt_block(&mut block);
+        low(&block)
+    }
+
+    fn hash_portable(&self, message: &Message<'_>) -> u64 {
+        let mut hash = self.hash.clone();
+        let mut group = [0; GROUP];
+        let first = message.first();
+        group[..8].copy_from_slice(&first[0].to_le_bytes());
+        group[8..16].copy_from_slice(&first[1].to_le_bytes());
+        let n = message.header.len().min(GROUP - 16);
+        group[16..16 + n].copy_from_slice(&message.header[..n]);
+        hash.update_padded(&group);
+        for part in [&message.header[n..], message.payload] {
+            let whole = part.len() / GROUP * GROUP;
+            hash.update_padded(&part[..whole]);
+            if whole < part.len() {
+                let mut group = [0; GROUP];
+                group[..part.len() - whole].copy_from_slice(&part[whole..]);
+                hash.update_padded(&group);
+            }
+        }
+        low(&hash.finalize())
+    }
+}
+
+fn low(block: &[u8]) -> u64 {
+    u64::from_le_bytes(*block.first_chunk().expect("a block is 16 bytes"))
+}
+
+#[cfg(target_arch = "x86_64")]
+fn keys(hash_key: [u8; 16], cipher_key: [u8; 16]) -> Box<x86::Keys> {
+    // SAFETY: every backend but the portable one has AES-NI.
+    let rounds = unsafe { x86::expand(cipher_key) };
+    let mut keys = Box::new(x86::Keys { powers: [[0; GROUP]; GROUPS], rounds });
+    let mut power = hash_key;
+    for i in (0..GROUPS * 4).rev() {
+        keys.powers[i / 4][i % 4 * 16..][..16].copy_from_slice(&power);
+        // POLYVAL(H, one block X) is X times H, so each power is the hash of the one before.
+        let mut hash = Polyval::new(&hash_key.into());
+        hash.update_padded(&power);
+        power.copy_from_slice(&hash.finalize());
+    }
+    keys
+}

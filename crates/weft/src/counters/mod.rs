@@ -1,0 +1,157 @@
+//! Live counters of a rank, readable by other processes of the same user.
+//!
+//! Each rank keeps a small sealed memory file named `weft-counters` and writes its counters there
+//! now and then, by plain stores. A reader finds it under `/proc/<pid>/fd` and reads it without the
+//! rank's help: it works while the rank computes, sleeps or is stopped, nothing is named in a file
+//! system, and nothing is left after SIGKILL.
+//!
+//! # Layout, version 1
+//! 1024 little-endian words of 64 bits:
+//!
+//! | word | content |
+//! | --- | --- |
+//! | 0 | the bytes `weftcntr` |
+//! | 1 | version |
+//! | 2 | number of changes times two; odd while one is under way |
+//! | 3, 4, 5 | process as the rank sees it, rank, number of ranks |
+//! | 6, 7 | start, last change: nanoseconds since 1970 |
+//! | 8, 9 | number of counters, number of peers |
+//! | 16..24 | job, up to 64 bytes of text filled up with zeros |
+//! | 32 + 4i.. | counter i: name, up to 24 bytes filled up with zeros, then its value |
+
+mod read;
+#[allow(unsafe_code)]
+mod sys;
+#[cfg(test)]
+mod tests;
+
+pub use read::{scan, Snapshot};
+
+use std::ffi::CStr;
+use std::io;
+use std::sync::atomic::{fence, Ordering};
+use std::time::{Duration, SystemTime};
+use sys::Words;
+use weft_core::Instant;
+
+/// Name of the memory file.
+pub const NAME: &str = "weft-counters";
+const NAME_C: &CStr = c"weft-counters";
+/// Version of the layout.
+pub const VERSION: u64 = 1;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"weftcntr");
+const WORDS: usize = 1024;
+const LEN: usize = WORDS * 8;
+const SEQUENCE: usize = 2;
+const JOB: usize = 16;
+const JOB_WORDS: usize = 8;
+const FIRST: usize = 32;
+const NAME_WORDS: usize = 3;
+const ENTRY: usize = NAME_WORDS + 1;
+/// Most counters of a page.
+const MOST: usize = (WORDS - FIRST) / ENTRY;
+
+/// Least time between two changes of a page.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Whose counters they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// Job, of any text; the first 64 bytes are kept.
+    pub job: String,
+    /// Rank.
+    pub rank: usize,
+    /// Number of ranks.
+    pub size: usize,
+}
+
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Word `at` of a text that is filled up with zeros.
+fn text_word(text: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    let part = text.get(at * 8..).unwrap_or_default();
+    let len = part.len().min(8);
+    word[..len].copy_from_slice(&part[..len]);
+    u64::from_le_bytes(word)
+}
+
+/// The page of one endpoint, the writing side.
+pub(crate) struct Page {
+    words: Words,
+    due: Instant,
+    changed: bool,
+    waits: u64,
+}
+
+impl Page {
+    /// A page with nothing counted yet.
+    pub fn create(who: &Who) -> io::Result<Page> {
+        let page = Page { words: Words::create()?, due: Instant(0), changed: true, waits: 0 };
+        page.set(1, VERSION);
+        page.set(3, u64::from(std::process::id()));
+        page.set(4, who.rank as u64);
+        page.set(5, who.size as u64);
+        page.set(6, now_ns());
+        page.set(7, now_ns());
+        for at in 0..JOB_WORDS {
+            page.set(JOB + at, text_word(who.job.as_bytes(), at));
+        }
+        // Last: a reader takes a page without it for no page.
+        page.words.words()[0].store(MAGIC.to_le(), Ordering::Release);
+        Ok(page)
+    }
+
+    fn set(&self, at: usize, value: u64) {
+        if let Some(word) = self.words.words().get(at) {
+            word.store(value.to_le(), Ordering::Relaxed);
+        }
+    }
+
+    /// Notes a round of progress that did something or not; whether to write the counters now.
+    #[inline]
+    pub fn note(&mut self, did: bool, now: Instant) -> bool {
+        self.changed |= did;
+        self.changed && now >= self.due
+    }
+
+    /// Notes that the rank goes to sleep. When it wants to be woken to write what was counted last.
+    pub fn note_wait(&mut self) -> Option<Instant> {
+        self.waits += 1;
+        self.changed.then_some(self.due)
+    }
+
+    /// Writes the counters that `each` enumerates.
+    pub fn write(
+        &mut self,
+        now: Instant,
+        peers: usize,
+        each: impl FnOnce(&mut dyn FnMut(&str, u64)),
+    ) {
+        self.changed = false;
+        self.due = now + INTERVAL;
+        let sequence = &self.words.words()[SEQUENCE];
+        let before = u64::from_le(sequence.load(Ordering::Relaxed));
+        sequence.store(before.wrapping_add(1).to_le(), Ordering::Relaxed);
+        fence(Ordering::Release);
+        let mut count = 0;
+        let mut put = |name: &str, value: u64| {
+            if count < MOST {
+                let at = FIRST + count * ENTRY;
+                (0..NAME_WORDS).for_each(|i| self.set(at + i, text_word(name.as_bytes(), i)));
+                self.set(at + NAME_WORDS, value);
+                count += 1;
+            }
+        };
+        each(&mut put);
+        put("waits", self.waits);
+        self.set(7, now_ns());
+        self.set(8, count as u64);
+        self.set(9, peers as u64);
+        sequence.store(before.wrapping_add(2).to_le(), Ordering::Release);
+    }
+}

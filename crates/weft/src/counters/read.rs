@@ -1,0 +1,135 @@
+//! Finding and reading the pages of other processes. Nothing in them is trusted.
+
+use super::{
+    ENTRY, FIRST, JOB, JOB_WORDS, LEN, MAGIC, MOST, NAME, NAME_WORDS, SEQUENCE, VERSION, WORDS,
+};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Readings tried while the rank is writing.
+const TRIES: usize = 16;
+
+/// Counters of one rank as last written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Process, as this one sees it.
+    pub pid: u32,
+    /// Job the rank belongs to.
+    pub job: String,
+    /// Rank.
+    pub rank: u64,
+    /// Number of ranks of the job.
+    pub size: u64,
+    /// When the rank started.
+    pub start: SystemTime,
+    /// When the counters were written; a rank that computes or waits writes none.
+    pub updated: SystemTime,
+    /// Peers of the endpoint.
+    pub peers: u64,
+    /// Counters by name.
+    pub counters: BTreeMap<String, u64>,
+}
+
+impl Snapshot {
+    /// A counter, 0 if the rank has none of this name.
+    pub fn get(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// Printable text up to the first zero.
+fn text(words: &[u64]) -> String {
+    let bytes = words.iter().flat_map(|word| word.to_le_bytes()).take_while(|&b| b != 0);
+    bytes.map(|b| if b.is_ascii_graphic() { char::from(b) } else { '?' }).collect()
+}
+
+fn time(ns: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(ns)
+}
+
+/// Understands the words of a page.
+pub(super) fn decode(pid: u32, words: &[u64; WORDS]) -> Option<Snapshot> {
+    if words[0] != MAGIC || words[1] != VERSION {
+        return None;
+    }
+    let count = usize::try_from(words[8]).ok().filter(|count| *count <= MOST)?;
+    let entries = words[FIRST..].chunks_exact(ENTRY).take(count);
+    let counters = entries
+        .map(|entry| (text(&entry[..NAME_WORDS]), entry[NAME_WORDS]))
+        .filter(|(name, _)| {
+            let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+            name.starts_with(|c: char| c.is_ascii_lowercase()) && name.bytes().all(plain)
+        })
+        .collect();
+    Some(Snapshot {
+        pid,
+        job: text(&words[JOB..JOB + JOB_WORDS]),
+        rank: words[4],
+        size: words[5],
+        start: time(words[6]),
+        updated: time(words[7]),
+        peers: words[9],
+        counters,
+    })
+}
+
+fn sequence(file: &File) -> io::Result<u64> {
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, SEQUENCE as u64 * 8)?;
+    Ok(u64::from_le_bytes(word))
+}
+
+/// Reads one page; `None` if it is none, or is never at rest.
+pub(super) fn read(pid: u32, file: &File) -> Option<Snapshot> {
+    let mut bytes = [0; LEN];
+    for _ in 0..TRIES {
+        let before = sequence(file).ok()?;
+        file.read_exact_at(&mut bytes, 0).ok()?;
+        if before % 2 == 0 && sequence(file).ok()? == before {
+            let mut words = [0; WORDS];
+            for (word, eight) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+                *word = u64::from_le_bytes(eight.try_into().ok()?);
+            }
+            return decode(pid, &words);
+        }
+        std::thread::yield_now();
+    }
+    None
+}
+
+fn is_page(link: &Path) -> bool {
+    let target = std::fs::read_link(link).unwrap_or_default();
+    let name = target.to_str().and_then(|text| text.strip_prefix("/memfd:"));
+    name.is_some_and(|name| name.strip_suffix(" (deleted)").unwrap_or(name) == NAME)
+}
+
+/// Counters of all ranks on this machine that this process may look at: those of the same user. By
+/// job and rank.
+///
+/// # Errors
+/// `/proc` cannot be read. A process that ends meanwhile is left out.
+pub fn scan() -> io::Result<Vec<Snapshot>> {
+    // A page is seen again in children that have not called exec: the file tells.
+    let mut pages: BTreeMap<(u64, u64), Snapshot> = BTreeMap::new();
+    for process in std::fs::read_dir("/proc")?.flatten() {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        let Ok(open) = std::fs::read_dir(process.path().join("fd")) else { continue };
+        for link in open.flatten().map(|entry| entry.path()).filter(|link| is_page(link)) {
+            let Ok(file) = File::open(&link) else { continue };
+            let Ok(meta) = file.metadata() else { continue };
+            if let Some(snapshot) = read(pid, &file) {
+                pages.entry((meta.dev(), meta.ino())).or_insert(snapshot);
+            }
+        }
+    }
+    let mut all: Vec<Snapshot> = pages.into_values().collect();
+    all.sort_by(|a, b| (&a.job, a.rank, a.pid).cmp(&(&b.job, b.rank, b.pid)));
+    Ok(all)
+}

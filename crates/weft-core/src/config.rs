@@ -179,7 +179,7 @@ table! {
     eager_credit: u32 = 512 << 10, "bytes",
         "Unexpected bytes a peer may leave here before its messages are announced instead of sent.";
     credit_patience_us: u32 = 500, "us",
-        "Time a message waits for credit before it is announced; a busy receiver returns it sooner.";
+        "Time a message waits for credit before it is announced; a busy receiver is sooner.";
     rendezvous_max: u32 = 4096, "messages",
         "Announced, unmatched messages a peer may have here; more wait at the sender.";
     pull_block: u32 = 128 << 10, "bytes",

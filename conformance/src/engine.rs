@@ -49,7 +49,13 @@ impl Side {
         let mut engine = Engine::new(config.clone(), EndpointId(id));
         engine.add_peer(EndpointId(other), caps).expect("room for one peer");
         let key = engine.register(REGION, Rights::ALL, 7).expect("room for one region");
-        Side { engine, now: Instant(1_000_000_000), ops: BTreeMap::new(), stored: BTreeMap::new(), key }
+        Side {
+            engine,
+            now: Instant(1_000_000_000),
+            ops: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            key,
+        }
     }
 
     fn begun(&mut self, op: Result<OpId, Refused>, len: u64) {

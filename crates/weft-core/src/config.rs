@@ -1,9 +1,56 @@
 //! The one typed configuration table. Each key can be set as `WEFT_<NAME>` by the layers above.
 
-use crate::reliability::Reliability;
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
+use core::str::FromStr;
+
+/// How packets between two peers are made reliable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Reliability {
+    /// The link is trusted to deliver everything once and in order: packets are numbered, not kept.
+    None,
+    /// Out-of-order packets are dropped; a gap or a timeout resends everything unacknowledged.
+    GoBackN,
+    /// Out-of-order packets are held; only what is missing is resent.
+    #[default]
+    Selective,
+}
+
+/// The name is none of `none`, `gbn`, `selective`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownReliability;
+
+impl fmt::Display for UnknownReliability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unknown reliability: use none, gbn or selective")
+    }
+}
+
+impl core::error::Error for UnknownReliability {}
+
+impl FromStr for Reliability {
+    type Err = UnknownReliability;
+
+    fn from_str(name: &str) -> Result<Reliability, UnknownReliability> {
+        match name {
+            "none" => Ok(Reliability::None),
+            "gbn" => Ok(Reliability::GoBackN),
+            "selective" => Ok(Reliability::Selective),
+            _ => Err(UnknownReliability),
+        }
+    }
+}
+
+impl fmt::Display for Reliability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Reliability::None => "none",
+            Reliability::GoBackN => "gbn",
+            Reliability::Selective => "selective",
+        })
+    }
+}
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -126,13 +173,13 @@ table! {
     window: u32 = 1024, "packets",
         "Most unacknowledged packets to a peer; covers bandwidth times delay of a 40 Gb/s LAN.";
     inject_max: u32 = 16 << 10, "bytes",
-        "Up to this size the buffer is reusable when send returns; one copy is cheaper than a wait.";
+        "Up to this size the buffer is reusable when send returns: a copy is cheaper than a wait.";
     eager_max: u32 = 0, "bytes",
         "Longest message sent at once; 0 takes it from the link's cost model.";
     eager_credit: u32 = 512 << 10, "bytes",
         "Unexpected bytes a peer may leave here before its messages are announced instead of sent.";
     credit_patience_us: u32 = 500, "us",
-        "Time a message waits for credit before it is announced; a busy receiver returns it sooner.";
+        "Time a message waits for credit before it is announced; a busy receiver is sooner.";
     rendezvous_max: u32 = 4096, "messages",
         "Announced, unmatched messages a peer may have here; more wait at the sender.";
     pull_block: u32 = 128 << 10, "bytes",

@@ -13,6 +13,7 @@ pub mod caps;
 pub mod config;
 pub mod engine;
 pub mod error;
+pub mod event;
 pub mod group;
 pub mod id;
 pub mod matching;

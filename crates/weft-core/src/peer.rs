@@ -2,15 +2,15 @@
 
 use crate::caps::LinkCaps;
 use crate::config::Config;
-use crate::engine::types::{Payload, Transmit};
-use crate::engine::ACTIVE_MAX;
 use crate::error::PeerFailure;
+use crate::event::{Payload, Transmit};
 use crate::id::{EndpointId, OpId, PeerId};
 use crate::reliability::{
     AckPolicy, CreditIn, CreditOut, RecvWindow, Reliability, Rtt, SendWindow, UNIT,
 };
 use crate::seq::Seq;
 use crate::time::Instant;
+use crate::transfer::select::ACTIVE_MAX;
 use crate::wire::{Common, Packet};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

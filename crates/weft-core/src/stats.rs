@@ -42,7 +42,7 @@ counters! {
     malformed: "Packets with a bad header, dropped.",
     wrong_version: "Packets of another protocol version, dropped.",
     bad_ack: "Acknowledgements of packets never sent, ignored.",
-    violations: "Packets that break the protocol (unknown operation, length out of bounds), dropped.",
+    violations: "Packets that break the protocol (unknown operation, bad length), dropped.",
     unexpected: "Messages that arrived before a receive was posted.",
     credit_stalls: "Times the next message had to wait for credit.",
     demoted: "Messages announced instead of sent because credit did not come.",

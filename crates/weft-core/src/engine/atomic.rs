@@ -10,8 +10,9 @@ use crate::time::Instant;
 use crate::wire::{Atomic, Common, Packet};
 
 impl Engine {
-    /// Does an atomic operation on the 8 bytes at `offset` (a multiple of 8) of a region of the peer.
-    /// The completion carries the old value.
+    /// Does an atomic operation on the 8 bytes at `offset` (a multiple of 8) of a region of the
+    /// peer. The completion carries the old value.
+    #[allow(clippy::too_many_arguments)]
     pub fn atomic(
         &mut self,
         now: Instant,

@@ -60,9 +60,9 @@ pub(super) fn next(p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Step {
 }
 
 impl Engine {
-    /// The latency path: the header of a message that fits one packet, when nothing stands in its way on
-    /// a reliable link. The caller sends it with the payload at once; if the link refuses it calls
-    /// `refund` and sends the ordinary way.
+    /// The latency path: the header of a message that fits one packet, when nothing stands in its
+    /// way on a reliable link. The caller sends it with the payload at once; if the link refuses it
+    /// calls `refund` and sends the ordinary way.
     #[inline]
     pub fn send_now(
         &mut self,
@@ -99,9 +99,9 @@ impl Engine {
         self.stats.bytes_sent -= u64::from(len);
     }
 
-    /// No credit for the message at the head of the queue. It usually comes back soon, so the message
-    /// waits; when it has waited for `credit_patience_us` it is announced instead, since the receiver may
-    /// be waiting for one behind it.
+    /// No credit for the message at the head of the queue. It usually comes back soon, so the
+    /// message waits; when it has waited for `credit_patience_us` it is announced instead, since
+    /// the receiver may be waiting for one behind it.
     pub(super) fn demote(&mut self, now: Instant, peer: PeerId) -> bool {
         let p = &mut self.peers[peer.0 as usize];
         let Some(&Item::Eager(id)) = p.msgs.front() else { return false };
@@ -218,7 +218,8 @@ impl Engine {
         }
     }
 
-    /// Places the fragment at `offset` of the message arriving from `peer`, ends the message with the last.
+    /// Places the fragment at `offset` of the message arriving from `peer`, ends the message with
+    /// the last.
     fn fragment(&mut self, peer: PeerId, offset: u64, len: u64) -> Placement {
         let Some(mut partial) = self.peers[peer.0 as usize].partial else { return Placement::None };
         partial.got += len;

@@ -11,8 +11,8 @@ use crate::time::Instant;
 use crate::wire::{self, flags, Common, Packet, WireError};
 
 impl Engine {
-    /// Handles one packet: its header and the length of the payload behind it. `from` is the sender if
-    /// the link knows it; `caps` are the link's. Returns what to do with the payload.
+    /// Handles one packet: its header and the length of the payload behind it. `from` is the sender
+    /// if the link knows it; `caps` are the link's. Returns what to do with the payload.
     #[inline]
     pub fn handle_packet(
         &mut self,
@@ -178,8 +178,8 @@ impl Engine {
         }
     }
 
-    /// Names the next held packet whose turn has come. The driver gives it to `handle_replay`, if it
-    /// keeps one under that number.
+    /// Names the next held packet whose turn has come. The driver gives it to `handle_replay`, if
+    /// it keeps one under that number.
     #[inline]
     pub fn next_replay(&mut self) -> Option<(PeerId, Seq)> {
         let peer = self.replaying?;

@@ -1,9 +1,9 @@
 //! The engine: commands, `handle_*`, `poll_*` and getters.
 //!
-//! Order of a driver's step: feed received packets to [`Engine::handle_packet`] (placing each payload as
-//! it says and replaying held packets while [`Engine::next_replay`] names one), call
-//! [`Engine::handle_timeout`] when [`Engine::next_timeout`] has passed, drain [`Engine::poll_event`], then
-//! send what [`Engine::poll_transmit`] gives until it gives nothing.
+//! Order of a driver's step: feed received packets to [`Engine::handle_packet`] (placing each
+//! payload as it says and replaying held packets while [`Engine::next_replay`] names one), call
+//! [`Engine::handle_timeout`] when [`Engine::next_timeout`] has passed, drain
+//! [`Engine::poll_event`], then send what [`Engine::poll_transmit`] gives until it gives nothing.
 
 mod atomic;
 mod eager;
@@ -16,7 +16,6 @@ mod region;
 mod rendezvous;
 mod session;
 mod timer;
-pub mod types;
 
 #[cfg(test)]
 mod tests;
@@ -24,12 +23,14 @@ mod tests;
 use crate::caps::LinkCaps;
 use crate::config::Config;
 use crate::error::{OpError, PeerFailure};
+pub use crate::event as types;
 use crate::id::{EndpointId, OpId, PeerId};
 use crate::matching::{Posted, Unexpected};
 use crate::peer::{Item, LastWord, Peer, State};
 use crate::slab::Slab;
 use crate::stats::Stats;
 use crate::time::Instant;
+pub use crate::transfer::select::ACTIVE_MAX;
 use crate::wire::reason;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -82,9 +83,6 @@ pub struct Engine {
 
 /// Messages that may be queued for one peer before senders get `Busy`.
 const QUEUE_MAX: usize = 1 << 16;
-
-/// Longest active message: it is collected before its handler runs.
-pub const ACTIVE_MAX: u64 = 64 << 10;
 
 /// Puts, gets and atomic operations to one peer that are not answered; more wait.
 const REQUESTS_MAX: u32 = 4096;
@@ -337,8 +335,8 @@ impl Engine {
         (parts.saturating_mul(messages) + u64::from(REQUESTS_MAX)) as usize
     }
 
-    /// The peer broke the protocol in a way that would leave somebody waiting forever, or wants this
-    /// side to remember more than it may.
+    /// The peer broke the protocol in a way that would leave somebody waiting forever, or wants
+    /// this side to remember more than it may.
     fn offend(&mut self, peer: PeerId) {
         self.stats.violations += 1;
         let bye = LastWord::Bye(reason::PROTOCOL);
@@ -375,7 +373,8 @@ impl Engine {
         }
     }
 
-    /// Removes an operation: reports it if that is not done, else tells the driver to free the buffer.
+    /// Removes an operation: reports it if that is not done, else tells the driver to free the
+    /// buffer.
     fn retire(&mut self, id: OpId) {
         let Some(op) = self.ops.get(id.0) else { return };
         let (peer, request, release) = (op.peer, op.request, op.reported || op.discard);
@@ -424,8 +423,8 @@ impl Engine {
         cancelled
     }
 
-    /// Nobody wants the operation any more: a posted receive is cancelled, anything else runs to its end
-    /// without a completion; `Event::Release` (or a cancelled completion) follows.
+    /// Nobody wants the operation any more: a posted receive is cancelled, anything else runs to
+    /// its end without a completion; `Event::Release` (or a cancelled completion) follows.
     pub fn discard(&mut self, id: OpId) {
         if self.cancel(id) {
             return;

@@ -1,6 +1,6 @@
 //! Operations in progress.
 
-use crate::engine::types::{OpKind, Status};
+use super::types::{OpKind, Status};
 use crate::error::OpError;
 use crate::id::PeerId;
 use crate::transfer::pull::Pull;

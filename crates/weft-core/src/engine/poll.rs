@@ -18,8 +18,8 @@ impl Engine {
         self.events.pop_front()
     }
 
-    /// The next packet to send. Each must be offered to its link; if the link refuses it, it goes back
-    /// by `refused`, in the order given; if it takes it, `accepted` is called.
+    /// The next packet to send. Each must be offered to its link; if the link refuses it, it goes
+    /// back by `refused`, in the order given; if it takes it, `accepted` is called.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         while let Some(&peer) = self.ready.front() {
             if let Some(t) = self.next_packet(now, peer) {
@@ -170,7 +170,8 @@ impl Engine {
     fn next_message(&mut self, now: Instant, peer: PeerId) -> Option<Desc> {
         loop {
             let p = &mut self.peers[peer.0 as usize];
-            let step = match *p.msgs.front()? {
+            let item = *p.msgs.front()?;
+            let step = match item {
                 Item::Eager(op) => eager::next(p, &mut self.ops, op),
                 Item::Rts(op) => {
                     rendezvous::announce(self.cfg.rendezvous_max, p, &mut self.ops, op)
@@ -183,12 +184,16 @@ impl Engine {
                     if last {
                         p.msgs.pop_front();
                     }
-                    p.starved_since = Instant::FAR;
+                    if matches!(item, Item::Eager(_)) {
+                        p.starved_since = Instant::FAR;
+                    }
                     return Some(desc);
                 }
                 Step::Gone => {
                     p.msgs.pop_front();
                 }
+                // Credit is used up by what the receiver holds behind a gap: it comes back with it.
+                Step::Wait if p.windows.as_ref().is_some_and(|w| w.send.has_gap()) => return None,
                 Step::Wait if self.demote(now, peer) => {}
                 Step::Wait => return None,
             }

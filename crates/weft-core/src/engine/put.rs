@@ -51,8 +51,8 @@ pub(super) fn next(peer: &mut Peer, ops: &mut Slab<Op>, id: OpId) -> Step {
 }
 
 impl Engine {
-    /// Writes `len` bytes of the operation's buffer to a region of the peer. Completes when the bytes
-    /// are in the peer's memory.
+    /// Writes `len` bytes of the operation's buffer to a region of the peer. Completes when the
+    /// bytes are in the peer's memory.
     pub fn put(
         &mut self,
         now: Instant,

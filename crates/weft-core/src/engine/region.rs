@@ -42,7 +42,8 @@ impl Regions {
 }
 
 impl Engine {
-    /// Registers a region of `len` bytes under a key made of `random`. `None` when the table is full.
+    /// Registers a region of `len` bytes under a key made of `random`. `None` when the table is
+    /// full.
     pub fn register(&mut self, len: u64, rights: Rights, random: u32) -> Option<u64> {
         let slot = self.regions.slab.insert(Region { key: 0, len, rights })?;
         let key = u64::from(random) << 32 | u64::from(slot);

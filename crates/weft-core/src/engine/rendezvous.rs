@@ -91,7 +91,8 @@ impl Engine {
         }
     }
 
-    /// Direct copying: the next part for this side, and one from the back for the sender if it is at hand.
+    /// Direct copying: the next part for this side, and one from the back for the sender if it is
+    /// at hand.
     fn read_on(&mut self, id: OpId) {
         let block = u64::from(self.cfg.direct_block);
         let Some(op) = self.ops.get_mut(id.0) else { return };
@@ -294,7 +295,8 @@ impl Engine {
         Placement::Recv { op: id, offset: data.offset, len }
     }
 
-    /// A transfer may be complete with a packet that is not the last of its block (lost ones came late).
+    /// A transfer may be complete with a packet that is not the last of its block (lost ones came
+    /// late).
     fn check_pulled(&mut self, now: Instant, id: OpId) {
         let complete = match self.ops.get(id.0).map(|o| &o.kind) {
             Some(Kind::Recv(r)) => {

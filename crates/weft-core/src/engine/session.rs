@@ -1,10 +1,10 @@
 //! Opening and ending a session with a peer: HELLO, BYE, failure.
 
 use super::timer::Timers;
+use super::types::{Event, Payload, Placement, Transmit};
 use super::{Engine, StoredState};
 use crate::caps::LinkCaps;
 use crate::config::Config;
-use crate::engine::types::{Event, Payload, Placement, Transmit};
 use crate::error::{OpError, PeerFailure};
 use crate::id::{OpId, PeerId};
 use crate::peer::{credit_window, LastWord, Peer, State};
@@ -178,7 +178,8 @@ impl Engine {
         Placement::None
     }
 
-    /// BYE packets for all open sessions: the endpoint closes. Call when `quiet`, or when done waiting.
+    /// BYE packets for all open sessions: the endpoint closes. Call when `quiet`, or when done
+    /// waiting.
     pub fn close(&mut self) -> Vec<Transmit> {
         let mut out = Vec::new();
         for p in &mut self.peers {

@@ -1,7 +1,7 @@
 //! All timers of the engine: one deadline a peer, the earliest of the causes below.
 
+use super::types::Event;
 use super::{session, Engine};
-use crate::engine::types::Event;
 use crate::error::PeerFailure;
 use crate::id::PeerId;
 use crate::peer::{Desc, Peer, State};
@@ -33,7 +33,8 @@ impl Cause {
         [Cause::Open, Cause::Ack, Cause::Retransmit, Cause::Credit, Cause::Liveness, Cause::Idle];
 }
 
-/// Deadlines by time. A peer is in the set once, at `Peer::armed`, no later than its earliest cause.
+/// Deadlines by time. A peer is in the set once, at `Peer::armed`, no later than its earliest
+/// cause.
 #[derive(Default)]
 pub(super) struct Timers {
     set: BTreeSet<(Instant, PeerId)>,
@@ -66,6 +67,9 @@ impl Timers {
         Some(peer)
     }
 }
+
+/// `Peer::starved_since` of a peer whose credit was waited for in vain.
+const LONG_AGO: Instant = Instant(0);
 
 fn ms(n: u32) -> Duration {
     Duration::from_millis(u64::from(n))
@@ -105,7 +109,9 @@ impl Engine {
                 let w = p.windows.as_ref()?;
                 Some(w.send.oldest_sent()? + w.rtt.rto())
             }
-            (Cause::Credit, State::Ready) if p.starved_since != Instant::FAR => {
+            (Cause::Credit, State::Ready)
+                if ![Instant::FAR, LONG_AGO].contains(&p.starved_since) =>
+            {
                 let patience = u64::from(self.cfg.credit_patience_us);
                 Some(p.starved_since + Duration::from_micros(patience))
             }
@@ -128,7 +134,12 @@ impl Engine {
         }
         match cause {
             Cause::Open => self.reopen(now, peer),
-            Cause::Ack | Cause::Credit => self.wake(now, peer),
+            Cause::Ack => self.wake(now, peer),
+            Cause::Credit => {
+                // Until there is credit again, messages are announced without waiting once more.
+                self.peers[peer.0 as usize].starved_since = LONG_AGO;
+                self.wake(now, peer);
+            }
             Cause::Retransmit => self.retransmit(now, peer),
             Cause::Liveness => self.check_alive(now, peer),
             Cause::Idle => self.trim(peer),

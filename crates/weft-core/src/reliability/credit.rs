@@ -44,8 +44,8 @@ impl CreditIn {
         self.used = self.used.wrapping_sub(cost(bytes));
     }
 
-    /// Takes in a cumulative grant. Older ones, and ones that would open more than 32 GiB, are ignored.
-    /// Returns whether the credit grew.
+    /// Takes in a cumulative grant. Older ones, and ones that would open more than 32 GiB, are
+    /// ignored. Returns whether the credit grew.
     #[inline]
     pub fn on_grant(&mut self, granted: u32) -> bool {
         let open = granted.wrapping_sub(self.used);

@@ -12,13 +12,11 @@ mod send_window;
 #[cfg(test)]
 mod tests;
 
+pub use crate::config::{Reliability, UnknownReliability};
 pub use credit::{cost, CreditIn, CreditOut, UNIT};
 pub use recv_window::{AckPolicy, RecvWindow, Verdict};
 pub use rtt::Rtt;
 pub use send_window::{AckOutcome, SendWindow};
-
-use core::fmt;
-use core::str::FromStr;
 
 /// Largest window of [`Reliability::Selective`], in packets: 1.4 MB in Ethernet frames, bandwidth
 /// times delay of a fast LAN with a busy receiver.
@@ -27,53 +25,6 @@ pub const MAX_SELECTIVE: u32 = 1024;
 /// Packets one [`SackMap`] describes, from the one after the cumulative acknowledgement on. What
 /// lies beyond is reported when the acknowledgement has moved on.
 pub const SACK_BITS: u32 = 256;
-
-/// How packets between two peers are made reliable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Reliability {
-    /// The link is trusted to deliver everything once and in order: packets are numbered, not kept.
-    None,
-    /// Out-of-order packets are dropped; a gap or a timeout resends everything unacknowledged.
-    GoBackN,
-    /// Out-of-order packets are held; only what is missing is resent.
-    #[default]
-    Selective,
-}
-
-/// The name is none of `none`, `gbn`, `selective`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownReliability;
-
-impl fmt::Display for UnknownReliability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("unknown reliability: use none, gbn or selective")
-    }
-}
-
-impl core::error::Error for UnknownReliability {}
-
-impl FromStr for Reliability {
-    type Err = UnknownReliability;
-
-    fn from_str(name: &str) -> Result<Reliability, UnknownReliability> {
-        match name {
-            "none" => Ok(Reliability::None),
-            "gbn" => Ok(Reliability::GoBackN),
-            "selective" => Ok(Reliability::Selective),
-            _ => Err(UnknownReliability),
-        }
-    }
-}
-
-impl fmt::Display for Reliability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Reliability::None => "none",
-            Reliability::GoBackN => "gbn",
-            Reliability::Selective => "selective",
-        })
-    }
-}
 
 /// Selective acknowledgement: bit `i` (least significant bit of word 0 first) says that packet
 /// `ack + 1 + i` was received.

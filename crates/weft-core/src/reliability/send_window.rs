@@ -136,6 +136,11 @@ impl<T: Copy> SendWindow<T> {
         self.slots.is_empty()
     }
 
+    /// Whether a packet is known to be missing at the receiver: what came after it is held there.
+    pub fn has_gap(&self) -> bool {
+        self.sacked > 0 || self.lost > 0
+    }
+
     /// Number of the next packet.
     pub fn next_seq(&self) -> Seq {
         self.next

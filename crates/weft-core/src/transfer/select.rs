@@ -4,6 +4,9 @@ use crate::caps::LinkCaps;
 use crate::config::Config;
 use core::fmt;
 
+/// Longest active message, bytes: it is collected before its handler runs.
+pub const ACTIVE_MAX: u64 = 64 << 10;
+
 /// Protocol of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {

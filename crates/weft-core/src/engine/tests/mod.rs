@@ -585,7 +585,7 @@ impl Net {
                 acted = true;
                 batch.push(t);
                 if batch.len() == 16 {
-                    batch.drain(..).collect::<Vec<_>>().into_iter().for_each(|t| self.offer(at, t));
+                    core::mem::take(&mut batch).into_iter().for_each(|t| self.offer(at, t));
                 }
             }
             batch.into_iter().for_each(|t| self.offer(at, t));

@@ -139,6 +139,10 @@ fn requests__beyond_what_may_be_unanswered_wait_and_follow() {
         let key = net.register(1, &[0; 8]);
         let n = 3 * u64::from(super::super::REQUESTS_MAX);
         let adds: Vec<_> = (0..n).map(|_| (0, net.fetch_add(0, 1, key, 0, 1))).collect();
+        if caps.reliable {
+            net.flush(0);
+            assert_eq!(net.sent(0, PacketType::Atomic), n as usize / 3);
+        }
         net.wait(&adds);
         assert_eq!(net.nodes[0].ok(adds[n as usize - 1].1).value, n - 1);
         net.run(5000);

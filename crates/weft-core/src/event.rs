@@ -58,7 +58,8 @@ pub enum Placement {
         /// Bytes.
         len: u64,
     },
-    /// Copy into the store of unexpected message `id` at `offset`; at offset 0 make room for `total`.
+    /// Copy into the store of unexpected message `id` at `offset`; at offset 0 make room for
+    /// `total`.
     Store {
         /// Number of the unexpected message.
         id: u32,
@@ -237,7 +238,8 @@ pub enum Event {
     Complete(Completion),
     /// The engine is done with the buffer of an operation that completed before.
     Release(OpId),
-    /// Copy the first `len` bytes of a stored unexpected message into an operation's buffer, free the store.
+    /// Copy the first `len` bytes of a stored unexpected message into an operation's buffer, free
+    /// the store.
     CopyStored {
         /// The stored message.
         id: u32,

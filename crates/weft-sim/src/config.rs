@@ -105,6 +105,9 @@ pub struct SimConfig {
     pub limit_ns: u64,
     /// Packet events kept for the trace; 0 keeps none.
     pub trace: usize,
+    /// Settings of every endpoint, key and value as in `WEFT_*`. They override those that a
+    /// program or scenario chooses.
+    pub settings: Vec<(&'static str, String)>,
 }
 
 impl SimConfig {
@@ -124,6 +127,7 @@ impl SimConfig {
             faults: Vec::new(),
             limit_ns: 1_000_000_000_000,
             trace: 0,
+            settings: Vec::new(),
         }
     }
 
@@ -151,6 +155,9 @@ impl fmt::Display for SimConfig {
         }
         for fault in &self.faults {
             write!(f, ", {fault}")?;
+        }
+        for (key, value) in &self.settings {
+            write!(f, ", {key}={value}")?;
         }
         Ok(())
     }

@@ -57,8 +57,6 @@ pub enum Collective {
 pub struct Plan {
     /// Hosts, wires and faults.
     pub config: SimConfig,
-    /// Settings of every endpoint: key and value, as in `WEFT_*`.
-    pub settings: Vec<(&'static str, String)>,
     /// Messages; those of a sender are posted in this order.
     pub messages: Vec<Message>,
     /// Sends that a host has under way at a time.
@@ -78,11 +76,11 @@ impl Plan {
     /// The scenario of `seed`.
     pub fn draw(seed: u64) -> Plan {
         let mut rng = Rng::stream(seed, 2);
-        let config = draw_config(seed, &mut rng);
+        let mut config = draw_config(seed, &mut rng);
         let window = *rng.pick(&[8u32, 64, 1024]);
         let reliability = *rng.pick(&["selective", "selective", "gbn"]);
         let pull_block = *rng.pick(&[16u32 << 10, 128 << 10]);
-        let settings = vec![
+        config.settings = vec![
             ("reliability", reliability.to_string()),
             ("window", window.to_string()),
             ("pull_block", pull_block.to_string()),
@@ -102,14 +100,8 @@ impl Plan {
             2 => Collective::AllReduce { len: rng.between(1, 3000) as usize },
             _ => Collective::AllGather { len: rng.between(0, 3000) as usize },
         });
-        let mut plan = Plan {
-            config,
-            settings,
-            messages,
-            depth: 1,
-            collectives: collectives.collect(),
-            cancels: 0,
-        };
+        let mut plan =
+            Plan { config, messages, depth: 1, collectives: collectives.collect(), cancels: 0 };
         plan.depth = rng.between(1, 12) as usize;
         plan.cancels = rng.below(4) as u32;
         let mortal = plan.mortal();
@@ -258,9 +250,6 @@ pub fn shrink(plan: &Plan, tries: usize, fails: &mut dyn FnMut(&Plan) -> bool) -
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.config)?;
-        for (key, value) in &self.settings {
-            write!(f, ", {key}={value}")?;
-        }
         let bytes: usize = self.messages.iter().map(|m| m.len).sum();
         write!(
             f,

@@ -165,12 +165,20 @@ impl Sim {
     pub fn new(name: impl Into<String>, config: SimConfig) -> Sim {
         let net = Network::shared(config.clone());
         let runner = Runner::new(&net);
-        let (settings, notes) = (Config::default(), Notes::default());
-        Sim { name: name.into(), config, settings, net, runner, notes }
+        let notes = Notes::default();
+        let name = name.into();
+        Sim { name, config, settings: Config::default(), net, runner, notes }
+            .settings(Config::default())
     }
 
-    /// Settings of the endpoints spawned from now on.
-    pub fn settings(mut self, settings: Config) -> Sim {
+    /// Settings of the endpoints spawned from now on, below those of [`SimConfig::settings`].
+    ///
+    /// # Panics
+    /// When [`SimConfig::settings`] has a key or value that does not exist.
+    pub fn settings(mut self, mut settings: Config) -> Sim {
+        for (key, value) in &self.config.settings {
+            settings.set(key, value).unwrap_or_else(|e| panic!("{e}"));
+        }
         self.settings = settings;
         self
     }

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
-use weft::{Config, Op};
+use weft::Op;
 use weft_core::{OpError, PeerId};
 
 /// What a plan's hosts share.
@@ -44,15 +44,6 @@ impl Shared {
     }
 }
 
-/// Settings from their names and values.
-pub fn settings(list: &[(&'static str, String)]) -> Config {
-    let mut config = Config::default();
-    for (key, value) in list {
-        config.set(key, value).expect("plans use keys that exist");
-    }
-    config
-}
-
 /// Runs one plan.
 pub fn run_plan(plan: &Plan) -> Result<PlanReport, Failure> {
     run_traced(plan).map(|(report, _)| report)
@@ -60,7 +51,7 @@ pub fn run_plan(plan: &Plan) -> Result<PlanReport, Failure> {
 
 /// Runs one plan; its packets are kept if its configuration says so.
 pub(crate) fn run_traced(plan: &Plan) -> Result<(PlanReport, Trace), Failure> {
-    let mut sim = Sim::new("swarm", plan.config.clone()).settings(settings(&plan.settings));
+    let mut sim = Sim::new("swarm", plan.config.clone());
     let checker = Checker::shared(plan.config.seed);
     let mortal = plan.mortal();
     let shared = Rc::new(Shared { plan: plan.clone(), checker: Rc::clone(&checker), mortal });
@@ -81,19 +72,21 @@ pub(crate) fn run_traced(plan: &Plan) -> Result<(PlanReport, Trace), Failure> {
     }
 }
 
-/// Runs the plan of every seed; the first failure is shrunk with at most `tries` runs and told
-/// with the plan that remains.
+/// Runs the plan of a seed; a failure is shrunk with at most `tries` runs and told with the plan
+/// that remains.
+pub fn run_seed(seed: u64, tries: usize) -> Result<PlanReport, Failure> {
+    let plan = Plan::draw(seed);
+    run_plan(&plan).map_err(|failure| explain(&plan, failure, tries))
+}
+
+/// Runs the plan of every seed, until the first failure.
 pub fn swarm(
     seeds: Range<u64>,
     tries: usize,
     each: &mut dyn FnMut(u64, &PlanReport),
 ) -> Result<(), Failure> {
     for seed in seeds {
-        let plan = Plan::draw(seed);
-        match run_plan(&plan) {
-            Ok(report) => each(seed, &report),
-            Err(failure) => return Err(explain(&plan, failure, tries)),
-        }
+        each(seed, &run_seed(seed, tries)?);
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ mod asp;
 mod progress;
 mod sor;
 
-pub use progress::WATCHED;
+pub use progress::{Progress, WATCHED};
 
 use anyhow::{anyhow, Context, Result};
 use serde::Serialize;

@@ -1,0 +1,345 @@
+//! `weft sim app`: the applications of `weft app`, on simulated hosts.
+
+use super::network::Network;
+use super::replay::{self, Files};
+use super::scenario::counters;
+use crate::app::Progress;
+use anyhow::Result;
+use serde_json::json;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::process::ExitCode;
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+use weft::{Group, OpError};
+use weft_asp::Graph;
+use weft_sim::{Counters, Failure, Sim, SimConfig};
+use weft_sor::parse_size;
+
+/// Run an application on simulated hosts, against the sequential program
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    which: Which,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Which {
+    Sor(Sor),
+    Asp(Asp),
+}
+
+/// Red-black successive over-relaxation of a heated plate (SOR)
+#[derive(Debug, clap::Args)]
+struct Sor {
+    /// Rows and columns of the matrix: N or ROWSxCOLS
+    #[arg(long, value_name = "SIZE", default_value = "256", value_parser = parse_size)]
+    size: (usize, usize),
+    /// The most iterations
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    iterations: u64,
+    /// Stop when no cell changes by this many degrees; 0: do all iterations
+    #[arg(long, value_name = "DEGREES", default_value_t = 1e-3)]
+    tolerance: f64,
+    /// Computing time of a cell, in nanoseconds of virtual time
+    #[arg(long, value_name = "NS", default_value_t = 2.0)]
+    ns_per_cell: f64,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// All-pairs shortest paths by pipelined broadcast (ASP)
+#[derive(Debug, clap::Args)]
+struct Asp {
+    /// Nodes of the random graph
+    #[arg(long, visible_alias = "size", value_name = "N", default_value_t = 256)]
+    nodes: u32,
+    /// Arcs that leave each node
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    degree: u32,
+    /// Computing time of a cell, in nanoseconds of virtual time
+    #[arg(long, value_name = "NS", default_value_t = 0.5)]
+    ns_per_cell: f64,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Options of both.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// Number of hosts, one rank each
+    #[arg(long, value_name = "N", default_value_t = 8,
+        value_parser = clap::value_parser!(u32).range(1..=16384))]
+    hosts: u32,
+    /// Print one JSON object in place of the text
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    network: Network,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// Why there is no report.
+enum Stop {
+    /// The options make no sense.
+    Refused(anyhow::Error),
+    /// The simulation failed.
+    Failed(Failure),
+}
+
+impl From<anyhow::Error> for Stop {
+    fn from(why: anyhow::Error) -> Stop {
+        Stop::Refused(why)
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
+        Stop::Failed(failure)
+    }
+}
+
+/// How the ranks ended.
+struct Ended<O> {
+    outcomes: Vec<O>,
+    counters: Counters,
+    retransmitted: u64,
+}
+
+/// Runs a program on every host; it is an error when one of the ranks has none.
+fn simulate<O, F, Fut>(sim: &mut Sim, hosts: u32, program: F) -> Result<Ended<O>, Failure>
+where
+    O: 'static,
+    F: Fn(Group) -> Fut + Clone + 'static,
+    Fut: Future<Output = Result<O, OpError>> + 'static,
+{
+    let results = Rc::new(RefCell::new(Vec::new()));
+    let retransmitted = Rc::new(Cell::new(0));
+    let (shared, sum) = (Rc::clone(&results), Rc::clone(&retransmitted));
+    sim.spawn_all(move |env| {
+        let (results, sum) = (Rc::clone(&shared), Rc::clone(&sum));
+        let world = env.world();
+        let work = program(world.clone());
+        async move {
+            let result = work.await;
+            let failed = result.is_err();
+            results.borrow_mut().push((env.host, result));
+            if !failed {
+                // Until all have what they need, this host answers.
+                let _ = world.barrier().await;
+            }
+            sum.set(sum.get() + env.endpoint.stats().retransmitted);
+        }
+    });
+    let run = sim.run();
+    let mut results = results.take();
+    results.sort_by_key(|(host, _)| *host);
+    let mut outcomes = Vec::new();
+    for (host, result) in results {
+        match result {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(error) => return Err(sim.failure(format!("host {host}: {error}"))),
+        }
+    }
+    let counters = run?.counters;
+    if outcomes.len() != hosts as usize {
+        return Err(sim.failure(format!("{} of {hosts} hosts have a result", outcomes.len())));
+    }
+    Ok(Ended { outcomes, counters, retransmitted: retransmitted.get() })
+}
+
+/// What there is to tell of an application that ran to its end.
+struct Report {
+    app: &'static str,
+    config: String,
+    hosts: u32,
+    /// Hosts whose result is not that of the sequential program.
+    wrong: Vec<usize>,
+    checksum: u64,
+    /// Virtual time of the computation.
+    elapsed: Duration,
+    /// Virtual time that one host alone would compute, by the same cost of a cell.
+    alone: Duration,
+    counters: Counters,
+    retransmitted: u64,
+}
+
+impl Report {
+    fn speedup(&self) -> f64 {
+        self.alone.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    fn verdict(&self) -> String {
+        if self.wrong.is_empty() {
+            "PASS: every host has the result of the sequential program".to_string()
+        } else {
+            format!("the result differs from the sequential program's on hosts {:?}", self.wrong)
+        }
+    }
+
+    fn print(&self, seed: u64, wall: Duration, as_json: bool) {
+        let (ms, alone) = (self.elapsed.as_secs_f64() * 1e3, self.alone.as_secs_f64() * 1e3);
+        let network = counters(&self.counters);
+        if as_json {
+            let line = json!({
+                "scenario": format!("app {}", self.app),
+                "seed": seed,
+                "pass": true,
+                "config": self.config,
+                "hosts": self.hosts,
+                "checksum": format!("{:016x}", self.checksum),
+                "virtual_ms": ms,
+                "alone_ms": alone,
+                "speedup": self.speedup(),
+                "retransmitted": self.retransmitted,
+                "network": network,
+                "wall_seconds": wall.as_secs_f64(),
+            });
+            println!("{line}");
+            return;
+        }
+        let text: Vec<_> = network.iter().map(|(name, n)| format!("{name} {n}")).collect();
+        println!("{}: {}", self.app, self.config);
+        println!(
+            "  virtual time {ms:.3} ms, one host alone {alone:.3} ms: {:.2} x",
+            self.speedup()
+        );
+        println!("  {}, retransmitted {}", text.join(", "), self.retransmitted);
+        println!("  checksum {:016x}", self.checksum);
+        println!("  {}, {:.2} s of wall time", self.verdict(), wall.as_secs_f64());
+    }
+}
+
+impl Sor {
+    fn params(&self) -> Result<weft_sor::Params> {
+        let params = weft_sor::Params {
+            rows: self.size.0,
+            cols: self.size.1,
+            max_iterations: self.iterations,
+            tolerance: self.tolerance,
+            ns_per_cell: Some(self.ns_per_cell),
+            ..weft_sor::Params::default()
+        };
+        params.check()?;
+        Ok(params)
+    }
+
+    fn run(&self, sim: &mut Sim, config: &SimConfig) -> Result<Report, Stop> {
+        let params = self.params()?;
+        let (bar, given) = (Rc::new(Progress::new(0, "simulated SOR")), params.clone());
+        let shown = Rc::downgrade(&bar);
+        let ended = simulate(sim, config.hosts, move |world| {
+            let (params, shown) = (given.clone(), shown.clone());
+            async move {
+                let tell = |done, of| show(&shown, &world, done, of);
+                weft_sor::run(&world, &params, &tell).await
+            }
+        });
+        drop(bar);
+        let ended = ended?;
+        let bar = Progress::new(0, "sequential SOR");
+        let want = weft_sor::sequential(&params, &|done, of| bar.at(done, of));
+        let right = ended.outcomes.iter().map(|outcome| outcome.agrees_with(&want)).collect();
+        let cells = (params.rows - 2) as f64 * params.cols as f64 * want.iterations as f64;
+        let first = &ended.outcomes[0];
+        let figures = (first.checksum, first.elapsed, cells * self.ns_per_cell);
+        Ok(report("sor", config, figures, right, &ended))
+    }
+}
+
+impl Asp {
+    fn params(&self, seed: u64, hosts: u32) -> Result<weft_asp::Params> {
+        let params = weft_asp::Params {
+            graph: Graph::random(self.nodes, self.degree, 100, seed),
+            ns_per_cell: Some(self.ns_per_cell),
+            ..weft_asp::Params::default()
+        };
+        params.check(1)?;
+        params.check(hosts as usize)?;
+        Ok(params)
+    }
+
+    fn run(&self, sim: &mut Sim, config: &SimConfig) -> Result<Report, Stop> {
+        let params = self.params(config.seed, config.hosts)?;
+        let (bar, given) = (Rc::new(Progress::new(0, "simulated ASP")), params.clone());
+        let shown = Rc::downgrade(&bar);
+        let other = weft_asp::Params { graph: Graph::default(), ..params.clone() };
+        let ended = simulate(sim, config.hosts, move |world| {
+            let params = if world.rank() == 0 { given.clone() } else { other.clone() };
+            let shown = shown.clone();
+            async move {
+                let tell = |done, of| show(&shown, &world, done, of);
+                weft_asp::run(&world, &params, &tell).await
+            }
+        });
+        drop(bar);
+        let ended = ended?;
+        let bar = Progress::new(0, "sequential ASP");
+        let want = weft_asp::sequential(&params, &|done, of| bar.at(done, of));
+        let right = ended.outcomes.iter().map(|outcome| outcome.agrees_with(&want)).collect();
+        let cells = f64::from(self.nodes).powi(3);
+        let first = &ended.outcomes[0];
+        let figures = (first.checksum, first.elapsed, cells * self.ns_per_cell);
+        Ok(report("asp", config, figures, right, &ended))
+    }
+}
+
+/// Moves the bar, as long as it is there, by what the first host has done.
+fn show(bar: &Weak<Progress>, world: &Group, done: u64, of: u64) {
+    if let Some(bar) = bar.upgrade().filter(|_| world.rank() == 0) {
+        bar.at(done, of);
+    }
+}
+
+fn report<O>(
+    app: &'static str,
+    config: &SimConfig,
+    (checksum, elapsed, alone_ns): (u64, Duration, f64),
+    right: Vec<bool>,
+    ended: &Ended<O>,
+) -> Report {
+    Report {
+        app,
+        config: config.to_string(),
+        hosts: config.hosts,
+        wrong: (0..right.len()).filter(|&host| !right[host]).collect(),
+        checksum,
+        elapsed,
+        alone: Duration::from_nanos(alone_ns as u64),
+        counters: ended.counters,
+        retransmitted: ended.retransmitted,
+    }
+}
+
+/// Runs the application.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let (name, common) = match &args.which {
+        Which::Sor(sor) => ("app sor", &sor.common),
+        Which::Asp(asp) => ("app asp", &asp.common),
+    };
+    let seed = common.network.seed;
+    let mut config = SimConfig::new(common.hosts, seed);
+    config.trace = common.files.keep();
+    let config = common.network.apply(config);
+    let start = Instant::now();
+    let mut sim = Sim::new(name, config.clone());
+    let result = match &args.which {
+        Which::Sor(sor) => sor.run(&mut sim, &config),
+        Which::Asp(asp) => asp.run(&mut sim, &config),
+    };
+    let failure = match result {
+        Ok(report) if report.wrong.is_empty() => {
+            report.print(seed, start.elapsed(), common.json);
+            None
+        }
+        Ok(report) => Some(sim.failure(report.verdict())),
+        Err(Stop::Failed(failure)) => Some(failure),
+        Err(Stop::Refused(why)) => return Err(why),
+    };
+    common.files.write(sim.network().borrow().trace())?;
+    Ok(match failure {
+        Some(failure) => replay::tell(&failure, &replay::command(seed), common.json),
+        None => ExitCode::SUCCESS,
+    })
+}

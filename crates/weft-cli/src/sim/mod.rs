@@ -1,0 +1,97 @@
+//! `weft sim`: programs, scenarios and seeds on simulated clusters, in virtual time.
+
+mod app;
+mod network;
+mod replay;
+mod scenario;
+mod swarm;
+
+use anyhow::Result;
+use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
+use std::process::ExitCode;
+use weft_sim::scenarios::{Scenario, SCENARIOS};
+
+/// Run programs and scenarios on a simulated cluster, in virtual time and repeatable by seed
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    which: Which,
+}
+
+/// What is simulated: a command of its own, or one of the named scenarios.
+#[derive(Debug)]
+enum Which {
+    Fixed(Fixed),
+    Named(&'static str, Box<scenario::Args>),
+}
+
+#[derive(Debug, Subcommand)]
+enum Fixed {
+    /// The scenarios there are, one a line
+    List,
+    Swarm(swarm::Args),
+    App(app::Args),
+}
+
+/// The scenarios that are commands: all but the swarm, which has options of its own.
+fn named() -> impl Iterator<Item = &'static Scenario> {
+    SCENARIOS.iter().filter(|scenario| scenario.name != "swarm")
+}
+
+impl FromArgMatches for Which {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Which, clap::Error> {
+        if let Some((name, options)) = matches.subcommand() {
+            if let Some(scenario) = named().find(|scenario| scenario.name == name) {
+                let args = scenario::Args::from_arg_matches(options)?;
+                return Ok(Which::Named(scenario.name, Box::new(args)));
+            }
+        }
+        Fixed::from_arg_matches(matches).map(Which::Fixed)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Which::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for Which {
+    fn augment_subcommands(command: Command) -> Command {
+        let command = Fixed::augment_subcommands(command);
+        named().fold(command, |command, scenario| {
+            let options = <scenario::Args as clap::Args>::augment_args(Command::new(scenario.name));
+            command.subcommand(options.about(scenario.about))
+        })
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Which::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        Fixed::has_subcommand(name) || named().any(|scenario| scenario.name == name)
+    }
+}
+
+fn list() -> ExitCode {
+    println!("{:<13} {:>5}  what it shows", "scenario", "hosts");
+    for Scenario { name, about, hosts, .. } in SCENARIOS {
+        let hosts = if *hosts == 0 { "-".to_string() } else { hosts.to_string() };
+        println!("{name:<13} {hosts:>5}  {about}");
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args) -> Result<ExitCode> {
+    // Peers that fail are what is simulated, not what the user has to hear of.
+    if std::env::var_os("WEFT_LOG").is_none() {
+        log::set_max_level(log::LevelFilter::Error);
+    }
+    match args.which {
+        Which::Fixed(Fixed::List) => Ok(list()),
+        Which::Fixed(Fixed::Swarm(args)) => swarm::run(&args),
+        Which::Fixed(Fixed::App(args)) => app::run(&args),
+        Which::Named(name, args) => scenario::run(name, &args),
+    }
+}

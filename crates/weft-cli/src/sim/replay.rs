@@ -1,0 +1,111 @@
+//! How a failure is told, so that it can be seen again.
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use weft_sim::{Failure, Trace};
+
+/// The command line as a shell reads it back.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=%,+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_string();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// This command once more, with the seed that it had by default.
+pub fn command(seed: u64) -> String {
+    again(std::env::args().skip(1), seed)
+}
+
+fn again(words: impl Iterator<Item = String>, seed: u64) -> String {
+    let words: Vec<String> = words.collect();
+    let mut line = vec!["weft".to_string()];
+    line.extend(words.iter().map(|word| quoted(word)));
+    if !words.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
+        line.push(format!("--seed {seed}"));
+    }
+    line.join(" ")
+}
+
+/// Says what went wrong, with the seed and the command `replay` that shows it again.
+pub fn tell(failure: &Failure, replay: &str, json: bool) -> ExitCode {
+    let (name, seed, what) = (&failure.name, failure.seed, &failure.what);
+    if json {
+        let line = json!({
+            "scenario": name, "seed": seed, "pass": false, "what": what, "replay": replay,
+        });
+        println!("{line}");
+    }
+    eprintln!("FAIL {name}: {what}\nseed {seed}; replay: {replay}");
+    ExitCode::FAILURE
+}
+
+/// Packets kept for the files: the latest, some 100 MB of them.
+const KEEP: usize = 1 << 20;
+
+/// Where the packets of a simulation are written.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Packets")]
+pub struct Files {
+    /// Write the packets as trace events, for Perfetto or chrome://tracing
+    #[arg(long, value_name = "FILE.json")]
+    trace: Option<PathBuf>,
+    /// Write the packets as text, one line each
+    #[arg(long, value_name = "FILE.txt")]
+    log: Option<PathBuf>,
+}
+
+impl Files {
+    /// Packets to keep.
+    pub fn keep(&self) -> usize {
+        if self.trace.is_some() || self.log.is_some() {
+            KEEP
+        } else {
+            0
+        }
+    }
+
+    /// Writes the files asked for, of a simulation that ended in either way.
+    pub fn write(&self, trace: &Trace) -> Result<()> {
+        if self.keep() > 0 && trace.events().next().is_none() {
+            eprintln!("weft sim: no packets were kept: tables of many simulations have none");
+        }
+        type Write1 = fn(&Trace, &mut dyn Write) -> std::io::Result<()>;
+        let formats: [(_, Write1); 2] =
+            [(&self.trace, |t, out| t.write_json(out)), (&self.log, |t, out| t.write_text(out))];
+        for (path, write) in formats {
+            let Some(path) = path else { continue };
+            let file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
+            let mut out = BufWriter::new(file);
+            write(trace, &mut out)
+                .and_then(|()| out.flush())
+                .with_context(|| format!("writing {}", path.display()))?;
+            eprintln!("written {}", path.display());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    fn line(words: &[&str]) -> String {
+        again(words.iter().map(ToString::to_string), 7)
+    }
+
+    #[test]
+    fn again__adds_the_seed_once_and_quotes() {
+        assert_eq!(line(&["sim", "loss"]), "weft sim loss --seed 7");
+        assert_eq!(line(&["sim", "loss", "--seed", "3"]), "weft sim loss --seed 3");
+        assert_eq!(line(&["sim", "loss", "--seed=3"]), "weft sim loss --seed=3");
+        let odd = line(&["sim", "loss", "--loss", "1%", "--log", "it's a.txt"]);
+        assert_eq!(odd, "weft sim loss --loss 1% --log 'it'\\''s a.txt' --seed 7");
+    }
+}

@@ -1,0 +1,87 @@
+//! `weft sim NAME`: one of the named scenarios.
+
+use super::network::Network;
+use super::replay::{self, Files};
+use anyhow::{bail, Context, Result};
+use serde_json::{json, Map, Value};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use weft_sim::scenarios::{default_config, run_named, Report};
+use weft_sim::{Counters, SimConfig};
+
+/// Options of every scenario.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Number of hosts [default: see `weft sim list`]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=16384))]
+    hosts: Option<u32>,
+    /// Print one JSON object in place of the text
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    network: Network,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// The counters that are not zero.
+pub fn counters(counters: &Counters) -> Map<String, Value> {
+    let shown = counters.list().into_iter().filter(|&(_, n)| n > 0);
+    shown.map(|(name, n)| (name.to_string(), n.into())).collect()
+}
+
+fn print(report: &Report, seed: u64, took: Duration, as_json: bool) {
+    if !as_json {
+        println!("{report}");
+        println!("  PASS, {:.2} s of wall time", took.as_secs_f64());
+        return;
+    }
+    let outcome = report.outcome.as_ref();
+    let line = json!({
+        "scenario": report.name,
+        "seed": seed,
+        "pass": true,
+        "config": report.config,
+        "lines": report.lines,
+        "virtual_ns": outcome.map(|o| o.at),
+        "network": outcome.map(|o| counters(&o.counters)),
+        "wall_seconds": took.as_secs_f64(),
+    });
+    println!("{line}");
+}
+
+/// Runs a scenario and tells how it ended; `replay` is the command that shows it again.
+pub fn play(
+    name: &str,
+    config: SimConfig,
+    replay: &str,
+    files: &Files,
+    as_json: bool,
+) -> Result<ExitCode> {
+    let (seed, start) = (config.seed, Instant::now());
+    match run_named(name, config) {
+        Ok(report) => {
+            print(&report, seed, start.elapsed(), as_json);
+            files.write(&report.trace)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(failure) => {
+            let code = replay::tell(&failure, replay, as_json);
+            files.write(&failure.trace)?;
+            Ok(code)
+        }
+    }
+}
+
+/// Runs the scenario `name` as its options say.
+pub fn run(name: &str, args: &Args) -> Result<ExitCode> {
+    let seed = args.network.seed;
+    if name == "reliability" && args.network.reliability.is_some() {
+        bail!("`weft sim reliability` compares the protocols: --reliability does not go with it");
+    }
+    let mut config = default_config(name, seed).context("a scenario that is listed")?;
+    config.hosts = args.hosts.unwrap_or(config.hosts);
+    config.trace = args.files.keep();
+    let config = args.network.apply(config);
+    play(name, config, &replay::command(seed), &args.files, args.json)
+}

@@ -1,0 +1,208 @@
+//! `weft sim swarm`: whatever the seeds say.
+
+use super::replay::{self, Files};
+use super::scenario;
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Instant;
+use weft_sim::scenarios::default_config;
+use weft_sim::swarm::{run_seed, PlanReport};
+use weft_sim::Failure;
+
+/// Hosts, links, faults and traffic as the seeds say, every promise checked; or one seed, in detail
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The seeds A up to B, B not included; or the first N
+    #[arg(long, value_name = "A..B", env = "WEFT_SEEDS", value_parser = parse_seeds,
+        default_value = "0..100")]
+    seeds: Range<u64>,
+    /// This seed alone, told in detail
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// Simulations at a time [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Go on after a failure; failures are told as they are, not made smaller
+    #[arg(long)]
+    keep_going: bool,
+    /// Print one JSON object for each seed
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// Runs spent on making the plan of a failure smaller.
+const TRIES: usize = 300;
+
+fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
+    let parsed = match text.split_once("..") {
+        Some((from, to)) => from.parse().and_then(|from| Ok(from..to.parse()?)),
+        None => text.parse().map(|count| 0..count),
+    };
+    match parsed {
+        Ok(seeds) if !seeds.is_empty() => Ok(seeds),
+        _ => Err("seeds such as 0..1000, or a number of them, are wanted".to_string()),
+    }
+}
+
+/// What the threads share.
+struct Work {
+    next: AtomicU64,
+    until: u64,
+    tries: usize,
+    stop: AtomicBool,
+}
+
+type Done = (u64, Result<PlanReport, Failure>);
+
+impl Work {
+    /// Runs one seed after the other until there is none left or one has failed.
+    fn run(&self, to: &mpsc::Sender<Done>) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let seed = self.next.fetch_add(1, Ordering::Relaxed);
+            if seed >= self.until {
+                return;
+            }
+            let result = run_seed(seed, self.tries);
+            if result.is_err() && self.tries > 0 {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+            if to.send((seed, result)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// A bar on a terminal, nothing elsewhere.
+fn bar(seeds: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(seeds), ProgressDrawTarget::stderr());
+    let template = "swarm {bar:32} {pos}/{len} seeds, {msg} messages, {elapsed}, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.with_message("0")
+}
+
+#[derive(Default)]
+struct Total {
+    passed: u64,
+    failed: u64,
+    messages: u64,
+    errors: u64,
+    frames: u64,
+    lost: u64,
+}
+
+impl Total {
+    fn add(&mut self, report: &PlanReport) {
+        let c = &report.outcome.counters;
+        self.passed += 1;
+        self.messages += report.delivered;
+        self.errors += report.failed;
+        self.frames += c.sent;
+        self.lost += c.lost + c.partitioned + c.queue_full + c.ring_full;
+    }
+}
+
+fn line(seed: u64, report: &PlanReport) -> serde_json::Value {
+    json!({
+        "scenario": "swarm",
+        "seed": seed,
+        "pass": true,
+        "delivered": report.delivered,
+        "failed_as_they_must": report.failed,
+        "virtual_ns": report.outcome.at,
+        "network": scenario::counters(&report.outcome.counters),
+    })
+}
+
+fn many(args: &Args) -> ExitCode {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = args.jobs.map_or(cores, usize::from);
+    let seeds = args.seeds.end - args.seeds.start;
+    let tries = if args.keep_going { 0 } else { TRIES };
+    let (next, until) = (AtomicU64::new(args.seeds.start), args.seeds.end);
+    let work = Work { next, until, tries, stop: AtomicBool::new(false) };
+    let (start, bar, mut total) = (Instant::now(), bar(seeds), Total::default());
+    std::thread::scope(|scope| {
+        let (to, done) = mpsc::channel();
+        for _ in 0..jobs {
+            let to = to.clone();
+            scope.spawn(|| work.run(&{ to }));
+        }
+        drop(to);
+        for (seed, result) in done {
+            match result {
+                Ok(report) => {
+                    total.add(&report);
+                    if args.json {
+                        println!("{}", line(seed, &report));
+                    }
+                }
+                Err(failure) => {
+                    total.failed += 1;
+                    bar.suspend(|| replay::tell(&failure, &again(seed), args.json));
+                }
+            }
+            bar.set_message(total.messages.to_string());
+            bar.inc(1);
+        }
+    });
+    bar.finish_and_clear();
+    if !args.json {
+        println!(
+            "seeds {}..{}: {} messages delivered and checked, {} operations failed as they must,",
+            args.seeds.start, args.seeds.end, total.messages, total.errors
+        );
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{} frames sent, {} lost, {seconds:.1} s", total.frames, total.lost);
+        let skipped = seeds - total.passed - total.failed;
+        println!("{} passed, {} failed, {skipped} skipped", total.passed, total.failed);
+    }
+    if total.failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn one(seed: u64, args: &Args) -> Result<ExitCode> {
+    let mut config = default_config("swarm", seed).context("the swarm is a scenario")?;
+    config.trace = args.files.keep();
+    scenario::play("swarm", config, &again(seed), &args.files, args.json)
+}
+
+/// The command that shows a seed again.
+fn again(seed: u64) -> String {
+    format!("weft sim swarm --seed {seed}")
+}
+
+/// Runs the seeds.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    match args.seed {
+        Some(seed) => one(seed, args),
+        None => Ok(many(args)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn parse_seeds__range_or_count() {
+        assert_eq!(parse_seeds("3..7"), Ok(3..7));
+        assert_eq!(parse_seeds("25"), Ok(0..25));
+        for bad in ["", "0", "7..3", "3..", "..", "-1..4", "x"] {
+            assert!(parse_seeds(bad).is_err(), "{bad}");
+        }
+    }
+}

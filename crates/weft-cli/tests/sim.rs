@@ -1,0 +1,192 @@
+//! `weft sim` as users and scripts see it.
+#![allow(non_snake_case)]
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn sim(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weft"))
+        .arg("sim")
+        .args(words)
+        .env_remove("WEFT_SEEDS")
+        .output()
+        .expect("weft starts")
+}
+
+fn text(words: &[&str]) -> String {
+    let output = sim(words);
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "weft sim {words:?}: {why}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn lines(words: &[&str]) -> Vec<Value> {
+    let words: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+    text(&words).lines().map(parse).collect()
+}
+
+/// Standard error of a command that is refused.
+fn refused(words: &[&str]) -> String {
+    let output = sim(words);
+    assert!(!output.status.success(), "{words:?} was accepted");
+    String::from_utf8(output.stderr).expect("text")
+}
+
+/// A file for this test alone, removed at its end.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str) -> File {
+        File(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a plain path")
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn list__every_scenario_is_a_command() {
+    let list = text(&["list"]);
+    let names: Vec<&str> = list.lines().skip(1).filter_map(|l| l.split(' ').next()).collect();
+    assert!(names.len() >= 10, "{list}");
+    for name in names {
+        assert!(text(&[name, "--help"]).contains("--seed"), "{name}");
+    }
+}
+
+#[test]
+fn scenario__text_names_the_seed_and_passes() {
+    let told = text(&["corruption", "--seed", "5"]);
+    for word in ["seed 5", "1000 messages delivered", "refused", "PASS"] {
+        assert!(told.contains(word), "no {word:?} in {told}");
+    }
+}
+
+#[test]
+fn scenario__options_reach_the_network() {
+    let options = ["--loss", "2%", "--dup", "--reorder", "3%", "--corrupt", "500ppm"];
+    let wires = ["--latency", "10us", "--bandwidth", "1G", "--mtu", "512"];
+    let words: Vec<&str> = ["pause", "--hosts", "3", "--reliability", "gbn", "--window", "64"]
+        .into_iter()
+        .chain(options)
+        .chain(wires)
+        .collect();
+    let got = lines(&words);
+    let config = got[0]["config"].as_str().expect("a configuration");
+    for word in [
+        "3 hosts",
+        "mtu 512",
+        "125 MB/s",
+        "10000 ns a hop",
+        "loss 20000 ppm",
+        "duplicate 10000 ppm",
+        "reorder 30000 ppm",
+        "corrupt 500 ppm",
+        "reliability=gbn",
+        "window=64",
+    ] {
+        assert!(config.contains(word), "no {word:?} in {config}");
+    }
+    assert_eq!(got[0]["pass"], true);
+}
+
+#[test]
+fn scenario__same_seed_same_packets() {
+    let log = |seed: &str| {
+        let file = File::new(&format!("loss-{seed}.txt"));
+        text(&["loss", "--seed", seed, "--log", file.path()]);
+        std::fs::read(&file.0).expect("a log")
+    };
+    assert!(log("1").starts_with(b" "));
+    assert_eq!(log("1"), log("1"));
+    assert_ne!(log("1"), log("2"));
+}
+
+#[test]
+fn scenario__trace_is_json() {
+    let file = File::new("restart.json");
+    text(&["restart", "--trace", file.path()]);
+    let trace: Value = serde_json::from_slice(&std::fs::read(&file.0).expect("a trace")).unwrap();
+    assert!(trace["traceEvents"].as_array().is_some_and(|events| !events.is_empty()));
+}
+
+#[test]
+fn scaling__hosts_as_asked() {
+    let told = text(&["scaling", "--hosts", "16"]);
+    assert!(told.lines().any(|line| line.trim_start().starts_with("16 ")), "{told}");
+    assert!(told.contains("s of wall time"), "{told}");
+}
+
+#[test]
+fn swarm__some_seeds_on_two_threads() {
+    let told = text(&["swarm", "--seeds", "3..9", "--jobs", "2"]);
+    assert!(told.ends_with("6 passed, 0 failed, 0 skipped\n"), "{told}");
+    let mut seeds: Vec<_> =
+        lines(&["swarm", "--seeds", "3..9"]).iter().map(|line| line["seed"].as_u64()).collect();
+    seeds.sort();
+    assert_eq!(seeds, (3..9).map(Some).collect::<Vec<_>>());
+}
+
+#[test]
+fn swarm__one_seed_in_detail() {
+    let told = text(&["swarm", "--seed", "4"]);
+    assert!(told.contains("seed 4") && told.contains("at a time"), "{told}");
+}
+
+#[test]
+fn app_sor__equals_sequential_with_loss() {
+    let options = ["--hosts", "4", "--size", "40x64", "--loss", "1%", "--seed", "2"];
+    let words: Vec<&str> = ["app", "sor"].into_iter().chain(options).collect();
+    let told = text(&words);
+    assert!(told.contains("PASS") && told.contains("virtual time"), "{told}");
+    let got = lines(&words);
+    assert_eq!((&got[0]["pass"], &got[0]["hosts"]), (&true.into(), &4.into()));
+    assert!(got[0]["network"]["lost"].as_u64() > Some(0), "{}", got[0]);
+    assert!(got[0]["retransmitted"].as_u64() > Some(0), "{}", got[0]);
+}
+
+#[test]
+fn app_asp__equals_sequential_and_is_repeatable() {
+    let run = || {
+        let mut got = lines(&["app", "asp", "--hosts", "5", "--size", "70", "--dup", "--reorder"]);
+        got[0].as_object_mut().expect("an object").remove("wall_seconds");
+        got
+    };
+    let first = run();
+    assert_eq!(first[0]["pass"], true);
+    assert_eq!(first, run());
+}
+
+#[test]
+fn failure__tells_seed_and_replay() {
+    // Nothing gets through within the time that sessions are given to open.
+    let words = ["loss", "--loss", "99.9999%", "--seed", "3"];
+    let output = sim(&[&words[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).expect("text");
+    let replay = "weft sim loss --loss 99.9999% --seed 3 --json";
+    assert!(error.contains(&format!("seed 3; replay: {replay}")), "{error}");
+    let line: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!((&line["pass"], &line["replay"]), (&false.into(), &replay.into()));
+}
+
+#[test]
+fn args__bad_ones_are_refused() {
+    assert!(refused(&["los"]).contains("'loss'"));
+    assert!(refused(&["loss", "--loss", "1"]).contains("1% or 500ppm"));
+    assert!(refused(&["loss", "--hosts", "1"]).contains("2..=16384"));
+    assert!(refused(&["loss", "--bandwidth", "fast"]).contains("10G"));
+    assert!(refused(&["swarm", "--seeds", "9..3"]).contains("0..1000"));
+    assert!(refused(&["reliability", "--reliability", "gbn"]).contains("compares"));
+    assert!(refused(&["app", "sor", "--size", "2"]).contains("3 x 3"));
+    assert!(refused(&["app", "chess"]).contains("chess"));
+}

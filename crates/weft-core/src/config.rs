@@ -170,7 +170,7 @@ impl Value for Reliability {
 table! {
     reliability: Reliability = Reliability::Selective, "none|gbn|selective",
         "Retransmission on links that lose packets; selective resends only what is missing.";
-    window: u32 = 1024, "packets",
+    window: u32 = 256, "packets",
         "Most unacknowledged packets to a peer; covers bandwidth times delay of a 40 Gb/s LAN.";
     inject_max: u32 = 16 << 10, "bytes",
         "Up to this size the buffer is reusable when send returns: a copy is cheaper than a wait.";

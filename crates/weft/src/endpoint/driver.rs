@@ -57,6 +57,8 @@ pub(crate) struct Core {
     atomics: VecDeque<AtomicRequest>,
     /// Events that need a link, put off until the burst is taken in.
     deferred: VecDeque<Event>,
+    /// Parts of direct copies to be done.
+    copies: VecDeque<Event>,
     link: usize,
     /// Capabilities of the links, in their order.
     caps: Vec<LinkCaps>,
@@ -117,6 +119,7 @@ impl Driver {
                 connects: Vec::new(),
                 atomics: VecDeque::new(),
                 deferred: VecDeque::new(),
+                copies: VecDeque::new(),
                 link: 0,
                 caps: links.iter().map(|l| l.caps()).collect(),
                 bulk: None,
@@ -247,10 +250,22 @@ impl Driver {
     pub fn flush(&mut self) -> bool {
         let mut did = false;
         self.core.engine.retry_blocked();
+        did |= self.settle_all();
+        // One part of a large copy at a time: in between, the other side's packets are taken in and
+        // what it waits for goes out, so that both sides copy.
+        if let Some(copy) = self.core.copies.pop_front() {
+            did = true;
+            self.event(copy);
+            self.settle_all();
+        }
+        did
+    }
+
+    fn settle_all(&mut self) -> bool {
+        let mut did = false;
         loop {
             let acted = self.act();
-            let sent = self.transmit();
-            did |= acted | sent;
+            did |= acted | self.transmit();
             if !acted {
                 return did;
             }
@@ -303,7 +318,10 @@ impl Driver {
         }
         while let Some(event) = self.core.next_event() {
             did = true;
-            self.event(event);
+            match event {
+                Event::DirectRead(_) | Event::DirectWrite(_) => self.core.copies.push_back(event),
+                _ => self.event(event),
+            }
         }
         did
     }
@@ -519,6 +537,7 @@ impl Core {
     fn has_work(&self) -> bool {
         self.engine.has_output()
             || !self.deferred.is_empty()
+            || !self.copies.is_empty()
             || !self.connects.is_empty()
             || !self.atomics.is_empty()
     }

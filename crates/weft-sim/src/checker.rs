@@ -156,6 +156,11 @@ impl Checker {
         }
     }
 
+    /// Index of the message that a lane's receiver gets next.
+    pub fn next_index(&self, lane: Lane) -> u64 {
+        self.lanes.get(&lane).map_or(0, |state| state.received)
+    }
+
     /// A host received `data` as the next message of a lane; the message was `sent` bytes long,
     /// of which `data` is the beginning (all of it, unless truncated).
     pub fn received(&mut self, lane: Lane, sent: usize, data: &[u8]) {

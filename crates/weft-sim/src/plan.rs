@@ -4,6 +4,7 @@ use crate::config::{LinkKind, SimConfig, Topology, Wire};
 use crate::fault::{Fault, Span};
 use crate::rng::Rng;
 use std::fmt;
+use weft_core::engine::ACTIVE_MAX;
 
 /// A message of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,21 @@ pub struct Message {
     pub short: usize,
     /// The sender waits this long before it posts it, virtual nanoseconds.
     pub pause_ns: u64,
+    /// The send completes only when a receive has matched it.
+    pub sync: bool,
+    /// Received by a matched probe, which tells the length, and not by a posted receive.
+    pub sized: bool,
+}
+
+/// An active message of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Active {
+    /// Sending host.
+    pub src: u32,
+    /// Host whose handler it calls.
+    pub dst: u32,
+    /// Length in bytes, at most [`ACTIVE_MAX`].
+    pub len: usize,
 }
 
 /// Tag bit of messages that are received with wildcards. Groups leave the upper bits alone.
@@ -27,6 +43,9 @@ pub const WILD: u64 = 1 << 63;
 
 /// Tag bit of the other messages.
 const PLAIN: u64 = 1 << 62;
+
+/// Tag of receives that nothing matches.
+pub const NEVER: u64 = 1 << 61;
 
 /// A collective operation of all hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +78,8 @@ pub struct Plan {
     pub config: SimConfig,
     /// Messages; those of a sender are posted in this order.
     pub messages: Vec<Message>,
+    /// Active messages, posted one after the other beside the messages.
+    pub actives: Vec<Active>,
     /// Sends that a host has under way at a time.
     pub depth: usize,
     /// Collectives, after the messages.
@@ -71,6 +92,7 @@ pub struct Plan {
 const MAX_MESSAGES: u64 = 120;
 const MAX_BYTES: usize = 6 << 20;
 const MAX_LEN: usize = 3 << 20;
+const MAX_ACTIVES: u64 = 40;
 
 impl Plan {
     /// The scenario of `seed`.
@@ -100,10 +122,17 @@ impl Plan {
             2 => Collective::AllReduce { len: rng.between(1, 3000) as usize },
             _ => Collective::AllGather { len: rng.between(0, 3000) as usize },
         });
-        let mut plan =
-            Plan { config, messages, depth: 1, collectives: collectives.collect(), cancels: 0 };
+        let mut plan = Plan {
+            config,
+            messages,
+            actives: Vec::new(),
+            depth: 1,
+            collectives: collectives.collect(),
+            cancels: 0,
+        };
         plan.depth = rng.between(1, 12) as usize;
         plan.cancels = rng.below(4) as u32;
+        plan.draw_ways(&edges, &mut Rng::stream(seed, 4));
         let mortal = plan.mortal();
         if !mortal.is_empty() {
             // A collective over a dead host is an error for all, which is tested apart; a receive
@@ -112,8 +141,25 @@ impl Plan {
             for m in plan.messages.iter_mut().filter(|m| mortal.contains(&m.src)) {
                 m.tag = m.tag & !WILD | PLAIN;
             }
+            // So does who counts active messages.
+            plan.actives.retain(|a| !mortal.contains(&a.src));
         }
         plan
+    }
+
+    /// How messages are sent and received, and the active messages.
+    fn draw_ways(&mut self, edges: &[usize], rng: &mut Rng) {
+        for m in &mut self.messages {
+            m.sync = rng.chance(100_000);
+            m.sized = rng.chance(250_000);
+        }
+        let hosts = u64::from(self.config.hosts);
+        for _ in 0..rng.below(MAX_ACTIVES) {
+            let src = rng.below(hosts) as u32;
+            let dst = (src + 1 + rng.below(hosts - 1) as u32) % self.config.hosts;
+            let len = draw_len(edges, rng).min(ACTIVE_MAX as usize);
+            self.actives.push(Active { src, dst, len });
+        }
     }
 
     /// The hosts that die in it.
@@ -203,13 +249,16 @@ fn draw_messages(hosts: u32, edges: &[usize], rng: &mut Rng) -> Vec<Message> {
         let short = if rng.chance(30_000) { rng.below(len as u64 + 1) as usize } else { 0 };
         let pause_ns = if rng.chance(100_000) { rng.below(3_000_000) } else { 0 };
         let short = if kind == WILD { 0 } else { short };
-        messages.push(Message { src, dst, tag: kind | rng.below(tags), len, short, pause_ns });
+        let tag = kind | rng.below(tags);
+        let (sync, sized) = (false, false);
+        messages.push(Message { src, dst, tag, len, short, pause_ns, sync, sized });
     }
     messages
 }
 
 /// Makes a failing plan smaller while it still fails, with at most `tries` runs: halves, quarters
-/// and single messages, then faults and collectives one by one.
+/// and single messages, then active messages, faults and
+/// collectives one by one.
 pub fn shrink(plan: &Plan, tries: usize, fails: &mut dyn FnMut(&Plan) -> bool) -> Plan {
     let mut best = plan.clone();
     let mut left = tries;
@@ -233,6 +282,11 @@ pub fn shrink(plan: &Plan, tries: usize, fails: &mut dyn FnMut(&Plan) -> bool) -
             }
         }
         piece /= 2;
+    }
+    for at in (0..best.actives.len()).rev() {
+        let mut candidate = best.clone();
+        candidate.actives.remove(at);
+        attempt(candidate, &mut best);
     }
     for at in (0..best.config.faults.len()).rev() {
         let mut candidate = best.clone();
@@ -258,6 +312,8 @@ impl fmt::Display for Plan {
             self.depth
         )?;
         write!(f, ", {} cancelled receives a host", self.cancels)?;
+        let bytes: usize = self.actives.iter().map(|a| a.len).sum();
+        write!(f, "\n  {} active messages of {bytes} bytes", self.actives.len())?;
         for c in &self.collectives {
             write!(f, "\n  {c:?}")?;
         }
@@ -265,6 +321,12 @@ impl fmt::Display for Plan {
             write!(f, "\n  {} > {} tag {:#x} {} bytes", m.src, m.dst, m.tag, m.len)?;
             if m.short > 0 {
                 write!(f, ", buffer {} short", m.short)?;
+            }
+            if m.sync {
+                write!(f, ", synchronous")?;
+            }
+            if m.sized {
+                write!(f, ", probed")?;
             }
             if m.pause_ns > 0 {
                 write!(f, ", after {} ns", m.pause_ns)?;
@@ -300,6 +362,9 @@ mod tests {
         assert!(plans.iter().any(|p| !p.mortal().is_empty()));
         assert!(plans.iter().any(|p| p.config.kind == LinkKind::Memory));
         assert!(plans.iter().any(|p| p.messages.iter().any(|m| m.len > 1 << 20)));
+        assert!(plans.iter().any(|p| p.messages.iter().any(|m| m.sync && m.sized)));
+        assert!(plans.iter().all(|p| p.actives.iter().all(|a| a.len as u64 <= ACTIVE_MAX)));
+        assert!(plans.iter().any(|p| !p.mortal().is_empty() && !p.actives.is_empty()));
     }
 
     #[test]
@@ -312,5 +377,6 @@ mod tests {
         let small = shrink(&plan, 500, &mut |p| p.messages.contains(&culprit));
         assert_eq!(small.messages, [culprit]);
         assert!(small.config.faults.is_empty() && small.collectives.is_empty());
+        assert!(small.actives.is_empty());
     }
 }

@@ -1,17 +1,19 @@
 //! Runs plans drawn from seeds, checks them, and makes failing ones smaller.
 
 use crate::checker::{Checker, Lane, SharedChecker};
-use crate::plan::{shrink, Collective, Message, Plan, WILD};
+use crate::plan::{shrink, Active, Collective, Message, Plan, NEVER, WILD};
 use crate::runner::Outcome;
 use crate::sim::{Env, Failure, Sim};
 use crate::tasks::join_all;
 use crate::trace::Trace;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::Future;
+use std::future::{poll_fn, Future};
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
-use weft::Op;
+use std::task::{Poll, Waker};
+use weft::{ActiveMessage, Op, Operation, Status};
 use weft_core::{OpError, PeerId};
 
 /// What a plan's hosts share.
@@ -101,7 +103,12 @@ pub(crate) fn explain(plan: &Plan, failure: Failure, tries: usize) -> Failure {
 type Part = Pin<Box<dyn Future<Output = ()>>>;
 
 async fn host_program(env: Env, shared: Rc<Shared>) {
-    let mut parts: Vec<Part> = vec![Box::pin(send_all(env.clone(), Rc::clone(&shared)))];
+    let never = post_never(&env, &shared);
+    let mut parts: Vec<Part> = vec![
+        Box::pin(send_all(env.clone(), Rc::clone(&shared))),
+        Box::pin(send_actives(env.clone(), Rc::clone(&shared))),
+        Box::pin(handle_actives(env.clone(), Rc::clone(&shared))),
+    ];
     let mut lanes: BTreeMap<(Option<u32>, u64), Vec<Message>> = BTreeMap::new();
     for m in shared.plan.messages.iter().filter(|m| m.dst == env.host) {
         let source = if m.tag & WILD == 0 { Some(m.src) } else { None };
@@ -116,9 +123,90 @@ async fn host_program(env: Env, shared: Rc<Shared>) {
         }
     }
     join_all(parts).await;
+    cancel(&env, &shared, never);
     if !shared.plan.collectives.is_empty() {
         collectives(env, shared).await;
     }
+}
+
+/// Posts receives that nothing will match: from anywhere, and from a host that lives.
+fn post_never(env: &Env, shared: &Shared) -> Vec<Operation> {
+    let next = (env.host + 1) % env.hosts;
+    let post = |i: u32| {
+        let from = (i % 2 == 1 && !shared.mortal(next)).then(|| env.peer(next));
+        env.endpoint.recv(from, NEVER, u64::from(i), vec![0; 100])
+    };
+    (0..shared.plan.cancels).map(post).collect()
+}
+
+/// Cancels the receives of [`post_never`], of which none may have ended; nor may anything have come.
+fn cancel(env: &Env, shared: &Shared, never: Vec<Operation>) {
+    let ended = never.iter().filter(|receive| receive.is_done()).count();
+    let found = env.endpoint.probe(None, NEVER, 0xff);
+    if ended > 0 || found.is_some() {
+        let host = env.host;
+        let mut checker = shared.checker.borrow_mut();
+        checker.violation(|| format!("host {host}: {ended} receives of nothing ended, {found:?}"));
+    }
+}
+
+/// The lane that the active messages from `src` to `dst` are checked as.
+fn active_lane(src: u32, dst: u32) -> Lane {
+    Lane { src, dst, tag: u64::MAX }
+}
+
+/// Number of the handler of active messages.
+const HANDLER: u32 = 5;
+
+/// Posts this host's active messages in order.
+async fn send_actives(env: Env, shared: Rc<Shared>) {
+    for &Active { dst, len, .. } in shared.plan.actives.iter().filter(|a| a.src == env.host) {
+        let (lane, peer) = (active_lane(env.host, dst), env.peer(dst));
+        let (index, data) = shared.checker.borrow_mut().send_posted(lane, len);
+        let result = loop {
+            match env.endpoint.send_active(peer, HANDLER, index as u32, &data) {
+                Err(OpError::Busy) => env.sleep(10_000).await,
+                other => break other,
+            }
+        };
+        let failure = result.err().map(|e| (e.to_string(), shared.accepts(&e, dst, peer)));
+        shared.checker.borrow_mut().send_ended(lane, index, failure);
+        env.endpoint.yield_now().await;
+    }
+}
+
+/// Checks the active messages for this host until all have come.
+async fn handle_actives(env: Env, shared: Rc<Shared>) {
+    let mine = || shared.plan.actives.iter().filter(|a| a.dst == env.host);
+    let left = Rc::new(Cell::new(mine().count()));
+    let sources: BTreeMap<PeerId, u32> = mine().map(|a| (env.peer(a.src), a.src)).collect();
+    let waiting: Rc<RefCell<Option<Waker>>> = Rc::default();
+    let (host, count, waker) = (env.host, Rc::clone(&left), Rc::clone(&waiting));
+    let checker = Rc::clone(&shared.checker);
+    let ticket = checker.borrow_mut().posted(host, format!("{} active messages", left.get()));
+    env.endpoint.handle(HANDLER, move |_, ActiveMessage { source, argument, data }| {
+        let mut checker = checker.borrow_mut();
+        let Some(&src) = sources.get(&source) else {
+            return checker.violation(|| format!("host {host}: active message from {source}"));
+        };
+        let lane = active_lane(src, host);
+        if u64::from(argument) != checker.next_index(lane) {
+            checker.violation(|| format!("{lane}: argument {argument} came out of order"));
+        }
+        checker.received(lane, data.len(), &data);
+        count.set(count.get().saturating_sub(1));
+        waker.take().into_iter().for_each(Waker::wake);
+    });
+    poll_fn(|cx| {
+        *waiting.borrow_mut() = Some(cx.waker().clone());
+        if left.get() == 0 {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+    shared.checker.borrow_mut().ended(ticket);
 }
 
 /// Posts this host's messages in order, `depth` at a time.
@@ -139,11 +227,32 @@ async fn send_one(env: &Env, shared: &Shared, m: &Message) {
     let (index, data) = shared.checker.borrow_mut().send_posted(lane, m.len);
     let what = format!("send {index} of {lane}, {} bytes", m.len);
     let ticket = shared.checker.borrow_mut().posted(env.host, what);
-    let (result, _) = env.endpoint.send(peer, m.tag, data).await;
+    let (result, _) = match m.sync {
+        true => env.endpoint.send_sync(peer, m.tag, data).await,
+        false => env.endpoint.send(peer, m.tag, data).await,
+    };
     let failure = result.err().map(|e| (e.to_string(), shared.accepts(&e, m.dst, peer)));
     let mut checker = shared.checker.borrow_mut();
     checker.send_ended(lane, index, failure);
     checker.ended(ticket);
+}
+
+/// Receives into `room` bytes, in the way that `m` says; what was received is empty when a matched
+/// probe ends in an error.
+async fn receive(
+    env: &Env,
+    m: &Message,
+    from: Option<PeerId>,
+    (tag, ignore): (u64, u64),
+    room: usize,
+) -> (Result<Status, OpError>, Vec<u8>) {
+    if !m.sized {
+        return env.endpoint.recv(from, tag, ignore, vec![0; room]).await;
+    }
+    match env.endpoint.recv_sized(from, tag, ignore, room).await {
+        Ok((status, data)) => (Ok(status), data),
+        Err(error) => (Err(error), Vec::new()),
+    }
 }
 
 /// Receives the messages of one sender and tag.
@@ -153,8 +262,7 @@ async fn receive_lane(env: Env, shared: Rc<Shared>, messages: Vec<Message>) {
         let what = format!("receive of {lane}, {} bytes", m.len);
         let ticket = shared.checker.borrow_mut().posted(env.host, what);
         let peer = env.peer(m.src);
-        let room = vec![0; m.len - m.short];
-        let (result, data) = env.endpoint.recv(Some(peer), m.tag, 0, room).await;
+        let (result, data) = receive(&env, &m, Some(peer), (m.tag, 0), m.len - m.short).await;
         let mut checker = shared.checker.borrow_mut();
         checker.ended(ticket);
         match result {
@@ -179,10 +287,10 @@ async fn receive_wild(env: Env, shared: Rc<Shared>, messages: Vec<Message>) {
     let room = messages.iter().map(|m| m.len).max().unwrap_or(0);
     let sources: BTreeMap<PeerId, u32> =
         messages.iter().map(|m| (env.peer(m.src), m.src)).collect();
-    for left in (0..messages.len()).rev() {
-        let what = format!("receive from anywhere, {left} more to come");
+    for m in &messages {
+        let what = format!("receive from anywhere, one of {}", messages.len());
         let ticket = shared.checker.borrow_mut().posted(env.host, what);
-        let (result, data) = env.endpoint.recv(None, WILD, 0xff, vec![0; room]).await;
+        let (result, data) = receive(&env, m, None, (WILD, 0xff), room).await;
         let mut checker = shared.checker.borrow_mut();
         checker.ended(ticket);
         match result {

@@ -83,6 +83,10 @@ impl UdpLink {
                     Ok(n) => {
                         self.rx.busy = at;
                         done += n;
+                        if n == 1 {
+                            // No train: whoever waits for this one should not wait for another look.
+                            break;
+                        }
                     }
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                     // An error of an earlier send (ICMP), reported here: nothing was received.

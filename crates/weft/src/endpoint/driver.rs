@@ -14,6 +14,8 @@ use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, Prediction, Si
 
 /// Packets taken from a link before others are looked at.
 pub(super) const RECV_BUDGET: usize = 256;
+/// Packets taken from a network before acknowledgements and requests go out: one GSO train.
+const TRAIN_BUDGET: usize = 64;
 /// Packets offered to a link in one call: one GSO train.
 const BURST: usize = 64;
 
@@ -205,7 +207,7 @@ impl Driver {
             // Strangers can wait; a look at a network costs a system call.
             if rare || self.busy[i] {
                 self.core.link = i;
-                let budget = if self.core.caps[i].network { RECV_BUDGET } else { budget };
+                let budget = if self.core.caps[i].network { TRAIN_BUDGET } else { budget };
                 did |= self.links[i].recv(budget, &mut self.core) > 0;
             }
         }

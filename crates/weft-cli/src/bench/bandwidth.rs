@@ -11,11 +11,20 @@ use weft::{Endpoint, OpError, PeerId};
 
 /// Messages in flight: enough to overlap, few enough that their buffers stay in the cache.
 fn window(size: usize) -> usize {
-    ((2 << 20) / size.max(1)).clamp(2, 32)
+    ((1 << 20) / size.max(1)).clamp(1, 32)
 }
 
-async fn source(endpoint: &Endpoint, to: PeerId, task: &Task) -> Result<(), OpError> {
-    let mut free: Vec<Vec<u8>> = vec![vec![1u8; task.size]; window(task.size)];
+/// Buffers of one rank, written to once: their pages are there before the clock starts.
+fn buffers(size: usize) -> Vec<Vec<u8>> {
+    (0..window(size)).map(|_| vec![1u8; size]).collect()
+}
+
+async fn source(
+    endpoint: &Endpoint,
+    to: PeerId,
+    task: &Task,
+    mut free: Vec<Vec<u8>>,
+) -> Result<(), OpError> {
     let mut flying = VecDeque::new();
     for _ in 0..task.iters {
         let mut buffer = match free.pop() {
@@ -52,11 +61,16 @@ async fn finish(oldest: Option<weft::Operation>) -> Result<Vec<u8>, OpError> {
     result.map(|_| buffer)
 }
 
-async fn sink(endpoint: &Endpoint, from: PeerId, task: &Task) -> Result<(), OpError> {
-    let posted = (window(task.size) as u64).min(task.iters);
+async fn sink(
+    endpoint: &Endpoint,
+    from: PeerId,
+    task: &Task,
+    free: Vec<Vec<u8>>,
+) -> Result<(), OpError> {
+    let posted = (free.len() as u64).min(task.iters);
     let mut flying = VecDeque::new();
-    for _ in 0..posted {
-        flying.push_back(endpoint.recv(Some(from), TAG, 0, vec![0u8; task.size]));
+    for buffer in free.into_iter().take(posted as usize) {
+        flying.push_back(endpoint.recv(Some(from), TAG, 0, buffer));
     }
     for i in 0..task.iters {
         let buffer = finish(flying.pop_front()).await?;
@@ -70,14 +84,15 @@ async fn sink(endpoint: &Endpoint, from: PeerId, task: &Task) -> Result<(), OpEr
 /// Rank 0 sends, rank 1 receives with receives posted ahead and answers the last one.
 pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
+    let buffers = buffers(task.size);
     rank.sync()?;
     if rank.me == 1 {
-        endpoint.block_on(sink(&endpoint, peer, task))?;
+        endpoint.block_on(sink(&endpoint, peer, task, buffers))?;
         endpoint.send_blocking(peer, TAG_ACK, &[1])?;
         return Ok(Outcome::Elsewhere);
     }
     let start = Instant::now();
-    endpoint.block_on(source(&endpoint, peer, task))?;
+    endpoint.block_on(source(&endpoint, peer, task, buffers))?;
     super::rate::recv(&endpoint, peer, TAG_ACK, &mut [0])?;
     Ok(per(start, task.iters))
 }
@@ -104,7 +119,7 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
         table.push("", size, got[0], others(floors), others(peers));
     }
     table.notes.push(format!(
-        "receives posted ahead, as many as fit 2 MiB (2 to 32), by futures; {}",
+        "receives posted ahead, as many as fit 1 MiB (1 to 32), by futures; {}",
         match bench.link {
             "shm" => "floor: process_vm_readv of one buffer into one, again and again",
             _ => "floor: 44 x 1472 B a send by UDP GSO and GRO, counted where it arrives",

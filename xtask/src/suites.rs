@@ -150,7 +150,7 @@ fn loom() -> Outcome {
 }
 
 /// Seeds of the swarm unless `WEFT_SEEDS` says otherwise: about a minute on two cores.
-const SWARM_SEEDS: &str = "0..300";
+const SWARM_SEEDS: &str = "0..400";
 
 fn swarm() -> Outcome {
     let seeds = std::env::var("WEFT_SEEDS").unwrap_or_else(|_| SWARM_SEEDS.to_string());

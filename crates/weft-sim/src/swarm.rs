@@ -139,7 +139,7 @@ fn post_never(env: &Env, shared: &Shared) -> Vec<Operation> {
     (0..shared.plan.cancels).map(post).collect()
 }
 
-/// Cancels the receives of [`post_never`], of which none may have ended; nor may anything have come.
+/// Cancels the receives of [`post_never`], none of which may have ended, nor anything come.
 fn cancel(env: &Env, shared: &Shared, never: Vec<Operation>) {
     let ended = never.iter().filter(|receive| receive.is_done()).count();
     let found = env.endpoint.probe(None, NEVER, 0xff);

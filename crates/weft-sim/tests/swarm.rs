@@ -1,7 +1,15 @@
 //! Plans drawn from seeds, run by real endpoints.
 #![allow(non_snake_case)]
 
-use weft_sim::swarm::swarm;
+use weft_sim::swarm::{run_seed, swarm};
+
+#[test]
+fn swarm__seeds_that_once_failed() {
+    // A matched probe of a host that died in silence: it never ended.
+    for seed in [205, 228] {
+        run_seed(seed, 200).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
 
 #[test]
 fn swarm__every_seed_holds() {

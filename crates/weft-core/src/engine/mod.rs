@@ -255,6 +255,25 @@ impl Engine {
         Ok(id)
     }
 
+    /// Somebody looks for messages of `peer` without an operation that waits for it, by probes:
+    /// until `unwatch` its silence is noticed all the same. Opens the session. False, and nothing
+    /// to be ended, when the peer does not exist or has failed.
+    pub fn watch(&mut self, now: Instant, peer: PeerId) -> bool {
+        let alive = self.alive(peer).is_ok();
+        if alive {
+            self.wait_for(now, peer);
+            self.open(now, peer);
+        }
+        alive
+    }
+
+    /// Ends one `watch` that was true.
+    pub fn unwatch(&mut self, peer: PeerId) {
+        if let Some(p) = self.peers.get_mut(peer.0 as usize) {
+            p.waiting = p.waiting.saturating_sub(1);
+        }
+    }
+
     fn wait_for(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
         p.waiting += 1;

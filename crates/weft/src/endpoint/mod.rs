@@ -488,6 +488,7 @@ impl Endpoint {
         ignore: u64,
         max_len: usize,
     ) -> Result<(Status, Vec<u8>), OpError> {
+        let mut watch = None;
         let (claimed, found) = std::future::poll_fn(|cx| {
             if let Some(hit) = self.claim(from, tag, ignore) {
                 return Poll::Ready(Ok(hit));
@@ -496,15 +497,25 @@ impl Endpoint {
                 return Poll::Ready(Err(OpError::Peer { peer, failure }));
             }
             self.inner.borrow_mut().driver.core.arrivals.push(cx.waker().clone());
-            if let Some(peer) = from {
-                self.open(peer);
+            if watch.is_none() {
+                watch = from.and_then(|peer| self.watch(peer));
             }
             Poll::Pending
         })
         .await?;
+        drop(watch);
         let buffer = vec![0; (found.len as usize).min(max_len)];
         let (result, buffer) = self.recv_claimed(claimed, buffer).await;
         result.map(|status| (status, buffer))
+    }
+
+    /// Notices when the peer falls silent, for as long as what this returns lives.
+    fn watch(&self, peer: PeerId) -> Option<Watch<'_>> {
+        let d = &mut self.inner.borrow_mut().driver;
+        let now = d.core.clock.now();
+        let watched = d.core.engine.watch(now, peer);
+        d.flush();
+        watched.then(|| Watch { endpoint: self, peer })
     }
 
     /// Opens the session with a peer ahead of the first message, so that a dead one is found out.
@@ -605,6 +616,18 @@ impl Endpoint {
             self.wait(Some(left.min(Duration::from_millis(50))));
         }
         self.inner.borrow_mut().driver.say_bye();
+    }
+}
+
+/// A peer whose messages somebody looks for.
+struct Watch<'a> {
+    endpoint: &'a Endpoint,
+    peer: PeerId,
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.endpoint.inner.borrow_mut().driver.core.engine.unwatch(self.peer);
     }
 }
 

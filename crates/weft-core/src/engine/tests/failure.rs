@@ -105,6 +105,34 @@ fn silent__peer_fails_after_probes_and_a_warning() {
 }
 
 #[test]
+fn watch__a_silent_peer_fails_although_nothing_is_posted() {
+    for kind in every_kind() {
+        let mut net = Net::open(kind);
+        net.script = Box::new(|_| vec![]);
+        let (now, peer) = (net.now, net.peer(0, 1));
+        assert!(net.nodes[0].engine.watch(now, peer));
+        net.run(302_000);
+        let failure = net.nodes[0].engine.peer_failure(peer);
+        assert!(matches!(failure, Some(PeerFailure::Silent { .. })), "{failure:?}");
+        net.nodes[0].engine.unwatch(peer);
+        let now = net.now;
+        assert!(!net.nodes[0].engine.watch(now, peer));
+        net.assert_clean();
+    }
+}
+
+#[test]
+fn unwatch__nobody_calls_the_silent_peer() {
+    let mut net = Net::open(every_kind()[0].clone());
+    net.script = Box::new(|_| vec![]);
+    let (now, peer) = (net.now, net.peer(0, 1));
+    assert!(net.nodes[0].engine.watch(now, peer));
+    net.nodes[0].engine.unwatch(peer);
+    net.run(302_000);
+    assert_eq!(net.nodes[0].engine.peer_failure(peer), None);
+}
+
+#[test]
 fn silent__in_the_middle_of_a_message_for_any_source() {
     // Not one operation names the peer; the receive got a first fragment and waits for the rest.
     for kind in every_kind() {

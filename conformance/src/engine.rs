@@ -109,6 +109,11 @@ impl Side {
                 let (room, _) = self.ops.get(&op).expect("placed in a buffer that was given back");
                 assert!(len <= payload && offset + len <= *room, "{offset}+{len} of {room}");
             }
+            Placement::Done(c) => {
+                let (op, len) = (c.op, c.status.len);
+                self.place(Placement::Recv { op, offset: 0, len }, payload);
+                self.complete(c);
+            }
             Placement::Store { id, offset, total } => {
                 if offset == 0 {
                     assert!(total <= 1 << 20, "{total} bytes beyond the credit");
@@ -128,17 +133,19 @@ impl Side {
         }
     }
 
+    fn complete(&mut self, c: Completion) {
+        let (_, done) = self.ops.get_mut(&c.op).expect("completed after its end");
+        assert!(!core::mem::replace(done, true), "completed twice");
+        if c.released {
+            self.ops.remove(&c.op);
+        }
+    }
+
     fn settle(&mut self) {
         let now = self.now;
         while let Some(event) = self.engine.poll_event() {
             match event {
-                Event::Complete(Completion { op, released, .. }) => {
-                    let (_, done) = self.ops.get_mut(&op).expect("completed after its end");
-                    assert!(!core::mem::replace(done, true), "completed twice");
-                    if released {
-                        self.ops.remove(&op);
-                    }
-                }
+                Event::Complete(c) => self.complete(c),
                 Event::Release(op) => {
                     self.ops.remove(&op).expect("released after its end");
                 }

@@ -58,6 +58,8 @@ pub enum Placement {
         /// Bytes.
         len: u64,
     },
+    /// Copy the first `status.len` bytes into the operation's buffer; the operation is complete.
+    Done(Completion),
     /// Copy into the store of unexpected message `id` at `offset`; at offset 0 make room for
     /// `total`.
     Store {

@@ -9,6 +9,8 @@ fn main() {
         std::process::exit(1);
     });
     let sizes: Vec<usize> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
+    // One direction, one message at a time, instead of back and forth.
+    let stream = std::env::var_os("STREAM").is_some();
     let (ep, rank) = (job.endpoint(), job.world().rank());
     if job.world().size() < 2 {
         eprintln!(
@@ -28,7 +30,11 @@ fn main() {
             if round == rounds / 10 && rank == 0 {
                 START.with(|s| s.set(Some(Instant::now())));
             }
-            if rank == 0 {
+            if stream && rank == 0 {
+                ep.send_blocking(peer, 1, &buffer).unwrap();
+            } else if stream {
+                ep.recv_blocking(Some(peer), 1, 0, &mut buffer).unwrap();
+            } else if rank == 0 {
                 ep.send_blocking(peer, 1, &buffer).unwrap();
                 ep.recv_blocking(Some(peer), 1, 0, &mut buffer).unwrap();
             } else {
@@ -37,7 +43,8 @@ fn main() {
             }
         }
         if let Some(start) = START.with(|s| s.take()) {
-            let ns = start.elapsed().as_nanos() as f64 / rounds as f64 / 2.0;
+            let one_way = if stream { 1.0 } else { 2.0 };
+            let ns = start.elapsed().as_nanos() as f64 / rounds as f64 / one_way;
             println!("{len:>9} B  {:>10.3} us  {:>8.2} GB/s", ns / 1e3, len as f64 / ns);
         }
     }

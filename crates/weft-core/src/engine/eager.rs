@@ -1,7 +1,7 @@
 //! Messages sent at once: EAGER, EAGER_FIRST, EAGER_MORE.
 
 use super::op::{Kind, RecvState};
-use super::types::{Event, Payload, Placement, SendArgs};
+use super::types::{Completion, Event, OpKind, Payload, Placement, SendArgs};
 use super::{Engine, Stored, StoredState, ACTIVE_MAX};
 use crate::error::OpError;
 use crate::id::{OpId, PeerId};
@@ -144,14 +144,31 @@ impl Engine {
         }
         if let Some(id) = self.posted.arrive(peer, eager.tag) {
             self.consumed(peer, len);
-            let fits = self.matched(id, peer, eager.tag, len, data_of(common));
-            self.finish(id);
-            return Placement::Recv { op: id, offset: 0, len: fits };
+            self.matched(id, peer, eager.tag, len, data_of(common));
+            return self.complete_now(id);
         }
         match self.store(peer, eager.tag, data_of(common), len, StoredState::Here) {
             Some(id) => Placement::Store { id, offset: 0, total: len },
             None => Placement::None,
         }
+    }
+
+    /// Ends a receive whose whole message is at hand: the completion goes with the payload, not through the
+    /// queue of events.
+    #[inline]
+    fn complete_now(&mut self, id: OpId) -> Placement {
+        let Some(op) = self.ops.get(id.0) else { return Placement::None };
+        let (peer, context, error, status) = (op.peer, op.context, op.error, op.status);
+        if op.discard || op.reported {
+            self.finish(id);
+            return Placement::None;
+        }
+        self.ops.discard(id.0);
+        if let Some(peer) = peer {
+            self.peers[peer.0 as usize].waiting -= 1;
+        }
+        let kind = OpKind::Recv;
+        Placement::Done(Completion { op: id, context, kind, error, status, released: true })
     }
 
     /// The first fragment of a message.

@@ -466,6 +466,10 @@ impl Core {
     fn place(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
         match placement {
             Placement::None => {}
+            Placement::Done(completion) => {
+                self.ops.place(completion.op, 0, completion.status.len, payload);
+                self.complete(completion);
+            }
             Placement::Recv { op, offset, len } => self.ops.place(op, offset, len, payload),
             other => self.place_other(other, header, payload),
         }
@@ -473,7 +477,7 @@ impl Core {
 
     fn place_other(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
         match placement {
-            Placement::None | Placement::Recv { .. } => {}
+            Placement::None | Placement::Recv { .. } | Placement::Done(_) => {}
             Placement::Store { id, offset, total } => self.store(id, offset, total, payload),
             Placement::UpcallStored { id, offset, peer, tag } => {
                 self.store(id, offset, 0, payload);

@@ -64,10 +64,18 @@ impl OpTable {
     }
 
     #[inline]
-    fn take(&mut self, op: OpId) -> Option<Entry> {
+    fn take(&mut self, op: OpId) -> Option<Memory> {
         match self.entries.get_mut(Slab::<()>::index(op.0)) {
-            Some(entry) if entry.op == op.0 => Some(std::mem::take(entry)),
-            _ => self.displaced.remove(&op.0),
+            Some(entry) if entry.op == op.0 => {
+                // In place: moving the whole entry costs more than all the rest.
+                entry.op = 0;
+                entry.owner = Owner::Nobody;
+                entry.done = None;
+                entry.high = 0;
+                entry.waker = None;
+                Some(std::mem::take(&mut entry.memory))
+            }
+            _ => self.displaced.remove(&op.0).map(|entry| entry.memory),
         }
     }
 
@@ -78,12 +86,16 @@ impl OpTable {
         if self.entries.len() <= at {
             self.entries.resize_with(at + 1, Entry::default);
         }
-        let entry = Entry { op: op.0, owner, memory, done: None, high: 0, waker: None };
-        let old = std::mem::replace(&mut self.entries[at], entry);
+        let entry = &mut self.entries[at];
         // Numbers of operations are never 0: that is an empty entry.
-        if old.op != 0 {
+        if entry.op != 0 {
+            let old = std::mem::take(entry);
             self.displaced.insert(old.op, old);
         }
+        let entry = &mut self.entries[at];
+        entry.op = op.0;
+        entry.owner = owner;
+        entry.memory = memory;
     }
 
     /// A copy of `data` in memory that is reused.
@@ -154,8 +166,8 @@ impl OpTable {
             done.released = true;
             return;
         }
-        if let Some(entry) = self.take(op) {
-            self.keep(entry.memory);
+        if let Some(memory) = self.take(op) {
+            self.keep(memory);
         }
     }
 
@@ -171,10 +183,11 @@ impl OpTable {
     #[inline]
     pub fn take_done(&mut self, op: OpId) -> Option<(Completion, Memory)> {
         let entry = self.get_mut(op)?;
-        let done = entry.done.take()?;
+        let done = entry.done?;
         if done.released {
-            return self.take(op).map(|entry| (done, entry.memory));
+            return self.take(op).map(|memory| (done, memory));
         }
+        entry.done = None;
         entry.owner = Owner::Nobody;
         Some((done, Memory::None))
     }

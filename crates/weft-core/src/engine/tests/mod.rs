@@ -278,6 +278,14 @@ impl Node {
                 let buffer = self.buffers.get_mut(&op).expect("a buffer to receive into");
                 buffer.write(offset, len, body);
             }
+            Placement::Done(c) => {
+                self.place(
+                    Placement::Recv { op: c.op, offset: 0, len: c.status.len },
+                    header,
+                    body,
+                );
+                self.complete(c);
+            }
             Placement::Store { id, offset, total } => self.store(id, offset, total, body),
             Placement::UpcallStored { id, offset, peer, tag } => {
                 if offset > 0 {
@@ -307,17 +315,19 @@ impl Node {
         self.stored.get_mut(&at).expect("a store").write(offset, body.len(), body);
     }
 
+    fn complete(&mut self, c: Completion) {
+        if let Some(before) = self.done.insert(c.op, c) {
+            panic!("completed twice: {before:?}, {c:?}");
+        }
+        if c.released {
+            self.release(c.op);
+        }
+    }
+
     fn settle(&mut self) {
         while let Some(event) = self.engine.poll_event() {
             match event {
-                Event::Complete(c) => {
-                    if let Some(before) = self.done.insert(c.op, c) {
-                        panic!("completed twice: {before:?}, {c:?}");
-                    }
-                    if c.released {
-                        self.release(c.op);
-                    }
-                }
+                Event::Complete(c) => self.complete(c),
                 Event::Release(op) => self.release(op),
                 Event::CopyStored { id, op, len } => {
                     let at = Slab::<()>::index(id);

@@ -170,13 +170,13 @@ impl Value for Reliability {
 table! {
     reliability: Reliability = Reliability::Selective, "none|gbn|selective",
         "Retransmission on links that lose packets; selective resends only what is missing.";
-    window: u32 = 256, "packets",
+    window: u32 = 512, "packets",
         "Most unacknowledged packets to a peer; covers bandwidth times delay of a 40 Gb/s LAN.";
     inject_max: u32 = 16 << 10, "bytes",
         "Up to this size the buffer is reusable when send returns: a copy is cheaper than a wait.";
     eager_max: u32 = 0, "bytes",
         "Longest message sent at once; 0 takes it from the link's cost model.";
-    eager_credit: u32 = 512 << 10, "bytes",
+    eager_credit: u32 = 1 << 20, "bytes",
         "Unexpected bytes a peer may leave here before its messages are announced instead of sent.";
     credit_patience_us: u32 = 500, "us",
         "Time a message waits for credit before it is announced; a busy receiver is sooner.";
@@ -194,8 +194,8 @@ table! {
         "A waiting sender copies part of a large message itself, so that both cores work.";
     ack_delay_us: u32 = 100, "us",
         "Time an acknowledgement may wait for a packet to ride on.";
-    ack_every: u32 = 32, "packets",
-        "Packets after which an acknowledgement is due at once; half a GSO train.";
+    ack_every: u32 = 64, "packets",
+        "Packets after which an acknowledgement is due at once; one and a half GSO trains.";
     rto_min_us: u32 = 2_000, "us",
         "Shortest retransmission timeout; above the scheduling delay of a shared core.";
     rto_max_us: u32 = 1_000_000, "us",

@@ -145,12 +145,12 @@ pub fn security_from_env() -> Result<Mode, JobError> {
 /// `WEFT_TRACE=1` (a line per packet at log level debug), `WEFT_PCAP` (a folder for captures).
 fn wrappers_from_env() -> Result<Wrappers, JobError> {
     let faults = match std::env::var("WEFT_FAULTS") {
-        Ok(text) => {
+        Ok(text) if !text.is_empty() => {
             let spec = text.parse().map_err(|e| JobError::Config(format!("WEFT_FAULTS: {e}")))?;
             log::warn!("WEFT_FAULTS={text}: faults are injected");
             Some(spec)
         }
-        Err(_) => None,
+        _ => None,
     };
     let trace = std::env::var("WEFT_TRACE").is_ok_and(|v| v == "1");
     Ok(Wrappers { faults, trace, capture: std::env::var_os("WEFT_PCAP").map(Into::into) })

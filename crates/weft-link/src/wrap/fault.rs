@@ -200,37 +200,49 @@ impl Faulty {
         true
     }
 
-    /// Decides over one frame. True: it goes on as it is, to be sent by the caller.
-    fn passes(&mut self, frame: &Frame<'_>, now: Instant) -> bool {
+    /// Throws the dice for one frame.
+    fn draw(&mut self, now: Instant) -> Fate {
         let spec = self.spec;
         let lost = happens(&mut self.rng, spec.loss);
         let twice = happens(&mut self.rng, spec.dup);
         let held = happens(&mut self.rng, spec.reorder);
         let jitter = Duration::from_nanos(self.rng.below(spec.jitter.as_nanos() as u64));
-        if lost {
-            self.counters.lost += 1;
-            return false;
-        }
-        let mut bytes = [frame.header, frame.payload].concat();
-        let corrupted = self.corruptor.apply(&mut bytes);
         let mut due = now + spec.delay + jitter;
-        self.counters.delayed += u64::from(due > now);
         if held {
-            self.counters.reordered += 1;
             due = due + Duration::from_nanos(self.rng.below(REORDER_HOLD.as_nanos() as u64));
         }
-        if !corrupted && !twice && due == now {
-            return true;
+        let plain = !lost && !twice && due == now && spec.corrupt == 0;
+        Fate { lost, twice, held, due, plain }
+    }
+
+    /// Does to a frame what the dice said, unless it simply passes. What passes is held until now.
+    fn strike(&mut self, frame: &Frame<'_>, fate: &Fate, now: Instant) {
+        if fate.lost {
+            self.counters.lost += 1;
+            return;
         }
-        self.counters.duplicated += u64::from(twice);
-        for _ in 0..1 + u8::from(twice) {
+        self.counters.delayed += u64::from(fate.due > now);
+        self.counters.reordered += u64::from(fate.held);
+        self.counters.duplicated += u64::from(fate.twice);
+        let mut bytes = [frame.header, frame.payload].concat();
+        self.corruptor.apply(&mut bytes);
+        for _ in 0..1 + u8::from(fate.twice) {
             let held =
                 Held { peer: frame.peer, bytes: bytes.clone(), header_len: frame.header.len() };
-            self.held.insert((due, self.age), held);
+            self.held.insert((fate.due, self.age), held);
             self.age += 1;
         }
-        false
     }
+}
+
+/// What happens to one frame.
+struct Fate {
+    lost: bool,
+    twice: bool,
+    held: bool,
+    due: Instant,
+    /// Nothing happens to it.
+    plain: bool,
 }
 
 impl Link for Faulty {
@@ -251,19 +263,37 @@ impl Link for Faulty {
 
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         let now = (self.clock)();
+        if !self.release(now) {
+            return 0;
+        }
+        // Frames that nothing happens to go on in runs, as trains; the dice are put back for those
+        // that the link refuses.
+        let (mut start, mut dice) = (0, Vec::new());
         for (i, frame) in frames.iter().enumerate() {
             // The room for a duplicate has to be there before the dice fall.
-            if !self.release(now) || self.held.len() + 2 > HELD_MAX {
-                return i;
+            let full = self.held.len() + 2 > HELD_MAX;
+            dice.push(self.rng.clone());
+            let fate = if full { None } else { Some(self.draw(now)) };
+            if fate.as_ref().is_some_and(|f| f.plain) {
+                continue;
             }
-            let before = self.rng.clone();
-            if self.passes(frame, now) && self.inner.send(std::slice::from_ref(frame)) == 0 {
-                self.rng = before;
-                return i;
+            let sent = if start < i { self.inner.send(&frames[start..i]) } else { 0 };
+            if start + sent < i || full {
+                self.rng = dice[start + sent].clone();
+                return start + sent;
             }
+            if let Some(fate) = fate {
+                self.strike(frame, &fate, now);
+            }
+            self.release(now);
+            start = i + 1;
         }
-        self.release(now);
-        frames.len()
+        let rest = &frames[start..];
+        let sent = if rest.is_empty() { 0 } else { self.inner.send(rest) };
+        if sent < rest.len() {
+            self.rng = dice[start + sent].clone();
+        }
+        start + sent
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {

@@ -229,7 +229,8 @@ fn active_message__runs_its_handler_and_may_answer() {
     }
 }
 
-/// Somebody who looks for a message of unknown length sleeps until one is there, announced ones included.
+/// Somebody who looks for a message of unknown length sleeps until one is there, announced ones
+/// included.
 #[test]
 fn recv_sized__wakes_for_eager_and_announced_messages() {
     use std::sync::atomic::{AtomicU32, Ordering};

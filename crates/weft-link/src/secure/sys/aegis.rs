@@ -170,8 +170,8 @@ unsafe fn block<P: Pair, const MODE: u8>(
 /// Runs one message through the cipher; returns its tag.
 ///
 /// # Safety
-/// `job.src` is readable for `job.len` bytes; unless `MODE` is `ABSORB`, `job.dst` is writable for as many and
-/// equals `src` or does not overlap it; the processor has the instructions of `P`.
+/// `job.src` is readable for `job.len` bytes; unless `MODE` is `ABSORB`, `job.dst` is writable for
+/// as many and equals `src` or does not overlap it; the processor has the instructions of `P`.
 #[inline(always)]
 pub(super) unsafe fn run<P: Pair, const MODE: u8>(job: &Job<'_>) -> [u8; 16] {
     let full = job.len / RATE * RATE;

@@ -199,9 +199,9 @@ impl Driver {
     #[inline]
     pub fn progress(&mut self, budget: usize) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
-        let rare = self.exact || self.rounds % RARELY == 0;
+        let rare = self.exact || self.rounds.is_multiple_of(RARELY);
         let mut did = false;
-        if rare || self.rounds % CLOCK_ROUNDS == 0 {
+        if rare || self.rounds.is_multiple_of(CLOCK_ROUNDS) {
             did |= self.on_time();
         }
         for i in 0..self.links.len() {
@@ -331,10 +331,8 @@ impl Driver {
 
     fn link_event(&mut self, link: usize, event: LinkEvent) {
         match event {
-            LinkEvent::PeerGone(peer) => {
-                if self.link_of(peer) == Some(link) {
-                    self.core.engine.peer_failed(peer, PeerFailure::Gone);
-                }
+            LinkEvent::PeerGone(peer) if self.link_of(peer) == Some(link) => {
+                self.core.engine.peer_failed(peer, PeerFailure::Gone);
             }
             LinkEvent::Mtu(peer, mtu) => self.core.engine.set_mtu(peer, mtu),
             LinkEvent::Warning(text) => log::warn!("{}: {text}", self.links[link].caps().name),

@@ -73,9 +73,9 @@ impl Memory {
         match self {
             Memory::None => Some(&mut []),
             Memory::Owned(v) => Some(&mut v[start..end]),
-            // SAFETY: within the memory promised to `raw`; the driver is the only one to touch it
-            // now.
             Memory::Raw(ptr, _) => {
+                // SAFETY: within the memory promised to `raw`; the driver is the only one to
+                // touch it now.
                 Some(unsafe { std::slice::from_raw_parts_mut(ptr.as_ptr().add(start), len) })
             }
         }

@@ -1,6 +1,6 @@
 //! AEGIS-128X2, sections 3 and 6 of draft-irtf-cfrg-aegis-aead, over any pair of AES lanes.
 
-/// Two AES blocks side by side: lane 0 and lane 1 of the draft's V[i].
+/// Two AES blocks side by side: lane 0 and lane 1 of the draft's `V[i]`.
 pub(super) trait Pair: Copy {
     /// Reads 32 bytes.
     ///

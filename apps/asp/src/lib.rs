@@ -7,7 +7,7 @@
 //! compute.
 //!
 //! All ranks do the operations of the sequential program in its order, on integers: [`run`] and
-//! [`sequential`] agree exactly.
+//! [`sequential()`] agree exactly.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

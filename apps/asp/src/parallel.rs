@@ -26,7 +26,7 @@ const CELLS_PER_TURN: usize = 64 * 1024;
 /// the rows to keep are those of rank 0's parameters.
 ///
 /// `progress` is called with the steps done and their number. The outcome is that of
-/// [`sequential`](crate::sequential), on every rank; only rank 0 has [`Outcome::rows`].
+/// [`sequential`](crate::sequential()), on every rank; only rank 0 has [`Outcome::rows`].
 ///
 /// # Errors
 /// When a rank that this one communicates with fails.

@@ -117,7 +117,7 @@ impl std::error::Error for ParamsError {}
 
 impl Params {
     /// Refuses parameters that make no sense or need too much memory on `ranks` ranks.
-    /// [`run`](crate::run) on rank 0 and [`sequential`](crate::sequential) rely on it.
+    /// [`run`](crate::run) on rank 0 and [`sequential`](crate::sequential()) rely on it.
     pub fn check(&self, ranks: usize) -> Result<(), ParamsError> {
         let nodes = self.graph.nodes;
         let kept = match &self.keep {

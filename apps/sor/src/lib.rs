@@ -8,7 +8,7 @@
 //! computed.
 //!
 //! Cells of one colour depend only on cells of the other, so the result does not depend on the
-//! number of ranks: [`run`] and [`sequential`] agree to the last bit.
+//! number of ranks: [`run`] and [`sequential()`] agree to the last bit.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -31,7 +31,7 @@ struct Worker<'a> {
 /// Solves on all ranks of `world` together; every rank must call it with equal parameters.
 ///
 /// `progress` is called with the iterations done and the most there can be. The outcome is that of
-/// [`sequential`](crate::sequential), bit for bit, on every rank.
+/// [`sequential`](crate::sequential()), bit for bit, on every rank.
 ///
 /// # Errors
 /// When a rank that this one communicates with fails.

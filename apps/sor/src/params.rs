@@ -89,7 +89,7 @@ impl std::error::Error for ParamsError {}
 
 impl Params {
     /// Refuses parameters that make no sense. [`run`](crate::run) and
-    /// [`sequential`](crate::sequential) rely on it.
+    /// [`sequential`](crate::sequential()) rely on it.
     pub fn check(&self) -> Result<(), ParamsError> {
         let (rows, cols) = (self.rows, self.cols);
         if rows < 3 || cols < 3 {

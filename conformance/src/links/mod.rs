@@ -272,7 +272,7 @@ pub fn run(make: Make, case: fn(&mut Ends)) {
     }
 }
 
-/// Declares a module of tests: every case of the suite on links from one [`Make`](links::Make).
+/// Declares a module of tests: every case of the suite on links from one [`Make`].
 #[macro_export]
 macro_rules! link_suite {
     ($module:ident, $make:expr) => {

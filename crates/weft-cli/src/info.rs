@@ -88,8 +88,8 @@ fn settings(config: &Config) -> Vec<Setting> {
 
 fn bytes(n: u64) -> String {
     match n {
-        _ if n >= 1 << 20 && n % (1 << 20) == 0 => format!("{} MiB", n >> 20),
-        _ if n >= 1 << 10 && n % (1 << 10) == 0 => format!("{} KiB", n >> 10),
+        _ if n >= 1 << 20 && n.is_multiple_of(1 << 20) => format!("{} MiB", n >> 20),
+        _ if n >= 1 << 10 && n.is_multiple_of(1 << 10) => format!("{} KiB", n >> 10),
         _ => format!("{n} B"),
     }
 }

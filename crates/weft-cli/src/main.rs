@@ -58,7 +58,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Warnings go to standard error, with the rank in front; `WEFT_LOG` (error to trace) sets the level.
+/// Warnings go to standard error, with the rank in front; `WEFT_LOG` (error to trace) sets the
+/// level.
 fn init_log() {
     use std::io::Write;
     let rank = std::env::var("PMI_RANK").or_else(|_| std::env::var("PMIX_RANK")).ok();

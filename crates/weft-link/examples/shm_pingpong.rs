@@ -4,7 +4,7 @@
 //! Floor and figure are taken in turns, a few milliseconds each, and the median of each is
 //! printed with the median of their ratios: the cores a virtual machine runs on change.
 //!
-//! `cargo run --release -p weft-link --example shm_pingpong [slices per figure] [slots] [data bytes]`
+//! `cargo run --release -p weft-link --example shm_pingpong [slices] [slots] [data bytes]`
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};

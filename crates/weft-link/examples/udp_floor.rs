@@ -1,4 +1,5 @@
-//! The UDP link alone against bare sockets, between two addresses (two hosts or network namespaces).
+//! The UDP link alone against bare sockets, between two addresses (two hosts or network
+//! namespaces).
 //!
 //! ```text
 //! udp_floor cost                     cost of authentication per packet
@@ -6,8 +7,8 @@
 //! udp_floor bulk   MINE THEIRS MODE  bandwidth to the server
 //! udp_floor ping   MINE THEIRS MODE  one-way time of 16 bytes, echoed by the server
 //! ```
-//! `MINE` and `THEIRS` are `ip:port`; MODE is `auth`, `encrypt`, `none` or `bare` (no link, ping only).
-//! `PLACE=1` lets the server receive bulk in place, `BATCH=n` sets the frames per send call.
+//! `MINE` and `THEIRS` are `ip:port`; MODE is `auth`, `encrypt`, `none` or `bare` (no link, ping
+//! only). `PLACE=1` lets the server receive bulk in place, `BATCH=n` sets the frames per send call.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};

@@ -89,7 +89,8 @@ pub struct Prediction {
     pub session: u32,
     /// Their `imm`.
     pub imm: u32,
-    /// The `offset` of the packet whose payload belongs at `base`; each further one is `payload_len` on.
+    /// The `offset` of the packet whose payload belongs at `base`; each further one is
+    /// `payload_len` on.
     pub offset: u64,
 }
 
@@ -136,7 +137,8 @@ pub trait Link {
     /// Delivers up to `budget` received packets to `sink`; returns how many.
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize;
 
-    /// Looks for something to receive up to `rounds` times, as closely as it can; true as soon as there is.
+    /// Looks for something to receive up to `rounds` times, as closely as it can; true as soon as
+    /// there is.
     fn spin(&mut self, _rounds: u32) -> bool {
         false
     }
@@ -172,7 +174,8 @@ pub trait Link {
         Err(LinkError::Unsupported)
     }
 
-    /// Whether the peer is polling right now, as far as the link can see: it would serve a request at once.
+    /// Whether the peer is polling right now, as far as the link can see: it would serve a request
+    /// at once.
     fn attentive(&self, _peer: PeerId) -> bool {
         false
     }

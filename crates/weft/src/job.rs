@@ -114,8 +114,8 @@ fn oversubscribed() -> bool {
     local.is_some_and(|n| n > cores())
 }
 
-/// Processors this host has. Not those this process may use: a launcher that gives each rank one core
-/// does not oversubscribe them.
+/// Processors this host has. Not those this process may use: a launcher that gives each rank one
+/// core does not oversubscribe them.
 fn cores() -> usize {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let count = |range: &str| {
@@ -141,8 +141,9 @@ pub fn security_from_env() -> Result<Mode, JobError> {
     }
 }
 
-/// What goes around the links: `WEFT_FAULTS` (as `loss=1%,dup=0.1%,reorder=1%,delay=1ms,corrupt=0.01%,seed=7`),
-/// `WEFT_TRACE=1` (a line per packet at log level debug), `WEFT_PCAP` (a folder for captures).
+/// What goes around the links: `WEFT_FAULTS` (as
+/// `loss=1%,dup=0.1%,reorder=1%,delay=1ms,corrupt=0.01%,seed=7`), `WEFT_TRACE=1` (a line per packet
+/// at log level debug), `WEFT_PCAP` (a folder for captures).
 fn wrappers_from_env() -> Result<Wrappers, JobError> {
     let faults = match std::env::var("WEFT_FAULTS") {
         Ok(text) if !text.is_empty() => {
@@ -156,8 +157,8 @@ fn wrappers_from_env() -> Result<Wrappers, JobError> {
     Ok(Wrappers { faults, trace, capture: std::env::var_os("WEFT_PCAP").map(Into::into) })
 }
 
-/// Opens an endpoint over the links asked for; those that fail are left out with a warning as long as
-/// one remains.
+/// Opens an endpoint over the links asked for; those that fail are left out with a warning as long
+/// as one remains.
 pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endpoint, JobError> {
     let id = EndpointId(weft_link::random_u64());
     let mode = security_from_env()?;
@@ -217,7 +218,8 @@ pub struct Job {
 
 impl Job {
     /// Joins the job this process was started in: by `weft run`, or by an `mpiexec`, `srun` or
-    /// `prterun` that speaks PMI-1 or PMIx; alone otherwise. Links and configuration come from `WEFT_*`.
+    /// `prterun` that speaks PMI-1 or PMIx; alone otherwise. Links and configuration come from
+    /// `WEFT_*`.
     pub fn init() -> Result<Job, JobError> {
         let links = match std::env::var("WEFT_LINK") {
             Ok(text) => Links::parse(&text).ok_or_else(|| {

@@ -1,6 +1,7 @@
 //! weft: message passing for the network people already have.
 //!
-//! [`Job::init`] makes this process a rank of its job (under `weft run`, `mpiexec`, `srun` or alone);
+//! [`Job::init`] makes this process a rank of its job (under `weft run`, `mpiexec`, `srun` or
+//! alone);
 //! [`Job::world`] is the group of all ranks. [`Endpoint`] is the interface below.
 #![deny(unsafe_code)]
 #![warn(missing_docs)]

@@ -60,8 +60,7 @@ fn subjects(config: &Config) -> Vec<(&'static str, Pair)> {
             let clock = Clock::system();
             let around = Wrappers { faults: Some(spec), ..Wrappers::default() };
             let time: weft_link::wrap::Clock = std::rc::Rc::new(move || clock.now());
-            let link = around.around(udp_link(id, Some(spec)), &time).unwrap();
-            link
+            around.around(udp_link(id, Some(spec)), &time).unwrap()
         };
         out.push((name, pair(config, faulty(ids.0), faulty(ids.1), ids)));
     }
@@ -88,9 +87,10 @@ impl Pair {
             }
             self.a.progress();
             self.b.progress();
-            if out_a.is_some() && out_b.is_some() {
-                return (out_a.unwrap(), out_b.unwrap());
-            }
+            (out_a, out_b) = match (out_a, out_b) {
+                (Some(a), Some(b)) => return (a, b),
+                unfinished => unfinished,
+            };
             assert!(
                 start.elapsed().as_secs() < 60,
                 "stuck: a {:?} b {:?}",
@@ -229,7 +229,8 @@ fn active_message__runs_its_handler_and_may_answer() {
     }
 }
 
-/// Somebody who looks for a message of unknown length sleeps until one is there, announced ones included.
+/// Somebody who looks for a message of unknown length sleeps until one is there, announced ones
+/// included.
 #[test]
 fn recv_sized__wakes_for_eager_and_announced_messages() {
     use std::sync::atomic::{AtomicU32, Ordering};

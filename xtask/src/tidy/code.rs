@@ -76,9 +76,9 @@ pub fn ignored(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Tests wait for something to happen, not for time to pass.
+/// Tests wait for something to happen, not for time to pass. Examples are programs, not tests.
 pub fn sleeps(tree: &Tree, report: &mut Report) {
-    for file in tree.rust() {
+    for file in tree.rust().filter(|f| !f.path.split('/').any(|p| p == "examples")) {
         for (i, four) in file.tokens.windows(4).enumerate() {
             let sleep = four[0].is("thread") && four[1].is_punct(':') && four[3].is("sleep");
             if sleep && (file.is_test() || file.in_test_item(i)) {

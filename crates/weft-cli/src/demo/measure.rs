@@ -34,7 +34,7 @@ fn number(value: Option<f64>, unit: &str) -> String {
 }
 
 fn bytes(n: u64) -> String {
-    if n >= 1 << 20 && n % (1 << 20) == 0 {
+    if n >= 1 << 20 && n.is_multiple_of(1 << 20) {
         format!("{} MiB", n >> 20)
     } else {
         format!("{n} B")

@@ -39,7 +39,8 @@ impl Engine {
         common: &Common,
         a: &Atomic,
     ) -> Placement {
-        let allowed = a.offset % 8 == 0 && self.regions.check(a.key, a.offset, 8, Rights::ALL);
+        let allowed =
+            a.offset.is_multiple_of(8) && self.regions.check(a.key, a.offset, 8, Rights::ALL);
         match AtomicCode::from_wire(a.code) {
             Some(code) if allowed => Placement::Atomic(AtomicRequest {
                 peer,

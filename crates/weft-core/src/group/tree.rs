@@ -191,7 +191,7 @@ impl Doubling {
         let pairs = size - (1 << rounds);
         Some(if rank >= 2 * pairs {
             Doubling::Active { folded: None, number: rank - pairs, rounds, pairs }
-        } else if rank % 2 == 0 {
+        } else if rank.is_multiple_of(2) {
             Doubling::Folded { proxy: rank + 1 }
         } else {
             Doubling::Active { folded: Some(rank - 1), number: rank / 2, rounds, pairs }

@@ -1,18 +1,19 @@
 //! Frame authentication and encryption: every link that crosses a network, and the simulator.
 //!
-//! A frame on such a link is `packet || trailer`, the trailer a 64-bit packet number and an 8-byte tag. The
-//! nonce of a frame is the sender's endpoint id and the packet number, never used twice (see [`Secure`]).
+//! A frame on such a link is `packet || trailer`, the trailer a 64-bit packet number and an 8-byte
+//! tag. The nonce of a frame is the sender's endpoint id and the packet number, never used twice
+//! (see [`Secure`]).
 //!
-//! - [`Mode::Auth`]: the payload travels as it is. The tag is a Wegman-Carter code of the receiver's
-//!   endpoint id, header and payload: POLYVAL of those xor AES-128 of the nonce.
-//! - [`Mode::Encrypt`]: AEGIS-128X2 of the payload, with the receiver's endpoint id and the header as
-//!   associated data.
+//! - [`Mode::Auth`]: the payload travels as it is. The tag is a Wegman-Carter code of the
+//!   receiver's endpoint id, header and payload: POLYVAL of those xor AES-128 of the nonce.
+//! - [`Mode::Encrypt`]: AEGIS-128X2 of the payload, with the receiver's endpoint id and the header
+//!   as associated data.
 //!
-//! Keys are derived from the job key, one for each purpose. `docs/adr/0002-frame-authentication.md` has the
-//! reasons and the figures.
+//! Keys are derived from the job key, one for each purpose. `docs/adr/0002-frame-authentication.md`
+//! has the reasons and the figures.
 //!
-//! Opening a frame allocates nothing, answers nothing and changes no state until the tag was right. What is
-//! refused is counted by cause.
+//! Opening a frame allocates nothing, answers nothing and changes no state until the tag was right.
+//! What is refused is counted by cause.
 
 mod peers;
 mod sys;
@@ -76,7 +77,8 @@ impl JobKey {
         &self.0
     }
 
-    /// A key for one purpose: the tag of the second half under the first half, the purpose as nonce.
+    /// A key for one purpose: the tag of the second half under the first half, the purpose as
+    /// nonce.
     fn derive(&self, purpose: &[u8; 16], backend: Backend) -> [u8; 16] {
         let (first, second) = self.0.split_at(16);
         let mut key = [0; 16];
@@ -158,8 +160,8 @@ pub struct Opened {
 /// Seals and opens the frames of one link.
 ///
 /// Packet numbers: the top 8 bits name the lane (each link of an endpoint has its own, and refuses
-/// others), so links need not share a counter; the rest is handed out to peers in runs, so that no number is
-/// used twice and each peer still sees consecutive ones.
+/// others), so links need not share a counter; the rest is handed out to peers in runs, so that no
+/// number is used twice and each peer still sees consecutive ones.
 pub struct Secure {
     mode: Mode,
     me: EndpointId,
@@ -208,8 +210,8 @@ impl Secure {
         }
     }
 
-    /// Makes a peer known: the session number it uses towards us, and its identity. A peer number that is
-    /// already known is replaced, its replay window kept if the identity is the same.
+    /// Makes a peer known: the session number it uses towards us, and its identity. A peer number
+    /// that is already known is replaced, its replay window kept if the identity is the same.
     pub fn add_peer(&mut self, peer: PeerId, session: u32, endpoint: EndpointId) {
         self.peers.add(peer, session, endpoint);
     }
@@ -219,8 +221,8 @@ impl Secure {
         self.peers.remove(peer);
     }
 
-    /// The trailer for a packet to `peer`. `None` if the peer is unknown. Every call is a new transmission.
-    /// Only for [`Mode::Auth`].
+    /// The trailer for a packet to `peer`. `None` if the peer is unknown. Every call is a new
+    /// transmission. Only for [`Mode::Auth`].
     #[inline]
     pub fn seal(&mut self, peer: PeerId, header: &[u8], payload: &[u8]) -> Option<[u8; TRAILER]> {
         debug_assert_eq!(self.mode, Mode::Auth);
@@ -229,8 +231,8 @@ impl Secure {
         Some(trailer(pn, tag))
     }
 
-    /// Writes the frame for a packet to `peer` into `out`, in any mode; returns its length. `None` if the peer
-    /// is unknown or `out` too small.
+    /// Writes the frame for a packet to `peer` into `out`, in any mode; returns its length. `None`
+    /// if the peer is unknown or `out` too small.
     pub fn seal_into(
         &mut self,
         peer: PeerId,
@@ -258,8 +260,8 @@ impl Secure {
         Some(packet_len + self.trailer_len())
     }
 
-    /// Checks a received frame, decrypts it in place, and marks its packet number as used. What is refused is
-    /// counted; `frame` may then hold zeros in place of the payload.
+    /// Checks a received frame, decrypts it in place, and marks its packet number as used. What is
+    /// refused is counted; `frame` may then hold zeros in place of the payload.
     pub fn open(&mut self, frame: &mut [u8]) -> Result<Opened, Reject> {
         let result = self.try_open(frame);
         self.count(result)
@@ -417,14 +419,14 @@ pub struct Cost {
     pub open_ns: f64,
 }
 
-/// Measures the cost of authenticating packets of `packet_len` bytes (at least 32) as this machine does it
-/// best. Takes a few milliseconds.
+/// Measures the cost of authenticating packets of `packet_len` bytes (at least 32) as this machine
+/// does it best. Takes a few milliseconds.
 pub fn measure_cost(packet_len: usize) -> Cost {
     measure_cost_on(Backend::detect(), packet_len)
 }
 
-/// The same on a chosen implementation, which must work here: the fastest of a hundred short runs, since
-/// anything slower was disturbed.
+/// The same on a chosen implementation, which must work here: the fastest of a hundred short runs,
+/// since anything slower was disturbed.
 pub fn measure_cost_on(backend: Backend, packet_len: usize) -> Cost {
     const RUN: usize = 256;
     let key = JobKey([7; 32]);

@@ -3,10 +3,12 @@
 /// Packet numbers this far behind the highest are still told apart; older ones are refused.
 pub const WIDTH: u64 = 1024;
 
-/// One word more than the width, so that a word can be cleared whole when the window moves (RFC 6479).
+/// One word more than the width, so that a word can be cleared whole when the window moves (RFC
+/// 6479).
 const WORDS: u64 = WIDTH / 64 + 1;
 
-/// The packet numbers accepted from one sender, as a bitmap below the highest. Number 0 is never fresh.
+/// The packet numbers accepted from one sender, as a bitmap below the highest. Number 0 is never
+/// fresh.
 #[derive(Clone, Debug)]
 pub struct Window {
     top: u64,

@@ -399,8 +399,8 @@ impl Link for ShmLink {
         self.service();
     }
 
-    /// A hint that costs a cache miss: whether the peer found nothing to do a moment ago, or sleeps until
-    /// something comes.
+    /// A hint that costs a cache miss: whether the peer found nothing to do a moment ago, or sleeps
+    /// until something comes.
     fn attentive(&self, peer: PeerId) -> bool {
         self.peer(peer).is_some_and(|p| {
             let at = p.tx_area.hint().polled_at.load(Ordering::Relaxed);

@@ -195,7 +195,7 @@ impl Producer {
     fn fill<A: Area>(&mut self, area: &A, header: &[u8], payload: &[u8]) {
         let slot = area.slot(self.head);
         let mut gathered = [0; INLINE];
-        let parts = if header.len() % 8 == 0 {
+        let parts = if header.len().is_multiple_of(8) {
             (header, payload)
         } else {
             gathered[..header.len()].copy_from_slice(header);

@@ -1,5 +1,5 @@
-//! Which of our addresses to advertise, and which of a peer's to use: by route and reachability, never by
-//! the name or the order of interfaces.
+//! Which of our addresses to advertise, and which of a peer's to use: by route and reachability,
+//! never by the name or the order of interfaces.
 
 use super::pmtu::Route;
 use super::sys::Interface;
@@ -47,9 +47,10 @@ fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// The addresses of ours that others may reach, best first: those that default routes leave from, other
-/// global ones, IPv4 link-local ones, loopback. IPv6 link-local addresses mean nothing without the name of a
-/// local interface and are left out. Sorting is stable, so the kernel's order decides only among equals.
+/// The addresses of ours that others may reach, best first: those that default routes leave from,
+/// other global ones, IPv4 link-local ones, loopback. IPv6 link-local addresses mean nothing
+/// without the name of a local interface and are left out. Sorting is stable, so the kernel's order
+/// decides only among equals.
 pub fn advertised(all: &[Interface], defaults: &[IpAddr]) -> Vec<IpAddr> {
     let rank = |ip: &IpAddr| match *ip {
         ip if ip.is_loopback() => 3,
@@ -68,10 +69,10 @@ pub fn advertised(all: &[Interface], defaults: &[IpAddr]) -> Vec<IpAddr> {
     out
 }
 
-/// A peer's addresses that can be tried, best first: local ones when it runs on this host, then those on an
-/// attached network, then routed ones. What cannot be it is left out: no socket of that family, no route, a
-/// loopback or an own address although the peer is on another host (two hosts may well have the same bridge
-/// address). The error lists every address and why not.
+/// A peer's addresses that can be tried, best first: local ones when it runs on this host, then
+/// those on an attached network, then routed ones. What cannot be it is left out: no socket of that
+/// family, no route, a loopback or an own address although the peer is on another host (two hosts
+/// may well have the same bridge address). The error lists every address and why not.
 pub fn candidates(
     theirs: &[SocketAddr],
     ours: &[Interface],

@@ -1,7 +1,8 @@
 //! The UDP link: weft packets in UDP datagrams. Works unprivileged wherever there is an IP network.
 //!
 //! - `send.rs`: seals packets and hands runs of equal size to the kernel as one train (UDP GSO).
-//! - `recv.rs`: takes trains (UDP GRO) apart, checks each packet, and receives bulk straight into place.
+//! - `recv.rs`: takes trains (UDP GRO) apart, checks each packet, and receives bulk straight into
+//!   place.
 //! - `interfaces.rs`: which addresses to offer and to use; `pmtu.rs`: packet sizes.
 //! - `sys/`: the system calls.
 
@@ -42,8 +43,8 @@ pub struct UdpConfig {
     pub packet_max: u32,
     /// Faults of which the link injects corruption itself, below the authentication.
     pub faults: Option<FaultSpec>,
-    /// This host's hash as in [`Address::host`](crate::Address), 0 if unknown: tells whether a loopback
-    /// address in a peer's list can be the peer.
+    /// This host's hash as in [`Address::host`](crate::Address), 0 if unknown: tells whether a
+    /// loopback address in a peer's list can be the peer.
     pub host: u64,
 }
 
@@ -115,7 +116,8 @@ impl UdpLink {
     /// Opens the sockets.
     ///
     /// # Errors
-    /// [`LinkError::System`] if no socket could be opened; a family that the machine lacks is passed over.
+    /// [`LinkError::System`] if no socket could be opened; a family that the machine lacks is
+    /// passed over.
     pub fn new(config: UdpConfig, security: Security) -> Result<UdpLink, LinkError> {
         let sockets = open_sockets(&config)?;
         let mut link = UdpLink {
@@ -148,7 +150,8 @@ impl UdpLink {
         }
         if smallest < BUFFER_MIN.min(config.buffer) {
             self.warn(format!(
-                "UDP socket buffers hold only {} KiB: raise net.core.rmem_max and net.core.wmem_max to {}",
+                "UDP socket buffers hold only {} KiB: raise net.core.rmem_max and \
+                 net.core.wmem_max to {}",
                 smallest >> 10,
                 config.buffer
             ));
@@ -216,8 +219,8 @@ impl UdpLink {
         Some(self.packet_len(datagram_len))
     }
 
-    /// Authentic packets come from this address: if it is one the peer named, use it from now on. Answering
-    /// any other source would let a replayed packet redirect the traffic.
+    /// Authentic packets come from this address: if it is one the peer named, use it from now on.
+    /// Answering any other source would let a replayed packet redirect the traffic.
     fn confirm(&mut self, peer: PeerId, from: SocketAddr) {
         let Some(known) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
             return;
@@ -271,8 +274,8 @@ impl Link for UdpLink {
     fn advertise(&self, address: &mut Address) {
         address.host = self.host;
         let all = sys::interfaces().unwrap_or_default();
-        // Nothing is sent to these documentation addresses (RFC 5737, RFC 3849): the kernel only says which
-        // of our addresses its default routes leave from.
+        // Nothing is sent to these documentation addresses (RFC 5737, RFC 3849): the kernel only
+        // says which of our addresses its default routes leave from.
         let outside = ["192.0.2.1:9", "[2001:db8::1]:9"].map(|a| a.parse::<SocketAddr>());
         let defaults: Vec<IpAddr> = outside
             .into_iter()

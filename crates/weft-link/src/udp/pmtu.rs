@@ -20,8 +20,8 @@ const IP_MTU_MIN: u32 = 1280;
 /// Packets beyond this do not get cheaper, and losing one costs more.
 const LARGE: u32 = 32_700;
 
-/// Largest datagram for a path of this IP MTU. Above 16 KiB (loopback) the size is cut so that two fit into
-/// one train.
+/// Largest datagram for a path of this IP MTU. Above 16 KiB (loopback) the size is cut so that two
+/// fit into one train.
 pub fn datagram_len(to: IpAddr, ip_mtu: u32) -> u32 {
     let headers = if to.is_ipv6() { IPV6_AND_UDP } else { IPV4_AND_UDP };
     (ip_mtu.max(IP_MTU_MIN) - headers).min(LARGE)

@@ -84,7 +84,8 @@ impl UdpLink {
                         self.rx.busy = at;
                         done += n;
                         if n == 1 {
-                            // No train: whoever waits for this one should not wait for another look.
+                            // No train: whoever waits for this one should not wait for another
+                            // look.
                             break;
                         }
                     }
@@ -100,7 +101,8 @@ impl UdpLink {
         done
     }
 
-    /// One receive call, `done` packets having been delivered before; returns how many it delivered.
+    /// One receive call, `done` packets having been delivered before; returns how many it
+    /// delivered.
     #[inline]
     fn recv_once(
         &mut self,
@@ -165,8 +167,8 @@ impl UdpLink {
         done
     }
 
-    /// After a receive into predicted places: delivers from there if everything is where it belongs, else
-    /// brings it all together in the buffer first.
+    /// After a receive into predicted places: delivers from there if everything is where it
+    /// belongs, else brings it all together in the buffer first.
     fn deliver_predicted(
         &mut self,
         p: &Prediction,
@@ -195,7 +197,8 @@ impl UdpLink {
         }
         self.count.received += done as u64;
         self.count.received_placed += done as u64;
-        // Places ran out before the train did: the budget, or the prediction's memory. What is beyond waits.
+        // Places ran out before the train did: the budget, or the prediction's memory. What is
+        // beyond waits.
         done + self.deliver_all(got, 0..got.len - used, budget.saturating_sub(placed), sink)
     }
 
@@ -210,13 +213,15 @@ impl UdpLink {
     }
 }
 
-/// How many datagrams lie exactly where they belong: sizes, session, message and offsets are those predicted.
-/// `None` if any differs, and then none may be used in place: delivering one could overwrite another.
+/// How many datagrams lie exactly where they belong: sizes, session, message and offsets are those
+/// predicted. `None` if any differs, and then none may be used in place: delivering one could
+/// overwrite another.
 fn places_hit(scatter: &Scatter, p: &Prediction, got: &Received) -> Option<usize> {
     let (mut left, mut i) = (got.len, 0);
     while left > 0 && i < scatter.predicted() {
         let size = scatter.size(i);
-        // A datagram shorter than its place spills its trailer into the payload; a longer one shifts all.
+        // A datagram shorter than its place spills its trailer into the payload; a longer one
+        // shifts all.
         if got.segment.min(left) != size {
             return None;
         }

@@ -1,8 +1,8 @@
 //! Sending: seal, line up, hand over.
 //!
-//! Packets are copied and sealed into one contiguous buffer rather than gathered from two or three pieces
-//! each: the kernel copies small pieces slower than we do, and the cipher then reads from the cache
-//! (`docs/adr/0005-udp-trains.md` has the figures).
+//! Packets are copied and sealed into one contiguous buffer rather than gathered from two or three
+//! pieces each: the kernel copies small pieces slower than we do, and the cipher then reads from
+//! the cache (`docs/adr/0005-udp-trains.md` has the figures).
 
 use super::sys::{self, SockAddr, Socket};
 use super::{pmtu, UdpLink};
@@ -77,8 +77,8 @@ impl UdpLink {
         done
     }
 
-    /// Seals as many of the first frames as fit one train: same peer, same size but for a shorter last one.
-    /// `None` if the first frame cannot be sent at all.
+    /// Seals as many of the first frames as fit one train: same peer, same size but for a shorter
+    /// last one. `None` if the first frame cannot be sent at all.
     #[inline]
     fn seal_train(&mut self, frames: &[Frame<'_>]) -> Option<Train> {
         let (peer, trailer) = (frames[0].peer, self.secure.trailer_len());
@@ -152,7 +152,8 @@ impl UdpLink {
             }
             at = end;
         }
-        // A train of packets too large for the path is refused with the same error as missing offload.
+        // A train of packets too large for the path is refused with the same error as missing
+        // offload.
         if matches!(refusal, Refusal::NoOffload) && trouble(self) == before {
             self.gso = false;
             self.warn(format!(
@@ -189,7 +190,8 @@ impl UdpLink {
         Sent::Done
     }
 
-    /// Packets made before the path shrank keep their size when they are sent again: IP may cut these.
+    /// Packets made before the path shrank keep their size when they are sent again: IP may cut
+    /// these.
     fn send_fragmented(&self, socket: usize, bytes: &[u8], to: &SockAddr) -> bool {
         let socket: &Socket = &self.sockets[socket];
         let sent = socket.set_discovery(false).is_ok() && socket.send_to(bytes, to).is_ok();
@@ -210,8 +212,8 @@ impl UdpLink {
         }
     }
 
-    /// A first HELLO: nobody knows yet which of the peer's addresses works, so each gets one. The first
-    /// authentic answer decides.
+    /// A first HELLO: nobody knows yet which of the peer's addresses works, so each gets one. The
+    /// first authentic answer decides.
     #[cold]
     fn send_everywhere(&mut self, frame: &Frame<'_>) {
         let Some(known) = self.peer(frame.peer) else { return };

@@ -324,8 +324,8 @@ fn disconnect__frames_from_the_peer_are_stale_and_to_it_dropped() {
     assert_eq!(count(&b, "send_dropped"), 1);
 }
 
-/// Assembles a message from DATA packets as a driver does, predicting the next block; `wrong` says which
-/// predictions to spoil.
+/// Assembles a message from DATA packets as a driver does, predicting the next block; `wrong` says
+/// which predictions to spoil.
 struct Assemble {
     message: Vec<u8>,
     arrived: usize,

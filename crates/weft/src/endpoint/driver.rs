@@ -83,7 +83,8 @@ pub(crate) struct Driver {
     busy: Vec<bool>,
     /// Rounds of progress done.
     rounds: u32,
-    /// Time is virtual: a simulator calls only when something happened, so every round looks everywhere.
+    /// Time is virtual: a simulator calls only when something happened, so every round looks
+    /// everywhere.
     exact: bool,
 }
 
@@ -139,8 +140,8 @@ impl Driver {
         }
     }
 
-    /// Makes a peer of an address. The links are tried in order of preference; the reasons of those that
-    /// refuse are returned when all do.
+    /// Makes a peer of an address. The links are tried in order of preference; the reasons of those
+    /// that refuse are returned when all do.
     pub fn connect(&mut self, address: &Address) -> Result<PeerId, Vec<(&'static str, String)>> {
         if let Some(peer) = self.core.engine.find_peer(address.endpoint) {
             return Ok(peer);
@@ -193,14 +194,14 @@ impl Driver {
         self.routes.get(peer.0 as usize).copied().flatten().map(usize::from)
     }
 
-    /// Does everything possible now: receive, act, send. True if anything happened. At most `budget`
-    /// packets are taken from each link inside the host.
+    /// Does everything possible now: receive, act, send. True if anything happened. At most
+    /// `budget` packets are taken from each link inside the host.
     #[inline]
     pub fn progress(&mut self, budget: usize) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
-        let rare = self.exact || self.rounds % RARELY == 0;
+        let rare = self.exact || self.rounds.is_multiple_of(RARELY);
         let mut did = false;
-        if rare || self.rounds % CLOCK_ROUNDS == 0 {
+        if rare || self.rounds.is_multiple_of(CLOCK_ROUNDS) {
             did |= self.on_time();
         }
         for i in 0..self.links.len() {
@@ -217,8 +218,8 @@ impl Driver {
         did
     }
 
-    /// Between two rounds of a wait that found nothing: looks closely at the one link in use, if it is one
-    /// inside the host.
+    /// Between two rounds of a wait that found nothing: looks closely at the one link in use, if it
+    /// is one inside the host.
     #[inline]
     pub fn spin(&mut self) {
         let mut busy = (0..self.links.len()).filter(|&i| self.busy[i]);
@@ -330,10 +331,8 @@ impl Driver {
 
     fn link_event(&mut self, link: usize, event: LinkEvent) {
         match event {
-            LinkEvent::PeerGone(peer) => {
-                if self.link_of(peer) == Some(link) {
-                    self.core.engine.peer_failed(peer, PeerFailure::Gone);
-                }
+            LinkEvent::PeerGone(peer) if self.link_of(peer) == Some(link) => {
+                self.core.engine.peer_failed(peer, PeerFailure::Gone);
             }
             LinkEvent::Mtu(peer, mtu) => self.core.engine.set_mtu(peer, mtu),
             LinkEvent::Warning(text) => log::warn!("{}: {text}", self.links[link].caps().name),

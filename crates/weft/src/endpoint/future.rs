@@ -17,8 +17,8 @@ pub(super) enum State {
     Taken,
 }
 
-/// An operation in progress. Dropping it cancels a receive that has not matched; anything else runs to
-/// its end and its result is lost.
+/// An operation in progress. Dropping it cancels a receive that has not matched; anything else runs
+/// to its end and its result is lost.
 #[must_use = "the result tells whether the operation succeeded"]
 pub struct Operation {
     pub(super) inner: Rc<RefCell<Inner>>,

@@ -222,8 +222,8 @@ impl Endpoint {
         self.progress_by(driver::RECV_BUDGET)
     }
 
-    /// `progress`, taking at most `budget` packets from each link inside the host: who waits for one message
-    /// posts the receive of the next before that is looked at.
+    /// `progress`, taking at most `budget` packets from each link inside the host: who waits for
+    /// one message posts the receive of the next before that is looked at.
     #[inline]
     fn progress_by(&self, budget: usize) -> bool {
         let mut inner = self.inner.borrow_mut();
@@ -355,8 +355,8 @@ impl Endpoint {
         }
     }
 
-    /// Sends a message. The operation has started when this returns; awaiting it tells the result and
-    /// gives the buffer back.
+    /// Sends a message. The operation has started when this returns; awaiting it tells the result
+    /// and gives the buffer back.
     pub fn send(&self, to: PeerId, tag: u64, data: Vec<u8>) -> Operation {
         self.send_with(to, tag, data, None, false)
     }
@@ -431,9 +431,9 @@ impl Endpoint {
         Operation { inner: self.inner.clone(), state: State::Ended(result, buffer) }
     }
 
-    /// Receives a message into `buffer`, as long as that is. `from: None` takes any source; bits set in
-    /// `ignore` are not compared. The status tells the length; a longer message is an error and leaves
-    /// its first part in the buffer.
+    /// Receives a message into `buffer`, as long as that is. `from: None` takes any source; bits
+    /// set in `ignore` are not compared. The status tells the length; a longer message is an error
+    /// and leaves its first part in the buffer.
     pub fn recv(&self, from: Option<PeerId>, tag: u64, ignore: u64, buffer: Vec<u8>) -> Operation {
         let inner = &mut *self.inner.borrow_mut();
         let d = &mut inner.driver;
@@ -575,8 +575,8 @@ impl Endpoint {
         self.started(d, started, Memory::Owned(buffer))
     }
 
-    /// Does an atomic operation on the 8 bytes at `offset` of the peer's region; the status carries the
-    /// old value. `compare` matters to compare-and-swap only.
+    /// Does an atomic operation on the 8 bytes at `offset` of the peer's region; the status carries
+    /// the old value. `compare` matters to compare-and-swap only.
     pub fn atomic(
         &self,
         at: PeerId,
@@ -603,8 +603,8 @@ impl Endpoint {
         Yield::default()
     }
 
-    /// Sends what is queued, waits until all of it is acknowledged (at most `timeout`) and tells the
-    /// peers that this endpoint ends.
+    /// Sends what is queued, waits until all of it is acknowledged (at most `timeout`) and tells
+    /// the peers that this endpoint ends.
     pub fn close(&self, timeout: Duration) {
         let start = self.now();
         while !self.inner.borrow().driver.core.engine.quiet() {

@@ -132,8 +132,8 @@ impl OpTable {
         }
     }
 
-    /// The part of a buffer where no bulk data was placed yet, and its offset: what comes next, if it
-    /// comes in order.
+    /// The part of a buffer where no bulk data was placed yet, and its offset: what comes next, if
+    /// it comes in order.
     pub fn beyond(&mut self, op: OpId) -> Option<(u64, &mut [u8])> {
         let e = self.get_mut(op)?;
         let (high, len) = (e.high, e.memory.len());

@@ -111,8 +111,8 @@ impl Group {
         }
     }
 
-    /// Combines the vectors of all ranks, position by position, on every rank; the result has the same
-    /// bits everywhere. Recursive doubling.
+    /// Combines the vectors of all ranks, position by position, on every rank; the result has the
+    /// same bits everywhere. Recursive doubling.
     pub async fn allreduce<T: Element>(
         &self,
         mut values: Vec<T>,
@@ -162,8 +162,8 @@ impl Group {
         Ok(Some(all))
     }
 
-    /// Gives every rank the messages of all, in order of rank. Ring: size - 1 steps, each link used once
-    /// a step.
+    /// Gives every rank the messages of all, in order of rank. Ring: size - 1 steps, each link used
+    /// once a step.
     pub async fn allgather(&self, data: Vec<u8>) -> Result<Vec<Vec<u8>>, OpError> {
         let tag = self.collective();
         let size = self.size();

@@ -80,8 +80,9 @@ impl Group {
         Group { inner: Rc::new(inner) }
     }
 
-    /// A group of some of these ranks, in the order given; `None` on ranks that are not named. All ranks
-    /// named pass the same list and a `context` (1 to 65535) that no other group of the job uses.
+    /// A group of some of these ranks, in the order given; `None` on ranks that are not named. All
+    /// ranks named pass the same list and a `context` (1 to 65535) that no other group of the job
+    /// uses.
     pub fn subset(&self, ranks: &[usize], context: u16) -> Option<Group> {
         let rank = ranks.iter().position(|&r| r == self.rank())?;
         let members = ranks.iter().map(|&r| self.inner.members[r]).collect();

@@ -22,8 +22,8 @@ struct Shared {
     progressed: Condvar,
 }
 
-/// An endpoint that many threads use at once: blocking calls, each under one lock while it works and under
-/// none while it waits. Of the threads that wait one makes progress for all.
+/// An endpoint that many threads use at once: blocking calls, each under one lock while it works
+/// and under none while it waits. Of the threads that wait one makes progress for all.
 #[derive(Clone)]
 pub struct SharedEndpoint {
     shared: Arc<Shared>,

@@ -7,9 +7,10 @@ use weft_link::{ShmLink, UdpLink};
 /// An endpoint nobody else holds a clone of.
 pub(super) struct Owned(Endpoint);
 
-// SAFETY: `Owned` is made by `Owned::new` only, from an endpoint that was just opened over the links named
-// in `links_are_send`; the reference count inside is touched under the mutex of `SharedEndpoint` only,
-// because no clone and no future of the endpoint leaves it; handlers are required to be `Send`.
+// SAFETY: `Owned` is made by `Owned::new` only, from an endpoint that was just opened over the
+// links named in `links_are_send`; the reference count inside is touched under the mutex of
+// `SharedEndpoint` only, because no clone and no future of the endpoint leaves it; handlers are
+// required to be `Send`.
 unsafe impl Send for Owned {}
 
 /// The links a job opens can move between threads; anything else fails to compile here.

@@ -1,6 +1,6 @@
 //! AEGIS-128X2, sections 3 and 6 of draft-irtf-cfrg-aegis-aead, over any pair of AES lanes.
 
-/// Two AES blocks side by side: lane 0 and lane 1 of the draft's V[i].
+/// Two AES blocks side by side: lane 0 and lane 1 of the draft's `V[i]`.
 pub(super) trait Pair: Copy {
     /// Reads 32 bytes.
     ///
@@ -170,8 +170,8 @@ unsafe fn block<P: Pair, const MODE: u8>(
 /// Runs one message through the cipher; returns its tag.
 ///
 /// # Safety
-/// `job.src` is readable for `job.len` bytes; unless `MODE` is `ABSORB`, `job.dst` is writable for as many and
-/// equals `src` or does not overlap it; the processor has the instructions of `P`.
+/// `job.src` is readable for `job.len` bytes; unless `MODE` is `ABSORB`, `job.dst` is writable for
+/// as many and equals `src` or does not overlap it; the processor has the instructions of `P`.
 #[inline(always)]
 pub(super) unsafe fn run<P: Pair, const MODE: u8>(job: &Job<'_>) -> [u8; 16] {
     let full = job.len / RATE * RATE;

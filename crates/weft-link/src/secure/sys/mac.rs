@@ -1,10 +1,10 @@
-//! The message authentication code: POLYVAL (RFC 8452) of the message, hidden by AES-128 of the nonce
-//! (Wegman and Carter's construction, as in GMAC), cut to 8 bytes.
+//! The message authentication code: POLYVAL (RFC 8452) of the message, hidden by AES-128 of the
+//! nonce (Wegman and Carter's construction, as in GMAC), cut to 8 bytes.
 //!
 //! ```text
 //! tag = low 8 bytes of POLYVAL(H, encoded) xor AES-128(K, nonce)
-//! encoded = number u64 | header length u32 | payload length u32 | header | zeros to a multiple of 64
-//!         | payload | zeros to a multiple of 64
+//! encoded = number u64 | header length u32 | payload length u32 | header
+//!         | zeros to a multiple of 64 | payload | zeros to a multiple of 64
 //! ```
 //! The first block holds both lengths and is never zero, so no two messages have one encoding.
 

@@ -1,8 +1,8 @@
 //! The ciphers behind authentication ([`Mac`]) and encryption ([`Aegis`]).
 //!
-//! Each has one body over several ways to do its rounds: 256- and 512-bit registers, 128-bit registers, and
-//! the `aes` and `polyval` crates (portable, with the ARMv8 instructions where there are any). The processor
-//! decides at run time; the bytes are the same.
+//! Each has one body over several ways to do its rounds: 256- and 512-bit registers, 128-bit
+//! registers, and the `aes` and `polyval` crates (portable, with the ARMv8 instructions where there
+//! are any). The processor decides at run time; the bytes are the same.
 #![allow(unsafe_code)]
 
 mod aegis;
@@ -134,7 +134,8 @@ impl Aegis {
         unsafe { self.run::<ENCRYPT>(&mut job) }
     }
 
-    /// Decrypts `data` in place; returns the tag to compare. The caller must wipe `data` when it differs.
+    /// Decrypts `data` in place; returns the tag to compare. The caller must wipe `data` when it
+    /// differs.
     pub fn decrypt(&self, nonce: &[u8; 16], ad: &Ad, data: &mut [u8]) -> [u8; 16] {
         let dst = data.as_mut_ptr();
         let mut job = Job {
@@ -146,17 +147,19 @@ impl Aegis {
             dst,
             len: data.len(),
         };
-        // SAFETY: `data` is readable and writable for `len` bytes; blocks are read before they are written.
+        // SAFETY: `data` is readable and writable for `len` bytes; blocks are read before they are
+        // written.
         unsafe { self.run::<DECRYPT>(&mut job) }
     }
 
     /// # Safety
-    /// `job.src` is readable for `job.len` bytes; unless `MODE` is `ABSORB`, `job.dst` is writable for as many
-    /// and either equals `src` or does not overlap it.
+    /// `job.src` is readable for `job.len` bytes; unless `MODE` is `ABSORB`, `job.dst` is writable
+    /// for as many and either equals `src` or does not overlap it.
     #[inline(always)]
     unsafe fn run<const MODE: u8>(&self, job: &mut Job<'_>) -> [u8; 16] {
         match self.backend {
-            // SAFETY: the constructor checked that the processor has the instructions; memory by contract.
+            // SAFETY: the constructor checked that the processor has the instructions; memory by
+            // contract.
             #[cfg(target_arch = "x86_64")]
             Backend::Wide => unsafe { x86_aes::run_vaes::<MODE>(job) },
             // SAFETY: as above.

@@ -37,7 +37,8 @@ trait Lanes: Copy {
     unsafe fn fold(sums: Self::Sums) -> [__m128i; 3];
 }
 
-/// Reduces a 256-bit product, times x^-128 (Montgomery): POLYVAL's multiplication, RFC 8452 section 3.
+/// Reduces a 256-bit product, times x^-128 (Montgomery): POLYVAL's multiplication, RFC 8452 section
+/// 3.
 #[inline(always)]
 unsafe fn reduce([low, middle, high]: [__m128i; 3]) -> __m128i {
     // SAFETY: instructions by the caller's contract.
@@ -162,8 +163,8 @@ impl Lanes for Wide {
     }
 }
 
-/// Exclusive or of the four blocks. No closures here and elsewhere in this file: they would not inherit the
-/// caller's instructions.
+/// Exclusive or of the four blocks. No closures here and elsewhere in this file: they would not
+/// inherit the caller's instructions.
 #[inline(always)]
 unsafe fn fold_wide(s: __m512i) -> __m128i {
     // SAFETY: AVX-512 by the caller's contract.

@@ -94,8 +94,8 @@ pub(in crate::shm) struct Half {
     _mapping: Arc<Mapping>,
 }
 
-// SAFETY: the pointers lead into the mapping, which lives as long as this does and belongs to no thread;
-// the words in it are atomics, the data is guarded by them.
+// SAFETY: the pointers lead into the mapping, which lives as long as this does and belongs to no
+// thread; the words in it are atomics, the data is guarded by them.
 unsafe impl Send for Half {}
 
 impl Half {

@@ -49,7 +49,8 @@ impl SockAddr {
     pub fn get(&self) -> Option<SocketAddr> {
         match i32::from(self.raw.sin6_family) {
             libc::AF_INET => {
-                // SAFETY: the family says sockaddr_in; `raw` is larger and aligned at least as strictly.
+                // SAFETY: the family says sockaddr_in; `raw` is larger and aligned at least as
+                // strictly.
                 let v4 = unsafe { &*(&raw const self.raw).cast::<libc::sockaddr_in>() };
                 let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
                 Some(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(v4.sin_port))))

@@ -22,7 +22,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Sends `bytes` as datagrams of `segment` bytes each, the last one possibly shorter, in one call.
+    /// Sends `bytes` as datagrams of `segment` bytes each, the last one possibly shorter, in one
+    /// call.
     pub fn send_train(&self, bytes: &[u8], segment: u16, to: &SockAddr) -> io::Result<()> {
         let data = bytes.as_ptr().cast_mut().cast();
         let mut iov = libc::iovec { iov_base: data, iov_len: bytes.len() };
@@ -78,7 +79,8 @@ impl Socket {
         let n = unsafe { libc::recvmsg(self.raw(), &raw mut msg, libc::MSG_DONTWAIT) };
         let Ok(len) = usize::try_from(n) else { return Err(io::Error::last_os_error()) };
         let mut segment = len;
-        // SAFETY: the kernel wrote `msg_controllen` bytes of control messages; the macros stay within them.
+        // SAFETY: the kernel wrote `msg_controllen` bytes of control messages; the macros stay
+        // within them.
         unsafe {
             let mut head = libc::CMSG_FIRSTHDR(&raw const msg);
             while !head.is_null() {

@@ -25,7 +25,8 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut out = Vec::new();
     let mut at = list;
     while !at.is_null() {
-        // SAFETY: the list is valid until freed; its addresses are null or as long as their family demands.
+        // SAFETY: the list is valid until freed; its addresses are null or as long as their family
+        // demands.
         let (entry, addr, mask) = unsafe {
             let entry = &*at;
             (entry, SockAddr::from_kernel(entry.ifa_addr), SockAddr::from_kernel(entry.ifa_netmask))

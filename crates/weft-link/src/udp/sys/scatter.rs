@@ -6,8 +6,8 @@ use crate::udp::recv::Received;
 use crate::{Bytes, Prediction};
 use std::io;
 
-/// Where the pieces of predicted datagrams go: headers and trailers into slots of the link, payloads straight
-/// to their destination.
+/// Where the pieces of predicted datagrams go: headers and trailers into slots of the link,
+/// payloads straight to their destination.
 pub struct Scatter {
     iov: Vec<libc::iovec>,
     slots: Box<[Slot]>,
@@ -18,7 +18,8 @@ pub struct Scatter {
     len: usize,
 }
 
-// SAFETY: the pointers are set and used within one call of `recv`; between calls nothing reads them.
+// SAFETY: the pointers are set and used within one call of `recv`; between calls nothing reads
+// them.
 unsafe impl Send for Scatter {}
 
 #[derive(Clone, Copy)]
@@ -44,8 +45,8 @@ impl Scatter {
     /// Receives for a prediction, at most `max` datagrams into their places and what is beyond into
     /// `overflow`. `None` if the prediction makes no sense.
     ///
-    /// Sound because a [`Prediction`] promises memory that is writable and used by nobody else until the
-    /// link's `recv` returns, and the link drops what this gives out before that.
+    /// Sound because a [`Prediction`] promises memory that is writable and used by nobody else
+    /// until the link's `recv` returns, and the link drops what this gives out before that.
     pub fn recv(
         &mut self,
         socket: &Socket,
@@ -69,7 +70,8 @@ impl Scatter {
             self.iov.push(piece(slot.trailer.as_mut_ptr(), TRAILER));
         }
         self.iov.push(piece(overflow.as_mut_ptr(), overflow.len()));
-        // SAFETY: the slots are ours, `overflow` is borrowed; the prediction's memory is writable by its promise.
+        // SAFETY: the slots are ours, `overflow` is borrowed; the prediction's memory is writable
+        // by its promise.
         Some(unsafe { socket.recv_iov(&mut self.iov) })
     }
 
@@ -109,8 +111,8 @@ impl Scatter {
         unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
     }
 
-    /// Undoes the placing: brings the `len` bytes received together at the front of `out`, which was the
-    /// overflow buffer of the call.
+    /// Undoes the placing: brings the `len` bytes received together at the front of `out`, which
+    /// was the overflow buffer of the call.
     pub fn collect(&mut self, len: usize, out: &mut [u8]) {
         self.iov.pop();
         let placed: usize = self.iov.iter().map(|piece| piece.iov_len).sum();
@@ -120,7 +122,8 @@ impl Scatter {
         let mut at = 0;
         for piece in &self.iov {
             let n = piece.iov_len.min(len - at);
-            // SAFETY: the pieces are readable, `recv` filled them in order; `out` is a different buffer.
+            // SAFETY: the pieces are readable, `recv` filled them in order; `out` is a different
+            // buffer.
             let bytes = unsafe { std::slice::from_raw_parts(piece.iov_base.cast::<u8>(), n) };
             out[at..at + n].copy_from_slice(bytes);
             at += n;

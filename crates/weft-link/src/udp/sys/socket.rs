@@ -110,8 +110,8 @@ impl Socket {
         get(self.raw(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
     }
 
-    /// Asks for buffers of `bytes` each way, beyond the system's limit where permitted; returns what the
-    /// receive and the send buffer now hold.
+    /// Asks for buffers of `bytes` each way, beyond the system's limit where permitted; returns
+    /// what the receive and the send buffer now hold.
     pub fn set_buffers(&self, bytes: usize) -> io::Result<(usize, usize)> {
         // The kernel doubles the value to account for its own overhead.
         let want = i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2);

@@ -14,8 +14,8 @@ pub(crate) enum Memory {
     None,
     /// Owned until the operation is through.
     Owned(Vec<u8>),
-    /// The caller's: it promised, by calling an `unsafe` function or by not returning before the end,
-    /// that the memory outlives the operation and is not touched meanwhile.
+    /// The caller's: it promised, by calling an `unsafe` function or by not returning before the
+    /// end, that the memory outlives the operation and is not touched meanwhile.
     Raw(NonNull<u8>, usize),
 }
 
@@ -23,8 +23,8 @@ impl Memory {
     /// The caller's memory.
     ///
     /// # Safety
-    /// `ptr..ptr+len` stays valid for reads (and writes, where the operation writes) until the operation
-    /// has completed and was released.
+    /// `ptr..ptr+len` stays valid for reads (and writes, where the operation writes) until the
+    /// operation has completed and was released.
     pub unsafe fn raw(ptr: *const u8, len: usize) -> Memory {
         match NonNull::new(ptr.cast_mut()) {
             Some(ptr) if len > 0 => Memory::Raw(ptr, len),
@@ -57,7 +57,8 @@ impl Memory {
         match self {
             Memory::None => &[],
             Memory::Owned(v) => &v[start..end],
-            // SAFETY: within the memory promised to `raw`, which lives until the operation is released.
+            // SAFETY: within the memory promised to `raw`, which lives until the operation is
+            // released.
             Memory::Raw(ptr, _) => unsafe {
                 std::slice::from_raw_parts(ptr.as_ptr().add(start), len)
             },
@@ -72,8 +73,9 @@ impl Memory {
         match self {
             Memory::None => Some(&mut []),
             Memory::Owned(v) => Some(&mut v[start..end]),
-            // SAFETY: within the memory promised to `raw`; the driver is the only one to touch it now.
             Memory::Raw(ptr, _) => {
+                // SAFETY: within the memory promised to `raw`; the driver is the only one to
+                // touch it now.
                 Some(unsafe { std::slice::from_raw_parts_mut(ptr.as_ptr().add(start), len) })
             }
         }

@@ -15,7 +15,8 @@ use weft_link::Frame;
 const INJECTED_MAX: usize = 256;
 
 impl Driver {
-    /// The latency path: sends at once if nothing stands in the way. `data` is free when it returns true.
+    /// The latency path: sends at once if nothing stands in the way. `data` is free when it returns
+    /// true.
     #[inline]
     pub(in crate::endpoint) fn send_now(
         &mut self,
@@ -75,8 +76,8 @@ impl Endpoint {
         self.wait_op(op)
     }
 
-    /// Starts a send whose caller does not return before `collect` gave the result. `None`: `data` is
-    /// free already.
+    /// Starts a send whose caller does not return before `collect` gave the result. `None`: `data`
+    /// is free already.
     #[inline]
     pub(crate) fn begin_send(
         &self,
@@ -163,8 +164,8 @@ impl Endpoint {
         }
     }
 
-    /// Posts a send on the completion queue. With `args.inject` the bytes are copied and no completion
-    /// follows.
+    /// Posts a send on the completion queue. With `args.inject` the bytes are copied and no
+    /// completion follows.
     ///
     /// # Safety
     /// Unless injected, `ptr..ptr+args.len` stays valid and unchanged until the completion says

@@ -210,6 +210,8 @@ table! {
         "Interval of probes to a silent peer that is waited for.";
     peers_max: u32 = 65_536, "peers",
         "Most peers of an endpoint, those that contact it included.";
+    yield_us: u32 = 0, "us",
+        "Time a wait hands its core to others before it sleeps; 200 when ranks outnumber cores.";
     spin_us: u32 = 50, "us",
         "Time a wait polls before it sleeps; 0 when ranks outnumber cores.";
 }

@@ -86,6 +86,7 @@ pub fn config_from_env() -> Result<Config, JobError> {
     if oversubscribed() {
         // Spinning would take the core from the rank that has work.
         config.spin_us = 0;
+        config.yield_us = 200;
     }
     for key in Config::KEYS {
         let name = format!("WEFT_{}", key.name.to_uppercase());

@@ -94,6 +94,8 @@ pub(crate) struct Inner {
     handlers: HashMap<u32, Handler>,
     sleeps: u64,
     spin: Duration,
+    /// How long a wait hands its core to others before it sleeps.
+    hand_over: Duration,
     page: Option<Page>,
 }
 
@@ -148,12 +150,14 @@ impl Endpoint {
         links: Vec<Box<dyn Link>>,
     ) -> Endpoint {
         let spin = Duration::from_micros(u64::from(config.spin_us));
+        let hand_over = Duration::from_micros(u64::from(config.yield_us));
         let inner = Inner {
             driver: Driver::new(config, id, clock, links),
             waiter: Waiter::new(),
             handlers: HashMap::new(),
             sleeps: 0,
             spin,
+            hand_over,
             page: None,
         };
         Endpoint { inner: Rc::new(RefCell::new(inner)) }
@@ -300,11 +304,14 @@ impl Endpoint {
     }
 
     fn wait_by(&self, timeout: Option<Duration>, budget: usize) -> bool {
-        let spin = self.inner.borrow().spin;
-        let limit = timeout.map_or(spin, |t| t.min(spin));
+        let (spin, hand_over) = {
+            let inner = self.inner.borrow();
+            (inner.spin, inner.hand_over)
+        };
+        let limit = timeout.map_or(spin + hand_over, |t| t.min(spin + hand_over));
         let mut start = None;
         loop {
-            for _ in 0..SPINS {
+            for _ in 0..if hand_over.is_zero() { SPINS } else { 1 } {
                 // No pause in between: it costs more than the look at the links.
                 if self.progress_by(budget) {
                     return true;
@@ -318,6 +325,9 @@ impl Endpoint {
             }
             if waited >= limit {
                 self.sleep_once(timeout.map(|t| now + (t - waited)));
+            } else if waited >= spin && !hand_over.is_zero() {
+                // Another rank of this core may have what this one waits for.
+                std::thread::yield_now();
             }
         }
     }

@@ -1,6 +1,6 @@
-//! Small deterministic random numbers for fault injection and tests. Not for keys.
+//! Small deterministic random numbers for fault injection, simulation and tests. Not for keys.
 
-/// xoshiro256** (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021),
+/// xoshiro256++ (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021),
 /// its state filled by SplitMix64. The same seed gives the same numbers everywhere.
 #[derive(Clone, Debug)]
 pub struct Rng {
@@ -10,14 +10,19 @@ pub struct Rng {
 impl Rng {
     /// From a seed; every value is a good one.
     pub fn new(seed: u64) -> Rng {
-        let mut x = seed;
+        Rng::stream(seed, 0)
+    }
+
+    /// An independent generator: stream `n` of `seed`; stream 0 is that of `new`.
+    pub fn stream(seed: u64, n: u64) -> Rng {
+        let mut x = seed ^ n.wrapping_mul(0xd6e8_feb8_6659_fd93);
         Rng { state: std::array::from_fn(|_| splitmix(&mut x)) }
     }
 
     /// 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let [s0, s1, s2, s3] = self.state;
-        let out = s1.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
+        let out = s0.wrapping_add(s3).rotate_left(23).wrapping_add(s0);
         let (t2, t3) = (s2 ^ s0, s3 ^ s1);
         self.state = [s0 ^ t3, s1 ^ t2, t2 ^ (s1 << 17), t3.rotate_left(45)];
         out
@@ -30,6 +35,21 @@ impl Rng {
         (wide >> 64) as u64
     }
 
+    /// A number in `low..=high`.
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below((high - low).saturating_add(1))
+    }
+
+    /// True `ppm` times in a million.
+    pub fn chance(&mut self, ppm: u32) -> bool {
+        ppm > 0 && self.below(1_000_000) < u64::from(ppm)
+    }
+
+    /// One of `items`, which are not empty.
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len() as u64) as usize]
+    }
+
     /// Fills `bytes`.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
@@ -39,8 +59,9 @@ impl Rng {
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-fn splitmix(x: &mut u64) -> u64 {
+/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014):
+/// advances `x` and returns a well-mixed number.
+pub fn splitmix(x: &mut u64) -> u64 {
     *x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (*x ^ (*x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -63,7 +84,7 @@ mod tests {
     fn next_u64__matches_the_published_sequence() {
         let mut rng = Rng { state: [1, 2, 3, 4] };
         let got: [u64; 4] = std::array::from_fn(|_| rng.next_u64());
-        assert_eq!(got, [11520, 0, 1509978240, 1215971899390074240]);
+        assert_eq!(got, [41943041, 58720359, 3588806011781223, 3591011842654386]);
     }
 
     #[test]
@@ -85,5 +106,27 @@ mod tests {
         Rng::new(5).fill(&mut b);
         assert_eq!(a, b);
         assert!(a.iter().any(|x| *x != a[0]));
+    }
+
+    #[test]
+    fn stream__differs_from_the_others_of_its_seed() {
+        assert_eq!(Rng::stream(7, 0).next_u64(), Rng::new(7).next_u64());
+        assert_ne!(Rng::stream(7, 1).next_u64(), Rng::new(7).next_u64());
+    }
+
+    #[test]
+    fn between__includes_both_ends() {
+        let mut rng = Rng::new(1);
+        assert_eq!(rng.between(3, 3), 3);
+        assert!((0..100).any(|_| rng.between(3, 4) == 4));
+    }
+
+    #[test]
+    fn chance__is_about_the_rate() {
+        let mut rng = Rng::new(2);
+        let hits = (0..100_000).filter(|_| rng.chance(100_000)).count();
+        assert!((9_000..11_000).contains(&hits), "{hits}");
+        assert!(!rng.chance(0));
+        assert!(rng.chance(1_000_000));
     }
 }

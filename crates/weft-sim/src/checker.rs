@@ -5,11 +5,11 @@
 //! from (seed, sender, receiver, tag, index), so a receiver can tell a wrong message from a
 //! damaged one, and say which message it got instead.
 
-use crate::rng::{splitmix, Rng};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
+use weft_link::rng::{splitmix, Rng};
 
 /// A checker that programs share.
 pub type SharedChecker = Rc<RefCell<Checker>>;
@@ -38,7 +38,7 @@ pub fn content(seed: u64, lane: Lane, index: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::stream(mixed, index + 1);
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
-        bytes.extend_from_slice(&rng.bits().to_le_bytes());
+        bytes.extend_from_slice(&rng.next_u64().to_le_bytes());
     }
     bytes.truncate(len);
     bytes

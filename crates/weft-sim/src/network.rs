@@ -3,11 +3,11 @@
 use crate::config::{LinkKind, SimConfig, Topology};
 use crate::events::{EventQueue, What};
 use crate::fault::Fault;
-use crate::rng::Rng;
 use crate::trace::{Fate, Trace, TraceEvent};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use weft_link::rng::Rng;
 
 /// A network that links and the runner share.
 pub type SharedNetwork = Rc<RefCell<Network>>;

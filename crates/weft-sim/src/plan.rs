@@ -2,9 +2,9 @@
 
 use crate::config::{LinkKind, SimConfig, Topology, Wire};
 use crate::fault::{Fault, Span};
-use crate::rng::Rng;
 use std::fmt;
 use weft_core::engine::ACTIVE_MAX;
+use weft_link::rng::Rng;
 
 /// A message of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 use crate::config::SimConfig;
 use crate::link::SimLink;
 use crate::network::{Network, SharedNetwork};
-use crate::rng::{splitmix, Rng};
 use crate::runner::{Host, HostEnv, Outcome, Runner, Task};
 use crate::trace::Trace;
 use std::cell::RefCell;
@@ -16,6 +15,7 @@ use std::time::Duration;
 use weft::group::Directory;
 use weft::{Clock, Config, Endpoint, Group};
 use weft_core::{EndpointId, Instant, PeerId};
+use weft_link::rng::{splitmix, Rng};
 use weft_link::Address;
 
 /// What programs have said they are doing, by host.

@@ -153,8 +153,8 @@ impl Engine {
         }
     }
 
-    /// Ends a receive whose whole message is at hand: the completion goes with the payload, not through the
-    /// queue of events.
+    /// Ends a receive whose whole message is at hand: the completion goes with the payload, not
+    /// through the queue of events.
     #[inline]
     fn complete_now(&mut self, id: OpId) -> Placement {
         let Some(op) = self.ops.get(id.0) else { return Placement::None };

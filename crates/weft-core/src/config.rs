@@ -196,8 +196,8 @@ table! {
         "Time an acknowledgement may wait for a packet to ride on.";
     ack_every: u32 = 64, "packets",
         "Packets after which an acknowledgement is due at once; one and a half GSO trains.";
-    rto_min_us: u32 = 2_000, "us",
-        "Shortest retransmission timeout; above the scheduling delay of a shared core.";
+    rto_min_us: u32 = 500, "us",
+        "Shortest retransmission timeout; a needless one resends two packets (all with gbn).";
     rto_max_us: u32 = 1_000_000, "us",
         "Longest retransmission timeout after backing off.";
     connect_timeout_ms: u32 = 60_000, "ms",

@@ -24,7 +24,7 @@ fn eager__beyond_the_credit_ends_the_session() {
             bytes = bytes.max(stored);
         }
         assert!(ended(&net));
-        assert!(bytes <= 512 << 10, "{bytes}");
+        assert!(bytes <= u64::from(Config::default().eager_credit), "{bytes}");
     }
 }
 
@@ -103,5 +103,5 @@ fn credit__beyond_all_reason_is_ignored() {
     }
     net.run(1);
     let open = net.nodes[1].engine.peer(PeerId(0)).credit_in.available();
-    assert_eq!(open, (512 << 10) / 64);
+    assert_eq!(open, Config::default().eager_credit / 64);
 }

@@ -76,7 +76,7 @@ fn send__both_ways_under_loss() {
 fn credit__exhaustion_demotes_to_rendezvous_and_recovers() {
     for (caps, config) in every_kind() {
         let mut net = Net::open((caps, config));
-        let window = 512 << 10;
+        let window = u64::from(Config::default().eager_credit);
         let n = 3 * window / 4096;
         let sends: Vec<_> = (0..n).map(|i| (0, net.send(0, 1, i, &pattern(i, 4000)))).collect();
         net.run(20);

@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::process::ExitCode;
 use weft::job::config_from_env;
 use weft::{Config, EndpointId};
-use weft_core::transfer::select::{eager_max, protocol, Protocol};
+use weft_core::transfer::select::{eager_max, protocol, rendezvous_ns, Protocol};
 use weft_core::LinkCaps;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
@@ -99,8 +99,8 @@ fn reason(config: &Config, caps: &LinkCaps, choice: Protocol) -> String {
     let threshold = if config.eager_max != 0 {
         format!("WEFT_EAGER_MAX is {eager}")
     } else {
-        let trip = 2.0 * f64::from(caps.latency_ns) / 1e3;
-        format!("a copy of {eager} takes about the {trip:.1} us of a round trip")
+        let us = rendezvous_ns(caps) as f64 / 1e3;
+        format!("a copy of {eager} takes about the {us:.1} us of a rendezvous")
     };
     match choice {
         Protocol::Inject => {

@@ -26,6 +26,8 @@ fn refused__packets_keep_their_order_on_an_ordered_link() {
         }
         net.room = vec![u32::MAX; 3];
         net.wait(&sends);
+        let posted: Vec<_> = recvs.iter().map(|&(at, op, ..)| (at, op)).collect();
+        net.wait(&posted);
         for (at, op, i, len) in recvs {
             assert_eq!(net.nodes[at].ok(op).len, len, "seed {seed}: message {i}");
             assert!(net.nodes[at].bytes(op)[..len as usize] == pattern(i, len));

@@ -34,12 +34,13 @@ impl fmt::Display for Protocol {
 /// Copies of a processor run at about this rate from cache, in bytes per microsecond.
 const COPY_BYTES_PER_US: u64 = 10_000;
 
-/// What a rendezvous costs besides its round trip: four packets through both engines, and a system call
-/// or a second round of packets for the payload. Measured: 8 KiB in shared memory take 0.7 us eager and
-/// 4 to 6 us by rendezvous.
+/// What a rendezvous costs besides its round trip: four packets through both engines, and a system
+/// call or a second round of packets for the payload. Measured: 8 KiB in shared memory take 0.7 us
+/// eager and 4 to 6 us by rendezvous.
 const HANDSHAKE_NS: u64 = 2_900;
 
-/// What announcing a message and fetching it costs on a path, beyond moving its bytes, in nanoseconds.
+/// What announcing a message and fetching it costs on a path, beyond moving its bytes, in
+/// nanoseconds.
 pub fn rendezvous_ns(caps: &LinkCaps) -> u64 {
     2 * u64::from(caps.latency_ns) + HANDSHAKE_NS
 }

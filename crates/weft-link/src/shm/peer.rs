@@ -17,6 +17,14 @@ pub(super) struct Socket {
     pub token: u64,
 }
 
+impl Drop for Socket {
+    /// The other side must see the end now, also while a process started meanwhile still has a
+    /// copy of the descriptor.
+    fn drop(&mut self) {
+        socket::shutdown(&self.fd);
+    }
+}
+
 /// A peer, or a stranger: an endpoint that connected and that the driver has not named yet.
 #[derive(Debug)]
 pub(super) struct Peer {

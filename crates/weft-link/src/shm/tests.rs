@@ -535,6 +535,16 @@ fn recv__a_lying_slot_ends_the_connection() {
     }
 }
 
+#[test]
+fn drop__is_seen_while_a_copy_of_the_socket_lives() {
+    let (mut a, b) = pair();
+    let copy = b.peers[0].socket(b.peers[0].socket.token).unwrap().try_clone().unwrap();
+    drop(b);
+    drain(&mut a);
+    assert_eq!(events_gone(&mut a), 1, "a fork of the peer's program does not keep it alive");
+    drop(copy);
+}
+
 fn events_gone(link: &mut ShmLink) -> usize {
     events(link).iter().filter(|e| matches!(e, LinkEvent::PeerGone(_))).count()
 }

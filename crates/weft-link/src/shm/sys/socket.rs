@@ -73,6 +73,12 @@ pub(in crate::shm) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Ends the connection for both sides, whoever else has a copy of the descriptor.
+pub(in crate::shm) fn shutdown(fd: &OwnedFd) {
+    // SAFETY: no memory is passed.
+    unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
 /// Credentials of the process at the other end.
 pub(in crate::shm) fn peer_cred(fd: &OwnedFd) -> io::Result<Cred> {
     // SAFETY: all-zero is a valid value.

@@ -104,15 +104,7 @@ pub fn config_from_env() -> Result<Config, JobError> {
 
 /// Whether more ranks run on this host than cores, as far as the launcher tells.
 fn oversubscribed() -> bool {
-    let local = [
-        "WEFT_LOCAL_SIZE",
-        "MPI_LOCALNRANKS",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-        "SLURM_NTASKS_PER_NODE",
-    ]
-    .iter()
-    .find_map(|name| std::env::var(name).ok()?.parse::<usize>().ok());
-    local.is_some_and(|n| n > cores())
+    launch::ranks_here(&|name| std::env::var(name).ok()).is_some_and(|n| n > cores())
 }
 
 /// Processors this host has. Not those this process may use: a launcher that gives each rank one

@@ -82,24 +82,15 @@ fn srun(plugin: &str) -> Result<Command, String> {
     Ok(command)
 }
 
+/// One after the other: a job waits until the one before has left the node.
 #[test]
-fn srun__ranks_join_through_pmix() {
-    match srun("pmix") {
-        Ok(command) => check(command, "pmix"),
-        Err(why) => skip(&why),
+fn srun__ranks_join_by_what_slurm_offers() {
+    for (plugin, launcher) in [("pmix", "pmix"), ("pmi2", "pmi1")] {
+        match srun(plugin) {
+            Ok(command) => check(command, launcher),
+            Err(why) => skip(&why),
+        }
     }
-}
-
-#[test]
-fn srun__ranks_join_through_pmi1() {
-    match srun("pmi2") {
-        Ok(command) => check(command, "pmi1"),
-        Err(why) => skip(&why),
-    }
-}
-
-#[test]
-fn srun__without_a_plugin_is_explained() {
     let mut command = match srun("none") {
         Ok(command) => command,
         Err(why) => return skip(&why),

@@ -37,6 +37,8 @@ pub struct PeerInfo {
 pub enum LinkEvent {
     /// The peer's process ended (only links that can tell say so).
     PeerGone(PeerId),
+    /// The peer's process refused the connection.
+    PeerRefused(PeerId),
     /// The path to this peer now carries packets of this size.
     Mtu(PeerId, u32),
     /// The link lost a capability or fell back; said once.

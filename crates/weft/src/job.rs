@@ -174,10 +174,13 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
         take("shm", ShmLink::new(ShmConfig::new(id)).map(|l| Box::new(l) as _));
     }
     if links.udp {
+        let alone = !links.shm;
         let host = weft_link::shm::host().unwrap_or(0);
         let udp = UdpConfig { host, faults: wrappers.faults, ..UdpConfig::default() };
         let security = Security { mode, job_key, me: id };
-        take("udp", UdpLink::new(udp, security).map(|l| Box::new(l) as _));
+        let opened =
+            UdpLink::new(udp, security).and_then(|l| if alone { reachable(l) } else { Ok(l) });
+        take("udp", opened.map(|l| Box::new(l) as _));
     }
     if open.len() == 1 {
         return Err(JobError::NoLink(failed));
@@ -186,6 +189,18 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
         log::warn!("link {name} is not available: {why}");
     }
     Ok(Endpoint::with_links(config, id, clock, open))
+}
+
+/// Refuses a link that nobody could reach.
+fn reachable(link: UdpLink) -> Result<UdpLink, LinkError> {
+    let mut address = Address::default();
+    link.advertise(&mut address);
+    if address.udp.is_empty() {
+        let why = "no network interface that is up has an address; `ip link set lo up` is enough \
+                   for ranks on one host, and shm needs none";
+        return Err(LinkError::Unreachable(why.into()));
+    }
+    Ok(link)
 }
 
 const ADDRESS_KEY: &str = "weft-address";

@@ -55,8 +55,7 @@ pub struct Group {
 }
 
 /// The error of a rank that no link reaches.
-const NO_LINK: OpError =
-    OpError::Peer { peer: PeerId(u32::MAX), failure: PeerFailure::Unreachable { after_ms: 0 } };
+const NO_LINK: OpError = OpError::Peer { peer: PeerId(u32::MAX), failure: PeerFailure::NoLink };
 
 /// What a tag is for: bits 32..48 of the match bits; the context is in bits 48..64.
 const USER: u64 = 0;
@@ -123,7 +122,7 @@ impl Group {
     /// The peer of a rank.
     ///
     /// # Errors
-    /// `Unreachable`, with the reasons logged, when no link leads there.
+    /// `NoLink`, with the reasons logged, when no link leads there.
     pub fn peer(&self, rank: usize) -> Result<PeerId, OpError> {
         if let Some(peer) = self.inner.peers.borrow()[rank] {
             return Ok(peer);

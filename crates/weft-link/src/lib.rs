@@ -10,6 +10,7 @@ pub mod link;
 pub mod looplink;
 mod random;
 pub mod rng;
+pub mod run;
 pub mod secure;
 pub mod shm;
 mod sync;

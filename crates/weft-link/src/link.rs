@@ -3,6 +3,7 @@
 use crate::{Address, Bytes};
 use std::fmt;
 use std::os::fd::RawFd;
+use weft_core::wire::advance;
 use weft_core::{EndpointId, LinkCaps, PeerId};
 
 /// One frame to send: a weft header and the payload bytes that follow it on the wire.
@@ -76,23 +77,16 @@ impl fmt::Display for LinkError {
 
 impl std::error::Error for LinkError {}
 
-/// Where a link expects the next bulk payload to go: it may receive straight into this memory.
-#[derive(Clone, Copy)]
-pub struct Prediction {
-    /// Start of the memory; valid until the `recv` call returns.
-    pub base: *mut u8,
-    /// Its length.
-    pub len: usize,
-    /// Encoded header length of the expected packets.
-    pub header_len: usize,
-    /// Payload length of each expected packet but the last.
-    pub payload_len: usize,
-    /// Session number in the headers of the expected packets (DATA).
+/// Where bulk payload is expected to go: a link may write the payload of a matching packet there
+/// while it checks the packet.
+pub struct Prediction<'a> {
+    /// Memory that has not received anything yet.
+    pub memory: &'a mut [u8],
+    /// Session number in the headers of the expected DATA packets.
     pub session: u32,
     /// Their `imm`.
     pub imm: u32,
-    /// The `offset` of the packet whose payload belongs at `base`; each further one is
-    /// `payload_len` on.
+    /// The `offset` of the packet whose payload belongs at the start of the memory.
     pub offset: u64,
 }
 
@@ -103,8 +97,16 @@ pub trait Sink {
     /// `payload` may lie in memory that another process can write: copy, then check.
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>);
 
-    /// Where the next bulk packets are expected to go, if the driver can tell.
-    fn predict(&mut self) -> Option<Prediction> {
+    /// `count` DATA packets, `len` payload bytes in all, whose payload was written to where the last
+    /// prediction says: their headers differ from `header`, the first one's, only in sequence
+    /// number and offset, which go on from packet to packet. False if they must be given to `frame`
+    /// one by one instead.
+    fn run(&mut self, _header: &[u8], _count: u32, _len: u64) -> bool {
+        false
+    }
+
+    /// Where bulk payload is expected to go, if the driver can tell.
+    fn predict(&mut self) -> Option<Prediction<'_>> {
         None
     }
 }
@@ -135,6 +137,24 @@ pub trait Link {
     /// (backpressure): the driver tries the rest again later. Frames to a peer the link knows to be
     /// gone are dropped and counted as sent.
     fn send(&mut self, frames: &[Frame<'_>]) -> usize;
+
+    /// Sends a prefix of a run of `packets` DATA packets to `peer`, returns its length: they share
+    /// `payload` in equal parts, and their headers differ from `header`, the first one's, in
+    /// sequence number and offset ([`wire::advance`](weft_core::wire::advance)). Otherwise as
+    /// [`send`](Link::send). Only asked of a link that names a train in its capabilities.
+    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        let each = payload.len() / packets.max(1);
+        for (i, payload) in payload.chunks(each.max(1)).enumerate() {
+            let mut own = [0; 64];
+            let own = &mut own[..header.len()];
+            own.copy_from_slice(header);
+            advance(own, i as u32, (i * each) as u64);
+            if self.send(&[Frame { peer, header: own, payload }]) == 0 {
+                return i;
+            }
+        }
+        packets
+    }
 
     /// Delivers up to `budget` received packets to `sink`; returns how many.
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize;

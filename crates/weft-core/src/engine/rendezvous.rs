@@ -26,10 +26,12 @@ pub(super) fn announce(most: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: O
     Step::Send(Desc::bare(Packet::Rts(rts), s.imm).with_flags(s.flags), true)
 }
 
-/// The next packet of a stream and whether it was the last.
-pub(super) fn next_data(mtu: u32, stream: &mut Stream) -> (Desc, bool) {
+/// The next packet of a stream, or as many full ones as it has, up to `most`; and how many.
+pub(super) fn next_data(mtu: u32, stream: &mut Stream, most: u32) -> (Desc, u32) {
     let room = u64::from(mtu) - Data::LEN as u64;
-    let len = room.min(stream.end - stream.offset) as u32;
+    let left = stream.end - stream.offset;
+    let packets = u64::from(most).min(left / room).max(1);
+    let len = left.min(room * packets) as u32;
     let offset = stream.offset;
     stream.offset += u64::from(len);
     let payload = match stream.source {
@@ -37,9 +39,13 @@ pub(super) fn next_data(mtu: u32, stream: &mut Stream) -> (Desc, bool) {
         StreamSource::Region(key) => Payload::Region { key, offset, len },
     };
     let packet = Packet::Data(Data { offset: offset - stream.shift });
-    let last = stream.offset == stream.end;
-    let flags = if last { flags::LAST } else { 0 };
-    (Desc { packet, flags, imm: stream.recv, payload }, last)
+    (Desc { packet, flags: 0, imm: stream.recv, payload }, packets as u32)
+}
+
+/// Bytes asked for at a time: about `wanted`, in whole trains of full packets.
+fn block_len(wanted: u32, p: &Peer) -> u64 {
+    let train = (u64::from(p.mtu()) - Data::LEN as u64) * u64::from(p.caps.train.max(1));
+    (u64::from(wanted) / train).max(1) * train
 }
 
 impl Engine {
@@ -127,11 +133,12 @@ impl Engine {
 
     /// Packets: asks for further blocks, or ends the transfer when all is here.
     fn ask_on(&mut self, now: Instant, id: OpId) {
-        let (block, depth) = (u64::from(self.cfg.pull_block), u64::from(self.cfg.pull_depth));
+        let depth = u64::from(self.cfg.pull_depth);
         let Some(op) = self.ops.get_mut(id.0) else { return };
         let (Some(peer), Kind::Recv(r)) = (op.peer, &mut op.kind) else { return };
         let RecvState::Pull { msg, pull, .. } = &mut r.state else { return };
         let p = &mut self.peers[peer.0 as usize];
+        let block = block_len(self.cfg.pull_block, p);
         let done = pull.complete();
         if done {
             let status = if op.error.is_some() { status::TRUNCATED } else { status::OK };
@@ -270,41 +277,72 @@ impl Engine {
             self.stats.violations += 1;
             return Placement::None;
         };
-        let arrived = match &mut op.kind {
-            Kind::Recv(r) => match &mut r.state {
-                RecvState::Pull { pull, .. } => pull.arrived(data.offset, len),
-                _ => false,
-            },
-            Kind::Get(pull) => pull.arrived(data.offset, len),
-            _ => false,
-        };
-        if !arrived {
+        let discard = op.discard;
+        if !op.pull().is_some_and(|pull| pull.arrived(data.offset, len)) {
             self.stats.violations += 1;
             return Placement::None;
         }
-        let discard = op.discard;
-        match &op.kind {
-            Kind::Get(pull) if pull.complete() => self.finish(id),
-            Kind::Get(_) => {}
-            _ if common.flags & flags::LAST != 0 => self.ask_on(now, id),
-            _ => self.check_pulled(now, id),
-        }
+        self.pull_on(now, id);
         if discard {
             return Placement::None;
         }
         Placement::Recv { op: id, offset: data.offset, len }
     }
 
-    /// A transfer may be complete with a packet that is not the last of its block (lost ones came
-    /// late).
-    fn check_pulled(&mut self, now: Instant, id: OpId) {
-        let complete = match self.ops.get(id.0).map(|o| &o.kind) {
-            Some(Kind::Recv(r)) => {
-                matches!(&r.state, RecvState::Pull { pull, .. } if pull.complete())
+    /// Handles `count` consecutive DATA packets of one transfer at once, `len` payload bytes in all
+    /// that are in their place already: those whose headers differ from `header`, the first one's,
+    /// only in sequence number and offset. Returns the operation and the offset; `None`, and nothing
+    /// is changed, if the packets are not what comes next: then each is to be handled by itself.
+    pub fn handle_run(
+        &mut self,
+        now: Instant,
+        header: &[u8],
+        count: u32,
+        len: u64,
+    ) -> Option<(OpId, u64)> {
+        let (common, Packet::Data(data), _) = wire::parse(header).ok()? else { return None };
+        let index = wire::session_index(common.session);
+        let p = self.peers.get_mut(index as usize)?;
+        let (peer, id) = (PeerId(index), OpId(common.imm));
+        if p.session_in != common.session || p.failure().is_some() {
+            return None;
+        }
+        let op = self.ops.get_mut(id.0).filter(|o| o.peer == Some(peer) && !o.discard)?;
+        let pull = op.pull()?;
+        let w = p.windows.as_mut()?;
+        if !w.recv.expects(common.seq) || !pull.arrived(data.offset, len) {
+            return None;
+        }
+        w.recv.on_run(now, count, common.flags & flags::ACKNOW != 0);
+        p.last_heard = now;
+        let grew = p.credit_in.on_grant(common.credit);
+        self.stats.packets_received += u64::from(count);
+        self.stats.bytes_received += len;
+        if grew {
+            self.wake_queued(peer);
+        }
+        self.acknowledged(now, peer, &common, None);
+        self.pull_on(now, id);
+        self.schedule_ack(now, peer);
+        Some((id, data.offset))
+    }
+
+    /// Data arrived: asks for more, or ends the transfer.
+    #[inline]
+    fn pull_on(&mut self, now: Instant, id: OpId) {
+        let Some(op) = self.ops.get_mut(id.0) else { return };
+        let is_get = matches!(op.kind, Kind::Get(_));
+        let Some(peer) = op.peer else { return };
+        let Some(pull) = op.pull() else { return };
+        let complete = pull.complete();
+        if is_get {
+            if complete {
+                self.finish(id);
             }
-            _ => false,
-        };
-        if complete {
+            return;
+        }
+        let block = block_len(self.cfg.pull_block, &self.peers[peer.0 as usize]);
+        if complete || pull.wants_packets(block, u64::from(self.cfg.pull_depth)) {
             self.ask_on(now, id);
         }
     }

@@ -92,7 +92,6 @@ struct Counters {
     received: u64,
     received_calls: u64,
     received_placed: u64,
-    received_repaired: u64,
     recv_errors: u64,
 }
 
@@ -315,7 +314,11 @@ impl Link for UdpLink {
         }));
         self.secure.add_peer(info.peer, info.session, info.endpoint);
         let mtu = self.use_candidate(info.peer, 0).ok_or(LinkError::Unsupported)?;
-        Ok(LinkCaps::network("udp", mtu))
+        let train =
+            if self.gso { send::train_len(mtu as usize + self.secure.trailer_len()) } else { 1 };
+        let mut caps = LinkCaps::network("udp", mtu);
+        caps.train = train;
+        Ok(caps)
     }
 
     fn disconnect(&mut self, peer: PeerId) {
@@ -327,6 +330,10 @@ impl Link for UdpLink {
 
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         self.send_frames(frames)
+    }
+
+    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        self.send_data(peer, header, payload, packets)
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
@@ -361,7 +368,6 @@ impl Link for UdpLink {
             ("received", c.received),
             ("received_calls", c.received_calls),
             ("received_placed", c.received_placed),
-            ("received_repaired", c.received_repaired),
             ("recv_errors", c.recv_errors),
         ];
         all.into_iter().for_each(|(name, value)| each(name, value));

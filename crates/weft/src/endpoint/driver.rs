@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use weft_core::engine::types::{AtomicRequest, Completion, Event, Payload, Placement, Transmit};
 use weft_core::slab::Slab;
-use weft_core::wire::{field, session_of, Data, PacketType};
+use weft_core::wire::{self, field, session_of, Packet, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
 use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, Prediction, Sink};
 
@@ -32,8 +32,6 @@ pub(crate) struct Upcall {
 struct Bulk {
     op: OpId,
     session: u32,
-    /// Payload length of the packets but the last.
-    payload_len: usize,
 }
 
 struct Held {
@@ -399,17 +397,39 @@ impl Driver {
         }
     }
 
+    /// Expects what the peer is asked for with this packet, if it is a request.
+    fn expect(&mut self, t: &Transmit) {
+        let header = t.header.as_slice();
+        if header.get(field::TYPE) != Some(&(PacketType::Pull as u8)) {
+            return;
+        }
+        let Ok((_, Packet::Pull(ask), _)) = wire::parse(header) else { return };
+        let core = &mut self.core;
+        let busy =
+            core.bulk.is_some_and(|b| core.ops.beyond(b.op).is_some_and(|b| !b.1.is_empty()));
+        if ask.offset == 0 && !busy {
+            if let Some((_, session, _)) = core.engine.peer_info(t.peer) {
+                core.bulk = Some(Bulk { op: OpId(ask.recv), session });
+            }
+        }
+    }
+
     /// Sends what the engine has. True if anything was sent.
     fn transmit(&mut self) -> bool {
         let mut did = false;
         let mut next = self.core.engine.poll_transmit(self.core.now);
         while let Some(first) = next.take() {
             let link = self.link_of(first.peer);
+            if first.packets > 1 {
+                did |= self.send_run(link, first);
+                next = self.core.engine.poll_transmit(self.core.now);
+                continue;
+            }
             let mut batch = ArrayVec::<Transmit, BURST>::new();
             batch.push(first);
             while !batch.is_full() {
                 match self.core.engine.poll_transmit(self.core.now) {
-                    Some(t) if self.link_of(t.peer) == link => batch.push(t),
+                    Some(t) if t.packets == 1 && self.link_of(t.peer) == link => batch.push(t),
                     other => {
                         next = other;
                         break;
@@ -422,6 +442,28 @@ impl Driver {
             }
         }
         did
+    }
+
+    fn send_run(&mut self, link: Option<usize>, mut run: Transmit) -> bool {
+        let taken = match link {
+            Some(link) => {
+                let payload = self.core.resolve(&run.payload, &self.encoded);
+                let packets = run.packets as usize;
+                // What it was to be read from is gone; the peer will ask again.
+                if payload.len() != run.payload.len() as usize {
+                    packets
+                } else {
+                    let header = run.header.as_slice();
+                    self.links[link].send_run(run.peer, header, payload, packets)
+                }
+            }
+            None => run.packets as usize,
+        };
+        if taken < run.packets as usize {
+            run.skip(taken as u32);
+            self.core.engine.refused(run);
+        }
+        taken > 0
     }
 
     fn send_batch(&mut self, link: Option<usize>, batch: &[Transmit]) -> bool {
@@ -442,6 +484,7 @@ impl Driver {
         drop(frames);
         for t in &batch[..taken] {
             self.core.engine.accepted(t);
+            self.expect(t);
         }
         for t in &batch[taken..] {
             self.core.engine.refused(*t);
@@ -506,15 +549,11 @@ impl Core {
 
     /// Remembers where the next packet of a large message probably goes.
     #[inline]
-    fn note_bulk(&mut self, placement: Placement, header: &[u8], payload_len: usize) {
+    fn note_bulk(&mut self, placement: Placement, header: &[u8]) {
         let Placement::Recv { op, offset, len } = placement else { return };
         self.ops.placed(op, offset, len);
-        match &mut self.bulk {
-            Some(bulk) if bulk.op == op => bulk.payload_len = bulk.payload_len.max(payload_len),
-            bulk => {
-                let session = session_of(header).unwrap_or(0);
-                *bulk = Some(Bulk { op, session, payload_len });
-            }
+        if self.bulk.is_none_or(|bulk| bulk.op != op) {
+            self.bulk = Some(Bulk { op, session: session_of(header).unwrap_or(0) });
         }
     }
 
@@ -624,7 +663,7 @@ impl Sink for Core {
         let placement = self.engine.handle_packet(self.now, from, caps, header, len);
         self.place(placement, header, payload);
         if header.get(field::TYPE) == Some(&(PacketType::Data as u8)) {
-            self.note_bulk(placement, header, payload.len());
+            self.note_bulk(placement, header);
         }
         self.settle();
         while let Some((peer, seq)) = self.engine.next_replay() {
@@ -636,11 +675,18 @@ impl Sink for Core {
         }
     }
 
-    fn predict(&mut self) -> Option<Prediction> {
-        let Bulk { op, session, payload_len } = self.bulk?;
-        let (offset, next) = self.ops.beyond(op).filter(|(_, m)| !m.is_empty())?;
-        let (base, len) = (next.as_mut_ptr(), next.len());
-        let header_len = Data::LEN;
-        Some(Prediction { base, len, header_len, payload_len, session, imm: op.0, offset })
+    fn run(&mut self, header: &[u8], count: u32, len: u64) -> bool {
+        let Some((op, offset)) = self.engine.handle_run(self.now, header, count, len) else {
+            return false;
+        };
+        self.ops.placed(op, offset, len);
+        self.settle();
+        true
+    }
+
+    fn predict(&mut self) -> Option<Prediction<'_>> {
+        let Bulk { op, session } = self.bulk?;
+        let (offset, memory) = self.ops.beyond(op).filter(|(_, m)| !m.is_empty())?;
+        Some(Prediction { memory, session, imm: op.0, offset })
     }
 }

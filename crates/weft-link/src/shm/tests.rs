@@ -222,14 +222,11 @@ fn child_starved(link: &mut ShmLink, parent: &Address) {
 }
 
 /// Can accept one connection and nothing that comes with it.
-fn child_full(link: &mut ShmLink) {
+fn child_full(link: &mut ShmLink) -> ! {
     sys::misc::limit_files(sys::misc::next_file() + 1);
-    while counter(link, "shm_refused") == 0 {
+    loop {
         wait(link);
         link.finish_wait();
-    }
-    loop {
-        std::thread::park();
     }
 }
 

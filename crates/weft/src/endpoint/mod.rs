@@ -443,8 +443,8 @@ impl Endpoint {
 
     /// Receives a message into `buffer`, as long as that is. `from: None` takes any source, also
     /// peers that are yet to call: only such a wait has no bound (`Group::recv_any` has one, since
-    /// it knows who could send). Bits set in `ignore` are not compared. The status tells the length; a longer message is an error
-    /// and leaves its first part in the buffer.
+    /// it knows who could send). Bits set in `ignore` are not compared. The status tells the
+    /// length; a longer message is an error and leaves its first part in the buffer.
     pub fn recv(&self, from: Option<PeerId>, tag: u64, ignore: u64, buffer: Vec<u8>) -> Operation {
         let inner = &mut *self.inner.borrow_mut();
         let d = &mut inner.driver;

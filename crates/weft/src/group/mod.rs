@@ -176,9 +176,9 @@ impl Group {
     /// # Errors
     /// `Peer`, when there is no message and another rank failed. That failure ends every `recv_any`
     /// of this group that has begun, once; those that begin later wait for the ranks that remain,
-    /// so that a program which can do without a rank goes on. (MPI's fault tolerance proposal, ULFM,
-    /// has a call for that acknowledgement.) A rank that closed its endpoint in good order is no
-    /// failure. When no other rank remains, every call fails at once.
+    /// so that a program which can do without a rank goes on. (MPI's fault tolerance proposal,
+    /// ULFM, has a call for that acknowledgement.) A rank that closed its endpoint in good order is
+    /// no failure. When no other rank remains, every call fails at once.
     pub async fn recv_any(&self, tag: u32, max_len: usize) -> Result<(usize, Vec<u8>), OpError> {
         let tag = self.tag(USER, tag);
         let mut senders = Senders::new(self);

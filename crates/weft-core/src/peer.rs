@@ -140,6 +140,8 @@ pub(crate) struct Windows {
     pub send: SendWindow<Desc>,
     pub recv: RecvWindow,
     pub rtt: Rtt,
+    /// Timeouts since the last acknowledgement of anything new.
+    pub timeouts: u32,
 }
 
 pub(crate) struct Peer {
@@ -276,6 +278,7 @@ impl Peer {
                 send: SendWindow::new(mode, cfg.window, Seq(0)),
                 recv,
                 rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
+                timeouts: 0,
             }));
         }
     }

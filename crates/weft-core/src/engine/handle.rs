@@ -166,6 +166,9 @@ impl Engine {
         if let Some(rtt) = outcome.rtt {
             w.rtt.sample(rtt);
         }
+        if outcome.newly_acked > 0 {
+            w.timeouts = 0;
+        }
         if outcome.invalid {
             self.stats.bad_ack += 1;
         }

@@ -177,6 +177,10 @@ impl Engine {
         if w.send.on_timeout(now, rto) {
             self.stats.timeouts += 1;
             w.rtt.backoff();
+            w.timeouts += 1;
+            if w.timeouts > 1 {
+                self.events.push_back(Event::PeerStalled(peer, w.timeouts));
+            }
             self.wake(now, peer);
         }
     }

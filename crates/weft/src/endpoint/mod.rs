@@ -3,8 +3,11 @@
 mod driver;
 mod future;
 mod ops;
+mod paths;
+mod routing;
 #[allow(unsafe_code)]
 mod sys;
+mod transmit;
 mod wait;
 
 pub use future::{Operation, Sleep, Yield};

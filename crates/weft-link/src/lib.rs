@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod bytes;
+pub mod ether;
 pub mod link;
 pub mod looplink;
 mod random;

@@ -16,6 +16,7 @@ pub mod shm;
 mod sync;
 pub mod udp;
 pub mod wrap;
+pub mod xdp;
 
 pub use address::{Address, AddressError};
 pub use bytes::Bytes;
@@ -23,3 +24,4 @@ pub use link::{Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction, Sink, Wa
 pub use random::random_u64;
 pub use shm::{DirectCopy, ShmConfig, ShmLink};
 pub use udp::{UdpConfig, UdpLink};
+pub use xdp::{XdpConfig, XdpLink, XdpMode};

@@ -15,32 +15,45 @@ use weft_core::{Config, EndpointId};
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::Wrappers;
 use weft_link::{Address, Link, LinkError, ShmConfig, ShmLink, UdpConfig, UdpLink};
+use weft_link::{XdpConfig, XdpLink};
 
 /// Which links an endpoint opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Links {
     /// Shared memory inside the host.
     pub shm: bool,
+    /// AF_XDP between hosts on one Ethernet.
+    pub xdp: bool,
     /// UDP between hosts.
     pub udp: bool,
 }
 
 impl Links {
-    /// All links.
-    pub const AUTO: Links = Links { shm: true, udp: true };
+    /// The links opened when nobody chose: those that change nothing on the host.
+    pub const AUTO: Links = Links { shm: true, xdp: false, udp: true };
 
-    /// From `auto`, `shm`, `udp` or a comma-separated list.
+    /// From `auto`, `shm`, `xdp`, `udp` or a comma-separated list.
     pub fn parse(text: &str) -> Option<Links> {
-        let mut links = Links { shm: false, udp: false };
+        let mut links = Links { shm: false, xdp: false, udp: false };
         for word in text.split(',') {
             match word.trim() {
-                "auto" | "" => links = Links::AUTO,
+                "auto" | "" => links = links.and(Links::AUTO),
                 "shm" => links.shm = true,
+                "xdp" => links.xdp = true,
                 "udp" => links.udp = true,
                 _ => return None,
             }
         }
         Some(links)
+    }
+
+    /// The links of both.
+    fn and(self, other: Links) -> Links {
+        Links {
+            shm: self.shm | other.shm,
+            xdp: self.xdp | other.xdp,
+            udp: self.udp | other.udp,
+        }
     }
 }
 
@@ -142,6 +155,29 @@ pub fn security_from_env() -> Result<Mode, JobError> {
     }
 }
 
+/// Settings of the XDP link: `WEFT_INTERFACES` (names, comma-separated), `WEFT_XDP_MODE` (zerocopy,
+/// native, generic, or a list to try in order; auto), `WEFT_XDP_QUEUE`, `WEFT_XDP_BUSY_POLL_US`.
+pub fn xdp_from_env() -> Result<XdpConfig, JobError> {
+    let text = |name| std::env::var(name).ok().filter(|t| !t.is_empty());
+    let list = |t: String| t.split(',').map(|w| w.trim().to_string()).collect::<Vec<_>>();
+    let number = |name| {
+        let parse = |t: String| {
+            let wrong = || JobError::Config(format!("{name}={t:?} is not understood: a number"));
+            t.parse::<u32>().map_err(|_| wrong())
+        };
+        text(name).map(parse).transpose()
+    };
+    let modes = text("WEFT_XDP_MODE").filter(|t| t != "auto").map(list).unwrap_or_default();
+    let mode = modes.iter().map(|word| word.parse()).collect::<Result<_, _>>();
+    Ok(XdpConfig {
+        interfaces: text("WEFT_INTERFACES").map(list),
+        mode: mode.map_err(|e| JobError::Config(format!("WEFT_XDP_MODE: {e}")))?,
+        queue: number("WEFT_XDP_QUEUE")?,
+        busy_poll_us: number("WEFT_XDP_BUSY_POLL_US")?.unwrap_or(0),
+        ..XdpConfig::default()
+    })
+}
+
 /// What goes around the links: `WEFT_FAULTS` (as
 /// `loss=1%,dup=0.1%,reorder=1%,delay=1ms,corrupt=0.01%,seed=7`), `WEFT_TRACE=1` (a line per packet
 /// at log level debug), `WEFT_PCAP` (a folder for captures).
@@ -180,6 +216,11 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
     };
     if links.shm {
         take("shm", ShmLink::new(ShmConfig::new(id)).map(|l| Box::new(l) as _));
+    }
+    if links.xdp {
+        let xdp = XdpConfig { faults: wrappers.faults, ..xdp_from_env()? };
+        let security = Security { mode, job_key: job_key.clone(), me: id };
+        take("xdp", XdpLink::new(xdp, security).map(|l| Box::new(l) as _));
     }
     if links.udp {
         let host = weft_link::shm::host().unwrap_or(0);
@@ -225,7 +266,7 @@ impl Job {
         let links = match std::env::var("WEFT_LINK") {
             Ok(text) => Links::parse(&text).ok_or_else(|| {
                 JobError::Config(format!(
-                    "WEFT_LINK={text:?} is not understood; use auto, shm or udp"
+                    "WEFT_LINK={text:?} is not understood; use auto, shm, xdp, udp or a list"
                 ))
             })?,
             Err(_) => Links::AUTO,

@@ -29,6 +29,8 @@ pub enum LinkChoice {
     Shm,
     /// Udp only.
     Udp,
+    /// AF_XDP only: needs root and an Ethernet between the hosts.
+    Xdp,
 }
 
 /// Where a rank may run on its host.

@@ -6,7 +6,7 @@
 //! ends.
 
 use super::program::{self, ENTRIES};
-use super::sys::bpf;
+use super::sys::{bpf, Insn};
 use crate::ether::EtherType;
 use crate::rng::Rng;
 use std::io;
@@ -55,9 +55,7 @@ pub(super) fn attach(
         }
         let map = bpf::socket_map(ENTRIES, &ours).map_err(|e| Trouble::System("make a map", e))?;
         let code = program::assemble(&map, kind);
-        let loaded = bpf::load(&code, &ours).map_err(|e| Trouble::System("load the program", e))?;
-        let flags = if native { bpf::FLAGS_NATIVE } else { bpf::FLAGS_GENERIC };
-        match bpf::attach(&loaded, ifindex, flags) {
+        match load_and_attach(&code, &ours, ifindex, native)? {
             Ok(link) => return Ok(Attachment { _link: link, map, joined: false }),
             // Somebody was faster; we shall find the program, if it is ours.
             Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {}
@@ -65,6 +63,30 @@ pub(super) fn attach(
         }
     }
     Err(Trouble::Foreign)
+}
+
+/// Attaches freshly loaded code; the inner error is that of attaching.
+fn load_and_attach(
+    code: &[Insn],
+    name: &str,
+    ifindex: u32,
+    native: bool,
+) -> Result<io::Result<OwnedFd>, Trouble> {
+    let load = |frags| {
+        bpf::load(code, name, frags).map_err(|e| Trouble::System("load the program", e))
+    };
+    let flags = if native { bpf::FLAGS_NATIVE } else { bpf::FLAGS_GENERIC };
+    let attached = bpf::attach(&load(false)?, ifindex, flags);
+    let refused = [libc::ERANGE, libc::EINVAL, libc::EOPNOTSUPP];
+    match &attached {
+        // Drivers with an MTU beyond a page want a program that copes with pieces; elsewhere that
+        // would only make the kernel copy more.
+        Err(e) if native && e.raw_os_error().is_some_and(|code| refused.contains(&code)) => {
+            let Ok(program) = load(true) else { return Ok(attached) };
+            Ok(bpf::attach(&program, ifindex, flags))
+        }
+        _ => Ok(attached),
+    }
 }
 
 /// The name of the program on an interface: the same in every process of the network namespace, and

@@ -102,16 +102,16 @@ pub(in crate::xdp) fn socket_map(entries: u32, name: &str) -> io::Result<OwnedFd
     descriptor(MAP_CREATE, &mut attr)
 }
 
-/// Loads an XDP program. The error of a program that the kernel's verifier refused ends with what
-/// it said.
-pub(in crate::xdp) fn load(code: &[Insn], name: &str) -> io::Result<OwnedFd> {
-    // Kernels before 5.18 do not know the flag; they bring frames together themselves.
-    let loaded = load_with(code, name, PROG_XDP_HAS_FRAGS, &mut []);
+/// Loads an XDP program; `frags` if it may be given frames in several pieces. The error of a program
+/// that the kernel's verifier refused ends with what it said.
+pub(in crate::xdp) fn load(code: &[Insn], name: &str, frags: bool) -> io::Result<OwnedFd> {
+    let flags = if frags { PROG_XDP_HAS_FRAGS } else { 0 };
+    let loaded = load_with(code, name, flags, &mut []);
     if !loaded.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EINVAL)) {
         return loaded;
     }
     let mut log = vec![0; 64 << 10];
-    load_with(code, name, 0, &mut log).map_err(|e| {
+    load_with(code, name, flags, &mut log).map_err(|e| {
         let text = String::from_utf8_lossy(&log);
         let text = text.trim_end_matches('\0').trim();
         if text.is_empty() {

@@ -12,10 +12,11 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 use weft_core::{Config, EndpointId};
+use weft_link::ether::EtherType;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::Wrappers;
-use weft_link::{Address, Link, LinkError, ShmConfig, ShmLink, UdpConfig, UdpLink};
-use weft_link::{XdpConfig, XdpLink};
+use weft_link::{Address, Link, LinkError, PacketConfig, PacketLink};
+use weft_link::{ShmConfig, ShmLink, UdpConfig, UdpLink, XdpConfig, XdpLink};
 
 /// Which links an endpoint opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,34 +27,30 @@ pub struct Links {
     pub xdp: bool,
     /// UDP between hosts.
     pub udp: bool,
+    /// Packet sockets on plain Ethernet between hosts; need `CAP_NET_RAW`.
+    pub packet: bool,
 }
 
 impl Links {
-    /// The links opened when nobody chose: those that change nothing on the host.
-    pub const AUTO: Links = Links { shm: true, xdp: false, udp: true };
+    /// The links that need no privilege and change nothing on the host.
+    pub const AUTO: Links = Links { shm: true, xdp: false, udp: true, packet: false };
 
-    /// From `auto`, `shm`, `xdp`, `udp` or a comma-separated list.
+    /// From `auto`, `shm`, `udp`, `packet`, `xdp` or a comma-separated list.
     pub fn parse(text: &str) -> Option<Links> {
-        let mut links = Links { shm: false, xdp: false, udp: false };
+        let mut links = Links { shm: false, xdp: false, udp: false, packet: false };
         for word in text.split(',') {
             match word.trim() {
-                "auto" | "" => links = links.and(Links::AUTO),
+                "auto" | "" => {
+                    links = Links { packet: links.packet, xdp: links.xdp, ..Links::AUTO };
+                }
                 "shm" => links.shm = true,
                 "xdp" => links.xdp = true,
                 "udp" => links.udp = true,
+                "packet" => links.packet = true,
                 _ => return None,
             }
         }
         Some(links)
-    }
-
-    /// The links of both.
-    fn and(self, other: Links) -> Links {
-        Links {
-            shm: self.shm | other.shm,
-            xdp: self.xdp | other.xdp,
-            udp: self.udp | other.udp,
-        }
     }
 }
 
@@ -155,29 +152,6 @@ pub fn security_from_env() -> Result<Mode, JobError> {
     }
 }
 
-/// Settings of the XDP link: `WEFT_INTERFACES` (names, comma-separated), `WEFT_XDP_MODE` (zerocopy,
-/// native, generic, or a list to try in order; auto), `WEFT_XDP_QUEUE`, `WEFT_XDP_BUSY_POLL_US`.
-pub fn xdp_from_env() -> Result<XdpConfig, JobError> {
-    let text = |name| std::env::var(name).ok().filter(|t| !t.is_empty());
-    let list = |t: String| t.split(',').map(|w| w.trim().to_string()).collect::<Vec<_>>();
-    let number = |name| {
-        let parse = |t: String| {
-            let wrong = || JobError::Config(format!("{name}={t:?} is not understood: a number"));
-            t.parse::<u32>().map_err(|_| wrong())
-        };
-        text(name).map(parse).transpose()
-    };
-    let modes = text("WEFT_XDP_MODE").filter(|t| t != "auto").map(list).unwrap_or_default();
-    let mode = modes.iter().map(|word| word.parse()).collect::<Result<_, _>>();
-    Ok(XdpConfig {
-        interfaces: text("WEFT_INTERFACES").map(list),
-        mode: mode.map_err(|e| JobError::Config(format!("WEFT_XDP_MODE: {e}")))?,
-        queue: number("WEFT_XDP_QUEUE")?,
-        busy_poll_us: number("WEFT_XDP_BUSY_POLL_US")?.unwrap_or(0),
-        ..XdpConfig::default()
-    })
-}
-
 /// What goes around the links: `WEFT_FAULTS` (as
 /// `loss=1%,dup=0.1%,reorder=1%,delay=1ms,corrupt=0.01%,seed=7`), `WEFT_TRACE=1` (a line per packet
 /// at log level debug), `WEFT_PCAP` (a folder for captures).
@@ -192,6 +166,51 @@ fn wrappers_from_env() -> Result<Wrappers, JobError> {
     };
     let trace = std::env::var("WEFT_TRACE").is_ok_and(|v| v == "1");
     Ok(Wrappers { faults, trace, capture: std::env::var_os("WEFT_PCAP").map(Into::into) })
+}
+
+/// How Ethernet is used: `WEFT_ETHERTYPE` (hexadecimal, default 0x88b5) and `WEFT_INTERFACES`
+/// (names, separated by commas; default all).
+pub fn packet_from_env() -> Result<PacketConfig, JobError> {
+    let mut config = PacketConfig::default();
+    if let Ok(text) = std::env::var("WEFT_ETHERTYPE") {
+        config.kind = EtherType::parse(&text).ok_or_else(|| {
+            JobError::Config(format!(
+                "WEFT_ETHERTYPE={text:?} is not understood; use a hexadecimal number from 0x0600 \
+                 that no other protocol has, as 0x88b5 or 0x88b6"
+            ))
+        })?;
+    }
+    if let Ok(text) = std::env::var("WEFT_INTERFACES") {
+        let names = text.split(',').map(|n| n.trim().to_string()).filter(|n| !n.is_empty());
+        config.interfaces = Some(names.collect()).filter(|n: &Vec<String>| !n.is_empty());
+    }
+    Ok(config)
+}
+
+/// Settings of the XDP link: interfaces and EtherType as for the packet link, `WEFT_XDP_MODE`
+/// (zerocopy, native, generic, or a list to try in order; auto), `WEFT_XDP_QUEUE`,
+/// `WEFT_XDP_BUSY_POLL_US`.
+pub fn xdp_from_env() -> Result<XdpConfig, JobError> {
+    let text = |name| std::env::var(name).ok().filter(|t| !t.is_empty());
+    let number = |name| {
+        let parse = |t: String| {
+            let wrong = || JobError::Config(format!("{name}={t:?} is not understood: a number"));
+            t.parse::<u32>().map_err(|_| wrong())
+        };
+        text(name).map(parse).transpose()
+    };
+    let modes = text("WEFT_XDP_MODE").filter(|t| t != "auto").unwrap_or_default();
+    let words = modes.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let modes = words.map(str::parse).collect::<Result<_, _>>();
+    let ether = packet_from_env()?;
+    Ok(XdpConfig {
+        interfaces: ether.interfaces,
+        ether_type: ether.kind,
+        modes: modes.map_err(|e| JobError::Config(format!("WEFT_XDP_MODE: {e}")))?,
+        queue: number("WEFT_XDP_QUEUE")?,
+        busy_poll_us: number("WEFT_XDP_BUSY_POLL_US")?.unwrap_or(0),
+        faults: None,
+    })
 }
 
 /// Opens an endpoint over the links asked for; those that fail are left out with a warning as long
@@ -217,15 +236,18 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
     if links.shm {
         take("shm", ShmLink::new(ShmConfig::new(id)).map(|l| Box::new(l) as _));
     }
+    let security = Security { mode, job_key, me: id };
     if links.xdp {
         let xdp = XdpConfig { faults: wrappers.faults, ..xdp_from_env()? };
-        let security = Security { mode, job_key: job_key.clone(), me: id };
-        take("xdp", XdpLink::new(xdp, security).map(|l| Box::new(l) as _));
+        take("xdp", XdpLink::new(xdp, security.clone()).map(|l| Box::new(l) as _));
+    }
+    if links.packet {
+        let packet = PacketConfig { faults: wrappers.faults, ..packet_from_env()? };
+        take("packet", PacketLink::new(packet, security.clone()).map(|l| Box::new(l) as _));
     }
     if links.udp {
         let host = weft_link::shm::host().unwrap_or(0);
         let udp = UdpConfig { host, faults: wrappers.faults, ..UdpConfig::default() };
-        let security = Security { mode, job_key, me: id };
         take("udp", UdpLink::new(udp, security).map(|l| Box::new(l) as _));
     }
     if open.len() == 1 {
@@ -266,7 +288,8 @@ impl Job {
         let links = match std::env::var("WEFT_LINK") {
             Ok(text) => Links::parse(&text).ok_or_else(|| {
                 JobError::Config(format!(
-                    "WEFT_LINK={text:?} is not understood; use auto, shm, xdp, udp or a list"
+                    "WEFT_LINK={text:?} is not understood; use auto, shm, udp, packet, xdp or a \
+                     list"
                 ))
             })?,
             Err(_) => Links::AUTO,

@@ -57,6 +57,9 @@ impl fmt::Display for Unusable {
     }
 }
 
+/// The carrier is there (netdevice(7)). `IFF_RUNNING` follows a moment later.
+const IFF_LOWER_UP: i32 = 1 << 16;
+
 /// Frames must carry every fixed part of the protocol.
 const MTU_MIN: u32 = 576;
 
@@ -76,7 +79,7 @@ impl Interface {
         if self.master != 0 {
             return Err(Unusable::Enslaved);
         }
-        if !has(libc::IFF_UP) || !has(libc::IFF_RUNNING) {
+        if !has(libc::IFF_UP) || !has(IFF_LOWER_UP) {
             return Err(Unusable::Down);
         }
         if self.mtu < MTU_MIN {
@@ -224,7 +227,7 @@ mod tests {
             name: format!("e{index}"),
             mac: Mac([2, 0, 0, 0, 0, index as u8]),
             mtu: 1500,
-            flags: (libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_BROADCAST) as u32,
+            flags: (libc::IFF_UP | IFF_LOWER_UP | libc::IFF_BROADCAST) as u32,
             hardware: libc::ARPHRD_ETHER,
             master: 0,
             ips: ips.into_iter().collect(),
@@ -240,7 +243,7 @@ mod tests {
             (Interface { flags: flags | libc::IFF_LOOPBACK as u32, ..good.clone() }, "loopback"),
             (Interface { hardware: 772, ..good.clone() }, "not an Ethernet"),
             (Interface { mac: Mac::default(), ..good.clone() }, "not an Ethernet"),
-            (Interface { flags: flags & !(libc::IFF_RUNNING as u32), ..good.clone() }, "carrier"),
+            (Interface { flags: flags & !(IFF_LOWER_UP as u32), ..good.clone() }, "carrier"),
             (Interface { master: 7, ..good.clone() }, "bridge"),
             (Interface { mtu: 500, ..good.clone() }, "MTU"),
         ];

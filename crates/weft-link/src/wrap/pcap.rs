@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weft_core::{wire, PeerId};
 
 /// Writes every packet that goes through a link to a pcapng file, framed as on the raw Ethernet
-/// links whatever the link is (slot 0). Link addresses are made up: `02:57:00:...` carries the number of
-/// the peer, `02:57:01:...` the session number where the link does not know the peer,
+/// links whatever the link is, with slot 0. Link addresses are made up: `02:57:00:...` carries the
+/// number of the peer, `02:57:01:...` the session number where the link does not know the peer,
 /// `02:57:ff:...` is this endpoint. A network link's security trailer is not part of what is
 /// captured.
 pub struct Pcap {

@@ -37,7 +37,7 @@ pub struct XdpConfig {
     /// Names of the interfaces to use; all Ethernet interfaces that are up when `None`.
     pub interfaces: Option<Vec<String>>,
     /// The modes to try, in order; weft chooses when there is none.
-    pub mode: Vec<XdpMode>,
+    pub modes: Vec<XdpMode>,
     /// The one queue of each interface to use; all of them when `None`.
     pub queue: Option<u32>,
     /// Microseconds that a look into an empty receive ring may drive the card instead of its

@@ -45,7 +45,7 @@ pub(super) fn open(config: &XdpConfig, interface: &Interface) -> Result<Rail, Li
         system("open an AF_XDP socket", source)
     })?;
     let driver = net::driver(&interface.name).unwrap_or_default();
-    let forced = config.mode.as_slice();
+    let forced = config.modes.as_slice();
     let modes = if forced.is_empty() { XdpMode::candidates(&driver) } else { forced };
     let mut tried = Vec::new();
     let mut last = LinkError::Unsupported;

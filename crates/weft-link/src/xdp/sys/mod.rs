@@ -6,6 +6,8 @@ pub(super) mod net;
 mod port;
 mod ring;
 mod socket;
+#[cfg(test)]
+pub(super) mod testing;
 
 pub(super) use bpf::Insn;
 pub(super) use port::{Flushed, Port, PortConfig};

@@ -4,10 +4,13 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+mod cable;
 mod engine;
 pub mod hostile;
 pub mod links;
 mod sys;
+
+pub use cable::cable;
 
 use std::io::Write;
 

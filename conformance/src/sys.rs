@@ -13,3 +13,12 @@ pub fn readable(fds: &[RawFd], limit: Duration) -> bool {
     let n = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit) };
     n > 0
 }
+
+/// Moves the calling thread into a new network namespace, which ends with its last user.
+pub fn new_namespace() -> std::io::Result<()> {
+    // SAFETY: no memory is passed.
+    match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}

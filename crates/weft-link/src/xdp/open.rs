@@ -52,14 +52,22 @@ pub(super) fn open(config: &XdpConfig, interface: &Interface) -> Result<Rail, Li
     for &mode in modes {
         match open_as(config, interface, namespace, mode) {
             Ok(rail) => return Ok(Rail { tried, ..rail }),
+            // So it is in every mode.
+            Err(error) if is_busy(&error) => return Err(error),
             Err(error) => {
                 tried.push(format!("{mode}: {error}"));
                 last = error;
             }
         }
     }
-    // One reason speaks for itself; of several, the last concerns the mode that works anywhere.
+    // Of several reasons, the last concerns the mode that works on most interfaces.
     Err(last)
+}
+
+/// Whether somebody else has the queue.
+fn is_busy(error: &LinkError) -> bool {
+    let LinkError::System { source, .. } = error else { return false };
+    source.raw_os_error() == Some(libc::EBUSY)
 }
 
 fn open_as(
@@ -180,9 +188,9 @@ pub(super) fn system(what: impl Into<String>, source: io::Error) -> LinkError {
             "no memory may be locked for it: raise the limit (`ulimit -l unlimited`)"
         }
         Some(libc::EBUSY) => {
-            "another AF_XDP socket has the queue, and a queue serves one: run one rank with xdp on \
-             an interface and the others with --link packet or udp, or give each a queue of its own \
-             (WEFT_XDP_QUEUE)"
+            "another AF_XDP socket has the queue, and a queue serves one: run one rank of a host \
+             with xdp and the others with packet or udp, or, if the card steers frames to queues, \
+             give each rank its own (WEFT_XDP_QUEUE)"
         }
         Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE) => {
             "the driver does not do this: let weft choose (no WEFT_XDP_MODE) or use \

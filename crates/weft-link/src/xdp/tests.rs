@@ -165,13 +165,18 @@ fn drop__leaves_nothing_attached() {
     }
 }
 
+/// One queue. In native mode veth hands a frame to the queue it was sent from.
+fn native(interface: &str, queue: u32) -> XdpConfig {
+    XdpConfig { modes: vec![XdpMode::Native], queue: Some(queue), ..on(interface) }
+}
+
 /// Not a test by itself: the process that the next one kills.
 #[test]
 fn child__holds_a_link() {
     if std::env::var_os("WEFT_TEST_XDP_CHILD").is_none() {
         return;
     }
-    let end = End::open(XdpConfig { queue: Some(0), ..on("v0") }, 7, 1);
+    let end = End::open(native("v0", 0), 7, 1);
     println!("\nopened {}", end.link.describe()[0]);
     // Until the other end goes.
     let _ = std::io::stdin().read(&mut [0]);
@@ -193,12 +198,12 @@ fn kill__detaches_when_the_last_rank_is_gone() {
     assert!(lines.any(|line| line.unwrap().starts_with("opened ")), "the child's link");
     assert!(attached("v0"));
     // A second rank, on the other queue, joins the program and keeps it.
-    let mut second = End::open(XdpConfig { queue: Some(1), ..on("v0") }, 1, 1);
+    let mut second = End::open(native("v0", 1), 1, 1);
     assert!(second.link.describe()[0].contains("shared"), "{:?}", second.link.describe());
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(attached("v0"));
-    let mut peer = End::open(XdpConfig { queue: Some(1), ..on("w0") }, 2, 1);
+    let mut peer = End::open(native("w0", 1), 2, 1);
     second.knows(peer.address());
     peer.knows(second.address());
     peer.send(1, 1, b"still here");
@@ -255,7 +260,8 @@ fn program__takes_frames_for_taken_slots_only() {
     let kind = EtherType::default();
     let slot = EtherAddr::XDP + 5;
     bpf::insert(&map, program::key(slot, 0), port.fd()).unwrap();
-    let taken = bpf::insert(&map, program::key(slot, 0), port.fd());
+    let other = Port::open(&PortConfig { queue: 1, ..config }).unwrap();
+    let taken = bpf::insert(&map, program::key(slot, 0), other.fd());
     assert_eq!(taken.unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
     let code = program::assemble(&map, kind);
     let loaded = bpf::load(&code, "weft_test", false).unwrap();
@@ -296,14 +302,13 @@ fn recv__bad_frames_are_dropped_and_counted() {
         }
     }
     a.send(2, 1, b"good");
-    let mut keep = Keep::default();
-    b.until(&mut keep, |keep, _| !keep.0.is_empty());
-    assert_eq!(keep.0, [b"good"]);
     let refused = |b: &End| {
-        ["short", "malformed", "stale_session", "auth_failed"].map(|name| b.count(name)).iter().sum()
+        let causes = ["short", "malformed", "stale_session", "replayed", "auth_failed"];
+        causes.iter().map(|name| b.count(name)).sum::<u64>()
     };
-    let total: u64 = refused(&b);
-    assert_eq!(total, sent);
+    let mut keep = Keep::default();
+    b.until(&mut keep, |keep, b| !keep.0.is_empty() && refused(b) >= sent);
+    assert_eq!((keep.0, refused(&b)), (vec![b"good".to_vec()], sent));
 }
 
 #[test]

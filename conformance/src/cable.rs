@@ -1,24 +1,29 @@
-//! Two Ethernet interfaces joined by a cable, for links on raw Ethernet.
+//! Two Ethernet interfaces joined by a cable, for tests of links on plain Ethernet.
 
 use crate::sys;
 use std::process::Command;
 
-/// Moves the calling thread into a network namespace of its own with the interfaces `v0` and `w0`,
-/// joined, up, of MTU 1500. They go with the thread and what it opened there.
+/// Names of the two interfaces.
+pub const ENDS: [&str; 2] = ["weft0", "weft1"];
+
+/// Lays a cable (a veth pair) in a new network namespace of the calling thread. Nothing is left of
+/// it when the thread and its descriptors have ended.
 ///
 /// # Errors
-/// Why this machine cannot have them: not root, no `ip` command, no veth.
-pub fn cable() -> Result<[&'static str; 2], String> {
-    sys::new_namespace().map_err(|e| format!("needs root (new network namespace: {e})"))?;
-    for words in
-        ["link add v0 type veth peer name w0", "link set v0 up", "link set w0 up"]
-    {
-        let out = Command::new("ip").args(words.split(' ')).output();
-        let out = out.map_err(|e| format!("needs the ip command (iproute2): {e}"))?;
-        if !out.status.success() {
-            let why = String::from_utf8_lossy(&out.stderr);
-            return Err(format!("ip {words}: {}", why.trim()));
-        }
+/// Why this machine cannot: it needs root and the `ip` command.
+pub fn lay(mtu: u32) -> Result<(), String> {
+    sys::new_namespace().map_err(|e| format!("needs root to make a network namespace: {e}"))?;
+    let [a, b] = ENDS;
+    ip(&format!("link add {a} mtu {mtu} type veth peer name {b} mtu {mtu}"))?;
+    ip(&format!("link set {a} up"))?;
+    ip(&format!("link set {b} up"))
+}
+
+fn ip(words: &str) -> Result<(), String> {
+    let out = Command::new("ip").args(words.split_whitespace()).output();
+    let out = out.map_err(|e| format!("needs the `ip` command (iproute2): {e}"))?;
+    match out.status.success() {
+        true => Ok(()),
+        false => Err(format!("ip {words}: {}", String::from_utf8_lossy(&out.stderr).trim())),
     }
-    Ok(["v0", "w0"])
 }

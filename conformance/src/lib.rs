@@ -4,13 +4,11 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
-mod cable;
+pub mod cable;
 mod engine;
 pub mod hostile;
 pub mod links;
 mod sys;
-
-pub use cable::cable;
 
 use std::io::Write;
 

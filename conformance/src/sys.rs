@@ -1,4 +1,4 @@
-//! Waiting on descriptors.
+//! Waiting on descriptors; network namespaces.
 #![allow(unsafe_code)]
 
 use std::os::fd::RawFd;
@@ -14,11 +14,11 @@ pub fn readable(fds: &[RawFd], limit: Duration) -> bool {
     n > 0
 }
 
-/// Moves the calling thread into a new network namespace, which ends with its last user.
+/// Moves the calling thread into a new, nameless network namespace. It ends with its last user.
 pub fn new_namespace() -> std::io::Result<()> {
     // SAFETY: no memory is passed.
-    match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return Err(std::io::Error::last_os_error());
     }
+    Ok(())
 }

@@ -3,13 +3,13 @@
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::Instant;
-use weft_conformance::{cable, link_suite};
 use weft_conformance::links::Ends;
+use weft_conformance::{cable, link_suite};
 use weft_core::EndpointId;
 use weft_link::looplink::LoopLink;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{Clock, FaultSpec, Faulty, Pcap, Traced};
-use weft_link::{Link, LinkError, ShmConfig, ShmLink, UdpConfig, UdpLink};
+use weft_link::{Link, PacketConfig, PacketLink, ShmConfig, ShmLink, UdpConfig, UdpLink};
 use weft_link::{XdpConfig, XdpLink, XdpMode};
 
 fn clock() -> Clock {
@@ -39,29 +39,48 @@ fn udp(mode: Mode, offload: bool) -> Result<Ends, String> {
     })
 }
 
-/// A pair of XDP links at the ends of a cable.
-fn xdp(mode: Mode, place: XdpMode) -> Result<Ends, String> {
-    let names = cable()?;
+/// A pair of packet links on the two ends of a cable.
+fn packet(mode: Mode, mtu: u32) -> Result<Ends, String> {
+    cable::lay(mtu)?;
     let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
-    let ids = [EndpointId(0xa11ce), EndpointId(0xb0b)];
-    let open = |at: usize| {
-        let interfaces = Some(vec![names[at].to_string()]);
-        let config = XdpConfig { interfaces, modes: vec![place], ..XdpConfig::default() };
-        let security = Security { mode, job_key: job_key.clone(), me: ids[at] };
-        Ok(Box::new(XdpLink::new(config, security)?) as Box<dyn Link>)
-    };
-    let joined = open(0).and_then(|a| Ends::join([a, open(1)?], ids));
-    joined.map_err(|e: LinkError| e.to_string())
+    let free = std::cell::Cell::new(cable::ENDS.iter());
+    Ends::of(|me| {
+        let mut ends = free.take();
+        let interfaces = ends.next().map(|name| vec![name.to_string()]);
+        free.set(ends);
+        let config = PacketConfig { interfaces, ..PacketConfig::default() };
+        PacketLink::new(config, Security { mode, job_key: job_key.clone(), me })
+    })
 }
 
+/// A pair of XDP links on the two ends of a cable.
+fn xdp(mode: Mode, place: XdpMode, mtu: u32) -> Result<Ends, String> {
+    cable::lay(mtu)?;
+    let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
+    let free = std::cell::Cell::new(cable::ENDS.iter());
+    Ends::of(|me| {
+        let mut ends = free.take();
+        let interfaces = ends.next().map(|name| vec![name.to_string()]);
+        free.set(ends);
+        let config = XdpConfig { interfaces, modes: vec![place], ..XdpConfig::default() };
+        XdpLink::new(config, Security { mode, job_key: job_key.clone(), me })
+    })
+}
+
+link_suite!(xdp_generic, || xdp(Mode::Auth, XdpMode::Generic, 1500));
+link_suite!(xdp_native, || xdp(Mode::Auth, XdpMode::Native, 1500));
+link_suite!(xdp_encrypted, || xdp(Mode::Encrypt, XdpMode::Generic, 1500));
+link_suite!(xdp_open, || xdp(Mode::None, XdpMode::Generic, 1500));
+link_suite!(xdp_jumbo, || xdp(Mode::Auth, XdpMode::Generic, 9000));
+link_suite!(xdp_jumbo_native, || xdp(Mode::Auth, XdpMode::Native, 9000));
+link_suite!(packet_authenticated, || packet(Mode::Auth, 1500));
+link_suite!(packet_encrypted, || packet(Mode::Encrypt, 1500));
+link_suite!(packet_open, || packet(Mode::None, 1500));
+link_suite!(packet_jumbo, || packet(Mode::Auth, 9000));
 link_suite!(udp_authenticated, || udp(Mode::Auth, true));
 link_suite!(udp_encrypted, || udp(Mode::Encrypt, true));
 link_suite!(udp_open, || udp(Mode::None, true));
 link_suite!(udp_without_offload, || udp(Mode::Auth, false));
-link_suite!(xdp_generic, || xdp(Mode::Auth, XdpMode::Generic));
-link_suite!(xdp_native, || xdp(Mode::Auth, XdpMode::Native));
-link_suite!(xdp_encrypted, || xdp(Mode::Encrypt, XdpMode::Generic));
-link_suite!(xdp_open, || xdp(Mode::None, XdpMode::Generic));
 link_suite!(shm, || Ends::of(|id| ShmLink::new(ShmConfig::new(id))));
 link_suite!(memory, || wrapped(|link| link));
 link_suite!(without_faults, || wrapped(|link| faulty(link, "")));

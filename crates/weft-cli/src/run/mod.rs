@@ -29,7 +29,9 @@ pub enum LinkChoice {
     Shm,
     /// Udp only.
     Udp,
-    /// AF_XDP only: needs root and an Ethernet between the hosts.
+    /// Packet sockets between hosts, shared memory inside a host.
+    Packet,
+    /// AF_XDP between hosts (one rank on each), shared memory inside a host; needs root.
     Xdp,
 }
 
@@ -192,7 +194,12 @@ fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
     let wait = args.start_timeout.as_secs_f64().to_string();
     let mut env = vec![("WEFT_LAUNCH_TIMEOUT".to_owned(), wait)];
     if let Some(link) = args.link.and_then(|link| link.to_possible_value()) {
-        env.push(("WEFT_LINK".to_owned(), link.get_name().to_owned()));
+        let links = match args.link {
+            Some(LinkChoice::Packet) => "shm,packet",
+            Some(LinkChoice::Xdp) => "shm,xdp",
+            _ => link.get_name(),
+        };
+        env.push(("WEFT_LINK".to_owned(), links.to_owned()));
     }
     if std::io::stderr().is_terminal() {
         env.push((crate::app::WATCHED.to_owned(), "1".to_owned()));

@@ -45,7 +45,8 @@ pub(super) fn attach(
     native: bool,
     kind: EtherType,
 ) -> Result<Attachment, Trouble> {
-    let (ours, other) = (name(namespace, ifindex, native, kind), name(namespace, ifindex, !native, kind));
+    let (ours, other) =
+        (name(namespace, ifindex, native, kind), name(namespace, ifindex, !native, kind));
     for _ in 0..TRIES {
         if let Some((link, map)) = find(ifindex, &ours) {
             return Ok(Attachment { _link: link, map, joined: true });
@@ -72,9 +73,8 @@ fn load_and_attach(
     ifindex: u32,
     native: bool,
 ) -> Result<io::Result<OwnedFd>, Trouble> {
-    let load = |frags| {
-        bpf::load(code, name, frags).map_err(|e| Trouble::System("load the program", e))
-    };
+    let load =
+        |frags| bpf::load(code, name, frags).map_err(|e| Trouble::System("load the program", e));
     let flags = if native { bpf::FLAGS_NATIVE } else { bpf::FLAGS_GENERIC };
     let attached = bpf::attach(&load(false)?, ifindex, flags);
     let refused = [libc::ERANGE, libc::EINVAL, libc::EOPNOTSUPP];

@@ -102,10 +102,7 @@ impl XdpLink {
     /// [`LinkError::Unreachable`] if no interface can be used, [`LinkError::System`] with the
     /// reason if none could be opened; an interface that fails beside one that works is a warning.
     pub fn new(config: XdpConfig, security: Security) -> Result<XdpLink, LinkError> {
-        let all = Interfaces::list()
-            .map_err(|source| open::system("list the interfaces (rtnetlink)", source))?;
-        let usable =
-            all.usable(config.interfaces.as_deref()).map_err(LinkError::Unreachable)?;
+        let usable = usable(&config)?;
         let mut rails = Vec::new();
         let mut failed = Vec::new();
         for interface in usable.iter().take(PATHS_MAX) {
@@ -156,6 +153,15 @@ impl XdpLink {
         }
     }
 
+    /// What this machine offers the link, one line for each interface. Opens what it needs but
+    /// attaches nothing and disturbs nobody.
+    ///
+    /// # Errors
+    /// As [`XdpLink::new`].
+    pub fn probe(config: &XdpConfig) -> Result<Vec<String>, LinkError> {
+        open::probe(config, &usable(config)?)
+    }
+
     /// The security state: mode, cipher implementation.
     pub fn secure(&self) -> &Secure {
         &self.secure
@@ -170,7 +176,10 @@ impl XdpLink {
             let queues = rail.ports.len();
             let share = if rail.joined { ", program shared with another rank" } else { "" };
             let tried: String = rail.tried.iter().map(|why| format!("; not {why}")).collect();
-            format!("{name}: {mode}, {copy}, {queues} queue(s), slot {:#06x}{share}{tried}", rail.slot)
+            format!(
+                "{name}: {mode}, {copy}, {queues} queue(s), slot {:#06x}{share}{tried}",
+                rail.slot
+            )
         };
         self.rails.iter().map(line).collect()
     }
@@ -208,6 +217,7 @@ impl XdpLink {
     fn path_caps(mtu: u32) -> LinkCaps {
         let mut caps = LinkCaps::network("xdp", mtu);
         (caps.latency_ns, caps.bytes_per_us) = (LATENCY_NS, BYTES_PER_US);
+        caps.polled = true;
         caps
     }
 
@@ -262,6 +272,13 @@ impl XdpLink {
     }
 }
 
+/// The interfaces to use.
+fn usable(config: &XdpConfig) -> Result<Vec<Interface>, LinkError> {
+    let all = Interfaces::list()
+        .map_err(|source| open::system("list the interfaces (rtnetlink)", source))?;
+    all.usable(config.interfaces.as_deref()).map_err(LinkError::Unreachable)
+}
+
 /// Cost of a small packet as measured on veth in generic mode (`docs/adr/0007-xdp-program.md`).
 const LATENCY_NS: u32 = 2_500;
 /// Throughput of packets of 1500 bytes, measured in the same way.
@@ -284,8 +301,7 @@ impl Link for XdpLink {
     }
 
     fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
-        let theirs: Vec<_> =
-            info.address.ether.iter().filter(|a| a.is_xdp()).copied().collect();
+        let theirs: Vec<_> = info.address.ether.iter().filter(|a| a.is_xdp()).copied().collect();
         let paths = Path::find(&self.interfaces(), &theirs).map_err(LinkError::Unreachable)?;
         let at = info.peer.0 as usize;
         if self.peers.len() <= at {
@@ -311,6 +327,15 @@ impl Link for XdpLink {
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         self.recv_frames(budget, sink)
+    }
+
+    #[inline]
+    fn spin(&mut self, rounds: u32) -> bool {
+        if self.busy_poll {
+            // Only a call drives the card.
+            return false;
+        }
+        (0..rounds).any(|_| self.rails.iter().any(|rail| rail.ports.iter().any(|p| !p.is_empty())))
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {

@@ -41,9 +41,9 @@ const SLOT_TRIES: u32 = 64;
 
 /// Opens an interface in the mode asked for, or in the best that works.
 pub(super) fn open(config: &XdpConfig, interface: &Interface) -> Result<Rail, LinkError> {
-    let namespace = Socket::open().and_then(|s| s.namespace()).map_err(|source| {
-        system("open an AF_XDP socket", source)
-    })?;
+    let namespace = Socket::open()
+        .and_then(|s| s.namespace())
+        .map_err(|source| system("open an AF_XDP socket", source))?;
     let driver = net::driver(&interface.name).unwrap_or_default();
     let forced = config.modes.as_slice();
     let modes = if forced.is_empty() { XdpMode::candidates(&driver) } else { forced };
@@ -62,6 +62,23 @@ pub(super) fn open(config: &XdpConfig, interface: &Interface) -> Result<Rail, Li
     }
     // Of several reasons, the last concerns the mode that works on most interfaces.
     Err(last)
+}
+
+/// What this machine offers, without attaching anything: one line for each interface.
+pub(super) fn probe(config: &XdpConfig, usable: &[Interface]) -> Result<Vec<String>, LinkError> {
+    Socket::open().map_err(|source| system("open an AF_XDP socket", source))?;
+    let map = bpf::socket_map(program::ENTRIES, "weft_probe")
+        .map_err(|source| system("make a map of sockets", source))?;
+    bpf::load(&program::assemble(&map, config.ether_type), "weft_probe", false)
+        .map_err(|source| system("load the XDP program", source))?;
+    let line = |interface: &Interface| {
+        let driver = net::driver(&interface.name).unwrap_or_default();
+        let modes: Vec<_> = XdpMode::candidates(&driver).iter().map(XdpMode::to_string).collect();
+        let queues = net::queues(&interface.name);
+        let name = &interface.name;
+        format!("{name}: driver {driver}, {queues} queue(s), will try {}", modes.join(", "))
+    };
+    Ok(usable.iter().map(line).collect())
 }
 
 /// Whether somebody else has the queue.
@@ -95,9 +112,8 @@ fn open_as(
         })
         .collect::<Result<_, _>>()?;
     let first = queues(config, interface)?.start;
-    let slot = claim(&attachment, &ports, first).map_err(|source| {
-        system(format!("claim a slot on {}", interface.name), source)
-    })?;
+    let slot = claim(&attachment, &ports, first)
+        .map_err(|source| system(format!("claim a slot on {}", interface.name), source))?;
     Ok(Rail {
         interface: interface.clone(),
         slot,

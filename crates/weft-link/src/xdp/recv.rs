@@ -36,13 +36,7 @@ impl XdpLink {
 
     /// Takes in up to `budget` packets of one socket.
     #[inline]
-    fn recv_from(
-        &mut self,
-        rail: usize,
-        port: usize,
-        budget: usize,
-        sink: &mut dyn Sink,
-    ) -> usize {
+    fn recv_from(&mut self, rail: usize, port: usize, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut done = 0;
         // Hostile frames bring no packet but count too, so a flood cannot keep us here.
         for look in 0..budget {

@@ -243,13 +243,13 @@ impl Driver {
         did
     }
 
-    /// Between two rounds of a wait that found nothing: looks closely at the one link in use, if it
-    /// is one inside the host.
+    /// Between two rounds of a wait that found nothing: looks closely at the one link in use, if
+    /// that costs no system call.
     #[inline]
     pub fn spin(&mut self) {
         let mut busy = (0..self.links.len()).filter(|&i| self.busy[i]);
         if let (Some(only), None) = (busy.next(), busy.next()) {
-            if !self.core.caps[only].network {
+            if self.core.caps[only].polled {
                 self.links[only].spin(CLOSE_ROUNDS);
             }
         }

@@ -145,9 +145,12 @@ impl Socket {
     /// Sends one Ethernet frame.
     #[inline]
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
-        let (data, flags) = (frame.as_ptr().cast(), libc::MSG_DONTWAIT);
+        let (data, flags) = (frame.as_ptr(), libc::MSG_DONTWAIT);
+        let (fd, none) = (self.raw(), std::ptr::null::<libc::sockaddr>());
+        // The C function is a cancellation point, which costs a process with threads two atomic
+        // operations.
         // SAFETY: `frame` is readable for its length.
-        if unsafe { libc::send(self.raw(), data, frame.len(), flags) } < 0 {
+        if unsafe { libc::syscall(libc::SYS_sendto, fd, data, frame.len(), flags, none, 0) } < 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(())

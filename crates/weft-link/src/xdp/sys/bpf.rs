@@ -280,4 +280,3 @@ pub(in crate::xdp) fn test_run(program: &OwnedFd, frame: &[u8]) -> io::Result<u3
     bpf(PROG_TEST_RUN, &mut attr)?;
     Ok(attr.retval)
 }
-

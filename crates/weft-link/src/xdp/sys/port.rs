@@ -167,9 +167,7 @@ impl Port {
         self.fetch(at, len);
         // SAFETY: within the memory. The kernel gave the frame to us with this entry and gets it
         // back with `give_back`, which needs `&mut self`; other frames given out are sending ones.
-        Some(unsafe {
-            std::slice::from_raw_parts_mut(self.memory.base().as_ptr().add(at), len)
-        })
+        Some(unsafe { std::slice::from_raw_parts_mut(self.memory.base().as_ptr().add(at), len) })
     }
 
     /// Brings the first lines of a frame from the core that received it, all at the same time.

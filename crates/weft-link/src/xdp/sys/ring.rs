@@ -33,8 +33,7 @@ impl Mapping {
     fn new(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<Mapping> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address the kernel chooses.
-        let base =
-            unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, BorrowedFd, AsFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// What the kernel counts for a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,9 +53,8 @@ impl Socket {
     /// A new one. Needs the right CAP_NET_RAW.
     pub(in crate::xdp) fn open() -> io::Result<Socket> {
         // SAFETY: no memory is passed.
-        let fd = check(unsafe {
-            libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)
-        })?;
+        let fd =
+            check(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
         // SAFETY: a new descriptor that nothing else owns.
         Ok(Socket(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
@@ -104,8 +103,7 @@ impl Socket {
     /// What the kernel counted.
     pub(in crate::xdp) fn statistics(&self) -> io::Result<Statistics> {
         // SAFETY: numbers only.
-        let all: libc::xdp_statistics =
-            unsafe { self.get(libc::SOL_XDP, libc::XDP_STATISTICS)? };
+        let all: libc::xdp_statistics = unsafe { self.get(libc::SOL_XDP, libc::XDP_STATISTICS)? };
         Ok(Statistics {
             dropped: all.rx_dropped,
             ring_full: all.rx_ring_full,
@@ -156,8 +154,7 @@ impl Socket {
     pub(super) fn kick(&self) -> Kick {
         let (fd, flags) = (self.as_raw_fd(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
         // SAFETY: no memory is passed.
-        let sent =
-            unsafe { libc::sendto(fd, std::ptr::null(), 0, flags, std::ptr::null(), 0) };
+        let sent = unsafe { libc::sendto(fd, std::ptr::null(), 0, flags, std::ptr::null(), 0) };
         if sent >= 0 {
             return Kick::Done;
         }
@@ -173,8 +170,6 @@ impl Socket {
         let (fd, flags) = (self.as_raw_fd(), libc::MSG_DONTWAIT);
         let nobody = std::ptr::null_mut();
         // SAFETY: no memory is passed. What it says does not matter: the rings tell.
-        unsafe {
-            libc::recvfrom(fd, std::ptr::null_mut(), 0, flags, nobody, std::ptr::null_mut())
-        };
+        unsafe { libc::recvfrom(fd, std::ptr::null_mut(), 0, flags, nobody, std::ptr::null_mut()) };
     }
 }

@@ -31,9 +31,8 @@ pub(in crate::xdp) fn send_raw(ifindex: u32, frame: &[u8]) {
     to.sll_ifindex = ifindex as i32;
     let (data, len) = (frame.as_ptr().cast(), size_of::<libc::sockaddr_ll>() as u32);
     // SAFETY: frame and address are readable for their lengths.
-    let sent = unsafe {
-        libc::sendto(fd.as_raw_fd(), data, frame.len(), 0, (&raw const to).cast(), len)
-    };
+    let sent =
+        unsafe { libc::sendto(fd.as_raw_fd(), data, frame.len(), 0, (&raw const to).cast(), len) };
     assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
 }
 

@@ -65,3 +65,27 @@ impl Waiter {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn let_go__the_next_sync_registers_again() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let fd = WaitFd { fd: ours.as_raw_fd() };
+        let mut waiter = Waiter::new();
+        waiter.sync(|out| out.push(fd));
+        waiter.let_go();
+        assert_eq!(waiter.registered, []);
+        theirs.write_all(b"x").unwrap();
+        waiter.sync(|out| out.push(fd));
+        assert_eq!(waiter.registered, [fd]);
+        // Ends at once, since there is something to read.
+        waiter.sleep();
+    }
+}

@@ -102,8 +102,8 @@ pub(in crate::xdp) fn socket_map(entries: u32, name: &str) -> io::Result<OwnedFd
     descriptor(MAP_CREATE, &mut attr)
 }
 
-/// Loads an XDP program; `frags` if it may be given frames in several pieces. The error of a program
-/// that the kernel's verifier refused ends with what it said.
+/// Loads an XDP program; `frags` if it may be given frames in several pieces. The error of a
+/// program that the kernel's verifier refused ends with what it said.
 pub(in crate::xdp) fn load(code: &[Insn], name: &str, frags: bool) -> io::Result<OwnedFd> {
     let flags = if frags { PROG_XDP_HAS_FRAGS } else { 0 };
     let loaded = load_with(code, name, flags, &mut []);

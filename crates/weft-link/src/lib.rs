@@ -12,6 +12,7 @@ pub mod looplink;
 pub mod packet;
 mod random;
 pub mod rng;
+pub mod run;
 pub mod secure;
 pub mod shm;
 mod sync;

@@ -184,6 +184,7 @@ fn draw_config(seed: u64, rng: &mut Rng) -> SimConfig {
         config.kind = LinkKind::Memory;
     }
     draw_faults(&mut config, rng);
+    config.train = *rng.pick(&[1, 8, 44]);
     config
 }
 

@@ -24,7 +24,7 @@ use seat::{GroupName, Seat};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
-use sys::Geometry;
+use sys::{Geometry, Sleeper};
 use weft_core::{LinkCaps, PeerId};
 
 /// Settings of a packet link.
@@ -124,6 +124,7 @@ pub struct PacketLink {
     count: Counters,
     tx: send::Outbox,
     monitor: Monitor,
+    sleeper: Sleeper,
     /// Looks into the rings that found nothing.
     idle: u32,
     /// Flips bits on their way out, when faults are injected.
@@ -143,6 +144,7 @@ impl PacketLink {
     pub fn new(config: PacketConfig, security: Security) -> Result<PacketLink, LinkError> {
         let all = Interfaces::list().map_err(|e| system("list the network interfaces", e))?;
         let monitor = Monitor::open().map_err(|e| system("watch the network interfaces", e))?;
+        let sleeper = Sleeper::new(monitor.fd()).map_err(|e| system("make an epoll set", e))?;
         let chosen = all.usable(config.interfaces.as_deref()).map_err(LinkError::Unreachable)?;
         let job = security.job_key.public_id();
         let mut ports = Vec::new();
@@ -168,6 +170,7 @@ impl PacketLink {
             count: Counters::default(),
             tx: send::Outbox::new(ports.iter().map(|p| p.interface.mtu).max().unwrap_or(0)),
             monitor,
+            sleeper,
             idle: 0,
             corruptor: config.faults.as_ref().map(Corruptor::new),
             ports,
@@ -270,12 +273,16 @@ impl Link for PacketLink {
     }
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {
-        let live = self.ports.iter().filter(|p| !p.gone);
-        out.extend(live.map(|p| WaitFd { fd: p.seat.socket.fd.as_raw_fd() }));
-        out.push(WaitFd { fd: self.monitor.fd() });
+        out.push(WaitFd { fd: self.sleeper.fd() });
     }
 
     fn prepare_wait(&mut self) -> bool {
+        if self.has_frames() {
+            return false;
+        }
+        // Down or gone, a socket would only report that.
+        let live = self.ports.iter().filter(|p| p.up && !p.gone);
+        self.sleeper.arm(live.map(|p| p.seat.socket.fd.as_raw_fd()));
         !self.has_frames()
     }
 

@@ -44,7 +44,9 @@ impl PacketLink {
                 }
             }
         }
-        if seen == 0 {
+        if seen > 0 {
+            self.sleeper.took(seen);
+        } else {
             self.idle = self.idle.wrapping_add(1);
             if self.idle.is_multiple_of(CHECK_EVERY) {
                 self.check_interfaces();

@@ -139,12 +139,4 @@ mod tests {
         let lo = all.iter().find(|i| i.flags & libc::IFF_LOOPBACK as u32 != 0).unwrap();
         assert!(lo.index != 0 && !lo.name.is_empty() && lo.mtu >= 1500, "{lo:?}");
     }
-
-    #[test]
-    fn changed__nothing_happened() {
-        let monitor = Monitor::open().unwrap();
-        assert!(monitor.fd() >= 0);
-        // Drains what may have been on its way; a quiet machine then says no.
-        let _ = monitor.changed();
-    }
 }

@@ -2,12 +2,14 @@
 #![allow(unsafe_code)]
 
 mod ring;
+mod sleeper;
 mod socket;
 #[cfg(test)]
 pub(super) mod testing;
 mod unix;
 
 pub(super) use ring::{Geometry, Ring};
+pub(super) use sleeper::Sleeper;
 pub(super) use socket::{Socket, BURST};
 pub(super) use unix::{
     accept, connect, credentials, listen, recv, send, shut_down, without_signals, FDS_MAX,

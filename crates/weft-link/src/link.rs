@@ -38,6 +38,8 @@ pub struct PeerInfo {
 pub enum LinkEvent {
     /// The peer's process ended (only links that can tell say so).
     PeerGone(PeerId),
+    /// The peer's process refused the connection.
+    PeerRefused(PeerId),
     /// The path to this peer now carries packets of this size.
     Mtu(PeerId, u32),
     /// The link lost a capability or fell back; said once.
@@ -95,8 +97,8 @@ pub trait Sink {
     /// `payload` may lie in memory that another process can write: copy, then check.
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>);
 
-    /// `count` DATA packets, `len` payload bytes in all, whose payload was written to where the last
-    /// prediction says: their headers differ from `header`, the first one's, only in sequence
+    /// `count` DATA packets, `len` payload bytes in all, whose payload was written to where the
+    /// last prediction says: their headers differ from `header`, the first one's, only in sequence
     /// number and offset, which go on from packet to packet. False if they must be given to `frame`
     /// one by one instead.
     fn run(&mut self, _header: &[u8], _count: u32, _len: u64) -> bool {

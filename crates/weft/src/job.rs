@@ -114,15 +114,7 @@ pub fn config_from_env() -> Result<Config, JobError> {
 
 /// Whether more ranks run on this host than cores, as far as the launcher tells.
 fn oversubscribed() -> bool {
-    let local = [
-        "WEFT_LOCAL_SIZE",
-        "MPI_LOCALNRANKS",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-        "SLURM_NTASKS_PER_NODE",
-    ]
-    .iter()
-    .find_map(|name| std::env::var(name).ok()?.parse::<usize>().ok());
-    local.is_some_and(|n| n > cores())
+    launch::ranks_here(&|name| std::env::var(name).ok()).is_some_and(|n| n > cores())
 }
 
 /// Processors this host has. Not those this process may use: a launcher that gives each rank one
@@ -246,9 +238,12 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
         take("packet", PacketLink::new(packet, security.clone()).map(|l| Box::new(l) as _));
     }
     if links.udp {
+        let alone = !links.shm;
         let host = weft_link::shm::host().unwrap_or(0);
         let udp = UdpConfig { host, faults: wrappers.faults, ..UdpConfig::default() };
-        take("udp", UdpLink::new(udp, security).map(|l| Box::new(l) as _));
+        let opened =
+            UdpLink::new(udp, security).and_then(|l| if alone { reachable(l) } else { Ok(l) });
+        take("udp", opened.map(|l| Box::new(l) as _));
     }
     if open.len() == 1 {
         return Err(JobError::NoLink(failed));
@@ -257,6 +252,18 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
         log::warn!("link {name} is not available: {why}");
     }
     Ok(Endpoint::with_links(config, id, clock, open))
+}
+
+/// Refuses a link that nobody could reach.
+fn reachable(link: UdpLink) -> Result<UdpLink, LinkError> {
+    let mut address = Address::default();
+    link.advertise(&mut address);
+    if address.udp.is_empty() {
+        let why = "no network interface that is up has an address; `ip link set lo up` is enough \
+                   for ranks on one host, and shm needs none";
+        return Err(LinkError::Unreachable(why.into()));
+    }
+    Ok(link)
 }
 
 const ADDRESS_KEY: &str = "weft-address";

@@ -1,7 +1,7 @@
 //! One of the two processes between which things are measured: does the tasks its parent sends.
 
 use super::sys::{self, Shared};
-use super::{bandwidth, floor, logp, netns, peers, pingpong, rate, wait};
+use super::{bandwidth, floor, iperf, logp, netns, peers, pingpong, rate, wait};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
@@ -58,6 +58,8 @@ pub enum Probe {
     PingPong(Channel),
     /// One direction over a kernel channel, in writes of `size` bytes.
     Stream(Channel),
+    /// One direction over TCP as iperf3 does it, in writes of `size` bytes.
+    Iperf,
     /// Waking a process that sleeps reading a kernel channel.
     Wake(Channel),
     /// Ping-pong of weft messages, one way.
@@ -89,7 +91,7 @@ pub enum Channel {
 
 impl Channel {
     /// Its name in tables.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Channel::Pipe => "pipe",
             Channel::Unix => "unix",
@@ -253,6 +255,11 @@ impl Rank {
         Ok(stream)
     }
 
+    /// Address of each rank.
+    pub fn hosts(&self) -> [IpAddr; 2] {
+        self.hosts
+    }
+
     fn work(&mut self, task: &Task) -> Result<Outcome> {
         match task.probe {
             Probe::Network => {
@@ -271,6 +278,7 @@ impl Rank {
             Probe::UdpRate => floor::udp_rate(self, task),
             Probe::PingPong(channel) => peers::ping_pong(self, task, channel),
             Probe::Stream(channel) => peers::stream(self, task, channel),
+            Probe::Iperf => iperf::rank(self, task),
             Probe::Wake(channel) => peers::wake(self, task, channel),
             Probe::WeftPingPong => pingpong::rank(self, task),
             Probe::WeftBandwidth => bandwidth::rank(self, task),

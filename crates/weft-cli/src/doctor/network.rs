@@ -90,7 +90,13 @@ fn loopback(address: &str) -> io::Result<UdpSocket> {
     socket.set_read_timeout(Some(Duration::from_secs(2)))?;
     socket.send_to(b"weft", socket.local_addr()?)?;
     let mut buffer = [0; 8];
-    let (len, _) = socket.recv_from(&mut buffer)?;
+    let len = loop {
+        match socket.recv(&mut buffer) {
+            // The process was stopped and continued.
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            received => break received?,
+        }
+    };
     if &buffer[..len] == b"weft" {
         Ok(socket)
     } else {

@@ -291,8 +291,9 @@ impl Engine {
 
     /// Handles `count` consecutive DATA packets of one transfer at once, `len` payload bytes in all
     /// that are in their place already: those whose headers differ from `header`, the first one's,
-    /// only in sequence number and offset. Returns the operation and the offset; `None`, and nothing
-    /// is changed, if the packets are not what comes next: then each is to be handled by itself.
+    /// only in sequence number and offset. Returns the operation and the offset; `None`, and
+    /// nothing is changed, if the packets are not what comes next: then each is to be handled by
+    /// itself.
     pub fn handle_run(
         &mut self,
         now: Instant,

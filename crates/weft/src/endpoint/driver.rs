@@ -182,7 +182,7 @@ impl Driver {
                 Err(error) => reasons.push((self.links[i].caps().name, error.to_string())),
             }
         }
-        self.core.engine.peer_failed(peer, PeerFailure::Unreachable { after_ms: 0 });
+        self.core.engine.peer_failed(peer, PeerFailure::NoLink);
         Err(reasons)
     }
 
@@ -331,6 +331,9 @@ impl Driver {
         match event {
             LinkEvent::PeerGone(peer) if self.link_of(peer) == Some(link) => {
                 self.core.engine.peer_failed(peer, PeerFailure::Gone);
+            }
+            LinkEvent::PeerRefused(peer) if self.link_of(peer) == Some(link) => {
+                self.core.engine.peer_failed(peer, PeerFailure::Refused);
             }
             LinkEvent::Mtu(peer, mtu) => self.core.engine.set_mtu(peer, mtu),
             LinkEvent::Warning(text) => log::warn!("{}: {text}", self.links[link].caps().name),

@@ -47,7 +47,7 @@ impl Default for PacketConfig {
         PacketConfig {
             kind: EtherType::default(),
             interfaces: None,
-            ring: 4 << 20,
+            ring: 1 << 20,
             packet_max: u32::MAX,
             faults: None,
         }

@@ -431,7 +431,7 @@ impl Endpoint {
         match d.core.engine.send(now, args) {
             Ok(op) => {
                 d.core.ops.insert(op, Owner::Nobody, memory);
-                d.flush();
+                d.send_started(to);
                 let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
                 self.ended(Ok(status), data)
             }

@@ -4,7 +4,7 @@ use super::driver::{Bulk, Driver};
 use arrayvec::ArrayVec;
 use weft_core::engine::types::Transmit;
 use weft_core::wire::{self, field, flags, Packet, PacketType};
-use weft_core::OpId;
+use weft_core::{OpId, PeerId};
 use weft_link::Frame;
 
 /// Packets offered to a link in one call.
@@ -101,7 +101,35 @@ impl Driver {
         did
     }
 
-    pub(super) fn send_run(&mut self, link: Option<usize>, mut run: Transmit) -> bool {
+    /// Sends a message just started to `peer`. If it is one packet and nothing is before it, it is
+    /// on its way at once, and what else there is to do is left to the next round of progress.
+    #[inline]
+    pub(super) fn send_started(&mut self, peer: PeerId) {
+        if self.core.engine.queued(peer) != 1 {
+            self.flush();
+            return;
+        }
+        let Some(t) = self.core.engine.poll_transmit(self.core.now) else { return };
+        let link = self.link_for(&t);
+        let Some(at) = link.filter(|_| t.packets == 1 && !is(&t, HELLO)) else {
+            self.core.engine.refused(t);
+            self.flush();
+            return;
+        };
+        let payload = self.core.resolve(&t.payload, &self.encoded);
+        let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload };
+        if self.links[at].send(&[frame]) == 1 {
+            self.core.engine.accepted(&t);
+            self.expect(&t);
+        } else {
+            self.core.engine.refused(t);
+        }
+        if self.core.engine.queued(peer) > 0 {
+            self.flush();
+        }
+    }
+
+    fn send_run(&mut self, link: Option<usize>, mut run: Transmit) -> bool {
         let taken = match link {
             Some(link) => {
                 let payload = self.core.resolve(&run.payload, &self.encoded);

@@ -148,10 +148,13 @@ impl Table {
     }
 }
 
+/// MTU between the hosts.
+const MTU: u32 = 1500;
+
 /// The measurements over one link.
 pub struct Bench<'a> {
     link: &'static str,
-    namespaces: bool,
+    mtu: Option<u32>,
     why_not: Option<String>,
     meter: Meter<'a>,
 }
@@ -160,10 +163,10 @@ impl<'a> Bench<'a> {
     /// Starts the two ranks.
     pub fn start(link: LinkName, options: &'a Options) -> Result<Bench<'a>> {
         let link = link.name();
-        let mut kind = Kind { link, config: &[], namespaces: false };
+        let mut kind = Kind { link, config: &[], namespaces: None };
         let (mut pair, mut why_not) = (None, None);
         if link == "udp" && options.netns != netns::Mode::Off {
-            kind.namespaces = true;
+            kind.namespaces = Some(MTU);
             match Pair::start(&kind) {
                 Ok(started) => pair = Some(started),
                 Err(e) if options.netns == netns::Mode::On => {
@@ -171,13 +174,13 @@ impl<'a> Bench<'a> {
                 }
                 Err(e) => {
                     why_not = Some(format!("{e:#}"));
-                    kind.namespaces = false;
+                    kind.namespaces = None;
                 }
             }
         }
         let pair = pair.map_or_else(|| Pair::start(&kind), Ok)?;
         let meter = Meter { pairs: vec![pair], options, title: link.into(), absent: Vec::new() };
-        Ok(Bench { link, namespaces: kind.namespaces, why_not, meter })
+        Ok(Bench { link, mtu: kind.namespaces, why_not, meter })
     }
 
     /// Does `work` with two more ranks of another configuration, whose index it is given.
@@ -186,7 +189,7 @@ impl<'a> Bench<'a> {
         config: &'static [(&'static str, &'static str)],
         work: impl FnOnce(&mut Self, usize) -> Result<T>,
     ) -> Result<T> {
-        let kind = Kind { link: self.link, config, namespaces: self.namespaces };
+        let kind = Kind { link: self.link, config, namespaces: self.mtu };
         let index = self.meter.pairs.len();
         self.meter.pairs.push(Pair::start(&kind)?);
         let result = work(self, index);
@@ -227,10 +230,12 @@ impl<'a> Bench<'a> {
         if self.link != "udp" {
             return None;
         }
-        Some(match (self.namespaces, &self.why_not) {
-            (true, _) => "between two network namespaces joined by a veth pair, MTU 1500".into(),
-            (false, Some(why)) => format!("over loopback; no network namespaces: {why}"),
-            (false, None) => "over loopback".into(),
+        Some(match (self.mtu, &self.why_not) {
+            (Some(mtu), _) => {
+                format!("between two network namespaces joined by a veth pair, MTU {mtu}")
+            }
+            (None, Some(why)) => format!("over loopback; no network namespaces: {why}"),
+            (None, None) => "over loopback".into(),
         })
     }
 

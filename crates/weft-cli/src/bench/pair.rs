@@ -1,8 +1,9 @@
 //! The parent's side of the two ranks: starts them, gives them tasks, takes medians.
 
+use super::netns::Hosts;
 use super::rank::{Outcome, Probe, Task};
 use super::sys::{self, Setup};
-use super::{netns, Options};
+use super::Options;
 use anyhow::{bail, ensure, Context, Result};
 use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
 use rustix::thread::{sched_getaffinity, CpuSet};
@@ -38,6 +39,8 @@ struct Member {
 /// Two ranks, connected by everything that is measured.
 pub struct Pair {
     members: Vec<Member>,
+    // After the members: they leave their hosts before these end.
+    _hosts: Option<Hosts>,
 }
 
 impl Drop for Pair {
@@ -60,8 +63,8 @@ pub struct Kind {
     pub link: &'static str,
     /// Configuration of the ranks beside that of this process.
     pub config: &'static [(&'static str, &'static str)],
-    /// Whether the ranks get network namespaces of their own, joined by a veth pair.
-    pub namespaces: bool,
+    /// Whether the ranks run on two hosts of a lab, joined by a veth pair of this MTU.
+    pub namespaces: Option<u32>,
 }
 
 /// A task takes at most this long; a rank that is silent for longer hangs.
@@ -104,7 +107,7 @@ fn ends() -> Result<([Ends; 2], [UnixStream; 2])> {
     Ok(([zero, one], [control_a, control_b]))
 }
 
-fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends) -> Result<Child> {
+fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends, hosts: Option<&Hosts>) -> Result<Child> {
     let program = std::env::current_exe().context("finding this program")?;
     let numbers = ends.numbers();
     let fds: Vec<String> = numbers.iter().map(RawFd::to_string).collect();
@@ -122,7 +125,13 @@ fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends) -> Result<Child> {
         set.set(cores[rank]);
         set
     });
-    sys::prepare(&mut command, Setup { inherited: numbers, cpus, own_network: kind.namespaces });
+    if let Some(hosts) = hosts {
+        let [a, b] = [&hosts.entrances[0], &hosts.entrances[1]].map(|host| host.address);
+        command.arg("--hosts").arg(format!("{a},{b}"));
+    }
+    let host = hosts.map(|hosts| &hosts.entrances[rank]);
+    let network = host.map(|host| (host.process().as_raw_fd(), host.network()));
+    sys::prepare(&mut command, Setup { inherited: numbers, cpus, network });
     command.spawn().with_context(|| format!("starting rank {rank}"))
 }
 
@@ -131,18 +140,16 @@ impl Pair {
     pub fn start(kind: &Kind) -> Result<Pair> {
         let key = weft_link::random_u64();
         let (ends, controls) = ends()?;
-        let mut pair = Pair { members: Vec::new() };
+        let hosts = kind.namespaces.map(Hosts::start).transpose()?;
+        let mut pair = Pair { members: Vec::new(), _hosts: None };
         for ((rank, ends), control) in ends.iter().enumerate().zip(controls) {
             control.set_read_timeout(Some(PATIENCE))?;
-            let process = spawn(kind, rank, key, ends)?;
+            let process = spawn(kind, rank, key, ends, hosts.as_ref())?;
             let answers = BufReader::new(control.try_clone()?);
             pair.members.push(Member { process, control, answers });
         }
         drop(ends);
-        if kind.namespaces {
-            netns::join([pair.members[0].process.id(), pair.members[1].process.id()])?;
-            pair.run(&Task { probe: Probe::Network, size: 0, iters: 0, arg: 0 })?;
-        }
+        pair._hosts = hosts;
         Ok(pair)
     }
 

@@ -1,7 +1,7 @@
 //! One of the two processes between which things are measured: does the tasks its parent sends.
 
 use super::sys::{self, Shared};
-use super::{bandwidth, floor, logp, netns, peers, pingpong, rate, wait};
+use super::{bandwidth, floor, logp, peers, pingpong, rate, wait};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
@@ -31,13 +31,14 @@ pub struct Args {
     /// The inherited descriptors, in the order of `pair::Ends`
     #[arg(long, value_delimiter = ',')]
     fds: Vec<RawFd>,
+    /// Address of each rank
+    #[arg(long, value_delimiter = ',', default_value = "127.0.0.1,127.0.0.1")]
+    hosts: Vec<IpAddr>,
 }
 
 /// Something that can be measured between the two ranks. All give seconds per iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Probe {
-    /// Nothing measured: the rank gives its interface this side's address, in its own namespace.
-    Network,
     /// A cache line from one core to the other, one way.
     CacheLine,
     /// A message through a ring of cache lines.
@@ -255,12 +256,6 @@ impl Rank {
 
     fn work(&mut self, task: &Task) -> Result<Outcome> {
         match task.probe {
-            Probe::Network => {
-                self.hosts = netns::HOSTS;
-                netns::configure(self.me)?;
-                self.sync()?;
-                netns::await_carrier().map(|()| Outcome::Elsewhere)
-            }
             Probe::CacheLine => floor::cache_line(self, task),
             Probe::Ring => floor::ring(self, task),
             Probe::Copy => floor::copy(self, task),
@@ -302,6 +297,7 @@ fn start(args: &Args) -> Result<(Rank, UnixStream)> {
     else {
         bail!("six descriptors are needed; this command is started by `weft bench`")
     };
+    let [a, b] = args.hosts[..] else { bail!("two addresses are needed") };
     sys::allow_readers();
     let side = UnixStream::from(side);
     side.set_read_timeout(Some(STEP))?;
@@ -315,7 +311,7 @@ fn start(args: &Args) -> Result<(Rank, UnixStream)> {
         side,
         links: Links::parse(&args.link).context("unknown link")?,
         key: key_bytes(args.key),
-        hosts: [IpAddr::from([127, 0, 0, 1]); 2],
+        hosts: [a, b],
         endpoint: None,
     };
     Ok((rank, control.into()))

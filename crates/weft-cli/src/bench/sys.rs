@@ -3,7 +3,7 @@
 
 use rustix::io::FdFlags;
 use rustix::process::{getppid, set_parent_process_death_signal, Pid, Signal};
-use rustix::thread::CpuSet;
+use rustix::thread::{move_into_thread_name_spaces, CpuSet, ThreadNameSpaceType};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -18,12 +18,13 @@ pub struct Setup {
     pub inherited: Vec<RawFd>,
     /// Cores it runs on.
     pub cpus: Option<CpuSet>,
-    /// Whether it gets a network namespace of its own.
-    pub own_network: bool,
+    /// A process whose network namespace it enters: its pidfd, and the kinds of namespaces to enter
+    /// for that.
+    pub network: Option<(RawFd, ThreadNameSpaceType)>,
 }
 
 /// Makes the process that `command` will start die with this process, and start as `setup` says.
-/// The descriptors must be open when the command is spawned.
+/// The descriptors, also that of `network`, must be open when the command is spawned.
 pub fn prepare(command: &mut Command, setup: Setup) {
     let parent = rustix::process::getpid();
     // SAFETY: `child` only makes system calls; it allocates nothing and takes no lock, so it may
@@ -34,6 +35,12 @@ pub fn prepare(command: &mut Command, setup: Setup) {
 }
 
 fn child(parent: Pid, setup: &Setup) -> io::Result<()> {
+    if let Some((process, kinds)) = setup.network {
+        // SAFETY: the caller of `prepare` keeps this descriptor open until the spawn is done.
+        let process = unsafe { BorrowedFd::borrow_raw(process) };
+        // First: entering a user namespace may reset the death signal.
+        move_into_thread_name_spaces(process, kinds)?;
+    }
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // The parent may have died before the line above took effect.
     if getppid() != Some(parent) {
@@ -41,10 +48,6 @@ fn child(parent: Pid, setup: &Setup) -> io::Result<()> {
     }
     if let Some(cpus) = &setup.cpus {
         rustix::thread::sched_setaffinity(None, cpus)?;
-    }
-    if setup.own_network {
-        // SAFETY: affects only the namespace of this single-threaded process.
-        check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
     }
     for &fd in &setup.inherited {
         // SAFETY: the caller of `prepare` keeps this descriptor open until the spawn is done.

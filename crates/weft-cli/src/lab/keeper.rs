@@ -118,8 +118,7 @@ fn make(spec: &str) -> Result<(UnixListener, Keeper)> {
         let process = pidfd_open(pid, PidfdFlags::empty())?;
         keeper.hosts.push(Host { pid, process, line, ended: false });
     }
-    let pids: Vec<u32> =
-        keeper.hosts.iter().map(|h| h.pid.as_raw_nonzero().get() as u32).collect();
+    let pids: Vec<u32> = keeper.hosts.iter().map(|h| h.pid.as_raw_nonzero().get() as u32).collect();
     net::connect(&keeper.spec, &pids)?;
     keeper.notes = keeper.set_up_hosts()?;
     if let Some(delay) = keeper.spec.delay {
@@ -235,10 +234,8 @@ impl Keeper {
         let alive = |host: &&mut Host| !host.ended;
         for host in self.hosts.iter_mut().filter(alive) {
             // It may end by itself at this moment.
-            let _ = rustix::process::pidfd_send_signal(
-                &host.process,
-                rustix::process::Signal::KILL,
-            );
+            let _ =
+                rustix::process::pidfd_send_signal(&host.process, rustix::process::Signal::KILL);
         }
         for host in self.hosts.iter_mut().filter(|host| !host.ended) {
             waitpid(Some(host.pid), WaitOptions::empty())?;

@@ -90,10 +90,20 @@ fn up(name: &str, args: &Up) -> Result<()> {
 fn print_status(lab: &Description) {
     let user = if lab.own_user_namespace { ", without root" } else { "" };
     let (spec, keeper) = (&lab.spec, lab.keeper);
-    println!("lab {}: {} hosts, {}{user}; keeper {keeper}", spec.name, spec.hosts, spec.conditions());
+    println!(
+        "lab {}: {} hosts, {}{user}; keeper {keeper}",
+        spec.name,
+        spec.hosts,
+        spec.conditions()
+    );
     for host in &lab.hosts {
         let state = if host.up { format!("process {}", host.pid) } else { "ended".into() };
-        println!("  {:<5} {:<14} {:<24} {state}", host.name, host.v4.to_string(), host.v6.to_string());
+        println!(
+            "  {:<5} {:<14} {:<24} {state}",
+            host.name,
+            host.v4.to_string(),
+            host.v6.to_string()
+        );
     }
     if let Some(count) = lab.overflowed.filter(|&count| count > 0) {
         println!("  {count} packets dropped: too many under way at this delay");

@@ -66,10 +66,7 @@ impl Spec {
     /// A name that cannot be one, no or too many hosts, a cable between other than two.
     pub fn new(name: &str, hosts: usize, conditions: &Conditions, subnet: u8) -> Result<Spec> {
         check_name(name)?;
-        ensure!(
-            (1..=MAX_HOSTS).contains(&hosts),
-            "{hosts} hosts: a lab has 1 to {MAX_HOSTS}"
-        );
+        ensure!((1..=MAX_HOSTS).contains(&hosts), "{hosts} hosts: a lab has 1 to {MAX_HOSTS}");
         let Conditions { mtu, rate, delay, loss, queue, direct } = conditions.clone();
         ensure!(!direct || hosts == 2, "--direct joins two hosts, not {hosts}");
         let queue = queue.unwrap_or_else(|| (rate.unwrap_or(0) / 8 / 200).max(128 << 10));
@@ -186,7 +183,7 @@ fn parse_delay(text: &str) -> Result<Duration, String> {
         Some(number * scale)
     });
     match seconds {
-        Some(s) if s > 0.0 && s <= 10.0 => Ok(Duration::from_nanos((s * 1e9) as u64)),
+        Some(s) if s > 0.0 && s <= 10.0 => Ok(Duration::from_nanos((s * 1e9).round() as u64)),
         _ => Err("expected a time up to 10 s with its unit, such as 50us or 1.5ms".into()),
     }
 }

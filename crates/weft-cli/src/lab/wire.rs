@@ -129,13 +129,9 @@ pub fn describe(name: &str, host: Option<usize>) -> Result<(Description, Option<
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut text = vec![0; 4096];
-    let got = recvmsg(
-        &stream,
-        &mut [IoSliceMut::new(&mut text)],
-        &mut control,
-        RecvFlags::CMSG_CLOEXEC,
-    )
-    .with_context(|| format!("lab {name} does not answer"))?;
+    let got =
+        recvmsg(&stream, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)
+            .with_context(|| format!("lab {name} does not answer"))?;
     text.truncate(got.bytes);
     let mut fd = None;
     for message in control.drain() {

@@ -16,7 +16,18 @@ pub enum Mode {
     Auto,
 }
 
-/// Two hosts; they end with this value or this process.
+/// Where the two ranks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the namespaces of this process.
+    Here,
+    /// On one host of a lab, whose loopback interface and IPC objects are its own.
+    Inside,
+    /// On two hosts of a lab, joined by a veth pair of this MTU.
+    Between(u32),
+}
+
+/// The hosts of both ranks; they end with this value or this process.
 pub struct Hosts {
     /// Ways in.
     pub entrances: [Entrance; 2],
@@ -24,14 +35,19 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Starts the hosts.
+    /// Starts the hosts of a place; none here.
     ///
     /// # Errors
     /// The machine does not allow it.
-    pub fn start(mtu: u32) -> Result<Hosts> {
+    pub fn start(place: Place) -> Result<Option<Hosts>> {
+        let (hosts, mtu) = match place {
+            Place::Here => return Ok(None),
+            Place::Inside => (1, 1500),
+            Place::Between(mtu) => (2, mtu),
+        };
         let name = format!("bench-{}-{:x}", std::process::id(), weft_link::random_u64() >> 32);
-        let conditions = Conditions { mtu, direct: true, ..Conditions::default() };
-        let lab = Attached::start(&plan(&name, 2, &conditions)?)?;
-        Ok(Hosts { entrances: [lab.entrance(0)?, lab.entrance(1)?], _lab: lab })
+        let conditions = Conditions { mtu, direct: hosts == 2, ..Conditions::default() };
+        let lab = Attached::start(&plan(&name, hosts, &conditions)?)?;
+        Ok(Some(Hosts { entrances: [lab.entrance(0)?, lab.entrance(hosts - 1)?], _lab: lab }))
     }
 }

@@ -59,6 +59,14 @@ pub enum Probe {
     PingPong(Channel),
     /// One direction over a kernel channel, in writes of `size` bytes.
     Stream(Channel),
+    /// Ping-pong over a kernel channel with blocking calls, one way.
+    Exchange(Channel),
+    /// Ping-pong of datagrams with blocking calls, one way.
+    UdpExchange,
+    /// Datagrams of up to 64 KiB in one direction.
+    UdpFlow,
+    /// Turns the interface's offloads off; nothing measured.
+    NoOffloads,
     /// Waking a process that sleeps reading a kernel channel.
     Wake(Channel),
     /// Ping-pong of weft messages, one way.
@@ -86,6 +94,12 @@ pub enum Channel {
     Unix,
     /// TCP with TCP_NODELAY.
     Tcp,
+    /// TCP that waits with small segments while others are not acknowledged (Nagle).
+    TcpNagle,
+    /// A named pipe in each direction.
+    Fifo,
+    /// A System V message queue with a message type for each direction.
+    SystemV,
 }
 
 impl Channel {
@@ -95,6 +109,9 @@ impl Channel {
             Channel::Pipe => "pipe",
             Channel::Unix => "unix",
             Channel::Tcp => "tcp",
+            Channel::TcpNagle => "tcp nagle",
+            Channel::Fifo => "fifo",
+            Channel::SystemV => "system v",
         }
     }
 }
@@ -117,12 +134,23 @@ pub struct Task {
 pub enum Outcome {
     /// Seconds per iteration (a share of one for `WeftIdle`).
     Value(f64),
+    /// That, where not all that was sent arrived: seconds per iteration, bytes arrived.
+    Partial(f64, f64),
     /// The other rank has the value.
     Elsewhere,
     /// This cannot be measured here, and why.
     Absent(String),
     /// It went wrong.
     Failed(String),
+}
+
+/// What a rank answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// How the task went.
+    pub outcome: Outcome,
+    /// Processor time it took this rank, user and system, in seconds.
+    pub cpu: f64,
 }
 
 /// State of a rank.
@@ -238,8 +266,8 @@ impl Rank {
         Ok(socket)
     }
 
-    /// A TCP connection to the other rank.
-    pub fn tcp(&mut self) -> Result<TcpStream> {
+    /// A TCP connection to the other rank; `delay` leaves Nagle's algorithm on.
+    pub fn tcp(&mut self, delay: bool) -> Result<TcpStream> {
         let stream = if self.me == 1 {
             let listener = TcpListener::bind((self.hosts[1], 0)).context("a TCP socket")?;
             let port = u64::from(listener.local_addr()?.port());
@@ -250,7 +278,7 @@ impl Rank {
             let to = SocketAddr::new(self.hosts[1], port);
             TcpStream::connect_timeout(&to, STEP).context("TCP to the other rank")?
         };
-        stream.set_nodelay(true)?;
+        stream.set_nodelay(!delay)?;
         Ok(stream)
     }
 
@@ -266,6 +294,13 @@ impl Rank {
             Probe::UdpRate => floor::udp_rate(self, task),
             Probe::PingPong(channel) => peers::ping_pong(self, task, channel),
             Probe::Stream(channel) => peers::stream(self, task, channel),
+            Probe::Exchange(channel) => peers::exchange(self, task, channel),
+            Probe::UdpExchange => peers::udp_exchange(self, task),
+            Probe::UdpFlow => floor::udp_flow(self, task),
+            Probe::NoOffloads => {
+                let off = sys::no_offloads(crate::lab::INTERFACE);
+                off.map(|()| Outcome::Elsewhere).context("turning offloads off")
+            }
             Probe::Wake(channel) => peers::wake(self, task, channel),
             Probe::WeftPingPong => pingpong::rank(self, task),
             Probe::WeftBandwidth => bandwidth::rank(self, task),
@@ -323,8 +358,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut lines = BufReader::new(control.try_clone()?).lines();
     while let Some(line) = lines.next().transpose()? {
         let task: Task = serde_json::from_str(&line)?;
+        let before = sys::cpu_time();
         let outcome = rank.work(&task).unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")));
-        let mut answer = serde_json::to_string(&outcome)?;
+        let cpu = (sys::cpu_time() - before).as_secs_f64();
+        let mut answer = serde_json::to_string(&Answer { outcome, cpu })?;
         answer.push('\n');
         control.write_all(answer.as_bytes())?;
         rank.settle()?;

@@ -140,11 +140,12 @@ impl Entrance {
         &self.process
     }
 
-    /// The kinds of namespaces to enter for its network alone.
-    pub fn network(&self) -> ThreadNameSpaceType {
+    /// The kinds of namespaces to enter for its network and IPC alone.
+    pub fn channels(&self) -> ThreadNameSpaceType {
+        let kinds = ThreadNameSpaceType::NETWORK | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
         match self.own_user_namespace {
-            true => ThreadNameSpaceType::NETWORK | ThreadNameSpaceType::USER,
-            false => ThreadNameSpaceType::NETWORK,
+            true => kinds | ThreadNameSpaceType::USER,
+            false => kinds,
         }
     }
 
@@ -154,10 +155,9 @@ impl Entrance {
     /// # Errors
     /// The host has ended.
     pub fn enter(&self) -> Result<()> {
-        let all = self.network()
+        let all = self.channels()
             | ThreadNameSpaceType::MOUNT
             | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME
-            | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION
             | ThreadNameSpaceType::PROCESS_ID;
         let folder = std::env::current_dir();
         move_into_thread_name_spaces(self.process.as_fd(), all).context("entering the host")?;

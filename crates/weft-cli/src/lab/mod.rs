@@ -20,6 +20,8 @@ mod switch;
 mod sys;
 mod wire;
 
+pub use net::INTERFACE;
+
 use anyhow::Result;
 use clap::Subcommand;
 use spec::Conditions;

@@ -35,9 +35,8 @@ pub struct Args {
     link: Vec<LinkName>,
     #[command(flatten)]
     options: Options,
-    /// Folder of the suite's report; made if it is not there
-    #[arg(long, value_name = "DIR", required_if_eq("what", "suite"))]
-    out: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    suite: suite::Wanted,
     /// One JSON object a line instead of tables
     #[arg(long)]
     json: bool,
@@ -304,8 +303,7 @@ fn header(options: &Options) -> String {
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
     if args.what == What::Suite {
-        let folder = args.out.as_deref().context("--out DIR: where the report goes")?;
-        return suite::run(folder, &args.options);
+        return suite::run(&args.suite, &args.options);
     }
     let all = [What::Pingpong, What::Bandwidth, What::Rate, What::Logp, What::Wait, What::Auth];
     let benches = if args.what == What::All { all.to_vec() } else { vec![args.what] };

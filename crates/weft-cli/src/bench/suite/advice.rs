@@ -53,19 +53,26 @@ pub fn ranges(
     measure: Measure,
     sizes: &[usize],
 ) -> Vec<(&'static Way, String)> {
+    // For each size the ways that are best, as far as this run can tell.
+    let fit: Vec<(usize, Vec<&'static Way>)> = sizes
+        .iter()
+        .filter_map(|&size| {
+            let best = best(results, situation, measure, size)?;
+            Some((size, [vec![best.way], best.equals].concat()))
+        })
+        .collect();
     let mut runs: Vec<(&'static Way, usize, usize)> = Vec::new();
-    for &size in sizes {
-        let Some(best) = best(results, situation, measure, size) else { continue };
-        // What is as good as the best carries on: a table of coin flips would help nobody.
-        match runs.last_mut() {
-            Some(run)
-                if run.0.name == best.way.name
-                    || best.equals.iter().any(|way| way.name == run.0.name) =>
-            {
-                run.2 = size;
-            }
-            _ => runs.push((best.way, size, size)),
-        }
+    let mut at = 0;
+    while at < fit.len() {
+        // The one that stays among them for longest: a table of coin flips would help nobody.
+        let reach = |way: &&Way| {
+            let there = |(_, ways): &&(usize, Vec<&Way>)| ways.iter().any(|w| w.name == way.name);
+            fit[at..].iter().take_while(there).count()
+        };
+        let longest = fit[at].1.iter().map(reach).max().unwrap_or(1).max(1);
+        let Some(way) = fit[at].1.iter().find(|way| reach(way) == longest) else { break };
+        runs.push((*way, fit[at].0, fit[at + longest - 1].0));
+        at += longest;
     }
     let count = runs.len();
     let words = |(at, (way, from, to)): (usize, (&'static Way, usize, usize))| {

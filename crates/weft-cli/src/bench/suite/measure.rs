@@ -32,14 +32,6 @@ impl Measure {
             Measure::Efficiency => "efficiency",
         }
     }
-
-    /// Whether `a` is better than `b`.
-    pub fn better(self, a: f64, b: f64) -> bool {
-        match self {
-            Measure::Latency => a < b,
-            _ => a > b,
-        }
-    }
 }
 
 /// One figure.
@@ -84,9 +76,8 @@ pub struct Effort {
 /// A way, ready to be measured.
 struct Subject {
     way: &'static Way,
+    /// `None` once it failed.
     pair: Option<Pair>,
-    /// Median time of a stream's message at the size before this one.
-    known: [Option<f64>; 2],
 }
 
 /// Everything measured so far.
@@ -151,7 +142,7 @@ pub fn situation(
     let mut subjects = Vec::new();
     for way in plan::ways(situation) {
         match start(situation, way, effort.labs) {
-            Ok(pair) => subjects.push(Subject { way, pair: Some(pair), known: [None; 2] }),
+            Ok(pair) => subjects.push(Subject { way, pair: Some(pair) }),
             Err(e) => results.absent(situation, way, format!("{e:#}")),
         }
     }
@@ -178,17 +169,18 @@ fn one_size(
     subjects: &mut [Subject],
     results: &mut Results,
 ) {
+    let what = if latency { "latency" } else { "throughput" };
     let probe = |way: &Way| match latency {
-        true => plan::latency(way, size),
+        true => Some(plan::latency(way, size)),
         false => plan::stream(way, size),
     };
     let tasks: Vec<Option<Task>> = subjects
         .iter_mut()
         .map(|subject| {
-            let probe = probe(subject.way);
+            let probe = probe(subject.way)?;
             let task = calibrate(subject, probe, size, latency, effort);
             task.unwrap_or_else(|e| {
-                results.absent(situation, subject.way, format!("{size} B: {e:#}"));
+                results.absent(situation, subject.way, format!("{what} of {size} B: {e:#}"));
                 None
             })
         })
@@ -199,7 +191,10 @@ fn one_size(
             let Some(task) = &tasks[at] else { continue };
             match repetition(subject, task) {
                 Ok(run) => runs[at].push(run),
-                Err(e) => results.absent(situation, subject.way, format!("{size} B: {e:#}")),
+                Err(e) => {
+                    let why = format!("{what} of {size} B: {e:#}");
+                    results.absent(situation, subject.way, why);
+                }
             }
         }
     }
@@ -211,7 +206,6 @@ fn one_size(
             results.points.push(Point { situation, way, size, measure, sample, repeat });
         };
         let times: Vec<f64> = runs.iter().map(|run| run.seconds).collect();
-        subject.known[usize::from(latency)] = Sample::of(times.clone()).map(|s| s.median);
         if latency {
             push(Measure::Latency, times);
             continue;
@@ -227,6 +221,12 @@ fn one_size(
 
 /// Least iterations of a measurement.
 const LEAST: u64 = 4;
+/// Bytes of a stream's first run.
+const FIRST: usize = 256 << 10;
+/// Most by which one run has more iterations than that before it. What is fast in small numbers may
+/// be slow in large ones, above all where the processor is shared: then one run is this much too
+/// long, and not a thousand times.
+const GROWTH: u64 = 16;
 
 /// Finds how many iterations fill the time of one repetition.
 fn calibrate(
@@ -237,21 +237,20 @@ fn calibrate(
     effort: Effort,
 ) -> Result<Option<Task>> {
     let target = effort.turn.as_secs_f64();
-    let count = |each: f64| ((target / each.max(1e-9)) as u64).clamp(LEAST, 10_000_000);
-    // From the size before, if there is one, the first run is long enough to tell.
-    let guess = subject.known[usize::from(latency)];
-    let iters = guess.map_or(LEAST, |each| count(each * 8.0));
-    let mut task = Task { probe, size, iters, arg: 0 };
-    let rounds = if guess.is_some() { 1 } else { 2 };
-    for round in 0..rounds {
+    let first = if latency { LEAST } else { ((FIRST / size.max(1)) as u64).max(LEAST) };
+    let mut task = Task { probe, size, iters: first, arg: 0 };
+    loop {
         if subject.pair.is_none() {
             return Ok(None);
         }
-        let run = repetition(subject, &task)?;
-        let share = if round + 1 == rounds { 1.0 } else { 0.1 };
-        task.iters = ((count(run.seconds) as f64 * share) as u64).max(LEAST);
+        let each = repetition(subject, &task)?.seconds.max(1e-9);
+        let fits = (target / each) as u64;
+        if fits <= task.iters * GROWTH {
+            task.iters = fits.max(LEAST);
+            return Ok(Some(task));
+        }
+        task.iters *= GROWTH;
     }
-    Ok(Some(task))
 }
 
 fn repetition(subject: &mut Subject, task: &Task) -> Result<Run> {

@@ -75,8 +75,8 @@ pub struct Way {
     pub link: &'static str,
     /// Measures one way of a round trip.
     pub latency: Probe,
-    /// Measures a stream.
-    pub stream: Probe,
+    /// Measures a stream; `None` if that is another way's.
+    pub stream: Option<Probe>,
     /// Whether all that is sent arrives.
     pub reliable: bool,
     /// Whether the interface's offloads are off.
@@ -91,7 +91,7 @@ const fn kernel(name: &'static str, channel: Channel, colour: usize) -> Way {
         family: Family::Kernel,
         link: "udp",
         latency: Probe::Exchange(channel),
-        stream: Probe::Stream(channel),
+        stream: Some(Probe::Stream(channel)),
         reliable: true,
         no_offloads: false,
         colour,
@@ -104,7 +104,7 @@ const fn weft(name: &'static str, link: &'static str, colour: usize) -> Way {
         family: Family::Weft,
         link,
         latency: Probe::WeftPingPong,
-        stream: Probe::WeftBandwidth,
+        stream: Some(Probe::WeftBandwidth),
         reliable: true,
         no_offloads: false,
         colour,
@@ -113,18 +113,21 @@ const fn weft(name: &'static str, link: &'static str, colour: usize) -> Way {
 
 const fn floor(name: &'static str, latency: Probe, stream: Probe) -> Way {
     let way = kernel(name, Channel::Pipe, 0);
-    Way { family: Family::Floor, latency, stream, reliable: false, ..way }
+    Way { family: Family::Floor, latency, stream: Some(stream), reliable: false, ..way }
 }
 
 const UDP: Way = Way {
     latency: Probe::UdpExchange,
-    stream: Probe::UdpFlow,
+    stream: Some(Probe::UdpFlow),
     reliable: false,
     ..kernel("UDP", Channel::Pipe, 9)
 };
 
-const SPINNING: Way =
-    Way { latency: Probe::PingPong(Channel::Tcp), ..kernel("TCP spinning", Channel::Tcp, 11) };
+const SPINNING: Way = Way {
+    latency: Probe::PingPong(Channel::Tcp),
+    stream: None,
+    ..kernel("TCP spinning", Channel::Tcp, 11)
+};
 
 const INSIDE: [Way; 11] = [
     weft("weft shm", "shm", 1),
@@ -182,9 +185,9 @@ pub fn latency(way: &Way, size: usize) -> Probe {
 }
 
 /// The probe that measures a stream at a size: small messages of weft go by its blocking calls.
-pub fn stream(way: &Way, size: usize) -> Probe {
+pub fn stream(way: &Way, size: usize) -> Option<Probe> {
     match way.stream {
-        Probe::WeftBandwidth if size <= SMALL => Probe::WeftRate,
+        Some(Probe::WeftBandwidth) if size <= SMALL => Some(Probe::WeftRate),
         probe => probe,
     }
 }

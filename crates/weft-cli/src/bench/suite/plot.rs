@@ -199,7 +199,7 @@ fn frame(axes: &Axes, situation: Situation, measure: Measure) -> Vec<Shape> {
         ),
     ];
     let mut decade = 10f64.powf(axes.low.log10().floor());
-    let few = axes.high / axes.low < 300.0;
+    let few = (BOTTOM - TOP) / (axes.high / axes.low).log10() > 90.0;
     while decade <= axes.high {
         for step in 1..10 {
             let value = decade * f64::from(step);

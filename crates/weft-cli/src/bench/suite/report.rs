@@ -61,7 +61,8 @@ td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-num
 td.n small { display: block; color: #777; font-size: 11px } td.top { background: #eaf6ea }
 .way { display: inline-block; white-space: nowrap; color: #fff; border-radius: 4px;
   padding: 0 7px; font-weight: 600; font-size: 13px }
-.row { margin-bottom: 3px } .small { font-size: 12px; color: #666 }
+.row { margin-bottom: 3px } .value { white-space: nowrap; font-weight: 600 }
+.warn { background: #fff3d6; border-left: 4px solid #e0a000; padding: 6px 12px } .small { font-size: 12px; color: #666 }
 svg { width: 100%; height: auto; border: 1px solid #eee; border-radius: 6px; margin: 6px 0 }
 details { margin: 4px 0 16px } summary { cursor: pointer; color: #245 }
 nav a { margin-right: 14px } .scroll { overflow-x: auto }";
@@ -73,12 +74,16 @@ pub fn html(run: &Run, results: &Results) -> String {
     out += &format!("<title>What to use when: weft bench suite</title><style>{STYLE}</style>");
     out += "</head><body>\n<h1>What to use when</h1>\n";
     out += &format!(
-        "<p class=\"dim\">{}<br><code>{}</code>; {}; {:.0} s</p>\n",
+        "<p class=\"dim\">{}<br>{}<br><code>{}</code><br>{}; {:.0} s</p>\n",
+        escape(&run.date),
         escape(&run.machine),
         escape(&run.command),
         escape(&run.effort),
         run.took.as_secs_f64()
     );
+    if let Some(busy) = &run.busy {
+        out += &format!("<p class=\"warn\">{}</p>\n", escape(busy));
+    }
     out += "<nav><a href=\"#glance\">At a glance</a><a href=\"#sizes\">By size</a>";
     for (at, situation) in shown(results) {
         out += &format!("<a href=\"#s{at}\">{}</a>", escape(&situation.title()));
@@ -141,7 +146,8 @@ fn glance(out: &mut String, run: &Run, results: &Results) {
 }
 
 fn advice(measure: Measure, best: &Best) -> String {
-    let mut text = format!("{} {}", chip(best.way), escape(&show(measure, best.value)));
+    let value = escape(&show(measure, best.value));
+    let mut text = format!("{}<div class=\"value\">{value}</div>", chip(best.way));
     if let Some((other, ratio)) = best.other {
         let equal = best.equals.iter().any(|way| way.name == other.name);
         let note = match equal {
@@ -257,7 +263,7 @@ figures compare software.</li>
 Who spins then waits for its time slice.</li>
 <li><b>TCP</b> has TCP_NODELAY, <b>TCP Nagle</b> has not; <b>TCP no offload</b> is without
 segmentation, coalescing and checksums by the interface; <b>TCP spinning</b> waits without
-sleeping (latency only; its stream blocks). All others of the kernel block. A pipe holds 1 MiB, a
+sleeping (latency only). All others of the kernel block. A pipe holds 1 MiB, a
 FIFO 64 KiB; a System V queue takes at most 8 KiB a message, larger ones go in parts.</li>
 <li><b>UDP</b> loses what the receiver is too slow for: its throughput is what arrived, and it is
 recommended nowhere. A datagram carries at most 65507 bytes, larger messages go in several.</li>

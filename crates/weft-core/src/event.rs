@@ -33,6 +33,22 @@ pub enum Payload {
     Address,
 }
 
+impl Payload {
+    /// Bytes of a message that it carries.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        match *self {
+            Payload::Op { len, .. } | Payload::Region { len, .. } => len,
+            Payload::None | Payload::Address => 0,
+        }
+    }
+
+    /// Whether it carries no byte of a message.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// A packet to send.
 #[derive(Clone, Copy)]
 pub struct Transmit {

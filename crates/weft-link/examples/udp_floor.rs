@@ -96,18 +96,21 @@ impl Sink for Server {
     }
 
     fn predict(&mut self) -> Option<Prediction> {
-        let block = (1472 - 16 - 32) * 44;
         let rest = &mut self.memory[self.next..];
-        let len = rest.len().min(block).min(1424 * 44 * 64);
         self.place.then_some(Prediction {
             base: rest.as_mut_ptr(),
-            len,
-            header_len: 32,
-            payload_len: 1424,
+            len: rest.len(),
             session: 1 << 20,
             imm: 0,
             offset: self.next as u64,
         })
+    }
+
+    fn run(&mut self, header: &[u8], _count: u32, len: u64) -> bool {
+        let at = u64::from_le_bytes(header[24..32].try_into().unwrap());
+        self.next = ((at + len) % self.memory.len() as u64) as usize;
+        self.total += len;
+        true
     }
 }
 

@@ -74,23 +74,20 @@ impl fmt::Display for LinkError {
 
 impl std::error::Error for LinkError {}
 
-/// Where a link expects the next bulk payload to go: it may receive straight into this memory.
+/// Where bulk payload is expected to go: a link may write the payload of a matching packet there
+/// while it checks the packet.
 #[derive(Clone, Copy)]
 pub struct Prediction {
-    /// Start of the memory; valid until the `recv` call returns.
+    /// Start of memory that has not received anything yet; writable, and used by nobody else, until
+    /// the next call of the sink.
     pub base: *mut u8,
     /// Its length.
     pub len: usize,
-    /// Encoded header length of the expected packets.
-    pub header_len: usize,
-    /// Payload length of each expected packet but the last.
-    pub payload_len: usize,
-    /// Session number in the headers of the expected packets (DATA).
+    /// Session number in the headers of the expected DATA packets.
     pub session: u32,
     /// Their `imm`.
     pub imm: u32,
-    /// The `offset` of the packet whose payload belongs at `base`; each further one is
-    /// `payload_len` on.
+    /// The `offset` of the packet whose payload belongs at `base`.
     pub offset: u64,
 }
 
@@ -101,7 +98,15 @@ pub trait Sink {
     /// `payload` may lie in memory that another process can write: copy, then check.
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>);
 
-    /// Where the next bulk packets are expected to go, if the driver can tell.
+    /// `count` DATA packets, `len` payload bytes in all, whose payload was written to where the last
+    /// prediction says: their headers differ from `header`, the first one's, only in sequence
+    /// number and offset, which go on from packet to packet. False if they must be given to `frame`
+    /// one by one instead.
+    fn run(&mut self, _header: &[u8], _count: u32, _len: u64) -> bool {
+        false
+    }
+
+    /// Where bulk payload is expected to go, if the driver can tell.
     fn predict(&mut self) -> Option<Prediction> {
         None
     }

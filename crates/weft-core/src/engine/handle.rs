@@ -125,7 +125,7 @@ impl Engine {
     }
 
     #[inline]
-    fn schedule_ack(&mut self, now: Instant, peer: PeerId) {
+    pub(super) fn schedule_ack(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
         let Some(w) = &p.windows else { return };
         match w.recv.ack_deadline() {
@@ -135,7 +135,7 @@ impl Engine {
         }
     }
 
-    fn acknowledged(
+    pub(super) fn acknowledged(
         &mut self,
         now: Instant,
         peer: PeerId,

@@ -24,7 +24,7 @@ impl Engine {
         while let Some(&peer) = self.ready.front() {
             if let Some(t) = self.next_packet(now, peer) {
                 self.stats.packets_sent += 1;
-                self.stats.bytes_sent += u64::from(payload_len(&t.payload));
+                self.stats.bytes_sent += u64::from(t.payload.len());
                 self.quantum -= 1;
                 if self.quantum == 0 {
                     self.quantum = QUANTUM;
@@ -58,7 +58,7 @@ impl Engine {
     /// peer that wait already. Of a burst the last packet is given back first.
     pub fn refused(&mut self, t: Transmit) {
         self.stats.packets_sent -= 1;
-        self.stats.bytes_sent -= u64::from(payload_len(&t.payload));
+        self.stats.bytes_sent -= u64::from(t.payload.len());
         let p = &mut self.peers[t.peer.0 as usize];
         if matches!(p.state, State::Failed(_)) {
             return;
@@ -283,11 +283,4 @@ const ANY_RIGHT: Rights = Rights { read: false, write: false };
 /// The answer to a get that cannot go on.
 fn refusal(op: u32) -> Desc {
     Desc::bare(Packet::Reply(Reply { value: 0, status: status::REFUSED }), op)
-}
-
-fn payload_len(payload: &Payload) -> u32 {
-    match *payload {
-        Payload::Op { len, .. } | Payload::Region { len, .. } => len,
-        Payload::None | Payload::Address => 0,
-    }
 }

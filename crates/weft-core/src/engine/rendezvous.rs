@@ -1,6 +1,6 @@
 //! Announced messages: RTS, PULL, DATA, DIRECT_DONE, FIN.
 
-use super::op::{Kind, Op, RecvState};
+use super::op::{Kind, Op, Recv, RecvState};
 use super::types::{Direct, Event, Payload, Placement};
 use super::{eager, Engine, StoredState};
 use crate::id::{OpId, PeerId};
@@ -40,6 +40,12 @@ pub(super) fn next_data(mtu: u32, stream: &mut Stream) -> (Desc, bool) {
     let last = stream.offset == stream.end;
     let flags = if last { flags::LAST } else { 0 };
     (Desc { packet, flags, imm: stream.recv, payload }, last)
+}
+
+/// Bytes asked for at a time: about `wanted`, in whole trains of full packets.
+fn block_len(wanted: u32, p: &Peer) -> u64 {
+    let train = (u64::from(p.mtu()) - Data::LEN as u64) * u64::from(p.caps.train.max(1));
+    (u64::from(wanted) / train).max(1) * train
 }
 
 impl Engine {
@@ -127,11 +133,12 @@ impl Engine {
 
     /// Packets: asks for further blocks, or ends the transfer when all is here.
     fn ask_on(&mut self, now: Instant, id: OpId) {
-        let (block, depth) = (u64::from(self.cfg.pull_block), u64::from(self.cfg.pull_depth));
+        let depth = u64::from(self.cfg.pull_depth);
         let Some(op) = self.ops.get_mut(id.0) else { return };
         let (Some(peer), Kind::Recv(r)) = (op.peer, &mut op.kind) else { return };
         let RecvState::Pull { msg, pull, .. } = &mut r.state else { return };
         let p = &mut self.peers[peer.0 as usize];
+        let block = block_len(self.cfg.pull_block, p);
         let done = pull.complete();
         if done {
             let status = if op.error.is_some() { status::TRUNCATED } else { status::OK };
@@ -293,6 +300,54 @@ impl Engine {
             return Placement::None;
         }
         Placement::Recv { op: id, offset: data.offset, len }
+    }
+
+    /// Handles `count` consecutive DATA packets of one transfer at once, `len` payload bytes in all
+    /// that are in their place already: those whose headers differ from `header`, the first one's,
+    /// only in sequence number and offset. Returns the operation and the offset; `None`, and nothing
+    /// is changed, if the packets are not what comes next: then each is to be handled by itself.
+    pub fn handle_run(
+        &mut self,
+        now: Instant,
+        header: &[u8],
+        count: u32,
+        len: u64,
+    ) -> Option<(OpId, u64)> {
+        let (common, Packet::Data(data), _) = wire::parse(header).ok()? else { return None };
+        let index = wire::session_index(common.session);
+        let p = self.peers.get_mut(index as usize)?;
+        let (peer, id) = (PeerId(index), OpId(common.imm));
+        if p.session_in != common.session || p.failure().is_some() {
+            return None;
+        }
+        let op = self.ops.get_mut(id.0).filter(|o| o.peer == Some(peer) && !o.discard)?;
+        let pull = match &mut op.kind {
+            Kind::Recv(Recv { state: RecvState::Pull { pull, .. }, .. }) | Kind::Get(pull) => pull,
+            _ => return None,
+        };
+        let w = p.windows.as_mut()?;
+        if !w.recv.expects(common.seq) || !pull.arrived(data.offset, len) {
+            return None;
+        }
+        let complete = pull.complete();
+        w.recv.on_run(now, count, common.flags & flags::ACKNOW != 0);
+        p.last_heard = now;
+        let grew = p.credit_in.on_grant(common.credit);
+        self.stats.packets_received += u64::from(count);
+        self.stats.bytes_received += len;
+        if grew {
+            self.wake_queued(peer);
+        }
+        self.acknowledged(now, peer, &common, None);
+        if complete || common.flags & flags::LAST != 0 {
+            match self.ops.get(id.0).map(|op| &op.kind) {
+                Some(Kind::Get(_)) if complete => self.finish(id),
+                Some(Kind::Recv(_)) => self.ask_on(now, id),
+                _ => {}
+            }
+        }
+        self.schedule_ack(now, peer);
+        Some((id, data.offset))
     }
 
     /// A transfer may be complete with a packet that is not the last of its block (lost ones came

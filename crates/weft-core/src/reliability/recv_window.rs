@@ -176,16 +176,33 @@ impl RecvWindow {
         self.held_count > 0 || self.dropped
     }
 
+    /// Whether this is the next packet and nothing behind it is held.
+    pub fn expects(&self, seq: Seq) -> bool {
+        seq == self.expected && self.held_count == 0
+    }
+
+    /// Takes in `count` packets that arrived in order, after [`RecvWindow::expects`] said yes to
+    /// the first.
+    pub fn on_run(&mut self, now: Instant, count: u32, must_ack_now: bool) {
+        self.expected = self.expected.plus(count);
+        self.note_many(now, count, must_ack_now);
+    }
+
     /// Counts a received packet towards the next acknowledgement. `must_ack_now`: the sender asked.
     #[inline]
     pub fn note_received(&mut self, now: Instant, must_ack_now: bool) {
+        self.note_many(now, 1, must_ack_now);
+    }
+
+    #[inline]
+    fn note_many(&mut self, now: Instant, count: u32, must_ack_now: bool) {
         if self.mode == Reliability::None {
             return;
         }
         if self.pending == 0 {
             self.first = now;
         }
-        self.pending = self.pending.saturating_add(1);
+        self.pending = self.pending.saturating_add(count);
         self.ack_now |= must_ack_now;
     }
 

@@ -315,7 +315,11 @@ impl Link for UdpLink {
         }));
         self.secure.add_peer(info.peer, info.session, info.endpoint);
         let mtu = self.use_candidate(info.peer, 0).ok_or(LinkError::Unsupported)?;
-        Ok(LinkCaps::network("udp", mtu))
+        let train =
+            if self.gso { send::train_len(mtu as usize + self.secure.trailer_len()) } else { 1 };
+        let mut caps = LinkCaps::network("udp", mtu);
+        caps.train = train;
+        Ok(caps)
     }
 
     fn disconnect(&mut self, peer: PeerId) {

@@ -1,16 +1,14 @@
 //! Receiving: take trains apart, check, deliver.
 
-use super::sys::{Scatter, SockAddr, Socket};
+use super::sys::{place, SockAddr, Socket};
 use super::{same_host_port, Peer, UdpLink};
-use crate::secure::{Mode, Opened, Reject, Secure};
+use crate::secure::{Mode, Opened, Reject, Secure, TRAILER};
 use crate::{Bytes, Prediction, Sink};
 use std::io;
 use std::ops::Range;
 use weft_core::wire::{field, session_of, Data, PacketType};
 use weft_core::PeerId;
 
-/// Most predicted datagrams in one call.
-const PLACES: usize = 64;
 /// Longest train the kernel hands over.
 const BUFFER: usize = 65_536;
 /// A socket that had nothing last time is asked again every so many polls.
@@ -34,7 +32,6 @@ pub struct Receiver {
     rest: Range<usize>,
     segment: usize,
     from: SockAddr,
-    scatter: Scatter,
     /// The socket that had data last: asked at every poll.
     busy: usize,
     polls: u32,
@@ -47,10 +44,16 @@ impl Receiver {
             rest: 0..0,
             segment: 1,
             from: SockAddr::empty(),
-            scatter: Scatter::new(PLACES),
             busy: 0,
             polls: 0,
         }
+    }
+
+    /// The next datagram in the buffer, empty at the end.
+    #[inline]
+    fn next(&self) -> Range<usize> {
+        let start = self.rest.start;
+        start..(start + self.segment).min(self.rest.end)
     }
 
     /// Whether something received was not delivered yet.
@@ -79,7 +82,7 @@ impl UdpLink {
             let mut calls = 0;
             while done < budget && calls < budget {
                 calls += 1;
-                match self.recv_once(at, done, budget - done, sink) {
+                match self.recv_once(at, budget - done, sink) {
                     Ok(n) => {
                         self.rx.busy = at;
                         done += n;
@@ -101,48 +104,17 @@ impl UdpLink {
         done
     }
 
-    /// One receive call, `done` packets having been delivered before; returns how many it
-    /// delivered.
+    /// One receive call; returns how many packets it delivered.
     #[inline]
-    fn recv_once(
-        &mut self,
-        at: usize,
-        done: usize,
-        budget: usize,
-        sink: &mut dyn Sink,
-    ) -> io::Result<usize> {
-        if self.secure.mode() == Mode::Auth {
-            if let Some(p) = sink.predict() {
-                let wanted = p.len.div_ceil(p.payload_len.max(1)).min(PLACES);
-                if done > 0 && budget < wanted {
-                    // What is left of the budget would cut a train; the next call takes it whole.
-                    return Err(io::ErrorKind::WouldBlock.into());
-                }
-                let buffer = &mut self.rx.buffer;
-                let got = self.rx.scatter.recv(&self.sockets[at], &p, budget.min(PLACES), buffer);
-                if let Some(got) = got {
-                    return Ok(self.deliver_predicted(&p, got?, budget, sink));
-                }
-            }
-        }
+    fn recv_once(&mut self, at: usize, budget: usize, sink: &mut dyn Sink) -> io::Result<usize> {
         let socket: &Socket = &self.sockets[at];
         let got = socket.recv(&mut self.rx.buffer)?;
         self.count.received_calls += 1;
         if got.len == 0 {
             self.secure.reject(Reject::Short);
         }
-        Ok(self.deliver_all(got, 0..got.len, budget, sink))
-    }
-
-    fn deliver_all(
-        &mut self,
-        got: Received,
-        range: Range<usize>,
-        budget: usize,
-        sink: &mut dyn Sink,
-    ) -> usize {
-        (self.rx.rest, self.rx.segment, self.rx.from) = (range, got.segment.max(1), got.from);
-        self.deliver_rest(budget, sink)
+        (self.rx.rest, self.rx.segment, self.rx.from) = (0..got.len, got.segment.max(1), got.from);
+        Ok(self.deliver_rest(budget, sink))
     }
 
     /// Opens and delivers what lies in the buffer, as far as the budget goes.
@@ -150,10 +122,13 @@ impl UdpLink {
     fn deliver_rest(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut done = 0;
         while done < budget && !self.rx.rest.is_empty() {
-            let start = self.rx.rest.start;
-            let end = (start + self.rx.segment).min(self.rx.rest.end);
-            self.rx.rest.start = end;
-            let frame = &mut self.rx.buffer[start..end];
+            if let Some(n) = self.deliver_run(budget - done, sink) {
+                done += n;
+                continue;
+            }
+            let range = self.rx.next();
+            self.rx.rest.start = range.end;
+            let frame = &mut self.rx.buffer[range];
             let Ok(opened) = self.secure.open(frame) else { continue };
             if !known_source(&mut self.secure, &self.peers, &opened, &self.rx.from) {
                 continue;
@@ -167,39 +142,52 @@ impl UdpLink {
         done
     }
 
-    /// After a receive into predicted places: delivers from there if everything is where it
-    /// belongs, else brings it all together in the buffer first.
-    fn deliver_predicted(
-        &mut self,
-        p: &Prediction,
-        got: Received,
-        budget: usize,
-        sink: &mut dyn Sink,
-    ) -> usize {
-        self.count.received_calls += 1;
-        let Some(placed) = places_hit(&self.rx.scatter, p, &got) else {
-            self.count.received_repaired += 1;
-            self.rx.scatter.collect(got.len, &mut self.rx.buffer);
-            return self.deliver_all(got, 0..got.len, budget, sink);
-        };
-        self.rx.from = got.from;
-        let mut done = 0;
-        let mut used = 0;
-        for i in 0..placed {
-            let scatter = &self.rx.scatter;
-            used += scatter.size(i);
-            let (header, end) = (scatter.header(i), scatter.trailer(i));
-            let opened = self.secure.open_parts(header, scatter.payload_slice(i), end);
-            let Ok(opened) = opened else { continue };
-            sink.frame(None, header, scatter.payload(i));
-            done += 1;
-            self.confirm_once(opened.peer);
+    /// Checks the DATA packets at the front of what was received and writes their payload to where
+    /// it belongs in one pass, as long as the prediction holds; delivers them as one run. `None` if
+    /// the first one is not as predicted.
+    fn deliver_run(&mut self, budget: usize, sink: &mut dyn Sink) -> Option<usize> {
+        let first = self.rx.next();
+        let is_data = self.rx.buffer[first.clone()].get(field::TYPE) == Some(&DATA);
+        if !is_data || self.secure.mode() != Mode::Auth {
+            return None;
         }
-        self.count.received += done as u64;
-        self.count.received_placed += done as u64;
-        // Places ran out before the train did: the budget, or the prediction's memory. What is
-        // beyond waits.
-        done + self.deliver_all(got, 0..got.len - used, budget.saturating_sub(placed), sink)
+        let mut p = sink.predict()?;
+        let mut run = Run::start(&p, &self.rx.buffer[first.clone()])?;
+        let mut next = first.clone();
+        while run.packets < budget {
+            let frame = &self.rx.buffer[next.clone()];
+            let Some(payload) = run.fits(&self.rx.buffer[first.clone()], frame) else { break };
+            let Some(place) = place(&mut p, run.skip + run.len, payload) else { break };
+            self.rx.rest.start = next.end;
+            let Ok(opened) = self.secure.open_into(frame, Data::LEN, place) else { break };
+            run.peer = opened.peer;
+            run.packets += 1;
+            run.len += payload;
+            next = self.rx.next();
+            if next.is_empty() {
+                break;
+            }
+        }
+        if self.rx.rest.start == first.start {
+            return None;
+        }
+        self.count.received += run.packets as u64;
+        self.count.received_placed += run.packets as u64;
+        let header = &self.rx.buffer[first.start..first.start + Data::LEN];
+        if run.packets < 2 || !sink.run(header, run.packets as u32, run.len as u64) {
+            self.deliver_each(first, run.packets, sink);
+        }
+        self.confirm_once(run.peer);
+        Some(run.packets)
+    }
+
+    /// Delivers checked DATA packets one by one.
+    fn deliver_each(&self, first: Range<usize>, packets: usize, sink: &mut dyn Sink) {
+        let frames = self.rx.buffer[first.start..self.rx.rest.start].chunks(self.rx.segment);
+        for frame in frames.take(packets) {
+            let (header, payload) = frame[..frame.len() - TRAILER].split_at(Data::LEN);
+            sink.frame(None, header, Bytes::from_slice(payload));
+        }
     }
 
     #[inline]
@@ -213,30 +201,49 @@ impl UdpLink {
     }
 }
 
-/// How many datagrams lie exactly where they belong: sizes, session, message and offsets are those
-/// predicted. `None` if any differs, and then none may be used in place: delivering one could
-/// overwrite another.
-fn places_hit(scatter: &Scatter, p: &Prediction, got: &Received) -> Option<usize> {
-    let (mut left, mut i) = (got.len, 0);
-    while left > 0 && i < scatter.predicted() {
-        let size = scatter.size(i);
-        // A datagram shorter than its place spills its trailer into the payload; a longer one
-        // shifts all.
-        if got.segment.min(left) != size {
-            return None;
-        }
-        let header = scatter.header(i);
-        let offset = p.offset.checked_add((i * p.payload_len) as u64)?;
-        let hit = header[field::TYPE] == PacketType::Data as u8
-            && session_of(header) == Some(p.session)
-            && header[field::IMM] == p.imm.to_le_bytes()
-            && header.get(Data::OFFSET.range()) == Some(&offset.to_le_bytes());
-        if !hit {
-            return None;
-        }
-        (left, i) = (left - size, i + 1);
+/// DATA packets on their way to predicted memory.
+struct Run {
+    /// From the start of that memory to the place of the first.
+    skip: usize,
+    packets: usize,
+    /// Payload bytes so far.
+    len: usize,
+    offset: u64,
+    seq: u32,
+    peer: Option<PeerId>,
+}
+
+impl Run {
+    /// A run that begins with this frame, if it is of the predicted transfer and within its memory.
+    fn start(p: &Prediction, frame: &[u8]) -> Option<Run> {
+        let (seq, offset) = seq_and_offset(frame)?;
+        let ours = session_of(frame) == Some(p.session) && frame[field::IMM] == p.imm.to_le_bytes();
+        let skip = usize::try_from(offset.checked_sub(p.offset)?).ok()?;
+        ours.then_some(Run { skip, packets: 0, len: 0, offset, seq, peer: None })
     }
-    Some(i)
+
+    /// The payload length of a frame that continues the run begun by `first`.
+    fn fits(&self, first: &[u8], frame: &[u8]) -> Option<usize> {
+        let (seq, offset) = seq_and_offset(frame)?;
+        let same = frame[..field::SEQ.start] == first[..field::SEQ.start]
+            && frame[field::SEQ.end..OFFSET] == first[field::SEQ.end..OFFSET];
+        let next = seq == self.seq.wrapping_add(self.packets as u32)
+            && offset == self.offset.checked_add(self.len as u64)?;
+        let payload = frame.len().checked_sub(Data::LEN + TRAILER)?;
+        (same && next && payload > 0).then_some(payload)
+    }
+}
+
+const DATA: u8 = PacketType::Data as u8;
+/// Where the offset lies in the header of a DATA packet.
+const OFFSET: usize = Data::OFFSET.range().start;
+
+/// Sequence number and offset of a DATA packet.
+fn seq_and_offset(frame: &[u8]) -> Option<(u32, u64)> {
+    let header = frame.first_chunk::<{ Data::LEN }>()?;
+    let seq = u32::from_le_bytes(header[field::SEQ].try_into().ok()?);
+    let offset = u64::from_le_bytes(header[Data::OFFSET.range()].try_into().ok()?);
+    Some((seq, offset))
 }
 
 /// Without authentication, only the source address speaks for a packet.

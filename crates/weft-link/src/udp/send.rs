@@ -14,6 +14,11 @@ use weft_core::PeerId;
 /// Most datagrams in a train: `UDP_MAX_SEGMENTS` of the kernel.
 const SEGMENTS_MAX: usize = 64;
 
+/// Datagrams of this size in a full train.
+pub(super) fn train_len(datagram: usize) -> u32 {
+    (pmtu::DATAGRAM_MAX / datagram.max(1)).clamp(1, SEGMENTS_MAX) as u32
+}
+
 /// What became of a datagram or a train.
 enum Sent {
     /// Gone, or lost in a way that retransmission will repair.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use weft_core::engine::types::{AtomicRequest, Completion, Event, Payload, Placement, Transmit};
 use weft_core::slab::Slab;
-use weft_core::wire::{field, session_of, Data, PacketType};
+use weft_core::wire::{self, field, session_of, Packet, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
 use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, Prediction, Sink};
 
@@ -32,8 +32,33 @@ pub(crate) struct Upcall {
 struct Bulk {
     op: OpId,
     session: u32,
-    /// Payload length of the packets but the last.
-    payload_len: usize,
+}
+
+/// Counts packets of equal size, up to as many as a link sends best together.
+struct Train {
+    len: u32,
+    packets: u32,
+    most: u32,
+}
+
+impl Train {
+    fn new(engine: &Engine, first: &Transmit) -> Train {
+        let most = engine.peer_info(first.peer).map_or(1, |(_, _, caps)| caps.train);
+        Train { len: first.payload.len(), packets: 1, most }
+    }
+
+    #[inline]
+    fn add(&mut self, t: &Transmit) {
+        let len = t.payload.len();
+        self.packets = if len == self.len { self.packets + 1 } else { 1 };
+        self.len = len;
+    }
+
+    /// A link without preference takes whatever comes.
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.most > 1 && self.packets == self.most
+    }
 }
 
 struct Held {
@@ -396,6 +421,23 @@ impl Driver {
         }
     }
 
+    /// Expects what the peer is asked for with this packet, if it is a request.
+    fn expect(&mut self, t: &Transmit) {
+        let header = t.header.as_slice();
+        if header.get(field::TYPE) != Some(&(PacketType::Pull as u8)) {
+            return;
+        }
+        let Ok((_, Packet::Pull(ask), _)) = wire::parse(header) else { return };
+        let core = &mut self.core;
+        let busy =
+            core.bulk.is_some_and(|b| core.ops.beyond(b.op).is_some_and(|b| !b.1.is_empty()));
+        if ask.offset == 0 && !busy {
+            if let Some((_, session, _)) = core.engine.peer_info(t.peer) {
+                core.bulk = Some(Bulk { op: OpId(ask.recv), session });
+            }
+        }
+    }
+
     /// Sends what the engine has. True if anything was sent.
     fn transmit(&mut self) -> bool {
         let mut did = false;
@@ -403,10 +445,14 @@ impl Driver {
         while let Some(first) = next.take() {
             let link = self.link_of(first.peer);
             let mut batch = ArrayVec::<Transmit, BURST>::new();
+            let mut train = Train::new(&self.core.engine, &first);
             batch.push(first);
-            while !batch.is_full() {
+            while !batch.is_full() && !train.is_full() {
                 match self.core.engine.poll_transmit(self.core.now) {
-                    Some(t) if self.link_of(t.peer) == link => batch.push(t),
+                    Some(t) if self.link_of(t.peer) == link => {
+                        train.add(&t);
+                        batch.push(t);
+                    }
                     other => {
                         next = other;
                         break;
@@ -439,6 +485,7 @@ impl Driver {
         drop(frames);
         for t in &batch[..taken] {
             self.core.engine.accepted(t);
+            self.expect(t);
         }
         for t in &batch[taken..] {
             self.core.engine.refused(*t);
@@ -503,15 +550,11 @@ impl Core {
 
     /// Remembers where the next packet of a large message probably goes.
     #[inline]
-    fn note_bulk(&mut self, placement: Placement, header: &[u8], payload_len: usize) {
+    fn note_bulk(&mut self, placement: Placement, header: &[u8]) {
         let Placement::Recv { op, offset, len } = placement else { return };
         self.ops.placed(op, offset, len);
-        match &mut self.bulk {
-            Some(bulk) if bulk.op == op => bulk.payload_len = bulk.payload_len.max(payload_len),
-            bulk => {
-                let session = session_of(header).unwrap_or(0);
-                *bulk = Some(Bulk { op, session, payload_len });
-            }
+        if self.bulk.is_none_or(|bulk| bulk.op != op) {
+            self.bulk = Some(Bulk { op, session: session_of(header).unwrap_or(0) });
         }
     }
 
@@ -621,7 +664,7 @@ impl Sink for Core {
         let placement = self.engine.handle_packet(self.now, from, caps, header, len);
         self.place(placement, header, payload);
         if header.get(field::TYPE) == Some(&(PacketType::Data as u8)) {
-            self.note_bulk(placement, header, payload.len());
+            self.note_bulk(placement, header);
         }
         self.settle();
         while let Some((peer, seq)) = self.engine.next_replay() {
@@ -633,11 +676,19 @@ impl Sink for Core {
         }
     }
 
+    fn run(&mut self, header: &[u8], count: u32, len: u64) -> bool {
+        let Some((op, offset)) = self.engine.handle_run(self.now, header, count, len) else {
+            return false;
+        };
+        self.ops.placed(op, offset, len);
+        self.settle();
+        true
+    }
+
     fn predict(&mut self) -> Option<Prediction> {
-        let Bulk { op, session, payload_len } = self.bulk?;
+        let Bulk { op, session } = self.bulk?;
         let (offset, next) = self.ops.beyond(op).filter(|(_, m)| !m.is_empty())?;
         let (base, len) = (next.as_mut_ptr(), next.len());
-        let header_len = Data::LEN;
-        Some(Prediction { base, len, header_len, payload_len, session, imm: op.0, offset })
+        Some(Prediction { base, len, session, imm: op.0, offset })
     }
 }

@@ -20,6 +20,11 @@ trait Lanes: Copy {
     /// # Safety
     /// `n` bytes are readable; the processor has the implementation's instructions.
     unsafe fn load_after(first: __m128i, p: *const u8, n: usize) -> Self;
+    /// Writes the first `n` bytes (at most 64) to `p`.
+    ///
+    /// # Safety
+    /// `n` bytes are writable; the processor has the implementation's instructions.
+    unsafe fn store(self, p: *mut u8, n: usize);
     /// Adds a block to the first of the four.
     ///
     /// # Safety
@@ -53,8 +58,13 @@ unsafe fn reduce([low, middle, high]: [__m128i; 3]) -> __m128i {
     }
 }
 
+/// The hash of a message; with `COPY`, its payload goes to `copy` on the way.
 #[inline(always)]
-unsafe fn hash<L: Lanes>(powers: &[[u8; GROUP]; GROUPS], message: &Message<'_>) -> u64 {
+unsafe fn hash<L: Lanes, const COPY: bool>(
+    powers: &[[u8; GROUP]; GROUPS],
+    message: &Message<'_>,
+    copy: *mut u8,
+) -> u64 {
     let (header, payload) = (message.header, message.payload);
     let at_once = header.len().min(GROUP - 16);
     let groups = 1 + (header.len() - at_once).div_ceil(GROUP) + payload.len().div_ceil(GROUP);
@@ -68,20 +78,28 @@ unsafe fn hash<L: Lanes>(powers: &[[u8; GROUP]; GROUPS], message: &Message<'_>) 
         L::load_after(first, header.as_ptr(), at_once).multiply(&powers[power], &mut sums);
         power += 1;
         left -= 1;
-        for part in [&header[at_once..], payload] {
+        for (part, copy_it) in [(&header[at_once..], false), (payload, COPY)] {
             let mut at = 0;
             while at < part.len() {
                 // Whole runs without a test in between; the last group of a part may be cut short.
                 let run = (GROUPS - power).min((part.len() - at) / GROUP);
                 for _ in 0..run {
-                    L::load(part.as_ptr().add(at), GROUP).multiply(&powers[power], &mut sums);
+                    let group = L::load(part.as_ptr().add(at), GROUP);
+                    if copy_it {
+                        group.store(copy.add(at), GROUP);
+                    }
+                    group.multiply(&powers[power], &mut sums);
                     at += GROUP;
                     power += 1;
                 }
                 left -= run;
                 if power < GROUPS && at < part.len() {
                     let n = (part.len() - at).min(GROUP);
-                    L::load(part.as_ptr().add(at), n).multiply(&powers[power], &mut sums);
+                    let group = L::load(part.as_ptr().add(at), n);
+                    if copy_it {
+                        group.store(copy.add(at), n);
+                    }
+                    group.multiply(&powers[power], &mut sums);
                     at += n;
                     power += 1;
                     left -= 1;
@@ -91,8 +109,11 @@ unsafe fn hash<L: Lanes>(powers: &[[u8; GROUP]; GROUPS], message: &Message<'_>) 
                     power = GROUPS - left.min(GROUPS);
                     sums = L::zero();
                     let n = (part.len() - at).min(GROUP);
-                    let group = L::load(part.as_ptr().add(at), n).add_first(carry);
-                    group.multiply(&powers[power], &mut sums);
+                    let group = L::load(part.as_ptr().add(at), n);
+                    if copy_it {
+                        group.store(copy.add(at), n);
+                    }
+                    group.add_first(carry).multiply(&powers[power], &mut sums);
                     at += n;
                     power += 1;
                     left -= 1;
@@ -134,6 +155,17 @@ impl Lanes for Wide {
             let mask = ((1u64 << n) - 1) << 16;
             let rest = _mm512_maskz_loadu_epi8(mask, p.wrapping_sub(16).cast());
             Wide(_mm512_inserti32x4::<0>(rest, first))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, p: *mut u8, n: usize) {
+        // SAFETY: masked-out bytes are not accessed; AVX-512 by the caller's contract.
+        unsafe {
+            if n == GROUP {
+                return _mm512_storeu_si512(p.cast(), self.0);
+            }
+            _mm512_mask_storeu_epi8(p.cast(), (1u64 << n) - 1, self.0);
         }
     }
 
@@ -212,6 +244,18 @@ impl Lanes for Narrow {
         // SAFETY: by contract.
         let Narrow([a, b, c, _]) = unsafe { Narrow::load(p, n) };
         Narrow([first, a, b, c])
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, p: *mut u8, n: usize) {
+        let mut group = [0u8; GROUP];
+        // SAFETY: `n` writable bytes by contract, at most the group's.
+        unsafe {
+            for (i, x) in self.0.into_iter().enumerate() {
+                _mm_storeu_si128(group.as_mut_ptr().add(16 * i).cast(), x);
+            }
+            std::ptr::copy_nonoverlapping(group.as_ptr(), p, n);
+        }
     }
 
     #[inline(always)]
@@ -304,14 +348,46 @@ pub(super) struct Keys {
 /// The processor has AVX-512 F and BW, VPCLMULQDQ, PCLMULQDQ and AES-NI.
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,pclmulqdq,aes")]
 pub(super) unsafe fn tag_wide(keys: &Keys, nonce: [u64; 2], message: &Message<'_>) -> u64 {
-    // SAFETY: by contract.
-    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Wide>(&keys.powers, message) }
+    let none = std::ptr::null_mut();
+    // SAFETY: by contract; nothing is copied.
+    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Wide, false>(&keys.powers, message, none) }
 }
 
 /// # Safety
 /// The processor has PCLMULQDQ and AES-NI.
 #[target_feature(enable = "pclmulqdq,aes")]
 pub(super) unsafe fn tag_narrow(keys: &Keys, nonce: [u64; 2], message: &Message<'_>) -> u64 {
+    let none = std::ptr::null_mut();
+    // SAFETY: by contract; nothing is copied.
+    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Narrow, false>(&keys.powers, message, none) }
+}
+
+/// As [`tag_wide`], and copies the payload to `copy`.
+///
+/// # Safety
+/// As [`tag_wide`]; the payload's length is writable at `copy`.
+#[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,pclmulqdq,aes")]
+pub(super) unsafe fn tag_copy_wide(
+    keys: &Keys,
+    nonce: [u64; 2],
+    message: &Message<'_>,
+    copy: *mut u8,
+) -> u64 {
     // SAFETY: by contract.
-    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Narrow>(&keys.powers, message) }
+    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Wide, true>(&keys.powers, message, copy) }
+}
+
+/// As [`tag_narrow`], and copies the payload to `copy`.
+///
+/// # Safety
+/// As [`tag_narrow`]; the payload's length is writable at `copy`.
+#[target_feature(enable = "pclmulqdq,aes")]
+pub(super) unsafe fn tag_copy_narrow(
+    keys: &Keys,
+    nonce: [u64; 2],
+    message: &Message<'_>,
+    copy: *mut u8,
+) -> u64 {
+    // SAFETY: by contract.
+    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Narrow, true>(&keys.powers, message, copy) }
 }

@@ -54,25 +54,15 @@ impl Socket {
     /// Receives into one buffer.
     #[inline]
     pub fn recv(&self, into: &mut [u8]) -> io::Result<Received> {
-        let mut iov = [libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() }];
-        // SAFETY: `into` is writable for its length.
-        unsafe { self.recv_iov(&mut iov) }
-    }
-
-    /// Receives into pieces, in order.
-    ///
-    /// # Safety
-    /// Every piece of `iov` is writable.
-    #[inline]
-    pub(super) unsafe fn recv_iov(&self, iov: &mut [libc::iovec]) -> io::Result<Received> {
+        let mut iov = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
         let mut from = SockAddr::empty();
         let mut control = mem::MaybeUninit::<Control>::uninit();
         // SAFETY: all-zero is a valid msghdr.
         let mut msg: libc::msghdr = unsafe { mem::zeroed() };
         msg.msg_name = from.as_mut_ptr().cast();
         msg.msg_namelen = from.len();
-        msg.msg_iov = iov.as_mut_ptr();
-        msg.msg_iovlen = iov.len() as _;
+        msg.msg_iov = &raw mut iov;
+        msg.msg_iovlen = 1;
         msg.msg_control = control.as_mut_ptr().cast();
         msg.msg_controllen = mem::size_of::<Control>() as _;
         // SAFETY: every pointer in `msg` is valid and writable for the call.

@@ -262,6 +262,23 @@ fn kill__of_exec_ends_its_command() {
 }
 
 #[test]
+fn exec__passes_signals_on() {
+    let Some(lab) = Lab::up(&["1"]) else { return };
+    let script = "trap 'exit 5' TERM; echo asleep; sleep 1000 & wait";
+    let command = lab.command(&["lab", "exec", "h1", "sh", "-c", script]);
+    let mut running = Job::of_marked(command, &lab.name).start();
+    running.lines(1, "asleep");
+    running.signal("TERM");
+    // What the shell left asleep holds the output open until the lab ends.
+    until(
+        || !lab.sh("h1", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").contains("trap"),
+        || "the shell runs".into(),
+    );
+    assert!(lab.weft(&["lab", "down"]).status.success());
+    running.finish().assert_code(5);
+}
+
+#[test]
 fn kill__of_a_job_with_its_own_lab_leaves_nothing() {
     for signal in ["KILL", "INT", "TERM"] {
         let lab = Lab::unmade();

@@ -2,13 +2,16 @@
 
 use super::client::Entrance;
 use super::sys;
+use crate::run::poll::{Set, READ};
 use anyhow::{Context, Result};
-use rustix::process::{kill_process, pidfd_open, Pid, PidfdFlags, Signal};
+use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 /// Run a command on a host of a lab
@@ -50,16 +53,7 @@ pub fn run(lab: &str, args: &Args) -> Result<ExitCode> {
             return Ok(ExitCode::from(if e.kind() == ErrorKind::NotFound { 127 } else { 126 }));
         }
     };
-    let pid = Pid::from_child(&child);
-    loop {
-        match rustix::process::waitid(
-            rustix::process::WaitId::Pid(pid),
-            rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
-        ) {
-            Err(rustix::io::Errno::INTR) => signals.pass_on(pid),
-            _ => break,
-        }
-    }
+    signals.pass_on_until_the_end_of(Pid::from_child(&child))?;
     Ok(code(child.wait().context("waiting for the command")?))
 }
 
@@ -70,30 +64,37 @@ fn code(status: ExitStatus) -> ExitCode {
 
 /// Signals to this process alone are meant for the command.
 struct Signals {
-    terminate: Arc<AtomicBool>,
-    hang_up: Arc<AtomicBool>,
+    terminate: UnixStream,
+    hang_up: UnixStream,
 }
 
 impl Signals {
     fn catch() -> Result<Signals> {
-        let signals = Signals { terminate: Arc::default(), hang_up: Arc::default() };
         let ignored = Arc::new(AtomicBool::new(false));
-        for (signal, flag) in [
-            (SIGTERM, &signals.terminate),
-            (SIGHUP, &signals.hang_up),
-            (SIGINT, &ignored),
-            (SIGQUIT, &ignored),
-        ] {
-            signal_hook::flag::register(signal, flag.clone())?;
+        for signal in [SIGINT, SIGQUIT] {
+            signal_hook::flag::register(signal, ignored.clone())?;
         }
-        Ok(signals)
+        let [terminate, hang_up] = [SIGTERM, SIGHUP].map(|signal| {
+            let (read, write) = UnixStream::pair()?;
+            signal_hook::low_level::pipe::register(signal, write)?;
+            std::io::Result::Ok(read)
+        });
+        Ok(Signals { terminate: terminate?, hang_up: hang_up? })
     }
 
-    fn pass_on(&self, to: Pid) {
-        for (flag, signal) in [(&self.terminate, Signal::TERM), (&self.hang_up, Signal::HUP)] {
-            if flag.swap(false, Ordering::Relaxed) {
-                // It may have ended meanwhile; it is not reaped, so the number is still its own.
-                let _ = kill_process(to, signal);
+    fn pass_on_until_the_end_of(&self, child: Pid) -> Result<()> {
+        let process = pidfd_open(child, PidfdFlags::empty())?;
+        let mut drain = [0; 64];
+        loop {
+            let mut set = Set::new();
+            set.add(None, process.as_fd(), READ);
+            set.add(Some((&self.terminate, Signal::TERM)), self.terminate.as_fd(), READ);
+            set.add(Some((&self.hang_up, Signal::HUP)), self.hang_up.as_fd(), READ);
+            for ready in set.wait(None)? {
+                let Some((mut caught, signal)) = ready else { return Ok(()) };
+                let _ = caught.read(&mut drain)?;
+                // It may have ended meanwhile: then the next turn says so.
+                let _ = pidfd_send_signal(&process, signal);
             }
         }
     }

@@ -65,7 +65,10 @@ fn situation(text: &str) -> Result<Situation, String> {
 /// Today in UTC, from the days since 1970 (proleptic Gregorian calendar).
 fn date(since_epoch: Duration) -> String {
     let mut days = since_epoch.as_secs() / 86_400;
-    let leap = |year: u64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    let leap = |year: u64| match year.is_multiple_of(100) {
+        true => year.is_multiple_of(400),
+        false => year.is_multiple_of(4),
+    };
     let mut year = 1970;
     while days >= 365 + u64::from(leap(year)) {
         days -= 365 + u64::from(leap(year));

@@ -137,8 +137,10 @@ impl Axes {
     }
 }
 
-/// The way's figures: size, smallest, median, largest.
-fn line(results: &Results, s: Situation, m: Measure, way: &Way) -> Vec<(usize, [f64; 3])> {
+/// A way's figures: size, smallest, median, largest.
+type Line = Vec<(usize, [f64; 3])>;
+
+fn line(results: &Results, s: Situation, m: Measure, way: &Way) -> Line {
     let mine = results
         .points
         .iter()
@@ -150,7 +152,7 @@ fn line(results: &Results, s: Situation, m: Measure, way: &Way) -> Vec<(usize, [
 /// A plot; `None` if there is nothing to show.
 pub fn plot(results: &Results, situation: Situation, measure: Measure) -> Option<Vec<Shape>> {
     let ways: Vec<&Way> = ways(situation).iter().collect();
-    let lines: Vec<(&Way, Vec<(usize, [f64; 3])>)> = ways
+    let lines: Vec<(&Way, Line)> = ways
         .into_iter()
         .map(|way| (way, line(results, situation, measure, way)))
         .filter(|(_, points)| !points.is_empty())
@@ -249,7 +251,7 @@ fn draw(axes: &Axes, way: &Way, points: &[(usize, [f64; 3])], shapes: &mut Vec<S
 }
 
 /// The name of each line beside its end, moved apart where they would overlap.
-fn names(axes: &Axes, lines: &[(&Way, Vec<(usize, [f64; 3])>)], shapes: &mut Vec<Shape>) {
+fn names(axes: &Axes, lines: &[(&Way, Line)], shapes: &mut Vec<Shape>) {
     let end =
         |points: &[(usize, [f64; 3])]| points.last().map(|(size, v)| (axes.x(*size), axes.y(v[1])));
     let mut ends: Vec<(f64, (f64, f64), &Way)> =

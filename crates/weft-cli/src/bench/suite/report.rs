@@ -62,7 +62,8 @@ td.n small { display: block; color: #777; font-size: 11px } td.top { background:
 .way { display: inline-block; white-space: nowrap; color: #fff; border-radius: 4px;
   padding: 0 7px; font-weight: 600; font-size: 13px }
 .row { margin-bottom: 3px } .value { white-space: nowrap; font-weight: 600 }
-.warn { background: #fff3d6; border-left: 4px solid #e0a000; padding: 6px 12px } .small { font-size: 12px; color: #666 }
+.warn { background: #fff3d6; border-left: 4px solid #e0a000; padding: 6px 12px }
+.small { font-size: 12px; color: #666 }
 svg { width: 100%; height: auto; border: 1px solid #eee; border-radius: 6px; margin: 6px 0 }
 details { margin: 4px 0 16px } summary { cursor: pointer; color: #245 }
 nav a { margin-right: 14px } .scroll { overflow-x: auto }";
@@ -124,8 +125,8 @@ fn heading(measure: Measure) -> &'static str {
 
 fn glance(out: &mut String, run: &Run, results: &Results) {
     *out += "<h2 id=\"glance\">At a glance</h2>\n<p>The best way that delivers all that is sent, \
-             by bytes of a message. Where the next best is as good within the spread of this run, \
-             the range is not split.</p>\n";
+             by bytes of a message. Where several are equally good within the spread of this run, \
+             the one is named that stays so over the most sizes.</p>\n";
     *out += "<div class=\"scroll\"><table><thead><tr><th>Situation</th>";
     for measure in Measure::ALL {
         *out += &format!("<th>{}</th>", heading(measure));

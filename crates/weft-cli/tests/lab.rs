@@ -141,7 +141,10 @@ fn hosts__reach_each_other_by_name_and_nothing_else() {
     // Nobody listens: that the other host says so takes a packet there and one back.
     let status = lab.status();
     for family in ["v4", "v6"] {
-        let to = status["hosts"][1][family].as_str().unwrap();
+        let Some(to) = status["hosts"][1][family].as_str() else {
+            assert_eq!(family, "v6", "this kernel may lack IPv6");
+            continue;
+        };
         let script = format!("exec 3<>/dev/tcp/{to}/9");
         let output = lab.weft(&["lab", "exec", "h1", "bash", "-c", &script]);
         assert!(text(&output.stderr).contains("refused"), "{to}: {}", text(&output.stderr));
@@ -167,11 +170,12 @@ fn run__spreads_ranks_over_hosts_that_exchange_messages() {
 
 #[test]
 fn run__messages_survive_loss_delay_and_a_rate() {
-    let args = ["2", "--loss", "5%", "--delay", "1ms", "--rate", "100mbit", "--mtu", "1400"];
+    // Too small an MTU for IPv6.
+    let args = ["2", "--loss", "5%", "--delay", "1ms", "--rate", "100mbit", "--mtu", "1000"];
     let Some(lab) = Lab::up(&args) else { return };
     let asp = lab.weft(&["lab", "run", "-n", "2", WEFT, "app", "asp", "--nodes", "64"]);
     assert!(asp.status.success(), "{}", text(&asp.stderr));
-    assert_eq!(lab.sh("h1", "cat /sys/class/net/eth0/mtu").trim(), "1400");
+    assert_eq!(lab.sh("h1", "cat /sys/class/net/eth0/mtu").trim(), "1000");
 }
 
 /// Datagrams of `count` that arrive at a port of h2 where nobody listens.

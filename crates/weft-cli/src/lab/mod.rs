@@ -100,12 +100,8 @@ fn print_status(lab: &Description) {
     );
     for host in &lab.hosts {
         let state = if host.up { format!("process {}", host.pid) } else { "ended".into() };
-        println!(
-            "  {:<5} {:<14} {:<24} {state}",
-            host.name,
-            host.v4.to_string(),
-            host.v6.to_string()
-        );
+        let (v4, v6) = (host.v4.to_string(), host.v6.map_or("-".into(), |v6| v6.to_string()));
+        println!("  {:<5} {v4:<14} {v6:<24} {state}", host.name);
     }
     if let Some(count) = lab.overflowed.filter(|&count| count > 0) {
         println!("  {count} packets dropped: too many under way at this delay");

@@ -70,6 +70,7 @@ fn show_mac(mac: [u8; 6]) -> String {
 pub fn connect(spec: &Spec, pids: &[u32]) -> Result<()> {
     let mut lines = vec!["link set lo up".to_string()];
     let mtu = spec.mtu;
+    let quiet = quiet(spec);
     if spec.direct {
         let [a, b] = [spec.mac(0), spec.mac(1)].map(show_mac);
         lines.push(format!(
@@ -83,7 +84,7 @@ pub fn connect(spec: &Spec, pids: &[u32]) -> Result<()> {
         lines.push(format!(
             "link add {BRIDGE} mtu {mtu} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
         ));
-        lines.push(format!("link set {BRIDGE} addrgenmode none up"));
+        lines.push(format!("link set {BRIDGE} {quiet} up"));
     }
     for (host, pid) in pids.iter().enumerate() {
         let (port, mac) = (port(host), show_mac(spec.mac(host)));
@@ -94,11 +95,16 @@ pub fn connect(spec: &Spec, pids: &[u32]) -> Result<()> {
         if spec.delay.is_none() {
             lines.push(format!("link set {port} master {BRIDGE}"));
         }
-        lines.push(format!("link set {port} addrgenmode none up"));
+        lines.push(format!("link set {port} {quiet} up"));
     }
     batch("ip", &lines)?;
     let shape: Vec<String> = (0..spec.hosts).flat_map(|h| shape(spec, &port(h), true)).collect();
     batch("tc", &shape).with_context(|| limits(spec))
+}
+
+/// Keeps an interface from making itself an IPv6 address, and from talking about it, where it could.
+fn quiet(spec: &Spec) -> &'static str {
+    spec.v6(0).map_or("", |_| "addrgenmode none")
 }
 
 /// Configures the interface of one host, in that host's namespace.
@@ -107,13 +113,12 @@ pub fn configure(spec: &Spec, host: usize) -> Result<()> {
     if whole_packets(spec) {
         lines.push(format!("link set {INTERFACE} gso_max_segs 1"));
     }
-    lines.push(format!("link set {INTERFACE} addrgenmode none"));
     lines.push(format!("addr add {}/24 dev {INTERFACE}", spec.v4(host)));
-    if std::path::Path::new("/proc/sys/net/ipv6").exists() {
+    if let Some(address) = spec.v6(host) {
         // The addresses are ours: looking for duplicates would delay the first packet by a second.
-        lines.push(format!("addr add {}/64 dev {INTERFACE} nodad", spec.v6(host)));
+        lines.push(format!("addr add {address}/64 dev {INTERFACE} nodad"));
     }
-    lines.push(format!("link set {INTERFACE} up"));
+    lines.push(format!("link set {INTERFACE} {} up", quiet(spec)));
     batch("ip", &lines)?;
     batch("tc", &shape(spec, INTERFACE, false)).with_context(|| limits(spec))
 }

@@ -88,10 +88,14 @@ impl Spec {
         Ipv4Addr::new(10, 99, self.subnet, host as u8 + 1)
     }
 
-    /// IPv6 address of a host.
-    pub fn v6(&self, host: usize) -> Ipv6Addr {
+    /// IPv6 address of a host; `None` below the least MTU of IPv6 (RFC 8200) and where the kernel
+    /// has no IPv6.
+    pub fn v6(&self, host: usize) -> Option<Ipv6Addr> {
+        if self.mtu < 1280 || !std::path::Path::new("/proc/sys/net/ipv6").exists() {
+            return None;
+        }
         let subnet = u16::from(self.subnet);
-        Ipv6Addr::new(0xfd99, 0x7765, 0x6674, subnet, 0, 0, 0, host as u16 + 1)
+        Some(Ipv6Addr::new(0xfd99, 0x7765, 0x6674, subnet, 0, 0, 0, host as u16 + 1))
     }
 
     /// Ethernet address of a host: locally administered.
@@ -111,7 +115,8 @@ impl Spec {
         let mut text = String::from("127.0.0.1 localhost\n::1 localhost ip6-localhost\n");
         for host in 0..self.hosts {
             let name = self.host_name(host);
-            text += &format!("{} {name}\n{} {name}\n", self.v4(host), self.v6(host));
+            text += &format!("{} {name}\n", self.v4(host));
+            text += &self.v6(host).map_or(String::new(), |address| format!("{address} {name}\n"));
         }
         text
     }
@@ -314,7 +319,8 @@ mod tests {
         assert_eq!(spec.host_of_mac(&[0xff; 6]), None);
         assert_eq!(spec.host_of_mac(&[2, 0x77, 0x65, 0x66, 3, 0]), None);
         assert_eq!(spec.host_of_mac(&[2, 0x77, 0x65, 0x66, 3, 251]), None);
-        assert_eq!(spec.v6(0).to_string(), "fd99:7765:6674:3::1");
+        let small = Spec { mtu: 1279, ..spec };
+        assert!(small.v6(0).is_none() && !small.hosts_file().contains("fd99"));
     }
 
     #[test]

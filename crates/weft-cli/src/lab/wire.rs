@@ -33,8 +33,8 @@ pub struct HostState {
     pub name: String,
     /// Its IPv4 address.
     pub v4: Ipv4Addr,
-    /// Its IPv6 address.
-    pub v6: Ipv6Addr,
+    /// Its IPv6 address, if it has one.
+    pub v6: Option<Ipv6Addr>,
     /// Its first process, as the keeper's PID namespace numbers it.
     pub pid: i32,
     /// Whether that is alive.

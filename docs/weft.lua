@@ -1,6 +1,7 @@
 -- Wireshark dissector for weft, protocol version 1 (PROTOCOL.md).
 --
--- Use: wireshark -X lua_script:docs/weft.lua, or copy it to the personal plugin folder. UDP ports
+-- Use: wireshark -X lua_script:docs/weft.lua, or copy it to the personal plugin folder. On Ethernet
+-- the EtherType tells ("Decode As" for another than 0x88b5). UDP ports
 -- are chosen at run time, so packets are recognised by their header; "Decode As" forces it on a
 -- port.
 -- The tables are checked against the code by crates/weft-core/tests/protocol_md.rs.
@@ -261,5 +262,26 @@ local function heuristic(buffer, pinfo, root)
     return true
 end
 
+-- On Ethernet a shim precedes the frame: slot and length; padding follows.
+local ether = Proto("weft_ether", "weft on Ethernet")
+local slot = ProtoField.uint16("weft_ether.slot", "slot", HEX)
+local len = ProtoField.uint16("weft_ether.len", "len", DEC)
+ether.fields = { slot, len }
+
+function ether.dissector(buffer, pinfo, root)
+    if buffer:len() < 4 then
+        return 0
+    end
+    local tree = root:add(ether, buffer(0, 4))
+    tree:add_le(slot, buffer(0, 2))
+    tree:add_le(len, buffer(2, 2))
+    local bytes = math.min(buffer(2, 2):le_uint(), buffer:len() - 4)
+    if bytes > 0 then
+        weft.dissector(buffer(4, bytes):tvb(), pinfo, root)
+    end
+    return buffer:len()
+end
+
+DissectorTable.get("ethertype"):add(0x88b5, ether)
 weft:register_heuristic("udp", heuristic)
 DissectorTable.get("udp.port"):add_for_decode_as(weft)

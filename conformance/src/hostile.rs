@@ -5,6 +5,7 @@
 pub use crate::engine::engine;
 use weft_core::wire::{self, Common, Eager, Packet};
 use weft_core::{EndpointId, PeerId};
+use weft_link::ether::{EtherFrame, EtherHead};
 use weft_link::secure::{JobKey, Lane, Mode, Secure, Security};
 use weft_link::Address;
 
@@ -30,6 +31,16 @@ pub fn address_decode(data: &[u8]) {
     if let Ok(address) = Address::decode(data) {
         assert_eq!(address.encode(), data, "an address with two encodings");
     }
+}
+
+/// A frame on Ethernet: the view never panics, and what it accepts encodes to the same bytes.
+pub fn ether_frame(data: &[u8]) {
+    let Ok(frame) = EtherFrame::new_checked(data, None) else { return };
+    let head = frame.head();
+    assert_eq!(head.encode(), data[..EtherHead::LEN], "a head with two encodings");
+    assert_eq!(usize::from(head.len), frame.frame().len());
+    assert_eq!(head.slot, frame.slot());
+    assert!(!head.to_string().contains('\n'));
 }
 
 const ALICE: EndpointId = EndpointId(0xa11ce);

@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod cable;
 mod engine;
 pub mod hostile;
 pub mod links;

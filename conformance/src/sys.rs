@@ -1,4 +1,4 @@
-//! Waiting on descriptors.
+//! Waiting on descriptors; network namespaces.
 #![allow(unsafe_code)]
 
 use std::os::fd::RawFd;
@@ -12,4 +12,13 @@ pub fn readable(fds: &[RawFd], limit: Duration) -> bool {
     // SAFETY: `polled` is a live array of the length given.
     let n = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit) };
     n > 0
+}
+
+/// Moves the calling thread into a new, nameless network namespace. It ends with its last user.
+pub fn new_namespace() -> std::io::Result<()> {
+    // SAFETY: no memory is passed.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(())
 }

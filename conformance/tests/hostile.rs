@@ -4,6 +4,7 @@
 use weft_conformance::hostile;
 use weft_core::wire::{PacketType, VERSION};
 use weft_core::EndpointId;
+use weft_link::ether::{EtherAddr, EtherHead, EtherType, Mac};
 use weft_link::rng::Rng;
 use weft_link::Address;
 
@@ -66,8 +67,22 @@ fn wire_parse__survives_hostile_bytes() {
 fn address_decode__survives_hostile_bytes() {
     let udp = ["10.0.0.1:7", "[fe80::1]:9", "[::1]:1"];
     let udp = udp.iter().map(|a| a.parse().expect("a socket address")).collect();
-    let full = Address { endpoint: EndpointId(1), host: 2, shm: 3, udp, sim: Some(4) };
+    let full = Address {
+        endpoint: EndpointId(1),
+        host: 2,
+        shm: 3,
+        udp,
+        ether: vec![EtherAddr { mac: Mac([2, 0, 0, 0, 0, 1]), slot: 2, mtu: 1500, net: 3 }],
+        sim: Some(4),
+    };
     feed(&[full.encode(), Address::default().encode()], hostile::address_decode);
+}
+
+#[test]
+fn ether_frame__survives_hostile_bytes() {
+    let mac = Mac([2, 0, 0, 0, 0, 1]);
+    let head = EtherHead { dst: mac, src: mac, kind: EtherType::default(), slot: 5, len: 40 };
+    feed(&[[&head.encode()[..], &[7; 60]].concat()], hostile::ether_frame);
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::Instant;
-use weft_conformance::link_suite;
 use weft_conformance::links::Ends;
+use weft_conformance::{cable, link_suite};
 use weft_core::EndpointId;
 use weft_link::looplink::LoopLink;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{Clock, FaultSpec, Faulty, Pcap, Traced};
-use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
+use weft_link::{Link, PacketConfig, PacketLink, ShmConfig, ShmLink, UdpConfig, UdpLink};
 
 fn clock() -> Clock {
     let origin = Instant::now();
@@ -38,6 +38,24 @@ fn udp(mode: Mode, offload: bool) -> Result<Ends, String> {
     })
 }
 
+/// A pair of packet links on the two ends of a cable.
+fn packet(mode: Mode, mtu: u32) -> Result<Ends, String> {
+    cable::lay(mtu)?;
+    let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
+    let free = std::cell::Cell::new(cable::ENDS.iter());
+    Ends::of(|me| {
+        let mut ends = free.take();
+        let interfaces = ends.next().map(|name| vec![name.to_string()]);
+        free.set(ends);
+        let config = PacketConfig { interfaces, ..PacketConfig::default() };
+        PacketLink::new(config, Security { mode, job_key: job_key.clone(), me })
+    })
+}
+
+link_suite!(packet_authenticated, || packet(Mode::Auth, 1500));
+link_suite!(packet_encrypted, || packet(Mode::Encrypt, 1500));
+link_suite!(packet_open, || packet(Mode::None, 1500));
+link_suite!(packet_jumbo, || packet(Mode::Auth, 9000));
 link_suite!(udp_authenticated, || udp(Mode::Auth, true));
 link_suite!(udp_encrypted, || udp(Mode::Encrypt, true));
 link_suite!(udp_open, || udp(Mode::None, true));

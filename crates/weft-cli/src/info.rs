@@ -8,7 +8,7 @@ use weft::{Config, EndpointId};
 use weft_core::transfer::select::{eager_max, protocol, rendezvous_ns, Protocol};
 use weft_core::LinkCaps;
 use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
+use weft_link::{Link, PacketLink, ShmConfig, ShmLink, UdpConfig, UdpLink};
 
 /// Show links, protocols and the effective configuration
 #[derive(Debug, clap::Args)]
@@ -194,7 +194,22 @@ fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
     };
     let key: Vec<u8> = (0..4).flat_map(|_| weft_link::random_u64().to_le_bytes()).collect();
     let Some(job_key) = JobKey::from_bytes(&key) else { return vec![shm] };
-    let udp = match UdpLink::new(UdpConfig::default(), Security { mode, job_key, me }) {
+    let security = Security { mode, job_key, me };
+    let packet = weft::job::packet_from_env().map_err(|e| e.to_string());
+    let packet =
+        packet.and_then(|c| PacketLink::new(c, security.clone()).map_err(|e| e.to_string()));
+    let packet = match packet {
+        Ok(mut link) => {
+            let mut info = describe(config, "packet", Some(&mut link));
+            let ports = link.ports();
+            info.addresses =
+                ports.iter().map(|(name, slot)| format!("{name} {slot:#06x}")).collect();
+            info.notes.push("used when asked for: WEFT_LINK=packet, or packet in a list".into());
+            info
+        }
+        Err(error) => failed("packet", &error),
+    };
+    let udp = match UdpLink::new(UdpConfig::default(), security) {
         Ok(mut link) => {
             let mut info = describe(config, "udp", Some(&mut link));
             info.addresses = link.local_addrs().iter().map(ToString::to_string).collect();
@@ -202,7 +217,7 @@ fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
         }
         Err(error) => failed("udp", &error),
     };
-    vec![shm, udp]
+    vec![shm, packet, udp]
 }
 
 fn print_link(link: &LinkInfo) {

@@ -2,6 +2,9 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+#[macro_use]
+mod out;
+
 mod app;
 mod bench;
 mod demo;

@@ -15,6 +15,8 @@ pub struct LinkCaps {
     pub ordered: bool,
     /// Packets cross a network: they are authenticated by default.
     pub network: bool,
+    /// Looking for something received costs no system call.
+    pub polled: bool,
     /// The link can copy between this process's memory and the peer's in one step.
     pub direct: bool,
     /// Estimated cost of a small packet, one way, in nanoseconds: an input of the cost model.
@@ -36,6 +38,7 @@ impl LinkCaps {
             reliable: false,
             ordered: false,
             network: true,
+            polled: false,
             direct: false,
             latency_ns: 5_000,
             bytes_per_us: 3_000,
@@ -51,6 +54,7 @@ impl LinkCaps {
             reliable: true,
             ordered: true,
             network: false,
+            polled: true,
             direct: false,
             latency_ns: 200,
             bytes_per_us: 10_000,

@@ -194,7 +194,7 @@ table! {
         "A waiting sender copies part of a large message itself, so that both cores work.";
     ack_delay_us: u32 = 100, "us",
         "Time an acknowledgement may wait for a packet to ride on.";
-    ack_every: u32 = 64, "packets",
+    ack_every: u32 = 128, "packets",
         "Packets after which an acknowledgement is due at once; one and a half GSO trains.";
     rto_min_us: u32 = 500, "us",
         "Shortest retransmission timeout; a needless one resends two packets (all with gbn).";

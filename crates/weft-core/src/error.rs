@@ -19,6 +19,10 @@ pub enum PeerFailure {
     },
     /// The link saw its process end.
     Gone,
+    /// Its process refused the connection.
+    Refused,
+    /// No link leads to it.
+    NoLink,
     /// It closed its endpoint.
     Closed,
     /// It speaks another version of the protocol.
@@ -43,7 +47,7 @@ pub enum OpError {
     Cancelled,
     /// The peer failed.
     Peer {
-        /// Which peer.
+        /// Which peer; the number `u32::MAX` where there is none, as no link leads to it.
         peer: PeerId,
         /// Why.
         failure: PeerFailure,
@@ -64,6 +68,10 @@ impl fmt::Display for PeerFailure {
                 write!(f, "no answer to the first packet within {after_ms} ms")
             }
             PeerFailure::Gone => write!(f, "its process ended"),
+            PeerFailure::Refused => {
+                write!(f, "it refused the connection (its own messages say why)")
+            }
+            PeerFailure::NoLink => write!(f, "no link leads to it (`weft doctor` says why)"),
             PeerFailure::Closed => write!(f, "it closed its endpoint"),
             PeerFailure::Version { theirs } => {
                 write!(f, "it speaks protocol version {theirs}, this build speaks another")
@@ -80,6 +88,7 @@ impl fmt::Display for OpError {
                 write!(f, "message of {sent} bytes is longer than the buffer")
             }
             OpError::Cancelled => write!(f, "cancelled"),
+            OpError::Peer { peer: PeerId(u32::MAX), failure } => write!(f, "a rank: {failure}"),
             OpError::Peer { peer, failure } => write!(f, "{peer} failed: {failure}"),
             OpError::Refused => write!(f, "refused by the remote side: key, bounds or rights"),
             OpError::Busy => write!(f, "too much is queued for the peer: try again after progress"),

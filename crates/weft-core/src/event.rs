@@ -3,7 +3,7 @@
 use crate::error::{OpError, PeerFailure};
 use crate::id::{OpId, PeerId};
 use crate::seq::Seq;
-use crate::wire::HeaderBuf;
+use crate::wire::{self, HeaderBuf};
 use core::time::Duration;
 
 /// Where the payload of a packet to send lies: the driver resolves it to memory.
@@ -58,6 +58,31 @@ pub struct Transmit {
     pub header: HeaderBuf,
     /// What follows it.
     pub payload: Payload,
+    /// Packets it stands for: 1, or a run of DATA packets that share `payload` in equal parts and
+    /// whose headers differ from `header`, the first one's, in sequence number and offset
+    /// ([`wire::advance`]).
+    pub packets: u32,
+}
+
+impl Transmit {
+    /// One packet.
+    pub(crate) fn one(peer: PeerId, header: HeaderBuf, payload: Payload) -> Transmit {
+        Transmit { peer, header, payload, packets: 1 }
+    }
+
+    /// Takes the first `taken` packets off a run, fewer than it has.
+    pub fn skip(&mut self, taken: u32) {
+        let each = self.payload.len() / self.packets.max(1);
+        let bytes = each * taken;
+        wire::advance(self.header.as_mut_slice(), taken, u64::from(bytes));
+        self.packets -= taken;
+        if let Payload::Op { offset, len, .. } | Payload::Region { offset, len, .. } =
+            &mut self.payload
+        {
+            *offset += u64::from(bytes);
+            *len -= bytes;
+        }
+    }
 }
 
 /// What the driver does with the payload of a packet just handled.

@@ -34,6 +34,27 @@ impl Desc {
     pub fn with_flags(self, flags: u16) -> Desc {
         Desc { flags, ..self }
     }
+
+    /// The `i`th of the `of` DATA packets that a descriptor of a run stands for.
+    #[inline]
+    pub fn part(&self, i: u32, of: u32) -> Desc {
+        let mut part = *self;
+        if of < 2 {
+            return part;
+        }
+        let each = self.payload.len() / of;
+        let skipped = u64::from(each) * u64::from(i);
+        if let Packet::Data(data) = &mut part.packet {
+            data.offset += skipped;
+        }
+        if let Payload::Op { offset, len, .. } | Payload::Region { offset, len, .. } =
+            &mut part.payload
+        {
+            *offset += skipped;
+            *len = each;
+        }
+        part
+    }
 }
 
 /// What the head of the message queue has for the wire.

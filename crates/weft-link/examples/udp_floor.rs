@@ -95,15 +95,9 @@ impl Sink for Server {
         }
     }
 
-    fn predict(&mut self) -> Option<Prediction> {
-        let rest = &mut self.memory[self.next..];
-        self.place.then_some(Prediction {
-            base: rest.as_mut_ptr(),
-            len: rest.len(),
-            session: 1 << 20,
-            imm: 0,
-            offset: self.next as u64,
-        })
+    fn predict(&mut self) -> Option<Prediction<'_>> {
+        let (memory, offset) = (&mut self.memory[self.next..], self.next as u64);
+        self.place.then_some(Prediction { memory, session: 1 << 20, imm: 0, offset })
     }
 
     fn run(&mut self, header: &[u8], _count: u32, len: u64) -> bool {

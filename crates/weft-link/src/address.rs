@@ -1,10 +1,12 @@
 //! The address of an endpoint: everything a peer needs to reach it over any link.
 //!
-//! Encoding, little-endian: version u8 (1), flags u8 (bit 0: `sim` follows), number of UDP sockets
-//! u8, pad u8 (0), endpoint u64, host u64, shm u64, then `sim` u32 if flagged, then each UDP socket
-//! as family u8 (4 or 6), pad u8 (0), port u16, 4 or 16 address bytes and, for family 6, the
-//! scope u32. Every address has exactly one encoding; anything else is refused.
+//! Encoding, little-endian: version u8 (2), flags u8 (bit 0: `sim` follows), number of UDP sockets
+//! u8, number of Ethernet interfaces u8, endpoint u64, host u64, shm u64, then `sim` u32 if
+//! flagged, then each UDP socket as family u8 (4 or 6), pad u8 (0), port u16, 4 or 16 address bytes
+//! and, for family 6, the scope u32, then each Ethernet interface as in [`EtherAddr`]. Every
+//! address has exactly one encoding; anything else is refused.
 
+use crate::ether::EtherAddr;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use weft_core::EndpointId;
@@ -22,6 +24,8 @@ pub struct Address {
     pub shm: u64,
     /// UDP sockets, best first.
     pub udp: Vec<SocketAddr>,
+    /// Ethernet interfaces, best first.
+    pub ether: Vec<EtherAddr>,
     /// Address in the simulated network, when simulated.
     pub sim: Option<u32>,
 }
@@ -36,7 +40,8 @@ pub enum AddressError {
     Trailing,
     /// A version of the encoding this build does not know.
     Version(u8),
-    /// An unknown flag, an unknown socket family, or a pad that is not zero.
+    /// An unknown flag, an unknown socket family, too many entries, a pad that is not zero, or a
+    /// MAC address that no interface has.
     Invalid,
 }
 
@@ -48,31 +53,38 @@ impl fmt::Display for AddressError {
             AddressError::Version(v) => {
                 write!(f, "address version {v}, this build knows {VERSION}")
             }
-            AddressError::Invalid => write!(f, "address has an unknown flag, family or pad"),
+            AddressError::Invalid => {
+                write!(f, "address has an unknown flag, family, count, pad or MAC address")
+            }
         }
     }
 }
 
 impl std::error::Error for AddressError {}
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const FLAG_SIM: u8 = 1;
 const FIXED: usize = 28;
 
 impl Address {
     /// Longest encoding.
-    pub const MAX: usize = 160;
+    pub const MAX: usize = 208;
 
     /// Most UDP sockets an encoding holds, of any family.
     pub const MAX_UDP: usize = 5;
 
+    /// Most Ethernet interfaces an encoding holds.
+    pub const MAX_ETHER: usize = 4;
+
     /// The bytes that [`Address::decode`] understands; at most [`Address::MAX`]. Only the first
-    /// [`Address::MAX_UDP`] UDP sockets are carried (the list is best first).
+    /// [`Address::MAX_UDP`] UDP sockets and [`Address::MAX_ETHER`] Ethernet interfaces are carried
+    /// (the lists are best first).
     pub fn encode(&self) -> Vec<u8> {
         let udp = &self.udp[..self.udp.len().min(Address::MAX_UDP)];
+        let ether = &self.ether[..self.ether.len().min(Address::MAX_ETHER)];
         let mut out = Vec::with_capacity(Address::MAX);
         let flags = if self.sim.is_some() { FLAG_SIM } else { 0 };
-        out.extend_from_slice(&[VERSION, flags, udp.len() as u8, 0]);
+        out.extend_from_slice(&[VERSION, flags, udp.len() as u8, ether.len() as u8]);
         for field in [self.endpoint.0, self.host, self.shm] {
             out.extend_from_slice(&field.to_le_bytes());
         }
@@ -82,6 +94,7 @@ impl Address {
         for socket in udp {
             encode_socket(socket, &mut out);
         }
+        ether.iter().for_each(|e| out.extend_from_slice(&e.encode()));
         debug_assert!(out.len() <= Address::MAX);
         out
     }
@@ -92,11 +105,13 @@ impl Address {
             return Err(AddressError::Length);
         }
         let mut rest = bytes;
-        let [version, flags, sockets, pad] = take::<4>(&mut rest)?;
+        let [version, flags, sockets, interfaces] = take::<4>(&mut rest)?;
         if version != VERSION {
             return Err(AddressError::Version(version));
         }
-        if flags & !FLAG_SIM != 0 || pad != 0 || usize::from(sockets) > Address::MAX_UDP {
+        let crowded =
+            usize::from(sockets) > Address::MAX_UDP || usize::from(interfaces) > Address::MAX_ETHER;
+        if flags & !FLAG_SIM != 0 || crowded {
             return Err(AddressError::Invalid);
         }
         let mut address = Address {
@@ -110,6 +125,10 @@ impl Address {
         }
         for _ in 0..sockets {
             address.udp.push(decode_socket(&mut rest)?);
+        }
+        for _ in 0..interfaces {
+            let one = EtherAddr::decode(&take(&mut rest)?).ok_or(AddressError::Invalid)?;
+            address.ether.push(one);
         }
         if rest.is_empty() {
             Ok(address)
@@ -164,6 +183,9 @@ impl fmt::Display for Address {
         for socket in &self.udp {
             write!(f, " udp {socket}")?;
         }
+        for one in &self.ether {
+            write!(f, " {one}")?;
+        }
         if let Some(sim) = self.sim {
             write!(f, " sim {sim}")?;
         }
@@ -175,6 +197,7 @@ impl fmt::Display for Address {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::ether::Mac;
 
     fn sample() -> Address {
         Address {
@@ -185,6 +208,12 @@ mod tests {
                 "10.0.0.1:4000".parse().unwrap(),
                 SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::LOCALHOST, 5, 0, 3)),
             ],
+            ether: vec![EtherAddr {
+                mac: Mac([2, 0, 0, 0, 0, 9]),
+                slot: 3,
+                mtu: 1500,
+                net: 0x0102_0304,
+            }],
             sim: Some(77),
         }
     }
@@ -200,9 +229,12 @@ mod tests {
     fn encode__is_bounded_and_keeps_the_best_sockets() {
         let v6 = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 1);
         let udp: Vec<_> = (0..40).map(|i| SocketAddr::new(v6.ip(), i)).collect();
-        let bytes = Address { udp: udp.clone(), ..sample() }.encode();
-        assert!(bytes.len() <= Address::MAX);
-        assert_eq!(Address::decode(&bytes).unwrap().udp, udp[..Address::MAX_UDP]);
+        let ether: Vec<_> = (0..9).map(|slot| EtherAddr { slot, ..sample().ether[0] }).collect();
+        let bytes = Address { udp: udp.clone(), ether: ether.clone(), ..sample() }.encode();
+        assert_eq!(bytes.len(), Address::MAX);
+        let back = Address::decode(&bytes).unwrap();
+        assert_eq!(back.udp, udp[..Address::MAX_UDP]);
+        assert_eq!(back.ether, ether[..Address::MAX_ETHER]);
     }
 
     #[test]
@@ -232,7 +264,7 @@ mod tests {
     #[test]
     fn display__names_every_part() {
         let text = sample().to_string();
-        for part in ["0102030405060708", "shm", "udp 10.0.0.1:4000", "sim 77"] {
+        for part in ["0102030405060708", "shm", "udp 10.0.0.1:4000", "packet 02:", "sim 77"] {
             assert!(text.contains(part), "{text}");
         }
     }

@@ -6,10 +6,13 @@
 
 pub mod address;
 pub mod bytes;
+pub mod ether;
 pub mod link;
 pub mod looplink;
+pub mod packet;
 mod random;
 pub mod rng;
+pub mod run;
 pub mod secure;
 pub mod shm;
 mod sync;
@@ -19,6 +22,7 @@ pub mod wrap;
 pub use address::{Address, AddressError};
 pub use bytes::Bytes;
 pub use link::{Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction, Sink, WaitFd};
+pub use packet::{PacketConfig, PacketLink};
 pub use random::random_u64;
 pub use shm::{DirectCopy, ShmConfig, ShmLink};
 pub use udp::{UdpConfig, UdpLink};

@@ -3,6 +3,7 @@
 use crate::{Address, Bytes};
 use std::fmt;
 use std::os::fd::RawFd;
+use weft_core::wire::advance;
 use weft_core::{EndpointId, LinkCaps, PeerId};
 
 /// One frame to send: a weft header and the payload bytes that follow it on the wire.
@@ -37,6 +38,8 @@ pub struct PeerInfo {
 pub enum LinkEvent {
     /// The peer's process ended (only links that can tell say so).
     PeerGone(PeerId),
+    /// The peer's process refused the connection.
+    PeerRefused(PeerId),
     /// The path to this peer now carries packets of this size.
     Mtu(PeerId, u32),
     /// The link lost a capability or fell back; said once.
@@ -76,18 +79,14 @@ impl std::error::Error for LinkError {}
 
 /// Where bulk payload is expected to go: a link may write the payload of a matching packet there
 /// while it checks the packet.
-#[derive(Clone, Copy)]
-pub struct Prediction {
-    /// Start of memory that has not received anything yet; writable, and used by nobody else, until
-    /// the next call of the sink.
-    pub base: *mut u8,
-    /// Its length.
-    pub len: usize,
+pub struct Prediction<'a> {
+    /// Memory that has not received anything yet.
+    pub memory: &'a mut [u8],
     /// Session number in the headers of the expected DATA packets.
     pub session: u32,
     /// Their `imm`.
     pub imm: u32,
-    /// The `offset` of the packet whose payload belongs at `base`.
+    /// The `offset` of the packet whose payload belongs at the start of the memory.
     pub offset: u64,
 }
 
@@ -98,8 +97,8 @@ pub trait Sink {
     /// `payload` may lie in memory that another process can write: copy, then check.
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>);
 
-    /// `count` DATA packets, `len` payload bytes in all, whose payload was written to where the last
-    /// prediction says: their headers differ from `header`, the first one's, only in sequence
+    /// `count` DATA packets, `len` payload bytes in all, whose payload was written to where the
+    /// last prediction says: their headers differ from `header`, the first one's, only in sequence
     /// number and offset, which go on from packet to packet. False if they must be given to `frame`
     /// one by one instead.
     fn run(&mut self, _header: &[u8], _count: u32, _len: u64) -> bool {
@@ -107,7 +106,7 @@ pub trait Sink {
     }
 
     /// Where bulk payload is expected to go, if the driver can tell.
-    fn predict(&mut self) -> Option<Prediction> {
+    fn predict(&mut self) -> Option<Prediction<'_>> {
         None
     }
 }
@@ -138,6 +137,24 @@ pub trait Link {
     /// (backpressure): the driver tries the rest again later. Frames to a peer the link knows to be
     /// gone are dropped and counted as sent.
     fn send(&mut self, frames: &[Frame<'_>]) -> usize;
+
+    /// Sends a prefix of a run of `packets` DATA packets to `peer`, returns its length: they share
+    /// `payload` in equal parts, and their headers differ from `header`, the first one's, in
+    /// sequence number and offset ([`wire::advance`](weft_core::wire::advance)). Otherwise as
+    /// [`send`](Link::send). Only asked of a link that names a train in its capabilities.
+    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        let each = payload.len() / packets.max(1);
+        for (i, payload) in payload.chunks(each.max(1)).enumerate() {
+            let mut own = [0; 64];
+            let own = &mut own[..header.len()];
+            own.copy_from_slice(header);
+            advance(own, i as u32, (i * each) as u64);
+            if self.send(&[Frame { peer, header: own, payload }]) == 0 {
+                return i;
+            }
+        }
+        packets
+    }
 
     /// Delivers up to `budget` received packets to `sink`; returns how many.
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize;

@@ -6,7 +6,7 @@
 //! damaged one, and say which message it got instead.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 use weft_link::rng::{splitmix, Rng};
@@ -53,6 +53,36 @@ struct LaneState {
     broken: bool,
 }
 
+/// A word that hosts change by atomic operations: only by additions of one, or only by putting
+/// values there of which no two are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Word {
+    /// Host whose memory it is in.
+    pub host: u32,
+    /// Which of its words.
+    pub number: u32,
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "word {} of host {}", self.number, self.host)
+    }
+}
+
+#[derive(Debug, Default)]
+struct WordState {
+    /// Additions begun.
+    posted: u64,
+    /// Values that additions found.
+    found: BTreeSet<u64>,
+    /// Values that hosts began to put there.
+    offered: BTreeSet<u64>,
+    /// Values replaced, by which.
+    replaced: BTreeMap<u64, u64>,
+    /// Operations that were begun and have not ended well.
+    open: u64,
+}
+
 /// An operation that must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(usize);
@@ -72,6 +102,7 @@ const KEEP: usize = 20;
 pub struct Checker {
     seed: u64,
     lanes: BTreeMap<Lane, LaneState>,
+    words: BTreeMap<Word, WordState>,
     ops: Vec<Op>,
     violations: Vec<String>,
     count: u64,
@@ -103,6 +134,7 @@ impl Checker {
         Checker {
             seed,
             lanes: BTreeMap::new(),
+            words: BTreeMap::new(),
             ops: Vec::new(),
             violations: Vec::new(),
             count: 0,
@@ -197,6 +229,72 @@ impl Checker {
         self.lanes.entry(lane).or_default().broken = true;
     }
 
+    /// An operation on remote memory ended well.
+    pub fn remote_done(&mut self) {
+        self.delivered += 1;
+    }
+
+    /// An operation on remote memory failed in a way that is acceptable.
+    pub fn remote_failed(&mut self) {
+        self.failed += 1;
+    }
+
+    /// An addition of one begins.
+    pub fn add_posted(&mut self, word: Word) {
+        let state = self.words.entry(word).or_default();
+        state.posted += 1;
+        state.open += 1;
+    }
+
+    /// It found this value. Done once each, additions find all different values.
+    pub fn added(&mut self, word: Word, old: u64) {
+        let state = self.words.entry(word).or_default();
+        state.open -= 1;
+        let posted = state.posted;
+        if old >= posted {
+            self.violation(|| format!("{word}: found {old} after {posted} additions at most"));
+        } else if !state.found.insert(old) {
+            self.violation(|| format!("{word}: two additions found {old}"));
+        }
+    }
+
+    /// A host begins to put `value` there; no other puts the same.
+    pub fn exchange_posted(&mut self, word: Word, value: u64) {
+        let state = self.words.entry(word).or_default();
+        state.open += u64::from(state.offered.insert(value));
+    }
+
+    /// It found `old`, and replaced that by `new` if it did. No value is there twice, so none is
+    /// replaced twice.
+    pub fn exchanged(&mut self, word: Word, old: u64, new: Option<u64>) {
+        let state = self.words.entry(word).or_default();
+        let known = old == 0 || state.offered.contains(&old);
+        let again = new.and_then(|new| state.replaced.insert(old, new));
+        state.open -= u64::from(new.is_some());
+        if !known {
+            self.violation(|| format!("{word}: found {old:#x}, which nobody put there"));
+        }
+        if let Some(before) = again {
+            self.violation(|| format!("{word}: {old:#x} was replaced twice, by {before:#x} too"));
+        }
+    }
+
+    /// A host gives up to put a value there.
+    pub fn exchange_given_up(&mut self, word: Word) {
+        self.words.entry(word).or_default().open -= 1;
+    }
+
+    /// What is wrong with a word once everything has ended.
+    fn verify_word(word: Word, state: &WordState) -> Option<String> {
+        let WordState { posted, found, replaced, .. } = state;
+        if found.len() as u64 != *posted {
+            return Some(format!("{word}: {} of {posted} additions", found.len()));
+        }
+        let put: BTreeSet<u64> = replaced.values().copied().chain([0]).collect();
+        let lost = replaced.keys().find(|old| !put.contains(old))?;
+        Some(format!("{word}: {lost:#x} was found, but whoever put it there was not told"))
+    }
+
     /// An operation of any kind begins; `what` says what it is.
     pub fn posted(&mut self, host: u32, what: impl Into<String>) -> Ticket {
         self.ops.push(Op { host, what: what.into(), ended: false });
@@ -233,6 +331,9 @@ impl Checker {
                 found.push(format!("{lane}: {} of {posted} sends ended", state.sends_ended));
             }
         }
+        // An operation that did not end may have been done or not.
+        let settled = self.words.iter().filter(|(_, state)| state.open == 0);
+        found.extend(settled.filter_map(|(&word, state)| Checker::verify_word(word, state)));
         let open = self.ops.iter().filter(|op| !op.ended && !dead.contains(&op.host));
         found.extend(open.map(|op| format!("host {}: {} never ended", op.host, op.what)));
         found.into_iter().for_each(|text| self.violation(|| text));
@@ -300,6 +401,35 @@ mod tests {
         assert!(text.contains("host 4: get from 5 never ended"), "{text}");
         c.ended(ticket);
         assert_eq!(c.pending(4).count(), 0);
+    }
+
+    const WORD: Word = Word { host: 2, number: 0 };
+
+    #[test]
+    fn added__twice_done_lost_and_invented_are_found() {
+        let mut c = Checker::new(3);
+        (0..4).for_each(|_| c.add_posted(WORD));
+        [0, 1, 1, 9].into_iter().for_each(|old| c.added(WORD, old));
+        let text = text(&mut c, &[]);
+        assert!(text.contains("word 0 of host 2: two additions found 1"), "{text}");
+        assert!(text.contains("found 9 after 4 additions at most"), "{text}");
+        assert!(text.contains("2 of 4 additions"), "{text}");
+    }
+
+    #[test]
+    fn exchanged__a_value_is_replaced_once_and_by_somebody() {
+        let mut c = Checker::new(3);
+        (1..=4).for_each(|value| c.exchange_posted(WORD, value));
+        c.exchanged(WORD, 0, Some(1));
+        c.exchanged(WORD, 1, Some(2));
+        c.exchanged(WORD, 2, None);
+        assert_eq!(text(&mut c, &[]), "fine");
+        c.exchanged(WORD, 1, Some(3));
+        c.exchanged(WORD, 7, Some(4));
+        let text = text(&mut c, &[]);
+        assert!(text.contains("0x1 was replaced twice, by 0x2 too"), "{text}");
+        assert!(text.contains("found 0x7, which nobody put there"), "{text}");
+        assert!(text.contains("0x7 was found, but whoever put it there was not told"), "{text}");
     }
 
     #[test]

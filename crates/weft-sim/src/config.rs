@@ -91,6 +91,8 @@ pub struct SimConfig {
     pub seed: u64,
     /// Largest weft packet, in bytes.
     pub mtu: u32,
+    /// Packets the link sends best together; above 1 it also takes and delivers runs.
+    pub train: u32,
     /// Kind of link.
     pub kind: LinkKind,
     /// How hosts are wired.
@@ -120,6 +122,7 @@ impl SimConfig {
             hosts,
             seed,
             mtu: SimConfig::MTU,
+            train: 1,
             kind: LinkKind::Network,
             topology: Topology::Star,
             wire: Wire::ethernet(10),
@@ -150,6 +153,9 @@ impl fmt::Display for SimConfig {
         }
         let w = &self.wire;
         write!(f, ", {} MB/s, {} ns a hop", w.bytes_per_us, w.latency_ns)?;
+        if self.train > 1 {
+            write!(f, ", trains of {}", self.train)?;
+        }
         if w.jitter_ns > 0 {
             write!(f, " +0..{} ns", w.jitter_ns)?;
         }

@@ -13,6 +13,7 @@ mod fault;
 mod link;
 mod network;
 pub mod plan;
+mod remote;
 pub mod runner;
 pub mod scenarios;
 mod sim;

@@ -5,6 +5,7 @@ use crate::config::LinkKind;
 use crate::network::{Packet, SharedNetwork};
 use std::collections::{BTreeMap, VecDeque};
 use weft_core::{LinkCaps, PeerId};
+use weft_link::run::{is_data, Run};
 use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 
 /// Bytes of the check behind each frame. Not counted as wire bytes: the security trailer is
@@ -64,6 +65,75 @@ impl SimLink {
         self.hosts.get(peer.0 as usize).copied().flatten()
     }
 
+    /// Takes the next whole packet into `spare`.
+    fn next_packet(&mut self) -> bool {
+        let cost = self.net.borrow().config().host.recv_ns;
+        while self.net.borrow_mut().take(self.host, &mut self.spare) {
+            self.clock.spend(cost);
+            let packet = &self.spare;
+            let end = packet.bytes.len() - CHECK_LEN;
+            let (header, payload) = packet.bytes[..end].split_at(usize::from(packet.header_len));
+            if check(header, payload)[..] == packet.bytes[end..] {
+                return true;
+            }
+            self.net.borrow_mut().note_refused(packet);
+        }
+        false
+    }
+
+    /// Delivers the packet in `spare`.
+    fn deliver(&self, sink: &mut dyn Sink) {
+        let packet = &self.spare;
+        let from = match self.kind {
+            LinkKind::Network => None,
+            LinkKind::Memory => self.peers.get(&packet.src).copied(),
+        };
+        let end = packet.bytes.len() - CHECK_LEN;
+        let (header, payload) = packet.bytes[..end].split_at(usize::from(packet.header_len));
+        sink.frame(from, header, Bytes::from_slice(payload));
+    }
+
+    /// Delivers the DATA packet in `spare` and up to `more` that follow it, as a run where they
+    /// are one, as links do that are handed whole trains. Returns how many followed.
+    fn deliver_run(&mut self, more: usize, sink: &mut dyn Sink) -> usize {
+        let mut kept: Vec<Packet> = Vec::new();
+        let prediction = sink.predict();
+        let start = prediction.and_then(|p| Some((Run::start(&p, &self.spare.bytes)?, p)));
+        let Some((mut run, prediction)) = start else {
+            self.deliver(sink);
+            return 0;
+        };
+        let mut left = false;
+        loop {
+            let payload = &self.spare.bytes[..self.spare.bytes.len() - CHECK_LEN];
+            let payload = &payload[usize::from(self.spare.header_len)..];
+            let place = run.place(prediction.memory, &self.spare.bytes, payload.len());
+            let Some(place) = place.filter(|_| is_data(&self.spare.bytes)) else {
+                left = true;
+                break;
+            };
+            place.copy_from_slice(payload);
+            run.push(payload.len());
+            kept.push(std::mem::take(&mut self.spare));
+            if kept.len() > more || !self.next_packet() {
+                break;
+            }
+        }
+        let last = std::mem::take(&mut self.spare);
+        let followed = (kept.len() + usize::from(left)).saturating_sub(1);
+        if !run.deliver(sink) {
+            for packet in kept {
+                self.spare = packet;
+                self.deliver(sink);
+            }
+        }
+        if left {
+            self.spare = last;
+            self.deliver(sink);
+        }
+        followed
+    }
+
     fn alive(&self) -> bool {
         self.net.borrow().alive(self.host, self.generation)
     }
@@ -80,6 +150,7 @@ impl Link for SimLink {
         let ns = hops * config.wire.latency_ns + config.host.send_ns + config.host.recv_ns;
         caps.latency_ns = u32::try_from(ns).unwrap_or(u32::MAX);
         caps.bytes_per_us = u32::try_from(config.wire.bytes_per_us).unwrap_or(u32::MAX);
+        caps.train = config.train.max(1);
         caps
     }
 
@@ -135,27 +206,16 @@ impl Link for SimLink {
         if !self.alive() {
             return 0;
         }
-        let cost = self.net.borrow().config().host.recv_ns;
-        for taken in 0..budget {
-            // The borrow ends before the sink runs: it may use the network itself.
-            if !self.net.borrow_mut().take(self.host, &mut self.spare) {
-                return taken;
+        let mut done = 0;
+        while done < budget && self.next_packet() {
+            done += 1;
+            if is_data(&self.spare.bytes) {
+                done += self.deliver_run(budget - done, sink);
+            } else {
+                self.deliver(sink);
             }
-            self.clock.spend(cost);
-            let packet = &self.spare;
-            let end = packet.bytes.len() - CHECK_LEN;
-            let (header, payload) = packet.bytes[..end].split_at(usize::from(packet.header_len));
-            if check(header, payload)[..] != packet.bytes[end..] {
-                self.net.borrow_mut().note_refused(packet);
-                continue;
-            }
-            let from = match self.kind {
-                LinkKind::Network => None,
-                LinkKind::Memory => self.peers.get(&packet.src).copied(),
-            };
-            sink.frame(from, header, Bytes::from_slice(payload));
         }
-        budget
+        done
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {

@@ -38,6 +38,64 @@ pub struct Active {
     pub len: usize,
 }
 
+/// An operation of a plan on the memory of a host. A host's operations on one target are done one
+/// after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Host that does it.
+    pub src: u32,
+    /// Host whose region it is done to.
+    pub dst: u32,
+    /// What is done.
+    pub act: Act,
+}
+
+/// What is done to a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Writes `len` bytes at `at` of this host's area of the region.
+    Put {
+        /// Offset in the area.
+        at: usize,
+        /// Bytes.
+        len: usize,
+    },
+    /// Reads `len` bytes at `at` of this host's area.
+    Get {
+        /// Offset in the area.
+        at: usize,
+        /// Bytes.
+        len: usize,
+    },
+    /// Writes and reads across the end of the region, which is refused.
+    Beyond {
+        /// Bytes before the end.
+        by: usize,
+    },
+    /// Adds one to a word.
+    Add {
+        /// Which word.
+        word: u32,
+    },
+    /// Puts a value into a word that nobody else puts there.
+    Exchange {
+        /// Which word.
+        word: u32,
+        /// By comparing with the value found before.
+        compare: bool,
+    },
+}
+
+impl Act {
+    /// End of what it uses of this host's area.
+    pub fn end(&self) -> usize {
+        match *self {
+            Act::Put { at, len } | Act::Get { at, len } => at + len,
+            _ => 0,
+        }
+    }
+}
+
 /// Tag bit of messages that are received with wildcards. Groups leave the upper bits alone.
 pub const WILD: u64 = 1 << 63;
 
@@ -80,6 +138,8 @@ pub struct Plan {
     pub messages: Vec<Message>,
     /// Active messages, posted one after the other beside the messages.
     pub actives: Vec<Active>,
+    /// Operations on remote memory, beside the messages.
+    pub remotes: Vec<Remote>,
     /// Sends that a host has under way at a time.
     pub depth: usize,
     /// Collectives, after the messages.
@@ -93,6 +153,9 @@ const MAX_MESSAGES: u64 = 120;
 const MAX_BYTES: usize = 6 << 20;
 const MAX_LEN: usize = 3 << 20;
 const MAX_ACTIVES: u64 = 40;
+const MAX_REMOTES: u64 = 80;
+const MAX_REMOTE_LEN: usize = 400 << 10;
+const MAX_REMOTE_BYTES: usize = 3 << 20;
 
 impl Plan {
     /// The scenario of `seed`.
@@ -126,6 +189,7 @@ impl Plan {
             config,
             messages,
             actives: Vec::new(),
+            remotes: Vec::new(),
             depth: 1,
             collectives: collectives.collect(),
             cancels: 0,
@@ -133,6 +197,7 @@ impl Plan {
         plan.depth = rng.between(1, 12) as usize;
         plan.cancels = rng.below(4) as u32;
         plan.draw_ways(&edges, &mut Rng::stream(seed, 4));
+        plan.draw_remotes(&edges, &mut Rng::stream(seed, 5));
         let mortal = plan.mortal();
         if !mortal.is_empty() {
             // A collective over a dead host is an error for all, which is tested apart; a receive
@@ -162,6 +227,30 @@ impl Plan {
         }
     }
 
+    /// The operations on remote memory.
+    fn draw_remotes(&mut self, edges: &[usize], rng: &mut Rng) {
+        let hosts = u64::from(self.config.hosts);
+        // Few pairs, so that operations follow each other, and words that several hosts use.
+        let targets = rng.between(1, 3).min(hosts);
+        let mut left = MAX_REMOTE_BYTES;
+        for _ in 0..rng.below(MAX_REMOTES) {
+            let dst = rng.below(targets) as u32;
+            let src = (dst + 1 + rng.below(hosts - 1) as u32) % self.config.hosts;
+            let len = draw_len(edges, rng).min(MAX_REMOTE_LEN).min(left);
+            let at = rng.below(100) as usize;
+            let word = rng.below(2) as u32;
+            let act = match rng.below(10) {
+                0..=1 => Act::Put { at, len },
+                2..=3 => Act::Get { at, len },
+                4 => Act::Beyond { by: rng.below(40) as usize },
+                5..=7 => Act::Add { word },
+                _ => Act::Exchange { word: 2 + word, compare: rng.chance(700_000) },
+            };
+            left -= act.end().min(left);
+            self.remotes.push(Remote { src, dst, act });
+        }
+    }
+
     /// The hosts that die in it.
     pub fn mortal(&self) -> Vec<u32> {
         let host = |f: &Fault| if let Fault::Death { host, .. } = f { Some(*host) } else { None };
@@ -184,6 +273,7 @@ fn draw_config(seed: u64, rng: &mut Rng) -> SimConfig {
         config.kind = LinkKind::Memory;
     }
     draw_faults(&mut config, rng);
+    config.train = *rng.pick(&[1, 8, 44]);
     config
 }
 
@@ -257,7 +347,7 @@ fn draw_messages(hosts: u32, edges: &[usize], rng: &mut Rng) -> Vec<Message> {
 }
 
 /// Makes a failing plan smaller while it still fails, with at most `tries` runs: halves, quarters
-/// and single messages, then active messages, faults and
+/// and single messages and operations on remote memory, then active messages, faults and
 /// collectives one by one.
 pub fn shrink(plan: &Plan, tries: usize, fails: &mut dyn FnMut(&Plan) -> bool) -> Plan {
     let mut best = plan.clone();
@@ -277,6 +367,18 @@ pub fn shrink(plan: &Plan, tries: usize, fails: &mut dyn FnMut(&Plan) -> bool) -
         while at < best.messages.len() {
             let mut candidate = best.clone();
             candidate.messages.drain(at..(at + piece).min(best.messages.len()));
+            if !attempt(candidate, &mut best) {
+                at += piece;
+            }
+        }
+        piece /= 2;
+    }
+    let mut piece = best.remotes.len().div_ceil(2);
+    while piece > 0 {
+        let mut at = 0;
+        while at < best.remotes.len() {
+            let mut candidate = best.clone();
+            candidate.remotes.drain(at..(at + piece).min(best.remotes.len()));
             if !attempt(candidate, &mut best) {
                 at += piece;
             }
@@ -314,6 +416,10 @@ impl fmt::Display for Plan {
         write!(f, ", {} cancelled receives a host", self.cancels)?;
         let bytes: usize = self.actives.iter().map(|a| a.len).sum();
         write!(f, "\n  {} active messages of {bytes} bytes", self.actives.len())?;
+        write!(f, "\n  {} operations on remote memory", self.remotes.len())?;
+        for r in self.remotes.iter().take(8) {
+            write!(f, "\n  {} at {}: {:?}", r.src, r.dst, r.act)?;
+        }
         for c in &self.collectives {
             write!(f, "\n  {c:?}")?;
         }
@@ -365,6 +471,10 @@ mod tests {
         assert!(plans.iter().any(|p| p.messages.iter().any(|m| m.sync && m.sized)));
         assert!(plans.iter().all(|p| p.actives.iter().all(|a| a.len as u64 <= ACTIVE_MAX)));
         assert!(plans.iter().any(|p| !p.mortal().is_empty() && !p.actives.is_empty()));
+        let remotes = || plans.iter().flat_map(|p| &p.remotes);
+        assert!(remotes().all(|r| r.src != r.dst));
+        assert!(remotes().any(|r| matches!(r.act, Act::Put { len, .. } if len > 300_000)));
+        assert!(remotes().any(|r| matches!(r.act, Act::Exchange { compare: true, .. })));
     }
 
     #[test]
@@ -377,6 +487,6 @@ mod tests {
         let small = shrink(&plan, 500, &mut |p| p.messages.contains(&culprit));
         assert_eq!(small.messages, [culprit]);
         assert!(small.config.faults.is_empty() && small.collectives.is_empty());
-        assert!(small.actives.is_empty());
+        assert!(small.actives.is_empty() && small.remotes.is_empty());
     }
 }

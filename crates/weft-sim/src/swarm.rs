@@ -2,6 +2,7 @@
 
 use crate::checker::{Checker, Lane, SharedChecker};
 use crate::plan::{shrink, Active, Collective, Message, Plan, NEVER, WILD};
+use crate::remote;
 use crate::runner::Outcome;
 use crate::sim::{Env, Failure, Sim};
 use crate::tasks::join_all;
@@ -17,11 +18,13 @@ use weft::{ActiveMessage, Op, Operation, Status};
 use weft_core::{OpError, PeerId};
 
 /// What a plan's hosts share.
-struct Shared {
-    plan: Plan,
-    checker: SharedChecker,
+pub(crate) struct Shared {
+    pub plan: Plan,
+    pub checker: SharedChecker,
     /// Hosts that die at some time.
     mortal: Vec<u32>,
+    /// Key and length of the region of each host that has started.
+    pub keys: RefCell<BTreeMap<u32, (u64, usize)>>,
 }
 
 /// The account of a plan that held.
@@ -36,12 +39,12 @@ pub struct PlanReport {
 }
 
 impl Shared {
-    fn mortal(&self, host: u32) -> bool {
+    pub fn mortal(&self, host: u32) -> bool {
         self.mortal.contains(&host)
     }
 
     /// Whether an error is what the plan makes one expect of an operation with `host`.
-    fn accepts(&self, error: &OpError, host: u32, peer: PeerId) -> bool {
+    pub fn accepts(&self, error: &OpError, host: u32, peer: PeerId) -> bool {
         matches!(error, OpError::Peer { peer: named, .. } if *named == peer) && self.mortal(host)
     }
 }
@@ -56,7 +59,8 @@ pub(crate) fn run_traced(plan: &Plan) -> Result<(PlanReport, Trace), Failure> {
     let mut sim = Sim::new("swarm", plan.config.clone());
     let checker = Checker::shared(plan.config.seed);
     let mortal = plan.mortal();
-    let shared = Rc::new(Shared { plan: plan.clone(), checker: Rc::clone(&checker), mortal });
+    let keys = RefCell::default();
+    let shared = Rc::new(Shared { plan: plan.clone(), checker: Rc::clone(&checker), mortal, keys });
     let program = Rc::clone(&shared);
     sim.spawn_all(move |env| host_program(env, Rc::clone(&program)));
     let run = sim.run();
@@ -104,10 +108,12 @@ type Part = Pin<Box<dyn Future<Output = ()>>>;
 
 async fn host_program(env: Env, shared: Rc<Shared>) {
     let never = post_never(&env, &shared);
+    remote::register(&env, &shared);
     let mut parts: Vec<Part> = vec![
         Box::pin(send_all(env.clone(), Rc::clone(&shared))),
         Box::pin(send_actives(env.clone(), Rc::clone(&shared))),
         Box::pin(handle_actives(env.clone(), Rc::clone(&shared))),
+        Box::pin(remote::act_all(env.clone(), Rc::clone(&shared))),
     ];
     let mut lanes: BTreeMap<(Option<u32>, u64), Vec<Message>> = BTreeMap::new();
     for m in shared.plan.messages.iter().filter(|m| m.dst == env.host) {

@@ -12,9 +12,11 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 use weft_core::{Config, EndpointId};
+use weft_link::ether::EtherType;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::Wrappers;
-use weft_link::{Address, Link, LinkError, ShmConfig, ShmLink, UdpConfig, UdpLink};
+use weft_link::{Address, Link, LinkError, PacketConfig, PacketLink};
+use weft_link::{ShmConfig, ShmLink, UdpConfig, UdpLink};
 
 /// Which links an endpoint opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,20 +25,23 @@ pub struct Links {
     pub shm: bool,
     /// UDP between hosts.
     pub udp: bool,
+    /// Packet sockets on plain Ethernet between hosts; need `CAP_NET_RAW`.
+    pub packet: bool,
 }
 
 impl Links {
-    /// All links.
-    pub const AUTO: Links = Links { shm: true, udp: true };
+    /// The links that need no privilege.
+    pub const AUTO: Links = Links { shm: true, udp: true, packet: false };
 
-    /// From `auto`, `shm`, `udp` or a comma-separated list.
+    /// From `auto`, `shm`, `udp`, `packet` or a comma-separated list.
     pub fn parse(text: &str) -> Option<Links> {
-        let mut links = Links { shm: false, udp: false };
+        let mut links = Links { shm: false, udp: false, packet: false };
         for word in text.split(',') {
             match word.trim() {
-                "auto" | "" => links = Links::AUTO,
+                "auto" | "" => links = Links { packet: links.packet, ..Links::AUTO },
                 "shm" => links.shm = true,
                 "udp" => links.udp = true,
+                "packet" => links.packet = true,
                 _ => return None,
             }
         }
@@ -104,15 +109,7 @@ pub fn config_from_env() -> Result<Config, JobError> {
 
 /// Whether more ranks run on this host than cores, as far as the launcher tells.
 fn oversubscribed() -> bool {
-    let local = [
-        "WEFT_LOCAL_SIZE",
-        "MPI_LOCALNRANKS",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-        "SLURM_NTASKS_PER_NODE",
-    ]
-    .iter()
-    .find_map(|name| std::env::var(name).ok()?.parse::<usize>().ok());
-    local.is_some_and(|n| n > cores())
+    launch::ranks_here(&|name| std::env::var(name).ok()).is_some_and(|n| n > cores())
 }
 
 /// Processors this host has. Not those this process may use: a launcher that gives each rank one
@@ -158,6 +155,25 @@ fn wrappers_from_env() -> Result<Wrappers, JobError> {
     Ok(Wrappers { faults, trace, capture: std::env::var_os("WEFT_PCAP").map(Into::into) })
 }
 
+/// How Ethernet is used: `WEFT_ETHERTYPE` (hexadecimal, default 0x88b5) and `WEFT_INTERFACES`
+/// (names, separated by commas; default all).
+pub fn packet_from_env() -> Result<PacketConfig, JobError> {
+    let mut config = PacketConfig::default();
+    if let Ok(text) = std::env::var("WEFT_ETHERTYPE") {
+        config.kind = EtherType::parse(&text).ok_or_else(|| {
+            JobError::Config(format!(
+                "WEFT_ETHERTYPE={text:?} is not understood; use a hexadecimal number from 0x0600 \
+                 that no other protocol has, as 0x88b5 or 0x88b6"
+            ))
+        })?;
+    }
+    if let Ok(text) = std::env::var("WEFT_INTERFACES") {
+        let names = text.split(',').map(|n| n.trim().to_string()).filter(|n| !n.is_empty());
+        config.interfaces = Some(names.collect()).filter(|n: &Vec<String>| !n.is_empty());
+    }
+    Ok(config)
+}
+
 /// Opens an endpoint over the links asked for; those that fail are left out with a warning as long
 /// as one remains.
 pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endpoint, JobError> {
@@ -181,11 +197,18 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
     if links.shm {
         take("shm", ShmLink::new(ShmConfig::new(id)).map(|l| Box::new(l) as _));
     }
+    let security = Security { mode, job_key, me: id };
+    if links.packet {
+        let packet = PacketConfig { faults: wrappers.faults, ..packet_from_env()? };
+        take("packet", PacketLink::new(packet, security.clone()).map(|l| Box::new(l) as _));
+    }
     if links.udp {
+        let alone = !links.shm;
         let host = weft_link::shm::host().unwrap_or(0);
         let udp = UdpConfig { host, faults: wrappers.faults, ..UdpConfig::default() };
-        let security = Security { mode, job_key, me: id };
-        take("udp", UdpLink::new(udp, security).map(|l| Box::new(l) as _));
+        let opened =
+            UdpLink::new(udp, security).and_then(|l| if alone { reachable(l) } else { Ok(l) });
+        take("udp", opened.map(|l| Box::new(l) as _));
     }
     if open.len() == 1 {
         return Err(JobError::NoLink(failed));
@@ -194,6 +217,18 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
         log::warn!("link {name} is not available: {why}");
     }
     Ok(Endpoint::with_links(config, id, clock, open))
+}
+
+/// Refuses a link that nobody could reach.
+fn reachable(link: UdpLink) -> Result<UdpLink, LinkError> {
+    let mut address = Address::default();
+    link.advertise(&mut address);
+    if address.udp.is_empty() {
+        let why = "no network interface that is up has an address; `ip link set lo up` is enough \
+                   for ranks on one host, and shm needs none";
+        return Err(LinkError::Unreachable(why.into()));
+    }
+    Ok(link)
 }
 
 const ADDRESS_KEY: &str = "weft-address";
@@ -225,7 +260,7 @@ impl Job {
         let links = match std::env::var("WEFT_LINK") {
             Ok(text) => Links::parse(&text).ok_or_else(|| {
                 JobError::Config(format!(
-                    "WEFT_LINK={text:?} is not understood; use auto, shm or udp"
+                    "WEFT_LINK={text:?} is not understood; use auto, shm, udp, packet or a list"
                 ))
             })?,
             Err(_) => Links::AUTO,

@@ -100,22 +100,24 @@ pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// The table.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
     type Named = (&'static str, Probe);
-    let (floors, channels): (&[Named], &[Channel]) = match bench.link {
+    const fn channel(channel: Channel) -> Named {
+        (channel.name(), Probe::Stream(channel))
+    }
+    let (floors, peers): (&[Named], &[Named]) = match bench.link {
         "shm" => (
             &[("vm_readv", Probe::RemoteCopy), ("memcpy", Probe::Copy)],
-            &[Channel::Pipe, Channel::Unix],
+            &[channel(Channel::Pipe), channel(Channel::Unix)],
         ),
-        _ => (&[("UDP GSO", Probe::UdpStream)], &[Channel::Tcp]),
+        _ => (&[("UDP GSO", Probe::UdpStream)], &[channel(Channel::Tcp), ("iperf3", Probe::Iperf)]),
     };
     let mut table = bench.table("bandwidth", "rate", "GB/s", Better::Higher);
     for size in bench.sizes(&[4 << 10, 64 << 10, 1 << 20, 16 << 20]) {
         let mut subjects: Vec<Subject> = vec![Probe::WeftBandwidth.into()];
-        subjects.extend(floors.iter().map(|&(_, probe)| Subject::from(probe)));
-        subjects.extend(channels.iter().map(|&c| Subject::from(Probe::Stream(c))));
+        subjects.extend(floors.iter().chain(peers).map(|&(_, probe)| Subject::from(probe)));
         let got = bench.measure(size, &subjects, |s| size as f64 / s / 1e9)?;
         let (first, rest) = got[1..].split_at(floors.len());
         let floors = floors.iter().zip(first).map(|(f, &s)| (f.0, s));
-        let peers = channels.iter().zip(rest).map(|(c, &s)| (c.name(), s));
+        let peers = peers.iter().zip(rest).map(|(p, &s)| (p.0, s));
         table.push("", size, got[0], others(floors), others(peers));
     }
     table.notes.push(format!(

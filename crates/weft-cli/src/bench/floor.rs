@@ -193,8 +193,11 @@ fn send_all(socket: &UdpSocket, data: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Whether to try again at once. A call on a socket with a timeout also ends early when the process
+/// is stopped and continued (signal(7)).
 fn would_block(e: &std::io::Error) -> bool {
-    e.kind() == ErrorKind::WouldBlock || e.raw_os_error() == Some(libc::ENOBUFS)
+    let later = matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+    later || e.raw_os_error() == Some(libc::ENOBUFS)
 }
 
 /// Receives until `len` bytes are there, spinning; false if a datagram got lost.
@@ -277,6 +280,7 @@ fn sink_bytes(rank: &mut Rank, socket: &UdpSocket, unit: usize) -> Result<Outcom
                 bytes += if first.is_some() { n } else { 0 };
                 first.get_or_insert(last);
             }
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
             Err(e) if would_block(&e) => break,
             Err(e) => return Err(e).context("UDP receive"),
         }

@@ -3,6 +3,7 @@
 mod auth;
 mod bandwidth;
 mod floor;
+mod iperf;
 mod logp;
 pub mod netns;
 mod pair;

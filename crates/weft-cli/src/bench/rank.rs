@@ -1,7 +1,7 @@
 //! One of the two processes between which things are measured: does the tasks its parent sends.
 
 use super::sys::{self, Shared};
-use super::{bandwidth, floor, logp, peers, pingpong, rate, wait};
+use super::{bandwidth, floor, iperf, logp, peers, pingpong, rate, wait};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
@@ -67,6 +67,8 @@ pub enum Probe {
     UdpFlow,
     /// Turns the interface's offloads off; nothing measured.
     NoOffloads,
+    /// One direction over TCP as iperf3 does it, in writes of `size` bytes.
+    Iperf,
     /// Waking a process that sleeps reading a kernel channel.
     Wake(Channel),
     /// Ping-pong of weft messages, one way.
@@ -104,7 +106,7 @@ pub enum Channel {
 
 impl Channel {
     /// Its name in tables.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Channel::Pipe => "pipe",
             Channel::Unix => "unix",
@@ -282,6 +284,11 @@ impl Rank {
         Ok(stream)
     }
 
+    /// Address of each rank.
+    pub fn hosts(&self) -> [IpAddr; 2] {
+        self.hosts
+    }
+
     fn work(&mut self, task: &Task) -> Result<Outcome> {
         match task.probe {
             Probe::CacheLine => floor::cache_line(self, task),
@@ -301,6 +308,7 @@ impl Rank {
                 let off = sys::no_offloads(crate::lab::INTERFACE);
                 off.map(|()| Outcome::Elsewhere).context("turning offloads off")
             }
+            Probe::Iperf => iperf::rank(self, task),
             Probe::Wake(channel) => peers::wake(self, task, channel),
             Probe::WeftPingPong => pingpong::rank(self, task),
             Probe::WeftBandwidth => bandwidth::rank(self, task),

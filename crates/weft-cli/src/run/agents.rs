@@ -3,7 +3,7 @@
 use super::frame::{read_some, Down, Incoming, Outgoing, Start, Up, MAGIC};
 use super::hosts::Share;
 use super::poll::{self, Set};
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Result};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags};
 use std::os::fd::{AsFd, OwnedFd};
@@ -97,8 +97,12 @@ impl Agent {
         // Its own group: Ctrl-C at the terminal reaches the launcher alone, which passes it on.
         command.process_group(0);
         let program = command.get_program().to_string_lossy().into_owned();
-        let mut child = command.spawn().with_context(|| {
-            format!("cannot start {program} for host {}; is it installed?", share.host)
+        let mut child = command.spawn().map_err(|error| {
+            let fix = match error.kind() {
+                std::io::ErrorKind::NotFound => "is it installed?",
+                _ => "see the limits on open files and processes (ulimit -n, -u)",
+            };
+            anyhow!("cannot start {program} for host {}: {error}; {fix}", share.host)
         })?;
         let stdin = child.stdin.take().map(OwnedFd::from);
         let stdout = child.stdout.take().map(OwnedFd::from);

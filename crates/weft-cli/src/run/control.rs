@@ -52,7 +52,8 @@ pub fn run(
     shares: Vec<Share>,
     env: Vec<(String, String)>,
 ) -> Result<ExitCode> {
-    let signals = watch_signals().context("watching for signals")?;
+    let signals =
+        watch_signals().context("watching for signals: see the limit on open files (ulimit -n)")?;
     let job = Job::new(args, &shares)?;
     let mut nodes = Vec::new();
     for share in shares {

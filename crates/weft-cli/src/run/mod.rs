@@ -29,6 +29,8 @@ pub enum LinkChoice {
     Shm,
     /// Udp only.
     Udp,
+    /// Packet sockets between hosts, shared memory inside a host.
+    Packet,
 }
 
 /// Where a rank may run on its host.
@@ -190,7 +192,9 @@ fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
     let wait = args.start_timeout.as_secs_f64().to_string();
     let mut env = vec![("WEFT_LAUNCH_TIMEOUT".to_owned(), wait)];
     if let Some(link) = args.link.and_then(|link| link.to_possible_value()) {
-        env.push(("WEFT_LINK".to_owned(), link.get_name().to_owned()));
+        let packet = args.link == Some(LinkChoice::Packet);
+        let links = if packet { "shm,packet" } else { link.get_name() };
+        env.push(("WEFT_LINK".to_owned(), links.to_owned()));
     }
     if std::io::stderr().is_terminal() {
         env.push((crate::app::WATCHED.to_owned(), "1".to_owned()));

@@ -2,7 +2,8 @@
 //! launcher is not installed.
 
 use crate::harness::{bootstrap_keys, Job};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use weft_conformance::skip;
 
 /// The text of `program --version`, when there is such a program.
 fn version(program: &str) -> Option<String> {
@@ -30,7 +31,7 @@ fn check(mut command: Command, launcher: &str) {
 #[test]
 fn hydra__ranks_join_through_pmi1() {
     if version("mpiexec.hydra").is_none() {
-        println!("skipped: mpiexec.hydra (MPICH) is not installed");
+        skip("mpiexec.hydra (MPICH) is not installed");
         return;
     }
     check(Command::new("mpiexec.hydra"), "pmi1");
@@ -43,7 +44,7 @@ fn hydra__ranks_join_through_pmi1() {
 fn mpirun__ranks_join_through_pmix() {
     match open_mpi("mpirun") {
         Some(command) => check(command, "pmix"),
-        None => println!("skipped: Open MPI's mpirun is not installed"),
+        None => skip("Open MPI's mpirun is not installed"),
     }
 }
 
@@ -51,6 +52,51 @@ fn mpirun__ranks_join_through_pmix() {
 fn prterun__ranks_join_through_pmix() {
     match open_mpi("prterun") {
         Some(command) => check(command, "pmix"),
-        None => println!("skipped: prterun is not installed"),
+        None => skip("prterun is not installed"),
     }
+}
+
+/// Whether a Slurm cluster answers here; else why not.
+fn slurm() -> Result<(), String> {
+    let mut ask = Command::new("sinfo");
+    ask.args(["--noheader", "--states=idle,mixed"]).stdin(Stdio::null());
+    let answer = ask.output().map_err(|e| format!("Slurm's sinfo: {e}"))?;
+    match answer.stdout.is_empty() {
+        true => Err("no Slurm node is free here".into()),
+        false => Ok(()),
+    }
+}
+
+/// `srun` with one of its plugins for MPI, when Slurm has it and a node is free.
+fn srun(plugin: &str) -> Result<Command, String> {
+    slurm()?;
+    let plugins = Command::new("srun").arg("--mpi=list").output();
+    let listed = plugins.map_err(|e| format!("srun: {e}"))?;
+    // Older versions print the list on the error stream.
+    let text = String::from_utf8_lossy(&[listed.stdout, listed.stderr].concat()).into_owned();
+    if !text.contains(plugin) {
+        return Err(format!("Slurm has no plugin {plugin}"));
+    }
+    let mut command = Command::new("srun");
+    command.args(["--immediate=30", "--overcommit", &format!("--mpi={plugin}")]);
+    Ok(command)
+}
+
+/// One after the other: a job waits until the one before has left the node.
+#[test]
+fn srun__ranks_join_by_what_slurm_offers() {
+    for (plugin, launcher) in [("pmix", "pmix"), ("pmi2", "pmi1")] {
+        match srun(plugin) {
+            Ok(command) => check(command, launcher),
+            Err(why) => skip(&why),
+        }
+    }
+    let mut command = match srun("none") {
+        Ok(command) => command,
+        Err(why) => return skip(&why),
+    };
+    command.args(["-n", "2"]);
+    let done = Job::of(command).selftest(&[]).finish();
+    done.assert_code(1);
+    done.assert_says(&["--mpi=pmi2 or --mpi=pmix"]);
 }

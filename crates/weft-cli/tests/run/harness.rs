@@ -205,6 +205,29 @@ impl Running {
         self.input = None;
     }
 
+    /// The processes that run an application of the command: the ranks that have come so far.
+    pub fn ranks(&self) -> Vec<u32> {
+        let program = concat!(env!("CARGO_BIN_EXE_weft"), " app ");
+        let number = |line: &String| {
+            let (place, command) = line.split_once(' ')?;
+            command.starts_with(program).then(|| place.strip_prefix("/proc/")?.parse().ok())?
+        };
+        left_behind(&self.mark).iter().filter_map(number).collect()
+    }
+
+    /// Waits until the job has so many ranks.
+    pub fn await_ranks(&self, count: usize) -> Vec<u32> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let ranks = self.ranks();
+            if ranks.len() == count {
+                return ranks;
+            }
+            assert!(Instant::now() < deadline, "{count} ranks are awaited: {ranks:?}");
+            std::thread::yield_now();
+        }
+    }
+
     /// Waits until no process of the job is left.
     pub fn wait_until_nothing_left(&self) {
         let deadline = Instant::now() + LIMIT;

@@ -2,6 +2,8 @@
 #![allow(non_snake_case)]
 
 mod foreign;
+// Each program of tests uses a part of it.
+#[allow(dead_code)]
 mod harness;
 
 use harness::{bootstrap_keys, shell, Job};

@@ -25,6 +25,18 @@ pub(crate) struct Op {
     pub kind: Kind,
 }
 
+impl Op {
+    /// The transfer of data into the buffer, where one is going on.
+    pub fn pull(&mut self) -> Option<&mut Pull> {
+        match &mut self.kind {
+            Kind::Recv(Recv { state: RecvState::Pull { pull, .. }, .. }) | Kind::Get(pull) => {
+                Some(pull)
+            }
+            _ => None,
+        }
+    }
+}
+
 pub(crate) enum Kind {
     Send(Send),
     Recv(Recv),

@@ -23,9 +23,9 @@ impl Engine {
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         while let Some(&peer) = self.ready.front() {
             if let Some(t) = self.next_packet(now, peer) {
-                self.stats.packets_sent += 1;
+                self.stats.packets_sent += u64::from(t.packets);
                 self.stats.bytes_sent += u64::from(t.payload.len());
-                self.quantum -= 1;
+                self.quantum = self.quantum.saturating_sub(t.packets);
                 if self.quantum == 0 {
                     self.quantum = QUANTUM;
                     self.ready.rotate_left(1);
@@ -57,7 +57,7 @@ impl Engine {
     /// The link is full for this peer: the packet waits until `retry_blocked`, before those of this
     /// peer that wait already. Of a burst the last packet is given back first.
     pub fn refused(&mut self, t: Transmit) {
-        self.stats.packets_sent -= 1;
+        self.stats.packets_sent -= u64::from(t.packets);
         self.stats.bytes_sent -= u64::from(t.payload.len());
         let p = &mut self.peers[t.peer.0 as usize];
         if matches!(p.state, State::Failed(_)) {
@@ -120,30 +120,33 @@ impl Engine {
             return Some(self.emit_at(peer, &desc, seq));
         }
         if p.windows.as_ref().is_none_or(|w| w.send.can_send()) {
-            if let Some(desc) = self.next_desc(now, peer) {
-                return Some(self.emit(now, peer, &desc));
+            if let Some((desc, packets)) = self.next_desc(now, peer) {
+                return Some(self.emit(now, peer, &desc, packets));
             }
         }
         self.poll_ack(now, peer)
     }
 
     /// The next new packet: control first, then messages and data streams in turn.
-    fn next_desc(&mut self, now: Instant, peer: PeerId) -> Option<Desc> {
+    fn next_desc(&mut self, now: Instant, peer: PeerId) -> Option<(Desc, u32)> {
         let p = &mut self.peers[peer.0 as usize];
         if let Some(desc) = p.ctrl.pop_front() {
-            return Some(desc);
+            return Some((desc, 1));
         }
         p.data_turn = !p.data_turn;
         if p.data_turn {
-            self.next_stream(peer).or_else(|| self.next_message(now, peer))
+            self.next_stream(peer).or_else(|| self.next_message(now, peer).map(|desc| (desc, 1)))
         } else {
-            self.next_message(now, peer).or_else(|| self.next_stream(peer))
+            self.next_message(now, peer).map(|desc| (desc, 1)).or_else(|| self.next_stream(peer))
         }
     }
 
-    fn next_stream(&mut self, peer: PeerId) -> Option<Desc> {
+    /// Data to be sent: a packet, or as many as make a train.
+    fn next_stream(&mut self, peer: PeerId) -> Option<(Desc, u32)> {
         let p = &mut self.peers[peer.0 as usize];
         let mtu = p.mtu();
+        let room = p.windows.as_ref().map_or(1, |w| w.send.room());
+        let most = p.caps.train.min(room).max(1);
         loop {
             let stream = p.data.front_mut()?;
             // The operation may be gone: the peer said FIN before it had everything.
@@ -156,14 +159,14 @@ impl Engine {
                 p.data.pop_front();
                 match source {
                     StreamSource::Op(_) => continue,
-                    StreamSource::Region(_) => return Some(refusal(recv)),
+                    StreamSource::Region(_) => return Some((refusal(recv), 1)),
                 }
             }
-            let (desc, last) = rendezvous::next_data(mtu, stream);
-            if last {
+            let (desc, packets) = rendezvous::next_data(mtu, stream, most);
+            if stream.offset == stream.end {
                 p.data.pop_front();
             }
-            return Some(desc);
+            return Some((desc, packets));
         }
     }
 
@@ -220,20 +223,24 @@ impl Engine {
         let Ok((common, _, _)) = wire::parse(t.header.as_slice()) else { return t };
         let desc = refusal(common.imm);
         let common = Common { flags: desc.flags, ..common };
-        Transmit { header: wire::emit(&common, &desc.packet), payload: Payload::None, ..t }
+        Transmit::one(t.peer, wire::emit(&common, &desc.packet), Payload::None)
     }
 
-    fn emit(&mut self, now: Instant, peer: PeerId, desc: &Desc) -> Transmit {
+    fn emit(&mut self, now: Instant, peer: PeerId, desc: &Desc, packets: u32) -> Transmit {
         if let Payload::Op { op, .. } = desc.payload {
             if let Some(op) = self.ops.get_mut(op.0) {
-                op.unacked += 1;
+                op.unacked += packets;
             }
         }
         let p = &mut self.peers[peer.0 as usize];
         let seq = match &mut p.windows {
             Some(w) => {
-                let seq = w.send.push(now, *desc);
-                if w.send.in_flight() == 1 {
+                let idle = w.send.in_flight() == 0;
+                let seq = w.send.next_seq();
+                for i in 0..packets {
+                    w.send.push(now, desc.part(i, packets));
+                }
+                if idle {
                     let at = now + w.rtt.rto();
                     self.timers.arm(p, at);
                 }
@@ -241,14 +248,14 @@ impl Engine {
             }
             None => Seq(0),
         };
-        self.emit_at(peer, desc, seq)
+        Transmit { packets, ..self.emit_at(peer, desc, seq) }
     }
 
     fn emit_at(&mut self, peer: PeerId, desc: &Desc, seq: Seq) -> Transmit {
         let p = &mut self.peers[peer.0 as usize];
         let common = p.common(desc.flags, seq, desc.imm);
         p.ack_asked = false;
-        Transmit { peer, header: wire::emit(&common, &desc.packet), payload: desc.payload }
+        Transmit::one(peer, wire::emit(&common, &desc.packet), desc.payload)
     }
 
     /// An acknowledgement of its own, when nothing carried it.
@@ -273,7 +280,7 @@ impl Engine {
         }
         self.stats.acks_sent += 1;
         let header = wire::emit(&common, &Packet::Ack(Ack { sack: sack.0 }));
-        Some(Transmit { peer, header, payload: Payload::None })
+        Some(Transmit::one(peer, header, Payload::None))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Announced messages: RTS, PULL, DATA, DIRECT_DONE, FIN.
 
-use super::op::{Kind, Op, Recv, RecvState};
+use super::op::{Kind, Op, RecvState};
 use super::types::{Direct, Event, Payload, Placement};
 use super::{eager, Engine, StoredState};
 use crate::id::{OpId, PeerId};
@@ -26,10 +26,12 @@ pub(super) fn announce(most: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: O
     Step::Send(Desc::bare(Packet::Rts(rts), s.imm).with_flags(s.flags), true)
 }
 
-/// The next packet of a stream and whether it was the last.
-pub(super) fn next_data(mtu: u32, stream: &mut Stream) -> (Desc, bool) {
+/// The next packet of a stream, or as many full ones as it has, up to `most`; and how many.
+pub(super) fn next_data(mtu: u32, stream: &mut Stream, most: u32) -> (Desc, u32) {
     let room = u64::from(mtu) - Data::LEN as u64;
-    let len = room.min(stream.end - stream.offset) as u32;
+    let left = stream.end - stream.offset;
+    let packets = u64::from(most).min(left / room).max(1);
+    let len = left.min(room * packets) as u32;
     let offset = stream.offset;
     stream.offset += u64::from(len);
     let payload = match stream.source {
@@ -37,9 +39,7 @@ pub(super) fn next_data(mtu: u32, stream: &mut Stream) -> (Desc, bool) {
         StreamSource::Region(key) => Payload::Region { key, offset, len },
     };
     let packet = Packet::Data(Data { offset: offset - stream.shift });
-    let last = stream.offset == stream.end;
-    let flags = if last { flags::LAST } else { 0 };
-    (Desc { packet, flags, imm: stream.recv, payload }, last)
+    (Desc { packet, flags: 0, imm: stream.recv, payload }, packets as u32)
 }
 
 /// Bytes asked for at a time: about `wanted`, in whole trains of full packets.
@@ -277,25 +277,12 @@ impl Engine {
             self.stats.violations += 1;
             return Placement::None;
         };
-        let arrived = match &mut op.kind {
-            Kind::Recv(r) => match &mut r.state {
-                RecvState::Pull { pull, .. } => pull.arrived(data.offset, len),
-                _ => false,
-            },
-            Kind::Get(pull) => pull.arrived(data.offset, len),
-            _ => false,
-        };
-        if !arrived {
+        let discard = op.discard;
+        if !op.pull().is_some_and(|pull| pull.arrived(data.offset, len)) {
             self.stats.violations += 1;
             return Placement::None;
         }
-        let discard = op.discard;
-        match &op.kind {
-            Kind::Get(pull) if pull.complete() => self.finish(id),
-            Kind::Get(_) => {}
-            _ if common.flags & flags::LAST != 0 => self.ask_on(now, id),
-            _ => self.check_pulled(now, id),
-        }
+        self.pull_on(now, id);
         if discard {
             return Placement::None;
         }
@@ -304,8 +291,9 @@ impl Engine {
 
     /// Handles `count` consecutive DATA packets of one transfer at once, `len` payload bytes in all
     /// that are in their place already: those whose headers differ from `header`, the first one's,
-    /// only in sequence number and offset. Returns the operation and the offset; `None`, and nothing
-    /// is changed, if the packets are not what comes next: then each is to be handled by itself.
+    /// only in sequence number and offset. Returns the operation and the offset; `None`, and
+    /// nothing is changed, if the packets are not what comes next: then each is to be handled by
+    /// itself.
     pub fn handle_run(
         &mut self,
         now: Instant,
@@ -321,15 +309,11 @@ impl Engine {
             return None;
         }
         let op = self.ops.get_mut(id.0).filter(|o| o.peer == Some(peer) && !o.discard)?;
-        let pull = match &mut op.kind {
-            Kind::Recv(Recv { state: RecvState::Pull { pull, .. }, .. }) | Kind::Get(pull) => pull,
-            _ => return None,
-        };
+        let pull = op.pull()?;
         let w = p.windows.as_mut()?;
         if !w.recv.expects(common.seq) || !pull.arrived(data.offset, len) {
             return None;
         }
-        let complete = pull.complete();
         w.recv.on_run(now, count, common.flags & flags::ACKNOW != 0);
         p.last_heard = now;
         let grew = p.credit_in.on_grant(common.credit);
@@ -339,27 +323,27 @@ impl Engine {
             self.wake_queued(peer);
         }
         self.acknowledged(now, peer, &common, None);
-        if complete || common.flags & flags::LAST != 0 {
-            match self.ops.get(id.0).map(|op| &op.kind) {
-                Some(Kind::Get(_)) if complete => self.finish(id),
-                Some(Kind::Recv(_)) => self.ask_on(now, id),
-                _ => {}
-            }
-        }
+        self.pull_on(now, id);
         self.schedule_ack(now, peer);
         Some((id, data.offset))
     }
 
-    /// A transfer may be complete with a packet that is not the last of its block (lost ones came
-    /// late).
-    fn check_pulled(&mut self, now: Instant, id: OpId) {
-        let complete = match self.ops.get(id.0).map(|o| &o.kind) {
-            Some(Kind::Recv(r)) => {
-                matches!(&r.state, RecvState::Pull { pull, .. } if pull.complete())
+    /// Data arrived: asks for more, or ends the transfer.
+    #[inline]
+    fn pull_on(&mut self, now: Instant, id: OpId) {
+        let Some(op) = self.ops.get_mut(id.0) else { return };
+        let is_get = matches!(op.kind, Kind::Get(_));
+        let Some(peer) = op.peer else { return };
+        let Some(pull) = op.pull() else { return };
+        let complete = pull.complete();
+        if is_get {
+            if complete {
+                self.finish(id);
             }
-            _ => false,
-        };
-        if complete {
+            return;
+        }
+        let block = block_len(self.cfg.pull_block, &self.peers[peer.0 as usize]);
+        if complete || pull.wants_packets(block, u64::from(self.cfg.pull_depth)) {
             self.ask_on(now, id);
         }
     }

@@ -59,7 +59,7 @@ pub(super) fn last_word(cfg: &Config, me: u64, p: &mut Peer, word: LastWord) -> 
 fn bye(p: &mut Peer, reason: u32) -> Transmit {
     let common = p.common(0, crate::seq::Seq(0), 0);
     let header = wire::emit(&common, &Packet::Bye(Bye { reason }));
-    Transmit { peer: p.id, header, payload: Payload::None }
+    Transmit::one(p.id, header, Payload::None)
 }
 
 fn hello(cfg: &Config, me: u64, p: &Peer, reply: bool) -> Transmit {
@@ -78,7 +78,7 @@ fn hello(cfg: &Config, me: u64, p: &Peer, reply: bool) -> Transmit {
         credit: (credit_window(cfg) / UNIT as usize) as u32,
     };
     let header = wire::emit(&common, &Packet::Hello(hello));
-    Transmit { peer: p.id, header, payload: Payload::Address }
+    Transmit::one(p.id, header, Payload::Address)
 }
 
 impl Engine {

@@ -130,6 +130,12 @@ impl<T: Copy> SendWindow<T> {
         self.span() < self.limit && (self.lost == 0 || self.mode != Reliability::GoBackN)
     }
 
+    /// How many more packets may be sent now, if any may.
+    #[inline]
+    pub fn room(&self) -> u32 {
+        self.limit.saturating_sub(self.span())
+    }
+
     /// Whether nothing awaits acknowledgement.
     #[inline]
     pub fn is_empty(&self) -> bool {

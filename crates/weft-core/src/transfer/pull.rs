@@ -44,9 +44,15 @@ impl Pull {
         Some(part)
     }
 
+    /// Whether [`Pull::claim_packets`] would claim a part.
+    #[inline]
+    pub fn wants_packets(&self, block: u64, depth: u64) -> bool {
+        self.front < self.back && self.outstanding + block <= block * depth.max(1)
+    }
+
     /// Claims the next part by packets while fewer than `depth` blocks are outstanding.
     pub fn claim_packets(&mut self, block: u64, depth: u64) -> Option<Part> {
-        if self.outstanding + block > block * depth.max(1) {
+        if !self.wants_packets(block, depth) {
             return None;
         }
         let part = self.claim_front(block)?;

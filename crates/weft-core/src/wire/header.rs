@@ -46,7 +46,7 @@ pub mod flags {
     pub const REPLY: u16 = 1 << 3;
     /// In PULL: please write the range to `addr` with one remote copy.
     pub const DIRECT: u16 = 1 << 4;
-    /// The last packet of a PUT, or of what one PULL or GET asked for.
+    /// The last packet of a PUT.
     pub const LAST: u16 = 1 << 5;
     /// The receiver should acknowledge at once.
     pub const ACKNOW: u16 = 1 << 6;
@@ -153,6 +153,12 @@ impl HeaderBuf {
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
+
+    /// The encoded bytes, to be changed.
+    #[inline]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.bytes[..usize::from(self.len)]
+    }
 }
 
 impl Default for HeaderBuf {
@@ -189,6 +195,18 @@ pub fn patch_ack(header: &mut HeaderBuf, ack: Seq, credit: u32) {
 pub fn session_of(bytes: &[u8]) -> Option<u32> {
     let head = bytes.first_chunk::<8>()?;
     (head[field::VERSION] == VERSION).then(|| u32::get(head, field::SESSION.start))
+}
+
+/// Makes the header of a DATA packet that of the one `packets` and `bytes` further on in its run.
+#[inline]
+pub fn advance(header: &mut [u8], packets: u32, bytes: u64) {
+    if let Some(seq) = header.get_mut(field::SEQ).and_then(|s| s.first_chunk_mut()) {
+        *seq = u32::from_le_bytes(*seq).wrapping_add(packets).to_le_bytes();
+    }
+    if let Some(at) = header.get_mut(super::Data::OFFSET.range()).and_then(|s| s.first_chunk_mut())
+    {
+        *at = u64::from_le_bytes(*at).wrapping_add(bytes).to_le_bytes();
+    }
 }
 
 /// Bits of a session number that hold the index.

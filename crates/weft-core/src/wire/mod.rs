@@ -28,8 +28,9 @@ pub use atomic::{code, Atomic, Reply};
 pub use control::{reason, Bye, Nop};
 pub use eager::{Eager, EagerFirst, EagerMore};
 pub use header::{
-    field, flags, patch_ack, session_generation, session_index, session_number, session_of, Common,
-    FieldInfo, HeaderBuf, Scalar, WireError, COMMON_FIELDS, COMMON_LEN, HEADER_MAX, VERSION,
+    advance, field, flags, patch_ack, session_generation, session_index, session_number,
+    session_of, Common, FieldInfo, HeaderBuf, Scalar, WireError, COMMON_FIELDS, COMMON_LEN,
+    HEADER_MAX, VERSION,
 };
 pub use hello::{Hello, VERSION_MAX, VERSION_MIN};
 pub use pull::{Data, DirectDone, Pull};

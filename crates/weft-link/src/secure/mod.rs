@@ -77,6 +77,12 @@ impl JobKey {
         &self.0
     }
 
+    /// A number that names the job to anybody; it tells nothing about the key.
+    pub fn public_id(&self) -> u64 {
+        let derived = self.derive(b"weft 1 public id", Backend::detect());
+        u64::from_le_bytes(cut(derived))
+    }
+
     /// A key for one purpose: the tag of the second half under the first half, the purpose as
     /// nonce.
     fn derive(&self, purpose: &[u8; 16], backend: Backend) -> [u8; 16] {

@@ -221,7 +221,10 @@ impl ShmLink {
             }
             if let Some(id) = peer.id {
                 self.set_index(id, GONE);
-                self.events.push_back(LinkEvent::PeerGone(id));
+                self.events.push_back(match peer.refused {
+                    true => LinkEvent::PeerRefused(id),
+                    false => LinkEvent::PeerGone(id),
+                });
             }
         }
     }

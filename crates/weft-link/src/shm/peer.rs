@@ -36,6 +36,8 @@ pub(super) struct Peer {
     pub id: Option<PeerId>,
     /// Its process ended; what it sent is still delivered.
     pub hung_up: bool,
+    /// It said that it does not take the connection.
+    pub refused: bool,
     /// It broke the protocol of the rings: drop it.
     pub lie: Option<Lie>,
     pub endpoint: EndpointId,
@@ -65,6 +67,7 @@ impl Peer {
             rx_area: rx,
             id: None,
             hung_up: false,
+            refused: false,
             lie: None,
             endpoint,
             dialed: false,

@@ -48,6 +48,8 @@ pub(super) struct Hello {
 pub(super) const HELLO: usize = 56;
 /// The doorbell message.
 pub(super) const BELL: [u8; 1] = [1];
+/// Said to a connection that is not admitted, before it is closed.
+pub(super) const REFUSED: [u8; 1] = [2];
 
 impl Hello {
     pub(super) fn encode(&self) -> [u8; HELLO] {
@@ -117,10 +119,16 @@ pub fn host() -> Result<u64, LinkError> {
     use std::os::unix::fs::MetadataExt;
     let fail = |what: &str| {
         let what = what.to_string();
-        |source| LinkError::System { what, source, fix: "mount /proc, or run without shm" }
+        |source: io::Error| match source.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => system(&what, source),
+            _ => LinkError::System { what, source, fix: "mount /proc, or run without shm" },
+        }
     };
-    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").map_err(fail("boot id"))?;
-    let net = std::fs::metadata("/proc/self/ns/net").map_err(fail("network namespace"))?.ino();
+    let boot =
+        std::fs::read("/proc/sys/kernel/random/boot_id").map_err(fail("reading the boot id"))?;
+    let net = std::fs::metadata("/proc/self/ns/net")
+        .map_err(fail("asking for the network namespace"))?
+        .ino();
     let bytes = boot.iter().copied().chain(net.to_le_bytes());
     // FNV-1a, 64 bits.
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {

@@ -2,7 +2,7 @@
 //! Done rarely while polling, and on every wake-up.
 
 use super::peer::{Peer, Socket};
-use super::rendezvous::{self, same_user, system, Hello, Kind, BELL, HELLO};
+use super::rendezvous::{self, same_user, system, Hello, Kind, BELL, HELLO, REFUSED};
 use super::ring::Lie;
 use super::sys::map;
 use super::sys::socket::{self, Epoll};
@@ -62,6 +62,9 @@ enum Heard {
     Nothing,
     Closed,
     Bell,
+    Refused,
+    /// Its descriptor could not be taken.
+    NoRoom,
     Hello(Hello, Option<OwnedFd>),
     Nonsense(&'static str),
 }
@@ -71,10 +74,12 @@ fn hear(fd: &OwnedFd) -> Heard {
     match socket::recv(fd, &mut buf) {
         Ok(got) if got.len == 0 => Heard::Closed,
         Ok(got) if buf[..got.len] == BELL => Heard::Bell,
+        Ok(got) if buf[..got.len] == REFUSED => Heard::Refused,
         Ok(got) => match Hello::decode(&buf[..got.len]) {
             Ok(hello) => Heard::Hello(hello, got.passed),
             Err(what) => Heard::Nonsense(what),
         },
+        Err(e) if e.raw_os_error() == Some(libc::EMFILE) => Heard::NoRoom,
         Err(e) => match e.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Heard::Nothing,
             io::ErrorKind::InvalidData => Heard::Nonsense("message"),
@@ -153,20 +158,34 @@ impl ShmLink {
             return;
         }
         let socket = self.doors.pending.remove(at);
-        let result = match heard {
-            Heard::Hello(hello, Some(segment)) => self.admit(socket, &hello, &segment),
+        let checked = match heard {
+            Heard::Hello(hello, Some(segment)) => {
+                self.check(&socket.fd, &hello, &segment).map(|place| (hello, place))
+            }
             Heard::Hello(_, None) => Err("hello without a segment".into()),
             Heard::Closed => return,
-            Heard::Bell | Heard::Nothing => Err("no hello".into()),
+            Heard::Bell | Heard::Refused | Heard::Nothing => Err("no hello".into()),
+            Heard::NoRoom => Err("no descriptor is left for its segment (raise ulimit -n)".into()),
             Heard::Nonsense(what) => Err(what.into()),
         };
-        if let Err(why) = result {
-            self.refuse(&why);
+        match checked {
+            Ok((hello, (crossed, halves))) => self.admit(socket, &hello, crossed, halves),
+            Err(why) => {
+                // If it cannot be told, it finds out by the end of the connection.
+                let _ = socket::send(&socket.fd, &REFUSED, None);
+                self.refuse(&why);
+            }
         }
     }
 
-    /// Makes a stranger of an accepted connection, or the second half of one made at the same time.
-    fn admit(&mut self, socket: Socket, hello: &Hello, segment: &OwnedFd) -> Result<(), String> {
+    /// Whether to admit an accepted connection. If so it is answered; the place of the connection
+    /// that was made at the same time, if one was, and what to receive and to send in.
+    fn check(
+        &mut self,
+        fd: &OwnedFd,
+        hello: &Hello,
+        segment: &OwnedFd,
+    ) -> Result<(Option<usize>, [map::Half; 2]), String> {
         let endpoint = hello.from;
         if hello.kind != Kind::Offer || hello.to != self.config.endpoint {
             return Err(format!("endpoint {endpoint} looks for endpoint {}", hello.to));
@@ -187,8 +206,19 @@ impl ShmLink {
             return Err(format!("no room for endpoint {endpoint}"));
         }
         let answer = self.hello(Kind::Answer, endpoint, hello.sizes).encode();
-        let [rx, tx] = map::map(segment, hello.sizes).map_err(|e| e.to_string())?;
-        socket::send(&socket.fd, &answer, None).map_err(|e| e.to_string())?;
+        let halves = map::map(segment, hello.sizes).map_err(|e| e.to_string())?;
+        socket::send(fd, &answer, None).map_err(|e| e.to_string())?;
+        Ok((crossed, halves))
+    }
+
+    /// Makes a stranger of a connection, or the second half of the one `crossed`.
+    fn admit(
+        &mut self,
+        socket: Socket,
+        hello: &Hello,
+        crossed: Option<usize>,
+        [rx, tx]: [map::Half; 2],
+    ) {
         let at = match crossed {
             Some(at) => {
                 self.peers[at].cross(socket, hello.sizes, rx);
@@ -196,12 +226,12 @@ impl ShmLink {
             }
             None => {
                 let direct = Peer::direct_to(&socket.fd, self.config.direct);
-                self.peers.push(Peer::new(endpoint, socket, hello.sizes, [tx, rx], direct));
+                let halves = [tx, rx];
+                self.peers.push(Peer::new(hello.from, socket, hello.sizes, halves, direct));
                 self.peers.len() - 1
             }
         };
         self.heard(at, hello);
-        Ok(())
     }
 
     fn heard(&mut self, at: usize, hello: &Hello) {
@@ -233,6 +263,8 @@ impl ShmLink {
                 {
                     self.heard(at, &hello);
                 }
+                Heard::Refused => peer.refused = true,
+                Heard::NoRoom => peer.lie = Some(Lie("unexpected descriptor")),
                 Heard::Hello(..) => peer.lie = Some(Lie("unexpected hello")),
                 Heard::Nonsense(what) => peer.lie = Some(Lie(what)),
             }

@@ -160,6 +160,7 @@ fn child__process() {
         "flood" => child_flood(&mut link, &parent),
         "idle" => child_idle(&mut link, &parent),
         "starved" => child_starved(&mut link, &parent),
+        "full" => child_full(&mut link),
         _ => panic!("role {role}"),
     }
 }
@@ -220,6 +221,15 @@ fn child_starved(link: &mut ShmLink, parent: &Address) {
     child_echo(link, parent);
 }
 
+/// Can accept one connection and nothing that comes with it.
+fn child_full(link: &mut ShmLink) -> ! {
+    sys::misc::limit_files(sys::misc::next_file() + 1);
+    loop {
+        wait(link);
+        link.finish_wait();
+    }
+}
+
 /// Sends one packet and waits for it to come back.
 fn round_trip(link: &mut ShmLink, n: usize) {
     let (header, payload) = (pattern(n, 32), pattern(n, n * 100));
@@ -235,6 +245,15 @@ fn processes__out_of_descriptors_is_said_and_recovered_from() {
     let child = Process::start("starved", &address_of(&link));
     link.connect(&info(0, &child.address)).unwrap();
     round_trip(&mut link, 5);
+}
+
+#[test]
+fn processes__without_a_descriptor_for_the_segment_refuse() {
+    let mut link = ShmLink::new(config(1)).unwrap();
+    let child = Process::start("full", &address_of(&link));
+    link.connect(&info(0, &child.address)).unwrap();
+    recv_until(&mut link, &mut Log::default(), |_, link| !link.events.is_empty());
+    assert_eq!(events(&mut link), [LinkEvent::PeerRefused(PEER)]);
 }
 
 #[test]

@@ -92,7 +92,6 @@ struct Counters {
     received: u64,
     received_calls: u64,
     received_placed: u64,
-    received_repaired: u64,
     recv_errors: u64,
 }
 
@@ -333,6 +332,10 @@ impl Link for UdpLink {
         self.send_frames(frames)
     }
 
+    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        self.send_data(peer, header, payload, packets)
+    }
+
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         self.recv_frames(budget, sink)
     }
@@ -365,7 +368,6 @@ impl Link for UdpLink {
             ("received", c.received),
             ("received_calls", c.received_calls),
             ("received_placed", c.received_placed),
-            ("received_repaired", c.received_repaired),
             ("recv_errors", c.recv_errors),
         ];
         all.into_iter().for_each(|(name, value)| each(name, value));

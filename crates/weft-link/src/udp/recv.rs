@@ -1,12 +1,13 @@
 //! Receiving: take trains apart, check, deliver.
 
-use super::sys::{place, SockAddr, Socket};
+use super::sys::{SockAddr, Socket};
 use super::{same_host_port, Peer, UdpLink};
+use crate::run::{is_data, Run};
 use crate::secure::{Mode, Opened, Reject, Secure, TRAILER};
-use crate::{Bytes, Prediction, Sink};
+use crate::{Bytes, Sink};
 use std::io;
 use std::ops::Range;
-use weft_core::wire::{field, session_of, Data, PacketType};
+use weft_core::wire::Data;
 use weft_core::PeerId;
 
 /// Longest train the kernel hands over.
@@ -147,38 +148,33 @@ impl UdpLink {
     /// the first one is not as predicted.
     fn deliver_run(&mut self, budget: usize, sink: &mut dyn Sink) -> Option<usize> {
         let first = self.rx.next();
-        let is_data = self.rx.buffer[first.clone()].get(field::TYPE) == Some(&DATA);
-        if !is_data || self.secure.mode() != Mode::Auth {
+        if self.secure.mode() != Mode::Auth || !is_data(&self.rx.buffer[first.clone()]) {
             return None;
         }
-        let mut p = sink.predict()?;
-        let mut run = Run::start(&p, &self.rx.buffer[first.clone()])?;
+        let prediction = sink.predict()?;
+        let mut run = Run::start(&prediction, &self.rx.buffer[first.clone()])?;
         let mut next = first.clone();
-        while run.packets < budget {
+        let mut peer = None;
+        while !next.is_empty() && run.packets() < budget {
             let frame = &self.rx.buffer[next.clone()];
-            let Some(payload) = run.fits(&self.rx.buffer[first.clone()], frame) else { break };
-            let Some(place) = place(&mut p, run.skip + run.len, payload) else { break };
+            let Some(len) = frame.len().checked_sub(Data::LEN + TRAILER) else { break };
+            let Some(place) = run.place(prediction.memory, frame, len) else { break };
             self.rx.rest.start = next.end;
             let Ok(opened) = self.secure.open_into(frame, Data::LEN, place) else { break };
-            run.peer = opened.peer;
-            run.packets += 1;
-            run.len += payload;
+            peer = opened.peer;
+            run.push(len);
             next = self.rx.next();
-            if next.is_empty() {
-                break;
-            }
         }
         if self.rx.rest.start == first.start {
             return None;
         }
-        self.count.received += run.packets as u64;
-        self.count.received_placed += run.packets as u64;
-        let header = &self.rx.buffer[first.start..first.start + Data::LEN];
-        if run.packets < 2 || !sink.run(header, run.packets as u32, run.len as u64) {
-            self.deliver_each(first, run.packets, sink);
+        self.count.received += run.packets() as u64;
+        self.count.received_placed += run.packets() as u64;
+        if !run.deliver(sink) {
+            self.deliver_each(first, run.packets(), sink);
         }
-        self.confirm_once(run.peer);
-        Some(run.packets)
+        self.confirm_once(peer);
+        Some(run.packets())
     }
 
     /// Delivers checked DATA packets one by one.
@@ -199,51 +195,6 @@ impl UdpLink {
             }
         }
     }
-}
-
-/// DATA packets on their way to predicted memory.
-struct Run {
-    /// From the start of that memory to the place of the first.
-    skip: usize,
-    packets: usize,
-    /// Payload bytes so far.
-    len: usize,
-    offset: u64,
-    seq: u32,
-    peer: Option<PeerId>,
-}
-
-impl Run {
-    /// A run that begins with this frame, if it is of the predicted transfer and within its memory.
-    fn start(p: &Prediction, frame: &[u8]) -> Option<Run> {
-        let (seq, offset) = seq_and_offset(frame)?;
-        let ours = session_of(frame) == Some(p.session) && frame[field::IMM] == p.imm.to_le_bytes();
-        let skip = usize::try_from(offset.checked_sub(p.offset)?).ok()?;
-        ours.then_some(Run { skip, packets: 0, len: 0, offset, seq, peer: None })
-    }
-
-    /// The payload length of a frame that continues the run begun by `first`.
-    fn fits(&self, first: &[u8], frame: &[u8]) -> Option<usize> {
-        let (seq, offset) = seq_and_offset(frame)?;
-        let same = frame[..field::SEQ.start] == first[..field::SEQ.start]
-            && frame[field::SEQ.end..OFFSET] == first[field::SEQ.end..OFFSET];
-        let next = seq == self.seq.wrapping_add(self.packets as u32)
-            && offset == self.offset.checked_add(self.len as u64)?;
-        let payload = frame.len().checked_sub(Data::LEN + TRAILER)?;
-        (same && next && payload > 0).then_some(payload)
-    }
-}
-
-const DATA: u8 = PacketType::Data as u8;
-/// Where the offset lies in the header of a DATA packet.
-const OFFSET: usize = Data::OFFSET.range().start;
-
-/// Sequence number and offset of a DATA packet.
-fn seq_and_offset(frame: &[u8]) -> Option<(u32, u64)> {
-    let header = frame.first_chunk::<{ Data::LEN }>()?;
-    let seq = u32::from_le_bytes(header[field::SEQ].try_into().ok()?);
-    let offset = u64::from_le_bytes(header[Data::OFFSET.range()].try_into().ok()?);
-    Some((seq, offset))
 }
 
 /// Without authentication, only the source address speaks for a packet.

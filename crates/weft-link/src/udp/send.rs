@@ -8,7 +8,7 @@ use super::sys::{self, SockAddr, Socket};
 use super::{pmtu, UdpLink};
 use crate::{Frame, LinkEvent};
 use std::io;
-use weft_core::wire::{field, PacketType};
+use weft_core::wire::{self, field, PacketType};
 use weft_core::PeerId;
 
 /// Most datagrams in a train: `UDP_MAX_SEGMENTS` of the kernel.
@@ -80,6 +80,62 @@ impl UdpLink {
             done += packets;
         }
         done
+    }
+
+    /// Sends a run of DATA packets, a train at a time; returns how many went.
+    pub(super) fn send_data(
+        &mut self,
+        peer: PeerId,
+        header: &[u8],
+        payload: &[u8],
+        packets: usize,
+    ) -> usize {
+        let each = payload.len() / packets.max(1);
+        let mut done = 0;
+        while done < packets {
+            let Some(train) = self.seal_run(peer, header, payload, each, done) else {
+                self.count.send_dropped += (packets - done) as u64;
+                return packets;
+            };
+            let sealed = train.packets;
+            if let Sent::Full = self.send_train(train) {
+                self.count.send_full += 1;
+                break;
+            }
+            self.count.sent += sealed as u64;
+            done += sealed;
+        }
+        done
+    }
+
+    /// Seals as many packets of a run, from number `first` on, as fit one train.
+    fn seal_run(
+        &mut self,
+        peer: PeerId,
+        header: &[u8],
+        payload: &[u8],
+        each: usize,
+        first: usize,
+    ) -> Option<Train> {
+        let segment = header.len() + each + self.secure.trailer_len();
+        let fits = self.gso && segment <= self.peer(peer)?.datagram_len;
+        let most = if fits { (self.tx.len() / segment).clamp(1, SEGMENTS_MAX) } else { 1 };
+        let mut own = [0; 64];
+        let own = own.get_mut(..header.len())?;
+        own.copy_from_slice(header);
+        wire::advance(own, first as u32, (first * each) as u64);
+        let mut train = Train { peer, packets: 0, segment, len: 0 };
+        for part in payload.get(first * each..)?.chunks_exact(each.max(1)).take(most) {
+            let out = self.tx.get_mut(train.len..)?;
+            self.secure.seal_into(peer, own, part, out)?;
+            if let Some(corruptor) = &mut self.corruptor {
+                corruptor.apply(&mut self.tx[train.len..train.len + segment]);
+            }
+            wire::advance(own, 1, each as u64);
+            train.packets += 1;
+            train.len += segment;
+        }
+        Some(train)
     }
 
     /// Seals as many of the first frames as fit one train: same peer, same size but for a shorter

@@ -138,7 +138,7 @@ impl<F: FnMut(Option<PeerId>, &[u8], Bytes<'_>)> Sink for Tap<'_, F> {
         self.sink.frame(from, header, payload);
     }
 
-    fn predict(&mut self) -> Option<Prediction> {
+    fn predict(&mut self) -> Option<Prediction<'_>> {
         self.sink.predict()
     }
 }

@@ -2,6 +2,7 @@
 
 use super::pcapng::{Direction, Writer};
 use super::{forward, Clock, Tap};
+use crate::ether::{EtherHead, EtherType, Mac};
 use crate::{Bytes, Frame, Link, LinkError, LinkEvent, Sink};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -9,12 +10,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weft_core::{wire, PeerId};
 
-/// EtherType of weft packets: IEEE 802 local experimental 1.
-const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
-
-/// Writes every packet that goes through a link to a pcapng file, framed as Ethernet with weft's
-/// EtherType whatever the link is. Link addresses are made up: `02:57:00:...` carries the number of
-/// the peer, `02:57:01:...` the session number where the link does not know the peer,
+/// Writes every packet that goes through a link to a pcapng file, framed as on the raw Ethernet
+/// links whatever the link is, with slot 0. Link addresses are made up: `02:57:00:...` carries the
+/// number of the peer, `02:57:01:...` the session number where the link does not know the peer,
 /// `02:57:ff:...` is this endpoint. A network link's security trailer is not part of what is
 /// captured.
 pub struct Pcap {
@@ -64,7 +62,10 @@ impl Capture {
         const NEAR: [u8; 6] = [0x02, 0x57, 0xff, 0, 0, 0];
         let (dst, src) = if way == Direction::Out { (far, NEAR) } else { (NEAR, far) };
         let time = (self.clock)().0.saturating_add(self.origin.as_nanos() as u64);
-        let parts = [&dst, &src, &ETHERTYPE[..], header, payload];
+        let len = u16::try_from(header.len() + payload.len()).unwrap_or(u16::MAX);
+        let (dst, src, kind) = (Mac(dst), Mac(src), EtherType::default());
+        let head = EtherHead { dst, src, kind, slot: 0, len }.encode();
+        let parts = [&head[..], header, payload];
         self.with_file(|file| file.packet(time, way, &parts));
     }
 
@@ -204,8 +205,11 @@ mod tests {
         send(&mut a, b"going out");
         send(&mut b, b"coming in");
         assert_eq!(a.recv(10, &mut Ignore), 1);
-        let sent = [0x02, 0x57, 0, 0, 0, 3, 0x02, 0x57, 0xff, 0, 0, 0, 0x88, 0xb5, 1, 3];
-        let received = [0x02, 0x57, 0xff, 0, 0, 0, 0x02, 0x57, 0, 0, 0, 3, 0x88, 0xb5, 1, 3];
+        let (near, far) = ([0x02, 0x57, 0xff, 0, 0, 0], [0x02, 0x57, 0, 0, 0, 3]);
+        // EtherType, slot 0, length of 32 bytes of header and 9 of payload, version, type.
+        let rest = [0x88, 0xb5, 0, 0, 41, 0, 1, 3];
+        let sent = [&far[..], &near, &rest].concat();
+        let received = [&near[..], &far, &rest].concat();
         assert!(holds(&file, &sent) && holds(&file, b"going out"));
         assert!(holds(&file, &received) && holds(&file, b"coming in"));
         let stamp = 1_000_000_005_u64;

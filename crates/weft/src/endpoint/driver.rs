@@ -34,33 +34,6 @@ struct Bulk {
     session: u32,
 }
 
-/// Counts packets of equal size, up to as many as a link sends best together.
-struct Train {
-    len: u32,
-    packets: u32,
-    most: u32,
-}
-
-impl Train {
-    fn new(engine: &Engine, first: &Transmit) -> Train {
-        let most = engine.peer_info(first.peer).map_or(1, |(_, _, caps)| caps.train);
-        Train { len: first.payload.len(), packets: 1, most }
-    }
-
-    #[inline]
-    fn add(&mut self, t: &Transmit) {
-        let len = t.payload.len();
-        self.packets = if len == self.len { self.packets + 1 } else { 1 };
-        self.len = len;
-    }
-
-    /// A link without preference takes whatever comes.
-    #[inline]
-    fn is_full(&self) -> bool {
-        self.most > 1 && self.packets == self.most
-    }
-}
-
 struct Held {
     header: Vec<u8>,
     payload: Vec<u8>,
@@ -209,7 +182,7 @@ impl Driver {
                 Err(error) => reasons.push((self.links[i].caps().name, error.to_string())),
             }
         }
-        self.core.engine.peer_failed(peer, PeerFailure::Unreachable { after_ms: 0 });
+        self.core.engine.peer_failed(peer, PeerFailure::NoLink);
         Err(reasons)
     }
 
@@ -243,13 +216,13 @@ impl Driver {
         did
     }
 
-    /// Between two rounds of a wait that found nothing: looks closely at the one link in use, if it
-    /// is one inside the host.
+    /// Between two rounds of a wait that found nothing: looks closely at the one link in use, if
+    /// that costs no system call.
     #[inline]
     pub fn spin(&mut self) {
         let mut busy = (0..self.links.len()).filter(|&i| self.busy[i]);
         if let (Some(only), None) = (busy.next(), busy.next()) {
-            if !self.core.caps[only].network {
+            if self.core.caps[only].polled {
                 self.links[only].spin(CLOSE_ROUNDS);
             }
         }
@@ -359,6 +332,9 @@ impl Driver {
             LinkEvent::PeerGone(peer) if self.link_of(peer) == Some(link) => {
                 self.core.engine.peer_failed(peer, PeerFailure::Gone);
             }
+            LinkEvent::PeerRefused(peer) if self.link_of(peer) == Some(link) => {
+                self.core.engine.peer_failed(peer, PeerFailure::Refused);
+            }
             LinkEvent::Mtu(peer, mtu) => self.core.engine.set_mtu(peer, mtu),
             LinkEvent::Warning(text) => log::warn!("{}: {text}", self.links[link].caps().name),
             _ => {}
@@ -444,15 +420,16 @@ impl Driver {
         let mut next = self.core.engine.poll_transmit(self.core.now);
         while let Some(first) = next.take() {
             let link = self.link_of(first.peer);
+            if first.packets > 1 {
+                did |= self.send_run(link, first);
+                next = self.core.engine.poll_transmit(self.core.now);
+                continue;
+            }
             let mut batch = ArrayVec::<Transmit, BURST>::new();
-            let mut train = Train::new(&self.core.engine, &first);
             batch.push(first);
-            while !batch.is_full() && !train.is_full() {
+            while !batch.is_full() {
                 match self.core.engine.poll_transmit(self.core.now) {
-                    Some(t) if self.link_of(t.peer) == link => {
-                        train.add(&t);
-                        batch.push(t);
-                    }
+                    Some(t) if t.packets == 1 && self.link_of(t.peer) == link => batch.push(t),
                     other => {
                         next = other;
                         break;
@@ -465,6 +442,28 @@ impl Driver {
             }
         }
         did
+    }
+
+    fn send_run(&mut self, link: Option<usize>, mut run: Transmit) -> bool {
+        let taken = match link {
+            Some(link) => {
+                let payload = self.core.resolve(&run.payload, &self.encoded);
+                let packets = run.packets as usize;
+                // What it was to be read from is gone; the peer will ask again.
+                if payload.len() != run.payload.len() as usize {
+                    packets
+                } else {
+                    let header = run.header.as_slice();
+                    self.links[link].send_run(run.peer, header, payload, packets)
+                }
+            }
+            None => run.packets as usize,
+        };
+        if taken < run.packets as usize {
+            run.skip(taken as u32);
+            self.core.engine.refused(run);
+        }
+        taken > 0
     }
 
     fn send_batch(&mut self, link: Option<usize>, batch: &[Transmit]) -> bool {
@@ -685,10 +684,9 @@ impl Sink for Core {
         true
     }
 
-    fn predict(&mut self) -> Option<Prediction> {
+    fn predict(&mut self) -> Option<Prediction<'_>> {
         let Bulk { op, session } = self.bulk?;
-        let (offset, next) = self.ops.beyond(op).filter(|(_, m)| !m.is_empty())?;
-        let (base, len) = (next.as_mut_ptr(), next.len());
-        Some(Prediction { base, len, session, imm: op.0, offset })
+        let (offset, memory) = self.ops.beyond(op).filter(|(_, m)| !m.is_empty())?;
+        Some(Prediction { memory, session, imm: op.0, offset })
     }
 }

@@ -79,20 +79,33 @@ impl Drop for Operation {
 pub struct Sleep {
     pub(super) inner: Rc<RefCell<Inner>>,
     pub(super) at: Instant,
+    /// Number of its entry among the driver's sleepers.
+    pub(super) sleeper: Option<u64>,
 }
 
 impl Future for Sleep {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut inner = self.inner.borrow_mut();
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let shared = self.inner.clone();
+        let inner = &mut *shared.borrow_mut();
         if inner.driver.core.clock.now() >= self.at {
             return Poll::Ready(());
         }
-        inner.sleeps += 1;
-        let key = (self.at, inner.sleeps);
-        inner.driver.sleepers.insert(key, cx.waker().clone());
+        let number = *self.sleeper.get_or_insert_with(|| {
+            inner.sleeps += 1;
+            inner.sleeps
+        });
+        inner.driver.sleepers.insert((self.at, number), cx.waker().clone());
         Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(number) = self.sleeper {
+            self.inner.borrow_mut().driver.sleepers.remove(&(self.at, number));
+        }
     }
 }
 

@@ -441,9 +441,10 @@ impl Endpoint {
         Operation { inner: self.inner.clone(), state: State::Ended(result, buffer) }
     }
 
-    /// Receives a message into `buffer`, as long as that is. `from: None` takes any source; bits
-    /// set in `ignore` are not compared. The status tells the length; a longer message is an error
-    /// and leaves its first part in the buffer.
+    /// Receives a message into `buffer`, as long as that is. `from: None` takes any source, also
+    /// peers that are yet to call: only such a wait has no bound (`Group::recv_any` has one, since
+    /// it knows who could send). Bits set in `ignore` are not compared. The status tells the
+    /// length; a longer message is an error and leaves its first part in the buffer.
     pub fn recv(&self, from: Option<PeerId>, tag: u64, ignore: u64, buffer: Vec<u8>) -> Operation {
         let inner = &mut *self.inner.borrow_mut();
         let d = &mut inner.driver;
@@ -499,28 +500,50 @@ impl Endpoint {
         max_len: usize,
     ) -> Result<(Status, Vec<u8>), OpError> {
         let mut watch = None;
+        self.recv_sized_unless(from, tag, ignore, max_len, |_| {
+            if watch.is_none() {
+                watch = from.and_then(|peer| self.watch(peer));
+            }
+            let peer = from?;
+            Some(OpError::Peer { peer, failure: self.peer_failure(peer)? })
+        })
+        .await
+    }
+
+    /// As `recv_sized`, for as long as `hopeless` names no reason to give up. It is asked whenever
+    /// there is no message and something happened: a packet came, a peer failed, or what it left
+    /// the waker with.
+    pub(crate) async fn recv_sized_unless(
+        &self,
+        from: Option<PeerId>,
+        tag: u64,
+        ignore: u64,
+        max_len: usize,
+        mut hopeless: impl FnMut(&mut Context<'_>) -> Option<OpError>,
+    ) -> Result<(Status, Vec<u8>), OpError> {
         let (claimed, found) = std::future::poll_fn(|cx| {
             if let Some(hit) = self.claim(from, tag, ignore) {
                 return Poll::Ready(Ok(hit));
             }
-            if let Some((peer, failure)) = from.and_then(|p| Some((p, self.peer_failure(p)?))) {
-                return Poll::Ready(Err(OpError::Peer { peer, failure }));
-            }
+            // First: what `hopeless` does may find the failure that ends this wait.
             self.inner.borrow_mut().driver.core.arrivals.push(cx.waker().clone());
-            if watch.is_none() {
-                watch = from.and_then(|peer| self.watch(peer));
-            }
-            Poll::Pending
+            hopeless(cx).map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
         })
         .await?;
-        drop(watch);
+        drop(hopeless);
         let buffer = vec![0; (found.len as usize).min(max_len)];
         let (result, buffer) = self.recv_claimed(claimed, buffer).await;
         result.map(|status| (status, buffer))
     }
 
+    /// How long to wait in silence before looking for the cause.
+    pub(crate) fn patience(&self) -> Duration {
+        let ms = self.inner.borrow().driver.core.engine.config().warn_after_ms;
+        Duration::from_millis(u64::from(ms))
+    }
+
     /// Notices when the peer falls silent, for as long as what this returns lives.
-    fn watch(&self, peer: PeerId) -> Option<Watch<'_>> {
+    pub(crate) fn watch(&self, peer: PeerId) -> Option<Watch<'_>> {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.core.clock.now();
         let watched = d.core.engine.watch(now, peer);
@@ -605,7 +628,7 @@ impl Endpoint {
 
     /// Resolves after `duration`.
     pub fn sleep(&self, duration: Duration) -> Sleep {
-        Sleep { inner: self.inner.clone(), at: self.now() + duration }
+        Sleep { inner: self.inner.clone(), at: self.now() + duration, sleeper: None }
     }
 
     /// Resolves after one round of progress: call it between pieces of computing.
@@ -630,7 +653,7 @@ impl Endpoint {
 }
 
 /// A peer whose messages somebody looks for.
-struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     endpoint: &'a Endpoint,
     peer: PeerId,
 }

@@ -1,13 +1,16 @@
 //! Groups of ranks: point-to-point by rank, and collective operations over trees.
 
+mod any;
 mod collectives;
 mod element;
 
 pub use element::{Element, Op};
 
 use crate::endpoint::{Endpoint, Operation};
+use any::Senders;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::task::Context;
 use weft_core::group::tree::Tree;
 use weft_core::{OpError, PeerFailure, PeerId};
 use weft_link::Address;
@@ -40,6 +43,8 @@ struct Inner {
     peers: RefCell<Vec<Option<PeerId>>>,
     /// Collective operations done: all ranks count alike.
     collectives: Cell<u32>,
+    /// Ranks whose failure a receive from any rank has reported.
+    reported: RefCell<Vec<usize>>,
     tree: Cell<Tree>,
 }
 
@@ -48,6 +53,9 @@ struct Inner {
 pub struct Group {
     inner: Rc<Inner>,
 }
+
+/// The error of a rank that no link reaches.
+const NO_LINK: OpError = OpError::Peer { peer: PeerId(u32::MAX), failure: PeerFailure::NoLink };
 
 /// What a tag is for: bits 32..48 of the match bits; the context is in bits 48..64.
 const USER: u64 = 0;
@@ -75,6 +83,7 @@ impl Group {
             rank,
             context,
             collectives: Cell::new(0),
+            reported: RefCell::default(),
             tree: Cell::new(Tree::Binomial),
         };
         Group { inner: Rc::new(inner) }
@@ -113,7 +122,7 @@ impl Group {
     /// The peer of a rank.
     ///
     /// # Errors
-    /// `Unreachable`, with the reasons logged, when no link leads there.
+    /// `NoLink`, with the reasons logged, when no link leads there.
     pub fn peer(&self, rank: usize) -> Result<PeerId, OpError> {
         if let Some(peer) = self.inner.peers.borrow()[rank] {
             return Ok(peer);
@@ -123,8 +132,7 @@ impl Group {
             .and_then(|a| self.inner.endpoint.connect(&a).map_err(|e| e.to_string()))
             .map_err(|why| {
                 log::error!("rank {rank}: {why}");
-                let failure = PeerFailure::Unreachable { after_ms: 0 };
-                OpError::Peer { peer: PeerId(u32::MAX), failure }
+                NO_LINK
             })?;
         self.inner.peers.borrow_mut()[rank] = Some(peer);
         Ok(peer)
@@ -161,9 +169,23 @@ impl Group {
     }
 
     /// Receives from any rank a message of at most `max_len` bytes.
+    ///
+    /// The wait is bounded by the lives of the ranks that could send: after `WEFT_WARN_AFTER_MS`
+    /// in vain all other ranks are watched, and silence is a failure as for any other wait.
+    ///
+    /// # Errors
+    /// `Peer`, when there is no message and another rank failed. That failure ends every `recv_any`
+    /// of this group that has begun, once; those that begin later wait for the ranks that remain,
+    /// so that a program which can do without a rank goes on. (MPI's fault tolerance proposal,
+    /// ULFM, has a call for that acknowledgement.) A rank that closed its endpoint in good order is
+    /// no failure. When no other rank remains, every call fails at once.
     pub async fn recv_any(&self, tag: u32, max_len: usize) -> Result<(usize, Vec<u8>), OpError> {
         let tag = self.tag(USER, tag);
-        let (status, data) = self.inner.endpoint.recv_sized(None, tag, 0, max_len).await?;
+        let mut senders = Senders::new(self);
+        let hopeless = |cx: &mut Context<'_>| senders.hopeless(cx);
+        let endpoint = &self.inner.endpoint;
+        let received = endpoint.recv_sized_unless(None, tag, 0, max_len, hopeless).await;
+        let (status, data) = received?;
         let source = status.source.and_then(|peer| self.find_rank(peer));
         Ok((source.unwrap_or(usize::MAX), data))
     }

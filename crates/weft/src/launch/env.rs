@@ -131,6 +131,32 @@ pub fn timeout(lookup: Lookup<'_>) -> Result<Duration, LaunchError> {
     }
 }
 
+/// How many ranks of the job run on this host, when the launcher says.
+pub fn ranks_here(lookup: Lookup<'_>) -> Option<usize> {
+    let counts = ["WEFT_LOCAL_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"];
+    let said = counts.iter().find_map(|name| lookup(name)?.trim().parse().ok());
+    said.or_else(|| {
+        let tasks = lookup("SLURM_STEP_TASKS_PER_NODE")?;
+        slurm_tasks(&tasks, lookup("SLURM_NODEID")?.trim().parse().ok()?)
+    })
+}
+
+/// Tasks on node `node` of a list as Slurm writes it: `4(x2),3` is 4, 4 and 3.
+fn slurm_tasks(list: &str, node: usize) -> Option<usize> {
+    let mut left = node;
+    for part in list.trim().split(',') {
+        let (tasks, nodes) = match part.split_once("(x") {
+            Some((tasks, nodes)) => (tasks, nodes.strip_suffix(')')?.parse().ok()?),
+            None => (part, 1),
+        };
+        if left < nodes {
+            return tasks.parse().ok();
+        }
+        left -= nodes;
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(non_snake_case)]
@@ -170,6 +196,26 @@ mod tests {
             let error = with(&pairs).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");
         }
+    }
+
+    #[test]
+    fn ranks_here__every_launcher_is_asked() {
+        let slurm = |list: &str, node: &str| {
+            let (list, node) = (list.to_owned(), node.to_owned());
+            ranks_here(&move |name| match name {
+                "SLURM_STEP_TASKS_PER_NODE" => Some(list.clone()),
+                "SLURM_NODEID" => Some(node.clone()),
+                _ => None,
+            })
+        };
+        assert_eq!(slurm("6", "0"), Some(6));
+        assert_eq!(slurm("4(x2),3", "1"), Some(4));
+        assert_eq!(slurm("4(x2),3", "2"), Some(3));
+        for (list, node) in [("4(x2),3", "3"), ("4(x", "0"), ("", "0"), ("4(x2", "1"), ("4", "x")] {
+            assert_eq!(slurm(list, node), None, "{list} {node}");
+        }
+        assert_eq!(ranks_here(&|name| (name == "MPI_LOCALNRANKS").then(|| "3".into())), Some(3));
+        assert_eq!(ranks_here(&|_| None), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod singleton;
 mod sys;
 pub mod wire;
 
-pub use env::{detect, timeout, Launcher, DEFAULT_TIMEOUT};
+pub use env::{detect, ranks_here, timeout, Launcher, DEFAULT_TIMEOUT};
 pub use error::LaunchError;
 pub use pmi1::Pmi1;
 pub use pmix::Pmix;

@@ -14,6 +14,10 @@ use std::time::{Duration, Instant};
 /// Most pieces a value is cut into; bounds what a hostile key-value space can make us fetch.
 const MAX_PIECES: usize = 4096;
 
+/// Longest piece, in digits. Slurm's `mpi/pmi2` offers values of 1024 characters and hangs on a
+/// request line longer than that.
+const PIECE_MAX: usize = 512;
+
 /// How many ranks a timed-out fence asks after, and how long, to name the late ones.
 const LATE_RANKS: usize = 64;
 const LATE_WAIT: Duration = Duration::from_secs(2);
@@ -309,7 +313,7 @@ impl Bootstrap for Pmi1 {
         check_key(key)?;
         let digits = wire::to_hex(value);
         // The first piece starts with their number and a colon; one byte is left for a NUL.
-        let room = self.vallen_max - 8;
+        let room = (self.vallen_max - 8).min(PIECE_MAX);
         let pieces = digits.len().div_ceil(room).max(1);
         if pieces > MAX_PIECES {
             return Err(wrong("put", format!("{} bytes are too many for {key}", value.len())));

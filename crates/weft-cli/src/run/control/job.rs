@@ -339,7 +339,12 @@ impl Job {
         } else if !self.closed_output {
             if let Err(problem) = self.out.write(rank, bytes) {
                 self.closed_output = true;
-                let code = End::Signal(signal_hook::consts::SIGPIPE).code();
+                let code = match problem.kind() {
+                    std::io::ErrorKind::BrokenPipe => {
+                        End::Signal(signal_hook::consts::SIGPIPE).code()
+                    }
+                    _ => 1,
+                };
                 self.fail(code, &format!("standard output: {problem}"), nodes);
             }
         }

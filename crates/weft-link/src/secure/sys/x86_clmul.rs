@@ -3,6 +3,9 @@
 use super::mac::{Message, GROUP, GROUPS};
 use std::arch::x86_64::*;
 
+/// How far ahead memory is asked for while a payload is copied.
+const AHEAD: usize = 1024;
+
 /// 64 bytes of message in registers, and the sums of products they go into.
 trait Lanes: Copy {
     /// Sums of low, middle and high partial products.
@@ -86,6 +89,9 @@ unsafe fn hash<L: Lanes, const COPY: bool>(
                 for _ in 0..run {
                     let group = L::load(part.as_ptr().add(at), GROUP);
                     if copy_it {
+                        // Whatever is copied next mostly follows in memory, on both sides.
+                        _mm_prefetch::<_MM_HINT_T0>(part.as_ptr().wrapping_add(at + AHEAD).cast());
+                        _mm_prefetch::<_MM_HINT_ET0>(copy.wrapping_add(at + AHEAD).cast());
                         group.store(copy.add(at), GROUP);
                     }
                     group.multiply(&powers[power], &mut sums);

@@ -54,6 +54,17 @@ pub(in crate::shm) fn wait_readable(fd: std::os::fd::RawFd, timeout_ms: i32) -> 
     unsafe { libc::poll(&mut poll, 1, timeout_ms) > 0 }
 }
 
+/// The number that the next descriptor gets, for tests.
+#[cfg(all(test, not(loom)))]
+pub(in crate::shm) fn next_file() -> u64 {
+    // SAFETY: a copy of standard error, closed at once.
+    unsafe {
+        let fd = libc::dup(2);
+        libc::close(fd);
+        fd as u64
+    }
+}
+
 /// Sets how many descriptors this process may have, for tests; returns the limit before.
 #[cfg(all(test, not(loom)))]
 pub(in crate::shm) fn limit_files(files: u64) -> u64 {

@@ -147,7 +147,8 @@ pub(in crate::shm) struct Received {
 }
 
 /// Receives one message into `buf`; never waits. A message longer than `buf` or with more
-/// descriptors than one is `InvalidData`.
+/// descriptors than one is `InvalidData`; one whose descriptor this process may not have, since it
+/// has as many as it may, is `EMFILE`.
 pub(in crate::shm) fn recv(fd: &OwnedFd, buf: &mut [u8]) -> io::Result<Received> {
     let mut part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
     let mut control = Control([0; 64]);
@@ -164,6 +165,10 @@ pub(in crate::shm) fn recv(fd: &OwnedFd, buf: &mut [u8]) -> io::Result<Received>
         return Err(io::Error::last_os_error());
     }
     let mut fds = descriptors(&message);
+    if message.msg_flags & libc::MSG_CTRUNC != 0 && fds.is_empty() {
+        // There is room for a descriptor in the message, but none in this process.
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
+    }
     if message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 || fds.len() > 1 {
         return Err(io::ErrorKind::InvalidData.into());
     }

@@ -4,12 +4,10 @@
 mod addr;
 mod io;
 mod net;
-mod place;
 mod socket;
 #[cfg(test)]
 pub(super) mod testing;
 
 pub(super) use addr::SockAddr;
 pub(super) use net::{interfaces, route_to, Interface};
-pub(super) use place::place;
 pub(super) use socket::Socket;

@@ -1,0 +1,92 @@
+//! iperf3 as a peer: TCP as others measure it.
+
+use super::rank::{Outcome, Rank, Task};
+use super::sys::{self, Setup};
+use anyhow::{ensure, Context, Result};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// Longest write that iperf3 can be asked for.
+const WRITE_MAX: usize = 1 << 20;
+/// Fewest bytes sent: iperf3 tells no rate of less.
+const BYTES_MIN: u64 = 1 << 20;
+
+/// A server, ended with this value.
+struct Server {
+    process: Child,
+    /// Read no further: the rest fits a pipe.
+    said: Option<BufReader<ChildStdout>>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It ends by itself after one client; this is for one that never came.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn iperf3(words: &[&str]) -> Command {
+    let mut command = Command::new("iperf3");
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    sys::prepare(&mut command, Setup { inherited: vec![], cpus: None, host: None });
+    command
+}
+
+/// Rank 1 serves one client, which is rank 0. Both run on the core of their rank.
+pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    if rank.me == 1 {
+        // Port 0 says that there is no server.
+        let server = serve(rank);
+        let port = server.as_ref().map_or(0, |&(_, port)| u64::from(port));
+        rank.tell(&port.to_le_bytes())?;
+        rank.sync()?;
+        return Ok(Outcome::Elsewhere);
+    }
+    let port = rank.hear_u64()?;
+    let outcome = match port {
+        0 => Ok(Outcome::Absent("iperf3 is not installed".into())),
+        port => client(rank, task, port),
+    };
+    rank.sync()?;
+    outcome
+}
+
+/// A server that listens, and where.
+fn serve(rank: &Rank) -> Option<(Server, u16)> {
+    let host = rank.hosts()[1];
+    // iperf3 cannot choose a port by itself; this one was free a moment ago.
+    let port = TcpListener::bind((host, 0)).and_then(|l| l.local_addr()).ok()?.port();
+    let (host, number) = (host.to_string(), port.to_string());
+    let words = ["--server", "--one-off", "--forceflush", "--bind", &host, "--port", &number];
+    let process = iperf3(&words).spawn().ok()?;
+    let mut server = Server { process, said: None };
+    let mut said = BufReader::new(server.process.stdout.take()?);
+    let mut line = String::new();
+    while !line.contains("listening") {
+        line.clear();
+        if said.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+    }
+    server.said = Some(said);
+    Some((server, port))
+}
+
+fn client(rank: &Rank, task: &Task, port: u64) -> Result<Outcome> {
+    let write = task.size.clamp(1, WRITE_MAX).to_string();
+    let bytes = (task.size as u64 * task.iters).max(BYTES_MIN).to_string();
+    let (host, port) = (rank.hosts()[1].to_string(), port.to_string());
+    let words = ["--json", "--client", &host, "--port", &port, "--length", &write];
+    let output = iperf3(&words).args(["--bytes", &bytes]).output().context("iperf3")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "iperf3: {text}");
+    let report: serde_json::Value = serde_json::from_str(&text).context("iperf3's report")?;
+    // What arrived, in the time it took.
+    let received = &report["end"]["sum_received"]["bits_per_second"];
+    match received.as_f64().filter(|&rate| rate > 0.0) {
+        Some(rate) => Ok(Outcome::Value(task.size as f64 * 8.0 / rate)),
+        None => Ok(Outcome::Absent("iperf3 reports no rate".into())),
+    }
+}

@@ -1,0 +1,98 @@
+//! Where an endpoint can be reached on one Ethernet interface.
+
+use std::fmt;
+
+/// A MAC address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Mac(pub [u8; 6]);
+
+impl Mac {
+    /// Whether one interface can have it: neither zero nor a group address.
+    pub fn is_station(self) -> bool {
+        self != Mac::default() && self.0[0] & 1 == 0
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// One interface of an endpoint, as part of its [`Address`](crate::Address).
+///
+/// Encoding, little-endian, 14 bytes: mac 6, slot u16, mtu u16, net u32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EtherAddr {
+    /// The interface.
+    pub mac: Mac,
+    /// Which endpoint on the interface, as in the shim of a frame. The bit [`EtherAddr::XDP`] is
+    /// set when the frames go to an AF_XDP socket and clear for a packet socket, so the two never
+    /// share a number. How the other bits are given out is up to the receiving link.
+    pub slot: u16,
+    /// Largest Ethernet payload the interface takes, bytes; Ethernet has no other way to tell.
+    pub mtu: u16,
+    /// What the attached IP network hashes to
+    /// ([`network_hint`](crate::ether::network_hint)), zero without one: interfaces with different
+    /// hints are taken for different networks.
+    pub net: u32,
+}
+
+impl EtherAddr {
+    /// Bytes of the encoding.
+    pub const LEN: usize = 14;
+    /// Bit of `slot`: an AF_XDP socket.
+    pub const XDP: u16 = 0x8000;
+
+    /// Whether an AF_XDP socket receives there.
+    pub fn is_xdp(&self) -> bool {
+        self.slot & EtherAddr::XDP != 0
+    }
+
+    /// Its bytes.
+    pub fn encode(&self) -> [u8; EtherAddr::LEN] {
+        let mut out = [0; EtherAddr::LEN];
+        out[..6].copy_from_slice(&self.mac.0);
+        out[6..8].copy_from_slice(&self.slot.to_le_bytes());
+        out[8..10].copy_from_slice(&self.mtu.to_le_bytes());
+        out[10..].copy_from_slice(&self.net.to_le_bytes());
+        out
+    }
+
+    /// Reads an encoding; `None` if no interface can have that MAC address.
+    pub fn decode(bytes: &[u8; EtherAddr::LEN]) -> Option<EtherAddr> {
+        let [m0, m1, m2, m3, m4, m5, s0, s1, t0, t1, net @ ..] = *bytes;
+        let mac = Mac([m0, m1, m2, m3, m4, m5]);
+        mac.is_station().then_some(EtherAddr {
+            mac,
+            slot: u16::from_le_bytes([s0, s1]),
+            mtu: u16::from_le_bytes([t0, t1]),
+            net: u32::from_le_bytes(net),
+        })
+    }
+}
+
+impl fmt::Display for EtherAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_xdp() { "xdp" } else { "packet" };
+        write!(f, "{kind} {} slot {:#06x} mtu {}", self.mac, self.slot, self.mtu)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn decode__round_trips_and_refuses_group_addresses() {
+        let one =
+            EtherAddr { mac: Mac([2, 0, 0, 0, 0, 1]), slot: 0x8003, mtu: 9000, net: 0x0403_0201 };
+        assert_eq!(EtherAddr::decode(&one.encode()), Some(one));
+        assert_eq!(one.to_string(), "xdp 02:00:00:00:00:01 slot 0x8003 mtu 9000");
+        for mac in [Mac([0; 6]), Mac([0xff; 6]), Mac([1, 0, 0, 0, 0, 1])] {
+            assert_eq!(EtherAddr::decode(&EtherAddr { mac, ..one }.encode()), None);
+        }
+    }
+}

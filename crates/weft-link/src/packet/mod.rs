@@ -1,0 +1,318 @@
+//! The packet link: weft frames of an own EtherType on packet sockets (packet(7)). The lowest
+//! latency that Linux offers without a kernel module or a program in the driver; needs the
+//! capability `CAP_NET_RAW`.
+//!
+//! - `seat.rs`: how the endpoints of a host share an interface.
+//! - `send.rs`: seals frames and hands them to the driver, several in one call.
+//! - `recv.rs`: takes frames out of the memory-mapped ring.
+//! - `paths.rs`: which interface a peer is reached over; what happens when one goes away.
+//! - `sys/`: the system calls.
+
+mod paths;
+mod recv;
+mod seat;
+mod send;
+mod sys;
+#[cfg(test)]
+mod tests;
+
+use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, PATHS_MAX};
+use crate::secure::{Lane, Mode, Secure, Security};
+use crate::wrap::{Corruptor, FaultSpec};
+use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
+use seat::{GroupName, Seat};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
+use sys::{Geometry, Sleeper};
+use weft_core::{LinkCaps, PeerId};
+
+/// Settings of a packet link.
+#[derive(Clone, Debug)]
+pub struct PacketConfig {
+    /// EtherType of the frames.
+    pub kind: EtherType,
+    /// Names of the interfaces to choose from; `None` for all.
+    pub interfaces: Option<Vec<String>>,
+    /// Receive ring of each interface, bytes.
+    pub ring: usize,
+    /// Largest packet (header and payload) to send, bytes; the interfaces may allow less.
+    pub packet_max: u32,
+    /// Faults of which the link injects corruption itself, below the authentication.
+    pub faults: Option<FaultSpec>,
+}
+
+impl Default for PacketConfig {
+    fn default() -> PacketConfig {
+        PacketConfig {
+            kind: EtherType::default(),
+            interfaces: None,
+            ring: 4 << 20,
+            packet_max: u32::MAX,
+            faults: None,
+        }
+    }
+}
+
+/// Events kept for the driver; more are dropped (all are hints).
+const EVENTS_MAX: usize = 256;
+/// Bytes of frames on their way out that the kernel may hold for one interface.
+const SEND_BUFFER: usize = 2 << 20;
+
+/// An interface in use.
+struct Port {
+    interface: Interface,
+    seat: Seat,
+    /// Frames can be sent and received.
+    up: bool,
+    /// It no longer exists.
+    gone: bool,
+    /// Frames lost as the ring was full. The kernel forgets when asked.
+    drops: Cell<u64>,
+}
+
+struct Peer {
+    /// How it may be reached, best first.
+    paths: Vec<Path>,
+    /// The one in use.
+    at: usize,
+    /// An authentic frame came over the path in use: the others need not be tried.
+    confirmed: bool,
+    /// Authentic frames in a row that came over another path.
+    stray: u8,
+    /// Where frames of the path in use come from.
+    source: Source,
+    port: usize,
+    /// Header and shim of the path in use, but for the length.
+    head: [u8; EtherHead::LEN],
+    /// Largest frame (packet and trailer) of the path in use.
+    frame_len: usize,
+}
+
+/// The port a frame came in on and the MAC address of its sender, in one number.
+type Source = u64;
+
+fn source(port: usize, mac: &[u8]) -> Source {
+    mac.iter().fold(port as u64, |all, &byte| all << 8 | u64::from(byte))
+}
+
+#[derive(Default)]
+struct Counters {
+    sent: u64,
+    sent_calls: u64,
+    send_full: u64,
+    send_errors: u64,
+    send_dropped: u64,
+    send_too_long: u64,
+    received: u64,
+    other_station: u64,
+    other_slot: u64,
+    cut_off: u64,
+    path_changes: u64,
+}
+
+/// The packet link of an endpoint.
+pub struct PacketLink {
+    kind: EtherType,
+    ports: Vec<Port>,
+    secure: Secure,
+    packet_max: u32,
+    peers: Vec<Option<Box<Peer>>>,
+    /// Where the latest HELLOs of strangers came from.
+    callers: VecDeque<(weft_core::EndpointId, Source)>,
+    events: VecDeque<LinkEvent>,
+    count: Counters,
+    tx: send::Outbox,
+    monitor: Monitor,
+    sleeper: Sleeper,
+    /// Looks into the rings that found nothing.
+    idle: u32,
+    /// Flips bits on their way out, when faults are injected.
+    corruptor: Option<Corruptor>,
+}
+
+fn system(what: &str, source: std::io::Error) -> LinkError {
+    LinkError::System { what: what.into(), source, fix: "see `weft doctor`, or use the udp link" }
+}
+
+impl PacketLink {
+    /// Opens a socket on every interface that can be used.
+    ///
+    /// # Errors
+    /// [`LinkError::System`] without the right to raw sockets; [`LinkError::Unreachable`] when no
+    /// interface can be used, with the reasons.
+    pub fn new(config: PacketConfig, security: Security) -> Result<PacketLink, LinkError> {
+        let all = Interfaces::list().map_err(|e| system("list the network interfaces", e))?;
+        let monitor = Monitor::open().map_err(|e| system("watch the network interfaces", e))?;
+        let sleeper = Sleeper::new(monitor.fd()).map_err(|e| system("make an epoll set", e))?;
+        let chosen = all.usable(config.interfaces.as_deref()).map_err(LinkError::Unreachable)?;
+        let job = security.job_key.public_id();
+        let mut ports = Vec::new();
+        let mut failed = None;
+        for interface in chosen {
+            let group = GroupName { job, kind: config.kind, interface: interface.index };
+            let sizes = Geometry::new(interface.mtu, config.ring);
+            match Seat::take(&group, sizes, SEND_BUFFER) {
+                Ok(seat) => {
+                    let drops = Cell::new(0);
+                    ports.push(Port { interface, seat, up: true, gone: false, drops });
+                }
+                Err(e) => failed = Some(e),
+            }
+        }
+        let mut link = PacketLink {
+            kind: config.kind,
+            secure: Secure::new(&security, Lane::Packet),
+            packet_max: config.packet_max,
+            peers: Vec::new(),
+            callers: VecDeque::new(),
+            events: VecDeque::new(),
+            count: Counters::default(),
+            tx: send::Outbox::new(ports.iter().map(|p| p.interface.mtu).max().unwrap_or(0)),
+            monitor,
+            sleeper,
+            idle: 0,
+            corruptor: config.faults.as_ref().map(Corruptor::new),
+            ports,
+        };
+        match failed {
+            Some(error) if link.ports.is_empty() => return Err(error),
+            Some(error) => link.warn(format!("packet link without one interface: {error}")),
+            None => {}
+        }
+        if link.secure.mode() == Mode::None {
+            link.warn("Ethernet frames are NOT authenticated (security mode none)".into());
+        }
+        Ok(link)
+    }
+
+    /// The security state: mode, cipher implementation.
+    pub fn secure(&self) -> &Secure {
+        &self.secure
+    }
+
+    /// Name of each interface in use, and this endpoint's slot on it.
+    pub fn ports(&self) -> Vec<(String, u16)> {
+        self.ports.iter().map(|p| (p.interface.name.clone(), p.seat.slot)).collect()
+    }
+
+    /// The interface and the MAC address in use for a peer.
+    pub fn peer_path(&self, peer: PeerId) -> Option<(&str, Mac)> {
+        let known = self.peer(peer)?;
+        Some((&self.ports[known.port].interface.name, known.paths[known.at].to.mac))
+    }
+
+    fn peer(&self, peer: PeerId) -> Option<&Peer> {
+        self.peers.get(peer.0 as usize)?.as_deref()
+    }
+
+    fn warn(&mut self, text: String) {
+        self.event(LinkEvent::Warning(text));
+    }
+
+    fn event(&mut self, event: LinkEvent) {
+        if self.events.len() < EVENTS_MAX && self.events.back() != Some(&event) {
+            self.events.push_back(event);
+        }
+    }
+
+    /// Largest packet for an Ethernet payload of this size.
+    fn packet_len(&self, mtu: u32) -> u32 {
+        let around = EtherHead::SHIM + self.secure.trailer_len();
+        (mtu.min(u32::from(u16::MAX)) - around as u32).min(self.packet_max)
+    }
+
+    fn path_caps(&self, mtu: u32) -> LinkCaps {
+        let mut caps = LinkCaps::network("packet", self.packet_len(mtu));
+        (caps.latency_ns, caps.bytes_per_us, caps.polled) = (2_500, 1_500, true);
+        caps
+    }
+}
+
+impl Link for PacketLink {
+    fn caps(&self) -> LinkCaps {
+        let widest = self.ports.iter().map(|p| p.interface.mtu).max().unwrap_or(1500);
+        self.path_caps(widest)
+    }
+
+    fn advertise(&self, address: &mut Address) {
+        for port in self.ports.iter().take(PATHS_MAX) {
+            address.ether.push(port.interface.address(port.seat.slot));
+        }
+    }
+
+    fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        let mtu = self.add_peer(info).map_err(LinkError::Unreachable)?;
+        self.secure.add_peer(info.peer, info.session, info.endpoint);
+        Ok(self.path_caps(mtu))
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        if let Some(slot) = self.peers.get_mut(peer.0 as usize) {
+            *slot = None;
+        }
+        self.secure.remove_peer(peer);
+    }
+
+    fn send(&mut self, frames: &[Frame<'_>]) -> usize {
+        self.send_frames(frames)
+    }
+
+    fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        self.recv_frames(budget, sink)
+    }
+
+    #[inline]
+    fn spin(&mut self, rounds: u32) -> bool {
+        // Without a pause: it would take as long as several looks.
+        (0..rounds).any(|_| self.has_frames())
+    }
+
+    fn poll_event(&mut self) -> Option<LinkEvent> {
+        self.events.pop_front()
+    }
+
+    fn wait_fds(&self, out: &mut Vec<WaitFd>) {
+        out.push(WaitFd { fd: self.sleeper.fd() });
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        if self.has_frames() {
+            return false;
+        }
+        // Down or gone, a socket would only report that.
+        let live = self.ports.iter().filter(|p| p.up && !p.gone);
+        self.sleeper.arm(live.map(|p| p.seat.socket.fd.as_raw_fd()));
+        !self.has_frames()
+    }
+
+    fn finish_wait(&mut self) {
+        if !self.has_frames() {
+            self.check_interfaces();
+        }
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        let c = &self.count;
+        let drops = |p: &Port| {
+            p.drops.set(p.drops.get() + p.seat.socket.drops());
+            p.drops.get()
+        };
+        let all = [
+            ("sent", c.sent),
+            ("sent_calls", c.sent_calls),
+            ("send_full", c.send_full),
+            ("send_errors", c.send_errors),
+            ("send_dropped", c.send_dropped),
+            ("send_too_long", c.send_too_long),
+            ("received", c.received),
+            ("ring_drops", self.ports.iter().map(drops).sum()),
+            ("other_station", c.other_station),
+            ("other_slot", c.other_slot),
+            ("cut_off", c.cut_off),
+            ("path_changes", c.path_changes),
+        ];
+        all.into_iter().for_each(|(name, value)| each(name, value));
+        self.secure.counters(each);
+    }
+}

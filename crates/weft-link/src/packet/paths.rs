@@ -1,0 +1,181 @@
+//! Which interface a peer is reached over. The first HELLO takes every path that may work; the one
+//! an authentic frame comes over is used. When it breaks, another one is.
+
+use super::{source, PacketLink, Peer, Source};
+use crate::ether::{EtherHead, Interface, Interfaces, Path};
+use crate::{LinkEvent, PeerInfo};
+use weft_core::{EndpointId, PeerId};
+
+/// Callers whose whereabouts are remembered until they become peers.
+const CALLERS_MAX: usize = 16;
+/// So many authentic frames in a row over another path: the peer has moved.
+const STRAYS: u8 = 8;
+
+impl PacketLink {
+    /// Makes a peer known; returns the Ethernet payload of the path chosen.
+    pub(super) fn add_peer(&mut self, info: &PeerInfo) -> Result<u32, String> {
+        self.check_interfaces();
+        let ours: Vec<Interface> = self.ports.iter().map(|p| p.interface.clone()).collect();
+        let theirs: Vec<_> = info.address.ether.iter().filter(|e| !e.is_xdp()).copied().collect();
+        let paths = Path::find(&ours, &theirs)?;
+        let called = self.callers.iter().rev().find(|(e, _)| *e == info.endpoint);
+        let proven = called.and_then(|(_, from)| position(&paths, *from));
+        let alive = |path: &Path| self.ports[path.ours].up;
+        let Some(first) = proven.or_else(|| paths.iter().position(alive)) else {
+            return Err("every interface towards the peer is down".into());
+        };
+        let at = info.peer.0 as usize;
+        if self.peers.len() <= at {
+            self.peers.resize_with(at + 1, || None);
+        }
+        self.peers[at] = Some(Box::new(Peer {
+            confirmed: proven.is_some() || paths.len() == 1,
+            paths,
+            at: first,
+            stray: 0,
+            source: 0,
+            port: 0,
+            head: [0; EtherHead::LEN],
+            frame_len: 0,
+        }));
+        self.use_path(info.peer, first).ok_or_else(|| "no path".to_string())
+    }
+
+    /// Whether one of a peer's paths leaves from an interface that is up.
+    pub(super) fn usable(&self, peer: PeerId, at: usize) -> bool {
+        let path = self.peer(peer).and_then(|p| p.paths.get(at));
+        path.is_some_and(|p| self.ports[p.ours].up)
+    }
+
+    /// Uses one of a peer's paths from now on; returns the Ethernet payload it carries.
+    pub(super) fn use_path(&mut self, peer: PeerId, at: usize) -> Option<u32> {
+        let path = *self.peer(peer)?.paths.get(at)?;
+        let interface = &self.ports[path.ours].interface;
+        let mtu = path.mtu.min(interface.mtu);
+        let head = EtherHead {
+            dst: path.to.mac,
+            src: interface.mac,
+            kind: self.kind,
+            slot: path.to.slot,
+            len: 0,
+        };
+        let known = self.peers[peer.0 as usize].as_mut()?;
+        (known.at, known.port, known.head) = (at, path.ours, head.encode());
+        known.source = source(path.ours, &path.to.mac.0);
+        known.frame_len = mtu as usize - EtherHead::SHIM;
+        Some(mtu)
+    }
+
+    /// As [`use_path`](Self::use_path), and says so where the packet size changes.
+    fn change_path(&mut self, peer: PeerId, at: usize) {
+        let before = self.peer(peer).map(|p| p.frame_len);
+        let Some(mtu) = self.use_path(peer, at) else { return };
+        self.count.path_changes += 1;
+        if before != self.peer(peer).map(|p| p.frame_len) {
+            let packet = self.packet_len(mtu);
+            self.event(LinkEvent::Mtu(peer, packet));
+        }
+    }
+
+    pub(super) fn remember_caller(&mut self, endpoint: EndpointId, from: Source) {
+        self.callers.retain(|(e, _)| *e != endpoint);
+        if self.callers.len() == CALLERS_MAX {
+            self.callers.pop_front();
+        }
+        self.callers.push_back((endpoint, from));
+    }
+
+    /// An authentic frame of a peer: if it came over a path the peer named, use that. Answering any
+    /// other source would let a replayed frame redirect the traffic.
+    pub(super) fn came_from(&mut self, peer: PeerId, from: Source) {
+        let Some(known) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        if known.source == from {
+            (known.confirmed, known.stray) = (true, 0);
+            return;
+        }
+        let Some(at) = position(&known.paths, from) else { return };
+        known.stray = known.stray.saturating_add(1);
+        if !known.confirmed || known.stray >= STRAYS {
+            (known.confirmed, known.stray) = (true, 0);
+            self.change_path(peer, at);
+        }
+    }
+
+    /// Looks whether the kernel reported changes of interfaces.
+    #[cold]
+    pub(super) fn check_interfaces(&mut self) {
+        if self.monitor.changed() {
+            self.refresh_interfaces();
+        }
+    }
+
+    /// Brings what is known of the interfaces up to date.
+    #[cold]
+    pub(super) fn refresh_interfaces(&mut self) {
+        let Ok(all) = Interfaces::list() else { return };
+        for at in 0..self.ports.len() {
+            let now = all.0.iter().find(|i| i.index == self.ports[at].interface.index);
+            self.refresh_port(at, now);
+        }
+    }
+
+    fn refresh_port(&mut self, at: usize, now: Option<&Interface>) {
+        let port = &mut self.ports[at];
+        let name = port.interface.name.clone();
+        let (was_up, old_mtu) = (port.up, port.interface.mtu);
+        port.up = now.is_some_and(|i| i.usable().is_ok());
+        if let Some(now) = now {
+            port.interface.mtu = now.mtu;
+        } else if !port.gone {
+            port.gone = true;
+            self.warn(format!("interface {name} is gone"));
+        }
+        let (up, mtu, gone) =
+            (self.ports[at].up, self.ports[at].interface.mtu, self.ports[at].gone);
+        if was_up && !up {
+            self.sleeper.disarm();
+            self.ports[at].seat.socket.clear_error();
+            if !gone {
+                self.warn(format!("interface {name} is down"));
+            }
+            self.leave_port(at);
+        }
+        if !was_up && up {
+            self.ports[at].seat.socket.clear_error();
+            self.warn(format!("interface {name} is up again"));
+        }
+        if mtu != old_mtu && up {
+            self.warn(format!("the MTU of interface {name} changed from {old_mtu} to {mtu}"));
+            self.tx.grow(mtu);
+            for peer in self.peers_on(at) {
+                let path = self.peer(peer).map_or(0, |p| p.at);
+                self.change_path(peer, path);
+            }
+        }
+    }
+
+    fn peers_on(&self, port: usize) -> Vec<PeerId> {
+        let all = self.peers.iter().enumerate();
+        let on = all.filter(|(_, p)| p.as_ref().is_some_and(|p| p.port == port));
+        on.map(|(i, _)| PeerId(i as u32)).collect()
+    }
+
+    /// Moves every peer that is reached over this port to another path, where it has one.
+    fn leave_port(&mut self, port: usize) {
+        for peer in self.peers_on(port) {
+            let paths = self.peer(peer).map_or(0, |p| p.paths.len());
+            if let Some(at) = (0..paths).find(|&at| self.usable(peer, at)) {
+                self.change_path(peer, at);
+                if let Some(known) = self.peers[peer.0 as usize].as_mut() {
+                    known.confirmed = false;
+                }
+            }
+        }
+    }
+}
+
+fn position(paths: &[Path], from: Source) -> Option<usize> {
+    paths.iter().position(|p| source(p.ours, &p.to.mac.0) == from)
+}

@@ -1,0 +1,152 @@
+//! Receiving: out of the ring, check, deliver.
+
+use super::{source, Peer, Port, Source};
+use super::{Counters, PacketLink};
+use crate::ether::{EtherFrame, EtherHead, EtherType};
+use crate::secure::{Mode, Opened, Reject, Secure};
+use crate::{Bytes, Sink};
+use weft_core::wire::{field, Hello, PacketType};
+use weft_core::{EndpointId, PeerId};
+
+/// Looks that found nothing before the interfaces are checked: some milliseconds of polling.
+const CHECK_EVERY: u32 = 1 << 16;
+
+/// What a frame said about where its sender is.
+enum News {
+    /// Authentic, from this peer, but not over the path in use, or that is still to be confirmed.
+    Peer(PeerId, Source),
+    /// A HELLO of a stranger.
+    Caller(EndpointId, Source),
+}
+
+impl PacketLink {
+    #[inline]
+    pub(super) fn has_frames(&mut self) -> bool {
+        self.ports.iter_mut().any(|p| p.seat.ring.ready())
+    }
+
+    #[inline]
+    pub(super) fn recv_frames(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        let (mut done, mut seen) = (0, 0);
+        for at in 0..self.ports.len() {
+            // Hostile frames bring no packet but count too, so a flood cannot keep us here.
+            while seen < budget {
+                let PacketLink { kind, ports, secure, peers, count, .. } = self;
+                let Some((delivered, news)) =
+                    take(*kind, at, &mut ports[at], secure, peers, count, sink)
+                else {
+                    break;
+                };
+                seen += 1;
+                done += usize::from(delivered);
+                if let Some(news) = news {
+                    self.hear(news);
+                }
+            }
+        }
+        if seen > 0 {
+            self.sleeper.took(seen);
+        } else {
+            self.idle = self.idle.wrapping_add(1);
+            if self.idle.is_multiple_of(CHECK_EVERY) {
+                self.check_interfaces();
+            }
+        }
+        done
+    }
+
+    #[cold]
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Peer(peer, from) => self.came_from(peer, from),
+            News::Caller(endpoint, from) => self.remember_caller(endpoint, from),
+        }
+    }
+}
+
+/// Takes one frame out of a ring: whether it was delivered, and what it tells about its sender's
+/// whereabouts. `None` if there is none.
+#[inline]
+fn take(
+    kind: EtherType,
+    at: usize,
+    port: &mut Port,
+    secure: &mut Secure,
+    peers: &[Option<Box<Peer>>],
+    count: &mut Counters,
+    sink: &mut dyn Sink,
+) -> Option<(bool, Option<News>)> {
+    let seen = port.seat.ring.peek()?;
+    let result = if seen.station != libc::PACKET_HOST {
+        count.other_station += 1;
+        None
+    } else if !seen.whole {
+        count.cut_off += 1;
+        None
+    } else {
+        match EtherFrame::new_checked(seen.bytes, Some(kind)) {
+            Ok(frame) if frame.slot() == port.seat.slot => Some(frame.frame().len()),
+            Ok(_) => {
+                count.other_slot += 1;
+                None
+            }
+            Err(_) => {
+                secure.reject(Reject::Short);
+                None
+            }
+        }
+    };
+    let mut outcome = (false, None);
+    if let Some(len) = result {
+        let from = source(at, &seen.bytes[6..12]);
+        let frame = &mut seen.bytes[EtherHead::LEN..][..len];
+        if let Ok(opened) = secure.open(frame) {
+            if known_source(secure, peers, &opened, from) {
+                let (header, payload) = frame[..opened.packet_len].split_at(opened.header_len);
+                let news = news(peers, &opened, header, from);
+                sink.frame(None, header, Bytes::from_slice(payload));
+                count.received += 1;
+                outcome = (true, news);
+            }
+        }
+    }
+    port.seat.ring.release();
+    Some(outcome)
+}
+
+#[inline]
+fn news(peers: &[Option<Box<Peer>>], opened: &Opened, header: &[u8], from: Source) -> Option<News> {
+    match opened.peer {
+        Some(peer) => {
+            let known = peers.get(peer.0 as usize)?.as_deref()?;
+            let expected = known.confirmed && known.source == from && known.stray == 0;
+            (!expected).then_some(News::Peer(peer, from))
+        }
+        None if header[field::TYPE] == PacketType::Hello as u8 => {
+            let id = header.get(Hello::SRC_EID.range())?.try_into().ok()?;
+            Some(News::Caller(EndpointId(u64::from_le_bytes(id)), from))
+        }
+        None => None,
+    }
+}
+
+/// Without authentication, only the source address speaks for a frame.
+#[inline]
+fn known_source(
+    secure: &mut Secure,
+    peers: &[Option<Box<Peer>>],
+    opened: &Opened,
+    from: Source,
+) -> bool {
+    if secure.mode() != Mode::None {
+        return true;
+    }
+    let Some(peer) = opened.peer else { return true };
+    let known = peers.get(peer.0 as usize).and_then(Option::as_deref);
+    let listed = |p: &Peer| p.paths.iter().any(|path| source(path.ours, &path.to.mac.0) == from);
+    let ok = known.is_some_and(listed);
+    if !ok {
+        secure.reject(Reject::Spoofed);
+    }
+    ok
+}

@@ -1,0 +1,369 @@
+//! A seat: this endpoint's place among those that share an interface.
+//!
+//! All packet sockets of a job on one interface form a fanout group, in which the slot of a frame
+//! is the index of the socket. When a socket closes, the kernel moves the last one into its place
+//! (`__fanout_unlink` of af_packet.c). So that no index ever changes, every member holds the
+//! descriptors of all: a socket closes only with the last member, when no index matters any more. A
+//! dead member's socket waits for a new member to take it over.
+//!
+//! Members find each other by abstract socket names, which the kernel frees when their owner ends,
+//! and a small thread answers for each, since the program may be computing.
+//! `docs/adr/0006-packet-fanout.md` has the reasons.
+
+use super::sys::{self, Geometry, Ring, Socket};
+use crate::ether::{EtherAddr, EtherType};
+use crate::LinkError;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Bits of the slot that are the index.
+const INDEX_BITS: u32 = 10;
+/// Most members of a group.
+pub const SEATS_MAX: usize = 1 << INDEX_BITS;
+/// Bits of the slot above the index, below [`EtherAddr::XDP`], that tell jobs apart.
+const TAG_BITS: u32 = 5;
+/// Another process sits down in microseconds.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The group to sit down in.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupName {
+    /// Names the job; not secret.
+    pub job: u64,
+    /// EtherType of the frames.
+    pub kind: EtherType,
+    /// Number of the interface.
+    pub interface: u32,
+}
+
+impl GroupName {
+    fn of(&self, what: impl std::fmt::Display) -> String {
+        format!("weft-{:016x}-{:04x}-{}-{what}", self.job, self.kind.get(), self.interface)
+    }
+
+    /// The part of the slot that all members share.
+    fn tag(&self) -> u16 {
+        ((self.job >> (64 - TAG_BITS)) as u16) << INDEX_BITS
+    }
+}
+
+/// A member's socket, as everyone holds it.
+#[derive(Clone, Debug)]
+struct Held {
+    fd: Arc<OwnedFd>,
+    sizes: Geometry,
+}
+
+/// What the thread answers from.
+struct Shared {
+    listener: OwnedFd,
+    held: Mutex<Vec<Held>>,
+}
+
+impl Shared {
+    fn held(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of an endpoint.
+pub struct Seat {
+    /// The number that peers put into their frames.
+    pub slot: u16,
+    /// The socket.
+    pub socket: Socket,
+    /// Its ring.
+    pub ring: Ring,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+const COUNT: u8 = b'c';
+const LIST: u8 = b'l';
+const PUSH: u8 = b'p';
+
+fn failed(what: &str) -> impl FnOnce(io::Error) -> LinkError + '_ {
+    move |source| LinkError::System {
+        what: what.to_string(),
+        source,
+        fix: "give the program the capability CAP_NET_RAW (setcap cap_net_raw+ep FILE, or root), \
+              or use the udp link",
+    }
+}
+
+fn unreachable(why: String) -> LinkError {
+    LinkError::Unreachable(why)
+}
+
+impl Seat {
+    /// Takes a free place, or adds one. Frames arrive from now on.
+    ///
+    /// # Errors
+    /// [`LinkError::System`] without the right to raw sockets; [`LinkError::Unreachable`] when the
+    /// members that are there do not answer, or all places are taken.
+    pub fn take(group: &GroupName, sizes: Geometry, buffer: usize) -> Result<Seat, LinkError> {
+        // Without the right to it, find out before anybody is asked.
+        let fresh = Socket::open().map_err(failed("open a packet socket"))?;
+        drop(fresh);
+        let _lock = lock(group)?;
+        let living = living(group)?;
+        let most = living.iter().max_by_key(|m| m.count);
+        let mut held = match most {
+            Some(member) if member.count > 0 => list(group, member)?,
+            _ => Vec::new(),
+        };
+        let empty = (0..held.len()).filter(|i| !living.iter().any(|m| m.index == *i));
+        for index in empty {
+            if let Ok(listener) = sys::listen(&group.of(index)) {
+                let Held { fd, sizes } = held[index].clone();
+                let ring = Ring::map(&fd, sizes, true).map_err(failed("map a receive ring"))?;
+                return Ok(Seat::start(group, index, Socket::of(fd), ring, listener, held));
+            }
+        }
+        let index = held.len();
+        if index == SEATS_MAX {
+            return Err(unreachable(format!("all {SEATS_MAX} places on the interface are taken")));
+        }
+        let listener = sys::listen(&group.of(index))
+            .map_err(|e| unreachable(format!("the name {} is in use: {e}", group.of(index))))?;
+        let (socket, ring) = open(group, sizes, buffer, held.first())?;
+        held.push(Held { fd: socket.fd.clone(), sizes });
+        for member in &living {
+            // Who does not take it in is on the way out.
+            let _ = push(group, member, &held);
+        }
+        Ok(Seat::start(group, index, socket, ring, listener, held))
+    }
+
+    fn start(
+        group: &GroupName,
+        index: usize,
+        socket: Socket,
+        ring: Ring,
+        listener: OwnedFd,
+        held: Vec<Held>,
+    ) -> Seat {
+        let shared = Arc::new(Shared { listener, held: Mutex::new(held) });
+        let answering = Arc::clone(&shared);
+        let builder = std::thread::Builder::new().name("weft-packet".into()).stack_size(128 << 10);
+        // Without the thread (a limit on processes) those who come later cannot join.
+        let thread = sys::without_signals(|| builder.spawn(move || answer(&answering)).ok());
+        Seat { slot: group.tag() | index as u16, socket, ring, shared, thread }
+    }
+
+    /// How many sockets the group has, dead members' included.
+    #[cfg(test)]
+    pub fn members(&self) -> usize {
+        self.shared.held().len()
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        sys::shut_down(&self.shared.listener);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Opens a socket as the last member of a group, `first` being any member.
+fn open(
+    group: &GroupName,
+    sizes: Geometry,
+    buffer: usize,
+    first: Option<&Held>,
+) -> Result<(Socket, Ring), LinkError> {
+    let socket = Socket::open().map_err(failed("open a packet socket"))?;
+    socket.prepare(sizes, buffer).map_err(failed("set up a receive ring"))?;
+    let ring = Ring::map(&socket.fd, sizes, false).map_err(failed("map a receive ring"))?;
+    let mask = ((EtherAddr::XDP | (((1 << TAG_BITS) - 1) << INDEX_BITS)) >> 8) as u8;
+    let filter = socket.filter((group.tag() >> 8) as u8, mask);
+    filter.map_err(failed("attach a filter to a packet socket"))?;
+    socket.bind(group.kind, group.interface).map_err(failed("bind a packet socket"))?;
+    let joined = match first {
+        Some(member) => socket.join(&member.fd),
+        None => socket.found(INDEX_BITS),
+    };
+    joined.map_err(failed("join a group of packet sockets"))?;
+    Ok((socket, ring))
+}
+
+/// Lets one process of the group sit down at a time; the name is free again when it is dropped.
+fn lock(group: &GroupName) -> Result<OwnedFd, LinkError> {
+    let end = Instant::now() + LOCK_PATIENCE;
+    let name = group.of("join");
+    loop {
+        match sys::listen(&name) {
+            Ok(lock) => return Ok(lock),
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            Err(e) => {
+                let why = "another process seems to hang while it opens its packet link";
+                return Err(unreachable(format!("{why} (abstract socket {name}): {e}")));
+            }
+        }
+    }
+}
+
+/// A member that lives.
+struct Member {
+    index: usize,
+    pid: i32,
+    /// Sockets it holds.
+    count: usize,
+}
+
+/// All members that live. Nobody comes meanwhile; some may go.
+fn living(group: &GroupName) -> Result<Vec<Member>, LinkError> {
+    let (mut found, mut end) = (Vec::new(), SEATS_MAX);
+    let mut index = 0;
+    while index < end {
+        match sys::connect(&group.of(index)) {
+            Ok(fd) => {
+                let (ours, pid) = sys::credentials(&fd).map_err(failed("look at a Unix socket"))?;
+                if !ours {
+                    let name = group.of(index);
+                    return Err(unreachable(format!(
+                        "the abstract socket {name} belongs to another user (process {pid})"
+                    )));
+                }
+                if let Some(count) = count(&fd, pid)? {
+                    end = if found.is_empty() { count } else { end.max(count) };
+                    found.push(Member { index, pid, count });
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(e) => return Err(failed("connect to another process of this job")(e)),
+        }
+        index += 1;
+    }
+    Ok(found)
+}
+
+fn request(op: u8, index: usize, sizes: Geometry) -> [u8; 16] {
+    let mut out = [0; 16];
+    out[0] = op;
+    out[4..8].copy_from_slice(&(index as u32).to_le_bytes());
+    out[8..].copy_from_slice(&encode(sizes));
+    out
+}
+
+fn encode(sizes: Geometry) -> [u8; 8] {
+    let mut out = [0; 8];
+    out[..4].copy_from_slice(&sizes.frame.to_le_bytes());
+    out[4..].copy_from_slice(&sizes.frames.to_le_bytes());
+    out
+}
+
+fn decode(bytes: &[u8]) -> Option<Geometry> {
+    let frame = u32::from_le_bytes(*bytes.first_chunk()?);
+    let frames = u32::from_le_bytes(*bytes.get(4..)?.first_chunk()?);
+    Some(Geometry { frame, frames }).filter(|s| s.is_sane())
+}
+
+const NO_SIZES: Geometry = Geometry { frame: 0, frames: 0 };
+
+fn silent(pid: i32, e: &io::Error) -> LinkError {
+    unreachable(format!(
+        "process {pid} of this job on this host does not answer ({e}): is it stopped?"
+    ))
+}
+
+/// How many sockets a member holds; `None` if it has gone meanwhile.
+fn count(fd: &OwnedFd, pid: i32) -> Result<Option<usize>, LinkError> {
+    let mut answer = [0; 4];
+    let asked = sys::send(fd, &request(COUNT, 0, NO_SIZES), &[]);
+    match asked.and_then(|()| sys::recv(fd, &mut answer)) {
+        Ok((4, _)) => Ok(Some((u32::from_le_bytes(answer) as usize).min(SEATS_MAX))),
+        Ok(_) => Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(silent(pid, &e)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Everything a member holds.
+fn list(group: &GroupName, member: &Member) -> Result<Vec<Held>, LinkError> {
+    let broken = |e: io::Error| silent(member.pid, &e);
+    let fd = sys::connect(&group.of(member.index)).map_err(broken)?;
+    sys::send(&fd, &request(LIST, 0, NO_SIZES), &[]).map_err(broken)?;
+    let mut held = Vec::new();
+    let mut buffer = [0; 8 * sys::FDS_MAX];
+    while held.len() < member.count {
+        let (len, fds) = sys::recv(&fd, &mut buffer).map_err(broken)?;
+        if fds.is_empty() || len != 8 * fds.len() {
+            return Err(broken(io::ErrorKind::UnexpectedEof.into()));
+        }
+        for (fd, bytes) in fds.into_iter().zip(buffer.chunks(8)) {
+            let sizes = decode(bytes).ok_or(io::ErrorKind::InvalidData);
+            held.push(Held { fd: Arc::new(fd), sizes: sizes.map_err(|e| broken(e.into()))? });
+        }
+    }
+    held.truncate(SEATS_MAX);
+    Ok(held)
+}
+
+/// Gives a member the sockets it does not hold yet. Does not wait until it takes them in: what is
+/// in its queue lives.
+fn push(group: &GroupName, member: &Member, held: &[Held]) -> io::Result<()> {
+    for (index, one) in held.iter().enumerate().skip(member.count) {
+        let fd = sys::connect(&group.of(member.index))?;
+        sys::send(&fd, &request(PUSH, index, one.sizes), &[one.fd.as_raw_fd()])?;
+    }
+    Ok(())
+}
+
+/// The thread: answers one connection after another until the listener is shut down.
+fn answer(shared: &Shared) {
+    loop {
+        match sys::accept(&shared.listener) {
+            Ok(fd) => {
+                // A process of this user that breaks the protocol, or goes, is no harm.
+                let _ = answer_one(shared, &fd);
+            }
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return,
+            // Out of descriptors, or the caller went: no reason to spin.
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+fn answer_one(shared: &Shared, fd: &OwnedFd) -> io::Result<()> {
+    if !sys::credentials(fd)?.0 {
+        return Ok(());
+    }
+    let mut ask = [0; 16];
+    let (len, fds) = sys::recv(fd, &mut ask)?;
+    if len != ask.len() {
+        return Ok(());
+    }
+    match ask[0] {
+        COUNT => {
+            let count = shared.held().len() as u32;
+            sys::send(fd, &count.to_le_bytes(), &[])
+        }
+        LIST => {
+            let all = shared.held().clone();
+            for some in all.chunks(sys::FDS_MAX) {
+                let bytes: Vec<u8> = some.iter().flat_map(|h| encode(h.sizes)).collect();
+                let fds: Vec<_> = some.iter().map(|h| h.fd.as_raw_fd()).collect();
+                sys::send(fd, &bytes, &fds)?;
+            }
+            Ok(())
+        }
+        PUSH => {
+            let mut held = shared.held();
+            let index = u32::from_le_bytes([ask[4], ask[5], ask[6], ask[7]]) as usize;
+            let one = fds.into_iter().next().zip(decode(&ask[8..]));
+            if let (Some((fd, sizes)), true) = (one, index == held.len() && index < SEATS_MAX) {
+                held.push(Held { fd: Arc::new(fd), sizes });
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,154 @@
+//! Sending: head, seal, hand over.
+
+use super::{sys, PacketLink};
+use crate::ether::EtherHead;
+use crate::Frame;
+use std::io;
+use weft_core::wire::{field, PacketType};
+
+/// Frames on their way to the kernel, `stride` bytes apart.
+pub struct Outbox {
+    bytes: Box<[u8]>,
+    stride: usize,
+    lens: [u32; sys::BURST],
+}
+
+/// As much as stays in the cache while it is filled and sent.
+const OUTBOX: usize = 128 << 10;
+
+impl Outbox {
+    pub fn new(mtu: u32) -> Outbox {
+        let stride = (mtu as usize + EtherHead::LEN).next_multiple_of(64);
+        let frames = (OUTBOX / stride).clamp(1, sys::BURST);
+        Outbox { bytes: vec![0; stride * frames].into(), stride, lens: [0; sys::BURST] }
+    }
+
+    /// Makes room for frames of a larger MTU.
+    pub fn grow(&mut self, mtu: u32) {
+        if mtu as usize + EtherHead::LEN > self.stride {
+            *self = Outbox::new(mtu);
+        }
+    }
+
+    fn frames(&self) -> usize {
+        self.bytes.len() / self.stride
+    }
+}
+
+fn is_hello(frame: &Frame<'_>) -> bool {
+    frame.header.get(field::TYPE) == Some(&(PacketType::Hello as u8))
+}
+
+impl PacketLink {
+    pub(super) fn send_frames(&mut self, frames: &[Frame<'_>]) -> usize {
+        let mut done = 0;
+        while done < frames.len() {
+            let first = &frames[done];
+            if is_hello(first) && self.peer(first.peer).is_some_and(|p| !p.confirmed) {
+                self.send_everywhere(first);
+                done += 1;
+                continue;
+            }
+            let Some((port, packed)) = self.pack(&frames[done..]) else {
+                self.count.send_dropped += 1;
+                done += 1;
+                continue;
+            };
+            match self.hand_over(port, packed) {
+                Ok(n) => {
+                    self.count.sent += n as u64;
+                    done += n;
+                }
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EAGAIN | libc::ENOBUFS) => {
+                        self.count.send_full += 1;
+                        break;
+                    }
+                    error => {
+                        // As good as lost on the way.
+                        self.send_failed(error);
+                        done += 1;
+                    }
+                },
+            }
+        }
+        done
+    }
+
+    #[cold]
+    fn send_failed(&mut self, error: Option<i32>) {
+        match error {
+            Some(libc::EMSGSIZE) => self.count.send_too_long += 1,
+            _ => self.count.send_errors += 1,
+        }
+        self.refresh_interfaces();
+    }
+
+    /// Seals the first frames that leave over one port, as many as there is room for: the port and
+    /// how many. `None` if the first cannot be sent at all.
+    #[inline]
+    fn pack(&mut self, frames: &[Frame<'_>]) -> Option<(usize, usize)> {
+        let port = self.peer(frames[0].peer)?.port;
+        let mut packed = 0;
+        for frame in frames.iter().take(self.tx.frames()) {
+            let fits = match self.peers.get(frame.peer.0 as usize).and_then(Option::as_deref) {
+                Some(peer) => peer.port == port && (packed == 0 || peer.confirmed),
+                None => false,
+            };
+            if !fits || self.seal_at(packed, frame).is_none() {
+                break;
+            }
+            packed += 1;
+        }
+        (packed > 0).then_some((port, packed))
+    }
+
+    /// Seals one frame into the outbox.
+    #[inline]
+    fn seal_at(&mut self, at: usize, frame: &Frame<'_>) -> Option<()> {
+        let head = &self.peers.get(frame.peer.0 as usize)?.as_ref()?.head;
+        let stride = self.tx.stride;
+        let out = &mut self.tx.bytes[at * stride..][..stride];
+        out[..EtherHead::LEN].copy_from_slice(head);
+        let room = &mut out[EtherHead::LEN..];
+        let len = self.secure.seal_into(frame.peer, frame.header, frame.payload, room)?;
+        out[EtherHead::LENGTH..EtherHead::LEN].copy_from_slice(&(len as u16).to_le_bytes());
+        if let Some(corruptor) = &mut self.corruptor {
+            corruptor.apply(&mut out[EtherHead::LEN..][..len]);
+        }
+        self.tx.lens[at] = (EtherHead::LEN + len) as u32;
+        Some(())
+    }
+
+    #[inline]
+    fn hand_over(&mut self, port: usize, packed: usize) -> io::Result<usize> {
+        self.count.sent_calls += 1;
+        let socket = &mut self.ports[port].seat.socket;
+        let lens = &self.tx.lens[..packed];
+        if packed == 1 {
+            return socket.send(&self.tx.bytes[..lens[0] as usize]).map(|()| 1);
+        }
+        socket.send_many(&self.tx.bytes, self.tx.stride, lens)
+    }
+
+    /// A first HELLO: nobody knows yet which path works, so it takes every one. The first authentic
+    /// answer decides.
+    #[cold]
+    fn send_everywhere(&mut self, frame: &Frame<'_>) {
+        let paths = self.peer(frame.peer).map_or(0, |p| p.paths.len());
+        let used = self.peer(frame.peer).map_or(0, |p| p.at);
+        for at in 0..paths {
+            if !self.usable(frame.peer, at) {
+                continue;
+            }
+            self.use_path(frame.peer, at);
+            let port = self.peer(frame.peer).map_or(0, |p| p.port);
+            let sent = self.seal_at(0, frame).map(|()| self.hand_over(port, 1));
+            match sent {
+                Some(Ok(_)) => self.count.sent += 1,
+                _ => self.count.send_errors += 1,
+            }
+        }
+        self.use_path(frame.peer, used);
+    }
+}

@@ -1,0 +1,25 @@
+//! The system calls of the packet link.
+#![allow(unsafe_code)]
+
+mod ring;
+mod sleeper;
+mod socket;
+#[cfg(test)]
+pub(super) mod testing;
+mod unix;
+
+pub(super) use ring::{Geometry, Ring};
+pub(super) use sleeper::Sleeper;
+pub(super) use socket::{Socket, BURST};
+pub(super) use unix::{
+    accept, connect, credentials, listen, recv, send, shut_down, without_signals, FDS_MAX,
+};
+
+use std::io;
+
+fn check(rc: libc::c_int) -> io::Result<libc::c_int> {
+    if rc < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(rc)
+}

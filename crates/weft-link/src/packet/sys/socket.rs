@@ -1,0 +1,189 @@
+//! A packet socket on one interface.
+
+use super::{check, Geometry};
+use crate::ether::EtherType;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+/// Most frames in one call.
+pub const BURST: usize = 64;
+
+/// A packet socket; others may hold its descriptor too.
+pub struct Socket {
+    pub fd: Arc<OwnedFd>,
+    burst: Box<Burst>,
+}
+
+/// Scratch of `send_many`.
+struct Burst {
+    parts: [libc::iovec; BURST],
+    messages: [libc::mmsghdr; BURST],
+}
+
+const ANY: libc::c_int = libc::SOL_PACKET;
+
+fn set<T>(fd: RawFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+    let len = mem::size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is readable for `len` bytes.
+    check(unsafe { libc::setsockopt(fd, level, name, (&raw const *value).cast(), len) })?;
+    Ok(())
+}
+
+fn get<T: Copy>(fd: RawFd, level: i32, name: i32, start: T) -> io::Result<T> {
+    let (mut value, mut len) = (start, mem::size_of::<T>() as libc::socklen_t);
+    // SAFETY: `value` is writable for `len` bytes, and any bytes are a value of the plain types
+    // this is called with.
+    check(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) })?;
+    Ok(value)
+}
+
+/// One instruction of the classic packet filter language.
+const fn op(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
+const LOAD_BYTE: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
+const AND: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
+const SHIFT: u32 = libc::BPF_ALU | libc::BPF_LSH | libc::BPF_K;
+const RETURN_A: u32 = libc::BPF_RET | libc::BPF_A;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+
+/// Offset in the shim, where the fanout program's packet begins: slot, low and high byte.
+const SLOT: [u32; 2] = [0, 1];
+/// The high byte of the slot for a socket's own filter, whose packet begins with the Ethernet
+/// header.
+const SLOT_HIGH: u32 = 15;
+
+impl Socket {
+    /// Opens one that receives nothing yet.
+    pub fn open() -> io::Result<Socket> {
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: no memory is passed; the result is a descriptor that nobody else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?) };
+        Ok(Socket::of(Arc::new(fd)))
+    }
+
+    /// One that somebody else opened.
+    pub fn of(fd: Arc<OwnedFd>) -> Socket {
+        // SAFETY: all-zero is valid for these plain structures.
+        Socket { fd, burst: Box::new(unsafe { mem::zeroed() }) }
+    }
+
+    fn raw(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Sets up the receive ring and how frames leave: straight to the driver.
+    pub fn prepare(&self, sizes: Geometry, buffer: usize) -> io::Result<()> {
+        let fd = self.raw();
+        set(fd, ANY, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as i32))?;
+        set(fd, ANY, libc::PACKET_RX_RING, &sizes.request())?;
+        set(fd, ANY, libc::PACKET_QDISC_BYPASS, &1i32)?;
+        // Kernels before 4.20 do not know this; only sockets for all EtherTypes need it.
+        let _ = set(fd, ANY, libc::PACKET_IGNORE_OUTGOING, &1i32);
+        let want = i32::try_from(buffer).unwrap_or(i32::MAX / 2);
+        if set(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &want).is_err() {
+            set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &want)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses frames whose slot has another high part than `high` (under `mask`).
+    pub fn filter(&self, high: u8, mask: u8) -> io::Result<()> {
+        let mut program = [
+            op(LOAD_BYTE, 0, 0, SLOT_HIGH),
+            op(AND, 0, 0, u32::from(mask)),
+            op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, u32::from(high)),
+            op(RETURN, 0, 0, u32::MAX),
+            op(RETURN, 0, 0, 0),
+        ];
+        self.attach(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut program)
+    }
+
+    fn attach(&self, level: i32, name: i32, program: &mut [libc::sock_filter]) -> io::Result<()> {
+        let whole = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        set(self.raw(), level, name, &whole)
+    }
+
+    /// Receives frames of this EtherType from this interface from now on.
+    pub fn bind(&self, kind: EtherType, index: u32) -> io::Result<()> {
+        // SAFETY: all-zero is a valid sockaddr_ll.
+        let mut name: libc::sockaddr_ll = unsafe { mem::zeroed() };
+        name.sll_family = libc::AF_PACKET as u16;
+        name.sll_protocol = kind.get().to_be();
+        name.sll_ifindex = index as i32;
+        let len = mem::size_of_val(&name) as libc::socklen_t;
+        // SAFETY: `name` is readable for its length.
+        check(unsafe { libc::bind(self.raw(), (&raw const name).cast(), len) })?;
+        Ok(())
+    }
+
+    /// Founds a fanout group in which the low `bits` of the slot pick the member.
+    pub fn found(&self, bits: u32) -> io::Result<()> {
+        let how = libc::PACKET_FANOUT_CBPF | libc::PACKET_FANOUT_FLAG_UNIQUEID;
+        set(self.raw(), ANY, libc::PACKET_FANOUT, &((how << 16) as i32))?;
+        let mut program = [
+            op(LOAD_BYTE, 0, 0, SLOT[1]),
+            op(AND, 0, 0, (1 << (bits - 8)) - 1),
+            op(SHIFT, 0, 0, 8),
+            op(libc::BPF_MISC | libc::BPF_TAX, 0, 0, 0),
+            op(LOAD_BYTE, 0, 0, SLOT[0]),
+            op(libc::BPF_ALU | libc::BPF_OR | libc::BPF_X, 0, 0, 0),
+            op(RETURN_A, 0, 0, 0),
+        ];
+        self.attach(ANY, libc::PACKET_FANOUT_DATA, &mut program)
+    }
+
+    /// Joins the fanout group that `other` is in, as its last member.
+    pub fn join(&self, other: &OwnedFd) -> io::Result<()> {
+        let group = get(other.as_raw_fd(), ANY, libc::PACKET_FANOUT, 0i32)?;
+        set(self.raw(), ANY, libc::PACKET_FANOUT, &group)
+    }
+
+    /// Sends one Ethernet frame.
+    #[inline]
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        let (data, flags) = (frame.as_ptr(), libc::MSG_DONTWAIT);
+        let (fd, none) = (self.raw(), std::ptr::null::<libc::sockaddr>());
+        // The C function is a cancellation point, which costs a process with threads two atomic
+        // operations.
+        // SAFETY: `frame` is readable for its length.
+        if unsafe { libc::syscall(libc::SYS_sendto, fd, data, frame.len(), flags, none, 0) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Sends frames that lie `stride` bytes apart in `buffer`; returns how many went. An error
+    /// concerns the first.
+    pub fn send_many(&mut self, buffer: &[u8], stride: usize, lens: &[u32]) -> io::Result<usize> {
+        let n = lens.len().min(BURST);
+        for (i, len) in lens[..n].iter().enumerate() {
+            let frame = &buffer[i * stride..][..*len as usize];
+            let part =
+                libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+            self.burst.parts[i] = part;
+            let message = &mut self.burst.messages[i].msg_hdr;
+            message.msg_iov = &raw mut self.burst.parts[i];
+            message.msg_iovlen = 1;
+        }
+        let (fd, messages) = (self.raw(), self.burst.messages.as_mut_ptr());
+        // SAFETY: the first `n` messages point to live parts, and those to frames in `buffer`; the
+        // kernel only reads them.
+        let sent = unsafe { libc::sendmmsg(fd, messages, n as u32, libc::MSG_DONTWAIT) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Frames lost as the ring was full, since the last call.
+    pub fn drops(&self) -> u64 {
+        let none = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        get(self.raw(), ANY, libc::PACKET_STATISTICS, none).map_or(0, |s| u64::from(s.tp_drops))
+    }
+
+    /// Takes the pending error off the socket, so that it is not readable for that.
+    pub fn clear_error(&self) {
+        let _ = get(self.raw(), libc::SOL_SOCKET, libc::SO_ERROR, 0i32);
+    }
+}

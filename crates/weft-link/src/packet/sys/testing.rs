@@ -1,0 +1,27 @@
+//! A network namespace for tests.
+
+use std::io;
+
+/// Moves the calling thread into a new, nameless network namespace. It ends with its last user.
+pub fn new_namespace() -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Runs `f` on a thread that may not open raw sockets.
+pub fn without_rights<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| {
+        let body = || {
+            // The system call, not the C function: only this thread becomes another user and so
+            // loses its capabilities.
+            // SAFETY: no memory is passed.
+            let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
+            assert_eq!(rc, 0, "root may become another user");
+            f()
+        };
+        scope.spawn(body).join().expect("no panic")
+    })
+}

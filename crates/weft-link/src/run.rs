@@ -1,0 +1,93 @@
+//! Runs: consecutive DATA packets of one transfer, handed to the driver together.
+//!
+//! A link that has several packets at hand writes their payload to where the driver's
+//! [`Prediction`] says, and delivers them with one call ([`Sink::run`]).
+
+use crate::{Prediction, Sink};
+use weft_core::wire::{field, session_of, Data, PacketType};
+
+/// Where the offset lies in the header of a DATA packet.
+const OFFSET: usize = Data::OFFSET.range().start;
+
+/// Whether a packet is a DATA packet.
+#[inline]
+pub fn is_data(packet: &[u8]) -> bool {
+    packet.get(field::TYPE) == Some(&(PacketType::Data as u8))
+}
+
+/// DATA packets on their way to predicted memory.
+pub struct Run {
+    header: [u8; Data::LEN],
+    seq: u32,
+    offset: u64,
+    /// From the start of the memory to the place of the first.
+    skip: usize,
+    packets: usize,
+    /// Payload bytes so far.
+    len: usize,
+}
+
+impl Run {
+    /// An empty run that may begin with this DATA packet, if it is of the predicted transfer and
+    /// belongs into its memory.
+    pub fn start(p: &Prediction<'_>, packet: &[u8]) -> Option<Run> {
+        let header = *packet.first_chunk::<{ Data::LEN }>()?;
+        let (seq, offset) = seq_and_offset(&header);
+        let ours =
+            session_of(&header) == Some(p.session) && header[field::IMM] == p.imm.to_le_bytes();
+        let skip = usize::try_from(offset.checked_sub(p.offset)?).ok()?;
+        (ours && skip < p.memory.len()).then_some(Run {
+            header,
+            seq,
+            offset,
+            skip,
+            packets: 0,
+            len: 0,
+        })
+    }
+
+    /// Packets so far.
+    pub fn packets(&self) -> usize {
+        self.packets
+    }
+
+    /// The place of the `len` payload bytes of a packet; `None` if it does not continue the run.
+    #[inline]
+    pub fn place<'a>(
+        &self,
+        memory: &'a mut [u8],
+        packet: &[u8],
+        len: usize,
+    ) -> Option<&'a mut [u8]> {
+        let header = packet.first_chunk::<{ Data::LEN }>()?;
+        let same = header[..field::SEQ.start] == self.header[..field::SEQ.start]
+            && header[field::SEQ.end..OFFSET] == self.header[field::SEQ.end..OFFSET];
+        let next =
+            (self.seq.wrapping_add(self.packets as u32), self.offset.checked_add(self.len as u64)?);
+        if !same || seq_and_offset(header) != next || len == 0 {
+            return None;
+        }
+        let at = self.skip + self.len;
+        memory.get_mut(at..at.checked_add(len)?)
+    }
+
+    /// A packet was accepted and its payload is in its place.
+    #[inline]
+    pub fn push(&mut self, len: usize) {
+        self.packets += 1;
+        self.len += len;
+    }
+
+    /// Hands the run over. False if the packets have to be delivered one by one.
+    pub fn deliver(&self, sink: &mut dyn Sink) -> bool {
+        self.packets > 1 && sink.run(&self.header, self.packets as u32, self.len as u64)
+    }
+}
+
+#[inline]
+fn seq_and_offset(header: &[u8; Data::LEN]) -> (u32, u64) {
+    let (mut seq, mut offset) = ([0; 4], [0; 8]);
+    seq.copy_from_slice(&header[field::SEQ]);
+    offset.copy_from_slice(&header[Data::OFFSET.range()]);
+    (u32::from_le_bytes(seq), u64::from_le_bytes(offset))
+}

@@ -1,0 +1,83 @@
+//! Who could still send to a receive from any rank.
+
+use super::{Group, NO_LINK};
+use crate::endpoint::{Sleep, Watch};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Context;
+use weft_core::{OpError, PeerFailure};
+
+/// The other ranks of a group, as one receive from any of them sees them.
+pub(super) struct Senders<'a> {
+    group: &'a Group,
+    /// So many failures were reported before this receive began.
+    known: usize,
+    /// Failures of the endpoint's peers at the last look.
+    failures: Option<u64>,
+    patience: Option<Sleep>,
+    /// Set once patience is at its end.
+    watches: Option<Vec<Watch<'a>>>,
+}
+
+impl<'a> Senders<'a> {
+    pub fn new(group: &'a Group) -> Senders<'a> {
+        let known = group.inner.reported.borrow().len();
+        Senders { group, known, failures: None, patience: None, watches: None }
+    }
+
+    /// There is no message: whether to wait on. `cx` is woken when patience ends.
+    pub fn hopeless(&mut self, cx: &mut Context<'_>) -> Option<OpError> {
+        let endpoint = self.group.endpoint();
+        if self.watches.is_none() {
+            let patience = self.patience.get_or_insert_with(|| endpoint.sleep(endpoint.patience()));
+            if Pin::new(patience).poll(cx).is_ready() {
+                // Not at once: it opens a session with every rank.
+                let peers = self.others().filter_map(|rank| self.group.peer(rank).ok());
+                self.watches = Some(peers.filter_map(|peer| endpoint.watch(peer)).collect());
+                self.patience = None;
+                self.failures = None;
+            }
+        }
+        let failures = endpoint.stats().peers_failed;
+        if self.failures.replace(failures) == Some(failures) {
+            return None;
+        }
+        self.look()
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> {
+        let me = self.group.rank();
+        (0..self.group.size()).filter(move |&rank| rank != me)
+    }
+
+    /// The failure that this receive ends with, if any.
+    fn look(&self) -> Option<OpError> {
+        let (mut remain, mut gone) = (false, None);
+        for rank in self.others() {
+            let Some(failure) = self.failure(rank) else {
+                remain = true;
+                continue;
+            };
+            let closed = matches!(failure, OpError::Peer { failure: PeerFailure::Closed, .. });
+            let mut reported = self.group.inner.reported.borrow_mut();
+            let before = reported.iter().position(|&r| r == rank);
+            if !closed && before.is_none_or(|at| at >= self.known) {
+                if before.is_none() {
+                    reported.push(rank);
+                }
+                return Some(failure);
+            }
+            gone = Some(failure);
+        }
+        gone.filter(|_| !remain)
+    }
+
+    /// How a rank failed. Before patience ends, what was never used is taken to be well.
+    fn failure(&self, rank: usize) -> Option<OpError> {
+        let Some(peer) = self.group.inner.peers.borrow()[rank] else {
+            return self.watches.as_ref().map(|_| NO_LINK);
+        };
+        let failure = self.group.endpoint().peer_failure(peer)?;
+        Some(OpError::Peer { peer, failure })
+    }
+}

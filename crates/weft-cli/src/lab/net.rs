@@ -102,7 +102,7 @@ pub fn connect(spec: &Spec, pids: &[u32]) -> Result<()> {
     batch("tc", &shape).with_context(|| limits(spec))
 }
 
-/// Keeps an interface from making itself an IPv6 address, and from talking about it, where it could.
+/// Keeps an interface from making itself an IPv6 address and talking about it, where it could.
 fn quiet(spec: &Spec) -> &'static str {
     spec.v6(0).map_or("", |_| "addrgenmode none")
 }

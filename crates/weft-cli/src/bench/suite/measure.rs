@@ -120,7 +120,9 @@ fn start(situation: Situation, way: &Way, labs: bool) -> Result<Pair> {
         return Err(anyhow!("a queue would outlive a crash: it needs a lab host of its own"));
     }
     let place = if labs { situation.place } else { Place::Here };
-    let kind = Kind { link: way.link, config: &[], place };
+    // Between its turns a pair is silent for as long as the others take.
+    let config = &[("WEFT_WARN_AFTER_MS", "60000")];
+    let kind = Kind { link: way.link, config, place };
     let mut pair = Pair::start(&kind)?;
     if way.no_offloads {
         pair.run(&Task { probe: Probe::NoOffloads, size: 0, iters: 0, arg: 0 })?;

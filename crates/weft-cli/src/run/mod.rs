@@ -6,7 +6,7 @@ mod frame;
 mod hosts;
 mod kvs;
 mod output;
-mod poll;
+pub mod poll;
 pub mod proxy;
 mod rank;
 mod sys;

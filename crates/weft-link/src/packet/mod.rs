@@ -34,7 +34,7 @@ pub struct PacketConfig {
     pub kind: EtherType,
     /// Names of the interfaces to choose from; `None` for all.
     pub interfaces: Option<Vec<String>>,
-    /// Receive ring of each interface, bytes.
+    /// Receive ring of each interface, bytes; 0 for what fits cache and window.
     pub ring: usize,
     /// Largest packet (header and payload) to send, bytes; the interfaces may allow less.
     pub packet_max: u32,
@@ -47,7 +47,7 @@ impl Default for PacketConfig {
         PacketConfig {
             kind: EtherType::default(),
             interfaces: None,
-            ring: 1 << 20,
+            ring: 0,
             packet_max: u32::MAX,
             faults: None,
         }

@@ -119,3 +119,28 @@ fn sequence_numbers__come_round() {
         net.assert_clean();
     }
 }
+
+#[test]
+fn path_changed__what_was_lost_goes_out_at_once() {
+    for config in [Config::default(), go_back_n()] {
+        let mut net = Net::open((network(), config));
+        let recv = net.recv(1, Some(0), 5, 100);
+        net.script = Box::new(|_| vec![]);
+        let send = net.send(0, 1, 5, &[7; 100]);
+        // Long enough for the timeout to be backed off far.
+        net.run(400);
+        let peer = net.peer(0, 1);
+        let times: Vec<u32> = net.nodes[0].stalled.iter().map(|s| s.1).collect();
+        assert!(times.len() > 3, "{times:?}");
+        assert!((2..).zip(&times).all(|(want, &got)| want == got), "{times:?}");
+        net.script = calm();
+        let now = net.now;
+        net.nodes[0].engine.path_changed(now, peer);
+        net.flush(0);
+        net.run(1);
+        net.nodes[1].ok(recv);
+        assert_eq!(net.nodes[1].bytes(recv), [7; 100]);
+        net.wait(&[(0, send)]);
+        net.assert_clean();
+    }
+}

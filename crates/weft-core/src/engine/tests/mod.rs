@@ -123,6 +123,7 @@ pub struct Node {
     pub up: Vec<PeerId>,
     pub failed: Vec<(PeerId, PeerFailure)>,
     pub slow: Vec<PeerId>,
+    pub stalled: Vec<(PeerId, u32)>,
     deferred: VecDeque<Event>,
     /// Start of each buffer that has an address.
     addresses: BTreeMap<u64, OpId>,
@@ -168,8 +169,14 @@ pub fn go_back_n() -> Config {
 }
 
 /// Each combination of link and reliability.
-pub fn every_kind() -> [(LinkCaps, Config); 3] {
-    [(memory(), Config::default()), (network(), Config::default()), (network(), go_back_n())]
+pub fn every_kind() -> [(LinkCaps, Config); 4] {
+    let trains = LinkCaps { train: 8, ..network() };
+    [
+        (memory(), Config::default()),
+        (network(), Config::default()),
+        (network(), go_back_n()),
+        (trains, Config::default()),
+    ]
 }
 
 pub fn pattern(seed: u64, len: u64) -> Vec<u8> {
@@ -219,6 +226,7 @@ impl Node {
             up: Vec::new(),
             failed: Vec::new(),
             slow: Vec::new(),
+            stalled: Vec::new(),
             deferred: VecDeque::new(),
             addresses: BTreeMap::new(),
             next_address: 1 << 40,
@@ -258,7 +266,12 @@ impl Node {
     }
 
     fn receive(&mut self, now: Instant, caps: &LinkCaps, header: &[u8], body: &Body) {
-        let placement = self.engine.handle_packet(now, None, caps, header, body.len());
+        let run = caps.train > 1 && header.get(1) == Some(&(PacketType::Data as u8));
+        let placed = run.then(|| self.engine.handle_run(now, header, 1, body.len())).flatten();
+        let placement = match placed {
+            Some((op, offset)) => Placement::Recv { op, offset, len: body.len() },
+            None => self.engine.handle_packet(now, None, caps, header, body.len()),
+        };
         self.place(placement, header, body);
         self.settle();
         while let Some((peer, seq)) = self.engine.next_replay() {
@@ -552,7 +565,16 @@ impl Net {
         self.queue.insert((self.now.0, self.count), flight);
     }
 
-    fn offer(&mut self, from: usize, t: Transmit) {
+    fn offer(&mut self, from: usize, mut t: Transmit) {
+        // A run, packet by packet; the link may take only some of them.
+        while t.packets > 1 && self.room[from] > 0 {
+            self.room[from] =
+                self.room[from].saturating_sub(u32::from(self.room[from] != u32::MAX));
+            let each = u64::from(t.payload.len() / t.packets);
+            let body = self.nodes[from].resolve(&t.payload).part(0, each);
+            self.carry(from, t.peer, t.header.as_slice(), body);
+            t.skip(1);
+        }
         if self.room[from] == 0 {
             self.nodes[from].engine.refused(t);
             return;
@@ -626,6 +648,7 @@ impl Net {
                 self.nodes[at].engine.direct_write_done(now, &d, ok);
             }
             Event::PeerUp(p) => self.nodes[at].up.push(p),
+            Event::PeerStalled(p, times) => self.nodes[at].stalled.push((p, times)),
             Event::PeerSlow(p, _) => self.nodes[at].slow.push(p),
             Event::PeerFailed(p, why) => {
                 self.nodes[at].failed.push((p, why));

@@ -267,3 +267,83 @@ fn bye__protocol_names_its_reason() {
     net.run(1);
     assert_eq!(net.nodes[1].failed, [(PeerId(0), PeerFailure::Protocol)]);
 }
+
+#[test]
+fn runs__the_same_messages_as_packet_by_packet() {
+    for (caps, config) in every_kind() {
+        for (seed, percent) in [(1, 0), (2, 3), (3, 15)] {
+            let mut net = Net::open((caps, config.clone()));
+            if !caps.reliable {
+                net.script = rough(seed, percent);
+            }
+            let lens = [70_000, 1_000_000, 11 * 1424, 300_001];
+            let sends: Vec<_> = lens
+                .iter()
+                .map(|&len| (0, net.send_with(0, 1, len, &pattern(len, len), sync)))
+                .collect();
+            let recvs: Vec<_> =
+                lens.iter().map(|&len| (1, net.recv(1, Some(0), len, len))).collect();
+            net.wait(&sends);
+            net.wait(&recvs);
+            for (&len, &(_, recv)) in lens.iter().zip(&recvs) {
+                assert!(net.nodes[1].bytes(recv) == pattern(len, len), "{len} bytes");
+            }
+            net.run(1000);
+            net.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn handle_run__only_what_comes_next_and_was_asked_for() {
+    let caps = LinkCaps { train: 8, ..network() };
+    let mut net = Net::open((caps, Config::default()));
+    let recv = net.recv(1, Some(0), 7, 100_000);
+    let send = net.send_with(0, 1, 7, &pattern(7, 100_000), sync);
+    // The announcement and what it leads to, but no data.
+    net.script = Box::new(|f| if f.kind() == PacketType::Data { vec![] } else { vec![DELAY] });
+    net.run(1);
+    let peer = net.peer(1, 0);
+    let node = &mut net.nodes[1].engine;
+    let session = node.peer_info(peer).unwrap().1;
+    let expected = node.peers[peer.0 as usize].windows.as_ref().unwrap().recv.next_expected();
+    let header = |seq: u32, imm: u32, offset: u64, session: u32| {
+        let common = wire::Common { session, seq: crate::Seq(seq), imm, ..wire::Common::default() };
+        wire::emit(&common, &Packet::Data(Data { offset }))
+    };
+    let next = expected.0;
+    for (bad, len) in [
+        (header(next + 1, recv.0, 0, session), 1000),
+        (header(next.wrapping_sub(1), recv.0, 0, session), 1000),
+        (header(next, recv.0 + 1, 0, session), 1000),
+        (header(next, recv.0, 99_999, session), 2),
+        (header(next, recv.0, u64::MAX, session), 2),
+        (header(next, recv.0, 0, session + 1), 1000),
+        (header(next, recv.0, 0, 0), 1000),
+    ] {
+        assert_eq!(node.handle_run(net.now, bad.as_slice(), 2, len), None);
+        assert_eq!(node.handle_run(net.now, &bad.as_slice()[..20], 2, len), None);
+    }
+    let good = header(next, recv.0, 0, session);
+    assert_eq!(node.handle_run(net.now, good.as_slice(), 5, 5 * 1424), Some((recv, 0)));
+    let now = node.peers[peer.0 as usize].windows.as_ref().unwrap().recv.next_expected();
+    assert_eq!(now, expected.plus(5));
+    assert_eq!(node.handle_run(net.now, good.as_slice(), 5, 5 * 1424), None, "a second time");
+    let _ = send;
+}
+
+#[test]
+fn skip__takes_the_front_off_a_run() {
+    let common = wire::Common { seq: crate::Seq(u32::MAX - 1), imm: 9, ..wire::Common::default() };
+    let header = wire::emit(&common, &Packet::Data(Data { offset: 5000 }));
+    let payload = Payload::Op { op: OpId(3), offset: 5000, len: 8 * 1424 };
+    let mut run = Transmit { peer: PeerId(0), header, payload, packets: 8 };
+    run.skip(3);
+    let (after, packet, _) = wire::parse(run.header.as_slice()).unwrap();
+    assert_eq!((run.packets, after.seq), (5, crate::Seq(1)));
+    assert_eq!(after, wire::Common { seq: after.seq, ..common });
+    let Packet::Data(data) = packet else { panic!("{packet:?}") };
+    assert_eq!(data.offset, 5000 + 3 * 1424);
+    let want = Payload::Op { op: OpId(3), offset: 5000 + 3 * 1424, len: 5 * 1424 };
+    assert_eq!(run.payload, want);
+}

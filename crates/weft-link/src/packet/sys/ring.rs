@@ -23,11 +23,17 @@ const FRAME_MAX: u32 = 128 << 10;
 /// Bytes of a ring at most.
 const RING_MAX: u64 = 1 << 30;
 const FRAME_MIN: u32 = 2048;
+/// Bytes of a ring by default.
+const BYTES: usize = 1 << 20;
+/// Packets that one peer may have under way, by default.
+const WINDOW: usize = 512;
 
 impl Geometry {
-    /// For Ethernet payloads of up to `mtu` bytes, about `bytes` in all.
+    /// For Ethernet payloads of up to `mtu` bytes, about `bytes` in all; 0 for 1 MiB, which fits a
+    /// cache, or as much as a window of packets needs.
     pub fn new(mtu: u32, bytes: usize) -> Geometry {
         let frame = (mtu + HEADROOM).next_power_of_two().clamp(FRAME_MIN, FRAME_MAX);
+        let bytes = if bytes == 0 { BYTES.max(WINDOW * frame as usize) } else { bytes };
         let frames = (bytes as u64 / u64::from(frame)).clamp(64, 1 << 16) as u32;
         let frames = if frames.is_power_of_two() { frames } else { frames.next_power_of_two() / 2 };
         Geometry { frame, frames }

@@ -43,6 +43,23 @@ impl Hosts {
             // A bridge-like address that both hosts have.
             run(&format!("ip -n {name} addr add 172.31.0.1/16 dev lo"))?;
         }
+        // The kernel notices the carrier of a new cable a little later.
+        let start = Instant::now();
+        for name in &self.0 {
+            let show = ["-n", name, "link", "show", "eth0", "up"];
+            let up = || {
+                Command::new("ip")
+                    .args(show)
+                    .output()
+                    .map(|o| String::from_utf8_lossy(&o.stdout).contains("state UP"))
+            };
+            while !up().map_err(|e| e.to_string())? {
+                if start.elapsed() > LONG {
+                    return Err(format!("no carrier on eth0 of {name}"));
+                }
+                std::thread::yield_now();
+            }
+        }
         Ok(())
     }
 

@@ -24,12 +24,6 @@ impl Host {
         let space = &self.spaces[1 - self.side];
         command("nsenter", &format!("--net={space} {words}")).unwrap_or_else(|why| panic!("{why}"));
     }
-
-    /// Runs a command with these words here.
-    pub fn run(&self, words: &str) -> Result<(), String> {
-        let space = &self.spaces[self.side];
-        command("nsenter", &format!("--net={space} {words}"))
-    }
 }
 
 /// The Ethernet address of a host's end of a cable.

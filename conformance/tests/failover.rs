@@ -63,7 +63,7 @@ fn open<'a>(
 
 /// Message `i`: every other one is long.
 fn message(i: usize) -> Vec<u8> {
-    let mut data = vec![i as u8; if i % 2 == 0 { 16 } else { LONG }];
+    let mut data = vec![i as u8; if i.is_multiple_of(2) { 16 } else { LONG }];
     data[..8].copy_from_slice(&(i as u64).to_le_bytes());
     data
 }

@@ -22,7 +22,7 @@ impl Driver {
     fn link_for(&self, t: &Transmit) -> Option<usize> {
         let route = self.routes.get(t.peer.0 as usize)?.as_ref()?;
         let payload = t.payload.len();
-        let each = if t.packets > 1 { payload / u32::from(t.packets) } else { payload };
+        let each = if t.packets > 1 { payload / t.packets } else { payload };
         let len = t.header.as_slice().len() as u32 + each;
         Some(usize::from(route.link_for(is(t, PacketType::Data), len)))
     }

@@ -7,6 +7,7 @@
 pub mod cable;
 mod engine;
 pub mod hostile;
+pub mod hosts;
 pub mod links;
 mod sys;
 

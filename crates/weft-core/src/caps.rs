@@ -29,6 +29,9 @@ pub struct LinkCaps {
     /// Packets of equal size that the link sends best together (segmentation offload); 1 if it has
     /// no preference. Blocks of large messages are whole trains.
     pub train: u32,
+    /// Packets longer than `mtu` arrive too, in pieces, at a cost: those made before the path
+    /// shrank.
+    pub cuts: bool,
 }
 
 impl LinkCaps {
@@ -46,6 +49,7 @@ impl LinkCaps {
             bytes_per_us: 3_000,
             small_bytes_per_us: 3_000,
             train: 1,
+            cuts: false,
         }
     }
 
@@ -63,6 +67,7 @@ impl LinkCaps {
             bytes_per_us: 10_000,
             small_bytes_per_us: 10_000,
             train: 1,
+            cuts: false,
         }
     }
 }

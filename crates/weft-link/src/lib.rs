@@ -7,6 +7,7 @@
 pub mod address;
 pub mod bytes;
 pub mod ether;
+mod kind;
 pub mod link;
 pub mod looplink;
 pub mod packet;

@@ -133,6 +133,10 @@ pub trait Link {
     /// Forgets a peer and frees what it held.
     fn disconnect(&mut self, peer: PeerId);
 
+    /// Packets to this peer stay unacknowledged: the link doubts the way it uses, if it knows
+    /// others. The next HELLO takes them all, and the one it is answered over is used.
+    fn doubt(&mut self, _peer: PeerId) {}
+
     /// Sends a prefix of `frames`, returns its length. Fewer than all means the link is full now
     /// (backpressure): the driver tries the rest again later. Frames to a peer the link knows to be
     /// gone are dropped and counted as sent.

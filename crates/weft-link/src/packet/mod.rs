@@ -78,6 +78,10 @@ struct Peer {
     at: usize,
     /// An authentic frame came over the path in use: the others need not be tried.
     confirmed: bool,
+    /// Packets over the path in use stay unacknowledged: only an answer confirms a path.
+    doubted: bool,
+    /// The path the last question came over: the answer goes back there.
+    caller: Option<usize>,
     /// Authentic frames in a row that came over another path.
     stray: u8,
     /// Where frames of the path in use come from.
@@ -252,6 +256,13 @@ impl Link for PacketLink {
             *slot = None;
         }
         self.secure.remove_peer(peer);
+    }
+
+    fn doubt(&mut self, peer: PeerId) {
+        let Some(Some(known)) = self.peers.get_mut(peer.0 as usize) else { return };
+        if known.paths.len() > 1 {
+            (known.confirmed, known.doubted) = (false, true);
+        }
     }
 
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {

@@ -3,6 +3,7 @@
 
 use super::{source, PacketLink, Peer, Source};
 use crate::ether::{EtherHead, Interface, Interfaces, Path};
+use crate::kind::Kind;
 use crate::{LinkEvent, PeerInfo};
 use weft_core::{EndpointId, PeerId};
 
@@ -32,6 +33,8 @@ impl PacketLink {
             confirmed: proven.is_some() || paths.len() == 1,
             paths,
             at: first,
+            doubted: false,
+            caller: None,
             stray: 0,
             source: 0,
             port: 0,
@@ -87,18 +90,22 @@ impl PacketLink {
 
     /// An authentic frame of a peer: if it came over a path the peer named, use that. Answering any
     /// other source would let a replayed frame redirect the traffic.
-    pub(super) fn came_from(&mut self, peer: PeerId, from: Source) {
+    pub(super) fn came_from(&mut self, peer: PeerId, from: Source, kind: Kind) {
         let Some(known) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        if known.source == from {
-            (known.confirmed, known.stray) = (true, 0);
+        let Some(at) = position(&known.paths, from) else { return };
+        if kind == Kind::Question {
+            known.caller = Some(at);
+        }
+        let same = known.source == from;
+        known.stray = if same { 0 } else { known.stray.saturating_add(1) };
+        let proven = !known.confirmed && (!known.doubted || kind == Kind::Answer);
+        if !proven && (same || known.stray < STRAYS) {
             return;
         }
-        let Some(at) = position(&known.paths, from) else { return };
-        known.stray = known.stray.saturating_add(1);
-        if !known.confirmed || known.stray >= STRAYS {
-            (known.confirmed, known.stray) = (true, 0);
+        (known.confirmed, known.doubted, known.stray) = (true, false, 0);
+        if !same {
             self.change_path(peer, at);
         }
     }
@@ -169,7 +176,7 @@ impl PacketLink {
             if let Some(at) = (0..paths).find(|&at| self.usable(peer, at)) {
                 self.change_path(peer, at);
                 if let Some(known) = self.peers[peer.0 as usize].as_mut() {
-                    known.confirmed = false;
+                    (known.confirmed, known.doubted) = (false, true);
                 }
             }
         }

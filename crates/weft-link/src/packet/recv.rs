@@ -3,6 +3,7 @@
 use super::{source, Peer, Port, Source};
 use super::{Counters, PacketLink};
 use crate::ether::{EtherFrame, EtherHead, EtherType};
+use crate::kind::Kind;
 use crate::secure::{Mode, Opened, Reject, Secure};
 use crate::{Bytes, Sink};
 use weft_core::wire::{field, Hello, PacketType};
@@ -13,8 +14,9 @@ const CHECK_EVERY: u32 = 1 << 16;
 
 /// What a frame said about where its sender is.
 enum News {
-    /// Authentic, from this peer, but not over the path in use, or that is still to be confirmed.
-    Peer(PeerId, Source),
+    /// Authentic, from this peer, not over the path in use, or that is still to be confirmed,
+    /// or a question or an answer.
+    Peer(PeerId, Source, Kind),
     /// A HELLO of a stranger.
     Caller(EndpointId, Source),
 }
@@ -58,7 +60,7 @@ impl PacketLink {
     #[cold]
     fn hear(&mut self, news: News) {
         match news {
-            News::Peer(peer, from) => self.came_from(peer, from),
+            News::Peer(peer, from, kind) => self.came_from(peer, from, kind),
             News::Caller(endpoint, from) => self.remember_caller(endpoint, from),
         }
     }
@@ -119,8 +121,10 @@ fn news(peers: &[Option<Box<Peer>>], opened: &Opened, header: &[u8], from: Sourc
     match opened.peer {
         Some(peer) => {
             let known = peers.get(peer.0 as usize)?.as_deref()?;
-            let expected = known.confirmed && known.source == from && known.stray == 0;
-            (!expected).then_some(News::Peer(peer, from))
+            let kind = Kind::of(header);
+            let usual = known.confirmed && known.source == from && known.stray == 0;
+            let expected = usual && kind == Kind::Other;
+            (!expected).then_some(News::Peer(peer, from, kind))
         }
         None if header[field::TYPE] == PacketType::Hello as u8 => {
             let id = header.get(Hello::SRC_EID.range())?.try_into().ok()?;

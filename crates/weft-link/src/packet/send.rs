@@ -2,6 +2,7 @@
 
 use super::{sys, PacketLink};
 use crate::ether::EtherHead;
+use crate::kind::Kind;
 use crate::Frame;
 use std::io;
 use weft_core::wire::{field, PacketType};
@@ -44,8 +45,7 @@ impl PacketLink {
         let mut done = 0;
         while done < frames.len() {
             let first = &frames[done];
-            if is_hello(first) && self.peer(first.peer).is_some_and(|p| !p.confirmed) {
-                self.send_everywhere(first);
+            if is_hello(first) && self.send_hello(first) {
                 done += 1;
                 continue;
             }
@@ -131,13 +131,20 @@ impl PacketLink {
         socket.send_many(&self.tx.bytes, self.tx.stride, lens)
     }
 
-    /// A first HELLO: nobody knows yet which path works, so it takes every one. The first authentic
-    /// answer decides.
+    /// An answer goes back the way the question came, so that it proves the way. A question takes
+    /// every path while it is not known which works; the first answer decides. False if it may
+    /// take the path in use.
     #[cold]
-    fn send_everywhere(&mut self, frame: &Frame<'_>) {
-        let paths = self.peer(frame.peer).map_or(0, |p| p.paths.len());
-        let used = self.peer(frame.peer).map_or(0, |p| p.at);
-        for at in 0..paths {
+    fn send_hello(&mut self, frame: &Frame<'_>) -> bool {
+        let Some(known) = self.peer(frame.peer) else { return false };
+        let used = known.at;
+        let caller = known.caller.filter(|_| Kind::of(frame.header) == Kind::Answer);
+        let over = match caller {
+            Some(at) => at..at + 1,
+            None if known.confirmed => return false,
+            None => 0..known.paths.len(),
+        };
+        for at in over {
             if !self.usable(frame.peer, at) {
                 continue;
             }
@@ -150,5 +157,6 @@ impl PacketLink {
             }
         }
         self.use_path(frame.peer, used);
+        true
     }
 }

@@ -175,6 +175,8 @@ fn send__all_sizes_in_every_mode() {
 
 #[test]
 fn send__bursts_to_two_peers_over_jumbo_frames() {
+    // Two thirds fit one ring.
+    const FRAMES: u64 = 90;
     if !cables(1, 9000) {
         return;
     }
@@ -183,7 +185,7 @@ fn send__bursts_to_two_peers_over_jumbo_frames() {
     a.knows(&c);
     c.knows(&a);
     let payload = bytes(mtu as usize - 32);
-    let headers: Vec<Vec<u8>> = (0..100).map(|tag| a.header(tag)).collect();
+    let headers: Vec<Vec<u8>> = (0..FRAMES).map(|tag| a.header(tag)).collect();
     let to = |i: usize| PeerId(if i.is_multiple_of(3) { 3 } else { 2 });
     let frames: Vec<Frame> = headers
         .iter()
@@ -194,10 +196,10 @@ fn send__bursts_to_two_peers_over_jumbo_frames() {
     while done < frames.len() {
         done += a.link.send(&frames[done..]);
     }
-    assert_eq!(c.expect(&(0..100).step_by(3).collect::<Vec<_>>()).len(), 34);
-    let rest: Vec<u64> = (0..100).filter(|i| i % 3 != 0).collect();
+    assert_eq!(c.expect(&(0..FRAMES).step_by(3).collect::<Vec<_>>()).len(), 30);
+    let rest: Vec<u64> = (0..FRAMES).filter(|i| i % 3 != 0).collect();
     assert!(b.expect(&rest).iter().all(|p| *p == payload));
-    assert!(a.count("sent_calls") < 100);
+    assert!(a.count("sent_calls") < FRAMES);
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod sys;
 #[cfg(test)]
 mod tests;
 
+use crate::kind::Kind;
 use crate::secure::{Lane, Mode, Secure, Security};
 use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
@@ -68,12 +69,21 @@ impl Default for UdpConfig {
 const BUFFER_MIN: usize = 1 << 20;
 /// Events kept for the driver; more are dropped (all are hints).
 const EVENTS_MAX: usize = 256;
+/// So many receive calls in a row that brought authentic packets from another address: the peer
+/// has moved.
+const STRAYS: u8 = 8;
 
 struct Peer {
     /// Where it may be, best first.
     candidates: Vec<Candidate>,
     /// An authentic packet came from the address in use: the others need not be tried.
     confirmed: bool,
+    /// Packets to the address in use stay unacknowledged: only an answer confirms an address.
+    doubted: bool,
+    /// Receive calls in a row that brought authentic packets from another address.
+    stray: u8,
+    /// The candidate that the last question came from: the answer goes back there.
+    caller: Option<usize>,
     socket: usize,
     to: SockAddr,
     addr: SocketAddr,
@@ -93,6 +103,7 @@ struct Counters {
     received_calls: u64,
     received_placed: u64,
     recv_errors: u64,
+    path_changes: u64,
 }
 
 /// The UDP link of an endpoint.
@@ -218,16 +229,31 @@ impl UdpLink {
         Some(self.packet_len(datagram_len))
     }
 
-    /// Authentic packets come from this address: if it is one the peer named, use it from now on.
-    /// Answering any other source would let a replayed packet redirect the traffic.
-    fn confirm(&mut self, peer: PeerId, from: SocketAddr) {
+    /// An authentic packet came from an address that is not known to be the one in use: if it is
+    /// one the peer named, it may be from now on. Answering any other source would let a replayed
+    /// packet redirect the traffic.
+    fn confirm(&mut self, peer: PeerId, from: SocketAddr, kind: Kind) {
         let Some(known) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        let at = known.candidates.iter().position(|c| same_host_port(c.addr, from));
-        known.confirmed = at.is_some();
-        let (Some(at), false) = (at, same_host_port(known.addr, from)) else { return };
+        let Some(at) = known.candidates.iter().position(|c| same_host_port(c.addr, from)) else {
+            return;
+        };
+        if kind == Kind::Question {
+            known.caller = Some(at);
+        }
+        let same = same_host_port(known.addr, from);
+        known.stray = if same { 0 } else { known.stray.saturating_add(1) };
+        let proven = !known.confirmed && (!known.doubted || kind == Kind::Answer);
+        if !proven && (same || known.stray < STRAYS) {
+            return;
+        }
+        (known.confirmed, known.doubted, known.stray) = (true, false, 0);
+        if same {
+            return;
+        }
         if let Some(mtu) = self.use_candidate(peer, at) {
+            self.count.path_changes += 1;
             self.event(LinkEvent::Mtu(peer, mtu));
         }
     }
@@ -267,7 +293,9 @@ fn open_sockets(config: &UdpConfig) -> Result<Vec<Socket>, LinkError> {
 
 impl Link for UdpLink {
     fn caps(&self) -> LinkCaps {
-        LinkCaps::network("udp", self.packet_len(pmtu::DATAGRAM_MAX))
+        let mut caps = LinkCaps::network("udp", self.packet_len(pmtu::DATAGRAM_MAX));
+        caps.cuts = true;
+        caps
     }
 
     fn advertise(&self, address: &mut Address) {
@@ -306,6 +334,9 @@ impl Link for UdpLink {
         }
         self.peers[at] = Some(Box::new(Peer {
             confirmed: candidates.len() == 1,
+            doubted: false,
+            stray: 0,
+            caller: None,
             candidates,
             socket: 0,
             to: SockAddr::new(first),
@@ -317,7 +348,7 @@ impl Link for UdpLink {
         let train =
             if self.gso { send::train_len(mtu as usize + self.secure.trailer_len()) } else { 1 };
         let mut caps = LinkCaps::network("udp", mtu);
-        caps.train = train;
+        (caps.train, caps.cuts) = (train, true);
         Ok(caps)
     }
 
@@ -326,6 +357,13 @@ impl Link for UdpLink {
             *slot = None;
         }
         self.secure.remove_peer(peer);
+    }
+
+    fn doubt(&mut self, peer: PeerId) {
+        let Some(Some(known)) = self.peers.get_mut(peer.0 as usize) else { return };
+        if known.candidates.len() > 1 {
+            (known.confirmed, known.doubted) = (false, true);
+        }
     }
 
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
@@ -369,6 +407,7 @@ impl Link for UdpLink {
             ("received_calls", c.received_calls),
             ("received_placed", c.received_placed),
             ("recv_errors", c.recv_errors),
+            ("path_changes", c.path_changes),
         ];
         all.into_iter().for_each(|(name, value)| each(name, value));
         self.secure.counters(each);

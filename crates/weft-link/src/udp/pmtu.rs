@@ -15,16 +15,21 @@ pub struct Route {
 pub const DATAGRAM_MAX: usize = 65_507;
 const IPV4_AND_UDP: u32 = 20 + 8;
 const IPV6_AND_UDP: u32 = 40 + 8;
-/// Every IPv6 path carries this (RFC 8200); IPv4 paths that carry less are not worth supporting.
-const IP_MTU_MIN: u32 = 1280;
+/// Every IPv6 path carries this (RFC 8200).
+const IPV6_MTU_MIN: u32 = 1280;
+/// Every IPv4 host takes this (RFC 791); paths that carry less are not worth supporting.
+const IPV4_MTU_MIN: u32 = 576;
 /// Packets beyond this do not get cheaper, and losing one costs more.
 const LARGE: u32 = 32_700;
 
 /// Largest datagram for a path of this IP MTU. Above 16 KiB (loopback) the size is cut so that two
 /// fit into one train.
 pub fn datagram_len(to: IpAddr, ip_mtu: u32) -> u32 {
-    let headers = if to.is_ipv6() { IPV6_AND_UDP } else { IPV4_AND_UDP };
-    (ip_mtu.max(IP_MTU_MIN) - headers).min(LARGE)
+    let (headers, least) = match to.is_ipv6() {
+        true => (IPV6_AND_UDP, IPV6_MTU_MIN),
+        false => (IPV4_AND_UDP, IPV4_MTU_MIN),
+    };
+    (ip_mtu.max(least) - headers).min(LARGE)
 }
 
 #[cfg(test)]
@@ -38,6 +43,6 @@ mod tests {
         assert_eq!((datagram_len(v4, 1500), datagram_len(v6, 1500)), (1472, 1452));
         assert_eq!(datagram_len(v4, 9000), 8972);
         assert!(2 * datagram_len(v4, 65_536) as usize <= DATAGRAM_MAX);
-        assert_eq!(datagram_len(v4, 0), 1252);
+        assert_eq!((datagram_len(v4, 0), datagram_len(v6, 0)), (548, 1232));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::sys::{SockAddr, Socket};
 use super::{same_host_port, Peer, UdpLink};
+use crate::kind::Kind;
 use crate::run::{is_data, Run};
 use crate::secure::{Mode, Opened, Reject, Secure, TRAILER};
 use crate::{Bytes, Sink};
@@ -135,10 +136,11 @@ impl UdpLink {
                 continue;
             }
             let (header, payload) = frame[..opened.packet_len].split_at(opened.header_len);
+            let kind = Kind::of(header);
             sink.frame(None, header, Bytes::from_slice(payload));
             self.count.received += 1;
             done += 1;
-            self.confirm_once(opened.peer);
+            self.note_source(opened.peer, kind);
         }
         done
     }
@@ -173,7 +175,7 @@ impl UdpLink {
         if !run.deliver(sink) {
             self.deliver_each(first, run.packets(), sink);
         }
-        self.confirm_once(peer);
+        self.note_source(peer, Kind::Other);
         Some(run.packets())
     }
 
@@ -187,12 +189,15 @@ impl UdpLink {
     }
 
     #[inline]
-    fn confirm_once(&mut self, peer: Option<PeerId>) {
+    fn note_source(&mut self, peer: Option<PeerId>, kind: Kind) {
         let Some(peer) = peer else { return };
-        if self.peer(peer).is_some_and(|known| !known.confirmed) {
-            if let Some(from) = self.rx.from.get() {
-                self.confirm(peer, from);
-            }
+        let Some(known) = self.peer(peer) else { return };
+        let usual = known.confirmed && known.stray == 0 && kind == Kind::Other;
+        if usual && (known.candidates.len() == 1 || known.to.same(&self.rx.from)) {
+            return;
+        }
+        if let Some(from) = self.rx.from.get() {
+            self.confirm(peer, from, kind);
         }
     }
 }

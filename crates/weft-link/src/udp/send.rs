@@ -6,6 +6,7 @@
 
 use super::sys::{self, SockAddr, Socket};
 use super::{pmtu, UdpLink};
+use crate::kind::Kind;
 use crate::{Frame, LinkEvent};
 use std::io;
 use weft_core::wire::{self, field, PacketType};
@@ -61,8 +62,7 @@ impl UdpLink {
         while done < frames.len() {
             let frame = &frames[done];
             let is_hello = frame.header.get(field::TYPE) == Some(&(PacketType::Hello as u8));
-            if is_hello && self.peer(frame.peer).is_some_and(|p| !p.confirmed) {
-                self.send_everywhere(frame);
+            if is_hello && self.send_hello(frame) {
                 done += 1;
                 continue;
             }
@@ -273,13 +273,21 @@ impl UdpLink {
         }
     }
 
-    /// A first HELLO: nobody knows yet which of the peer's addresses works, so each gets one. The
-    /// first authentic answer decides.
+    /// An answer goes where the question came from, so that it proves the way. A question goes to
+    /// each of the peer's addresses while it is not known which works; the first answer decides.
+    /// False if it may take the address in use.
     #[cold]
-    fn send_everywhere(&mut self, frame: &Frame<'_>) {
-        let Some(known) = self.peer(frame.peer) else { return };
-        let addrs: Vec<_> = known.candidates.iter().map(|c| c.addr).collect();
-        for addr in addrs {
+    fn send_hello(&mut self, frame: &Frame<'_>) -> bool {
+        let Some(known) = self.peer(frame.peer) else { return false };
+        let caller = known.caller.filter(|_| Kind::of(frame.header) == Kind::Answer);
+        let to = match caller {
+            Some(at) => at..at + 1,
+            None if known.confirmed => return false,
+            None => 0..known.candidates.len(),
+        };
+        for at in to {
+            let candidate = self.peer(frame.peer).and_then(|p| p.candidates.get(at));
+            let Some(addr) = candidate.map(|c| c.addr) else { continue };
             let (header, payload) = (frame.header, frame.payload);
             let sealed = self.secure.seal_into(frame.peer, header, payload, &mut self.tx);
             let (Some(len), Some(socket)) = (sealed, self.socket_for(addr.is_ipv6())) else {
@@ -291,5 +299,6 @@ impl UdpLink {
                 Err(_) => self.count.send_errors += 1,
             }
         }
+        true
     }
 }

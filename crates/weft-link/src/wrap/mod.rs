@@ -81,6 +81,10 @@ macro_rules! forward {
         fn disconnect(&mut self, peer: weft_core::PeerId) {
             self.$inner.disconnect(peer)
         }
+
+        fn doubt(&mut self, peer: weft_core::PeerId) {
+            self.$inner.doubt(peer)
+        }
     };
     (@ $inner:ident poll_event) => {
         fn poll_event(&mut self) -> Option<crate::LinkEvent> {

@@ -59,6 +59,8 @@ pub(super) struct Route {
     pub small: u8,
     /// Link for DATA.
     pub bulk: u8,
+    /// Longest packet that both carry.
+    fits: u32,
     /// Link the last question came over: the answer goes back the same way.
     reply: u8,
 }
@@ -67,7 +69,7 @@ impl Route {
     /// `None` without a path.
     pub fn new(paths: ArrayVec<Path, PATHS_MAX>) -> Option<Route> {
         let first = paths.first()?.link;
-        let mut route = Route { paths, small: first, bulk: first, reply: first };
+        let mut route = Route { paths, small: first, bulk: first, fits: 0, reply: first };
         route.choose();
         Some(route)
     }
@@ -111,6 +113,7 @@ impl Route {
         for path in self.paths.iter_mut().filter(|p| usize::from(p.link) == link) {
             path.caps.mtu = mtu;
         }
+        self.measure();
         self.caps().mtu
     }
 
@@ -131,7 +134,36 @@ impl Route {
         let bulk = candidates().max_by_key(rate).map_or(self.bulk, |p| p.link);
         let changed = (self.small, self.bulk) != (small, bulk);
         (self.small, self.bulk) = (small, bulk);
+        self.measure();
         changed
+    }
+
+    fn measure(&mut self) {
+        let used = [self.small, self.bulk];
+        let used = self.paths.iter().filter(|p| used.contains(&p.link));
+        self.fits = used.map(|p| p.caps.mtu).min().unwrap_or(0);
+    }
+
+    /// Link for a packet of this length.
+    #[inline]
+    pub fn link_for(&self, is_data: bool, len: u32) -> u8 {
+        let link = if is_data { self.bulk } else { self.small };
+        if len <= self.fits {
+            return link;
+        }
+        self.link_with_room(link, len)
+    }
+
+    /// A packet made before a path shrank keeps its size when it is sent again: it takes a path
+    /// that still carries it, or one that cuts what is too long.
+    #[cold]
+    fn link_with_room(&self, wanted: u8, len: u32) -> u8 {
+        let cost = |p: &&Path| {
+            let cut = p.caps.mtu < len;
+            let carries = !cut || p.caps.cuts;
+            (!carries, p.state != State::Proven, cut, p.link != wanted, p.caps.latency_ns)
+        };
+        self.paths.iter().min_by_key(cost).map_or(wanted, |p| p.link)
     }
 
     /// The peer answered over this link. True if another choice follows from it.
@@ -206,7 +238,7 @@ mod tests {
         let mut raw = LinkCaps::network("packet", 1480);
         (raw.latency_ns, raw.bytes_per_us) = (2_500, 600);
         let mut udp = LinkCaps::network("udp", 1456);
-        udp.train = 44;
+        (udp.train, udp.cuts) = (44, true);
         let paths = [Path::new(RAW, raw), Path::new(UDP, udp)];
         Route::new(paths.into_iter().collect()).unwrap()
     }
@@ -252,6 +284,21 @@ mod tests {
             assert!(route.answered(dead, at(300_200)));
             assert_eq!((route.small, route.bulk), (RAW as u8, UDP as u8));
         }
+    }
+
+    #[test]
+    fn link_for__a_packet_too_long_takes_the_path_that_carries_it() {
+        let mut route = proven();
+        assert_eq!(route.link_for(false, 1456), RAW as u8);
+        route.set_mtu(RAW, 1000);
+        assert_eq!(route.link_for(false, 1000), RAW as u8);
+        assert_eq!(route.link_for(false, 1456), UDP as u8);
+        route.set_mtu(UDP, 976);
+        assert_eq!(route.link_for(false, 1000), RAW as u8);
+        assert_eq!(route.link_for(false, 1456), UDP as u8, "it cuts");
+        assert_eq!(route.link_for(true, 1456), UDP as u8);
+        route.set_mtu(RAW, 1480);
+        assert_eq!(route.link_for(true, 1456), RAW as u8, "better whole");
     }
 
     #[test]

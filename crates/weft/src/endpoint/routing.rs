@@ -138,9 +138,6 @@ impl Driver {
     pub(super) fn on_stalled(&mut self, peer: PeerId, times: u32) {
         let now = self.core.now;
         let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { return };
-        if !route.has_choice() {
-            return;
-        }
         if times > 2 && route.judge(now) {
             self.core.engine.path_changed(now, peer);
             log::warn!("a path is lost; going on: {}", self.describe(peer));
@@ -151,6 +148,9 @@ impl Driver {
             return;
         }
         let links = route.ask_all(now);
+        for &link in &links {
+            self.links[link].doubt(peer);
+        }
         self.ask(peer, &links);
     }
 

@@ -21,7 +21,10 @@ impl Driver {
     #[inline]
     fn link_for(&self, t: &Transmit) -> Option<usize> {
         let route = self.routes.get(t.peer.0 as usize)?.as_ref()?;
-        Some(usize::from(if is(t, PacketType::Data) { route.bulk } else { route.small }))
+        let payload = t.payload.len();
+        let each = if t.packets > 1 { payload / t.packets } else { payload };
+        let len = t.header.as_slice().len() as u32 + each;
+        Some(usize::from(route.link_for(is(t, PacketType::Data), len)))
     }
 
     /// A HELLO goes over every path, so that one that works is found; the answer to one goes back

@@ -44,6 +44,21 @@ impl SockAddr {
         out
     }
 
+    /// Same address and port; flow label and scope, which the kernel fills in, may differ.
+    #[inline]
+    pub fn same(&self, other: &SockAddr) -> bool {
+        // Both forms have the port in the same place; an IPv4 address lies where the flow label is.
+        let (a, b) = (&self.raw, &other.raw);
+        let v4 = i32::from(a.sin6_family) == libc::AF_INET;
+        a.sin6_family == b.sin6_family
+            && a.sin6_port == b.sin6_port
+            && if v4 {
+                a.sin6_flowinfo == b.sin6_flowinfo
+            } else {
+                a.sin6_addr.s6_addr == b.sin6_addr.s6_addr
+            }
+    }
+
     /// Decodes; `None` if it is neither IPv4 nor IPv6.
     #[inline]
     pub fn get(&self) -> Option<SocketAddr> {

@@ -1,0 +1,114 @@
+//! Two hosts joined by cables, for tests of what happens when a cable breaks.
+
+use crate::sys;
+use std::process::Command;
+use std::sync::mpsc::{channel, Receiver, Sender};
+
+/// A host: a thread in a network namespace of its own. Cable `n` ends at its interface `cable<n>`,
+/// with the address `10.9.<n>.<1 or 2>/24`.
+pub struct Host {
+    /// 0 or 1.
+    pub side: usize,
+    /// The network namespaces of both, as files.
+    spaces: [String; 2],
+}
+
+impl Host {
+    /// Runs `ip` with these words here.
+    pub fn ip(&self, words: &str) {
+        command("ip", words).unwrap_or_else(|why| panic!("{why}"));
+    }
+
+    /// Runs a command with these words on the other host.
+    pub fn other(&self, words: &str) {
+        let space = &self.spaces[1 - self.side];
+        command("nsenter", &format!("--net={space} {words}")).unwrap_or_else(|why| panic!("{why}"));
+    }
+}
+
+/// The Ethernet address of a host's end of a cable.
+pub fn mac(cable: usize, side: usize) -> String {
+    format!("02:57:00:00:{cable:02x}:{:02x}", side + 1)
+}
+
+fn command(program: &str, words: &str) -> Result<(), String> {
+    let out = Command::new(program).args(words.split_whitespace()).output();
+    let out = out.map_err(|e| format!("needs the `{program}` command: {e}"))?;
+    match out.status.success() {
+        true => Ok(()),
+        false => Err(format!("{program} {words}: {}", String::from_utf8_lossy(&out.stderr).trim())),
+    }
+}
+
+/// Process and thread number of the calling thread, and its network namespace as a file.
+fn whoami() -> Result<(String, String), String> {
+    let link = std::fs::read_link("/proc/thread-self").map_err(|e| e.to_string())?;
+    let link = link.display().to_string();
+    let thread = link.rsplit('/').next().unwrap_or_default().to_string();
+    Ok((thread, format!("/proc/{link}/ns/net")))
+}
+
+fn set_up(cables: usize, side: usize) -> Result<(), String> {
+    command("ip", "link set lo up")?;
+    for n in 0..cables {
+        command("ip", &format!("link set cable{n} address {} up", mac(n, side)))?;
+        command("ip", &format!("addr add 10.9.{n}.{}/24 dev cable{n}", side + 1))?;
+    }
+    Ok(())
+}
+
+type Told = Result<(String, String), String>;
+
+/// Makes a host of the calling thread; the first one lays the cables.
+fn make(
+    cables: usize,
+    side: usize,
+    to: &Sender<Told>,
+    from: &Receiver<Told>,
+) -> Result<Host, String> {
+    let gone = |_| "the other host is gone".to_string();
+    let entered = sys::new_namespace()
+        .map_err(|e| format!("needs root to make a network namespace: {e}"))
+        .and_then(|()| whoami());
+    to.send(entered.clone()).map_err(|e| e.to_string())?;
+    let ((_, ours), (thread, theirs)) = (entered?, from.recv().map_err(gone)??);
+    let lay = |n| {
+        let peer = format!("type veth peer name cable{n} netns {thread}");
+        command("ip", &format!("link add cable{n} {peer}"))
+    };
+    let mut made = Ok(());
+    if side == 0 {
+        made = (0..cables).try_for_each(lay);
+    } else {
+        from.recv().map_err(gone)??;
+    }
+    made = made.and_then(|()| set_up(cables, side));
+    let told = made.clone().map(|()| Default::default());
+    to.send(told).map_err(|e| e.to_string())?;
+    made?;
+    if side == 0 {
+        from.recv().map_err(gone)??;
+    }
+    let spaces = if side == 0 { [ours, theirs] } else { [theirs, ours] };
+    Ok(Host { side, spaces })
+}
+
+/// Runs each body on a host of its own.
+///
+/// # Errors
+/// Why this machine cannot: it needs root and the commands `ip` and `nsenter`.
+pub fn run<A: Send, B: Send>(
+    cables: usize,
+    a: impl FnOnce(&Host) -> A + Send,
+    b: impl FnOnce(&Host) -> B + Send,
+) -> Result<(A, B), String> {
+    let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
+    std::thread::scope(|scope| {
+        let b = scope.spawn(move || make(cables, 1, &to_a, &from_a).map(|host| b(&host)));
+        let a = scope.spawn(move || make(cables, 0, &to_b, &from_b).map(|host| a(&host)));
+        let (a, b) = (a.join(), b.join());
+        // The first to fail tells more.
+        let a = a.unwrap_or_else(|e| std::panic::resume_unwind(e))?;
+        Ok((a, b.unwrap_or_else(|e| std::panic::resume_unwind(e))?))
+    })
+}

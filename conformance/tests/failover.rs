@@ -1,0 +1,292 @@
+//! Two hosts joined by cables that break while messages flow: all arrive, in order.
+#![allow(non_snake_case)]
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::time::{Duration, Instant};
+use weft::{Clock, Config, Endpoint, EndpointId, PeerId};
+use weft_conformance::hosts::{self, mac, Host};
+use weft_conformance::skip;
+use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::{Address, Frame, Link, PacketConfig, PacketLink, PeerInfo, UdpConfig, UdpLink};
+
+const TAG: u64 = 5;
+const LONG: usize = 1 << 20;
+/// Messages on their way at a time.
+const WINDOW: usize = 6;
+/// Bound of every wait; reached only when something is broken.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What the bodies are given.
+struct Side<'a> {
+    host: &'a Host,
+    endpoint: Endpoint,
+    peer: PeerId,
+    /// Where the other side is.
+    address: Address,
+}
+
+fn security(key: u8, mode: Mode) -> Security {
+    let me = EndpointId(weft_link::random_u64());
+    Security { mode, job_key: JobKey::from_bytes(&[key; 32]).unwrap(), me }
+}
+
+fn links(names: &str, ring: usize, id: EndpointId) -> Vec<Box<dyn Link>> {
+    let security = Security { me: id, ..security(7, Mode::Auth) };
+    let open = |name| -> Box<dyn Link> {
+        match name {
+            "packet" => {
+                let config = PacketConfig { ring, ..PacketConfig::default() };
+                Box::new(PacketLink::new(config, security.clone()).unwrap())
+            }
+            _ => Box::new(UdpLink::new(UdpConfig::default(), security.clone()).unwrap()),
+        }
+    };
+    names.split(',').map(open).collect()
+}
+
+fn open<'a>(
+    host: &'a Host,
+    names: &str,
+    ring: usize,
+    (to, from): (Sender<Address>, Receiver<Address>),
+) -> Side<'a> {
+    let id = EndpointId(weft_link::random_u64());
+    let config = Config { peer_timeout_ms: 20_000, ..Config::default() };
+    let endpoint = Endpoint::with_links(config, id, Clock::system(), links(names, ring, id));
+    to.send(endpoint.address()).unwrap();
+    let address = from.recv().unwrap();
+    let peer = endpoint.connect(&address).unwrap();
+    Side { host, endpoint, peer, address }
+}
+
+/// Message `i`: every other one is long.
+fn message(i: usize) -> Vec<u8> {
+    let mut data = vec![i as u8; if i.is_multiple_of(2) { 16 } else { LONG }];
+    data[..8].copy_from_slice(&(i as u64).to_le_bytes());
+    data
+}
+
+impl Side<'_> {
+    /// Sends messages; before message `i`, calls `at(i)`. Ends when all have arrived.
+    fn send(&self, count: usize, mut at: impl FnMut(usize, &Self)) {
+        let endpoint = &self.endpoint;
+        let mut window = VecDeque::new();
+        for i in 0..count {
+            at(i, self);
+            window.push_back(endpoint.send(self.peer, TAG, message(i)));
+            if window.len() == WINDOW {
+                endpoint.block_on(window.pop_front().unwrap()).0.unwrap();
+            }
+        }
+        for one in window {
+            endpoint.block_on(one).0.unwrap();
+        }
+        endpoint.block_on(endpoint.recv(Some(self.peer), TAG, 0, vec![0; 1])).0.unwrap();
+        endpoint.close(Duration::from_secs(1));
+    }
+
+    fn receive(&self, count: usize) {
+        let endpoint = &self.endpoint;
+        let mut buffer = vec![0; LONG];
+        for i in 0..count {
+            let recv = endpoint.recv(Some(self.peer), TAG, 0, buffer);
+            let (status, data) = endpoint.block_on(recv);
+            let wanted = message(i);
+            assert!(data[..status.unwrap().len] == wanted, "message {i} is not as sent");
+            buffer = data;
+        }
+        endpoint.block_on(endpoint.send(self.peer, TAG, vec![1])).0.unwrap();
+        endpoint.close(Duration::from_secs(1));
+    }
+
+    fn describe(&self) -> String {
+        let all = self.endpoint.describe(self.peer);
+        all.split(" over ").skip(1).collect::<Vec<_>>().join(" over ")
+    }
+
+    /// Lets time pass until it is so.
+    fn until(&self, what: &str, done: impl Fn(&Self) -> bool) {
+        let end = Instant::now() + LIMIT;
+        while !done(self) {
+            assert!(Instant::now() < end, "not {what}: {}", self.endpoint.describe(self.peer));
+            self.endpoint.block_on(self.endpoint.sleep(Duration::from_millis(1)));
+        }
+    }
+
+    fn counter(&self, link: &str, name: &str) -> u64 {
+        let all = self.endpoint.link_counters();
+        all.iter().find(|(l, n, _)| (*l, *n) == (link, name)).map_or(0, |(_, _, v)| *v)
+    }
+}
+
+/// Lets messages flow from one host to the other while `at` does harm.
+fn flow(cables: usize, names: &str, count: usize, at: impl FnMut(usize, &Side<'_>) + Send) {
+    let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
+    let ran = hosts::run(
+        cables,
+        |host| open(host, names, 1 << 20, (to_b, from_b)).send(count, at),
+        |host| open(host, names, 1 << 20, (to_a, from_a)).receive(count),
+    );
+    if let Err(why) = ran {
+        skip(&why);
+    }
+}
+
+const BOTH: &str = "packet, data over udp";
+
+#[test]
+fn udp__dies_and_comes_back() {
+    let mut sent = 0;
+    flow(1, "packet,udp", 90, move |i, side| match i {
+        20 => {
+            side.until("over both", |s| s.describe() == BOTH);
+            // To a station that is not there.
+            side.host
+                .ip("neigh replace 10.9.0.2 lladdr 02:57:00:00:00:99 nud permanent dev cable0");
+        }
+        60 => {
+            assert_eq!(side.describe(), "packet");
+            side.host.ip("neigh del 10.9.0.2 dev cable0");
+            side.until("over both", |s| s.describe() == BOTH);
+            sent = side.counter("udp", "sent");
+        }
+        89 => assert!(side.counter("udp", "sent") > sent + 1000),
+        _ => {}
+    });
+}
+
+#[test]
+fn packet__dies_and_comes_back() {
+    flow(1, "packet,udp", 90, |i, side| match i {
+        20 => {
+            side.until("over both", |s| s.describe() == BOTH);
+            let new = "02:57:00:00:00:77";
+            side.host.other(&format!("ip link set cable0 address {new}"));
+            side.host.ip(&format!("neigh replace 10.9.0.2 lladdr {new} nud permanent dev cable0"));
+        }
+        60 => {
+            assert_eq!(side.describe(), "udp");
+            side.host.other(&format!("ip link set cable0 address {}", mac(0, 1)));
+            side.host.ip("neigh del 10.9.0.2 dev cable0");
+            side.until("over both", |s| s.describe() == BOTH);
+        }
+        _ => {}
+    });
+}
+
+/// One interface goes down, comes up, then the other does.
+fn cables_in_turn(names: &str, moves: &'static str) {
+    flow(2, names, 120, |i, side| match i {
+        20 => side.host.ip("link set cable0 down"),
+        50 => side.host.ip("link set cable0 up"),
+        60 => side.host.other("ip link set cable1 down"),
+        100 => side.host.other("ip link set cable1 up"),
+        119 => assert!(side.counter(moves, "path_changes") > 0, "{}", side.describe()),
+        _ => {}
+    });
+}
+
+#[test]
+fn interface__goes_down_and_up_under_udp() {
+    cables_in_turn("udp", "udp");
+}
+
+#[test]
+fn interface__goes_down_and_up_under_packet() {
+    cables_in_turn("packet", "packet");
+}
+
+#[test]
+fn interface__goes_down_and_up_under_both() {
+    cables_in_turn("packet,udp", "packet");
+}
+
+#[test]
+fn interface__vanishes() {
+    for names in ["packet", "udp", "packet,udp"] {
+        flow(2, names, 60, |i, side| {
+            if i == 20 {
+                side.host.ip("link del cable0");
+            }
+        });
+    }
+}
+
+#[test]
+fn mtu__shrinks_and_grows() {
+    for names in ["udp", "packet,udp"] {
+        flow(1, names, 120, |i, side| {
+            let mtu = [(20, 1000), (50, 1500), (70, 600), (100, 1400)];
+            if let Some((_, mtu)) = mtu.iter().find(|(at, _)| *at == i) {
+                side.host.ip(&format!("link set cable0 mtu {mtu}"));
+                side.host.other(&format!("ip link set cable0 mtu {mtu}"));
+            }
+        });
+    }
+}
+
+/// Sends frames of random content to the seats of an address until told to stop, as many as go.
+fn flood(address: &Address, security: Security, stop: &AtomicBool) -> u64 {
+    let mut link = PacketLink::new(PacketConfig::default(), security).unwrap();
+    let (endpoint, address) = (address.endpoint, address.clone());
+    link.connect(&PeerInfo { peer: PeerId(0), session: 1, endpoint, address }).unwrap();
+    let (mut bytes, mut sent) = ([0; 1024], 0);
+    while !stop.load(Ordering::Relaxed) {
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&weft_link::random_u64().to_le_bytes());
+        }
+        // Of every type and length.
+        bytes[0] = sent as u8;
+        let (header, payload) = bytes.split_at(24 + sent as usize % 13 * 8);
+        let payload = &payload[..sent as usize % payload.len()];
+        sent += link.send(&[Frame { peer: PeerId(0), header, payload }; 32]) as u64;
+    }
+    sent
+}
+
+/// Messages flow while another process of the first host floods the second one. Returns the frames
+/// of the flood that went, and of the second host the frames its ring lost and those it refused.
+fn flooded(ring: usize, security: Security) -> Option<[u64; 3]> {
+    let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
+    let names = "packet,udp";
+    let attack = |host: &Host| {
+        let side = open(host, names, ring, (to_b, from_b));
+        let (stop, address) = (AtomicBool::new(false), side.address.clone());
+        std::thread::scope(|scope| {
+            let flood = scope.spawn(|| flood(&address, security, &stop));
+            side.send(40, |_, _| {});
+            stop.store(true, Ordering::Relaxed);
+            flood.join().unwrap()
+        })
+    };
+    let ran = hosts::run(1, attack, |host| {
+        let side = open(host, names, ring, (to_a, from_a));
+        side.receive(40);
+        let refused = ["short", "malformed", "stale_session", "auth_failed"];
+        let refused = refused.map(|name| side.counter("packet", name)).iter().sum::<u64>();
+        [side.counter("packet", "ring_drops"), refused]
+    });
+    match ran {
+        Ok((sent, [drops, refused])) => Some([sent, drops, refused]),
+        Err(why) => {
+            skip(&why);
+            None
+        }
+    }
+}
+
+#[test]
+fn overload__drops_are_counted_and_messages_intact() {
+    let Some([sent, drops, _]) = flooded(64 << 10, security(7, Mode::Auth)) else { return };
+    assert!(drops > 0, "of {sent}");
+}
+
+#[test]
+fn strangers__random_content_and_a_wrong_key_are_refused() {
+    for security in [security(7, Mode::None), security(8, Mode::Auth)] {
+        let Some([sent, _, refused]) = flooded(1 << 20, security) else { return };
+        assert!(refused > 0, "of {sent}");
+    }
+}

@@ -29,6 +29,8 @@ pub struct LinkCaps {
     /// Packets of equal size that the link sends best together (segmentation offload); 1 if it has
     /// no preference. Blocks of large messages are whole trains.
     pub train: u32,
+    /// Longest eager message as measured, bytes; 0 leaves it to the cost model.
+    pub eager_max: u32,
 }
 
 impl LinkCaps {
@@ -46,6 +48,7 @@ impl LinkCaps {
             bytes_per_us: 3_000,
             small_bytes_per_us: 3_000,
             train: 1,
+            eager_max: 0,
         }
     }
 
@@ -63,6 +66,7 @@ impl LinkCaps {
             bytes_per_us: 10_000,
             small_bytes_per_us: 10_000,
             train: 1,
+            eager_max: 0,
         }
     }
 }

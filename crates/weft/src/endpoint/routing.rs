@@ -34,7 +34,7 @@ pub struct Choice {
 }
 
 /// What an endpoint chooses where a peer is reached over links of these capabilities, of which it
-/// takes the first [`PATHS_MAX`]; `None` without a link.
+/// takes the first four; `None` without a link.
 pub fn choice(links: &[LinkCaps], calibration: &Calibration) -> Option<Choice> {
     let path = |(i, caps): (usize, &LinkCaps)| Path::new(i, calibration.apply(*caps));
     let route = Route::new(links.iter().enumerate().take(PATHS_MAX).map(path).collect())?;

@@ -19,6 +19,9 @@ pub const AT_ONCE: usize = 16 << 10;
 /// See [`SMALL`].
 pub const RATE: usize = 8;
 
+/// A rank that is silent for this long hangs: its link is not measured, the others are.
+const PATIENCE: Duration = Duration::from_secs(4);
+
 /// A list of variables of a rank.
 type Config = &'static [(&'static str, &'static str)];
 
@@ -71,6 +74,7 @@ fn start(link: &'static str, config: Config) -> Result<(Pair, &'static str)> {
     let hello = Task { probe: Probe::WeftPingPong, size: SMALL, iters: 2, arg: 0 };
     let open = |place| -> Result<Pair> {
         let mut pair = Pair::start(&Kind { link, config, place })?;
+        pair.patience(PATIENCE)?;
         pair.run(&hello)?;
         Ok(pair)
     };

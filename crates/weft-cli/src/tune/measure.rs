@@ -45,7 +45,7 @@ const PULLED: Config = &[
 pub struct Effort {
     /// Time of one repetition.
     pub turn: Duration,
-    /// Repetitions; the median counts.
+    /// Repetitions; the best counts.
     pub repeat: u32,
     /// No further look at switch-overs after this.
     pub until: Instant,
@@ -109,14 +109,15 @@ fn iterations(pair: &mut Pair, probe: Probe, size: usize, effort: &Effort) -> Re
     Ok(task)
 }
 
-fn median(values: Vec<f64>) -> Result<f64> {
-    Sample::of(values).map(|s| s.median).context("no repetition")
+/// The least disturbed repetition: what else the machine does only ever adds time.
+fn best(values: Vec<f64>) -> Result<f64> {
+    Sample::of(values).map(|s| s.min).context("no repetition")
 }
 
-/// Median of several repetitions, in seconds per iteration.
+/// Best of several repetitions, in seconds per iteration.
 fn value(pair: &mut Pair, probe: Probe, size: usize, effort: &Effort) -> Result<f64> {
     let task = iterations(pair, probe, size, effort)?;
-    median((0..effort.repeat).map(|_| once(pair, &task)).collect::<Result<_>>()?)
+    best((0..effort.repeat).map(|_| once(pair, &task)).collect::<Result<_>>()?)
 }
 
 /// A rate in bytes per microsecond.
@@ -243,7 +244,7 @@ pub fn switch(
             values[0].push(once(&mut eager, &tasks[0])?);
             values[1].push(once(&mut rendezvous, &tasks[1])?);
         }
-        let [eager, rendezvous] = values.map(median);
+        let [eager, rendezvous] = values.map(best);
         let copy = copy_ns(size.into()) as f64 / 1e9;
         Ok(Look { size, eager: eager? + copy, rendezvous: rendezvous? })
     })

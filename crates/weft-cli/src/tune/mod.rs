@@ -355,7 +355,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let config = config_from_env()?;
     let chosen = |l: &LinkName| args.link.is_empty() || args.link.contains(l);
     let wanted: Vec<LinkName> = LinkName::ALL.into_iter().filter(chosen).collect();
-    let (turn, repeat) = if args.quick { (5, 3) } else { (50, 5) };
+    let (turn, repeat) = if args.quick { (5, 4) } else { (25, 10) };
     let (turn, until) = (Duration::from_millis(turn), Instant::now() + BUDGET);
     let found = measure(&wanted, &config, &Effort { turn, repeat, until });
     print(&found);

@@ -1,10 +1,12 @@
 //! `weft info`: the links of this machine, the effective configuration, and what follows from them.
 
+use crate::tune;
 use anyhow::Result;
 use serde::Serialize;
 use std::process::ExitCode;
+use weft::endpoint::choice;
 use weft::job::config_from_env;
-use weft::{Config, EndpointId, Links};
+use weft::{Calibration, Config, EndpointId, Links};
 use weft_core::transfer::select::{eager_max, protocol, rendezvous_ns, Protocol};
 use weft_core::LinkCaps;
 use weft_link::secure::{JobKey, Mode, Security};
@@ -26,8 +28,27 @@ struct Info {
     version: &'static str,
     wire_version: u8,
     security: String,
+    calibration: Option<Calibrated>,
     links: Vec<LinkInfo>,
+    messages: Vec<Messages>,
     config: Vec<Setting>,
+}
+
+/// The calibration in use.
+#[derive(Serialize)]
+struct Calibrated {
+    file: String,
+    made_utc: String,
+}
+
+/// What messages take between two places.
+#[derive(Serialize)]
+struct Messages {
+    place: &'static str,
+    small_over: &'static str,
+    data_over: &'static str,
+    why: Vec<String>,
+    sizes: Vec<Choice>,
 }
 
 #[derive(Serialize)]
@@ -37,6 +58,9 @@ struct LinkInfo {
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     caps: Option<Caps>,
+    /// As the link itself says.
+    #[serde(skip)]
+    raw: Option<LinkCaps>,
     addresses: Vec<String>,
     notes: Vec<String>,
     protocols: Vec<Choice>,
@@ -51,7 +75,10 @@ struct Caps {
     direct: bool,
     latency_ns: u32,
     mb_per_s: u32,
+    at_once_mb_per_s: u32,
     eager_max_bytes: u32,
+    /// `estimate`, or where and when it was measured.
+    source: String,
 }
 
 /// The protocol of messages of up to a size.
@@ -59,6 +86,8 @@ struct Caps {
 struct Choice {
     up_to_bytes: Option<u64>,
     protocol: String,
+    /// Links: of the message or its announcement, and of its data.
+    path: String,
     why: String,
 }
 
@@ -98,6 +127,8 @@ fn reason(config: &Config, caps: &LinkCaps, choice: Protocol) -> String {
     let eager = bytes(eager_max(config, caps).into());
     let threshold = if config.eager_max != 0 {
         format!("WEFT_EAGER_MAX is {eager}")
+    } else if caps.eager_max != 0 {
+        format!("measured, {eager} is where announcing begins to pay")
     } else {
         let us = rendezvous_ns(caps) as f64 / 1e3;
         format!("a copy of {eager} takes about the {us:.1} us of a rendezvous")
@@ -120,8 +151,8 @@ fn reason(config: &Config, caps: &LinkCaps, choice: Protocol) -> String {
     }
 }
 
-/// The protocols by size: where one ends, the next begins.
-fn choices(config: &Config, caps: &LinkCaps) -> Vec<Choice> {
+/// The protocols by size: where one ends, the next begins. `data` names the link of data.
+fn choices(config: &Config, caps: &LinkCaps, data: &str) -> Vec<Choice> {
     let at = |len| protocol(config, caps, len);
     let mut ends: Vec<u64> =
         [config.inject_max, eager_max(config, caps), config.direct_min.saturating_sub(1)]
@@ -135,10 +166,47 @@ fn choices(config: &Config, caps: &LinkCaps) -> Vec<Choice> {
         Choice {
             up_to_bytes: up_to,
             protocol: chosen.to_string(),
+            path: match chosen {
+                Protocol::Pull if data != caps.name => format!("{}, data {data}", caps.name),
+                _ => caps.name.to_string(),
+            },
             why: reason(config, caps, chosen),
         }
     };
     ends.into_iter().map(Some).chain([None]).map(choice).collect()
+}
+
+/// Where a link's figures come from.
+fn source(name: &str) -> String {
+    let calibration = Calibration::in_use();
+    calibration.link(name).map_or_else(
+        || "estimate".into(),
+        |l| format!("measured {} UTC, {}", tune::day(calibration.made), l.place),
+    )
+}
+
+/// What decides between links: each one's figure.
+fn compare(links: &[LinkCaps], what: &str, figure: impl Fn(&LinkCaps) -> String) -> String {
+    let each = |caps: &LinkCaps| {
+        let caps = Calibration::in_use().apply(*caps);
+        format!("{} {}", caps.name, figure(&caps))
+    };
+    format!("{what}: {}", links.iter().map(each).collect::<Vec<_>>().join(", "))
+}
+
+/// What messages take where these links reach a peer.
+fn messages(config: &Config, place: &'static str, links: &[LinkCaps]) -> Option<Messages> {
+    let choice = choice(links, Calibration::in_use())?;
+    let (small, data) = (links[choice.small].name, links[choice.data].name);
+    let why = match links {
+        [_] => vec!["the only link".to_string()],
+        _ => vec![
+            compare(links, "lowest latency", |c| format!("{} ns", c.latency_ns)),
+            compare(links, "highest rate", |c| format!("{} MB/s", c.bytes_per_us)),
+        ],
+    };
+    let sizes = choices(config, &choice.caps, data);
+    Some(Messages { place, small_over: small, data_over: data, why, sizes })
 }
 
 fn describe(config: &Config, name: &'static str, link: Option<&mut dyn Link>) -> LinkInfo {
@@ -146,13 +214,16 @@ fn describe(config: &Config, name: &'static str, link: Option<&mut dyn Link>) ->
         name,
         error: None,
         caps: None,
+        raw: None,
         addresses: Vec::new(),
         notes: Vec::new(),
         protocols: Vec::new(),
     };
     let Some(link) = link else { return info };
-    let caps = link.caps();
-    info.protocols = choices(config, &caps);
+    let raw = link.caps();
+    let caps = choice(&[raw], Calibration::in_use()).map_or(raw, |c| c.caps);
+    info.raw = Some(raw);
+    info.protocols = choices(config, &caps, name);
     info.caps = Some(Caps {
         mtu_bytes: caps.mtu,
         reliable: caps.reliable,
@@ -161,7 +232,9 @@ fn describe(config: &Config, name: &'static str, link: Option<&mut dyn Link>) ->
         direct: caps.direct,
         latency_ns: caps.latency_ns,
         mb_per_s: caps.bytes_per_us,
+        at_once_mb_per_s: caps.small_bytes_per_us,
         eager_max_bytes: eager_max(config, &caps),
+        source: source(name),
     });
     while let Some(event) = link.poll_event() {
         if let weft_link::LinkEvent::Warning(text) = event {
@@ -250,7 +323,12 @@ fn print_link(link: &LinkInfo) {
         println!("  ordered          {}", yes(caps.ordered));
         println!("  crosses networks {}", yes(caps.network));
         println!("  direct copies    {}", yes(caps.direct));
-        println!("  cost model       {} ns one way, {} MB/s", caps.latency_ns, caps.mb_per_s);
+        println!(
+            "  cost model       {} ns one way, data {} MB/s, at once {} MB/s",
+            caps.latency_ns, caps.mb_per_s, caps.at_once_mb_per_s
+        );
+        let hint = if caps.source == "estimate" { "; `weft tune` measures" } else { "" };
+        println!("  figures          {}{hint}", caps.source);
     }
     for address in &link.addresses {
         println!("  address          {address}");
@@ -258,10 +336,18 @@ fn print_link(link: &LinkInfo) {
     for note in &link.notes {
         println!("  note             {note}");
     }
-    for (at, choice) in link.protocols.iter().enumerate() {
+}
+
+/// Protocol, path and reason of messages by size, between these links' peers.
+fn print_messages(m: &Messages) {
+    println!("\nmessages {}: small over {}, data over {}", m.place, m.small_over, m.data_over);
+    for why in &m.why {
+        println!("  {why}");
+    }
+    for choice in &m.sizes {
         let sizes = choice.up_to_bytes.map_or("beyond".to_string(), |n| format!("to {}", bytes(n)));
-        let head = if at == 0 { "messages" } else { "" };
-        println!("  {head:<9}{sizes:>13}  {:<24} {}", choice.protocol, choice.why);
+        let (protocol, path) = (&choice.protocol, &choice.path);
+        println!("  {sizes:>13}  {protocol:<24} {path:<18} {}", choice.why);
     }
 }
 
@@ -279,6 +365,24 @@ fn print_config(settings: &[Setting], why: bool) {
     println!("* differs from the default");
 }
 
+/// Messages inside the host and between hosts, over the links of `WEFT_LINK` that open here.
+fn all_messages(config: &Config, links: &[LinkInfo]) -> Vec<Messages> {
+    let asked = std::env::var("WEFT_LINK").ok().and_then(|text| Links::parse(&text));
+    let asked = asked.unwrap_or(Links::AUTO);
+    let on = |name: &str| match name {
+        "shm" => asked.shm,
+        "xdp" => asked.xdp,
+        "packet" => asked.packet,
+        _ => asked.udp,
+    };
+    let open: Vec<LinkCaps> = links.iter().filter(|l| on(l.name)).filter_map(|l| l.raw).collect();
+    let (network, mut inside): (Vec<_>, Vec<_>) = open.into_iter().partition(|c| c.network);
+    // Inside a host the first link that reaches a peer is enough.
+    inside.truncate(1);
+    let of = |place, links: &[LinkCaps]| messages(config, place, links);
+    [of("inside the host", &inside), of("between hosts", &network)].into_iter().flatten().collect()
+}
+
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
     let config = config_from_env()?;
@@ -287,11 +391,19 @@ pub fn run(args: Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (mode, security) = security()?;
+    let links = if args.config { Vec::new() } else { links(&config, mode) };
+    let calibrated = Calibration::in_use();
+    let file = Calibration::path_from_env().filter(|_| !calibrated.links.is_empty());
     let info = Info {
         version: env!("CARGO_PKG_VERSION"),
         wire_version: weft_core::wire::VERSION,
         security,
-        links: if args.config { Vec::new() } else { links(&config, mode) },
+        calibration: file.map(|file| Calibrated {
+            file: file.display().to_string(),
+            made_utc: tune::day(calibrated.made),
+        }),
+        messages: all_messages(&config, &links),
+        links,
         config: settings(&config),
     };
     if args.json {
@@ -300,7 +412,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     println!("weft {}, wire format {}", info.version, info.wire_version);
     println!("security: {}", info.security);
+    match &info.calibration {
+        Some(c) => println!("calibration: {}, made {} UTC by `weft tune`", c.file, c.made_utc),
+        None => println!("calibration: none, links are chosen by estimates; `weft tune` measures"),
+    }
     info.links.iter().for_each(print_link);
+    info.messages.iter().for_each(print_messages);
     println!("\nconfiguration");
     print_config(&info.config, false);
     Ok(ExitCode::SUCCESS)
@@ -317,7 +434,7 @@ mod tests {
         let mut caps = LinkCaps::memory("shm", 32 << 10);
         caps.direct = true;
         for caps in [caps, LinkCaps::network("udp", 1400)] {
-            let all = choices(&config, &caps);
+            let all = choices(&config, &caps, caps.name);
             assert_eq!(all[0].protocol, "inject");
             assert_eq!(all.last().and_then(|c| c.up_to_bytes), None);
             assert!(all.windows(2).all(|w| w[0].protocol != w[1].protocol));

@@ -15,6 +15,7 @@ mod run;
 mod selftest;
 mod sim;
 mod top;
+mod tune;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -34,6 +35,7 @@ enum Command {
     Info(info::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
+    Tune(tune::Args),
     #[command(hide = true)]
     BenchRank(bench::rank::Args),
     Lab(lab::Args),
@@ -58,6 +60,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Info(args) => info::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::BenchRank(args) => bench::rank::run(args),
         Command::Lab(args) => lab::run(args),
         Command::LabKeeper(args) => lab::keeper::run(&args),

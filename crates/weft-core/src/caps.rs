@@ -32,6 +32,8 @@ pub struct LinkCaps {
     /// Packets longer than `mtu` arrive too, in pieces, at a cost: those made before the path
     /// shrank.
     pub cuts: bool,
+    /// Longest eager message as measured, bytes; 0 leaves it to the cost model.
+    pub eager_max: u32,
 }
 
 impl LinkCaps {
@@ -50,6 +52,7 @@ impl LinkCaps {
             small_bytes_per_us: 3_000,
             train: 1,
             cuts: false,
+            eager_max: 0,
         }
     }
 
@@ -68,6 +71,7 @@ impl LinkCaps {
             small_bytes_per_us: 10_000,
             train: 1,
             cuts: false,
+            eager_max: 0,
         }
     }
 }

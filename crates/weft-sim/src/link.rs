@@ -150,6 +150,7 @@ impl Link for SimLink {
         let ns = hops * config.wire.latency_ns + config.host.send_ns + config.host.recv_ns;
         caps.latency_ns = u32::try_from(ns).unwrap_or(u32::MAX);
         caps.bytes_per_us = u32::try_from(config.wire.bytes_per_us).unwrap_or(u32::MAX);
+        caps.small_bytes_per_us = caps.bytes_per_us;
         caps.train = config.train.max(1);
         caps
     }

@@ -1,5 +1,6 @@
 //! A process as a rank of its job.
 
+use crate::calibration::Calibration;
 use crate::clock::Clock;
 use crate::counters::Who;
 use crate::endpoint::Endpoint;
@@ -128,7 +129,7 @@ fn oversubscribed() -> bool {
 
 /// Processors this host has. Not those this process may use: a launcher that gives each rank one
 /// core does not oversubscribe them.
-fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let count = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -263,7 +264,9 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
             if links.auto && *name == "packet" { log::Level::Info } else { log::Level::Warn };
         log::log!(level, "link {name} is not available: {why}");
     }
-    Ok(Endpoint::with_links(config, id, clock, open))
+    let endpoint = Endpoint::with_links(config, id, clock, open);
+    endpoint.calibrate(Calibration::in_use());
+    Ok(endpoint)
 }
 
 /// Refuses a link that nobody could reach.

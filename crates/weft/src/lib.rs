@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod calibration;
 pub mod clock;
 pub mod counters;
 pub mod endpoint;
@@ -15,6 +16,7 @@ pub mod launch;
 mod selflink;
 pub mod shared;
 
+pub use calibration::Calibration;
 pub use clock::Clock;
 pub use endpoint::{ActiveMessage, ConnectError, Endpoint, Operation, Status};
 pub use group::{Element, Group, Op};

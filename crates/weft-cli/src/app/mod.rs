@@ -1,7 +1,7 @@
 //! `weft app`: a parallel application, run as a rank of the job this process was started in.
 
 mod asp;
-mod progress;
+pub mod progress;
 mod sor;
 
 pub use progress::{Progress, WATCHED};

@@ -6,7 +6,7 @@ mod floor;
 mod iperf;
 mod logp;
 pub mod netns;
-mod pair;
+pub mod pair;
 mod peers;
 mod pingpong;
 pub mod rank;
@@ -15,6 +15,8 @@ mod suite;
 mod sys;
 pub mod table;
 mod wait;
+
+pub use suite::date;
 
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;

@@ -157,6 +157,12 @@ impl Pair {
         Ok(pair)
     }
 
+    /// Has a rank that is silent for this long count as hanging, instead of a minute.
+    pub fn patience(&mut self, patience: Duration) -> Result<()> {
+        let each = self.members.iter().map(|m| m.control.set_read_timeout(Some(patience)));
+        Ok(each.collect::<std::io::Result<()>>()?)
+    }
+
     /// Has both ranks do a task.
     ///
     /// # Errors

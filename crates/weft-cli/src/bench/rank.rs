@@ -83,6 +83,9 @@ pub enum Probe {
     WeftBusyRoundTrip,
     /// Waking a rank that sleeps in a receive.
     WeftWake,
+    /// A figure that the link estimates, and no time: one-way nanoseconds, bytes per microsecond
+    /// of data, the same sent at once, as `arg` is 0, 1 or 2.
+    WeftEstimate,
     /// Share of a core used by a rank that waits for `iters` milliseconds.
     WeftIdle,
 }
@@ -289,6 +292,15 @@ impl Rank {
         self.hosts
     }
 
+    fn estimate(&mut self, which: u64) -> Result<Outcome> {
+        let (endpoint, _) = self.weft()?;
+        // Behind the link of an endpoint to itself.
+        let caps = *endpoint.link_caps().get(1).context("no link")?;
+        let figures = [caps.latency_ns, caps.bytes_per_us, caps.small_bytes_per_us];
+        let figure = *figures.get(which as usize).context("no such figure")?;
+        Ok(if self.me == 0 { Outcome::Value(figure.into()) } else { Outcome::Elsewhere })
+    }
+
     fn work(&mut self, task: &Task) -> Result<Outcome> {
         match task.probe {
             Probe::CacheLine => floor::cache_line(self, task),
@@ -317,6 +329,7 @@ impl Rank {
             Probe::WeftBusyRoundTrip => logp::busy_round_trip(self, task),
             Probe::WeftWake => wait::wake(self, task),
             Probe::WeftIdle => wait::idle(self, task),
+            Probe::WeftEstimate => self.estimate(task.arg),
         }
     }
 }

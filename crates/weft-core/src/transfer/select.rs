@@ -39,6 +39,11 @@ const COPY_BYTES_PER_US: u64 = 10_000;
 /// eager and 4 to 6 us by rendezvous.
 const HANDSHAKE_NS: u64 = 2_900;
 
+/// What the copy of an eager message that came unexpected costs, in nanoseconds.
+pub fn copy_ns(len: u64) -> u64 {
+    len.saturating_mul(1000) / COPY_BYTES_PER_US
+}
+
 /// What announcing a message and fetching it costs on a path, beyond moving its bytes, in
 /// nanoseconds.
 pub fn rendezvous_ns(caps: &LinkCaps) -> u64 {
@@ -52,17 +57,20 @@ pub fn rendezvous_ns(caps: &LinkCaps) -> u64 {
 /// Where messages sent at once take another link than data that was asked for, their slower rate
 /// counts too. The two are equal where what eager costs more takes as long as the rendezvous; that
 /// size, rounded down to a power of two and kept between 4 KiB and a quarter of the credit window,
-/// is the threshold.
+/// is the threshold. A measured one, kept between the same, takes its place.
 pub fn eager_max(cfg: &Config, caps: &LinkCaps) -> u32 {
     if cfg.eager_max != 0 {
         return cfg.eager_max;
+    }
+    let most = u64::from(cfg.eager_credit / 4).max(4096);
+    if caps.eager_max != 0 {
+        return u64::from(caps.eager_max).clamp(4096, most) as u32;
     }
     let ps = |bytes_per_us: u64| 1_000_000 / bytes_per_us.max(1);
     let (small, data) = (caps.small_bytes_per_us.into(), caps.bytes_per_us.into());
     let eager_ps = ps(COPY_BYTES_PER_US) + ps(small).saturating_sub(ps(data));
     let equal = rendezvous_ns(caps) * 1000 / eager_ps;
     let power = 1u64 << (63 - equal.max(1).leading_zeros());
-    let most = u64::from(cfg.eager_credit / 4).max(4096);
     power.clamp(4096, most) as u32
 }
 
@@ -93,6 +101,18 @@ mod tests {
         let udp = eager_max(&cfg, &LinkCaps::network("udp", 1456));
         assert!(shm < udp, "{shm} {udp}");
         assert!(udp <= cfg.eager_credit / 4);
+    }
+
+    #[test]
+    fn eager_max__as_measured_within_the_credit() {
+        let cfg = Config::default();
+        let mut caps = LinkCaps::network("udp", 1456);
+        for (measured, used) in [(8 << 10, 8 << 10), (1, 4096), (u32::MAX, cfg.eager_credit / 4)] {
+            caps.eager_max = measured;
+            assert_eq!(eager_max(&cfg, &caps), used);
+        }
+        let fixed = Config { eager_max: 777, ..Config::default() };
+        assert_eq!(eager_max(&fixed, &caps), 777, "what the user says comes first");
     }
 
     #[test]

@@ -229,6 +229,7 @@ impl PacketLink {
     fn path_caps(&self, mtu: u32) -> LinkCaps {
         let mut caps = LinkCaps::network("packet", self.packet_len(mtu));
         (caps.latency_ns, caps.bytes_per_us, caps.polled) = (2_500, 600, true);
+        caps.small_bytes_per_us = caps.bytes_per_us;
         caps
     }
 }

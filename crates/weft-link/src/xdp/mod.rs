@@ -217,6 +217,7 @@ impl XdpLink {
     fn path_caps(mtu: u32) -> LinkCaps {
         let mut caps = LinkCaps::network("xdp", mtu);
         (caps.latency_ns, caps.bytes_per_us) = (LATENCY_NS, BYTES_PER_US);
+        caps.small_bytes_per_us = BYTES_PER_US;
         caps.polled = true;
         caps
     }

@@ -3,6 +3,7 @@
 use super::ops::{OpTable, Owner};
 use super::paths::Route;
 use super::sys::Memory;
+use crate::calibration::Calibration;
 use crate::clock::Clock;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
@@ -73,6 +74,8 @@ pub(crate) struct Driver {
     pub(super) encoded: Vec<u8>,
     /// Paths to each peer.
     pub(super) routes: Vec<Option<Route>>,
+    /// What takes the place of the links' estimates.
+    pub calibration: Calibration,
     /// Peers with a path that is not proven, and when the next of them is to be asked.
     pub(super) unproven: Vec<PeerId>,
     pub(super) ask_at: Instant,
@@ -140,6 +143,7 @@ impl Driver {
             address,
             encoded,
             routes: Vec::new(),
+            calibration: Calibration::default(),
             unproven: Vec::new(),
             ask_at: Instant::FAR,
             quiet,

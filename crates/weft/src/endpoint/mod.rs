@@ -11,8 +11,10 @@ mod transmit;
 mod wait;
 
 pub use future::{Operation, Sleep, Yield};
+pub use routing::{choice, Choice};
 pub(crate) use sys::epoll::sleep_on;
 
+use crate::calibration::Calibration;
 use crate::clock::Clock;
 use crate::counters::{Page, Who};
 use driver::{Driver, Upcall};
@@ -31,7 +33,7 @@ use std::time::Duration;
 use sys::Memory;
 use wait::Waiter;
 use weft_core::engine::types::{self, AtomicCode, Claimed, Probed, RecvArgs, Refused, SendArgs};
-use weft_core::{Config, EndpointId, Instant, OpError, PeerFailure, PeerId, Stats};
+use weft_core::{Config, EndpointId, Instant, LinkCaps, OpError, PeerFailure, PeerId, Stats};
 use weft_link::{Address, Link};
 
 /// How an operation ended well.
@@ -182,6 +184,16 @@ impl Endpoint {
     /// Whether no other handle or future of this endpoint exists.
     pub(crate) fn is_sole(&self) -> bool {
         Rc::strong_count(&self.inner) == 1
+    }
+
+    /// Has peers connected from now on reached by measured figures instead of the links' estimates.
+    pub fn calibrate(&self, calibration: &Calibration) {
+        self.inner.borrow_mut().driver.calibration = calibration.clone();
+    }
+
+    /// Capabilities of the links as these estimate them, best first.
+    pub fn link_caps(&self) -> Vec<LinkCaps> {
+        self.inner.borrow().driver.core.caps.clone()
     }
 
     /// Where peers reach this endpoint.

@@ -101,9 +101,9 @@ impl Route {
     pub fn caps(&self) -> LinkCaps {
         let quick = self.best(|p| u64::from(u32::MAX - p.caps.latency_ns));
         let fast = self.best(|p| u64::from(p.caps.bytes_per_us));
+        // The rate of what is sent at once is that of the quick one, too.
         let mut caps = quick;
         caps.mtu = self.paths.iter().map(|p| p.caps.mtu).min().unwrap_or(quick.mtu);
-        caps.small_bytes_per_us = quick.bytes_per_us;
         (caps.bytes_per_us, caps.train) = (fast.bytes_per_us, fast.train);
         caps
     }
@@ -236,7 +236,7 @@ mod tests {
 
     fn two() -> Route {
         let mut raw = LinkCaps::network("packet", 1480);
-        (raw.latency_ns, raw.bytes_per_us) = (2_500, 600);
+        (raw.latency_ns, raw.bytes_per_us, raw.small_bytes_per_us) = (2_500, 600, 600);
         let mut udp = LinkCaps::network("udp", 1456);
         (udp.train, udp.cuts) = (44, true);
         let paths = [Path::new(RAW, raw), Path::new(UDP, udp)];

@@ -2,6 +2,7 @@
 
 use super::driver::Driver;
 use super::paths::{Path, Route, PATHS_MAX};
+use crate::calibration::Calibration;
 use arrayvec::ArrayVec;
 use std::time::Duration;
 use weft_core::{Instant, LinkCaps, PeerFailure, PeerId};
@@ -9,6 +10,37 @@ use weft_link::{Address, LinkEvent, PeerInfo};
 
 /// Between two looks at paths that wait for the session to open.
 const OPENING: Duration = Duration::from_millis(20);
+
+/// What the engine has to know of a route, switch-over included.
+fn together(
+    route: &Route,
+    calibration: &Calibration,
+    name: impl Fn(u8) -> &'static str,
+) -> LinkCaps {
+    let mut caps = route.caps();
+    caps.eager_max = calibration.eager_max(name(route.small), name(route.bulk));
+    caps
+}
+
+/// Which of several links to a peer carry what.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// Index of the link of small packets.
+    pub small: usize,
+    /// Index of the link of data.
+    pub data: usize,
+    /// What the protocols are chosen by.
+    pub caps: LinkCaps,
+}
+
+/// What an endpoint chooses where a peer is reached over links of these capabilities, of which it
+/// takes the first four; `None` without a link.
+pub fn choice(links: &[LinkCaps], calibration: &Calibration) -> Option<Choice> {
+    let path = |(i, caps): (usize, &LinkCaps)| Path::new(i, calibration.apply(*caps));
+    let route = Route::new(links.iter().enumerate().take(PATHS_MAX).map(path).collect())?;
+    let caps = together(&route, calibration, |i| links[usize::from(i)].name);
+    Some(Choice { small: route.small.into(), data: route.bulk.into(), caps })
+}
 
 impl Driver {
     /// Makes a peer of an address. The links are tried in order of preference; the reasons of those
@@ -46,7 +78,7 @@ impl Driver {
             }
             match self.links[i].connect(&info) {
                 Ok(caps) => {
-                    paths.push(Path::new(i, caps));
+                    paths.push(Path::new(i, self.calibration.apply(caps)));
                     self.used[i] += 1;
                     self.busy[i] = true;
                     self.has_polled_network |= network && caps.polled;
@@ -61,7 +93,9 @@ impl Driver {
             self.core.engine.peer_failed(peer, PeerFailure::NoLink);
             return Err(reasons);
         };
-        self.core.engine.set_path(peer, route.caps());
+        let name = |link: u8| self.links[usize::from(link)].caps().name;
+        let caps = together(&route, &self.calibration, name);
+        self.core.engine.set_path(peer, caps);
         let at = peer.0 as usize;
         if self.routes.len() <= at {
             self.routes.resize_with(at + 1, || None);
@@ -193,5 +227,51 @@ impl Driver {
             Some(address) => format!("{peer} ({address}) over {link}"),
             None => format!("{peer} over {link}"),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::calibration::{LinkFigures, Switch};
+    use weft_core::transfer::select::eager_max;
+    use weft_core::Config;
+
+    fn figures(link: &str, latency_ns: u32, rate: u32) -> LinkFigures {
+        LinkFigures {
+            link: link.into(),
+            latency_ns,
+            bytes_per_us: rate,
+            small_bytes_per_us: rate,
+            ..LinkFigures::default()
+        }
+    }
+
+    #[test]
+    fn choice__follows_what_was_measured() {
+        let mut raw = LinkCaps::network("packet", 1480);
+        (raw.latency_ns, raw.bytes_per_us, raw.small_bytes_per_us) = (2_500, 600, 600);
+        let links = [raw, LinkCaps::network("udp", 1456)];
+        let mut measured = Calibration::default();
+        let by_estimate = choice(&links, &measured).unwrap();
+        assert_eq!((by_estimate.small, by_estimate.data), (0, 1));
+        assert_eq!(by_estimate.caps.eager_max, 0);
+
+        measured.links = vec![figures("packet", 9_000, 4_000), figures("udp", 4_000, 900)];
+        let chosen = choice(&links, &measured).unwrap();
+        assert_eq!((chosen.small, chosen.data), (1, 0));
+        let (small, data) = ("udp".to_string(), "packet".to_string());
+        let bytes = 16 << 10;
+        let config = Config::default();
+        assert_ne!(eager_max(&config, &chosen.caps), bytes);
+        measured.switches.push(Switch { small, data, eager_max: bytes });
+        let chosen = choice(&links, &measured).unwrap();
+        assert_eq!(eager_max(&config, &chosen.caps), bytes);
+    }
+
+    #[test]
+    fn choice__none_without_a_link() {
+        assert!(choice(&[], &Calibration::default()).is_none());
     }
 }

@@ -63,7 +63,7 @@ fn situation(text: &str) -> Result<Situation, String> {
 }
 
 /// Today in UTC, from the days since 1970 (proleptic Gregorian calendar).
-fn date(since_epoch: Duration) -> String {
+pub fn date(since_epoch: Duration) -> String {
     let mut days = since_epoch.as_secs() / 86_400;
     let leap = |year: u64| match year.is_multiple_of(100) {
         true => year.is_multiple_of(400),

@@ -1,0 +1,277 @@
+//! The measurements: two ranks for each link, between two hosts of a lab where it crosses networks.
+
+use crate::bench::netns::Place;
+use crate::bench::pair::{Kind, Pair, Sample};
+use crate::bench::rank::{Outcome, Probe, Task};
+use anyhow::{bail, Context, Result};
+use std::time::{Duration, Instant};
+use weft::calibration::LinkFigures;
+use weft_core::transfer::select::copy_ns;
+
+/// MTU between the hosts.
+const MTU: u32 = 1500;
+/// Size of the messages by which each figure is taken, in bytes.
+pub const SMALL: usize = 16;
+/// See [`SMALL`].
+pub const DATA: usize = 1 << 20;
+/// See [`SMALL`].
+pub const AT_ONCE: usize = 16 << 10;
+/// See [`SMALL`].
+pub const RATE: usize = 8;
+
+/// A rank that is silent for this long hangs: its link is not measured, the others are.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// A list of variables of a rank.
+type Config = &'static [(&'static str, &'static str)];
+
+/// Everything at once, as far as credit goes. Estimates count, not what was measured before; and
+/// while one pair is at work, others are silent.
+const EAGER: Config =
+    &[("WEFT_TUNE", "off"), ("WEFT_WARN_AFTER_MS", "60000"), ("WEFT_EAGER_MAX", "256K")];
+/// Nothing but the shortest at once.
+const RENDEZVOUS: Config =
+    &[("WEFT_TUNE", "off"), ("WEFT_WARN_AFTER_MS", "60000"), ("WEFT_EAGER_MAX", "1")];
+/// The same, and no copies past the link.
+const PULLED: Config = &[
+    ("WEFT_TUNE", "off"),
+    ("WEFT_WARN_AFTER_MS", "60000"),
+    ("WEFT_EAGER_MAX", "1"),
+    ("WEFT_DIRECT_MIN", "1G"),
+];
+
+/// How much to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Time of one repetition.
+    pub turn: Duration,
+    /// Repetitions; the best counts.
+    pub repeat: u32,
+    /// No further look at switch-overs after this.
+    pub until: Instant,
+}
+
+/// A link's estimates, or what was measured in their place.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Estimates.
+    pub estimate: LinkFigures,
+    /// What was measured.
+    pub figures: LinkFigures,
+}
+
+/// Where a link is measured.
+fn place(link: &str) -> (Place, &'static str) {
+    match link {
+        "shm" => (Place::Here, "two processes of this host"),
+        _ => (Place::Between(MTU), "two hosts of a lab, MTU 1500"),
+    }
+}
+
+/// Two ranks; udp without a lab is measured over loopback.
+fn start(link: &'static str, config: Config) -> Result<(Pair, &'static str)> {
+    let (place, words) = place(link);
+    let hello = Task { probe: Probe::WeftPingPong, size: SMALL, iters: 2, arg: 0 };
+    let open = |place| -> Result<Pair> {
+        let mut pair = Pair::start(&Kind { link, config, place })?;
+        pair.patience(PATIENCE)?;
+        pair.run(&hello)?;
+        Ok(pair)
+    };
+    match open(place) {
+        Ok(pair) => Ok((pair, words)),
+        Err(e) if link == "udp" => {
+            log::debug!("no lab for udp: {e:#}");
+            Ok((open(Place::Here)?, "loopback, for want of a lab"))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// One run; seconds per iteration.
+fn once(pair: &mut Pair, task: &Task) -> Result<f64> {
+    match pair.run(task)? {
+        Outcome::Value(value) => Ok(value.max(1e-9)),
+        Outcome::Absent(why) => bail!("{why}"),
+        other => bail!("{:?} answered {other:?}", task.probe),
+    }
+}
+
+/// Iterations that fill the time of one repetition.
+fn iterations(pair: &mut Pair, probe: Probe, size: usize, effort: &Effort) -> Result<Task> {
+    let mut task = Task { probe, size, iters: 4, arg: 0 };
+    // Twice: the first, short run is cold and overestimates.
+    for share in [0.05, 1.0] {
+        let value = once(pair, &task)?;
+        let iters = share * effort.turn.as_secs_f64() / value;
+        task.iters = (iters as u64).clamp(2, 10_000_000);
+    }
+    Ok(task)
+}
+
+/// The least disturbed repetition: what else the machine does only ever adds time.
+fn best(values: Vec<f64>) -> Result<f64> {
+    Sample::of(values).map(|s| s.min).context("no repetition")
+}
+
+/// Best of several repetitions, in seconds per iteration.
+fn value(pair: &mut Pair, probe: Probe, size: usize, effort: &Effort) -> Result<f64> {
+    let task = iterations(pair, probe, size, effort)?;
+    best((0..effort.repeat).map(|_| once(pair, &task)).collect::<Result<_>>()?)
+}
+
+/// A rate in bytes per microsecond.
+fn rate(bytes: usize, seconds: f64) -> u32 {
+    figure(bytes as f64 / seconds / 1e6)
+}
+
+fn figure(value: f64) -> u32 {
+    value.round().clamp(1.0, 1e9) as u32
+}
+
+fn estimate(pair: &mut Pair, link: &str) -> Result<LinkFigures> {
+    let mut ask = |arg| -> Result<u32> {
+        let task = Task { probe: Probe::WeftEstimate, size: 0, iters: 1, arg };
+        Ok(figure(once(pair, &task)?))
+    };
+    Ok(LinkFigures {
+        link: link.into(),
+        latency_ns: ask(0)?,
+        bytes_per_us: ask(1)?,
+        small_bytes_per_us: ask(2)?,
+        ..LinkFigures::default()
+    })
+}
+
+/// Steps of [`link`], for a progress bar.
+pub const LINK_STEPS: u64 = 4;
+
+/// Measures one link; `step` is called after each figure.
+///
+/// # Errors
+/// The link does not work here.
+pub fn link(name: &'static str, effort: &Effort, mut step: impl FnMut()) -> Result<Measured> {
+    let (mut eager, place) = start(name, EAGER)?;
+    let estimate = estimate(&mut eager, name)?;
+    let latency = value(&mut eager, Probe::WeftPingPong, SMALL, effort)?;
+    step();
+    let at_once = value(&mut eager, Probe::WeftBandwidth, AT_ONCE, effort)?;
+    step();
+    let messages = value(&mut eager, Probe::WeftRate, RATE, effort)?;
+    step();
+    drop(eager);
+    let (mut pulled, _) = start(name, PULLED)?;
+    let data = value(&mut pulled, Probe::WeftBandwidth, DATA, effort)?;
+    step();
+    let figures = LinkFigures {
+        link: name.into(),
+        place: place.into(),
+        latency_ns: figure(latency * 1e9),
+        bytes_per_us: rate(DATA, data),
+        small_bytes_per_us: rate(AT_ONCE, at_once),
+        messages_per_ms: figure(1e-3 / messages),
+    };
+    Ok(Measured { estimate, figures })
+}
+
+/// One size, sent both ways.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Look {
+    /// Bytes.
+    pub size: u32,
+    /// One-way time if sent at once, and copied once more on arrival, in seconds.
+    pub eager: f64,
+    /// One-way time if announced first, in seconds.
+    pub rendezvous: f64,
+}
+
+/// Measurements must differ from the model by this share to correct it.
+const DOUBT: f64 = 0.05;
+
+/// Moves a switch-over that measurements contradict, by powers of two between `least` and `most`.
+pub fn refine(
+    model: u32,
+    (least, most): (u32, u32),
+    mut look: impl FnMut(u32) -> Result<Look>,
+) -> Result<(u32, Vec<Look>)> {
+    let (mut at, mut looks) = (model.clamp(least, most), Vec::new());
+    loop {
+        let seen = look(at)?;
+        looks.push(seen);
+        if seen.eager <= seen.rendezvous * (1.0 + DOUBT) {
+            break;
+        }
+        if at / 2 < least {
+            return Ok((at, looks));
+        }
+        at /= 2;
+    }
+    if looks.len() > 1 {
+        return Ok((at, looks));
+    }
+    while at <= most / 2 {
+        let seen = look(2 * at)?;
+        looks.push(seen);
+        if seen.eager >= seen.rendezvous * (1.0 - DOUBT) {
+            break;
+        }
+        at *= 2;
+    }
+    Ok((at, looks))
+}
+
+/// Compares eager and rendezvous around a switch-over of a list of links.
+///
+/// # Errors
+/// A pair of ranks failed.
+pub fn switch(
+    links: &'static str,
+    model: u32,
+    range: (u32, u32),
+    effort: &Effort,
+) -> Result<(u32, Vec<Look>)> {
+    let (mut eager, _) = start(links, EAGER)?;
+    let (mut rendezvous, _) = start(links, RENDEZVOUS)?;
+    refine(model, range, |size| {
+        let bytes = size as usize;
+        let tasks = [
+            iterations(&mut eager, Probe::WeftPingPong, bytes, effort)?,
+            iterations(&mut rendezvous, Probe::WeftPingPong, bytes, effort)?,
+        ];
+        let mut values = [Vec::new(), Vec::new()];
+        // In turn, so that a disturbance of the machine meets both.
+        for _ in 0..effort.repeat {
+            values[0].push(once(&mut eager, &tasks[0])?);
+            values[1].push(once(&mut rendezvous, &tasks[1])?);
+        }
+        let [eager, rendezvous] = values.map(best);
+        let copy = copy_ns(size.into()) as f64 / 1e9;
+        Ok(Look { size, eager: eager? + copy, rendezvous: rendezvous? })
+    })
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// Eager wins up to `cross`.
+    fn found(model: u32, cross: u32) -> (u32, usize) {
+        let look = |size: u32| {
+            let eager = f64::from(size) / f64::from(cross);
+            Ok(Look { size, eager, rendezvous: 1.0 })
+        };
+        let (at, looks) = refine(model, (4096, 256 << 10), look).unwrap();
+        (at, looks.len())
+    }
+
+    #[test]
+    fn refine__moves_only_what_is_contradicted() {
+        assert_eq!(found(16 << 10, 20 << 10), (16 << 10, 2), "one look at it, one beyond");
+        assert_eq!(found(64 << 10, 20 << 10), (16 << 10, 3));
+        assert_eq!(found(16 << 10, 100 << 10), (64 << 10, 4));
+        assert_eq!(found(8 << 10, 1), (4096, 2), "not below the least");
+        assert_eq!(found(4096, u32::MAX).0, 256 << 10, "nor beyond the most");
+        assert_eq!(found(16 << 10, 16 << 10), (16 << 10, 2), "equal is no contradiction");
+    }
+}

@@ -1,0 +1,375 @@
+//! `weft tune`: measures the links of this machine and stores what endpoints then choose by.
+
+mod measure;
+
+use crate::app::progress::Progress;
+use crate::bench::date;
+use anyhow::{bail, Context, Result};
+use measure::{Effort, Look, Measured};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weft::calibration::{LinkFigures, Machine, Switch};
+use weft::endpoint::choice;
+use weft::job::config_from_env;
+use weft::{Calibration, Config};
+use weft_core::transfer::select::eager_max;
+use weft_core::LinkCaps;
+
+/// Measure this machine's links and store what messages are sent by, in under a minute
+///
+/// Each link that works here is measured: shared memory between two processes, the others between
+/// two hosts that are made for it (as by `weft lab`). Endpoints started afterwards use the figures
+/// in the place of estimates; `weft info` explains what follows. Interrupted, it stores nothing.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Links to measure; the others keep their estimates
+    #[arg(long, value_enum, value_delimiter = ',')]
+    link: Vec<LinkName>,
+    /// Coarse figures in a few seconds
+    #[arg(long)]
+    quick: bool,
+    /// Measure and print, store nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print what is stored
+    #[arg(long, conflicts_with_all = ["forget", "quick", "dry_run", "link"])]
+    show: bool,
+    /// Remove what is stored
+    #[arg(long, conflicts_with_all = ["quick", "dry_run", "link"])]
+    forget: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LinkName {
+    Shm,
+    Xdp,
+    Packet,
+    Udp,
+}
+
+impl LinkName {
+    /// In the order in which endpoints prefer them.
+    const ALL: [LinkName; 4] = [LinkName::Shm, LinkName::Xdp, LinkName::Packet, LinkName::Udp];
+
+    fn name(self) -> &'static str {
+        match self {
+            LinkName::Shm => "shm",
+            LinkName::Xdp => "xdp",
+            LinkName::Packet => "packet",
+            LinkName::Udp => "udp",
+        }
+    }
+}
+
+/// Lists of links over which small packets and data may part.
+const LISTS: [(&str, [&str; 2]); 2] =
+    [("xdp,udp", ["xdp", "udp"]), ("packet,udp", ["packet", "udp"])];
+/// Time after which no further switch-over is looked at.
+const BUDGET: Duration = Duration::from_secs(45);
+
+/// A switch-over: what the model said, what was seen.
+struct Turn {
+    small: &'static str,
+    data: &'static str,
+    /// By the links' estimates, and by the measured figures.
+    model: [u32; 2],
+    used: u32,
+    looks: Vec<Look>,
+}
+
+/// All that was measured.
+#[derive(Default)]
+struct Findings {
+    links: Vec<Measured>,
+    absent: Vec<(&'static str, String)>,
+    turns: Vec<Turn>,
+    /// Switch-overs that were not looked at, and why.
+    left: Vec<String>,
+}
+
+fn path() -> Result<PathBuf> {
+    if std::env::var_os("WEFT_TUNE").is_some_and(|v| v == "off") {
+        bail!("WEFT_TUNE=off: nothing is stored or used; unset it, or set it to a file");
+    }
+    Calibration::path_from_env()
+        .context("neither XDG_CONFIG_HOME nor HOME is set; name a file by WEFT_TUNE=FILE")
+}
+
+fn caps(name: &'static str) -> LinkCaps {
+    match name {
+        "shm" => LinkCaps::memory(name, 32 << 10),
+        _ => LinkCaps::network(name, 1456),
+    }
+}
+
+impl Findings {
+    /// Estimates and measured figures, each as a calibration.
+    fn views(&self) -> [Calibration; 2] {
+        let of = |figures: fn(&Measured) -> LinkFigures| Calibration {
+            links: self.links.iter().map(figures).collect(),
+            ..Calibration::default()
+        };
+        [of(|m| m.estimate.clone()), of(|m| m.figures.clone())]
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.links.iter().any(|m| m.figures.link == name)
+    }
+
+    fn switch(
+        &mut self,
+        list: &'static str,
+        names: &[&'static str],
+        config: &Config,
+        effort: &Effort,
+    ) {
+        let all: Vec<LinkCaps> = names.iter().map(|&name| caps(name)).collect();
+        let [by_estimate, measured] = self.views().map(|view| choice(&all, &view));
+        let (Some(by_estimate), Some(measured)) = (by_estimate, measured) else { return };
+        let (small, data) = (names[measured.small], names[measured.data]);
+        if names.len() > 1 && small == data {
+            return;
+        }
+        let what = format!("small over {small}, data over {data}");
+        if (by_estimate.small, by_estimate.data) != (measured.small, measured.data) {
+            self.left.push(format!("{what}: by the model; another choice than by estimates"));
+            return;
+        }
+        if Instant::now() > effort.until {
+            self.left.push(format!("{what}: by the model; time is up"));
+            return;
+        }
+        let model = [by_estimate, measured].map(|c| eager_max(config, &c.caps));
+        let most = (config.eager_credit / 4).clamp(4096, 256 << 10);
+        match measure::switch(list, model[1], (4096, most), effort) {
+            Ok((used, looks)) => self.turns.push(Turn { small, data, model, used, looks }),
+            Err(e) => self.left.push(format!("{what}: by the model; {e:#}")),
+        }
+    }
+
+    fn calibration(&self) -> Calibration {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let switch = |t: &Turn| {
+            let (small, data) = (t.small.to_string(), t.data.to_string());
+            Switch { small, data, eager_max: t.used }
+        };
+        Calibration {
+            made: now.as_secs(),
+            machine: Machine::here(),
+            links: self.links.iter().map(|m| m.figures.clone()).collect(),
+            switches: self.turns.iter().map(switch).collect(),
+        }
+    }
+}
+
+fn measure(wanted: &[LinkName], config: &Config, effort: &Effort) -> Findings {
+    let mut found = Findings::default();
+    let progress = Progress::new(0, "measuring");
+    let total = wanted.len() as u64 * (measure::LINK_STEPS + 1) + LISTS.len() as u64;
+    let mut done = 0;
+    progress.at(done, total);
+    for (at, &link) in wanted.iter().enumerate() {
+        let mut step = || {
+            done += 1;
+            progress.at(done, total);
+        };
+        match measure::link(link.name(), effort, &mut step) {
+            Ok(measured) => found.links.push(measured),
+            Err(e) => found.absent.push((link.name(), format!("{e:#}"))),
+        }
+        done = (at as u64 + 1) * measure::LINK_STEPS;
+        progress.at(done, total);
+    }
+    for &link in wanted {
+        if found.has(link.name()) {
+            found.switch(link.name(), &[link.name()], config, effort);
+        }
+        done += 1;
+        progress.at(done, total);
+    }
+    for (list, names) in LISTS {
+        if names.iter().all(|name| found.has(name)) {
+            found.switch(list, &names, config, effort);
+        }
+        done += 1;
+        progress.at(done, total);
+    }
+    found
+}
+
+fn size(bytes: u32) -> String {
+    match bytes {
+        _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} B"),
+    }
+}
+
+fn us(ns: u32) -> String {
+    format!("{:.2} us", f64::from(ns) / 1e3)
+}
+
+fn mb(rate: u32) -> String {
+    format!("{rate} MB/s")
+}
+
+fn row(cells: [&str; 5]) {
+    let [link, what, estimate, measured, effect] = cells;
+    let line = format!("{link:<12} {what:<22} {estimate:>12} {measured:>12}  {effect}");
+    println!("{}", line.trim_end());
+}
+
+/// Place of a link among those that cross networks, by measured figures and by estimates.
+fn standing(
+    found: &Findings,
+    at: usize,
+    what: &str,
+    better: impl Fn(&LinkFigures, &LinkFigures) -> bool,
+) -> String {
+    let network = |m: &&Measured| m.figures.link != "shm";
+    let (own, all) = (&found.links[at], found.links.iter().filter(network));
+    if own.figures.link == "shm" {
+        return "inside a host there is no other".into();
+    }
+    let of = 1 + all.clone().filter(|m| better(&m.figures, &own.figures)).count();
+    let was = 1 + all.clone().filter(|m| better(&m.estimate, &own.estimate)).count();
+    match all.count() {
+        1 => "no other to compare with".into(),
+        n if of == was => format!("no. {of} of {n} for {what}, as estimated"),
+        n => format!("no. {of} of {n} for {what} (by estimate {was})"),
+    }
+}
+
+fn print_link(found: &Findings, at: usize) {
+    let (own, was) = (&found.links[at].figures, &found.links[at].estimate);
+    let effect = standing(found, at, "small", |a, b| a.latency_ns < b.latency_ns);
+    row([&own.link, "one way, 16 B", &us(was.latency_ns), &us(own.latency_ns), &effect]);
+    let effect = standing(found, at, "data", |a, b| a.bytes_per_us > b.bytes_per_us);
+    row(["", "data, 1 MiB", &mb(was.bytes_per_us), &mb(own.bytes_per_us), &effect]);
+    let (was, now) = (mb(was.small_bytes_per_us), mb(own.small_bytes_per_us));
+    row(["", "at once, 16 KiB", &was, &now, "moves the switch-over, below"]);
+    let messages = format!("{:.2} M/s", f64::from(own.messages_per_ms) / 1e3);
+    row(["", "messages, 8 B", "-", &messages, ""]);
+}
+
+fn print_turn(turn: &Turn) {
+    let name = match turn.small == turn.data {
+        true => turn.small.to_string(),
+        false => format!("{}, {}", turn.small, turn.data),
+    };
+    let [estimate, model] = turn.model.map(size);
+    let look = |l: &Look| {
+        let (eager, rendezvous) = (l.eager * 1e6, l.rendezvous * 1e6);
+        format!("{}: {eager:.1} us at once, {rendezvous:.1} announced", size(l.size))
+    };
+    let looks = turn.looks.iter().map(look).collect::<Vec<_>>().join("; ");
+    let verdict = match turn.used == turn.model[1] {
+        true => format!("the model's {model} holds"),
+        false => format!("the model says {model}; corrected"),
+    };
+    let used = size(turn.used);
+    row([&name, "at once up to", &estimate, &used, &format!("{verdict} ({looks})")]);
+}
+
+fn print(found: &Findings) {
+    row(["link", "what", "estimate", "measured", "effect"]);
+    (0..found.links.len()).for_each(|at| print_link(found, at));
+    found.turns.iter().for_each(print_turn);
+    for left in &found.left {
+        println!("{left}");
+    }
+    for (link, why) in &found.absent {
+        println!("{link}: not measured, keeps its estimates: {why}; `weft doctor` tells more");
+    }
+    for m in found.links.iter().filter(|m| m.figures.place.starts_with("loopback")) {
+        println!("{}: measured over {}", m.figures.link, m.figures.place);
+    }
+}
+
+/// Date of a calibration, UTC.
+pub fn day(made: u64) -> String {
+    date(Duration::from_secs(made))
+}
+
+fn show() -> Result<ExitCode> {
+    let path = path()?;
+    let Some(stored) = Calibration::read(&path).map_err(|why| unusable(&path, &why))? else {
+        println!("no calibration at {}; `weft tune` makes one", path.display());
+        return Ok(ExitCode::SUCCESS);
+    };
+    println!("{}, made {} UTC", path.display(), day(stored.made));
+    if let Err(why) = Calibration::read_for(&path, &Machine::here()) {
+        println!("NOT USED here: {why}; `weft tune` makes it anew");
+    }
+    for l in &stored.links {
+        println!(
+            "{:<12} {} one way; data {}; at once {}; {:.2} M messages/s; measured: {}",
+            l.link,
+            us(l.latency_ns),
+            mb(l.bytes_per_us),
+            mb(l.small_bytes_per_us),
+            f64::from(l.messages_per_ms) / 1e3,
+            l.place
+        );
+    }
+    for s in &stored.switches {
+        println!(
+            "small over {}, data over {}: at once up to {}",
+            s.small,
+            s.data,
+            size(s.eager_max)
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unusable(path: &std::path::Path, why: &str) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{}: {why}; `weft tune` makes it anew, `weft tune --forget` removes it",
+        path.display()
+    )
+}
+
+fn forget() -> Result<ExitCode> {
+    let path = path()?;
+    match std::fs::remove_file(&path) {
+        Ok(()) => println!("removed {}; links keep their estimates", path.display()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            println!("there is nothing at {}", path.display());
+        }
+        Err(e) => return Err(e).with_context(|| format!("removing {}", path.display())),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args) -> Result<ExitCode> {
+    if args.show {
+        return show();
+    }
+    if args.forget {
+        return forget();
+    }
+    // Whether it can be stored at all is known before a minute is spent.
+    let file = if args.dry_run { None } else { Some(path()?) };
+    let config = config_from_env()?;
+    let chosen = |l: &LinkName| args.link.is_empty() || args.link.contains(l);
+    let wanted: Vec<LinkName> = LinkName::ALL.into_iter().filter(chosen).collect();
+    let (turn, repeat) = if args.quick { (5, 4) } else { (25, 10) };
+    let (turn, until) = (Duration::from_millis(turn), Instant::now() + BUDGET);
+    let found = measure(&wanted, &config, &Effort { turn, repeat, until });
+    print(&found);
+    if found.links.is_empty() {
+        bail!("no link could be measured; `weft doctor` tells what is missing");
+    }
+    match file {
+        None => println!("nothing stored (--dry-run)"),
+        Some(path) => {
+            found.calibration().write(&path).with_context(|| {
+                format!("storing {}; WEFT_TUNE=FILE names another", path.display())
+            })?;
+            println!("stored in {}; `weft info` explains what follows", path.display());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

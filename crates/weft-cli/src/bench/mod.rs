@@ -2,6 +2,7 @@
 
 mod auth;
 mod bandwidth;
+mod ethernet;
 mod floor;
 mod iperf;
 mod logp;
@@ -15,11 +16,13 @@ mod suite;
 mod sys;
 pub mod table;
 mod wait;
+mod wire;
 
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
 use netns::Place;
 use pair::{Kind, Meter, Pair, Sample, Subject};
+use rank::Probe;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -31,7 +34,8 @@ pub struct Args {
     /// What to measure
     #[arg(value_enum)]
     what: What,
-    /// Link: shm, udp or both [default: shm; all: both]
+    /// Links, one after the other [default: shm; all: shm,udp; auth: udp; ethernet:
+    /// packet,xdp,auto]
     #[arg(long, value_enum, value_delimiter = ',')]
     link: Vec<LinkName>,
     #[command(flatten)]
@@ -56,7 +60,8 @@ pub struct Options {
     /// picture in about a minute
     #[arg(long)]
     pub quick: bool,
-    /// Measure udp between two network namespaces instead of over loopback
+    /// Measure udp between two lab hosts instead of over loopback; packet, xdp and auto always
+    /// need them
     #[arg(long, value_enum, default_value_t = netns::Mode::Auto)]
     pub netns: netns::Mode,
 }
@@ -102,6 +107,8 @@ pub enum What {
     Auth,
     /// All of these
     All,
+    /// What weft must reach on plain Ethernet, each target met or not
+    Ethernet,
     /// Pipes, sockets and links side by side, as a report in --out
     Suite,
 }
@@ -113,15 +120,38 @@ pub enum LinkName {
     Shm,
     /// UDP
     Udp,
+    /// Packet sockets
+    Packet,
+    /// AF_XDP
+    Xdp,
+    /// What ranks on two hosts get
+    Auto,
 }
 
 impl LinkName {
-    /// As in `WEFT_LINK`.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             LinkName::Shm => "shm",
             LinkName::Udp => "udp",
+            LinkName::Packet => "packet",
+            LinkName::Xdp => "xdp",
+            LinkName::Auto => "auto",
         }
+    }
+
+    /// As in `WEFT_LINK`.
+    fn links(self) -> &'static str {
+        match self {
+            // Between lab hosts on one machine shared memory would be in the way.
+            LinkName::Auto => "packet,udp",
+            other => other.name(),
+        }
+    }
+
+    /// Whether it uses raw Ethernet: between hosts of a lab only.
+    fn is_raw(self) -> bool {
+        matches!(self, LinkName::Packet | LinkName::Xdp | LinkName::Auto)
     }
 }
 
@@ -156,13 +186,18 @@ impl Table {
     }
 }
 
+/// Of all ranks: between its turns a pair is silent for as long as the others take.
+const CONFIG: &[(&str, &str)] = &[("WEFT_WARN_AFTER_MS", "60000")];
+
 /// MTU between the hosts.
 const MTU: u32 = 1500;
 
 /// The measurements over one link.
 pub struct Bench<'a> {
-    link: &'static str,
+    link: LinkName,
     place: Place,
+    /// Index of the pair for floors and peers.
+    bare: usize,
     why_not: Option<String>,
     meter: Meter<'a>,
 }
@@ -170,13 +205,18 @@ pub struct Bench<'a> {
 impl<'a> Bench<'a> {
     /// Starts the two ranks.
     pub fn start(link: LinkName, options: &'a Options) -> Result<Bench<'a>> {
-        let link = link.name();
-        let mut kind = Kind { link, config: &[], place: Place::Here };
+        if link.is_raw() && options.netns == netns::Mode::Off {
+            bail!("{} is measured between lab hosts only: leave out --netns off", link.name());
+        }
+        let mut kind = Kind { link: link.links(), config: CONFIG, place: Place::Here };
         let (mut pair, mut why_not) = (None, None);
-        if link == "udp" && options.netns != netns::Mode::Off {
+        if link != LinkName::Shm && options.netns != netns::Mode::Off {
             kind.place = Place::Between(MTU);
             match Pair::start(&kind) {
                 Ok(started) => pair = Some(started),
+                Err(e) if link.is_raw() => {
+                    return Err(e).context("two lab hosts (udp can be measured without)");
+                }
                 Err(e) if options.netns == netns::Mode::On => {
                     return Err(e).context("network namespaces (--netns auto does without)");
                 }
@@ -187,8 +227,14 @@ impl<'a> Bench<'a> {
             }
         }
         let pair = pair.map_or_else(|| Pair::start(&kind), Ok)?;
-        let meter = Meter { pairs: vec![pair], options, title: link.into(), absent: Vec::new() };
-        Ok(Bench { link, place: kind.place, why_not, meter })
+        let mut pairs = vec![pair];
+        if link.is_raw() {
+            // On hosts of their own, where weft has no socket and no program on the interface.
+            pairs.push(Pair::start(&Kind { link: "udp", ..kind.clone() })?);
+        }
+        let bare = pairs.len() - 1;
+        let meter = Meter { pairs, options, title: link.name().into(), absent: Vec::new() };
+        Ok(Bench { link, place: kind.place, bare, why_not, meter })
     }
 
     /// Does `work` with two more ranks of another configuration, whose index it is given.
@@ -197,12 +243,17 @@ impl<'a> Bench<'a> {
         config: &'static [(&'static str, &'static str)],
         work: impl FnOnce(&mut Self, usize) -> Result<T>,
     ) -> Result<T> {
-        let kind = Kind { link: self.link, config, place: self.place };
+        let kind = Kind { link: self.link.links(), config, place: self.place };
         let index = self.meter.pairs.len();
         self.meter.pairs.push(Pair::start(&kind)?);
         let result = work(self, index);
         self.meter.pairs.truncate(index);
         result
+    }
+
+    /// A floor or peer.
+    fn bare(&self, probe: Probe) -> Subject {
+        Subject { pair: self.bare, ..probe.into() }
     }
 
     fn sizes(&self, defaults: &[usize]) -> Vec<usize> {
@@ -220,7 +271,7 @@ impl<'a> Bench<'a> {
         better: Better,
     ) -> Table {
         let (rows, notes) = (Vec::new(), Vec::from_iter(self.path()));
-        Table { bench, link: self.link, what, unit, better, rows, notes }
+        Table { bench, link: self.link.name(), what, unit, better, rows, notes }
     }
 
     /// Measures subjects in turn; `convert` makes the table's unit of seconds per iteration.
@@ -235,12 +286,13 @@ impl<'a> Bench<'a> {
     }
 
     fn path(&self) -> Option<String> {
-        if self.link != "udp" {
+        if self.link == LinkName::Shm {
             return None;
         }
         Some(match (self.place, &self.why_not) {
             (Place::Between(mtu), _) => {
-                format!("between two network namespaces joined by a veth pair, MTU {mtu}")
+                let more = if self.link.is_raw() { "; floor and peer on two more" } else { "" };
+                format!("between two network namespaces joined by a veth pair, MTU {mtu}{more}")
             }
             (_, Some(why)) => format!("over loopback; no network namespaces: {why}"),
             (_, None) => "over loopback".into(),
@@ -250,7 +302,7 @@ impl<'a> Bench<'a> {
     /// Runs one benchmark.
     pub fn run(&mut self, what: What) -> Result<Vec<Table>> {
         let name = what.to_possible_value().map_or(String::new(), |v| v.get_name().to_string());
-        self.meter.title = format!("{name} over {}", self.link);
+        self.meter.title = format!("{name} over {}", self.link.name());
         let mut tables = match what {
             What::Pingpong => vec![pingpong::table(self)?],
             What::Bandwidth => vec![bandwidth::table(self)?],
@@ -258,7 +310,7 @@ impl<'a> Bench<'a> {
             What::Logp => vec![logp::table(self)?],
             What::Wait => wait::tables(self)?,
             What::Auth => auth::tables(self)?,
-            What::All | What::Suite => bail!("one benchmark at a time"),
+            What::All | What::Suite | What::Ethernet => bail!("one benchmark at a time"),
         };
         let absent = std::mem::take(&mut self.meter.absent);
         for table in &mut tables {
@@ -311,6 +363,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let links = match (args.link.is_empty(), args.what) {
         (true, What::All) => vec![LinkName::Shm, LinkName::Udp],
         (true, What::Auth) => vec![LinkName::Udp],
+        (true, What::Ethernet) => vec![LinkName::Packet, LinkName::Xdp, LinkName::Auto],
         (true, _) => vec![LinkName::Shm],
         _ => args.link.clone(),
     };
@@ -329,6 +382,9 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     let mut out = std::io::stdout();
     if !args.json {
         writeln!(out, "{}", header(&args.options))?;
+    }
+    if args.what == What::Ethernet {
+        return ethernet::print(&links, &args.options, args.json, &mut out);
     }
     for link in links {
         let mut bench = Bench::start(link, &args.options)?;

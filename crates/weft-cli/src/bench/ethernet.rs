@@ -138,7 +138,7 @@ const HEADER: [&str; 11] = [
     "weft/floor",
     "weft/peer",
     "target",
-    "",
+    "result",
 ];
 /// Endpoints of a host beside the measured one, for eight ranks.
 const IDLE: u64 = 7;

@@ -29,15 +29,24 @@ pub struct Links {
     pub udp: bool,
     /// Packet sockets on plain Ethernet between hosts; need `CAP_NET_RAW`.
     pub packet: bool,
+    /// Nobody chose: a job on several hosts tries packet sockets too, and does without where the
+    /// right is lacking.
+    pub auto: bool,
 }
 
 impl Links {
     /// The links that need no privilege and change nothing on the host.
-    pub const AUTO: Links = Links { shm: true, xdp: false, udp: true, packet: false };
+    pub const AUTO: Links = Links { shm: true, xdp: false, udp: true, packet: false, auto: true };
+
+    /// What a job of `size` ranks opens of which `here` run on this host, if that is known.
+    fn of_job(self, size: usize, here: Option<usize>) -> Links {
+        let far = size > 1 && here.is_none_or(|here| here < size);
+        Links { packet: self.packet || (self.auto && far), ..self }
+    }
 
     /// From `auto`, `shm`, `udp`, `packet`, `xdp` or a comma-separated list.
     pub fn parse(text: &str) -> Option<Links> {
-        let mut links = Links { shm: false, xdp: false, udp: false, packet: false };
+        let mut links = Links { shm: false, xdp: false, udp: false, packet: false, auto: false };
         for word in text.split(',') {
             match word.trim() {
                 "auto" | "" => {
@@ -249,7 +258,10 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
         return Err(JobError::NoLink(failed));
     }
     for (name, why) in &failed {
-        log::warn!("link {name} is not available: {why}");
+        // Nobody asked for packet sockets by name: most users have no right to them.
+        let level =
+            if links.auto && *name == "packet" { log::Level::Info } else { log::Level::Warn };
+        log::log!(level, "link {name} is not available: {why}");
     }
     Ok(Endpoint::with_links(config, id, clock, open))
 }
@@ -303,7 +315,16 @@ impl Job {
         };
         let config = config_from_env()?;
         let Bootstrapped { mut boot, key } = launch::join()?;
+        let lookup = |name: &str| std::env::var(name).ok();
+        let here = launch::ranks_here(&lookup);
+        let links = links.of_job(boot.size(), here);
         let endpoint = open_endpoint(config, links, key)?;
+        if links.auto && links.packet && boot.rank() == 0 && endpoint.address().ether.is_empty() {
+            log::warn!(
+                "no packet sockets (they need CAP_NET_RAW): messages between hosts go over UDP; \
+                 WEFT_LINK=shm,udp says so without this line"
+            );
+        }
         let who = Who { job: boot.job_id(), rank: boot.rank(), size: boot.size() };
         if let Err(e) = endpoint.publish_counters(&who) {
             log::warn!("`weft top` will not see this rank: {e}");

@@ -97,12 +97,12 @@ impl Assembler {
     }
 
     /// `dst` holds a little-endian number of 16 bits: brings it into the order of the host.
-    fn from_le16(&mut self, dst: u8) {
+    fn swap_le16(&mut self, dst: u8) {
         self.push(0xd4, dst, 0, 0, 16);
     }
 
     /// `dst` holds a big-endian number of 16 bits: brings it into the order of the host.
-    fn from_be16(&mut self, dst: u8) {
+    fn swap_be16(&mut self, dst: u8) {
         self.push(0xdc, dst, 0, 0, 16);
     }
 
@@ -171,11 +171,11 @@ pub(super) fn assemble(map: &impl AsRawFd, kind: EtherType) -> Vec<Insn> {
     asm.add(R4, EtherHead::LEN as i32);
     asm.if_greater(R4, R2, "out");
     asm.load(Width::Half, R4, R3, TYPE_AT);
-    asm.from_be16(R4);
+    asm.swap_be16(R4);
     asm.if_not(R4, i32::from(kind.get()), "out");
     asm.if_greater_than(R5, QUEUES as i32 - 1, "out");
     asm.load(Width::Half, R2, R3, SLOT_AT);
-    asm.from_le16(R2);
+    asm.swap_le16(R2);
     // A smaller slot becomes a very large number.
     asm.add(R2, -i32::from(EtherAddr::XDP));
     asm.if_greater_than(R2, SLOTS as i32 - 1, "out");

@@ -86,7 +86,7 @@ impl<T: Copy> Ring<T> {
         let mapping = Mapping::of(socket, at.desc as usize + entries_len, page)?;
         let words = [at.producer, at.consumer, at.flags];
         let fits = words.iter().all(|w| w % 4 == 0 && *w as usize + 4 <= mapping.len());
-        if !fits || at.desc as usize % align_of::<T>() != 0 {
+        if !fits || !(at.desc as usize).is_multiple_of(align_of::<T>()) {
             return Err(io::ErrorKind::InvalidData.into());
         }
         // SAFETY: the offset is within the mapping, as just checked; so is the end of the entries,

@@ -419,8 +419,7 @@ mod tests {
             peers: vec![Other { name: "tcp", sample: Some(sample(6.0)) }],
         };
         let (bench, link, what, unit) = ("ethernet", "packet", "one way", "us");
-        let table =
-            Table { bench, link, what, unit, better, rows: vec![row], notes: Vec::new() };
+        let table = Table { bench, link, what, unit, better, rows: vec![row], notes: Vec::new() };
         Check { table, aim }
     }
 

@@ -143,8 +143,8 @@ impl LinkName {
     /// As in `WEFT_LINK`.
     fn links(self) -> &'static str {
         match self {
-            // Between lab hosts on one machine shared memory would be in the way.
-            LinkName::Auto => "packet,udp",
+            // As in a job on several hosts; shared memory does not reach from one to another.
+            LinkName::Auto => "shm,packet,udp",
             other => other.name(),
         }
     }

@@ -148,7 +148,7 @@ const LOSS: u32 = 1;
 /// Configuration of further pairs; the first entry as that of all.
 const BLOCKING: &[(&str, &str)] = &[("WEFT_WARN_AFTER_MS", "60000"), ("WEFT_SPIN_US", "0")];
 const LOSING: &[(&str, &str)] =
-    &[("WEFT_WARN_AFTER_MS", "60000"), ("WEFT_FAULTS", "loss=1%,seed=7"), ("RUST_LOG", "error")];
+    &[("WEFT_WARN_AFTER_MS", "60000"), ("WEFT_FAULTS", "loss=1%,seed=7"), ("WEFT_LOG", "error")];
 
 /// The measurements over one link.
 struct Run<'a> {

@@ -320,6 +320,9 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// Load average from which others disturb the ranks.
+const BUSY: f64 = 1.0;
+
 fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model =
@@ -330,8 +333,16 @@ fn machine() -> String {
         Some([a, b]) => format!("ranks on cores {a} and {b}"),
         None => "both ranks on one core".to_string(),
     };
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().and_then(|first| first.parse::<f64>().ok());
+    let busy = match load.filter(|&load| load > BUSY) {
+        Some(load) => {
+            format!("\nTHE MACHINE IS BUSY (load {load}): figures and ratios mean little")
+        }
+        None => String::new(),
+    };
     format!(
-        "{}, {all} cores, {} {}; {ranks}",
+        "{}, {all} cores, {} {}; {ranks}{busy}",
         model.unwrap_or(std::env::consts::ARCH),
         uname.sysname().to_string_lossy(),
         uname.release().to_string_lossy()

@@ -113,6 +113,52 @@ fn auth__by_itself_and_in_the_figures() {
     assert_eq!((what("seal"), what("open"), what("pingpong"), what("bandwidth")), (2, 2, 1, 2));
 }
 
+/// Lines over a link on raw Ethernet; none, with the reason printed, where lab hosts or the link
+/// cannot be had.
+fn raw_lines(words: &[&str]) -> Vec<Value> {
+    let output = bench(&[words, &["--json"]].concat());
+    let why = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        let known = ["two lab hosts", "CAP_", "AF_XDP", "bpf(2)", "no link could be opened"];
+        assert!(known.iter().any(|known| why.contains(known)), "weft bench {words:?}: {why}");
+        weft_conformance::skip(&why);
+        return Vec::new();
+    }
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn pingpong__raw_ethernet_beside_its_own_sockets() {
+    for (link, floor) in [("packet", "AF_PACKET"), ("auto", "AF_PACKET"), ("xdp", "AF_XDP")] {
+        for line in raw_lines(&["pingpong", "--link", link, "--size", "16,4K"]) {
+            let want = if line["size"] == 16 { floor } else { "bare UDP" };
+            assert_eq!((&line["link"], &line["floor_name"]), (&link.into(), &want.into()));
+            assert_eq!(line["peer_name"], "tcp", "{line}");
+        }
+    }
+}
+
+#[test]
+fn ethernet__every_line_of_a_link_says_whether_its_target_is_met() {
+    let got = raw_lines(&["ethernet", "--link", "packet", "--size", "16"]);
+    for line in &got {
+        assert_eq!((&line["bench"], &line["link"]), (&"ethernet".into(), &"packet".into()));
+        assert!(!line["target_floor"].is_null() || !line["target_peer"].is_null(), "{line}");
+        assert!(line["met"].is_boolean(), "{line}");
+    }
+    let whats: Vec<_> = got.iter().filter_map(|line| line["what"].as_str()).collect();
+    let want = ["one way", "one way, blocking wait", "messages", "one way, 8 ranks a host"];
+    assert!(got.is_empty() || want.iter().all(|what| whats.contains(what)), "{whats:?}");
+}
+
+#[test]
+fn ethernet__without_lab_hosts_there_is_nothing_to_measure() {
+    let output = bench(&["ethernet", "--netns", "off"]);
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && why.contains("leave out --netns off"), "{why}");
+}
+
 #[test]
 fn udp__over_loopback_says_so() {
     let got = text(&["pingpong", "--link", "udp", "--size", "16", "--netns", "off"]);

@@ -3,7 +3,7 @@
 use super::floor::per;
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG, TAG_ACK};
 use super::table::{Better, Table};
-use super::{others, Bench, Subject};
+use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -104,7 +104,7 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
         (channel.name(), Probe::Stream(channel))
     }
     let (floors, peers): (&[Named], &[Named]) = match bench.link {
-        "shm" => (
+        LinkName::Shm => (
             &[("vm_readv", Probe::RemoteCopy), ("memcpy", Probe::Copy)],
             &[channel(Channel::Pipe), channel(Channel::Unix)],
         ),
@@ -113,7 +113,7 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
     let mut table = bench.table("bandwidth", "rate", "GB/s", Better::Higher);
     for size in bench.sizes(&[4 << 10, 64 << 10, 1 << 20, 16 << 20]) {
         let mut subjects: Vec<Subject> = vec![Probe::WeftBandwidth.into()];
-        subjects.extend(floors.iter().chain(peers).map(|&(_, probe)| Subject::from(probe)));
+        subjects.extend(floors.iter().chain(peers).map(|&(_, probe)| bench.bare(probe)));
         let got = bench.measure(size, &subjects, |s| size as f64 / s / 1e9)?;
         let (first, rest) = got[1..].split_at(floors.len());
         let floors = floors.iter().zip(first).map(|(f, &s)| (f.0, s));
@@ -123,7 +123,7 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
     table.notes.push(format!(
         "receives posted ahead, as many as fit 1 MiB (1 to 32), by futures; {}",
         match bench.link {
-            "shm" => "floor: process_vm_readv of one buffer into one, again and again",
+            LinkName::Shm => "floor: process_vm_readv of one buffer into one, again and again",
             _ => "floor: 44 x 1472 B a send by UDP GSO and GRO, counted where it arrives",
         }
     ));

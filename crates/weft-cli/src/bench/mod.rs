@@ -2,6 +2,7 @@
 
 mod auth;
 mod bandwidth;
+mod ethernet;
 mod floor;
 mod iperf;
 mod logp;
@@ -15,6 +16,7 @@ mod suite;
 mod sys;
 pub mod table;
 mod wait;
+mod wire;
 
 pub use suite::date;
 
@@ -22,6 +24,7 @@ use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
 use netns::Place;
 use pair::{Kind, Meter, Pair, Sample, Subject};
+use rank::Probe;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -33,7 +36,8 @@ pub struct Args {
     /// What to measure
     #[arg(value_enum)]
     what: What,
-    /// Link: shm, udp or both [default: shm; all: both]
+    /// Links, one after the other [default: shm; all: shm,udp; auth: udp; ethernet:
+    /// packet,xdp,auto]
     #[arg(long, value_enum, value_delimiter = ',')]
     link: Vec<LinkName>,
     #[command(flatten)]
@@ -58,7 +62,8 @@ pub struct Options {
     /// picture in about a minute
     #[arg(long)]
     pub quick: bool,
-    /// Measure udp between two network namespaces instead of over loopback
+    /// Measure udp between two lab hosts instead of over loopback; packet, xdp and auto always
+    /// need them
     #[arg(long, value_enum, default_value_t = netns::Mode::Auto)]
     pub netns: netns::Mode,
 }
@@ -104,6 +109,8 @@ pub enum What {
     Auth,
     /// All of these
     All,
+    /// What weft must reach on plain Ethernet, each target met or not
+    Ethernet,
     /// Pipes, sockets and links side by side, as a report in --out
     Suite,
 }
@@ -115,15 +122,38 @@ pub enum LinkName {
     Shm,
     /// UDP
     Udp,
+    /// Packet sockets
+    Packet,
+    /// AF_XDP
+    Xdp,
+    /// What ranks on two hosts get
+    Auto,
 }
 
 impl LinkName {
-    /// As in `WEFT_LINK`.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             LinkName::Shm => "shm",
             LinkName::Udp => "udp",
+            LinkName::Packet => "packet",
+            LinkName::Xdp => "xdp",
+            LinkName::Auto => "auto",
         }
+    }
+
+    /// As in `WEFT_LINK`.
+    fn links(self) -> &'static str {
+        match self {
+            // As in a job on several hosts; shared memory does not reach from one to another.
+            LinkName::Auto => "shm,packet,udp",
+            other => other.name(),
+        }
+    }
+
+    /// Whether it uses raw Ethernet: between hosts of a lab only.
+    fn is_raw(self) -> bool {
+        matches!(self, LinkName::Packet | LinkName::Xdp | LinkName::Auto)
     }
 }
 
@@ -158,13 +188,18 @@ impl Table {
     }
 }
 
+/// Of all ranks: between its turns a pair is silent for as long as the others take.
+const CONFIG: &[(&str, &str)] = &[("WEFT_WARN_AFTER_MS", "60000")];
+
 /// MTU between the hosts.
 const MTU: u32 = 1500;
 
 /// The measurements over one link.
 pub struct Bench<'a> {
-    link: &'static str,
+    link: LinkName,
     place: Place,
+    /// Index of the pair for floors and peers.
+    bare: usize,
     why_not: Option<String>,
     meter: Meter<'a>,
 }
@@ -172,13 +207,18 @@ pub struct Bench<'a> {
 impl<'a> Bench<'a> {
     /// Starts the two ranks.
     pub fn start(link: LinkName, options: &'a Options) -> Result<Bench<'a>> {
-        let link = link.name();
-        let mut kind = Kind { link, config: &[], place: Place::Here };
+        if link.is_raw() && options.netns == netns::Mode::Off {
+            bail!("{} is measured between lab hosts only: leave out --netns off", link.name());
+        }
+        let mut kind = Kind { link: link.links(), config: CONFIG, place: Place::Here };
         let (mut pair, mut why_not) = (None, None);
-        if link == "udp" && options.netns != netns::Mode::Off {
+        if link != LinkName::Shm && options.netns != netns::Mode::Off {
             kind.place = Place::Between(MTU);
             match Pair::start(&kind) {
                 Ok(started) => pair = Some(started),
+                Err(e) if link.is_raw() => {
+                    return Err(e).context("two lab hosts (udp can be measured without)");
+                }
                 Err(e) if options.netns == netns::Mode::On => {
                     return Err(e).context("network namespaces (--netns auto does without)");
                 }
@@ -189,8 +229,14 @@ impl<'a> Bench<'a> {
             }
         }
         let pair = pair.map_or_else(|| Pair::start(&kind), Ok)?;
-        let meter = Meter { pairs: vec![pair], options, title: link.into(), absent: Vec::new() };
-        Ok(Bench { link, place: kind.place, why_not, meter })
+        let mut pairs = vec![pair];
+        if link.is_raw() {
+            // On hosts of their own, where weft has no socket and no program on the interface.
+            pairs.push(Pair::start(&Kind { link: "udp", ..kind.clone() })?);
+        }
+        let bare = pairs.len() - 1;
+        let meter = Meter { pairs, options, title: link.name().into(), absent: Vec::new() };
+        Ok(Bench { link, place: kind.place, bare, why_not, meter })
     }
 
     /// Does `work` with two more ranks of another configuration, whose index it is given.
@@ -199,12 +245,17 @@ impl<'a> Bench<'a> {
         config: &'static [(&'static str, &'static str)],
         work: impl FnOnce(&mut Self, usize) -> Result<T>,
     ) -> Result<T> {
-        let kind = Kind { link: self.link, config, place: self.place };
+        let kind = Kind { link: self.link.links(), config, place: self.place };
         let index = self.meter.pairs.len();
         self.meter.pairs.push(Pair::start(&kind)?);
         let result = work(self, index);
         self.meter.pairs.truncate(index);
         result
+    }
+
+    /// A floor or peer.
+    fn bare(&self, probe: Probe) -> Subject {
+        Subject { pair: self.bare, ..probe.into() }
     }
 
     fn sizes(&self, defaults: &[usize]) -> Vec<usize> {
@@ -222,7 +273,7 @@ impl<'a> Bench<'a> {
         better: Better,
     ) -> Table {
         let (rows, notes) = (Vec::new(), Vec::from_iter(self.path()));
-        Table { bench, link: self.link, what, unit, better, rows, notes }
+        Table { bench, link: self.link.name(), what, unit, better, rows, notes }
     }
 
     /// Measures subjects in turn; `convert` makes the table's unit of seconds per iteration.
@@ -237,12 +288,13 @@ impl<'a> Bench<'a> {
     }
 
     fn path(&self) -> Option<String> {
-        if self.link != "udp" {
+        if self.link == LinkName::Shm {
             return None;
         }
         Some(match (self.place, &self.why_not) {
             (Place::Between(mtu), _) => {
-                format!("between two network namespaces joined by a veth pair, MTU {mtu}")
+                let more = if self.link.is_raw() { "; floor and peer on two more" } else { "" };
+                format!("between two network namespaces joined by a veth pair, MTU {mtu}{more}")
             }
             (_, Some(why)) => format!("over loopback; no network namespaces: {why}"),
             (_, None) => "over loopback".into(),
@@ -252,7 +304,7 @@ impl<'a> Bench<'a> {
     /// Runs one benchmark.
     pub fn run(&mut self, what: What) -> Result<Vec<Table>> {
         let name = what.to_possible_value().map_or(String::new(), |v| v.get_name().to_string());
-        self.meter.title = format!("{name} over {}", self.link);
+        self.meter.title = format!("{name} over {}", self.link.name());
         let mut tables = match what {
             What::Pingpong => vec![pingpong::table(self)?],
             What::Bandwidth => vec![bandwidth::table(self)?],
@@ -260,7 +312,7 @@ impl<'a> Bench<'a> {
             What::Logp => vec![logp::table(self)?],
             What::Wait => wait::tables(self)?,
             What::Auth => auth::tables(self)?,
-            What::All | What::Suite => bail!("one benchmark at a time"),
+            What::All | What::Suite | What::Ethernet => bail!("one benchmark at a time"),
         };
         let absent = std::mem::take(&mut self.meter.absent);
         for table in &mut tables {
@@ -269,6 +321,9 @@ impl<'a> Bench<'a> {
         Ok(tables)
     }
 }
+
+/// Load average from which others disturb the ranks.
+const BUSY: f64 = 1.0;
 
 fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -280,8 +335,16 @@ fn machine() -> String {
         Some([a, b]) => format!("ranks on cores {a} and {b}"),
         None => "both ranks on one core".to_string(),
     };
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().and_then(|first| first.parse::<f64>().ok());
+    let busy = match load.filter(|&load| load > BUSY) {
+        Some(load) => {
+            format!("\nTHE MACHINE IS BUSY (load {load}): figures and ratios mean little")
+        }
+        None => String::new(),
+    };
     format!(
-        "{}, {all} cores, {} {}; {ranks}",
+        "{}, {all} cores, {} {}; {ranks}{busy}",
         model.unwrap_or(std::env::consts::ARCH),
         uname.sysname().to_string_lossy(),
         uname.release().to_string_lossy()
@@ -313,6 +376,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let links = match (args.link.is_empty(), args.what) {
         (true, What::All) => vec![LinkName::Shm, LinkName::Udp],
         (true, What::Auth) => vec![LinkName::Udp],
+        (true, What::Ethernet) => vec![LinkName::Packet, LinkName::Xdp, LinkName::Auto],
         (true, _) => vec![LinkName::Shm],
         _ => args.link.clone(),
     };
@@ -331,6 +395,9 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     let mut out = std::io::stdout();
     if !args.json {
         writeln!(out, "{}", header(&args.options))?;
+    }
+    if args.what == What::Ethernet {
+        return ethernet::print(&links, &args.options, args.json, &mut out);
     }
     for link in links {
         let mut bench = Bench::start(link, &args.options)?;

@@ -25,6 +25,8 @@ pub enum Place {
     Inside,
     /// On two hosts of a lab, joined by a veth pair of this MTU.
     Between(u32),
+    /// As that, behind a switch that loses this share of the packets, in percent.
+    Losing(u32, u32),
 }
 
 /// The hosts of both ranks; they end with this value or this process.
@@ -40,13 +42,15 @@ impl Hosts {
     /// # Errors
     /// The machine does not allow it.
     pub fn start(place: Place) -> Result<Option<Hosts>> {
-        let (hosts, mtu) = match place {
+        let (hosts, mtu, loss) = match place {
             Place::Here => return Ok(None),
-            Place::Inside => (1, 1500),
-            Place::Between(mtu) => (2, mtu),
+            Place::Inside => (1, 1500, None),
+            Place::Between(mtu) => (2, mtu, None),
+            Place::Losing(mtu, percent) => (2, mtu, Some(f64::from(percent) / 100.0)),
         };
         let name = format!("bench-{}-{:x}", std::process::id(), weft_link::random_u64() >> 32);
-        let conditions = Conditions { mtu, direct: hosts == 2, ..Conditions::default() };
+        let direct = hosts == 2 && loss.is_none();
+        let conditions = Conditions { mtu, loss, direct, ..Conditions::default() };
         let lab = Attached::start(&plan(&name, hosts, &conditions)?)?;
         Ok(Some(Hosts { entrances: [lab.entrance(0)?, lab.entrance(hosts - 1)?], _lab: lab }))
     }

@@ -60,7 +60,7 @@ impl Drop for Pair {
 /// What differs between pairs.
 #[derive(Clone, Debug)]
 pub struct Kind {
-    /// `shm` or `udp`.
+    /// As `WEFT_LINK`.
     pub link: &'static str,
     /// Configuration of the ranks beside that of this process.
     pub config: &'static [(&'static str, &'static str)],
@@ -261,6 +261,25 @@ pub struct Meter<'a> {
 impl Meter<'_> {
     /// One `Sample` a subject, in seconds per iteration; `None` where that cannot be measured here.
     pub fn measure(&mut self, size: usize, subjects: &[Subject]) -> Result<Vec<Option<Sample>>> {
+        self.collect(size, subjects, |time, _| time)
+    }
+
+    /// As [`measure`](Self::measure), in processor seconds of both ranks per iteration.
+    pub fn measure_cost(
+        &mut self,
+        size: usize,
+        subjects: &[Subject],
+    ) -> Result<Vec<Option<Sample>>> {
+        self.collect(size, subjects, |_, cost| cost)
+    }
+
+    /// `pick` chooses of time and processor time of an iteration.
+    fn collect(
+        &mut self,
+        size: usize,
+        subjects: &[Subject],
+        pick: impl Fn(f64, f64) -> f64,
+    ) -> Result<Vec<Option<Sample>>> {
         let mut tasks = Vec::new();
         for subject in subjects {
             self.progress(size, &format!("calibrating {:?}", subject.probe));
@@ -271,8 +290,9 @@ impl Meter<'_> {
             for (at, task) in tasks.iter().enumerate() {
                 let Some(task) = task else { continue };
                 self.progress(size, &format!("{turn}/{} {:?}", self.options.repeat(), task.probe));
-                match self.pairs[subjects[at].pair].run(task)? {
-                    Outcome::Value(value) => values[at].push(value),
+                let (outcome, cost) = self.pairs[subjects[at].pair].run_costed(task)?;
+                match outcome {
+                    Outcome::Value(value) => values[at].push(pick(value, cost / task.iters as f64)),
                     Outcome::Absent(why) => self.note(task.probe, why),
                     _ => {}
                 }

@@ -3,7 +3,7 @@
 use super::floor::{per, warm_up};
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG};
 use super::table::{Better, Table};
-use super::{others, Bench, Subject};
+use super::{others, wire, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::time::Instant;
 
@@ -32,17 +32,24 @@ pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(if rank.me == 0 { per(start, 2 * task.iters) } else { Outcome::Elsewhere })
 }
 
-fn floor_of(link: &str, size: usize) -> (&'static str, Probe) {
+fn floor_of(link: LinkName, size: usize) -> (&'static str, Probe) {
     match (link, size) {
-        ("shm", 0..=SMALL) => ("cache line", Probe::CacheLine),
-        ("shm", _) => ("vm_readv", Probe::RemoteCopy),
+        (LinkName::Shm, 0..=SMALL) => ("cache line", Probe::CacheLine),
+        (LinkName::Shm, _) => ("vm_readv", Probe::RemoteCopy),
+        (LinkName::Packet | LinkName::Auto, 0..=wire::FRAME) => raw(wire::Socket::Packet),
+        (LinkName::Xdp, 0..=wire::FRAME) => raw(wire::Socket::Xdp),
         _ => ("bare UDP", Probe::Udp),
     }
 }
 
+/// The floor on raw Ethernet.
+fn raw(socket: wire::Socket) -> (&'static str, Probe) {
+    (socket.name(), Probe::Wire(socket, false))
+}
+
 /// The table.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
-    let shm = bench.link == "shm";
+    let shm = bench.link == LinkName::Shm;
     let (defaults, floors, channels): (&[usize], &[&'static str], &[Channel]) = if shm {
         (
             &[8, 64, 1 << 10, 8 << 10, 64 << 10, 1 << 20],
@@ -50,13 +57,18 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
             &[Channel::Pipe, Channel::Unix],
         )
     } else {
-        (&[16, 64, 1 << 10, 8 << 10, 64 << 10, 1 << 20], &["bare UDP"], &[Channel::Tcp])
+        let floors: &[&'static str] = match bench.link {
+            LinkName::Xdp => &["AF_XDP", "bare UDP"],
+            LinkName::Packet | LinkName::Auto => &["AF_PACKET", "bare UDP"],
+            _ => &["bare UDP"],
+        };
+        (&[16, 64, 1 << 10, 8 << 10, 64 << 10, 1 << 20], floors, &[Channel::Tcp])
     };
     let mut table = bench.table("pingpong", "one-way time", "us", Better::Lower);
     for size in bench.sizes(defaults) {
         let (floor, probe) = floor_of(bench.link, size);
-        let mut subjects: Vec<Subject> = vec![Probe::WeftPingPong.into(), probe.into()];
-        subjects.extend(channels.iter().map(|&c| Subject::from(Probe::PingPong(c))));
+        let mut subjects: Vec<Subject> = vec![Probe::WeftPingPong.into(), bench.bare(probe)];
+        subjects.extend(channels.iter().map(|&c| bench.bare(Probe::PingPong(c))));
         let got = bench.measure(size, &subjects, |s| s * 1e6)?;
         let floors = floors.iter().map(|&name| (name, got[1].filter(|_| name == floor)));
         let peers = channels.iter().zip(&got[2..]).map(|(c, &s)| (c.name(), s));
@@ -67,8 +79,8 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
          pipe and Unix socket block"
             .into()
     } else {
-        "floor: bare UDP, both sides spinning (above 1472 B with GSO and GRO); TCP with \
-         TCP_NODELAY, spinning"
+        "floor: bare UDP, both sides spinning (above 1472 B with GSO and GRO), or single frames on \
+         bare sockets of the link's kind; TCP with TCP_NODELAY, spinning"
             .into()
     });
     Ok(table)

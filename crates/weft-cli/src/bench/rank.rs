@@ -1,7 +1,7 @@
 //! One of the two processes between which things are measured: does the tasks its parent sends.
 
 use super::sys::{self, Shared};
-use super::{bandwidth, floor, iperf, logp, peers, pingpong, rate, wait};
+use super::{bandwidth, floor, iperf, logp, peers, pingpong, rate, wait, wire};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
@@ -51,6 +51,8 @@ pub enum Probe {
     Futex,
     /// Bare UDP, spinning, one way.
     Udp,
+    /// Frames to and fro on raw Ethernet, one way; spinning or, if the flag is set, blocking.
+    Wire(wire::Socket, bool),
     /// A stream of `size` bytes a turn over UDP with GSO and GRO.
     UdpStream,
     /// Bare UDP datagrams one after the other.
@@ -77,6 +79,8 @@ pub enum Probe {
     WeftBandwidth,
     /// Small weft messages in one direction.
     WeftRate,
+    /// Opens `arg` endpoints that stay idle beside the measured one; nothing measured.
+    WeftCrowd,
     /// Time of the sending call alone, for a few messages.
     WeftSendOverhead,
     /// A round trip with a computation of `arg` nanoseconds inside, less the computation.
@@ -177,6 +181,7 @@ pub struct Rank {
     key: [u8; 32],
     hosts: [IpAddr; 2],
     endpoint: Option<(Endpoint, PeerId)>,
+    idle: Vec<Endpoint>,
 }
 
 const STEP: Duration = Duration::from_secs(30);
@@ -234,6 +239,15 @@ impl Rank {
         }
         self.settle()?;
         Ok((endpoint, peer))
+    }
+
+    /// Opens endpoints as further ranks of this host would.
+    fn crowd(&mut self, count: u64) -> Result<Outcome> {
+        for _ in 0..count {
+            let config = weft::job::config_from_env()?;
+            self.idle.push(weft::job::open_endpoint(config, self.links, self.key)?);
+        }
+        Ok(Outcome::Elsewhere)
     }
 
     /// Makes progress until the other rank is here too: what it waits for may still be queued in
@@ -309,6 +323,7 @@ impl Rank {
             Probe::RemoteCopy => floor::remote_copy(self, task),
             Probe::Futex => floor::futex(self, task),
             Probe::Udp => floor::udp(self, task),
+            Probe::Wire(socket, block) => wire::ping_pong(self, task, socket, block),
             Probe::UdpStream => floor::udp_stream(self, task),
             Probe::UdpRate => floor::udp_rate(self, task),
             Probe::PingPong(channel) => peers::ping_pong(self, task, channel),
@@ -325,6 +340,7 @@ impl Rank {
             Probe::WeftPingPong => pingpong::rank(self, task),
             Probe::WeftBandwidth => bandwidth::rank(self, task),
             Probe::WeftRate => rate::rank(self, task),
+            Probe::WeftCrowd => self.crowd(task.arg),
             Probe::WeftSendOverhead => logp::send_overhead(self, task),
             Probe::WeftBusyRoundTrip => logp::busy_round_trip(self, task),
             Probe::WeftWake => wait::wake(self, task),
@@ -369,6 +385,7 @@ fn start(args: &Args) -> Result<(Rank, UnixStream)> {
         key: key_bytes(args.key),
         hosts: [a, b],
         endpoint: None,
+        idle: Vec::new(),
     };
     Ok((rank, control.into()))
 }

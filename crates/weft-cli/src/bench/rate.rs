@@ -3,7 +3,7 @@
 use super::floor::per;
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG, TAG_ACK};
 use super::table::{Better, Table};
-use super::{others, Bench, Subject};
+use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::time::Instant;
 use weft::{Endpoint, OpError, PeerId};
@@ -51,19 +51,19 @@ pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// The table.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
     let (floor, channels): ((&'static str, Probe), &[Channel]) = match bench.link {
-        "shm" => (("ring", Probe::Ring), &[Channel::Pipe, Channel::Unix]),
+        LinkName::Shm => (("ring", Probe::Ring), &[Channel::Pipe, Channel::Unix]),
         _ => (("bare UDP", Probe::UdpRate), &[Channel::Pipe, Channel::Tcp]),
     };
     let mut table = bench.table("rate", "messages", "M/s", Better::Higher);
     for size in bench.sizes(&[8]) {
-        let mut subjects: Vec<Subject> = vec![Probe::WeftRate.into(), floor.1.into()];
-        subjects.extend(channels.iter().map(|&c| Subject::from(Probe::Stream(c))));
+        let mut subjects: Vec<Subject> = vec![Probe::WeftRate.into(), bench.bare(floor.1)];
+        subjects.extend(channels.iter().map(|&c| bench.bare(Probe::Stream(c))));
         let got = bench.measure(size, &subjects, |s| 1e-6 / s)?;
         let peers = channels.iter().zip(&got[2..]).map(|(c, &s)| (c.name(), s));
         table.push("", size, got[0], others([(floor.0, got[1])].into_iter()), others(peers));
     }
     table.notes.push(match bench.link {
-        "shm" => {
+        LinkName::Shm => {
             "by send_blocking and recv_blocking; ring: a cache line a message and nothing else; \
                   pipe, unix: a write a message, read as many at once as there are"
                 .into()

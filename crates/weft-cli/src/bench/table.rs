@@ -56,8 +56,9 @@ pub struct Table {
     pub notes: Vec<String>,
 }
 
+/// A row for programs.
 #[derive(Serialize)]
-struct Line<'a> {
+pub struct Line<'a> {
     bench: &'a str,
     link: &'a str,
     what: &'a str,
@@ -100,7 +101,7 @@ pub fn human(size: usize) -> String {
 }
 
 /// Three significant digits without an exponent.
-fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
@@ -119,30 +120,34 @@ impl Table {
     pub fn json(&self) -> String {
         let mut out = String::new();
         for row in &self.rows {
-            let (floor, peer) = (row.floor(), row.peer(self.better));
-            let ratio = |other: Option<(&str, f64)>| other.map(|o| row.ours.median / o.1);
-            let line = Line {
-                bench: self.bench,
-                link: self.link,
-                what: row.what,
-                size: row.size,
-                value: row.ours.median,
-                unit: self.unit,
-                min: row.ours.min,
-                max: row.ours.max,
-                floor: floor.map(|f| f.1),
-                floor_name: floor.map(|f| f.0),
-                ratio_floor: ratio(floor),
-                peer: peer.map(|p| p.1),
-                peer_name: peer.map(|p| p.0),
-                ratio_peer: ratio(peer),
-            };
-            if let Ok(text) = serde_json::to_string(&line) {
+            if let Ok(text) = serde_json::to_string(&self.line(row)) {
                 out.push_str(&text);
                 out.push('\n');
             }
         }
         out
+    }
+
+    /// A row as programs read it.
+    pub fn line<'a>(&'a self, row: &'a Row) -> Line<'a> {
+        let (floor, peer) = (row.floor(), row.peer(self.better));
+        let ratio = |other: Option<(&str, f64)>| other.map(|o| row.ours.median / o.1);
+        Line {
+            bench: self.bench,
+            link: self.link,
+            what: row.what,
+            size: row.size,
+            value: row.ours.median,
+            unit: self.unit,
+            min: row.ours.min,
+            max: row.ours.max,
+            floor: floor.map(|f| f.1),
+            floor_name: floor.map(|f| f.0),
+            ratio_floor: ratio(floor),
+            peer: peer.map(|p| p.1),
+            peer_name: peer.map(|p| p.0),
+            ratio_peer: ratio(peer),
+        }
     }
 
     fn header(&self) -> Vec<String> {

@@ -4,7 +4,7 @@ use super::floor::{median_ns, DOZE};
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG};
 use super::sys::{cpu_time, monotonic_ns};
 use super::table::{Better, Table};
-use super::{others, Bench, Subject};
+use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -43,10 +43,10 @@ pub fn wake(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// The tables: use of a core, and wake-up time.
 pub fn tables(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
     let quick = bench.meter.options.quick;
-    let timed = |probe: Probe, iters: u64| Subject { iters, ..probe.into() };
+    let bare = bench.bare;
     let mut used =
         bench.table("wait", "share of a core used by a waiting rank", "%", Better::Lower);
-    let idle = timed(Probe::WeftIdle, if quick { 20 } else { 1000 });
+    let idle = Subject { iters: if quick { 20 } else { 1000 }, ..Probe::WeftIdle.into() };
     let got = bench.measure(1, &[idle], |share| share * 100.0)?;
     used.push("cpu", 1, got[0], Vec::new(), Vec::new());
     used.notes.push(
@@ -56,9 +56,14 @@ pub fn tables(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
     let mut woken =
         bench.table("wait", "time from send to return of a sleeping receive", "us", Better::Lower);
     let wakes = if quick { 3 } else { 50 };
-    let channel = if bench.link == "udp" { Channel::Tcp } else { Channel::Unix };
+    let channel = if bench.link == LinkName::Shm { Channel::Unix } else { Channel::Tcp };
     let probes = [Probe::WeftWake, Probe::Futex, Probe::Wake(Channel::Pipe), Probe::Wake(channel)];
-    let got = bench.measure(8, &probes.map(|p| timed(p, wakes)), |s| s * 1e6)?;
+    let subjects = probes.map(|probe| Subject {
+        iters: wakes,
+        pair: if probe == Probe::WeftWake { 0 } else { bare },
+        ..probe.into()
+    });
+    let got = bench.measure(8, &subjects, |s| s * 1e6)?;
     let floors = others([("futex", got[1])].into_iter());
     let peers = others([("pipe", got[2]), (channel.name(), got[3])].into_iter());
     woken.push("wake-up", 8, got[0], floors, peers);

@@ -20,19 +20,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Which links the ranks may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LinkChoice {
-    /// Shared memory inside a host, udp between hosts.
-    Auto,
-    /// Shared memory only.
-    Shm,
-    /// Udp only.
-    Udp,
-    /// Packet sockets between hosts, shared memory inside a host.
-    Packet,
-    /// AF_XDP between hosts (one rank on each), shared memory inside a host; needs root.
-    Xdp,
+/// As `WEFT_LINK`. Inside a host the links on raw Ethernet alone would be of no use: shared memory
+/// comes with them.
+fn parse_links(text: &str) -> Result<String, String> {
+    let links = weft::Links::parse(text).filter(|_| !text.trim().is_empty());
+    let links = links.ok_or_else(|| {
+        format!("{text:?} is not understood; use auto, shm, udp, packet, xdp or a list: packet,udp")
+    })?;
+    let raw = (links.packet || links.xdp) && !links.shm;
+    Ok(if raw { format!("shm,{text}") } else { text.to_owned() })
 }
 
 /// Where a rank may run on its host.
@@ -56,9 +52,10 @@ pub struct Args {
     /// File with a host a line: host, host:4 or host slots=4
     #[arg(long, value_name = "FILE")]
     pub hostfile: Option<PathBuf>,
-    /// Links the ranks may use [default: what WEFT_LINK says, else auto]
-    #[arg(long, value_enum)]
-    pub link: Option<LinkChoice>,
+    /// Links the ranks may use: auto, shm, udp, packet (raw Ethernet), xdp (AF_XDP, root) or a
+    /// list, as packet,udp; packet and xdp include shm [default: what WEFT_LINK says, else auto]
+    #[arg(long, value_name = "LIST", value_parser = parse_links)]
+    pub link: Option<String>,
     /// Put [rank] before each line of output
     #[arg(long)]
     pub tag_output: bool,
@@ -193,13 +190,8 @@ fn carried_env() -> Vec<(String, String)> {
 fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
     let wait = args.start_timeout.as_secs_f64().to_string();
     let mut env = vec![("WEFT_LAUNCH_TIMEOUT".to_owned(), wait)];
-    if let Some(link) = args.link.and_then(|link| link.to_possible_value()) {
-        let links = match args.link {
-            Some(LinkChoice::Packet) => "shm,packet",
-            Some(LinkChoice::Xdp) => "shm,xdp",
-            _ => link.get_name(),
-        };
-        env.push(("WEFT_LINK".to_owned(), links.to_owned()));
+    if let Some(links) = &args.link {
+        env.push(("WEFT_LINK".to_owned(), links.clone()));
     }
     if std::io::stderr().is_terminal() {
         env.push((crate::app::WATCHED.to_owned(), "1".to_owned()));
@@ -221,7 +213,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let shares = placement(&args)?;
     let agent = Agent { command: args.launch_agent.clone(), remote_weft: remote_weft(&args)? };
     let far = shares.iter().any(|share| agent.command.is_some() || !is_local(&share.host));
-    if args.link == Some(LinkChoice::Shm) && shares.len() > 1 && far {
+    if args.link.as_deref() == Some("shm") && shares.len() > 1 && far {
         bail!("--link shm joins ranks of one host only; {} hosts are listed", shares.len());
     }
     let env = rank_env(&args)?;

@@ -278,6 +278,19 @@ fn environment__carries_link_and_named_variables_but_no_foreign_pmi() {
 }
 
 #[test]
+fn links__a_list_reaches_the_ranks_with_shm_beside_raw_ethernet() {
+    for (links, want) in [("packet,udp", "shm,packet,udp"), ("xdp", "shm,xdp"), ("auto", "auto")] {
+        let job = Job::new(&["-n", "1", "--link", links]).command(shell("echo $WEFT_LINK"));
+        let done = job.finish();
+        assert_eq!(done.out, format!("{want}\n"));
+        done.assert_code(0);
+    }
+    let done = Job::new(&["--link", "packet,pigeon"]).command(shell("true")).finish();
+    assert_ne!(done.code, Some(0));
+    done.assert_says(&["pigeon", "packet,udp"]);
+}
+
+#[test]
 fn placement__refuses_what_cannot_be() {
     let shm = ["-n", "2", "--link", "shm", "--hosts", "far1,far2"];
     let none = ["-n", "0"];

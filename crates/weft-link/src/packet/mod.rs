@@ -6,8 +6,10 @@
 //! - `send.rs`: seals frames and hands them to the driver, several in one call.
 //! - `recv.rs`: takes frames out of the memory-mapped ring.
 //! - `paths.rs`: which interface a peer is reached over; what happens when one goes away.
+//! - `bare.rs`: socket and ring alone, for comparison.
 //! - `sys/`: the system calls.
 
+mod bare;
 mod paths;
 mod recv;
 mod seat;
@@ -15,6 +17,8 @@ mod send;
 mod sys;
 #[cfg(test)]
 mod tests;
+
+pub use bare::BarePacket;
 
 use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, PATHS_MAX};
 use crate::secure::{Lane, Mode, Secure, Security};

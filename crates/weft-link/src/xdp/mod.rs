@@ -6,11 +6,13 @@
 //! - `program.rs`: the XDP program; `attach.rs`: how ranks share it on an interface.
 //! - `mode.rs`, `open.rs`: what is tried on an interface, and why it did not work.
 //! - `send.rs`, `recv.rs`: packets to frames and back.
+//! - `bare.rs`: program and sockets alone, for comparison.
 //! - `sys/`: bpf(2), the sockets and their rings.
 //!
 //! `docs/adr/0007-xdp-program.md` has the reasons.
 
 mod attach;
+mod bare;
 mod mode;
 mod open;
 mod program;
@@ -20,6 +22,7 @@ mod sys;
 #[cfg(test)]
 mod tests;
 
+pub use bare::BareXdp;
 pub use mode::{UnknownMode, XdpMode};
 
 use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Monitor, Path, PATHS_MAX};

@@ -1,0 +1,174 @@
+//! Floors on raw Ethernet: the sockets of the packet and XDP links used bare, between lab hosts.
+
+use super::floor::{pause, per, warm_up};
+use super::rank::{Outcome, Rank, Task};
+use anyhow::{Context, Result};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use serde::{Deserialize, Serialize};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::time::Instant;
+use weft_link::ether::{EtherHead, EtherType, Interface, Interfaces, Mac};
+use weft_link::{BarePacket, BareXdp};
+
+/// Which sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Socket {
+    /// AF_PACKET with a receive ring.
+    Packet,
+    /// AF_XDP, in the mode that the link would use.
+    Xdp,
+}
+
+impl Socket {
+    /// Its name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Socket::Packet => "AF_PACKET",
+            Socket::Xdp => "AF_XDP",
+        }
+    }
+}
+
+/// Longest message that a frame at an MTU of 1500 carries.
+pub const FRAME: usize = 1500 - EtherHead::SHIM;
+/// Receive ring, bytes: as the packet link's.
+const RING: usize = 1 << 20;
+
+trait Wire: AsFd {
+    fn send(&mut self, frame: &[u8]) -> io::Result<()>;
+    fn take(&mut self) -> Option<usize>;
+}
+
+impl Wire for BarePacket {
+    #[inline]
+    fn send(&mut self, frame: &[u8]) -> io::Result<()> {
+        BarePacket::send(self, frame)
+    }
+
+    #[inline]
+    fn take(&mut self) -> Option<usize> {
+        BarePacket::take(self)
+    }
+}
+
+impl Wire for BareXdp {
+    #[inline]
+    fn send(&mut self, frame: &[u8]) -> io::Result<()> {
+        BareXdp::send(self, frame)
+    }
+
+    #[inline]
+    fn take(&mut self) -> Option<usize> {
+        BareXdp::take(self)
+    }
+}
+
+/// The lab host's one Ethernet interface.
+fn interface() -> Result<Interface> {
+    let all = Interfaces::list().context("listing the network interfaces")?;
+    let name = crate::lab::INTERFACE;
+    all.0.into_iter().find(|i| i.name == name).with_context(|| format!("no interface {name}"))
+}
+
+/// One-way time of single frames of `size` bytes; `block`: in poll(2), not spinning.
+pub fn ping_pong(rank: &mut Rank, task: &Task, socket: Socket, block: bool) -> Result<Outcome> {
+    if task.size > FRAME {
+        return Ok(Outcome::Absent("a message of more than one frame".into()));
+    }
+    let interface = interface()?;
+    let kind = weft::job::packet_from_env()?.kind;
+    match socket {
+        Socket::Packet => {
+            let wire = BarePacket::open(&interface, kind, RING).context("a packet socket")?;
+            exchange(rank, task, wire, (kind, interface.mac, 0), block)
+        }
+        Socket::Xdp => {
+            let wire = BareXdp::open(&interface, &weft::job::xdp_from_env()?)?;
+            let slot = wire.slot();
+            exchange(rank, task, wire, (kind, interface.mac, slot), block)
+        }
+    }
+}
+
+/// Tells the other rank where to send to, and hears it; the head of frames to it.
+fn meet(rank: &mut Rank, (kind, src, slot): (EtherType, Mac, u16), len: usize) -> Result<Vec<u8>> {
+    let mut note = src.0.to_vec();
+    note.extend(slot.to_le_bytes());
+    rank.tell(&note)?;
+    let theirs: [u8; 8] = rank.hear()?.try_into().ok().context("a note of 8 bytes")?;
+    let [a, b, c, d, e, f, low, high] = theirs;
+    let (dst, slot) = (Mac([a, b, c, d, e, f]), u16::from_le_bytes([low, high]));
+    let head = EtherHead { dst, src, kind, slot, len: len as u16 };
+    let mut frame = head.encode().to_vec();
+    frame.resize(EtherHead::LEN + len, 1);
+    Ok(frame)
+}
+
+fn send(wire: &mut impl Wire, frame: &[u8], alone: bool) -> Result<()> {
+    loop {
+        match wire.send(frame) {
+            Ok(()) => return Ok(()),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => pause(alone),
+            Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => pause(alone),
+            Err(e) => return Err(e).context("sending a frame"),
+        }
+    }
+}
+
+/// Takes one frame; false if none comes for a second.
+fn recv(wire: &mut impl Wire, alone: bool, block: bool) -> Result<bool> {
+    let (mut turns, mut since) = (0u32, None::<Instant>);
+    while wire.take().is_none() {
+        if block {
+            let limit = Timespec { tv_sec: 1, tv_nsec: 0 };
+            match poll(&mut [PollFd::new(wire, PollFlags::IN)], Some(&limit)) {
+                Ok(0) => return Ok(false),
+                Ok(_) | Err(rustix::io::Errno::INTR) => continue,
+                Err(e) => return Err(e).context("poll"),
+            }
+        }
+        turns += 1;
+        if turns % 4096 == 0 && since.get_or_insert_with(Instant::now).elapsed().as_secs() > 0 {
+            return Ok(false);
+        }
+        pause(alone);
+    }
+    Ok(true)
+}
+
+fn exchange(
+    rank: &mut Rank,
+    task: &Task,
+    mut wire: impl Wire,
+    from: (EtherType, Mac, u16),
+    block: bool,
+) -> Result<Outcome> {
+    let frame = meet(rank, from, task.size)?;
+    let (warm, alone) = (warm_up(task.iters), rank.alone);
+    let (mut start, mut whole) = (Instant::now(), true);
+    rank.sync()?;
+    for i in 0..warm + task.iters {
+        if i == warm {
+            start = Instant::now();
+        }
+        if rank.me == 0 {
+            send(&mut wire, &frame, alone)?;
+        }
+        whole = recv(&mut wire, alone, block)?;
+        if !whole {
+            break;
+        }
+        if rank.me == 1 {
+            send(&mut wire, &frame, alone)?;
+        }
+    }
+    let outcome = per(start, 2 * task.iters);
+    // The other side may still wait for what this one sent last.
+    rank.sync()?;
+    Ok(match (rank.me, whole) {
+        (0, true) => outcome,
+        (_, true) => Outcome::Elsewhere,
+        _ => Outcome::Absent("a bare frame got lost".into()),
+    })
+}

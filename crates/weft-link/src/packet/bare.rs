@@ -1,0 +1,53 @@
+//! The link's socket and ring with nothing around them: what a link on them can reach at best.
+
+use super::sys::{Geometry, Ring, Socket};
+use super::SEND_BUFFER;
+use crate::ether::{EtherType, Interface};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// A packet socket on one interface with a receive ring, for measurements. It sees every frame of
+/// its EtherType; use one on which no [`PacketLink`](super::PacketLink) works.
+pub struct BarePacket {
+    socket: Socket,
+    ring: Ring,
+}
+
+impl BarePacket {
+    /// Opens one, with a ring of `ring` bytes.
+    ///
+    /// # Errors
+    /// The kernel's: `EPERM` without `CAP_NET_RAW`.
+    pub fn open(interface: &Interface, kind: EtherType, ring: usize) -> io::Result<BarePacket> {
+        let sizes = Geometry::new(interface.mtu, ring);
+        let socket = Socket::open()?;
+        socket.prepare(sizes, SEND_BUFFER)?;
+        let ring = Ring::map(&socket.fd, sizes, false)?;
+        socket.bind(kind, interface.index)?;
+        Ok(BarePacket { socket, ring })
+    }
+
+    /// Sends one frame, Ethernet header included.
+    ///
+    /// # Errors
+    /// The kernel's: `EAGAIN` and `ENOBUFS` when there is no room now.
+    #[inline]
+    pub fn send(&mut self, frame: &[u8]) -> io::Result<()> {
+        self.socket.send(frame)
+    }
+
+    /// Takes the next frame off the ring; its length, Ethernet header included.
+    #[inline]
+    pub fn take(&mut self) -> Option<usize> {
+        let len = self.ring.peek()?.bytes.len();
+        self.ring.release();
+        Some(len)
+    }
+}
+
+impl AsFd for BarePacket {
+    /// Readable when there is a frame.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.fd.as_fd()
+    }
+}

@@ -101,7 +101,9 @@ impl PacketLink {
         let same = known.source == from;
         known.stray = if same { 0 } else { known.stray.saturating_add(1) };
         let proven = !known.confirmed && (!known.doubted || kind == Kind::Answer);
-        if !proven && (same || known.stray < STRAYS) {
+        // Who asked over this way and now sends over it has left the other.
+        let moved = known.caller == Some(at) && kind == Kind::Other;
+        if !proven && (same || !moved && known.stray < STRAYS) {
             return;
         }
         (known.confirmed, known.doubted, known.stray) = (true, false, 0);

@@ -261,6 +261,10 @@ impl Link for Faulty {
         self.inner.disconnect(peer);
     }
 
+    fn doubt(&mut self, peer: PeerId) {
+        self.inner.doubt(peer);
+    }
+
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         let now = (self.clock)();
         if !self.release(now) {

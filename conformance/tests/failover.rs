@@ -228,7 +228,7 @@ fn mtu__shrinks_and_grows() {
 }
 
 /// Sends frames of random content to the seats of an address until told to stop, as many as go.
-fn flood(address: &Address, security: Security, stop: &AtomicBool) -> u64 {
+fn flood(address: &Address, security: Security, stop: &AtomicBool, begun: &AtomicBool) -> u64 {
     let mut link = PacketLink::new(PacketConfig::default(), security).unwrap();
     let (endpoint, address) = (address.endpoint, address.clone());
     link.connect(&PeerInfo { peer: PeerId(0), session: 1, endpoint, address }).unwrap();
@@ -242,6 +242,7 @@ fn flood(address: &Address, security: Security, stop: &AtomicBool) -> u64 {
         let (header, payload) = bytes.split_at(24 + sent as usize % 13 * 8);
         let payload = &payload[..sent as usize % payload.len()];
         sent += link.send(&[Frame { peer: PeerId(0), header, payload }; 32]) as u64;
+        begun.store(sent > 1000, Ordering::Relaxed);
     }
     sent
 }
@@ -253,9 +254,11 @@ fn flooded(ring: usize, security: Security) -> Option<[u64; 3]> {
     let names = "packet,udp";
     let attack = |host: &Host| {
         let side = open(host, names, ring, (to_b, from_b));
-        let (stop, address) = (AtomicBool::new(false), side.address.clone());
+        let (stop, begun) = (AtomicBool::new(false), AtomicBool::new(false));
+        let address = side.address.clone();
         std::thread::scope(|scope| {
-            let flood = scope.spawn(|| flood(&address, security, &stop));
+            let flood = scope.spawn(|| flood(&address, security, &stop, &begun));
+            side.until("flooding", |_| begun.load(Ordering::Relaxed) || flood.is_finished());
             side.send(40, |_, _| {});
             stop.store(true, Ordering::Relaxed);
             flood.join().unwrap()

@@ -3,7 +3,7 @@
 use crate::{Address, Bytes};
 use std::fmt;
 use std::os::fd::RawFd;
-use weft_core::wire::advance;
+use weft_core::wire::{advance, HEADER_MAX};
 use weft_core::{EndpointId, LinkCaps, PeerId};
 
 /// One frame to send: a weft header and the payload bytes that follow it on the wire.
@@ -147,14 +147,28 @@ pub trait Link {
     /// sequence number and offset ([`wire::advance`](weft_core::wire::advance)). Otherwise as
     /// [`send`](Link::send). Only asked of a link that names a train in its capabilities.
     fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        const AT_ONCE: usize = 64;
         let each = payload.len() / packets.max(1);
-        for (i, payload) in payload.chunks(each.max(1)).enumerate() {
-            let mut own = [0; 64];
-            let own = &mut own[..header.len()];
-            own.copy_from_slice(header);
-            advance(own, i as u32, (i * each) as u64);
-            if self.send(&[Frame { peer, header: own, payload }]) == 0 {
-                return i;
+        let mut headers = [[0; HEADER_MAX]; AT_ONCE];
+        let mut done = 0;
+        while done < packets {
+            let n = (packets - done).min(AT_ONCE);
+            for (i, own) in headers[..n].iter_mut().enumerate() {
+                own[..header.len()].copy_from_slice(header);
+                advance(own, (done + i) as u32, ((done + i) * each) as u64);
+            }
+            let frames: [Frame<'_>; AT_ONCE] = std::array::from_fn(|i| {
+                let (i, at) = (i.min(n - 1), (done + i.min(n - 1)) * each);
+                Frame {
+                    peer,
+                    header: &headers[i][..header.len()],
+                    payload: &payload[at..at + each],
+                }
+            });
+            let sent = self.send(&frames[..n]);
+            done += sent;
+            if sent < n {
+                return done;
             }
         }
         packets

@@ -177,6 +177,11 @@ impl Engine {
         if w.send.on_timeout(now, rto) {
             self.stats.timeouts += 1;
             w.rtt.backoff();
+            w.timeouts += 1;
+            if w.timeouts > 1 {
+                w.congestion.on_silence();
+                w.send.set_congestion(w.congestion.window());
+            }
             self.wake(now, peer);
         }
     }

@@ -161,7 +161,9 @@ impl Windows {
             self.unasked = 0;
         }
         self.unasked += packets;
-        self.unasked >= (self.congestion.window() / 2).clamp(1, most.max(1))
+        let window = self.congestion.window();
+        let due = (window / 2).clamp(1, most.max(1));
+        self.unasked >= due && (self.send.in_network() + packets) * 4 >= (window * 3).min(4 * most)
     }
 }
 

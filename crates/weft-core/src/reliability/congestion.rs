@@ -24,9 +24,11 @@ const DIP_FIRST: u64 = 10_000_000;
 const DIP_LAST: u64 = 200_000_000;
 /// Age at which a smallest delay is replaced by a larger one: the path has changed.
 const BASE_AGE: u64 = 10_000_000_000;
-/// Cuts in a row to a quarter of the window without effect on the delay: it is not of our making.
+/// Cuts in a row, to a quarter of the window and without loss, that leave the delay as it is: it is
+/// not of this path's making, but that of a processor shared with others.
+const FUTILE_CUTS: u32 = 6;
 const FUTILE_PART: u32 = 4;
-/// Time for which delay is then not listened to.
+/// Time for which delay is then not listened to, unless packets are lost.
 const DEAF: u64 = 100_000_000;
 
 /// What has been learnt about the network since the last call.
@@ -75,11 +77,13 @@ impl Round {
     }
 }
 
-/// Cuts of the window in a row: what it and the delay were before the first.
+/// Cuts of the window in a row: what it and the delay were before the first, and how many.
 #[derive(Clone, Copy, Debug)]
 struct Cuts {
     window: u32,
     delay: u64,
+    count: u32,
+    lost: bool,
 }
 
 impl DelayWindow {
@@ -131,7 +135,7 @@ impl DelayWindow {
         }
         let (rtt, delay) = signal.delay?;
         self.round.delay = self.round.delay.min(delay);
-        self.slow_start &= delay <= self.target / 2;
+        self.slow_start &= delay <= self.target / 4;
         (now >= self.round.end).then(|| self.end_round(now, rtt))
     }
 
@@ -142,10 +146,11 @@ impl DelayWindow {
         self.before = round.delay;
         let many = round.lost >= LOSS_MIN && round.lost >= self.packets() / LOSS_PART;
         let heard = now >= self.deaf_until;
-        let lost = many || (round.lost > 0 && heard && standing > self.target / 2);
-        if lost || (heard && standing > self.target) {
+        let lost = many || (round.lost > 0 && standing > self.target / 2);
+        let target = self.scaled_target();
+        if lost || (heard && standing > target) {
             self.slow_start = false;
-            self.cut(now, standing, lost);
+            self.cut(now, standing, target, lost);
             return standing;
         }
         self.cuts = None;
@@ -157,24 +162,35 @@ impl DelayWindow {
         standing
     }
 
+    /// The smaller a window, the longer the queue it bears: so flows that see the same queue, and
+    /// misjudge it by a little, do not drift apart (Swift, section 3.1, flow scaling).
+    fn scaled_target(&self) -> u64 {
+        let root = u64::from(self.window.isqrt().max(1));
+        self.target + (self.target << (FRACTION / 2)) / root
+    }
+
     fn grow(&mut self, by: u32) {
         self.window = self.window.saturating_add(by).min(self.most << FRACTION);
     }
 
     /// Shrinks the window by a part that grows with the excess of delay, an eighth to a half.
-    fn cut(&mut self, now: Instant, delay: u64, lost: bool) {
+    fn cut(&mut self, now: Instant, delay: u64, target: u64, lost: bool) {
         let least = WINDOW_MIN.min(self.most) << FRACTION;
-        let cuts = *self.cuts.get_or_insert(Cuts { window: self.window, delay });
-        let futile = self.window <= cuts.window / FUTILE_PART
-            && cuts.window >= FUTILE_PART * least
+        let first = Cuts { window: self.window, delay, count: 0, lost: false };
+        let cuts = self.cuts.get_or_insert(first);
+        cuts.count += 1;
+        cuts.lost |= lost;
+        let futile = !cuts.lost
+            && cuts.count > FUTILE_CUTS
+            && self.window <= cuts.window / FUTILE_PART
             && delay >= cuts.delay - cuts.delay / 4;
-        if futile && !lost {
+        if futile {
             self.window = cuts.window;
             self.cuts = None;
             self.deaf_until = Instant(now.0.saturating_add(DEAF));
             return;
         }
-        let excess = delay.saturating_sub(self.target);
+        let excess = delay.saturating_sub(target);
         let part = u64::from(self.window) * excess / delay.max(1) * 4 / 5;
         let part = (part as u32).clamp(self.window / 8, self.window / 2);
         let part = if lost { part.max(self.window / 4) } else { part };

@@ -10,6 +10,7 @@ use weft_link::looplink::LoopLink;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{Clock, FaultSpec, Faulty, Pcap, Traced};
 use weft_link::{Link, PacketConfig, PacketLink, ShmConfig, ShmLink, UdpConfig, UdpLink};
+use weft_link::{XdpConfig, XdpLink, XdpMode};
 
 fn clock() -> Clock {
     let origin = Instant::now();
@@ -52,6 +53,26 @@ fn packet(mode: Mode, mtu: u32) -> Result<Ends, String> {
     })
 }
 
+/// A pair of XDP links on the two ends of a cable.
+fn xdp(mode: Mode, place: XdpMode, mtu: u32) -> Result<Ends, String> {
+    cable::lay(mtu)?;
+    let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
+    let free = std::cell::Cell::new(cable::ENDS.iter());
+    Ends::of(|me| {
+        let mut ends = free.take();
+        let interfaces = ends.next().map(|name| vec![name.to_string()]);
+        free.set(ends);
+        let config = XdpConfig { interfaces, modes: vec![place], ..XdpConfig::default() };
+        XdpLink::new(config, Security { mode, job_key: job_key.clone(), me })
+    })
+}
+
+link_suite!(xdp_generic, || xdp(Mode::Auth, XdpMode::Generic, 1500));
+link_suite!(xdp_native, || xdp(Mode::Auth, XdpMode::Native, 1500));
+link_suite!(xdp_encrypted, || xdp(Mode::Encrypt, XdpMode::Generic, 1500));
+link_suite!(xdp_open, || xdp(Mode::None, XdpMode::Generic, 1500));
+link_suite!(xdp_jumbo, || xdp(Mode::Auth, XdpMode::Generic, 9000));
+link_suite!(xdp_jumbo_native, || xdp(Mode::Auth, XdpMode::Native, 9000));
 link_suite!(packet_authenticated, || packet(Mode::Auth, 1500));
 link_suite!(packet_encrypted, || packet(Mode::Encrypt, 1500));
 link_suite!(packet_open, || packet(Mode::None, 1500));

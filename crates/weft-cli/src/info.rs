@@ -4,11 +4,11 @@ use anyhow::Result;
 use serde::Serialize;
 use std::process::ExitCode;
 use weft::job::config_from_env;
-use weft::{Config, EndpointId};
+use weft::{Config, EndpointId, Links};
 use weft_core::transfer::select::{eager_max, protocol, rendezvous_ns, Protocol};
 use weft_core::LinkCaps;
 use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::{Link, PacketLink, ShmConfig, ShmLink, UdpConfig, UdpLink};
+use weft_link::{Link, PacketLink, ShmConfig, ShmLink, UdpConfig, UdpLink, XdpLink};
 
 /// Show links, protocols and the effective configuration
 #[derive(Debug, clap::Args)]
@@ -209,6 +209,7 @@ fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
         }
         Err(error) => failed("packet", &error),
     };
+    let xdp = xdp(config, security.clone()).unwrap_or_else(|error| failed("xdp", &error));
     let udp = match UdpLink::new(UdpConfig::default(), security) {
         Ok(mut link) => {
             let mut info = describe(config, "udp", Some(&mut link));
@@ -217,7 +218,24 @@ fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
         }
         Err(error) => failed("udp", &error),
     };
-    vec![shm, packet, udp]
+    vec![shm, xdp, packet, udp]
+}
+
+/// The XDP link is opened only where `WEFT_LINK` asks for it: attaching a program may make a card
+/// pause.
+fn xdp(config: &Config, security: Security) -> Result<LinkInfo, String> {
+    let xdp = weft::job::xdp_from_env().map_err(|e| e.to_string())?;
+    let asked = std::env::var("WEFT_LINK").ok().and_then(|text| Links::parse(&text));
+    if !asked.is_some_and(|links| links.xdp) {
+        let mut notes = XdpLink::probe(&xdp).map_err(|e| e.to_string())?;
+        notes.push(
+            "used when asked for: WEFT_LINK=xdp, or xdp in a list; then shown in full".into(),
+        );
+        return Ok(LinkInfo { notes, ..describe(config, "xdp", None) });
+    }
+    let mut link = XdpLink::new(xdp, security).map_err(|e| e.to_string())?;
+    let addresses = link.describe();
+    Ok(LinkInfo { addresses, ..describe(config, "xdp", Some(&mut link)) })
 }
 
 fn print_link(link: &LinkInfo) {

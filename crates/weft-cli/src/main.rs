@@ -10,6 +10,7 @@ mod bench;
 mod demo;
 mod doctor;
 mod info;
+mod lab;
 mod run;
 mod selftest;
 mod sim;
@@ -35,6 +36,11 @@ enum Command {
     Bench(bench::Args),
     #[command(hide = true)]
     BenchRank(bench::rank::Args),
+    Lab(lab::Args),
+    #[command(hide = true)]
+    LabKeeper(lab::keeper::Args),
+    #[command(hide = true)]
+    LabHost(lab::init::Args),
     Sim(sim::Args),
     Top(top::Args),
     App(app::Args),
@@ -53,6 +59,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
         Command::BenchRank(args) => bench::rank::run(args),
+        Command::Lab(args) => lab::run(args),
+        Command::LabKeeper(args) => lab::keeper::run(&args),
+        Command::LabHost(args) => lab::init::run(&args),
         Command::Sim(args) => sim::run(args),
         Command::Top(args) => top::run(args),
         Command::App(args) => app::run(args),

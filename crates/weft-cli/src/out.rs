@@ -20,7 +20,7 @@ pub fn write(text: std::fmt::Arguments<'_>) {
         if error.kind() == ErrorKind::BrokenPipe {
             std::process::exit(128 + libc::SIGPIPE);
         }
-        eprint!("weft: standard output: {error}\n");
+        eprintln!("weft: standard output: {error}");
         std::process::exit(1);
     }
 }

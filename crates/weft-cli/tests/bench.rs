@@ -130,9 +130,43 @@ fn table__has_machine_command_and_ratios() {
 }
 
 #[test]
+fn suite__writes_table_plots_and_a_report_that_needs_nothing_else() {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let folder = folder.join(format!("suite-{}", std::process::id()));
+    let situations = ["inside-idle", "between-1500-loaded"];
+    let (out, situations) = (folder.to_str().expect("text"), situations.join(","));
+    let said = text(&["suite", "--out", out, "--situations", &situations, "--size", "64,8K"]);
+    let read = |name: &str| std::fs::read(folder.join(name)).expect("a file of the report");
+    let table = String::from_utf8(read("results.csv")).expect("text");
+    let mut lines = table.lines();
+    let columns = lines.next().expect("a heading").split(',').count();
+    assert!(lines.clone().all(|line| line.split(',').count() == columns), "{table}");
+    for way in ["weft shm", "pipe", "FIFO", "Unix socket", "TCP", "UDP", "floor"] {
+        let figure = format!("inside,,idle,{way},");
+        assert!(lines.clone().any(|line| line.starts_with(&figure)), "no {way}: {said}");
+    }
+    let html = String::from_utf8(read("report.html")).expect("text");
+    for word in ["At a glance", "<svg", "weft shm", "bench suite", "Linux", "median", "floor"] {
+        assert!(html.contains(word), "no {word:?} in the report");
+    }
+    assert!(!html.contains("http"), "the report needs the network");
+    assert!(read("inside-idle-latency.png").starts_with(b"\x89PNG"));
+    if said.contains("CAP_SYS_ADMIN") {
+        return weft_conformance::skip("no hosts of a lab");
+    }
+    for way in ["System V queue", "TCP no offload", "weft udp"] {
+        assert!(table.contains(way), "no {way}: {said}");
+    }
+    assert!(table.contains("between,1500,loaded,weft udp,weft,true,8192,efficiency,B/cpu s,"));
+    std::fs::remove_dir_all(&folder).expect("removing the report");
+}
+
+#[test]
 fn args__bad_ones_are_refused() {
     for words in [
-        &["pingpong", "--size", "many"][..],
+        &["suite"][..],
+        &["suite", "--out", "x", "--situations", "outside"],
+        &["pingpong", "--size", "many"],
         &["pingpong", "--link", "pigeon"],
         &["auth", "--link", "shm"],
         &["pingpong", "--repeat", "0"],

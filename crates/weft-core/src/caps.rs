@@ -24,6 +24,8 @@ pub struct LinkCaps {
     /// Estimated throughput of the packet path in bytes per microsecond (MB/s): an input of the
     /// cost model.
     pub bytes_per_us: u32,
+    /// The same where messages sent at once take another link than data that was asked for.
+    pub small_bytes_per_us: u32,
     /// Packets of equal size that the link sends best together (segmentation offload); 1 if it has
     /// no preference. Blocks of large messages are whole trains.
     pub train: u32,
@@ -42,6 +44,7 @@ impl LinkCaps {
             direct: false,
             latency_ns: 5_000,
             bytes_per_us: 3_000,
+            small_bytes_per_us: 3_000,
             train: 1,
         }
     }
@@ -58,6 +61,7 @@ impl LinkCaps {
             direct: false,
             latency_ns: 200,
             bytes_per_us: 10_000,
+            small_bytes_per_us: 10_000,
             train: 1,
         }
     }

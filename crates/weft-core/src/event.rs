@@ -303,6 +303,9 @@ pub enum Event {
     PeerFailed(PeerId, PeerFailure),
     /// Something waits for a peer that has been silent for this long.
     PeerSlow(PeerId, Duration),
+    /// Packets to this peer have been sent again this often in vain: twice or more. If there is
+    /// another path, it may be worth a try.
+    PeerStalled(PeerId, u32),
 }
 
 /// A direct copy to do.

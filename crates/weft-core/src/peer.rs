@@ -143,7 +143,7 @@ pub(crate) struct Windows {
     pub congestion: Congestion,
     /// Packets sent since one that asks for an acknowledgement.
     pub unasked: u32,
-    /// Timeouts since the last acknowledgement.
+    /// Timeouts since the last acknowledgement of anything new.
     pub timeouts: u32,
     /// The packet missing when bulk data last arrived out of order.
     pub gap_at: Seq,

@@ -18,6 +18,7 @@ pub mod shm;
 mod sync;
 pub mod udp;
 pub mod wrap;
+pub mod xdp;
 
 pub use address::{Address, AddressError};
 pub use bytes::Bytes;
@@ -26,3 +27,4 @@ pub use packet::{PacketConfig, PacketLink};
 pub use random::random_u64;
 pub use shm::{DirectCopy, ShmConfig, ShmLink};
 pub use udp::{UdpConfig, UdpLink};
+pub use xdp::{XdpConfig, XdpLink, XdpMode};

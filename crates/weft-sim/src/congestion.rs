@@ -173,7 +173,8 @@ fn two_flows(
     let all: u64 = shares.iter().map(|f| f[..INTERVALS as usize].iter().sum::<u64>()).sum();
     let drops = report.outcome.as_ref().map_or(0, |o| o.counters.queue_full);
     lines.push(format!(
-        "{:>10} {:.1} % of the rate, Jain {:.3} in the last half, queue {:.0} KiB at most, {drops} drops",
+        "{:>10} {:.1} % of the rate, Jain {:.3} in the last half, \
+         queue {:.0} KiB at most, {drops} drops",
         "together",
         percent(config, all, INTERVAL * INTERVALS),
         jain(&halves),

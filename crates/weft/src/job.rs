@@ -16,30 +16,44 @@ use weft_link::ether::EtherType;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::Wrappers;
 use weft_link::{Address, Link, LinkError, PacketConfig, PacketLink};
-use weft_link::{ShmConfig, ShmLink, UdpConfig, UdpLink};
+use weft_link::{ShmConfig, ShmLink, UdpConfig, UdpLink, XdpConfig, XdpLink};
 
 /// Which links an endpoint opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Links {
     /// Shared memory inside the host.
     pub shm: bool,
+    /// AF_XDP between hosts on one Ethernet.
+    pub xdp: bool,
     /// UDP between hosts.
     pub udp: bool,
     /// Packet sockets on plain Ethernet between hosts; need `CAP_NET_RAW`.
     pub packet: bool,
+    /// Nobody chose: a job on several hosts tries packet sockets too, and does without where the
+    /// right is lacking.
+    pub auto: bool,
 }
 
 impl Links {
-    /// The links that need no privilege.
-    pub const AUTO: Links = Links { shm: true, udp: true, packet: false };
+    /// The links that need no privilege and change nothing on the host.
+    pub const AUTO: Links = Links { shm: true, xdp: false, udp: true, packet: false, auto: true };
 
-    /// From `auto`, `shm`, `udp`, `packet` or a comma-separated list.
+    /// What a job of `size` ranks opens of which `here` run on this host, if that is known.
+    fn of_job(self, size: usize, here: Option<usize>) -> Links {
+        let far = size > 1 && here.is_none_or(|here| here < size);
+        Links { packet: self.packet || (self.auto && far), ..self }
+    }
+
+    /// From `auto`, `shm`, `udp`, `packet`, `xdp` or a comma-separated list.
     pub fn parse(text: &str) -> Option<Links> {
-        let mut links = Links { shm: false, udp: false, packet: false };
+        let mut links = Links { shm: false, xdp: false, udp: false, packet: false, auto: false };
         for word in text.split(',') {
             match word.trim() {
-                "auto" | "" => links = Links { packet: links.packet, ..Links::AUTO },
+                "auto" | "" => {
+                    links = Links { packet: links.packet, xdp: links.xdp, ..Links::AUTO };
+                }
                 "shm" => links.shm = true,
+                "xdp" => links.xdp = true,
                 "udp" => links.udp = true,
                 "packet" => links.packet = true,
                 _ => return None,
@@ -174,6 +188,32 @@ pub fn packet_from_env() -> Result<PacketConfig, JobError> {
     Ok(config)
 }
 
+/// Settings of the XDP link: interfaces and EtherType as for the packet link, `WEFT_XDP_MODE`
+/// (zerocopy, native, generic, or a list to try in order; auto), `WEFT_XDP_QUEUE`,
+/// `WEFT_XDP_BUSY_POLL_US`.
+pub fn xdp_from_env() -> Result<XdpConfig, JobError> {
+    let text = |name| std::env::var(name).ok().filter(|t| !t.is_empty());
+    let number = |name| {
+        let parse = |t: String| {
+            let wrong = || JobError::Config(format!("{name}={t:?} is not understood: a number"));
+            t.parse::<u32>().map_err(|_| wrong())
+        };
+        text(name).map(parse).transpose()
+    };
+    let modes = text("WEFT_XDP_MODE").filter(|t| t != "auto").unwrap_or_default();
+    let words = modes.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let modes = words.map(str::parse).collect::<Result<_, _>>();
+    let ether = packet_from_env()?;
+    Ok(XdpConfig {
+        interfaces: ether.interfaces,
+        ether_type: ether.kind,
+        modes: modes.map_err(|e| JobError::Config(format!("WEFT_XDP_MODE: {e}")))?,
+        queue: number("WEFT_XDP_QUEUE")?,
+        busy_poll_us: number("WEFT_XDP_BUSY_POLL_US")?.unwrap_or(0),
+        faults: None,
+    })
+}
+
 /// Opens an endpoint over the links asked for; those that fail are left out with a warning as long
 /// as one remains.
 pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endpoint, JobError> {
@@ -198,6 +238,10 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
         take("shm", ShmLink::new(ShmConfig::new(id)).map(|l| Box::new(l) as _));
     }
     let security = Security { mode, job_key, me: id };
+    if links.xdp {
+        let xdp = XdpConfig { faults: wrappers.faults, ..xdp_from_env()? };
+        take("xdp", XdpLink::new(xdp, security.clone()).map(|l| Box::new(l) as _));
+    }
     if links.packet {
         let packet = PacketConfig { faults: wrappers.faults, ..packet_from_env()? };
         take("packet", PacketLink::new(packet, security.clone()).map(|l| Box::new(l) as _));
@@ -214,7 +258,10 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
         return Err(JobError::NoLink(failed));
     }
     for (name, why) in &failed {
-        log::warn!("link {name} is not available: {why}");
+        // Nobody asked for packet sockets by name: most users have no right to them.
+        let level =
+            if links.auto && *name == "packet" { log::Level::Info } else { log::Level::Warn };
+        log::log!(level, "link {name} is not available: {why}");
     }
     Ok(Endpoint::with_links(config, id, clock, open))
 }
@@ -260,14 +307,24 @@ impl Job {
         let links = match std::env::var("WEFT_LINK") {
             Ok(text) => Links::parse(&text).ok_or_else(|| {
                 JobError::Config(format!(
-                    "WEFT_LINK={text:?} is not understood; use auto, shm, udp, packet or a list"
+                    "WEFT_LINK={text:?} is not understood; use auto, shm, udp, packet, xdp or a \
+                     list"
                 ))
             })?,
             Err(_) => Links::AUTO,
         };
         let config = config_from_env()?;
         let Bootstrapped { mut boot, key } = launch::join()?;
+        let lookup = |name: &str| std::env::var(name).ok();
+        let here = launch::ranks_here(&lookup);
+        let links = links.of_job(boot.size(), here);
         let endpoint = open_endpoint(config, links, key)?;
+        if links.auto && links.packet && boot.rank() == 0 && endpoint.address().ether.is_empty() {
+            log::warn!(
+                "no packet sockets (they need CAP_NET_RAW): messages between hosts go over UDP; \
+                 WEFT_LINK=shm,udp says so without this line"
+            );
+        }
         let who = Who { job: boot.job_id(), rank: boot.rank(), size: boot.size() };
         if let Err(e) = endpoint.publish_counters(&who) {
             log::warn!("`weft top` will not see this rank: {e}");

@@ -260,6 +260,14 @@ pub fn udp(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// Counts what arrives until nothing comes for 100 ms. The value is the time for `unit` bytes, at
 /// the rate of arrival.
 fn sink(rank: &mut Rank, socket: &UdpSocket, unit: usize) -> Result<Outcome> {
+    Ok(match sink_bytes(rank, socket, unit)? {
+        Outcome::Partial(value, _) => Outcome::Value(value),
+        other => other,
+    })
+}
+
+/// As `sink`, with the bytes that arrived.
+fn sink_bytes(rank: &mut Rank, socket: &UdpSocket, unit: usize) -> Result<Outcome> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     let mut buffer = vec![0u8; 65536];
     let (mut first, mut last, mut bytes) = (None, Instant::now(), 0usize);
@@ -282,7 +290,7 @@ fn sink(rank: &mut Rank, socket: &UdpSocket, unit: usize) -> Result<Outcome> {
     if bytes == 0 || took == 0.0 {
         return Ok(Outcome::Absent("too few datagrams arrived".into()));
     }
-    Ok(Outcome::Value(took * unit as f64 / bytes as f64))
+    Ok(Outcome::Partial(took * unit as f64 / bytes as f64, bytes as f64))
 }
 
 fn source(rank: &mut Rank, socket: &UdpSocket, chunk: &[u8], total: usize) -> Result<Outcome> {
@@ -309,6 +317,20 @@ pub fn udp_stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     // A stream is at least a few trains long, or there would be nothing to time.
     let total = (task.size * task.iters as usize).max(8 * TRAIN);
     source(rank, &socket, &vec![1u8; TRAIN], total)
+}
+
+/// Most payload of a UDP datagram over IPv4.
+pub const DATAGRAM: usize = 65507;
+
+/// One direction of datagrams of `size` bytes, or as large as they can be.
+pub fn udp_flow(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let size = task.size.clamp(1, DATAGRAM);
+    let socket = rank.udp(false)?;
+    if rank.me == 1 {
+        return sink_bytes(rank, &socket, task.size.max(1));
+    }
+    let total = task.size.max(1) * task.iters as usize;
+    source(rank, &socket, &vec![1u8; size], total.max(16 * size))
 }
 
 /// One direction of datagrams of `size` bytes, a call each.

@@ -30,7 +30,7 @@ impl Drop for Server {
 fn iperf3(words: &[&str]) -> Command {
     let mut command = Command::new("iperf3");
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    sys::prepare(&mut command, Setup { inherited: vec![], cpus: None, own_network: false });
+    sys::prepare(&mut command, Setup { inherited: vec![], cpus: None, host: None });
     command
 }
 

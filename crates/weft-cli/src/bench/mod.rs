@@ -11,12 +11,14 @@ mod peers;
 mod pingpong;
 pub mod rank;
 mod rate;
+mod suite;
 mod sys;
 pub mod table;
 mod wait;
 
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
+use netns::Place;
 use pair::{Kind, Meter, Pair, Sample, Subject};
 use std::io::Write;
 use std::process::ExitCode;
@@ -34,6 +36,8 @@ pub struct Args {
     link: Vec<LinkName>,
     #[command(flatten)]
     options: Options,
+    #[command(flatten)]
+    suite: suite::Wanted,
     /// One JSON object a line instead of tables
     #[arg(long)]
     json: bool,
@@ -48,7 +52,8 @@ pub struct Options {
     /// Repetitions; the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
-    /// Only show that it works: one short repetition, figures mean nothing
+    /// Only show that it works: one short repetition, figures mean nothing; suite: a coarse
+    /// picture in about a minute
     #[arg(long)]
     pub quick: bool,
     /// Measure udp between two network namespaces instead of over loopback
@@ -97,6 +102,8 @@ pub enum What {
     Auth,
     /// All of these
     All,
+    /// Pipes, sockets and links side by side, as a report in --out
+    Suite,
 }
 
 /// A link that can be measured.
@@ -149,10 +156,13 @@ impl Table {
     }
 }
 
+/// MTU between the hosts.
+const MTU: u32 = 1500;
+
 /// The measurements over one link.
 pub struct Bench<'a> {
     link: &'static str,
-    namespaces: bool,
+    place: Place,
     why_not: Option<String>,
     meter: Meter<'a>,
 }
@@ -161,10 +171,10 @@ impl<'a> Bench<'a> {
     /// Starts the two ranks.
     pub fn start(link: LinkName, options: &'a Options) -> Result<Bench<'a>> {
         let link = link.name();
-        let mut kind = Kind { link, config: &[], namespaces: false };
+        let mut kind = Kind { link, config: &[], place: Place::Here };
         let (mut pair, mut why_not) = (None, None);
         if link == "udp" && options.netns != netns::Mode::Off {
-            kind.namespaces = true;
+            kind.place = Place::Between(MTU);
             match Pair::start(&kind) {
                 Ok(started) => pair = Some(started),
                 Err(e) if options.netns == netns::Mode::On => {
@@ -172,13 +182,13 @@ impl<'a> Bench<'a> {
                 }
                 Err(e) => {
                     why_not = Some(format!("{e:#}"));
-                    kind.namespaces = false;
+                    kind.place = Place::Here;
                 }
             }
         }
         let pair = pair.map_or_else(|| Pair::start(&kind), Ok)?;
         let meter = Meter { pairs: vec![pair], options, title: link.into(), absent: Vec::new() };
-        Ok(Bench { link, namespaces: kind.namespaces, why_not, meter })
+        Ok(Bench { link, place: kind.place, why_not, meter })
     }
 
     /// Does `work` with two more ranks of another configuration, whose index it is given.
@@ -187,7 +197,7 @@ impl<'a> Bench<'a> {
         config: &'static [(&'static str, &'static str)],
         work: impl FnOnce(&mut Self, usize) -> Result<T>,
     ) -> Result<T> {
-        let kind = Kind { link: self.link, config, namespaces: self.namespaces };
+        let kind = Kind { link: self.link, config, place: self.place };
         let index = self.meter.pairs.len();
         self.meter.pairs.push(Pair::start(&kind)?);
         let result = work(self, index);
@@ -228,10 +238,12 @@ impl<'a> Bench<'a> {
         if self.link != "udp" {
             return None;
         }
-        Some(match (self.namespaces, &self.why_not) {
-            (true, _) => "between two network namespaces joined by a veth pair, MTU 1500".into(),
-            (false, Some(why)) => format!("over loopback; no network namespaces: {why}"),
-            (false, None) => "over loopback".into(),
+        Some(match (self.place, &self.why_not) {
+            (Place::Between(mtu), _) => {
+                format!("between two network namespaces joined by a veth pair, MTU {mtu}")
+            }
+            (_, Some(why)) => format!("over loopback; no network namespaces: {why}"),
+            (_, None) => "over loopback".into(),
         })
     }
 
@@ -246,7 +258,7 @@ impl<'a> Bench<'a> {
             What::Logp => vec![logp::table(self)?],
             What::Wait => wait::tables(self)?,
             What::Auth => auth::tables(self)?,
-            What::All => bail!("one benchmark at a time"),
+            What::All | What::Suite => bail!("one benchmark at a time"),
         };
         let absent = std::mem::take(&mut self.meter.absent);
         for table in &mut tables {
@@ -291,6 +303,9 @@ fn header(options: &Options) -> String {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
+    if args.what == What::Suite {
+        return suite::run(&args.suite, &args.options);
+    }
     let all = [What::Pingpong, What::Bandwidth, What::Rate, What::Logp, What::Wait, What::Auth];
     let benches = if args.what == What::All { all.to_vec() } else { vec![args.what] };
     let links = match (args.link.is_empty(), args.what) {

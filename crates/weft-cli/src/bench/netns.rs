@@ -1,63 +1,53 @@
-//! Two network namespaces joined by a veth pair, so that network figures pass a network interface.
-//!
-//! The namespaces have no name: each lives as long as the rank in it, and the veth pair as long as
-//! the namespaces. Nothing is left behind however the processes end.
+//! The two hosts between which network figures are measured: a lab of two, joined by one cable, so
+//! that figures pass a network interface and nothing else.
 
-use anyhow::{ensure, Context, Result};
-use std::net::{IpAddr, Ipv4Addr};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use crate::lab::client::{plan, Attached, Entrance};
+use crate::lab::spec::Conditions;
+use anyhow::Result;
 
-/// Address of each rank on the veth pair.
-pub const HOSTS: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::new(10, 99, 77, 1)), IpAddr::V4(Ipv4Addr::new(10, 99, 77, 2))];
-const INTERFACE: &str = "weft0";
-
-/// When to use namespaces.
+/// When to use hosts of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
     /// Always; fail where that is not allowed
     On,
     /// Never: loopback
     Off,
-    /// Where that is allowed (root)
+    /// Where that is allowed (root, or user namespaces)
     Auto,
 }
 
-fn ip(words: &[&str]) -> Result<String> {
-    let output = Command::new("ip")
-        .args(words)
-        .stdin(Stdio::null())
-        .output()
-        .context("`ip` (package iproute2) makes the network of this measurement")?;
-    let why = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "ip {}: {}", words.join(" "), why.trim());
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+/// Where the two ranks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the namespaces of this process.
+    Here,
+    /// On one host of a lab, whose loopback interface and IPC objects are its own.
+    Inside,
+    /// On two hosts of a lab, joined by a veth pair of this MTU.
+    Between(u32),
 }
 
-/// Joins the namespaces of two processes.
-pub fn join(pids: [u32; 2]) -> Result<()> {
-    let [a, b] = pids.map(|pid| pid.to_string());
-    ip(&[
-        "link", "add", INTERFACE, "mtu", "1500", "netns", &a, "type", "veth", "peer", "name",
-        INTERFACE, "mtu", "1500", "netns", &b,
-    ])?;
-    Ok(())
+/// The hosts of both ranks; they end with this value or this process.
+pub struct Hosts {
+    /// Ways in.
+    pub entrances: [Entrance; 2],
+    _lab: Attached,
 }
 
-/// Gives this process's end of the veth pair its address; called inside the namespace.
-pub fn configure(rank: usize) -> Result<()> {
-    ip(&["link", "set", "lo", "up"])?;
-    ip(&["addr", "add", &format!("{}/30", HOSTS[rank]), "dev", INTERFACE])?;
-    ip(&["link", "set", INTERFACE, "up"])?;
-    Ok(())
-}
-
-/// Waits until the interface carries packets, which is a moment after both ends are up.
-pub fn await_carrier() -> Result<()> {
-    let start = Instant::now();
-    while !ip(&["-o", "link", "show", "dev", INTERFACE])?.contains("state UP") {
-        ensure!(start.elapsed().as_secs() < 10, "the veth pair stays without carrier");
+impl Hosts {
+    /// Starts the hosts of a place; none here.
+    ///
+    /// # Errors
+    /// The machine does not allow it.
+    pub fn start(place: Place) -> Result<Option<Hosts>> {
+        let (hosts, mtu) = match place {
+            Place::Here => return Ok(None),
+            Place::Inside => (1, 1500),
+            Place::Between(mtu) => (2, mtu),
+        };
+        let name = format!("bench-{}-{:x}", std::process::id(), weft_link::random_u64() >> 32);
+        let conditions = Conditions { mtu, direct: hosts == 2, ..Conditions::default() };
+        let lab = Attached::start(&plan(&name, hosts, &conditions)?)?;
+        Ok(Some(Hosts { entrances: [lab.entrance(0)?, lab.entrance(hosts - 1)?], _lab: lab }))
     }
-    Ok(())
 }

@@ -1,12 +1,14 @@
 //! The parent's side of the two ranks: starts them, gives them tasks, takes medians.
 
-use super::rank::{Outcome, Probe, Task};
+use super::netns::{Hosts, Place};
+use super::rank::{Answer, Outcome, Probe, Task};
 use super::sys::{self, Setup};
-use super::{netns, Options};
+use super::Options;
 use anyhow::{bail, ensure, Context, Result};
 use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
 use rustix::thread::{sched_getaffinity, CpuSet};
 use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
@@ -38,6 +40,8 @@ struct Member {
 /// Two ranks, connected by everything that is measured.
 pub struct Pair {
     members: Vec<Member>,
+    // After the members: they leave their hosts before these end.
+    _hosts: Option<Hosts>,
 }
 
 impl Drop for Pair {
@@ -60,8 +64,8 @@ pub struct Kind {
     pub link: &'static str,
     /// Configuration of the ranks beside that of this process.
     pub config: &'static [(&'static str, &'static str)],
-    /// Whether the ranks get network namespaces of their own, joined by a veth pair.
-    pub namespaces: bool,
+    /// Where the ranks run.
+    pub place: Place,
 }
 
 /// A task takes at most this long; a rank that is silent for longer hangs.
@@ -104,7 +108,7 @@ fn ends() -> Result<([Ends; 2], [UnixStream; 2])> {
     Ok(([zero, one], [control_a, control_b]))
 }
 
-fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends) -> Result<Child> {
+fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends, hosts: Option<&Hosts>) -> Result<Child> {
     let program = std::env::current_exe().context("finding this program")?;
     let numbers = ends.numbers();
     let fds: Vec<String> = numbers.iter().map(RawFd::to_string).collect();
@@ -122,7 +126,16 @@ fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends) -> Result<Child> {
         set.set(cores[rank]);
         set
     });
-    sys::prepare(&mut command, Setup { inherited: numbers, cpus, own_network: kind.namespaces });
+    if let Some(hosts) = hosts {
+        let [a, b] = [&hosts.entrances[0], &hosts.entrances[1]].map(|host| match kind.place {
+            Place::Inside => Ipv4Addr::LOCALHOST.into(),
+            _ => host.address,
+        });
+        command.arg("--hosts").arg(format!("{a},{b}"));
+    }
+    let host = hosts.map(|hosts| &hosts.entrances[rank]);
+    let host = host.map(|host| (host.process().as_raw_fd(), host.channels()));
+    sys::prepare(&mut command, Setup { inherited: numbers, cpus, host });
     command.spawn().with_context(|| format!("starting rank {rank}"))
 }
 
@@ -131,18 +144,16 @@ impl Pair {
     pub fn start(kind: &Kind) -> Result<Pair> {
         let key = weft_link::random_u64();
         let (ends, controls) = ends()?;
-        let mut pair = Pair { members: Vec::new() };
+        let hosts = Hosts::start(kind.place)?;
+        let mut pair = Pair { members: Vec::new(), _hosts: None };
         for ((rank, ends), control) in ends.iter().enumerate().zip(controls) {
             control.set_read_timeout(Some(PATIENCE))?;
-            let process = spawn(kind, rank, key, ends)?;
+            let process = spawn(kind, rank, key, ends, hosts.as_ref())?;
             let answers = BufReader::new(control.try_clone()?);
             pair.members.push(Member { process, control, answers });
         }
         drop(ends);
-        if kind.namespaces {
-            netns::join([pair.members[0].process.id(), pair.members[1].process.id()])?;
-            pair.run(&Task { probe: Probe::Network, size: 0, iters: 0, arg: 0 })?;
-        }
+        pair._hosts = hosts;
         Ok(pair)
     }
 
@@ -151,24 +162,31 @@ impl Pair {
     /// # Errors
     /// A rank failed, died or hangs. The pair is of no use then.
     pub fn run(&mut self, task: &Task) -> Result<Outcome> {
+        self.run_costed(task).map(|(outcome, _)| outcome)
+    }
+
+    /// As [`run`](Self::run); also returns the processor time of both ranks in seconds.
+    pub fn run_costed(&mut self, task: &Task) -> Result<(Outcome, f64)> {
         let mut line = serde_json::to_string(task)?;
         line.push('\n');
         for member in &mut self.members {
             member.control.write_all(line.as_bytes()).context("a rank ended")?;
         }
-        let mut result = Outcome::Elsewhere;
+        let (mut result, mut cpu) = (Outcome::Elsewhere, 0.0);
         for (rank, member) in self.members.iter_mut().enumerate() {
             let mut answer = String::new();
             let read = member.answers.read_line(&mut answer);
             let read = read.with_context(|| format!("{:?}: rank {rank} hangs", task.probe))?;
             ensure!(read > 0, "{:?}: rank {rank} ended", task.probe);
-            match serde_json::from_str(&answer)? {
+            let answer: Answer = serde_json::from_str(&answer)?;
+            cpu += answer.cpu;
+            match answer.outcome {
                 Outcome::Failed(why) => bail!("{:?}, rank {rank}: {why}", task.probe),
                 Outcome::Elsewhere => {}
                 other => result = other,
             }
         }
-        Ok(result)
+        Ok((result, cpu))
     }
 }
 

@@ -1,11 +1,13 @@
 //! Peers: what programs use today for passing bytes between processes.
 
-use super::floor::{median_ns, pause, per, warm_up, DOZE};
+use super::floor::{median_ns, pause, per, warm_up, DATAGRAM, DOZE};
 use super::rank::{Channel, Outcome, Rank, Task};
-use super::sys::monotonic_ns;
-use anyhow::Result;
+use super::sys::{self, monotonic_ns};
+use anyhow::{Context, Result};
+use rustix::fs::{mkfifoat, Mode, CWD};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::DirBuilderExt;
 use std::time::Instant;
 
 trait Duplex: Read + Write {}
@@ -65,6 +67,87 @@ impl Write for Spinning {
     }
 }
 
+/// Two FIFOs in a folder of their own, which is gone as soon as both ends are open.
+fn fifo(rank: &mut Rank) -> Result<Pipes> {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let folder = match rank.me {
+        0 => {
+            let name = format!("weft-bench-{:016x}", weft_link::random_u64());
+            let folder = std::env::temp_dir().join(name);
+            std::fs::DirBuilder::new().mode(0o700).create(&folder).context("a folder for FIFOs")?;
+            let made = ["0", "1"]
+                .iter()
+                .try_for_each(|name| mkfifoat(CWD, folder.join(name), Mode::RUSR | Mode::WUSR));
+            rank.tell(folder.as_os_str().as_bytes())?;
+            made.context("a FIFO")?;
+            folder
+        }
+        _ => std::path::PathBuf::from(std::ffi::OsString::from_vec(rank.hear()?)),
+    };
+    // For reading and writing, an open does not wait for the other side; each then uses its end.
+    let open = |name: &str| {
+        std::fs::File::options().read(true).write(true).open(folder.join(name)).context("a FIFO")
+    };
+    let pipes = open("0").and_then(|zero| Ok([zero, open("1")?]));
+    rank.sync()?;
+    if rank.me == 0 {
+        std::fs::remove_dir_all(&folder).context("removing the FIFOs' folder")?;
+    }
+    let [zero, one] = pipes?;
+    Ok(match rank.me {
+        0 => Pipes { reader: zero, writer: one },
+        _ => Pipes { reader: one, writer: zero },
+    })
+}
+
+/// A System V queue. It goes with the IPC namespace of the lab host that the ranks are on, and no
+/// later than with this value.
+fn queue(rank: &mut Rank) -> Result<sys::Queue> {
+    let id = match rank.me {
+        0 => {
+            let queue = sys::Queue::make()?;
+            rank.tell(&u64::from(queue.id()).to_le_bytes())?;
+            return Ok(queue);
+        }
+        _ => rank.hear_u64()?,
+    };
+    Ok(sys::Queue::of(id as u32))
+}
+
+/// Ping-pong of single datagrams.
+pub fn udp_exchange(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    if task.size > DATAGRAM {
+        return Ok(Outcome::Absent(format!("a datagram carries at most {DATAGRAM} B")));
+    }
+    let socket = rank.udp(false)?;
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(1)))?;
+    let (data, mut buffer) = (vec![1u8; task.size], vec![0u8; 65536]);
+    let warm = warm_up(task.iters);
+    let (mut start, mut whole) = (Instant::now(), true);
+    rank.sync()?;
+    for i in 0..warm + task.iters {
+        if i == warm {
+            start = Instant::now();
+        }
+        if rank.me == 0 {
+            socket.send(&data)?;
+        }
+        whole = socket.recv(&mut buffer).is_ok();
+        if !whole {
+            break;
+        }
+        if rank.me == 1 {
+            socket.send(&data)?;
+        }
+    }
+    let outcome = per(start, 2 * task.iters);
+    Ok(match (rank.me, whole) {
+        (0, true) => outcome,
+        (_, true) => Outcome::Elsewhere,
+        _ => Outcome::Absent("a datagram got lost".into()),
+    })
+}
+
 fn open(rank: &mut Rank, channel: Channel, spin: bool) -> Result<Box<dyn Duplex>> {
     Ok(match channel {
         Channel::Pipe => Box::new(Pipes {
@@ -72,8 +155,10 @@ fn open(rank: &mut Rank, channel: Channel, spin: bool) -> Result<Box<dyn Duplex>
             writer: rank.pipe_out.try_clone()?,
         }),
         Channel::Unix => Box::new(rank.unix.try_clone()?),
-        Channel::Tcp => {
-            let stream = rank.tcp()?;
+        Channel::Fifo => Box::new(fifo(rank)?),
+        Channel::SystemV => Box::new(queue(rank)?),
+        Channel::Tcp | Channel::TcpNagle => {
+            let stream = rank.tcp(channel == Channel::TcpNagle)?;
             stream.set_nonblocking(spin)?;
             if spin {
                 Box::new(Spinning(stream, rank.alone))
@@ -86,7 +171,17 @@ fn open(rank: &mut Rank, channel: Channel, spin: bool) -> Result<Box<dyn Duplex>
 
 /// TCP spins; pipe and Unix socket block, as their users do.
 pub fn ping_pong(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcome> {
-    let mut stream = open(rank, channel, true)?;
+    let stream = open(rank, channel, true)?;
+    exchange_over(rank, task, stream)
+}
+
+/// All block.
+pub fn exchange(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcome> {
+    let stream = open(rank, channel, false)?;
+    exchange_over(rank, task, stream)
+}
+
+fn exchange_over(rank: &mut Rank, task: &Task, mut stream: Box<dyn Duplex>) -> Result<Outcome> {
     let mut buffer = vec![1u8; task.size.max(1)];
     let warm = warm_up(task.iters);
     let mut start = Instant::now();

@@ -1,7 +1,7 @@
 //! One of the two processes between which things are measured: does the tasks its parent sends.
 
 use super::sys::{self, Shared};
-use super::{bandwidth, floor, iperf, logp, netns, peers, pingpong, rate, wait};
+use super::{bandwidth, floor, iperf, logp, peers, pingpong, rate, wait};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
@@ -31,13 +31,14 @@ pub struct Args {
     /// The inherited descriptors, in the order of `pair::Ends`
     #[arg(long, value_delimiter = ',')]
     fds: Vec<RawFd>,
+    /// Address of each rank
+    #[arg(long, value_delimiter = ',', default_value = "127.0.0.1,127.0.0.1")]
+    hosts: Vec<IpAddr>,
 }
 
 /// Something that can be measured between the two ranks. All give seconds per iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Probe {
-    /// Nothing measured: the rank gives its interface this side's address, in its own namespace.
-    Network,
     /// A cache line from one core to the other, one way.
     CacheLine,
     /// A message through a ring of cache lines.
@@ -58,6 +59,14 @@ pub enum Probe {
     PingPong(Channel),
     /// One direction over a kernel channel, in writes of `size` bytes.
     Stream(Channel),
+    /// Ping-pong over a kernel channel with blocking calls, one way.
+    Exchange(Channel),
+    /// Ping-pong of datagrams with blocking calls, one way.
+    UdpExchange,
+    /// Datagrams of up to 64 KiB in one direction.
+    UdpFlow,
+    /// Turns the interface's offloads off; nothing measured.
+    NoOffloads,
     /// One direction over TCP as iperf3 does it, in writes of `size` bytes.
     Iperf,
     /// Waking a process that sleeps reading a kernel channel.
@@ -87,6 +96,12 @@ pub enum Channel {
     Unix,
     /// TCP with TCP_NODELAY.
     Tcp,
+    /// TCP that waits with small segments while others are not acknowledged (Nagle).
+    TcpNagle,
+    /// A named pipe in each direction.
+    Fifo,
+    /// A System V message queue with a message type for each direction.
+    SystemV,
 }
 
 impl Channel {
@@ -96,6 +111,9 @@ impl Channel {
             Channel::Pipe => "pipe",
             Channel::Unix => "unix",
             Channel::Tcp => "tcp",
+            Channel::TcpNagle => "tcp nagle",
+            Channel::Fifo => "fifo",
+            Channel::SystemV => "system v",
         }
     }
 }
@@ -118,12 +136,23 @@ pub struct Task {
 pub enum Outcome {
     /// Seconds per iteration (a share of one for `WeftIdle`).
     Value(f64),
+    /// That, where not all that was sent arrived: seconds per iteration, bytes arrived.
+    Partial(f64, f64),
     /// The other rank has the value.
     Elsewhere,
     /// This cannot be measured here, and why.
     Absent(String),
     /// It went wrong.
     Failed(String),
+}
+
+/// What a rank answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// How the task went.
+    pub outcome: Outcome,
+    /// Processor time it took this rank, user and system, in seconds.
+    pub cpu: f64,
 }
 
 /// State of a rank.
@@ -239,8 +268,8 @@ impl Rank {
         Ok(socket)
     }
 
-    /// A TCP connection to the other rank.
-    pub fn tcp(&mut self) -> Result<TcpStream> {
+    /// A TCP connection to the other rank; `delay` leaves Nagle's algorithm on.
+    pub fn tcp(&mut self, delay: bool) -> Result<TcpStream> {
         let stream = if self.me == 1 {
             let listener = TcpListener::bind((self.hosts[1], 0)).context("a TCP socket")?;
             let port = u64::from(listener.local_addr()?.port());
@@ -251,7 +280,7 @@ impl Rank {
             let to = SocketAddr::new(self.hosts[1], port);
             TcpStream::connect_timeout(&to, STEP).context("TCP to the other rank")?
         };
-        stream.set_nodelay(true)?;
+        stream.set_nodelay(!delay)?;
         Ok(stream)
     }
 
@@ -262,12 +291,6 @@ impl Rank {
 
     fn work(&mut self, task: &Task) -> Result<Outcome> {
         match task.probe {
-            Probe::Network => {
-                self.hosts = netns::HOSTS;
-                netns::configure(self.me)?;
-                self.sync()?;
-                netns::await_carrier().map(|()| Outcome::Elsewhere)
-            }
             Probe::CacheLine => floor::cache_line(self, task),
             Probe::Ring => floor::ring(self, task),
             Probe::Copy => floor::copy(self, task),
@@ -278,6 +301,13 @@ impl Rank {
             Probe::UdpRate => floor::udp_rate(self, task),
             Probe::PingPong(channel) => peers::ping_pong(self, task, channel),
             Probe::Stream(channel) => peers::stream(self, task, channel),
+            Probe::Exchange(channel) => peers::exchange(self, task, channel),
+            Probe::UdpExchange => peers::udp_exchange(self, task),
+            Probe::UdpFlow => floor::udp_flow(self, task),
+            Probe::NoOffloads => {
+                let off = sys::no_offloads(crate::lab::INTERFACE);
+                off.map(|()| Outcome::Elsewhere).context("turning offloads off")
+            }
             Probe::Iperf => iperf::rank(self, task),
             Probe::Wake(channel) => peers::wake(self, task, channel),
             Probe::WeftPingPong => pingpong::rank(self, task),
@@ -310,6 +340,7 @@ fn start(args: &Args) -> Result<(Rank, UnixStream)> {
     else {
         bail!("six descriptors are needed; this command is started by `weft bench`")
     };
+    let [a, b] = args.hosts[..] else { bail!("two addresses are needed") };
     sys::allow_readers();
     let side = UnixStream::from(side);
     side.set_read_timeout(Some(STEP))?;
@@ -323,7 +354,7 @@ fn start(args: &Args) -> Result<(Rank, UnixStream)> {
         side,
         links: Links::parse(&args.link).context("unknown link")?,
         key: key_bytes(args.key),
-        hosts: [IpAddr::from([127, 0, 0, 1]); 2],
+        hosts: [a, b],
         endpoint: None,
     };
     Ok((rank, control.into()))
@@ -335,8 +366,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut lines = BufReader::new(control.try_clone()?).lines();
     while let Some(line) = lines.next().transpose()? {
         let task: Task = serde_json::from_str(&line)?;
+        let before = sys::cpu_time();
         let outcome = rank.work(&task).unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")));
-        let mut answer = serde_json::to_string(&outcome)?;
+        let cpu = (sys::cpu_time() - before).as_secs_f64();
+        let mut answer = serde_json::to_string(&Answer { outcome, cpu })?;
         answer.push('\n');
         control.write_all(answer.as_bytes())?;
         rank.settle()?;

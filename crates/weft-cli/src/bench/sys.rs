@@ -3,7 +3,7 @@
 
 use rustix::io::FdFlags;
 use rustix::process::{getppid, set_parent_process_death_signal, Pid, Signal};
-use rustix::thread::CpuSet;
+use rustix::thread::{move_into_thread_name_spaces, CpuSet, ThreadNameSpaceType};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -18,12 +18,12 @@ pub struct Setup {
     pub inherited: Vec<RawFd>,
     /// Cores it runs on.
     pub cpus: Option<CpuSet>,
-    /// Whether it gets a network namespace of its own.
-    pub own_network: bool,
+    /// A process whose namespaces it enters: its pidfd, and the kinds to enter.
+    pub host: Option<(RawFd, ThreadNameSpaceType)>,
 }
 
 /// Makes the process that `command` will start die with this process, and start as `setup` says.
-/// The descriptors must be open when the command is spawned.
+/// The descriptors, also that of `host`, must be open when the command is spawned.
 pub fn prepare(command: &mut Command, setup: Setup) {
     let parent = rustix::process::getpid();
     // SAFETY: `child` only makes system calls; it allocates nothing and takes no lock, so it may
@@ -34,6 +34,12 @@ pub fn prepare(command: &mut Command, setup: Setup) {
 }
 
 fn child(parent: Pid, setup: &Setup) -> io::Result<()> {
+    if let Some((process, kinds)) = setup.host {
+        // SAFETY: the caller of `prepare` keeps this descriptor open until the spawn is done.
+        let process = unsafe { BorrowedFd::borrow_raw(process) };
+        // First: entering a user namespace may reset the death signal.
+        move_into_thread_name_spaces(process, kinds)?;
+    }
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // The parent may have died before the line above took effect.
     if getppid() != Some(parent) {
@@ -41,10 +47,6 @@ fn child(parent: Pid, setup: &Setup) -> io::Result<()> {
     }
     if let Some(cpus) = &setup.cpus {
         rustix::thread::sched_setaffinity(None, cpus)?;
-    }
-    if setup.own_network {
-        // SAFETY: affects only the namespace of this single-threaded process.
-        check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
     }
     for &fd in &setup.inherited {
         // SAFETY: the caller of `prepare` keeps this descriptor open until the spawn is done.
@@ -207,4 +209,126 @@ pub fn set(socket: &impl AsRawFd, option: SocketOption, value: i32) -> io::Resul
         }
     }
     result
+}
+
+/// A System V message queue used as a stream: rank 0 sends messages of type 1 and receives those of
+/// type 2, rank 1 the other way.
+pub struct Queue {
+    id: i32,
+    owner: bool,
+    message: Box<QueueMessage>,
+    /// The part of it that has been received and not yet been asked for.
+    rest: std::ops::Range<usize>,
+}
+
+/// Bytes of a message; the usual limit of the system.
+const QUEUE_MESSAGE: usize = 8192;
+
+#[repr(C)]
+struct QueueMessage {
+    kind: libc::c_long,
+    text: [u8; QUEUE_MESSAGE],
+}
+
+impl Queue {
+    /// A new queue, removed when this value is dropped.
+    pub fn make() -> io::Result<Queue> {
+        // SAFETY: makes a queue.
+        let id = unsafe { libc::msgget(libc::IPC_PRIVATE, 0o600) };
+        check(id)?;
+        Ok(Queue::over(id, true))
+    }
+
+    /// The queue of this number, made by the other rank.
+    pub fn of(id: u32) -> Queue {
+        Queue::over(id as i32, false)
+    }
+
+    fn over(id: i32, owner: bool) -> Queue {
+        let message = Box::new(QueueMessage { kind: 0, text: [0; QUEUE_MESSAGE] });
+        Queue { id, owner, message, rest: 0..0 }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.id as u32
+    }
+
+    fn kinds(&self) -> (libc::c_long, libc::c_long) {
+        if self.owner {
+            (1, 2)
+        } else {
+            (2, 1)
+        }
+    }
+}
+
+impl io::Write for Queue {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let len = data.len().min(QUEUE_MESSAGE);
+        assert!(self.rest.is_empty(), "an answer before all was read");
+        self.message.kind = self.kinds().0;
+        self.message.text[..len].copy_from_slice(&data[..len]);
+        let at = std::ptr::from_ref(&*self.message).cast();
+        // SAFETY: the kernel reads the type and `len` bytes behind it, all inside the message.
+        check(unsafe { libc::msgsnd(self.id, at, len, 0) })?;
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl io::Read for Queue {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.rest.is_empty() {
+            let at = std::ptr::from_mut(&mut *self.message).cast();
+            // SAFETY: the kernel writes the type and at most QUEUE_MESSAGE bytes, which fit.
+            let got = unsafe { libc::msgrcv(self.id, at, QUEUE_MESSAGE, self.kinds().1, 0) };
+            let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+            self.rest = 0..got;
+        }
+        let len = self.rest.len().min(into.len());
+        let from = self.rest.start;
+        into[..len].copy_from_slice(&self.message.text[from..from + len]);
+        self.rest.start += len;
+        Ok(len)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.owner {
+            // SAFETY: removes our own queue; the other rank has received all it will.
+            unsafe { libc::msgctl(self.id, libc::IPC_RMID, std::ptr::null_mut()) };
+        }
+    }
+}
+
+/// Turns off what an interface does for the sockets: segmentation, coalescing and checksums.
+pub fn no_offloads(interface: &str) -> io::Result<()> {
+    #[repr(C)]
+    struct Value {
+        command: u32,
+        data: u32,
+    }
+    // ETHTOOL_STSO, SGSO, SGRO, SRXCSUM, STXCSUM (linux/ethtool.h); checksums last, since others
+    // depend on them.
+    const SIOCETHTOOL: libc::c_ulong = 0x8946;
+    const COMMANDS: [u32; 5] = [0x1f, 0x24, 0x2c, 0x15, 0x17];
+    let socket = std::net::UdpSocket::bind(("127.0.0.1", 0))?;
+    for command in COMMANDS {
+        let mut value = Value { command, data: 0 };
+        // SAFETY: all zeros is a valid value of this plain structure.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().take(15).zip(interface.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut value).cast();
+        let at = std::ptr::from_mut(&mut request);
+        // SAFETY: the kernel reads the request and the eight bytes that it points to.
+        check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, at) })?;
+    }
+    Ok(())
 }

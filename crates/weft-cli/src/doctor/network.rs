@@ -1,4 +1,4 @@
-//! What the UDP and packet links need.
+//! What the UDP, packet and XDP links need.
 
 use super::host::{read, read_number};
 use super::{sys, Check};
@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use weft::EndpointId;
 use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::{PacketLink, UdpConfig, UdpLink};
+use weft_link::{PacketLink, UdpConfig, UdpLink, XdpLink};
 
 /// Socket buffers that hold the packets of a fast burst, in bytes.
 const BUFFER: u64 = 4 << 20;
@@ -34,6 +34,7 @@ pub fn checks() -> Vec<Check> {
     checks.push(buffer("receive buffer", "net.core.rmem_max"));
     checks.push(buffer("send buffer", "net.core.wmem_max"));
     checks.push(ethernet());
+    checks.push(xdp());
     checks.extend(interfaces());
     checks
 }
@@ -58,6 +59,17 @@ fn ethernet() -> Check {
             error.to_string(),
             "setcap cap_net_raw+ep PROGRAM for lower latency between hosts; udp works without",
         ),
+    }
+}
+
+/// The XDP link: nobody needs it either. Nothing is attached.
+fn xdp() -> Check {
+    let probed = weft::job::xdp_from_env()
+        .map_err(|e| e.to_string())
+        .and_then(|config| XdpLink::probe(&config).map_err(|e| e.to_string()));
+    match probed {
+        Ok(lines) => Check::ok("xdp link", format!("program loads; {}", lines.join("; "))),
+        Err(error) => Check::warn("xdp link", error, "nothing: packet and udp work without"),
     }
 }
 

@@ -6,7 +6,7 @@ mod frame;
 mod hosts;
 mod kvs;
 mod output;
-mod poll;
+pub mod poll;
 pub mod proxy;
 mod rank;
 mod sys;
@@ -31,6 +31,8 @@ pub enum LinkChoice {
     Udp,
     /// Packet sockets between hosts, shared memory inside a host.
     Packet,
+    /// AF_XDP between hosts (one rank on each), shared memory inside a host; needs root.
+    Xdp,
 }
 
 /// Where a rank may run on its host.
@@ -192,8 +194,11 @@ fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
     let wait = args.start_timeout.as_secs_f64().to_string();
     let mut env = vec![("WEFT_LAUNCH_TIMEOUT".to_owned(), wait)];
     if let Some(link) = args.link.and_then(|link| link.to_possible_value()) {
-        let packet = args.link == Some(LinkChoice::Packet);
-        let links = if packet { "shm,packet" } else { link.get_name() };
+        let links = match args.link {
+            Some(LinkChoice::Packet) => "shm,packet",
+            Some(LinkChoice::Xdp) => "shm,xdp",
+            _ => link.get_name(),
+        };
         env.push(("WEFT_LINK".to_owned(), links.to_owned()));
     }
     if std::io::stderr().is_terminal() {

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Bound of every wait; reached only when something is broken.
 const LIMIT: Duration = Duration::from_secs(60);
-const MARK: &str = "WEFT_TEST_MARK";
+/// Variable that all processes of a job inherit.
+pub const MARK: &str = "WEFT_TEST_MARK";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -92,8 +93,13 @@ impl Job {
     }
 
     /// Any launcher.
-    pub fn of(mut command: Command) -> Self {
-        let mark = unique();
+    pub fn of(command: Command) -> Self {
+        Job::of_marked(command, &unique())
+    }
+
+    /// Any command, with a mark that others may carry too.
+    pub fn of_marked(mut command: Command, mark: &str) -> Self {
+        let mark = mark.to_owned();
         command.env(MARK, &mark).env_remove("WEFT_LAUNCH_AGENT");
         for name in ["PMI_FD", "PMI_PORT", "PMIX_NAMESPACE", "WEFT_BOOTSTRAP"] {
             command.env_remove(name);
@@ -254,7 +260,7 @@ impl Running {
 }
 
 /// Processes that carry the mark of a job in their environment: pid and command line.
-fn left_behind(mark: &str) -> Vec<String> {
+pub fn left_behind(mark: &str) -> Vec<String> {
     let wanted = format!("{MARK}={mark}");
     let mut left = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {

@@ -173,13 +173,15 @@ impl Engine {
         if let Some(rtt) = outcome.rtt {
             w.rtt.sample(rtt);
         }
+        if outcome.newly_acked > 0 {
+            w.timeouts = 0;
+        }
         if outcome.invalid {
             self.stats.bad_ack += 1;
         }
         if outcome.newly_acked == 0 && outcome.lost == 0 {
             return;
         }
-        w.timeouts = 0;
         let (arrived, lost) = (outcome.newly_acked, outcome.lost);
         let delay = w.congestion.on_ack(now, arrived, lost, outcome.prompt, limited);
         w.send.set_congestion(w.congestion.window());

@@ -89,6 +89,24 @@ impl Engine {
         }
     }
 
+    /// A question to an open peer, to be sent over any path to it: the answer proves the path.
+    pub fn question(&self, peer: PeerId) -> Option<Transmit> {
+        let p = self.peers.get(peer.0 as usize).filter(|p| p.state == State::Ready)?;
+        Some(hello(&self.cfg, self.me.0, p, false))
+    }
+
+    /// Packets to this peer now take another path: what is unacknowledged is sent again at once.
+    pub fn path_changed(&mut self, now: Instant, peer: PeerId) {
+        let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
+        let Some(w) = &mut p.windows else { return };
+        w.rtt.end_backoff();
+        w.timeouts = 0;
+        w.congestion.on_new_path();
+        w.send.set_congestion(w.congestion.window());
+        w.send.on_timeout(now, Duration::ZERO);
+        self.wake(now, peer);
+    }
+
     /// A HELLO. `caps` are those of the link it came over, for a peer not known before.
     pub(super) fn on_hello(
         &mut self,

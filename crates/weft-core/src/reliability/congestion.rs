@@ -305,6 +305,12 @@ impl Congestion {
         self.dip = None;
     }
 
+    /// What was learnt is of another path.
+    pub fn on_new_path(&mut self) {
+        self.on_silence();
+        self.base = Base::default();
+    }
+
     fn consider_dip(&mut self, now: Instant, rtt: u64, standing: u64) {
         if self.dipped == Instant(0) {
             self.dipped = now;

@@ -36,8 +36,15 @@ impl Rtt {
         } else {
             (self.srtt, self.var, self.min, self.sampled) = (rtt, rtt / 2, rtt, true);
         }
-        let rto = self.srtt.saturating_add(self.var.saturating_mul(4));
-        self.rto = rto.clamp(self.min_rto, self.max_rto);
+        self.end_backoff();
+    }
+
+    /// The timeout is again what the round trips measured say.
+    pub fn end_backoff(&mut self) {
+        if self.sampled {
+            let rto = self.srtt.saturating_add(self.var.saturating_mul(4));
+            self.rto = rto.clamp(self.min_rto, self.max_rto);
+        }
     }
 
     /// The retransmission timeout.

@@ -49,13 +49,18 @@ pub fn rendezvous_ns(caps: &LinkCaps) -> u64 {
 ///
 /// An eager message that is unexpected costs one copy more; a rendezvous costs its round trip and
 /// handling.
-/// The two are equal where the copy takes as long as the rendezvous; that size, rounded down to a
-/// power of two and kept between 4 KiB and a quarter of the credit window, is the threshold.
+/// Where messages sent at once take another link than data that was asked for, their slower rate
+/// counts too. The two are equal where what eager costs more takes as long as the rendezvous; that
+/// size, rounded down to a power of two and kept between 4 KiB and a quarter of the credit window,
+/// is the threshold.
 pub fn eager_max(cfg: &Config, caps: &LinkCaps) -> u32 {
     if cfg.eager_max != 0 {
         return cfg.eager_max;
     }
-    let equal = rendezvous_ns(caps) * COPY_BYTES_PER_US / 1000;
+    let ps = |bytes_per_us: u64| 1_000_000 / bytes_per_us.max(1);
+    let (small, data) = (caps.small_bytes_per_us.into(), caps.bytes_per_us.into());
+    let eager_ps = ps(COPY_BYTES_PER_US) + ps(small).saturating_sub(ps(data));
+    let equal = rendezvous_ns(caps) * 1000 / eager_ps;
     let power = 1u64 << (63 - equal.max(1).leading_zeros());
     let most = u64::from(cfg.eager_credit / 4).max(4096);
     power.clamp(4096, most) as u32

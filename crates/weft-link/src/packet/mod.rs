@@ -47,7 +47,7 @@ impl Default for PacketConfig {
         PacketConfig {
             kind: EtherType::default(),
             interfaces: None,
-            ring: 4 << 20,
+            ring: 1 << 20,
             packet_max: u32::MAX,
             faults: None,
         }
@@ -224,7 +224,7 @@ impl PacketLink {
 
     fn path_caps(&self, mtu: u32) -> LinkCaps {
         let mut caps = LinkCaps::network("packet", self.packet_len(mtu));
-        (caps.latency_ns, caps.bytes_per_us, caps.polled) = (2_500, 1_500, true);
+        (caps.latency_ns, caps.bytes_per_us, caps.polled) = (2_500, 600, true);
         caps
     }
 }

@@ -184,7 +184,7 @@ fn send__bursts_to_two_peers_over_jumbo_frames() {
     c.knows(&a);
     let payload = bytes(mtu as usize - 32);
     let headers: Vec<Vec<u8>> = (0..100).map(|tag| a.header(tag)).collect();
-    let to = |i: usize| PeerId(if i % 3 == 0 { 3 } else { 2 });
+    let to = |i: usize| PeerId(if i.is_multiple_of(3) { 3 } else { 2 });
     let frames: Vec<Frame> = headers
         .iter()
         .enumerate()

@@ -1,23 +1,21 @@
 //! The driver: owns engine, links and clock, and moves bytes between them.
 
 use super::ops::{OpTable, Owner};
+use super::paths::Route;
 use super::sys::Memory;
 use crate::clock::Clock;
-use arrayvec::ArrayVec;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
-use weft_core::engine::types::{AtomicRequest, Completion, Event, Payload, Placement, Transmit};
+use weft_core::engine::types::{AtomicRequest, Completion, Event, Payload, Placement};
 use weft_core::slab::Slab;
-use weft_core::wire::{self, field, session_of, Packet, PacketType};
+use weft_core::wire::{self, field, flags, session_of, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
-use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, Prediction, Sink};
+use weft_link::{Address, Bytes, Link, Prediction, Sink};
 
 /// Packets taken from a link before others are looked at.
 pub(super) const RECV_BUDGET: usize = 256;
 /// Packets taken from a network before acknowledgements and requests go out: one GSO train.
 const TRAIN_BUDGET: usize = 64;
-/// Packets offered to a link in one call: one GSO train.
-const BURST: usize = 64;
 
 /// An active message that arrived; its handler runs when the driver is not borrowed.
 pub(crate) struct Upcall {
@@ -29,9 +27,9 @@ pub(crate) struct Upcall {
 
 /// What the packets of a large message have in common.
 #[derive(Clone, Copy)]
-struct Bulk {
-    op: OpId,
-    session: u32,
+pub(super) struct Bulk {
+    pub op: OpId,
+    pub session: u32,
 }
 
 struct Held {
@@ -53,7 +51,9 @@ pub(crate) struct Core {
     stored: Vec<Vec<u8>>,
     held: BTreeMap<(PeerId, u32), Held>,
     pub regions: HashMap<u64, Memory>,
-    connects: Vec<(PeerId, usize, Address)>,
+    pub(super) connects: Vec<(PeerId, usize, Address)>,
+    /// HELLOs that came: from whom, over which link, and whether it was an answer.
+    pub(super) hellos: Vec<(PeerId, usize, bool)>,
     atomics: VecDeque<AtomicRequest>,
     /// Events that need a link, put off until the burst is taken in.
     deferred: VecDeque<Event>,
@@ -61,26 +61,33 @@ pub(crate) struct Core {
     copies: VecDeque<Event>,
     link: usize,
     /// Capabilities of the links, in their order.
-    caps: Vec<LinkCaps>,
+    pub(super) caps: Vec<LinkCaps>,
     /// The receive that bulk data arrived for last.
-    bulk: Option<Bulk>,
+    pub(super) bulk: Option<Bulk>,
 }
 
 pub(crate) struct Driver {
     pub core: Core,
     pub links: Vec<Box<dyn Link>>,
     pub address: Address,
-    encoded: Vec<u8>,
-    /// Link of each peer.
-    routes: Vec<Option<u8>>,
+    pub(super) encoded: Vec<u8>,
+    /// Paths to each peer.
+    pub(super) routes: Vec<Option<Route>>,
+    /// Peers with a path that is not proven, and when the next of them is to be asked.
+    pub(super) unproven: Vec<PeerId>,
+    pub(super) ask_at: Instant,
+    /// Looks at each link since the last that found something.
+    quiet: Vec<u32>,
     pub addresses: Vec<Option<Address>>,
     pub sleepers: BTreeMap<(Instant, u64), Waker>,
     /// Peers on each link.
-    used: Vec<u32>,
+    pub(super) used: Vec<u32>,
     /// Links looked at in every round: those somebody talks over.
-    busy: Vec<bool>,
+    pub(super) busy: Vec<bool>,
     /// Rounds of progress done.
     rounds: u32,
+    /// Some peer is reached over a network that costs no system call to look at.
+    pub(super) has_polled_network: bool,
     /// Time is virtual: a simulator calls only when something happened, so every round looks
     /// everywhere.
     exact: bool,
@@ -88,6 +95,8 @@ pub(crate) struct Driver {
 
 /// Rounds between looks at a link that no peer uses, or that costs a system call and gave nothing.
 const RARELY: u32 = 64;
+/// Looks in vain after which a link that costs a system call is looked at rarely.
+const QUIET: u32 = 256;
 /// Close looks at a link between two rounds.
 const CLOSE_ROUNDS: u32 = 16;
 /// Rounds between readings of the clock while nothing happens.
@@ -104,6 +113,7 @@ impl Driver {
         let exact = clock.is_virtual();
         let used = vec![0; links.len()];
         let busy = vec![false; links.len()];
+        let quiet = vec![0; links.len()];
         Driver {
             core: Core {
                 engine: Engine::new(config, id),
@@ -118,6 +128,7 @@ impl Driver {
                 held: BTreeMap::new(),
                 regions: HashMap::new(),
                 connects: Vec::new(),
+                hellos: Vec::new(),
                 atomics: VecDeque::new(),
                 deferred: VecDeque::new(),
                 copies: VecDeque::new(),
@@ -129,67 +140,17 @@ impl Driver {
             address,
             encoded,
             routes: Vec::new(),
+            unproven: Vec::new(),
+            ask_at: Instant::FAR,
+            quiet,
             addresses: Vec::new(),
             sleepers: BTreeMap::new(),
             used,
             busy,
             rounds: 0,
+            has_polled_network: false,
             exact,
         }
-    }
-
-    /// Makes a peer of an address. The links are tried in order of preference; the reasons of those
-    /// that refuse are returned when all do.
-    pub fn connect(&mut self, address: &Address) -> Result<PeerId, Vec<(&'static str, String)>> {
-        if let Some(peer) = self.core.engine.find_peer(address.endpoint) {
-            return Ok(peer);
-        }
-        let caps = LinkCaps::network("none", 512);
-        let Some(peer) = self.core.engine.add_peer(address.endpoint, caps) else {
-            return Err(vec![("weft", "the peer table is full (WEFT_PEERS_MAX)".to_string())]);
-        };
-        self.route(peer, address, None).map(|()| peer)
-    }
-
-    /// Finds a link for a peer, trying `first` before the others.
-    fn route(
-        &mut self,
-        peer: PeerId,
-        address: &Address,
-        first: Option<usize>,
-    ) -> Result<(), Vec<(&'static str, String)>> {
-        let Some((endpoint, session, _)) = self.core.engine.peer_info(peer) else {
-            return Err(Vec::new());
-        };
-        let info = PeerInfo { peer, session, endpoint, address: address.clone() };
-        let mut reasons = Vec::new();
-        let order = first.into_iter().chain((0..self.links.len()).filter(|&i| Some(i) != first));
-        for i in order {
-            match self.links[i].connect(&info) {
-                Ok(caps) => {
-                    let at = peer.0 as usize;
-                    if self.routes.len() <= at {
-                        self.routes.resize(at + 1, None);
-                        self.addresses.resize(at + 1, None);
-                    }
-                    self.routes[at] = Some(i as u8);
-                    self.used[i] += 1;
-                    self.busy[i] = true;
-                    self.addresses[at] = Some(info.address);
-                    self.core.engine.set_path(peer, caps);
-                    return Ok(());
-                }
-                Err(error) => reasons.push((self.links[i].caps().name, error.to_string())),
-            }
-        }
-        self.core.engine.peer_failed(peer, PeerFailure::NoLink);
-        Err(reasons)
-    }
-
-    /// Link index of a peer.
-    #[inline]
-    pub fn link_of(&self, peer: PeerId) -> Option<usize> {
-        self.routes.get(peer.0 as usize).copied().flatten().map(usize::from)
     }
 
     /// Does everything possible now: receive, act, send. True if anything happened. At most
@@ -204,10 +165,12 @@ impl Driver {
         }
         for i in 0..self.links.len() {
             // Strangers can wait; a look at a network costs a system call.
-            if rare || self.busy[i] {
+            if rare || self.is_looked_at(i) {
                 self.core.link = i;
                 let budget = if self.core.caps[i].network { TRAIN_BUDGET } else { budget };
-                did |= self.links[i].recv(budget, &mut self.core) > 0;
+                let found = self.links[i].recv(budget, &mut self.core) > 0;
+                self.quiet[i] = if found { 0 } else { self.quiet[i].saturating_add(1) };
+                did |= found;
             }
         }
         if rare || self.core.has_work() {
@@ -216,11 +179,24 @@ impl Driver {
         did
     }
 
+    /// Whether a link is looked at in every round: one in use, unless a look costs a system call
+    /// and nothing came over it for long, while another in use costs none.
+    #[inline]
+    fn is_looked_at(&self, i: usize) -> bool {
+        self.busy[i]
+            && (self.core.caps[i].polled || self.quiet[i] < QUIET || !self.has_polled_network)
+    }
+
+    /// Data is on its way: it may come over any link.
+    pub(super) fn look_everywhere(&mut self) {
+        self.quiet.fill(0);
+    }
+
     /// Between two rounds of a wait that found nothing: looks closely at the one link in use, if
     /// that costs no system call.
     #[inline]
     pub fn spin(&mut self) {
-        let mut busy = (0..self.links.len()).filter(|&i| self.busy[i]);
+        let mut busy = (0..self.links.len()).filter(|&i| self.is_looked_at(i));
         if let (Some(only), None) = (busy.next(), busy.next()) {
             if self.core.caps[only].polled {
                 self.links[only].spin(CLOSE_ROUNDS);
@@ -238,6 +214,10 @@ impl Driver {
         }
         if !self.sleepers.is_empty() {
             did |= self.wake_sleepers();
+        }
+        if self.ask_at <= self.core.now {
+            self.ask_unproven();
+            did = true;
         }
         did
     }
@@ -291,10 +271,8 @@ impl Driver {
     pub fn next_timeout(&self) -> Option<Instant> {
         let sleeper = self.sleepers.first_key_value().map(|(&(at, _), _)| at);
         let engine = self.core.engine.next_timeout();
-        match (sleeper, engine) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let ask = Some(self.ask_at).filter(|&at| at != Instant::FAR);
+        [sleeper, engine, ask].into_iter().flatten().min()
     }
 
     fn act(&mut self) -> bool {
@@ -313,6 +291,9 @@ impl Driver {
                 }
             }
         }
+        while let Some((peer, link, answer)) = self.core.hellos.pop() {
+            self.on_hello(peer, link, answer);
+        }
         while let Some(request) = self.core.atomics.pop_front() {
             did = true;
             self.core.atomic(&request);
@@ -325,20 +306,6 @@ impl Driver {
             }
         }
         did
-    }
-
-    fn link_event(&mut self, link: usize, event: LinkEvent) {
-        match event {
-            LinkEvent::PeerGone(peer) if self.link_of(peer) == Some(link) => {
-                self.core.engine.peer_failed(peer, PeerFailure::Gone);
-            }
-            LinkEvent::PeerRefused(peer) if self.link_of(peer) == Some(link) => {
-                self.core.engine.peer_failed(peer, PeerFailure::Refused);
-            }
-            LinkEvent::Mtu(peer, mtu) => self.core.engine.set_mtu(peer, mtu),
-            LinkEvent::Warning(text) => log::warn!("{}: {text}", self.links[link].caps().name),
-            _ => {}
-        }
     }
 
     fn event(&mut self, event: Event) {
@@ -364,11 +331,7 @@ impl Driver {
             }
             Event::PeerFailed(peer, failure) => {
                 self.report_failure(peer, failure);
-                if let Some(link) = self.link_of(peer) {
-                    self.links[link].disconnect(peer);
-                    self.used[link] -= 1;
-                    self.busy[link] = self.used[link] > 0;
-                }
+                self.unroute(peer);
                 self.core.forget(peer);
                 self.core.failed.push((peer, failure));
             }
@@ -376,127 +339,16 @@ impl Driver {
                 let what = self.describe(peer);
                 log::warn!("waiting for {what} since {:.1} s", waited.as_secs_f64());
             }
+            Event::PeerStalled(peer, times) => self.on_stalled(peer, times),
             other => self.core.event(other),
         }
-    }
-
-    fn report_failure(&self, peer: PeerId, failure: PeerFailure) {
-        let what = self.describe(peer);
-        match failure {
-            PeerFailure::Closed => log::debug!("{what}: {failure}"),
-            _ => log::warn!("{what} failed: {failure}"),
-        }
-    }
-
-    /// A peer with its endpoint, link and address, for messages to people.
-    pub fn describe(&self, peer: PeerId) -> String {
-        let link = self.link_of(peer).map_or("no link", |l| self.links[l].caps().name);
-        match self.addresses.get(peer.0 as usize).and_then(Option::as_ref) {
-            Some(address) => format!("{peer} ({address}) over {link}"),
-            None => format!("{peer} over {link}"),
-        }
-    }
-
-    /// Expects what the peer is asked for with this packet, if it is a request.
-    fn expect(&mut self, t: &Transmit) {
-        let header = t.header.as_slice();
-        if header.get(field::TYPE) != Some(&(PacketType::Pull as u8)) {
-            return;
-        }
-        let Ok((_, Packet::Pull(ask), _)) = wire::parse(header) else { return };
-        let core = &mut self.core;
-        let busy =
-            core.bulk.is_some_and(|b| core.ops.beyond(b.op).is_some_and(|b| !b.1.is_empty()));
-        if ask.offset == 0 && !busy {
-            if let Some((_, session, _)) = core.engine.peer_info(t.peer) {
-                core.bulk = Some(Bulk { op: OpId(ask.recv), session });
-            }
-        }
-    }
-
-    /// Sends what the engine has. True if anything was sent.
-    fn transmit(&mut self) -> bool {
-        let mut did = false;
-        let mut next = self.core.engine.poll_transmit(self.core.now);
-        while let Some(first) = next.take() {
-            let link = self.link_of(first.peer);
-            if first.packets > 1 {
-                did |= self.send_run(link, first);
-                next = self.core.engine.poll_transmit(self.core.now);
-                continue;
-            }
-            let mut batch = ArrayVec::<Transmit, BURST>::new();
-            batch.push(first);
-            while !batch.is_full() {
-                match self.core.engine.poll_transmit(self.core.now) {
-                    Some(t) if t.packets == 1 && self.link_of(t.peer) == link => batch.push(t),
-                    other => {
-                        next = other;
-                        break;
-                    }
-                }
-            }
-            did |= self.send_batch(link, &batch);
-            if next.is_none() {
-                next = self.core.engine.poll_transmit(self.core.now);
-            }
-        }
-        did
-    }
-
-    fn send_run(&mut self, link: Option<usize>, mut run: Transmit) -> bool {
-        let taken = match link {
-            Some(link) => {
-                let payload = self.core.resolve(&run.payload, &self.encoded);
-                let packets = run.packets as usize;
-                // What it was to be read from is gone; the peer will ask again.
-                if payload.len() != run.payload.len() as usize {
-                    packets
-                } else {
-                    let header = run.header.as_slice();
-                    self.links[link].send_run(run.peer, header, payload, packets)
-                }
-            }
-            None => run.packets as usize,
-        };
-        if taken < run.packets as usize {
-            run.skip(taken as u32);
-            self.core.engine.refused(run);
-        }
-        taken > 0
-    }
-
-    fn send_batch(&mut self, link: Option<usize>, batch: &[Transmit]) -> bool {
-        let Some(link) = link else {
-            batch.iter().for_each(|t| self.core.engine.accepted(t));
-            return true;
-        };
-        let core = &self.core;
-        let frames: ArrayVec<Frame<'_>, BURST> = batch
-            .iter()
-            .map(|t| Frame {
-                peer: t.peer,
-                header: t.header.as_slice(),
-                payload: core.resolve(&t.payload, &self.encoded),
-            })
-            .collect();
-        let taken = self.links[link].send(&frames);
-        drop(frames);
-        for t in &batch[..taken] {
-            self.core.engine.accepted(t);
-            self.expect(t);
-        }
-        for t in &batch[taken..] {
-            self.core.engine.refused(*t);
-        }
-        taken > 0
     }
 }
 
 impl Core {
     /// The bytes a payload descriptor names; empty if they are gone.
     #[inline]
-    fn resolve<'a>(&'a self, payload: &Payload, address: &'a [u8]) -> &'a [u8] {
+    pub(super) fn resolve<'a>(&'a self, payload: &Payload, address: &'a [u8]) -> &'a [u8] {
         match *payload {
             Payload::None => &[],
             Payload::Op { op, offset, len } => self.ops.read(op, offset, len as usize),
@@ -540,10 +392,15 @@ impl Core {
                 }
             }
             Placement::Atomic(request) => self.atomics.push_back(request),
-            Placement::Hello { peer, new } => match Address::decode(&payload.to_vec()) {
-                Ok(address) if new => self.connects.push((peer, self.link, address)),
-                _ => {}
-            },
+            Placement::Hello { peer, new } => {
+                let answer = wire::parse(header)
+                    .is_ok_and(|(common, _, _)| common.flags & flags::REPLY != 0);
+                self.hellos.push((peer, self.link, answer));
+                match Address::decode(&payload.to_vec()) {
+                    Ok(address) if new => self.connects.push((peer, self.link, address)),
+                    _ => {}
+                }
+            }
         }
     }
 
@@ -586,6 +443,7 @@ impl Core {
             || !self.deferred.is_empty()
             || !self.copies.is_empty()
             || !self.connects.is_empty()
+            || !self.hellos.is_empty()
             || !self.atomics.is_empty()
     }
 

@@ -3,8 +3,11 @@
 mod driver;
 mod future;
 mod ops;
+mod paths;
+mod routing;
 #[allow(unsafe_code)]
 mod sys;
+mod transmit;
 mod wait;
 
 pub use future::{Operation, Sleep, Yield};
@@ -85,6 +88,8 @@ pub struct ActiveMessage {
 
 /// Rounds of progress between looks at the clock while spinning.
 const SPINS: u32 = 16;
+/// Looks at the clock without sleep after which the links' descriptors are let go.
+const AWAKE: u32 = 256;
 
 type Handler = Rc<RefCell<dyn FnMut(&Endpoint, ActiveMessage)>>;
 
@@ -93,6 +98,8 @@ pub(crate) struct Inner {
     waiter: Waiter,
     handlers: HashMap<u32, Handler>,
     sleeps: u64,
+    /// Looks at the clock since the last sleep.
+    awake: u32,
     spin: Duration,
     /// How long a wait hands its core to others before it sleeps.
     hand_over: Duration,
@@ -106,6 +113,14 @@ pub struct Endpoint {
 }
 
 impl Inner {
+    /// Another stretch of a wait was spun through.
+    fn stay_awake(&mut self) {
+        self.awake = self.awake.saturating_add(1);
+        if self.awake == AWAKE {
+            self.waiter.let_go();
+        }
+    }
+
     /// Writes the counters where others read them, when it is time to.
     #[inline]
     fn count(&mut self, did: bool) {
@@ -156,6 +171,7 @@ impl Endpoint {
             waiter: Waiter::new(),
             handlers: HashMap::new(),
             sleeps: 0,
+            awake: 0,
             spin,
             hand_over,
             page: None,
@@ -329,6 +345,7 @@ impl Endpoint {
                 // Another rank of this core may have what this one waits for.
                 std::thread::yield_now();
             }
+            self.inner.borrow_mut().stay_awake();
         }
     }
 
@@ -340,6 +357,7 @@ impl Endpoint {
             inner.sleeps += 1;
             inner.driver.sleepers.insert((at, inner.sleeps), waker);
         }
+        self.inner.borrow_mut().awake = 0;
         if self.prepare_wait() {
             self.inner.borrow().waiter.sleep();
             self.finish_wait();
@@ -413,7 +431,7 @@ impl Endpoint {
         match d.core.engine.send(now, args) {
             Ok(op) => {
                 d.core.ops.insert(op, Owner::Nobody, memory);
-                d.flush();
+                d.send_started(to);
                 let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
                 self.ended(Ok(status), data)
             }

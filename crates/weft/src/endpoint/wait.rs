@@ -41,6 +41,15 @@ impl Waiter {
         std::mem::swap(&mut self.registered, &mut self.wanted);
     }
 
+    /// Forgets the descriptors until the next `sync`. While they are registered the kernel tells
+    /// epoll of every packet, which costs its receive path half a microsecond even though nobody
+    /// sleeps.
+    #[cold]
+    pub fn let_go(&mut self) {
+        let Some(epoll) = &self.epoll else { return };
+        self.registered.drain(..).for_each(|old| epoll.remove(old.fd));
+    }
+
     /// Makes the descriptor readable at `at` (in the time of `now`).
     pub fn arm(&self, now: Instant, at: Option<Instant>) {
         if let Some(epoll) = &self.epoll {
@@ -54,5 +63,29 @@ impl Waiter {
             Some(epoll) => epoll.wait(),
             None => std::thread::sleep(std::time::Duration::from_millis(1)),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn let_go__the_next_sync_registers_again() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let fd = WaitFd { fd: ours.as_raw_fd() };
+        let mut waiter = Waiter::new();
+        waiter.sync(|out| out.push(fd));
+        waiter.let_go();
+        assert_eq!(waiter.registered, []);
+        theirs.write_all(b"x").unwrap();
+        waiter.sync(|out| out.push(fd));
+        assert_eq!(waiter.registered, [fd]);
+        // Ends at once, since there is something to read.
+        waiter.sleep();
     }
 }

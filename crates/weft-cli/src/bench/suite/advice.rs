@@ -1,0 +1,142 @@
+//! What to use when, from the figures.
+
+use super::measure::{Measure, Point, Results};
+use super::plan::{Family, Situation, Way};
+use super::plot::show_size;
+
+/// The best way for a size.
+#[derive(Clone, Debug)]
+pub struct Best {
+    /// It.
+    pub way: &'static Way,
+    /// Its median.
+    pub value: f64,
+    /// Ways whose repetitions overlap with its own: as good as it, as far as this run can tell.
+    pub equals: Vec<&'static Way>,
+    /// The best of the other family (weft, kernel), and how many times better the best is.
+    pub other: Option<(&'static Way, f64)>,
+}
+
+/// The best way among those that deliver all that is sent.
+pub fn best(results: &Results, s: Situation, m: Measure, size: usize) -> Option<Best> {
+    let mut fit: Vec<&Point> = results
+        .points
+        .iter()
+        .filter(|p| p.situation == s && p.measure == m && p.size == size && p.way.reliable)
+        .filter(|p| p.way.family != Family::Floor)
+        .collect();
+    fit.sort_by(|a, b| {
+        let (a, b) = (a.sample.median, b.sample.median);
+        if m == Measure::Latency {
+            a.total_cmp(&b)
+        } else {
+            b.total_cmp(&a)
+        }
+    });
+    let first = *fit.first()?;
+    let overlap = |p: &&&Point| match m {
+        Measure::Latency => p.sample.min <= first.sample.max,
+        _ => p.sample.max >= first.sample.min,
+    };
+    let equals = fit.iter().skip(1).filter(overlap).map(|p| p.way).collect();
+    let other = fit.iter().find(|p| p.way.family != first.way.family).map(|p| {
+        let ratio = p.sample.median / first.sample.median;
+        (p.way, if m == Measure::Latency { ratio } else { 1.0 / ratio })
+    });
+    Some(Best { way: first.way, value: first.sample.median, equals, other })
+}
+
+/// The best way by range of sizes, in words: way and range.
+pub fn ranges(
+    results: &Results,
+    situation: Situation,
+    measure: Measure,
+    sizes: &[usize],
+) -> Vec<(&'static Way, String)> {
+    // For each size the ways that are best, as far as this run can tell.
+    let fit: Vec<(usize, Vec<&'static Way>)> = sizes
+        .iter()
+        .filter_map(|&size| {
+            let best = best(results, situation, measure, size)?;
+            Some((size, [vec![best.way], best.equals].concat()))
+        })
+        .collect();
+    let mut runs: Vec<(&'static Way, usize, usize)> = Vec::new();
+    let mut at = 0;
+    while at < fit.len() {
+        // The one that stays among them for longest: a table of coin flips would help nobody.
+        let reach = |way: &&Way| {
+            let there = |(_, ways): &&(usize, Vec<&Way>)| ways.iter().any(|w| w.name == way.name);
+            fit[at..].iter().take_while(there).count()
+        };
+        let longest = fit[at].1.iter().map(reach).max().unwrap_or(1).max(1);
+        let Some(way) = fit[at].1.iter().find(|way| reach(way) == longest) else { break };
+        runs.push((*way, fit[at].0, fit[at + longest - 1].0));
+        at += longest;
+    }
+    let count = runs.len();
+    let words = |(at, (way, from, to)): (usize, (&'static Way, usize, usize))| {
+        let range = match (at == 0, at + 1 == count) {
+            (true, true) => "all sizes".to_string(),
+            (true, false) => format!("up to {}", show_size(to)),
+            (false, true) => format!("from {}", show_size(from)),
+            (false, false) if from == to => format!("at {}", show_size(from)),
+            (false, false) => format!("{} to {}", show_size(from), show_size(to)),
+        };
+        (way, range)
+    };
+    runs.into_iter().enumerate().map(words).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::super::super::pair::Sample;
+    use super::super::plan::ways;
+    use super::*;
+
+    fn results(figures: &[(&str, usize, f64)]) -> Results {
+        let situation = Situation::ALL[0];
+        let point = |&(name, size, us): &(&str, usize, f64)| Point {
+            situation,
+            way: ways(situation).iter().find(|way| way.name == name).unwrap(),
+            size,
+            measure: Measure::Latency,
+            sample: Sample { median: us, min: us * 0.9, max: us * 1.1 },
+            repeat: 3,
+        };
+        Results { points: figures.iter().map(point).collect(), absent: Vec::new() }
+    }
+
+    #[test]
+    fn best__leaves_out_floors_and_what_loses() {
+        let all = results(&[("floor", 8, 0.1), ("UDP", 8, 0.2), ("pipe", 8, 4.0), ("TCP", 8, 8.0)]);
+        let best = best(&all, Situation::ALL[0], Measure::Latency, 8).unwrap();
+        assert_eq!((best.way.name, best.value), ("pipe", 4.0));
+        assert!(best.equals.is_empty() && best.other.is_none());
+    }
+
+    #[test]
+    fn best__names_equals_and_the_other_family() {
+        let all = results(&[("weft shm", 8, 1.0), ("pipe", 8, 4.0), ("weft udp", 8, 1.1)]);
+        let best = best(&all, Situation::ALL[0], Measure::Latency, 8).unwrap();
+        assert_eq!(best.equals[0].name, "weft udp");
+        let (other, ratio) = best.other.unwrap();
+        assert_eq!((other.name, ratio), ("pipe", 4.0));
+    }
+
+    #[test]
+    fn ranges__joins_neighbours_and_what_is_as_good() {
+        let all = results(&[
+            ("weft shm", 8, 1.0),
+            ("pipe", 8, 4.0),
+            ("weft shm", 64, 1.05),
+            ("pipe", 64, 1.0),
+            ("weft shm", 1024, 9.0),
+            ("pipe", 1024, 2.0),
+        ]);
+        let ranges = ranges(&all, Situation::ALL[0], Measure::Latency, &[8, 64, 1024]);
+        let text: Vec<String> = ranges.iter().map(|(w, r)| format!("{}: {r}", w.name)).collect();
+        assert_eq!(text, ["weft shm: up to 64", "pipe: from 1K"]);
+    }
+}

@@ -1,0 +1,48 @@
+//! Other work for every core.
+
+use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// A thread on each core that this process may use, computing until this value is dropped, at the
+/// priority of the measured processes.
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Starts the work.
+    pub fn start() -> std::io::Result<Load> {
+        let allowed = sched_getaffinity(None)?;
+        let mut load = Load { stop: Arc::default(), threads: Vec::new() };
+        for core in (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)) {
+            let stop = load.stop.clone();
+            let work = move || {
+                let mut own = CpuSet::new();
+                own.set(core);
+                // Anywhere else it is load too.
+                let _ = sched_setaffinity(None, &own);
+                let mut value = 1u64;
+                while !stop.load(Ordering::Relaxed) {
+                    for _ in 0..10_000 {
+                        value = std::hint::black_box(value.wrapping_mul(6364136223846793005) + 1);
+                    }
+                }
+            };
+            load.threads.push(std::thread::Builder::new().name("load".into()).spawn(work)?);
+        }
+        Ok(load)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // It computes and nothing else: it cannot have failed.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Takes the measurements of one situation.
+
+use super::super::netns::Place;
+use super::super::pair::{Kind, Pair, Sample};
+use super::super::rank::{Channel, Outcome, Probe, Task};
+use super::plan::{self, Family, Situation, Way};
+use anyhow::{anyhow, Result};
+use serde::Serialize;
+use std::time::Duration;
+
+/// What a figure tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    /// One-way time of a message in seconds.
+    Latency,
+    /// Bytes a second of a stream of messages.
+    Throughput,
+    /// Bytes of that stream for each second of processor time, of both sides together.
+    Efficiency,
+}
+
+impl Measure {
+    /// All of them.
+    pub const ALL: [Measure; 3] = [Measure::Latency, Measure::Throughput, Measure::Efficiency];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Latency => "latency",
+            Measure::Throughput => "throughput",
+            Measure::Efficiency => "efficiency",
+        }
+    }
+}
+
+/// One figure.
+#[derive(Clone, Copy, Debug)]
+pub struct Point {
+    /// In which situation.
+    pub situation: Situation,
+    /// By which way.
+    pub way: &'static Way,
+    /// Bytes of a message.
+    pub size: usize,
+    /// What was measured.
+    pub measure: Measure,
+    /// The figure, in SI units.
+    pub sample: Sample,
+    /// Repetitions.
+    pub repeat: usize,
+}
+
+/// Why something is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absence {
+    /// In which situation.
+    pub situation: String,
+    /// What.
+    pub way: &'static str,
+    /// Why.
+    pub why: String,
+}
+
+/// How long and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Repetitions of each measurement.
+    pub repeat: u32,
+    /// Time of one.
+    pub turn: Duration,
+    /// Whether hosts of a lab can be had.
+    pub labs: bool,
+}
+
+/// A way, ready to be measured.
+struct Subject {
+    way: &'static Way,
+    /// `None` once it failed.
+    pair: Option<Pair>,
+}
+
+/// Everything measured so far.
+#[derive(Default)]
+pub struct Results {
+    /// The figures.
+    pub points: Vec<Point>,
+    /// What is missing.
+    pub absent: Vec<Absence>,
+}
+
+impl Results {
+    fn absent(&mut self, situation: Situation, way: &'static Way, why: String) {
+        let absence = Absence { situation: situation.title(), way: way.name, why };
+        if !self.absent.contains(&absence) {
+            self.absent.push(absence);
+        }
+    }
+
+    /// The figure of a way at a size.
+    pub fn find(
+        &self,
+        situation: Situation,
+        measure: Measure,
+        way: &str,
+        size: usize,
+    ) -> Option<Sample> {
+        let same = |p: &&Point| {
+            p.situation == situation && p.measure == measure && p.way.name == way && p.size == size
+        };
+        self.points.iter().find(same).map(|p| p.sample)
+    }
+}
+
+fn start(situation: Situation, way: &Way, labs: bool) -> Result<Pair> {
+    if weft::Links::parse(way.link).is_none() {
+        return Err(anyhow!("this build of weft has no link {}", way.link));
+    }
+    if !labs && way.latency == Probe::Exchange(Channel::SystemV) {
+        return Err(anyhow!("a queue would outlive a crash: it needs a lab host of its own"));
+    }
+    let place = if labs { situation.place } else { Place::Here };
+    // Between its turns a pair is silent for as long as the others take.
+    let config = &[("WEFT_WARN_AFTER_MS", "60000")];
+    let kind = Kind { link: way.link, config, place };
+    let mut pair = Pair::start(&kind)?;
+    if way.no_offloads {
+        pair.run(&Task { probe: Probe::NoOffloads, size: 0, iters: 0, arg: 0 })?;
+    }
+    // Whether it works at all, before it takes anybody's time.
+    pair.run(&Task { probe: way.latency, size: 16, iters: 2, arg: 0 })?;
+    Ok(pair)
+}
+
+/// Measures all ways of a situation at all sizes, in turn, so that a disturbance of the machine
+/// meets all of them. `step` is called after each size with what is being done.
+pub fn situation(
+    situation: Situation,
+    sizes: &[usize],
+    effort: Effort,
+    results: &mut Results,
+    mut step: impl FnMut(&str),
+) {
+    let mut subjects = Vec::new();
+    for way in plan::ways(situation) {
+        match start(situation, way, effort.labs) {
+            Ok(pair) => subjects.push(Subject { way, pair: Some(pair) }),
+            Err(e) => results.absent(situation, way, format!("{e:#}")),
+        }
+    }
+    for &size in sizes {
+        for latency in [true, false] {
+            step(&format!("{}: {size} B", situation.title()));
+            one_size(situation, size, latency, effort, &mut subjects, results);
+        }
+    }
+}
+
+/// Time, processor time and bytes of one repetition; the last two for streams.
+struct Run {
+    seconds: f64,
+    cpu: f64,
+    bytes: f64,
+}
+
+fn one_size(
+    situation: Situation,
+    size: usize,
+    latency: bool,
+    effort: Effort,
+    subjects: &mut [Subject],
+    results: &mut Results,
+) {
+    let what = if latency { "latency" } else { "throughput" };
+    let probe = |way: &Way| match latency {
+        true => Some(plan::latency(way, size)),
+        false => plan::stream(way, size),
+    };
+    let tasks: Vec<Option<Task>> = subjects
+        .iter_mut()
+        .map(|subject| {
+            let probe = probe(subject.way)?;
+            let task = calibrate(subject, probe, size, latency, effort);
+            task.unwrap_or_else(|e| {
+                results.absent(situation, subject.way, format!("{what} of {size} B: {e:#}"));
+                None
+            })
+        })
+        .collect();
+    let mut runs: Vec<Vec<Run>> = subjects.iter().map(|_| Vec::new()).collect();
+    for _ in 0..effort.repeat {
+        for (at, subject) in subjects.iter_mut().enumerate() {
+            let Some(task) = &tasks[at] else { continue };
+            match repetition(subject, task) {
+                Ok(run) => runs[at].push(run),
+                Err(e) => {
+                    let why = format!("{what} of {size} B: {e:#}");
+                    results.absent(situation, subject.way, why);
+                }
+            }
+        }
+    }
+    for (subject, runs) in subjects.iter_mut().zip(runs) {
+        let mut push = |measure, values: Vec<f64>| {
+            let repeat = values.len();
+            let Some(sample) = Sample::of(values) else { return };
+            let way = subject.way;
+            results.points.push(Point { situation, way, size, measure, sample, repeat });
+        };
+        let times: Vec<f64> = runs.iter().map(|run| run.seconds).collect();
+        if latency {
+            push(Measure::Latency, times);
+            continue;
+        }
+        push(Measure::Throughput, times.iter().map(|s| size as f64 / s).collect());
+        // Floors are one-sided or spin: what they take of the processor means nothing.
+        if subject.way.family != Family::Floor {
+            let spent = runs.iter().filter(|run| run.cpu > 0.0);
+            push(Measure::Efficiency, spent.map(|run| run.bytes / run.cpu).collect());
+        }
+    }
+}
+
+/// Least iterations of a measurement.
+const LEAST: u64 = 4;
+/// Bytes of a stream's first run.
+const FIRST: usize = 256 << 10;
+/// Most by which one run has more iterations than that before it. What is fast in small numbers may
+/// be slow in large ones, above all where the processor is shared: then one run is this much too
+/// long, and not a thousand times.
+const GROWTH: u64 = 16;
+
+/// Finds how many iterations fill the time of one repetition.
+fn calibrate(
+    subject: &mut Subject,
+    probe: Probe,
+    size: usize,
+    latency: bool,
+    effort: Effort,
+) -> Result<Option<Task>> {
+    let target = effort.turn.as_secs_f64();
+    let first = if latency { LEAST } else { ((FIRST / size.max(1)) as u64).max(LEAST) };
+    let mut task = Task { probe, size, iters: first, arg: 0 };
+    loop {
+        if subject.pair.is_none() {
+            return Ok(None);
+        }
+        let each = repetition(subject, &task)?.seconds.max(1e-9);
+        let fits = (target / each) as u64;
+        if fits <= task.iters * GROWTH {
+            task.iters = fits.max(LEAST);
+            return Ok(Some(task));
+        }
+        task.iters *= GROWTH;
+    }
+}
+
+fn repetition(subject: &mut Subject, task: &Task) -> Result<Run> {
+    let Some(pair) = &mut subject.pair else { return Err(anyhow!("failed before")) };
+    let (outcome, cpu) = match pair.run_costed(task) {
+        Ok(answer) => answer,
+        Err(e) => {
+            // Two ranks that disagree about what they do are of no use any more.
+            subject.pair = None;
+            return Err(e);
+        }
+    };
+    let all = task.size as f64 * task.iters as f64;
+    match outcome {
+        Outcome::Value(seconds) => Ok(Run { seconds, cpu, bytes: all }),
+        Outcome::Partial(seconds, bytes) => Ok(Run { seconds, cpu, bytes }),
+        Outcome::Absent(why) => Err(anyhow!(why)),
+        other => Err(anyhow!("no figure: {other:?}")),
+    }
+}
+
+/// Whether hosts of a lab can be had, and if not, why.
+pub fn place_works(place: Place) -> Result<()> {
+    super::super::netns::Hosts::start(place).map(|_| ())
+}

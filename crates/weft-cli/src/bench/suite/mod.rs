@@ -1,0 +1,230 @@
+//! `weft bench suite`: pipes, sockets and links side by side, as paper 000 evaluates the layers of
+//! communication, with a report in which a person sees what to use when.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `plan` | situations, ways of passing bytes, sizes |
+//! | `measure`, `load` | taking the figures; other work for the processor |
+//! | `advice` | what to use when |
+//! | `plot`, `draw`, `report` | plots, their files, the report |
+
+mod advice;
+mod draw;
+mod load;
+mod measure;
+mod plan;
+mod plot;
+mod report;
+
+use super::netns::Place;
+use super::Options;
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use load::Load;
+use measure::{Absence, Effort, Measure, Results};
+use plan::Situation;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+/// What the report tells about the run.
+pub struct Run {
+    /// When it was.
+    pub date: String,
+    /// A warning, if the machine had other work.
+    pub busy: Option<String>,
+    /// The machine in words.
+    pub machine: String,
+    /// The command.
+    pub command: String,
+    /// How the figures were taken, in words.
+    pub effort: String,
+    /// Sizes of messages.
+    pub sizes: Vec<usize>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Where the report goes, and what is in it.
+#[derive(Debug, clap::Args)]
+pub struct Wanted {
+    /// Folder of the suite's report; made if it is not there
+    #[arg(long, value_name = "DIR", required_if_eq("what", "suite"))]
+    out: Option<PathBuf>,
+    /// Situations of the suite [default: all]: inside-idle, between-1500-loaded, ...
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = situation)]
+    situations: Vec<Situation>,
+}
+
+fn situation(text: &str) -> Result<Situation, String> {
+    let keys: Vec<String> = Situation::ALL.iter().map(|s| s.key()).collect();
+    let found = keys.iter().position(|key| key == text);
+    found.map(|at| Situation::ALL[at]).ok_or_else(|| format!("not one of {}", keys.join(", ")))
+}
+
+/// Today in UTC, from the days since 1970 (proleptic Gregorian calendar).
+fn date(since_epoch: Duration) -> String {
+    let mut days = since_epoch.as_secs() / 86_400;
+    let leap = |year: u64| match year.is_multiple_of(100) {
+        true => year.is_multiple_of(400),
+        false => year.is_multiple_of(4),
+    };
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    format!("{year}-{:02}-{:02}", month + 1, days + 1)
+}
+
+/// A warning if the machine has other work: then figures are worse than they could be.
+fn busy() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = text.split_whitespace().next()?.parse().ok()?;
+    (load > 0.5).then(|| {
+        format!(
+            "The machine was not idle: its load average was {load} when this run started. Figures \
+             vary more and are worse than on an idle machine."
+        )
+    })
+}
+
+fn machine() -> String {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let (memory, cpu) = (read("/proc/meminfo"), read("/proc/cpuinfo"));
+    let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|t| t.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
+    let flags = cpu.lines().find(|line| line.starts_with("flags"));
+    let guest = flags.is_some_and(|line| line.contains(" hypervisor"));
+    let kind = if guest { "; a virtual machine" } else { "" };
+    format!("{}; {:.0} GiB of memory{kind}", super::machine(), kib as f64 / 1048576.0)
+}
+
+fn effort(options: &Options) -> Effort {
+    match options.quick {
+        true => Effort { repeat: 3, turn: Duration::from_millis(6), labs: true },
+        false => Effort { repeat: options.repeat, turn: Duration::from_millis(60), labs: true },
+    }
+}
+
+fn bar(steps: usize) -> ProgressBar {
+    let bar = ProgressBar::new(steps as u64);
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (about {eta} left)");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
+/// Measures everything and writes the report into `folder`.
+///
+/// # Errors
+/// The folder cannot be written, or nothing could be measured.
+pub fn run(args: &Wanted, options: &Options) -> Result<ExitCode> {
+    let folder = args.out.as_deref().context("--out DIR: where the report goes")?;
+    let wanted = |s: &Situation| args.situations.is_empty() || args.situations.contains(s);
+    let situations: Vec<Situation> = Situation::ALL.into_iter().filter(wanted).collect();
+    let (date, busy) = (date(UNIX_EPOCH.elapsed().unwrap_or_default()), busy());
+    if let Some(busy) = &busy {
+        eprintln!("weft bench: {busy}");
+    }
+    let make = || std::fs::create_dir_all(folder);
+    make().with_context(|| format!("the folder {}", folder.display()))?;
+    let (start, effort, sizes) = (Instant::now(), effort(options), plan::sizes(options));
+    let mut results = Results::default();
+    let bar = bar(situations.len() * sizes.len() * 2);
+    let labs = measure::place_works(Place::Between(1500)).map_err(|e| format!("{e:#}"));
+    let effort = Effort { labs: labs.is_ok(), ..effort };
+    for situation in situations {
+        if let (Err(why), Place::Between(_)) = (&labs, situation.place) {
+            let (situation, why) = (situation.title(), why.clone());
+            results.absent.push(Absence { situation, way: "everything", why });
+            bar.inc(sizes.len() as u64 * 2);
+            continue;
+        }
+        let load = situation.loaded.then(Load::start).transpose()?;
+        measure::situation(situation, &sizes, effort, &mut results, |what| {
+            bar.set_message(what.to_owned());
+            bar.inc(1);
+        });
+        drop(load);
+    }
+    bar.finish_and_clear();
+    let context = Run {
+        date,
+        busy,
+        machine: machine(),
+        command: command(),
+        effort: format!(
+            "{} repetitions of about {} ms for each figure, all ways in turn",
+            effort.repeat,
+            effort.turn.as_millis()
+        ),
+        sizes,
+        took: start.elapsed(),
+    };
+    write(folder, &context, &results)?;
+    anyhow::ensure!(!results.points.is_empty(), "nothing could be measured: see the report");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn command() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    format!("weft {}", words.join(" "))
+}
+
+fn write(folder: &Path, context: &Run, results: &Results) -> Result<()> {
+    let put = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))
+    };
+    put("results.csv", report::csv(results).as_bytes())?;
+    let mut plots = 0;
+    for situation in Situation::ALL {
+        for measure in Measure::ALL {
+            let Some(shapes) = plot::plot(results, situation, measure) else { continue };
+            let name = format!("{}-{}.png", situation.key(), measure.name());
+            put(&name, &draw::png(&shapes)?)?;
+            plots += 1;
+        }
+    }
+    put("report.html", report::html(context, results).as_bytes())?;
+    println!(
+        "{}: report.html, results.csv ({} figures), {plots} plots; {:.0} s",
+        folder.display(),
+        results.points.len(),
+        context.took.as_secs_f64()
+    );
+    for absence in &results.absent {
+        println!("  not measured: {}, {}: {}", absence.situation, absence.way, absence.why);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn date__knows_leap_years() {
+        let day = |n: u64| date(Duration::from_secs(n * 86_400));
+        assert_eq!(day(0), "1970-01-01");
+        assert_eq!(day(789), "1972-02-29");
+        assert_eq!(day(19_782), "2024-02-29");
+        assert_eq!(day(20_818), "2026-12-31");
+    }
+
+    #[test]
+    fn situation__is_found_by_its_key() {
+        assert_eq!(situation("between-9000-loaded"), Ok(Situation::ALL[5]));
+        assert!(situation("outside").unwrap_err().contains("inside-idle"));
+    }
+}

@@ -1,0 +1,193 @@
+//! What the suite measures: situations, and the ways of passing bytes in each.
+
+use super::super::netns::Place;
+use super::super::rank::{Channel, Probe};
+use super::super::Options;
+use serde::Serialize;
+
+/// Where, over what, and beside what other work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Situation {
+    /// Where the two processes run.
+    pub place: Place,
+    /// Whether every core has other work.
+    pub loaded: bool,
+}
+
+impl Situation {
+    /// All of them, in the order of the report.
+    pub const ALL: [Situation; 6] = [
+        Situation { place: Place::Inside, loaded: false },
+        Situation { place: Place::Inside, loaded: true },
+        Situation { place: Place::Between(1500), loaded: false },
+        Situation { place: Place::Between(1500), loaded: true },
+        Situation { place: Place::Between(9000), loaded: false },
+        Situation { place: Place::Between(9000), loaded: true },
+    ];
+
+    /// Its name in headings.
+    pub fn title(self) -> String {
+        let place = match self.place {
+            Place::Between(mtu) => format!("Between hosts, MTU {mtu}"),
+            _ => "Inside a host".into(),
+        };
+        format!("{place}, {}", self.load())
+    }
+
+    /// Idle or loaded.
+    pub fn load(self) -> &'static str {
+        match self.loaded {
+            true => "loaded",
+            false => "idle",
+        }
+    }
+
+    /// Its name in files.
+    pub fn key(self) -> String {
+        let place = match self.place {
+            Place::Between(mtu) => format!("between-{mtu}"),
+            _ => "inside".into(),
+        };
+        format!("{place}-{}", self.load())
+    }
+}
+
+/// What kind of thing is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// A link of weft.
+    Weft,
+    /// What the kernel offers.
+    Kernel,
+    /// What the machine does without anything around it.
+    Floor,
+}
+
+/// A way of passing bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Its name.
+    pub name: &'static str,
+    /// Its kind.
+    pub family: Family,
+    /// Link of the endpoint, as `WEFT_LINK` names it; any for the others.
+    pub link: &'static str,
+    /// Measures one way of a round trip.
+    pub latency: Probe,
+    /// Measures a stream; `None` if that is another way's.
+    pub stream: Option<Probe>,
+    /// Whether all that is sent arrives.
+    pub reliable: bool,
+    /// Whether the interface's offloads are off.
+    pub no_offloads: bool,
+    /// Position in the report's list of colours.
+    pub colour: usize,
+}
+
+const fn kernel(name: &'static str, channel: Channel, colour: usize) -> Way {
+    Way {
+        name,
+        family: Family::Kernel,
+        link: "udp",
+        latency: Probe::Exchange(channel),
+        stream: Some(Probe::Stream(channel)),
+        reliable: true,
+        no_offloads: false,
+        colour,
+    }
+}
+
+const fn weft(name: &'static str, link: &'static str, colour: usize) -> Way {
+    Way {
+        name,
+        family: Family::Weft,
+        link,
+        latency: Probe::WeftPingPong,
+        stream: Some(Probe::WeftBandwidth),
+        reliable: true,
+        no_offloads: false,
+        colour,
+    }
+}
+
+const fn floor(name: &'static str, latency: Probe, stream: Probe) -> Way {
+    let way = kernel(name, Channel::Pipe, 0);
+    Way { family: Family::Floor, latency, stream: Some(stream), reliable: false, ..way }
+}
+
+const UDP: Way = Way {
+    latency: Probe::UdpExchange,
+    stream: Some(Probe::UdpFlow),
+    reliable: false,
+    ..kernel("UDP", Channel::Pipe, 9)
+};
+
+const SPINNING: Way = Way {
+    latency: Probe::PingPong(Channel::Tcp),
+    stream: None,
+    ..kernel("TCP spinning", Channel::Tcp, 11)
+};
+
+const INSIDE: [Way; 11] = [
+    weft("weft shm", "shm", 1),
+    weft("weft udp", "udp", 2),
+    kernel("pipe", Channel::Pipe, 6),
+    kernel("FIFO", Channel::Fifo, 10),
+    kernel("System V queue", Channel::SystemV, 12),
+    kernel("Unix socket", Channel::Unix, 7),
+    kernel("TCP", Channel::Tcp, 8),
+    kernel("TCP Nagle", Channel::TcpNagle, 13),
+    SPINNING,
+    UDP,
+    floor("floor", Probe::CacheLine, Probe::Copy),
+];
+
+const BETWEEN: [Way; 10] = [
+    weft("weft auto", "auto", 5),
+    weft("weft udp", "udp", 2),
+    weft("weft packet", "packet", 3),
+    weft("weft xdp", "xdp", 4),
+    kernel("TCP", Channel::Tcp, 8),
+    kernel("TCP Nagle", Channel::TcpNagle, 13),
+    Way { no_offloads: true, ..kernel("TCP no offload", Channel::Tcp, 14) },
+    SPINNING,
+    UDP,
+    floor("floor", Probe::Udp, Probe::UdpStream),
+];
+
+/// The ways there are in a situation.
+pub fn ways(situation: Situation) -> &'static [Way] {
+    match situation.place {
+        Place::Between(_) => &BETWEEN,
+        _ => &INSIDE,
+    }
+}
+
+/// Sizes of messages.
+pub fn sizes(options: &Options) -> Vec<usize> {
+    match (&options.size, options.quick) {
+        (given, _) if !given.is_empty() => given.clone(),
+        (_, true) => vec![16, 1 << 10, 16 << 10, 256 << 10],
+        _ => vec![16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20],
+    }
+}
+
+/// Largest message for which a single word handed over is a floor.
+const SMALL: usize = 4 << 10;
+
+/// The probe that measures latency at a size.
+pub fn latency(way: &Way, size: usize) -> Probe {
+    match way.latency {
+        Probe::CacheLine if size > SMALL => Probe::RemoteCopy,
+        probe => probe,
+    }
+}
+
+/// The probe that measures a stream at a size: small messages of weft go by its blocking calls.
+pub fn stream(way: &Way, size: usize) -> Option<Probe> {
+    match way.stream {
+        Some(Probe::WeftBandwidth) if size <= SMALL => Some(Probe::WeftRate),
+        probe => probe,
+    }
+}

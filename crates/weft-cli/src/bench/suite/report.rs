@@ -1,0 +1,274 @@
+//! The report: one HTML file with everything in it, and a table for other programs.
+
+use super::advice::{best, ranges, Best};
+use super::draw::{css, escape, svg};
+use super::measure::{Measure, Results};
+use super::plan::{ways, Family, Situation, Way};
+use super::plot::{plot, show, show_size, COLOURS};
+use super::Run;
+use std::fmt::Write;
+
+/// A line for each figure.
+pub fn csv(results: &Results) -> String {
+    let mut out = String::from(
+        "place,mtu,load,way,family,reliable,size_bytes,measure,unit,median,min,max,repetitions\n",
+    );
+    for p in &results.points {
+        let (place, mtu) = match p.situation.place {
+            super::Place::Between(mtu) => ("between", mtu.to_string()),
+            _ => ("inside", String::new()),
+        };
+        let family = match p.way.family {
+            Family::Weft => "weft",
+            Family::Kernel => "kernel",
+            Family::Floor => "floor",
+        };
+        let unit = match p.measure {
+            Measure::Latency => "s",
+            Measure::Throughput => "B/s",
+            Measure::Efficiency => "B/cpu s",
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            out,
+            "{place},{mtu},{},{},{family},{},{},{},{unit},{:e},{:e},{:e},{}",
+            p.situation.load(),
+            p.way.name,
+            p.way.reliable,
+            p.size,
+            p.measure.name(),
+            p.sample.median,
+            p.sample.min,
+            p.sample.max,
+            p.repeat
+        );
+    }
+    out
+}
+
+const STYLE: &str = "
+:root { color-scheme: light }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1e1e1e; background: #fff; max-width: 1080px;
+  margin: 0 auto; padding: 24px }
+h1 { font-size: 30px; margin: 0 0 4px } h2 { font-size: 23px; margin: 44px 0 8px }
+h3 { font-size: 18px; margin: 28px 0 6px } p { max-width: 76ch } .dim { color: #666 }
+code { background: #f3f3f3; padding: 1px 5px; border-radius: 4px }
+table { border-collapse: collapse; width: 100%; font-size: 14px }
+th, td { text-align: left; padding: 6px 9px; border-bottom: 1px solid #e4e4e4;
+  vertical-align: top }
+thead th { border-bottom: 2px solid #999; font-weight: 600 }
+td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+td.n small { display: block; color: #777; font-size: 11px } td.top { background: #eaf6ea }
+.way { display: inline-block; white-space: nowrap; color: #fff; border-radius: 4px;
+  padding: 0 7px; font-weight: 600; font-size: 13px }
+.row { margin-bottom: 3px } .value { white-space: nowrap; font-weight: 600 }
+.warn { background: #fff3d6; border-left: 4px solid #e0a000; padding: 6px 12px }
+.small { font-size: 12px; color: #666 }
+svg { width: 100%; height: auto; border: 1px solid #eee; border-radius: 6px; margin: 6px 0 }
+details { margin: 4px 0 16px } summary { cursor: pointer; color: #245 }
+nav a { margin-right: 14px } .scroll { overflow-x: auto }";
+
+/// The report.
+pub fn html(run: &Run, results: &Results) -> String {
+    let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
+    out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">";
+    out += &format!("<title>What to use when: weft bench suite</title><style>{STYLE}</style>");
+    out += "</head><body>\n<h1>What to use when</h1>\n";
+    out += &format!(
+        "<p class=\"dim\">{}<br>{}<br><code>{}</code><br>{}; {:.0} s</p>\n",
+        escape(&run.date),
+        escape(&run.machine),
+        escape(&run.command),
+        escape(&run.effort),
+        run.took.as_secs_f64()
+    );
+    if let Some(busy) = &run.busy {
+        out += &format!("<p class=\"warn\">{}</p>\n", escape(busy));
+    }
+    out += "<nav><a href=\"#glance\">At a glance</a><a href=\"#sizes\">By size</a>";
+    for (at, situation) in shown(results) {
+        out += &format!("<a href=\"#s{at}\">{}</a>", escape(&situation.title()));
+    }
+    out += "<a href=\"#absent\">Not measured</a><a href=\"#how\">How to read this</a></nav>\n";
+    glance(&mut out, run, results);
+    by_size(&mut out, run, results);
+    for (at, situation) in shown(results) {
+        out += &format!("<h2 id=\"s{at}\">{}</h2>\n", escape(&situation.title()));
+        for measure in Measure::ALL {
+            section(&mut out, run, results, situation, measure);
+        }
+    }
+    absent(&mut out, results);
+    out += HOW;
+    out += "</body></html>\n";
+    out
+}
+
+/// Situations of which there is something to show.
+fn shown(results: &Results) -> impl Iterator<Item = (usize, Situation)> + '_ {
+    let there = |s: &Situation| results.points.iter().any(|p| p.situation == *s);
+    Situation::ALL.into_iter().enumerate().filter(move |(_, s)| there(s))
+}
+
+fn chip(way: &Way) -> String {
+    let colour = css(COLOURS[way.colour % COLOURS.len()]);
+    format!("<span class=\"way\" style=\"background:{colour}\">{}</span>", escape(way.name))
+}
+
+fn heading(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Latency => "The answer soonest (latency)",
+        Measure::Throughput => "The most bytes (throughput)",
+        Measure::Efficiency => "The least processor (efficiency)",
+    }
+}
+
+fn glance(out: &mut String, run: &Run, results: &Results) {
+    *out += "<h2 id=\"glance\">At a glance</h2>\n<p>The best way that delivers all that is sent, \
+             by bytes of a message. Where several are equally good within the spread of this run, \
+             the one is named that stays so over the most sizes.</p>\n";
+    *out += "<div class=\"scroll\"><table><thead><tr><th>Situation</th>";
+    for measure in Measure::ALL {
+        *out += &format!("<th>{}</th>", heading(measure));
+    }
+    *out += "</tr></thead><tbody>\n";
+    for (_, situation) in shown(results) {
+        *out += &format!("<tr><th>{}</th>", escape(&situation.title()));
+        for measure in Measure::ALL {
+            *out += "<td>";
+            for (way, range) in ranges(results, situation, measure, &run.sizes) {
+                *out += &format!("<div class=\"row\">{} {range}</div>", chip(way));
+            }
+            *out += "</td>";
+        }
+        *out += "</tr>\n";
+    }
+    *out += "</tbody></table></div>\n";
+}
+
+fn advice(measure: Measure, best: &Best) -> String {
+    let value = escape(&show(measure, best.value));
+    let mut text = format!("{}<div class=\"value\">{value}</div>", chip(best.way));
+    if let Some((other, ratio)) = best.other {
+        let equal = best.equals.iter().any(|way| way.name == other.name);
+        let note = match equal {
+            true => format!("as good: {}", other.name),
+            false => format!("{ratio:.1} times {}", other.name),
+        };
+        text += &format!("<div class=\"small\">{}</div>", escape(&note));
+    }
+    text
+}
+
+fn by_size(out: &mut String, run: &Run, results: &Results) {
+    *out += "<h2 id=\"sizes\">By size</h2>\n<p>The best way and its median; below it, how many \
+             times better than the best of the other kind (weft, or what the kernel offers).</p>\n";
+    for measure in Measure::ALL {
+        *out += &format!("<h3>{}</h3>\n<div class=\"scroll\"><table><thead><tr>", heading(measure));
+        *out += "<th>Bytes</th>";
+        for (_, situation) in shown(results) {
+            *out += &format!("<th>{}</th>", escape(&situation.title()));
+        }
+        *out += "</tr></thead><tbody>\n";
+        for &size in &run.sizes {
+            *out += &format!("<tr><th>{}</th>", show_size(size));
+            for (_, situation) in shown(results) {
+                let best = best(results, situation, measure, size);
+                let text = best.map_or("&ndash;".into(), |best| advice(measure, &best));
+                *out += &format!("<td>{text}</td>");
+            }
+            *out += "</tr>\n";
+        }
+        *out += "</tbody></table></div>\n";
+    }
+}
+
+fn section(out: &mut String, run: &Run, results: &Results, s: Situation, measure: Measure) {
+    let Some(shapes) = plot(results, s, measure) else { return };
+    *out += &svg(&shapes, &format!("{}, {}", measure.name(), s.title()));
+    *out += "<details><summary>The figures: median, and least to most of the repetitions\
+             </summary>\n<div class=\"scroll\"><table><thead><tr><th></th>";
+    for &size in &run.sizes {
+        *out += &format!("<th>{}</th>", show_size(size));
+    }
+    *out += "</tr></thead><tbody>\n";
+    for way in ways(s) {
+        let row: Vec<_> =
+            run.sizes.iter().map(|&size| results.find(s, measure, way.name, size)).collect();
+        if row.iter().all(Option::is_none) {
+            continue;
+        }
+        *out += &format!("<tr><td>{}</td>", chip(way));
+        for (sample, &size) in row.iter().zip(&run.sizes) {
+            let Some(sample) = sample else {
+                *out += "<td class=\"n\">&ndash;</td>";
+                continue;
+            };
+            let first = best(results, s, measure, size);
+            let top = if first.is_some_and(|b| b.way.name == way.name) { " top" } else { "" };
+            *out += &format!(
+                "<td class=\"n{top}\">{}<small>{} to {}</small></td>",
+                escape(&show(measure, sample.median)),
+                escape(&show(measure, sample.min)),
+                escape(&show(measure, sample.max))
+            );
+        }
+        *out += "</tr>\n";
+    }
+    *out += "</tbody></table></div></details>\n";
+}
+
+fn absent(out: &mut String, results: &Results) {
+    *out += "<h2 id=\"absent\">Not measured</h2>\n";
+    if results.absent.is_empty() {
+        *out += "<p>Everything was.</p>\n";
+        return;
+    }
+    // The same reason in several situations is said once.
+    let mut reasons: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    for absence in &results.absent {
+        let same = |r: &&mut (&str, &str, Vec<&str>)| r.0 == absence.way && r.1 == absence.why;
+        match reasons.iter_mut().find(same) {
+            Some(reason) => reason.2.push(&absence.situation),
+            None => reasons.push((absence.way, &absence.why, vec![&absence.situation])),
+        }
+    }
+    *out += "<table><thead><tr><th>What</th><th>Why</th><th>Where</th></tr></thead><tbody>\n";
+    for (way, why, situations) in reasons {
+        *out += &format!(
+            "<tr><td>{}</td><td>{}</td><td class=\"small\">{}</td></tr>\n",
+            escape(way),
+            escape(why),
+            escape(&situations.join("; "))
+        );
+    }
+    *out += "</tbody></table>\n";
+}
+
+const HOW: &str = "<h2 id=\"how\">How to read this</h2>
+<ul>
+<li><b>Latency</b> is half a round trip of one message. <b>Throughput</b> is that of a stream in one
+direction. <b>Efficiency</b> is the bytes of that stream for each second of processor time, user
+and system, of both processes together; what the kernel does in interrupts counts for whoever was
+running then.</li>
+<li>Lines are medians; the thin upright strokes reach from the least to the most of the
+repetitions. Where strokes of two lines overlap, this run cannot tell which is better.</li>
+<li>The <b>floor</b> (dashed) is what the machine does without any message passing. Inside a host:
+a word handed from core to core (latency up to 4K), a copy by the kernel from the other process
+(latency above), memcpy (throughput). Between hosts: bare UDP sockets, spinning (latency), with
+GSO and GRO (throughput).</li>
+<li><b>Inside a host</b>: two processes on one host of <code>weft lab</code>, on two cores.
+<b>Between hosts</b>: on two hosts of a lab, joined by a veth pair: no card and no cable, so these
+figures compare software.</li>
+<li><b>Loaded</b>: every core also has a thread that computes without pause at the same priority.
+Who spins then waits for its time slice.</li>
+<li><b>TCP</b> has TCP_NODELAY, <b>TCP Nagle</b> has not; <b>TCP no offload</b> is without
+segmentation, coalescing and checksums by the interface; <b>TCP spinning</b> waits without
+sleeping (latency only). All others of the kernel block. A pipe holds 1 MiB, a
+FIFO 64 KiB; a System V queue takes at most 8 KiB a message, larger ones go in parts.</li>
+<li><b>UDP</b> loses what the receiver is too slow for: its throughput is what arrived, and it is
+recommended nowhere. A datagram carries at most 65507 bytes, larger messages go in several.</li>
+<li>Weft's frames between hosts are authenticated. Messages of up to 4K go by its blocking calls,
+larger ones with several under way. A waiting rank spins for a moment, then sleeps.</li>
+</ul>
+";

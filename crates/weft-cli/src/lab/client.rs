@@ -1,0 +1,170 @@
+//! A lab as the rest of this program sees it: starting one, and entering its hosts.
+
+use super::keeper::Started;
+use super::spec::{free_subnet, Conditions, Spec};
+use super::wire::{self, Description};
+use anyhow::{bail, Context, Result};
+use rustix::thread::{move_into_thread_name_spaces, ThreadNameSpaceType};
+use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+/// Settles what a lab shall be, in a network that nothing else uses.
+///
+/// # Errors
+/// As [`Spec::new`], or no network is free.
+pub fn plan(name: &str, hosts: usize, conditions: &Conditions) -> Result<Spec> {
+    // Labs that end at this moment, or are no labs, take no network.
+    let labs = wire::names()?;
+    let others = labs.iter().filter_map(|name| wire::describe(name, None).ok());
+    let taken: Vec<u8> = others.map(|(lab, _)| lab.spec.subnet).collect();
+    Spec::new(name, hosts, conditions, free_subnet(&taken)?)
+}
+
+/// Starts a keeper and waits until its lab is up; returns the lab's shortcomings.
+fn start(spec: &Spec, attached: bool) -> Result<(Child, Vec<String>)> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("weft").args(["lab-keeper", "--spec", &serde_json::to_string(spec)?]);
+    if attached {
+        // Its own group: Ctrl-C at the terminal is for this process, which ends the lab.
+        command.arg("--attached").stdin(Stdio::piped()).process_group(0);
+    } else {
+        command.stdin(Stdio::null());
+    }
+    command.stdout(Stdio::piped());
+    let mut child = command.spawn().context("starting the lab's keeper")?;
+    let mut line = String::new();
+    let output = child.stdout.take().context("its output")?;
+    BufReader::new(output).read_line(&mut line)?;
+    let why = match serde_json::from_str(&line) {
+        Ok(Started::Ready(notes)) => return Ok((child, notes)),
+        Ok(Started::Failed(why)) => why,
+        Err(_) => "its keeper ended; what it said stands above".into(),
+    };
+    child.wait()?;
+    bail!("lab {}: {why}", spec.name)
+}
+
+/// Starts a lab that stays when this process ends; returns its shortcomings.
+///
+/// # Errors
+/// The machine does not allow it, or a lab of this name is up.
+pub fn detached(spec: &Spec) -> Result<Vec<String>> {
+    start(spec, false).map(|(_, notes)| notes)
+}
+
+/// A lab that ends with this value, and with this process however that ends.
+pub struct Attached {
+    keeper: Child,
+    /// Its name.
+    pub name: String,
+}
+
+impl Attached {
+    /// Starts a lab.
+    ///
+    /// # Errors
+    /// As [`detached`].
+    pub fn start(spec: &Spec) -> Result<Attached> {
+        let (keeper, notes) = start(spec, true)?;
+        for note in notes {
+            log::info!("lab {}: {note}", spec.name);
+        }
+        Ok(Attached { keeper, name: spec.name.clone() })
+    }
+
+    /// A way into one of its hosts.
+    ///
+    /// # Errors
+    /// The host, or the whole lab, has ended.
+    pub fn entrance(&self, host: usize) -> Result<Entrance> {
+        Entrance::find(&self.name, host)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // The end of its input tells the keeper to end; it takes its hosts along.
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
+    }
+}
+
+/// A host that can be entered.
+pub struct Entrance {
+    process: OwnedFd,
+    own_user_namespace: bool,
+    /// Its IPv4 address.
+    pub address: IpAddr,
+}
+
+impl Entrance {
+    /// Looks a host up by its number.
+    ///
+    /// # Errors
+    /// There is no such lab or host.
+    pub fn find(lab: &str, host: usize) -> Result<Entrance> {
+        let (description, process) = wire::describe(lab, Some(host))?;
+        Entrance::of(&description, host, process)
+    }
+
+    /// Looks a host up by its name.
+    ///
+    /// # Errors
+    /// There is no such lab or host.
+    pub fn find_named(lab: &str, host: &str) -> Result<Entrance> {
+        let (description, _) = wire::describe(lab, None)?;
+        let Some(at) = description.spec.host_index(host) else {
+            let last = description.spec.host_name(description.spec.hosts - 1);
+            bail!("lab {lab} has no host {host}: its hosts are h1 to {last}");
+        };
+        Entrance::find(lab, at)
+    }
+
+    fn of(lab: &Description, host: usize, process: Option<OwnedFd>) -> Result<Entrance> {
+        let name = lab.spec.host_name(host);
+        let process = process.with_context(|| {
+            format!(
+                "host {name} has ended; `weft lab down --name {0}` and `weft lab up` make it anew",
+                lab.spec.name
+            )
+        })?;
+        let address = lab.spec.v4(host).into();
+        Ok(Entrance { process, own_user_namespace: lab.own_user_namespace, address })
+    }
+
+    /// Descriptor of the host's first process.
+    pub fn process(&self) -> &OwnedFd {
+        &self.process
+    }
+
+    /// The kinds of namespaces to enter for its network and IPC alone.
+    pub fn channels(&self) -> ThreadNameSpaceType {
+        let kinds = ThreadNameSpaceType::NETWORK | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
+        match self.own_user_namespace {
+            true => kinds | ThreadNameSpaceType::USER,
+            false => kinds,
+        }
+    }
+
+    /// Moves this process, which must have one thread only, into the host; its PID namespace is
+    /// that of the children it starts from then on.
+    ///
+    /// # Errors
+    /// The host has ended.
+    pub fn enter(&self) -> Result<()> {
+        let all = self.channels()
+            | ThreadNameSpaceType::MOUNT
+            | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME
+            | ThreadNameSpaceType::PROCESS_ID;
+        let folder = std::env::current_dir();
+        move_into_thread_name_spaces(self.process.as_fd(), all).context("entering the host")?;
+        // The host sees the same files, but a process starts out at its root.
+        if let Err(e) = folder.and_then(std::env::set_current_dir) {
+            log::warn!("the working folder is / in the host: {e}");
+        }
+        Ok(())
+    }
+}

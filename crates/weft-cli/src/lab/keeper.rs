@@ -1,0 +1,283 @@
+//! The process that holds a lab: makes the hosts, answers the command, and forwards packets where
+//! they are to be delayed.
+//!
+//! Everything a lab consists of hangs on this process. Its hosts die with it, their namespaces with
+//! them, the interfaces with those. It is found by the name of an abstract socket, which vanishes
+//! with it as well. So there is no stale state to clean up, whichever process is killed.
+
+use super::init::Report;
+use super::net;
+use super::spec::Spec;
+use super::switch::Switch;
+use super::sys;
+use super::wire::{self, Description, HostState, Request};
+use crate::run::poll::{Set, READ};
+use anyhow::{bail, ensure, Context, Result};
+use rustix::process::{pidfd_open, waitpid, Pid, PidfdFlags, WaitOptions};
+use rustix::thread::UnshareFlags;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Hold a lab; started by `weft lab`
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The lab, as JSON
+    #[arg(long)]
+    spec: String,
+    /// End when standard input does
+    #[arg(long)]
+    attached: bool,
+}
+
+/// What the keeper tells whoever started it, as one line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Started {
+    /// The lab is up, apart from these shortcomings.
+    Ready(Vec<String>),
+    /// It is not, and why.
+    Failed(String),
+}
+
+/// Longest time a host may take to be set up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Host {
+    pid: Pid,
+    process: OwnedFd,
+    /// Ends when this process does; the host's first process waits for that.
+    line: UnixStream,
+    ended: bool,
+}
+
+struct Keeper {
+    spec: Spec,
+    hosts: Vec<Host>,
+    own_user_namespace: bool,
+    notes: Vec<String>,
+    switch: Option<Switch>,
+    me: u32,
+}
+
+/// Makes a lab and serves it until it is told to end.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    if !args.attached {
+        // What happens at the terminal of whoever started it is none of its business from here on.
+        rustix::process::setsid().context("a session of its own")?;
+    }
+    let (started, lab) = match make(&args.spec) {
+        Ok((listener, keeper)) => (Started::Ready(keeper.notes.clone()), Some((listener, keeper))),
+        Err(e) => (Started::Failed(format!("{e:#}")), None),
+    };
+    let mut text = serde_json::to_string(&started)?;
+    text.push('\n');
+    // Whoever asked for the lab may be gone: then nobody wants it, and the error ends this process.
+    let told = std::io::stdout().write_all(text.as_bytes());
+    let Some((listener, mut keeper)) = lab else { return Ok(ExitCode::FAILURE) };
+    told.context("nobody waits for this lab any more")?;
+    silence()?;
+    keeper.serve(listener, args.attached)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lets go of the starter's output.
+fn silence() -> Result<()> {
+    let null = std::fs::File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+fn make(spec: &str) -> Result<(UnixListener, Keeper)> {
+    let spec: Spec = serde_json::from_str(spec).context("the lab's description")?;
+    let listener = match wire::listen(&spec.name) {
+        Err(e) if e.kind() == ErrorKind::AddrInUse => bail!(
+            "a lab named {0} is up already: `weft lab down --name {0}` removes it, \
+             `--name` gives another one its own name",
+            spec.name
+        ),
+        other => other.context("the lab's socket")?,
+    };
+    let me = std::process::id();
+    let own_user_namespace = enter()?;
+    let mut keeper =
+        Keeper { spec, hosts: Vec::new(), own_user_namespace, notes: Vec::new(), switch: None, me };
+    let text = serde_json::to_string(&keeper.spec)?;
+    for host in 0..keeper.spec.hosts {
+        let (line, theirs) = UnixStream::pair()?;
+        line.set_read_timeout(Some(PATIENCE))?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("weft").args(["lab-host", "--spec", &text, "--host", &host.to_string()]);
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+        let pid = sys::spawn_host(&mut command).map_err(|e| refused(&e))?;
+        let process = pidfd_open(pid, PidfdFlags::empty())?;
+        keeper.hosts.push(Host { pid, process, line, ended: false });
+    }
+    let pids: Vec<u32> = keeper.hosts.iter().map(|h| h.pid.as_raw_nonzero().get() as u32).collect();
+    net::connect(&keeper.spec, &pids)?;
+    keeper.notes = keeper.set_up_hosts()?;
+    if let Some(delay) = keeper.spec.delay {
+        keeper.switch = Some(Switch::start(&keeper.spec, delay).context("the delaying switch")?);
+    }
+    Ok((listener, keeper))
+}
+
+/// Enters namespaces of this process's own: a network, and where that takes rights it lacks, first
+/// a user namespace in which it has them. Returns whether it did the latter.
+fn enter() -> Result<bool> {
+    match sys::unshare(UnshareFlags::NEWNET) {
+        Ok(()) => return Ok(false),
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => {}
+        Err(e) => return Err(refused(&e)),
+    }
+    let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+    sys::unshare(UnshareFlags::NEWUSER).map_err(|e| refused(&e))?;
+    // Without a list of groups to give up, a process may map its own identity.
+    let _ = std::fs::write("/proc/self/setgroups", "deny");
+    for (file, id) in [("uid_map", uid.as_raw()), ("gid_map", gid.as_raw())] {
+        std::fs::write(format!("/proc/self/{file}"), format!("0 {id} 1"))
+            .with_context(|| format!("/proc/self/{file} of the lab's user namespace"))?;
+    }
+    sys::unshare(UnshareFlags::NEWNET).map_err(|e| refused(&e))?;
+    Ok(true)
+}
+
+/// What a lab needs, and what forbids it here.
+fn refused(error: &std::io::Error) -> anyhow::Error {
+    let setting = |name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
+        Some(text.trim().to_owned())
+    };
+    let is = |name: &str, value: &str| setting(name).as_deref() == Some(value);
+    let cause = if is("user/max_user_namespaces", "0") {
+        "user namespaces are off: sysctl user.max_user_namespaces=10000 allows them"
+    } else if is("kernel/unprivileged_userns_clone", "0") {
+        "only root may make user namespaces: sysctl kernel.unprivileged_userns_clone=1 allows them"
+    } else if is("kernel/apparmor_restrict_unprivileged_userns", "1") {
+        "AppArmor takes the rights out of user namespaces: \
+         sysctl kernel.apparmor_restrict_unprivileged_userns=0 lets them be"
+    } else {
+        "a container or its seccomp profile may be what forbids it"
+    };
+    anyhow::anyhow!(
+        "{error}: a lab needs namespaces of its own (network, mount, UTS, PID, IPC): run as root \
+         (CAP_SYS_ADMIN and CAP_NET_ADMIN), or without root where user namespaces are allowed; \
+         {cause}"
+    )
+}
+
+impl Keeper {
+    /// Lets all hosts set themselves up, side by side, and returns their shortcomings.
+    fn set_up_hosts(&mut self) -> Result<Vec<String>> {
+        for host in &mut self.hosts {
+            host.line.write_all(b"go\n").context("a host ended while it was made")?;
+        }
+        let mut notes = Vec::new();
+        for (at, host) in self.hosts.iter().enumerate() {
+            let name = self.spec.host_name(at);
+            let mut line = String::new();
+            BufReader::new(&host.line)
+                .read_line(&mut line)
+                .with_context(|| format!("{name} is not set up within {PATIENCE:?}"))?;
+            ensure!(!line.is_empty(), "{name} ended while it was made");
+            match serde_json::from_str(&line)? {
+                Report::Ready(more) => notes.extend(more),
+                Report::Failed(why) => bail!("{why}"),
+            }
+        }
+        notes.sort();
+        notes.dedup();
+        Ok(notes)
+    }
+
+    fn serve(&mut self, listener: UnixListener, attached: bool) -> Result<()> {
+        let stdin = std::io::stdin();
+        loop {
+            let mut set = Set::new();
+            set.add(None, listener.as_fd(), READ);
+            if attached {
+                set.add(Some(usize::MAX), stdin.as_fd(), READ);
+            }
+            for (at, host) in self.hosts.iter().enumerate().filter(|(_, host)| !host.ended) {
+                set.add(Some(at), host.process.as_fd(), READ);
+            }
+            for ready in set.wait(None)? {
+                match ready {
+                    None => {
+                        if self.answer(&listener)? {
+                            drop(listener);
+                            return Ok(());
+                        }
+                    }
+                    Some(usize::MAX) => return self.end(),
+                    Some(host) => self.bury(host),
+                }
+            }
+        }
+    }
+
+    /// A host's first process ended.
+    fn bury(&mut self, host: usize) {
+        let host = &mut self.hosts[host];
+        // It is our child, and has ended: nothing to wait for, nothing to learn.
+        let _ = waitpid(Some(host.pid), WaitOptions::NOHANG);
+        host.ended = true;
+    }
+
+    /// Ends all hosts and waits until the last of their processes is gone.
+    fn end(&mut self) -> Result<()> {
+        let alive = |host: &&mut Host| !host.ended;
+        for host in self.hosts.iter_mut().filter(alive) {
+            // It may end by itself at this moment.
+            let _ =
+                rustix::process::pidfd_send_signal(&host.process, rustix::process::Signal::KILL);
+        }
+        for host in self.hosts.iter_mut().filter(|host| !host.ended) {
+            waitpid(Some(host.pid), WaitOptions::empty())?;
+            host.ended = true;
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> Description {
+        let host = |(at, host): (usize, &Host)| HostState {
+            name: self.spec.host_name(at),
+            v4: self.spec.v4(at),
+            v6: self.spec.v6(at),
+            pid: host.pid.as_raw_nonzero().get(),
+            up: !host.ended,
+        };
+        Description {
+            spec: self.spec.clone(),
+            hosts: self.hosts.iter().enumerate().map(host).collect(),
+            keeper: self.me,
+            own_user_namespace: self.own_user_namespace,
+            notes: self.notes.clone(),
+            overflowed: self.switch.as_ref().map(|s| s.overflowed.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Answers one connection; true when the lab has ended by it. What a caller does wrong harms
+    /// nobody but the caller.
+    fn answer(&mut self, listener: &UnixListener) -> Result<bool> {
+        let Ok((stream, _)) = listener.accept() else { return Ok(false) };
+        let Ok(Some(request)) = wire::receive_request(&stream) else { return Ok(false) };
+        let fd = match request {
+            Request::Describe => None,
+            Request::Host(at) => self.hosts.get(at).filter(|h| !h.ended).map(|h| &h.process),
+            Request::Down => {
+                self.end()?;
+                // The caller waits for the end of this connection, which is that of this process.
+                std::mem::forget(stream);
+                return Ok(true);
+            }
+        };
+        let _ = wire::reply(&stream, &self.describe(), fd);
+        Ok(false)
+    }
+}

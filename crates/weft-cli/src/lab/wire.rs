@@ -1,0 +1,187 @@
+//! Between the command and a lab's keeper: one request and one answer a connection, as JSON.
+
+use super::spec::{check_name, Spec};
+use anyhow::{bail, ensure, Context, Result};
+use rustix::net::{
+    recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
+
+/// What is asked of a keeper.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// A description of the lab.
+    Describe,
+    /// That, and a descriptor of this host's first process, if the host is up.
+    Host(usize),
+    /// The end of the lab; the connection ends when all is gone.
+    Down,
+}
+
+/// A host as it is now.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HostState {
+    /// Its name.
+    pub name: String,
+    /// Its IPv4 address.
+    pub v4: Ipv4Addr,
+    /// Its IPv6 address, if it has one.
+    pub v6: Option<Ipv6Addr>,
+    /// Its first process, as the keeper's PID namespace numbers it.
+    pub pid: i32,
+    /// Whether that is alive.
+    pub up: bool,
+}
+
+/// A lab as it is now.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Description {
+    /// As it was asked for.
+    pub spec: Spec,
+    /// Its hosts.
+    pub hosts: Vec<HostState>,
+    /// Process ID of the keeper.
+    pub keeper: u32,
+    /// Whether the lab has a user namespace of its own, as without root.
+    pub own_user_namespace: bool,
+    /// What is not as it should be.
+    pub notes: Vec<String>,
+    /// Packets dropped since the delaying switch was full; `None` without such a switch.
+    pub overflowed: Option<u64>,
+}
+
+/// Longest time either side waits for the other's few bytes.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest time a lab may take to end.
+const END: Duration = Duration::from_secs(60);
+/// Longest request.
+const MAX_REQUEST: u64 = 256;
+/// Longest answer.
+const MAX_ANSWER: u64 = 1 << 20;
+
+fn prefix() -> String {
+    format!("weft-lab-{}-", rustix::process::getuid().as_raw())
+}
+
+fn address(name: &str) -> std::io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("{}{name}", prefix()))
+}
+
+/// The socket of a lab's keeper. Its name exists while the keeper does.
+pub fn listen(name: &str) -> std::io::Result<UnixListener> {
+    UnixListener::bind_addr(&address(name)?)
+}
+
+/// Names of this user's labs.
+///
+/// # Errors
+/// The kernel's table of sockets cannot be read.
+pub fn names() -> Result<Vec<String>> {
+    let table = std::fs::read_to_string("/proc/net/unix").context("/proc/net/unix")?;
+    let start = format!("@{}", prefix());
+    let name = |line: &str| line.split_whitespace().last()?.strip_prefix(&start).map(String::from);
+    let mut names: Vec<String> = table.lines().filter_map(name).collect();
+    names.retain(|name| check_name(name).is_ok());
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+fn connect(name: &str) -> Result<UnixStream> {
+    check_name(name)?;
+    let stream = match UnixStream::connect_addr(&address(name)?) {
+        Err(e) if e.kind() == ErrorKind::ConnectionRefused => bail!(
+            "no lab named {name} is up here: `weft lab up 4 --name {name}` makes one, \
+             `weft lab list` shows those there are"
+        ),
+        other => other.with_context(|| format!("the lab {name}"))?,
+    };
+    // Any user may take a name first.
+    let other = rustix::net::sockopt::socket_peercred(&stream)?;
+    ensure!(other.uid == rustix::process::getuid(), "another user holds the name of lab {name}");
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+fn ask(stream: &UnixStream, request: &Request) -> Result<()> {
+    let mut text = serde_json::to_string(request)?;
+    text.push('\n');
+    let mut stream = stream;
+    stream.write_all(text.as_bytes()).context("the lab does not listen")
+}
+
+/// Asks a lab for its description and, where `host` is given, for that host's first process.
+///
+/// # Errors
+/// There is no such lab, or it does not answer.
+pub fn describe(name: &str, host: Option<usize>) -> Result<(Description, Option<OwnedFd>)> {
+    let stream = connect(name)?;
+    ask(&stream, &host.map_or(Request::Describe, Request::Host))?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut text = vec![0; 4096];
+    let got =
+        recvmsg(&stream, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)
+            .with_context(|| format!("lab {name} does not answer"))?;
+    text.truncate(got.bytes);
+    let mut fd = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            fd = fds.last();
+        }
+    }
+    (&stream).take(MAX_ANSWER).read_to_end(&mut text)?;
+    let description = serde_json::from_slice(&text);
+    Ok((description.with_context(|| format!("lab {name} does not answer"))?, fd))
+}
+
+/// Ends a lab and waits until it is gone.
+///
+/// # Errors
+/// There is no such lab, or it does not end.
+pub fn down(name: &str) -> Result<()> {
+    let stream = connect(name)?;
+    ask(&stream, &Request::Down)?;
+    stream.set_read_timeout(Some(END))?;
+    match (&stream).read(&mut [0]) {
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == ErrorKind::ConnectionReset => Ok(()),
+        Err(e) => Err(e).with_context(|| format!("lab {name} does not end")),
+    }
+}
+
+/// Reads the request of a connection; `None` if it is another user's.
+pub fn receive_request(stream: &UnixStream) -> Result<Option<Request>> {
+    let other = rustix::net::sockopt::socket_peercred(stream)?;
+    if other.uid != rustix::process::getuid() {
+        return Ok(None);
+    }
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
+    Ok(Some(serde_json::from_str(&line)?))
+}
+
+/// Answers with a description and perhaps a descriptor.
+pub fn reply(mut stream: &UnixStream, answer: &Description, fd: Option<&OwnedFd>) -> Result<()> {
+    let text = serde_json::to_vec(answer)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = fd.map(|fd| [fd.as_fd()]);
+    if let Some(fds) = &fds {
+        ensure!(control.push(SendAncillaryMessage::ScmRights(fds)), "no room for a descriptor");
+    }
+    let sent = sendmsg(stream, &[IoSlice::new(&text)], &mut control, SendFlags::NOSIGNAL)?;
+    stream.write_all(&text[sent..])?;
+    Ok(())
+}

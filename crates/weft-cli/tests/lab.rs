@@ -1,0 +1,348 @@
+//! `weft lab` from the outside: hosts that reach each other, and nothing left when it ends.
+#![allow(non_snake_case)]
+
+#[allow(dead_code)]
+#[path = "run/harness.rs"]
+mod harness;
+
+use harness::{left_behind, Job, Running, MARK};
+use serde_json::Value;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const WEFT: &str = env!("CARGO_BIN_EXE_weft");
+/// Bound of every wait; reached only when something is broken.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A lab of one test; everything of it carries a mark.
+struct Lab {
+    name: String,
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        // A failed test leaves nothing either.
+        self.weft(&["lab", "down"]);
+    }
+}
+
+impl Lab {
+    /// A name for a lab that is not there yet.
+    fn unmade() -> Lab {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Lab { name: format!("t{}-{number}", std::process::id()) }
+    }
+
+    /// A lab that is up; `None` where labs are not allowed.
+    fn up(args: &[&str]) -> Option<Lab> {
+        let lab = Lab::unmade();
+        let made = lab.weft(&[&["lab", "up"], args].concat());
+        let why = text(&made.stderr);
+        if !made.status.success() && why.contains("CAP_SYS_ADMIN") {
+            weft_conformance::skip(&why);
+            return None;
+        }
+        assert!(made.status.success(), "{why}");
+        Some(lab)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(WEFT);
+        command.args(words).env("WEFT_LAB", &self.name).env(MARK, &self.name);
+        command
+    }
+
+    fn weft(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("weft starts")
+    }
+
+    /// A shell command on a host; its standard output.
+    fn sh(&self, host: &str, script: &str) -> String {
+        let output = self.weft(&["lab", "exec", host, "sh", "-c", script]);
+        assert!(output.status.success(), "{script}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn code(&self, words: &[&str]) -> Option<i32> {
+        self.weft(&[&["lab", "exec"], words].concat()).status.code()
+    }
+
+    fn status(&self) -> Value {
+        let output = self.weft(&["lab", "status", "--json"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// Starts a command on a host that runs until it is ended, and waits until it does run.
+    fn sleeper(&self, host: &str) -> Running {
+        let script = "echo asleep; exec sleep 1000";
+        let command = self.command(&["lab", "exec", host, "sh", "-c", script]);
+        // The job's own mark would take the place of the lab's.
+        let mut running = Job::of_marked(command, &self.name).start();
+        running.lines(1, "asleep");
+        running
+    }
+
+    fn wait_until_nothing_left(&self) {
+        until(|| left_behind(&self.name).is_empty(), || format!("{:?}", left_behind(&self.name)));
+        let list = text(&self.weft(&["lab", "list"]).stdout);
+        assert!(!list.contains(&self.name), "{list}");
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn until(done: impl Fn() -> bool, what: impl Fn() -> String) {
+    let deadline = Instant::now() + LIMIT;
+    while !done() {
+        assert!(Instant::now() < deadline, "still: {}", what());
+        std::thread::yield_now();
+    }
+}
+
+fn kill(pid: &Value) {
+    let pid = pid.as_i64().expect("a process").to_string();
+    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+}
+
+#[test]
+fn exec__runs_in_the_host_and_passes_the_exit_status_on() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    assert_eq!(lab.sh("h2", "hostname").trim(), "h2");
+    assert_eq!(lab.sh("h1", "echo $HOSTNAME $WEFT_LAB").trim(), format!("h1 {}", lab.name));
+    assert_eq!(lab.sh("h1", "pwd").trim(), std::env::current_dir().unwrap().to_str().unwrap());
+    assert_eq!(
+        lab.sh("h1", "cat /proc/1/cmdline | tr '\\0' ' '").split(' ').nth(1),
+        Some("lab-host")
+    );
+    assert_eq!(lab.code(&["h1", "sh", "-c", "exit 7"]), Some(7));
+    assert_eq!(lab.code(&["h1", "sh", "-c", "kill -9 $$"]), Some(137));
+    assert_eq!(lab.code(&["h1", "/nonexistent"]), Some(127));
+    assert_eq!(lab.code(&["h1", "/etc/hosts"]), Some(126));
+    assert_eq!(lab.code(&["h3", "true"]), Some(1), "there is no h3");
+}
+
+#[test]
+fn hosts__reach_each_other_by_name_and_nothing_else() {
+    let Some(lab) = Lab::up(&["3"]) else { return };
+    for name in ["h1", "h2", "h3"] {
+        assert!(lab.sh("h2", &format!("getent ahosts {name}")).contains("STREAM"), "{name}");
+    }
+    assert!(lab.sh("h1", "ls /sys/class/net").split_whitespace().eq(["eth0", "lo"]));
+    if !Path::new("/bin/bash").exists() {
+        return weft_conformance::skip("no bash to open a connection with");
+    }
+    // Nobody listens: that the other host says so takes a packet there and one back.
+    let status = lab.status();
+    for family in ["v4", "v6"] {
+        let Some(to) = status["hosts"][1][family].as_str() else {
+            assert_eq!(family, "v6", "this kernel may lack IPv6");
+            continue;
+        };
+        let script = format!("exec 3<>/dev/tcp/{to}/9");
+        let output = lab.weft(&["lab", "exec", "h1", "bash", "-c", &script]);
+        assert!(text(&output.stderr).contains("refused"), "{to}: {}", text(&output.stderr));
+    }
+    let output = lab.weft(&["lab", "exec", "h1", "bash", "-c", "exec 3<>/dev/tcp/192.0.2.1/9"]);
+    assert!(text(&output.stderr).contains("unreachable"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn run__spreads_ranks_over_hosts_that_exchange_messages() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    let place = lab.weft(&["lab", "run", "-n", "4", "sh", "-c", "echo $PMI_RANK on $(hostname)"]);
+    let mut lines: Vec<String> = text(&place.stdout).lines().map(String::from).collect();
+    lines.sort();
+    assert_eq!(lines, ["0 on h1", "1 on h1", "2 on h2", "3 on h2"]);
+    let per_host = lab.weft(&["lab", "run", "--per-host", "3", "hostname"]);
+    assert_eq!(text(&per_host.stdout).matches("h2").count(), 3);
+    let asp = lab.weft(&["lab", "run", "-n", "3", WEFT, "app", "asp", "--nodes", "64"]);
+    assert!(asp.status.success(), "{}", text(&asp.stderr));
+    let failed = lab.weft(&["lab", "run", "-n", "2", "sh", "-c", "exit 9"]);
+    assert_eq!(failed.status.code(), Some(9));
+}
+
+#[test]
+fn run__messages_survive_loss_delay_and_a_rate() {
+    // Too small an MTU for IPv6.
+    let args = ["2", "--loss", "5%", "--delay", "1ms", "--rate", "100mbit", "--mtu", "1000"];
+    let Some(lab) = Lab::up(&args) else { return };
+    let asp = lab.weft(&["lab", "run", "-n", "2", WEFT, "app", "asp", "--nodes", "64"]);
+    assert!(asp.status.success(), "{}", text(&asp.stderr));
+    assert_eq!(lab.sh("h1", "cat /sys/class/net/eth0/mtu").trim(), "1000");
+}
+
+/// Datagrams of `count` that arrive at a port of h2 where nobody listens.
+fn arrived(lab: &Lab, count: u32) -> u64 {
+    let counter = || {
+        let table = lab.sh("h2", "grep ^Udp: /proc/net/snmp");
+        let mut lines = table.lines().map(|line| line.split_whitespace());
+        let (mut names, mut values) = (lines.next().unwrap(), lines.next().unwrap());
+        let at = names.position(|name| name == "NoPorts").expect("the counter");
+        values.nth(at).unwrap().parse::<u64>().unwrap()
+    };
+    let before = counter();
+    let to = lab.status()["hosts"][1]["v4"].as_str().unwrap().to_owned();
+    let script = format!("for i in $(seq {count}); do echo x > /dev/udp/{to}/9; done");
+    let sent = lab.weft(&["lab", "exec", "h1", "bash", "-c", &script]);
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    counter() - before
+}
+
+#[test]
+fn loss__takes_some_packets_and_not_all() {
+    if !Path::new("/bin/bash").exists() {
+        return weft_conformance::skip("no bash to send datagrams with");
+    }
+    let Some(whole) = Lab::up(&["2"]) else { return };
+    assert_eq!(arrived(&whole, 50), 50);
+    let Some(lossy) = Lab::up(&["2", "--loss", "50%"]) else { return };
+    // The first packets ask for an Ethernet address, and may be lost as well.
+    until(|| arrived(&lossy, 10) > 0, || "nothing arrives".into());
+    // 200 flips of a coin are not all alike.
+    let got = arrived(&lossy, 200);
+    assert!(0 < got && got < 200, "{got}");
+}
+
+#[test]
+fn up__labs_side_by_side_have_their_own_networks() {
+    let (Some(a), Some(b)) = (Lab::up(&["1"]), Lab::up(&["2", "--direct"])) else { return };
+    assert_ne!(a.status()["hosts"][0]["v4"], b.status()["hosts"][0]["v4"]);
+    let list = text(&a.weft(&["lab", "list"]).stdout);
+    assert!(list.contains(&a.name) && list.contains(&b.name), "{list}");
+    let again = a.weft(&["lab", "up", "1"]);
+    assert!(!again.status.success() && text(&again.stderr).contains("lab down"));
+}
+
+#[test]
+fn down__ends_what_runs_on_the_hosts() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    let running = lab.sleeper("h2");
+    assert!(lab.weft(&["lab", "down"]).status.success());
+    running.finish().assert_code(137);
+    lab.wait_until_nothing_left();
+    let again = lab.weft(&["lab", "down"]);
+    assert!(text(&again.stderr).contains("no lab named"), "{}", text(&again.stderr));
+}
+
+#[test]
+fn kill__of_the_keeper_leaves_nothing_and_the_name_is_free() {
+    let Some(lab) = Lab::up(&["2", "--delay", "1ms"]) else { return };
+    let running = lab.sleeper("h1");
+    kill(&lab.status()["keeper"]);
+    running.finish().assert_code(137);
+    lab.wait_until_nothing_left();
+    assert!(lab.weft(&["lab", "up", "1"]).status.success());
+}
+
+#[test]
+fn kill__of_a_host_is_seen_and_named() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    let running = lab.sleeper("h2");
+    kill(&lab.status()["hosts"][1]["pid"]);
+    running.finish().assert_code(137);
+    until(|| lab.status()["hosts"][1]["up"] == false, || "up".into());
+    let exec = lab.weft(&["lab", "exec", "h2", "true"]);
+    assert!(text(&exec.stderr).contains("h2 has ended"), "{}", text(&exec.stderr));
+    assert_eq!(lab.code(&["h1", "true"]), Some(0));
+    assert!(lab.weft(&["lab", "down"]).status.success());
+    lab.wait_until_nothing_left();
+}
+
+#[test]
+fn kill__of_exec_ends_its_command() {
+    let Some(lab) = Lab::up(&["1"]) else { return };
+    let running = lab.sleeper("h1");
+    let asleep = || lab.sh("h1", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").contains("sleep 1000");
+    assert!(asleep());
+    running.signal("KILL");
+    until(|| !asleep(), || "the command runs".into());
+}
+
+#[test]
+fn exec__passes_signals_on() {
+    let Some(lab) = Lab::up(&["1"]) else { return };
+    let script = "trap 'exit 5' TERM; echo asleep; sleep 1000 & wait";
+    let command = lab.command(&["lab", "exec", "h1", "sh", "-c", script]);
+    let mut running = Job::of_marked(command, &lab.name).start();
+    running.lines(1, "asleep");
+    running.signal("TERM");
+    // What the shell left asleep holds the output open until the lab ends.
+    until(
+        || !lab.sh("h1", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").contains("trap"),
+        || "the shell runs".into(),
+    );
+    assert!(lab.weft(&["lab", "down"]).status.success());
+    running.finish().assert_code(5);
+}
+
+#[test]
+fn kill__of_a_job_with_its_own_lab_leaves_nothing() {
+    for signal in ["KILL", "INT", "TERM"] {
+        let lab = Lab::unmade();
+        let args = ["lab", "run", "--up", "2", "sh", "-c", "echo asleep; exec sleep 1000"];
+        if Lab::up(&["1"]).is_none() {
+            return;
+        }
+        let mut running = Job::of_marked(lab.command(&args), &lab.name).start();
+        running.lines(2, "asleep");
+        running.signal(signal);
+        assert_ne!(running.finish().code, Some(0), "{signal}");
+        lab.wait_until_nothing_left();
+    }
+}
+
+#[test]
+fn up__without_root_works_or_says_what_it_takes() {
+    let lab = Lab::unmade();
+    let nobody = |words: &[&str]| {
+        let mut command = lab.command(words);
+        command.uid(65534).gid(65534).current_dir("/").output()
+    };
+    if !is_root() {
+        return weft_conformance::skip("only root can become another user; see the other tests");
+    }
+    let up = match nobody(&["lab", "up", "2"]) {
+        Ok(up) => up,
+        Err(e) => return weft_conformance::skip(&format!("{WEFT} as another user: {e}")),
+    };
+    if !up.status.success() {
+        let why = text(&up.stderr);
+        assert!(why.contains("CAP_SYS_ADMIN") && why.contains("user namespaces"), "{why}");
+        return weft_conformance::skip(&why);
+    }
+    assert!(text(&up.stdout).contains("without root"), "{}", text(&up.stdout));
+    let id = nobody(&["lab", "exec", "h1", "id", "-u"]).unwrap();
+    assert_eq!(text(&id.stdout).trim(), "0", "{}", text(&id.stderr));
+    assert!(nobody(&["lab", "down"]).unwrap().status.success());
+    lab.wait_until_nothing_left();
+}
+
+fn is_root() -> bool {
+    std::fs::read_to_string("/proc/self/status")
+        .is_ok_and(|status| status.lines().any(|line| line.starts_with("Uid:\t0\t0")))
+}
+
+#[test]
+fn args__bad_ones_are_refused() {
+    for words in [
+        &["up", "0"][..],
+        &["up", "251"],
+        &["up", "2", "--loss", "1"],
+        &["up", "2", "--rate", "fast"],
+        &["up", "3", "--direct"],
+        &["up", "2", "--direct", "--loss", "1%"],
+        &["up", "2", "--name", "A b"],
+        &["exec", "--name", "../x", "h1", "true"],
+    ] {
+        let output = Lab::unmade().weft(&[&["lab"], words].concat());
+        assert!(!output.status.success(), "{words:?} was accepted");
+        assert!(!output.stderr.is_empty(), "{words:?} was refused without a word");
+    }
+}

@@ -1,0 +1,146 @@
+//! One program for each interface, shared by all ranks on it.
+//!
+//! The first rank loads the program and attaches it through a BPF link: attached for as long as any
+//! process has the link open. The others find link and map in the kernel by the program's name and
+//! open both, so that the attachment outlives the first rank and ends with the last one, however it
+//! ends.
+
+use super::program::{self, ENTRIES};
+use super::sys::{bpf, Insn};
+use crate::ether::EtherType;
+use crate::rng::Rng;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// The program on an interface.
+#[derive(Debug)]
+pub(super) struct Attachment {
+    /// Keeps it attached.
+    _link: OwnedFd,
+    /// The sockets it sends frames to.
+    pub map: OwnedFd,
+    /// Another process had attached it.
+    pub joined: bool,
+}
+
+/// Why there is no program.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// What was tried, and what the system said.
+    System(&'static str, io::Error),
+    /// Another program is attached.
+    Foreign,
+    /// Weft's program is attached in the other mode.
+    OtherMode,
+}
+
+/// Times to look again when the program appears or goes between two steps.
+const TRIES: u32 = 5;
+
+/// Attaches the program to an interface in the driver (`native`) or in the stack, or joins the one
+/// that is there.
+pub(super) fn attach(
+    namespace: u64,
+    ifindex: u32,
+    native: bool,
+    kind: EtherType,
+) -> Result<Attachment, Trouble> {
+    let (ours, other) =
+        (name(namespace, ifindex, native, kind), name(namespace, ifindex, !native, kind));
+    for _ in 0..TRIES {
+        if let Some((link, map)) = find(ifindex, &ours) {
+            return Ok(Attachment { _link: link, map, joined: true });
+        }
+        if find(ifindex, &other).is_some() {
+            return Err(Trouble::OtherMode);
+        }
+        let map = bpf::socket_map(ENTRIES, &ours).map_err(|e| Trouble::System("make a map", e))?;
+        let code = program::assemble(&map, kind);
+        match load_and_attach(&code, &ours, ifindex, native)? {
+            Ok(link) => return Ok(Attachment { _link: link, map, joined: false }),
+            // Somebody was faster; we shall find the program, if it is ours.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {}
+            Err(e) => return Err(Trouble::System("attach the program", e)),
+        }
+    }
+    Err(Trouble::Foreign)
+}
+
+/// Attaches freshly loaded code; the inner error is that of attaching.
+fn load_and_attach(
+    code: &[Insn],
+    name: &str,
+    ifindex: u32,
+    native: bool,
+) -> Result<io::Result<OwnedFd>, Trouble> {
+    let load =
+        |frags| bpf::load(code, name, frags).map_err(|e| Trouble::System("load the program", e));
+    let flags = if native { bpf::FLAGS_NATIVE } else { bpf::FLAGS_GENERIC };
+    let attached = bpf::attach(&load(false)?, ifindex, flags);
+    let refused = [libc::ERANGE, libc::EINVAL, libc::EOPNOTSUPP];
+    match &attached {
+        // Drivers with an MTU beyond a page want a program that copes with pieces; elsewhere that
+        // would only make the kernel copy more.
+        Err(e) if native && e.raw_os_error().is_some_and(|code| refused.contains(&code)) => {
+            let Ok(program) = load(true) else { return Ok(attached) };
+            Ok(bpf::attach(&program, ifindex, flags))
+        }
+        _ => Ok(attached),
+    }
+}
+
+/// The name of the program on an interface: the same in every process of the network namespace, and
+/// of no other interface of the system or EtherType.
+fn name(namespace: u64, ifindex: u32, native: bool, kind: EtherType) -> String {
+    let mode = if native { 'n' } else { 'g' };
+    let place = u64::from(ifindex).rotate_left(32) ^ u64::from(kind.get()).rotate_left(16);
+    let mixed = Rng::new(namespace ^ place).next_u64();
+    let name = format!("weft_{mode}_{:08x}", mixed as u32);
+    debug_assert!(name.len() <= bpf::NAME_MAX);
+    name
+}
+
+/// Link and map of the program of this name on an interface. `None` also without the right to look
+/// (CAP_SYS_ADMIN).
+fn find(ifindex: u32, name: &str) -> Option<(OwnedFd, OwnedFd)> {
+    let mut id = 0;
+    while let Ok(Some(next)) = bpf::link_after(id) {
+        id = next;
+        // A link that is just going cannot be opened.
+        let Ok(link) = bpf::link(id) else { continue };
+        let Ok(Some((at, program))) = bpf::xdp_link(&link) else { continue };
+        if at != ifindex {
+            continue;
+        }
+        let Ok((found, Some(map))) = bpf::program(program) else { continue };
+        if found != name {
+            continue;
+        }
+        if let Ok(map) = bpf::map(map) {
+            return Some((link, map));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name__differs_by_interface_namespace_mode_and_type() {
+        let usual = EtherType::default();
+        let all = [
+            name(1, 2, true, usual),
+            name(1, 2, false, usual),
+            name(1, 3, true, usual),
+            name(2, 2, true, usual),
+            name(1, 2, true, EtherType::parse("88b6").unwrap()),
+        ];
+        for (i, a) in all.iter().enumerate() {
+            assert!(a.len() <= bpf::NAME_MAX);
+            assert!(all[i + 1..].iter().all(|b| a != b), "{all:?}");
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The XDP link: weft frames on raw Ethernet through AF_XDP sockets (Linux 5.11 or later).
+//!
+//! Frames of weft's EtherType for a slot of this endpoint are taken out of the receive path before
+//! the network stack sees them and lie in memory shared with the kernel; everything else passes.
+//!
+//! - `program.rs`: the XDP program; `attach.rs`: how ranks share it on an interface.
+//! - `mode.rs`, `open.rs`: what is tried on an interface, and why it did not work.
+//! - `send.rs`, `recv.rs`: packets to frames and back.
+//! - `sys/`: bpf(2), the sockets and their rings.
+//!
+//! `docs/adr/0007-xdp-program.md` has the reasons.
+
+mod attach;
+mod mode;
+mod open;
+mod program;
+mod recv;
+mod send;
+mod sys;
+#[cfg(test)]
+mod tests;
+
+pub use mode::{UnknownMode, XdpMode};
+
+use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Monitor, Path, PATHS_MAX};
+use crate::secure::{Lane, Mode, Secure, Security};
+use crate::wrap::{Corruptor, FaultSpec};
+use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
+use open::Rail;
+use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
+use weft_core::{LinkCaps, PeerId};
+
+/// Settings of an XDP link.
+#[derive(Clone, Debug, Default)]
+pub struct XdpConfig {
+    /// Names of the interfaces to use; all Ethernet interfaces that are up when `None`.
+    pub interfaces: Option<Vec<String>>,
+    /// The modes to try, in order; weft chooses when there is none.
+    pub modes: Vec<XdpMode>,
+    /// The one queue of each interface to use; all of them when `None`.
+    pub queue: Option<u32>,
+    /// Microseconds that a look into an empty receive ring may drive the card instead of its
+    /// interrupts (busy polling); 0 for never.
+    pub busy_poll_us: u32,
+    /// EtherType of the frames.
+    pub ether_type: EtherType,
+    /// Faults of which the link injects corruption itself, below the authentication.
+    pub faults: Option<FaultSpec>,
+}
+
+/// Events kept for the driver; more are dropped (all are hints).
+const EVENTS_MAX: usize = 256;
+/// Looks for packets between two for changed interfaces: each costs a system call.
+const MONITOR_ROUNDS: u32 = 1 << 14;
+
+struct Peer {
+    /// Ways to it, best first.
+    paths: Vec<Path>,
+    /// The one in use.
+    at: usize,
+    /// An authentic packet came over the path in use: the others need not be tried.
+    confirmed: bool,
+}
+
+impl Peer {
+    fn path(&self) -> &Path {
+        &self.paths[self.at]
+    }
+}
+
+#[derive(Default)]
+struct Counters {
+    sent: u64,
+    send_full: u64,
+    send_errors: u64,
+    send_dropped: u64,
+    received: u64,
+    received_foreign: u64,
+}
+
+/// The XDP link of an endpoint.
+pub struct XdpLink {
+    rails: Vec<Rail>,
+    secure: Secure,
+    kind: EtherType,
+    peers: Vec<Option<Box<Peer>>>,
+    events: VecDeque<LinkEvent>,
+    count: Counters,
+    monitor: Option<Monitor>,
+    /// Looks until the monitor is asked again.
+    monitor_in: u32,
+    busy_poll: bool,
+    /// Flips bits on their way out, when faults are injected.
+    corruptor: Option<Corruptor>,
+}
+
+impl XdpLink {
+    /// Attaches the program to the interfaces and opens the sockets.
+    ///
+    /// # Errors
+    /// [`LinkError::Unreachable`] if no interface can be used, [`LinkError::System`] with the
+    /// reason if none could be opened; an interface that fails beside one that works is a warning.
+    pub fn new(config: XdpConfig, security: Security) -> Result<XdpLink, LinkError> {
+        let usable = usable(&config)?;
+        let mut rails = Vec::new();
+        let mut failed = Vec::new();
+        for interface in usable.iter().take(PATHS_MAX) {
+            match open::open(&config, interface) {
+                Ok(rail) => rails.push(rail),
+                Err(error) => failed.push((&interface.name, error)),
+            }
+        }
+        if rails.is_empty() {
+            return Err(failed.into_iter().next().map_or(LinkError::Unsupported, |(_, e)| e));
+        }
+        let mut link = XdpLink {
+            rails,
+            secure: Secure::new(&security, Lane::Xdp),
+            kind: config.ether_type,
+            peers: Vec::new(),
+            events: VecDeque::new(),
+            count: Counters::default(),
+            monitor: Monitor::open().ok(),
+            monitor_in: MONITOR_ROUNDS,
+            busy_poll: false,
+            corruptor: config.faults.as_ref().map(Corruptor::new),
+        };
+        for (name, error) in failed {
+            link.warn(format!("interface {name} is not used: {error}"));
+        }
+        link.start(&config);
+        Ok(link)
+    }
+
+    fn start(&mut self, config: &XdpConfig) {
+        for line in self.describe() {
+            log::info!("xdp: {line}");
+        }
+        if self.secure.mode() == Mode::None {
+            self.warn("XDP frames are NOT authenticated (security mode none)".into());
+        }
+        if config.busy_poll_us == 0 {
+            return;
+        }
+        const BUDGET: i32 = 64;
+        let us = i32::try_from(config.busy_poll_us).unwrap_or(i32::MAX);
+        let sockets = self.rails.iter().flat_map(|r| &r.ports).map(|p| p.socket());
+        let refused = sockets.map(|s| s.prefer_busy_poll(us, BUDGET)).find_map(Result::err);
+        match refused {
+            None => self.busy_poll = true,
+            Some(e) => self.warn(format!("busy polling is off: the kernel refused it ({e})")),
+        }
+    }
+
+    /// What this machine offers the link, one line for each interface. Opens what it needs but
+    /// attaches nothing and disturbs nobody.
+    ///
+    /// # Errors
+    /// As [`XdpLink::new`].
+    pub fn probe(config: &XdpConfig) -> Result<Vec<String>, LinkError> {
+        open::probe(config, &usable(config)?)
+    }
+
+    /// The security state: mode, cipher implementation.
+    pub fn secure(&self) -> &Secure {
+        &self.secure
+    }
+
+    /// One line for each interface: its name, the mode and why not a better one.
+    pub fn describe(&self) -> Vec<String> {
+        let line = |rail: &Rail| {
+            let (name, mode) = (&rail.interface.name, rail.mode);
+            let zero_copy = rail.ports.iter().all(|p| p.is_zero_copy());
+            let copy = if zero_copy { "without copies" } else { "with a copy" };
+            let queues = rail.ports.len();
+            let share = if rail.joined { ", program shared with another rank" } else { "" };
+            let tried: String = rail.tried.iter().map(|why| format!("; not {why}")).collect();
+            format!(
+                "{name}: {mode}, {copy}, {queues} queue(s), slot {:#06x}{share}{tried}",
+                rail.slot
+            )
+        };
+        self.rails.iter().map(line).collect()
+    }
+
+    /// The mode of each interface in use.
+    pub fn modes(&self) -> impl Iterator<Item = XdpMode> + '_ {
+        self.rails.iter().map(|rail| rail.mode)
+    }
+
+    fn peer(&self, peer: PeerId) -> Option<&Peer> {
+        self.peers.get(peer.0 as usize)?.as_deref()
+    }
+
+    fn warn(&mut self, text: String) {
+        log::warn!("{text}");
+        self.event(LinkEvent::Warning(text));
+    }
+
+    fn event(&mut self, event: LinkEvent) {
+        if self.events.len() < EVENTS_MAX && self.events.back() != Some(&event) {
+            self.events.push_back(event);
+        }
+    }
+
+    /// Largest packet in an Ethernet payload of this size on one of our interfaces.
+    fn packet_len(&self, rail: usize, payload: u32) -> u32 {
+        let payload = payload.min(self.rails[rail].payload_max);
+        payload.saturating_sub((EtherHead::SHIM + self.secure.trailer_len()) as u32)
+    }
+
+    fn path_len(&self, path: &Path) -> u32 {
+        self.packet_len(path.ours, path.mtu)
+    }
+
+    fn path_caps(mtu: u32) -> LinkCaps {
+        let mut caps = LinkCaps::network("xdp", mtu);
+        (caps.latency_ns, caps.bytes_per_us) = (LATENCY_NS, BYTES_PER_US);
+        caps.polled = true;
+        caps
+    }
+
+    fn interfaces(&self) -> Vec<Interface> {
+        self.rails.iter().map(|rail| rail.interface.clone()).collect()
+    }
+
+    /// Something about the interfaces changed: takes over what matters.
+    #[cold]
+    fn refresh(&mut self) {
+        let Ok(now) = Interfaces::list() else { return };
+        for at in 0..self.rails.len() {
+            let known = &self.rails[at].interface;
+            let found = now.0.iter().find(|i| i.index == known.index);
+            let (mtu, old) = (found.map_or(known.mtu, |i| i.mtu), known.mtu);
+            let up = found.is_some_and(|i| i.usable().is_ok());
+            self.mark(at, !up);
+            self.rails[at].interface.mtu = mtu;
+            if mtu != old {
+                self.resize(at);
+            }
+        }
+    }
+
+    /// The MTU of an interface changed: so did the paths over it.
+    fn resize(&mut self, rail: usize) {
+        let mtu = self.rails[rail].interface.mtu;
+        for at in 0..self.peers.len() {
+            let Some(known) = self.peers[at].as_mut() else { continue };
+            for path in known.paths.iter_mut().filter(|p| p.ours == rail) {
+                path.mtu = mtu.min(u32::from(path.to.mtu));
+            }
+            let path = *known.path();
+            if path.ours == rail {
+                let len = self.path_len(&path);
+                self.event(LinkEvent::Mtu(PeerId(at as u32), len));
+            }
+        }
+    }
+
+    /// Notes that an interface went down or came back, once.
+    fn mark(&mut self, rail: usize, down: bool) {
+        if std::mem::replace(&mut self.rails[rail].down, down) == down {
+            return;
+        }
+        let name = &self.rails[rail].interface.name;
+        let text = match down {
+            true => format!("interface {name} is down or gone: packets wait or are lost"),
+            false => format!("interface {name} is back"),
+        };
+        self.warn(text);
+    }
+}
+
+/// The interfaces to use.
+fn usable(config: &XdpConfig) -> Result<Vec<Interface>, LinkError> {
+    let all = Interfaces::list()
+        .map_err(|source| open::system("list the interfaces (rtnetlink)", source))?;
+    all.usable(config.interfaces.as_deref()).map_err(LinkError::Unreachable)
+}
+
+/// Cost of a small packet as measured on veth in generic mode (`docs/adr/0007-xdp-program.md`).
+const LATENCY_NS: u32 = 2_500;
+/// Throughput of packets of 1500 bytes, measured in the same way.
+const BYTES_PER_US: u32 = 900;
+
+impl Link for XdpLink {
+    fn caps(&self) -> LinkCaps {
+        let each = |(at, rail): (usize, &Rail)| self.packet_len(at, rail.interface.mtu);
+        XdpLink::path_caps(self.rails.iter().enumerate().map(each).max().unwrap_or(0))
+    }
+
+    fn advertise(&self, address: &mut Address) {
+        let room = Address::MAX_ETHER.saturating_sub(address.ether.len());
+        address.ether.extend(self.rails.iter().take(room).map(|rail| {
+            let payload = rail.payload_max.min(u32::from(u16::MAX)) as u16;
+            let mut own = rail.interface.address(rail.slot);
+            own.mtu = own.mtu.min(payload);
+            own
+        }));
+    }
+
+    fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        let theirs: Vec<_> = info.address.ether.iter().filter(|a| a.is_xdp()).copied().collect();
+        let paths = Path::find(&self.interfaces(), &theirs).map_err(LinkError::Unreachable)?;
+        let at = info.peer.0 as usize;
+        if self.peers.len() <= at {
+            self.peers.resize_with(at + 1, || None);
+        }
+        let mtu = self.path_len(&paths[0]);
+        let confirmed = paths.len() == 1;
+        self.peers[at] = Some(Box::new(Peer { paths, at: 0, confirmed }));
+        self.secure.add_peer(info.peer, info.session, info.endpoint);
+        Ok(XdpLink::path_caps(mtu))
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        if let Some(slot) = self.peers.get_mut(peer.0 as usize) {
+            *slot = None;
+        }
+        self.secure.remove_peer(peer);
+    }
+
+    fn send(&mut self, frames: &[Frame<'_>]) -> usize {
+        self.send_frames(frames)
+    }
+
+    fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        self.recv_frames(budget, sink)
+    }
+
+    #[inline]
+    fn spin(&mut self, rounds: u32) -> bool {
+        if self.busy_poll {
+            // Only a call drives the card.
+            return false;
+        }
+        (0..rounds).any(|_| self.rails.iter().any(|rail| rail.ports.iter().any(|p| !p.is_empty())))
+    }
+
+    fn poll_event(&mut self) -> Option<LinkEvent> {
+        self.events.pop_front()
+    }
+
+    fn wait_fds(&self, out: &mut Vec<WaitFd>) {
+        let ports = self.rails.iter().flat_map(|rail| &rail.ports);
+        out.extend(ports.map(|port| WaitFd { fd: port.fd().as_raw_fd() }));
+        out.extend(self.monitor.as_ref().map(|m| WaitFd { fd: m.fd() }));
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.rails.iter().flat_map(|rail| &rail.ports).all(|port| port.is_empty())
+    }
+
+    fn finish_wait(&mut self) {
+        // The monitor may be what woke us.
+        self.monitor_in = 0;
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        let c = &self.count;
+        let mut lost = sys::Statistics::default();
+        for port in self.rails.iter().flat_map(|rail| &rail.ports) {
+            if let Ok(more) = port.socket().statistics() {
+                lost.dropped += more.dropped;
+                lost.ring_full += more.ring_full;
+                lost.no_buffer += more.no_buffer;
+            }
+        }
+        let in_mode = |mode| self.modes().filter(|m| *m == mode).count() as u64;
+        let all = [
+            ("sent", c.sent),
+            ("send_full", c.send_full),
+            ("send_errors", c.send_errors),
+            ("send_dropped", c.send_dropped),
+            ("received", c.received),
+            ("received_foreign", c.received_foreign),
+            ("rx_dropped", lost.dropped),
+            ("rx_ring_full", lost.ring_full),
+            ("rx_no_buffer", lost.no_buffer),
+            ("interfaces_zerocopy", in_mode(XdpMode::ZeroCopy)),
+            ("interfaces_native", in_mode(XdpMode::Native)),
+            ("interfaces_generic", in_mode(XdpMode::Generic)),
+        ];
+        all.into_iter().for_each(|(name, value)| each(name, value));
+        self.secure.counters(each);
+    }
+}

@@ -1,0 +1,218 @@
+//! Opening an interface: attach the program, open a socket on each queue, claim a slot.
+
+use super::attach::{self, Attachment, Trouble};
+use super::program::{self, QUEUES, SLOTS};
+use super::sys::{bpf, net, Port, PortConfig, Socket};
+use super::{XdpConfig, XdpMode};
+use crate::ether::{EtherAddr, EtherHead, Interface};
+use crate::random_u64;
+use crate::LinkError;
+use std::io;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// An interface in use.
+#[derive(Debug)]
+pub(super) struct Rail {
+    /// What it was when it was opened, but for the MTU, which is kept up to date.
+    pub interface: Interface,
+    /// The slot of this endpoint on it.
+    pub slot: u16,
+    /// One socket for each queue; the first one sends.
+    pub ports: Vec<Port>,
+    /// How it works.
+    pub mode: XdpMode,
+    /// The program had been attached by another process.
+    pub joined: bool,
+    /// What was tried before, and why it did not work.
+    pub tried: Vec<String>,
+    /// Longest Ethernet payload that fits the sockets' frames.
+    pub payload_max: u32,
+    /// It was found to be down, and that was said.
+    pub down: bool,
+    /// Keeps the program attached.
+    _attachment: Attachment,
+}
+
+/// A socket that was closed a moment ago keeps its queue until the kernel has tidied up.
+const QUEUE_PATIENCE: Duration = Duration::from_millis(500);
+/// Slots to try before the interface counts as full.
+const SLOT_TRIES: u32 = 64;
+
+/// Opens an interface in the mode asked for, or in the best that works.
+pub(super) fn open(config: &XdpConfig, interface: &Interface) -> Result<Rail, LinkError> {
+    let namespace = Socket::open()
+        .and_then(|s| s.namespace())
+        .map_err(|source| system("open an AF_XDP socket", source))?;
+    let driver = net::driver(&interface.name).unwrap_or_default();
+    let forced = config.modes.as_slice();
+    let modes = if forced.is_empty() { XdpMode::candidates(&driver) } else { forced };
+    let mut tried = Vec::new();
+    let mut last = LinkError::Unsupported;
+    for &mode in modes {
+        match open_as(config, interface, namespace, mode) {
+            Ok(rail) => return Ok(Rail { tried, ..rail }),
+            // So it is in every mode.
+            Err(error) if is_busy(&error) => return Err(error),
+            Err(error) => {
+                tried.push(format!("{mode}: {error}"));
+                last = error;
+            }
+        }
+    }
+    // Of several reasons, the last concerns the mode that works on most interfaces.
+    Err(last)
+}
+
+/// What this machine offers, without attaching anything: one line for each interface.
+pub(super) fn probe(config: &XdpConfig, usable: &[Interface]) -> Result<Vec<String>, LinkError> {
+    Socket::open().map_err(|source| system("open an AF_XDP socket", source))?;
+    let map = bpf::socket_map(program::ENTRIES, "weft_probe")
+        .map_err(|source| system("make a map of sockets", source))?;
+    bpf::load(&program::assemble(&map, config.ether_type), "weft_probe", false)
+        .map_err(|source| system("load the XDP program", source))?;
+    let line = |interface: &Interface| {
+        let driver = net::driver(&interface.name).unwrap_or_default();
+        let modes: Vec<_> = XdpMode::candidates(&driver).iter().map(XdpMode::to_string).collect();
+        let queues = net::queues(&interface.name);
+        let name = &interface.name;
+        format!("{name}: driver {driver}, {queues} queue(s), will try {}", modes.join(", "))
+    };
+    Ok(usable.iter().map(line).collect())
+}
+
+/// Whether somebody else has the queue.
+fn is_busy(error: &LinkError) -> bool {
+    let LinkError::System { source, .. } = error else { return false };
+    source.raw_os_error() == Some(libc::EBUSY)
+}
+
+fn open_as(
+    config: &XdpConfig,
+    interface: &Interface,
+    namespace: u64,
+    mode: XdpMode,
+) -> Result<Rail, LinkError> {
+    let attachment =
+        attach::attach(namespace, interface.index, mode.is_native(), config.ether_type)
+            .map_err(|trouble| explain(trouble, interface, mode))?;
+    let payload_max = interface.mtu.min((Port::FRAME_MAX - EtherHead::ETHERNET) as u32);
+    let ports: Vec<Port> = queues(config, interface)?
+        .map(|queue| {
+            open_port(&PortConfig {
+                ifindex: interface.index,
+                queue,
+                frame_len: payload_max as usize + EtherHead::ETHERNET,
+                zero_copy: mode == XdpMode::ZeroCopy,
+            })
+            .map_err(|source| {
+                let what = format!("open queue {queue} of {} ({mode})", interface.name);
+                system(what, source)
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    let first = queues(config, interface)?.start;
+    let slot = claim(&attachment, &ports, first)
+        .map_err(|source| system(format!("claim a slot on {}", interface.name), source))?;
+    Ok(Rail {
+        interface: interface.clone(),
+        slot,
+        ports,
+        mode,
+        joined: attachment.joined,
+        tried: Vec::new(),
+        payload_max,
+        down: false,
+        _attachment: attachment,
+    })
+}
+
+/// The queues to serve.
+fn queues(config: &XdpConfig, interface: &Interface) -> Result<Range<u32>, LinkError> {
+    let there = net::queues(&interface.name).min(QUEUES);
+    match config.queue {
+        None => Ok(0..there),
+        Some(one) if one < there => Ok(one..one + 1),
+        Some(one) => Err(LinkError::Unreachable(format!(
+            "{} has no queue {one} that can be used, only 0 to {} (WEFT_XDP_QUEUE)",
+            interface.name,
+            there - 1
+        ))),
+    }
+}
+
+fn open_port(config: &PortConfig) -> io::Result<Port> {
+    let end = Instant::now() + QUEUE_PATIENCE;
+    loop {
+        match Port::open(config) {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Takes a slot that is free on every queue.
+fn claim(attachment: &Attachment, ports: &[Port], first: u32) -> io::Result<u16> {
+    let mut full = io::ErrorKind::AlreadyExists.into();
+    for _ in 0..SLOT_TRIES {
+        let slot = EtherAddr::XDP + (random_u64() % u64::from(SLOTS)) as u16;
+        let taken = ports.iter().zip(first..).try_for_each(|(port, queue)| {
+            bpf::insert(&attachment.map, program::key(slot, queue), port.fd())
+        });
+        match taken {
+            Ok(()) => return Ok(slot),
+            // Places taken on some queues go with our sockets.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => full = e,
+            Err(e) => return Err(e),
+        }
+    }
+    Err(full)
+}
+
+fn explain(trouble: Trouble, interface: &Interface, mode: XdpMode) -> LinkError {
+    let name = &interface.name;
+    match trouble {
+        Trouble::System(what, source) => system(format!("{what} on {name} ({mode})"), source),
+        Trouble::Foreign => LinkError::System {
+            what: format!("attach the XDP program to {name} ({mode})"),
+            source: io::ErrorKind::AlreadyExists.into(),
+            fix: "another XDP program is there (`ip link show`), or weft's for another EtherType; \
+                  or joining weft's needs CAP_SYS_ADMIN: detach it, or use --link packet",
+        },
+        Trouble::OtherMode => LinkError::System {
+            what: format!("attach the XDP program to {name} ({mode})"),
+            source: io::ErrorKind::AlreadyExists.into(),
+            fix: "another rank runs there in the other of the modes native and generic: give all \
+                  the same WEFT_XDP_MODE",
+        },
+    }
+}
+
+/// An error with the remedy that fits the system's answer.
+pub(super) fn system(what: impl Into<String>, source: io::Error) -> LinkError {
+    let fix = match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF (root has them): or use --link udp"
+        }
+        Some(libc::EAFNOSUPPORT) => {
+            "this kernel has no AF_XDP (CONFIG_XDP_SOCKETS): use --link packet or udp"
+        }
+        Some(libc::ENOSYS) => "this kernel has no bpf(2): use --link packet or udp",
+        Some(libc::ENOBUFS | libc::ENOMEM) => {
+            "no memory may be locked for it: raise the limit (`ulimit -l unlimited`)"
+        }
+        Some(libc::EBUSY) => {
+            "another AF_XDP socket has the queue, and a queue serves one: run one rank of a host \
+             with xdp and the others with packet or udp, or, if the card steers frames to queues, \
+             give each rank its own (WEFT_XDP_QUEUE)"
+        }
+        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE) => {
+            "the driver does not do this: let weft choose (no WEFT_XDP_MODE) or use \
+             WEFT_XDP_MODE=generic"
+        }
+        _ => "use --link packet or udp",
+    };
+    LinkError::System { what: what.into(), source, fix }
+}

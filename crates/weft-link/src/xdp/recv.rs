@@ -1,0 +1,90 @@
+//! Receiving: check each frame where the kernel put it, and deliver from there.
+
+use super::{XdpLink, MONITOR_ROUNDS};
+use crate::ether::{EtherFrame, EtherHead, Mac};
+use crate::secure::{Mode, Opened, Reject};
+use crate::{Bytes, Sink};
+use weft_core::PeerId;
+
+impl XdpLink {
+    pub(super) fn recv_frames(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        self.look_around();
+        let mut done = 0;
+        for rail in 0..self.rails.len() {
+            for port in 0..self.rails[rail].ports.len() {
+                done += self.recv_from(rail, port, budget - done, sink);
+            }
+        }
+        done
+    }
+
+    #[inline]
+    fn look_around(&mut self) {
+        if self.rails.iter().any(|rail| rail.ports[0].has_unsent()) {
+            self.flush();
+        }
+        match self.monitor_in.checked_sub(1) {
+            Some(left) => self.monitor_in = left,
+            None => {
+                self.monitor_in = MONITOR_ROUNDS;
+                if self.monitor.as_ref().is_some_and(|m| m.changed()) {
+                    self.refresh();
+                }
+            }
+        }
+    }
+
+    /// Takes in up to `budget` packets of one socket.
+    #[inline]
+    fn recv_from(&mut self, rail: usize, port: usize, budget: usize, sink: &mut dyn Sink) -> usize {
+        let mut done = 0;
+        // Hostile frames bring no packet but count too, so a flood cannot keep us here.
+        for look in 0..budget {
+            let this = &mut self.rails[rail];
+            let slot = this.slot;
+            let Some(bytes) = this.ports[port].next() else {
+                if look == 0 && self.busy_poll {
+                    this.ports[port].busy_poll();
+                }
+                break;
+            };
+            let Ok(view) = EtherFrame::new_checked(bytes, Some(self.kind)) else {
+                self.secure.reject(Reject::Short);
+                continue;
+            };
+            if view.slot() != slot {
+                self.count.received_foreign += 1;
+                continue;
+            }
+            let (from, len) = (view.head().src, view.frame().len());
+            let frame = &mut bytes[EtherHead::LEN..EtherHead::LEN + len];
+            let Ok(opened) = self.secure.open(frame) else { continue };
+            let known = opened.peer.and_then(|p| self.peers.get(p.0 as usize)?.as_deref());
+            let confirmed = known.is_none_or(|p| p.confirmed);
+            if self.secure.mode() == Mode::None {
+                let listed = known.is_none_or(|p| p.paths.iter().any(|path| path.to.mac == from));
+                if !listed {
+                    self.secure.reject(Reject::Spoofed);
+                    continue;
+                }
+            }
+            let (header, payload) = frame[..opened.packet_len].split_at(opened.header_len);
+            sink.frame(None, header, Bytes::from_slice(payload));
+            done += 1;
+            if !confirmed {
+                self.confirm_from(&opened, rail, from);
+            }
+        }
+        self.count.received += done as u64;
+        self.rails[rail].ports[port].settle();
+        done
+    }
+
+    #[cold]
+    fn confirm_from(&mut self, opened: &Opened, rail: usize, from: Mac) {
+        let peer: Option<PeerId> = opened.peer;
+        if let Some(peer) = peer {
+            self.confirm(peer, rail, from);
+        }
+    }
+}

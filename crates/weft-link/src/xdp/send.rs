@@ -1,0 +1,151 @@
+//! Sending: seal each packet into a frame, then tell the kernel once.
+
+use super::sys::Flushed;
+use super::XdpLink;
+use crate::ether::{EtherHead, Path};
+use crate::Frame;
+use weft_core::wire::{field, PacketType};
+use weft_core::PeerId;
+
+/// Shortest frame on Ethernet, without checksum: shorter ones are filled up with zeros, which some
+/// drivers leave to the sender.
+const FRAME_MIN: usize = 60;
+
+/// What became of one frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Put {
+    /// In the ring.
+    Done,
+    /// It could not be made: a stranger, or too large.
+    Dropped,
+    /// No room now.
+    Full,
+}
+
+impl XdpLink {
+    pub(super) fn send_frames(&mut self, frames: &[Frame<'_>]) -> usize {
+        let mut done = 0;
+        for frame in frames {
+            match self.send_one(frame) {
+                Put::Done => self.count.sent += 1,
+                Put::Dropped => self.count.send_dropped += 1,
+                Put::Full => {
+                    self.count.send_full += 1;
+                    break;
+                }
+            }
+            done += 1;
+        }
+        self.flush();
+        done
+    }
+
+    #[inline]
+    fn send_one(&mut self, frame: &Frame<'_>) -> Put {
+        let Some(known) = self.peer(frame.peer) else { return Put::Dropped };
+        let is_hello = frame.header.get(field::TYPE) == Some(&(PacketType::Hello as u8));
+        if is_hello && !known.confirmed {
+            return self.send_everywhere(frame);
+        }
+        let path = *known.path();
+        match self.put(frame, &path) {
+            Put::Full => {}
+            other => return other,
+        }
+        // The ring is full of what was put since the last call, or of what could not leave.
+        self.flush();
+        match self.put(frame, &path) {
+            Put::Full if self.rails[path.ours].down => {
+                // As good as lost on the way; waiting for the interface would hold up all peers.
+                self.count.send_errors += 1;
+                Put::Done
+            }
+            other => other,
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, frame: &Frame<'_>, path: &Path) -> Put {
+        let rail = &mut self.rails[path.ours];
+        let (secure, corruptor) = (&mut self.secure, &mut self.corruptor);
+        let mut head = EtherHead {
+            dst: path.to.mac,
+            src: rail.interface.mac,
+            kind: self.kind,
+            slot: path.to.slot,
+            len: 0,
+        };
+        let room = EtherHead::ETHERNET + rail.payload_max as usize;
+        let mut made = false;
+        let put = rail.ports[0].put(|bytes| {
+            let room = room.min(bytes.len());
+            let (start, body) = bytes[..room].split_at_mut(EtherHead::LEN);
+            let sealed = secure.seal_into(frame.peer, frame.header, frame.payload, body);
+            let Some(len) = sealed.filter(|len| *len <= usize::from(u16::MAX)) else { return 0 };
+            if let Some(corruptor) = corruptor {
+                corruptor.apply(&mut body[..len]);
+            }
+            head.len = len as u16;
+            start.copy_from_slice(&head.encode());
+            made = true;
+            let end = EtherHead::LEN + len;
+            if end < FRAME_MIN {
+                bytes[end..FRAME_MIN].fill(0);
+            }
+            end.max(FRAME_MIN)
+        });
+        match (put, made) {
+            (true, true) => Put::Done,
+            (true, false) => Put::Dropped,
+            (false, _) => Put::Full,
+        }
+    }
+
+    /// Hands what was put up to the kernel.
+    #[inline]
+    pub(super) fn flush(&mut self) {
+        for at in 0..self.rails.len() {
+            let down = match self.rails[at].ports[0].flush() {
+                Flushed::Down => true,
+                Flushed::Gone => continue,
+                Flushed::Some => false,
+            };
+            if down {
+                self.mark(at, true);
+            }
+        }
+    }
+
+    /// A first HELLO: nobody knows yet which path works, so each gets one. The first authentic
+    /// answer decides.
+    #[cold]
+    fn send_everywhere(&mut self, frame: &Frame<'_>) -> Put {
+        let paths = self.peer(frame.peer).map(|p| p.paths.clone()).unwrap_or_default();
+        let mut best = Put::Dropped;
+        for path in &paths {
+            match self.put(frame, path) {
+                Put::Done => best = Put::Done,
+                Put::Full if best == Put::Dropped => best = Put::Full,
+                _ => {}
+            }
+        }
+        best
+    }
+
+    /// Packets come from a peer over this interface from this address: if it is one of its paths,
+    /// use it from now on. Answering any other would let a replayed packet redirect the traffic.
+    #[cold]
+    pub(super) fn confirm(&mut self, peer: PeerId, rail: usize, from: crate::ether::Mac) {
+        let Some(known) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let found = known.paths.iter().position(|p| p.ours == rail && p.to.mac == from);
+        let Some(at) = found else { return };
+        known.confirmed = true;
+        if std::mem::replace(&mut known.at, at) != at {
+            let path = *known.path();
+            let mtu = self.path_len(&path);
+            self.event(crate::LinkEvent::Mtu(peer, mtu));
+        }
+    }
+}

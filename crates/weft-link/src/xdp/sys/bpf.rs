@@ -1,0 +1,282 @@
+//! The system call bpf(2), as far as an XDP program needs it.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// One instruction (`struct bpf_insn`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(in crate::xdp) struct Insn {
+    /// Operation.
+    pub code: u8,
+    regs: u8,
+    /// Offset of a load, or distance of a jump.
+    pub off: i16,
+    imm: i32,
+}
+
+impl Insn {
+    /// From its parts; `dst` and `src` are registers 0 to 10.
+    pub(in crate::xdp) fn new(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
+        let regs = if cfg!(target_endian = "little") { src << 4 | dst } else { dst << 4 | src };
+        Insn { code, regs, off, imm }
+    }
+}
+
+const MAP_CREATE: libc::c_long = 0;
+const MAP_UPDATE_ELEM: libc::c_long = 2;
+const PROG_LOAD: libc::c_long = 5;
+#[cfg(test)]
+const PROG_TEST_RUN: libc::c_long = 10;
+const PROG_GET_FD_BY_ID: libc::c_long = 13;
+const MAP_GET_FD_BY_ID: libc::c_long = 14;
+const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+const LINK_CREATE: libc::c_long = 28;
+const LINK_GET_FD_BY_ID: libc::c_long = 30;
+const LINK_GET_NEXT_ID: libc::c_long = 31;
+
+const MAP_TYPE_XSKMAP: u32 = 17;
+const PROG_TYPE_XDP: u32 = 6;
+const ATTACH_TYPE_XDP: u32 = 37;
+const LINK_TYPE_XDP: u32 = 6;
+const NOEXIST: u64 = 1;
+/// The program copes with frames in several pieces: the kernel need not bring them together.
+const PROG_XDP_HAS_FRAGS: u32 = 1 << 5;
+/// Attach in the network stack (generic XDP).
+pub(in crate::xdp) const FLAGS_GENERIC: u32 = 1 << 1;
+/// Attach in the driver (native XDP).
+pub(in crate::xdp) const FLAGS_NATIVE: u32 = 1 << 2;
+
+/// Longest name of a program or map.
+pub(in crate::xdp) const NAME_MAX: usize = 15;
+
+fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<libc::c_long> {
+    let attr: *mut T = attr;
+    // SAFETY: `attr` is a live structure of the length given, laid out as the command expects;
+    // pointers in it are valid by the callers below.
+    match unsafe { libc::syscall(libc::SYS_bpf, command, attr, size_of::<T>()) } {
+        n if n < 0 => Err(io::Error::last_os_error()),
+        n => Ok(n),
+    }
+}
+
+fn descriptor<T>(command: libc::c_long, attr: &mut T) -> io::Result<OwnedFd> {
+    let fd = bpf(command, attr)?;
+    // SAFETY: the commands this is called with return a new descriptor that nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// A name as the kernel stores it.
+fn name_bytes(name: &str) -> [u8; NAME_MAX + 1] {
+    let mut out = [0; NAME_MAX + 1];
+    for (to, from) in out[..NAME_MAX].iter_mut().zip(name.bytes()) {
+        *to = from;
+    }
+    out
+}
+
+/// A map from numbers to AF_XDP sockets.
+pub(in crate::xdp) fn socket_map(entries: u32, name: &str) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Attr {
+        map_type: u32,
+        key_size: u32,
+        value_size: u32,
+        max_entries: u32,
+        map_flags: u32,
+        inner_map_fd: u32,
+        numa_node: u32,
+        name: [u8; NAME_MAX + 1],
+    }
+    let mut attr = Attr {
+        map_type: MAP_TYPE_XSKMAP,
+        key_size: 4,
+        value_size: 4,
+        max_entries: entries,
+        map_flags: 0,
+        inner_map_fd: 0,
+        numa_node: 0,
+        name: name_bytes(name),
+    };
+    descriptor(MAP_CREATE, &mut attr)
+}
+
+/// Loads an XDP program; `frags` if it may be given frames in several pieces. The error of a
+/// program that the kernel's verifier refused ends with what it said.
+pub(in crate::xdp) fn load(code: &[Insn], name: &str, frags: bool) -> io::Result<OwnedFd> {
+    let flags = if frags { PROG_XDP_HAS_FRAGS } else { 0 };
+    let loaded = load_with(code, name, flags, &mut []);
+    if !loaded.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EINVAL)) {
+        return loaded;
+    }
+    let mut log = vec![0; 64 << 10];
+    load_with(code, name, flags, &mut log).map_err(|e| {
+        let text = String::from_utf8_lossy(&log);
+        let text = text.trim_end_matches('\0').trim();
+        if text.is_empty() {
+            return e;
+        }
+        io::Error::new(e.kind(), format!("{e}; the verifier says: {text}"))
+    })
+}
+
+fn load_with(code: &[Insn], name: &str, flags: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Attr {
+        prog_type: u32,
+        insn_cnt: u32,
+        insns: u64,
+        license: u64,
+        log_level: u32,
+        log_size: u32,
+        log_buf: u64,
+        kern_version: u32,
+        prog_flags: u32,
+        name: [u8; NAME_MAX + 1],
+        prog_ifindex: u32,
+        expected_attach_type: u32,
+    }
+    let mut attr = Attr {
+        prog_type: PROG_TYPE_XDP,
+        insn_cnt: code.len() as u32,
+        insns: code.as_ptr() as u64,
+        license: c"Dual MIT/GPL".as_ptr() as u64,
+        log_level: u32::from(!log.is_empty()),
+        log_size: log.len() as u32,
+        log_buf: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+        kern_version: 0,
+        prog_flags: flags,
+        name: name_bytes(name),
+        prog_ifindex: 0,
+        expected_attach_type: ATTACH_TYPE_XDP,
+    };
+    descriptor(PROG_LOAD, &mut attr)
+}
+
+/// Attaches a program to an interface for as long as a descriptor of the result is open anywhere.
+pub(in crate::xdp) fn attach(program: &OwnedFd, ifindex: u32, flags: u32) -> io::Result<OwnedFd> {
+    let mut attr = [program.as_raw_fd() as u32, ifindex, ATTACH_TYPE_XDP, flags];
+    descriptor(LINK_CREATE, &mut attr)
+}
+
+/// Puts a socket into a map of sockets; it leaves the map when it is closed. `AlreadyExists` if
+/// there is one at that place.
+pub(in crate::xdp) fn insert(map: &OwnedFd, key: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+    #[repr(C)]
+    struct Attr {
+        map_fd: u32,
+        pad: u32,
+        key: u64,
+        value: u64,
+        flags: u64,
+    }
+    let value = socket.as_raw_fd();
+    let mut attr = Attr {
+        map_fd: map.as_raw_fd() as u32,
+        pad: 0,
+        key: (&raw const key) as u64,
+        value: (&raw const value) as u64,
+        flags: NOEXIST,
+    };
+    bpf(MAP_UPDATE_ELEM, &mut attr).map(|_| ())
+}
+
+/// Number of the next link in the system after `id`; `None` after the last.
+pub(in crate::xdp) fn link_after(id: u32) -> io::Result<Option<u32>> {
+    let mut attr = [id, 0, 0];
+    match bpf(LINK_GET_NEXT_ID, &mut attr) {
+        Ok(_) => Ok(Some(attr[1])),
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// A descriptor of the link of this number: keeps it.
+pub(in crate::xdp) fn link(id: u32) -> io::Result<OwnedFd> {
+    descriptor(LINK_GET_FD_BY_ID, &mut [id, 0, 0])
+}
+
+/// A descriptor of the map of this number.
+pub(in crate::xdp) fn map(id: u32) -> io::Result<OwnedFd> {
+    descriptor(MAP_GET_FD_BY_ID, &mut [id, 0, 0])
+}
+
+fn info<T>(fd: &OwnedFd, into: &mut T) -> io::Result<()> {
+    #[repr(C)]
+    struct Attr {
+        fd: u32,
+        len: u32,
+        info: u64,
+    }
+    let into: *mut T = into;
+    let len = size_of::<T>() as u32;
+    let mut attr = Attr { fd: fd.as_raw_fd() as u32, len, info: into as u64 };
+    bpf(OBJ_GET_INFO_BY_FD, &mut attr).map(|_| ())
+}
+
+/// Interface and program number of a link, if it is one of XDP.
+pub(in crate::xdp) fn xdp_link(link: &OwnedFd) -> io::Result<Option<(u32, u32)>> {
+    #[derive(Default)]
+    #[repr(C)]
+    struct Info {
+        kind: u32,
+        id: u32,
+        prog_id: u32,
+        pad: u32,
+        ifindex: u32,
+        rest: [u32; 3],
+    }
+    let mut all = Info::default();
+    info(link, &mut all)?;
+    Ok((all.kind == LINK_TYPE_XDP).then_some((all.ifindex, all.prog_id)))
+}
+
+/// Name of the program of this number, and the number of its first map.
+pub(in crate::xdp) fn program(id: u32) -> io::Result<(String, Option<u32>)> {
+    #[derive(Default)]
+    #[repr(C)]
+    struct Info {
+        kind: u32,
+        id: u32,
+        tag: [u8; 8],
+        lengths: [u32; 2],
+        code: [u64; 2],
+        load_time: u64,
+        uid: u32,
+        nr_map_ids: u32,
+        map_ids: u64,
+        name: [u8; NAME_MAX + 1],
+    }
+    let fd = descriptor(PROG_GET_FD_BY_ID, &mut [id, 0, 0])?;
+    let mut first = 0_u32;
+    let mut all = Info { nr_map_ids: 1, map_ids: (&raw mut first) as u64, ..Info::default() };
+    info(&fd, &mut all)?;
+    let name = String::from_utf8_lossy(&all.name).trim_end_matches('\0').to_string();
+    Ok((name, (all.nr_map_ids > 0).then_some(first)))
+}
+
+/// What the program says to this frame.
+#[cfg(test)]
+pub(in crate::xdp) fn test_run(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
+    #[derive(Default)]
+    #[repr(C)]
+    struct Attr {
+        prog_fd: u32,
+        retval: u32,
+        data_size_in: u32,
+        data_size_out: u32,
+        data_in: u64,
+        data_out: u64,
+        repeat: u32,
+        duration: u32,
+    }
+    let mut attr = Attr {
+        prog_fd: program.as_raw_fd() as u32,
+        data_size_in: frame.len() as u32,
+        data_in: frame.as_ptr() as u64,
+        ..Attr::default()
+    };
+    bpf(PROG_TEST_RUN, &mut attr)?;
+    Ok(attr.retval)
+}

@@ -1,0 +1,179 @@
+//! Sending: which link each packet takes, in bursts.
+
+use super::driver::{Bulk, Driver};
+use arrayvec::ArrayVec;
+use weft_core::engine::types::Transmit;
+use weft_core::wire::{self, field, flags, Packet, PacketType};
+use weft_core::{OpId, PeerId};
+use weft_link::Frame;
+
+/// Packets offered to a link in one call.
+const BURST: usize = 64;
+const HELLO: PacketType = PacketType::Hello;
+
+#[inline]
+fn is(t: &Transmit, kind: PacketType) -> bool {
+    t.header.as_slice().get(field::TYPE) == Some(&(kind as u8))
+}
+
+impl Driver {
+    /// The link a packet takes: data that was asked for may have one of its own.
+    #[inline]
+    fn link_for(&self, t: &Transmit) -> Option<usize> {
+        let route = self.routes.get(t.peer.0 as usize)?.as_ref()?;
+        Some(usize::from(if is(t, PacketType::Data) { route.bulk } else { route.small }))
+    }
+
+    /// A HELLO goes over every path, so that one that works is found; the answer to one goes back
+    /// the way it came, so that it proves the path.
+    fn send_hello(&mut self, t: &Transmit) -> bool {
+        let Some(Some(route)) = self.routes.get(t.peer.0 as usize) else { return true };
+        let answer = wire::parse(t.header.as_slice())
+            .is_ok_and(|(common, _, _)| common.flags & flags::REPLY != 0);
+        let links: ArrayVec<usize, { super::paths::PATHS_MAX }> = match answer {
+            true => [route.reply()].into_iter().collect(),
+            false => route.links().collect(),
+        };
+        for link in links {
+            self.hello_over(link, t);
+        }
+        true
+    }
+
+    /// Sends a HELLO over one link; when the link is full it is lost, and comes again.
+    pub(super) fn hello_over(&mut self, link: usize, t: &Transmit) {
+        let payload = self.core.resolve(&t.payload, &self.encoded);
+        let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload };
+        self.links[link].send(&[frame]);
+    }
+
+    /// Expects what the peer is asked for with this packet, if it is a request.
+    fn expect(&mut self, t: &Transmit) {
+        if !is(t, PacketType::Pull) {
+            return;
+        }
+        self.look_everywhere();
+        let Ok((_, Packet::Pull(ask), _)) = wire::parse(t.header.as_slice()) else { return };
+        let core = &mut self.core;
+        let busy =
+            core.bulk.is_some_and(|b| core.ops.beyond(b.op).is_some_and(|b| !b.1.is_empty()));
+        if ask.offset == 0 && !busy {
+            if let Some((_, session, _)) = core.engine.peer_info(t.peer) {
+                core.bulk = Some(Bulk { op: OpId(ask.recv), session });
+            }
+        }
+    }
+
+    /// Sends what the engine has. True if anything was sent.
+    pub(super) fn transmit(&mut self) -> bool {
+        let mut did = false;
+        let mut next = self.core.engine.poll_transmit(self.core.now);
+        while let Some(first) = next.take() {
+            let link = self.link_for(&first);
+            if is(&first, HELLO) {
+                did |= self.send_hello(&first);
+                next = self.core.engine.poll_transmit(self.core.now);
+                continue;
+            }
+            if first.packets > 1 {
+                did |= self.send_run(link, first);
+                next = self.core.engine.poll_transmit(self.core.now);
+                continue;
+            }
+            let mut batch = ArrayVec::<Transmit, BURST>::new();
+            batch.push(first);
+            while !batch.is_full() {
+                match self.core.engine.poll_transmit(self.core.now) {
+                    Some(t) if t.packets == 1 && self.link_for(&t) == link && !is(&t, HELLO) => {
+                        batch.push(t)
+                    }
+                    other => {
+                        next = other;
+                        break;
+                    }
+                }
+            }
+            did |= self.send_batch(link, &batch);
+            if next.is_none() {
+                next = self.core.engine.poll_transmit(self.core.now);
+            }
+        }
+        did
+    }
+
+    /// Sends a message just started to `peer`. If it is one packet and nothing is before it, it is
+    /// on its way at once, and what else there is to do is left to the next round of progress.
+    #[inline]
+    pub(super) fn send_started(&mut self, peer: PeerId) {
+        if self.core.engine.queued(peer) != 1 {
+            self.flush();
+            return;
+        }
+        let Some(t) = self.core.engine.poll_transmit(self.core.now) else { return };
+        let link = self.link_for(&t);
+        let Some(at) = link.filter(|_| t.packets == 1 && !is(&t, HELLO)) else {
+            self.core.engine.refused(t);
+            self.flush();
+            return;
+        };
+        let payload = self.core.resolve(&t.payload, &self.encoded);
+        let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload };
+        if self.links[at].send(&[frame]) == 1 {
+            self.core.engine.accepted(&t);
+            self.expect(&t);
+        } else {
+            self.core.engine.refused(t);
+        }
+        if self.core.engine.queued(peer) > 0 {
+            self.flush();
+        }
+    }
+
+    fn send_run(&mut self, link: Option<usize>, mut run: Transmit) -> bool {
+        let taken = match link {
+            Some(link) => {
+                let payload = self.core.resolve(&run.payload, &self.encoded);
+                let packets = run.packets as usize;
+                // What it was to be read from is gone; the peer will ask again.
+                if payload.len() != run.payload.len() as usize {
+                    packets
+                } else {
+                    let header = run.header.as_slice();
+                    self.links[link].send_run(run.peer, header, payload, packets)
+                }
+            }
+            None => run.packets as usize,
+        };
+        if taken < run.packets as usize {
+            run.skip(taken as u32);
+            self.core.engine.refused(run);
+        }
+        taken > 0
+    }
+
+    fn send_batch(&mut self, link: Option<usize>, batch: &[Transmit]) -> bool {
+        let Some(link) = link else {
+            batch.iter().for_each(|t| self.core.engine.accepted(t));
+            return true;
+        };
+        let core = &self.core;
+        let frames: ArrayVec<Frame<'_>, BURST> = batch
+            .iter()
+            .map(|t| Frame {
+                peer: t.peer,
+                header: t.header.as_slice(),
+                payload: core.resolve(&t.payload, &self.encoded),
+            })
+            .collect();
+        let taken = self.links[link].send(&frames);
+        drop(frames);
+        for t in &batch[..taken] {
+            self.core.engine.accepted(t);
+            self.expect(t);
+        }
+        for t in &batch[taken..] {
+            self.core.engine.refused(*t);
+        }
+        taken > 0
+    }
+}

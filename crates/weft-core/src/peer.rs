@@ -161,9 +161,8 @@ impl Windows {
             self.unasked = 0;
         }
         self.unasked += packets;
-        let window = self.congestion.window();
-        let due = (window / 2).clamp(1, most.max(1));
-        self.unasked >= due && (self.send.in_network() + packets) * 4 >= (window * 3).min(4 * most)
+        let due = (self.congestion.window() / 2).clamp(1, most.max(1));
+        self.unasked >= due && self.send.in_network() + packets >= due
     }
 }
 

@@ -52,6 +52,25 @@ impl fmt::Display for Reliability {
     }
 }
 
+/// How much may be in the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CongestionControl {
+    /// Always the whole window.
+    None,
+    /// What keeps the delay in queues near a target.
+    #[default]
+    Delay,
+}
+
+impl fmt::Display for CongestionControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            CongestionControl::None => "none",
+            CongestionControl::Delay => "delay",
+        })
+    }
+}
+
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
@@ -167,11 +186,25 @@ impl Value for Reliability {
     }
 }
 
+impl Value for CongestionControl {
+    fn read(text: &str) -> Option<CongestionControl> {
+        match text.trim() {
+            "none" => Some(CongestionControl::None),
+            "delay" => Some(CongestionControl::Delay),
+            _ => None,
+        }
+    }
+}
+
 table! {
     reliability: Reliability = Reliability::Selective, "none|gbn|selective",
         "Retransmission on links that lose packets; selective resends only what is missing.";
     window: u32 = 512, "packets",
         "Most unacknowledged packets to a peer; covers bandwidth times delay of a 40 Gb/s LAN.";
+    congestion: CongestionControl = CongestionControl::Delay, "delay|none",
+        "How much of the windows is used; delay keeps queues short where many share a bottleneck.";
+    congestion_target_us: u32 = 100, "us",
+        "Delay in queues that is aimed at: a quarter of what a port of a common switch can hold.";
     inject_max: u32 = 16 << 10, "bytes",
         "Up to this size the buffer is reusable when send returns: a copy is cheaper than a wait.";
     eager_max: u32 = 0, "bytes",

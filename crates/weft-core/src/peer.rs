@@ -1,12 +1,12 @@
 //! What this endpoint keeps of one peer, composed of the mechanisms.
 
 use crate::caps::LinkCaps;
-use crate::config::Config;
+use crate::config::{Config, CongestionControl};
 use crate::error::PeerFailure;
 use crate::event::{Payload, Transmit};
 use crate::id::{EndpointId, OpId, PeerId};
 use crate::reliability::{
-    AckPolicy, CreditIn, CreditOut, RecvWindow, Reliability, Rtt, SendWindow, UNIT,
+    AckPolicy, Congestion, CreditIn, CreditOut, RecvWindow, Reliability, Rtt, SendWindow, UNIT,
 };
 use crate::seq::Seq;
 use crate::time::Instant;
@@ -140,8 +140,30 @@ pub(crate) struct Windows {
     pub send: SendWindow<Desc>,
     pub recv: RecvWindow,
     pub rtt: Rtt,
+    pub congestion: Congestion,
+    /// Packets sent since one that asks for an acknowledgement.
+    pub unasked: u32,
     /// Timeouts since the last acknowledgement of anything new.
     pub timeouts: u32,
+    /// The packet missing when bulk data last arrived out of order.
+    pub gap_at: Seq,
+}
+
+impl Windows {
+    /// Notes that `packets` are about to be sent; whether they should ask for an acknowledgement:
+    /// twice a congestion window, so that it never waits for a delayed one, and to measure delay.
+    #[inline]
+    pub fn should_ask(&mut self, packets: u32, most: u32) -> bool {
+        if !self.congestion.adapts() {
+            return false;
+        }
+        if self.send.is_empty() {
+            self.unasked = 0;
+        }
+        self.unasked += packets;
+        let due = (self.congestion.window() / 2).clamp(1, most.max(1));
+        self.unasked >= due && self.send.in_network() + packets >= due
+    }
 }
 
 pub(crate) struct Peer {
@@ -185,6 +207,10 @@ pub(crate) struct Peer {
     pub waiting: u32,
     pub rendezvous_out: u32,
     pub rendezvous_in: u32,
+    /// Receives that have to ask for more, where asking is paced, in the order of their matching.
+    pub pulls: VecDeque<OpId>,
+    /// Bytes asked for that way and not here.
+    pub pulled: u64,
     /// Puts, gets and atomic operations sent and not answered.
     pub requests_out: u32,
     /// The queues' spare memory was given back and nothing was queued since.
@@ -201,6 +227,14 @@ pub(crate) struct Peer {
 /// cannot be announced instead.
 pub(crate) fn credit_window(cfg: &Config) -> usize {
     cfg.eager_credit.max(ACTIVE_MAX as u32 + UNIT) as usize
+}
+
+/// Queueing delay that congestion control aims at; zero without it.
+pub(crate) fn target(cfg: &Config) -> Duration {
+    match cfg.congestion {
+        CongestionControl::None => Duration::ZERO,
+        CongestionControl::Delay => Duration::from_micros(u64::from(cfg.congestion_target_us)),
+    }
 }
 
 impl Peer {
@@ -241,6 +275,8 @@ impl Peer {
             waiting: 0,
             rendezvous_out: 0,
             rendezvous_in: 0,
+            pulls: VecDeque::new(),
+            pulled: 0,
             requests_out: 0,
             trimmed: true,
             last_heard: Instant(0),
@@ -274,11 +310,17 @@ impl Peer {
                 delay: us(cfg.ack_delay_us),
                 peer_window: cfg.window,
             });
+            let mut send = SendWindow::new(mode, cfg.window, Seq(0));
+            let congestion = Congestion::new(target(cfg), send.limit());
+            send.set_congestion(congestion.window());
             self.windows = Some(Box::new(Windows {
-                send: SendWindow::new(mode, cfg.window, Seq(0)),
+                send,
                 recv,
-                rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
+                congestion,
+                unasked: 0,
                 timeouts: 0,
+                gap_at: Seq(0),
+                rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
             }));
         }
     }
@@ -310,6 +352,9 @@ impl Peer {
         self.msgs = VecDeque::new();
         self.data = VecDeque::new();
         self.stalled = VecDeque::new();
+        if self.pulls.is_empty() {
+            self.pulls = VecDeque::new();
+        }
     }
 
     /// Something is queued that could be sent when the window allows.

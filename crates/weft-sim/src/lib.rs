@@ -8,6 +8,7 @@
 pub mod checker;
 mod clock;
 mod config;
+pub mod congestion;
 mod events;
 mod fault;
 mod link;

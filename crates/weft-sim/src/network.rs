@@ -150,6 +150,7 @@ pub struct Network {
     counters: Counters,
     trace: Trace,
     restarts_left: usize,
+    peak_queue: u64,
 }
 
 /// Nanoseconds that `bytes` take at `bytes_per_us`.
@@ -192,6 +193,7 @@ impl Network {
             counters: Counters::default(),
             trace: Trace::new(config.trace),
             restarts_left,
+            peak_queue: 0,
             config,
         }
     }
@@ -219,6 +221,11 @@ impl Network {
     /// The record of events.
     pub fn trace(&self) -> &Trace {
         &self.trace
+    }
+
+    /// The most bytes that a switch port has had to send at a time.
+    pub fn peak_queue(&self) -> u64 {
+        self.peak_queue
     }
 
     /// Restarts that are still to come.
@@ -499,6 +506,8 @@ impl Network {
         if backlog > serialise(wire.queue_bytes, bytes_per_us) {
             return self.drop_packet(packet, Fate::QueueFull);
         }
+        let queued = backlog * bytes_per_us / 1000 + len;
+        self.peak_queue = self.peak_queue.max(queued);
         let done = free_at.max(self.now) + serialise(len, bytes_per_us);
         let jitter = if wire.jitter_ns == 0 { 0 } else { self.rng.below(wire.jitter_ns + 1) };
         let arrival = (done + wire.latency_ns + jitter).max(last_arrival);

@@ -2,6 +2,7 @@
 
 use crate::checker::{Checker, Lane, SharedChecker};
 use crate::config::SimConfig;
+use crate::congestion;
 use crate::fault::{Fault, Span};
 use crate::plan::Plan;
 use crate::runner::Outcome;
@@ -110,6 +111,18 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "throughput and latency over loss, protocol and window",
         hosts: 2,
         run: tables::reliability,
+    },
+    Scenario {
+        name: "incast",
+        about: "all hosts send to one at once: rate of the bottleneck, queue, drops",
+        hosts: 33,
+        run: congestion::incast,
+    },
+    Scenario {
+        name: "fairness",
+        about: "two flows through one uplink share it, also when one starts later",
+        hosts: 4,
+        run: congestion::fairness,
     },
     Scenario {
         name: "swarm",

@@ -27,3 +27,13 @@ fn reliability__throughput_and_latency() {
 fn scaling__barrier_and_allreduce() {
     compare("scaling", 64);
 }
+
+#[test]
+fn incast__keeps_the_rate_of_the_bottleneck() {
+    compare("incast", 33);
+}
+
+#[test]
+fn fairness__two_flows_share_the_uplink() {
+    compare("fairness", 4);
+}

@@ -103,7 +103,13 @@ impl Engine {
                 self.stats.held += 1;
                 match packet {
                     // Says itself where it belongs: nothing to wait for.
-                    Packet::Data(_) => self.route(now, peer, common, packet, payload_len),
+                    Packet::Data(_) => {
+                        let missing = w.recv.next_expected();
+                        if core::mem::replace(&mut w.gap_at, missing) != missing {
+                            self.note_delay(now, None, 1);
+                        }
+                        self.route(now, peer, common, packet, payload_len)
+                    }
                     _ => Placement::Hold { peer, seq: common.seq },
                 }
             }
@@ -145,6 +151,7 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         let Some(w) = &mut p.windows else { return };
         let nack = common.flags & flags::NACK != 0;
+        let limited = w.send.in_network() * 4 >= w.congestion.window() * 3;
         let ops = &mut self.ops;
         let mut free = [crate::OpId(0); 32];
         let mut frees = 0;
@@ -172,7 +179,16 @@ impl Engine {
         if outcome.invalid {
             self.stats.bad_ack += 1;
         }
-        let wake = outcome.lost > 0 || (outcome.newly_acked > 0 && p.has_work());
+        if outcome.newly_acked == 0 && outcome.lost == 0 {
+            return;
+        }
+        let (arrived, lost) = (outcome.newly_acked, outcome.lost);
+        let delay = w.congestion.on_ack(now, arrived, lost, outcome.prompt, limited);
+        w.send.set_congestion(w.congestion.window());
+        let wake = w.send.awaiting_retransmit() > 0 || p.has_work();
+        if delay.is_some() && p.pulled > 0 {
+            self.note_delay(now, delay, 0);
+        }
         if wake {
             self.make_ready(peer);
         }

@@ -10,6 +10,7 @@ mod eager;
 mod handle;
 mod matching;
 mod op;
+mod pacing;
 mod poll;
 mod put;
 mod region;
@@ -36,6 +37,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 use op::{Kind, Op};
+use pacing::Pulls;
 use region::Regions;
 pub use region::Rights;
 use timer::Timers;
@@ -78,6 +80,7 @@ pub struct Engine {
     timers: Timers,
     replaying: Option<PeerId>,
     blocked: Vec<PeerId>,
+    pulls: Pulls,
     stats: Stats,
 }
 
@@ -103,6 +106,7 @@ impl Engine {
             *least_one = (*least_one).max(1);
         }
         Engine {
+            pulls: Pulls::new(&cfg),
             cfg,
             me,
             peers: Vec::new(),

@@ -3,7 +3,7 @@
 use super::types::{OpKind, Status};
 use crate::error::OpError;
 use crate::id::PeerId;
-use crate::transfer::pull::Pull;
+use crate::transfer::pull::{Part, Pull};
 
 pub(crate) struct Op {
     /// The peer this operation waits for or is bound to; counted in `Peer::waiting`.
@@ -92,6 +92,20 @@ impl Op {
             request: false,
             kind,
         }
+    }
+
+    /// Claims the next part of a paced receive: the sender's number of the message, and the part.
+    pub fn claim(&mut self, most: u64) -> Option<(u32, Part)> {
+        let Kind::Recv(Recv { state: RecvState::Pull { msg, pull, .. }, .. }) = &mut self.kind
+        else {
+            return None;
+        };
+        pull.claim_paced(most).map(|part| (*msg, part))
+    }
+
+    /// Whether a part of a paced receive is still to be claimed.
+    pub fn wants_more(&mut self) -> bool {
+        self.pull().is_some_and(|pull| pull.wants_more())
     }
 
     pub fn op_kind(&self) -> OpKind {

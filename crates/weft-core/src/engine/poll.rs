@@ -233,12 +233,24 @@ impl Engine {
             }
         }
         let p = &mut self.peers[peer.0 as usize];
+        let mut desc = *desc;
         let seq = match &mut p.windows {
             Some(w) => {
                 let idle = w.send.in_flight() == 0;
                 let seq = w.send.next_seq();
+                if w.should_ask(packets, self.cfg.ack_every) {
+                    desc.flags |= flags::ACKNOW;
+                }
                 for i in 0..packets {
                     w.send.push(now, desc.part(i, packets));
+                }
+                let asks = desc.flags & flags::ACKNOW != 0;
+                if asks {
+                    w.unasked = 0;
+                }
+                // The data that a PULL asks for acknowledges it.
+                if asks || matches!(desc.packet, Packet::Pull(_)) {
+                    w.send.mark_prompt();
                 }
                 if idle {
                     let at = now + w.rtt.rto();
@@ -248,7 +260,7 @@ impl Engine {
             }
             None => Seq(0),
         };
-        Transmit { packets, ..self.emit_at(peer, desc, seq) }
+        Transmit { packets, ..self.emit_at(peer, &desc, seq) }
     }
 
     fn emit_at(&mut self, peer: PeerId, desc: &Desc, seq: Seq) -> Transmit {

@@ -43,7 +43,7 @@ pub(super) fn next_data(mtu: u32, stream: &mut Stream, most: u32) -> (Desc, u32)
 }
 
 /// Bytes asked for at a time: about `wanted`, in whole trains of full packets.
-fn block_len(wanted: u32, p: &Peer) -> u64 {
+pub(super) fn block_len(wanted: u32, p: &Peer) -> u64 {
     let train = (u64::from(p.mtu()) - Data::LEN as u64) * u64::from(p.caps.train.max(1));
     (u64::from(wanted) / train).max(1) * train
 }
@@ -89,9 +89,13 @@ impl Engine {
         let Kind::Recv(r) = &mut op.kind else { return };
         let direct = p.caps.direct && addr != 0 && want >= direct_min;
         let addr = if direct { addr } else { 0 };
-        r.state = RecvState::Pull { msg, addr, pull: Pull::new(want) };
+        let paced = !direct && p.windows.is_some() && self.pulls.on();
+        let pull = if paced { Pull::paced(want) } else { Pull::new(want) };
+        r.state = RecvState::Pull { msg, addr, pull };
         if direct && !op.discard {
             self.read_on(id);
+        } else if paced && want > 0 {
+            self.queue_pull(now, peer, id);
         } else {
             self.ask_on(now, id);
         }
@@ -145,7 +149,8 @@ impl Engine {
             p.ctrl.push_back(Desc::bare(Packet::Fin(Fin { status }), *msg));
             p.rendezvous_in = p.rendezvous_in.saturating_sub(1);
         }
-        while let Some(Part { offset, len }) = pull.claim_packets(block, depth) {
+        while !pull.is_paced() {
+            let Some(Part { offset, len }) = pull.claim_packets(block, depth) else { break };
             let ask = wire::Pull { offset, len, recv: id.0, addr: 0 };
             p.ctrl.push_back(Desc::bare(Packet::Pull(ask), *msg));
         }
@@ -282,7 +287,7 @@ impl Engine {
             self.stats.violations += 1;
             return Placement::None;
         }
-        self.pull_on(now, id);
+        self.pull_on(now, id, len);
         if discard {
             return Placement::None;
         }
@@ -323,24 +328,30 @@ impl Engine {
             self.wake_queued(peer);
         }
         self.acknowledged(now, peer, &common, None);
-        self.pull_on(now, id);
+        self.pull_on(now, id, len);
         self.schedule_ack(now, peer);
         Some((id, data.offset))
     }
 
     /// Data arrived: asks for more, or ends the transfer.
     #[inline]
-    fn pull_on(&mut self, now: Instant, id: OpId) {
+    fn pull_on(&mut self, now: Instant, id: OpId, len: u64) {
         let Some(op) = self.ops.get_mut(id.0) else { return };
         let is_get = matches!(op.kind, Kind::Get(_));
         let Some(peer) = op.peer else { return };
         let Some(pull) = op.pull() else { return };
-        let complete = pull.complete();
+        let (complete, paced) = (pull.complete(), pull.is_paced());
         if is_get {
             if complete {
                 self.finish(id);
             }
             return;
+        }
+        if paced {
+            if complete {
+                self.ask_on(now, id);
+            }
+            return self.pulled(now, peer, len);
         }
         let block = block_len(self.cfg.pull_block, &self.peers[peer.0 as usize]);
         if complete || pull.wants_packets(block, u64::from(self.cfg.pull_depth)) {

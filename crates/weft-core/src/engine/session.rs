@@ -101,6 +101,8 @@ impl Engine {
         let Some(w) = &mut p.windows else { return };
         w.rtt.end_backoff();
         w.timeouts = 0;
+        w.congestion.on_new_path();
+        w.send.set_congestion(w.congestion.window());
         w.send.on_timeout(now, Duration::ZERO);
         self.wake(now, peer);
     }
@@ -144,6 +146,12 @@ impl Engine {
         p.last_heard = now;
         p.hello_reply_due |= !reply;
         if p.state != State::Ready {
+            if let (State::Opening { since, wait, .. }, Some(w)) = (p.state, &mut p.windows) {
+                // Asked once, so this is the answer: the path before anything fills it.
+                if reply && wait <= FIRST_WAIT {
+                    w.congestion.first_sample(now, now.since(since));
+                }
+            }
             p.state = State::Ready;
             p.session_out = hello.session_offer;
             p.limit_mtu(hello.mtu);
@@ -230,6 +238,8 @@ impl Engine {
             return;
         }
         p.state = State::Failed(failure);
+        self.forget_pulls(peer);
+        let p = &mut self.peers[peer.0 as usize];
         p.release_queues();
         p.hello_due = false;
         p.hello_reply_due = false;

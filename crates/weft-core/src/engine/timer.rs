@@ -179,6 +179,8 @@ impl Engine {
             w.rtt.backoff();
             w.timeouts += 1;
             if w.timeouts > 1 {
+                w.congestion.on_silence();
+                w.send.set_congestion(w.congestion.window());
                 self.events.push_back(Event::PeerStalled(peer, w.timeouts));
             }
             self.wake(now, peer);

@@ -3,8 +3,10 @@
 //!
 //! [`SendWindow`] keeps the descriptors of unacknowledged packets and decides what to retransmit,
 //! [`RecvWindow`] judges arriving sequence numbers and decides when to acknowledge, [`Rtt`] keeps
-//! the retransmission timeout, and [`CreditIn`] / [`CreditOut`] bound the eager bytes in flight.
+//! the retransmission timeout, [`Congestion`] how much may be in the network, and [`CreditIn`] /
+//! [`CreditOut`] bound the eager bytes in flight.
 
+mod congestion;
 mod credit;
 mod recv_window;
 mod rtt;
@@ -13,6 +15,7 @@ mod send_window;
 mod tests;
 
 pub use crate::config::{Reliability, UnknownReliability};
+pub use congestion::{Congestion, DelayWindow, Signal};
 pub use credit::{cost, CreditIn, CreditOut, UNIT};
 pub use recv_window::{AckPolicy, RecvWindow, Verdict};
 pub use rtt::Rtt;

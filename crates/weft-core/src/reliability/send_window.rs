@@ -19,6 +19,11 @@ const LOST: u8 = 2;
 const RESENT: u8 = 4;
 /// Judged lost from the order of acknowledgements, not from a timeout.
 const FAST: u8 = 8;
+/// Answered at once by the receiver: its round trip holds no delayed acknowledgement.
+const PROMPT: u8 = 16;
+
+/// Packets a timeout may send again whatever the congestion window.
+const PROBES: u8 = 2;
 
 #[derive(Clone, Copy)]
 struct Slot<T> {
@@ -43,6 +48,8 @@ pub struct AckOutcome {
     pub newly_acked: u32,
     /// Round-trip sample, never taken from a retransmitted packet.
     pub rtt: Option<Duration>,
+    /// The same, if the packet was marked by [`SendWindow::mark_prompt`].
+    pub prompt: Option<Duration>,
     /// It named packets never sent; such parts were ignored.
     pub invalid: bool,
     /// It was older than one already seen (reordered on the way) and was ignored.
@@ -62,6 +69,8 @@ pub struct SendWindow<T: Copy> {
     progress: Instant,
     next: Seq,
     limit: u32,
+    /// Most packets that may be in the network.
+    congestion: u32,
     sacked: u32,
     lost: u32,
     /// No packet before this one is marked lost.
@@ -78,6 +87,7 @@ pub struct SendWindow<T: Copy> {
     srtt: u32,
     min_rtt: u32,
     reorder: u8,
+    probes: u8,
     mode: Reliability,
 }
 
@@ -90,6 +100,7 @@ impl<T: Copy> SendWindow<T> {
             progress: Instant(0),
             next: initial,
             limit: clamp_limit(mode, limit),
+            congestion: u32::MAX,
             sacked: 0,
             lost: 0,
             cursor: initial,
@@ -99,6 +110,7 @@ impl<T: Copy> SendWindow<T> {
             srtt: 0,
             min_rtt: 0,
             reorder: REORDER_MIN,
+            probes: 0,
             mode,
         }
     }
@@ -118,6 +130,18 @@ impl<T: Copy> SendWindow<T> {
         self.limit = clamp_limit(self.mode, limit);
     }
 
+    /// Sets the most packets that may be in the network, at least 1; no bound until then.
+    #[inline]
+    pub fn set_congestion(&mut self, packets: u32) {
+        self.congestion = packets.max(1);
+    }
+
+    /// Packets believed to be in the network: neither reported received nor judged lost.
+    #[inline]
+    pub fn in_network(&self) -> u32 {
+        self.span() - self.sacked - self.lost
+    }
+
     /// Packets sent and acknowledged neither cumulatively nor selectively.
     pub fn in_flight(&self) -> u32 {
         self.span() - self.sacked
@@ -127,13 +151,16 @@ impl<T: Copy> SendWindow<T> {
     /// wait for retransmission: a newer one would only be dropped.
     #[inline]
     pub fn can_send(&self) -> bool {
-        self.span() < self.limit && (self.lost == 0 || self.mode != Reliability::GoBackN)
+        self.span() < self.limit
+            && self.in_network() < self.congestion
+            && (self.lost == 0 || self.mode != Reliability::GoBackN)
     }
 
     /// How many more packets may be sent now, if any may.
     #[inline]
     pub fn room(&self) -> u32 {
-        self.limit.saturating_sub(self.span())
+        let room = self.limit.saturating_sub(self.span());
+        room.min(self.congestion.saturating_sub(self.in_network()))
     }
 
     /// Whether nothing awaits acknowledgement.
@@ -184,6 +211,14 @@ impl<T: Copy> SendWindow<T> {
         seq
     }
 
+    /// The packet pushed last will be answered at once.
+    #[inline]
+    pub fn mark_prompt(&mut self) {
+        if let Some(slot) = self.slots.back_mut() {
+            slot.flags |= PROMPT;
+        }
+    }
+
     /// Takes in an acknowledgement: everything before `ack`, the packets in `sack` (only under
     /// [`Reliability::Selective`]), and with `nack` a demand to go back ([`Reliability::GoBackN`]).
     /// Each packet is given to `acked` exactly once, the cumulative part in order.
@@ -229,6 +264,7 @@ impl<T: Copy> SendWindow<T> {
         if let Some(sample) = evidence.rtt {
             self.sample(sample);
             out.rtt = Some(sample);
+            out.prompt = evidence.prompt.then_some(sample);
         }
         if evidence.spurious {
             self.reorder = (self.reorder * 2).min(REORDER_MAX);
@@ -321,6 +357,7 @@ impl<T: Copy> SendWindow<T> {
         }
         evidence.spurious |= slot.is(LOST) && slot.is(FAST);
         evidence.rtt = Some(elapsed);
+        evidence.prompt |= slot.is(PROMPT);
         if evidence.first.is_none_or(|order| precedes(slot.order, order)) {
             evidence.first = Some(slot.order);
         }
@@ -417,19 +454,26 @@ impl<T: Copy> SendWindow<T> {
         self.lost - before
     }
 
-    /// The next packet due for retransmission; it counts as sent `now`.
+    /// The next packet due for retransmission, if the network has room; it counts as sent `now`.
+    /// The oldest never waits for room: the timer watches it once it is sent.
     #[inline]
     pub fn next_retransmit(&mut self, now: Instant) -> Option<(Seq, T)> {
         if self.lost == 0 {
             return None;
         }
         let una = self.una();
+        let full = self.in_network() >= self.congestion;
         let start = if self.cursor.before(una) { 0 } else { self.cursor.distance_from(una) };
         for i in start..self.span() {
             let slot = &mut self.slots[i as usize];
             if !slot.is(LOST) {
                 continue;
             }
+            if i > 0 && full && self.probes == 0 {
+                self.cursor = una.plus(i);
+                return None;
+            }
+            self.probes = self.probes.saturating_sub(1);
             slot.flags = (slot.flags | RESENT) & !LOST;
             slot.sent = now;
             slot.order = self.order;
@@ -452,6 +496,7 @@ impl<T: Copy> SendWindow<T> {
             Some(oldest) if now.since(oldest) >= rto => {}
             _ => return false,
         }
+        self.probes = PROBES;
         if self.mode == Reliability::GoBackN {
             return self.mark_all_lost() > 0;
         }
@@ -503,6 +548,8 @@ impl<T: Copy> SendWindow<T> {
 #[derive(Default)]
 struct Evidence {
     rtt: Option<Duration>,
+    /// One of the packets was answered at once, and so were those that arrived with it.
+    prompt: bool,
     /// The latest retransmission that arrived.
     resent: Option<u32>,
     /// The earliest first transmission that arrived.

@@ -25,12 +25,37 @@ pub struct Pull {
     outstanding: u64,
     /// Parts claimed from the back that have not arrived.
     back_parts: u32,
+    /// Parts are claimed when the window shared by all pulls has room.
+    paced: bool,
 }
 
 impl Pull {
     /// A pull of `want` bytes.
     pub fn new(want: u64) -> Pull {
         Pull { want, back: want, ..Pull::default() }
+    }
+
+    /// A pull whose parts are claimed by [`Pull::claim_paced`].
+    pub fn paced(want: u64) -> Pull {
+        Pull { paced: true, ..Pull::new(want) }
+    }
+
+    /// Whether it was made by [`Pull::paced`].
+    #[inline]
+    pub fn is_paced(&self) -> bool {
+        self.paced
+    }
+
+    /// Whether a part is left to be claimed.
+    pub fn wants_more(&self) -> bool {
+        self.front < self.back
+    }
+
+    /// Claims the next part by packets, at most `most` long; the caller bounds what is outstanding.
+    pub fn claim_paced(&mut self, most: u64) -> Option<Part> {
+        let part = self.claim_front(most)?;
+        self.outstanding += part.len;
+        Some(part)
     }
 
     /// Claims the next part from the front, at most `block` long.

@@ -1,5 +1,6 @@
 #![allow(non_snake_case)]
 
+mod congestion;
 mod credit;
 mod recv_window;
 mod rtt;

@@ -1,0 +1,187 @@
+//! Who may be asked for how much: one window of outstanding bulk data for all transfers over
+//! networks, shared among the peers that have something to send.
+//!
+//! From one peer alone as much is outstanding as `pull_block` and `pull_depth` say; its own window
+//! keeps the network's queues short. From several, the window is divided, and follows the delay
+//! that this side sees on the way from them: senders that know nothing of each other meet in a
+//! queue that only the receiver can keep short (receiver-driven as in Homa, SIGCOMM 2018).
+
+use super::rendezvous::block_len;
+use super::Engine;
+use crate::config::Config;
+use crate::id::{OpId, PeerId};
+use crate::peer::{target, Desc};
+use crate::reliability::{DelayWindow, Signal};
+use crate::time::Instant;
+use crate::transfer::pull::Part;
+use crate::wire::{self, Data, Packet};
+use alloc::collections::VecDeque;
+
+/// Unit of the window, bytes: about a packet.
+const UNIT: u64 = 1 << 10;
+/// Peers of which each may owe a packet whatever the window: 100 KB in Ethernet frames.
+const ASSURED: u32 = 64;
+
+/// The state of pacing.
+pub(super) struct Pulls {
+    window: DelayWindow,
+    /// Bytes asked for and not here.
+    out: u64,
+    /// Peers with something to ask for, in turn.
+    ring: VecDeque<PeerId>,
+    /// Peers that have been asked or are to be.
+    busy: u32,
+    /// Peers that owe something.
+    owing: u32,
+}
+
+impl Pulls {
+    pub fn new(cfg: &Config) -> Pulls {
+        let bytes = u64::from(cfg.pull_block) * u64::from(cfg.pull_depth);
+        let most = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX);
+        Pulls {
+            window: DelayWindow::new(target(cfg), most, most),
+            out: 0,
+            ring: VecDeque::new(),
+            busy: 0,
+            owing: 0,
+        }
+    }
+
+    /// Whether asking is paced at all.
+    pub fn on(&self) -> bool {
+        self.window.adapts()
+    }
+
+    fn bytes(&self) -> u64 {
+        u64::from(self.window.packets()) * UNIT
+    }
+}
+
+impl Engine {
+    /// The receive is to ask for its message when it is its turn.
+    pub(super) fn queue_pull(&mut self, now: Instant, peer: PeerId, id: OpId) {
+        let p = &mut self.peers[peer.0 as usize];
+        if p.pulls.is_empty() {
+            self.pulls.ring.push_back(peer);
+            self.pulls.busy += u32::from(p.pulled == 0);
+        }
+        p.pulls.push_back(id);
+        self.serve(now, peer);
+    }
+
+    /// Data of a paced receive arrived: room for others, and for more of it.
+    #[inline]
+    pub(super) fn pulled(&mut self, now: Instant, peer: PeerId, len: u64) {
+        let p = &mut self.peers[peer.0 as usize];
+        let len = len.min(p.pulled);
+        p.pulled -= len;
+        self.pulls.out -= len;
+        if p.pulled == 0 && len > 0 {
+            self.pulls.owing -= 1;
+            self.pulls.busy -= u32::from(p.pulls.is_empty());
+        }
+        if !self.pulls.ring.is_empty() {
+            self.serve(now, peer);
+        }
+    }
+
+    /// The peer failed: nothing will come of what it was asked for.
+    pub(super) fn forget_pulls(&mut self, peer: PeerId) {
+        let p = &mut self.peers[peer.0 as usize];
+        let (owed, queued) = (p.pulled > 0, !p.pulls.is_empty());
+        self.pulls.out -= p.pulled;
+        self.pulls.owing -= u32::from(owed);
+        self.pulls.busy -= u32::from(owed || queued);
+        p.pulled = 0;
+        p.pulls = VecDeque::new();
+        if queued {
+            self.pulls.ring.retain(|&other| other != peer);
+        }
+    }
+
+    /// What an acknowledgement of a peer that owes bulk data says about the way from it.
+    #[inline]
+    pub(super) fn note_delay(&mut self, now: Instant, delay: Option<(u64, u64)>, lost: u32) {
+        if self.pulls.busy < 2 {
+            return;
+        }
+        let limited = self.pulls.out * 4 >= self.pulls.bytes() * 3;
+        self.pulls.window.on_signal(now, Signal { arrived: 0, lost, delay, limited });
+    }
+
+    /// Asks while the window has room; `first` at any rate if it owes nothing.
+    fn serve(&mut self, now: Instant, first: PeerId) {
+        let p = &self.peers[first.0 as usize];
+        if p.pulled == 0 && !p.pulls.is_empty() && self.pulls.owing < ASSURED {
+            self.ask_part(now, first, true);
+        }
+        let mut passed = 0;
+        while passed < self.pulls.ring.len() {
+            if self.pulls.busy > 1 && self.pulls.out >= self.pulls.bytes() {
+                return;
+            }
+            let Some(&peer) = self.pulls.ring.front() else { return };
+            let asked = self.ask_part(now, peer, false);
+            passed = if asked { 0 } else { passed + 1 };
+            if self.pulls.ring.front() == Some(&peer) {
+                self.pulls.ring.rotate_left(1);
+            }
+        }
+    }
+
+    /// Asks a peer for its next part, if its share of the window has room or `assured`.
+    fn ask_part(&mut self, now: Instant, peer: PeerId, assured: bool) -> bool {
+        let p = &mut self.peers[peer.0 as usize];
+        let block = block_len(self.cfg.pull_block, p);
+        let (window, share) = match self.pulls.busy {
+            0 | 1 => {
+                let all = block.saturating_mul(u64::from(self.cfg.pull_depth));
+                (all, all)
+            }
+            n => (self.pulls.bytes(), self.pulls.bytes() / u64::from(n)),
+        };
+        let packet = u64::from(p.mtu()) - Data::LEN as u64;
+        let len = part_len(block, packet, u64::from(p.caps.train.max(1)), share);
+        let fits = p.pulled + len <= share.max(len) && self.pulls.out + len <= window.max(len);
+        if !fits && !assured {
+            return false;
+        }
+        let len = if fits { len } else { packet };
+        let mut asked = false;
+        while let (false, Some(&id)) = (asked, p.pulls.front()) {
+            let next = self.ops.get_mut(id.0).and_then(|op| op.claim(len));
+            let Some((msg, Part { offset, len })) = next else {
+                p.pulls.pop_front();
+                continue;
+            };
+            let ask = wire::Pull { offset, len, recv: id.0, addr: 0 };
+            p.ctrl.push_back(Desc::bare(Packet::Pull(ask), msg));
+            self.pulls.owing += u32::from(p.pulled == 0);
+            p.pulled += len;
+            self.pulls.out += len;
+            asked = true;
+            if !self.ops.get_mut(id.0).is_some_and(|op| op.wants_more()) {
+                p.pulls.pop_front();
+            }
+        }
+        if p.pulls.is_empty() {
+            self.pulls.busy -= u32::from(p.pulled == 0);
+            self.pulls.ring.retain(|&other| other != peer);
+        }
+        if asked {
+            self.wake(now, peer);
+        }
+        asked
+    }
+}
+
+/// Bytes asked for at a time: half a share, in whole trains or at least packets, at most a block.
+fn part_len(block: u64, packet: u64, train: u64, share: u64) -> u64 {
+    let half = share / 2;
+    if half >= block {
+        return block;
+    }
+    let unit = if half >= packet * train { packet * train } else { packet };
+    (half / unit).max(1) * unit
+}

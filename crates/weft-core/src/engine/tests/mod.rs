@@ -654,7 +654,6 @@ impl Net {
                 self.nodes[at].failed.push((p, why));
                 self.nodes[at].held.retain(|&(q, _), _| q != p);
             }
-            Event::PeerStalled(..) => {}
             other => panic!("{other:?}"),
         }
     }

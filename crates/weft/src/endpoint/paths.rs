@@ -15,6 +15,9 @@ pub(super) const PATHS_MAX: usize = 4;
 /// Between two questions over a path that never answered or is lost: at first, and at most.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(30);
+/// A path that was proven for this long is asked again soon when it is lost; one that comes and goes,
+/// less and less often.
+const STEADY: Duration = Duration::from_secs(10);
 /// What is asked within this time of another answer may still be on its way.
 const GRACE: Duration = Duration::from_millis(1);
 
@@ -33,20 +36,25 @@ pub(super) struct Path {
     state: State,
     asked: Option<Instant>,
     answered: Option<Instant>,
+    /// When it was proven or lost.
+    since: Instant,
+    /// Answers before do not prove it again: a path that loses most packets still answers at times.
+    hold: Instant,
     wait: Duration,
 }
 
 impl Path {
     pub fn new(link: usize, caps: LinkCaps) -> Path {
-        let (asked, answered) = (None, None);
-        Path { link: link as u8, caps, state: State::Unproven, asked, answered, wait: ASK_AGAIN }
+        let (asked, answered, never) = (None, None, Instant(0));
+        let (state, wait) = (State::Unproven, ASK_AGAIN);
+        Path { link: link as u8, caps, state, asked, answered, since: never, hold: never, wait }
     }
 
     fn ask_at(&self) -> Option<Instant> {
         match (self.state, self.asked) {
             (State::Proven, _) => None,
             (_, None) => Some(Instant(0)),
-            (_, Some(asked)) => Some(asked + self.wait),
+            (_, Some(asked)) => Some((asked + self.wait).max(self.hold)),
         }
     }
 }
@@ -169,7 +177,10 @@ impl Route {
     /// The peer answered over this link. True if another choice follows from it.
     pub fn answered(&mut self, link: usize, now: Instant) -> bool {
         for path in self.paths.iter_mut().filter(|p| usize::from(p.link) == link) {
-            (path.state, path.answered, path.wait) = (State::Proven, Some(now), ASK_AGAIN);
+            path.answered = Some(now);
+            if path.state != State::Proven && now >= path.hold {
+                (path.state, path.since) = (State::Proven, now);
+            }
         }
         self.choose()
     }
@@ -187,7 +198,7 @@ impl Route {
         let mut due = ArrayVec::new();
         for path in &mut self.paths {
             if path.ask_at().is_some_and(|at| at <= now) {
-                if path.asked.is_some() {
+                if path.asked.is_some_and(|asked| asked >= path.hold) {
                     path.wait = (path.wait * 2).min(ASK_AGAIN_MAX);
                 }
                 path.asked = Some(now);
@@ -215,7 +226,9 @@ impl Route {
         }
         for path in &mut self.paths {
             if path.state == State::Proven && !fresh(path) {
-                path.state = State::Lost;
+                let steady = now.since(path.since) > STEADY;
+                path.wait = if steady { ASK_AGAIN } else { (path.wait * 2).min(ASK_AGAIN_MAX) };
+                (path.state, path.since, path.hold) = (State::Lost, now, now + path.wait);
             }
         }
         self.choose()
@@ -280,8 +293,9 @@ mod tests {
             assert!(!route.judge(at(500)), "the other answer may be on its way");
             assert!(route.judge(at(5000)));
             assert_eq!((route.small, route.bulk), (living as u8, living as u8));
-            assert_eq!(route.ask_due(at(300_100)).as_slice(), [dead]);
-            assert!(route.answered(dead, at(300_200)));
+            assert!(!route.answered(dead, at(6000)), "an answer that was late proves nothing");
+            assert_eq!(route.ask_due(at(600_000)).as_slice(), [dead]);
+            assert!(route.answered(dead, at(600_100)));
             assert_eq!((route.small, route.bulk), (RAW as u8, UDP as u8));
         }
     }
@@ -299,6 +313,28 @@ mod tests {
         assert_eq!(route.link_for(true, 1456), UDP as u8);
         route.set_mtu(RAW, 1480);
         assert_eq!(route.link_for(true, 1456), RAW as u8, "better whole");
+    }
+
+    #[test]
+    fn judge__a_path_that_comes_and_goes_is_left_for_longer_and_longer() {
+        let mut route = proven();
+        let (mut now, mut lost) = (at(10_000), Vec::new());
+        while lost.len() < 6 {
+            route.ask_all(now);
+            route.answered(UDP, now);
+            assert!(route.judge(now + Duration::from_millis(5)));
+            let from = now;
+            while route.small != RAW as u8 {
+                now = now + Duration::from_millis(10);
+                for link in route.ask_due(now) {
+                    route.answered(link, now);
+                }
+            }
+            lost.push(now.since(from).as_millis() / 100);
+            now = now + Duration::from_millis(50);
+        }
+        assert!(lost.windows(2).all(|w| w[1] > w[0]), "{lost:?}");
+        assert!(lost[0] < 10 && lost[5] > 50, "{lost:?}");
     }
 
     #[test]

@@ -100,9 +100,14 @@ impl From<LaunchError> for JobError {
     }
 }
 
+/// Delay aimed at between real hosts: another program on a rank's core delays its acknowledgements
+/// by more than the queue of a switch does, and must not be taken for one
+/// (`docs/adr/0008-congestion.md` has figures).
+const HOST_DELAY_US: u32 = 1000;
+
 /// Reads the configuration from the `WEFT_*` variables.
 pub fn config_from_env() -> Result<Config, JobError> {
-    let mut config = Config::default();
+    let mut config = Config { congestion_target_us: HOST_DELAY_US, ..Config::default() };
     if oversubscribed() {
         // Spinning would take the core from the rank that has work.
         config.spin_us = 0;

@@ -15,8 +15,8 @@ pub(super) const PATHS_MAX: usize = 4;
 /// Between two questions over a path that never answered or is lost: at first, and at most.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(30);
-/// A path that was proven for this long is asked again soon when it is lost; one that comes and goes,
-/// less and less often.
+/// A path that was proven for this long is asked again soon when it is lost; one that comes and
+/// goes, less and less often.
 const STEADY: Duration = Duration::from_secs(10);
 /// What is asked within this time of another answer may still be on its way.
 const GRACE: Duration = Duration::from_millis(1);

@@ -5,8 +5,11 @@ use super::socket::{Kick, Socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Entries of the receive and fill rings, and frames to receive into.
+/// Entries of the receive ring, and frames to receive into.
 const RX_FRAMES: u32 = 2048;
+/// Entries of the fill ring: the kernel shows a received frame before it shows that it took it
+/// from this ring, so for a moment there seem to be more than there are.
+const FILL: u32 = 2 * RX_FRAMES;
 /// Entries of the transmit and completion rings, and frames to send from.
 const TX_FRAMES: u32 = 1024;
 /// What the kernel keeps free at the start of a frame it receives into (`XDP_PACKET_HEADROOM`).
@@ -91,7 +94,7 @@ impl Port {
         };
         socket.set(libc::SOL_XDP, libc::XDP_UMEM_REG, &area)?;
         for (ring, size) in [
-            (libc::XDP_UMEM_FILL_RING, RX_FRAMES),
+            (libc::XDP_UMEM_FILL_RING, FILL),
             (libc::XDP_UMEM_COMPLETION_RING, TX_FRAMES),
             (libc::XDP_RX_RING, RX_FRAMES),
             (libc::XDP_TX_RING, TX_FRAMES),
@@ -102,7 +105,7 @@ impl Port {
         let fd = socket.owned();
         let (fill_page, done_page) =
             (libc::XDP_UMEM_PGOFF_FILL_RING, libc::XDP_UMEM_PGOFF_COMPLETION_RING);
-        let mut fill = Producer::map(fd, fill_page as libc::off_t, &at.fr, RX_FRAMES)?;
+        let mut fill = Producer::map(fd, fill_page as libc::off_t, &at.fr, FILL)?;
         let completion = Consumer::map(fd, done_page as libc::off_t, &at.cr, TX_FRAMES)?;
         let rx = Consumer::map(fd, libc::XDP_PGOFF_RX_RING, &at.rx, RX_FRAMES)?;
         let tx = Producer::map(fd, libc::XDP_PGOFF_TX_RING, &at.tx, TX_FRAMES)?;

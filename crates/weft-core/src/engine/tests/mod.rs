@@ -504,7 +504,7 @@ impl Net {
         let node = &mut self.nodes[at];
         let len = body.len();
         let addr = node.address(len);
-        let args = RecvArgs { source, tag, ignore, len, addr, context: 0 };
+        let args = RecvArgs { source, tag, ignore, len, addr, context: 0, untagged: false };
         let op = node.engine.recv(self.now, args)?;
         node.begin(op, body);
         node.addresses.insert(addr, op);
@@ -514,7 +514,7 @@ impl Net {
 
     pub fn recv_claimed(&mut self, at: usize, claimed: Claimed, len: u64) -> OpId {
         let node = &mut self.nodes[at];
-        let args = RecvArgs { source: None, tag: 0, ignore: 0, len, addr: 0, context: 0 };
+        let args = RecvArgs { source: None, tag: 0, ignore: 0, len, addr: 0, context: 0, untagged: false };
         let op = node.engine.recv_claimed(self.now, claimed, args).expect("recv_claimed");
         node.begin(op, Body::Bytes(vec![0xee; len as usize]));
         node.settle();
@@ -772,6 +772,7 @@ pub fn send_args(peer: PeerId, tag: u64, len: u64) -> SendArgs {
         inject: false,
         sync: false,
         active: false,
+        untagged: false,
     }
 }
 

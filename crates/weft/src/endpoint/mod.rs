@@ -244,6 +244,11 @@ impl Endpoint {
         self.inner.borrow().driver.describe(peer)
     }
 
+    /// The identity of a peer.
+    pub fn identity(&self, peer: PeerId) -> Option<EndpointId> {
+        self.inner.borrow().driver.core.engine.peer_info(peer).map(|(id, _, _)| id)
+    }
+
     /// Why a peer failed, if it did.
     pub fn peer_failure(&self, peer: PeerId) -> Option<PeerFailure> {
         self.inner.borrow().driver.core.engine.peer_failure(peer)

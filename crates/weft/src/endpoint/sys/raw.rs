@@ -167,16 +167,26 @@ impl Endpoint {
         }
     }
 
-    /// Posts a send on the completion queue. With `args.inject` the bytes are copied and no
-    /// completion follows.
+    /// Posts a send on the completion queue. `None`: it is done already, and no completion follows.
+    /// With `args.inject` the bytes are copied and no completion follows either.
     ///
     /// # Safety
-    /// Unless injected, `ptr..ptr+args.len` stays valid and unchanged until the completion says
+    /// Unless injected or done, `ptr..ptr+args.len` stays valid and unchanged until the completion says
     /// `released` (always, for operations on this queue).
-    pub unsafe fn post_send(&self, ptr: *const u8, mut args: SendArgs) -> Result<OpId, Refused> {
+    pub unsafe fn post_send(
+        &self,
+        ptr: *const u8,
+        mut args: SendArgs,
+    ) -> Result<Option<OpId>, Refused> {
         let d = &mut self.inner.borrow_mut().driver;
         // SAFETY: promised by the caller.
         let mut memory = unsafe { Memory::raw(ptr, args.len as usize) };
+        if !args.sync && !args.active {
+            let bytes = memory.read(0, args.len as usize);
+            if d.send_now(args.peer, args.tag, bytes, args.data, args.untagged) {
+                return Ok(None);
+            }
+        }
         if args.inject {
             memory = d.core.ops.copy_of(memory.read(0, args.len as usize));
         }
@@ -185,8 +195,8 @@ impl Endpoint {
         let op = d.core.engine.send(now, args)?;
         let owner = if args.inject { Owner::Nobody } else { Owner::Queue };
         d.core.ops.insert(op, owner, memory);
-        d.flush();
-        Ok(op)
+        d.send_started(args.peer);
+        Ok(Some(op))
     }
 
     /// Sends a copy of `data`: it is free when this returns, and nothing completes.
@@ -285,7 +295,9 @@ impl Endpoint {
         let now = d.core.clock.now();
         let op = d.core.engine.recv(now, args)?;
         d.core.ops.insert(op, Owner::Queue, memory);
-        d.flush();
+        if d.core.engine.has_output() {
+            d.flush();
+        }
         Ok(op)
     }
 

@@ -230,11 +230,7 @@ mod tests {
     #[test]
     fn judge__what_the_mpis_ask_for_is_granted() {
         let open_mpi = Hints {
-            caps: cap::MSG
-                | cap::TAGGED
-                | cap::LOCAL_COMM
-                | cap::REMOTE_COMM
-                | cap::DIRECTED_RECV,
+            caps: cap::MSG | cap::TAGGED | cap::LOCAL_COMM | cap::REMOTE_COMM | cap::DIRECTED_RECV,
             ep_type: abi::EP_RDM,
             threading: abi::THREAD_DOMAIN,
             av_type: abi::AV_MAP,

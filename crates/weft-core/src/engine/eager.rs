@@ -23,7 +23,7 @@ pub(super) fn flags(a: &SendArgs) -> u16 {
         f |= flags::DATA64;
     }
     if a.untagged {
-        f |= flags::UNTAGGED;
+        f |= flags::APART;
     }
     f
 }
@@ -35,7 +35,7 @@ pub(super) fn data_of(common: &Common) -> Option<u32> {
 
 /// Which of the two kinds of matching a message takes part in.
 pub(super) fn queue_of(common: &Common) -> usize {
-    usize::from(common.flags & flags::UNTAGGED != 0)
+    usize::from(common.flags & flags::APART != 0)
 }
 
 /// The next packet of an eager message.
@@ -93,7 +93,7 @@ impl Engine {
         }
         let mut flags = if data.is_some() { flags::DATA64 } else { 0 };
         if untagged {
-            flags |= flags::UNTAGGED;
+            flags |= flags::APART;
         }
         let common = p.common(flags, crate::seq::Seq(0), data.unwrap_or(0));
         self.stats.packets_sent += 1;

@@ -3,8 +3,8 @@
 use super::types::Event;
 use super::{session, Engine};
 use crate::error::PeerFailure;
-use crate::matching::{Posted, Unexpected};
 use crate::id::PeerId;
+use crate::matching::{Posted, Unexpected};
 use crate::peer::{Desc, Peer, State};
 use crate::time::Instant;
 use crate::wire::{flags, Nop, Packet};

@@ -53,13 +53,13 @@ pub mod flags {
     /// `imm` carries remote completion data.
     pub const DATA64: u16 = 1 << 7;
     /// The message is matched apart from those with tags, by its source alone.
-    pub const UNTAGGED: u16 = 1 << 8;
+    pub const APART: u16 = 1 << 8;
     /// Bits no version 1 packet sets; refused on receipt.
     pub const RESERVED: u16 = 0xfe00;
 
     /// Names of the bits, bit 0 first.
     pub const NAMES: [&str; 9] =
-        ["SYNC", "ACTIVE", "NACK", "REPLY", "DIRECT", "LAST", "ACKNOW", "DATA64", "UNTAGGED"];
+        ["SYNC", "ACTIVE", "NACK", "REPLY", "DIRECT", "LAST", "ACKNOW", "DATA64", "APART"];
 }
 
 /// Name, offset and size in bytes of one field of a header.

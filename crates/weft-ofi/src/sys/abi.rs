@@ -93,11 +93,11 @@ pub mod mr {
 
 /// Numbers that calls return, negated.
 pub mod err {
+    use libc::c_int;
     pub use libc::{
         EACCES, EAGAIN, EBUSY, ECANCELED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EIO,
         EMSGSIZE, ENODATA, ENOMEM, ENOMSG, ENOSYS, EOPNOTSUPP, ETIMEDOUT,
     };
-    use libc::c_int;
     pub const EOTHER: c_int = 256;
     pub const ETOOSMALL: c_int = 257;
     pub const EOPBADSTATE: c_int = 258;
@@ -299,8 +299,7 @@ pub struct Provider {
         *const Info,
         *mut *mut Info,
     ) -> c_int,
-    pub fabric:
-        unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int,
+    pub fabric: unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int,
     pub cleanup: unsafe extern "C" fn(),
 }
 

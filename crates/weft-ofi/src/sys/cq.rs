@@ -205,16 +205,8 @@ pub struct CqObject {
 }
 
 static FID: FiOps = FiOps { close, control, ..FiOps::NONE };
-static OPS: FiOpsCq = FiOpsCq {
-    read,
-    readfrom,
-    readerr,
-    sread,
-    sreadfrom,
-    signal,
-    strerror,
-    ..FiOpsCq::NONE
-};
+static OPS: FiOpsCq =
+    FiOpsCq { read, readfrom, readerr, sread, sreadfrom, signal, strerror, ..FiOpsCq::NONE };
 
 pub unsafe extern "C" fn open(
     domain: *mut FidDomain,

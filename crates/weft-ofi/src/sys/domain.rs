@@ -49,8 +49,7 @@ pub struct Domain {
 impl Domain {
     /// The open endpoints.
     pub fn each_port(&self, mut f: impl FnMut(&Rc<Port>)) {
-        let ports: Vec<Rc<Port>> =
-            self.ports.borrow().iter().filter_map(Weak::upgrade).collect();
+        let ports: Vec<Rc<Port>> = self.ports.borrow().iter().filter_map(Weak::upgrade).collect();
         ports.iter().for_each(&mut f);
     }
 }
@@ -127,11 +126,7 @@ unsafe extern "C" fn bind(_fid: *mut Fid, _other: *mut Fid, _flags: u64) -> c_in
 }
 
 /// Whether a caller may sleep on the descriptors of these objects.
-unsafe extern "C" fn trywait(
-    _fabric: *mut FidFabric,
-    fids: *mut *mut Fid,
-    count: c_int,
-) -> c_int {
+unsafe extern "C" fn trywait(_fabric: *mut FidFabric, fids: *mut *mut Fid, count: c_int) -> c_int {
     // SAFETY: `fids` points to `count` objects of this provider.
     call_int(|| unsafe {
         for i in 0..usize::try_from(count).map_err(|_| err::EINVAL)? {

@@ -41,10 +41,8 @@ unsafe fn register(
     // SAFETY: promised by the caller.
     let domain = unsafe { &object::<DomainObject>(domain, class::DOMAIN)?.domain }.clone();
     let _inside = domain.gate.enter();
-    let rights = Rights {
-        read: access & cap::REMOTE_READ != 0,
-        write: access & cap::REMOTE_WRITE != 0,
-    };
+    let rights =
+        Rights { read: access & cap::REMOTE_READ != 0, write: access & cap::REMOTE_WRITE != 0 };
     let taken = |key| domain.regions.borrow().iter().any(|r| r.key == key);
     let remote = rights.read || rights.write;
     // Memory registered for local use needs no key; callers give the same to all.

@@ -132,14 +132,8 @@ unsafe extern "C" fn sendmsg(ep: *mut FidEp, msg: *const MsgTagged, flags: u64) 
     call(|| unsafe {
         let m = msg.as_ref().ok_or(err::EINVAL)?;
         let data = (flags & cap::REMOTE_CQ_DATA != 0).then_some(m.data);
-        let op = SendOp {
-            to: m.addr,
-            tag: m.tag,
-            data,
-            context: m.context,
-            flags,
-            untagged: false,
-        };
+        let op =
+            SendOp { to: m.addr, tag: m.tag, data, context: m.context, flags, untagged: false };
         port(ep)?.send(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
     })
 }

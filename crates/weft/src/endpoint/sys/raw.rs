@@ -171,8 +171,8 @@ impl Endpoint {
     /// With `args.inject` the bytes are copied and no completion follows either.
     ///
     /// # Safety
-    /// Unless injected or done, `ptr..ptr+args.len` stays valid and unchanged until the completion says
-    /// `released` (always, for operations on this queue).
+    /// Unless injected or done, `ptr..ptr+args.len` stays valid and unchanged until the completion
+    /// says `released` (always, for operations on this queue).
     pub unsafe fn post_send(
         &self,
         ptr: *const u8,

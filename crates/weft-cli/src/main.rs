@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod info;
 mod lab;
+mod mpi;
 mod run;
 mod selftest;
 mod sim;
@@ -32,6 +33,10 @@ struct Cli {
 enum Command {
     Demo(demo::Args),
     Run(run::Args),
+    Mpi(mpi::Args),
+    MpiEnv(mpi::env::Args),
+    #[command(hide = true)]
+    MpiProbe(mpi::probe::Args),
     Info(info::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
@@ -57,6 +62,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
         Command::Demo(args) => demo::run(args),
         Command::Run(args) => run::run(args),
+        Command::Mpi(args) => mpi::run(&args),
+        Command::MpiEnv(args) => mpi::env::run(&args),
+        Command::MpiProbe(args) => mpi::probe::run(&args),
         Command::Info(args) => info::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
@@ -91,7 +99,11 @@ fn init_log() {
 
 fn main() -> ExitCode {
     init_log();
-    match dispatch(Cli::parse().command) {
+    let ended = match mpi::agent::is_called() {
+        true => mpi::agent::run(),
+        false => dispatch(Cli::parse().command),
+    };
+    match ended {
         Ok(code) => code,
         Err(error) => {
             // In one piece: ranks of one job may all write to the same place.

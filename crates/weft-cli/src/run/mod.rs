@@ -3,7 +3,7 @@
 mod agents;
 mod control;
 mod frame;
-mod hosts;
+pub mod hosts;
 mod kvs;
 mod output;
 pub mod poll;
@@ -16,13 +16,16 @@ use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
 use hosts::{Host, Share};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// As `WEFT_LINK`. Inside a host the links on raw Ethernet alone would be of no use: shared memory
-/// comes with them.
-fn parse_links(text: &str) -> Result<String, String> {
+/// Reads a list as for `WEFT_LINK`. Inside a host the links on raw Ethernet alone would be of no
+/// use: shared memory comes with them.
+///
+/// # Errors
+/// The words that are understood.
+pub fn parse_links(text: &str) -> Result<String, String> {
     let links = weft::Links::parse(text).filter(|_| !text.trim().is_empty());
     let links = links.ok_or_else(|| {
         format!("{text:?} is not understood; use auto, shm, udp, packet, xdp or a list: packet,udp")
@@ -109,18 +112,26 @@ const OWN: [&str; 14] = [
     "MPI_LOCAL",
 ];
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Reads a time in seconds.
+///
+/// # Errors
+/// It is none.
+pub fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value < 1e9 => Ok(Duration::from_secs_f64(value)),
         _ => Err("expected a positive number of seconds".into()),
     }
 }
 
-fn host_list(args: &Args) -> Result<Vec<Host>> {
-    if let Some(list) = &args.hosts {
+/// The hosts of a list or of a file; this machine without either.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn host_list(list: Option<&str>, file: Option<&Path>) -> Result<Vec<Host>> {
+    if let Some(list) = list {
         return hosts::parse_list(list).context("--hosts");
     }
-    if let Some(file) = &args.hostfile {
+    if let Some(file) = file {
         let name = file.display();
         let text = std::fs::read_to_string(file).with_context(|| format!("host file {name}"))?;
         return hosts::parse_file(&text).with_context(|| format!("host file {name}"));
@@ -133,7 +144,7 @@ fn own_cores() -> usize {
 }
 
 fn placement(args: &Args) -> Result<Vec<Share>> {
-    let hosts = host_list(args)?;
+    let hosts = host_list(args.hosts.as_deref(), args.hostfile.as_deref())?;
     let listed = args.hosts.is_some() || args.hostfile.is_some();
     let size = match args.ranks {
         Some(size) => size,
@@ -158,9 +169,12 @@ fn placement(args: &Args) -> Result<Vec<Share>> {
 }
 
 /// The variables a user named; `NAME` alone passes on the launcher's own.
-fn named_env(args: &Args) -> Result<Vec<(String, String)>> {
+///
+/// # Errors
+/// What is no variable, or is not set here.
+pub fn named_env(named: &[String]) -> Result<Vec<(String, String)>> {
     let mut pairs = Vec::new();
-    for text in &args.env {
+    for text in named {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, value.to_owned()),
             None => {
@@ -196,7 +210,7 @@ fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
     if std::io::stderr().is_terminal() {
         env.push((crate::app::WATCHED.to_owned(), "1".to_owned()));
     }
-    env.extend(named_env(args)?);
+    env.extend(named_env(&args.env)?);
     Ok(env)
 }
 

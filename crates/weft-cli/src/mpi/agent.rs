@@ -1,0 +1,70 @@
+//! What an MPI's launcher calls in place of ssh, when the user gave a command for that: this
+//! program under another name. Launchers call it with options, a host and a line for a shell.
+
+use super::provider;
+use anyhow::{bail, Context, Result};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// The variable that holds the user's command.
+pub const VARIABLE: &str = "WEFT_LAUNCH_AGENT";
+/// The name under which this program is the agent.
+const NAME: &str = "weft-mpi-agent";
+
+/// Makes this program callable as an agent, and returns the path. `command` must not be empty.
+///
+/// # Errors
+/// The cache cannot be written.
+pub fn install(command: &str) -> Result<PathBuf> {
+    if command.trim().is_empty() {
+        bail!("--launch-agent: expected a command");
+    }
+    let program = std::env::current_exe().context("finding this program's path")?;
+    provider::linked(&program, NAME)
+}
+
+/// Whether this process was called as an agent.
+pub fn is_called() -> bool {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    name.is_some_and(|name| name.file_name().is_some_and(|name| name == NAME))
+}
+
+/// Host and shell line of an agent's arguments.
+fn parse(args: impl Iterator<Item = String>) -> Option<(String, String)> {
+    let mut words = args.skip_while(|word| word.starts_with('-'));
+    let host = words.next()?;
+    let line: Vec<String> = words.collect();
+    (!line.is_empty()).then(|| (host, line.join(" ")))
+}
+
+/// Becomes the user's command, which is to run the line on the host.
+///
+/// # Errors
+/// It cannot be run, or the launcher's call is not understood.
+pub fn run() -> Result<ExitCode> {
+    let command = std::env::var(VARIABLE).with_context(|| format!("{NAME} without {VARIABLE}"))?;
+    let Some((host, line)) = parse(std::env::args().skip(1)) else {
+        bail!("{NAME} is called by the launchers of MPIs, with a host and a command");
+    };
+    let script = format!("exec {command} \"$@\"");
+    let error =
+        Command::new("sh").args(["-c", &script, "launch-agent", &host, "sh", "-c", &line]).exec();
+    Err(error).with_context(|| format!("running {command:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn parse__as_launchers_call() {
+        let call = |words: &[&str]| parse(words.iter().map(|w| (*w).to_owned()));
+        let expected = Some(("h1".to_owned(), "\"/p/hydra\" --port h:1".to_owned()));
+        assert_eq!(call(&["-x", "h1", "\"/p/hydra\"", "--port", "h:1"]), expected);
+        assert_eq!(call(&["h1", "a;b -c"]), Some(("h1".into(), "a;b -c".into())));
+        assert_eq!(call(&["h1"]), None);
+        assert_eq!(call(&[]), None);
+    }
+}

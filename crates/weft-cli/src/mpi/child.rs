@@ -1,0 +1,54 @@
+//! Short commands whose output is wanted, and whose end is not certain.
+
+use rustix::process::{kill_process, Pid, Signal};
+use std::io;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How long a killed process may keep its output open by processes it left.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Runs a command with nothing to read and returns what it printed.
+///
+/// # Errors
+/// It cannot be started, or did not end in time, after which it is killed.
+pub fn output_within(mut command: Command, limit: Duration) -> io::Result<Output> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn()?;
+    let pid = Pid::from_child(&child);
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Nobody listens any more when it took too long.
+        let _ = tell.send(child.wait_with_output());
+    });
+    match told.recv_timeout(limit) {
+        Ok(output) => output,
+        Err(_) => {
+            // The thread has not reaped it, or the output would be here.
+            let _ = kill_process(pid, Signal::KILL);
+            let _ = told.recv_timeout(GRACE);
+            let seconds = limit.as_secs_f64();
+            Err(io::Error::new(io::ErrorKind::TimedOut, format!("no end after {seconds} s")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn output_within__output_or_an_end() {
+        let mut echo = Command::new("echo");
+        echo.arg("hello");
+        let output = output_within(echo, Duration::from_secs(60)).unwrap();
+        assert_eq!(output.stdout, b"hello\n");
+        let mut sleep = Command::new("sleep");
+        sleep.arg("600");
+        let error = output_within(sleep, Duration::from_millis(1)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(output_within(Command::new("/nonexistent"), Duration::from_secs(1)).is_err());
+    }
+}

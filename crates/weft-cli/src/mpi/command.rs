@@ -1,0 +1,272 @@
+//! The command line of an MPI's own launcher.
+
+use super::detect::{Family, Mpi};
+use super::env::sh_word;
+use super::variables::contradicting;
+use crate::run::hosts::Share;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use weft::keyfile;
+
+/// What is wanted.
+pub struct Wish<'a> {
+    /// Whose launcher.
+    pub mpi: &'a Mpi,
+    /// Ranks of each host, where hosts were given.
+    pub shares: Option<&'a [Share]>,
+    /// All ranks.
+    pub ranks: usize,
+    /// Variables for every rank.
+    pub set: Vec<(String, String)>,
+    /// Program that is called in place of ssh.
+    pub agent: Option<PathBuf>,
+    /// End of the job.
+    pub timeout: Option<Duration>,
+    /// More options of the launcher.
+    pub extra: Vec<String>,
+    /// Program and arguments.
+    pub command: &'a [String],
+    /// Whether this is the superuser.
+    pub root: bool,
+    /// Cores of this machine.
+    pub cores: usize,
+    /// Names of the variables that are set here.
+    pub inherited: Vec<String>,
+}
+
+/// What is run.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// The launcher.
+    program: PathBuf,
+    args: Vec<String>,
+    /// Variables of the launcher and, through it, of the ranks.
+    pub set: Vec<(String, String)>,
+    unset: Vec<String>,
+    /// What the user shall know of it.
+    pub notes: Vec<String>,
+    /// Number of ranks.
+    pub ranks: usize,
+    /// Whether hosts were named.
+    pub far: bool,
+    /// The program that the ranks run.
+    pub runs: String,
+}
+
+/// Names of variables that every rank needs, wherever it runs.
+fn is_passed_on(name: &str) -> bool {
+    name.starts_with("WEFT_") || name.starts_with("FI_")
+}
+
+fn host_words(shares: &[Share]) -> String {
+    let word = |s: &Share| match s.host.contains(':') {
+        true => format!("[{}]:{}", s.host, s.count),
+        false => format!("{}:{}", s.host, s.count),
+    };
+    shares.iter().map(word).collect::<Vec<_>>().join(",")
+}
+
+/// Options of Hydra, MPICH's and Intel's launcher. It passes on all variables.
+fn hydra(wish: &Wish<'_>, plan: &mut Plan) {
+    plan.args.push("-genvall".into());
+    if let Some(shares) = wish.shares {
+        plan.args.extend(["-hosts".into(), host_words(shares)]);
+    }
+    if let Some(agent) = &wish.agent {
+        let agent = agent.display().to_string();
+        plan.args.extend(["-launcher", "rsh", "-launcher-exec"].map(str::to_owned));
+        plan.args.push(agent);
+    }
+    if let Some(limit) = wish.timeout {
+        plan.set.push(("MPIEXEC_TIMEOUT".into(), whole_seconds(limit)));
+    }
+}
+
+/// Launchers count whole seconds, and take 0 for no limit.
+fn whole_seconds(limit: Duration) -> String {
+    (limit.as_secs_f64().ceil().max(1.0) as u64).to_string()
+}
+
+/// Variables of a list that the user made for Open MPI. It refuses that list beside `-x`.
+const OWN_LIST: &str = "OMPI_MCA_mca_base_env_list";
+
+fn open_mpi(wish: &Wish<'_>, plan: &mut Plan) {
+    let five = wish.mpi.family == Family::OpenMpi5;
+    if wish.root {
+        plan.args.push("--allow-run-as-root".into());
+        plan.notes.push("Open MPI runs as root (--allow-run-as-root)".into());
+    }
+    if let Some(shares) = wish.shares {
+        plan.args.extend(["--host".into(), host_words(shares)]);
+    }
+    if let Some(agent) = &wish.agent {
+        let (mca, remote) = if five { ("--prtemca", "plm_ssh") } else { ("--mca", "plm_rsh") };
+        let agent = agent.display().to_string();
+        plan.args.extend([mca.into(), format!("{remote}_agent"), agent]);
+        // Other hosts have no agent.
+        plan.args.extend([mca.into(), format!("{remote}_no_tree_spawn"), "1".into()]);
+    }
+    if let Some(limit) = wish.timeout {
+        plan.args.extend(["--timeout".into(), whole_seconds(limit)]);
+    }
+    let allocated = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"];
+    let allocated = allocated.iter().any(|name| wish.inherited.iter().any(|i| i == name));
+    let most = wish.shares.map_or(wish.ranks, |all| all.iter().map(|s| s.count).max().unwrap_or(0));
+    let chosen = wish.extra.iter().any(|a| a.contains("bind-to") || a.contains("map-by"));
+    if most > wish.cores && !chosen && !allocated {
+        if wish.shares.is_none() {
+            plan.args.push("--oversubscribe".into());
+        }
+        plan.args.extend(["--bind-to".into(), "none".into()]);
+        plan.notes.push(format!("{most} ranks share {} cores of a host", wish.cores));
+    }
+    let own: Vec<String> = std::env::var(OWN_LIST)
+        .unwrap_or_default()
+        .split(';')
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect();
+    if !own.is_empty() {
+        plan.unset.push(OWN_LIST.into());
+    }
+    let ours = plan.set.iter().map(|(name, _)| name.clone());
+    let here = wish.inherited.iter().filter(|name| is_passed_on(name)).cloned();
+    let mut names: Vec<String> = ours.chain(here).chain(own).collect();
+    // Not by its value: command lines can be read by everybody.
+    names.push(keyfile::VARIABLE.into());
+    names.retain(|name| !name.starts_with("OMPI_"));
+    names.sort();
+    names.dedup();
+    plan.args.extend(names.into_iter().flat_map(|name| ["-x".to_owned(), name]));
+}
+
+/// The command line for a wish.
+pub fn plan(wish: &Wish<'_>) -> Plan {
+    let unset = contradicting(wish.mpi.family).iter().copied();
+    let mut plan = Plan {
+        program: wish.mpi.launcher.clone(),
+        set: wish.set.clone(),
+        unset: unset.filter(|n| wish.inherited.iter().any(|i| i == n)).map(Into::into).collect(),
+        ranks: wish.ranks,
+        far: wish.shares.is_some(),
+        runs: wish.command.first().cloned().unwrap_or_default(),
+        ..Plan::default()
+    };
+    match wish.mpi.family {
+        Family::Mpich | Family::Intel => hydra(wish, &mut plan),
+        Family::OpenMpi4 | Family::OpenMpi5 => open_mpi(wish, &mut plan),
+    }
+    plan.args.extend(wish.extra.iter().cloned());
+    plan.args.extend(["-n".into(), wish.ranks.to_string()]);
+    plan.args.extend(wish.command.iter().cloned());
+    plan
+}
+
+impl Plan {
+    /// The command, ready to be started.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args);
+        for name in &self.unset {
+            command.env_remove(name);
+        }
+        command.envs(self.set.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// The launcher.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// As one line for a shell, without a key.
+    pub fn line(&self) -> String {
+        let unset = self.unset.iter().flat_map(|name| ["-u".to_owned(), name.clone()]);
+        let public = self.set.iter().filter(|(name, _)| name != keyfile::VARIABLE);
+        let set = public.map(|(name, value)| format!("{name}={}", sh_word(value)));
+        let words = [self.program.display().to_string()].into_iter().chain(self.args.clone());
+        let words = words.map(|word| sh_word(&word));
+        let all: Vec<String> =
+            ["env".to_owned()].into_iter().chain(unset).chain(set).chain(words).collect();
+        all.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+    use crate::run::hosts::{parse_list, place};
+
+    fn line(family: Family, ranks: usize, hosts: Option<&str>, more: impl Fn(&mut Wish)) -> String {
+        let (version, launcher) = ("5.0".to_owned(), "/m/bin/mpiexec".into());
+        let mpi = Mpi { family, version, launcher, prefix: "/m".into() };
+        let shares = hosts.map(|list| place(&parse_list(list).unwrap(), ranks).0);
+        let command = ["./a b".to_owned(), "-x".to_owned()];
+        let mut wish = Wish {
+            mpi: &mpi,
+            shares: shares.as_deref(),
+            ranks,
+            set: vec![("FI_PROVIDER".into(), "weft".into())],
+            agent: None,
+            timeout: None,
+            extra: Vec::new(),
+            command: &command,
+            root: false,
+            cores: 8,
+            inherited: vec!["PATH".into(), "WEFT_WINDOW".into()],
+        };
+        more(&mut wish);
+        plan(&wish).line()
+    }
+
+    #[test]
+    fn plan__hydra() {
+        assert_eq!(
+            line(Family::Mpich, 3, Some("a:2,b"), |_| {}),
+            "env FI_PROVIDER=weft /m/bin/mpiexec -genvall -hosts a:2,b:1 -n 3 './a b' -x"
+        );
+        let limited = line(Family::Intel, 20, None, |w| w.timeout = Some(Duration::from_millis(1)));
+        assert!(limited.contains("MPIEXEC_TIMEOUT=1"), "{limited}");
+        assert!(line(Family::Mpich, 2, Some("a"), |w| w.agent = Some("/c/agent".into()))
+            .contains("-launcher rsh -launcher-exec /c/agent"));
+    }
+
+    #[test]
+    fn plan__open_mpi_names_every_variable_and_shows_no_key() {
+        let line = |more: fn(&mut Wish)| line(Family::OpenMpi5, 4, Some("a:2,b:2"), more);
+        assert_eq!(
+            line(|_| {}),
+            "env FI_PROVIDER=weft /m/bin/mpiexec --host a:2,b:2 -x FI_PROVIDER -x WEFT_KEY -x \
+             WEFT_WINDOW -n 4 './a b' -x"
+        );
+        let secret = line(|w| w.set.push(("WEFT_KEY".into(), "c0ffee".into())));
+        assert!(!secret.contains("c0ffee") && secret.contains("-x WEFT_KEY"), "{secret}");
+        assert!(line(|w| w.root = true).contains("--allow-run-as-root"));
+        let agent = line(|w| w.agent = Some("/c/agent".into()));
+        assert!(agent.contains("--prtemca plm_ssh_agent /c/agent"), "{agent}");
+    }
+
+    #[test]
+    fn plan__open_mpi_with_more_ranks_than_cores() {
+        let here = line(Family::OpenMpi4, 9, None, |_| {});
+        assert!(here.contains("--oversubscribe --bind-to none"), "{here}");
+        let chosen = line(Family::OpenMpi4, 9, None, |w| w.extra = vec!["--bind-to=core".into()]);
+        assert!(!chosen.contains("oversubscribe"), "{chosen}");
+        let given = line(Family::OpenMpi5, 9, None, |w| w.inherited.push("SLURM_JOB_ID".into()));
+        assert!(!given.contains("oversubscribe"), "{given}");
+        let hosts = line(Family::OpenMpi5, 18, Some("a:9,b:9"), |_| {});
+        assert!(hosts.contains("--bind-to none") && !hosts.contains("--oversubscribe"), "{hosts}");
+    }
+
+    #[test]
+    fn plan__what_contradicts_is_taken_away() {
+        let with = |family| {
+            let name = "OMPI_MCA_mtl_ofi_provider_exclude";
+            line(family, 1, None, |w| w.inherited.push(name.into()))
+        };
+        assert!(with(Family::OpenMpi5).starts_with("env -u OMPI_MCA_mtl_ofi_provider_exclude "));
+        assert!(!with(Family::Mpich).contains(" -u "));
+    }
+}

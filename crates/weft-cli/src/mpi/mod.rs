@@ -1,0 +1,246 @@
+//! MPI programs on weft: `weft mpi` runs one under its MPI's own launcher, `weft mpi-env` prints
+//! the variables for that.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `detect` | the MPIs of this machine |
+//! | `provider` | where the libfabric provider lies |
+//! | `probe`, `judge` | looking into their libraries in another process; whether they fit together |
+//! | `variables` | what an MPI must be told |
+//! | `env` | `weft mpi-env` |
+//! | `command`, `supervise`, `watch` | the launcher's command line; running it; whether ranks use weft |
+//! | `agent` | what the launcher calls in place of ssh |
+
+pub mod agent;
+mod child;
+mod command;
+pub mod detect;
+pub mod env;
+pub mod judge;
+pub mod probe;
+mod provider;
+mod supervise;
+mod sys;
+mod variables;
+mod watch;
+
+use crate::run::hosts::{self, Share};
+use crate::run::{host_list, named_env, parse_links, seconds};
+use anyhow::{bail, Result};
+use command::{Plan, Wish};
+use detect::Mpi;
+use judge::Fit;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use variables::Choice;
+use weft::keyfile;
+
+/// Which MPI, and how it shall use weft.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Selection {
+    /// The MPI: mpich, openmpi, intel, or the path of its mpiexec or folder [default: the one of
+    /// the active virtual environment, else the first on PATH]
+    #[arg(long, value_name = "MPI")]
+    mpi: Option<String>,
+    /// Links the ranks may use: auto, shm, udp, packet (raw Ethernet), xdp (AF_XDP, root) or a
+    /// list, as packet,udp; packet and xdp include shm [default: what WEFT_LINK says, else auto]
+    #[arg(long, value_name = "LIST", value_parser = parse_links)]
+    link: Option<String>,
+    /// Ranks of one host use weft too, in place of the MPI's own shared memory
+    #[arg(long)]
+    all_through_weft: bool,
+}
+
+impl From<&Selection> for Choice {
+    fn from(selection: &Selection) -> Choice {
+        Choice { link: selection.link.clone(), all_through_weft: selection.all_through_weft }
+    }
+}
+
+/// Run an MPI program on weft, under its MPI's own launcher
+///
+/// The program is not changed: its MPI loads weft as a libfabric provider. Options, signals,
+/// standard input and exit code are those of the MPI's mpiexec.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  weft mpi -n 4 ./a.out
+  weft mpi -n 4 python program.py
+  weft mpi --hosts a:2,b:2 ./a.out             weft and the MPI at the same path on both hosts
+  weft mpi --mpi openmpi --link udp -n 2 ./a.out
+  weft mpi -n 8 --launcher-args '--bind-to core' ./a.out
+  weft mpi -n 4 --dry-run ./a.out              only print the command line
+
+`weft doctor --mpi` tells which MPIs on this machine can use weft.")]
+pub struct Args {
+    /// Number of ranks [default: all slots of the hosts, or one a core of this machine]
+    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    ranks: Option<usize>,
+    /// Hosts, each with its number of slots if it has one: h1,h2:4
+    #[arg(long, value_name = "LIST", conflicts_with = "hostfile")]
+    hosts: Option<String>,
+    /// File with a host a line: host, host:4 or host slots=4
+    #[arg(long, value_name = "FILE")]
+    hostfile: Option<PathBuf>,
+    #[command(flatten)]
+    selection: Selection,
+    /// Set a variable for the ranks, or pass on the one of this name
+    #[arg(long, value_name = "K=V")]
+    env: Vec<String>,
+    /// End the job after this many seconds
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// Command used in place of ssh, called with HOST PROGRAM ARGS
+    #[arg(long, value_name = "CMD", env = agent::VARIABLE)]
+    launch_agent: Option<String>,
+    /// More options for the MPI's mpiexec, split at spaces
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    launcher_args: Option<String>,
+    /// Print the command line and do not run it
+    #[arg(long)]
+    dry_run: bool,
+    /// Say which MPI, provider and key are used
+    #[arg(short, long)]
+    verbose: bool,
+    /// Program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+/// The MPI that is meant.
+fn choose(selection: &Selection) -> Result<Mpi> {
+    match &selection.mpi {
+        Some(what) => detect::named(what),
+        None => detect::first(),
+    }
+}
+
+/// Makes sure that processes find a key: that of `WEFT_KEY`, else that of the file, whose path is
+/// returned.
+fn job_key() -> Result<Option<PathBuf>> {
+    if keyfile::from_env()?.is_some() {
+        return Ok(None);
+    }
+    let path = keyfile::path()?;
+    keyfile::load_or_create(&path)?;
+    Ok(Some(path))
+}
+
+/// Cores of this machine, each counted once however many threads it runs.
+fn cores() -> usize {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let siblings = |cpu: usize| {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+        std::fs::read_to_string(path).ok()
+    };
+    let lists: std::collections::HashSet<String> = (0..4096).map_while(siblings).collect();
+    if lists.is_empty() {
+        threads
+    } else {
+        threads.min(lists.len())
+    }
+}
+
+/// Ranks for each host, where hosts are given, and the number of all.
+fn place(args: &Args) -> Result<(Option<Vec<Share>>, usize)> {
+    let listed = args.hosts.is_some() || args.hostfile.is_some();
+    let hosts = host_list(args.hosts.as_deref(), args.hostfile.as_deref())?;
+    let ranks = match args.ranks {
+        Some(0) => bail!("-n 0: a job has at least one rank"),
+        Some(ranks) => ranks,
+        None if listed => hosts::slots(&hosts),
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    if u32::try_from(ranks).is_err() {
+        bail!("-n {ranks}: too many ranks");
+    }
+    if args.selection.link.as_deref() == Some("shm") && hosts.len() > 1 {
+        bail!("--link shm joins ranks of one host only; {} hosts are listed", hosts.len());
+    }
+    Ok((listed.then(|| hosts::place(&hosts, ranks).0), ranks))
+}
+
+/// The provider to use with this MPI.
+///
+/// # Errors
+/// Why they do not fit together, and what to do.
+fn fitting(mpi: &Mpi) -> Result<provider::Provider> {
+    let provider = judge::provider();
+    match judge::fit(mpi, &provider).0 {
+        Fit::Yes => {}
+        Fit::Unknown(fault) => eprintln!("weft mpi: note: {}; {}", fault.why, fault.remedy),
+        Fit::No(fault) => bail!(
+            "{mpi} ({}) cannot use weft: {}; {}",
+            mpi.launcher.display(),
+            fault.why,
+            fault.remedy
+        ),
+    }
+    provider.map_err(|fault| anyhow::anyhow!("{}; {}", fault.why, fault.remedy))
+}
+
+fn plan(args: &Args, mpi: &Mpi, provider: &provider::Provider) -> Result<Plan> {
+    let (shares, ranks) = place(args)?;
+    let mut set = variables::variables(mpi.family, &provider.folder, &(&args.selection).into());
+    set.extend(named_env(&args.env)?);
+    let extra = args.launcher_args.as_deref().unwrap_or_default();
+    let agent = args.launch_agent.as_deref().filter(|_| shares.is_some());
+    Ok(command::plan(&Wish {
+        mpi,
+        shares: shares.as_deref(),
+        ranks,
+        set,
+        agent: agent.map(agent::install).transpose()?,
+        timeout: args.timeout,
+        extra: extra.split_whitespace().map(str::to_owned).collect(),
+        command: &args.command,
+        root: rustix::process::geteuid().is_root(),
+        cores: cores(),
+        inherited: std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect(),
+    }))
+}
+
+/// Runs the program and returns its launcher's exit code.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let mpi = choose(&args.selection)?;
+    let provider = fitting(&mpi)?;
+    let mut plan = plan(args, &mpi, &provider)?;
+    if args.dry_run {
+        println!("{}", plan.line());
+        eprintln!("weft mpi: note: the run gets a key of its own by {}", keyfile::VARIABLE);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(agent) = &args.launch_agent {
+        plan.set.push((agent::VARIABLE.to_owned(), agent.clone()));
+    }
+    if keyfile::from_env()?.is_none() {
+        let key = weft::launch::random_key()?;
+        plan.set.push((keyfile::VARIABLE.to_owned(), keyfile::format(&key)));
+    }
+    for note in &plan.notes {
+        eprintln!("weft mpi: note: {note}");
+    }
+    if provider.cached && plan.far {
+        eprintln!(
+            "weft mpi: note: the provider is used from {}, which the other hosts need as well",
+            provider.folder.display()
+        );
+    }
+    if args.verbose || std::io::stderr().is_terminal() {
+        let links = args.selection.link.clone().or_else(|| std::env::var("WEFT_LINK").ok());
+        eprintln!(
+            "weft mpi: {} rank{} of {mpi} ({}), links {}",
+            plan.ranks,
+            if plan.ranks == 1 { "" } else { "s" },
+            mpi.launcher.display(),
+            links.as_deref().unwrap_or("auto")
+        );
+    }
+    if args.verbose {
+        eprintln!("weft mpi: provider {}", provider.file.display());
+        eprintln!("weft mpi: {}", plan.line());
+    }
+    supervise::run(&plan, &mpi)
+}

@@ -1,0 +1,269 @@
+//! Libraries looked into, and signals waited for.
+#![allow(unsafe_code)]
+
+use rustix::process::{getppid, set_parent_process_death_signal, Signal};
+use std::ffi::{c_char, c_int, c_void, CStr, CString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// A library that is loaded, for the rest of this process.
+#[derive(Clone, Copy)]
+pub struct Library(*mut c_void);
+
+/// Longest text taken from a library, in bytes.
+const TEXT_MAX: usize = 8192;
+
+/// What went wrong last in the loader.
+fn loader_error() -> String {
+    // SAFETY: dlerror returns a C string that stays valid until this thread's next call of the
+    // loader, or null.
+    unsafe {
+        let text = libc::dlerror();
+        if text.is_null() {
+            "unknown".into()
+        } else {
+            CStr::from_ptr(text).to_string_lossy().into()
+        }
+    }
+}
+
+/// At most `TEXT_MAX` bytes of a C string.
+///
+/// # Safety
+/// `text` must be null or a C string.
+unsafe fn text(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_MAX)]).into_owned()
+}
+
+impl Library {
+    /// Loads a library and makes its symbols known to those that follow. Its constructors run:
+    /// for use in a process of its own.
+    ///
+    /// # Errors
+    /// The loader's.
+    pub fn open(path: &Path, now: bool) -> Result<Library, String> {
+        let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+            return Err("a zero byte in the path".into());
+        };
+        let flags = libc::RTLD_GLOBAL | if now { libc::RTLD_NOW } else { libc::RTLD_LAZY };
+        // SAFETY: the path is a C string. What the library's constructors do is not ours to
+        // promise; the process exists to find out.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), flags) };
+        if handle.is_null() {
+            Err(loader_error())
+        } else {
+            Ok(Library(handle))
+        }
+    }
+
+    fn symbol(self, name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: the handle is open, as none is ever closed, and the name a C string.
+        let at = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        (!at.is_null()).then_some(at)
+    }
+
+    /// What an MPI library says of itself (`MPI_Get_library_version`, allowed before `MPI_Init`).
+    pub fn mpi_version(self) -> Option<String> {
+        let at = self.symbol(c"MPI_Get_library_version")?;
+        let mut buffer = vec![0 as c_char; 4 * TEXT_MAX];
+        let mut len: c_int = 0;
+        // SAFETY: the function of this name has this type in every MPI, and writes at most
+        // MPI_MAX_LIBRARY_VERSION_STRING bytes: 8192 in MPICH, 256 in Open MPI.
+        let code = unsafe {
+            let call: extern "C" fn(*mut c_char, *mut c_int) -> c_int = std::mem::transmute(at);
+            call(buffer.as_mut_ptr(), &raw mut len)
+        };
+        buffer[4 * TEXT_MAX - 1] = 0;
+        // SAFETY: the buffer ends with a zero.
+        (code == 0).then(|| unsafe { text(buffer.as_ptr()) })
+    }
+
+    /// The version of a libfabric, as `FI_VERSION` packs it.
+    pub fn libfabric_version(self) -> Option<u32> {
+        let at = self.symbol(c"fi_version")?;
+        // SAFETY: the function of this name has this type in every libfabric.
+        Some(unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> u32>(at) }())
+    }
+
+    /// Names and versions of the providers that a libfabric offers in this environment. The error
+    /// is that of `fi_getinfo`.
+    pub fn providers(self) -> Result<Vec<(String, u32)>, i32> {
+        type GetInfo = extern "C" fn(
+            u32,
+            *const c_char,
+            *const c_char,
+            u64,
+            *const c_void,
+            *mut *mut Info,
+        ) -> c_int;
+        let (Some(version), Some(at)) = (self.libfabric_version(), self.symbol(c"fi_getinfo"))
+        else {
+            return Err(libc::ENOSYS);
+        };
+        let mut list: *mut Info = std::ptr::null_mut();
+        // SAFETY: the function of this name has this type in every libfabric; nothing is asked
+        // for, so every pointer but that of the result may be null.
+        let code = unsafe {
+            let call: GetInfo = std::mem::transmute(at);
+            call(version, std::ptr::null(), std::ptr::null(), 0, std::ptr::null(), &raw mut list)
+        };
+        if code != 0 {
+            return Err(code.saturating_neg());
+        }
+        let mut found = Vec::new();
+        while !list.is_null() && found.len() < 1000 {
+            // SAFETY: libfabric returned a list of these, which is never freed here; the fields
+            // read are at these places in every version.
+            unsafe {
+                let attr = (*list).fabric_attr;
+                if !attr.is_null() {
+                    found.push((text((*attr).prov_name), (*attr).prov_version));
+                }
+                list = (*list).next;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The name of a provider (`fi_prov_ini`), and the version of weft that it is of, if it is.
+    pub fn provider(self) -> Option<(String, Option<String>)> {
+        let at = self.symbol(c"fi_prov_ini")?;
+        // SAFETY: the function of this name has this type in every provider, and returns a static
+        // structure or null.
+        let name = unsafe {
+            let call: extern "C" fn() -> *const Provider = std::mem::transmute(at);
+            text(call().as_ref()?.name)
+        };
+        let version = self.symbol(c"weft_provider_version").map(|at| {
+            // SAFETY: only weft's provider has a function of this name; it returns a C string.
+            unsafe {
+                let call: extern "C" fn() -> *const c_char = std::mem::transmute(at);
+                text(call())
+            }
+        });
+        Some((name, version))
+    }
+}
+
+/// Ends this process at once, without the exit handlers of libraries.
+pub fn leave() -> ! {
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(0) }
+}
+
+/// The beginning of libfabric's `struct fi_info` (rdma/fabric.h, 1.0 to 2.6).
+#[repr(C)]
+struct Info {
+    next: *mut Info,
+    /// Capabilities, mode, address format and lengths, addresses, handle.
+    _middle: [u64; 8],
+    /// Attributes of transmission, reception, endpoint and domain.
+    _attr: [*mut c_void; 4],
+    fabric_attr: *const FabricAttr,
+}
+
+/// The beginning of `struct fi_fabric_attr`.
+#[repr(C)]
+struct FabricAttr {
+    _fabric: *mut c_void,
+    _name: *const c_char,
+    prov_name: *const c_char,
+    prov_version: u32,
+}
+
+/// The beginning of `struct fi_provider` (rdma/providers/fi_prov.h).
+#[repr(C)]
+struct Provider {
+    _version: u32,
+    _fi_version: u32,
+    _context: [u64; 4],
+    name: *const c_char,
+}
+
+/// What a wait for signals ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// No signal in time.
+    Timeout,
+    /// A child changed its state.
+    Child,
+    /// A signal that a process sent to this one alone.
+    Sent(i32),
+    /// A signal of the terminal, which its whole foreground group got.
+    Terminal,
+}
+
+/// Signals that end or steer a job.
+const HANDLED: [c_int; 7] = [
+    libc::SIGCHLD,
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+];
+
+fn handled() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set; the numbers are signals.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in HANDLED {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
+
+/// Holds back the signals that [`wait`] returns. To be called before other threads start.
+pub fn hold() {
+    // SAFETY: the set is initialised; the old one is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &handled(), std::ptr::null_mut()) };
+}
+
+/// Waits for one of the signals held back.
+pub fn wait(limit: Duration) -> Woken {
+    let time = libc::timespec {
+        tv_sec: limit.as_secs() as libc::time_t,
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: set and time are initialised, and the kernel writes one siginfo.
+    let signal = unsafe { libc::sigtimedwait(&handled(), info.as_mut_ptr(), &raw const time) };
+    // SAFETY: all zeros is a siginfo, and so is what the kernel wrote.
+    let code = unsafe { info.assume_init() }.si_code;
+    match signal {
+        libc::SIGCHLD => Woken::Child,
+        // Of the kernel: a key at the terminal, or its end.
+        1.. if code > 0 => Woken::Terminal,
+        1.. => Woken::Sent(signal),
+        _ => Woken::Timeout,
+    }
+}
+
+/// Makes the process that `command` will start get SIGTERM when this one dies, so that a launcher
+/// ends its ranks.
+pub fn end_with_us(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    let setup = move || {
+        set_parent_process_death_signal(Some(Signal::TERM))?;
+        // The parent may have died before the line above took effect.
+        match getppid() == Some(parent) {
+            true => Ok(()),
+            false => Err(io::Error::from(rustix::io::Errno::SRCH)),
+        }
+    };
+    // SAFETY: the closure only makes system calls; it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(setup) };
+}

@@ -1,0 +1,131 @@
+//! Whether the ranks on this host use weft, by what their processes have mapped.
+
+use super::detect::{Family, Mpi};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// What was seen of the ranks so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sighting {
+    /// Some process has the provider.
+    pub weft: bool,
+    /// Some process has an MPI library.
+    pub mpi: bool,
+    /// An MPI library of another family than the launcher's.
+    pub foreign: Option<PathBuf>,
+}
+
+/// Processes and their parents.
+fn parents() -> HashMap<u32, u32> {
+    let Ok(list) = std::fs::read_dir("/proc") else { return HashMap::new() };
+    let numbers = list.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    let parent = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name in parentheses may hold anything.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    numbers.filter_map(|pid| Some((pid, parent(pid)?))).collect()
+}
+
+fn descends(pid: u32, from: u32, parents: &HashMap<u32, u32>) -> bool {
+    let mut at = pid;
+    // Bounded: the table is no snapshot, and might have circles.
+    for _ in 0..64 {
+        match parents.get(&at) {
+            Some(&parent) if parent == from => return true,
+            Some(&parent) => at = parent,
+            None => return false,
+        }
+    }
+    false
+}
+
+impl Sighting {
+    /// Takes in what one process has mapped.
+    fn note(&mut self, maps: &str, family: Family) {
+        for line in maps.lines() {
+            let Some(path) = line.find('/').map(|at| Path::new(&line[at..])) else { continue };
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            if name.starts_with("libweft-fi.so") || name.starts_with("libweft_fi.so") {
+                self.weft = true;
+            } else if name.starts_with("libmpi.so") || name.starts_with("libmpich.so") {
+                self.mpi = true;
+                if !family.runs(name) && self.foreign.is_none() {
+                    self.foreign = Some(path.to_path_buf());
+                }
+            }
+        }
+    }
+
+    /// Looks at all processes that descend from `launcher`.
+    pub fn look(&mut self, launcher: u32, family: Family) {
+        let parents = parents();
+        for pid in parents.keys().filter(|pid| descends(**pid, launcher, &parents)) {
+            let Ok(maps) = std::fs::read(format!("/proc/{pid}/maps")) else { continue };
+            self.note(&String::from_utf8_lossy(&maps), family);
+        }
+    }
+
+    /// What a user should know, if anything. Ranks that were not seen say nothing.
+    pub fn hint(&self, mpi: &Mpi, program: &str) -> Option<String> {
+        if self.weft {
+            return None;
+        }
+        if let Some(library) = &self.foreign {
+            return Some(format!(
+                "{program} loads {}, which is not of {mpi} ({}): every rank is alone in a job of \
+                 its own; --mpi PATH names the mpiexec that belongs to that library",
+                library.display(),
+                mpi.launcher.display()
+            ));
+        }
+        self.mpi.then(|| {
+            format!(
+                "no rank seen on this host loaded weft: {program} ended before MPI_Init, or its \
+                 MPI uses something else; FI_LOG_LEVEL=info shows libfabric's choice"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    fn mpi() -> Mpi {
+        let (family, version) = (Family::Mpich, "5.0.2".into());
+        Mpi { family, version, launcher: "/m/bin/mpiexec".into(), prefix: "/m".into() }
+    }
+
+    fn after(maps: &str) -> Option<String> {
+        let mut seen = Sighting::default();
+        seen.note(maps, Family::Mpich);
+        seen.hint(&mpi(), "./a.out")
+    }
+
+    #[test]
+    fn hint__the_wrong_mpi_is_named() {
+        let maps = "7f-80 r-xp 0 08:01 1   /usr/lib/libmpi.so.40.30.4\n80-81 rw-p 0 00:00 0 \n";
+        let hint = after(maps).unwrap();
+        assert!(hint.contains("/usr/lib/libmpi.so.40.30.4, which is not of MPICH 5.0.2"), "{hint}");
+    }
+
+    #[test]
+    fn hint__nothing_is_said_of_what_works_or_was_not_seen() {
+        assert_eq!(after("7f-80 r-xp 0 08:01 1   /usr/lib/libc.so.6\n"), None);
+        let own = "1-2 r-xp 0 08:01 1 /m/lib/libmpi.so.12\n";
+        assert!(after(own).unwrap().contains("no rank seen"));
+        assert_eq!(after(&format!("{own}2-3 r-xp 0 08:01 2 /p/libweft-fi.so\n")), None);
+    }
+
+    #[test]
+    fn look__finds_descendants() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let parents = parents();
+        assert!(descends(child.id(), std::process::id(), &parents));
+        assert!(!descends(std::process::id(), child.id(), &parents));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -13,11 +13,11 @@ use std::io::Write;
 
 /// Ratios to reach; at most where lower is better, else at least.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Aim {
+pub(super) struct Aim {
     /// Weft by floor.
-    floor: Option<f64>,
+    pub floor: Option<f64>,
     /// Weft by peer.
-    peer: Option<f64>,
+    pub peer: Option<f64>,
 }
 
 /// How it went.
@@ -43,9 +43,9 @@ impl Verdict {
 }
 
 /// One line: a table of one row, and what it must reach.
-struct Check {
-    table: Table,
-    aim: Aim,
+pub(super) struct Check {
+    pub table: Table,
+    pub aim: Aim,
 }
 
 /// A line for programs: as of every benchmark, and the targets.
@@ -83,7 +83,7 @@ impl Check {
         result
     }
 
-    fn json(&self) -> Result<String> {
+    pub fn json(&self) -> Result<String> {
         let met = match self.verdict() {
             Verdict::Met => Some(true),
             Verdict::Missed => Some(false),
@@ -361,12 +361,12 @@ fn measure(link: LinkName, options: &Options) -> Result<(Vec<Check>, Vec<String>
     Ok((run.checks, run.notes))
 }
 
-fn text(link: &str, checks: &[Check], notes: &[String]) -> String {
+pub(super) fn text(title: &str, checks: &[Check], notes: &[String]) -> String {
     let mut lines = vec![HEADER.map(String::from).to_vec()];
     lines.extend(checks.iter().map(Check::cells));
     let width = |at: usize| lines.iter().map(|line| line[at].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..HEADER.len()).map(width).collect();
-    let mut out = format!("ethernet over {link}\n");
+    let mut out = format!("{title}\n");
     for line in &lines {
         let cells = line.iter().zip(&widths).enumerate().map(|(at, (cell, &w))| match at {
             0 => format!("{cell:<w$}"),
@@ -398,7 +398,7 @@ pub fn print(
                 writeln!(out, "{}", check.json()?)?;
             }
         } else {
-            writeln!(out, "{}", text(link.name(), &checks, &notes))?;
+            writeln!(out, "{}", text(&format!("ethernet over {}", link.name()), &checks, &notes))?;
         }
     }
     if !json {

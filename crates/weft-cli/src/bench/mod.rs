@@ -6,6 +6,7 @@ mod ethernet;
 mod floor;
 mod iperf;
 mod logp;
+mod mpi;
 pub mod netns;
 pub mod pair;
 mod peers;
@@ -111,6 +112,8 @@ pub enum What {
     All,
     /// What weft must reach on plain Ethernet, each target met or not
     Ethernet,
+    /// MPI programs over weft and over TCP, each target met or not (root)
+    Mpi,
     /// Pipes, sockets and links side by side, as a report in --out
     Suite,
 }
@@ -312,7 +315,9 @@ impl<'a> Bench<'a> {
             What::Logp => vec![logp::table(self)?],
             What::Wait => wait::tables(self)?,
             What::Auth => auth::tables(self)?,
-            What::All | What::Suite | What::Ethernet => bail!("one benchmark at a time"),
+            What::All | What::Suite | What::Ethernet | What::Mpi => {
+                bail!("one benchmark at a time")
+            }
         };
         let absent = std::mem::take(&mut self.meter.absent);
         for table in &mut tables {
@@ -395,6 +400,9 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     let mut out = std::io::stdout();
     if !args.json {
         writeln!(out, "{}", header(&args.options))?;
+    }
+    if args.what == What::Mpi {
+        return mpi::print(&args.options, args.json, &mut out);
     }
     if args.what == What::Ethernet {
         return ethernet::print(&links, &args.options, args.json, &mut out);

@@ -84,6 +84,17 @@ impl Attached {
     }
 }
 
+impl Attached {
+    /// IPv4 address and first process of each host.
+    ///
+    /// # Errors
+    /// The lab has ended.
+    pub fn processes(&self) -> Result<Vec<(String, i32)>> {
+        let (description, _) = wire::describe(&self.name, None)?;
+        Ok(description.hosts.iter().map(|h| (h.v4.to_string(), h.pid)).collect())
+    }
+}
+
 impl Drop for Attached {
     fn drop(&mut self) {
         // The end of its input tells the keeper to end; it takes its hosts along.

@@ -13,7 +13,7 @@
 
 pub mod agent;
 mod child;
-mod command;
+pub mod command;
 pub mod detect;
 pub mod env;
 pub mod judge;
@@ -21,7 +21,7 @@ pub mod probe;
 mod provider;
 mod supervise;
 mod sys;
-mod variables;
+pub mod variables;
 mod watch;
 
 use crate::run::hosts::{self, Share};

@@ -1,0 +1,207 @@
+//! One run of a program under an MPI, on hosts of a lab.
+
+use crate::lab::client::{plan, Attached};
+use crate::lab::spec::Conditions;
+use crate::mpi::command::{self, Wish};
+use crate::mpi::detect::Mpi;
+use crate::run::hosts::Share;
+use anyhow::{bail, Context, Result};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use weft::keyfile;
+
+/// A run that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A folder that is gone with this value.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    /// A new one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new() -> Result<Folder> {
+        let name = format!("weft-bench-{}-{:x}", std::process::id(), weft_link::random_u64());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).with_context(|| format!("creating {}", path.display()))?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Hosts of a lab that launchers of MPIs reach.
+pub struct Hosts {
+    _lab: Attached,
+    /// Address and first process of each.
+    hosts: Vec<(String, i32)>,
+    agent: PathBuf,
+}
+
+/// Options of nsenter for a host's network and name. Its files and processes stay those of the
+/// machine: launchers on several hosts see one installation.
+fn enter(process: i32) -> [String; 3] {
+    ["net", "uts", "ipc"].map(|kind| format!("--{kind}=/proc/{process}/ns/{kind}"))
+}
+
+impl Hosts {
+    /// Starts a lab of this many hosts: two are joined by one cable, more by a switch.
+    ///
+    /// # Errors
+    /// The machine does not allow it.
+    pub fn start(count: usize, mtu: u32, folder: &Path) -> Result<Hosts> {
+        let name = format!("bench-{}-{:x}", std::process::id(), weft_link::random_u64() >> 32);
+        let conditions = Conditions { mtu, direct: count == 2, ..Conditions::default() };
+        let lab = Attached::start(&plan(&name, count, &conditions)?)?;
+        let hosts = lab.processes()?;
+        let agent = folder.join(format!("agent-{name}"));
+        let mut script = String::from(
+            "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1; shift\n",
+        );
+        script += "case $host in\n";
+        for (address, process) in &hosts {
+            let words = enter(*process).join(" ");
+            script += &format!("{address}) exec nsenter {words} sh -c \"$*\" ;;\n");
+        }
+        script += "*) echo \"no host $host\" >&2; exit 1 ;;\nesac\n";
+        std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o755)
+            .open(&agent)
+            .and_then(|mut file| file.write_all(script.as_bytes()))
+            .with_context(|| format!("writing {}", agent.display()))?;
+        Ok(Hosts { _lab: lab, hosts, agent })
+    }
+
+    /// The ranks of each host.
+    fn shares(&self, each: usize) -> Vec<Share> {
+        let share = |(at, (host, _)): (usize, &(String, i32))| Share {
+            host: host.clone(),
+            first: at * each,
+            count: each,
+        };
+        self.hosts.iter().enumerate().map(share).collect()
+    }
+}
+
+/// An MPI, told what to use.
+#[derive(Clone)]
+pub struct Subject {
+    /// In tables.
+    pub name: &'static str,
+    /// Which.
+    pub mpi: Mpi,
+    /// Variables of the ranks.
+    pub set: Vec<(String, String)>,
+    /// Options of the launcher.
+    pub extra: Vec<String>,
+}
+
+/// What is run.
+pub struct Job<'a> {
+    /// Where; the machine itself if `None`.
+    pub hosts: Option<&'a Hosts>,
+    /// Ranks of each host.
+    pub each: usize,
+    /// Program and arguments.
+    pub command: &'a [String],
+    /// Working folder.
+    pub folder: &'a Path,
+}
+
+impl Job<'_> {
+    fn launcher(&self, subject: &Subject) -> Result<Command> {
+        let shares = self.hosts.map(|hosts| hosts.shares(self.each));
+        let ranks = shares.as_ref().map_or(self.each, |s| s.iter().map(|s| s.count).sum());
+        let mut set = subject.set.clone();
+        let key = keyfile::format(&weft::launch::random_key()?);
+        set.push((keyfile::VARIABLE.to_owned(), key));
+        let plan = command::plan(&Wish {
+            mpi: &subject.mpi,
+            shares: shares.as_deref(),
+            ranks,
+            set,
+            agent: self.hosts.map(|hosts| hosts.agent.clone()),
+            timeout: None,
+            extra: subject.extra.clone(),
+            command: self.command,
+            root: true,
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            inherited: Vec::new(),
+        });
+        let inner = plan.command();
+        let mut outer = match self.hosts {
+            Some(hosts) => {
+                let mut outer = Command::new("nsenter");
+                outer.args(enter(hosts.hosts[0].1)).arg(inner.get_program());
+                outer
+            }
+            None => Command::new(inner.get_program()),
+        };
+        outer.args(inner.get_args());
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => outer.env(name, value),
+                None => outer.env_remove(name),
+            };
+        }
+        Ok(outer)
+    }
+
+    /// Runs it; what it printed.
+    ///
+    /// # Errors
+    /// It failed, with what it said, or hung.
+    pub fn run(&self, subject: &Subject) -> Result<String> {
+        let mut command = Command::new("timeout");
+        let launcher = self.launcher(subject)?;
+        let seconds = PATIENCE.as_secs().to_string();
+        command.args(["--kill-after=5", &seconds]).arg(launcher.get_program());
+        command.args(launcher.get_args()).current_dir(self.folder).stdin(Stdio::null());
+        for (name, value) in launcher.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let output = command.output().context("timeout (coreutils)")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last: Vec<&str> = said.lines().rev().take(4).collect();
+            let last = last.into_iter().rev().collect::<Vec<_>>().join(" / ");
+            bail!("{}: {}: {last}", subject.name, output.status);
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// Compiles the program with an MPI's own compiler.
+///
+/// # Errors
+/// There is none, or it says no.
+pub fn compile(mpi: &Mpi, source: &Path, folder: &Path) -> Result<PathBuf> {
+    let launcher = mpi.launcher.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // Where several MPIs share a folder, launcher and compiler share the ending.
+    let ending = launcher.split_once('.').map_or(String::new(), |(_, e)| format!(".{e}"));
+    let compiler = mpi.launcher.with_file_name(format!("mpicc{ending}"));
+    let program = folder.join(format!("{mpi}").replace([' ', '/'], "-"));
+    let output = Command::new(&compiler)
+        .args(["-O2", "-o"])
+        .args([&program, source])
+        .output()
+        .with_context(|| format!("{} (install gcc and {mpi})", compiler.display()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{}: {}", compiler.display(), said.lines().next().unwrap_or("failed"));
+    }
+    Ok(program)
+}

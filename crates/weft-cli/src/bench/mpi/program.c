@@ -1,0 +1,83 @@
+/* What `weft bench mpi` runs on each MPI: PROGRAM MODE SECONDS SIZE...
+ * Prints "SIZE SECONDS" for every size, seconds of one operation:
+ * pingpong: half a round trip between the first and the last rank;
+ * allreduce: sum of SIZE bytes over all ranks;
+ * ring: every rank computes a little, passes SIZE bytes on in a ring and takes part in a sum. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, ranks;
+static char *out, *in;
+static double work = 1.0;
+
+static void pingpong(int size) {
+    int last = ranks - 1;
+    if (rank == 0) {
+        MPI_Send(out, size, MPI_BYTE, last, 1, MPI_COMM_WORLD);
+        MPI_Recv(in, size, MPI_BYTE, last, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (rank == last) {
+        MPI_Recv(in, size, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(out, size, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+    }
+}
+
+static void allreduce(int size) {
+    MPI_Allreduce(out, in, size / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void ring(int size) {
+    double mine = work, all;
+    for (int i = 0; i < 20000; i++)
+        mine = mine * 1.0000001 + 1e-9;
+    MPI_Sendrecv(out, size, MPI_BYTE, (rank + 1) % ranks, 2, in, size, MPI_BYTE,
+                 (rank + ranks - 1) % ranks, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    work = 1.0 + 1e-12 * all;
+}
+
+static double timed(void (*once)(int), int size, long count) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = MPI_Wtime();
+    for (long i = 0; i < count; i++)
+        once(size);
+    return MPI_Wtime() - start;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 4)
+        return 2;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    void (*once)(int) = strcmp(argv[1], "pingpong") == 0    ? pingpong
+                        : strcmp(argv[1], "allreduce") == 0 ? allreduce
+                                                            : ring;
+    double wanted = atof(argv[2]);
+    for (int a = 3; a < argc; a++) {
+        int size = atoi(argv[a]);
+        out = calloc(1, size + 8);
+        in = calloc(1, size + 8);
+        long count = 1;
+        double took = 0;
+        for (;;) {
+            took = timed(once, size, count);
+            /* One rank's clock decides for all. */
+            MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+            if (took >= wanted)
+                break;
+            double more = took > 0 ? 1.2 * wanted / took : 10;
+            count *= more > 10 ? 10 : more < 2 ? 2 : (long)more + 1;
+        }
+        if (rank == 0) {
+            double each = took / count / (once == pingpong ? 2 : 1);
+            printf("weft-bench %d %.9g\n", size, each);
+            fflush(stdout);
+        }
+        free(out);
+        free(in);
+    }
+    MPI_Finalize();
+    return 0;
+}

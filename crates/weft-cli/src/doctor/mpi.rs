@@ -64,17 +64,21 @@ fn one(mpi: &Mpi, first: bool, provider: &Found) -> Check {
     let version = seen.libfabric.as_ref().map(|f| format!("{}.{}", f.version.0, f.version.1));
     let fabric = match (&seen.libfabric, &version) {
         (Some(fabric), Some(version)) => {
-            let origin = judge::origin(mpi, fabric);
-            format!(", {origin} libfabric {version} ({})", fabric.path.display())
+            format!(", {} libfabric {version}", judge::origin(mpi, fabric))
         }
         _ => String::new(),
     };
-    let what = format!("{mpi} ({}){fabric}", mpi.launcher.display());
+    let what = format!("({}{fabric})", mpi.launcher.display());
     let (verdict, finding, remedy, usable) = match fit {
-        Fit::Yes => (Verdict::Ok, "can use weft".into(), command(mpi, first), Some(true)),
-        Fit::Unknown(fault) => (Verdict::Warn, fault.why, fault.remedy, None),
+        Fit::Yes => (Verdict::Ok, format!("can use weft {what}"), command(mpi, first), Some(true)),
+        Fit::Unknown(fault) => {
+            (Verdict::Warn, format!("may use weft {what}: {}", fault.why), fault.remedy, None)
+        }
         Fit::No(fault) => {
-            (Verdict::Warn, format!("cannot use weft: {}", fault.why), fault.remedy, Some(false))
+            let same = provider.as_ref().is_err_and(|provider| *provider == fault);
+            let why = if same { "the provider is missing" } else { fault.why.as_str() };
+            let finding = format!("cannot use weft {what}: {why}");
+            (Verdict::Warn, finding, fault.remedy, Some(false))
         }
     };
     let details = Details {
@@ -85,7 +89,7 @@ fn one(mpi: &Mpi, first: bool, provider: &Found) -> Check {
         usable,
         command: (usable == Some(true)).then(|| command(mpi, first)),
     };
-    let finding = format!("{what}: {finding}");
+    let finding = format!("{mpi} {finding}");
     Check { verdict, topic: "MPI", finding, remedy: Some(remedy), mpi: Some(Box::new(details)) }
 }
 

@@ -1,6 +1,6 @@
-//! `weft mpi`, `weft mpi-env` and `weft doctor --mpi` with the MPIs that are installed: those in the
-//! folders below `WEFT_TEST_MPIS` and those on PATH. The provider is one of the tests' own, which
-//! every libfabric lists and none can open, so nothing here needs the real one.
+//! `weft mpi`, `weft mpi-env` and `weft doctor --mpi` with the MPIs that are installed: those in
+//! the folders below `WEFT_TEST_MPIS` and those on PATH. The provider is one of the tests' own,
+//! which every libfabric lists and none can open, so nothing here needs the real one.
 #![allow(non_snake_case)]
 
 use serde_json::Value;
@@ -23,7 +23,7 @@ fn scratch(name: &str) -> PathBuf {
 /// Builds the tests' provider, as of a version, with options for the compiler.
 fn build(name: &str, version: &str, options: &[&str]) -> PathBuf {
     let file = scratch(name).join("libweft-fi.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi/sys/provider.rs");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi/provider.rs.in");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut command = Command::new(rustc);
     command.args(["--edition", "2021", "-A", "warnings"]).args(options);
@@ -117,7 +117,7 @@ fn mpi__ranks_get_variables_and_one_key_that_no_command_line_shows() {
 #[test]
 fn mpi__ranks_of_other_hosts_get_them_too() {
     // In place of ssh: an environment that has nothing of this one.
-    let agent = "env -i PATH=/usr/bin:/bin HOME=/root sh -c 'shift; exec \"$@\"' agent";
+    let agent = "env -i PATH=/usr/bin:/bin HOME=/tmp sh -c 'shift; exec \"$@\"' agent";
     for launcher in launchers() {
         let path = launcher.to_str().unwrap();
         let args = ["mpi", "--mpi", path, "--hosts", "h1:1,h2:1", "--timeout", "60"];

@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 mod fuzz;
+mod mpi;
 mod run;
 mod setup;
 mod suites;

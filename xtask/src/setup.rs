@@ -28,9 +28,15 @@ fn is_root() -> bool {
 
 /// Installs missing tools where that is possible. Returns what will be skipped, and why.
 pub fn install_tools() -> Vec<String> {
+    install(TOOLS)
+}
+
+/// Installs programs of a table that are missing, where that is possible. Returns what will be
+/// skipped, and why.
+pub fn install(tools: &[(&str, &str, &str)]) -> Vec<String> {
     let missing = |tool: &&(&str, &str, &str)| !has(tool.0);
     let packages: Vec<&str> =
-        TOOLS.iter().filter(missing).map(|(_, package, _)| *package).collect();
+        tools.iter().filter(missing).map(|(_, package, _)| *package).collect();
     if packages.is_empty() {
         return Vec::new();
     }
@@ -45,7 +51,7 @@ pub fn install_tools() -> Vec<String> {
     let skipped = |(program, package, what): &(&str, &str, &str)| {
         format!("without `{program}` (package {package}) these are skipped: {what}")
     };
-    TOOLS.iter().filter(missing).map(skipped).collect()
+    tools.iter().filter(missing).map(skipped).collect()
 }
 
 fn apt(args: &[&str]) -> Command {

@@ -37,6 +37,8 @@ enum Command {
     MpiEnv(mpi::env::Args),
     #[command(hide = true)]
     MpiProbe(mpi::probe::Args),
+    #[command(hide = true)]
+    MpiLine(mpi::agent::Line),
     Info(info::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
@@ -65,6 +67,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Mpi(args) => mpi::run(&args),
         Command::MpiEnv(args) => mpi::env::run(&args),
         Command::MpiProbe(args) => mpi::probe::run(&args),
+        Command::MpiLine(line) => mpi::agent::run_line(&line),
         Command::Info(args) => info::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),

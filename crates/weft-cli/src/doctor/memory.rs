@@ -127,6 +127,24 @@ fn locked() -> Check {
     }
 }
 
+/// What an MPI's own shared memory takes for a few ranks, in bytes. Containers often have less.
+const MPI_SHM: u64 = 256 << 20;
+
 fn dev_shm() -> Check {
-    Check::ok("/dev/shm", "its size does not matter: weft does not use it")
+    let topic = "/dev/shm";
+    let Ok(about) = rustix::fs::statvfs("/dev/shm") else {
+        return Check::ok(topic, "not there; weft does not use it, MPIs' own shared memory does");
+    };
+    let (all, free) = (about.f_blocks * about.f_frsize, about.f_bavail * about.f_frsize);
+    let finding = format!(
+        "{} of {} MiB free; weft does not use it, MPIs' own shared memory does",
+        free >> 20,
+        all >> 20
+    );
+    match free < MPI_SHM {
+        true => {
+            Check::warn(topic, finding, "docker run --shm-size 1g; weft mpi --all-through-weft")
+        }
+        false => Check::ok(topic, finding),
+    }
 }

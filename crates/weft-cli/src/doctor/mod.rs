@@ -3,6 +3,7 @@
 mod environment;
 mod host;
 mod memory;
+mod mpi;
 mod network;
 mod sys;
 
@@ -11,11 +12,17 @@ use serde::Serialize;
 use std::process::ExitCode;
 
 /// Check what will work on this machine and how to fix the rest
+///
+/// The exit code is 1 if a check fails: MPIs are there and none of them can use weft, or a link
+/// that needs nothing does not work. With --mpi it is 0 only if an MPI was seen to work with weft.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print one JSON object a check
     #[arg(long)]
     json: bool,
+    /// Only MPIs: which can run on weft, with which command, and why the others cannot
+    #[arg(long)]
+    mpi: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -35,23 +42,26 @@ struct Check {
     verdict: Verdict,
     topic: &'static str,
     finding: String,
+    /// What to do; of what works, how to use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mpi: Option<Box<mpi::Details>>,
 }
 
 impl Check {
     fn ok(topic: &'static str, finding: impl Into<String>) -> Check {
-        Check { verdict: Verdict::Ok, topic, finding: finding.into(), remedy: None }
+        Check { verdict: Verdict::Ok, topic, finding: finding.into(), remedy: None, mpi: None }
     }
 
     fn warn(topic: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
         let remedy = Some(remedy.into());
-        Check { verdict: Verdict::Warn, topic, finding: finding.into(), remedy }
+        Check { verdict: Verdict::Warn, topic, finding: finding.into(), remedy, mpi: None }
     }
 
     fn fail(topic: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
         let remedy = Some(remedy.into());
-        Check { verdict: Verdict::Fail, topic, finding: finding.into(), remedy }
+        Check { verdict: Verdict::Fail, topic, finding: finding.into(), remedy, mpi: None }
     }
 }
 
@@ -74,10 +84,15 @@ fn print(checks: &[Check]) {
 
 /// Runs all checks; fails if one of them does.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let mut checks = memory::checks();
-    checks.extend(network::checks());
-    checks.extend(host::checks());
-    checks.extend(environment::checks());
+    let (of_mpi, works) = mpi::checks();
+    let mut checks = Vec::new();
+    if !args.mpi {
+        checks.extend(memory::checks());
+        checks.extend(network::checks());
+        checks.extend(host::checks());
+        checks.extend(environment::checks());
+    }
+    checks.extend(of_mpi);
     if args.json {
         for check in &checks {
             println!("{}", serde_json::to_string(check)?);
@@ -85,6 +100,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
     } else {
         print(&checks);
     }
-    let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
+    let failed = checks.iter().any(|check| check.verdict == Verdict::Fail) || (args.mpi && !works);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

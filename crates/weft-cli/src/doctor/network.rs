@@ -33,6 +33,7 @@ pub fn checks() -> Vec<Check> {
     }
     checks.push(buffer("receive buffer", "net.core.rmem_max"));
     checks.push(buffer("send buffer", "net.core.wmem_max"));
+    checks.push(ports());
     checks.push(ethernet());
     checks.push(xdp());
     checks.extend(interfaces());
@@ -141,6 +142,17 @@ fn buffer(topic: &'static str, key: &str) -> Check {
             format!("sysctl {key}={BUFFER}"),
         ),
     }
+}
+
+/// The ports that the kernel gives to the udp link.
+fn ports() -> Check {
+    let range = read("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let mut ends = range.split_whitespace().filter_map(|n| n.parse::<u32>().ok());
+    let finding = match (ends.next(), ends.next()) {
+        (Some(first), Some(last)) => format!("any of {first} to {last}: open them between hosts"),
+        _ => "any that is free: open them between hosts".into(),
+    };
+    Check::ok("udp ports", finding)
 }
 
 /// The interface of the default route over IPv4, from the kernel's table.

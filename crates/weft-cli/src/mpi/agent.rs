@@ -6,6 +6,7 @@ use anyhow::{bail, Context, Result};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use weft::launch::wire::{from_hex, to_hex};
 
 /// The variable that holds the user's command.
 pub const VARIABLE: &str = "WEFT_LAUNCH_AGENT";
@@ -38,7 +39,24 @@ fn parse(args: impl Iterator<Item = String>) -> Option<(String, String)> {
     (!line.is_empty()).then(|| (host, line.join(" ")))
 }
 
-/// Becomes the user's command, which is to run the line on the host.
+/// Run a line of a shell, given in hexadecimal digits
+#[derive(Debug, clap::Args)]
+pub struct Line {
+    digits: String,
+}
+
+/// Becomes a shell that runs the line.
+///
+/// # Errors
+/// It is none, or there is no shell.
+pub fn run_line(line: &Line) -> Result<ExitCode> {
+    let line = from_hex(&line.digits).and_then(|bytes| String::from_utf8(bytes).ok());
+    let line = line.context("expected hexadecimal digits of a line of text")?;
+    Err(Command::new("sh").args(["-c", &line]).exec()).context("running sh")
+}
+
+/// Becomes the user's command, which is to run the line on the host. What it gets are plain words,
+/// as some commands run them as they are and some, like ssh, give them to another shell.
 ///
 /// # Errors
 /// It cannot be run, or the launcher's call is not understood.
@@ -48,8 +66,11 @@ pub fn run() -> Result<ExitCode> {
         bail!("{NAME} is called by the launchers of MPIs, with a host and a command");
     };
     let script = format!("exec {command} \"$@\"");
-    let error =
-        Command::new("sh").args(["-c", &script, "launch-agent", &host, "sh", "-c", &line]).exec();
+    // Other hosts have it at the same path.
+    let program = std::env::current_exe().context("finding this program's path")?;
+    let mut command_line = Command::new("sh");
+    command_line.args(["-c", &script, "launch-agent", &host]).arg(program);
+    let error = command_line.args(["mpi-line", &to_hex(line.as_bytes())]).exec();
     Err(error).with_context(|| format!("running {command:?}"))
 }
 

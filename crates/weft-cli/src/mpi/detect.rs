@@ -177,6 +177,7 @@ fn search(folders: impl IntoIterator<Item = PathBuf>) -> (Vec<Mpi>, Vec<String>)
     let (mut files, mut seen) = (HashSet::new(), HashSet::new());
     let (mut found, mut odd) = (Vec::new(), Vec::new());
     for folder in folders {
+        let (before, mut odd_here) = (found.len(), Vec::new());
         for launcher in LAUNCHERS.map(|name| folder.join(name)) {
             let Ok(real) = launcher.canonicalize() else { continue };
             if !runnable(&real) || !files.insert(real) {
@@ -186,8 +187,12 @@ fn search(folders: impl IntoIterator<Item = PathBuf>) -> (Vec<Mpi>, Vec<String>)
                 // An MPI has several launchers in one folder.
                 Ok(mpi) if seen.insert((mpi.prefix.clone(), mpi.family)) => found.push(mpi),
                 Ok(_) => {}
-                Err(why) => odd.push(format!("{why:#}")),
+                Err(why) => odd_here.push(format!("{why:#}")),
             }
+        }
+        // One launcher of an MPI is enough.
+        if found.len() == before {
+            odd.append(&mut odd_here);
         }
     }
     (found, odd)

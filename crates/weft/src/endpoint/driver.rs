@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use weft_core::engine::types::{AtomicRequest, Completion, Event, Payload, Placement};
 use weft_core::slab::Slab;
-use weft_core::wire::{self, field, flags, session_of, PacketType};
+use weft_core::wire::{field, session_of, Hello, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
 use weft_link::{Address, Bytes, Link, Prediction, Sink};
 
@@ -42,8 +42,10 @@ struct Held {
 pub(crate) struct Core {
     pub engine: Engine,
     pub clock: Clock,
-    /// One timestamp a burst.
+    /// One timestamp a burst: see [`Core::tick`].
     pub now: Instant,
+    /// `now` was read in this round of progress.
+    fresh: bool,
     pub ops: OpTable,
     pub completions: VecDeque<Completion>,
     pub upcalls: VecDeque<Upcall>,
@@ -122,6 +124,7 @@ impl Driver {
                 engine: Engine::new(config, id),
                 clock,
                 now,
+                fresh: true,
                 ops: OpTable::default(),
                 completions: VecDeque::new(),
                 upcalls: VecDeque::new(),
@@ -164,6 +167,7 @@ impl Driver {
         self.rounds = self.rounds.wrapping_add(1);
         let rare = self.exact || self.rounds.is_multiple_of(RARELY);
         let mut did = false;
+        self.core.fresh = false;
         if rare || self.rounds.is_multiple_of(CLOCK_ROUNDS) {
             did |= self.on_time();
         }
@@ -178,6 +182,7 @@ impl Driver {
             }
         }
         if rare || self.core.has_work() {
+            self.core.freshen();
             did |= self.flush();
         }
         did
@@ -210,7 +215,7 @@ impl Driver {
 
     /// Reads the clock and does what has become due.
     fn on_time(&mut self) -> bool {
-        self.core.now = self.core.clock.now();
+        self.core.tick();
         let mut did = false;
         if self.core.engine.next_timeout().is_some_and(|at| at <= self.core.now) {
             self.core.engine.handle_timeout(self.core.now);
@@ -350,6 +355,23 @@ impl Driver {
 }
 
 impl Core {
+    /// Reads the clock. Every command does before it acts: what it has sent carries this time, and
+    /// the program may have computed for long since the last round of progress.
+    #[inline]
+    pub fn tick(&mut self) -> Instant {
+        self.now = self.clock.now();
+        self.fresh = true;
+        self.now
+    }
+
+    /// Reads the clock unless that was done in this round.
+    #[inline]
+    fn freshen(&mut self) {
+        if !self.fresh {
+            self.tick();
+        }
+    }
+
     /// The bytes a payload descriptor names; empty if they are gone.
     #[inline]
     pub(super) fn resolve<'a>(&'a self, payload: &Payload, address: &'a [u8]) -> &'a [u8] {
@@ -397,9 +419,7 @@ impl Core {
             }
             Placement::Atomic(request) => self.atomics.push_back(request),
             Placement::Hello { peer, new } => {
-                let answer = wire::parse(header)
-                    .is_ok_and(|(common, _, _)| common.flags & flags::REPLY != 0);
-                self.hellos.push((peer, self.link, answer));
+                self.hellos.push((peer, self.link, Hello::is_answer(header)));
                 match Address::decode(&payload.to_vec()) {
                     Ok(address) if new => self.connects.push((peer, self.link, address)),
                     _ => {}
@@ -521,6 +541,10 @@ impl Sink for Core {
     #[inline]
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
         let len = payload.len() as u64;
+        // Where round trips are measured.
+        if self.caps[self.link].network {
+            self.freshen();
+        }
         let caps = &self.caps[self.link];
         let placement = self.engine.handle_packet(self.now, from, caps, header, len);
         self.place(placement, header, payload);
@@ -538,6 +562,7 @@ impl Sink for Core {
     }
 
     fn run(&mut self, header: &[u8], count: u32, len: u64) -> bool {
+        self.freshen();
         let Some((op, offset)) = self.engine.handle_run(self.now, header, count, len) else {
             return false;
         };

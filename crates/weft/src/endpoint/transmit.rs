@@ -3,7 +3,7 @@
 use super::driver::{Bulk, Driver};
 use arrayvec::ArrayVec;
 use weft_core::engine::types::Transmit;
-use weft_core::wire::{self, field, flags, Packet, PacketType};
+use weft_core::wire::{self, field, Hello, Packet, PacketType};
 use weft_core::{OpId, PeerId};
 use weft_link::Frame;
 
@@ -31,12 +31,11 @@ impl Driver {
     /// the way it came, so that it proves the path.
     fn send_hello(&mut self, t: &Transmit) -> bool {
         let Some(Some(route)) = self.routes.get(t.peer.0 as usize) else { return true };
-        let answer = wire::parse(t.header.as_slice())
-            .is_ok_and(|(common, _, _)| common.flags & flags::REPLY != 0);
-        let links: ArrayVec<usize, { super::paths::PATHS_MAX }> = match answer {
-            true => [route.reply()].into_iter().collect(),
-            false => route.links().collect(),
-        };
+        let links: ArrayVec<usize, { super::paths::PATHS_MAX }> =
+            match Hello::is_answer(t.header.as_slice()) {
+                true => [route.reply()].into_iter().collect(),
+                false => route.links().collect(),
+            };
         for link in links {
             self.hello_over(link, t);
         }

@@ -111,7 +111,7 @@ impl Endpoint {
             sync: false,
             active: false,
         };
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let op = d.core.engine.send(now, args).map_err(error_of)?;
         let owner = if inject { Owner::Nobody } else { Owner::Waiter };
         d.core.ops.insert(op, owner, memory);
@@ -142,6 +142,7 @@ impl Endpoint {
         let op = d.core.engine.recv(d.core.now, args).map_err(error_of)?;
         d.core.ops.insert(op, Owner::Waiter, memory);
         if d.core.engine.has_output() {
+            d.core.tick();
             d.flush();
         }
         Ok(op)
@@ -178,7 +179,7 @@ impl Endpoint {
             memory = d.core.ops.copy_of(memory.read(0, args.len as usize));
         }
         args.addr = memory.addr();
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let op = d.core.engine.send(now, args)?;
         let owner = if args.inject { Owner::Nobody } else { Owner::Queue };
         d.core.ops.insert(op, owner, memory);
@@ -195,7 +196,7 @@ impl Endpoint {
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, args.len as usize) };
         args.addr = memory.addr();
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let op = d.core.engine.recv(now, args)?;
         d.core.ops.insert(op, Owner::Queue, memory);
         d.flush();
@@ -211,6 +212,7 @@ impl Endpoint {
     pub fn cancel(&self, op: OpId) -> bool {
         let d = &mut self.inner.borrow_mut().driver;
         let cancelled = d.core.engine.cancel(op);
+        d.core.tick();
         d.flush();
         cancelled
     }

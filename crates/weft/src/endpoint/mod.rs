@@ -446,7 +446,7 @@ impl Endpoint {
         match d.core.engine.send(now, args) {
             Ok(op) => {
                 d.core.ops.insert(op, Owner::Nobody, memory);
-                d.send_started(to);
+                d.send_started(to, data.len());
                 let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
                 self.ended(Ok(status), data)
             }

@@ -115,7 +115,7 @@ impl Endpoint {
         let op = d.core.engine.send(now, args).map_err(error_of)?;
         let owner = if inject { Owner::Nobody } else { Owner::Waiter };
         d.core.ops.insert(op, owner, memory);
-        d.send_started(to);
+        d.send_started(to, data.len());
         Ok((!inject).then_some(op))
     }
 

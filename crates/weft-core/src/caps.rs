@@ -34,6 +34,9 @@ pub struct LinkCaps {
     pub cuts: bool,
     /// Longest eager message as measured, bytes; 0 leaves it to the cost model.
     pub eager_max: u32,
+    /// Messages sent at once that are at least this long go the way of bulk data; `u32::MAX` where
+    /// there is one way only.
+    pub bulk_min: u32,
 }
 
 impl LinkCaps {
@@ -53,6 +56,7 @@ impl LinkCaps {
             train: 1,
             cuts: false,
             eager_max: 0,
+            bulk_min: u32::MAX,
         }
     }
 
@@ -72,6 +76,7 @@ impl LinkCaps {
             train: 1,
             cuts: false,
             eager_max: 0,
+            bulk_min: u32::MAX,
         }
     }
 }

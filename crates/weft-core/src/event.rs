@@ -58,16 +58,18 @@ pub struct Transmit {
     pub header: HeaderBuf,
     /// What follows it.
     pub payload: Payload,
-    /// Packets it stands for: 1, or a run of DATA packets that share `payload` in equal parts and
-    /// whose headers differ from `header`, the first one's, in sequence number and offset
-    /// ([`wire::advance`]).
+    /// Packets it stands for: 1, or a run of DATA or EAGER_MORE packets that share `payload` in
+    /// equal parts and whose headers differ from `header`, the first one's, in sequence number and
+    /// offset ([`wire::advance`]).
     pub packets: u32,
+    /// It goes the way of bulk data, where that has one of its own.
+    pub bulk: bool,
 }
 
 impl Transmit {
     /// One packet.
     pub(crate) fn one(peer: PeerId, header: HeaderBuf, payload: Payload) -> Transmit {
-        Transmit { peer, header, payload, packets: 1 }
+        Transmit { peer, header, payload, packets: 1, bulk: false }
     }
 
     /// Takes the first `taken` packets off a run, fewer than it has.

@@ -23,19 +23,21 @@ pub(crate) struct Desc {
     pub flags: u16,
     pub imm: u32,
     pub payload: Payload,
+    /// Goes the way of bulk data, where that has one of its own.
+    pub bulk: bool,
 }
 
 impl Desc {
     /// A packet without payload.
     pub fn bare(packet: Packet, imm: u32) -> Desc {
-        Desc { packet, flags: 0, imm, payload: Payload::None }
+        Desc { packet, flags: 0, imm, payload: Payload::None, bulk: false }
     }
 
     pub fn with_flags(self, flags: u16) -> Desc {
         Desc { flags, ..self }
     }
 
-    /// The `i`th of the `of` DATA packets that a descriptor of a run stands for.
+    /// The `i`th of the `of` packets that a descriptor of a run stands for.
     #[inline]
     pub fn part(&self, i: u32, of: u32) -> Desc {
         let mut part = *self;
@@ -44,8 +46,10 @@ impl Desc {
         }
         let each = self.payload.len() / of;
         let skipped = u64::from(each) * u64::from(i);
-        if let Packet::Data(data) = &mut part.packet {
-            data.offset += skipped;
+        match &mut part.packet {
+            Packet::Data(data) => data.offset += skipped,
+            Packet::EagerMore(more) => more.offset += skipped,
+            _ => {}
         }
         if let Payload::Op { offset, len, .. } | Payload::Region { offset, len, .. } =
             &mut part.payload
@@ -59,8 +63,8 @@ impl Desc {
 
 /// What the head of the message queue has for the wire.
 pub(crate) enum Step {
-    /// A packet, and whether it was the last of the item.
-    Send(Desc, bool),
+    /// Packets (more than one: a run of equal ones), and whether the item ends with them.
+    Send(Desc, u32, bool),
     /// Nothing until the peer allows more.
     Wait,
     /// The operation has ended.
@@ -147,13 +151,16 @@ pub(crate) struct Windows {
     pub timeouts: u32,
     /// The packet missing when bulk data last arrived out of order.
     pub gap_at: Seq,
+    /// Past the last packet that went the way of bulk data.
+    pub bulk_end: Seq,
 }
 
 impl Windows {
     /// Notes that `packets` are about to be sent; whether they should ask for an acknowledgement:
     /// twice a congestion window, so that it never waits for a delayed one, and to measure delay.
+    /// While there is no `more` to send and the window has room, what comes back anyway does.
     #[inline]
-    pub fn should_ask(&mut self, packets: u32, most: u32) -> bool {
+    pub fn should_ask(&mut self, packets: u32, most: u32, more: bool) -> bool {
         if !self.congestion.adapts() {
             return false;
         }
@@ -161,8 +168,46 @@ impl Windows {
             self.unasked = 0;
         }
         self.unasked += packets;
-        let due = (self.congestion.window() / 2).clamp(1, most.max(1));
-        self.unasked >= due && self.send.in_network() + packets >= due
+        let under_way = self.send.in_network() + packets;
+        let (due, full) = self.asks_at(most);
+        self.unasked >= due && under_way >= due && (more || under_way >= full)
+    }
+
+    /// Most packets of a message to send as one run: those before the next that is to ask for an
+    /// acknowledgement.
+    #[inline]
+    pub fn run_max(&self, most: u32, more: bool) -> u32 {
+        let room = self.send.room().max(1);
+        if !self.congestion.adapts() {
+            return room;
+        }
+        let (due, full) = self.asks_at(most);
+        let free = if more { 0 } else { full.saturating_sub(self.send.in_network() + 1) };
+        let before = due.saturating_sub(self.unasked + 1);
+        room.min(free.max(before)).max(1)
+    }
+
+    /// Packets after which one asks for an acknowledgement: where there are more, and at any rate.
+    fn asks_at(&self, most: u32) -> (u32, u32) {
+        let window = self.congestion.window();
+        ((window / 2).clamp(1, most.max(1)), window.min(self.send.limit()) / 4 * 3)
+    }
+
+    /// Notes that `packets` from `seq` on are about to be sent, and whether they are bulk; says
+    /// whether they go the way of bulk data: that, and all that would overtake it there, which the
+    /// receiver could do nothing with.
+    #[inline]
+    pub fn follows_bulk(&mut self, seq: Seq, packets: u32, bulk: bool) -> bool {
+        if bulk {
+            self.bulk_end = seq.plus(packets);
+            return true;
+        }
+        let oldest = self.send.oldest();
+        let behind = oldest.before(self.bulk_end);
+        if !behind {
+            self.bulk_end = oldest;
+        }
+        behind
     }
 }
 
@@ -320,6 +365,7 @@ impl Peer {
                 unasked: 0,
                 timeouts: 0,
                 gap_at: Seq(0),
+                bulk_end: Seq(0),
                 rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
             }));
         }
@@ -360,6 +406,12 @@ impl Peer {
     /// Something is queued that could be sent when the window allows.
     pub fn has_work(&self) -> bool {
         !self.ctrl.is_empty() || !self.msgs.is_empty() || !self.data.is_empty()
+    }
+
+    /// Something is queued beside the message whose turn it is.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        self.msgs.len() > 1 || !self.data.is_empty()
     }
 
     /// Nothing is queued, in flight or owed.

@@ -12,7 +12,7 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
-use weft_core::wire::{emit, Common, Data, Eager, Packet};
+use weft_core::wire::{emit, Common, Data, Eager, Packet, PacketType};
 use weft_core::{EndpointId, PeerId};
 use weft_link::secure::{measure_cost_on, Backend, JobKey, Mode, Security};
 use weft_link::udp::{UdpConfig, UdpLink};
@@ -97,7 +97,13 @@ impl Sink for Server {
 
     fn predict(&mut self) -> Option<Prediction<'_>> {
         let (memory, offset) = (&mut self.memory[self.next..], self.next as u64);
-        self.place.then_some(Prediction { memory, session: 1 << 20, imm: 0, offset })
+        self.place.then_some(Prediction {
+            memory,
+            kind: PacketType::Data,
+            session: 1 << 20,
+            imm: 0,
+            offset,
+        })
     }
 
     fn run(&mut self, header: &[u8], _count: u32, len: u64) -> bool {

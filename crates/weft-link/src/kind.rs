@@ -1,6 +1,6 @@
 //! Questions and answers: which packets prove the way they came.
 
-use weft_core::wire::{self, field, flags, PacketType};
+use weft_core::wire::{field, Hello, PacketType};
 
 /// What an authentic packet tells about the way it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +19,9 @@ impl Kind {
         if header.get(field::TYPE) != Some(&(PacketType::Hello as u8)) {
             return Kind::Other;
         }
-        match wire::parse(header) {
-            Ok((common, _, _)) if common.flags & flags::REPLY != 0 => Kind::Answer,
-            _ => Kind::Question,
+        match Hello::is_answer(header) {
+            true => Kind::Answer,
+            false => Kind::Question,
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::{Address, Bytes};
 use std::fmt;
 use std::os::fd::RawFd;
-use weft_core::wire::{advance, HEADER_MAX};
+use weft_core::wire::{advance, PacketType, HEADER_MAX};
 use weft_core::{EndpointId, LinkCaps, PeerId};
 
 /// One frame to send: a weft header and the payload bytes that follow it on the wire.
@@ -82,7 +82,9 @@ impl std::error::Error for LinkError {}
 pub struct Prediction<'a> {
     /// Memory that has not received anything yet.
     pub memory: &'a mut [u8],
-    /// Session number in the headers of the expected DATA packets.
+    /// DATA, or EAGER_MORE.
+    pub kind: PacketType,
+    /// Session number in the headers of the expected packets.
     pub session: u32,
     /// Their `imm`.
     pub imm: u32,
@@ -97,10 +99,10 @@ pub trait Sink {
     /// `payload` may lie in memory that another process can write: copy, then check.
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>);
 
-    /// `count` DATA packets, `len` payload bytes in all, whose payload was written to where the
-    /// last prediction says: their headers differ from `header`, the first one's, only in sequence
-    /// number and offset, which go on from packet to packet. False if they must be given to `frame`
-    /// one by one instead.
+    /// `count` DATA or EAGER_MORE packets, `len` payload bytes in all, whose payload was written to
+    /// where the last prediction says: their headers differ from `header`, the first one's, only in
+    /// sequence number and offset, which go on from packet to packet. False if they must be given
+    /// to `frame` one by one instead.
     fn run(&mut self, _header: &[u8], _count: u32, _len: u64) -> bool {
         false
     }

@@ -1,4 +1,5 @@
-//! Runs: consecutive DATA packets of one transfer, handed to the driver together.
+//! Runs: consecutive DATA packets of one transfer, or EAGER_MORE packets of one message, handed to
+//! the driver together. Both have the same layout.
 //!
 //! A link that has several packets at hand writes their payload to where the driver's
 //! [`Prediction`] says, and delivers them with one call ([`Sink::run`]).
@@ -9,13 +10,14 @@ use weft_core::wire::{field, session_of, Data, PacketType};
 /// Where the offset lies in the header of a DATA packet.
 const OFFSET: usize = Data::OFFSET.range().start;
 
-/// Whether a packet is a DATA packet.
+/// Whether a packet may be part of a run.
 #[inline]
-pub fn is_data(packet: &[u8]) -> bool {
-    packet.get(field::TYPE) == Some(&(PacketType::Data as u8))
+pub fn is_part(packet: &[u8]) -> bool {
+    let kinds = [PacketType::Data as u8, PacketType::EagerMore as u8];
+    packet.get(field::TYPE).is_some_and(|kind| kinds.contains(kind))
 }
 
-/// DATA packets on their way to predicted memory.
+/// Packets on their way to predicted memory.
 pub struct Run {
     header: [u8; Data::LEN],
     seq: u32,
@@ -28,13 +30,14 @@ pub struct Run {
 }
 
 impl Run {
-    /// An empty run that may begin with this DATA packet, if it is of the predicted transfer and
+    /// An empty run that may begin with this packet, if it is of the predicted transfer and
     /// belongs into its memory.
     pub fn start(p: &Prediction<'_>, packet: &[u8]) -> Option<Run> {
         let header = *packet.first_chunk::<{ Data::LEN }>()?;
         let (seq, offset) = seq_and_offset(&header);
-        let ours =
-            session_of(&header) == Some(p.session) && header[field::IMM] == p.imm.to_le_bytes();
+        let ours = header[field::TYPE] == p.kind as u8
+            && session_of(&header) == Some(p.session)
+            && header[field::IMM] == p.imm.to_le_bytes();
         let skip = usize::try_from(offset.checked_sub(p.offset)?).ok()?;
         (ours && skip < p.memory.len()).then_some(Run {
             header,

@@ -5,7 +5,7 @@ use crate::config::LinkKind;
 use crate::network::{Packet, SharedNetwork};
 use std::collections::{BTreeMap, VecDeque};
 use weft_core::{LinkCaps, PeerId};
-use weft_link::run::{is_data, Run};
+use weft_link::run::{is_part, Run};
 use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 
 /// Bytes of the check behind each frame. Not counted as wire bytes: the security trailer is
@@ -108,7 +108,7 @@ impl SimLink {
             let payload = &self.spare.bytes[..self.spare.bytes.len() - CHECK_LEN];
             let payload = &payload[usize::from(self.spare.header_len)..];
             let place = run.place(prediction.memory, &self.spare.bytes, payload.len());
-            let Some(place) = place.filter(|_| is_data(&self.spare.bytes)) else {
+            let Some(place) = place.filter(|_| is_part(&self.spare.bytes)) else {
                 left = true;
                 break;
             };
@@ -210,7 +210,7 @@ impl Link for SimLink {
         let mut done = 0;
         while done < budget && self.next_packet() {
             done += 1;
-            if is_data(&self.spare.bytes) {
+            if is_part(&self.spare.bytes) {
                 done += self.deliver_run(budget - done, sink);
             } else {
                 self.deliver(sink);

@@ -1,8 +1,10 @@
 //! Two endpoints in one process, over each link.
 #![allow(non_snake_case)]
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use weft::Reliability;
 use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerId, Rights};
@@ -20,8 +22,13 @@ struct Pair {
 }
 
 fn pair(config: Config, a: Box<dyn Link>, b: Box<dyn Link>, ids: (u64, u64)) -> Pair {
-    let a = Endpoint::with_links(config.clone(), EndpointId(ids.0), Clock::system(), vec![a]);
-    let b = Endpoint::with_links(config, EndpointId(ids.1), Clock::system(), vec![b]);
+    pair_at(Clock::system(), config, [a, b], ids)
+}
+
+fn pair_at(clock: Clock, config: Config, links: [Box<dyn Link>; 2], ids: (u64, u64)) -> Pair {
+    let [a, b] = links;
+    let a = Endpoint::with_links(config.clone(), EndpointId(ids.0), clock.clone(), vec![a]);
+    let b = Endpoint::with_links(config, EndpointId(ids.1), clock, vec![b]);
     let to_b = a.connect(&b.address()).unwrap();
     let to_a = b.connect(&a.address()).unwrap();
     Pair { a, b, to_b, to_a }
@@ -133,6 +140,33 @@ fn send_recv__all_sizes_posted_and_unexpected() {
             assert_eq!(status.unwrap().len, len, "{name}");
             assert!(got == data, "{name} {len} unexpected");
         }
+    }
+}
+
+#[test]
+fn send__after_a_pause_is_timed_from_its_start() {
+    let at = Rc::new(Cell::new(1_000_000));
+    let clock = Clock::Virtual(at.clone());
+    for len in [8, 20 << 10] {
+        let ids = (weft_link::random_u64(), weft_link::random_u64());
+        let links = [udp_link(ids.0, None), udp_link(ids.1, None)];
+        let p = pair_at(clock.clone(), Config::default(), links, ids);
+        let recv = p.b.recv(Some(p.to_a), 1, 0, vec![0; len]);
+        p.run(p.a.send(p.to_b, 1, vec![0; len]), recv).1 .0.unwrap();
+        // Nothing is owed or awaited for the next 100 ms.
+        let soon = |ep: &Endpoint| ep.next_timeout().is_some_and(|t| t.0 < at.get() + 100_000_000);
+        while soon(&p.a) || soon(&p.b) {
+            at.set(at.get() + 100_000);
+            p.a.progress();
+            p.b.progress();
+        }
+        at.set(at.get() + 20_000_000);
+        let _running = match len {
+            8 => p.a.send_blocking(p.to_b, 2, &[0; 8]).map(|()| None).unwrap(),
+            _ => Some(p.a.send(p.to_b, 2, vec![0; len])),
+        };
+        let due = p.a.next_timeout().unwrap();
+        assert!(due.0 > at.get(), "{len} B: retransmitted at {due:?}, it is {}", at.get());
     }
 }
 

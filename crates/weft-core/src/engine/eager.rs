@@ -11,6 +11,9 @@ use crate::time::Instant;
 use crate::wire::{self, flags, Common, Eager, EagerFirst, EagerMore, HeaderBuf, Packet};
 use core::time::Duration;
 
+/// Most packets of a message in one descriptor.
+const RUN_MAX: u32 = 64;
+
 pub(super) fn flags(a: &SendArgs) -> u16 {
     let mut f = 0;
     if a.sync {
@@ -38,8 +41,9 @@ pub(super) fn queue_of(common: &Common) -> usize {
     usize::from(common.flags & flags::APART != 0)
 }
 
-/// The next packet of an eager message.
-pub(super) fn next(p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Step {
+/// The next packet of an eager message, or as many full ones as it has behind the first, where they
+/// are numbered.
+pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Step {
     let Some(op) = ops.get_mut(id.0) else { return Step::Gone };
     let Kind::Send(s) = &mut op.kind else { return Step::Gone };
     let mtu = u64::from(p.mtu());
@@ -55,7 +59,13 @@ pub(super) fn next(p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Step {
     } else {
         (Packet::EagerMore(EagerMore { offset: s.sent }), id.0)
     };
-    let len = (mtu - packet.header_len() as u64).min(s.len - s.sent);
+    let more = p.has_more();
+    let (room, left) = (mtu - packet.header_len() as u64, s.len - s.sent);
+    let packets = match (s.sent, &p.windows) {
+        (1.., Some(w)) => (left / room).clamp(1, u64::from(w.run_max(every, more).min(RUN_MAX))),
+        _ => 1,
+    };
+    let len = left.min(room * packets);
     // Also when empty: the operation ends when its last packet is acknowledged.
     let payload = Payload::Op { op: id, offset: s.sent, len: len as u32 };
     s.sent += len;
@@ -64,7 +74,8 @@ pub(super) fn next(p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Step {
     let hurry = if last && !op.reported { flags::ACKNOW } else { 0 };
     // The operation ends when its packets are acknowledged.
     op.finished |= last;
-    Step::Send(Desc { packet, flags: s.flags | hurry, imm, payload }, last)
+    let bulk = s.len >= u64::from(p.caps.bulk_min);
+    Step::Send(Desc { packet, flags: s.flags | hurry, imm, payload, bulk }, packets as u32, last)
 }
 
 impl Engine {
@@ -228,6 +239,24 @@ impl Engine {
         self.fragment(peer, 0, len)
     }
 
+    /// Whether fragments of `len` bytes in all, from this one on, are what comes next of the
+    /// message that arrives from the peer, and go to a receive.
+    pub(super) fn goes_on(
+        p: &Peer,
+        ops: &Slab<super::Op>,
+        common: &Common,
+        more: &EagerMore,
+        len: u64,
+    ) -> Option<OpId> {
+        let partial = p.partial?;
+        let Target::Recv(id) = partial.target else { return None };
+        let next = partial.msg == common.imm
+            && partial.got == more.offset
+            && len <= partial.total - partial.got
+            && ops.get(id.0).is_some();
+        next.then_some(id)
+    }
+
     /// A further fragment.
     pub(super) fn on_eager_more(
         &mut self,
@@ -249,7 +278,7 @@ impl Engine {
 
     /// Places the fragment at `offset` of the message arriving from `peer`, ends the message with
     /// the last.
-    fn fragment(&mut self, peer: PeerId, offset: u64, len: u64) -> Placement {
+    pub(super) fn fragment(&mut self, peer: PeerId, offset: u64, len: u64) -> Placement {
         let Some(mut partial) = self.peers[peer.0 as usize].partial else { return Placement::None };
         partial.got += len;
         let last = partial.got == partial.total;

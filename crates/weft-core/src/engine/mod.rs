@@ -32,7 +32,7 @@ use crate::slab::Slab;
 use crate::stats::Stats;
 use crate::time::Instant;
 pub use crate::transfer::select::ACTIVE_MAX;
-use crate::wire::reason;
+use crate::wire::{reason, Eager};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -323,6 +323,13 @@ impl Engine {
     #[inline]
     pub fn queued(&self, peer: PeerId) -> usize {
         self.peers.get(peer.0 as usize).map_or(0, |p| p.msgs.len())
+    }
+
+    /// Longest message to a peer that is one packet, bytes.
+    #[inline]
+    pub fn single_max(&self, peer: PeerId) -> usize {
+        let mtu = self.peers.get(peer.0 as usize).map_or(0, |p| p.mtu() as usize);
+        mtu.saturating_sub(Eager::LEN)
     }
 
     /// Whether `poll_event` or `poll_transmit` may have something.

@@ -135,9 +135,9 @@ impl Engine {
         }
         p.data_turn = !p.data_turn;
         if p.data_turn {
-            self.next_stream(peer).or_else(|| self.next_message(now, peer).map(|desc| (desc, 1)))
+            self.next_stream(peer).or_else(|| self.next_message(now, peer))
         } else {
-            self.next_message(now, peer).map(|desc| (desc, 1)).or_else(|| self.next_stream(peer))
+            self.next_message(now, peer).or_else(|| self.next_stream(peer))
         }
     }
 
@@ -170,12 +170,12 @@ impl Engine {
         }
     }
 
-    fn next_message(&mut self, now: Instant, peer: PeerId) -> Option<Desc> {
+    fn next_message(&mut self, now: Instant, peer: PeerId) -> Option<(Desc, u32)> {
         loop {
             let p = &mut self.peers[peer.0 as usize];
             let item = *p.msgs.front()?;
             let step = match item {
-                Item::Eager(op) => eager::next(p, &mut self.ops, op),
+                Item::Eager(op) => eager::next(self.cfg.ack_every, p, &mut self.ops, op),
                 Item::Rts(op) => {
                     rendezvous::announce(self.cfg.rendezvous_max, p, &mut self.ops, op)
                 }
@@ -183,14 +183,14 @@ impl Engine {
                 Item::Single(desc) => put::single(p, &mut self.ops, desc),
             };
             match step {
-                Step::Send(desc, last) => {
+                Step::Send(desc, packets, last) => {
                     if last {
                         p.msgs.pop_front();
                     }
                     if matches!(item, Item::Eager(_)) {
                         p.starved_since = Instant::FAR;
                     }
-                    return Some(desc);
+                    return Some((desc, packets));
                 }
                 Step::Gone => {
                     p.msgs.pop_front();
@@ -234,11 +234,17 @@ impl Engine {
         }
         let p = &mut self.peers[peer.0 as usize];
         let mut desc = *desc;
+        let mut bulk = desc.bulk;
+        let more = p.has_more();
         let seq = match &mut p.windows {
             Some(w) => {
                 let idle = w.send.in_flight() == 0;
                 let seq = w.send.next_seq();
-                if w.should_ask(packets, self.cfg.ack_every) {
+                // The only message: it is answered, or not waited for.
+                let message = matches!(desc.packet, Packet::Eager(_) | Packet::EagerFirst(_))
+                    || matches!(desc.packet, Packet::EagerMore(_));
+                let more = !message || more;
+                if w.should_ask(packets, self.cfg.ack_every, more) {
                     desc.flags |= flags::ACKNOW;
                 }
                 for i in 0..packets {
@@ -252,6 +258,7 @@ impl Engine {
                 if asks || matches!(desc.packet, Packet::Pull(_)) {
                     w.send.mark_prompt();
                 }
+                bulk = w.follows_bulk(seq, packets, desc.bulk);
                 if idle {
                     let at = now + w.rtt.rto();
                     self.timers.arm(p, at);
@@ -260,14 +267,15 @@ impl Engine {
             }
             None => Seq(0),
         };
-        Transmit { packets, ..self.emit_at(peer, &desc, seq) }
+        Transmit { packets, bulk, ..self.emit_at(peer, &desc, seq) }
     }
 
     fn emit_at(&mut self, peer: PeerId, desc: &Desc, seq: Seq) -> Transmit {
         let p = &mut self.peers[peer.0 as usize];
         let common = p.common(desc.flags, seq, desc.imm);
         p.ack_asked = false;
-        Transmit::one(peer, wire::emit(&common, &desc.packet), desc.payload)
+        let header = wire::emit(&common, &desc.packet);
+        Transmit { bulk: desc.bulk, ..Transmit::one(peer, header, desc.payload) }
     }
 
     /// An acknowledgement of its own, when nothing carried it.

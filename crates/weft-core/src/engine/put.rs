@@ -27,7 +27,7 @@ fn count(peer: &mut Peer, ops: &mut Slab<Op>, id: OpId) -> Option<Step> {
 
 /// The packet of a get or an atomic operation.
 pub(super) fn single(peer: &mut Peer, ops: &mut Slab<Op>, desc: Desc) -> Step {
-    count(peer, ops, OpId(desc.imm)).unwrap_or(Step::Send(desc, true))
+    count(peer, ops, OpId(desc.imm)).unwrap_or(Step::Send(desc, 1, true))
 }
 
 /// The next packet of a put.
@@ -47,7 +47,7 @@ pub(super) fn next(peer: &mut Peer, ops: &mut Slab<Op>, id: OpId) -> Step {
     p.sent += len;
     let last = p.sent == p.len;
     let flags = if last { flags::LAST } else { 0 };
-    Step::Send(Desc { packet, flags, imm: id.0, payload }, last)
+    Step::Send(Desc { packet, flags, imm: id.0, payload, bulk: false }, 1, last)
 }
 
 impl Engine {

@@ -23,7 +23,7 @@ pub(super) fn announce(most: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: O
     p.rendezvous_out += 1;
     let addr = if p.caps.direct { s.addr } else { 0 };
     let rts = Rts { tag: s.tag, total: s.len, msg: id.0, addr };
-    Step::Send(Desc::bare(Packet::Rts(rts), s.imm).with_flags(s.flags), true)
+    Step::Send(Desc::bare(Packet::Rts(rts), s.imm).with_flags(s.flags), 1, true)
 }
 
 /// The next packet of a stream, or as many full ones as it has, up to `most`; and how many.
@@ -39,7 +39,7 @@ pub(super) fn next_data(mtu: u32, stream: &mut Stream, most: u32) -> (Desc, u32)
         StreamSource::Region(key) => Payload::Region { key, offset, len },
     };
     let packet = Packet::Data(Data { offset: offset - stream.shift });
-    (Desc { packet, flags: 0, imm: stream.recv, payload }, packets as u32)
+    (Desc { packet, flags: 0, imm: stream.recv, payload, bulk: true }, packets as u32)
 }
 
 /// Bytes asked for at a time: about `wanted`, in whole trains of full packets.
@@ -294,11 +294,11 @@ impl Engine {
         Placement::Recv { op: id, offset: data.offset, len }
     }
 
-    /// Handles `count` consecutive DATA packets of one transfer at once, `len` payload bytes in all
-    /// that are in their place already: those whose headers differ from `header`, the first one's,
-    /// only in sequence number and offset. Returns the operation and the offset; `None`, and
-    /// nothing is changed, if the packets are not what comes next: then each is to be handled by
-    /// itself.
+    /// Handles `count` consecutive DATA packets of one transfer, or EAGER_MORE packets of one
+    /// message, at once, `len` payload bytes in all that are in their place already: those whose
+    /// headers differ from `header`, the first one's, only in sequence number and offset. Returns
+    /// the operation and the offset; `None`, and nothing is changed, if the packets are not what
+    /// comes next: then each is to be handled by itself.
     pub fn handle_run(
         &mut self,
         now: Instant,
@@ -306,19 +306,26 @@ impl Engine {
         count: u32,
         len: u64,
     ) -> Option<(OpId, u64)> {
-        let (common, Packet::Data(data), _) = wire::parse(header).ok()? else { return None };
+        let (common, packet, _) = wire::parse(header).ok()?;
         let index = wire::session_index(common.session);
         let p = self.peers.get_mut(index as usize)?;
-        let (peer, id) = (PeerId(index), OpId(common.imm));
-        if p.session_in != common.session || p.failure().is_some() {
+        let peer = PeerId(index);
+        let next = p.windows.as_ref().is_some_and(|w| w.recv.expects(common.seq));
+        if p.session_in != common.session || p.failure().is_some() || !next {
             return None;
         }
-        let op = self.ops.get_mut(id.0).filter(|o| o.peer == Some(peer) && !o.discard)?;
-        let pull = op.pull()?;
+        let (id, offset) = match &packet {
+            Packet::Data(data) => {
+                let id = OpId(common.imm);
+                let op = self.ops.get_mut(id.0).filter(|o| o.peer == Some(peer) && !o.discard)?;
+                (op.pull()?.arrived(data.offset, len).then_some(id)?, data.offset)
+            }
+            Packet::EagerMore(more) => {
+                (Engine::goes_on(p, &self.ops, &common, more, len)?, more.offset)
+            }
+            _ => return None,
+        };
         let w = p.windows.as_mut()?;
-        if !w.recv.expects(common.seq) || !pull.arrived(data.offset, len) {
-            return None;
-        }
         w.recv.on_run(now, count, common.flags & flags::ACKNOW != 0);
         p.last_heard = now;
         let grew = p.credit_in.on_grant(common.credit);
@@ -328,9 +335,13 @@ impl Engine {
             self.wake_queued(peer);
         }
         self.acknowledged(now, peer, &common, None);
-        self.pull_on(now, id, len);
+        match packet {
+            // The bytes are where this would have them.
+            Packet::EagerMore(_) => drop(self.fragment(peer, offset, len)),
+            _ => self.pull_on(now, id, len),
+        }
         self.schedule_ack(now, peer);
-        Some((id, data.offset))
+        Some((id, offset))
     }
 
     /// Data arrived: asks for more, or ends the transfer.

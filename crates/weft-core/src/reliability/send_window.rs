@@ -188,7 +188,9 @@ impl<T: Copy> SendWindow<T> {
         self.slots.len() as u32
     }
 
-    fn una(&self) -> Seq {
+    /// The oldest packet not acknowledged cumulatively, or the next.
+    #[inline]
+    pub fn oldest(&self) -> Seq {
         Seq(self.next.0.wrapping_sub(self.span()))
     }
 
@@ -234,7 +236,7 @@ impl<T: Copy> SendWindow<T> {
         if self.mode == Reliability::None {
             return out;
         }
-        let una = self.una();
+        let una = self.oldest();
         let advance = ack.distance_from(una);
         if advance > self.span() {
             out.stale = ack.before(una);
@@ -391,7 +393,7 @@ impl<T: Copy> SendWindow<T> {
     fn detect_losses(&mut self, now: Instant, everywhere: bool) -> u32 {
         let srtt = u64::from(self.srtt);
         let late = Duration::from_nanos(srtt + srtt * u64::from(self.reorder) / 24);
-        let una = self.una();
+        let una = self.oldest();
         let known = match self.described.before(una) {
             true => 0,
             false => self.described.distance_from(una) as usize,
@@ -421,7 +423,7 @@ impl<T: Copy> SendWindow<T> {
     }
 
     fn note_lost(&mut self, index: usize) {
-        let seq = self.una().plus(index as u32);
+        let seq = self.oldest().plus(index as u32);
         if self.lost == 0 || seq.before(self.cursor) {
             self.cursor = seq;
         }
@@ -450,7 +452,7 @@ impl<T: Copy> SendWindow<T> {
             slot.flags = (slot.flags | LOST) & !FAST;
         }
         self.lost = self.span();
-        self.cursor = self.una();
+        self.cursor = self.oldest();
         self.lost - before
     }
 
@@ -461,7 +463,7 @@ impl<T: Copy> SendWindow<T> {
         if self.lost == 0 {
             return None;
         }
-        let una = self.una();
+        let una = self.oldest();
         let full = self.in_network() >= self.congestion;
         let start = if self.cursor.before(una) { 0 } else { self.cursor.distance_from(una) };
         for i in start..self.span() {

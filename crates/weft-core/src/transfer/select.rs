@@ -53,11 +53,10 @@ pub fn rendezvous_ns(caps: &LinkCaps) -> u64 {
 /// Longest eager message on a path.
 ///
 /// An eager message that is unexpected costs one copy more; a rendezvous costs its round trip and
-/// handling.
-/// Where messages sent at once take another link than data that was asked for, their slower rate
-/// counts too. The two are equal where what eager costs more takes as long as the rendezvous; that
-/// size, rounded down to a power of two and kept between 4 KiB and a quarter of the credit window,
-/// is the threshold. A measured one, kept between the same, takes its place.
+/// handling. Where messages sent at once always take another link than data that was asked for,
+/// their slower rate counts too. The two are equal where what eager costs more takes as long as the
+/// rendezvous; that size, rounded down to a power of two and kept between 4 KiB and a quarter of
+/// the credit window, is the threshold. A measured one, kept between the same, takes its place.
 pub fn eager_max(cfg: &Config, caps: &LinkCaps) -> u32 {
     if cfg.eager_max != 0 {
         return cfg.eager_max;
@@ -67,7 +66,11 @@ pub fn eager_max(cfg: &Config, caps: &LinkCaps) -> u32 {
         return u64::from(caps.eager_max).clamp(4096, most) as u32;
     }
     let ps = |bytes_per_us: u64| 1_000_000 / bytes_per_us.max(1);
-    let (small, data) = (caps.small_bytes_per_us.into(), caps.bytes_per_us.into());
+    let data = u64::from(caps.bytes_per_us);
+    let small = match caps.bulk_min {
+        u32::MAX => u64::from(caps.small_bytes_per_us),
+        _ => data,
+    };
     let eager_ps = ps(COPY_BYTES_PER_US) + ps(small).saturating_sub(ps(data));
     let equal = rendezvous_ns(caps) * 1000 / eager_ps;
     let power = 1u64 << (63 - equal.max(1).leading_zeros());

@@ -199,7 +199,8 @@ pub fn session_of(bytes: &[u8]) -> Option<u32> {
     (head[field::VERSION] == VERSION).then(|| u32::get(head, field::SESSION.start))
 }
 
-/// Makes the header of a DATA packet that of the one `packets` and `bytes` further on in its run.
+/// Makes the header of a DATA or EAGER_MORE packet that of the one `packets` and `bytes` further on
+/// in its run.
 #[inline]
 pub fn advance(header: &mut [u8], packets: u32, bytes: u64) {
     if let Some(seq) = header.get_mut(field::SEQ).and_then(|s| s.first_chunk_mut()) {
@@ -210,6 +211,12 @@ pub fn advance(header: &mut [u8], packets: u32, bytes: u64) {
         *at = u64::from_le_bytes(*at).wrapping_add(bytes).to_le_bytes();
     }
 }
+
+const _: () = assert!(
+    super::Data::OFFSET.range().start == super::EagerMore::OFFSET.range().start
+        && super::Data::LEN == super::EagerMore::LEN,
+    "both kinds of runs look the same"
+);
 
 /// Bits of a session number that hold the index.
 const INDEX_BITS: u32 = 20;

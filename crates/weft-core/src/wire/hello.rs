@@ -1,6 +1,6 @@
 //! HELLO: opens a session and agrees on a version.
 
-use super::VERSION;
+use super::{flags, Packet, VERSION};
 
 /// Lowest version of the protocol this build speaks.
 pub const VERSION_MIN: u8 = VERSION;
@@ -37,6 +37,13 @@ fn valid(hello: &Hello) -> bool {
 }
 
 impl Hello {
+    /// Whether a header is that of a HELLO that answers another: proof that the way it came works
+    /// in both directions. False for anything malformed.
+    pub fn is_answer(header: &[u8]) -> bool {
+        matches!(super::parse(header),
+            Ok((common, Packet::Hello(_), _)) if common.flags & flags::REPLY != 0)
+    }
+
     /// The highest version both sides speak; `None` when there is none, and the session is refused.
     pub fn common_version(&self) -> Option<u8> {
         let highest = self.version_max.min(VERSION_MAX);

@@ -309,3 +309,16 @@ fn common_version__highest_both_speak() {
     assert_eq!(of(1, 9), Some(1));
     assert_eq!(of(2, 9), None);
 }
+
+#[test]
+fn is_answer__only_a_whole_hello_with_the_flag() {
+    let mut random = Random(7);
+    for &kind in PacketType::ALL {
+        let mut bytes = random_header(&mut random, kind);
+        bytes[field::FLAGS.start] |= flags::REPLY as u8;
+        assert_eq!(Hello::is_answer(&bytes), kind == PacketType::Hello, "{kind:?}");
+        assert!(!Hello::is_answer(&bytes[..bytes.len() - 1]));
+        bytes[field::FLAGS.start] &= !(flags::REPLY as u8);
+        assert!(!Hello::is_answer(&bytes));
+    }
+}

@@ -3,7 +3,7 @@
 use super::sys::{SockAddr, Socket};
 use super::{same_host_port, Peer, UdpLink};
 use crate::kind::Kind;
-use crate::run::{is_data, Run};
+use crate::run::{is_part, Run};
 use crate::secure::{Mode, Opened, Reject, Secure, TRAILER};
 use crate::{Bytes, Sink};
 use std::io;
@@ -150,7 +150,7 @@ impl UdpLink {
     /// the first one is not as predicted.
     fn deliver_run(&mut self, budget: usize, sink: &mut dyn Sink) -> Option<usize> {
         let first = self.rx.next();
-        if self.secure.mode() != Mode::Auth || !is_data(&self.rx.buffer[first.clone()]) {
+        if self.secure.mode() != Mode::Auth || !is_part(&self.rx.buffer[first.clone()]) {
             return None;
         }
         let prediction = sink.predict()?;

@@ -5,7 +5,7 @@ use crate::secure::{JobKey, TRAILER};
 use crate::{Bytes, Prediction};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
-use weft_core::wire::{emit, Common, Data, Eager, Hello, Packet};
+use weft_core::wire::{emit, Common, Data, Eager, Hello, Packet, PacketType};
 use weft_core::EndpointId;
 
 mod namespaces;
@@ -373,7 +373,13 @@ impl Sink for Assemble {
         let len = (self.message.len() - offset).min(self.piece * (1 + self.random(60) as usize));
         let imm = if self.random(12) == 0 { 78 } else { 77 };
         let memory = &mut self.message[offset..offset + len];
-        Some(Prediction { memory, session: TO_B, imm, offset: offset as u64 })
+        Some(Prediction {
+            memory,
+            kind: PacketType::Data,
+            session: TO_B,
+            imm,
+            offset: offset as u64,
+        })
     }
 }
 

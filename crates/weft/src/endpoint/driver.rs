@@ -7,9 +7,10 @@ use crate::calibration::Calibration;
 use crate::clock::Clock;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
+use std::time::Duration;
 use weft_core::engine::types::{AtomicRequest, Completion, Event, Payload, Placement};
 use weft_core::slab::Slab;
-use weft_core::wire::{self, field, flags, session_of, PacketType};
+use weft_core::wire::{self, field, session_of, Hello, Packet, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
 use weft_link::{Address, Bytes, Link, Prediction, Sink};
 
@@ -31,6 +32,10 @@ pub(crate) struct Upcall {
 pub(super) struct Bulk {
     pub op: OpId,
     pub session: u32,
+    /// What they name it by.
+    pub imm: u32,
+    /// Length of one sent at once; `None` of one that was asked for.
+    pub eager: Option<u64>,
 }
 
 struct Held {
@@ -42,8 +47,10 @@ struct Held {
 pub(crate) struct Core {
     pub engine: Engine,
     pub clock: Clock,
-    /// One timestamp a burst.
+    /// One timestamp a burst: see [`Core::tick`].
     pub now: Instant,
+    /// `now` was read in this round of progress.
+    fresh: bool,
     pub ops: OpTable,
     pub completions: VecDeque<Completion>,
     pub upcalls: VecDeque<Upcall>,
@@ -89,6 +96,8 @@ pub(crate) struct Driver {
     pub(super) busy: Vec<bool>,
     /// Rounds of progress done.
     rounds: u32,
+    /// When every link is looked at again.
+    look_at: Instant,
     /// Some peer is reached over a network that costs no system call to look at.
     pub(super) has_polled_network: bool,
     /// Time is virtual: a simulator calls only when something happened, so every round looks
@@ -96,8 +105,9 @@ pub(crate) struct Driver {
     exact: bool,
 }
 
-/// Rounds between looks at a link that no peer uses, or that costs a system call and gave nothing.
-const RARELY: u32 = 64;
+/// Time between looks at a link that no peer uses, or that costs a system call and gave nothing.
+/// Not rounds: where a round costs nothing, such looks would make up most of the time.
+const RARELY: Duration = Duration::from_micros(16);
 /// Looks in vain after which a link that costs a system call is looked at rarely.
 const QUIET: u32 = 256;
 /// Close looks at a link between two rounds.
@@ -122,6 +132,7 @@ impl Driver {
                 engine: Engine::new(config, id),
                 clock,
                 now,
+                fresh: true,
                 ops: OpTable::default(),
                 completions: VecDeque::new(),
                 upcalls: VecDeque::new(),
@@ -152,6 +163,7 @@ impl Driver {
             used,
             busy,
             rounds: 0,
+            look_at: now,
             has_polled_network: false,
             exact,
         }
@@ -162,10 +174,14 @@ impl Driver {
     #[inline]
     pub fn progress(&mut self, budget: usize) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
-        let rare = self.exact || self.rounds.is_multiple_of(RARELY);
-        let mut did = false;
+        let (mut did, mut rare) = (false, self.exact);
+        self.core.fresh = false;
         if rare || self.rounds.is_multiple_of(CLOCK_ROUNDS) {
             did |= self.on_time();
+            if self.core.now >= self.look_at {
+                self.look_at = self.core.now + RARELY;
+                rare = true;
+            }
         }
         for i in 0..self.links.len() {
             // Strangers can wait; a look at a network costs a system call.
@@ -178,6 +194,7 @@ impl Driver {
             }
         }
         if rare || self.core.has_work() {
+            self.core.freshen();
             did |= self.flush();
         }
         did
@@ -210,7 +227,7 @@ impl Driver {
 
     /// Reads the clock and does what has become due.
     fn on_time(&mut self) -> bool {
-        self.core.now = self.core.clock.now();
+        self.core.tick();
         let mut did = false;
         if self.core.engine.next_timeout().is_some_and(|at| at <= self.core.now) {
             self.core.engine.handle_timeout(self.core.now);
@@ -228,7 +245,8 @@ impl Driver {
 
     /// The next round reads the clock and looks at every link: after sleeping.
     pub fn refresh(&mut self) {
-        self.rounds = RARELY.wrapping_sub(1);
+        self.rounds = CLOCK_ROUNDS - 1;
+        self.look_at = self.core.now;
     }
 
     /// Acts on what the engine wants and sends what it has. True if anything happened.
@@ -350,6 +368,23 @@ impl Driver {
 }
 
 impl Core {
+    /// Reads the clock. Every command does before it acts: what it has sent carries this time, and
+    /// the program may have computed for long since the last round of progress.
+    #[inline]
+    pub fn tick(&mut self) -> Instant {
+        self.now = self.clock.now();
+        self.fresh = true;
+        self.now
+    }
+
+    /// Reads the clock unless that was done in this round.
+    #[inline]
+    fn freshen(&mut self) {
+        if !self.fresh {
+            self.tick();
+        }
+    }
+
     /// The bytes a payload descriptor names; empty if they are gone.
     #[inline]
     pub(super) fn resolve<'a>(&'a self, payload: &Payload, address: &'a [u8]) -> &'a [u8] {
@@ -397,9 +432,7 @@ impl Core {
             }
             Placement::Atomic(request) => self.atomics.push_back(request),
             Placement::Hello { peer, new } => {
-                let answer = wire::parse(header)
-                    .is_ok_and(|(common, _, _)| common.flags & flags::REPLY != 0);
-                self.hellos.push((peer, self.link, answer));
+                self.hellos.push((peer, self.link, Hello::is_answer(header)));
                 match Address::decode(&payload.to_vec()) {
                     Ok(address) if new => self.connects.push((peer, self.link, address)),
                     _ => {}
@@ -414,8 +447,19 @@ impl Core {
         let Placement::Recv { op, offset, len } = placement else { return };
         self.ops.placed(op, offset, len);
         if self.bulk.is_none_or(|bulk| bulk.op != op) {
-            self.bulk = Some(Bulk { op, session: session_of(header).unwrap_or(0) });
+            let session = session_of(header).unwrap_or(0);
+            self.bulk = Some(Bulk { op, session, imm: op.0, eager: None });
         }
+    }
+
+    /// Remembers where the further packets of a message sent at once go.
+    #[inline]
+    fn note_first(&mut self, placement: Placement, header: &[u8]) {
+        let Placement::Recv { op, offset, len } = placement else { return };
+        let Ok((common, Packet::EagerFirst(first), _)) = wire::parse(header) else { return };
+        self.ops.placed(op, offset, len);
+        let (session, imm) = (common.session, first.msg);
+        self.bulk = Some(Bulk { op, session, imm, eager: Some(first.total) });
     }
 
     fn upcall(&mut self, peer: PeerId, tag: u64, data: Vec<u8>) {
@@ -521,11 +565,19 @@ impl Sink for Core {
     #[inline]
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
         let len = payload.len() as u64;
+        // Where round trips are measured.
+        if self.caps[self.link].network {
+            self.freshen();
+        }
         let caps = &self.caps[self.link];
         let placement = self.engine.handle_packet(self.now, from, caps, header, len);
         self.place(placement, header, payload);
-        if header.get(field::TYPE) == Some(&(PacketType::Data as u8)) {
-            self.note_bulk(placement, header);
+        match header.get(field::TYPE) {
+            Some(&kind) if kind == PacketType::Data as u8 => self.note_bulk(placement, header),
+            Some(&kind) if kind == PacketType::EagerFirst as u8 => {
+                self.note_first(placement, header)
+            }
+            _ => {}
         }
         self.settle();
         while let Some((peer, seq)) = self.engine.next_replay() {
@@ -538,6 +590,7 @@ impl Sink for Core {
     }
 
     fn run(&mut self, header: &[u8], count: u32, len: u64) -> bool {
+        self.freshen();
         let Some((op, offset)) = self.engine.handle_run(self.now, header, count, len) else {
             return false;
         };
@@ -547,8 +600,16 @@ impl Sink for Core {
     }
 
     fn predict(&mut self) -> Option<Prediction<'_>> {
-        let Bulk { op, session } = self.bulk?;
-        let (offset, memory) = self.ops.beyond(op).filter(|(_, m)| !m.is_empty())?;
-        Some(Prediction { memory, session, imm: op.0, offset })
+        let Bulk { op, session, imm, eager } = self.bulk?;
+        let (offset, mut memory) = self.ops.beyond(op)?;
+        let mut kind = PacketType::Data;
+        if let Some(total) = eager {
+            // Behind the end of the message, nothing would be overwritten.
+            let left = usize::try_from(total.saturating_sub(offset)).ok()?;
+            let left = left.min(memory.len());
+            memory = &mut memory[..left];
+            kind = PacketType::EagerMore;
+        }
+        (!memory.is_empty()).then_some(Prediction { memory, kind, session, imm, offset })
     }
 }

@@ -272,7 +272,10 @@ impl Endpoint {
         let calls = std::mem::take(&mut inner.driver.core.upcalls);
         drop(inner);
         calls.into_iter().for_each(|call| self.call(call));
-        self.inner.borrow_mut().driver.flush();
+        let d = &mut self.inner.borrow_mut().driver;
+        // The handlers took their time.
+        d.core.tick();
+        d.flush();
         true
     }
 
@@ -439,7 +442,7 @@ impl Endpoint {
             active: false,
             untagged: false,
         };
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         if !inject {
             let started = d.core.engine.send(now, args);
             return self.started(d, started, Memory::Owned(data));
@@ -449,7 +452,7 @@ impl Endpoint {
         match d.core.engine.send(now, args) {
             Ok(op) => {
                 d.core.ops.insert(op, Owner::Nobody, memory);
-                d.send_started(to);
+                d.send_started(to, data.len());
                 let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
                 self.ended(Ok(status), data)
             }
@@ -485,8 +488,9 @@ impl Endpoint {
         let inner = &mut *self.inner.borrow_mut();
         let d = &mut inner.driver;
         let memory = Memory::Owned(buffer);
+        let now = d.core.tick();
         let started = d.core.engine.recv(
-            d.core.clock.now(),
+            now,
             RecvArgs {
                 source: from,
                 tag,
@@ -524,7 +528,7 @@ impl Endpoint {
             context: 0,
             untagged: false,
         };
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let started = d.core.engine.recv_claimed(now, claimed, args);
         self.started(d, started, memory)
     }
@@ -583,7 +587,7 @@ impl Endpoint {
     /// Notices when the peer falls silent, for as long as what this returns lives.
     pub(crate) fn watch(&self, peer: PeerId) -> Option<Watch<'_>> {
         let d = &mut self.inner.borrow_mut().driver;
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let watched = d.core.engine.watch(now, peer);
         d.flush();
         watched.then(|| Watch { endpoint: self, peer })
@@ -592,7 +596,7 @@ impl Endpoint {
     /// Opens the session with a peer ahead of the first message, so that a dead one is found out.
     pub fn open(&self, peer: PeerId) {
         let d = &mut self.inner.borrow_mut().driver;
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         d.core.engine.open(now, peer);
         d.flush();
     }
@@ -624,7 +628,7 @@ impl Endpoint {
             untagged: false,
         };
         let memory = d.core.ops.copy_of(data);
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let op = d.core.engine.send(now, args).map_err(error_of)?;
         d.core.ops.insert(op, Owner::Nobody, memory);
         d.flush();
@@ -634,7 +638,7 @@ impl Endpoint {
     /// Writes `data` to the peer's region at `offset`. Completes when it is there.
     pub fn put(&self, to: PeerId, key: u64, offset: u64, data: Vec<u8>) -> Operation {
         let d = &mut self.inner.borrow_mut().driver;
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let started = d.core.engine.put(now, to, key, offset, data.len() as u64, 0);
         self.started(d, started, Memory::Owned(data))
     }
@@ -642,7 +646,7 @@ impl Endpoint {
     /// Reads from the peer's region at `offset` as much as `buffer` is long.
     pub fn get(&self, from: PeerId, key: u64, offset: u64, buffer: Vec<u8>) -> Operation {
         let d = &mut self.inner.borrow_mut().driver;
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let started = d.core.engine.get(now, from, key, offset, buffer.len() as u64, 0);
         self.started(d, started, Memory::Owned(buffer))
     }
@@ -659,7 +663,7 @@ impl Endpoint {
         compare: u64,
     ) -> Operation {
         let d = &mut self.inner.borrow_mut().driver;
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let operands = (operand, compare);
         let started = d.core.engine.atomic(now, at, key, offset, code, operands, 0);
         self.started(d, started, Memory::None)

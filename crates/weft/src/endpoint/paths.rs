@@ -113,6 +113,7 @@ impl Route {
         let mut caps = quick;
         caps.mtu = self.paths.iter().map(|p| p.caps.mtu).min().unwrap_or(quick.mtu);
         (caps.bytes_per_us, caps.train) = (fast.bytes_per_us, fast.train);
+        caps.bulk_min = bulk_min(&quick, &fast, caps.mtu);
         caps
     }
 
@@ -154,8 +155,8 @@ impl Route {
 
     /// Link for a packet of this length.
     #[inline]
-    pub fn link_for(&self, is_data: bool, len: u32) -> u8 {
-        let link = if is_data { self.bulk } else { self.small };
+    pub fn link_for(&self, bulk: bool, len: u32) -> u8 {
+        let link = if bulk { self.bulk } else { self.small };
         if len <= self.fits {
             return link;
         }
@@ -233,6 +234,22 @@ impl Route {
         }
         self.choose()
     }
+}
+
+/// Packets that the quick path carries in less time than a train takes to get ready, measured.
+const QUICK_PACKETS: u32 = 3;
+
+/// Bytes of a message from which on the path of the higher rate has it there first, by latencies
+/// and rates; more than a few packets.
+fn bulk_min(quick: &LinkCaps, fast: &LinkCaps, mtu: u32) -> u32 {
+    let ps = |caps: &LinkCaps| 1_000_000 / u64::from(caps.bytes_per_us.max(1));
+    let gain = ps(quick).saturating_sub(ps(fast));
+    if gain == 0 || fast.train < 2 {
+        return u32::MAX;
+    }
+    let later = u64::from(fast.latency_ns.saturating_sub(quick.latency_ns));
+    let bytes = u32::try_from(later * 1000 / gain).unwrap_or(u32::MAX - 1);
+    bytes.max(QUICK_PACKETS.saturating_mul(mtu))
 }
 
 #[cfg(test)]

@@ -80,8 +80,6 @@ impl Driver {
                 Ok(caps) => {
                     paths.push(Path::new(i, self.calibration.apply(caps)));
                     self.used[i] += 1;
-                    self.busy[i] = true;
-                    self.has_polled_network |= network && caps.polled;
                     if !network {
                         break;
                     }
@@ -107,7 +105,17 @@ impl Driver {
         }
         self.routes[at] = Some(route);
         self.addresses[at] = Some(info.address);
+        self.note_use();
         Ok(())
+    }
+
+    /// The links that peers are reached over may have changed.
+    fn note_use(&mut self) {
+        for (busy, &used) in self.busy.iter_mut().zip(&self.used) {
+            *busy = used > 0;
+        }
+        let mut in_use = self.core.caps.iter().zip(&self.busy).filter(|(_, &busy)| busy);
+        self.has_polled_network = in_use.any(|(caps, _)| caps.network && caps.polled);
     }
 
     /// Forgets the ways to a peer.
@@ -117,8 +125,8 @@ impl Driver {
         for link in route.links() {
             self.links[link].disconnect(peer);
             self.used[link] -= 1;
-            self.busy[link] = self.used[link] > 0;
         }
+        self.note_use();
     }
 
     /// Link index of a peer, for all but data.
@@ -237,6 +245,7 @@ mod tests {
     use crate::calibration::{LinkFigures, Switch};
     use weft_core::transfer::select::eager_max;
     use weft_core::Config;
+    use weft_link::{Frame, Link, LinkError, Sink, WaitFd};
 
     fn figures(link: &str, latency_ns: u32, rate: u32) -> LinkFigures {
         LinkFigures {
@@ -273,5 +282,51 @@ mod tests {
     #[test]
     fn choice__none_without_a_link() {
         assert!(choice(&[], &Calibration::default()).is_none());
+    }
+
+    /// Reaches some peers, and carries nothing.
+    struct Fake {
+        caps: LinkCaps,
+        reaches: u64,
+    }
+
+    impl Link for Fake {
+        fn caps(&self) -> LinkCaps {
+            self.caps
+        }
+        fn advertise(&self, _: &mut Address) {}
+        fn connect(&mut self, peer: &PeerInfo) -> Result<LinkCaps, LinkError> {
+            match peer.endpoint.0 <= self.reaches {
+                true => Ok(self.caps),
+                false => Err(LinkError::Unsupported),
+            }
+        }
+        fn disconnect(&mut self, _: PeerId) {}
+        fn send(&mut self, frames: &[Frame<'_>]) -> usize {
+            frames.len()
+        }
+        fn recv(&mut self, _: usize, _: &mut dyn Sink) -> usize {
+            0
+        }
+        fn wait_fds(&self, _: &mut Vec<WaitFd>) {}
+    }
+
+    #[test]
+    fn unroute__the_last_peer_of_a_polled_network_frees_the_others_from_it() {
+        let mut raw = LinkCaps::network("packet", 1480);
+        raw.polled = true;
+        let links = [(raw, 2), (LinkCaps::network("udp", 1456), 3)];
+        let links = links.map(|(caps, reaches)| Box::new(Fake { caps, reaches }) as Box<dyn Link>);
+        let (id, clock) = (weft_core::EndpointId(9), crate::Clock::system());
+        let mut driver = Driver::new(Config::default(), id, clock, links.into());
+        let [one, two, _] = [1, 2, 3].map(|id| {
+            let endpoint = weft_core::EndpointId(id);
+            driver.connect(&Address { endpoint, ..Address::default() }).unwrap()
+        });
+        assert!(driver.has_polled_network);
+        driver.unroute(one);
+        assert!(driver.has_polled_network, "another is still there");
+        driver.unroute(two);
+        assert!(!driver.has_polled_network);
     }
 }

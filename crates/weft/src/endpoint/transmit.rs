@@ -3,7 +3,7 @@
 use super::driver::{Bulk, Driver};
 use arrayvec::ArrayVec;
 use weft_core::engine::types::Transmit;
-use weft_core::wire::{self, field, flags, Packet, PacketType};
+use weft_core::wire::{self, field, EagerMore, Hello, Packet, PacketType};
 use weft_core::{OpId, PeerId};
 use weft_link::Frame;
 
@@ -16,6 +16,17 @@ fn is(t: &Transmit, kind: PacketType) -> bool {
     t.header.as_slice().get(field::TYPE) == Some(&(kind as u8))
 }
 
+/// The headers of the packets of a run.
+fn headers(run: &Transmit) -> impl Iterator<Item = [u8; EagerMore::LEN]> + '_ {
+    let each = run.payload.len() / run.packets.max(1);
+    (0..run.packets).map(move |i| {
+        let mut header = [0; EagerMore::LEN];
+        header.copy_from_slice(&run.header.as_slice()[..EagerMore::LEN]);
+        wire::advance(&mut header, i, u64::from(i) * u64::from(each));
+        header
+    })
+}
+
 impl Driver {
     /// The link a packet takes: data that was asked for may have one of its own.
     #[inline]
@@ -24,19 +35,18 @@ impl Driver {
         let payload = t.payload.len();
         let each = if t.packets > 1 { payload / t.packets } else { payload };
         let len = t.header.as_slice().len() as u32 + each;
-        Some(usize::from(route.link_for(is(t, PacketType::Data), len)))
+        Some(usize::from(route.link_for(t.bulk, len)))
     }
 
     /// A HELLO goes over every path, so that one that works is found; the answer to one goes back
     /// the way it came, so that it proves the path.
     fn send_hello(&mut self, t: &Transmit) -> bool {
         let Some(Some(route)) = self.routes.get(t.peer.0 as usize) else { return true };
-        let answer = wire::parse(t.header.as_slice())
-            .is_ok_and(|(common, _, _)| common.flags & flags::REPLY != 0);
-        let links: ArrayVec<usize, { super::paths::PATHS_MAX }> = match answer {
-            true => [route.reply()].into_iter().collect(),
-            false => route.links().collect(),
-        };
+        let links: ArrayVec<usize, { super::paths::PATHS_MAX }> =
+            match Hello::is_answer(t.header.as_slice()) {
+                true => [route.reply()].into_iter().collect(),
+                false => route.links().collect(),
+            };
         for link in links {
             self.hello_over(link, t);
         }
@@ -62,7 +72,8 @@ impl Driver {
             core.bulk.is_some_and(|b| core.ops.beyond(b.op).is_some_and(|b| !b.1.is_empty()));
         if ask.offset == 0 && !busy {
             if let Some((_, session, _)) = core.engine.peer_info(t.peer) {
-                core.bulk = Some(Bulk { op: OpId(ask.recv), session });
+                let op = OpId(ask.recv);
+                core.bulk = Some(Bulk { op, session, imm: op.0, eager: None });
             }
         }
     }
@@ -78,16 +89,18 @@ impl Driver {
                 next = self.core.engine.poll_transmit(self.core.now);
                 continue;
             }
-            if first.packets > 1 {
+            if first.packets > 1 && is(&first, PacketType::Data) {
                 did |= self.send_run(link, first);
                 next = self.core.engine.poll_transmit(self.core.now);
                 continue;
             }
             let mut batch = ArrayVec::<Transmit, BURST>::new();
+            let mut room = BURST.saturating_sub(first.packets as usize);
             batch.push(first);
-            while !batch.is_full() {
+            while room > 0 {
                 match self.core.engine.poll_transmit(self.core.now) {
-                    Some(t) if t.packets == 1 && self.link_for(&t) == link && !is(&t, HELLO) => {
+                    Some(t) if self.fits(&t, link, room) => {
+                        room -= t.packets as usize;
                         batch.push(t)
                     }
                     other => {
@@ -104,11 +117,12 @@ impl Driver {
         did
     }
 
-    /// Sends a message just started to `peer`. If it is one packet and nothing is before it, it is
-    /// on its way at once, and what else there is to do is left to the next round of progress.
+    /// Sends a message of `len` bytes just started to `peer`. If it is one packet and nothing is
+    /// before it, it is on its way at once, and what else there is to do is left to the next round
+    /// of progress.
     #[inline]
-    pub(super) fn send_started(&mut self, peer: PeerId) {
-        if self.core.engine.queued(peer) != 1 {
+    pub(super) fn send_started(&mut self, peer: PeerId, len: usize) {
+        if self.core.engine.queued(peer) != 1 || len > self.core.engine.single_max(peer) {
             self.flush();
             return;
         }
@@ -160,23 +174,54 @@ impl Driver {
             return true;
         };
         let core = &self.core;
-        let frames: ArrayVec<Frame<'_>, BURST> = batch
-            .iter()
-            .map(|t| Frame {
-                peer: t.peer,
-                header: t.header.as_slice(),
-                payload: core.resolve(&t.payload, &self.encoded),
-            })
-            .collect();
+        // Headers of packets in runs, but for the first of each.
+        let mut further = ArrayVec::<[u8; EagerMore::LEN], BURST>::new();
+        for t in batch.iter().filter(|t| t.packets > 1) {
+            further.extend(headers(t).skip(1));
+        }
+        let mut further = further.iter();
+        let mut frames = ArrayVec::<Frame<'_>, BURST>::new();
+        for t in batch {
+            let payload = core.resolve(&t.payload, &self.encoded);
+            let each = if t.packets > 1 { payload.len() / t.packets as usize } else { 0 };
+            let (first, mut rest) =
+                if each > 0 { payload.split_at(each) } else { (payload, &[][..]) };
+            let peer = t.peer;
+            frames.push(Frame { peer, header: t.header.as_slice(), payload: first });
+            for header in further.by_ref().take(t.packets as usize - 1) {
+                let (payload, behind) = rest.split_at(each.min(rest.len()));
+                frames.push(Frame { peer, header, payload });
+                rest = behind;
+            }
+        }
         let taken = self.links[link].send(&frames);
         drop(frames);
-        for t in &batch[..taken] {
-            self.core.engine.accepted(t);
-            self.expect(t);
-        }
-        for t in &batch[taken..] {
-            self.core.engine.refused(*t);
-        }
+        self.note_taken(batch, taken);
         taken > 0
+    }
+
+    /// Tells the engine which packets of a batch the link took.
+    fn note_taken(&mut self, batch: &[Transmit], mut taken: usize) {
+        for t in batch {
+            let packets = t.packets as usize;
+            if taken >= packets {
+                taken -= packets;
+                self.core.engine.accepted(t);
+                self.expect(t);
+                continue;
+            }
+            let mut left = *t;
+            left.skip(taken as u32);
+            taken = 0;
+            self.core.engine.refused(left);
+        }
+    }
+
+    /// Whether a packet or run may go with others over a link that has room for so many.
+    fn fits(&self, t: &Transmit, link: Option<usize>, room: usize) -> bool {
+        t.packets as usize <= room
+            && (t.packets == 1 || is(t, PacketType::EagerMore))
+            && self.link_for(t) == link
+            && !is(t, HELLO)
     }
 }

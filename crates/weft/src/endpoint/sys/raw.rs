@@ -113,11 +113,11 @@ impl Endpoint {
             active: false,
             untagged: false,
         };
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let op = d.core.engine.send(now, args).map_err(error_of)?;
         let owner = if inject { Owner::Nobody } else { Owner::Waiter };
         d.core.ops.insert(op, owner, memory);
-        d.send_started(to);
+        d.send_started(to, data.len());
         Ok((!inject).then_some(op))
     }
 
@@ -145,6 +145,7 @@ impl Endpoint {
         let op = d.core.engine.recv(d.core.now, args).map_err(error_of)?;
         d.core.ops.insert(op, Owner::Waiter, memory);
         if d.core.engine.has_output() {
+            d.core.tick();
             d.flush();
         }
         Ok(op)
@@ -191,7 +192,7 @@ impl Endpoint {
             memory = d.core.ops.copy_of(memory.read(0, args.len as usize));
         }
         args.addr = memory.addr();
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let op = d.core.engine.send(now, args)?;
         let owner = if args.inject { Owner::Nobody } else { Owner::Queue };
         d.core.ops.insert(op, owner, memory);
@@ -292,7 +293,7 @@ impl Endpoint {
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, args.len as usize) };
         args.addr = memory.addr();
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let op = d.core.engine.recv(now, args)?;
         d.core.ops.insert(op, Owner::Queue, memory);
         if d.core.engine.has_output() {
@@ -341,6 +342,7 @@ impl Endpoint {
     pub fn cancel(&self, op: OpId) -> bool {
         let d = &mut self.inner.borrow_mut().driver;
         let cancelled = d.core.engine.cancel(op);
+        d.core.tick();
         d.flush();
         cancelled
     }

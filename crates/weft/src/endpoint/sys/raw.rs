@@ -196,7 +196,7 @@ impl Endpoint {
         let op = d.core.engine.send(now, args)?;
         let owner = if args.inject { Owner::Nobody } else { Owner::Queue };
         d.core.ops.insert(op, owner, memory);
-        d.send_started(args.peer);
+        d.send_started(args.peer, args.len as usize);
         Ok(Some(op))
     }
 
@@ -233,10 +233,10 @@ impl Endpoint {
             active: false,
             untagged,
         };
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let op = d.core.engine.send(now, args)?;
         d.core.ops.insert(op, Owner::Nobody, memory);
-        d.send_started(to);
+        d.send_started(to, data.len());
         Ok(())
     }
 
@@ -255,7 +255,7 @@ impl Endpoint {
         let d = &mut self.inner.borrow_mut().driver;
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, len) };
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let op = d.core.engine.put(now, to, key, offset, len as u64, context)?;
         d.core.ops.insert(op, Owner::Queue, memory);
         d.flush();
@@ -277,7 +277,7 @@ impl Endpoint {
         let d = &mut self.inner.borrow_mut().driver;
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, len) };
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let op = d.core.engine.get(now, from, key, offset, len as u64, context)?;
         d.core.ops.insert(op, Owner::Queue, memory);
         d.flush();
@@ -316,7 +316,7 @@ impl Endpoint {
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, args.len as usize) };
         args.addr = memory.addr();
-        let now = d.core.clock.now();
+        let now = d.core.tick();
         let op = d.core.engine.recv_claimed(now, claimed, args)?;
         d.core.ops.insert(op, Owner::Queue, memory);
         d.flush();

@@ -129,6 +129,33 @@ fn mpi__ranks_of_other_hosts_get_them_too() {
     }
 }
 
+/// Sums over all ranks, and says what was called.
+const SUM: &str = "from mpi4py import MPI; c = MPI.COMM_WORLD; print('sum', c.allreduce(c.rank))";
+
+#[test]
+fn mpi__a_program_runs_on_the_real_provider() {
+    let built = Path::new(WEFT).with_file_name("libweft_fi.so");
+    if !built.is_file() {
+        return skip("the provider is not built: cargo build -p weft-ofi");
+    }
+    for launcher in launchers() {
+        let python = launcher.with_file_name("python");
+        if !python.is_file() {
+            continue;
+        }
+        let path = launcher.to_str().unwrap();
+        for link in ["shm", "udp"] {
+            let args = ["mpi", "-v", "--mpi", path, "--link", link, "--all-through-weft"];
+            let mut command = weft(&args);
+            command.args(["-n", "3", "--timeout", "100"]).arg(&python).args(["-c", SUM]);
+            let (done, out, err) = output(command.env_remove("WEFT_PROVIDER"));
+            assert!(done, "{path} {link}: {out}{err}");
+            assert_eq!(out.lines().filter(|l| *l == "sum 3").count(), 3, "{path}: {out}{err}");
+            assert!(!err.contains("hint:"), "{err}");
+        }
+    }
+}
+
 #[test]
 fn mpi__the_exit_code_is_that_of_the_launcher() {
     for launcher in launchers() {

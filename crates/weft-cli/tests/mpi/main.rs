@@ -26,7 +26,7 @@ fn build(name: &str, version: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi/provider.rs.in");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut command = Command::new(rustc);
-    command.args(["--edition", "2021", "-A", "warnings"]).args(options);
+    command.args(["--crate-name", "provider", "--edition", "2021", "-A", "warnings"]).args(options);
     let status = command.arg("-o").arg(&file).arg(source).env("VERSION", version).status();
     assert!(status.unwrap().success());
     file

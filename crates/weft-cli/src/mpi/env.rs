@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Fit::Yes => {}
         Fit::Unknown(fault) => eprintln!("weft mpi-env: note: {}; {}", fault.why, fault.remedy),
         Fit::No(fault) => bail!(
-            "{mpi} ({}) cannot use weft: {}; {}",
+            "{mpi} ({}) cannot use weft: {}; {}; `weft doctor --mpi` shows the others",
             mpi.launcher.display(),
             fault.why,
             fault.remedy

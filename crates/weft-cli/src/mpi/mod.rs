@@ -173,7 +173,7 @@ fn fitting(mpi: &Mpi) -> Result<provider::Provider> {
         Fit::Yes => {}
         Fit::Unknown(fault) => eprintln!("weft mpi: note: {}; {}", fault.why, fault.remedy),
         Fit::No(fault) => bail!(
-            "{mpi} ({}) cannot use weft: {}; {}",
+            "{mpi} ({}) cannot use weft: {}; {}; `weft doctor --mpi` shows the others",
             mpi.launcher.display(),
             fault.why,
             fault.remedy

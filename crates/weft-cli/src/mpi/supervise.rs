@@ -117,9 +117,7 @@ impl Watch {
         }
         self.seen.look(self.launcher, mpi.family);
         self.interval = (self.interval * 2).min(LAST_LOOK);
-        if self.seen.foreign.is_some() || self.start.elapsed() > SUSPICION {
-            self.tell(mpi, plan);
-        }
+        self.tell(mpi, plan);
     }
 
     /// Prints a hint, once, if there is one.
@@ -127,7 +125,8 @@ impl Watch {
         if self.told {
             return;
         }
-        if let Some(hint) = self.seen.hint(mpi, &plan.runs) {
+        let long = self.start.elapsed() > SUSPICION;
+        if let Some(hint) = self.seen.hint(mpi, &plan.runs, long) {
             eprintln!("weft mpi: hint: {hint}");
             self.told = true;
         }

@@ -71,8 +71,10 @@ impl Sighting {
         }
     }
 
-    /// What a user should know, if anything. Ranks that were not seen say nothing.
-    pub fn hint(&self, mpi: &Mpi, program: &str) -> Option<String> {
+    /// What a user should know, if anything. Ranks that were not seen say nothing, and those that
+    /// only load their MPI's library may still load weft, unless they have had time for that
+    /// (`long`).
+    pub fn hint(&self, mpi: &Mpi, program: &str, long: bool) -> Option<String> {
         if self.weft {
             return None;
         }
@@ -84,9 +86,9 @@ impl Sighting {
                 mpi.launcher.display()
             ));
         }
-        self.mpi.then(|| {
+        (self.mpi && long).then(|| {
             format!(
-                "no rank seen on this host loaded weft: {program} ended before MPI_Init, or its \
+                "no rank on this host has loaded weft: {program} has not called MPI_Init, or its \
                  MPI uses something else; FI_LOG_LEVEL=info shows libfabric's choice"
             )
         })
@@ -103,25 +105,26 @@ mod tests {
         Mpi { family, version, launcher: "/m/bin/mpiexec".into(), prefix: "/m".into() }
     }
 
-    fn after(maps: &str) -> Option<String> {
+    fn after(maps: &str, long: bool) -> Option<String> {
         let mut seen = Sighting::default();
         seen.note(maps, Family::Mpich);
-        seen.hint(&mpi(), "./a.out")
+        seen.hint(&mpi(), "./a.out", long)
     }
 
     #[test]
     fn hint__the_wrong_mpi_is_named() {
         let maps = "7f-80 r-xp 0 08:01 1   /usr/lib/libmpi.so.40.30.4\n80-81 rw-p 0 00:00 0 \n";
-        let hint = after(maps).unwrap();
+        let hint = after(maps, false).unwrap();
         assert!(hint.contains("/usr/lib/libmpi.so.40.30.4, which is not of MPICH 5.0.2"), "{hint}");
     }
 
     #[test]
     fn hint__nothing_is_said_of_what_works_or_was_not_seen() {
-        assert_eq!(after("7f-80 r-xp 0 08:01 1   /usr/lib/libc.so.6\n"), None);
+        assert_eq!(after("7f-80 r-xp 0 08:01 1   /usr/lib/libc.so.6\n", true), None);
         let own = "1-2 r-xp 0 08:01 1 /m/lib/libmpi.so.12\n";
-        assert!(after(own).unwrap().contains("no rank seen"));
-        assert_eq!(after(&format!("{own}2-3 r-xp 0 08:01 2 /p/libweft-fi.so\n")), None);
+        assert_eq!(after(own, false), None);
+        assert!(after(own, true).unwrap().contains("no rank on this host"));
+        assert_eq!(after(&format!("{own}2-3 r-xp 0 08:01 2 /p/libweft-fi.so\n"), true), None);
     }
 
     #[test]

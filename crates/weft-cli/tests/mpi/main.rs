@@ -26,7 +26,7 @@ fn build(name: &str, version: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi/provider.rs.in");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut command = Command::new(rustc);
-    command.args(["--edition", "2021", "-A", "warnings"]).args(options);
+    command.args(["--crate-name", "provider", "--edition", "2021", "-A", "warnings"]).args(options);
     let status = command.arg("-o").arg(&file).arg(source).env("VERSION", version).status();
     assert!(status.unwrap().success());
     file
@@ -126,6 +126,33 @@ fn mpi__ranks_of_other_hosts_get_them_too() {
         let (done, out, err) = output(&mut command);
         assert!(done, "{path}: {out}{err}");
         assert_eq!(out.lines().filter(|l| *l == "weft 64").count(), 2, "{path}: {out}{err}");
+    }
+}
+
+/// Sums over all ranks, and says what was called.
+const SUM: &str = "from mpi4py import MPI; c = MPI.COMM_WORLD; print('sum', c.allreduce(c.rank))";
+
+#[test]
+fn mpi__a_program_runs_on_the_real_provider() {
+    let built = Path::new(WEFT).with_file_name("libweft_fi.so");
+    if !built.is_file() {
+        return skip("the provider is not built: cargo build -p weft-ofi");
+    }
+    for launcher in launchers() {
+        let python = launcher.with_file_name("python");
+        if !python.is_file() {
+            continue;
+        }
+        let path = launcher.to_str().unwrap();
+        for link in ["shm", "udp"] {
+            let args = ["mpi", "-v", "--mpi", path, "--link", link, "--all-through-weft"];
+            let mut command = weft(&args);
+            command.args(["-n", "3", "--timeout", "100"]).arg(&python).args(["-c", SUM]);
+            let (done, out, err) = output(command.env_remove("WEFT_PROVIDER"));
+            assert!(done, "{path} {link}: {out}{err}");
+            assert_eq!(out.lines().filter(|l| *l == "sum 3").count(), 3, "{path}: {out}{err}");
+            assert!(!err.contains("hint:"), "{err}");
+        }
     }
 }
 

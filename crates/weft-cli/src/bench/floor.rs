@@ -2,6 +2,7 @@
 
 use super::rank::{Outcome, Rank, Task};
 use super::sys::{self, monotonic_ns, Shared};
+use super::volley::volley;
 use anyhow::{Context, Result};
 use rustix::thread::futex;
 use std::io::ErrorKind;
@@ -225,36 +226,16 @@ fn recv_all(socket: &UdpSocket, buffer: &mut [u8], len: usize, alone: bool) -> R
 /// GRO.
 pub fn udp(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let large = task.size > SEGMENT;
-    let socket = rank.udp(large)?;
+    let mut socket = rank.udp(large)?;
     if large {
         sys::set(&socket, sys::SocketOption::Segment, SEGMENT as i32).context("UDP_SEGMENT")?;
     }
     socket.set_nonblocking(true)?;
     let (data, mut buffer) = (vec![1u8; task.size], vec![0u8; 65536.max(task.size)]);
-    let (warm, alone) = (warm_up(task.iters), rank.alone);
-    let (mut start, mut whole) = (Instant::now(), true);
-    rank.sync()?;
-    for i in 0..warm + task.iters {
-        if i == warm {
-            start = Instant::now();
-        }
-        if rank.me == 0 {
-            send_all(&socket, &data)?;
-        }
-        whole = recv_all(&socket, &mut buffer, task.size, alone)?;
-        if !whole {
-            break;
-        }
-        if rank.me == 1 {
-            send_all(&socket, &data)?;
-        }
-    }
-    let outcome = per(start, 2 * task.iters);
-    Ok(match (rank.me, whole) {
-        (0, true) => outcome,
-        (_, true) => Outcome::Elsewhere,
-        _ => Outcome::Absent("bare UDP lost a datagram".into()),
-    })
+    let (size, alone) = (task.size, rank.alone);
+    let lost = "bare UDP lost a datagram";
+    let send = |socket: &mut UdpSocket| send_all(socket, &data);
+    volley(rank, task, &mut socket, lost, send, |socket| recv_all(socket, &mut buffer, size, alone))
 }
 
 /// Counts what arrives until nothing comes for 100 ms. The value is the time for `unit` bytes, at

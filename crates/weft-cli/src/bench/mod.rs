@@ -16,6 +16,7 @@ mod rate;
 mod suite;
 mod sys;
 pub mod table;
+mod volley;
 mod wait;
 mod wire;
 

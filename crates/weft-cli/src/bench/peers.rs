@@ -1,12 +1,13 @@
 //! Peers: what programs use today for passing bytes between processes.
 
-use super::floor::{median_ns, pause, per, warm_up, DATAGRAM, DOZE};
+use super::floor::{median_ns, pause, per, DATAGRAM, DOZE};
 use super::rank::{Channel, Outcome, Rank, Task};
 use super::sys::{self, monotonic_ns};
+use super::volley::volley;
 use anyhow::{Context, Result};
 use rustix::fs::{mkfifoat, Mode, CWD};
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::DirBuilderExt;
 use std::time::Instant;
 
@@ -119,33 +120,12 @@ pub fn udp_exchange(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     if task.size > DATAGRAM {
         return Ok(Outcome::Absent(format!("a datagram carries at most {DATAGRAM} B")));
     }
-    let socket = rank.udp(false)?;
+    let mut socket = rank.udp(false)?;
     socket.set_read_timeout(Some(std::time::Duration::from_secs(1)))?;
     let (data, mut buffer) = (vec![1u8; task.size], vec![0u8; 65536]);
-    let warm = warm_up(task.iters);
-    let (mut start, mut whole) = (Instant::now(), true);
-    rank.sync()?;
-    for i in 0..warm + task.iters {
-        if i == warm {
-            start = Instant::now();
-        }
-        if rank.me == 0 {
-            socket.send(&data)?;
-        }
-        whole = socket.recv(&mut buffer).is_ok();
-        if !whole {
-            break;
-        }
-        if rank.me == 1 {
-            socket.send(&data)?;
-        }
-    }
-    let outcome = per(start, 2 * task.iters);
-    Ok(match (rank.me, whole) {
-        (0, true) => outcome,
-        (_, true) => Outcome::Elsewhere,
-        _ => Outcome::Absent("a datagram got lost".into()),
-    })
+    let send = |socket: &mut UdpSocket| Ok(socket.send(&data).map(|_| ())?);
+    let recv = |socket: &mut UdpSocket| Ok(socket.recv(&mut buffer).is_ok());
+    volley(rank, task, &mut socket, "a datagram got lost", send, recv)
 }
 
 fn open(rank: &mut Rank, channel: Channel, spin: bool) -> Result<Box<dyn Duplex>> {
@@ -182,23 +162,11 @@ pub fn exchange(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcom
 }
 
 fn exchange_over(rank: &mut Rank, task: &Task, mut stream: Box<dyn Duplex>) -> Result<Outcome> {
-    let mut buffer = vec![1u8; task.size.max(1)];
-    let warm = warm_up(task.iters);
-    let mut start = Instant::now();
-    rank.sync()?;
-    for i in 0..warm + task.iters {
-        if i == warm {
-            start = Instant::now();
-        }
-        if rank.me == 0 {
-            stream.write_all(&buffer)?;
-        }
-        stream.read_exact(&mut buffer)?;
-        if rank.me == 1 {
-            stream.write_all(&buffer)?;
-        }
-    }
-    Ok(if rank.me == 0 { per(start, 2 * task.iters) } else { Outcome::Elsewhere })
+    let data = vec![1u8; task.size.max(1)];
+    let mut buffer = data.clone();
+    let send = |stream: &mut Box<dyn Duplex>| Ok(stream.write_all(&data)?);
+    let recv = |stream: &mut Box<dyn Duplex>| Ok(stream.read_exact(&mut buffer).map(|()| true)?);
+    volley(rank, task, &mut stream, "the stream broke", send, recv)
 }
 
 /// One write a message; the reader takes as much as it can get.

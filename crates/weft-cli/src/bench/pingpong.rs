@@ -1,11 +1,11 @@
 //! One-way time of a message: half a round trip.
 
-use super::floor::{per, warm_up};
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG};
 use super::table::{Better, Table};
+use super::volley::volley;
 use super::{others, wire, Bench, LinkName, Subject};
 use anyhow::Result;
-use std::time::Instant;
+use weft::Endpoint;
 
 /// Largest message compared with the cache-line floor; beyond it, copying is what takes the time.
 const SMALL: usize = 4 << 10;
@@ -13,23 +13,13 @@ const SMALL: usize = 4 << 10;
 /// Both ranks: blocking sends and receives on borrowed memory.
 pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
-    let mut buffer = vec![1u8; task.size];
-    let warm = warm_up(task.iters);
-    let mut start = Instant::now();
-    rank.sync()?;
-    for i in 0..warm + task.iters {
-        if i == warm {
-            start = Instant::now();
-        }
-        if rank.me == 0 {
-            endpoint.send_blocking(peer, TAG, &buffer)?;
-        }
-        endpoint.recv_blocking(Some(peer), TAG, 0, &mut buffer)?;
-        if rank.me == 1 {
-            endpoint.send_blocking(peer, TAG, &buffer)?;
-        }
-    }
-    Ok(if rank.me == 0 { per(start, 2 * task.iters) } else { Outcome::Elsewhere })
+    let data = vec![1u8; task.size];
+    let mut buffer = data.clone();
+    let send = |endpoint: &mut Endpoint| Ok(endpoint.send_blocking(peer, TAG, &data)?);
+    let recv = |endpoint: &mut Endpoint| {
+        Ok(endpoint.recv_blocking(Some(peer), TAG, 0, &mut buffer).map(|_| true)?)
+    };
+    volley(rank, task, &mut endpoint.clone(), "lost", send, recv)
 }
 
 fn floor_of(link: LinkName, size: usize) -> (&'static str, Probe) {

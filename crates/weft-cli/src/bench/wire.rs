@@ -1,7 +1,8 @@
 //! Floors on raw Ethernet: the sockets of the packet and XDP links used bare, between lab hosts.
 
-use super::floor::{pause, per, warm_up};
+use super::floor::pause;
 use super::rank::{Outcome, Rank, Task};
+use super::volley::volley;
 use anyhow::{Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
@@ -145,30 +146,11 @@ fn exchange(
     block: bool,
 ) -> Result<Outcome> {
     let frame = meet(rank, from, task.size)?;
-    let (warm, alone) = (warm_up(task.iters), rank.alone);
-    let (mut start, mut whole) = (Instant::now(), true);
-    rank.sync()?;
-    for i in 0..warm + task.iters {
-        if i == warm {
-            start = Instant::now();
-        }
-        if rank.me == 0 {
-            send(&mut wire, &frame, alone)?;
-        }
-        whole = recv(&mut wire, alone, block)?;
-        if !whole {
-            break;
-        }
-        if rank.me == 1 {
-            send(&mut wire, &frame, alone)?;
-        }
-    }
-    let outcome = per(start, 2 * task.iters);
+    let alone = rank.alone;
+    let lost = "a bare frame got lost";
+    let throw = |wire: &mut _| send(wire, &frame, alone);
+    let outcome = volley(rank, task, &mut wire, lost, throw, |wire| recv(wire, alone, block))?;
     // The other side may still wait for what this one sent last.
     rank.sync()?;
-    Ok(match (rank.me, whole) {
-        (0, true) => outcome,
-        (_, true) => Outcome::Elsewhere,
-        _ => Outcome::Absent("a bare frame got lost".into()),
-    })
+    Ok(outcome)
 }

@@ -59,6 +59,16 @@ impl Timers {
         self.set.first().map(|&(at, _)| at)
     }
 
+    /// Whose deadline that is.
+    fn peer(&self) -> Option<PeerId> {
+        self.set.first().map(|&(_, peer)| peer)
+    }
+
+    fn disarm(&mut self, peer: &mut Peer) {
+        self.set.remove(&(peer.armed, peer.id));
+        peer.armed = Instant::FAR;
+    }
+
     fn pop(&mut self, now: Instant) -> Option<PeerId> {
         let &(at, peer) = self.set.first()?;
         if at > now {
@@ -81,6 +91,22 @@ impl Engine {
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.timers.first()
+    }
+
+    /// Moves the earliest deadline to where it now is, to be asked before sleeping: one that was armed
+    /// for what has since been sent or acknowledged would end the sleep for nothing.
+    pub fn refine_timeout(&mut self) {
+        while let Some(peer) = self.timers.peer() {
+            let due = Cause::ALL.into_iter().filter_map(|cause| self.deadline(peer, cause)).min();
+            let p = &mut self.peers[peer.0 as usize];
+            if due.is_some_and(|at| at <= p.armed) {
+                return;
+            }
+            self.timers.disarm(p);
+            if let Some(at) = due {
+                self.timers.arm(p, at);
+            }
+        }
     }
 
     /// Does what time has made due.

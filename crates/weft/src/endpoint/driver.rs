@@ -101,6 +101,8 @@ pub(crate) struct Driver {
     rounds: u32,
     /// When every link is looked at again.
     look_at: Instant,
+    /// The links that have something, when the system has just said so.
+    woken: Option<u64>,
     /// Some peer is reached over a network that costs no system call to look at.
     pub(super) has_polled_network: bool,
     /// Time is virtual: a simulator calls only when something happened, so every round looks
@@ -168,6 +170,7 @@ impl Driver {
             busy,
             rounds: 0,
             look_at: now,
+            woken: None,
             has_polled_network: false,
             exact,
         }
@@ -179,17 +182,22 @@ impl Driver {
     pub fn progress(&mut self, budget: usize) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
         let (mut did, mut rare) = (false, self.exact);
+        let woken = self.woken.take().filter(|_| !self.exact);
         self.core.fresh = false;
         if rare || self.rounds.is_multiple_of(CLOCK_ROUNDS) {
             did |= self.on_time();
-            if self.core.now >= self.look_at {
+            if self.core.now >= self.look_at || woken.is_some() {
                 self.look_at = self.core.now + RARELY;
                 rare = true;
             }
         }
         for i in 0..self.links.len() {
             // Strangers can wait; a look at a network costs a system call.
-            if rare || self.is_looked_at(i) {
+            let look = match woken {
+                Some(ready) => i >= 64 || ready >> i & 1 != 0,
+                None => rare || self.is_looked_at(i),
+            };
+            if look {
                 self.core.link = i;
                 let budget = if self.core.caps[i].network { TRAIN_BUDGET } else { budget };
                 let found = self.links[i].recv(budget, &mut self.core) > 0;
@@ -247,10 +255,11 @@ impl Driver {
         did
     }
 
-    /// The next round reads the clock and looks at every link: after sleeping.
-    pub fn refresh(&mut self) {
+    /// After sleeping: the next round reads the clock and looks at the links that have something, a
+    /// bit each.
+    pub fn refresh(&mut self, ready: u64) {
+        self.woken = Some(ready);
         self.rounds = CLOCK_ROUNDS - 1;
-        self.look_at = self.core.now;
     }
 
     /// Acts on what the engine wants and sends what it has. True if anything happened.

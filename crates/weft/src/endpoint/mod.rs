@@ -311,13 +311,13 @@ impl Endpoint {
     /// Announces that this thread is about to sleep on `wait_fd`. False: do not, there is work.
     pub fn prepare_wait(&self) -> bool {
         let inner = &mut *self.inner.borrow_mut();
-        let links = &mut inner.driver.links;
-        inner.waiter.sync(|out| links.iter().for_each(|l| l.wait_fds(out)));
+        inner.waiter.sync(inner.driver.links.iter().map(|link| &**link));
         if inner.driver.core.engine.has_blocked() {
             // A full link tells nobody when it has room again: look soon.
             let now = inner.driver.core.clock.now();
             inner.waiter.arm(now, Some(now + Duration::from_micros(100)));
         } else {
+            inner.driver.core.engine.refine_timeout();
             let timeout = inner.driver.next_timeout();
             let page = inner.page.as_mut().and_then(Page::note_wait);
             let until = timeout.into_iter().chain(page).min();
@@ -333,7 +333,9 @@ impl Endpoint {
 
     /// Ends what `prepare_wait` began.
     pub fn finish_wait(&self) {
-        self.inner.borrow_mut().driver.links.iter_mut().for_each(|l| l.finish_wait());
+        let driver = &mut self.inner.borrow_mut().driver;
+        driver.links.iter_mut().for_each(|l| l.finish_wait());
+        driver.refresh(u64::MAX);
     }
 
     /// Waits until `progress` did something or `timeout` has passed: spins briefly, then sleeps.
@@ -381,9 +383,9 @@ impl Endpoint {
         }
         self.inner.borrow_mut().awake = 0;
         if self.prepare_wait() {
-            self.inner.borrow().waiter.sleep();
+            let ready = self.inner.borrow().waiter.sleep();
             self.finish_wait();
-            self.inner.borrow_mut().driver.refresh();
+            self.inner.borrow_mut().driver.refresh(ready);
         }
     }
 

@@ -290,6 +290,19 @@ mod tests {
     }
 
     #[test]
+    fn caps__longer_messages_go_the_way_of_data_where_that_gains() {
+        let from = two().caps().bulk_min;
+        assert!((3 * 1456..8192).contains(&from), "{from}");
+        // Nothing to gain from single packets, nor with one path.
+        let mut udp = LinkCaps::network("udp", 1456);
+        udp.bytes_per_us = 6_000;
+        for paths in [vec![udp, LinkCaps::network("packet", 1480)], vec![udp]] {
+            let paths = paths.into_iter().enumerate().map(|(i, caps)| Path::new(i, caps));
+            assert_eq!(Route::new(paths.collect()).unwrap().caps().bulk_min, u32::MAX);
+        }
+    }
+
+    #[test]
     fn choose__small_by_latency_and_data_by_rate_once_proven() {
         let mut route = two();
         assert_eq!(route.ask_due(at(1)).as_slice(), [RAW, UDP]);

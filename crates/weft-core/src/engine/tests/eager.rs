@@ -1,6 +1,7 @@
 //! Messages sent at once, and what becomes of them without credit.
 
 use super::*;
+use crate::wire::{flags, EagerMore};
 
 /// Sizes around everything that could be a boundary.
 pub fn sizes(mtu: u64, eager: u64) -> Vec<u64> {
@@ -240,4 +241,106 @@ fn recv__buffer_shorter_than_the_message_is_truncated() {
             }
         }
     }
+}
+
+/// What a node has to send now, run by run, taken by the link and lost.
+fn sent(net: &mut Net, at: usize) -> Vec<Transmit> {
+    let now = net.now;
+    core::iter::from_fn(|| net.nodes[at].engine.poll_transmit(now)).collect()
+}
+
+fn two_ways() -> LinkCaps {
+    LinkCaps { bulk_min: 5_000, ..network() }
+}
+
+#[test]
+fn send__a_long_message_is_a_first_packet_and_runs_on_the_way_of_data() {
+    let mut net = Net::open((two_ways(), Config::default()));
+    net.send(0, 1, 7, &pattern(7, 16_000));
+    let out = sent(&mut net, 0);
+    let kinds: Vec<_> = out.iter().map(|t| (t.header.as_slice()[1], t.packets)).collect();
+    let (first, more) = (PacketType::EagerFirst as u8, PacketType::EagerMore as u8);
+    assert_eq!(kinds[0], (first, 1));
+    assert!(kinds[1..].iter().all(|k| k.0 == more) && kinds.len() < 6, "{kinds:?}");
+    let packets: u32 = out.iter().map(|t| t.packets).sum();
+    assert!(packets > 8 && out.iter().any(|t| t.packets > 2), "{kinds:?}");
+    assert!(out.iter().all(|t| t.bulk));
+}
+
+#[test]
+fn send__what_follows_goes_the_same_way_until_that_is_acknowledged() {
+    let mut net = Net::open((two_ways(), Config::default()));
+    let recv =
+        [net.recv(1, Some(0), 7, 6_000), net.recv(1, Some(0), 8, 8), net.recv(1, Some(0), 9, 8)];
+    let short = pattern(8, 8);
+    net.send(0, 1, 7, &pattern(7, 6_000));
+    net.send(0, 1, 8, &short);
+    let now = net.now;
+    let out: Vec<_> = core::iter::from_fn(|| net.nodes[0].engine.poll_transmit(now)).collect();
+    assert_eq!(out.last().unwrap().header.as_slice()[1], PacketType::Eager as u8);
+    assert!(out.iter().all(|t| t.bulk), "it would wait at the receiver");
+    // Lost, sent again, and acknowledged.
+    net.wait(&[(1, recv[0]), (1, recv[1])]);
+    net.run(10);
+    net.send(0, 1, 9, &short);
+    let out: Vec<_> = core::iter::from_fn(|| net.nodes[0].engine.poll_transmit(now)).collect();
+    assert_eq!(out.iter().map(|t| t.bulk).collect::<Vec<_>>(), [false]);
+}
+
+#[test]
+fn send__an_only_message_asks_for_no_acknowledgement_while_there_is_room() {
+    // Half a window, and more than one.
+    for (len, asks) in [(7_000, false), (60_000, true)] {
+        let mut net = Net::open((network(), Config::default()));
+        net.send_with(0, 1, 7, &pattern(7, len), |a| SendArgs { inject: true, ..a });
+        let asked =
+            |t: &Transmit| wire::parse(t.header.as_slice()).unwrap().0.flags & flags::ACKNOW != 0;
+        let out = sent(&mut net, 0);
+        let count = out.iter().filter(|t| asked(t)).count();
+        assert_eq!(count > 0, asks, "{len}: {count} of {}", out.len());
+        assert!(out.iter().all(|t| t.packets == 1 || !asked(t)), "a run asks nothing");
+    }
+}
+
+#[test]
+fn handle_run__only_the_fragments_that_come_next_of_the_message_that_arrives() {
+    let mut net = Net::open((network(), Config::default()));
+    let recv = net.recv(1, Some(0), 7, 16_000);
+    net.send(0, 1, 7, &pattern(7, 16_000));
+    // The first packet alone.
+    net.script = Box::new(|f| match f.kind() {
+        PacketType::EagerFirst => vec![DELAY],
+        _ => vec![],
+    });
+    net.run(1);
+    let peer = net.peer(1, 0);
+    let node = &mut net.nodes[1].engine;
+    let session = node.peer_info(peer).unwrap().1;
+    let partial = node.peers[peer.0 as usize].partial.unwrap();
+    let next = node.peers[peer.0 as usize].windows.as_ref().unwrap().recv.next_expected();
+    let header = |seq: crate::Seq, imm: u32, offset: u64| {
+        let common = wire::Common { session, seq, imm, ..wire::Common::default() };
+        wire::emit(&common, &Packet::EagerMore(EagerMore { offset }))
+    };
+    let (msg, got) = (partial.msg, partial.got);
+    for (bad, len) in [
+        (header(next.plus(1), msg, got), 100),
+        (header(next, msg.wrapping_add(1), got), 100),
+        (header(next, msg, got + 1), 100),
+        (header(next, msg, 0), 100),
+        (header(next, msg, got), 16_001 - got),
+        (header(next, msg, got), u64::MAX),
+    ] {
+        assert_eq!(node.handle_run(net.now, bad.as_slice(), 2, len), None);
+    }
+    let half = (16_000 - got) / 2;
+    let run = header(next, msg, got);
+    assert_eq!(node.handle_run(net.now, run.as_slice(), 3, half), Some((recv, got)));
+    assert_eq!(node.handle_run(net.now, run.as_slice(), 3, half), None, "a second time");
+    let rest = header(next.plus(3), msg, got + half);
+    let left = 16_000 - got - half;
+    assert_eq!(node.handle_run(net.now, rest.as_slice(), 4, left), Some((recv, got + half)));
+    assert!(node.peers[peer.0 as usize].partial.is_none());
+    let Some(Event::Complete(done)) = node.poll_event() else { panic!("not complete") };
+    assert_eq!((done.op, done.status.len), (recv, 16_000));
 }

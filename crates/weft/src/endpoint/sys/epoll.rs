@@ -4,6 +4,11 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+/// Most events taken in one call.
+const MOST: usize = 8;
+/// What the timer is registered under.
+const TIMER: u64 = u64::MAX;
+
 pub(crate) struct Epoll {
     epoll: OwnedFd,
     timer: OwnedFd,
@@ -25,7 +30,7 @@ impl Epoll {
         // SAFETY: as above.
         let timer = owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
         let e = Epoll { epoll, timer };
-        e.add(e.timer.as_raw_fd());
+        e.add(e.timer.as_raw_fd(), TIMER);
         Ok(e)
     }
 
@@ -33,9 +38,9 @@ impl Epoll {
         self.epoll.as_raw_fd()
     }
 
-    /// Registers a descriptor for reading; one already there stays.
-    pub fn add(&self, fd: RawFd) {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    /// Registers a descriptor for reading, under a number below 64; one already there stays.
+    pub fn add(&self, fd: RawFd, number: u64) {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: number };
         // SAFETY: `event` lives through the call.
         unsafe { libc::epoll_ctl(self.fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
     }
@@ -61,15 +66,27 @@ impl Epoll {
         }
     }
 
-    /// Sleeps until something is readable.
-    pub fn wait(&self) {
-        sleep_on(self.fd());
+    /// Sleeps until something is readable; returns the numbers of what is, a bit each. All are set
+    /// when the sleep was cut short or there may be more.
+    pub fn wait(&self) -> u64 {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
+        let ready = wait(self.fd(), &mut events);
+        if ready == 0 || ready == MOST {
+            return u64::MAX;
+        }
+        let numbers = events[..ready].iter().map(|event| event.u64);
+        numbers.filter(|&number| number != TIMER).fold(0, |all, number| all | 1 << (number & 63))
     }
 }
 
 /// Sleeps until something registered with an epoll instance is readable.
 pub(crate) fn sleep_on(epoll: RawFd) {
-    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
-    // SAFETY: `events` has room for the 8 entries named.
-    unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), 8, -1) };
+    wait(epoll, &mut [libc::epoll_event { events: 0, u64: 0 }; MOST]);
+}
+
+/// Events that were there; 0 if a signal came first.
+fn wait(epoll: RawFd, events: &mut [libc::epoll_event; MOST]) -> usize {
+    // SAFETY: `events` has room for as many entries as named.
+    let ready = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), MOST as i32, -1) };
+    usize::try_from(ready).unwrap_or(0).min(MOST)
 }

@@ -52,8 +52,10 @@ pub const INJECT: usize = 16 << 10;
 pub const MESSAGE: usize = 1 << 40;
 /// Pieces of a buffer.
 pub const PIECES: usize = 32;
-/// Operations in progress; more are refused with `FI_EAGAIN`.
+/// Operations in progress that a caller may ask for.
 pub const DEPTH: usize = 1 << 16;
+/// Operations in progress where it does not say: callers make room for as many.
+pub const DEPTH_UNASKED: usize = 1 << 10;
 
 /// The part of `struct fi_info` that a caller's hints are judged by; zero where it does not care.
 #[derive(Clone, Debug, Default)]
@@ -111,6 +113,8 @@ pub struct Offer {
     pub caps: u64,
     /// Default flags of sends and receives.
     pub op_flags: (u64, u64),
+    /// Operations in progress: sends, receives.
+    pub depth: (usize, usize),
     /// How threads come.
     pub threading: i32,
     /// Progress of control and data.
@@ -133,6 +137,7 @@ pub fn judge(hints: Option<&Hints>) -> Result<Offer, &'static str> {
         return Ok(Offer {
             caps: PRIMARY | SECONDARY,
             op_flags: (0, 0),
+            depth: (DEPTH_UNASKED, DEPTH_UNASKED),
             threading: abi::THREAD_SAFE,
             progress: (abi::PROGRESS_MANUAL, abi::PROGRESS_MANUAL),
             av_type: abi::AV_TABLE,
@@ -148,9 +153,11 @@ pub fn judge(hints: Option<&Hints>) -> Result<Offer, &'static str> {
         abi::PROGRESS_CONTROL_UNIFIED => abi::PROGRESS_CONTROL_UNIFIED,
         _ => abi::PROGRESS_MANUAL,
     };
+    let depth = |asked| if asked == 0 { DEPTH_UNASKED } else { asked };
     Ok(Offer {
         caps,
         op_flags: h.op_flags,
+        depth: (depth(h.depth.0), depth(h.depth.1)),
         threading: if h.threading == 0 { abi::THREAD_SAFE } else { h.threading },
         progress: (progress(h.progress.0), abi::PROGRESS_MANUAL),
         av_type: if h.av_type == 0 { abi::AV_TABLE } else { h.av_type },

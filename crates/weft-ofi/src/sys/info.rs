@@ -2,7 +2,7 @@
 
 use super::abi::*;
 use crate::name;
-use crate::offer::{Hints, Offer, DEPTH, INJECT, MESSAGE, NAMES, ORDER, PIECES, SECONDARY};
+use crate::offer::{Hints, Offer, INJECT, MESSAGE, NAMES, ORDER, PIECES};
 use libc::{c_char, c_int};
 use std::ffi::CStr;
 
@@ -119,7 +119,7 @@ fn tx(offer: &Offer) -> Result<*mut TxAttr, c_int> {
             msg_order: ORDER,
             comp_order: 0,
             inject_size: INJECT,
-            size: DEPTH,
+            size: offer.depth.0,
             iov_limit: PIECES,
             rma_iov_limit: PIECES,
             tclass: 0,
@@ -132,16 +132,18 @@ fn rx(offer: &Offer) -> Result<*mut RxAttr, c_int> {
     let attr: *mut RxAttr = zeroed(size_of::<RxAttr>())?;
     let receive = cap::MSG | cap::TAGGED | cap::RMA | cap::ATOMIC | cap::RECV;
     let remote = cap::REMOTE_READ | cap::REMOTE_WRITE | cap::DIRECTED_RECV;
+    // What is said of a domain is not said of receives.
+    let more = cap::MULTI_RECV | cap::SOURCE;
     // SAFETY: memory of the right size was just allocated.
     unsafe {
         attr.write(RxAttr {
-            caps: offer.caps & (receive | remote | SECONDARY),
+            caps: offer.caps & (receive | remote | more),
             mode: 0,
             op_flags: offer.op_flags.1,
             msg_order: ORDER,
             comp_order: 0,
             total_buffered_recv: 0,
-            size: DEPTH,
+            size: offer.depth.1,
             iov_limit: PIECES,
         });
     }

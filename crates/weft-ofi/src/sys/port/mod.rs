@@ -23,6 +23,7 @@ use state::{fields, Bound, Rec, State, Way};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use weft::{job, keyfile, launch, Endpoint};
 use weft_core::engine::types::{Completion, OpKind, Refused, SendArgs};
@@ -63,6 +64,9 @@ pub struct Port {
     pub endpoint: Endpoint,
     pub domain: Rc<Domain>,
     state: RefCell<State>,
+    /// Read outside of the gate, where several threads may be.
+    tx_flags: AtomicU64,
+    rx_flags: AtomicU64,
     directed: bool,
     min_multi_recv: Cell<usize>,
     inject_max: usize,
@@ -86,8 +90,6 @@ impl Port {
         let inject_max = crate::offer::INJECT;
         let state = State {
             bound: Bound::default(),
-            tx_flags: defaults.tx,
-            rx_flags: defaults.rx,
             recs: Vec::new(),
             free: Vec::new(),
             peers: Vec::new(),
@@ -100,6 +102,8 @@ impl Port {
             endpoint,
             domain,
             state: RefCell::new(state),
+            tx_flags: AtomicU64::new(defaults.tx),
+            rx_flags: AtomicU64::new(defaults.rx),
             directed: defaults.directed,
             min_multi_recv: Cell::new(64),
             inject_max,
@@ -158,28 +162,27 @@ impl Port {
     }
 
     pub fn default_flags(&self, flags: &mut u64, set: bool) -> Result<(), c_int> {
-        let state = &mut *self.state.borrow_mut();
         let which = match *flags & (cap::SEND | cap::RECV) {
-            cap::SEND => &mut state.tx_flags,
-            cap::RECV => &mut state.rx_flags,
+            cap::SEND => &self.tx_flags,
+            cap::RECV => &self.rx_flags,
             _ => return Err(err::EINVAL),
         };
         if set {
-            *which = *flags & !(cap::SEND | cap::RECV);
+            which.store(*flags & !(cap::SEND | cap::RECV), Ordering::Relaxed);
         } else {
-            *flags = *which;
+            *flags = which.load(Ordering::Relaxed);
         }
         Ok(())
     }
 
     #[inline]
     pub fn tx_flags(&self) -> u64 {
-        self.state.borrow().tx_flags
+        self.tx_flags.load(Ordering::Relaxed)
     }
 
     #[inline]
     pub fn rx_flags(&self) -> u64 {
-        self.state.borrow().rx_flags
+        self.rx_flags.load(Ordering::Relaxed)
     }
 
     pub fn min_multi_recv(&self) -> usize {

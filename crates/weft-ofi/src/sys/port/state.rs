@@ -50,8 +50,6 @@ pub struct Bound {
 
 pub struct State {
     pub bound: Bound,
-    pub tx_flags: u64,
-    pub rx_flags: u64,
     pub recs: Vec<Option<Rec>>,
     pub free: Vec<u32>,
     /// By number in the address vector, as of `changes` of it.

@@ -18,7 +18,9 @@ pub const PRIMARY: u64 = cap::MSG
 /// Capabilities that come with every endpoint.
 pub const SECONDARY: u64 = cap::MULTI_RECV | cap::SOURCE | cap::LOCAL_COMM | cap::REMOTE_COMM;
 
-/// Order that holds between any two operations to one peer: all go through one sequence.
+/// Order that holds between any two operations to one peer: all go through one sequence, in which
+/// writes and atomic operations are done as they arrive. What a read reads is sent off later, so
+/// that writes (and, for its answer, messages) behind a read may be done before it.
 pub const ORDER: u64 = order::RAR
     | order::RAW
     | order::WAW

@@ -66,6 +66,11 @@ impl Engine {
         free
     }
 
+    /// Whether a peer may use `len` bytes at `offset` of a region so.
+    pub fn permits(&self, key: u64, offset: u64, len: u64, need: Rights) -> bool {
+        self.regions.check(key, offset, len, need)
+    }
+
     /// Ends all remote use of a region. A get that is under way is refused.
     pub fn unregister(&mut self, key: u64) {
         self.regions.by_key.remove(&key);

@@ -49,6 +49,10 @@ pub mod cap {
     /// Of inserting addresses: errors one by one.
     pub const SYNC_ERR: u64 = 1 << 58;
     pub const PEER: u64 = 1 << 43;
+    /// Of a query: atomic operations that return what was there before.
+    pub const FETCH_ATOMIC: u64 = 1 << 58;
+    /// Of a query: atomic operations that compare first.
+    pub const COMPARE_ATOMIC: u64 = 1 << 59;
 }
 
 /// Mode bits.

@@ -1,7 +1,7 @@
 //! Fabrics and domains.
 
 use super::abi::*;
-use super::{av, call_int, cntr, cq, ep, eq, give, mr, object, take};
+use super::{atomic, av, call_int, cntr, cq, ep, eq, give, mr, object, take};
 use crate::gate::Gate;
 use crate::sys::port::Port;
 use libc::{c_int, c_void};
@@ -67,6 +67,7 @@ static DOMAIN: FiOpsDomain = FiOpsDomain {
     endpoint: ep::open,
     endpoint2: ep::open2,
     cntr_open: cntr::open,
+    query_atomic: atomic::query,
     ..FiOpsDomain::NONE
 };
 

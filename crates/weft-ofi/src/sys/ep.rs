@@ -6,7 +6,7 @@ use super::cntr::CntrObject;
 use super::cq::CqObject;
 use super::domain::DomainObject;
 use super::port::{Defaults, Port};
-use super::{call, call_int, give, msg, object, tagged, take};
+use super::{atomic, call, call_int, give, msg, object, rma, tagged, take};
 use libc::{c_int, c_void};
 use std::rc::Rc;
 
@@ -59,9 +59,9 @@ pub unsafe extern "C" fn open(
             ops: &OPS,
             cm: &CM,
             msg: &msg::OPS,
-            rma: &FiOpsRma::NONE,
+            rma: &rma::OPS,
             tagged: &tagged::OPS,
-            atomic: &FiOpsAtomic::NONE,
+            atomic: &atomic::OPS,
             collective: std::ptr::null(),
         };
         give(EpObject { head, port }, out)

@@ -6,6 +6,7 @@
 //! first, or because the caller asked for no lock and promised that one thread at a time comes.
 
 pub mod abi;
+mod atomic;
 mod av;
 mod cntr;
 mod cq;
@@ -17,6 +18,7 @@ mod mr;
 mod msg;
 mod port;
 mod provider;
+mod rma;
 mod tagged;
 
 use abi::{err, Fid};

@@ -2,6 +2,7 @@
 
 use super::ops::{OpTable, Owner};
 use super::paths::Route;
+use super::regions::{AtOnce, Regions};
 use super::sys::Memory;
 use crate::calibration::Calibration;
 use crate::clock::Clock;
@@ -47,6 +48,8 @@ pub(crate) struct Core {
     pub ops: OpTable,
     pub completions: VecDeque<Completion>,
     pub upcalls: VecDeque<Upcall>,
+    /// What is done with active messages before packets behind them are looked at, by handler.
+    pub at_once: HashMap<u32, AtOnce>,
     pub arrivals: Vec<Waker>,
     pub failed: Vec<(PeerId, PeerFailure)>,
     stored: Vec<Vec<u8>>,
@@ -125,6 +128,7 @@ impl Driver {
                 ops: OpTable::default(),
                 completions: VecDeque::new(),
                 upcalls: VecDeque::new(),
+                at_once: HashMap::new(),
                 arrivals: Vec::new(),
                 failed: Vec::new(),
                 stored: Vec::new(),
@@ -420,7 +424,13 @@ impl Core {
 
     fn upcall(&mut self, peer: PeerId, tag: u64, data: Vec<u8>) {
         let (handler, argument) = (tag as u32, (tag >> 32) as u32);
-        self.upcalls.push_back(Upcall { handler, peer, argument, data });
+        let data = match self.at_once.get_mut(&handler) {
+            Some(work) => work(&mut Regions::new(&self.engine, &mut self.regions), argument, data),
+            None => Some(data),
+        };
+        if let Some(data) = data {
+            self.upcalls.push_back(Upcall { handler, peer, argument, data });
+        }
     }
 
     fn store(&mut self, id: u32, offset: u64, total: u64, payload: Bytes<'_>) {

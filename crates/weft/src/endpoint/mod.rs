@@ -4,6 +4,7 @@ mod driver;
 mod future;
 mod ops;
 mod paths;
+mod regions;
 mod routing;
 #[allow(unsafe_code)]
 mod sys;
@@ -11,6 +12,7 @@ mod transmit;
 mod wait;
 
 pub use future::{Operation, Sleep, Yield};
+pub use regions::{Denied, Regions};
 pub use routing::{choice, Choice};
 pub(crate) use sys::epoll::sleep_on;
 
@@ -600,6 +602,36 @@ impl Endpoint {
     /// Registers a handler of active messages. It runs inside `progress`, and may send.
     pub fn handle(&self, number: u32, handler: impl FnMut(&Endpoint, ActiveMessage) + 'static) {
         self.inner.borrow_mut().handlers.insert(number, Rc::new(RefCell::new(handler)));
+    }
+
+    /// Has something done with the active messages of a handler in the order in which they arrive
+    /// among all that the peer does: after what it sent and put before, and before anything behind
+    /// is looked at. `work` gets the argument and the message, and the memory registered here; the
+    /// handler, which runs later, gets what it returns, if anything.
+    pub fn handle_at_once(
+        &self,
+        number: u32,
+        work: impl FnMut(&mut Regions<'_>, u32, Vec<u8>) -> Option<Vec<u8>> + 'static,
+    ) {
+        self.inner.borrow_mut().driver.core.at_once.insert(number, Box::new(work));
+    }
+
+    /// Messages, requests and active messages for a peer that have not left.
+    pub fn queued(&self, peer: PeerId) -> usize {
+        self.inner.borrow().driver.core.engine.queued(peer)
+    }
+
+    /// An answer of the peer is awaited that no operation stands for: until `unexpect` its silence
+    /// is noticed. False, and nothing to be ended, when the peer has failed.
+    pub fn expect(&self, peer: PeerId) -> bool {
+        let d = &mut self.inner.borrow_mut().driver;
+        let now = d.core.clock.now();
+        d.core.engine.watch(now, peer)
+    }
+
+    /// Ends one `expect` that was true.
+    pub fn unexpect(&self, peer: PeerId) {
+        self.inner.borrow_mut().driver.core.engine.unwatch(peer);
     }
 
     /// Sends an active message of at most 64 KiB: `handler` is called with it at the other side.

@@ -1,12 +1,16 @@
 //! What an endpoint does: operations in, completions out.
 
+mod atomic;
 mod buffer;
 mod many;
 mod recv;
+mod remote;
 mod state;
 mod wait;
 
+pub use atomic::AtomicOp;
 pub use buffer::Pieces;
+pub use remote::RemoteOp;
 pub use wait::{Idle, Poller};
 
 use super::abi::*;
@@ -97,6 +101,7 @@ impl Port {
             waiting: VecDeque::new(),
             multis: Vec::new(),
             claims: HashMap::new(),
+            remote: remote::Remote::new(&endpoint),
         };
         Ok(Rc::new(Port {
             endpoint,
@@ -231,7 +236,13 @@ impl Port {
     fn reap(&self) {
         let state = &mut *self.state.borrow_mut();
         while let Some(c) = self.endpoint.poll_completion() {
-            self.complete(state, &c);
+            match c.kind {
+                OpKind::Put | OpKind::Get => self.part_ended(state, &c),
+                _ => self.complete(state, &c),
+            }
+        }
+        if state.remote.has_news() {
+            self.hear(state);
         }
         if !state.waiting.is_empty() {
             self.pump(state);
@@ -411,12 +422,7 @@ impl Port {
     /// An operation has ended.
     fn complete(&self, state: &mut State, c: &Completion) {
         let Some(mut rec) = state.give_back(c.context as u32) else { return };
-        let way = match c.kind {
-            OpKind::Recv => Way::Recv,
-            OpKind::Put | OpKind::Atomic => Way::Write,
-            OpKind::Get => Way::Read,
-            OpKind::Send => Way::Send,
-        };
+        let way = if c.kind == OpKind::Recv { Way::Recv } else { Way::Send };
         let status = &c.status;
         let len = status.len as usize;
         if let Some(bounce) = &rec.bounce {
@@ -450,14 +456,19 @@ impl Port {
             OpError::Refused => (err::EACCES, 0),
             _ => (err::EOTHER, 0),
         };
-        let text = match error {
+        let text = self.text_of(error);
+        state.count(way, false);
+        state.fail(way, Failure { fields, source, olen, error: number, text });
+    }
+
+    /// An error, for people.
+    fn text_of(&self, error: OpError) -> String {
+        match error {
             OpError::Peer { peer, failure } => {
                 format!("{}: {failure}", self.endpoint.describe(peer))
             }
             other => other.to_string(),
-        };
-        state.count(way, false);
-        state.fail(way, Failure { fields, source, olen, error: number, text });
+        }
     }
 }
 

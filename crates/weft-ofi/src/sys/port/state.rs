@@ -58,6 +58,7 @@ pub struct State {
     pub waiting: VecDeque<Waiting>,
     pub multis: Vec<Option<Multi>>,
     pub claims: HashMap<usize, (Claimed, Probed)>,
+    pub remote: super::remote::Remote,
 }
 
 impl State {

@@ -1,0 +1,305 @@
+//! Atomic operations as messages.
+//!
+//! A request: form (1 byte), datatype, operator (libfabric's numbers), pieces of memory in number;
+//! of each piece key and offset (8 bytes each) and elements (4); the operands of all elements, but
+//! for reading; the values to compare with, for comparing. The answer: a status, then, unless
+//! nothing was asked for or it was refused, what was there before. Numbers are little-endian.
+
+use super::{execute, is_valid, Datatype, Form, Operator, LONGEST};
+
+/// Elements in a peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Of the region.
+    pub key: u64,
+    /// Of the first element, from the start of the region, in bytes.
+    pub offset: u64,
+    /// Elements.
+    pub count: u32,
+}
+
+/// Why nothing was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No memory under the key.
+    Key,
+    /// The memory is shorter, or not for this use.
+    Access,
+    /// It is no request: versions differ, or the peer is hostile.
+    Malformed,
+}
+
+/// An operation on a peer's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// What comes back.
+    pub form: Form,
+    /// What the elements are.
+    pub datatype: Datatype,
+    /// What is done to them.
+    pub operator: Operator,
+    /// Where they are.
+    pub pieces: Vec<Piece>,
+    /// One for each; none for reading.
+    pub operands: &'a [u8],
+    /// One for each, for comparing.
+    pub compares: &'a [u8],
+}
+
+const HEAD: usize = 4;
+const PIECE: usize = 20;
+
+/// Registered memory, as the server of requests sees it.
+pub trait Memory {
+    /// Whether a peer may read or write `len` bytes at `offset` of a region.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check(&self, at: (u64, u64), len: usize, read: bool, write: bool) -> Result<(), Refusal>;
+
+    /// These bytes.
+    ///
+    /// # Errors
+    /// They cannot be reached.
+    fn bytes(
+        &mut self,
+        at: (u64, u64),
+        len: usize,
+        read: bool,
+        write: bool,
+    ) -> Result<&mut [u8], Refusal>;
+}
+
+impl<'a> Request<'a> {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let form = match self.form {
+            Form::Write => 0,
+            Form::Fetch => 1,
+            Form::Compare => 2,
+        };
+        let len = HEAD + PIECE * self.pieces.len() + self.operands.len() + self.compares.len();
+        let mut out = Vec::with_capacity(len);
+        let pieces = self.pieces.len() as u8;
+        out.extend([form, self.datatype.number(), self.operator.number(), pieces]);
+        for piece in &self.pieces {
+            out.extend(piece.key.to_le_bytes());
+            out.extend(piece.offset.to_le_bytes());
+            out.extend(piece.count.to_le_bytes());
+        }
+        out.extend_from_slice(self.operands);
+        out.extend_from_slice(self.compares);
+        out
+    }
+
+    /// The request in a message.
+    pub fn decode(bytes: &'a [u8]) -> Option<Request<'a>> {
+        let (head, rest) = bytes.split_at_checked(HEAD)?;
+        let form = match head[0] {
+            0 => Form::Write,
+            1 => Form::Fetch,
+            2 => Form::Compare,
+            _ => return None,
+        };
+        let datatype = Datatype::from_number(i64::from(head[1]))?;
+        let operator = Operator::from_number(i64::from(head[2]))?;
+        if !is_valid(form, datatype, operator) {
+            return None;
+        }
+        let (pieces, values) = rest.split_at_checked(PIECE * usize::from(head[3]))?;
+        let pieces: Vec<Piece> = pieces.chunks_exact(PIECE).map(piece).collect();
+        let elements: u64 = pieces.iter().map(|p| u64::from(p.count)).sum();
+        let len = usize::try_from(elements).ok()?.checked_mul(datatype.size())?;
+        if len == 0 || len > LONGEST {
+            return None;
+        }
+        let operands = if operator == Operator::Read { 0 } else { len };
+        let (operands, compares) = values.split_at_checked(operands)?;
+        let wanted = if form == Form::Compare { len } else { 0 };
+        let whole = compares.len() == wanted;
+        whole.then_some(Request { form, datatype, operator, pieces, operands, compares })
+    }
+
+    /// Bytes of all elements.
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(|p| p.count as usize).sum::<usize>() * self.datatype.size()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |sum, &b| sum << 8 | u64::from(b))
+}
+
+fn piece(bytes: &[u8]) -> Piece {
+    Piece {
+        key: number(&bytes[..8]),
+        offset: number(&bytes[8..16]),
+        count: number(&bytes[16..]) as u32,
+    }
+}
+
+/// Does what a request asks for, all of it or, if it may not, nothing; gives the answer.
+pub fn serve(request: &[u8], memory: &mut impl Memory) -> Vec<u8> {
+    let done = match Request::decode(request) {
+        Some(request) => perform(&request, memory),
+        None => Err(Refusal::Malformed),
+    };
+    done.unwrap_or_else(|why| {
+        vec![match why {
+            Refusal::Key => 1,
+            Refusal::Access => 2,
+            Refusal::Malformed => 3,
+        }]
+    })
+}
+
+fn perform(request: &Request<'_>, memory: &mut impl Memory) -> Result<Vec<u8>, Refusal> {
+    let size = request.datatype.size();
+    let read = request.form != Form::Write;
+    let write = request.operator != Operator::Read;
+    for p in &request.pieces {
+        memory.check((p.key, p.offset), p.count as usize * size, read, write)?;
+    }
+    let mut answer = vec![0];
+    let mut from = 0;
+    for p in &request.pieces {
+        let len = p.count as usize * size;
+        let target = memory.bytes((p.key, p.offset), len, read, write)?;
+        if read {
+            answer.extend_from_slice(target);
+        }
+        if let Some(operands) = request.operands.get(from..from + len) {
+            let compares = request.compares.get(from..from + len).unwrap_or_default();
+            execute(request.datatype, request.operator, target, operands, compares);
+        }
+        from += len;
+    }
+    Ok(answer)
+}
+
+/// What an answer says: what was there before, of `len` bytes.
+///
+/// # Errors
+/// Why nothing was done.
+pub fn answer(bytes: &[u8], len: usize) -> Result<&[u8], Refusal> {
+    match bytes.split_first() {
+        Some((0, before)) if before.len() == len => Ok(before),
+        Some((1, [])) => Err(Refusal::Key),
+        Some((2, [])) => Err(Refusal::Access),
+        _ => Err(Refusal::Malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    /// One region under key 5, to be read and perhaps written.
+    struct One(Vec<u8>, bool);
+
+    impl Memory for One {
+        fn check(&self, at: (u64, u64), len: usize, _: bool, write: bool) -> Result<(), Refusal> {
+            match at {
+                (5, offset) if offset.saturating_add(len as u64) > self.0.len() as u64 => {
+                    Err(Refusal::Access)
+                }
+                (5, _) if write && !self.1 => Err(Refusal::Access),
+                (5, _) => Ok(()),
+                _ => Err(Refusal::Key),
+            }
+        }
+
+        fn bytes(
+            &mut self,
+            at: (u64, u64),
+            len: usize,
+            read: bool,
+            write: bool,
+        ) -> Result<&mut [u8], Refusal> {
+            self.check(at, len, read, write)?;
+            Ok(&mut self.0[at.1 as usize..at.1 as usize + len])
+        }
+    }
+
+    fn sum<'a>(pieces: &[(u64, u64, u32)], operands: &'a [u8]) -> Request<'a> {
+        let piece = |&(key, offset, count)| Piece { key, offset, count };
+        Request {
+            form: Form::Fetch,
+            datatype: Datatype::Uint8,
+            operator: Operator::Sum,
+            pieces: pieces.iter().map(piece).collect(),
+            operands,
+            compares: &[],
+        }
+    }
+
+    #[test]
+    fn decode__gives_back_what_was_encoded() {
+        let request = sum(&[(5, 1, 2), (5, 0, 1)], &[10, 20, 30]);
+        assert_eq!(Request::decode(&request.encode()), Some(request));
+        let swap = Request {
+            form: Form::Compare,
+            datatype: Datatype::Uint16,
+            operator: Operator::SwapEqual,
+            pieces: vec![Piece { key: 1, offset: 2, count: 1 }],
+            operands: &[1, 2],
+            compares: &[3, 4],
+        };
+        assert_eq!(Request::decode(&swap.encode()), Some(swap));
+    }
+
+    #[test]
+    fn decode__refuses_what_is_cut_or_too_long_or_impossible() {
+        let good = sum(&[(5, 0, 3)], &[1, 2, 3]).encode();
+        for cut in 0..good.len() {
+            assert_eq!(Request::decode(&good[..cut]), None, "{cut}");
+        }
+        let mut longer = good.clone();
+        longer.push(0);
+        let with = |at: usize, value| {
+            let mut bad = good.clone();
+            bad[at] = value;
+            bad
+        };
+        for bad in [longer, with(0, 3), with(1, 12), with(2, 20), with(2, 12), with(22, 1)] {
+            assert_eq!(Request::decode(&bad), None);
+        }
+        let long = vec![0; LONGEST + 1];
+        assert_eq!(Request::decode(&sum(&[(5, 0, long.len() as u32)], &long).encode()), None);
+        assert_eq!(Request::decode(&sum(&[], &[]).encode()), None);
+    }
+
+    #[test]
+    fn serve__does_all_pieces_and_tells_what_was_before() {
+        let mut memory = One(vec![1, 2, 3, 4], true);
+        let request = sum(&[(5, 2, 2), (5, 0, 1)], &[10, 20, 30]).encode();
+        let said = serve(&request, &mut memory);
+        assert_eq!(answer(&said, 3), Ok(&[3, 4, 1][..]));
+        assert_eq!(memory.0, [31, 2, 13, 24]);
+    }
+
+    #[test]
+    fn serve__does_nothing_if_one_piece_is_refused() {
+        let mut memory = One(vec![1, 2, 3, 4], true);
+        let beyond = sum(&[(5, 0, 1), (5, 3, 2)], &[1, 1, 1]).encode();
+        assert_eq!(answer(&serve(&beyond, &mut memory), 3), Err(Refusal::Access));
+        let unknown = sum(&[(5, 0, 1), (6, 0, 2)], &[1, 1, 1]).encode();
+        assert_eq!(answer(&serve(&unknown, &mut memory), 3), Err(Refusal::Key));
+        let far = sum(&[(5, u64::MAX, 1)], &[1]).encode();
+        assert_eq!(answer(&serve(&far, &mut memory), 1), Err(Refusal::Access));
+        assert_eq!(answer(&serve(&[9; 30], &mut memory), 1), Err(Refusal::Malformed));
+        assert_eq!(memory.0, [1, 2, 3, 4]);
+        memory.1 = false;
+        let write = sum(&[(5, 0, 1)], &[1]).encode();
+        assert_eq!(answer(&serve(&write, &mut memory), 1), Err(Refusal::Access));
+        let mut read = sum(&[(5, 0, 2)], &[]);
+        read.operator = Operator::Read;
+        assert_eq!(answer(&serve(&read.encode(), &mut memory), 2), Ok(&[1, 2][..]));
+    }
+}

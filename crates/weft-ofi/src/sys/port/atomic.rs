@@ -1,0 +1,304 @@
+//! Atomic operations: asking for them, doing those of peers, and answers.
+
+use super::remote::{Report, Tally, QUEUED_MAX};
+use super::state::{State, Way};
+use super::{failure_of, Port};
+use crate::atomic::{self, is_valid, Form, Memory, Refusal, Request};
+use crate::sys::abi::{cap, err};
+use crate::sys::Answer;
+use libc::c_void;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
+use weft::endpoint::{Denied, Regions};
+use weft::{Endpoint, OpError, PeerId, Rights};
+
+/// Active messages that ask for atomic operations, and that answer.
+const REQUEST: u32 = 0x6f66_0002;
+const ANSWER: u32 = 0x6f66_0003;
+
+/// Requests to a peer that are not answered.
+const REQUESTS_MAX: u32 = 1024;
+/// Looks for what came in between two looks for peers that failed.
+const PATIENCE: u32 = 64;
+
+/// An atomic operation to start. Operands and values to compare with are whole already.
+pub struct AtomicOp<'a> {
+    pub to: u64,
+    pub request: Request<'a>,
+    /// Where what was there before goes to.
+    pub results: Vec<(*mut u8, usize)>,
+    pub buf: *mut u8,
+    pub context: *mut c_void,
+    pub flags: u64,
+    /// Nothing is reported unless it fails.
+    pub injected: bool,
+}
+
+struct Pending {
+    peer: PeerId,
+    report: Report,
+    results: Vec<(*mut u8, usize)>,
+}
+
+/// Atomic operations asked for and not answered.
+#[derive(Default)]
+pub struct Asked {
+    pending: Vec<Option<Pending>>,
+    free: Vec<u32>,
+    count: Tally,
+    looks: u32,
+}
+
+impl Asked {
+    pub fn is_empty(&self) -> bool {
+        self.pending.len() == self.free.len()
+    }
+
+    fn keep(&mut self, pending: Pending) -> u32 {
+        match self.free.pop() {
+            Some(at) => {
+                self.pending[at as usize] = Some(pending);
+                at
+            }
+            None => {
+                self.pending.push(Some(pending));
+                self.pending.len() as u32 - 1
+            }
+        }
+    }
+
+    /// What was asked of this peer under this number.
+    fn take(&mut self, at: u32, peer: PeerId) -> Option<Pending> {
+        let slot = self.pending.get_mut(at as usize)?;
+        let taken = slot.take_if(|p| p.peer == peer)?;
+        self.free.push(at);
+        Some(taken)
+    }
+}
+
+/// What is to be said to peers and what they said.
+pub struct Answers {
+    heard: Rc<RefCell<Vec<(PeerId, u32, Vec<u8>)>>>,
+    owed: Rc<RefCell<Owed>>,
+}
+
+/// Answers that the endpoint has no room for yet.
+#[derive(Default)]
+struct Owed {
+    queue: VecDeque<(PeerId, u32, Vec<u8>)>,
+    count: Tally,
+}
+
+/// Atomic operations are atomic among all endpoints of the process.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+impl Memory for Regions<'_> {
+    fn check(&self, at: (u64, u64), len: usize, read: bool, write: bool) -> Result<(), Refusal> {
+        Regions::check(self, at.0, at.1, len as u64, Rights { read, write }).map_err(refusal_of)
+    }
+
+    fn bytes(
+        &mut self,
+        at: (u64, u64),
+        len: usize,
+        read: bool,
+        write: bool,
+    ) -> Result<&mut [u8], Refusal> {
+        Regions::bytes(self, at.0, at.1, len, Rights { read, write }).map_err(refusal_of)
+    }
+}
+
+fn refusal_of(denied: Denied) -> Refusal {
+    match denied {
+        Denied::Key => Refusal::Key,
+        Denied::Access => Refusal::Access,
+    }
+}
+
+impl Answers {
+    pub fn new(endpoint: &Endpoint) -> Answers {
+        let answers = Answers { heard: Rc::default(), owed: Rc::default() };
+        endpoint.handle_at_once(REQUEST, |regions, _, request| {
+            let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+            Some(atomic::serve(&request, regions))
+        });
+        let owed = answers.owed.clone();
+        endpoint.handle(REQUEST, move |endpoint, message| {
+            let answer = (message.source, message.argument, message.data);
+            owed.borrow_mut().add(endpoint, answer);
+        });
+        let heard = answers.heard.clone();
+        endpoint.handle(ANSWER, move |_, message| {
+            heard.borrow_mut().push((message.source, message.argument, message.data));
+        });
+        answers
+    }
+
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.heard.borrow().is_empty() || !self.owed.borrow().queue.is_empty()
+    }
+}
+
+impl Owed {
+    /// Answers at once if there is room, else later.
+    fn add(&mut self, endpoint: &Endpoint, answer: (PeerId, u32, Vec<u8>)) {
+        let peer = answer.0;
+        if say(endpoint, &answer) {
+            return;
+        }
+        if self.count.of(peer) >= REQUESTS_MAX {
+            // More than a peer of this version asks for before it has answers.
+            log::warn!("{}: too many atomic operations at a time", endpoint.describe(peer));
+            return;
+        }
+        self.count.add(peer);
+        self.queue.push_back(answer);
+    }
+
+    fn pay(&mut self, endpoint: &Endpoint) {
+        for _ in 0..self.queue.len() {
+            let Some(answer) = self.queue.pop_front() else { break };
+            if say(endpoint, &answer) {
+                self.count.take(answer.0);
+            } else {
+                self.queue.push_back(answer);
+            }
+        }
+    }
+}
+
+/// Sends an answer; false if there is no room for it now.
+fn say(endpoint: &Endpoint, (peer, number, answer): &(PeerId, u32, Vec<u8>)) -> bool {
+    if endpoint.queued(*peer) > QUEUED_MAX {
+        return false;
+    }
+    match endpoint.send_active(*peer, ANSWER, *number, answer) {
+        Ok(()) => true,
+        Err(OpError::Busy) => false,
+        // Nobody is there to hear it.
+        Err(_) => true,
+    }
+}
+
+impl Port {
+    /// Starts an atomic operation.
+    ///
+    /// # Safety
+    /// The results can be written until the completion.
+    pub unsafe fn atomic(&self, op: AtomicOp<'_>) -> Answer {
+        let _inside = self.domain.gate.enter();
+        let r = &op.request;
+        if op.flags & (cap::FENCE | cap::REMOTE_CQ_DATA | cap::TAGGED) != 0
+            || !is_valid(r.form, r.datatype, r.operator)
+        {
+            return Err(err::EOPNOTSUPP);
+        }
+        let len = r.len();
+        if len > atomic::LONGEST {
+            return Err(err::EMSGSIZE);
+        }
+        let read = if r.form == Form::Write { 0 } else { len };
+        let compare = if r.form == Form::Compare { len } else { 0 };
+        let operands = if r.operator == atomic::Operator::Read { 0 } else { len };
+        let room: usize = op.results.iter().map(|(_, len)| len).sum();
+        if len == 0 || room != read || (r.operands.len(), r.compares.len()) != (operands, compare) {
+            return Err(err::EINVAL);
+        }
+        let state = &mut *self.state.borrow_mut();
+        let peer = self.peer(state, op.to)?;
+        let asked = state.remote.asked.count.of(peer);
+        if asked >= REQUESTS_MAX || self.endpoint.queued(peer) > QUEUED_MAX {
+            return Err(self.busy());
+        }
+        let (way, kind) = match read {
+            0 => (Way::Write, cap::WRITE),
+            _ => (Way::Read, cap::READ),
+        };
+        let wanted = !op.injected && state.reports(way, op.flags);
+        let flags = cap::ATOMIC | kind;
+        let report = Report { context: op.context, flags, way, wanted, buf: op.buf, len };
+        let message = op.request.encode();
+        let number = state.remote.asked.keep(Pending { peer, report, results: op.results });
+        match self.endpoint.send_active(peer, REQUEST, number, &message) {
+            Ok(()) => {
+                if state.remote.asked.count.add(peer) {
+                    self.endpoint.expect(peer);
+                }
+                Ok(0)
+            }
+            Err(why) => {
+                let pending = state.remote.asked.take(number, peer);
+                if why == OpError::Busy {
+                    return Err(self.busy());
+                }
+                if let Some(pending) = pending {
+                    self.tell(state, pending.report, Some(why));
+                }
+                Ok(0)
+            }
+        }
+    }
+
+    /// Acts on answers, gives those that are owed, and looks for peers that will give none.
+    pub(super) fn hear_answers(&self, state: &mut State) {
+        let heard = std::mem::take(&mut *state.remote.answers.heard.borrow_mut());
+        for (peer, number, answer) in heard {
+            let Some(pending) = state.remote.asked.take(number, peer) else {
+                log::warn!("{}: an answer to nothing", self.endpoint.describe(peer));
+                continue;
+            };
+            if state.remote.asked.count.take(peer) {
+                self.endpoint.unexpect(peer);
+            }
+            self.answered(state, pending, &answer);
+        }
+        state.remote.answers.owed.borrow_mut().pay(&self.endpoint);
+        state.remote.asked.looks = state.remote.asked.looks.wrapping_add(1);
+        if state.remote.asked.looks.is_multiple_of(PATIENCE) {
+            self.give_up(state);
+        }
+    }
+
+    fn answered(&self, state: &State, pending: Pending, answer: &[u8]) {
+        let len = pending.results.iter().map(|(_, len)| len).sum();
+        let why = match atomic::answer(answer, len) {
+            Ok(mut before) => {
+                for &(start, len) in &pending.results {
+                    let (now, later) = before.split_at(len.min(before.len()));
+                    // SAFETY: the caller gave the results until the completion, which follows.
+                    unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), start, now.len()) };
+                    before = later;
+                }
+                return self.tell(state, pending.report, None);
+            }
+            Err(why) => why,
+        };
+        let (error, text) = match why {
+            Refusal::Key => (err::ENOKEY, "no memory is registered there under this key"),
+            Refusal::Access => (err::EACCES, "beyond the memory, or not registered for this"),
+            Refusal::Malformed => (err::EIO, "not understood: all ranks need the same weft"),
+        };
+        let what = format!("{}: {text}", self.endpoint.describe(pending.peer));
+        self.tell_failure(state, &pending.report, error, what);
+    }
+
+    /// Ends what was asked of peers that failed.
+    #[cold]
+    fn give_up(&self, state: &mut State) {
+        let peers: Vec<PeerId> = state.remote.asked.count.peers().collect();
+        for peer in peers {
+            let Some(failure) = self.endpoint.peer_failure(peer) else { continue };
+            log::debug!("atomic operations given up: error {}", failure_of(failure));
+            for number in 0..state.remote.asked.pending.len() as u32 {
+                let Some(pending) = state.remote.asked.take(number, peer) else { continue };
+                if state.remote.asked.count.take(peer) {
+                    self.endpoint.unexpect(peer);
+                }
+                self.tell(state, pending.report, Some(OpError::Peer { peer, failure }));
+            }
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Remote memory: reads and writes of it, and what comes in about it.
+
+use super::atomic::{Answers, Asked};
+use super::buffer::Pieces;
+use super::state::{fields, State, Way};
+use super::{error_of, failure_of, Port};
+use crate::sys::abi::{cap, err, RmaIov, ADDR_NONE};
+use crate::sys::cq::{Entry, Failure};
+use crate::sys::Answer;
+use libc::{c_int, c_void};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use weft::endpoint::Regions;
+use weft::{Endpoint, OpError, PeerId, Rights};
+use weft_core::engine::types::{Completion, Refused};
+
+/// Active messages that tell of bytes written just before.
+const NOTICE: u32 = 0x6f66_0001;
+/// Most messages and requests that wait for a peer before more are put off.
+pub(super) const QUEUED_MAX: usize = 1 << 13;
+
+/// A read or write to start.
+pub struct RemoteOp {
+    pub to: u64,
+    pub read: bool,
+    /// For the peer's completion queue, of a write.
+    pub data: Option<u64>,
+    pub context: *mut c_void,
+    pub flags: u64,
+    /// Copied, and nothing is reported unless it fails.
+    pub injected: bool,
+}
+
+/// What is said to the caller when an operation on remote memory ends.
+pub(super) struct Report {
+    pub context: *mut c_void,
+    pub flags: u64,
+    pub way: Way,
+    pub wanted: bool,
+    pub buf: *mut u8,
+    pub len: usize,
+}
+
+/// A read or write in progress: each of its parts is a get or put.
+struct Transfer {
+    report: Report,
+    left: u32,
+    error: Option<OpError>,
+    /// What is written from, if not the caller's memory.
+    _copy: Option<Vec<u8>>,
+}
+
+/// Bytes were written, with data for the completion queue.
+struct Notice {
+    from: PeerId,
+    data: u32,
+    len: usize,
+}
+
+/// What an endpoint remembers of operations on remote memory.
+pub struct Remote {
+    transfers: Vec<Option<Transfer>>,
+    free: Vec<u32>,
+    notices: Rc<RefCell<Vec<Notice>>>,
+    /// Atomic operations asked for.
+    pub(super) asked: Asked,
+    /// Answers to atomic operations of peers, and theirs.
+    pub(super) answers: Answers,
+}
+
+/// A part of a region: key, offset, bytes.
+const PART: usize = 24;
+
+fn part(bytes: &[u8]) -> [u64; 3] {
+    let number = |b: &[u8]| b.iter().rev().fold(0, |sum, &b| sum << 8 | u64::from(b));
+    [number(&bytes[..8]), number(&bytes[8..16]), number(&bytes[16..PART])]
+}
+
+/// Whether a notice tells the truth: what was not allowed was not written. Gives the bytes written.
+fn verify(regions: &Regions<'_>, notice: &[u8]) -> Option<u64> {
+    let need = Rights { read: false, write: true };
+    let mut total = 0u64;
+    if notice.is_empty() || !notice.len().is_multiple_of(PART) {
+        return None;
+    }
+    for [key, offset, len] in notice.chunks_exact(PART).map(part) {
+        regions.check(key, offset, len, need).ok()?;
+        total = total.checked_add(len)?;
+    }
+    Some(total)
+}
+
+impl Remote {
+    pub fn new(endpoint: &Endpoint) -> Remote {
+        let notices: Rc<RefCell<Vec<Notice>>> = Rc::default();
+        endpoint.handle_at_once(NOTICE, |regions, _, data| {
+            verify(regions, &data).map(|len| len.to_le_bytes().to_vec())
+        });
+        let heard = notices.clone();
+        endpoint.handle(NOTICE, move |_, message| {
+            let len = u64::from_le_bytes(message.data.try_into().unwrap_or_default()) as usize;
+            let data = message.argument;
+            heard.borrow_mut().push(Notice { from: message.source, data, len });
+        });
+        Remote {
+            transfers: Vec::new(),
+            free: Vec::new(),
+            notices,
+            asked: Asked::default(),
+            answers: Answers::new(endpoint),
+        }
+    }
+
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.notices.borrow().is_empty() || self.answers.has_news() || !self.asked.is_empty()
+    }
+
+    fn keep(&mut self, transfer: Transfer) -> u32 {
+        match self.free.pop() {
+            Some(at) => {
+                self.transfers[at as usize] = Some(transfer);
+                at
+            }
+            None => {
+                self.transfers.push(Some(transfer));
+                self.transfers.len() as u32 - 1
+            }
+        }
+    }
+
+    /// A part ended; the transfer, if that was the last.
+    fn ended(&mut self, at: u32, parts: u32, error: Option<OpError>) -> Option<Transfer> {
+        let slot = self.transfers.get_mut(at as usize)?;
+        let transfer = slot.as_mut()?;
+        transfer.left = transfer.left.saturating_sub(parts);
+        transfer.error = transfer.error.or(error);
+        if transfer.left > 0 {
+            return None;
+        }
+        self.free.push(at);
+        slot.take()
+    }
+}
+
+/// Bytes here and there: start, length, key, offset.
+type Segment = (*mut u8, usize, u64, u64);
+
+/// Cuts what is here and what is there into parts that are in one piece on both sides.
+///
+/// # Errors
+/// They are not of the same length, or there is nothing there.
+fn segments(local: &Pieces<'_>, remote: &[RmaIov]) -> Result<Vec<Segment>, c_int> {
+    let one;
+    let local = match *local {
+        Pieces::One(start, len) => {
+            one = [libc::iovec { iov_base: start.cast(), iov_len: len }];
+            &one[..]
+        }
+        Pieces::Many(iov) => iov,
+    };
+    let mut out = Vec::with_capacity(local.len().max(remote.len()));
+    let mut here = local.iter().map(|p| (p.iov_base.cast::<u8>(), p.iov_len));
+    let mut rest: (*mut u8, usize) = (std::ptr::null_mut(), 0);
+    for there in remote {
+        let mut done = 0;
+        while done < there.len {
+            while rest.1 == 0 {
+                rest = here.next().ok_or(err::EINVAL)?;
+            }
+            let len = rest.1.min(there.len - done);
+            let offset = there.addr.checked_add(done as u64).ok_or(err::EINVAL)?;
+            out.push((rest.0, len, there.key, offset));
+            rest = (rest.0.wrapping_add(len), rest.1 - len);
+            done += len;
+        }
+    }
+    if rest.1 > 0 || here.any(|(_, len)| len > 0) {
+        return Err(err::EINVAL);
+    }
+    if out.is_empty() {
+        // No bytes, but a key to be looked at and a completion.
+        let first = remote.first().ok_or(err::EINVAL)?;
+        out.push((std::ptr::null_mut(), 0, first.key, first.addr));
+    }
+    Ok(out)
+}
+
+/// What a notice says of the parts.
+fn notice(remote: &[RmaIov]) -> Vec<u8> {
+    let numbers = |r: &RmaIov| [r.key, r.addr, r.len as u64];
+    remote.iter().flat_map(numbers).flat_map(u64::to_le_bytes).collect()
+}
+
+impl Port {
+    /// Starts a read or write of a peer's memory.
+    ///
+    /// # Safety
+    /// The pieces can be written or read until the completion, or, if injected, now.
+    pub unsafe fn transfer(&self, local: Pieces<'_>, remote: &[RmaIov], op: &RemoteOp) -> Answer {
+        let _inside = self.domain.gate.enter();
+        if op.flags & cap::FENCE != 0 {
+            return Err(err::EOPNOTSUPP);
+        }
+        let len = local.len();
+        let copied = !op.read && (op.injected || op.flags & cap::INJECT != 0);
+        if len > crate::offer::MESSAGE || (op.injected && len > self.inject_max) {
+            return Err(err::EMSGSIZE);
+        }
+        let state = &mut *self.state.borrow_mut();
+        let peer = self.peer(state, op.to)?;
+        if self.endpoint.queued(peer) > QUEUED_MAX {
+            return Err(self.busy());
+        }
+        // SAFETY: promised by the caller.
+        let copy = copied.then(|| unsafe { local.gather() });
+        let from = match &copy {
+            Some(bytes) => Pieces::One(bytes.as_ptr().cast_mut(), bytes.len()),
+            None => local,
+        };
+        let segments = segments(&from, remote)?;
+        let (way, kind) = match op.read {
+            true => (Way::Read, cap::READ),
+            false => (Way::Write, cap::WRITE),
+        };
+        let buf = match local {
+            Pieces::One(start, _) => start,
+            Pieces::Many(_) => std::ptr::null_mut(),
+        };
+        let wanted = !op.injected && state.reports(way, op.flags);
+        let flags = cap::RMA | kind;
+        let report = Report { context: op.context, flags, way, wanted, buf, len };
+        let left = segments.len() as u32;
+        let at = state.remote.keep(Transfer { report, left, error: None, _copy: copy });
+        // SAFETY: the caller's memory is valid until the completion, and so is the copy.
+        let refused = unsafe { self.post(peer, at, &segments, op.read) };
+        if let Some((parts, refused)) = refused {
+            return self.not_started(state, at, (left, parts), refused);
+        }
+        if let Some(data) = op.data {
+            if let Err(why) = self.endpoint.send_active(peer, NOTICE, data as u32, &notice(remote))
+            {
+                log::warn!("{}: remote completion data: {why}", self.endpoint.describe(peer));
+            }
+        }
+        Ok(0)
+    }
+
+    /// Posts the parts of a transfer; how many could not be posted, and why.
+    ///
+    /// # Safety
+    /// The segments' memory is valid until the transfer ends.
+    unsafe fn post(
+        &self,
+        peer: PeerId,
+        at: u32,
+        segments: &[Segment],
+        read: bool,
+    ) -> Option<(u32, Refused)> {
+        let context = u64::from(at);
+        for (i, &(start, len, key, offset)) in segments.iter().enumerate() {
+            // SAFETY: promised by the caller.
+            let posted = unsafe {
+                match read {
+                    true => self.endpoint.post_get(start, len, peer, (key, offset), context),
+                    false => self.endpoint.post_put(start, len, peer, (key, offset), context),
+                }
+            };
+            if let Err(refused) = posted {
+                return Some(((segments.len() - i) as u32, refused));
+            }
+        }
+        None
+    }
+
+    /// Of `all` parts of a transfer, some could not be started.
+    #[cold]
+    fn not_started(
+        &self,
+        state: &mut State,
+        at: u32,
+        (all, parts): (u32, u32),
+        refused: Refused,
+    ) -> Answer {
+        let error = match refused {
+            Refused::Peer(peer, failure) => OpError::Peer { peer, failure },
+            Refused::Busy => OpError::Busy,
+            _ => OpError::Refused,
+        };
+        let ended = state.remote.ended(at, parts, Some(error));
+        match ended {
+            // Nothing has begun: the caller may try again.
+            Some(_) if all == parts && refused == Refused::Busy => Err(self.busy()),
+            Some(_) if all == parts && !matches!(refused, Refused::Peer(..)) => {
+                Err(error_of(refused))
+            }
+            Some(transfer) => {
+                self.tell(state, transfer.report, transfer.error);
+                Ok(0)
+            }
+            None => Ok(0),
+        }
+    }
+
+    /// A get or put has ended.
+    pub(super) fn part_ended(&self, state: &mut State, c: &Completion) {
+        if let Some(transfer) = state.remote.ended(c.context as u32, 1, c.error) {
+            self.tell(state, transfer.report, transfer.error);
+        }
+    }
+
+    /// An operation on remote memory has ended.
+    pub(super) fn tell(&self, state: &State, report: Report, error: Option<OpError>) {
+        let number = match error {
+            None => return self.tell_well(state, &report),
+            Some(OpError::Peer { failure, .. }) => failure_of(failure),
+            Some(OpError::Refused) => err::EACCES,
+            Some(OpError::Busy) => err::EAGAIN,
+            Some(_) => err::EOTHER,
+        };
+        let text = error.map(|error| self.text_of(error)).unwrap_or_default();
+        self.tell_failure(state, &report, number, text);
+    }
+
+    fn tell_well(&self, state: &State, r: &Report) {
+        state.count(r.way, true);
+        if r.wanted {
+            let fields = fields(r.context, r.flags, r.len, r.buf, 0, 0);
+            state.add(r.way, Entry { fields, source: ADDR_NONE });
+        }
+    }
+
+    pub(super) fn tell_failure(&self, state: &State, r: &Report, error: c_int, text: String) {
+        state.count(r.way, false);
+        let fields = fields(r.context, r.flags, 0, r.buf, 0, 0);
+        state.fail(r.way, Failure { fields, source: ADDR_NONE, olen: 0, error, text });
+    }
+
+    /// Acts on what peers say about remote memory.
+    pub(super) fn hear(&self, state: &mut State) {
+        let notices = std::mem::take(&mut *state.remote.notices.borrow_mut());
+        for n in notices {
+            let flags = cap::RMA | cap::REMOTE_WRITE | cap::REMOTE_CQ_DATA;
+            let none = std::ptr::null_mut();
+            let fields = fields(none, flags, n.len, none.cast(), n.data, 0);
+            let source = self.source(state, Some(n.from));
+            state.add(Way::Recv, Entry { fields, source });
+        }
+        self.hear_answers(state);
+    }
+}
+
+/// How many of something each peer has; none are not remembered.
+#[derive(Default)]
+pub(super) struct Tally(HashMap<PeerId, u32>);
+
+impl Tally {
+    pub fn of(&self, peer: PeerId) -> u32 {
+        self.0.get(&peer).copied().unwrap_or(0)
+    }
+
+    /// One more; true if it is the first.
+    pub fn add(&mut self, peer: PeerId) -> bool {
+        let count = self.0.entry(peer).or_default();
+        *count += 1;
+        *count == 1
+    }
+
+    /// One less; true if it was the last.
+    pub fn take(&mut self, peer: PeerId) -> bool {
+        let Some(count) = self.0.get_mut(&peer) else { return false };
+        *count -= 1;
+        let last = *count == 0;
+        if last {
+            self.0.remove(&peer);
+        }
+        last
+    }
+
+    pub fn peers(&self) -> impl Iterator<Item = PeerId> + '_ {
+        self.0.keys().copied()
+    }
+}

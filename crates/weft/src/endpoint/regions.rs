@@ -1,0 +1,60 @@
+//! Registered memory, for what is done with active messages at once.
+
+use super::sys::Memory;
+use std::collections::HashMap;
+use weft_core::engine::Rights;
+use weft_core::Engine;
+
+/// Work on an active message as it arrives: see [`Endpoint::handle_at_once`].
+///
+/// [`Endpoint::handle_at_once`]: super::Endpoint::handle_at_once
+pub(super) type AtOnce = Box<dyn FnMut(&mut Regions<'_>, u32, Vec<u8>) -> Option<Vec<u8>>>;
+
+/// Why a peer may not use memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// No memory is registered under the key.
+    Key,
+    /// It is shorter, or not for this use.
+    Access,
+}
+
+/// The memory registered at an endpoint.
+pub struct Regions<'a> {
+    engine: &'a Engine,
+    memory: &'a mut HashMap<u64, Memory>,
+}
+
+impl<'a> Regions<'a> {
+    pub(super) fn new(engine: &'a Engine, memory: &'a mut HashMap<u64, Memory>) -> Regions<'a> {
+        Regions { engine, memory }
+    }
+
+    /// Whether a peer may use `len` bytes at `offset` of a region so.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self, key: u64, offset: u64, len: u64, need: Rights) -> Result<(), Denied> {
+        const NONE: Rights = Rights { read: false, write: false };
+        match self.engine.permits(key, offset, len, need) {
+            true => Ok(()),
+            false if self.engine.permits(key, 0, 0, NONE) => Err(Denied::Access),
+            false => Err(Denied::Key),
+        }
+    }
+
+    /// The bytes at `offset` of a region, if a peer may use them so.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn bytes(
+        &mut self,
+        key: u64,
+        offset: u64,
+        len: usize,
+        need: Rights,
+    ) -> Result<&mut [u8], Denied> {
+        self.check(key, offset, len as u64, need)?;
+        self.memory.get_mut(&key).and_then(|m| m.write(offset, len)).ok_or(Denied::Key)
+    }
+}

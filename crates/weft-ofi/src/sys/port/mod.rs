@@ -28,13 +28,17 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weft::{job, keyfile, launch, Endpoint};
 use weft_core::engine::types::{Completion, OpKind, Refused, SendArgs};
 use weft_core::{OpError, PeerFailure, PeerId};
 
 /// How long `fi_close` waits until everything sent has arrived.
 const CLOSE: Duration = Duration::from_secs(5);
+
+/// How long the first send to a peer waits for its answer, and for how long at a time.
+const MEET: Duration = Duration::from_millis(200);
+const NAP: Duration = Duration::from_millis(1);
 
 /// A send to start.
 pub struct SendOp {
@@ -98,6 +102,7 @@ impl Port {
             free: Vec::new(),
             peers: Vec::new(),
             changes: 0,
+            met: Vec::new(),
             waiting: VecDeque::new(),
             multis: Vec::new(),
             claims: HashMap::new(),
@@ -273,6 +278,7 @@ impl Port {
         match self.endpoint.inject(peer, tag, bytes, data.map(|d| d as u32), untagged) {
             Ok(()) => {
                 state.count(Way::Send, true);
+                self.meet(state, peer);
                 Ok(0)
             }
             Err(Refused::Busy) => Err(self.busy()),
@@ -348,7 +354,35 @@ impl Port {
             Ok(_) => state.done(at, Way::Send, len, op.tag),
             Err(refused) => return self.refused(state, at, refused),
         }
+        self.meet(state, peer);
         Ok(0)
+    }
+
+    /// Nothing reaches a peer before it has answered the first packet. A caller may do something
+    /// else after its first send that waits for the peer: Open MPI joins spawned processes by a
+    /// call of PMIx. So the answer is waited for here, a while: the peer may be busy.
+    #[inline]
+    fn meet(&self, state: &mut State, peer: PeerId) {
+        if state.met.get(peer.0 as usize) != Some(&true) {
+            self.wait_for_answer(state, peer);
+        }
+    }
+
+    #[cold]
+    fn wait_for_answer(&self, state: &mut State, peer: PeerId) {
+        let at = peer.0 as usize;
+        if state.met.len() <= at {
+            state.met.resize(at + 1, false);
+        }
+        state.met[at] = true;
+        let start = Instant::now();
+        self.endpoint.progress();
+        while !self.endpoint.is_ready(peer) && start.elapsed() < MEET {
+            if self.endpoint.peer_failure(peer).is_some() {
+                return;
+            }
+            self.endpoint.wait(Some(NAP));
+        }
     }
 
     /// The peer behind a number of the address vector.

@@ -55,6 +55,8 @@ pub struct State {
     /// By number in the address vector, as of `changes` of it.
     pub peers: Vec<Option<PeerId>>,
     pub changes: u64,
+    /// By number of the peer: whether its answer to the first packet was waited for.
+    pub met: Vec<bool>,
     pub waiting: VecDeque<Waiting>,
     pub multis: Vec<Option<Multi>>,
     pub claims: HashMap<usize, (Claimed, Probed)>,

@@ -19,9 +19,14 @@ impl Host {
         command("ip", words).unwrap_or_else(|why| panic!("{why}"));
     }
 
+    /// The network namespace of the other host, as a file.
+    pub fn other_space(&self) -> &str {
+        &self.spaces[1 - self.side]
+    }
+
     /// Runs a command with these words on the other host.
     pub fn other(&self, words: &str) {
-        let space = &self.spaces[1 - self.side];
+        let space = self.other_space();
         command("nsenter", &format!("--net={space} {words}")).unwrap_or_else(|why| panic!("{why}"));
     }
 }

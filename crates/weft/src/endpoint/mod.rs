@@ -246,6 +246,11 @@ impl Endpoint {
         self.inner.borrow().driver.describe(peer)
     }
 
+    /// Whether the peer has answered and has not failed.
+    pub fn is_ready(&self, peer: PeerId) -> bool {
+        self.inner.borrow().driver.core.engine.peer_ready(peer)
+    }
+
     /// The identity of a peer.
     pub fn identity(&self, peer: PeerId) -> Option<EndpointId> {
         self.inner.borrow().driver.core.engine.peer_info(peer).map(|(id, _, _)| id)

@@ -27,13 +27,18 @@ use state::{fields, Bound, Rec, State, Way};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use weft::{job, keyfile, launch, Endpoint};
 use weft_core::engine::types::{Completion, OpKind, Refused, SendArgs};
 use weft_core::{OpError, PeerFailure, PeerId};
 
 /// How long `fi_close` waits until everything sent has arrived.
 const CLOSE: Duration = Duration::from_secs(5);
+
+/// How long the first send to a peer waits for its answer, and for how long at a time.
+const MEET: Duration = Duration::from_millis(200);
+const NAP: Duration = Duration::from_millis(1);
 
 /// A send to start.
 pub struct SendOp {
@@ -67,6 +72,9 @@ pub struct Port {
     pub endpoint: Endpoint,
     pub domain: Rc<Domain>,
     state: RefCell<State>,
+    /// Read outside of the gate, where several threads may be.
+    tx_flags: AtomicU64,
+    rx_flags: AtomicU64,
     directed: bool,
     min_multi_recv: Cell<usize>,
     inject_max: usize,
@@ -90,12 +98,11 @@ impl Port {
         let inject_max = crate::offer::INJECT;
         let state = State {
             bound: Bound::default(),
-            tx_flags: defaults.tx,
-            rx_flags: defaults.rx,
             recs: Vec::new(),
             free: Vec::new(),
             peers: Vec::new(),
             changes: 0,
+            met: Vec::new(),
             waiting: VecDeque::new(),
             multis: Vec::new(),
             claims: HashMap::new(),
@@ -105,6 +112,8 @@ impl Port {
             endpoint,
             domain,
             state: RefCell::new(state),
+            tx_flags: AtomicU64::new(defaults.tx),
+            rx_flags: AtomicU64::new(defaults.rx),
             directed: defaults.directed,
             min_multi_recv: Cell::new(64),
             inject_max,
@@ -163,28 +172,27 @@ impl Port {
     }
 
     pub fn default_flags(&self, flags: &mut u64, set: bool) -> Result<(), c_int> {
-        let state = &mut *self.state.borrow_mut();
         let which = match *flags & (cap::SEND | cap::RECV) {
-            cap::SEND => &mut state.tx_flags,
-            cap::RECV => &mut state.rx_flags,
+            cap::SEND => &self.tx_flags,
+            cap::RECV => &self.rx_flags,
             _ => return Err(err::EINVAL),
         };
         if set {
-            *which = *flags & !(cap::SEND | cap::RECV);
+            which.store(*flags & !(cap::SEND | cap::RECV), Ordering::Relaxed);
         } else {
-            *flags = *which;
+            *flags = which.load(Ordering::Relaxed);
         }
         Ok(())
     }
 
     #[inline]
     pub fn tx_flags(&self) -> u64 {
-        self.state.borrow().tx_flags
+        self.tx_flags.load(Ordering::Relaxed)
     }
 
     #[inline]
     pub fn rx_flags(&self) -> u64 {
-        self.state.borrow().rx_flags
+        self.rx_flags.load(Ordering::Relaxed)
     }
 
     pub fn min_multi_recv(&self) -> usize {
@@ -270,6 +278,7 @@ impl Port {
         match self.endpoint.inject(peer, tag, bytes, data.map(|d| d as u32), untagged) {
             Ok(()) => {
                 state.count(Way::Send, true);
+                self.meet(state, peer);
                 Ok(0)
             }
             Err(Refused::Busy) => Err(self.busy()),
@@ -345,7 +354,35 @@ impl Port {
             Ok(_) => state.done(at, Way::Send, len, op.tag),
             Err(refused) => return self.refused(state, at, refused),
         }
+        self.meet(state, peer);
         Ok(0)
+    }
+
+    /// Nothing reaches a peer before it has answered the first packet. A caller may do something
+    /// else after its first send that waits for the peer: Open MPI joins spawned processes by a
+    /// call of PMIx. So the answer is waited for here, a while: the peer may be busy.
+    #[inline]
+    fn meet(&self, state: &mut State, peer: PeerId) {
+        if state.met.get(peer.0 as usize) != Some(&true) {
+            self.wait_for_answer(state, peer);
+        }
+    }
+
+    #[cold]
+    fn wait_for_answer(&self, state: &mut State, peer: PeerId) {
+        let at = peer.0 as usize;
+        if state.met.len() <= at {
+            state.met.resize(at + 1, false);
+        }
+        state.met[at] = true;
+        let start = Instant::now();
+        self.endpoint.progress();
+        while !self.endpoint.is_ready(peer) && start.elapsed() < MEET {
+            if self.endpoint.peer_failure(peer).is_some() {
+                return;
+            }
+            self.endpoint.wait(Some(NAP));
+        }
     }
 
     /// The peer behind a number of the address vector.

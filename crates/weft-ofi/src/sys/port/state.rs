@@ -50,13 +50,13 @@ pub struct Bound {
 
 pub struct State {
     pub bound: Bound,
-    pub tx_flags: u64,
-    pub rx_flags: u64,
     pub recs: Vec<Option<Rec>>,
     pub free: Vec<u32>,
     /// By number in the address vector, as of `changes` of it.
     pub peers: Vec<Option<PeerId>>,
     pub changes: u64,
+    /// By number of the peer: whether its answer to the first packet was waited for.
+    pub met: Vec<bool>,
     pub waiting: VecDeque<Waiting>,
     pub multis: Vec<Option<Multi>>,
     pub claims: HashMap<usize, (Claimed, Probed)>,

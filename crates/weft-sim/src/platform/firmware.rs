@@ -15,6 +15,8 @@ pub(super) enum Task {
     Fetched(PacketId),
     /// A packet may go as soon as the window lets it.
     Ready(PacketId),
+    /// The same for a child in a multicast tree, whose descriptor is made first.
+    Pass(PacketId),
     /// The window towards this node has opened.
     Unblock(usize),
     /// A packet has left.
@@ -33,9 +35,18 @@ pub(super) enum Task {
     Repeat(usize),
 }
 
+impl Task {
+    /// Whether an engine waits for this. The control program looks at the engines first.
+    fn ends_transfer(self) -> bool {
+        use Task::{Arrived, Delivered, Fetched, Reported, Sent};
+        matches!(self, Fetched(_) | Sent(_) | Arrived(_) | Delivered(_) | Reported)
+    }
+}
+
 impl Machine {
     pub fn add_task(&mut self, node: usize, task: Task) {
-        self.nodes[node].tasks.push_back(task);
+        let n = &mut self.nodes[node];
+        if task.ends_transfer() { &mut n.engine_tasks } else { &mut n.tasks }.push_back(task);
         self.next_task(node);
     }
 
@@ -43,7 +54,8 @@ impl Machine {
         if self.nodes[node].task.is_some() {
             return;
         }
-        let Some(task) = self.nodes[node].tasks.pop_front() else { return };
+        let n = &mut self.nodes[node];
+        let Some(task) = n.engine_tasks.pop_front().or_else(|| n.tasks.pop_front()) else { return };
         let cycles = self.cycles(node, task);
         self.nodes[node].task = Some(task);
         let time = self.shared(node, cycles * self.hw.ni_cycle);
@@ -58,9 +70,10 @@ impl Machine {
             Task::Request(id) if self.fetches(id) => turn + c.request + c.tlb + c.dma,
             Task::Request(_) => turn + c.request + go,
             Task::Fetched(_) | Task::Ready(_) => turn + go,
+            Task::Pass(_) => turn + c.forward + go,
             Task::Unblock(_) | Task::Repeat(_) => go,
             Task::Sent(_) => turn + c.sent,
-            Task::Arrived(id) => turn + c.header + self.arrival_cycles(node, id),
+            Task::Arrived(id) => turn + c.header + self.arrival_cycles(id),
             Task::Delivered(_) => turn + c.release,
             Task::Report(_) => c.completion + c.dma,
             Task::Reported => turn,
@@ -68,7 +81,7 @@ impl Machine {
         }
     }
 
-    fn arrival_cycles(&self, node: usize, id: PacketId) -> u64 {
+    fn arrival_cycles(&self, id: PacketId) -> u64 {
         let c = &self.ni;
         let deliver = c.host_buffer + c.dma;
         let packet = &self.packets[id];
@@ -76,9 +89,6 @@ impl Machine {
             Kind::Ack => c.ack_take,
             Kind::Ask if self.choice.repair != Repair::Host => {
                 c.repair_receive + c.fetch_add + c.window + c.repair_send + c.transmit
-            }
-            Kind::Data if packet.root.is_some() && self.choice.forward == Forward::Interface => {
-                c.repair_receive + deliver + c.forward * self.children(node, id).count() as u64
             }
             _ => c.repair_receive + c.tlb + deliver,
         }
@@ -103,7 +113,7 @@ impl Machine {
         match task {
             Task::Request(id) => self.request(node, id),
             Task::Fetched(id) => self.fetched(node, id),
-            Task::Ready(id) => self.ready(node, id),
+            Task::Ready(id) | Task::Pass(id) => self.ready(node, id),
             Task::Unblock(peer) => self.unblock(node, peer),
             Task::Sent(id) => {
                 self.send_seen(node);
@@ -146,8 +156,9 @@ impl Machine {
         self.buffers[buffer].ready = true;
         let waiting = std::mem::take(&mut self.buffers[buffer].waiting);
         self.spread(node, waiting[0]);
-        for &next in &waiting[1..] {
-            self.add_task(node, Task::Ready(next));
+        // They asked before anything that waits now.
+        for &next in waiting[1..].iter().rev() {
+            self.nodes[node].tasks.push_front(Task::Ready(next));
         }
     }
 
@@ -158,8 +169,8 @@ impl Machine {
             return;
         }
         self.pass_on(node, id);
-        let buffer = self.packets[id].buffer;
-        self.release(node, buffer);
+        // The sender belongs to the group: its network interface delivers to it as well.
+        self.start_dma(node, Dma::Deliver(id));
     }
 
     /// Send descriptors for the children of `node`.
@@ -169,7 +180,7 @@ impl Machine {
             self.buffers[buffer].refs += 1;
             let packet = Packet { from: node, to: child, seq: None, ..self.packets[id].clone() };
             let copy = self.add_packet(packet);
-            self.add_task(node, Task::Ready(copy));
+            self.add_task(node, Task::Pass(copy));
         }
     }
 
@@ -232,7 +243,7 @@ impl Machine {
 
     /// A packet has arrived.
     fn take_in(&mut self, node: usize, id: PacketId) {
-        self.arrival_seen(node);
+        self.rearm(node);
         if self.loss_ppm > 0 && self.rng.chance(self.loss_ppm) {
             self.counts.lost += 1;
             return;

@@ -48,6 +48,9 @@ pub struct Hardware {
     pub nodes: usize,
     /// One cycle of the host processor (Table I).
     pub host_cycle: Ps,
+    /// Time of library code, in percent of what its cycles say: misses in small first-level caches
+    /// (base rows).
+    pub host_work: u64,
     /// A cache line read from memory by the host (section 7: measured latency).
     pub line_fill: Ps,
     /// A modified line written back to memory, beyond what overlaps with reads.
@@ -67,19 +70,16 @@ pub struct Hardware {
     /// Clocks of a bus transaction that carry no data, when the processor writes: address, decode,
     /// first-word wait, turnaround (bus protocol).
     pub pio_clocks: u64,
-    /// The same for a DMA burst that reads host memory; includes the bridge's fetch of the lines.
+    /// The same for a DMA burst that reads host memory: the bridge first fetches a line.
     pub read_clocks: u64,
     /// The same for a DMA burst that writes host memory.
     pub write_clocks: u64,
-    /// Bytes after which a DMA burst gives the bus away.
+    /// Bytes after which a DMA burst gives the bus away: a latency timer of 64 clocks (estimate).
     pub burst: u64,
     /// From programming the DMA engine until the first burst of a read.
     pub read_start: Ps,
     /// The same for a write.
     pub write_start: Ps,
-    /// Whether the engines take their next transfer or buffer from a list by themselves (LANai 9).
-    /// If not, the network interface's processor starts each one (LANai 4).
-    pub dma_lists: bool,
     /// One cycle of the network interface's processor (Table I).
     pub ni_cycle: Ps,
     /// Bytes a microsecond of the network interface's memory, shared by processor and engines.
@@ -110,6 +110,7 @@ impl Hardware {
             name: "ppro",
             nodes: 64,
             host_cycle: 5_000,
+            host_work: 122,
             line_fill: 236_000,
             // With two reads one after the other: 52 Mbyte/s of memcpy (section 5.2.4).
             write_back: 115_000,
@@ -122,12 +123,11 @@ impl Hardware {
             bus_clock: 30_000,
             bus_width: 4,
             pio_clocks: 5,
-            read_clocks: 8,
+            read_clocks: 5 + 8,
             write_clocks: 5,
-            burst: 128,
+            burst: 64 * 4,
             read_start: 1_200_000,
             write_start: 1_200_000,
-            dma_lists: false,
             ni_cycle: 30_000,
             // 32 bits, two accesses a cycle.
             sram_rate: 267,
@@ -147,6 +147,7 @@ impl Hardware {
             name: "p3",
             nodes: 64,
             host_cycle: 1_000,
+            host_work: 100,
             line_fill: 113_000,
             // SDRAM at 133 MHz, 5-1-1-1: 8 clocks a line (estimate).
             write_back: 60_000,
@@ -157,15 +158,14 @@ impl Hardware {
             bus_clock: 30_000,
             bus_width: 8,
             pio_clocks: 5,
-            read_clocks: 8,
+            read_clocks: 5 + 4,
             write_clocks: 5,
-            burst: 128,
+            burst: 64 * 8,
             read_start: 1_800_000,
             write_start: 1_200_000,
-            dma_lists: true,
             ni_cycle: 7_519,
-            // 64 bits, one access a cycle (estimate).
-            sram_rate: 1_064,
+            // 64 bits, two accesses a cycle.
+            sram_rate: 2_128,
             ni_fetch_rate: 692,
             receive_memory: 1 << 20,
             send_memory: 256 << 10,

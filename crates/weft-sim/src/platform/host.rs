@@ -1,7 +1,7 @@
 //! What host processors do: library calls as steps of cycles, copies and writes over the I/O bus.
 
 use super::choice::{Forward, Repair, Transfer};
-use super::costs::{DESCRIPTOR, HEADER};
+use super::costs::{ADDRESS, DESCRIPTOR, HEADER};
 use super::firmware::Task;
 use super::hardware::{Ps, LINE};
 use super::machine::{Event, Kind, Machine, Packet, PacketId, User, PIECE};
@@ -150,7 +150,7 @@ impl Machine {
     }
 
     fn cpu(&mut self, node: usize, cycles: u64) {
-        self.op(node, Op::Cpu(cycles * self.hw.host_cycle));
+        self.op(node, Op::Cpu(cycles * self.hw.host_cycle * self.hw.host_work / 100));
     }
 
     fn op(&mut self, node: usize, op: Op) {
@@ -214,9 +214,10 @@ impl Machine {
             }
             Transfer::Sdma if !self.is_gm() => {
                 self.op(node, Op::Copy { left: bytes, line: self.copies.send_line });
-                self.op(node, Op::Pio { left: HEADER + DESCRIPTOR });
+                self.op(node, Op::Pio { left: HEADER + ADDRESS + DESCRIPTOR });
             }
-            _ => self.op(node, Op::Pio { left: HEADER + DESCRIPTOR }),
+            _ if self.is_gm() => {}
+            _ => self.op(node, Op::Pio { left: HEADER + ADDRESS + DESCRIPTOR }),
         }
         self.op(node, Op::Post(id));
     }
@@ -253,7 +254,7 @@ impl Machine {
             self.buffers[buffer].refs += 1;
             let cycles = self.host.resend + self.host.repair_send;
             self.cpu(node, cycles);
-            self.op(node, Op::Pio { left: HEADER + DESCRIPTOR });
+            self.op(node, Op::Pio { left: HEADER + ADDRESS + DESCRIPTOR });
             self.op(node, Op::Post(copy));
         }
     }
@@ -275,7 +276,7 @@ impl Machine {
         // It takes none of the buffers that are counted.
         self.buffers[buffer].refs += 1;
         self.cpu(node, cycles + self.host.repair_send);
-        self.op(node, Op::Pio { left: HEADER + DESCRIPTOR });
+        self.op(node, Op::Pio { left: HEADER + ADDRESS + DESCRIPTOR });
         self.op(node, Op::Post(id));
     }
 
@@ -325,15 +326,18 @@ impl Machine {
     }
 
     fn upcall(&mut self, node: usize, id: PacketId, packet: &Packet) {
-        let (cycles, words) = (self.host.receive, self.host.receive_words);
+        let c = &self.host;
+        let (cycles, after, words) = (c.receive + c.completion, c.after, c.receive_words);
+        self.cpu(node, cycles);
         if packet.root.is_some() && self.choice.forward == Forward::Host {
             let children: Vec<usize> = self.children(node, id).collect();
             self.forward(node, id, &children);
         }
-        self.cpu(node, cycles);
+        self.cpu(node, after);
         self.words(node, words);
-        if let (Some(line), true) = (self.copies.receive_line, self.choice.transfer != Transfer::Rcpy)
-        {
+        // Remote-memory copy has delivered in place; the sender of a multicast has the data.
+        let in_place = self.choice.transfer == Transfer::Rcpy || packet.root == Some(node);
+        if let (Some(line), false) = (self.copies.receive_line, in_place) {
             self.op(node, Op::Copy { left: packet.bytes, line });
         }
         self.op(node, Op::Received(id));
@@ -398,7 +402,7 @@ impl Machine {
         self.buffers[buffer].refs += 1;
         let cycles = self.host.ack_make;
         self.cpu(node, cycles);
-        self.op(node, Op::Pio { left: HEADER + DESCRIPTOR });
+        self.op(node, Op::Pio { left: HEADER + ADDRESS + DESCRIPTOR });
         self.op(node, Op::Post(id));
     }
 

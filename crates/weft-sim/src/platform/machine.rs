@@ -106,6 +106,8 @@ pub(super) struct Node {
     /// Send buffers that the host may take.
     pub free: u32,
     pub began: Ps,
+    /// Ends of transfers, looked at first, and other work.
+    pub engine_tasks: VecDeque<Task>,
     pub tasks: VecDeque<Task>,
     pub task: Option<Task>,
     pub unreported: u32,
@@ -131,6 +133,7 @@ impl Node {
             rx: VecDeque::new(),
             free,
             began: 0,
+            engine_tasks: VecDeque::new(),
             tasks: VecDeque::new(),
             task: None,
             unreported: 0,
@@ -419,12 +422,10 @@ impl Machine {
         self.after(start, Event::DmaReady(node));
     }
 
-    /// The processor has seen the end of a transfer: an engine without lists is free only now.
+    /// The processor has seen the end of a transfer and starts the next.
     pub fn dma_seen(&mut self, node: usize) {
-        if !self.hw.dma_lists {
-            self.nodes[node].dma = None;
-            self.next_dma(node);
-        }
+        self.nodes[node].dma = None;
+        self.next_dma(node);
     }
 
     fn burst_done(&mut self, node: usize) {
@@ -436,10 +437,6 @@ impl Machine {
             return;
         }
         let dma = *dma;
-        if self.hw.dma_lists {
-            self.nodes[node].dma = None;
-            self.next_dma(node);
-        }
         self.dma_done(node, dma);
     }
 
@@ -492,40 +489,24 @@ impl Machine {
         }
         let latency = self.hw.latency(self.places[node], self.places[to]);
         self.after(latency, Event::Arrived(packet));
-        if self.hw.dma_lists {
-            self.nodes[node].sending = None;
-            self.next_send(node);
-        }
         self.add_task(node, Task::Sent(packet));
     }
 
-    /// The processor has seen that a packet left: an engine without lists takes the next only now.
+    /// The processor has seen that a packet left and gives the engine the next.
     pub fn send_seen(&mut self, node: usize) {
-        if !self.hw.dma_lists {
-            self.nodes[node].sending = None;
-            self.next_send(node);
-        }
+        self.nodes[node].sending = None;
+        self.next_send(node);
     }
 
     /// A packet is in a receive buffer of its node.
     pub fn arrived(&mut self, packet: PacketId) {
         let node = self.packets[packet].to;
         self.nodes[node].receiving = false;
-        if self.hw.dma_lists {
-            self.rearm(node);
-        }
         self.add_task(node, Task::Arrived(packet));
     }
 
-    /// The processor has seen that a packet arrived: an engine without lists gets a buffer now.
-    pub fn arrival_seen(&mut self, node: usize) {
-        if !self.hw.dma_lists {
-            self.rearm(node);
-        }
-    }
-
-    /// The receive engine has a new buffer: the port takes the next packet.
-    fn rearm(&mut self, node: usize) {
+    /// The processor has given the receive engine a new buffer: the port takes the next packet.
+    pub fn rearm(&mut self, node: usize) {
         self.nodes[node].port_busy = false;
         if let Some(sender) = self.nodes[node].port_wait.pop_front() {
             self.enter(sender, node);

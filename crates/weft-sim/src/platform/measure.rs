@@ -328,21 +328,22 @@ struct Multicast {
     sent: u64,
     got: Vec<u64>,
     all: u64,
-    /// Packets and time when every node had the first quarter.
+    /// Packets and time when node 1 had the first quarter, and when it had all.
     start: (u64, Ps),
+    end: Ps,
     last: Ps,
 }
 
 impl Multicast {
     fn new(nodes: usize, size: usize, mtu: usize, messages: u64) -> Multicast {
         let packets = size.div_ceil(mtu).max(1) as u64 * messages;
-        let (sent, all, start, last) = (0, 0, (0, 0), 0);
-        Multicast { size, mtu, packets, sent, got: vec![0; nodes], all, start, last }
+        let (sent, all, start, end, last) = (0, 0, (0, 0), 0, 0);
+        Multicast { size, mtu, packets, sent, got: vec![0; nodes], all, start, end, last }
     }
 
     fn rate(&self) -> f64 {
         let bytes: u64 = (self.start.0..self.packets).map(|i| fragment(self.size, self.mtu, i)).sum();
-        bytes as f64 / MBYTE / ((self.last - self.start.1) as f64 / 1e12)
+        bytes as f64 / MBYTE / ((self.end - self.start.1) as f64 / 1e12)
     }
 }
 
@@ -361,15 +362,20 @@ impl Programs for Multicast {
     fn received(&mut self, node: usize, tag: u64, _: Ps, ended: Ps) {
         assert_eq!(tag, self.got[node], "multicast out of order");
         self.got[node] += 1;
-        let others = self.got.len() as u64 - 1;
         self.all += 1;
-        if self.all == self.packets / 4 * others {
-            self.start = (self.packets / 4, ended);
+        // The rate is that at which one receiver gets packets, once the pipeline is full.
+        if node == 1 {
+            if self.got[1] == self.packets / 4 {
+                self.start = (self.packets / 4, ended);
+            }
+            self.end = ended;
         }
-        self.last = ended;
+        if node > 0 {
+            self.last = ended;
+        }
     }
 
     fn done(&self) -> bool {
-        self.all == self.packets * (self.got.len() as u64 - 1)
+        self.all == self.packets * (self.got.len() as u64)
     }
 }

@@ -98,20 +98,20 @@ impl NiCosts {
     pub fn shared() -> NiCosts {
         NiCosts {
             sources: 6,
-            source: 4,
-            request: 24,
-            dma: 14,
-            window: 14,
-            transmit: 12,
-            sent: 12,
+            source: 5,
+            request: 46,
+            dma: 13,
+            window: 10,
+            transmit: 10,
+            sent: 8,
             completion: 14,
-            header: 22,
+            header: 38,
             host_buffer: 10,
-            release: 12,
-            ack_make: 26,
-            ack_take: 26,
-            fetch_add: 20,
-            forward: 20,
+            release: 8,
+            ack_make: 28,
+            ack_take: 28,
+            fetch_add: 37,
+            forward: 23,
             repair_send: 0,
             repair_receive: 0,
             tlb: 0,
@@ -145,7 +145,8 @@ impl NiCosts {
             costs.tlb = 24;
         }
         if choice.family == Family::Gm {
-            costs.sources = 16;
+            costs.sources = 22;
+            costs.sent += 250;
         }
         costs
     }
@@ -155,8 +156,8 @@ impl HostCosts {
     /// The library of the base implementation.
     pub fn base() -> HostCosts {
         HostCosts {
-            send: 170,
-            queue: 110,
+            send: 130,
+            queue: 87,
             completion: 60,
             resend: 100,
             poll: 60,
@@ -165,8 +166,8 @@ impl HostCosts {
             repair_send: 0,
             repair_receive: 0,
             ack_make: 100,
-            fetch_add: 150,
-            fetch_add_reply: 60,
+            fetch_add: 280,
+            fetch_add_reply: 120,
             send_words: 0,
             receive_words: 4,
         }

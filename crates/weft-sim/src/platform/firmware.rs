@@ -243,7 +243,6 @@ impl Machine {
 
     /// A packet has arrived.
     fn take_in(&mut self, node: usize, id: PacketId) {
-        self.rearm(node);
         if self.loss_ppm > 0 && self.rng.chance(self.loss_ppm) {
             self.counts.lost += 1;
             return;

@@ -110,13 +110,13 @@ impl Hardware {
             name: "ppro",
             nodes: 64,
             host_cycle: 5_000,
-            host_work: 122,
+            host_work: 125,
             line_fill: 236_000,
             // With two reads one after the other: 52 Mbyte/s of memcpy (section 5.2.4).
             write_back: 115_000,
             overlapped_fills: 1,
-            // Estimate: 10 cycles to load and 10 to store a line in the first-level cache.
-            cached_line: 100_000,
+            // Estimate: 12 cycles to load and store a line in the first-level cache.
+            cached_line: 60_000,
             // EDO at 66 MHz, 5-2-2-2: 11 clocks a line (estimate).
             memory_rate: 193,
             cache: 256 << 10,
@@ -126,8 +126,8 @@ impl Hardware {
             read_clocks: 5 + 8,
             write_clocks: 5,
             burst: 64 * 4,
-            read_start: 1_200_000,
-            write_start: 1_200_000,
+            read_start: 400_000,
+            write_start: 920_000,
             ni_cycle: 30_000,
             // 32 bits, two accesses a cycle.
             sram_rate: 267,
@@ -152,7 +152,7 @@ impl Hardware {
             // SDRAM at 133 MHz, 5-1-1-1: 8 clocks a line (estimate).
             write_back: 60_000,
             overlapped_fills: 2,
-            cached_line: 20_000,
+            cached_line: 12_000,
             memory_rate: 533,
             cache: 256 << 10,
             bus_clock: 30_000,
@@ -161,8 +161,8 @@ impl Hardware {
             read_clocks: 5 + 4,
             write_clocks: 5,
             burst: 64 * 8,
-            read_start: 1_800_000,
-            write_start: 1_200_000,
+            read_start: 2_380_000,
+            write_start: 960_000,
             ni_cycle: 7_519,
             // 64 bits, two accesses a cycle.
             sram_rate: 2_128,
@@ -171,7 +171,7 @@ impl Hardware {
             send_memory: 256 << 10,
             link_byte: 4_167,
             hop: 100_000,
-            route: 800_000,
+            route: 1_200_000,
             fabric: Fabric::Uniform { hops: 3 },
         }
     }
@@ -184,6 +184,8 @@ impl Hardware {
     /// The same with the I/O bus at 66 MHz (section 5.2.4 tried that on P3).
     pub fn with_fast_bus(mut self) -> Hardware {
         self.bus_clock /= 2;
+        self.read_start /= 2;
+        self.write_start /= 2;
         self
     }
 

@@ -119,7 +119,7 @@ pub(super) struct Node {
     dma_queue: VecDeque<Dma>,
     sending: Option<(PacketId, u64)>,
     send_queue: VecDeque<PacketId>,
-    /// The port is taken by a packet, until the receive engine has a buffer for the next.
+    /// A packet comes in through the port.
     port_busy: bool,
     port_wait: VecDeque<usize>,
     receiving: bool,
@@ -487,6 +487,7 @@ impl Machine {
             self.next_chunk(node, to);
             return;
         }
+        self.leave(to);
         let latency = self.hw.latency(self.places[node], self.places[to]);
         self.after(latency, Event::Arrived(packet));
         self.add_task(node, Task::Sent(packet));
@@ -501,13 +502,13 @@ impl Machine {
     /// A packet is in a receive buffer of its node.
     pub fn arrived(&mut self, packet: PacketId) {
         let node = self.packets[packet].to;
-        self.nodes[node].receiving = false;
         self.add_task(node, Task::Arrived(packet));
     }
 
-    /// The processor has given the receive engine a new buffer: the port takes the next packet.
-    pub fn rearm(&mut self, node: usize) {
+    /// The port takes the next packet: the receive engine has a second buffer.
+    fn leave(&mut self, node: usize) {
         self.nodes[node].port_busy = false;
+        self.nodes[node].receiving = false;
         if let Some(sender) = self.nodes[node].port_wait.pop_front() {
             self.enter(sender, node);
         }

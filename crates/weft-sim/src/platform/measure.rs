@@ -74,7 +74,7 @@ impl Setup {
         let mut sum = LogP::default();
         for placement in 0..PLACEMENTS {
             let copies = self.copies(bytes as usize, false);
-            let mut pong = PingPong::new(bytes);
+            let mut pong = PingPong::new(bytes, self.choice.mtu);
             self.machine(copies, placement).run(&mut pong);
             let mut flood = Stream::new(bytes, FLOOD);
             self.machine(copies, placement).run(&mut flood);
@@ -88,9 +88,9 @@ impl Setup {
         LogP { os, or, end_to_end, g: mean(sum.g), l: end_to_end - os - or }
     }
 
-    /// One-way time of a message of one packet in microseconds, copied at the receiver.
+    /// One-way time of a message in microseconds, copied at the receiver.
     pub fn latency(&self, bytes: u64) -> f64 {
-        let mut pong = PingPong::new(bytes);
+        let mut pong = PingPong::new(bytes, self.choice.mtu);
         self.machine(self.copies(bytes as usize, true), 0).run(&mut pong);
         us(pong.time() / 2.0)
     }
@@ -125,7 +125,7 @@ impl Setup {
     /// Rate at which multicast messages of `size` bytes leave the sender, in Mbyte/s of 2^20
     /// bytes; every receiver copies.
     pub fn multicast_throughput(&self, size: usize) -> f64 {
-        let count = packets_for(size, self.choice.mtu).max(1);
+        let count = 2 * packets_for(size, self.choice.mtu);
         let mut program = Multicast::new(self.hw.nodes, size, self.choice.mtu, count);
         self.machine(self.copies(size, true), 0).run(&mut program);
         program.rate()
@@ -150,8 +150,10 @@ fn packets_for(size: usize, mtu: usize) -> u64 {
 
 /// A message bounces between nodes 0 and 1.
 struct PingPong {
-    bytes: u64,
-    /// Messages sent and received by each.
+    size: usize,
+    mtu: usize,
+    packets: u64,
+    /// Packets sent and received by each.
     sent: [u64; 2],
     got: [u64; 2],
     start: Ps,
@@ -161,8 +163,11 @@ struct PingPong {
 }
 
 impl PingPong {
-    fn new(bytes: u64) -> PingPong {
-        PingPong { bytes, sent: [0; 2], got: [0; 2], start: 0, end: 0, os: 0, or: 0 }
+    fn new(bytes: u64, mtu: usize) -> PingPong {
+        let size = bytes as usize;
+        let packets = size.div_ceil(mtu).max(1) as u64;
+        let (start, end, os, or) = (0, 0, 0, 0);
+        PingPong { size, mtu, packets, sent: [0; 2], got: [0; 2], start, end, os, or }
     }
 
     /// Of one round trip.
@@ -173,15 +178,16 @@ impl PingPong {
 
 impl Programs for PingPong {
     fn wish(&mut self, node: usize) -> Wish {
-        let turn = match node {
-            0 => self.sent[0] == self.got[0],
-            1 => self.sent[1] < self.got[1],
-            _ => false,
-        };
-        if !turn || self.done() {
+        if node > 1 || self.done() {
             return Wish::Wait;
         }
-        Wish::Send { to: 1 - node, bytes: self.bytes, tag: self.sent[node] }
+        // Node 0 begins; each answers whole messages.
+        let turns = self.got[node] / self.packets + u64::from(node == 0);
+        if self.sent[node] == turns * self.packets {
+            return Wish::Wait;
+        }
+        let bytes = fragment(self.size, self.mtu, self.sent[node]);
+        Wish::Send { to: 1 - node, bytes, tag: self.sent[node] }
     }
 
     fn sent(&mut self, node: usize, began: Ps, ended: Ps) {
@@ -192,14 +198,14 @@ impl Programs for PingPong {
     fn received(&mut self, node: usize, _: u64, began: Ps, ended: Ps) {
         self.got[node] += 1;
         self.or = ended - began;
-        if node == 0 && self.got[0] == 1 {
+        if node == 0 && self.got[0] == self.packets {
             self.start = ended;
         }
         self.end = ended;
     }
 
     fn done(&self) -> bool {
-        self.got[0] == ROUNDS + 1
+        self.got[0] == (ROUNDS + 1) * self.packets
     }
 }
 
@@ -328,7 +334,7 @@ struct Multicast {
     sent: u64,
     got: Vec<u64>,
     all: u64,
-    /// Packets and time when node 1 had the first quarter, and when it had all.
+    /// Packets and time when the last node had the first half, and when it had all.
     start: (u64, Ps),
     end: Ps,
     last: Ps,
@@ -363,13 +369,12 @@ impl Programs for Multicast {
         assert_eq!(tag, self.got[node], "multicast out of order");
         self.got[node] += 1;
         self.all += 1;
-        // The rate is that at which one receiver gets packets, once the pipeline is full.
-        if node == 1 {
-            if self.got[1] == self.packets / 4 {
-                self.start = (self.packets / 4, ended);
-            }
-            self.end = ended;
+        // The rate is that of the second half, from everybody having the first to everybody having
+        // all.
+        if self.got[node] == self.packets / 2 {
+            self.start = (self.packets / 2, ended);
         }
+        self.end = ended;
         if node > 0 {
             self.last = ended;
         }

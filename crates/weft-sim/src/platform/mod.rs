@@ -11,6 +11,8 @@
 //! numbers everywhere.
 
 pub mod choice;
+pub mod claims;
+pub mod compare;
 pub mod costs;
 mod firmware;
 pub mod hardware;
@@ -18,5 +20,6 @@ mod host;
 mod machine;
 pub mod measure;
 mod queue;
+pub mod reference;
 
 pub use machine::{Copies, Counts};

@@ -77,8 +77,7 @@ impl Choice {
     /// Retransmission by the network interface.
     pub const NIRX: Choice = Choice { repair: Repair::Interface, ..Choice::SDMA };
     /// Retransmission by the host, which then also forwards multicast packets.
-    pub const HRX: Choice =
-        Choice { repair: Repair::Host, forward: Forward::Host, ..Choice::SDMA };
+    pub const HRX: Choice = Choice { repair: Repair::Host, forward: Forward::Host, ..Choice::SDMA };
     /// Multicast forwarded by hosts.
     pub const HMC: Choice = Choice { forward: Forward::Host, ..Choice::SDMA };
     /// The manufacturer's software.

@@ -140,7 +140,11 @@ impl Claims<'_> {
         setup.hw = setup.hw.with_fast_bus();
         let rate = setup.throughput(MEDIUM, false);
         let link = 1e12 / setup.hw.link_byte as f64 / f64::from(1 << 20);
-        self.add("64 bits at 66 MHz: l-sdma reaches 90 % of the link", rate >= 0.9 * link, &[rate, link]);
+        self.add(
+            "64 bits at 66 MHz: l-sdma reaches 90 % of the link",
+            rate >= 0.9 * link,
+            &[rate, link],
+        );
     }
 
     fn receiver_copy(&mut self) {

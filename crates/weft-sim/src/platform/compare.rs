@@ -57,7 +57,7 @@ pub fn summary(errors: impl Iterator<Item = f64>) -> Summary {
 /// Message sizes for throughput: in the cache, and beyond.
 pub const MEDIUM: usize = 64 << 10;
 /// See [`MEDIUM`].
-pub const LARGE: usize = 512 << 10;
+pub const LARGE: usize = 256 << 10;
 
 /// Simulates each thing once.
 pub struct Lab {
@@ -152,9 +152,8 @@ impl Lab {
 
     /// The smallest size, in steps of 16 up to 8 KiB, at which `b` is faster than `a`.
     fn cross_over(&self, platform: &str, a: Choice, b: Choice) -> f64 {
-        let faster = |size: &u64| {
-            self.latency(platform, b, *size) < self.latency(platform, a, *size)
-        };
+        let faster =
+            |size: &u64| self.latency(platform, b, *size) < self.latency(platform, a, *size);
         (1..=512).map(|step| step * 16).find(faster).unwrap_or(8192) as f64
     }
 

@@ -65,6 +65,8 @@ pub struct HostCosts {
     pub repair_send: u64,
     /// Receiver's part.
     pub repair_receive: u64,
+    /// Lines that the receiver's part reads and DMA has written: the packet's header.
+    pub repair_lines: u64,
     /// Build and send an acknowledgement.
     pub ack_make: u64,
     /// Request a fetch-and-add.
@@ -80,6 +82,9 @@ pub struct HostCosts {
 
 /// Bytes of header on the link and in NI memory.
 pub const HEADER: u64 = 16;
+/// Further bytes that a host which retransmits writes into each header: sequence number and
+/// acknowledgement. (Network interfaces that retransmit fill their own words in.)
+pub const REPAIR_HEADER: u64 = 8;
 /// Bytes of a send descriptor: destination and buffer.
 pub const DESCRIPTOR: u64 = 8;
 /// Bytes that name data in host memory: address and length.
@@ -100,17 +105,17 @@ impl NiCosts {
             sources: 6,
             source: 5,
             request: 46,
-            dma: 13,
-            window: 10,
-            transmit: 10,
-            sent: 8,
-            completion: 14,
+            dma: 17,
+            window: 8,
+            transmit: 9,
+            sent: 9,
+            completion: 16,
             header: 38,
             host_buffer: 10,
             release: 8,
-            ack_make: 28,
-            ack_take: 28,
-            fetch_add: 37,
+            ack_make: 25,
+            ack_take: 25,
+            fetch_add: 33,
             forward: 23,
             repair_send: 0,
             repair_receive: 0,
@@ -130,10 +135,13 @@ impl NiCosts {
         match choice.repair {
             Repair::None => {}
             Repair::Interface => {
-                // Retransmission timer, acknowledgement timers, retransmission queue.
-                costs.sources += 3;
+                // The timer and the retransmission queue.
+                costs.sources += 2;
                 costs.repair_send = 26;
-                costs.repair_receive = 26;
+                // The acknowledgement timer is looked after while the DMA engine delivers: the
+                // network interface has its own copy of the header (section 5.1.3).
+                costs.repair_receive = 10;
+                costs.release += 16;
             }
             Repair::Host => {
                 // No queue of packets that wait for credit.
@@ -146,7 +154,7 @@ impl NiCosts {
         }
         if choice.family == Family::Gm {
             costs.sources = 22;
-            costs.sent += 250;
+            costs.sent += 320;
         }
         costs
     }
@@ -165,6 +173,7 @@ impl HostCosts {
             after: 80,
             repair_send: 0,
             repair_receive: 0,
+            repair_lines: 0,
             ack_make: 100,
             fetch_add: 280,
             fetch_add_reply: 120,
@@ -181,8 +190,9 @@ impl HostCosts {
             costs.completion /= u64::from(PIO_COMPLETIONS);
         }
         if choice.repair == Repair::Host {
-            costs.repair_send = 300;
-            costs.repair_receive = 500;
+            costs.repair_send = 220;
+            costs.repair_receive = 480;
+            costs.repair_lines = 1;
         }
         if choice.transfer == Transfer::Rcpy {
             costs.receive = 0;

@@ -74,7 +74,8 @@ pub struct Hardware {
     pub read_clocks: u64,
     /// The same for a DMA burst that writes host memory.
     pub write_clocks: u64,
-    /// Bytes after which a DMA burst gives the bus away: a latency timer of 64 clocks (estimate).
+    /// Bytes after which a DMA burst gives the bus to others that wait: a latency timer of 64
+    /// clocks (estimate).
     pub burst: u64,
     /// From programming the DMA engine until the first burst of a read.
     pub read_start: Ps,
@@ -126,8 +127,8 @@ impl Hardware {
             read_clocks: 5 + 8,
             write_clocks: 5,
             burst: 64 * 4,
-            read_start: 400_000,
-            write_start: 920_000,
+            read_start: 310_000,
+            write_start: 780_000,
             ni_cycle: 30_000,
             // 32 bits, two accesses a cycle.
             sram_rate: 267,
@@ -171,7 +172,7 @@ impl Hardware {
             send_memory: 256 << 10,
             link_byte: 4_167,
             hop: 100_000,
-            route: 1_200_000,
+            route: 1_330_000,
             fabric: Fabric::Uniform { hops: 3 },
         }
     }
@@ -202,7 +203,9 @@ impl Hardware {
     /// Time to copy a line that must be read from memory or not, to a place in the cache or not.
     pub fn line_copy(&self, source_cached: bool, target_cached: bool) -> Ps {
         let fills = u64::from(!source_cached) + u64::from(!target_cached);
-        let fill = if fills > 1 { fills * self.line_fill / self.overlapped_fills } else {
+        let fill = if fills > 1 {
+            fills * self.line_fill / self.overlapped_fills
+        } else {
             fills * self.line_fill
         };
         let back = if target_cached { 0 } else { self.write_back };

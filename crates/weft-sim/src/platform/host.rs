@@ -1,7 +1,7 @@
 //! What host processors do: library calls as steps of cycles, copies and writes over the I/O bus.
 
 use super::choice::{Forward, Repair, Transfer};
-use super::costs::{ADDRESS, DESCRIPTOR, HEADER};
+use super::costs::{ADDRESS, DESCRIPTOR};
 use super::firmware::Task;
 use super::hardware::{Ps, LINE};
 use super::machine::{Event, Kind, Machine, Packet, PacketId, User, PIECE};
@@ -209,15 +209,15 @@ impl Machine {
             Transfer::Pio => {
                 let line = self.copies.source_line;
                 self.op(node, Op::Copy { left: if line > 0 { bytes } else { 0 }, line });
-                self.op(node, Op::Pio { left: bytes + HEADER });
+                self.op(node, Op::Pio { left: bytes + self.header() });
                 self.op(node, Op::Pio { left: DESCRIPTOR });
             }
             Transfer::Sdma if !self.is_gm() => {
                 self.op(node, Op::Copy { left: bytes, line: self.copies.send_line });
-                self.op(node, Op::Pio { left: HEADER + ADDRESS + DESCRIPTOR });
+                self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR });
             }
             _ if self.is_gm() => {}
-            _ => self.op(node, Op::Pio { left: HEADER + ADDRESS + DESCRIPTOR }),
+            _ => self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR }),
         }
         self.op(node, Op::Post(id));
     }
@@ -254,7 +254,7 @@ impl Machine {
             self.buffers[buffer].refs += 1;
             let cycles = self.host.resend + self.host.repair_send;
             self.cpu(node, cycles);
-            self.op(node, Op::Pio { left: HEADER + ADDRESS + DESCRIPTOR });
+            self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR });
             self.op(node, Op::Post(copy));
         }
     }
@@ -276,7 +276,7 @@ impl Machine {
         // It takes none of the buffers that are counted.
         self.buffers[buffer].refs += 1;
         self.cpu(node, cycles + self.host.repair_send);
-        self.op(node, Op::Pio { left: HEADER + ADDRESS + DESCRIPTOR });
+        self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR });
         self.op(node, Op::Post(id));
     }
 
@@ -366,8 +366,9 @@ impl Machine {
 
     /// The host's part of retransmission at the receiver; false if the packet goes no further.
     fn host_protocol(&mut self, node: usize, packet: &Packet) -> bool {
-        let cycles = self.host.repair_receive;
+        let (cycles, lines) = (self.host.repair_receive, self.host.repair_lines);
         self.cpu(node, cycles);
+        self.op(node, Op::Cpu(lines * self.hw.line_fill));
         let from = packet.from;
         self.take_ack(node, from, packet.ack, packet.nack);
         if self.peer(node, from).send.awaiting_retransmit() > 0 {
@@ -402,7 +403,7 @@ impl Machine {
         self.buffers[buffer].refs += 1;
         let cycles = self.host.ack_make;
         self.cpu(node, cycles);
-        self.op(node, Op::Pio { left: HEADER + ADDRESS + DESCRIPTOR });
+        self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR });
         self.op(node, Op::Post(id));
     }
 

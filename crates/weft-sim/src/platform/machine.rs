@@ -115,6 +115,8 @@ pub(super) struct Node {
     pub peers: Vec<Option<Box<Peer>>>,
     bus: Option<User>,
     bus_wait: VecDeque<User>,
+    /// The DMA engine keeps the bus for its next burst.
+    streaming: bool,
     dma: Option<(Dma, u64)>,
     dma_queue: VecDeque<Dma>,
     sending: Option<(PacketId, u64)>,
@@ -141,6 +143,7 @@ impl Node {
             peers: (0..nodes).map(|_| None).collect(),
             bus: None,
             bus_wait: VecDeque::new(),
+            streaming: false,
             dma: None,
             dma_queue: VecDeque::new(),
             sending: None,
@@ -305,7 +308,11 @@ impl Machine {
     /// memory than it gives.
     pub fn shared(&self, node: usize, time: Ps) -> Ps {
         let (asked, given) = self.demand(node);
-        if asked <= given { time } else { time * asked / given }
+        if asked <= given {
+            time
+        } else {
+            time * asked / given
+        }
     }
 
     fn demand(&self, node: usize) -> (u64, u64) {
@@ -350,6 +357,7 @@ impl Machine {
             User::Host => self.pio_time(node),
             User::Dma => self.burst_time(node),
         };
+        self.nodes[node].streaming = false;
         let time = self.shared(node, time);
         self.after(time, Event::Bus(node));
     }
@@ -369,6 +377,8 @@ impl Machine {
     fn burst_time(&self, node: usize) -> Ps {
         let Some((dma, left)) = self.nodes[node].dma else { return 0 };
         let idle = match dma {
+            // Nobody else asked for the bus in between: the transaction goes on.
+            _ if self.nodes[node].streaming => 0,
             Dma::Fetch(_) => self.hw.read_clocks,
             _ => self.hw.write_clocks,
         };
@@ -393,11 +403,19 @@ impl Machine {
 
     // The host DMA engine.
 
+    /// Bytes of a packet's header.
+    pub fn header(&self) -> u64 {
+        match self.choice.repair {
+            Repair::Host => super::costs::HEADER + super::costs::REPAIR_HEADER,
+            _ => super::costs::HEADER,
+        }
+    }
+
     /// Bytes that `dma` moves over the bus.
     fn dma_bytes(&self, dma: Dma) -> u64 {
         match dma {
             Dma::Fetch(packet) => self.packets[packet].bytes,
-            Dma::Deliver(packet) => self.packets[packet].bytes + super::costs::HEADER,
+            Dma::Deliver(packet) => self.packets[packet].bytes + self.header(),
             Dma::Complete(_) => super::costs::RECORD,
         }
     }
@@ -433,6 +451,7 @@ impl Machine {
         let Some((dma, left)) = &mut self.nodes[node].dma else { return };
         *left = left.saturating_sub(burst);
         if *left > 0 {
+            self.nodes[node].streaming = self.nodes[node].bus_wait.is_empty();
             self.want_bus(node, User::Dma);
             return;
         }
@@ -453,7 +472,7 @@ impl Machine {
             return;
         }
         let Some(packet) = self.nodes[node].send_queue.pop_front() else { return };
-        let bytes = self.packets[packet].bytes + super::costs::HEADER;
+        let bytes = self.packets[packet].bytes + self.header();
         self.nodes[node].sending = Some((packet, bytes));
         let to = self.packets[packet].to;
         if self.nodes[to].port_busy {

@@ -295,7 +295,11 @@ impl Stream {
 fn fragment(size: usize, mtu: usize, index: u64) -> u64 {
     let packets = size.div_ceil(mtu).max(1) as u64;
     let last = (size - (packets as usize - 1) * mtu) as u64;
-    if index % packets == packets - 1 { last } else { mtu as u64 }
+    if index % packets == packets - 1 {
+        last
+    } else {
+        mtu as u64
+    }
 }
 
 impl Programs for Stream {
@@ -348,7 +352,8 @@ impl Multicast {
     }
 
     fn rate(&self) -> f64 {
-        let bytes: u64 = (self.start.0..self.packets).map(|i| fragment(self.size, self.mtu, i)).sum();
+        let bytes: u64 =
+            (self.start.0..self.packets).map(|i| fragment(self.size, self.mtu, i)).sum();
         bytes as f64 / MBYTE / ((self.end - self.start.1) as f64 / 1e12)
     }
 }

@@ -22,4 +22,7 @@ pub mod measure;
 mod queue;
 pub mod reference;
 
+#[cfg(test)]
+mod tests;
+
 pub use machine::{Copies, Counts};

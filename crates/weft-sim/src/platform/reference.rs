@@ -107,7 +107,12 @@ const TABLE_4: [[f64; 4]; 5] = [
 struct List(Vec<Number>);
 
 impl List {
-    fn add(&mut self, place: (&'static str, &'static str, &'static str), row: &str, number: (f64, Figure)) {
+    fn add(
+        &mut self,
+        place: (&'static str, &'static str, &'static str),
+        row: &str,
+        number: (f64, Figure),
+    ) {
         let (table, platform, unit) = place;
         let (paper, figure) = number;
         let row = row.to_string();
@@ -214,7 +219,9 @@ impl List {
 
     fn figure_9(&mut self) {
         let choices = [Choice::PIO, Choice::SDMA, Choice::HMC];
-        for (platform, values) in PLATFORMS.into_iter().zip([[58.5, 70.4, 135.0], [25.7, 28.9, 45.3]]) {
+        for (platform, values) in
+            PLATFORMS.into_iter().zip([[58.5, 70.4, 135.0], [25.7, 28.9, 45.3]])
+        {
             for (choice, paper) in choices.into_iter().zip(values) {
                 let row = format!("{choice}: multicast, binary tree");
                 self.add(("fig9", platform, US), &row, (paper, Figure::Multicast(choice)));

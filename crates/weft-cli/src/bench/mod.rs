@@ -12,7 +12,7 @@ mod peers;
 mod pingpong;
 pub mod rank;
 mod rate;
-mod suite;
+pub mod suite;
 mod sys;
 pub mod table;
 mod wait;

@@ -56,13 +56,13 @@ impl Machine {
         }
         let n = &mut self.nodes[node];
         let Some(task) = n.engine_tasks.pop_front().or_else(|| n.tasks.pop_front()) else { return };
-        let cycles = self.cycles(node, task);
+        let cycles = self.cycles(task);
         self.nodes[node].task = Some(task);
         let time = self.shared(node, cycles * self.hw.ni_cycle);
         self.after(time, Event::Task(node));
     }
 
-    fn cycles(&self, node: usize, task: Task) -> u64 {
+    fn cycles(&self, task: Task) -> u64 {
         let c = &self.ni;
         let turn = c.sources * c.source;
         let go = c.window + c.repair_send + c.transmit;

@@ -280,27 +280,46 @@ impl Machine {
         self.op(node, Op::Post(id));
     }
 
-    /// The network interface finds the request.
+    /// The network interface finds the request. A host that retransmits numbers the packet first,
+    /// or keeps it until its window opens.
     fn post(&mut self, node: usize, id: PacketId) {
         if self.choice.repair == Repair::Host && self.packets[id].kind != Kind::HostAck {
-            let (now, to) = (self.instant(), self.packets[id].to);
-            let seq = match self.packets[id].seq {
-                // Sent again.
-                Some(seq) => seq,
-                None => {
-                    let buffer = self.packets[id].buffer;
-                    self.buffers[buffer].refs += 1;
-                    self.peer(node, to).send.push(now, id)
+            let to = self.packets[id].to;
+            if self.packets[id].seq.is_none() {
+                let peer = self.peer(node, to);
+                if !peer.blocked.is_empty() || !peer.send.can_send() {
+                    peer.blocked.push_back(id);
+                    return;
                 }
-            };
+                self.number(node, id);
+            }
             let peer = self.peer(node, to);
             let ack = peer.recv.next_expected();
             peer.recv.ack_piggybacked();
-            let packet = &mut self.packets[id];
-            (packet.seq, packet.ack) = (Some(seq), ack);
+            self.packets[id].ack = ack;
             self.start_timer(node, to);
         }
         self.add_task(node, Task::Request(id));
+    }
+
+    /// Takes a place in the host's window.
+    fn number(&mut self, node: usize, id: PacketId) {
+        let (now, to, buffer) = (self.instant(), self.packets[id].to, self.packets[id].buffer);
+        self.buffers[buffer].refs += 1;
+        self.packets[id].seq = Some(self.peer(node, to).send.push(now, id));
+    }
+
+    /// Posts what the window towards `other` lets go now.
+    fn host_unblock(&mut self, node: usize, other: usize) {
+        loop {
+            let peer = self.peer(node, other);
+            if !peer.send.can_send() {
+                return;
+            }
+            let Some(id) = peer.blocked.pop_front() else { return };
+            self.number(node, id);
+            self.op(node, Op::Post(id));
+        }
     }
 
     /// The steps of finding a packet and taking it in.
@@ -374,6 +393,7 @@ impl Machine {
         if self.peer(node, from).send.awaiting_retransmit() > 0 {
             self.host_repeat(node, from);
         }
+        self.host_unblock(node, from);
         let Some(seq) = packet.seq else { return false };
         let now = self.instant();
         let recv = &mut self.peer(node, from).recv;

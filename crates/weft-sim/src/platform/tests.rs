@@ -80,9 +80,10 @@ fn stream__without_loss_nothing_is_sent_twice() {
 fn stream__credits_need_more_acknowledgements_than_shared_buffers() {
     let acks = |hw: &Hardware, choice| Setup::new(hw, choice, 1).lossy(16, 320, 0).1.acks;
     let (ppro, p3) = (Hardware::ppro(), Hardware::p3());
-    assert_eq!(acks(&ppro, Choice::SDMA) / 16, 10, "every second packet");
-    assert_eq!(acks(&p3, Choice::SDMA) / 16, 5, "every fourth packet");
-    assert_eq!(acks(&ppro, Choice::SDMA.with_mtu(4096)) / 16, 20, "every packet");
+    // Every second, fourth and single packet; the run ends before the last acknowledgements.
+    assert!((155..=160).contains(&acks(&ppro, Choice::SDMA)));
+    assert!((75..=80).contains(&acks(&p3, Choice::SDMA)));
+    assert!((310..=320).contains(&acks(&ppro, Choice::SDMA.with_mtu(4096))));
     assert!(acks(&ppro, Choice::HRX) <= 20 && acks(&ppro, Choice::NIRX) <= 20);
 }
 

@@ -176,12 +176,12 @@ pub(super) enum Event {
 
 /// How packets are copied by hosts, as the time for a cache line.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Copies {
-    /// From user memory to the send queue (l-sdma) or to the bus (l-pio).
+pub(super) struct Copies {
+    /// From user memory to the send queue (l-sdma).
     pub send_line: Ps,
     /// From the receive queue to user memory; None: the program reads it where it is.
     pub receive_line: Option<Ps>,
-    /// The part of `send_line` by which a source outside the caches slows writes over the bus.
+    /// What a source outside the caches adds to writes over the bus (l-pio).
     pub source_line: Ps,
 }
 

@@ -4,11 +4,11 @@
 //! A node has a host processor, memory, an I/O bus and a network interface with a slow processor,
 //! its own memory and three DMA engines; nodes hang on a network of switches. On them run the
 //! paper's choices: data by DMA, by programmed I/O or by remote-memory copy; retransmission by
-//! nobody, by the network interface or by the host; packets of 1, 2 or 4 KiB; multicast forwarded by
-//! network interfaces or by hosts. Parameters are clocks, widths, start-up times and cycles of
+//! nobody, by the network interface or by the host; packets of 1, 2 or 4 KiB; multicast forwarded
+//! by network interfaces or by hosts. Parameters are clocks, widths, start-up times and cycles of
 //! steps; the base implementation's measurements calibrate what no table tells, everything else
 //! follows from what each protocol does. Times are integers (picoseconds), so a seed gives the same
-//! numbers everywhere.
+//! numbers everywhere. Windows and trees are the engine's own.
 
 pub mod choice;
 pub mod claims;
@@ -25,4 +25,4 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use machine::{Copies, Counts};
+pub use machine::Counts;

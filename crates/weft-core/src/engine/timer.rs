@@ -4,6 +4,7 @@ use super::types::Event;
 use super::{session, Engine};
 use crate::error::PeerFailure;
 use crate::id::PeerId;
+use crate::matching::{Posted, Unexpected};
 use crate::peer::{Desc, Peer, State};
 use crate::time::Instant;
 use crate::wire::{flags, Nop, Packet};
@@ -226,7 +227,7 @@ impl Engine {
         if let Some(w) = &mut p.windows {
             w.send.shrink();
         }
-        self.posted.shrink();
-        self.unexpected.shrink();
+        self.posted.iter_mut().for_each(Posted::shrink);
+        self.unexpected.iter_mut().for_each(Unexpected::shrink);
     }
 }

@@ -14,6 +14,7 @@ mod fault;
 mod link;
 mod network;
 pub mod plan;
+pub mod platform;
 mod remote;
 pub mod runner;
 pub mod scenarios;

@@ -13,7 +13,7 @@ mod peers;
 mod pingpong;
 pub mod rank;
 mod rate;
-mod suite;
+pub mod suite;
 mod sys;
 pub mod table;
 mod volley;

@@ -2,6 +2,7 @@
 
 mod app;
 mod network;
+mod paper004;
 mod replay;
 mod scenario;
 mod swarm;
@@ -31,6 +32,7 @@ enum Fixed {
     List,
     Swarm(swarm::Args),
     App(app::Args),
+    Paper004(paper004::Args),
 }
 
 /// The scenarios that are commands: all but the swarm, which has options of its own.
@@ -92,6 +94,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Which::Fixed(Fixed::List) => Ok(list()),
         Which::Fixed(Fixed::Swarm(args)) => swarm::run(&args),
         Which::Fixed(Fixed::App(args)) => app::run(&args),
+        Which::Fixed(Fixed::Paper004(args)) => paper004::run(&args),
         Which::Named(name, args) => scenario::run(name, &args),
     }
 }

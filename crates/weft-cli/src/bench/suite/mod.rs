@@ -9,11 +9,11 @@
 //! | `plot`, `draw`, `report` | plots, their files, the report |
 
 mod advice;
-mod draw;
+pub mod draw;
 mod load;
 mod measure;
 mod plan;
-mod plot;
+pub mod plot;
 mod report;
 
 use super::netns::Place;

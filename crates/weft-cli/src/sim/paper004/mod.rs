@@ -1,0 +1,168 @@
+//! `weft sim paper004`: the paper's two clusters in virtual time, beside its numbers.
+
+mod plot;
+
+use anyhow::{bail, Context, Result};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weft_sim::platform::claims::{claims, Claim};
+use weft_sim::platform::compare::{summary, Lab, Row, Summary, TABLES};
+
+/// The clusters and choices of "Cluster Communication Protocols for Parallel-Programming Systems"
+/// (2004), beside every number it states
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Numbers of one place in the paper: III, IV, V, VI, fig6, fig7, fig9; or all
+    #[arg(long, value_name = "TABLE", default_value = "all", value_parser = parse_table)]
+    table: String,
+    /// Print one JSON object for each number in place of the text
+    #[arg(long)]
+    json: bool,
+    /// Places the ranks in the network; the same seed gives the same numbers
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Also draw how far the simulated numbers are off
+    #[arg(long, value_name = "FILE.svg|FILE.png")]
+    plot: Option<PathBuf>,
+}
+
+fn parse_table(text: &str) -> Result<String, String> {
+    let known = TABLES.into_iter().chain(["all"]).find(|name| name.eq_ignore_ascii_case(text));
+    known.map(str::to_string).ok_or_else(|| format!("one of {}, all is wanted", TABLES.join(", ")))
+}
+
+fn print_json(row: &Row) {
+    let number = &row.number;
+    let line = json!({
+        "table": number.table,
+        "row": number.row,
+        "platform": number.platform,
+        "unit": number.unit,
+        "paper": number.paper,
+        "simulated": row.simulated,
+        "error": row.error(),
+        "calibrated": number.calibrated,
+    });
+    println!("{line}");
+}
+
+fn print_rows(rows: &[Row]) {
+    println!(
+        "{:<5} {:<52} {:<5} {:>8} {:>9} {:<8} {:>7}",
+        "table", "number", "on", "paper", "simulated", "unit", "error"
+    );
+    for row in rows {
+        let number = &row.number;
+        let note = if number.calibrated { "calibrated" } else { "" };
+        let line = format!(
+            "{:<5} {:<52} {:<5} {:>8.1} {:>9.2} {:<8} {:>+6.1}% {note}",
+            number.table,
+            number.row,
+            number.platform,
+            number.paper,
+            row.simulated,
+            number.unit,
+            row.error() * 100.0,
+        );
+        println!("{}", line.trim_end());
+    }
+}
+
+fn print_summary(what: &str, sum: Summary) {
+    if sum.count == 0 {
+        return;
+    }
+    println!(
+        "{what}: {} numbers, median error {:.1} %, {:.1} % of them within 25 %",
+        sum.count,
+        sum.median * 100.0,
+        sum.within_quarter * 100.0
+    );
+}
+
+fn print_summaries(rows: &[Row]) {
+    let of = |calibrated: bool| rows.iter().filter(move |r| r.number.calibrated == calibrated);
+    println!("");
+    print_summary("predicted", summary(of(false).map(Row::error)));
+    print_summary("predicted, to the paper's decimals", summary(of(false).map(Row::rounded_error)));
+    print_summary("calibrated", summary(of(true).map(Row::error)));
+    print_summary("all", summary(rows.iter().map(Row::error)));
+}
+
+fn print_claims(list: &[Claim]) {
+    let kept = list.iter().filter(|claim| claim.kept).count();
+    println!("\norderings the paper states: {kept} of {} kept", list.len());
+    for claim in list {
+        let word = if claim.kept { "kept" } else { "BROKEN" };
+        let figures: Vec<String> = claim.figures.iter().map(|x| format!("{x:.2}")).collect();
+        println!(
+            "{word:<6} {:<5} {:<4} {} ({})",
+            claim.section,
+            claim.platform,
+            claim.text,
+            figures.join(", ")
+        );
+    }
+}
+
+fn write_plot(path: &Path, rows: &[Row]) -> Result<()> {
+    let shapes = plot::plot(rows);
+    let bytes = match path.extension().and_then(|e| e.to_str()) {
+        Some("png") => crate::bench::suite::draw::png(&shapes)?,
+        Some("svg") => {
+            let svg = crate::bench::suite::draw::svg(&shapes, "simulated against the paper");
+            // Beside HTML, a file of its own names its format.
+            svg.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1).into_bytes()
+        }
+        _ => bail!("{}: the plot's file is to end in .svg or .png", path.display()),
+    };
+    std::fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Simulates what was asked for and prints it beside the paper's numbers.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let lab = Lab::new(args.seed);
+    let rows = lab.rows(&args.table);
+    if let Some(path) = &args.plot {
+        write_plot(path, &rows)?;
+    }
+    if args.json {
+        rows.iter().for_each(print_json);
+        return Ok(ExitCode::SUCCESS);
+    }
+    print_rows(&rows);
+    print_summaries(&rows);
+    if args.table == "all" {
+        print_claims(&claims(&lab));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn parse_table__names_of_the_paper_in_any_case() {
+        assert_eq!(parse_table("iii").as_deref(), Ok("III"));
+        assert_eq!(parse_table("Fig9").as_deref(), Ok("fig9"));
+        assert_eq!(parse_table("ALL").as_deref(), Ok("all"));
+        assert!(parse_table("VII").is_err());
+    }
+
+    #[test]
+    fn write_plot__svg_and_png_and_nothing_else() {
+        let rows = Lab::new(1).rows("fig6");
+        let dir = std::env::temp_dir().join(format!("weft-paper004-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        for (name, start) in [("a.svg", &b"<svg "[..]), ("a.png", &b"\x89PNG"[..])] {
+            write_plot(&dir.join(name), &rows).unwrap();
+            assert!(std::fs::read(dir.join(name)).unwrap().starts_with(start), "{name}");
+        }
+        let error = write_plot(&dir.join("a.gif"), &rows).unwrap_err();
+        assert!(error.to_string().contains(".svg or .png"), "{error}");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

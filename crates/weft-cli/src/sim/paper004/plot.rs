@@ -1,0 +1,91 @@
+//! Simulated over paper for every number, in the paper's order.
+
+use crate::bench::suite::plot::{Anchor, Colour, Shape, WIDTH};
+use weft_sim::platform::compare::Row;
+
+const LEFT: f64 = 84.0;
+const RIGHT: f64 = WIDTH - 24.0;
+const TOP: f64 = 84.0;
+const BOTTOM: f64 = 452.0;
+/// The axis ends at this factor and its inverse; points beyond stand at the end.
+const FACTOR: f64 = 2.5;
+
+const BLACK: Colour = [30, 30, 30];
+const GREY: Colour = [110, 110, 110];
+const GRID: Colour = [218, 218, 218];
+const PPRO: Colour = [214, 39, 40];
+const P3: Colour = [31, 119, 180];
+const BOTH: Colour = [142, 36, 170];
+const CALIBRATED: Colour = [170, 170, 170];
+
+fn y(ratio: f64) -> f64 {
+    let share = ratio.clamp(1.0 / FACTOR, FACTOR).ln() / FACTOR.ln();
+    (TOP + BOTTOM) / 2.0 - share * (BOTTOM - TOP) / 2.0
+}
+
+fn text(at: (f64, f64), text: &str, anchor: Anchor, colour: Colour) -> Shape {
+    Shape::Text { at, text: text.to_string(), anchor, large: false, colour }
+}
+
+fn line(points: Vec<(f64, f64)>, colour: Colour, dashed: bool) -> Shape {
+    Shape::Line { points, colour, width: 1.0, dashed }
+}
+
+fn colour(row: &Row) -> Colour {
+    match row.number.platform {
+        _ if row.number.calibrated => CALIBRATED,
+        "ppro" => PPRO,
+        "p3" => P3,
+        _ => BOTH,
+    }
+}
+
+fn frame() -> Vec<Shape> {
+    let title = "Simulated over paper, every number".to_string();
+    let at = (LEFT, 26.0);
+    let large = true;
+    let mut shapes =
+        vec![Shape::Text { at, text: title, anchor: Anchor::Start, large, colour: BLACK }];
+    let names = [
+        ("calibrated", CALIBRATED),
+        ("ppro, predicted", PPRO),
+        ("p3, predicted", P3),
+        ("both", BOTH),
+    ];
+    for (i, (name, colour)) in names.into_iter().enumerate() {
+        let x = LEFT + 6.0 + 150.0 * i as f64;
+        shapes.push(Shape::Dot { at: (x, 48.0), radius: 4.0, colour });
+        shapes.push(text((x + 10.0, 52.0), name, Anchor::Start, GREY));
+    }
+    let marks = [(0.5, "0.5"), (0.75, "0.75"), (0.9, "0.9"), (1.0, "1"), (1.1, "1.1")];
+    for (ratio, name) in marks.into_iter().chain([(1.25, "1.25"), (2.0, "2")]) {
+        let dashed = ratio != 1.0;
+        let colour = if dashed { GRID } else { GREY };
+        shapes.push(line(vec![(LEFT, y(ratio)), (RIGHT, y(ratio))], colour, dashed));
+        shapes.push(text((LEFT - 8.0, y(ratio) + 4.0), name, Anchor::End, GREY));
+    }
+    shapes
+}
+
+/// A dot for every row; the tables side by side.
+pub fn plot(rows: &[Row]) -> Vec<Shape> {
+    let mut shapes = frame();
+    let step = (RIGHT - LEFT) / rows.len().max(1) as f64;
+    let x = |i: usize| LEFT + step * (i as f64 + 0.5);
+    let mut from = 0;
+    for (i, row) in rows.iter().enumerate() {
+        let next = rows.get(i + 1).map(|row| row.number.table);
+        if next != Some(row.number.table) {
+            let middle = (x(from) + x(i)) / 2.0;
+            shapes.push(text((middle, BOTTOM + 22.0), row.number.table, Anchor::Middle, GREY));
+            let edge = x(i) + step / 2.0;
+            shapes.push(line(vec![(edge, TOP), (edge, BOTTOM)], GRID, false));
+            from = i + 1;
+        }
+        let at = (x(i), y(row.simulated / row.number.paper));
+        shapes.push(Shape::Dot { at, radius: 3.6, colour: colour(row) });
+    }
+    let what = "table or figure of the paper";
+    shapes.push(text(((LEFT + RIGHT) / 2.0, BOTTOM + 46.0), what, Anchor::Middle, GREY));
+    shapes
+}

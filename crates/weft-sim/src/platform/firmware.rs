@@ -1,0 +1,453 @@
+//! The control program of the network interface: one event at a time, each with its cycles.
+
+use super::choice::{Family, Forward, Repair, Transfer};
+use super::costs::PIO_COMPLETIONS;
+use super::machine::{BufferId, Dma, Event, Kind, Machine, Packet, PacketId, RTO};
+use weft_core::group::tree;
+use weft_core::reliability::Verdict;
+
+/// Something for the network interface's processor to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Task {
+    /// The host asks to send.
+    Request(PacketId),
+    /// The data of a packet has been fetched.
+    Fetched(PacketId),
+    /// A packet may go as soon as the window lets it.
+    Ready(PacketId),
+    /// The same for a child in a multicast tree, whose descriptor is made first.
+    Pass(PacketId),
+    /// The window towards this node has opened.
+    Unblock(usize),
+    /// A packet has left.
+    Sent(PacketId),
+    /// A packet has arrived.
+    Arrived(PacketId),
+    /// A packet is in host memory.
+    Delivered(PacketId),
+    /// Report this many free send buffers to the host.
+    Report(u32),
+    /// The report is in host memory.
+    Reported,
+    /// Acknowledge packets of this node.
+    Acknowledge(usize),
+    /// Send the oldest packets to this node again.
+    Repeat(usize),
+}
+
+impl Task {
+    /// Whether an engine waits for this. The control program looks at the engines first.
+    fn ends_transfer(self) -> bool {
+        use Task::{Arrived, Delivered, Fetched, Reported, Sent};
+        matches!(self, Fetched(_) | Sent(_) | Arrived(_) | Delivered(_) | Reported)
+    }
+}
+
+impl Machine {
+    pub fn add_task(&mut self, node: usize, task: Task) {
+        let n = &mut self.nodes[node];
+        if task.ends_transfer() { &mut n.engine_tasks } else { &mut n.tasks }.push_back(task);
+        self.next_task(node);
+    }
+
+    fn next_task(&mut self, node: usize) {
+        if self.nodes[node].task.is_some() {
+            return;
+        }
+        let n = &mut self.nodes[node];
+        let Some(task) = n.engine_tasks.pop_front().or_else(|| n.tasks.pop_front()) else { return };
+        let cycles = self.cycles(task);
+        self.nodes[node].task = Some(task);
+        let time = self.shared(node, cycles * self.hw.ni_cycle);
+        self.after(time, Event::Task(node));
+    }
+
+    fn cycles(&self, task: Task) -> u64 {
+        let c = &self.ni;
+        let turn = c.sources * c.source;
+        let go = c.window + c.repair_send + c.transmit;
+        match task {
+            Task::Request(id) if self.fetches(id) => turn + c.request + c.tlb + c.dma,
+            Task::Request(_) => turn + c.request + go,
+            Task::Fetched(_) | Task::Ready(_) => turn + go,
+            Task::Pass(_) => turn + c.forward + go,
+            Task::Unblock(_) | Task::Repeat(_) => go,
+            Task::Sent(_) => turn + c.sent,
+            Task::Arrived(id) => turn + c.header + self.arrival_cycles(id),
+            Task::Delivered(_) => turn + c.release,
+            Task::Report(_) => c.completion + c.dma,
+            Task::Reported => turn,
+            Task::Acknowledge(_) => c.ack_make + c.transmit,
+        }
+    }
+
+    fn arrival_cycles(&self, id: PacketId) -> u64 {
+        let c = &self.ni;
+        let deliver = c.host_buffer + c.dma;
+        let packet = &self.packets[id];
+        match packet.kind {
+            Kind::Ack => c.ack_take,
+            Kind::Ask if self.choice.repair != Repair::Host => {
+                c.repair_receive + c.fetch_add + c.window + c.repair_send + c.transmit
+            }
+            _ => c.repair_receive + c.tlb + deliver,
+        }
+    }
+
+    /// Whether the data of this packet has to be fetched from host memory.
+    fn fetches(&self, id: PacketId) -> bool {
+        self.packets[id].kind == Kind::Data
+            && self.choice.transfer != Transfer::Pio
+            && !self.buffers[self.packets[id].buffer].ready
+    }
+
+    /// Ranks to which `node` passes this multicast packet on.
+    pub fn children(&self, node: usize, id: PacketId) -> tree::Children {
+        let root = self.packets[id].root.unwrap_or(usize::MAX);
+        tree::children(self.choice.tree, root, node, self.nodes.len())
+    }
+
+    /// The processor has done its task; what it did takes effect.
+    pub fn task_done(&mut self, node: usize) {
+        let Some(task) = self.nodes[node].task.take() else { return };
+        match task {
+            Task::Request(id) => self.request(node, id),
+            Task::Fetched(id) => self.fetched(node, id),
+            Task::Ready(id) | Task::Pass(id) => self.ready(node, id),
+            Task::Unblock(peer) => self.unblock(node, peer),
+            Task::Sent(id) => {
+                self.send_seen(node);
+                if self.choice.repair == Repair::Host && self.packets[id].kind != Kind::HostAck {
+                    // The buffer stays until the acknowledgement, the queue entry does not.
+                    self.add_task(node, Task::Report(0));
+                }
+                self.release(node, self.packets[id].buffer);
+            }
+            Task::Arrived(id) => self.take_in(node, id),
+            Task::Delivered(id) => {
+                self.dma_seen(node);
+                self.release(node, self.packets[id].buffer);
+            }
+            Task::Report(count) => self.start_dma(node, Dma::Complete(count)),
+            Task::Reported => self.dma_seen(node),
+            Task::Acknowledge(peer) => self.acknowledge(node, peer),
+            Task::Repeat(peer) => self.repeat(node, peer),
+        }
+        self.next_task(node);
+    }
+
+    fn request(&mut self, node: usize, id: PacketId) {
+        let buffer = self.packets[id].buffer;
+        if !self.fetches(id) {
+            self.buffers[buffer].ready = true;
+            self.spread(node, id);
+        } else if self.buffers[buffer].waiting.is_empty() {
+            self.buffers[buffer].waiting.push(id);
+            self.start_dma(node, Dma::Fetch(id));
+        } else {
+            // The same data to another node: one fetch serves both (section 5.4).
+            self.buffers[buffer].waiting.push(id);
+        }
+    }
+
+    fn fetched(&mut self, node: usize, id: PacketId) {
+        self.dma_seen(node);
+        let buffer = self.packets[id].buffer;
+        self.buffers[buffer].ready = true;
+        let waiting = std::mem::take(&mut self.buffers[buffer].waiting);
+        self.spread(node, waiting[0]);
+        // They asked before anything that waits now.
+        for &next in waiting[1..].iter().rev() {
+            self.nodes[node].tasks.push_front(Task::Ready(next));
+        }
+    }
+
+    /// The data is here: the packet goes to its destination, a multicast to the root's children.
+    fn spread(&mut self, node: usize, id: PacketId) {
+        if self.packets[id].root.is_none() || self.choice.forward == Forward::Host {
+            self.ready(node, id);
+            return;
+        }
+        self.pass_on(node, id);
+        // The sender belongs to the group: its network interface delivers to it as well.
+        self.start_dma(node, Dma::Deliver(id));
+    }
+
+    /// Send descriptors for the children of `node`.
+    fn pass_on(&mut self, node: usize, id: PacketId) {
+        for child in self.children(node, id) {
+            let buffer = self.packets[id].buffer;
+            self.buffers[buffer].refs += 1;
+            let packet = Packet { from: node, to: child, seq: None, ..self.packets[id].clone() };
+            let copy = self.add_packet(packet);
+            self.add_task(node, Task::Pass(copy));
+        }
+    }
+
+    fn ready(&mut self, node: usize, id: PacketId) {
+        let to = self.packets[id].to;
+        if self.choice.repair == Repair::Host {
+            self.transmit(node, id);
+            return;
+        }
+        let peer = self.peer(node, to);
+        peer.blocked.push_back(id);
+        if peer.blocked.len() == 1 && !peer.unblocking {
+            self.send_blocked(node, to);
+        }
+    }
+
+    /// Sends the first packet that waits for the window towards `to`, if that is open.
+    fn send_blocked(&mut self, node: usize, to: usize) {
+        let now = self.instant();
+        let repairs = self.choice.repair != Repair::None;
+        let peer = self.peer(node, to);
+        if !peer.send.can_send() {
+            return;
+        }
+        let Some(id) = peer.blocked.pop_front() else { return };
+        let seq = peer.send.push(now, id);
+        let ack = peer.recv.next_expected();
+        peer.recv.ack_piggybacked();
+        let packet = &mut self.packets[id];
+        (packet.seq, packet.ack) = (Some(seq), ack);
+        if repairs {
+            let buffer = packet.buffer;
+            self.buffers[buffer].refs += 1;
+            self.start_timer(node, to);
+        }
+        self.transmit(node, id);
+    }
+
+    fn unblock(&mut self, node: usize, peer: usize) {
+        self.peer(node, peer).unblocking = false;
+        self.send_blocked(node, peer);
+        self.plan_unblock(node, peer);
+    }
+
+    fn plan_unblock(&mut self, node: usize, other: usize) {
+        let peer = self.peer(node, other);
+        if !peer.blocked.is_empty() && peer.send.can_send() && !peer.unblocking {
+            peer.unblocking = true;
+            self.add_task(node, Task::Unblock(other));
+        }
+    }
+
+    pub fn start_timer(&mut self, node: usize, other: usize) {
+        let peer = self.peer(node, other);
+        if !std::mem::replace(&mut peer.timer, true) {
+            // Looks often enough for both timeouts.
+            self.after(RTO.as_nanos() as u64 * 1000 / 4, Event::Timer(node, other));
+        }
+    }
+
+    /// A packet has arrived.
+    fn take_in(&mut self, node: usize, id: PacketId) {
+        if self.loss_ppm > 0 && self.rng.chance(self.loss_ppm) {
+            self.counts.lost += 1;
+            return;
+        }
+        let from = self.packets[id].from;
+        if self.choice.repair == Repair::Host {
+            // Everything is the host's, in a buffer of its own.
+            let buffer = self.add_buffer(Some(from), 1, true);
+            let copy = self.packets[id].clone();
+            let copy = self.add_packet(Packet { buffer, ..copy });
+            self.start_dma(node, Dma::Deliver(copy));
+            return;
+        }
+        let (ack, nack) = (self.packets[id].ack, self.packets[id].nack);
+        self.take_ack(node, from, ack, nack);
+        let Some(seq) = self.packets[id].seq else { return };
+        let verdict = self.peer(node, from).recv.on_packet(seq);
+        if verdict != Verdict::Deliver {
+            self.plan_ack(node, from);
+            return;
+        }
+        let buffer = self.add_buffer(Some(from), 1, true);
+        let packet = Packet { buffer, ..self.packets[id].clone() };
+        match packet.kind {
+            Kind::Ask => {
+                let value = self.nodes[node].counter;
+                self.nodes[node].counter += 1;
+                self.reply(node, from, value);
+                self.release(node, buffer);
+            }
+            _ => {
+                let forward = packet.root.is_some() && self.choice.forward == Forward::Interface;
+                let copy = self.add_packet(packet);
+                self.start_dma(node, Dma::Deliver(copy));
+                if forward {
+                    self.pass_on(node, copy);
+                }
+            }
+        }
+    }
+
+    fn reply(&mut self, node: usize, to: usize, value: u64) {
+        let buffer = self.add_buffer(None, 2, true);
+        let id = self.add_packet(Packet {
+            kind: Kind::Reply,
+            from: node,
+            to,
+            bytes: 8,
+            tag: value,
+            root: None,
+            seq: None,
+            ack: Default::default(),
+            nack: false,
+            buffer,
+        });
+        self.ready(node, id);
+    }
+
+    /// An acknowledgement from `other`, alone or on a packet, for what `node` sent.
+    pub fn take_ack(&mut self, node: usize, other: usize, ack: weft_core::seq::Seq, nack: bool) {
+        let now = self.instant();
+        let mut freed = Vec::new();
+        let peer = self.peer(node, other);
+        let out = peer.send.on_ack(now, ack, None, nack, &mut |id| freed.push(id));
+        if self.choice.repair != Repair::None {
+            for id in freed {
+                self.release(node, self.packets[id].buffer);
+            }
+        }
+        if self.choice.repair == Repair::Host {
+            return;
+        }
+        if out.lost > 0 {
+            self.add_task(node, Task::Repeat(other));
+        }
+        self.plan_unblock(node, other);
+    }
+
+    /// One user of a buffer less; the last one gives it back.
+    fn release(&mut self, node: usize, buffer: BufferId) {
+        let it = &mut self.buffers[buffer];
+        it.refs -= 1;
+        if it.refs > 0 {
+            return;
+        }
+        match it.from {
+            Some(from) if self.choice.repair != Repair::Host => {
+                let now = self.instant();
+                self.peer(node, from).recv.note_received(now, false);
+                self.plan_ack(node, from);
+            }
+            Some(_) => {}
+            None if self.choice.repair == Repair::Host => {
+                self.nodes[node].free += 1;
+                self.wake(node);
+            }
+            None => self.send_buffer_free(node),
+        }
+    }
+
+    fn send_buffer_free(&mut self, node: usize) {
+        let together = match self.choice.transfer {
+            Transfer::Pio => PIO_COMPLETIONS,
+            _ => 1,
+        };
+        self.nodes[node].unreported += 1;
+        if self.nodes[node].unreported >= together {
+            let count = std::mem::take(&mut self.nodes[node].unreported);
+            self.add_task(node, Task::Report(count));
+        }
+    }
+
+    /// Acknowledges `from` now if that is due, else when the timer says so.
+    fn plan_ack(&mut self, node: usize, from: usize) {
+        let now = self.instant();
+        if self.peer(node, from).recv.ack_due(now) {
+            self.add_task(node, Task::Acknowledge(from));
+        } else if self.choice.repair == Repair::Interface {
+            self.start_timer(node, from);
+        }
+    }
+
+    fn acknowledge(&mut self, node: usize, other: usize) {
+        let now = self.instant();
+        let peer = self.peer(node, other);
+        if !peer.recv.ack_due(now) {
+            return;
+        }
+        let (ack, nack) = (peer.recv.next_expected(), peer.recv.has_gap());
+        peer.recv.ack_sent();
+        let buffer = self.add_buffer(None, 2, true);
+        let id = self.add_packet(Packet {
+            kind: Kind::Ack,
+            from: node,
+            to: other,
+            bytes: 0,
+            tag: 0,
+            root: None,
+            seq: None,
+            ack,
+            nack,
+            buffer,
+        });
+        self.counts.acks += 1;
+        self.transmit(node, id);
+    }
+
+    fn repeat(&mut self, node: usize, other: usize) {
+        let now = self.instant();
+        let peer = self.peer(node, other);
+        let Some((_, id)) = peer.send.next_retransmit(now) else {
+            self.plan_unblock(node, other);
+            return;
+        };
+        let more = peer.send.awaiting_retransmit() > 0;
+        let buffer = self.packets[id].buffer;
+        self.buffers[buffer].refs += 1;
+        self.counts.resent += 1;
+        self.transmit(node, id);
+        if more {
+            self.add_task(node, Task::Repeat(other));
+        } else {
+            self.plan_unblock(node, other);
+        }
+    }
+
+    /// The timer of `node` for `other`.
+    pub fn timer(&mut self, node: usize, other: usize) {
+        let now = self.instant();
+        let peer = self.peer(node, other);
+        peer.timer = false;
+        let again = peer.send.on_timeout(now, RTO);
+        let idle = peer.send.is_empty() && peer.recv.ack_deadline().is_none();
+        if self.choice.repair == Repair::Host {
+            self.host_timer(node, other, again);
+        } else {
+            if again {
+                self.add_task(node, Task::Repeat(other));
+            }
+            self.plan_ack(node, other);
+        }
+        if !idle {
+            self.start_timer(node, other);
+        }
+    }
+
+    /// A transfer of the host DMA engine is over.
+    pub fn dma_done(&mut self, node: usize, dma: Dma) {
+        match dma {
+            Dma::Fetch(id) => self.add_task(node, Task::Fetched(id)),
+            Dma::Deliver(id) => {
+                self.nodes[node].rx.push_back(id);
+                self.add_task(node, Task::Delivered(id));
+                self.wake(node);
+            }
+            Dma::Complete(count) => {
+                self.nodes[node].free += count;
+                self.add_task(node, Task::Reported);
+                self.wake(node);
+            }
+        }
+    }
+
+    /// Whether the library is the manufacturer's, whose programs send from registered memory.
+    pub fn is_gm(&self) -> bool {
+        self.choice.family == Family::Gm
+    }
+}

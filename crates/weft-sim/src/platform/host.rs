@@ -1,0 +1,455 @@
+//! What host processors do: library calls as steps of cycles, copies and writes over the I/O bus.
+
+use super::choice::{Forward, Repair, Transfer};
+use super::costs::{ADDRESS, DESCRIPTOR};
+use super::firmware::Task;
+use super::hardware::{Ps, LINE};
+use super::machine::{Event, Kind, Machine, Packet, PacketId, User, PIECE};
+use weft_core::reliability::Verdict;
+use weft_core::seq::Seq;
+
+/// A step of the host processor.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Op {
+    /// Computes for this time.
+    Cpu(Ps),
+    /// Copies bytes, at this time for a line.
+    Copy { left: u64, line: Ps },
+    /// Writes bytes over the I/O bus, combined to lines.
+    Pio { left: u64 },
+    /// Hands a packet to the network interface.
+    Post(PacketId),
+    /// The send call returns.
+    Sent,
+    /// The packet is the program's.
+    Received(PacketId),
+}
+
+/// What a program wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// Send one packet, with a number for it.
+    Send { to: usize, bytes: u64, tag: u64 },
+    /// Send one packet to all.
+    Multicast { bytes: u64, tag: u64 },
+    /// Fetch and add at another node.
+    FetchAdd { at: usize },
+    /// Nothing until something arrives.
+    Wait,
+}
+
+/// The programs of all nodes. Times are those of the call.
+pub(super) trait Programs {
+    /// What `node` wants; asked again until it happens.
+    fn wish(&mut self, node: usize) -> Wish;
+    /// The call that the wish led to has returned.
+    fn sent(&mut self, node: usize, began: Ps, ended: Ps);
+    /// A packet's upcall has returned, or a fetch-and-add.
+    fn received(&mut self, node: usize, tag: u64, began: Ps, ended: Ps);
+    /// Whether everything has happened.
+    fn done(&self) -> bool;
+}
+
+impl Machine {
+    /// Runs until the programs are done; returns the time. None if nothing happens any more.
+    pub fn run(&mut self, programs: &mut dyn Programs) -> Option<Ps> {
+        for node in 0..self.nodes.len() {
+            self.wake(node);
+        }
+        while !programs.done() {
+            match self.next_event()? {
+                Event::Host(node) => {
+                    self.nodes[node].host_busy = false;
+                    self.host_step(node, programs);
+                }
+                Event::Task(node) => self.task_done(node),
+                Event::DmaReady(node) => self.want_bus(node, User::Dma),
+                Event::Bus(node) => {
+                    if self.bus_done(node) == Some(User::Host) {
+                        self.nodes[node].host_busy = false;
+                        self.host_step(node, programs);
+                    }
+                }
+                Event::Sent(node) => self.chunk_sent(node),
+                Event::Arrived(packet) => self.arrived(packet),
+                Event::Timer(node, other) => self.timer(node, other),
+            }
+        }
+        Some(self.now)
+    }
+
+    /// Something has changed for a host that may be waiting.
+    pub fn wake(&mut self, node: usize) {
+        let n = &mut self.nodes[node];
+        if n.ops.is_empty() && !n.host_busy {
+            n.host_busy = true;
+            self.after(0, Event::Host(node));
+        }
+    }
+
+    /// Does steps until one takes time.
+    fn host_step(&mut self, node: usize, programs: &mut dyn Programs) {
+        if self.nodes[node].host_busy {
+            return;
+        }
+        loop {
+            let Some(op) = self.nodes[node].ops.front().copied() else {
+                if !self.decide(node, programs) {
+                    return;
+                }
+                continue;
+            };
+            match op {
+                Op::Pio { left: 0 } | Op::Copy { left: 0, .. } => {}
+                Op::Pio { .. } => {
+                    self.nodes[node].host_busy = true;
+                    self.want_bus(node, User::Host);
+                    return;
+                }
+                Op::Cpu(time) => {
+                    self.nodes[node].ops.pop_front();
+                    self.compute(node, time);
+                    return;
+                }
+                Op::Copy { left, line } => {
+                    let bytes = left.min(PIECE);
+                    self.nodes[node].ops[0] = Op::Copy { left: left - bytes, line };
+                    let time = bytes.div_ceil(LINE) * line;
+                    self.compute(node, self.shared_memory(node, bytes, time));
+                    return;
+                }
+                Op::Post(id) => self.post(node, id),
+                Op::Sent => programs.sent(node, self.nodes[node].began, self.now),
+                Op::Received(id) => {
+                    let began = self.nodes[node].began;
+                    programs.received(node, self.packets[id].tag, began, self.now);
+                }
+            }
+            self.nodes[node].ops.pop_front();
+        }
+    }
+
+    fn compute(&mut self, node: usize, time: Ps) {
+        self.nodes[node].host_busy = true;
+        self.after(time, Event::Host(node));
+    }
+
+    /// Chooses what the host does next; false if it waits.
+    fn decide(&mut self, node: usize, programs: &mut dyn Programs) -> bool {
+        self.nodes[node].began = self.now;
+        if let Some(id) = self.nodes[node].rx.pop_front() {
+            self.receive(node, id);
+            return true;
+        }
+        match programs.wish(node) {
+            Wish::Wait => false,
+            Wish::Send { to, bytes, tag } => self.send(node, to, bytes, tag),
+            Wish::Multicast { bytes, tag } => self.multicast(node, bytes, tag),
+            Wish::FetchAdd { at } => self.ask(node, at),
+        }
+    }
+
+    fn cpu(&mut self, node: usize, cycles: u64) {
+        self.op(node, Op::Cpu(cycles * self.hw.host_cycle * self.hw.host_work / 100));
+    }
+
+    fn op(&mut self, node: usize, op: Op) {
+        self.nodes[node].ops.push_back(op);
+    }
+
+    /// Words written one by one, in 32nds of a word.
+    fn words(&mut self, node: usize, count: u64) {
+        let word = self.hw.bus_time(4, self.hw.pio_clocks);
+        self.op(node, Op::Cpu(word * count / 32));
+    }
+
+    fn packet(&mut self, kind: Kind, from: usize, to: usize, bytes: u64, tag: u64) -> PacketId {
+        let buffer = self.add_buffer(None, 1, false);
+        self.add_packet(Packet {
+            kind,
+            from,
+            to,
+            bytes,
+            tag,
+            root: None,
+            seq: None,
+            ack: Seq(0),
+            nack: false,
+            buffer,
+        })
+    }
+
+    /// Whether a packet to `to` may leave the host.
+    fn may_send(&mut self, node: usize, to: usize) -> bool {
+        if self.nodes[node].free == 0 {
+            return false;
+        }
+        self.choice.repair != Repair::Host || self.peer(node, to).send.can_send()
+    }
+
+    fn send(&mut self, node: usize, to: usize, bytes: u64, tag: u64) -> bool {
+        if !self.may_send(node, to) {
+            return false;
+        }
+        let id = self.packet(Kind::Data, node, to, bytes, tag);
+        self.send_steps(node, id);
+        self.op(node, Op::Sent);
+        true
+    }
+
+    /// The steps of a send call with its data.
+    fn send_steps(&mut self, node: usize, id: PacketId) {
+        let bytes = self.packets[id].bytes;
+        self.nodes[node].free -= 1;
+        let c = &self.host;
+        let (cycles, words) = (c.send + c.queue + c.repair_send, c.send_words);
+        self.cpu(node, cycles);
+        self.words(node, 32 * words);
+        match self.choice.transfer {
+            Transfer::Pio => {
+                let line = self.copies.source_line;
+                self.op(node, Op::Copy { left: if line > 0 { bytes } else { 0 }, line });
+                self.op(node, Op::Pio { left: bytes + self.header() });
+                self.op(node, Op::Pio { left: DESCRIPTOR });
+            }
+            Transfer::Sdma if !self.is_gm() => {
+                self.op(node, Op::Copy { left: bytes, line: self.copies.send_line });
+                self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR });
+            }
+            _ if self.is_gm() => {}
+            _ => self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR }),
+        }
+        self.op(node, Op::Post(id));
+    }
+
+    fn multicast(&mut self, node: usize, bytes: u64, tag: u64) -> bool {
+        let id = self.packet(Kind::Data, node, node, bytes, tag);
+        self.packets[id].root = Some(node);
+        if self.choice.forward == Forward::Interface {
+            if self.nodes[node].free == 0 {
+                return false;
+            }
+            self.send_steps(node, id);
+        } else {
+            let children: Vec<usize> = self.children(node, id).collect();
+            if !children.iter().all(|&child| self.may_send(node, child)) {
+                return false;
+            }
+            self.send_to_all(node, id, &children);
+        }
+        self.op(node, Op::Sent);
+        true
+    }
+
+    /// One transfer of the data, one send descriptor for each child.
+    fn send_to_all(&mut self, node: usize, id: PacketId, children: &[usize]) {
+        for (i, &child) in children.iter().enumerate() {
+            let packet = Packet { from: node, to: child, ..self.packets[id].clone() };
+            let copy = self.add_packet(packet);
+            if i == 0 {
+                self.send_steps(node, copy);
+                continue;
+            }
+            let buffer = self.packets[id].buffer;
+            self.buffers[buffer].refs += 1;
+            let cycles = self.host.resend + self.host.repair_send;
+            self.cpu(node, cycles);
+            self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR });
+            self.op(node, Op::Post(copy));
+        }
+    }
+
+    fn ask(&mut self, node: usize, at: usize) -> bool {
+        if !self.may_send(node, at) {
+            return false;
+        }
+        let id = self.packet(Kind::Ask, node, at, 8, 0);
+        self.control(node, id, self.host.fetch_add);
+        self.op(node, Op::Sent);
+        true
+    }
+
+    /// Sends a packet whose few bytes go with its descriptor.
+    fn control(&mut self, node: usize, id: PacketId, cycles: u64) {
+        let buffer = self.packets[id].buffer;
+        self.buffers[buffer].ready = true;
+        // It takes none of the buffers that are counted.
+        self.buffers[buffer].refs += 1;
+        self.cpu(node, cycles + self.host.repair_send);
+        self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR });
+        self.op(node, Op::Post(id));
+    }
+
+    /// The network interface finds the request. A host that retransmits numbers the packet first,
+    /// or keeps it until its window opens.
+    fn post(&mut self, node: usize, id: PacketId) {
+        if self.choice.repair == Repair::Host && self.packets[id].kind != Kind::HostAck {
+            let to = self.packets[id].to;
+            if self.packets[id].seq.is_none() {
+                let peer = self.peer(node, to);
+                if !peer.blocked.is_empty() || !peer.send.can_send() {
+                    peer.blocked.push_back(id);
+                    return;
+                }
+                self.number(node, id);
+            }
+            let peer = self.peer(node, to);
+            let ack = peer.recv.next_expected();
+            peer.recv.ack_piggybacked();
+            self.packets[id].ack = ack;
+            self.start_timer(node, to);
+        }
+        self.add_task(node, Task::Request(id));
+    }
+
+    /// Takes a place in the host's window.
+    fn number(&mut self, node: usize, id: PacketId) {
+        let (now, to, buffer) = (self.instant(), self.packets[id].to, self.packets[id].buffer);
+        self.buffers[buffer].refs += 1;
+        self.packets[id].seq = Some(self.peer(node, to).send.push(now, id));
+    }
+
+    /// Posts what the window towards `other` lets go now.
+    fn host_unblock(&mut self, node: usize, other: usize) {
+        loop {
+            let peer = self.peer(node, other);
+            if !peer.send.can_send() {
+                return;
+            }
+            let Some(id) = peer.blocked.pop_front() else { return };
+            self.number(node, id);
+            self.op(node, Op::Post(id));
+        }
+    }
+
+    /// The steps of finding a packet and taking it in.
+    fn receive(&mut self, node: usize, id: PacketId) {
+        let packet = self.packets[id].clone();
+        let poll = self.host.poll;
+        // The poll reads a line that DMA has written: a miss.
+        self.op(node, Op::Cpu(self.hw.line_fill));
+        self.cpu(node, poll);
+        if self.choice.repair == Repair::Host && !self.host_protocol(node, &packet) {
+            return;
+        }
+        match packet.kind {
+            Kind::Reply => {
+                let cycles = self.host.fetch_add_reply;
+                self.cpu(node, cycles);
+                self.op(node, Op::Received(id));
+            }
+            Kind::Ask => self.answer(node, &packet),
+            Kind::Data => self.upcall(node, id, &packet),
+            Kind::Ack | Kind::HostAck => {}
+        }
+    }
+
+    fn upcall(&mut self, node: usize, id: PacketId, packet: &Packet) {
+        let c = &self.host;
+        let (cycles, after, words) = (c.receive + c.completion, c.after, c.receive_words);
+        self.cpu(node, cycles);
+        if packet.root.is_some() && self.choice.forward == Forward::Host {
+            let children: Vec<usize> = self.children(node, id).collect();
+            self.forward(node, id, &children);
+        }
+        self.cpu(node, after);
+        self.words(node, words);
+        // Remote-memory copy has delivered in place; the sender of a multicast has the data.
+        let in_place = self.choice.transfer == Transfer::Rcpy || packet.root == Some(node);
+        if let (Some(line), false) = (self.copies.receive_line, in_place) {
+            self.op(node, Op::Copy { left: packet.bytes, line });
+        }
+        self.op(node, Op::Received(id));
+    }
+
+    /// Passes a multicast packet on before the upcall: from the receive queue to the children.
+    fn forward(&mut self, node: usize, id: PacketId, children: &[usize]) {
+        if children.is_empty() {
+            return;
+        }
+        let buffer = self.add_buffer(None, 1, false);
+        let packet = Packet { buffer, seq: None, ..self.packets[id].clone() };
+        let id = self.add_packet(packet);
+        self.send_to_all(node, id, children);
+    }
+
+    /// A fetch-and-add request handled by the host.
+    fn answer(&mut self, node: usize, packet: &Packet) {
+        let value = self.nodes[node].counter;
+        self.nodes[node].counter += 1;
+        let cycles = self.host.receive;
+        self.cpu(node, cycles);
+        let reply = self.packet(Kind::Reply, node, packet.from, 8, value);
+        self.control(node, reply, self.host.fetch_add);
+    }
+
+    /// The host's part of retransmission at the receiver; false if the packet goes no further.
+    fn host_protocol(&mut self, node: usize, packet: &Packet) -> bool {
+        let (cycles, lines) = (self.host.repair_receive, self.host.repair_lines);
+        self.cpu(node, cycles);
+        self.op(node, Op::Cpu(lines * self.hw.line_fill));
+        let from = packet.from;
+        self.take_ack(node, from, packet.ack, packet.nack);
+        if self.peer(node, from).send.awaiting_retransmit() > 0 {
+            self.host_repeat(node, from);
+        }
+        self.host_unblock(node, from);
+        let Some(seq) = packet.seq else { return false };
+        let now = self.instant();
+        let recv = &mut self.peer(node, from).recv;
+        let good = recv.on_packet(seq) == Verdict::Deliver;
+        if good {
+            recv.note_received(now, false);
+        }
+        self.start_timer(node, from);
+        self.host_ack(node, from);
+        good
+    }
+
+    /// Acknowledges packets of `other` if that is due.
+    fn host_ack(&mut self, node: usize, other: usize) {
+        let now = self.instant();
+        let recv = &mut self.peer(node, other).recv;
+        if !recv.ack_due(now) {
+            return;
+        }
+        let (ack, nack) = (recv.next_expected(), recv.has_gap());
+        recv.ack_sent();
+        self.counts.acks += 1;
+        let id = self.packet(Kind::HostAck, node, other, 0, 0);
+        (self.packets[id].ack, self.packets[id].nack) = (ack, nack);
+        let buffer = self.packets[id].buffer;
+        self.buffers[buffer].ready = true;
+        self.buffers[buffer].refs += 1;
+        let cycles = self.host.ack_make;
+        self.cpu(node, cycles);
+        self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR });
+        self.op(node, Op::Post(id));
+    }
+
+    fn host_repeat(&mut self, node: usize, other: usize) {
+        let now = self.instant();
+        while let Some((_, id)) = self.peer(node, other).send.next_retransmit(now) {
+            let buffer = self.packets[id].buffer;
+            self.buffers[buffer].refs += 1;
+            self.counts.resent += 1;
+            let cycles = self.host.resend;
+            self.cpu(node, cycles);
+            self.op(node, Op::Pio { left: DESCRIPTOR });
+            self.op(node, Op::Post(id));
+        }
+    }
+
+    /// The host's timer for `other` has fired; `again`: packets are to be sent again.
+    pub fn host_timer(&mut self, node: usize, other: usize, again: bool) {
+        if again {
+            self.host_repeat(node, other);
+        }
+        self.host_ack(node, other);
+        let n = &mut self.nodes[node];
+        if !n.ops.is_empty() && !n.host_busy {
+            n.host_busy = true;
+            self.after(0, Event::Host(node));
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The two clusters of "Cluster Communication Protocols for Parallel-Programming Systems"
+//! (Verstoep, Bhoedjang, Rühl, Bal, Hofman; ACM TOCS 22, 2004) in virtual time.
+//!
+//! A node has a host processor, memory, an I/O bus and a network interface with a slow processor,
+//! its own memory and three DMA engines; nodes hang on a network of switches. On them run the
+//! paper's choices: data by DMA, by programmed I/O or by remote-memory copy; retransmission by
+//! nobody, by the network interface or by the host; packets of 1, 2 or 4 KiB; multicast forwarded
+//! by network interfaces or by hosts. Parameters are clocks, widths, start-up times and cycles of
+//! steps; the base implementation's measurements calibrate what no table tells, everything else
+//! follows from what each protocol does. Times are integers (picoseconds), so a seed gives the same
+//! numbers everywhere. Windows and trees are the engine's own.
+
+pub mod choice;
+pub mod claims;
+pub mod compare;
+pub mod costs;
+mod firmware;
+pub mod hardware;
+mod host;
+mod machine;
+pub mod measure;
+mod queue;
+pub mod reference;
+
+#[cfg(test)]
+mod tests;
+
+pub use machine::Counts;

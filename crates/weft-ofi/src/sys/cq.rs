@@ -135,17 +135,22 @@ impl Cq {
     /// As `read`.
     #[inline]
     unsafe fn poll(&self, buf: *mut c_void, count: usize, sources: *mut u64) -> Answer {
-        let _inside = self.domain.gate.enter();
+        let inside = self.domain.gate.enter();
+        let mut tired = false;
         if self.entries.borrow().is_empty() || count == 0 {
-            let did = self.progress();
-            if !did && self.domain.crowded {
-                self.idle.nothing(&self.ports);
-            } else {
+            if self.progress() {
                 self.idle.something();
+            } else {
+                tired = self.idle.nothing(&self.ports);
             }
         }
         // SAFETY: promised by the caller.
-        unsafe { self.read(buf, count, sources) }
+        let answer = unsafe { self.read(buf, count, sources) };
+        drop(inside);
+        if tired {
+            std::thread::yield_now();
+        }
+        answer
     }
 
     /// As `poll`, waiting for at most `timeout` milliseconds, for ever if negative.
@@ -232,7 +237,7 @@ pub unsafe extern "C" fn open(
             next_text: Cell::new(1),
             ports: RefCell::default(),
             signal: AtomicBool::new(false),
-            idle: Default::default(),
+            idle: super::port::Idle::new(super::port::Manner::of_job()),
             poller: super::port::Poller::new(attr.wait_obj != WAIT_NONE)?,
         });
         give(CqObject { head: FidCq { fid, ops: &OPS }, cq }, out)

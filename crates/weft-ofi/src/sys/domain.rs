@@ -42,8 +42,6 @@ pub struct Domain {
     pub ports: RefCell<Vec<Weak<Port>>>,
     /// Registered memory, for endpoints yet to be opened.
     pub regions: RefCell<Vec<Rc<mr::Region>>>,
-    /// More ranks than cores: a caller that finds nothing hands its core to others.
-    pub crowded: bool,
 }
 
 impl Domain {
@@ -89,7 +87,6 @@ unsafe extern "C" fn open(
             api: fabric.head.api_version,
             ports: RefCell::default(),
             regions: RefCell::default(),
-            crowded: weft::job::oversubscribed(),
         });
         give(DomainObject { head: FidDomain { fid, ops: &DOMAIN, mr: &mr::OPS }, domain }, out)
     })

@@ -259,7 +259,7 @@ impl Run<'_> {
         let iters = if self.options.quick { 10 } else { 20_000 };
         let task = Task { probe: Probe::WeftPingPong, size: 8, iters, arg: 0 };
         let once = |_| match pair.run(&task).ok()? {
-            super::rank::Outcome::Value(seconds) => Some(seconds / iters as f64 * 1e6),
+            super::rank::Outcome::Value(seconds) => Some(seconds * 1e6),
             _ => None,
         };
         let values: Vec<f64> = (0..self.turns()).filter_map(once).collect();

@@ -6,41 +6,108 @@ use crate::sys::abi::err;
 use libc::c_int;
 use std::cell::{Cell, RefCell};
 use std::rc::Weak;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// What a caller does that polls in vain while other ranks want its core.
-#[derive(Default)]
+/// What a caller does that polls in vain: other ranks may want its core, and libraries above poll
+/// for ever.
+///
+/// For a while it polls on. Then each poll hands the core to whoever is ready, which costs little
+/// when nobody is. Where all its messages come through here it sleeps in the end, until one
+/// arrives; else only for a moment, and only with more ranks than cores.
+#[derive(Debug)]
 pub struct Idle {
+    manner: Manner,
     in_vain: Cell<u32>,
+    since: Cell<Option<Instant>>,
 }
 
-/// Polls in vain before the core is handed over.
-const PATIENT: u32 = 2;
-/// Polls in vain before the caller sleeps until something arrives, or a little while: it may wait
-/// for something that does not come through here.
-const TIRED: u32 = 64;
-const NAP: Duration = Duration::from_micros(100);
+/// How patient a caller is.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// Time of polling on.
+    pub spin: Duration,
+    /// Time of handing over the core, then.
+    pub hand_over: Duration,
+    /// Longest sleep, if any.
+    pub nap: Option<Duration>,
+}
+
+/// Polls in vain between looks at the clock.
+const LOOK: u32 = 16;
+
+impl Manner {
+    /// For this process, by what its launcher tells.
+    pub fn of_job() -> Manner {
+        let value = |name: &str| std::env::var(name).ok();
+        let says = |name: &str, text: &str| value(name).is_some_and(|v| v == text);
+        // Open MPI over this provider has no other way for messages; MPICH has shared memory of its
+        // own unless the rank is alone on its host or told not to use it.
+        let only_way = value("OMPI_COMM_WORLD_SIZE").is_some()
+            || says("MPI_LOCALNRANKS", "1")
+            || says("MPIR_CVAR_NOLOCAL", "1");
+        let crowded = weft::job::oversubscribed();
+        let us = Duration::from_micros;
+        Manner {
+            spin: if crowded { Duration::ZERO } else { us(50) },
+            hand_over: if crowded { us(100) } else { us(500) },
+            nap: match (only_way, crowded) {
+                (true, _) => Some(us(1000)),
+                (false, true) => Some(us(100)),
+                (false, false) => None,
+            },
+        }
+    }
+}
 
 impl Idle {
+    pub fn new(manner: Manner) -> Idle {
+        Idle { manner, in_vain: Cell::new(0), since: Cell::new(None) }
+    }
+
     #[inline]
     pub fn something(&self) {
         self.in_vain.set(0);
     }
 
-    pub fn nothing(&self, ports: &RefCell<Vec<Weak<Port>>>) {
-        let times = self.in_vain.get().saturating_add(1);
+    /// A poll found nothing; true if the caller shall hand its core over now.
+    #[inline]
+    pub fn nothing(&self, ports: &RefCell<Vec<Weak<Port>>>) -> bool {
+        let times = self.in_vain.get().wrapping_add(1);
         self.in_vain.set(times);
+        if times == 1 {
+            self.since.set(None);
+        }
+        if times.is_multiple_of(LOOK) || self.manner.spin.is_zero() {
+            return self.wait(ports);
+        }
+        false
+    }
+
+    #[cold]
+    fn wait(&self, ports: &RefCell<Vec<Weak<Port>>>) -> bool {
+        let now = Instant::now();
+        let since = self.since.get().unwrap_or(now);
+        self.since.set(Some(since));
+        let waited = now.duration_since(since);
+        if waited < self.manner.spin {
+            return false;
+        }
+        // From here on every poll comes this way.
+        self.in_vain.set(LOOK - 1);
         let only = match &ports.borrow()[..] {
             [only] => only.upgrade(),
             _ => None,
         };
-        match only {
-            Some(port) if times > TIRED && !port.domain.gate.locks() => {
-                port.endpoint.wait(Some(NAP));
-                port.reap();
+        match (only, self.manner.nap) {
+            (Some(port), Some(nap))
+                if waited >= self.manner.spin + self.manner.hand_over
+                    && !port.domain.gate.locks() =>
+            {
+                port.endpoint.nap(nap);
+                port.progress();
+                false
             }
-            _ if times > PATIENT => std::thread::yield_now(),
-            _ => {}
+            _ => true,
         }
     }
 }

@@ -105,7 +105,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// Starts the subcommand and reads its answer.
 fn ask(arguments: &[(&str, &Path)], env: &[(String, String)]) -> Result<Seen> {
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-    command.arg("mpi-probe");
+    // Some libraries leave a file where they crash.
+    command.arg("mpi-probe").current_dir(std::env::temp_dir());
     for (option, file) in arguments {
         command.arg(option).arg(file);
     }

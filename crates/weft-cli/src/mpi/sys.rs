@@ -253,10 +253,12 @@ pub fn wait(limit: Duration) -> Woken {
 }
 
 /// Makes the process that `command` will start get SIGTERM when this one dies, so that a launcher
-/// ends its ranks.
+/// ends its ranks, and hold back no signals that this one does.
 pub fn end_with_us(command: &mut Command) {
     let parent = rustix::process::getpid();
     let setup = move || {
+        // SAFETY: the set is initialised; the old one is not asked for.
+        unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &handled(), std::ptr::null_mut()) };
         set_parent_process_death_signal(Some(Signal::TERM))?;
         // The parent may have died before the line above took effect.
         match getppid() == Some(parent) {

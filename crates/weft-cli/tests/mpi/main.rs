@@ -172,7 +172,9 @@ fn mpi__a_signal_ends_launcher_and_ranks() {
         let folder = scratch("signal");
         let script = format!("echo $$ > {}/$$; exec sleep 600", folder.display());
         let mut command = weft(&["mpi", "--mpi", path, "-n", "2", "sh", "-c", &script]);
-        let mut job = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let told = folder.with_extension("stderr");
+        let stderr = std::fs::File::create(&told).unwrap();
+        let mut job = command.stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
         let ranks = || std::fs::read_dir(&folder).unwrap().flatten().count();
         while ranks() < 2 {
             assert!(job.try_wait().unwrap().is_none(), "{path} ended early");
@@ -182,6 +184,8 @@ fn mpi__a_signal_ends_launcher_and_ranks() {
         assert!(kill.success());
         let status = job.wait().unwrap();
         assert!(!status.success(), "{path}: {status}");
+        let told = std::fs::read_to_string(told).unwrap();
+        assert!(!told.contains("does not end"), "{path}: the launcher got no signal: {told}");
         for rank in std::fs::read_dir(&folder).unwrap().flatten() {
             let stat = format!("/proc/{}/stat", rank.file_name().to_str().unwrap());
             // Ended, or a zombie that its parent has not reaped yet.

@@ -19,6 +19,8 @@ pub struct Idle {
     manner: Manner,
     in_vain: Cell<u32>,
     since: Cell<Option<Instant>>,
+    /// Waits for which others are taken to want this core, after one of them had it.
+    shared: Cell<u32>,
 }
 
 /// How patient a caller is.
@@ -34,6 +36,11 @@ pub struct Manner {
 
 /// Polls in vain between looks at the clock.
 const LOOK: u32 = 16;
+/// A core that was handed over came back later than this: somebody else wanted it. Launchers do not
+/// know of all that runs on a host.
+const TAKEN: Duration = Duration::from_micros(5);
+/// Waits after which that is forgotten.
+const MEMORY: u32 = 1000;
 
 impl Manner {
     /// For this process, by what its launcher tells.
@@ -61,7 +68,7 @@ impl Manner {
 
 impl Idle {
     pub fn new(manner: Manner) -> Idle {
-        Idle { manner, in_vain: Cell::new(0), since: Cell::new(None) }
+        Idle { manner, in_vain: Cell::new(0), since: Cell::new(None), shared: Cell::new(0) }
     }
 
     #[inline]
@@ -77,10 +84,19 @@ impl Idle {
         if times == 1 {
             self.since.set(None);
         }
-        if times.is_multiple_of(LOOK) || self.manner.spin.is_zero() {
+        if times.is_multiple_of(LOOK) || self.manner.spin.is_zero() || self.shared.get() > 0 {
             return self.wait(ports);
         }
         false
+    }
+
+    /// Hands the core over, and notes whether anybody took it.
+    pub fn hand_over(&self) {
+        let start = Instant::now();
+        std::thread::yield_now();
+        if start.elapsed() > TAKEN {
+            self.shared.set(MEMORY);
+        }
     }
 
     #[cold]
@@ -89,7 +105,12 @@ impl Idle {
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));
         let waited = now.duration_since(since);
-        if waited < self.manner.spin {
+        let shared = self.shared.get() > 0;
+        if waited.is_zero() && shared {
+            self.shared.set(self.shared.get() - 1);
+        }
+        let spin = if shared { Duration::ZERO } else { self.manner.spin };
+        if waited < spin {
             return false;
         }
         // From here on every poll comes this way.
@@ -100,8 +121,7 @@ impl Idle {
         };
         match (only, self.manner.nap) {
             (Some(port), Some(nap))
-                if waited >= self.manner.spin + self.manner.hand_over
-                    && !port.domain.gate.locks() =>
+                if waited >= spin + self.manner.hand_over && !port.domain.gate.locks() =>
             {
                 port.endpoint.nap(nap);
                 port.progress();

@@ -19,7 +19,7 @@ pub struct Idle {
     manner: Manner,
     in_vain: Cell<u32>,
     since: Cell<Option<Instant>>,
-    /// Waits for which others are taken to want this core, after one of them had it.
+    /// Handing the core over in vain so often means that nobody wants it any more.
     shared: Cell<u32>,
 }
 
@@ -39,8 +39,10 @@ const LOOK: u32 = 16;
 /// A core that was handed over came back later than this: somebody else wanted it. Launchers do not
 /// know of all that runs on a host.
 const TAKEN: Duration = Duration::from_micros(5);
-/// Waits after which that is forgotten.
-const MEMORY: u32 = 1000;
+/// Each time is remembered for so many times that nobody wanted it.
+const MEMORY: u32 = 100;
+/// Most that is remembered.
+const MEMORY_MAX: u32 = 1000;
 
 impl Manner {
     /// For this process, by what its launcher tells.
@@ -94,9 +96,11 @@ impl Idle {
     pub fn hand_over(&self) {
         let start = Instant::now();
         std::thread::yield_now();
-        if start.elapsed() > TAKEN {
-            self.shared.set(MEMORY);
-        }
+        let shared = self.shared.get();
+        self.shared.set(match start.elapsed() > TAKEN {
+            true => (shared + MEMORY).min(MEMORY_MAX),
+            false => shared.saturating_sub(1),
+        });
     }
 
     #[cold]
@@ -106,9 +110,6 @@ impl Idle {
         self.since.set(Some(since));
         let waited = now.duration_since(since);
         let shared = self.shared.get() > 0;
-        if waited.is_zero() && shared {
-            self.shared.set(self.shared.get() - 1);
-        }
         let spin = if shared { Duration::ZERO } else { self.manner.spin };
         if waited < spin {
             return false;

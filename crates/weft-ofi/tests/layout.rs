@@ -249,6 +249,7 @@ const NUMBERS: &[(&str, u64, u64)] = &[
     ("FI_EOPBADSTATE", err::EOPBADSTATE as u64, 258),
     ("FI_EAVAIL", err::EAVAIL as u64, 259),
     ("FI_EBADFLAGS", err::EBADFLAGS as u64, 260),
+    ("FI_ENOEQ", err::ENOEQ as u64, 261),
     ("FI_ENOCQ", err::ENOCQ as u64, 263),
     ("FI_ETRUNC", err::ETRUNC as u64, 265),
     ("FI_ENOKEY", err::ENOKEY as u64, 266),

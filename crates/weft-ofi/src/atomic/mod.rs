@@ -7,9 +7,11 @@
 
 mod arithmetic;
 mod message;
+mod small;
 
 pub use arithmetic::execute;
 pub use message::{answer, serve, Memory, Piece, Refusal, Request};
+pub use small::hostile;
 
 /// Longest operand of a request, in bytes: that of two fits an active message, with the pieces.
 pub const LONGEST: usize = 16 << 10;

@@ -268,7 +268,8 @@ static void counters(void)
 	CHECK(!fi_cntr_open(s.domain, &attr, &received, NULL));
 	open_side(&s, &s.a, FI_WAIT_NONE);
 	CHECK(!fi_ep_bind(s.a.ep, &sent->fid, FI_SEND));
-	CHECK(!fi_ep_bind(s.a.ep, &received->fid, FI_RECV));
+	/* Without FI_RMA_EVENT it counts what is received. */
+	CHECK(!fi_ep_bind(s.a.ep, &received->fid, FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE));
 	CHECK(fi_av_insert(s.a.av, s.a.name, 1, &s.a.peer, 0, NULL) == 1);
 	CHECK(fi_cntr_wait(received, 1, 10) == -FI_ETIMEDOUT);
 	for (int i = 0; i < 3; i++) {

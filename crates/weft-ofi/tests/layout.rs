@@ -36,6 +36,11 @@ macro_rules! layouts {
 /// Numbers as of libfabric 2.6, from its headers. Structures that have grown since 1.17 are given
 /// with the size they had then, which is how far the provider looks.
 fn layouts() -> Vec<Layout> {
+    [attributes(), entries(), tables()].into_iter().flatten().collect()
+}
+
+/// Structures of information, as `layouts`.
+fn attributes() -> Vec<Layout> {
     layouts! {
         Fid "fid" 24 { fclass 0, context 8, ops 16 }
         TxAttr "fi_tx_attr" 80 {
@@ -69,6 +74,12 @@ fn layouts() -> Vec<Layout> {
         Provider "fi_provider" 72 {
             version 0, fi_version 4, context 8, name 40, getinfo 48, fabric 56, cleanup 64
         }
+    }
+}
+
+/// Structures of objects, messages and completions, as `layouts`.
+fn entries() -> Vec<Layout> {
+    layouts! {
         AvAttr "fi_av_attr" 48 {
             kind as "type" 0, rx_ctx_bits 4, count 8, ep_per_node 16, name 24, map_addr 32,
             flags 40
@@ -120,6 +131,12 @@ fn layouts() -> Vec<Layout> {
         FidEp "fid_ep" 80 {
             fid 0, ops 24, cm 32, msg 40, rma 48, tagged 56, atomic 64, collective 72
         }
+    }
+}
+
+/// Tables of functions, as `layouts`.
+fn tables() -> Vec<Layout> {
+    layouts! {
         FiOps "fi_ops" 56 {
             size 0, close 8, bind 16, control 24, ops_open 32, tostr 40, ops_set 48
         }
@@ -249,6 +266,7 @@ const NUMBERS: &[(&str, u64, u64)] = &[
     ("FI_EOPBADSTATE", err::EOPBADSTATE as u64, 258),
     ("FI_EAVAIL", err::EAVAIL as u64, 259),
     ("FI_EBADFLAGS", err::EBADFLAGS as u64, 260),
+    ("FI_ENOEQ", err::ENOEQ as u64, 261),
     ("FI_ENOCQ", err::ENOCQ as u64, 263),
     ("FI_ETRUNC", err::ETRUNC as u64, 265),
     ("FI_ENOKEY", err::ENOKEY as u64, 266),

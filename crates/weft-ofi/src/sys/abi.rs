@@ -107,6 +107,7 @@ pub mod err {
     pub const EOPBADSTATE: c_int = 258;
     pub const EAVAIL: c_int = 259;
     pub const EBADFLAGS: c_int = 260;
+    pub const ENOEQ: c_int = 261;
     pub const ENOCQ: c_int = 263;
     pub const ETRUNC: c_int = 265;
     pub const ENOKEY: c_int = 266;

@@ -88,7 +88,7 @@ unsafe extern "C" fn insert(
         let _inside = object.av.domain.gate.enter();
         let events = object.av.events.borrow().clone();
         if object.av.is_async && events.is_none() {
-            return Err(err::EOPBADSTATE);
+            return Err(err::ENOEQ);
         }
         let mut vector = object.av.vector.borrow_mut();
         let mut good = 0;

@@ -1,0 +1,338 @@
+/* What programs rely on, by case: `provider CASE`. */
+#include "sides.h"
+
+static struct setup s;
+static char buf[1 << 16];
+static int context[8];
+
+/* Buffers are made for as many operations as are offered: not for all that could be. */
+static void depth(void)
+{
+	struct fi_info *hints = hints_of(FI_MSG), *info;
+
+	CHECK(!fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
+	CHECK(info->tx_attr->size <= 4096 && info->rx_attr->size <= 4096);
+	fi_freeinfo(info);
+	hints->tx_attr->size = 20000;
+	CHECK(!fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
+	CHECK(info->tx_attr->size >= 20000 && info->rx_attr->size <= 4096);
+	fi_freeinfo(info);
+	fi_freeinfo(hints);
+}
+
+/* Each part of the answer names only capabilities of its kind, and only what was asked for. */
+static void capabilities(void)
+{
+	uint64_t any = FI_SEND | FI_RECV | FI_SOURCE | FI_MULTI_RECV | FI_LOCAL_COMM | FI_REMOTE_COMM;
+	struct fi_info *hints = hints_of(FI_TAGGED), *info;
+
+	CHECK(!fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
+	CHECK((info->caps & ~any) == FI_TAGGED);
+	CHECK(!(info->tx_attr->caps & ~(FI_TAGGED | FI_SEND)));
+	CHECK(!(info->rx_attr->caps & ~(FI_TAGGED | FI_RECV | FI_SOURCE | FI_MULTI_RECV)));
+	fi_freeinfo(info);
+	hints->domain_attr->name = strdup("elsewhere");
+	CHECK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info) == -FI_ENODATA);
+	fi_freeinfo(hints);
+}
+
+static void vector(void)
+{
+	char found[2 * NAME], bad[NAME] = { 1, 2, 3 };
+	fi_addr_t again, numbers[2];
+	size_t len = sizeof(found);
+	int errors[2];
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_av_lookup(s.a.av, s.a.peer, found, &len));
+	CHECK(len == NAME && !memcmp(found, s.b.name, NAME));
+	CHECK(fi_av_lookup(s.a.av, 17, found, &len) == -FI_EINVAL);
+	CHECK(fi_av_lookup(s.a.av, FI_ADDR_NOTAVAIL, found, &len) == -FI_EINVAL);
+	CHECK(fi_av_insert(s.a.av, s.b.name, 1, NULL, 0, NULL) == 1);
+	CHECK(!fi_av_remove(s.a.av, &s.a.peer, 1, 0));
+	CHECK(!fi_av_lookup(s.a.av, s.a.peer, found, &len));
+	CHECK(!fi_av_remove(s.a.av, &s.a.peer, 1, 0));
+	CHECK(fi_av_remove(s.a.av, &s.a.peer, 1, 0) == -FI_EINVAL);
+	CHECK(fi_av_lookup(s.a.av, s.a.peer, found, &len) == -FI_EINVAL);
+	CHECK(fi_tinject(s.a.ep, buf, 1, s.a.peer, 1) == -FI_EINVAL);
+	CHECK(fi_av_insert(s.a.av, s.b.name, 1, &again, 0, NULL) == 1);
+	CHECK(!fi_tinject(s.a.ep, "x", 1, again, 1));
+	CHECK(!fi_trecv(s.b.ep, buf, 1, NULL, s.b.peer, 1, 0, context));
+	CHECK(done(&s, &s.b).len == 1 && buf[0] == 'x');
+
+	memcpy(found, bad, NAME);
+	memcpy(found + NAME, s.a.name, NAME);
+	CHECK(fi_av_insert(s.a.av, found, 2, numbers, FI_SYNC_ERR, errors) == 1);
+	CHECK(errors[0] && numbers[0] == FI_ADDR_NOTAVAIL && !errors[1]);
+	close_both(&s);
+}
+
+/* Insertions that report to an event queue. */
+static void vector_events(void)
+{
+	struct fi_av_attr attr = { .type = FI_AV_TABLE, .flags = FI_EVENT };
+	struct fi_eq_attr eq_attr = { .wait_obj = FI_WAIT_UNSPEC };
+	struct fi_eq_err_entry failure = { 0 };
+	struct fi_eq_entry entry;
+	struct fid_av *av;
+	struct fid_eq *eq;
+	char names[2 * NAME] = { 0 };
+	fi_addr_t numbers[2];
+	uint32_t event;
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_av_open(s.domain, &attr, &av, NULL));
+	CHECK(fi_av_insert(av, s.b.name, 1, numbers, 0, context) == -FI_ENOEQ);
+	CHECK(!fi_eq_open(s.fabric, &eq_attr, &eq, NULL));
+	CHECK(!fi_av_bind(av, &eq->fid, 0));
+	memcpy(names + NAME, s.b.name, NAME);
+	CHECK(!fi_av_insert(av, names, 2, numbers, 0, context));
+	CHECK(fi_eq_sread(eq, &event, &entry, sizeof(entry), 5000, 0) == -FI_EAVAIL);
+	CHECK(fi_eq_readerr(eq, &failure, 0) == sizeof(failure));
+	CHECK(failure.data == 0 && failure.context == context && failure.err);
+	CHECK(fi_eq_sread(eq, &event, &entry, sizeof(entry), 5000, 0) == sizeof(entry));
+	CHECK(event == FI_AV_COMPLETE && entry.context == context && entry.data == 1);
+	CHECK(entry.fid == &av->fid);
+	CHECK(fi_eq_sread(eq, &event, &entry, sizeof(entry), 0, 0) == -FI_EAGAIN);
+	CHECK(fi_close(&eq->fid) == -FI_EBUSY);
+	CHECK(!fi_close(&av->fid));
+	CHECK(!fi_close(&eq->fid));
+	close_both(&s);
+}
+
+static ssize_t look(uint64_t tag, uint64_t flags, void *to, size_t len, void *ctx)
+{
+	struct iovec iov = { to, len };
+	struct fi_msg_tagged msg = {
+		.msg_iov = &iov, .iov_count = to ? 1 : 0, .addr = s.b.peer, .tag = tag, .context = ctx,
+	};
+
+	return fi_trecvmsg(s.b.ep, &msg, flags);
+}
+
+static void peek(void)
+{
+	struct fi_cq_tagged_entry e;
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!look(1, FI_PEEK, NULL, 0, context));
+	CHECK(failed(&s, &s.b).err == FI_ENOMSG);
+	CHECK(!fi_tinjectdata(s.a.ep, "one", 3, 77, s.a.peer, 1));
+	CHECK(!fi_tinject(s.a.ep, "two", 3, s.a.peer, 2));
+	CHECK(!fi_tinject(s.a.ep, "three", 5, s.a.peer, 3));
+	/* A message of a later number is there: so are those before it. */
+	while (look(3, FI_PEEK, NULL, 0, context), fi_cq_read(s.b.cq, &e, 1) == -FI_EAVAIL) {
+		CHECK(failed(&s, &s.b).err == FI_ENOMSG);
+		CHECK(fi_cq_read(s.a.cq, NULL, 0) <= 0);
+	}
+	CHECK(!look(1, FI_PEEK, NULL, 0, context + 1));
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context + 1 && e.len == 3 && e.tag == 1);
+	CHECK(e.data == 77 && e.flags & FI_REMOTE_CQ_DATA);
+	CHECK(!look(1, FI_PEEK | FI_CLAIM, NULL, 0, context + 1));
+	CHECK(done(&s, &s.b).len == 3);
+	/* Claimed: nobody else sees it. */
+	CHECK(!look(1, FI_PEEK, NULL, 0, context + 2));
+	CHECK(failed(&s, &s.b).err == FI_ENOMSG);
+	CHECK(!look(1, FI_CLAIM, buf, sizeof(buf), context + 1));
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context + 1 && e.len == 3 && !memcmp(buf, "one", 3));
+	CHECK(!look(2, FI_PEEK | FI_DISCARD, NULL, 0, context));
+	CHECK(done(&s, &s.b).tag == 2);
+	CHECK(!look(2, FI_PEEK, NULL, 0, context));
+	CHECK(failed(&s, &s.b).err == FI_ENOMSG);
+	CHECK(!look(3, FI_PEEK | FI_CLAIM, NULL, 0, context));
+	CHECK(done(&s, &s.b).tag == 3);
+	CHECK(!look(3, FI_CLAIM | FI_DISCARD, NULL, 0, context));
+	CHECK(done(&s, &s.b).op_context == context);
+	close_both(&s);
+}
+
+static void cancel(void)
+{
+	struct fi_cq_err_entry e;
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, s.b.peer, 5, 0, context));
+	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, s.b.peer, 6, 0, context + 1));
+	CHECK(!fi_cancel(&s.b.ep->fid, context));
+	e = failed(&s, &s.b);
+	CHECK(e.err == FI_ECANCELED && e.op_context == context);
+	CHECK(!fi_cancel(&s.b.ep->fid, context));
+	CHECK(fi_cq_read(s.b.cq, NULL, 0) == -FI_EAGAIN);
+	CHECK(!fi_tinject(s.a.ep, "six", 3, s.a.peer, 6));
+	CHECK(done(&s, &s.b).op_context == context + 1);
+	close_both(&s);
+}
+
+static void truncated(void)
+{
+	struct fi_cq_err_entry e;
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_trecv(s.b.ep, buf, 4, NULL, s.b.peer, 5, 0, context));
+	CHECK(!fi_tinject(s.a.ep, "message", 7, s.a.peer, 5));
+	e = failed(&s, &s.b);
+	CHECK(e.err == FI_ETRUNC && e.len == 4 && e.olen == 3 && e.tag == 5);
+	CHECK(!memcmp(buf, "mess", 4));
+	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, s.b.peer, 5, 0, context));
+	CHECK(!fi_tinject(s.a.ep, "message", 7, s.a.peer, 5));
+	CHECK(done(&s, &s.b).len == 7);
+	close_both(&s);
+}
+
+static void many_in_one_buffer(void)
+{
+	struct iovec iov = { buf, 100 };
+	struct fi_msg msg = { .msg_iov = &iov, .iov_count = 1, .context = context };
+	struct fi_cq_tagged_entry e;
+	size_t least = 40;
+	char *at = buf;
+
+	open_both(&s, FI_WAIT_NONE);
+	msg.addr = FI_ADDR_UNSPEC;
+	CHECK(!fi_setopt(&s.b.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof(least)));
+	CHECK(!fi_recvmsg(s.b.ep, &msg, FI_MULTI_RECV));
+	for (int i = 0; i < 4; i++)
+		CHECK(!fi_inject(s.a.ep, "abcdefghijklmnopqrst", 20, s.a.peer));
+	for (int i = 0; i < 4; i++, at += 20) {
+		e = done(&s, &s.b);
+		CHECK(e.op_context == context && e.len == 20 && e.buf == at);
+		CHECK(!memcmp(at, "abcdefghijklmnopqrst", 20));
+		/* After the fourth fewer than forty bytes are left. */
+		CHECK(!(e.flags & FI_MULTI_RECV) == (i < 3));
+	}
+	/* The buffer is given back: what comes now goes elsewhere. */
+	CHECK(!fi_recv(s.b.ep, buf + 200, 20, NULL, FI_ADDR_UNSPEC, context + 1));
+	CHECK(!fi_inject(s.a.ep, "z", 1, s.a.peer));
+	CHECK(done(&s, &s.b).op_context == context + 1 && buf[200] == 'z');
+	close_both(&s);
+}
+
+/* A sender the receiver does not know yet is known once it is inserted. */
+static void source(void)
+{
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry failure;
+	fi_addr_t from;
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_av_remove(s.b.av, &s.b.peer, 1, 0));
+	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, FI_ADDR_UNSPEC, 1, 0, context));
+	CHECK(!fi_tinject(s.a.ep, "?", 1, s.a.peer, 1));
+	CHECK(next(&s, &s.b, &e, &from, &failure) == 1 && from == FI_ADDR_NOTAVAIL);
+	CHECK(!fi_tinject(s.a.ep, "!", 1, s.a.peer, 2));
+	CHECK(fi_av_insert(s.b.av, s.a.name, 1, &s.b.peer, 0, NULL) == 1);
+	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, s.b.peer, 2, 0, context));
+	CHECK(next(&s, &s.b, &e, &from, &failure) == 1 && from == s.b.peer);
+	close_both(&s);
+}
+
+/* Waiting in the queue, and on its descriptor. */
+static void waiting(void)
+{
+	struct fi_cq_tagged_entry e;
+	struct fid *fid;
+	struct pollfd poller = { .events = POLLIN };
+	ssize_t n;
+
+	open_both(&s, FI_WAIT_FD);
+	fid = &s.b.cq->fid;
+	CHECK(fi_cq_sread(s.b.cq, &e, 1, NULL, 10) == -FI_EAGAIN);
+	CHECK(!fi_cq_signal(s.b.cq));
+	CHECK(fi_cq_sread(s.b.cq, &e, 1, NULL, -1) == -FI_EAGAIN);
+	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, s.b.peer, 1, 0, context));
+	CHECK(!fi_tinject(s.a.ep, "x", 1, s.a.peer, 1));
+	do
+		n = fi_cq_sread(s.b.cq, &e, 1, NULL, 50);
+	while (n == -FI_EAGAIN && fi_cq_read(s.a.cq, NULL, 0) <= 0);
+	CHECK(n == 1 && e.op_context == context);
+
+	CHECK(!fi_control(fid, FI_GETWAIT, &poller.fd));
+	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, s.b.peer, 2, 0, context));
+	CHECK(!fi_trywait(s.fabric, &fid, 1));
+	CHECK(!fi_tinject(s.a.ep, "y", 1, s.a.peer, 2));
+	CHECK(fi_cq_read(s.a.cq, NULL, 0) <= 0);
+	CHECK(poll(&poller, 1, 20000) == 1);
+	CHECK(done(&s, &s.b).len == 1 && buf[0] == 'y');
+	close_both(&s);
+}
+
+static void counters(void)
+{
+	struct fi_cntr_attr attr = { .events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC };
+	struct fid_cntr *sent, *received;
+
+	open_domain(&s, hints_of(FI_MSG));
+	CHECK(!fi_cntr_open(s.domain, &attr, &sent, NULL));
+	CHECK(!fi_cntr_open(s.domain, &attr, &received, NULL));
+	open_side(&s, &s.a, FI_WAIT_NONE);
+	CHECK(!fi_ep_bind(s.a.ep, &sent->fid, FI_SEND));
+	/* Without FI_RMA_EVENT it counts what is received. */
+	CHECK(!fi_ep_bind(s.a.ep, &received->fid, FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE));
+	CHECK(fi_av_insert(s.a.av, s.a.name, 1, &s.a.peer, 0, NULL) == 1);
+	CHECK(fi_cntr_wait(received, 1, 10) == -FI_ETIMEDOUT);
+	for (int i = 0; i < 3; i++) {
+		CHECK(!fi_recv(s.a.ep, buf + i, 1, NULL, FI_ADDR_UNSPEC, context));
+		CHECK(!fi_inject(s.a.ep, "x", 1, s.a.peer));
+	}
+	CHECK(!fi_cntr_wait(received, 3, 20000));
+	CHECK(fi_cntr_read(received) == 3 && fi_cntr_read(sent) == 3);
+	CHECK(!fi_recv(s.a.ep, buf, 1, NULL, FI_ADDR_UNSPEC, context));
+	CHECK(!fi_cancel(&s.a.ep->fid, context));
+	CHECK(fi_cntr_readerr(received) == 1);
+	CHECK(fi_close(&sent->fid) == -FI_EBUSY);
+	close_side(&s.a);
+	CHECK(!fi_close(&sent->fid));
+	CHECK(!fi_close(&received->fid));
+	close_domain(&s);
+}
+
+static void options(void)
+{
+	size_t value = 0, len = sizeof(value);
+	char name[NAME];
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_getopt(&s.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, &len));
+	CHECK(value > 0 && len == sizeof(value));
+	value = 4096;
+	CHECK(!fi_setopt(&s.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, len));
+	value = 0;
+	CHECK(!fi_getopt(&s.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, &len));
+	CHECK(value == 4096);
+	len = 1;
+	CHECK(fi_getopt(&s.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, &len)
+	      == -FI_ETOOSMALL);
+	CHECK(fi_getopt(&s.a.ep->fid, FI_OPT_ENDPOINT, 9999, &value, &len) == -FI_ENOPROTOOPT);
+	len = 0;
+	CHECK(fi_getname(&s.a.ep->fid, name, &len) == -FI_ETOOSMALL && len == NAME);
+	/* What is in use is not closed. */
+	CHECK(fi_close(&s.a.cq->fid) == -FI_EBUSY);
+	CHECK(fi_close(&s.a.av->fid) == -FI_EBUSY);
+	CHECK(fi_close(&s.domain->fid) == -FI_EBUSY);
+	close_both(&s);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} cases[] = {
+		{ "depth", depth },		{ "capabilities", capabilities },
+		{ "vector", vector },		{ "vector_events", vector_events },
+		{ "peek", peek },		{ "cancel", cancel },
+		{ "truncated", truncated },	{ "many_in_one_buffer", many_in_one_buffer },
+		{ "source", source },		{ "waiting", waiting },
+		{ "counters", counters },	{ "options", options },
+	};
+
+	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(*cases); i++)
+		if (!strcmp(argv[1], cases[i].name)) {
+			cases[i].run();
+			return 0;
+		}
+	fprintf(stderr, "no such case\n");
+	return 2;
+}

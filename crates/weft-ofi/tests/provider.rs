@@ -1,0 +1,79 @@
+//! The provider under libfabric itself: C programs that use it as MPI libraries do.
+//!
+//! `tests/c/provider.c` has a case for each test here; it is compiled with gcc against the
+//! installed libfabric, which loads the provider just built.
+#![allow(non_snake_case)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use weft_conformance::skip;
+
+/// The folder of what belongs to this test: the program, and the provider as libfabric finds it.
+struct Built {
+    dir: PathBuf,
+}
+
+fn build() -> Result<Built, String> {
+    let gcc = |args: &[&str]| Command::new("gcc").args(args).output();
+    if gcc(&["--version"]).is_err() {
+        return Err("no gcc".to_owned());
+    }
+    if !Path::new("/usr/include/rdma/fi_tagged.h").exists() {
+        return Err("libfabric's headers are not installed".to_owned());
+    }
+    let here = std::env::current_exe().unwrap();
+    let provider = here.with_file_name("libweft_fi.so");
+    assert!(provider.exists(), "no provider beside {}", here.display());
+    let dir = here.with_file_name("ofi-provider-test");
+    std::fs::create_dir_all(&dir).unwrap();
+    let link = dir.join("libweft-fi.so");
+    let _absent = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(&provider, &link).unwrap();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c/provider.c");
+    let program = dir.join("provider");
+    let args = ["-Wall", "-Wextra", "-Werror", "-g", "-o", program.to_str().unwrap(), source];
+    let out = gcc(&[&args[..], &["-lfabric"]].concat()).unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    Ok(Built { dir })
+}
+
+/// Runs one case of the program.
+fn case(name: &str) {
+    static BUILT: OnceLock<Result<Built, String>> = OnceLock::new();
+    let built = match BUILT.get_or_init(build) {
+        Ok(built) => built,
+        Err(why) => return skip(why),
+    };
+    let out = Command::new(built.dir.join("provider"))
+        .arg(name)
+        .env("FI_PROVIDER_PATH", &built.dir)
+        .env("FI_PROVIDER", "weft")
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+macro_rules! cases {
+    ($( $test:ident = $case:literal; )*) => { $(
+        #[test]
+        fn $test() {
+            case($case);
+        }
+    )* };
+}
+
+cases! {
+    getinfo__offers_no_more_operations_than_callers_make_room_for = "depth";
+    getinfo__each_part_names_capabilities_of_its_kind = "capabilities";
+    av__numbers_last_until_the_last_removal = "vector";
+    av__asynchronous_insertions_report_to_the_event_queue = "vector_events";
+    recv__peek_claim_and_discard = "peek";
+    cancel__completes_once = "cancel";
+    recv__a_message_too_long_is_cut_and_the_next_is_not = "truncated";
+    recv__one_buffer_for_many_messages = "many_in_one_buffer";
+    recv__an_unknown_sender_is_known_once_inserted = "source";
+    cq__waiting_and_its_descriptor = "waiting";
+    cntr__counts_what_ends = "counters";
+    ep__options_names_and_what_is_in_use = "options";
+}

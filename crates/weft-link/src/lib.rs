@@ -17,6 +17,7 @@ pub mod run;
 pub mod secure;
 pub mod shm;
 mod sync;
+mod table;
 pub mod udp;
 pub mod wrap;
 pub mod xdp;

@@ -22,6 +22,7 @@ pub use bare::BarePacket;
 
 use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, PATHS_MAX};
 use crate::secure::{Lane, Mode, Secure, Security};
+use crate::table::{News, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use seat::{GroupName, Seat};
@@ -58,8 +59,6 @@ impl Default for PacketConfig {
     }
 }
 
-/// Events kept for the driver; more are dropped (all are hints).
-const EVENTS_MAX: usize = 256;
 /// Bytes of frames on their way out that the kernel may hold for one interface.
 const SEND_BUFFER: usize = 2 << 20;
 
@@ -125,10 +124,10 @@ pub struct PacketLink {
     ports: Vec<Port>,
     secure: Secure,
     packet_max: u32,
-    peers: Vec<Option<Box<Peer>>>,
+    peers: PeerTable<Peer>,
     /// Where the latest HELLOs of strangers came from.
     callers: VecDeque<(weft_core::EndpointId, Source)>,
-    events: VecDeque<LinkEvent>,
+    news: News,
     count: Counters,
     tx: send::Outbox,
     monitor: Monitor,
@@ -172,9 +171,9 @@ impl PacketLink {
             kind: config.kind,
             secure: Secure::new(&security, Lane::Packet),
             packet_max: config.packet_max,
-            peers: Vec::new(),
+            peers: PeerTable::default(),
             callers: VecDeque::new(),
-            events: VecDeque::new(),
+            news: News::default(),
             count: Counters::default(),
             tx: send::Outbox::new(ports.iter().map(|p| p.interface.mtu).max().unwrap_or(0)),
             monitor,
@@ -211,17 +210,11 @@ impl PacketLink {
     }
 
     fn peer(&self, peer: PeerId) -> Option<&Peer> {
-        self.peers.get(peer.0 as usize)?.as_deref()
+        self.peers.get(peer)
     }
 
     fn warn(&mut self, text: String) {
-        self.event(LinkEvent::Warning(text));
-    }
-
-    fn event(&mut self, event: LinkEvent) {
-        if self.events.len() < EVENTS_MAX && self.events.back() != Some(&event) {
-            self.events.push_back(event);
-        }
+        self.news.warn(text);
     }
 
     /// Largest packet for an Ethernet payload of this size.
@@ -257,14 +250,12 @@ impl Link for PacketLink {
     }
 
     fn disconnect(&mut self, peer: PeerId) {
-        if let Some(slot) = self.peers.get_mut(peer.0 as usize) {
-            *slot = None;
-        }
+        self.peers.remove(peer);
         self.secure.remove_peer(peer);
     }
 
     fn doubt(&mut self, peer: PeerId) {
-        let Some(Some(known)) = self.peers.get_mut(peer.0 as usize) else { return };
+        let Some(known) = self.peers.get_mut(peer) else { return };
         if known.paths.len() > 1 {
             (known.confirmed, known.doubted) = (false, true);
         }
@@ -285,7 +276,7 @@ impl Link for PacketLink {
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
-        self.events.pop_front()
+        self.news.pop()
     }
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {

@@ -25,11 +25,7 @@ impl PacketLink {
         let Some(first) = proven.or_else(|| paths.iter().position(alive)) else {
             return Err("every interface towards the peer is down".into());
         };
-        let at = info.peer.0 as usize;
-        if self.peers.len() <= at {
-            self.peers.resize_with(at + 1, || None);
-        }
-        self.peers[at] = Some(Box::new(Peer {
+        let known = Peer {
             confirmed: proven.is_some() || paths.len() == 1,
             paths,
             at: first,
@@ -40,7 +36,8 @@ impl PacketLink {
             port: 0,
             head: [0; EtherHead::LEN],
             frame_len: 0,
-        }));
+        };
+        self.peers.insert(info.peer, known);
         self.use_path(info.peer, first).ok_or_else(|| "no path".to_string())
     }
 
@@ -62,7 +59,7 @@ impl PacketLink {
             slot: path.to.slot,
             len: 0,
         };
-        let known = self.peers[peer.0 as usize].as_mut()?;
+        let known = self.peers.get_mut(peer)?;
         (known.at, known.port, known.head) = (at, path.ours, head.encode());
         known.source = source(path.ours, &path.to.mac.0);
         known.frame_len = mtu as usize - EtherHead::SHIM;
@@ -76,7 +73,7 @@ impl PacketLink {
         self.count.path_changes += 1;
         if before != self.peer(peer).map(|p| p.frame_len) {
             let packet = self.packet_len(mtu);
-            self.event(LinkEvent::Mtu(peer, packet));
+            self.news.push(LinkEvent::Mtu(peer, packet));
         }
     }
 
@@ -91,7 +88,7 @@ impl PacketLink {
     /// An authentic frame of a peer: if it came over a path the peer named, use that. Answering any
     /// other source would let a replayed frame redirect the traffic.
     pub(super) fn came_from(&mut self, peer: PeerId, from: Source, kind: Kind) {
-        let Some(known) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
+        let Some(known) = self.peers.get_mut(peer) else {
             return;
         };
         let Some(at) = position(&known.paths, from) else { return };
@@ -166,9 +163,9 @@ impl PacketLink {
     }
 
     fn peers_on(&self, port: usize) -> Vec<PeerId> {
-        let all = self.peers.iter().enumerate();
-        let on = all.filter(|(_, p)| p.as_ref().is_some_and(|p| p.port == port));
-        on.map(|(i, _)| PeerId(i as u32)).collect()
+        let mut all = self.peers.ids();
+        all.retain(|&peer| self.peer(peer).is_some_and(|p| p.port == port));
+        all
     }
 
     /// Moves every peer that is reached over this port to another path, where it has one.
@@ -177,7 +174,7 @@ impl PacketLink {
             let paths = self.peer(peer).map_or(0, |p| p.paths.len());
             if let Some(at) = (0..paths).find(|&at| self.usable(peer, at)) {
                 self.change_path(peer, at);
-                if let Some(known) = self.peers[peer.0 as usize].as_mut() {
+                if let Some(known) = self.peers.get_mut(peer) {
                     (known.confirmed, known.doubted) = (false, true);
                 }
             }

@@ -5,6 +5,7 @@ use super::{Counters, PacketLink};
 use crate::ether::{EtherFrame, EtherHead, EtherType};
 use crate::kind::Kind;
 use crate::secure::{Mode, Opened, Reject, Secure};
+use crate::table::PeerTable;
 use crate::{Bytes, Sink};
 use weft_core::wire::{field, Hello, PacketType};
 use weft_core::{EndpointId, PeerId};
@@ -74,7 +75,7 @@ fn take(
     at: usize,
     port: &mut Port,
     secure: &mut Secure,
-    peers: &[Option<Box<Peer>>],
+    peers: &PeerTable<Peer>,
     count: &mut Counters,
     sink: &mut dyn Sink,
 ) -> Option<(bool, Option<News>)> {
@@ -117,10 +118,10 @@ fn take(
 }
 
 #[inline]
-fn news(peers: &[Option<Box<Peer>>], opened: &Opened, header: &[u8], from: Source) -> Option<News> {
+fn news(peers: &PeerTable<Peer>, opened: &Opened, header: &[u8], from: Source) -> Option<News> {
     match opened.peer {
         Some(peer) => {
-            let known = peers.get(peer.0 as usize)?.as_deref()?;
+            let known = peers.get(peer)?;
             let kind = Kind::of(header);
             let usual = known.confirmed && known.source == from && known.stray == 0;
             let expected = usual && kind == Kind::Other;
@@ -138,7 +139,7 @@ fn news(peers: &[Option<Box<Peer>>], opened: &Opened, header: &[u8], from: Sourc
 #[inline]
 fn known_source(
     secure: &mut Secure,
-    peers: &[Option<Box<Peer>>],
+    peers: &PeerTable<Peer>,
     opened: &Opened,
     from: Source,
 ) -> bool {
@@ -146,7 +147,7 @@ fn known_source(
         return true;
     }
     let Some(peer) = opened.peer else { return true };
-    let known = peers.get(peer.0 as usize).and_then(Option::as_deref);
+    let known = peers.get(peer);
     let listed = |p: &Peer| p.paths.iter().any(|path| source(path.ours, &path.to.mac.0) == from);
     let ok = known.is_some_and(listed);
     if !ok {

@@ -91,7 +91,7 @@ impl PacketLink {
         let port = self.peer(frames[0].peer)?.port;
         let mut packed = 0;
         for frame in frames.iter().take(self.tx.frames()) {
-            let fits = match self.peers.get(frame.peer.0 as usize).and_then(Option::as_deref) {
+            let fits = match self.peers.get(frame.peer) {
                 Some(peer) => peer.port == port && (packed == 0 || peer.confirmed),
                 None => false,
             };
@@ -106,7 +106,7 @@ impl PacketLink {
     /// Seals one frame into the outbox.
     #[inline]
     fn seal_at(&mut self, at: usize, frame: &Frame<'_>) -> Option<()> {
-        let head = &self.peers.get(frame.peer.0 as usize)?.as_ref()?.head;
+        let head = &self.peers.get(frame.peer)?.head;
         let stride = self.tx.stride;
         let out = &mut self.tx.bytes[at * stride..][..stride];
         out[..EtherHead::LEN].copy_from_slice(head);

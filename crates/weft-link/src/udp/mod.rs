@@ -16,10 +16,10 @@ mod tests;
 
 use crate::kind::Kind;
 use crate::secure::{Lane, Mode, Secure, Security};
+use crate::table::{News, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use interfaces::{Candidate, Nearness};
-use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use sys::{SockAddr, Socket};
@@ -67,8 +67,6 @@ impl Default for UdpConfig {
 
 /// A buffer smaller than this loses bulk data under load, and is worth a warning.
 const BUFFER_MIN: usize = 1 << 20;
-/// Events kept for the driver; more are dropped (all are hints).
-const EVENTS_MAX: usize = 256;
 /// So many receive calls in a row that brought authentic packets from another address: the peer
 /// has moved.
 const STRAYS: u8 = 8;
@@ -113,8 +111,8 @@ pub struct UdpLink {
     gso: bool,
     packet_max: u32,
     host: u64,
-    peers: Vec<Option<Box<Peer>>>,
-    events: VecDeque<LinkEvent>,
+    peers: PeerTable<Peer>,
+    news: News,
     count: Counters,
     tx: Box<[u8]>,
     rx: recv::Receiver,
@@ -135,8 +133,8 @@ impl UdpLink {
             secure: Secure::new(&security, Lane::Udp),
             packet_max: config.packet_max,
             host: config.host,
-            peers: Vec::new(),
-            events: VecDeque::new(),
+            peers: PeerTable::default(),
+            news: News::default(),
             count: Counters::default(),
             tx: vec![0; pmtu::DATAGRAM_MAX].into(),
             rx: recv::Receiver::new(),
@@ -192,7 +190,7 @@ impl UdpLink {
     }
 
     fn peer(&self, peer: PeerId) -> Option<&Peer> {
-        self.peers.get(peer.0 as usize)?.as_deref()
+        self.peers.get(peer)
     }
 
     fn socket_for(&self, v6: bool) -> Option<usize> {
@@ -201,13 +199,7 @@ impl UdpLink {
 
     fn warn(&mut self, text: String) {
         log::warn!("{text}");
-        self.event(LinkEvent::Warning(text));
-    }
-
-    fn event(&mut self, event: LinkEvent) {
-        if self.events.len() < EVENTS_MAX && self.events.back() != Some(&event) {
-            self.events.push_back(event);
-        }
+        self.news.warn(text);
     }
 
     /// Largest packet for a datagram of this size.
@@ -220,7 +212,7 @@ impl UdpLink {
         let known = self.peer(peer)?;
         let candidate = *known.candidates.get(at)?;
         let socket = self.socket_for(candidate.addr.is_ipv6())?;
-        let known = self.peers[peer.0 as usize].as_mut()?;
+        let known = self.peers.get_mut(peer)?;
         known.socket = socket;
         known.addr = candidate.addr;
         known.to = SockAddr::new(candidate.addr);
@@ -233,7 +225,7 @@ impl UdpLink {
     /// one the peer named, it may be from now on. Answering any other source would let a replayed
     /// packet redirect the traffic.
     fn confirm(&mut self, peer: PeerId, from: SocketAddr, kind: Kind) {
-        let Some(known) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
+        let Some(known) = self.peers.get_mut(peer) else {
             return;
         };
         let Some(at) = known.candidates.iter().position(|c| same_host_port(c.addr, from)) else {
@@ -256,7 +248,7 @@ impl UdpLink {
         }
         if let Some(mtu) = self.use_candidate(peer, at) {
             self.count.path_changes += 1;
-            self.event(LinkEvent::Mtu(peer, mtu));
+            self.news.push(LinkEvent::Mtu(peer, mtu));
         }
     }
 }
@@ -330,11 +322,7 @@ impl Link for UdpLink {
             interfaces::candidates(&info.address.udp, &ours, near, has_family, sys::route_to)
                 .map_err(LinkError::Unreachable)?;
         let first = candidates[0].addr;
-        let at = info.peer.0 as usize;
-        if self.peers.len() <= at {
-            self.peers.resize_with(at + 1, || None);
-        }
-        self.peers[at] = Some(Box::new(Peer {
+        let known = Peer {
             confirmed: candidates.len() == 1,
             doubted: false,
             stray: 0,
@@ -344,7 +332,8 @@ impl Link for UdpLink {
             to: SockAddr::new(first),
             addr: first,
             datagram_len: 0,
-        }));
+        };
+        self.peers.insert(info.peer, known);
         self.secure.add_peer(info.peer, info.session, info.endpoint);
         let mtu = self.use_candidate(info.peer, 0).ok_or(LinkError::Unsupported)?;
         let train =
@@ -355,14 +344,12 @@ impl Link for UdpLink {
     }
 
     fn disconnect(&mut self, peer: PeerId) {
-        if let Some(slot) = self.peers.get_mut(peer.0 as usize) {
-            *slot = None;
-        }
+        self.peers.remove(peer);
         self.secure.remove_peer(peer);
     }
 
     fn doubt(&mut self, peer: PeerId) {
-        let Some(Some(known)) = self.peers.get_mut(peer.0 as usize) else { return };
+        let Some(known) = self.peers.get_mut(peer) else { return };
         if known.candidates.len() > 1 {
             (known.confirmed, known.doubted) = (false, true);
         }
@@ -381,7 +368,7 @@ impl Link for UdpLink {
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
-        self.events.pop_front()
+        self.news.pop()
     }
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {

@@ -5,6 +5,7 @@ use super::{same_host_port, Peer, UdpLink};
 use crate::kind::Kind;
 use crate::run::{is_part, Run};
 use crate::secure::{Mode, Opened, Reject, Secure, TRAILER};
+use crate::table::PeerTable;
 use crate::{Bytes, Sink};
 use std::io;
 use std::ops::Range;
@@ -206,7 +207,7 @@ impl UdpLink {
 #[inline]
 fn known_source(
     secure: &mut Secure,
-    peers: &[Option<Box<Peer>>],
+    peers: &PeerTable<Peer>,
     opened: &Opened,
     from: &SockAddr,
 ) -> bool {
@@ -215,7 +216,7 @@ fn known_source(
     }
     let Some(peer) = opened.peer else { return true };
     let from = from.get();
-    let known = peers.get(peer.0 as usize).and_then(Option::as_deref);
+    let known = peers.get(peer);
     let listed = |p: &Peer| {
         p.candidates.iter().any(|c| from.is_some_and(|from| same_host_port(c.addr, from)))
     };

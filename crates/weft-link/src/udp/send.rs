@@ -169,7 +169,7 @@ impl UdpLink {
 
     #[inline]
     fn send_train(&mut self, train: Train) -> Sent {
-        let Some(known) = self.peers[train.peer.0 as usize].as_deref() else { return Sent::Done };
+        let Some(known) = self.peers.get(train.peer) else { return Sent::Done };
         let (socket, to) = (known.socket, known.to);
         if train.packets == 1 {
             return self.send_one(train.peer, socket, &to, 0..train.len);
@@ -265,11 +265,11 @@ impl UdpLink {
         let Some(addr) = self.peer_addr(peer) else { return };
         let now = sys::route_to(addr).map(|r| pmtu::datagram_len(addr.ip(), r.mtu) as usize);
         let Ok(now) = now else { return };
-        let Some(known) = self.peers[peer.0 as usize].as_mut() else { return };
+        let Some(known) = self.peers.get_mut(peer) else { return };
         if now < known.datagram_len && now < len {
             known.datagram_len = now;
             let mtu = self.packet_len(now);
-            self.event(LinkEvent::Mtu(peer, mtu));
+            self.news.push(LinkEvent::Mtu(peer, mtu));
         }
     }
 

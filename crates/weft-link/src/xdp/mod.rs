@@ -27,10 +27,10 @@ pub use mode::{UnknownMode, XdpMode};
 
 use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Monitor, Path, PATHS_MAX};
 use crate::secure::{Lane, Mode, Secure, Security};
+use crate::table::{News, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use open::Rail;
-use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use weft_core::{LinkCaps, PeerId};
 
@@ -52,8 +52,6 @@ pub struct XdpConfig {
     pub faults: Option<FaultSpec>,
 }
 
-/// Events kept for the driver; more are dropped (all are hints).
-const EVENTS_MAX: usize = 256;
 /// Looks for packets between two for changed interfaces: each costs a system call.
 const MONITOR_ROUNDS: u32 = 1 << 14;
 
@@ -87,8 +85,8 @@ pub struct XdpLink {
     rails: Vec<Rail>,
     secure: Secure,
     kind: EtherType,
-    peers: Vec<Option<Box<Peer>>>,
-    events: VecDeque<LinkEvent>,
+    peers: PeerTable<Peer>,
+    news: News,
     count: Counters,
     monitor: Option<Monitor>,
     /// Looks until the monitor is asked again.
@@ -121,8 +119,8 @@ impl XdpLink {
             rails,
             secure: Secure::new(&security, Lane::Xdp),
             kind: config.ether_type,
-            peers: Vec::new(),
-            events: VecDeque::new(),
+            peers: PeerTable::default(),
+            news: News::default(),
             count: Counters::default(),
             monitor: Monitor::open().ok(),
             monitor_in: MONITOR_ROUNDS,
@@ -193,18 +191,12 @@ impl XdpLink {
     }
 
     fn peer(&self, peer: PeerId) -> Option<&Peer> {
-        self.peers.get(peer.0 as usize)?.as_deref()
+        self.peers.get(peer)
     }
 
     fn warn(&mut self, text: String) {
         log::warn!("{text}");
-        self.event(LinkEvent::Warning(text));
-    }
-
-    fn event(&mut self, event: LinkEvent) {
-        if self.events.len() < EVENTS_MAX && self.events.back() != Some(&event) {
-            self.events.push_back(event);
-        }
+        self.news.warn(text);
     }
 
     /// Largest packet in an Ethernet payload of this size on one of our interfaces.
@@ -249,15 +241,15 @@ impl XdpLink {
     /// The MTU of an interface changed: so did the paths over it.
     fn resize(&mut self, rail: usize) {
         let mtu = self.rails[rail].interface.mtu;
-        for at in 0..self.peers.len() {
-            let Some(known) = self.peers[at].as_mut() else { continue };
+        for peer in self.peers.ids() {
+            let Some(known) = self.peers.get_mut(peer) else { continue };
             for path in known.paths.iter_mut().filter(|p| p.ours == rail) {
                 path.mtu = mtu.min(u32::from(path.to.mtu));
             }
             let path = *known.path();
             if path.ours == rail {
                 let len = self.path_len(&path);
-                self.event(LinkEvent::Mtu(PeerId(at as u32), len));
+                self.news.push(LinkEvent::Mtu(peer, len));
             }
         }
     }
@@ -307,21 +299,15 @@ impl Link for XdpLink {
     fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
         let theirs: Vec<_> = info.address.ether.iter().filter(|a| a.is_xdp()).copied().collect();
         let paths = Path::find(&self.interfaces(), &theirs).map_err(LinkError::Unreachable)?;
-        let at = info.peer.0 as usize;
-        if self.peers.len() <= at {
-            self.peers.resize_with(at + 1, || None);
-        }
         let mtu = self.path_len(&paths[0]);
         let confirmed = paths.len() == 1;
-        self.peers[at] = Some(Box::new(Peer { paths, at: 0, confirmed }));
+        self.peers.insert(info.peer, Peer { paths, at: 0, confirmed });
         self.secure.add_peer(info.peer, info.session, info.endpoint);
         Ok(XdpLink::path_caps(mtu))
     }
 
     fn disconnect(&mut self, peer: PeerId) {
-        if let Some(slot) = self.peers.get_mut(peer.0 as usize) {
-            *slot = None;
-        }
+        self.peers.remove(peer);
         self.secure.remove_peer(peer);
     }
 
@@ -343,7 +329,7 @@ impl Link for XdpLink {
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
-        self.events.pop_front()
+        self.news.pop()
     }
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {

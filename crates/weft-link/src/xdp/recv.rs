@@ -59,7 +59,7 @@ impl XdpLink {
             let (from, len) = (view.head().src, view.frame().len());
             let frame = &mut bytes[EtherHead::LEN..EtherHead::LEN + len];
             let Ok(opened) = self.secure.open(frame) else { continue };
-            let known = opened.peer.and_then(|p| self.peers.get(p.0 as usize)?.as_deref());
+            let known = opened.peer.and_then(|p| self.peers.get(p));
             let confirmed = known.is_none_or(|p| p.confirmed);
             if self.secure.mode() == Mode::None {
                 let listed = known.is_none_or(|p| p.paths.iter().any(|path| path.to.mac == from));

@@ -136,7 +136,7 @@ impl XdpLink {
     /// use it from now on. Answering any other would let a replayed packet redirect the traffic.
     #[cold]
     pub(super) fn confirm(&mut self, peer: PeerId, rail: usize, from: crate::ether::Mac) {
-        let Some(known) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
+        let Some(known) = self.peers.get_mut(peer) else {
             return;
         };
         let found = known.paths.iter().position(|p| p.ours == rail && p.to.mac == from);
@@ -145,7 +145,7 @@ impl XdpLink {
         if std::mem::replace(&mut known.at, at) != at {
             let path = *known.path();
             let mtu = self.path_len(&path);
-            self.event(crate::LinkEvent::Mtu(peer, mtu));
+            self.news.push(crate::LinkEvent::Mtu(peer, mtu));
         }
     }
 }

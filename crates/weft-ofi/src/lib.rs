@@ -3,8 +3,8 @@
 //!
 //! It implements libfabric's provider interface (`fi_provider(7)`, `fi_prov.h`) and links nothing
 //! of libfabric. What it offers: reliable-datagram endpoints (`FI_EP_RDM`) with tagged and untagged
-//! messages, remote memory and atomic operations; see [`offer`]. Which link carries a message to a peer is the endpoint's choice: shared
-//! memory inside a host, packet sockets or UDP between hosts.
+//! messages, remote memory and atomic operations; see [`offer`]. Which link carries a message to a
+//! peer is the endpoint's choice: shared memory inside a host, packet sockets or UDP between hosts.
 //!
 //! Layers: [`sys`] has the binary interface, its tables of functions, and the objects they work on;
 //! everything with an `unsafe` in it lies there. The rest is plain: [`name`] the addresses that MPI

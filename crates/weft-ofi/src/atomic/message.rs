@@ -198,33 +198,12 @@ pub fn answer(bytes: &[u8], len: usize) -> Result<&[u8], Refusal> {
 #[cfg(test)]
 mod tests {
     #![allow(non_snake_case)]
+    use super::super::small::{hostile, Small};
     use super::*;
 
-    /// One region under key 5, to be read and perhaps written.
-    struct One(Vec<u8>, bool);
-
-    impl Memory for One {
-        fn check(&self, at: (u64, u64), len: usize, _: bool, write: bool) -> Result<(), Refusal> {
-            match at {
-                (5, offset) if offset.saturating_add(len as u64) > self.0.len() as u64 => {
-                    Err(Refusal::Access)
-                }
-                (5, _) if write && !self.1 => Err(Refusal::Access),
-                (5, _) => Ok(()),
-                _ => Err(Refusal::Key),
-            }
-        }
-
-        fn bytes(
-            &mut self,
-            at: (u64, u64),
-            len: usize,
-            read: bool,
-            write: bool,
-        ) -> Result<&mut [u8], Refusal> {
-            self.check(at, len, read, write)?;
-            Ok(&mut self.0[at.1 as usize..at.1 as usize + len])
-        }
+    /// Memory under key 5.
+    fn small(bytes: &[u8]) -> Small {
+        Small { key: 5, bytes: bytes.to_vec(), writable: true }
     }
 
     fn sum<'a>(pieces: &[(u64, u64, u32)], operands: &'a [u8]) -> Request<'a> {
@@ -277,16 +256,16 @@ mod tests {
 
     #[test]
     fn serve__does_all_pieces_and_tells_what_was_before() {
-        let mut memory = One(vec![1, 2, 3, 4], true);
+        let mut memory = small(&[1, 2, 3, 4]);
         let request = sum(&[(5, 2, 2), (5, 0, 1)], &[10, 20, 30]).encode();
         let said = serve(&request, &mut memory);
         assert_eq!(answer(&said, 3), Ok(&[3, 4, 1][..]));
-        assert_eq!(memory.0, [31, 2, 13, 24]);
+        assert_eq!(memory.bytes, [31, 2, 13, 24]);
     }
 
     #[test]
     fn serve__does_nothing_if_one_piece_is_refused() {
-        let mut memory = One(vec![1, 2, 3, 4], true);
+        let mut memory = small(&[1, 2, 3, 4]);
         let beyond = sum(&[(5, 0, 1), (5, 3, 2)], &[1, 1, 1]).encode();
         assert_eq!(answer(&serve(&beyond, &mut memory), 3), Err(Refusal::Access));
         let unknown = sum(&[(5, 0, 1), (6, 0, 2)], &[1, 1, 1]).encode();
@@ -294,12 +273,33 @@ mod tests {
         let far = sum(&[(5, u64::MAX, 1)], &[1]).encode();
         assert_eq!(answer(&serve(&far, &mut memory), 1), Err(Refusal::Access));
         assert_eq!(answer(&serve(&[9; 30], &mut memory), 1), Err(Refusal::Malformed));
-        assert_eq!(memory.0, [1, 2, 3, 4]);
-        memory.1 = false;
+        assert_eq!(memory.bytes, [1, 2, 3, 4]);
+        memory.writable = false;
         let write = sum(&[(5, 0, 1)], &[1]).encode();
         assert_eq!(answer(&serve(&write, &mut memory), 1), Err(Refusal::Access));
         let mut read = sum(&[(5, 0, 2)], &[]);
         read.operator = Operator::Read;
         assert_eq!(answer(&serve(&read.encode(), &mut memory), 2), Ok(&[1, 2][..]));
+    }
+
+    #[test]
+    fn hostile__seeded_bytes() {
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for round in 0..20_000 {
+            let good = sum(&[(0, random() % 256, 1 + random() as u32 % 9)], &[7; 9]).encode();
+            let mut data = good;
+            for _ in 0..random() % 4 {
+                let at = random() as usize % data.len();
+                data[at] = random() as u8;
+            }
+            data.truncate(if round % 2 == 0 { 24 + random() as usize % 12 } else { data.len() });
+            hostile(&data);
+        }
     }
 }

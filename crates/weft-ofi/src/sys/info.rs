@@ -159,7 +159,8 @@ fn ep() -> Result<*mut EpAttr, c_int> {
             max_msg_size: MESSAGE,
             msg_prefix_size: 0,
             max_order_raw_size: MESSAGE,
-            max_order_war_size: 0,
+            // Of atomic operations: a read of memory may see writes behind it.
+            max_order_war_size: crate::atomic::LONGEST,
             max_order_waw_size: MESSAGE,
             mem_tag_format: u64::MAX,
             tx_ctx_cnt: 1,

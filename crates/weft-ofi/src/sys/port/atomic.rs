@@ -78,16 +78,19 @@ impl Asked {
     }
 }
 
+/// An answer: of or to whom, the number of the request, the message.
+type Said = (PeerId, u32, Vec<u8>);
+
 /// What is to be said to peers and what they said.
 pub struct Answers {
-    heard: Rc<RefCell<Vec<(PeerId, u32, Vec<u8>)>>>,
+    heard: Rc<RefCell<Vec<Said>>>,
     owed: Rc<RefCell<Owed>>,
 }
 
 /// Answers that the endpoint has no room for yet.
 #[derive(Default)]
 struct Owed {
-    queue: VecDeque<(PeerId, u32, Vec<u8>)>,
+    queue: VecDeque<Said>,
     count: Tally,
 }
 
@@ -144,7 +147,7 @@ impl Answers {
 
 impl Owed {
     /// Answers at once if there is room, else later.
-    fn add(&mut self, endpoint: &Endpoint, answer: (PeerId, u32, Vec<u8>)) {
+    fn add(&mut self, endpoint: &Endpoint, answer: Said) {
         let peer = answer.0;
         if say(endpoint, &answer) {
             return;
@@ -171,7 +174,7 @@ impl Owed {
 }
 
 /// Sends an answer; false if there is no room for it now.
-fn say(endpoint: &Endpoint, (peer, number, answer): &(PeerId, u32, Vec<u8>)) -> bool {
+fn say(endpoint: &Endpoint, (peer, number, answer): &Said) -> bool {
     if endpoint.queued(*peer) > QUEUED_MAX {
         return false;
     }

@@ -1,0 +1,664 @@
+/* Remote memory and atomic operations over the provider, as an application of libfabric sees them:
+ * two processes, made by fork before anything else; names and turns go through a pair of sockets.
+ * The second process is the target: it answers turns and makes progress meanwhile. Every check that
+ * fails ends the program with the line that says so. Whoever waits lets others run: there may be
+ * fewer cores than processes. */
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+
+#define SIZE (8 << 20)
+enum { KEY = 11, READ_ONLY = 12, ALL = 13, NO_SUCH = 99, NAME = 64 };
+
+static int origin;
+static int turns;
+static struct fi_info *info;
+static struct fid_fabric *fabric;
+static struct fid_domain *domain;
+static struct fid_ep *ep, *second;
+static struct fid_cq *txcq, *rxcq;
+static struct fid_cntr *writes, *reads;
+static struct fid_av *av;
+static struct fid_mr *mr, *ro, *all;
+static fi_addr_t self, peer, peer2;
+static unsigned char *mem, *local;
+static uint64_t peer_mem;
+
+#define CHECK(what)                                                                    \
+	do {                                                                           \
+		if (!(what)) {                                                         \
+			fprintf(stderr, "%s, line %d: not so: %s\n",                   \
+				origin ? "origin" : "target", __LINE__, #what);        \
+			exit(1);                                                       \
+		}                                                                      \
+	} while (0)
+#define OK(call)                                                                       \
+	do {                                                                           \
+		long ret_ = (call);                                                    \
+		if (ret_) {                                                            \
+			fprintf(stderr, "%s, line %d: %s: %s\n",                       \
+				origin ? "origin" : "target", __LINE__, #call,         \
+				fi_strerror((int)-ret_));                              \
+			exit(1);                                                       \
+		}                                                                      \
+	} while (0)
+#define AGAIN(call)                                                                    \
+	do {                                                                           \
+		long ret_;                                                             \
+		while ((ret_ = (call)) == -FI_EAGAIN)                                  \
+			fi_cq_read(txcq, NULL, 0), sched_yield();                      \
+		OK(ret_);                                                              \
+	} while (0)
+
+static void put(const void *buf, size_t len)
+{
+	CHECK(write(turns, buf, len) == (ssize_t)len);
+}
+
+static void get(void *buf, size_t len)
+{
+	size_t got = 0;
+
+	while (got < len) {
+		struct pollfd p = { turns, POLLIN, 0 };
+		struct fi_cq_data_entry e;
+
+		if (poll(&p, 1, 0) == 1) {
+			ssize_t n = read(turns, (char *)buf + got, len - got);
+			CHECK(n > 0);
+			got += (size_t)n;
+		} else {
+			CHECK(fi_cq_read(txcq, &e, 1) == -FI_EAGAIN);
+			sched_yield();
+		}
+	}
+}
+
+/* Both wait for each other, making progress. */
+static void meet(void)
+{
+	char c = 'x';
+
+	put(&c, 1);
+	get(&c, 1);
+}
+
+/* The next completion of an operation of ours; its error number if it failed. */
+static int completion(void *context, uint64_t flags)
+{
+	struct fi_cq_data_entry e = { 0 };
+	long ret;
+
+	while ((ret = fi_cq_read(txcq, &e, 1)) == -FI_EAGAIN)
+		sched_yield();
+	if (ret == -FI_EAVAIL) {
+		struct fi_cq_err_entry f = { 0 };
+		CHECK(fi_cq_readerr(txcq, &f, 0) == 1);
+		CHECK(f.op_context == context);
+		CHECK(f.flags == flags);
+		return f.err;
+	}
+	CHECK(ret == 1);
+	CHECK(e.op_context == context);
+	CHECK(e.flags == flags);
+	return 0;
+}
+
+static struct fid_ep *endpoint(fi_addr_t *other)
+{
+	struct fid_ep *e;
+	unsigned char name[NAME], theirs[NAME];
+	size_t len = sizeof(name);
+	fi_addr_t own;
+
+	OK(fi_endpoint(domain, info, &e, NULL));
+	OK(fi_ep_bind(e, &av->fid, 0));
+	OK(fi_ep_bind(e, &txcq->fid, FI_SEND));
+	OK(fi_ep_bind(e, &rxcq->fid, FI_RECV));
+	OK(fi_ep_bind(e, &writes->fid, FI_WRITE));
+	OK(fi_ep_bind(e, &reads->fid, FI_READ));
+	OK(fi_enable(e));
+	OK(fi_getname(&e->fid, name, &len));
+	CHECK(len == NAME);
+	CHECK(fi_av_insert(av, name, 1, &own, 0, NULL) == 1);
+	if (!ep)
+		self = own;
+	put(name, NAME);
+	get(theirs, NAME);
+	CHECK(fi_av_insert(av, theirs, 1, other, 0, NULL) == 1);
+	return e;
+}
+
+static void start(void)
+{
+	struct fi_info *hints = fi_allocinfo();
+	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_DATA };
+	struct fi_cntr_attr cntr = { .events = FI_CNTR_EVENTS_COMP };
+	struct fi_av_attr avs = { .type = FI_AV_TABLE };
+	uint64_t both = FI_REMOTE_READ | FI_REMOTE_WRITE, where;
+
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+	hints->fabric_attr->prov_name = strdup("weft");
+	hints->tx_attr->msg_order = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
+				    FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_WAW |
+				    FI_ORDER_RAW;
+	OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
+	CHECK(info->caps & FI_RMA && info->caps & FI_ATOMIC && info->caps & FI_REMOTE_WRITE);
+	OK(fi_fabric(info->fabric_attr, &fabric, NULL));
+	OK(fi_domain(fabric, info, &domain, NULL));
+	OK(fi_cq_open(domain, &cq, &txcq, NULL));
+	OK(fi_cq_open(domain, &cq, &rxcq, NULL));
+	OK(fi_cntr_open(domain, &cntr, &writes, NULL));
+	OK(fi_cntr_open(domain, &cntr, &reads, NULL));
+	OK(fi_av_open(domain, &avs, &av, NULL));
+	mem = calloc(1, SIZE);
+	local = calloc(1, SIZE);
+	ep = endpoint(&peer);
+	/* One region before the second endpoint is opened, one behind. */
+	OK(fi_mr_reg(domain, mem, SIZE, both, 0, KEY, 0, &mr, NULL));
+	second = endpoint(&peer2);
+	OK(fi_mr_reg(domain, mem, 4096, FI_REMOTE_READ, 0, READ_ONLY, 0, &ro, NULL));
+	OK(fi_mr_reg(domain, NULL, SIZE_MAX, both, 0, ALL, 0, &all, NULL));
+	where = (uint64_t)(uintptr_t)mem;
+	put(&where, 8);
+	get(&peer_mem, 8);
+	fi_freeinfo(hints);
+}
+
+static void finish(void)
+{
+	meet();
+	OK(fi_close(&ep->fid));
+	OK(fi_close(&second->fid));
+	if (mr)
+		OK(fi_close(&mr->fid));
+	OK(fi_close(&ro->fid));
+	OK(fi_close(&all->fid));
+	OK(fi_close(&txcq->fid));
+	OK(fi_close(&rxcq->fid));
+	OK(fi_close(&writes->fid));
+	OK(fi_close(&reads->fid));
+	OK(fi_close(&av->fid));
+	OK(fi_close(&domain->fid));
+	OK(fi_close(&fabric->fid));
+	fi_freeinfo(info);
+}
+
+static void pattern(unsigned char *at, size_t len, unsigned seed)
+{
+	for (size_t i = 0; i < len; i++)
+		at[i] = (unsigned char)(i * 7 + i / 251 + seed);
+}
+
+static int is_pattern(const unsigned char *at, size_t len, unsigned seed)
+{
+	for (size_t i = 0; i < len; i++)
+		if (at[i] != (unsigned char)(i * 7 + i / 251 + seed))
+			return 0;
+	return 1;
+}
+
+static const size_t lengths[] = { 0, 1, 8, 4095, 4096, 70000, SIZE - 64 };
+enum { LENGTHS = sizeof(lengths) / sizeof(*lengths) };
+
+/* A write is there when it completes: the target looks without making progress in between. */
+static void case_write(void)
+{
+	for (unsigned i = 0; i < LENGTHS; i++) {
+		size_t len = lengths[i];
+
+		if (origin) {
+			pattern(local, len, i);
+			AGAIN(fi_write(ep, local, len, NULL, peer, 32, KEY, local));
+			CHECK(!completion(local, FI_RMA | FI_WRITE));
+			meet();
+			memset(local, 0, len);
+			AGAIN(fi_read(ep, local, len, NULL, peer, 32, KEY, local));
+			CHECK(!completion(local, FI_RMA | FI_READ));
+			CHECK(is_pattern(local, len, i));
+		} else {
+			meet();
+			CHECK(is_pattern(mem + 32, len, i));
+			CHECK(mem[31] == 0 && mem[32 + len] == 0);
+		}
+		meet();
+		if (!origin)
+			memset(mem, 0, SIZE);
+		meet();
+	}
+	if (origin) {
+		CHECK(fi_cntr_read(writes) == LENGTHS);
+		CHECK(fi_cntr_read(reads) == LENGTHS);
+	}
+}
+
+/* To the peer's second endpoint, by its address in memory, and to ourselves. */
+static void case_everywhere(void)
+{
+	if (origin) {
+		pattern(local, 5000, 3);
+		AGAIN(fi_write(second, local, 5000, NULL, peer2, peer_mem + 100, ALL, NULL));
+		CHECK(!completion(NULL, FI_RMA | FI_WRITE));
+		AGAIN(fi_read(ep, local + 8192, 5000, NULL, peer2, 100, KEY, NULL));
+		CHECK(!completion(NULL, FI_RMA | FI_READ));
+		CHECK(is_pattern(local + 8192, 5000, 3));
+		AGAIN(fi_write(ep, local, 5000, NULL, self, 7, KEY, NULL));
+		CHECK(!completion(NULL, FI_RMA | FI_WRITE));
+		CHECK(is_pattern(mem + 7, 5000, 3));
+		uint64_t one = 1, old = 77;
+		AGAIN(fi_fetch_atomic(ep, &one, 1, NULL, &old, NULL, self,
+				      (uint64_t)(uintptr_t)(mem + 8192), ALL, FI_UINT64, FI_SUM,
+				      NULL));
+		CHECK(!completion(NULL, FI_ATOMIC | FI_READ));
+		CHECK(old == 0 && mem[8192] == 1);
+	}
+	meet();
+	if (!origin)
+		CHECK(is_pattern(mem + 100, 5000, 3));
+}
+
+static void case_pieces(void)
+{
+	if (origin) {
+		struct iovec iov[3] = { { local, 100 }, { local + 300, 5000 }, { local + 6000, 7 } };
+		struct fi_rma_iov there[2] = { { 1000, 4107, KEY }, { 9000, 1000, KEY } };
+		struct fi_msg_rma msg = { iov, NULL, 3, peer, there, 2, &msg, 0x1234 };
+		uint64_t done = fi_cntr_read(writes);
+
+		pattern(local, 8000, 1);
+		AGAIN(fi_writemsg(ep, &msg, FI_DELIVERY_COMPLETE | FI_REMOTE_CQ_DATA));
+		CHECK(!completion(&msg, FI_RMA | FI_WRITE));
+		CHECK(fi_cntr_read(writes) == done + 1);
+		memset(local, 0, 8000);
+		AGAIN(fi_readmsg(ep, &msg, 0));
+		CHECK(!completion(&msg, FI_RMA | FI_READ));
+		CHECK(is_pattern(local, 100, 1));
+		CHECK(local[300] == (unsigned char)(300 * 7 + 1 + 1));
+		CHECK(local[6006] == (unsigned char)(6006 * 7 + 6006 / 251 + 1));
+		CHECK(local[100] == 0 && local[299] == 0 && local[5300] == 0);
+		there[1].len--;
+		CHECK(fi_writemsg(ep, &msg, 0) == -FI_EINVAL);
+		meet();
+	} else {
+		struct fi_cq_data_entry e;
+		while (fi_cq_read(rxcq, &e, 1) == -FI_EAGAIN)
+			sched_yield();
+		CHECK(e.flags == (FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA));
+		CHECK(e.data == 0x1234 && e.len == 5107);
+		CHECK(is_pattern(mem + 1000, 100, 1));
+		meet();
+	}
+}
+
+/* Data for the target's queue comes after the bytes; injected buffers are free at once. */
+static void case_data(void)
+{
+	enum { TIMES = 400 };
+	if (origin) {
+		unsigned char small[64];
+		for (unsigned i = 0; i < TIMES; i++) {
+			memset(small, (int)i, sizeof(small));
+			if (i % 2)
+				AGAIN(fi_inject_writedata(ep, small, 64, i, peer, i * 64, KEY));
+			else
+				AGAIN(fi_writedata(ep, small, 64, NULL, i, peer, i * 64, KEY, NULL));
+			if (i % 2 == 0)
+				CHECK(!completion(NULL, FI_RMA | FI_WRITE));
+			memset(small, 255, sizeof(small));
+		}
+		AGAIN(fi_inject_writedata(ep, small, 64, 1, peer, SIZE - 1, KEY));
+		CHECK(completion(NULL, FI_RMA | FI_WRITE) == FI_EACCES);
+	} else {
+		for (unsigned i = 0; i < TIMES; i++) {
+			struct fi_cq_data_entry e;
+			long ret;
+			while ((ret = fi_cq_read(rxcq, &e, 1)) == -FI_EAGAIN)
+				sched_yield();
+			CHECK(ret == 1 && e.data == i && e.len == 64);
+			CHECK(mem[i * 64] == (i & 255) && mem[i * 64 + 63] == (i & 255));
+		}
+	}
+	meet();
+	/* What was refused is not told. */
+	struct fi_cq_data_entry e;
+	CHECK(fi_cq_read(rxcq, &e, 1) == -FI_EAGAIN);
+}
+
+static void case_refused(void)
+{
+	if (origin) {
+		uint64_t v = 5, old = 5;
+		AGAIN(fi_write(ep, local, 8, NULL, peer, 0, NO_SUCH, &v));
+		CHECK(completion(&v, FI_RMA | FI_WRITE) == FI_EACCES);
+		AGAIN(fi_read(ep, local, 9, NULL, peer, SIZE - 8, KEY, &v));
+		CHECK(completion(&v, FI_RMA | FI_READ) == FI_EACCES);
+		AGAIN(fi_write(ep, local, 8, NULL, peer, UINT64_MAX - 3, KEY, &v));
+		CHECK(completion(&v, FI_RMA | FI_WRITE) == FI_EACCES);
+		AGAIN(fi_write(ep, local, 8, NULL, peer, 0, READ_ONLY, &v));
+		CHECK(completion(&v, FI_RMA | FI_WRITE) == FI_EACCES);
+		AGAIN(fi_read(ep, local, 8, NULL, peer, 0, READ_ONLY, &v));
+		CHECK(!completion(&v, FI_RMA | FI_READ));
+		AGAIN(fi_atomic(ep, &v, 1, NULL, peer, 0, NO_SUCH, FI_UINT64, FI_SUM, &v));
+		CHECK(completion(&v, FI_ATOMIC | FI_WRITE) == FI_ENOKEY);
+		AGAIN(fi_atomic(ep, &v, 1, NULL, peer, SIZE - 7, KEY, FI_UINT64, FI_SUM, &v));
+		CHECK(completion(&v, FI_ATOMIC | FI_WRITE) == FI_EACCES);
+		AGAIN(fi_fetch_atomic(ep, &v, 1, NULL, &old, NULL, peer, 0, READ_ONLY, FI_UINT64,
+				      FI_SUM, &v));
+		CHECK(completion(&v, FI_ATOMIC | FI_READ) == FI_EACCES);
+		AGAIN(fi_fetch_atomic(ep, NULL, 1, NULL, &old, NULL, peer, 0, READ_ONLY, FI_UINT64,
+				      FI_ATOMIC_READ, &v));
+		CHECK(!completion(&v, FI_ATOMIC | FI_READ));
+		CHECK(old == 0);
+		CHECK(fi_cntr_readerr(writes) >= 4 && fi_cntr_readerr(reads) >= 2);
+	}
+	meet();
+	if (!origin)
+		for (int i = 0; i < 64; i++)
+			CHECK(mem[i] == 0);
+}
+
+/* A region closed while it is read: the read ends, well or refused. */
+static void case_closed(void)
+{
+	if (origin) {
+		for (int i = 0; i < 8; i++)
+			AGAIN(fi_read(ep, local, SIZE, NULL, peer, 0, KEY, local));
+		meet();
+		for (int i = 0; i < 8; i++) {
+			int error = completion(local, FI_RMA | FI_READ);
+			CHECK(!error || error == FI_EACCES);
+		}
+		AGAIN(fi_read(ep, local, 8, NULL, peer, 0, KEY, local));
+		CHECK(completion(local, FI_RMA | FI_READ) == FI_EACCES);
+	} else {
+		char c = 'x';
+		put(&c, 1);
+		CHECK(read(turns, &c, 1) == 1);
+		fi_cq_read(txcq, NULL, 0);
+		OK(fi_close(&mr->fid));
+		mr = NULL;
+	}
+	meet();
+}
+
+#define TYPES(X)                                                                       \
+	X(int8_t, FI_INT8) X(uint8_t, FI_UINT8) X(int16_t, FI_INT16) X(uint16_t, FI_UINT16)    \
+	X(int32_t, FI_INT32) X(uint32_t, FI_UINT32) X(int64_t, FI_INT64)                   \
+	X(uint64_t, FI_UINT64) X(float, FI_FLOAT) X(double, FI_DOUBLE)
+
+/* Sum, maximum, fetch and compare of seven elements of each type; the target looks at the end. */
+#define OPERATE(T, type)                                                               \
+	{                                                                              \
+		T v[7], old[7], cmp[7];                                                \
+		for (int i = 0; i < 7; i++)                                            \
+			v[i] = (T)(i + 1);                                             \
+		AGAIN(fi_atomic(ep, v, 7, NULL, peer, at, KEY, type, FI_SUM, v));      \
+		CHECK(!completion(v, FI_ATOMIC | FI_WRITE));                           \
+		AGAIN(fi_inject_atomic(ep, v, 7, peer, at, KEY, type, FI_SUM));        \
+		for (int i = 0; i < 7; i++)                                            \
+			v[i] = (T)5;                                                   \
+		AGAIN(fi_fetch_atomic(ep, v, 7, NULL, old, NULL, peer, at, KEY, type,  \
+				      FI_MAX, v));                                     \
+		CHECK(!completion(v, FI_ATOMIC | FI_READ));                            \
+		for (int i = 0; i < 7; i++)                                            \
+			CHECK(old[i] == (T)(2 * i + 2));                               \
+		for (int i = 0; i < 7; i++)                                            \
+			cmp[i] = (T)(i == 3 ? 8 : 99), v[i] = (T)33;                   \
+		AGAIN(fi_compare_atomic(ep, v, 7, NULL, cmp, NULL, old, NULL, peer, at, \
+					KEY, type, FI_CSWAP, v));                      \
+		CHECK(!completion(v, FI_ATOMIC | FI_READ));                            \
+		for (int i = 0; i < 7; i++)                                            \
+			CHECK(old[i] == (T)(2 * i + 2 < 5 ? 5 : 2 * i + 2));           \
+		at += 128;                                                             \
+	}
+#define LOOK(T, type)                                                                  \
+	{                                                                              \
+		T *v = (T *)(mem + at);                                                \
+		for (int i = 0; i < 7; i++)                                            \
+			CHECK(v[i] == (T)(i == 3 ? 33 : 2 * i + 2 < 5 ? 5 : 2 * i + 2)); \
+		at += 128;                                                             \
+	}
+
+static void case_atomic(void)
+{
+	uint64_t at = 0;
+
+	if (origin) {
+		TYPES(OPERATE)
+		meet();
+	} else {
+		meet();
+		TYPES(LOOK)
+	}
+	meet();
+}
+
+static void case_valid(void)
+{
+	int valid = 0;
+
+	for (int op = 0; op < FI_ATOMIC_OP_LAST; op++) {
+		for (int type = 0; type < FI_DATATYPE_LAST; type++) {
+			size_t count = 0;
+			struct fi_atomic_attr attr = { 0 };
+			int is = !fi_atomicvalid(ep, type, op, &count);
+			CHECK(is == !fi_query_atomic(domain, type, op, &attr, 0));
+			CHECK(!is || (attr.count == count && count * attr.size >= 16384));
+			int fetch = !fi_fetch_atomicvalid(ep, type, op, &count);
+			CHECK(fetch == !fi_query_atomic(domain, type, op, &attr, FI_FETCH_ATOMIC));
+			int swap = !fi_compare_atomicvalid(ep, type, op, &count);
+			CHECK(swap == !fi_query_atomic(domain, type, op, &attr, FI_COMPARE_ATOMIC));
+			CHECK(fetch || !is);
+			valid += is + fetch + swap;
+		}
+	}
+	CHECK(valid > 200);
+	uint64_t v = 0;
+	CHECK(fi_atomic(ep, &v, 1, NULL, peer, 0, KEY, FI_UINT64, FI_CSWAP, NULL) ==
+	      -FI_EOPNOTSUPP);
+	CHECK(fi_atomic(ep, local, 1 << 20, NULL, peer, 0, KEY, FI_UINT64, FI_SUM, NULL) ==
+	      -FI_EMSGSIZE);
+	CHECK(fi_atomic(ep, &v, 0, NULL, peer, 0, KEY, FI_UINT64, FI_SUM, NULL) == -FI_EINVAL);
+	meet();
+}
+
+static void case_atomic_pieces(void)
+{
+	if (origin) {
+		uint32_t v[6] = { 1, 2, 3, 4, 5, 6 }, old[6] = { 9, 9, 9, 9, 9, 9 }, cmp[6] = { 0 };
+		struct fi_ioc iov[2] = { { v, 2 }, { v + 2, 4 } };
+		struct fi_ioc res[3] = { { old, 1 }, { old + 1, 3 }, { old + 4, 2 } };
+		struct fi_ioc with[1] = { { cmp, 6 } };
+		struct fi_rma_ioc there[2] = { { 64, 5, KEY }, { 640, 1, KEY } };
+		struct fi_msg_atomic msg = { iov, NULL, 2, peer, there, 2, FI_UINT32, FI_SUM, &msg, 0 };
+
+		AGAIN(fi_atomicmsg(ep, &msg, FI_INJECT));
+		CHECK(!completion(&msg, FI_ATOMIC | FI_WRITE));
+		AGAIN(fi_fetch_atomicmsg(ep, &msg, res, NULL, 3, 0));
+		CHECK(!completion(&msg, FI_ATOMIC | FI_READ));
+		for (unsigned i = 0; i < 6; i++)
+			CHECK(old[i] == i + 1);
+		for (unsigned i = 0; i < 6; i++)
+			cmp[i] = 2 * (i + 1);
+		msg.op = FI_CSWAP_LE;
+		AGAIN(fi_compare_atomicmsg(ep, &msg, with, NULL, 1, res, NULL, 3, 0));
+		CHECK(!completion(&msg, FI_ATOMIC | FI_READ));
+		AGAIN(fi_atomicv(ep, iov, NULL, 2, peer, 64, KEY, FI_UINT32, FI_BXOR, &msg));
+		CHECK(!completion(&msg, FI_ATOMIC | FI_WRITE));
+		meet();
+	} else {
+		meet();
+		uint32_t *v = (uint32_t *)(mem + 64);
+		for (unsigned i = 0; i < 5; i++)
+			CHECK(v[i] == 0);
+		CHECK(v[5] == 6 && *(uint32_t *)(mem + 640) == 6);
+	}
+	meet();
+}
+
+/* Writes, atomic operations and reads to the same place, all posted at once. */
+static void case_order(void)
+{
+	enum { ROUNDS = 200 };
+	static uint64_t val[ROUNDS], old[ROUNDS], got[ROUNDS], one = 1;
+
+	if (origin) {
+		unsigned done = 0, errors = 0;
+		for (unsigned i = 0; i < ROUNDS; i++) {
+			val[i] = 1000 * i;
+			AGAIN(fi_write(ep, &val[i], 8, NULL, peer, 8, KEY, NULL));
+			AGAIN(fi_inject_atomic(ep, &one, 1, peer, 8, KEY, FI_UINT64, FI_SUM));
+			AGAIN(fi_fetch_atomic(ep, &one, 1, NULL, &old[i], NULL, peer, 8, KEY,
+					      FI_UINT64, FI_SUM, NULL));
+		}
+		AGAIN(fi_read(ep, &got[0], 8, NULL, peer, 8, KEY, NULL));
+		while (done < 2 * ROUNDS + 1 && !errors) {
+			struct fi_cq_data_entry e;
+			long ret = fi_cq_read(txcq, &e, 1);
+			done += ret == 1;
+			errors += ret != 1 && ret != -FI_EAGAIN;
+		}
+		CHECK(!errors);
+		for (unsigned i = 0; i < ROUNDS; i++)
+			CHECK(old[i] == 1000 * i + 1);
+		CHECK(got[0] == 1000 * (ROUNDS - 1) + 2);
+	}
+	meet();
+	/* Messages behind a write find it there. */
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		if (origin) {
+			memset(local, (int)i + 1, 20000);
+			AGAIN(fi_write(ep, local, 20000, NULL, peer, 4096, KEY, NULL));
+			AGAIN(fi_tinject(ep, &i, 4, peer, i));
+			CHECK(!completion(NULL, FI_RMA | FI_WRITE));
+		} else {
+			struct fi_cq_data_entry e;
+			unsigned n;
+			AGAIN(fi_trecv(ep, &n, 4, NULL, peer, i, 0, NULL));
+			while (fi_cq_read(rxcq, &e, 1) == -FI_EAGAIN)
+				sched_yield();
+			unsigned char first = mem[4096], last = mem[24095];
+			/* A later write may have come meanwhile, but none before is missing. */
+			CHECK((unsigned char)(first - (i + 1)) <= 1);
+			CHECK((unsigned char)(last - (i + 1)) <= 1);
+		}
+	}
+	meet();
+}
+
+/* More at a time than is taken at a time, both ways, to and from both. */
+static void case_many(void)
+{
+	enum { TIMES = 5000 };
+	static uint64_t old[TIMES];
+	uint64_t one = 1;
+	unsigned done = 0, asked = 0;
+	long ret;
+
+	while (done < TIMES) {
+		struct fi_cq_data_entry e[16];
+		if (asked < TIMES) {
+			ret = fi_fetch_atomic(ep, &one, 1, NULL, &old[asked], NULL, peer, 512, KEY,
+					      FI_UINT64, FI_SUM, NULL);
+			CHECK(!ret || ret == -FI_EAGAIN);
+			asked += !ret;
+			if (!ret)
+				continue;
+		}
+		ret = fi_cq_read(txcq, e, 16);
+		CHECK(ret > 0 || ret == -FI_EAGAIN);
+		done += ret > 0 ? (unsigned)ret : 0;
+		if (ret < 0)
+			sched_yield();
+	}
+	for (unsigned i = 0; i < TIMES; i++)
+		CHECK(old[i] == i);
+	meet();
+	CHECK(*(uint64_t *)(mem + 512) == TIMES);
+}
+
+/* The target dies: what is asked of it fails, and nothing waits for ever. */
+static void case_death(void)
+{
+	if (!origin) {
+		meet();
+		raise(SIGKILL);
+	}
+	uint64_t v = 1, old;
+	/* They know each other. */
+	AGAIN(fi_write(ep, local, 8, NULL, peer, 0, KEY, NULL));
+	CHECK(!completion(NULL, FI_RMA | FI_WRITE));
+	meet();
+	for (int i = 0; i < 3; i++) {
+		struct fi_cq_data_entry e;
+		struct fi_cq_err_entry f = { 0 };
+		long ret;
+		while ((ret = fi_fetch_atomic(ep, &v, 1, NULL, &old, NULL, peer, 0, KEY, FI_UINT64,
+					      FI_SUM, &v)) == -FI_EAGAIN)
+			sched_yield();
+		OK(ret);
+		while ((ret = fi_cq_read(txcq, &e, 1)) == -FI_EAGAIN)
+			sched_yield();
+		if (ret == 1)
+			continue;
+		CHECK(ret == -FI_EAVAIL && fi_cq_readerr(txcq, &f, 0) == 1);
+		CHECK(f.op_context == &v && f.err != 0);
+	}
+	exit(0);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} cases[] = {
+	{ "write", case_write },	     { "everywhere", case_everywhere },
+	{ "pieces", case_pieces },	     { "data", case_data },
+	{ "refused", case_refused },	     { "closed", case_closed },
+	{ "atomic", case_atomic },	     { "valid", case_valid },
+	{ "atomic_pieces", case_atomic_pieces }, { "order", case_order },
+	{ "many", case_many },		     { "death", case_death },
+};
+
+int main(int argc, char **argv)
+{
+	int pair[2], status = 0;
+	pid_t child;
+
+	CHECK(argc == 2 && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+	alarm(300);
+	child = fork();
+	CHECK(child >= 0);
+	origin = child != 0;
+	turns = pair[!origin];
+	close(pair[origin]);
+	if (!origin)
+		alarm(300);
+	start();
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		if (!strcmp(cases[i].name, argv[1]))
+			cases[i].run();
+	finish();
+	if (origin) {
+		CHECK(waitpid(child, &status, 0) == child);
+		CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+		printf("%s: well\n", argv[1]);
+	}
+	return 0;
+}

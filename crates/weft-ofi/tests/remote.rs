@@ -1,0 +1,97 @@
+//! Remote memory and atomic operations through libfabric: `remote.c`, an application of two
+//! processes, over each link there is, and over a network that loses and reorders.
+#![allow(non_snake_case)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use weft_conformance::skip;
+
+/// The program, compiled; or why it cannot be.
+fn program() -> &'static Result<PathBuf, String> {
+    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/remote.c");
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("remote");
+        let includes = Command::new("cc")
+            .args(["-E", "-include", "rdma/fi_atomic.h", "-x", "c", "/dev/null"])
+            .output()
+            .map_err(|_| "there is no C compiler".to_string())?;
+        if !includes.status.success() {
+            return Err("libfabric's headers are not installed (libfabric-dev)".to_string());
+        }
+        let built = Command::new("cc")
+            .args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-o"])
+            .args([&program, &source])
+            .arg("-lfabric")
+            .output()
+            .map_err(|e| e.to_string())?;
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        Ok(program)
+    })
+}
+
+/// The folder of the provider: that of this test, or the one above.
+fn provider() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let has = |folder: &&Path| folder.join("libweft_fi.so").is_file();
+    let found = own.ancestors().skip(1).take(2).find(has).expect("the provider is not built");
+    found.to_path_buf()
+}
+
+/// Runs a case of the program.
+fn run(case: &str, settings: &[(&str, &str)]) {
+    let program = match program() {
+        Ok(program) => program,
+        Err(why) => return skip(why),
+    };
+    let out = Command::new(program)
+        .arg(case)
+        .env("FI_PROVIDER_PATH", provider())
+        .env("FI_PROVIDER", "weft")
+        .env("WEFT_KEY", "0123456789abcdef".repeat(4))
+        .envs(settings.iter().copied())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stdout);
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{case} {settings:?}: {:?}\n{said}{errors}", out.status);
+}
+
+const LOSSY: [(&str, &str); 2] =
+    [("WEFT_LINK", "udp"), ("WEFT_FAULTS", "loss=1%,dup=0.5%,reorder=1%,seed=7")];
+
+macro_rules! cases {
+    ($( $test:ident $case:literal; )*) => { $(
+        #[test]
+        fn $test() {
+            run($case, &[]);
+            run($case, &[("WEFT_LINK", "udp")]);
+            run($case, &LOSSY);
+        }
+    )* };
+}
+
+cases! {
+    write__bytes_are_there_when_it_completes "write";
+    write__reaches_every_endpoint_of_a_domain_and_oneself "everywhere";
+    writemsg__pieces_here_and_there_are_one_operation "pieces";
+    writedata__data_comes_behind_the_bytes "data";
+    write__what_is_not_allowed_is_an_error_and_nothing_is_done "refused";
+    read__ends_when_its_region_is_closed "closed";
+    atomic__each_type_each_form "atomic";
+    atomicmsg__pieces_here_and_there_are_one_operation "atomic_pieces";
+    order__writes_and_atomic_operations_are_done_as_posted "order";
+    atomic__many_at_a_time_both_ways "many";
+}
+
+#[test]
+fn atomicvalid__agrees_with_query_atomic() {
+    run("valid", &[]);
+}
+
+#[test]
+fn atomic__a_target_that_dies_is_an_error() {
+    run("death", &[]);
+    run("death", &[("WEFT_LINK", "udp"), ("WEFT_PEER_TIMEOUT_MS", "2000")]);
+}

@@ -240,6 +240,11 @@ impl Port {
     #[inline]
     fn reap(&self) {
         let state = &mut *self.state.borrow_mut();
+        if !state.waiting.is_empty() {
+            // First: what is taken out of matching here is often complete at once, and a caller
+            // that saw a later message must not miss it.
+            self.pump(state);
+        }
         while let Some(c) = self.endpoint.poll_completion() {
             match c.kind {
                 OpKind::Put | OpKind::Get => self.part_ended(state, &c),
@@ -248,9 +253,6 @@ impl Port {
         }
         if state.remote.has_news() {
             self.hear(state);
-        }
-        if !state.waiting.is_empty() {
-            self.pump(state);
         }
     }
 

@@ -110,7 +110,7 @@ fn netpipe__its_bytes_are_right() {
     let most = if whole() { "4194304" } else { "65536" };
     // With -i it checks what comes.
     match of_debian("NPopenmpi", 2, &["-i", "-u", most], &scratch()) {
-        Ok(ended) => ended.expect("Mbps"),
+        Ok(ended) => ended.expect("Integrity check passed"),
         Err(why) => skip(&format!("{why} (Debian: netpipe-openmpi)")),
     }
 }

@@ -3,7 +3,6 @@
 mod plot;
 
 use anyhow::{bail, Context, Result};
-use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft_sim::platform::claims::{claims, Claim};
@@ -32,19 +31,33 @@ fn parse_table(text: &str) -> Result<String, String> {
     known.map(str::to_string).ok_or_else(|| format!("one of {}, all is wanted", TABLES.join(", ")))
 }
 
-fn print_json(row: &Row) {
+/// One line of JSON, its keys in this order.
+#[derive(serde::Serialize)]
+struct Line<'a> {
+    table: &'a str,
+    row: &'a str,
+    platform: &'a str,
+    unit: &'a str,
+    paper: f64,
+    simulated: f64,
+    error: f64,
+    calibrated: bool,
+}
+
+fn print_json(row: &Row) -> Result<()> {
     let number = &row.number;
-    let line = json!({
-        "table": number.table,
-        "row": number.row,
-        "platform": number.platform,
-        "unit": number.unit,
-        "paper": number.paper,
-        "simulated": row.simulated,
-        "error": row.error(),
-        "calibrated": number.calibrated,
-    });
-    println!("{line}");
+    let line = Line {
+        table: number.table,
+        row: &number.row,
+        platform: number.platform,
+        unit: number.unit,
+        paper: number.paper,
+        simulated: row.simulated,
+        error: row.error(),
+        calibrated: number.calibrated,
+    };
+    println!("{}", serde_json::to_string(&line)?);
+    Ok(())
 }
 
 fn print_rows(rows: &[Row]) {
@@ -128,7 +141,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         write_plot(path, &rows)?;
     }
     if args.json {
-        rows.iter().for_each(print_json);
+        rows.iter().try_for_each(print_json)?;
         return Ok(ExitCode::SUCCESS);
     }
     print_rows(&rows);

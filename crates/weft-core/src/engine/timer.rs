@@ -93,8 +93,8 @@ impl Engine {
         self.timers.first()
     }
 
-    /// Moves the earliest deadline to where it now is, to be asked before sleeping: one that was armed
-    /// for what has since been sent or acknowledged would end the sleep for nothing.
+    /// Moves the earliest deadline to where it now is, to be asked before sleeping: one that was
+    /// armed for what has since been sent or acknowledged would end the sleep for nothing.
     pub fn refine_timeout(&mut self) {
         while let Some(peer) = self.timers.peer() {
             let due = Cause::ALL.into_iter().filter_map(|cause| self.deadline(peer, cause)).min();

@@ -81,7 +81,8 @@ fn hpcc_input(size: u32, ranks: u32) -> String {
     let rest = "1\n16\n1\n2\n1\n4\n1\n2\n1\n1\n1\n0\n2\n64\n0\n0\n1\n8\n";
     let (p, q) = (ranks / 2, 2);
     format!(
-        "HPLinpack benchmark input file\n-\nHPL.out\n8\n1\n{size}\n1\n32\n0\n1\n{p}\n{q}\n16.0\n{rest}"
+        "HPLinpack benchmark input file\n-\nHPL.out\n8\n1\n{size}\n1\n32\n0\n1\n{p}\n{q}\n\
+         16.0\n{rest}"
     )
 }
 

@@ -3,8 +3,9 @@
 //! The steps that l-sdma takes were fitted to its measurements (its rows of Tables III, V, VI and
 //! Figure 9 on both clusters) together with the start-up times in `hardware`. What alternatives add
 //! (`repair_*`, `tlb`, further event sources) are estimates of the work that the paper describes,
-//! made by somebody who knew its tables, but the same on both clusters and not fitted. The
-//! manufacturer's firmware (GM) is fitted on PPro alone.
+//! the same on both clusters, made by somebody who knew its tables; those of the two variants with
+//! retransmission were adjusted after their rows had been seen, so these rows are no blind test.
+//! The manufacturer's firmware (GM) is fitted on PPro alone.
 
 use super::choice::{Choice, Family, Forward, Repair, Transfer};
 

@@ -19,6 +19,8 @@ pub fn whole() -> bool {
     std::env::var(HOW_MUCH).is_ok_and(|much| much == "all")
 }
 
+// The names are those of the MPIs.
+#[allow(clippy::enum_variant_names)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mpi {
     Mpich,

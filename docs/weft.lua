@@ -25,7 +25,7 @@ local COMMON = {
 }
 
 -- Names of the flag bits, bit 0 first.
-local FLAGS = { "SYNC", "ACTIVE", "NACK", "REPLY", "DIRECT", "LAST", "ACKNOW", "DATA64" }
+local FLAGS = { "SYNC", "ACTIVE", "NACK", "REPLY", "DIRECT", "LAST", "ACKNOW", "DATA64", "APART" }
 
 local TYPES = {
     [1] = { name = "HELLO", sequenced = false, length = 56, fields = {

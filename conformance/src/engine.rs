@@ -80,10 +80,18 @@ impl Side {
             inject: flag(16),
             sync: flag(32),
             active: flag(64),
+            untagged: flag(128),
         };
         let source = flag(16).then_some(PEER);
-        let recv =
-            RecvArgs { source, tag, ignore: u64::from(kind >> 6), len, addr: 1 << 41, context: 0 };
+        let recv = RecvArgs {
+            source,
+            tag,
+            ignore: u64::from(kind >> 6),
+            len,
+            addr: 1 << 41,
+            context: 0,
+            untagged: flag(128),
+        };
         let e = &mut self.engine;
         let begun = match kind % 8 {
             0..=2 => e.send(now, send),

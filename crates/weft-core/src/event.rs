@@ -348,6 +348,8 @@ pub struct SendArgs {
     pub sync: bool,
     /// An active message.
     pub active: bool,
+    /// Matched apart from messages with tags, by source alone; `tag` is 0.
+    pub untagged: bool,
 }
 
 /// A receive to post.
@@ -365,6 +367,8 @@ pub struct RecvArgs {
     pub addr: u64,
     /// The caller's context, returned in the completion.
     pub context: u64,
+    /// Takes messages without a tag; `tag` is 0.
+    pub untagged: bool,
 }
 
 /// What a probe found.

@@ -113,6 +113,7 @@ fn flag_bits() -> Vec<(u64, String)> {
         flags::LAST,
         flags::ACKNOW,
         flags::DATA64,
+        flags::APART,
     ];
     let bits = bits.iter().map(|b| u64::from(b.trailing_zeros()));
     bits.zip(flags::NAMES).map(|(bit, name)| (bit, name.to_string())).collect()

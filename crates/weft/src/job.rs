@@ -40,7 +40,7 @@ impl Links {
     pub const AUTO: Links = Links { shm: true, xdp: false, udp: true, packet: false, auto: true };
 
     /// What a job of `size` ranks opens of which `here` run on this host, if that is known.
-    fn of_job(self, size: usize, here: Option<usize>) -> Links {
+    pub fn of_job(self, size: usize, here: Option<usize>) -> Links {
         let far = size > 1 && here.is_none_or(|here| here < size);
         Links { packet: self.packet || (self.auto && far), ..self }
     }
@@ -105,6 +105,18 @@ impl From<LaunchError> for JobError {
 /// (`docs/adr/0008-congestion.md` has figures).
 const HOST_DELAY_US: u32 = 1000;
 
+/// The links asked for by `WEFT_LINK`.
+pub fn links_from_env() -> Result<Links, JobError> {
+    match std::env::var("WEFT_LINK") {
+        Ok(text) => Links::parse(&text).ok_or_else(|| {
+            JobError::Config(format!(
+                "WEFT_LINK={text:?} is not understood; use auto, shm, udp, packet, xdp or a list"
+            ))
+        }),
+        Err(_) => Ok(Links::AUTO),
+    }
+}
+
 /// Reads the configuration from the `WEFT_*` variables.
 pub fn config_from_env() -> Result<Config, JobError> {
     let mut config = Config { congestion_target_us: HOST_DELAY_US, ..Config::default() };
@@ -128,7 +140,7 @@ pub fn config_from_env() -> Result<Config, JobError> {
 }
 
 /// Whether more ranks run on this host than cores, as far as the launcher tells.
-fn oversubscribed() -> bool {
+pub fn oversubscribed() -> bool {
     launch::ranks_here(&|name| std::env::var(name).ok()).is_some_and(|n| n > cores())
 }
 
@@ -312,15 +324,7 @@ impl Job {
     /// `prterun` that speaks PMI-1 or PMIx; alone otherwise. Links and configuration come from
     /// `WEFT_*`.
     pub fn init() -> Result<Job, JobError> {
-        let links = match std::env::var("WEFT_LINK") {
-            Ok(text) => Links::parse(&text).ok_or_else(|| {
-                JobError::Config(format!(
-                    "WEFT_LINK={text:?} is not understood; use auto, shm, udp, packet, xdp or a \
-                     list"
-                ))
-            })?,
-            Err(_) => Links::AUTO,
-        };
+        let links = links_from_env()?;
         let config = config_from_env()?;
         let Bootstrapped { mut boot, key } = launch::join()?;
         let lookup = |name: &str| std::env::var(name).ok();

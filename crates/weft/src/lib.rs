@@ -12,6 +12,7 @@ pub mod counters;
 pub mod endpoint;
 pub mod group;
 pub mod job;
+pub mod keyfile;
 pub mod launch;
 mod selflink;
 pub mod shared;

@@ -25,12 +25,20 @@ pub(super) fn flags(a: &SendArgs) -> u16 {
     if a.data.is_some() {
         f |= flags::DATA64;
     }
+    if a.untagged {
+        f |= flags::APART;
+    }
     f
 }
 
 /// Completion data carried by a header.
 pub(super) fn data_of(common: &Common) -> Option<u32> {
     (common.flags & flags::DATA64 != 0).then_some(common.imm)
+}
+
+/// Which of the two kinds of matching a message takes part in.
+pub(super) fn queue_of(common: &Common) -> usize {
+    usize::from(common.flags & flags::APART != 0)
 }
 
 /// The next packet of an eager message, or as many full ones as it has behind the first, where they
@@ -81,6 +89,7 @@ impl Engine {
         tag: u64,
         len: u32,
         data: Option<u32>,
+        untagged: bool,
         header: &mut HeaderBuf,
     ) -> bool {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return false };
@@ -93,7 +102,10 @@ impl Engine {
         if !clear || !p.credit_in.try_take(len as usize) {
             return false;
         }
-        let flags = if data.is_some() { flags::DATA64 } else { 0 };
+        let mut flags = if data.is_some() { flags::DATA64 } else { 0 };
+        if untagged {
+            flags |= flags::APART;
+        }
         let common = p.common(flags, crate::seq::Seq(0), data.unwrap_or(0));
         self.stats.packets_sent += 1;
         self.stats.messages_sent += 1;
@@ -153,12 +165,12 @@ impl Engine {
             self.stats.messages_received += 1;
             return Placement::Upcall { peer, tag: eager.tag };
         }
-        if let Some(id) = self.posted.arrive(peer, eager.tag) {
+        if let Some(id) = self.posted[queue_of(common)].arrive(peer, eager.tag) {
             self.consumed(peer, len);
             self.matched(id, peer, eager.tag, len, data_of(common));
             return self.complete_now(id);
         }
-        match self.store(peer, eager.tag, data_of(common), len, StoredState::Here) {
+        match self.store(peer, common, eager.tag, len, StoredState::Here) {
             Some(id) => Placement::Store { id, offset: 0, total: len },
             None => Placement::None,
         }
@@ -207,17 +219,17 @@ impl Engine {
                 self.stats.messages_received += 1;
                 return Placement::Upcall { peer, tag: first.tag };
             }
-            let Some(id) = self.keep(peer, first.tag, data, first.total, StoredState::Arriving)
+            let Some(id) = self.keep(peer, common, first.tag, first.total, StoredState::Arriving)
             else {
                 return Placement::None;
             };
             Target::Upcall { id, tag: first.tag }
-        } else if let Some(id) = self.posted.arrive(peer, first.tag) {
+        } else if let Some(id) = self.posted[queue_of(common)].arrive(peer, first.tag) {
             self.matched(id, peer, first.tag, first.total, data);
             self.bind(now, id, peer);
             Target::Recv(id)
         } else {
-            match self.store(peer, first.tag, data, first.total, StoredState::Arriving) {
+            match self.store(peer, common, first.tag, first.total, StoredState::Arriving) {
                 Some(id) => Target::Stored(id),
                 None => return Placement::None,
             }
@@ -329,14 +341,14 @@ impl Engine {
     pub(super) fn store(
         &mut self,
         peer: PeerId,
+        common: &Common,
         tag: u64,
-        data: Option<u32>,
         len: u64,
         state: StoredState,
     ) -> Option<u32> {
-        let id = self.keep(peer, tag, data, len, state)?;
+        let id = self.keep(peer, common, tag, len, state)?;
         self.stats.unexpected += 1;
-        self.unexpected.add(peer, tag, id);
+        self.unexpected[queue_of(common)].add(peer, tag, id);
         Some(id)
     }
 
@@ -344,11 +356,12 @@ impl Engine {
     fn keep(
         &mut self,
         peer: PeerId,
+        common: &Common,
         tag: u64,
-        data: Option<u32>,
         len: u64,
         state: StoredState,
     ) -> Option<u32> {
+        let data = data_of(common);
         let id = self.stored.insert(Stored { peer, tag, data, len, state, taker: None });
         if id.is_none() {
             self.offend(peer);

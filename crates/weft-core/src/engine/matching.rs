@@ -2,7 +2,7 @@
 
 use super::op::{Kind, Op, Recv, RecvState};
 use super::types::{Claimed, Probed, RecvArgs, Refused};
-use super::{Engine, Stored, StoredState};
+use super::{Engine, Stored, StoredState, TAGGED, UNTAGGED};
 use crate::error::OpError;
 use crate::id::OpId;
 use crate::matching::RecvSpec;
@@ -17,23 +17,24 @@ impl Engine {
     #[inline(always)]
     pub fn recv(&mut self, now: Instant, a: RecvArgs) -> Result<OpId, Refused> {
         let spec = RecvSpec { source: a.source, tag: a.tag, ignore: a.ignore };
+        let queue = usize::from(a.untagged);
         if let Some(peer) = a.source {
             // What it sent before it failed can be received; nothing more will come.
-            let here = self.unexpected.peek(&spec).is_some();
+            let here = self.unexpected[queue].peek(&spec).is_some();
             match self.alive(peer) {
                 Err(refused) if !here => return Err(refused),
                 _ => {}
             }
         }
         let id = self.post(now, &a)?;
-        let here = self.unexpected.take(&spec);
+        let here = self.unexpected[queue].take(&spec);
         if let (None, Some(peer)) = (here, a.source) {
             // Opening finds out whether the peer lives: the wait is bounded.
             self.open(now, peer);
         }
         match here {
             Some(stored) => self.accept(now, stored, id),
-            None => self.posted.post(spec, id),
+            None => self.posted[queue].post(spec, id),
         }
         Ok(id)
     }
@@ -86,7 +87,7 @@ impl Engine {
 
     /// Looks for a message without receiving it: the oldest that matches.
     pub fn probe(&self, source: Option<crate::PeerId>, tag: u64, ignore: u64) -> Option<Probed> {
-        let id = self.unexpected.peek(&RecvSpec { source, tag, ignore })?;
+        let id = self.unexpected[TAGGED].peek(&RecvSpec { source, tag, ignore })?;
         self.stored.get(id).map(probed)
     }
 
@@ -97,7 +98,19 @@ impl Engine {
         tag: u64,
         ignore: u64,
     ) -> Option<(Claimed, Probed)> {
-        let id = self.unexpected.take(&RecvSpec { source, tag, ignore })?;
+        let id = self.unexpected[TAGGED].take(&RecvSpec { source, tag, ignore })?;
+        self.stored.get(id).map(|s| (Claimed { id, source: s.peer }, probed(s)))
+    }
+
+    /// `probe` for messages without a tag.
+    pub fn probe_untagged(&self, source: Option<crate::PeerId>) -> Option<Probed> {
+        let id = self.unexpected[UNTAGGED].peek(&RecvSpec { source, tag: 0, ignore: u64::MAX })?;
+        self.stored.get(id).map(probed)
+    }
+
+    /// `claim` for messages without a tag.
+    pub fn claim_untagged(&mut self, source: Option<crate::PeerId>) -> Option<(Claimed, Probed)> {
+        let id = self.unexpected[UNTAGGED].take(&RecvSpec { source, tag: 0, ignore: u64::MAX })?;
         self.stored.get(id).map(|s| (Claimed { id, source: s.peer }, probed(s)))
     }
 }

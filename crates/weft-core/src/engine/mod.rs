@@ -70,8 +70,9 @@ pub struct Engine {
     peers: Vec<Peer>,
     by_endpoint: BTreeMap<EndpointId, PeerId>,
     ops: Slab<Op>,
-    posted: Posted<OpId>,
-    unexpected: Unexpected<u32>,
+    /// Of messages with tags, and of those without.
+    posted: [Posted<OpId>; 2],
+    unexpected: [Unexpected<u32>; 2],
     stored: Slab<Stored>,
     regions: Regions,
     ready: VecDeque<PeerId>,
@@ -83,6 +84,11 @@ pub struct Engine {
     pulls: Pulls,
     stats: Stats,
 }
+
+/// Index of the matching of messages with tags.
+const TAGGED: usize = 0;
+/// Index of the matching of messages without.
+const UNTAGGED: usize = 1;
 
 /// Messages that may be queued for one peer before senders get `Busy`.
 const QUEUE_MAX: usize = 1 << 16;
@@ -112,8 +118,8 @@ impl Engine {
             peers: Vec::new(),
             by_endpoint: BTreeMap::new(),
             ops: Slab::default(),
-            posted: Posted::default(),
-            unexpected: Unexpected::default(),
+            posted: Default::default(),
+            unexpected: Default::default(),
             stored: Slab::default(),
             regions: Regions::default(),
             ready: VecDeque::new(),
@@ -446,7 +452,7 @@ impl Engine {
 
     /// Cancels a receive that has not matched. False when it is too late: its completion will come.
     pub fn cancel(&mut self, id: OpId) -> bool {
-        let cancelled = self.posted.cancel(id);
+        let cancelled = self.posted.iter_mut().any(|p| p.cancel(id));
         if cancelled {
             self.fail_op(id, OpError::Cancelled);
         }

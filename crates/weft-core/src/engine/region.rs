@@ -1,7 +1,7 @@
 //! Registered memory: keys, bounds, rights.
 
 use super::Engine;
-use crate::slab::Slab;
+use alloc::collections::BTreeMap;
 
 /// What a peer may do with a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,23 +18,26 @@ impl Rights {
 }
 
 struct Region {
-    key: u64,
     len: u64,
     rights: Rights,
 }
 
-/// The table of regions. A key is the slot in the low and random bits in the high half.
+/// Most regions of an endpoint.
+const REGIONS_MAX: usize = 1 << 20;
+
+/// The table of regions, by key.
 #[derive(Default)]
 pub(super) struct Regions {
-    slab: Slab<Region>,
+    by_key: BTreeMap<u64, Region>,
+    /// Low half of the next key this side chooses.
+    next: u32,
 }
 
 impl Regions {
     /// The whole of `offset..offset+len` lies in the region and is permitted.
     pub fn check(&self, key: u64, offset: u64, len: u64, need: Rights) -> bool {
-        self.slab.get(key as u32).is_some_and(|r| {
-            r.key == key
-                && offset.checked_add(len).is_some_and(|end| end <= r.len)
+        self.by_key.get(&key).is_some_and(|r| {
+            offset.checked_add(len).is_some_and(|end| end <= r.len)
                 && (r.rights.read || !need.read)
                 && (r.rights.write || !need.write)
         })
@@ -45,18 +48,26 @@ impl Engine {
     /// Registers a region of `len` bytes under a key made of `random`. `None` when the table is
     /// full.
     pub fn register(&mut self, len: u64, rights: Rights, random: u32) -> Option<u64> {
-        let slot = self.regions.slab.insert(Region { key: 0, len, rights })?;
-        let key = u64::from(random) << 32 | u64::from(slot);
-        if let Some(r) = self.regions.slab.get_mut(slot) {
-            r.key = key;
+        let low = self.regions.next;
+        self.regions.next = low.wrapping_add(1);
+        let key = u64::from(random) << 32 | u64::from(low);
+        self.register_as(key, len, rights).then_some(key)
+    }
+
+    /// Registers a region of `len` bytes under a key of the caller's choice: as hard to guess as
+    /// the caller made it, but peers are authenticated anyway. False when the key is taken or the
+    /// table full.
+    pub fn register_as(&mut self, key: u64, len: u64, rights: Rights) -> bool {
+        let by_key = &mut self.regions.by_key;
+        let free = by_key.len() < REGIONS_MAX && !by_key.contains_key(&key);
+        if free {
+            by_key.insert(key, Region { len, rights });
         }
-        Some(key)
+        free
     }
 
     /// Ends all remote use of a region. A get that is under way is refused.
     pub fn unregister(&mut self, key: u64) {
-        if self.regions.check(key, 0, 0, Rights { read: false, write: false }) {
-            self.regions.slab.remove(key as u32);
-        }
+        self.regions.by_key.remove(&key);
     }
 }

@@ -66,14 +66,14 @@ impl Engine {
         // An address from which the message would not fit into memory is none.
         let addr = rts.addr.checked_add(rts.total).map_or(0, |_| rts.addr);
         let data = eager::data_of(common);
-        match self.posted.arrive(peer, rts.tag) {
+        match self.posted[eager::queue_of(common)].arrive(peer, rts.tag) {
             Some(id) => {
                 self.matched(id, peer, rts.tag, rts.total, data);
                 self.pull(now, id, peer, rts.msg, addr);
             }
             None => {
                 let state = StoredState::Announced { msg: rts.msg, addr };
-                self.store(peer, rts.tag, data, rts.total, state);
+                self.store(peer, common, rts.tag, rts.total, state);
             }
         }
         Placement::None

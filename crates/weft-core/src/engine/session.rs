@@ -257,7 +257,9 @@ impl Engine {
     /// Ends the operations with a failed peer and forgets what it had begun to send.
     fn end_ops(&mut self, peer: PeerId, failure: PeerFailure) {
         let mut dead = Vec::new();
-        self.posted.fail_peer(peer, &mut |op: OpId| dead.push(op));
+        for posted in &mut self.posted {
+            posted.fail_peer(peer, &mut |op: OpId| dead.push(op));
+        }
         let others =
             self.ops.keys().filter(|&k| self.ops.get(k).is_some_and(|o| o.peer == Some(peer)));
         dead.extend(others.map(OpId).collect::<Vec<_>>());
@@ -274,7 +276,7 @@ impl Engine {
             })
             .collect();
         for id in gone {
-            self.unexpected.remove(id);
+            let _ = self.unexpected.iter_mut().any(|u| u.remove(id));
             self.stored.remove(id);
             self.events.push_back(Event::FreeStored(id));
         }

@@ -4,6 +4,7 @@ use super::types::Event;
 use super::{session, Engine};
 use crate::error::PeerFailure;
 use crate::id::PeerId;
+use crate::matching::{Posted, Unexpected};
 use crate::peer::{Desc, Peer, State};
 use crate::time::Instant;
 use crate::wire::{flags, Nop, Packet};
@@ -92,8 +93,8 @@ impl Engine {
         self.timers.first()
     }
 
-    /// Moves the earliest deadline to where it now is, to be asked before sleeping: one that was armed
-    /// for what has since been sent or acknowledged would end the sleep for nothing.
+    /// Moves the earliest deadline to where it now is, to be asked before sleeping: one that was
+    /// armed for what has since been sent or acknowledged would end the sleep for nothing.
     pub fn refine_timeout(&mut self) {
         while let Some(peer) = self.timers.peer() {
             let due = Cause::ALL.into_iter().filter_map(|cause| self.deadline(peer, cause)).min();
@@ -252,7 +253,7 @@ impl Engine {
         if let Some(w) = &mut p.windows {
             w.send.shrink();
         }
-        self.posted.shrink();
-        self.unexpected.shrink();
+        self.posted.iter_mut().for_each(Posted::shrink);
+        self.unexpected.iter_mut().for_each(Unexpected::shrink);
     }
 }

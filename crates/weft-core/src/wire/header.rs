@@ -52,12 +52,14 @@ pub mod flags {
     pub const ACKNOW: u16 = 1 << 6;
     /// `imm` carries remote completion data.
     pub const DATA64: u16 = 1 << 7;
+    /// The message is matched apart from those with tags, by its source alone.
+    pub const APART: u16 = 1 << 8;
     /// Bits no version 1 packet sets; refused on receipt.
-    pub const RESERVED: u16 = 0xff00;
+    pub const RESERVED: u16 = 0xfe00;
 
     /// Names of the bits, bit 0 first.
-    pub const NAMES: [&str; 8] =
-        ["SYNC", "ACTIVE", "NACK", "REPLY", "DIRECT", "LAST", "ACKNOW", "DATA64"];
+    pub const NAMES: [&str; 9] =
+        ["SYNC", "ACTIVE", "NACK", "REPLY", "DIRECT", "LAST", "ACKNOW", "DATA64", "APART"];
 }
 
 /// Name, offset and size in bytes of one field of a header.

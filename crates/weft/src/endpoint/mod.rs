@@ -244,6 +244,11 @@ impl Endpoint {
         self.inner.borrow().driver.describe(peer)
     }
 
+    /// The identity of a peer.
+    pub fn identity(&self, peer: PeerId) -> Option<EndpointId> {
+        self.inner.borrow().driver.core.engine.peer_info(peer).map(|(id, _, _)| id)
+    }
+
     /// Why a peer failed, if it did.
     pub fn peer_failure(&self, peer: PeerId) -> Option<PeerFailure> {
         self.inner.borrow().driver.core.engine.peer_failure(peer)
@@ -422,7 +427,7 @@ impl Endpoint {
     ) -> Operation {
         let inner = &mut *self.inner.borrow_mut();
         let d = &mut inner.driver;
-        if !sync && d.send_now(to, tag, &data, imm) {
+        if !sync && d.send_now(to, tag, &data, imm, false) {
             let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
             return self.ended(Ok(status), data);
         }
@@ -437,6 +442,7 @@ impl Endpoint {
             inject,
             sync,
             active: false,
+            untagged: false,
         };
         let now = d.core.tick();
         if !inject {
@@ -494,6 +500,7 @@ impl Endpoint {
                 len: memory.len() as u64,
                 addr: memory.addr(),
                 context: 0,
+                untagged: false,
             },
         );
         self.started(d, started, memory)
@@ -521,6 +528,7 @@ impl Endpoint {
             len: memory.len() as u64,
             addr: memory.addr(),
             context: 0,
+            untagged: false,
         };
         let now = d.core.tick();
         let started = d.core.engine.recv_claimed(now, claimed, args);
@@ -619,6 +627,7 @@ impl Endpoint {
             inject: true,
             sync: false,
             active: true,
+            untagged: false,
         };
         let memory = d.core.ops.copy_of(data);
         let now = d.core.tick();

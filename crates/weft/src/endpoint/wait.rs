@@ -67,7 +67,8 @@ impl Waiter {
     }
 
     /// Makes the descriptor readable at `at` (in the time of `now`), or earlier: deadlines move on
-    /// with every message, and a needless look now and then costs less than a system call each time.
+    /// with every message, and a needless look now and then costs less than a system call each
+    /// time.
     pub fn arm(&mut self, now: Instant, at: Option<Instant>) {
         let Some(epoll) = &self.epoll else { return };
         if self.armed.is_some_and(|armed| armed > now && at.is_none_or(|at| armed <= at)) {

@@ -206,9 +206,9 @@ fn send_now__gives_the_same_message_or_nothing() {
     let peer = net.peer(0, 1);
     let e = &mut net.nodes[0].engine;
     let mut header = wire::HeaderBuf::new();
-    assert!(!e.send_now(peer, 1, u32::MAX, None, &mut header));
-    assert!(!e.send_now(PeerId(9), 1, 1, None, &mut header));
-    assert!(e.send_now(peer, 4, 5, Some(99), &mut header));
+    assert!(!e.send_now(peer, 1, u32::MAX, None, false, &mut header));
+    assert!(!e.send_now(PeerId(9), 1, 1, None, false, &mut header));
+    assert!(e.send_now(peer, 4, 5, Some(99), false, &mut header));
     net.carry(0, peer, header.as_slice(), Body::Bytes(b"quick".to_vec()));
     let recv = net.recv(1, None, 4, 5);
     net.wait(&[(1, recv)]);
@@ -216,7 +216,7 @@ fn send_now__gives_the_same_message_or_nothing() {
     assert_eq!(net.nodes[1].ok(recv).data, Some(99));
     // What was queued before goes first.
     net.send(0, 1, 5, b"slow");
-    assert!(!net.nodes[0].engine.send_now(peer, 5, 5, None, &mut header));
+    assert!(!net.nodes[0].engine.send_now(peer, 5, 5, None, false, &mut header));
 }
 
 #[test]

@@ -36,6 +36,50 @@ fn claim__in_every_state_of_arrival_receives_the_message() {
 }
 
 #[test]
+fn untagged__messages_and_receives_meet_only_each_other() {
+    for kind in every_kind() {
+        for len in [0, 100, 9000, 200_000] {
+            for posted in [false, true] {
+                let mut net = Net::open(kind.clone());
+                let (with, without) = (pattern(1, len), pattern(2, len));
+                let any = RecvArgs {
+                    source: None,
+                    tag: 0,
+                    ignore: !0,
+                    len: 0,
+                    addr: 0,
+                    context: 0,
+                    untagged: true,
+                };
+                let post = |net: &mut Net| {
+                    let body = || Body::Bytes(vec![0xee; len as usize]);
+                    let untagged = net.try_recv_with(1, any, body()).unwrap();
+                    let tagged = RecvArgs { untagged: false, ..any };
+                    (untagged, net.try_recv_with(1, tagged, body()).unwrap())
+                };
+                let early = posted.then(|| post(&mut net));
+                let first = net.send(0, 1, 0, &with);
+                let untag = |a| SendArgs { untagged: true, ..a };
+                let second = net.send_with(0, 1, 0, &without, untag);
+                net.run(10);
+                if !posted {
+                    let peer = net.peer(1, 0);
+                    let probed = net.nodes[1].engine.probe_untagged(Some(peer)).unwrap();
+                    assert_eq!(probed.len, len);
+                }
+                let (untagged, tagged) = early.unwrap_or_else(|| post(&mut net));
+                net.wait(&[(0, first), (0, second), (1, untagged), (1, tagged)]);
+                assert!(net.nodes[1].bytes(untagged) == without);
+                assert!(net.nodes[1].bytes(tagged) == with);
+                assert!(net.nodes[1].engine.claim_untagged(None).is_none());
+                net.run(1000);
+                net.assert_clean();
+            }
+        }
+    }
+}
+
+#[test]
 fn recv__refused_for_a_full_send_queue_would_deadlock() {
     let mut net = Net::open((memory(), Config::default()));
     net.room[0] = 0;

@@ -501,10 +501,20 @@ impl Net {
         ignore: u64,
         body: Body,
     ) -> Result<OpId, Refused> {
+        let spec = RecvArgs { source, tag, ignore, len: 0, addr: 0, context: 0, untagged: false };
+        self.try_recv_with(at, spec, body)
+    }
+
+    pub fn try_recv_with(
+        &mut self,
+        at: usize,
+        args: RecvArgs,
+        body: Body,
+    ) -> Result<OpId, Refused> {
         let node = &mut self.nodes[at];
         let len = body.len();
         let addr = node.address(len);
-        let args = RecvArgs { source, tag, ignore, len, addr, context: 0 };
+        let args = RecvArgs { len, addr, ..args };
         let op = node.engine.recv(self.now, args)?;
         node.begin(op, body);
         node.addresses.insert(addr, op);
@@ -514,7 +524,8 @@ impl Net {
 
     pub fn recv_claimed(&mut self, at: usize, claimed: Claimed, len: u64) -> OpId {
         let node = &mut self.nodes[at];
-        let args = RecvArgs { source: None, tag: 0, ignore: 0, len, addr: 0, context: 0 };
+        let args =
+            RecvArgs { source: None, tag: 0, ignore: 0, len, addr: 0, context: 0, untagged: false };
         let op = node.engine.recv_claimed(self.now, claimed, args).expect("recv_claimed");
         node.begin(op, Body::Bytes(vec![0xee; len as usize]));
         node.settle();
@@ -772,6 +783,7 @@ pub fn send_args(peer: PeerId, tag: u64, len: u64) -> SendArgs {
         inject: false,
         sync: false,
         active: false,
+        untagged: false,
     }
 }
 

@@ -3,7 +3,6 @@
 pub(crate) mod epoll;
 mod raw;
 
-use std::ptr::NonNull;
 use weft_link::Bytes;
 
 /// The buffer of an operation, or a registered region.
@@ -16,7 +15,7 @@ pub(crate) enum Memory {
     Owned(Vec<u8>),
     /// The caller's: it promised, by calling an `unsafe` function or by not returning before the
     /// end, that the memory outlives the operation and is not touched meanwhile.
-    Raw(NonNull<u8>, usize),
+    Raw(*mut u8, usize),
 }
 
 impl Memory {
@@ -26,9 +25,9 @@ impl Memory {
     /// `ptr..ptr+len` stays valid for reads (and writes, where the operation writes) until the
     /// operation has completed and was released.
     pub unsafe fn raw(ptr: *const u8, len: usize) -> Memory {
-        match NonNull::new(ptr.cast_mut()) {
-            Some(ptr) if len > 0 => Memory::Raw(ptr, len),
-            _ => Memory::None,
+        match len {
+            0 => Memory::None,
+            _ => Memory::Raw(ptr.cast_mut(), len),
         }
     }
 
@@ -45,7 +44,7 @@ impl Memory {
         match self {
             Memory::None => 0,
             Memory::Owned(v) => v.as_ptr() as u64,
-            Memory::Raw(ptr, _) => ptr.as_ptr() as u64,
+            Memory::Raw(ptr, _) => *ptr as u64,
         }
     }
 
@@ -54,13 +53,16 @@ impl Memory {
     pub fn read(&self, offset: u64, len: usize) -> &[u8] {
         let start = offset as usize;
         let Some(end) = start.checked_add(len).filter(|&e| e <= self.len()) else { return &[] };
+        if len == 0 {
+            return &[];
+        }
         match self {
             Memory::None => &[],
             Memory::Owned(v) => &v[start..end],
             // SAFETY: within the memory promised to `raw`, which lives until the operation is
             // released.
             Memory::Raw(ptr, _) => unsafe {
-                std::slice::from_raw_parts(ptr.as_ptr().add(start), len)
+                std::slice::from_raw_parts(ptr.wrapping_add(start), len)
             },
         }
     }
@@ -70,13 +72,16 @@ impl Memory {
     pub fn write(&mut self, offset: u64, len: usize) -> Option<&mut [u8]> {
         let start = offset as usize;
         let end = start.checked_add(len).filter(|&e| e <= self.len())?;
+        if len == 0 {
+            return Some(&mut []);
+        }
         match self {
             Memory::None => Some(&mut []),
             Memory::Owned(v) => Some(&mut v[start..end]),
             Memory::Raw(ptr, _) => {
                 // SAFETY: within the memory promised to `raw`; the driver is the only one to
                 // touch it now.
-                Some(unsafe { std::slice::from_raw_parts_mut(ptr.as_ptr().add(start), len) })
+                Some(unsafe { std::slice::from_raw_parts_mut(ptr.wrapping_add(start), len) })
             }
         }
     }

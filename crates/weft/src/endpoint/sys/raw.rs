@@ -5,7 +5,7 @@ use super::Memory;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::ops::Owner;
 use crate::endpoint::{error_of, Endpoint, Status};
-use weft_core::engine::types::{Completion, RecvArgs, Refused, SendArgs};
+use weft_core::engine::types::{Claimed, Completion, Probed, RecvArgs, Refused, SendArgs};
 use weft_core::engine::Rights;
 use weft_core::wire::HeaderBuf;
 use weft_core::{OpError, OpId, PeerId};
@@ -24,6 +24,7 @@ impl Driver {
         tag: u64,
         data: &[u8],
         imm: Option<u32>,
+        untagged: bool,
     ) -> bool {
         let len = data.len() as u32;
         if data.len() > 1 << 20 {
@@ -31,7 +32,7 @@ impl Driver {
         }
         let Some(link) = self.link_of(to) else { return false };
         let mut header = HeaderBuf::new();
-        if !self.core.engine.send_now(to, tag, len, imm, &mut header) {
+        if !self.core.engine.send_now(to, tag, len, imm, untagged, &mut header) {
             return false;
         }
         let frame = Frame { peer: to, header: header.as_slice(), payload: data };
@@ -90,7 +91,7 @@ impl Endpoint {
             self.wait(None);
         }
         let d = &mut self.inner.borrow_mut().driver;
-        if d.send_now(to, tag, data, None) {
+        if d.send_now(to, tag, data, None, false) {
             return Ok(None);
         }
         let inject = data.len() <= d.core.engine.config().inject_max as usize;
@@ -110,6 +111,7 @@ impl Endpoint {
             inject,
             sync: false,
             active: false,
+            untagged: false,
         };
         let now = d.core.tick();
         let op = d.core.engine.send(now, args).map_err(error_of)?;
@@ -138,6 +140,7 @@ impl Endpoint {
             len: buffer.len() as u64,
             addr: memory.addr(),
             context: 0,
+            untagged: false,
         };
         let op = d.core.engine.recv(d.core.now, args).map_err(error_of)?;
         d.core.ops.insert(op, Owner::Waiter, memory);
@@ -165,16 +168,26 @@ impl Endpoint {
         }
     }
 
-    /// Posts a send on the completion queue. With `args.inject` the bytes are copied and no
-    /// completion follows.
+    /// Posts a send on the completion queue. `None`: it is done already, and no completion follows.
+    /// With `args.inject` the bytes are copied and no completion follows either.
     ///
     /// # Safety
-    /// Unless injected, `ptr..ptr+args.len` stays valid and unchanged until the completion says
-    /// `released` (always, for operations on this queue).
-    pub unsafe fn post_send(&self, ptr: *const u8, mut args: SendArgs) -> Result<OpId, Refused> {
+    /// Unless injected or done, `ptr..ptr+args.len` stays valid and unchanged until the completion
+    /// says `released` (always, for operations on this queue).
+    pub unsafe fn post_send(
+        &self,
+        ptr: *const u8,
+        mut args: SendArgs,
+    ) -> Result<Option<OpId>, Refused> {
         let d = &mut self.inner.borrow_mut().driver;
         // SAFETY: promised by the caller.
         let mut memory = unsafe { Memory::raw(ptr, args.len as usize) };
+        if !args.sync && !args.active {
+            let bytes = memory.read(0, args.len as usize);
+            if d.send_now(args.peer, args.tag, bytes, args.data, args.untagged) {
+                return Ok(None);
+            }
+        }
         if args.inject {
             memory = d.core.ops.copy_of(memory.read(0, args.len as usize));
         }
@@ -183,6 +196,90 @@ impl Endpoint {
         let op = d.core.engine.send(now, args)?;
         let owner = if args.inject { Owner::Nobody } else { Owner::Queue };
         d.core.ops.insert(op, owner, memory);
+        d.send_started(args.peer, args.len as usize);
+        Ok(Some(op))
+    }
+
+    /// Sends a copy of `data`: it is free when this returns, and nothing completes.
+    ///
+    /// # Errors
+    /// `Busy` when many messages wait to leave: make progress and try again.
+    #[inline]
+    pub fn inject(
+        &self,
+        to: PeerId,
+        tag: u64,
+        data: &[u8],
+        imm: Option<u32>,
+        untagged: bool,
+    ) -> Result<(), Refused> {
+        let d = &mut self.inner.borrow_mut().driver;
+        if d.send_now(to, tag, data, imm, untagged) {
+            return Ok(());
+        }
+        if d.core.engine.queued(to) >= INJECTED_MAX {
+            return Err(Refused::Busy);
+        }
+        let memory = d.core.ops.copy_of(data);
+        let args = SendArgs {
+            peer: to,
+            tag,
+            len: data.len() as u64,
+            data: imm,
+            context: 0,
+            addr: memory.addr(),
+            inject: true,
+            sync: false,
+            active: false,
+            untagged,
+        };
+        let now = d.core.tick();
+        let op = d.core.engine.send(now, args)?;
+        d.core.ops.insert(op, Owner::Nobody, memory);
+        d.send_started(to, data.len());
+        Ok(())
+    }
+
+    /// Posts a put on the completion queue.
+    ///
+    /// # Safety
+    /// `ptr..ptr+len` stays valid and unchanged until the completion.
+    pub unsafe fn post_put(
+        &self,
+        ptr: *const u8,
+        len: usize,
+        to: PeerId,
+        (key, offset): (u64, u64),
+        context: u64,
+    ) -> Result<OpId, Refused> {
+        let d = &mut self.inner.borrow_mut().driver;
+        // SAFETY: promised by the caller.
+        let memory = unsafe { Memory::raw(ptr, len) };
+        let now = d.core.tick();
+        let op = d.core.engine.put(now, to, key, offset, len as u64, context)?;
+        d.core.ops.insert(op, Owner::Queue, memory);
+        d.flush();
+        Ok(op)
+    }
+
+    /// Posts a get on the completion queue.
+    ///
+    /// # Safety
+    /// `ptr..ptr+len` stays valid and untouched until the completion.
+    pub unsafe fn post_get(
+        &self,
+        ptr: *mut u8,
+        len: usize,
+        from: PeerId,
+        (key, offset): (u64, u64),
+        context: u64,
+    ) -> Result<OpId, Refused> {
+        let d = &mut self.inner.borrow_mut().driver;
+        // SAFETY: promised by the caller.
+        let memory = unsafe { Memory::raw(ptr, len) };
+        let now = d.core.tick();
+        let op = d.core.engine.get(now, from, key, offset, len as u64, context)?;
+        d.core.ops.insert(op, Owner::Queue, memory);
         d.flush();
         Ok(op)
     }
@@ -199,8 +296,41 @@ impl Endpoint {
         let now = d.core.tick();
         let op = d.core.engine.recv(now, args)?;
         d.core.ops.insert(op, Owner::Queue, memory);
+        if d.core.engine.has_output() {
+            d.flush();
+        }
+        Ok(op)
+    }
+
+    /// Posts the receive of a claimed message on the completion queue.
+    ///
+    /// # Safety
+    /// `ptr..ptr+len` stays valid and untouched until the completion.
+    pub unsafe fn post_recv_claimed(
+        &self,
+        claimed: Claimed,
+        ptr: *mut u8,
+        mut args: RecvArgs,
+    ) -> Result<OpId, Refused> {
+        let d = &mut self.inner.borrow_mut().driver;
+        // SAFETY: promised by the caller.
+        let memory = unsafe { Memory::raw(ptr, args.len as usize) };
+        args.addr = memory.addr();
+        let now = d.core.tick();
+        let op = d.core.engine.recv_claimed(now, claimed, args)?;
+        d.core.ops.insert(op, Owner::Queue, memory);
         d.flush();
         Ok(op)
+    }
+
+    /// Looks for a message without a tag.
+    pub fn probe_untagged(&self, from: Option<PeerId>) -> Option<Probed> {
+        self.inner.borrow().driver.core.engine.probe_untagged(from)
+    }
+
+    /// Takes the oldest message without a tag out of matching.
+    pub fn claim_untagged(&self, from: Option<PeerId>) -> Option<(Claimed, Probed)> {
+        self.inner.borrow_mut().driver.core.engine.claim_untagged(from)
     }
 
     /// Next completion of a posted operation.
@@ -224,6 +354,21 @@ impl Endpoint {
         let key = d.core.engine.register(len as u64, rights, random)?;
         d.core.regions.insert(key, Memory::Owned(vec![0; len]));
         Some(key)
+    }
+
+    /// Lets peers use the caller's memory under a key of its choice. False: the key is taken.
+    ///
+    /// # Safety
+    /// Until `unregister`, whatever part of `ptr..ptr+len` a peer names stays valid, and is read
+    /// and written while the caller is in a call of this endpoint.
+    pub unsafe fn register_at(&self, key: u64, ptr: *mut u8, len: usize, rights: Rights) -> bool {
+        let d = &mut self.inner.borrow_mut().driver;
+        let taken = !d.core.engine.register_as(key, len as u64, rights);
+        if !taken {
+            // SAFETY: promised by the caller.
+            d.core.regions.insert(key, unsafe { Memory::raw(ptr, len) });
+        }
+        !taken
     }
 
     /// Ends remote use of a region and returns its memory.

@@ -1,0 +1,259 @@
+//! What callers ask for (hints), and what weft offers them.
+
+use crate::sys::abi::{self, cap, mr, order};
+
+/// Capabilities that must be asked for to be granted.
+pub const PRIMARY: u64 = cap::MSG
+    | cap::TAGGED
+    | cap::RMA
+    | cap::ATOMIC
+    | cap::SEND
+    | cap::RECV
+    | cap::READ
+    | cap::WRITE
+    | cap::REMOTE_READ
+    | cap::REMOTE_WRITE
+    | cap::DIRECTED_RECV;
+
+/// Capabilities that come with every endpoint.
+pub const SECONDARY: u64 = cap::MULTI_RECV | cap::SOURCE | cap::LOCAL_COMM | cap::REMOTE_COMM;
+
+/// Order that holds between any two operations to one peer: all go through one sequence.
+pub const ORDER: u64 = order::RAR
+    | order::RAW
+    | order::WAW
+    | order::WAS
+    | order::SAW
+    | order::SAS
+    | order::RMA_RAR
+    | order::RMA_RAW
+    | order::RMA_WAW
+    | order::ATOMIC_RAR
+    | order::ATOMIC_RAW
+    | order::ATOMIC_WAR
+    | order::ATOMIC_WAW;
+
+/// Flags that may be the default of an endpoint's sends.
+pub const TX_FLAGS: u64 = cap::COMPLETION
+    | cap::INJECT
+    | cap::INJECT_COMPLETE
+    | cap::TRANSMIT_COMPLETE
+    | cap::DELIVERY_COMPLETE
+    | cap::MATCH_COMPLETE;
+
+/// Flags that may be the default of an endpoint's receives.
+pub const RX_FLAGS: u64 = cap::COMPLETION | cap::MULTI_RECV;
+
+/// Longest message sent from a copy.
+pub const INJECT: usize = 16 << 10;
+/// Longest message.
+pub const MESSAGE: usize = 1 << 40;
+/// Pieces of a buffer.
+pub const PIECES: usize = 32;
+/// Operations in progress; more are refused with `FI_EAGAIN`.
+pub const DEPTH: usize = 1 << 16;
+
+/// The part of `struct fi_info` that a caller's hints are judged by; zero where it does not care.
+#[derive(Clone, Debug, Default)]
+pub struct Hints {
+    /// Capabilities of the endpoint.
+    pub caps: u64,
+    /// Format of addresses.
+    pub addr_format: u32,
+    /// Type of endpoint.
+    pub ep_type: i32,
+    /// Protocol.
+    pub protocol: u32,
+    /// Longest message needed.
+    pub max_msg_size: usize,
+    /// Transmit and receive contexts.
+    pub contexts: (usize, usize),
+    /// Length of a key for authentication.
+    pub auth_key_size: usize,
+    /// Default flags of sends and receives.
+    pub op_flags: (u64, u64),
+    /// Order of sends and receives.
+    pub msg_order: (u64, u64),
+    /// Capabilities of sends and receives.
+    pub side_caps: (u64, u64),
+    /// Bytes to be sent from a copy.
+    pub inject_size: usize,
+    /// Operations in progress.
+    pub depth: (usize, usize),
+    /// Pieces of a buffer: sends, receives, remote.
+    pub pieces: (usize, usize, usize),
+    /// How threads come.
+    pub threading: i32,
+    /// Progress of control and data.
+    pub progress: (i32, i32),
+    /// Kind of address vector.
+    pub av_type: i32,
+    /// Ways of registering memory, and whether hints for a domain were given at all.
+    pub mr_mode: Option<i32>,
+    /// Bytes of remote completion data.
+    pub cq_data_size: usize,
+    /// Bytes of a memory key.
+    pub mr_key_size: usize,
+    /// Capabilities of the domain.
+    pub domain_caps: u64,
+    /// Names of provider, fabric and domain.
+    pub names: [Option<String>; 3],
+    /// Mode bits the caller can live with.
+    pub mode: u64,
+}
+
+/// What an endpoint is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Capabilities.
+    pub caps: u64,
+    /// Default flags of sends and receives.
+    pub op_flags: (u64, u64),
+    /// How threads come.
+    pub threading: i32,
+    /// Progress of control and data.
+    pub progress: (i32, i32),
+    /// Kind of address vector.
+    pub av_type: i32,
+    /// Ways of registering memory the caller keeps to.
+    pub mr_mode: i32,
+}
+
+/// Names of provider, fabric and domain.
+pub const NAMES: [&str; 3] = ["weft", "weft", "weft"];
+
+/// What is offered to a caller with these hints; `None` without hints.
+///
+/// # Errors
+/// What weft cannot do, in a few words.
+pub fn judge(hints: Option<&Hints>) -> Result<Offer, &'static str> {
+    let Some(h) = hints else {
+        return Ok(Offer {
+            caps: PRIMARY | SECONDARY,
+            op_flags: (0, 0),
+            threading: abi::THREAD_SAFE,
+            progress: (abi::PROGRESS_MANUAL, abi::PROGRESS_MANUAL),
+            av_type: abi::AV_TABLE,
+            mr_mode: 0,
+        });
+    };
+    refuse(h)?;
+    let caps = match h.caps & PRIMARY {
+        0 => PRIMARY | SECONDARY,
+        _ => expand(h.caps) | (h.caps & SECONDARY) | cap::LOCAL_COMM | cap::REMOTE_COMM,
+    };
+    let progress = |asked| match asked {
+        abi::PROGRESS_CONTROL_UNIFIED => abi::PROGRESS_CONTROL_UNIFIED,
+        _ => abi::PROGRESS_MANUAL,
+    };
+    Ok(Offer {
+        caps,
+        op_flags: h.op_flags,
+        threading: if h.threading == 0 { abi::THREAD_SAFE } else { h.threading },
+        progress: (progress(h.progress.0), abi::PROGRESS_MANUAL),
+        av_type: if h.av_type == 0 { abi::AV_TABLE } else { h.av_type },
+        mr_mode: served_mr_mode(h.mr_mode.unwrap_or(0)),
+    })
+}
+
+/// Of the ways of registering memory that a caller can live with, those it must keep to.
+fn served_mr_mode(asked: i32) -> i32 {
+    match asked {
+        mr::SCALABLE => mr::SCALABLE,
+        _ => 0,
+    }
+}
+
+/// Asking for messages without saying which direction asks for both, and so on.
+fn expand(caps: u64) -> u64 {
+    let mut caps = caps & PRIMARY;
+    if caps & (cap::MSG | cap::TAGGED) != 0 && caps & (cap::SEND | cap::RECV) == 0 {
+        caps |= cap::SEND | cap::RECV;
+    }
+    let remote = cap::READ | cap::WRITE | cap::REMOTE_READ | cap::REMOTE_WRITE;
+    if caps & (cap::RMA | cap::ATOMIC) != 0 && caps & remote == 0 {
+        caps |= remote;
+    }
+    caps
+}
+
+fn refuse(h: &Hints) -> Result<(), &'static str> {
+    for (asked, ours) in h.names.iter().zip(NAMES) {
+        // libfabric hands hints on with the names of layers above, as in "weft;ofi_rxm".
+        if asked.as_deref().is_some_and(|a| !a.eq_ignore_ascii_case(ours)) {
+            return Err("another provider, fabric or domain is asked for");
+        }
+    }
+    let known = PRIMARY | SECONDARY;
+    let fails = [
+        (h.ep_type != 0 && h.ep_type != abi::EP_RDM, "only FI_EP_RDM is offered"),
+        (h.caps & !known != 0, "a capability is not offered"),
+        (h.side_caps.0 & !known != 0, "a capability of sends is not offered"),
+        (h.side_caps.1 & !known != 0, "a capability of receives is not offered"),
+        (h.addr_format != 0 && h.addr_format != abi::ADDR_WEFT, "another address format"),
+        (h.protocol != 0 && h.protocol != abi::PROTO_WEFT, "another protocol"),
+        (h.max_msg_size > MESSAGE, "longer messages"),
+        (h.contexts.0 > 1 || h.contexts.1 > 1, "several contexts an endpoint"),
+        (h.auth_key_size != 0, "keys of the caller's for authentication"),
+        (h.op_flags.0 & !TX_FLAGS != 0, "a default flag of sends"),
+        (h.op_flags.1 & !RX_FLAGS != 0, "a default flag of receives"),
+        ((h.msg_order.0 | h.msg_order.1) & !ORDER != 0, "more order"),
+        (h.inject_size > INJECT, "a longer inject"),
+        (h.depth.0.max(h.depth.1) > DEPTH, "more operations at a time"),
+        (h.pieces.0.max(h.pieces.1) > PIECES, "more pieces"),
+        (h.pieces.2 > PIECES, "more remote pieces"),
+        (!(0..=abi::THREAD_ENDPOINT).contains(&h.threading), "an unknown threading model"),
+        (h.progress.0 == abi::PROGRESS_AUTO, "automatic progress of control operations"),
+        (h.progress.1 == abi::PROGRESS_AUTO, "automatic progress of data"),
+        (h.cq_data_size > 4, "more than 4 bytes of remote completion data"),
+        (h.mr_mode == Some(mr::BASIC), "memory registered the basic way"),
+        (h.mr_key_size > 8, "longer memory keys"),
+        (h.domain_caps & !(cap::LOCAL_COMM | cap::REMOTE_COMM) != 0, "a domain capability"),
+    ];
+    match fails.iter().find(|(fails, _)| *fails) {
+        Some((_, why)) => Err(why),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn judge__without_hints_everything_is_offered() {
+        let offer = judge(None).unwrap();
+        assert_eq!(offer.caps, PRIMARY | SECONDARY);
+    }
+
+    #[test]
+    fn judge__what_the_mpis_ask_for_is_granted() {
+        let open_mpi = Hints {
+            caps: cap::MSG | cap::TAGGED | cap::LOCAL_COMM | cap::REMOTE_COMM | cap::DIRECTED_RECV,
+            ep_type: abi::EP_RDM,
+            threading: abi::THREAD_DOMAIN,
+            av_type: abi::AV_MAP,
+            mr_mode: Some(0x20),
+            cq_data_size: 4,
+            msg_order: (order::SAS, order::SAS),
+            op_flags: (cap::COMPLETION, cap::COMPLETION),
+            ..Hints::default()
+        };
+        let offer = judge(Some(&open_mpi)).unwrap();
+        assert_eq!(offer.threading, abi::THREAD_DOMAIN);
+        assert_eq!(offer.av_type, abi::AV_MAP);
+        assert_eq!(offer.caps & (cap::SEND | cap::RECV), cap::SEND | cap::RECV);
+        assert_eq!(offer.caps & cap::RMA, 0, "only what is asked for is granted");
+    }
+
+    #[test]
+    fn judge__refuses_what_it_cannot_do() {
+        let dgram = Hints { ep_type: 2, ..Hints::default() };
+        assert!(judge(Some(&dgram)).is_err());
+        let other = [Some("tcp".to_string()), None, None];
+        assert!(judge(Some(&Hints { names: other, ..Hints::default() })).is_err());
+        let event = Hints { caps: cap::RMA | cap::RMA_EVENT, ..Hints::default() };
+        assert!(judge(Some(&event)).is_err());
+    }
+}

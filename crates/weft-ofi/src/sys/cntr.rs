@@ -1,0 +1,181 @@
+//! Counters of completions.
+
+use super::abi::*;
+use super::domain::{Domain, DomainObject};
+use super::port::{Poller, Port};
+use super::{call_int, give, object, take};
+use libc::{c_int, c_void};
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+pub struct Counter {
+    domain: Rc<Domain>,
+    value: AtomicU64,
+    errors: AtomicU64,
+    ports: RefCell<Vec<Weak<Port>>>,
+    poller: Poller,
+}
+
+impl Counter {
+    #[inline]
+    pub fn count(&self, ok: bool) {
+        let which = if ok { &self.value } else { &self.errors };
+        which.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn progress(&self) {
+        let ports: Vec<Weak<Port>> = self.ports.borrow().clone();
+        ports.iter().filter_map(Weak::upgrade).for_each(|port| {
+            port.progress();
+        });
+    }
+
+    pub fn join(&self, port: &Rc<Port>) {
+        if !self.ports.borrow().iter().any(|p| p.as_ptr() == Rc::as_ptr(port)) {
+            self.ports.borrow_mut().push(Rc::downgrade(port));
+            self.poller.watch(port);
+        }
+    }
+
+    pub fn try_wait(&self) -> Result<(), c_int> {
+        let _inside = self.domain.gate.enter();
+        self.poller.prepare(&self.ports)
+    }
+}
+
+#[repr(C)]
+pub struct CntrObject {
+    head: FidCntr,
+    pub counter: Rc<Counter>,
+}
+
+static FID: FiOps = FiOps { close, ..FiOps::NONE };
+static OPS: FiOpsCntr =
+    FiOpsCntr { read, readerr, add, set, wait, adderr, seterr, ..FiOpsCntr::NONE };
+
+pub unsafe extern "C" fn open(
+    domain: *mut FidDomain,
+    attr: *mut CntrAttr,
+    out: *mut *mut FidCntr,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: domain, attributes and out are the caller's, as `fi_cntr_open` says.
+    call_int(|| unsafe {
+        let domain = object::<DomainObject>(domain.cast(), class::DOMAIN)?.domain.clone();
+        let wait = attr.as_ref().map_or(WAIT_NONE, |a| a.wait_obj);
+        if !matches!(wait, WAIT_NONE | WAIT_UNSPEC | WAIT_YIELD) {
+            return Err(err::ENOSYS);
+        }
+        let fid = Fid { fclass: class::CNTR, context, ops: &FID };
+        let counter = Rc::new(Counter {
+            domain,
+            value: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            ports: RefCell::default(),
+            poller: Poller::new(true)?,
+        });
+        give(CntrObject { head: FidCntr { fid, ops: &OPS }, counter }, out)
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    // SAFETY: libfabric's caller closes what it opened, once.
+    call_int(|| unsafe {
+        let object = object::<CntrObject>(fid, class::CNTR)?;
+        if Rc::strong_count(&object.counter) > 1 {
+            return Err(err::EBUSY);
+        }
+        take::<CntrObject>(fid);
+        Ok(0)
+    })
+}
+
+unsafe fn counter<'a>(cntr: *mut FidCntr) -> Result<&'a Counter, c_int> {
+    // SAFETY: a counter of the caller's.
+    unsafe { object::<CntrObject>(cntr.cast(), class::CNTR).map(|o| &*o.counter) }
+}
+
+/// A number of the counter, after progress: a caller may do nothing but read it.
+unsafe fn number(cntr: *mut FidCntr, which: impl Fn(&Counter) -> &AtomicU64) -> u64 {
+    let mut value = 0;
+    // SAFETY: a counter of the caller's.
+    call_int(|| unsafe {
+        let counter = counter(cntr)?;
+        let _inside = counter.domain.gate.enter();
+        counter.progress();
+        value = which(counter).load(Ordering::Relaxed);
+        Ok(0)
+    });
+    value
+}
+
+unsafe extern "C" fn read(cntr: *mut FidCntr) -> u64 {
+    // SAFETY: a counter of the caller's, here and below.
+    unsafe { number(cntr, |c| &c.value) }
+}
+
+unsafe extern "C" fn readerr(cntr: *mut FidCntr) -> u64 {
+    // SAFETY: see `read`.
+    unsafe { number(cntr, |c| &c.errors) }
+}
+
+unsafe extern "C" fn add(cntr: *mut FidCntr, value: u64) -> c_int {
+    // SAFETY: see `read`.
+    call_int(|| unsafe {
+        counter(cntr)?.value.fetch_add(value, Ordering::Relaxed);
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn adderr(cntr: *mut FidCntr, value: u64) -> c_int {
+    // SAFETY: see `read`.
+    call_int(|| unsafe {
+        counter(cntr)?.errors.fetch_add(value, Ordering::Relaxed);
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn set(cntr: *mut FidCntr, value: u64) -> c_int {
+    // SAFETY: see `read`.
+    call_int(|| unsafe {
+        counter(cntr)?.value.store(value, Ordering::Relaxed);
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn seterr(cntr: *mut FidCntr, value: u64) -> c_int {
+    // SAFETY: see `read`.
+    call_int(|| unsafe {
+        counter(cntr)?.errors.store(value, Ordering::Relaxed);
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) -> c_int {
+    // SAFETY: see `read`.
+    call_int(|| unsafe {
+        let counter = counter(cntr)?;
+        let errors = counter.errors.load(Ordering::Relaxed);
+        let start = Instant::now();
+        let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
+        loop {
+            {
+                let _inside = counter.domain.gate.enter();
+                counter.progress();
+            }
+            if counter.value.load(Ordering::Relaxed) >= threshold {
+                return Ok(0);
+            }
+            if counter.errors.load(Ordering::Relaxed) != errors {
+                return Err(err::EAVAIL);
+            }
+            let left = match limit {
+                Some(limit) => limit.checked_sub(start.elapsed()).ok_or(err::ETIMEDOUT)?,
+                None => Duration::from_secs(60),
+            };
+            counter.poller.wait(&counter.domain.gate, &counter.ports, left);
+        }
+    })
+}

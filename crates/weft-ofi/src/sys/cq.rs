@@ -1,0 +1,390 @@
+//! Completion queues.
+
+use super::abi::*;
+use super::domain::{Domain, DomainObject};
+use super::port::Port;
+use super::{call, call_int, give, object, take, Answer};
+use libc::{c_char, c_int, c_void};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Something that ended well.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    pub fields: CqTaggedEntry,
+    /// The number the sender has in the address vector of the receiver.
+    pub source: u64,
+}
+
+/// Something that failed.
+#[derive(Clone)]
+pub struct Failure {
+    pub fields: CqTaggedEntry,
+    pub source: u64,
+    /// Bytes that did not fit.
+    pub olen: usize,
+    pub error: c_int,
+    /// For people.
+    pub text: String,
+}
+
+pub struct Cq {
+    pub domain: Rc<Domain>,
+    format: c_int,
+    wait: c_int,
+    entries: RefCell<VecDeque<Entry>>,
+    failures: RefCell<VecDeque<Failure>>,
+    /// What the last failures were, by the number given out as `prov_errno`.
+    texts: RefCell<VecDeque<(c_int, String)>>,
+    next_text: Cell<c_int>,
+    pub ports: RefCell<Vec<Weak<Port>>>,
+    signal: AtomicBool,
+    idle: super::port::Idle,
+    poller: super::port::Poller,
+}
+
+/// Failures whose text is kept.
+const TEXTS: usize = 16;
+
+impl Cq {
+    #[inline]
+    pub fn add(&self, entry: Entry) {
+        self.entries.borrow_mut().push_back(entry);
+    }
+
+    pub fn fail(&self, failure: Failure) {
+        self.failures.borrow_mut().push_back(failure);
+    }
+
+    fn has_news(&self) -> bool {
+        !self.entries.borrow().is_empty() || !self.failures.borrow().is_empty()
+    }
+
+    /// Progress of everything that reports here.
+    #[inline]
+    fn progress(&self) -> bool {
+        let mut did = false;
+        for i in 0.. {
+            // Not held while it works: a handler may open an endpoint.
+            let port = match self.ports.borrow().get(i) {
+                Some(port) => port.upgrade(),
+                None => break,
+            };
+            did |= port.is_some_and(|port| port.progress());
+        }
+        did
+    }
+
+    pub fn join(&self, port: &Rc<Port>) {
+        let known = self.ports.borrow().iter().any(|p| p.as_ptr() == Rc::as_ptr(port));
+        if !known {
+            self.ports.borrow_mut().push(Rc::downgrade(port));
+            self.poller.watch(port);
+        }
+    }
+
+    pub fn leave(&self, port: &Port) {
+        self.ports.borrow_mut().retain(|p| !std::ptr::eq(p.as_ptr(), port));
+    }
+
+    fn size(&self) -> usize {
+        match self.format {
+            CQ_CONTEXT => 8,
+            CQ_MSG => 24,
+            CQ_DATA => 40,
+            _ => size_of::<CqTaggedEntry>(),
+        }
+    }
+
+    /// Gives out up to `count` entries.
+    ///
+    /// # Safety
+    /// `buf` has room for `count` entries of the queue's format, `sources`, if not null, for as
+    /// many numbers.
+    unsafe fn read(&self, buf: *mut c_void, count: usize, sources: *mut u64) -> Answer {
+        let mut entries = self.entries.borrow_mut();
+        if !self.failures.borrow().is_empty() && (entries.is_empty() || count == 0) {
+            return Err(err::EAVAIL);
+        }
+        let size = self.size();
+        let mut given = 0;
+        while given < count {
+            let Some(entry) = entries.pop_front() else { break };
+            // SAFETY: promised by the caller; the longest format begins with all others.
+            unsafe {
+                let from = (&raw const entry.fields).cast::<u8>();
+                std::ptr::copy_nonoverlapping(from, buf.cast::<u8>().add(given * size), size);
+                if !sources.is_null() {
+                    *sources.add(given) = entry.source;
+                }
+            }
+            given += 1;
+        }
+        match given {
+            0 => Err(err::EAGAIN),
+            n => Ok(n as isize),
+        }
+    }
+
+    /// Progress, then what there is.
+    ///
+    /// # Safety
+    /// As `read`.
+    #[inline]
+    unsafe fn poll(&self, buf: *mut c_void, count: usize, sources: *mut u64) -> Answer {
+        let _inside = self.domain.gate.enter();
+        if self.entries.borrow().is_empty() || count == 0 {
+            let did = self.progress();
+            if !did && self.domain.crowded {
+                self.idle.nothing(&self.ports);
+            } else {
+                self.idle.something();
+            }
+        }
+        // SAFETY: promised by the caller.
+        unsafe { self.read(buf, count, sources) }
+    }
+
+    /// As `poll`, waiting for at most `timeout` milliseconds, for ever if negative.
+    ///
+    /// # Safety
+    /// As `read`.
+    unsafe fn wait(
+        &self,
+        buf: *mut c_void,
+        count: usize,
+        sources: *mut u64,
+        timeout: c_int,
+    ) -> Answer {
+        if self.wait == WAIT_NONE {
+            return Err(err::ENOSYS);
+        }
+        let start = Instant::now();
+        let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
+        loop {
+            {
+                let _inside = self.domain.gate.enter();
+                self.progress();
+                // SAFETY: promised by the caller.
+                match unsafe { self.read(buf, count, sources) } {
+                    Err(err::EAGAIN) => {}
+                    other => return other,
+                }
+            }
+            if self.signal.swap(false, Ordering::AcqRel) {
+                return Err(err::EAGAIN);
+            }
+            let left = match limit {
+                Some(limit) => match limit.checked_sub(start.elapsed()) {
+                    Some(left) if !left.is_zero() => left,
+                    _ => return Err(err::EAGAIN),
+                },
+                None => Duration::from_secs(60),
+            };
+            self.poller.wait(&self.domain.gate, &self.ports, left);
+        }
+    }
+
+    pub fn try_wait(&self) -> Result<(), c_int> {
+        let _inside = self.domain.gate.enter();
+        self.progress();
+        if self.has_news() {
+            return Err(err::EAGAIN);
+        }
+        self.poller.prepare(&self.ports)
+    }
+}
+
+#[repr(C)]
+pub struct CqObject {
+    head: FidCq,
+    pub cq: Rc<Cq>,
+}
+
+static FID: FiOps = FiOps { close, control, ..FiOps::NONE };
+static OPS: FiOpsCq =
+    FiOpsCq { read, readfrom, readerr, sread, sreadfrom, signal, strerror, ..FiOpsCq::NONE };
+
+pub unsafe extern "C" fn open(
+    domain: *mut FidDomain,
+    attr: *mut CqAttr,
+    out: *mut *mut FidCq,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: domain, attributes and out are the caller's, as `fi_cq_open` says.
+    call_int(|| unsafe {
+        let domain = object::<DomainObject>(domain.cast(), class::DOMAIN)?.domain.clone();
+        let attr = attr.as_ref().ok_or(err::EINVAL)?;
+        if !matches!(attr.wait_obj, WAIT_NONE | WAIT_UNSPEC | WAIT_FD | WAIT_YIELD) {
+            return Err(err::ENOSYS);
+        }
+        let fid = Fid { fclass: class::CQ, context, ops: &FID };
+        let cq = Rc::new(Cq {
+            domain,
+            format: attr.format,
+            wait: attr.wait_obj,
+            entries: RefCell::default(),
+            failures: RefCell::default(),
+            texts: RefCell::default(),
+            next_text: Cell::new(1),
+            ports: RefCell::default(),
+            signal: AtomicBool::new(false),
+            idle: Default::default(),
+            poller: super::port::Poller::new(attr.wait_obj != WAIT_NONE)?,
+        });
+        give(CqObject { head: FidCq { fid, ops: &OPS }, cq }, out)
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    // SAFETY: libfabric's caller closes what it opened, once.
+    call_int(|| unsafe {
+        let object = object::<CqObject>(fid, class::CQ)?;
+        if Rc::strong_count(&object.cq) > 1 {
+            return Err(err::EBUSY);
+        }
+        take::<CqObject>(fid);
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    // SAFETY: `arg` is what the command says, as `fi_control` has it.
+    call_int(|| unsafe {
+        let cq = &object::<CqObject>(fid, class::CQ)?.cq;
+        if arg.is_null() {
+            return Err(err::EINVAL);
+        }
+        match command {
+            control::GETWAIT => *arg.cast::<c_int>() = cq.poller.fd().ok_or(err::ENOSYS)?,
+            control::GETWAITOBJ => *arg.cast::<c_int>() = cq.wait,
+            _ => return Err(err::ENOSYS),
+        }
+        Ok(0)
+    })
+}
+
+#[inline]
+unsafe fn queue<'a>(cq: *mut FidCq) -> Result<&'a Cq, c_int> {
+    // SAFETY: a queue of the caller's.
+    unsafe { object::<CqObject>(cq.cast(), class::CQ).map(|o| &*o.cq) }
+}
+
+unsafe extern "C" fn read(cq: *mut FidCq, buf: *mut c_void, count: usize) -> isize {
+    // SAFETY: as `fi_cq_read` says, here and below.
+    call(|| unsafe { queue(cq)?.poll(buf, count, std::ptr::null_mut()) })
+}
+
+unsafe extern "C" fn readfrom(
+    cq: *mut FidCq,
+    buf: *mut c_void,
+    count: usize,
+    sources: *mut u64,
+) -> isize {
+    // SAFETY: see `read`.
+    call(|| unsafe { queue(cq)?.poll(buf, count, sources) })
+}
+
+unsafe extern "C" fn sread(
+    cq: *mut FidCq,
+    buf: *mut c_void,
+    count: usize,
+    _condition: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: see `read`.
+    call(|| unsafe { queue(cq)?.wait(buf, count, std::ptr::null_mut(), timeout) })
+}
+
+unsafe extern "C" fn sreadfrom(
+    cq: *mut FidCq,
+    buf: *mut c_void,
+    count: usize,
+    sources: *mut u64,
+    _condition: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: see `read`.
+    call(|| unsafe { queue(cq)?.wait(buf, count, sources, timeout) })
+}
+
+unsafe extern "C" fn readerr(cq: *mut FidCq, out: *mut CqErrEntry, _flags: u64) -> isize {
+    // SAFETY: `out` has the fields of the version the caller was written for.
+    call(|| unsafe {
+        let cq = queue(cq)?;
+        let _inside = cq.domain.gate.enter();
+        let f = cq.failures.borrow_mut().pop_front().ok_or(err::EAGAIN)?;
+        let number = cq.next_text.get();
+        cq.next_text.set(number.wrapping_add(1).max(1));
+        let mut texts = cq.texts.borrow_mut();
+        if texts.len() == TEXTS {
+            texts.pop_front();
+        }
+        texts.push_back((number, f.text.clone()));
+        let out = out.as_mut().ok_or(err::EINVAL)?;
+        out.op_context = f.fields.op_context;
+        out.flags = f.fields.flags;
+        out.len = f.fields.len;
+        out.buf = f.fields.buf;
+        out.data = f.fields.data;
+        out.tag = f.fields.tag;
+        out.olen = f.olen;
+        out.err = f.error;
+        out.prov_errno = number;
+        if cq.domain.api >= version(1, 5) {
+            // No data: the buffer, if one was given, stays as it is.
+            out.err_data_size = 0;
+        }
+        if cq.domain.api >= version(1, 20) {
+            out.src_addr = f.source;
+        }
+        Ok(1)
+    })
+}
+
+unsafe extern "C" fn signal(cq: *mut FidCq) -> c_int {
+    // SAFETY: a queue of the caller's.
+    call_int(|| unsafe {
+        let cq = queue(cq)?;
+        cq.signal.store(true, Ordering::Release);
+        cq.poller.wake();
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn strerror(
+    cq: *mut FidCq,
+    number: c_int,
+    _data: *const c_void,
+    buf: *mut c_char,
+    len: usize,
+) -> *const c_char {
+    // SAFETY: a queue of the caller's, and its buffer.
+    unsafe {
+        let text = queue(cq).ok().and_then(|cq| {
+            let texts = cq.texts.borrow();
+            texts.iter().find(|(n, _)| *n == number).map(|(_, text)| text.clone())
+        });
+        copy_text(text.as_deref().unwrap_or("unknown"), buf, len)
+    }
+}
+
+/// Copies a text to the caller; returns where it can be read.
+///
+/// # Safety
+/// `buf` is null or has room for `len` bytes.
+pub unsafe fn copy_text(text: &str, buf: *mut c_char, len: usize) -> *const c_char {
+    if buf.is_null() || len == 0 {
+        return c"see the error number".as_ptr();
+    }
+    let fits = text.len().min(len - 1);
+    // SAFETY: promised by the caller.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buf, fits);
+        *buf.add(fits) = 0;
+    }
+    buf
+}

@@ -1,0 +1,143 @@
+//! Fabrics and domains.
+
+use super::abi::*;
+use super::{av, call_int, cntr, cq, ep, eq, give, mr, object, take};
+use crate::gate::Gate;
+use crate::sys::port::Port;
+use libc::{c_int, c_void};
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+
+/// A fabric: nothing but what domains and event queues are opened from.
+#[repr(C)]
+pub struct Fabric {
+    head: FidFabric,
+}
+
+static FABRIC_FID: FiOps = FiOps { close: close_fabric, ..FiOps::NONE };
+static FABRIC: FiOpsFabric =
+    FiOpsFabric { domain: open, domain2: open2, eq_open: eq::open, trywait, ..FiOpsFabric::NONE };
+
+impl Fabric {
+    pub fn new(api_version: u32, context: *mut c_void) -> Fabric {
+        let fid = Fid { fclass: class::FABRIC, context, ops: &FABRIC_FID };
+        Fabric { head: FidFabric { fid, ops: &FABRIC, api_version } }
+    }
+}
+
+unsafe extern "C" fn close_fabric(fid: *mut Fid) -> c_int {
+    // SAFETY: libfabric's caller closes what it opened, once.
+    call_int(|| unsafe {
+        object::<Fabric>(fid, class::FABRIC)?;
+        take::<Fabric>(fid);
+        Ok(0)
+    })
+}
+
+/// What the objects of a domain share.
+pub struct Domain {
+    pub gate: Gate,
+    /// Version of the interface the caller was written for.
+    pub api: u32,
+    pub ports: RefCell<Vec<Weak<Port>>>,
+    /// Registered memory, for endpoints yet to be opened.
+    pub regions: RefCell<Vec<Rc<mr::Region>>>,
+    /// More ranks than cores: a caller that finds nothing hands its core to others.
+    pub crowded: bool,
+}
+
+impl Domain {
+    /// The open endpoints.
+    pub fn each_port(&self, mut f: impl FnMut(&Rc<Port>)) {
+        let ports: Vec<Rc<Port>> = self.ports.borrow().iter().filter_map(Weak::upgrade).collect();
+        ports.iter().for_each(&mut f);
+    }
+}
+
+#[repr(C)]
+pub struct DomainObject {
+    head: FidDomain,
+    pub domain: Rc<Domain>,
+}
+
+static DOMAIN_FID: FiOps = FiOps { close, bind, ..FiOps::NONE };
+static DOMAIN: FiOpsDomain = FiOpsDomain {
+    av_open: av::open,
+    cq_open: cq::open,
+    endpoint: ep::open,
+    endpoint2: ep::open2,
+    cntr_open: cntr::open,
+    ..FiOpsDomain::NONE
+};
+
+unsafe extern "C" fn open(
+    fabric: *mut FidFabric,
+    info: *mut Info,
+    out: *mut *mut FidDomain,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: fabric, info and out are the caller's, as `fi_domain` says.
+    call_int(|| unsafe {
+        let fabric = object::<Fabric>(fabric.cast(), class::FABRIC)?;
+        let attr = info.as_ref().ok_or(err::EINVAL)?.domain_attr.as_ref().ok_or(err::EINVAL)?;
+        let alone = matches!(attr.threading, THREAD_DOMAIN);
+        super::watch_forks();
+        let fid = Fid { fclass: class::DOMAIN, context, ops: &DOMAIN_FID };
+        let domain = Rc::new(Domain {
+            gate: Gate::new(!alone),
+            api: fabric.head.api_version,
+            ports: RefCell::default(),
+            regions: RefCell::default(),
+            crowded: weft::job::oversubscribed(),
+        });
+        give(DomainObject { head: FidDomain { fid, ops: &DOMAIN, mr: &mr::OPS }, domain }, out)
+    })
+}
+
+unsafe extern "C" fn open2(
+    fabric: *mut FidFabric,
+    info: *mut Info,
+    out: *mut *mut FidDomain,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    match flags {
+        // SAFETY: as for `open`.
+        0 => unsafe { open(fabric, info, out, context) },
+        _ => -err::EBADFLAGS,
+    }
+}
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    // SAFETY: libfabric's caller closes what it opened, once.
+    call_int(|| unsafe {
+        let object = object::<DomainObject>(fid, class::DOMAIN)?;
+        if Rc::strong_count(&object.domain) > 1 {
+            return Err(err::EBUSY);
+        }
+        take::<DomainObject>(fid);
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn bind(_fid: *mut Fid, _other: *mut Fid, _flags: u64) -> c_int {
+    // An event queue for asynchronous registration: everything here is done at once.
+    0
+}
+
+/// Whether a caller may sleep on the descriptors of these objects.
+unsafe extern "C" fn trywait(_fabric: *mut FidFabric, fids: *mut *mut Fid, count: c_int) -> c_int {
+    // SAFETY: `fids` points to `count` objects of this provider.
+    call_int(|| unsafe {
+        for i in 0..usize::try_from(count).map_err(|_| err::EINVAL)? {
+            let fid = *fids.add(i);
+            match fid.as_ref().ok_or(err::EINVAL)?.fclass {
+                class::CQ => object::<cq::CqObject>(fid, class::CQ)?.cq.try_wait()?,
+                class::CNTR => object::<cntr::CntrObject>(fid, class::CNTR)?.counter.try_wait()?,
+                class::EQ => object::<eq::EqObject>(fid, class::EQ)?.try_wait()?,
+                _ => return Err(err::ENOSYS),
+            }
+        }
+        Ok(0)
+    })
+}

@@ -1,0 +1,125 @@
+//! The binary interface and the objects behind it.
+//!
+//! Every object starts with the structure libfabric knows (`fid`), is allocated in a box, and is
+//! handed out as a raw pointer; the caller closes it once. What objects share lies in reference
+//! counts (`Rc`). They are safe from threads because every function enters the gate of the domain
+//! first, or because the caller asked for no lock and promised that one thread at a time comes.
+
+pub mod abi;
+mod av;
+mod cntr;
+mod cq;
+mod domain;
+mod ep;
+mod eq;
+mod info;
+mod mr;
+mod msg;
+mod port;
+mod provider;
+mod tagged;
+
+use abi::{err, Fid};
+use libc::{c_int, iovec};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// This process is a child of one that used the provider: it must not touch what it inherited.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process inherited the provider's objects by `fork`.
+#[inline]
+fn is_child() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+extern "C" fn in_child() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Notices forks from now on.
+fn watch_forks() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    // SAFETY: the function only stores to a static, which is allowed in a forked child.
+    ONCE.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(in_child));
+    });
+}
+
+/// What a call returns: a count or size, or a negated error number.
+type Answer = Result<isize, c_int>;
+
+/// Runs the body of a call: errors become negative numbers, and a panic never unwinds into C.
+#[inline]
+fn call(body: impl FnOnce() -> Answer) -> isize {
+    if is_child() {
+        return -(err::EIO as isize);
+    }
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(value)) => value,
+        Ok(Err(error)) => -(error as isize),
+        Err(_) => {
+            log::error!("the provider panicked: please report this with the lines above");
+            -(err::EOTHER as isize)
+        }
+    }
+}
+
+/// `call` for functions that return an `int`.
+#[inline]
+fn call_int(body: impl FnOnce() -> Result<c_int, c_int>) -> c_int {
+    call(|| body().map(|value| value as isize)) as c_int
+}
+
+/// The object behind a pointer that libfabric's caller got from this provider.
+///
+/// # Safety
+/// `fid` is null or a live object of this provider; if its class is `class`, it is a `T`, whose
+/// first field is the `Fid`.
+#[inline]
+unsafe fn object<'a, T>(fid: *mut Fid, class: usize) -> Result<&'a T, c_int> {
+    // SAFETY: promised by the caller.
+    let found = unsafe { fid.as_ref() }.filter(|f| f.fclass == class);
+    match found {
+        // SAFETY: the class says what it is.
+        Some(_) => Ok(unsafe { &*fid.cast::<T>() }),
+        None => Err(err::EINVAL),
+    }
+}
+
+/// Takes back a box handed out as a pointer.
+///
+/// # Safety
+/// `fid` came from `give` of a `T`, and nobody uses it any more.
+unsafe fn take<T>(fid: *mut Fid) {
+    // SAFETY: promised by the caller.
+    drop(unsafe { Box::from_raw(fid.cast::<T>()) });
+}
+
+/// Hands an object out through `out`.
+///
+/// # Safety
+/// `out` is a place for a pointer.
+unsafe fn give<T, P>(object: T, out: *mut *mut P) -> Result<c_int, c_int> {
+    if out.is_null() {
+        return Err(err::EINVAL);
+    }
+    // SAFETY: promised by the caller; checked for null.
+    unsafe { *out = Box::into_raw(Box::new(object)).cast() };
+    Ok(0)
+}
+
+/// The pieces of a buffer.
+///
+/// # Safety
+/// `iov` points to `count` structures.
+unsafe fn pieces<'a>(iov: *const iovec, count: usize) -> Result<&'a [iovec], c_int> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if iov.is_null() || count > crate::offer::PIECES {
+        return Err(err::EINVAL);
+    }
+    // SAFETY: promised by the caller.
+    Ok(unsafe { std::slice::from_raw_parts(iov, count) })
+}

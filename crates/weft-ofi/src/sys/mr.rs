@@ -1,0 +1,154 @@
+//! Registered memory.
+
+use super::abi::*;
+use super::domain::{Domain, DomainObject};
+use super::{call_int, give, object, pieces, take};
+use libc::{c_int, c_void, iovec};
+use std::rc::Rc;
+use weft_core::engine::Rights;
+
+/// Memory that peers may use under a key, with offsets from its start.
+pub struct Region {
+    pub key: u64,
+    pub start: *mut u8,
+    pub len: usize,
+    pub rights: Rights,
+}
+
+#[repr(C)]
+pub struct MrObject {
+    head: FidMr,
+    domain: Rc<Domain>,
+    region: Rc<Region>,
+}
+
+static FID: FiOps = FiOps { close, bind, control, ..FiOps::NONE };
+pub static OPS: FiOpsMr = FiOpsMr { reg, regv, regattr, ..FiOpsMr::NONE };
+
+/// Registers one piece of memory.
+///
+/// # Safety
+/// As `fi_mr_reg`: domain and out are the caller's, and whatever part of the memory a peer uses
+/// exists until the region is closed.
+unsafe fn register(
+    domain: *mut Fid,
+    (start, len): (*mut u8, usize),
+    access: u64,
+    requested: u64,
+    out: *mut *mut FidMr,
+    context: *mut c_void,
+) -> Result<c_int, c_int> {
+    // SAFETY: promised by the caller.
+    let domain = unsafe { &object::<DomainObject>(domain, class::DOMAIN)?.domain }.clone();
+    let _inside = domain.gate.enter();
+    let rights =
+        Rights { read: access & cap::REMOTE_READ != 0, write: access & cap::REMOTE_WRITE != 0 };
+    let taken = |key| domain.regions.borrow().iter().any(|r| r.key == key);
+    let remote = rights.read || rights.write;
+    // Memory registered for local use needs no key; callers give the same to all.
+    let key = if !remote { u64::MAX } else { requested };
+    if remote && taken(key) {
+        return Err(err::ENOKEY);
+    }
+    let region = Rc::new(Region { key, start, len, rights });
+    if remote {
+        domain.each_port(|port| port.expose(&region));
+        domain.regions.borrow_mut().push(region.clone());
+    }
+    let fid = Fid { fclass: class::MR, context, ops: &FID };
+    let mem_desc = std::ptr::null_mut();
+    let head = FidMr { fid, mem_desc, key };
+    let domain = domain.clone();
+    // SAFETY: promised by the caller.
+    unsafe { give(MrObject { head, domain, region }, out) }
+}
+
+unsafe extern "C" fn reg(
+    domain: *mut Fid,
+    buf: *const c_void,
+    len: usize,
+    access: u64,
+    _offset: u64,
+    key: u64,
+    _flags: u64,
+    out: *mut *mut FidMr,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: as `fi_mr_reg` says.
+    call_int(|| unsafe {
+        register(domain, (buf.cast_mut().cast(), len), access, key, out, context)
+    })
+}
+
+/// The one piece of memory in a list.
+///
+/// # Safety
+/// `iov` points to `count` structures.
+unsafe fn only(iov: *const iovec, count: usize) -> Result<(*mut u8, usize), c_int> {
+    // SAFETY: promised by the caller.
+    match unsafe { pieces(iov, count)? } {
+        [one] => Ok((one.iov_base.cast(), one.iov_len)),
+        _ => Err(err::EINVAL),
+    }
+}
+
+unsafe extern "C" fn regv(
+    domain: *mut Fid,
+    iov: *const iovec,
+    count: usize,
+    access: u64,
+    _offset: u64,
+    key: u64,
+    _flags: u64,
+    out: *mut *mut FidMr,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: as `fi_mr_regv` says.
+    call_int(|| unsafe { register(domain, only(iov, count)?, access, key, out, context) })
+}
+
+unsafe extern "C" fn regattr(
+    domain: *mut Fid,
+    attr: *const MrAttr,
+    _flags: u64,
+    out: *mut *mut FidMr,
+) -> c_int {
+    // SAFETY: as `fi_mr_regattr` says.
+    call_int(|| unsafe {
+        let a = attr.as_ref().ok_or(err::EINVAL)?;
+        if a.iface != 0 {
+            // Memory of a graphics card.
+            return Err(err::ENOSYS);
+        }
+        let memory = only(a.mr_iov, a.iov_count)?;
+        register(domain, memory, a.access, a.requested_key, out, a.context)
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    // SAFETY: libfabric's caller closes what it opened, once.
+    call_int(|| unsafe {
+        let object = object::<MrObject>(fid, class::MR)?;
+        let domain = object.domain.clone();
+        let _inside = domain.gate.enter();
+        let key = object.region.key;
+        if key != u64::MAX {
+            domain.each_port(|port| port.hide(key));
+            domain.regions.borrow_mut().retain(|r| r.key != key);
+        }
+        take::<MrObject>(fid);
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn bind(_fid: *mut Fid, _other: *mut Fid, _flags: u64) -> c_int {
+    // To an endpoint: all of the domain serve the region anyway.
+    0
+}
+
+unsafe extern "C" fn control(_fid: *mut Fid, command: c_int, _arg: *mut c_void) -> c_int {
+    match command {
+        control::ENABLE => 0,
+        _ => -err::ENOSYS,
+    }
+}

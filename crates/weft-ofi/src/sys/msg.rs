@@ -1,0 +1,144 @@
+//! Messages without tags.
+
+use super::abi::*;
+use super::ep::port;
+use super::port::{Pieces, RecvOp, SendOp};
+use super::{call, pieces};
+use libc::{c_void, iovec};
+
+pub static OPS: FiOpsMsg = FiOpsMsg {
+    recv,
+    recvv,
+    recvmsg,
+    send,
+    sendv,
+    sendmsg,
+    inject,
+    senddata,
+    injectdata,
+    ..FiOpsMsg::NONE
+};
+
+fn receive(source: u64, context: *mut c_void, flags: u64) -> RecvOp {
+    RecvOp { source, tag: 0, ignore: u64::MAX, context, flags, untagged: true }
+}
+
+fn message(to: u64, data: Option<u64>, context: *mut c_void, flags: u64) -> SendOp {
+    SendOp { to, tag: 0, data, context, flags, untagged: true }
+}
+
+unsafe extern "C" fn recv(
+    ep: *mut FidEp,
+    buf: *mut c_void,
+    len: usize,
+    _desc: *mut c_void,
+    source: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: as `fi_recv` says: the buffer is the provider's until the completion. The same holds
+    // for the other functions here, each as its manual page says.
+    call(|| unsafe {
+        let port = port(ep)?;
+        port.recv(Pieces::one(buf, len), &receive(source, context, port.rx_flags()))
+    })
+}
+
+unsafe extern "C" fn recvv(
+    ep: *mut FidEp,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    source: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: see `recv`.
+    call(|| unsafe {
+        let port = port(ep)?;
+        let op = receive(source, context, port.rx_flags());
+        port.recv(Pieces::many(pieces(iov, count)?), &op)
+    })
+}
+
+unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const Msg, flags: u64) -> isize {
+    // SAFETY: see `recv`.
+    call(|| unsafe {
+        let m = msg.as_ref().ok_or(err::EINVAL)?;
+        let op = receive(m.addr, m.context, flags);
+        port(ep)?.recv(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
+    })
+}
+
+unsafe extern "C" fn send(
+    ep: *mut FidEp,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    to: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: see `recv`.
+    call(|| unsafe {
+        let port = port(ep)?;
+        let op = message(to, None, context, port.tx_flags());
+        port.send(Pieces::one(buf.cast_mut(), len), &op)
+    })
+}
+
+unsafe extern "C" fn senddata(
+    ep: *mut FidEp,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    data: u64,
+    to: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: see `recv`.
+    call(|| unsafe {
+        let port = port(ep)?;
+        let op = message(to, Some(data), context, port.tx_flags());
+        port.send(Pieces::one(buf.cast_mut(), len), &op)
+    })
+}
+
+unsafe extern "C" fn sendv(
+    ep: *mut FidEp,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    to: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: see `recv`.
+    call(|| unsafe {
+        let port = port(ep)?;
+        let op = message(to, None, context, port.tx_flags());
+        port.send(Pieces::many(pieces(iov, count)?), &op)
+    })
+}
+
+unsafe extern "C" fn sendmsg(ep: *mut FidEp, msg: *const Msg, flags: u64) -> isize {
+    // SAFETY: see `recv`.
+    call(|| unsafe {
+        let m = msg.as_ref().ok_or(err::EINVAL)?;
+        let data = (flags & cap::REMOTE_CQ_DATA != 0).then_some(m.data);
+        let op = message(m.addr, data, m.context, flags);
+        port(ep)?.send(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
+    })
+}
+
+unsafe extern "C" fn inject(ep: *mut FidEp, buf: *const c_void, len: usize, to: u64) -> isize {
+    // SAFETY: see `recv`.
+    call(|| unsafe { port(ep)?.inject(buf.cast(), len, to, 0, None, true) })
+}
+
+unsafe extern "C" fn injectdata(
+    ep: *mut FidEp,
+    buf: *const c_void,
+    len: usize,
+    data: u64,
+    to: u64,
+) -> isize {
+    // SAFETY: see `recv`.
+    call(|| unsafe { port(ep)?.inject(buf.cast(), len, to, 0, Some(data), true) })
+}

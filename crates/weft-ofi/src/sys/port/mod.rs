@@ -1,0 +1,488 @@
+//! What an endpoint does: operations in, completions out.
+
+mod buffer;
+mod many;
+mod recv;
+mod state;
+mod wait;
+
+pub use buffer::Pieces;
+pub use wait::{Idle, Poller};
+
+use super::abi::*;
+use super::av::Av;
+use super::cntr::Counter;
+use super::cq::{Cq, Entry, Failure};
+use super::domain::Domain;
+use super::mr::Region;
+use super::Answer;
+use crate::name::{self, Name};
+use buffer::Bounce;
+use libc::{c_int, c_void};
+use state::{fields, Bound, Rec, State, Way};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+use weft::{job, keyfile, launch, Endpoint};
+use weft_core::engine::types::{Completion, OpKind, Refused, SendArgs};
+use weft_core::{OpError, PeerFailure, PeerId};
+
+/// How long `fi_close` waits until everything sent has arrived.
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// A send to start.
+pub struct SendOp {
+    pub to: u64,
+    pub tag: u64,
+    pub data: Option<u64>,
+    pub context: *mut c_void,
+    pub flags: u64,
+    pub untagged: bool,
+}
+
+/// A receive to post.
+pub struct RecvOp {
+    pub source: u64,
+    pub tag: u64,
+    pub ignore: u64,
+    pub context: *mut c_void,
+    pub flags: u64,
+    pub untagged: bool,
+}
+
+/// What an endpoint was opened with.
+pub struct Defaults {
+    pub tx: u64,
+    pub rx: u64,
+    /// Receives look at the source.
+    pub directed: bool,
+}
+
+pub struct Port {
+    pub endpoint: Endpoint,
+    pub domain: Rc<Domain>,
+    state: RefCell<State>,
+    directed: bool,
+    min_multi_recv: Cell<usize>,
+    inject_max: usize,
+}
+
+fn open_endpoint() -> Result<Endpoint, String> {
+    let config = job::config_from_env().map_err(|e| e.to_string())?;
+    let links = job::links_from_env().map_err(|e| e.to_string())?;
+    let lookup = |name: &str| std::env::var(name).ok();
+    let sizes = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"];
+    let size = sizes.iter().find_map(|name| lookup(name)?.trim().parse().ok());
+    // Of a job whose size nobody tells, some ranks may be far.
+    let links = links.of_job(size.unwrap_or(usize::MAX), launch::ranks_here(&lookup));
+    let key = keyfile::obtain().map_err(|e| e.to_string())?;
+    job::open_endpoint(config, links, key).map_err(|e| e.to_string())
+}
+
+impl Port {
+    pub fn open(domain: Rc<Domain>, defaults: Defaults) -> Result<Rc<Port>, String> {
+        let endpoint = open_endpoint()?;
+        let inject_max = crate::offer::INJECT;
+        let state = State {
+            bound: Bound::default(),
+            tx_flags: defaults.tx,
+            rx_flags: defaults.rx,
+            recs: Vec::new(),
+            free: Vec::new(),
+            peers: Vec::new(),
+            changes: 0,
+            waiting: VecDeque::new(),
+            multis: Vec::new(),
+            claims: HashMap::new(),
+        };
+        Ok(Rc::new(Port {
+            endpoint,
+            domain,
+            state: RefCell::new(state),
+            directed: defaults.directed,
+            min_multi_recv: Cell::new(64),
+            inject_max,
+        }))
+    }
+
+    pub fn name(&self) -> Name {
+        name::encode(&self.endpoint.address())
+    }
+
+    pub fn use_vector(&self, vector: &Rc<Av>) {
+        self.state.borrow_mut().bound.vector = Some(vector.clone());
+    }
+
+    pub fn use_queue(self: &Rc<Port>, cq: &Rc<Cq>, flags: u64) -> Result<(), c_int> {
+        if flags & (cap::SEND | cap::RECV) == 0 {
+            return Err(err::EINVAL);
+        }
+        let bound = &mut self.state.borrow_mut().bound;
+        let selective = flags & cap::SELECTIVE_COMPLETION != 0;
+        if flags & cap::SEND != 0 {
+            (bound.tx, bound.selective.0) = (Some(cq.clone()), selective);
+        }
+        if flags & cap::RECV != 0 {
+            (bound.rx, bound.selective.1) = (Some(cq.clone()), selective);
+        }
+        cq.join(self);
+        Ok(())
+    }
+
+    pub fn use_counter(self: &Rc<Port>, counter: &Rc<Counter>, flags: u64) -> Result<(), c_int> {
+        if flags & (cap::REMOTE_READ | cap::REMOTE_WRITE) != 0 {
+            return Err(err::ENOSYS);
+        }
+        let bound = &mut self.state.borrow_mut().bound;
+        for (i, flag) in [cap::SEND, cap::RECV, cap::WRITE, cap::READ].into_iter().enumerate() {
+            if flags & flag != 0 {
+                bound.counters[i] = Some(counter.clone());
+            }
+        }
+        counter.join(self);
+        Ok(())
+    }
+
+    pub fn enable(&self) -> Result<(), c_int> {
+        let bound = &self.state.borrow().bound;
+        if bound.vector.is_none() {
+            return Err(err::ENOAV);
+        }
+        let queue =
+            |cq: &Option<Rc<Cq>>, counter: usize| cq.is_some() || bound.counters[counter].is_some();
+        match queue(&bound.tx, 0) || queue(&bound.rx, 1) {
+            true => Ok(()),
+            false => Err(err::ENOCQ),
+        }
+    }
+
+    pub fn default_flags(&self, flags: &mut u64, set: bool) -> Result<(), c_int> {
+        let state = &mut *self.state.borrow_mut();
+        let which = match *flags & (cap::SEND | cap::RECV) {
+            cap::SEND => &mut state.tx_flags,
+            cap::RECV => &mut state.rx_flags,
+            _ => return Err(err::EINVAL),
+        };
+        if set {
+            *which = *flags & !(cap::SEND | cap::RECV);
+        } else {
+            *flags = *which;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub fn tx_flags(&self) -> u64 {
+        self.state.borrow().tx_flags
+    }
+
+    #[inline]
+    pub fn rx_flags(&self) -> u64 {
+        self.state.borrow().rx_flags
+    }
+
+    pub fn min_multi_recv(&self) -> usize {
+        self.min_multi_recv.get()
+    }
+
+    pub fn set_min_multi_recv(&self, bytes: usize) {
+        self.min_multi_recv.set(bytes);
+    }
+
+    /// Lets peers use a region.
+    pub fn expose(&self, region: &Region) {
+        // SAFETY: whoever registered the memory promised that it exists until it is closed.
+        let fresh = unsafe {
+            self.endpoint.register_at(region.key, region.start, region.len, region.rights)
+        };
+        if !fresh {
+            log::warn!("memory key {:#x} is registered twice", region.key);
+        }
+    }
+
+    /// Ends what `expose` began.
+    pub fn hide(&self, key: u64) {
+        self.endpoint.unregister(key);
+    }
+
+    /// Sends what is under way and leaves.
+    pub fn close(&self) {
+        self.endpoint.close(CLOSE);
+        let bound = std::mem::take(&mut self.state.borrow_mut().bound);
+        for cq in [bound.tx, bound.rx].into_iter().flatten() {
+            cq.leave(self);
+        }
+    }
+
+    /// Does what can be done now, and reports what has ended. True if anything happened.
+    #[inline]
+    pub fn progress(&self) -> bool {
+        let did = self.endpoint.progress();
+        self.reap();
+        did
+    }
+
+    /// Reports what has ended.
+    #[inline]
+    fn reap(&self) {
+        let state = &mut *self.state.borrow_mut();
+        while let Some(c) = self.endpoint.poll_completion() {
+            self.complete(state, &c);
+        }
+        if !state.waiting.is_empty() {
+            self.pump(state);
+        }
+    }
+
+    /// Sends from a copy; nothing is reported.
+    ///
+    /// # Safety
+    /// `buf` has `len` bytes.
+    pub unsafe fn inject(
+        &self,
+        buf: *const u8,
+        len: usize,
+        to: u64,
+        tag: u64,
+        data: Option<u64>,
+        untagged: bool,
+    ) -> Answer {
+        let _inside = self.domain.gate.enter();
+        if len > self.inject_max {
+            return Err(err::EMSGSIZE);
+        }
+        let state = &mut *self.state.borrow_mut();
+        let peer = self.peer(state, to)?;
+        // SAFETY: promised by the caller.
+        let bytes = unsafe { slice(buf, len) };
+        match self.endpoint.inject(peer, tag, bytes, data.map(|d| d as u32), untagged) {
+            Ok(()) => {
+                state.count(Way::Send, true);
+                Ok(0)
+            }
+            Err(Refused::Busy) => Err(self.busy()),
+            Err(refused) => Err(error_of(refused)),
+        }
+    }
+
+    /// Too much is queued: the caller will try again, but might do nothing else.
+    #[cold]
+    fn busy(&self) -> c_int {
+        self.endpoint.progress();
+        err::EAGAIN
+    }
+
+    /// Starts a send.
+    ///
+    /// # Safety
+    /// The pieces can be read until the completion.
+    pub unsafe fn send(&self, pieces: Pieces<'_>, op: &SendOp) -> Answer {
+        let _inside = self.domain.gate.enter();
+        let state = &mut *self.state.borrow_mut();
+        if pieces.len() > crate::offer::MESSAGE {
+            return Err(err::EMSGSIZE);
+        }
+        let peer = self.peer(state, op.to)?;
+        let sync = op.flags & cap::MATCH_COMPLETE != 0;
+        let kind = if op.untagged { cap::MSG } else { cap::TAGGED };
+        // A copy will do: what the completion is to mean is no more than that.
+        let early = op.flags & (cap::INJECT | cap::INJECT_COMPLETE) != 0;
+        let late = op.flags & (cap::DELIVERY_COMPLETE | cap::TRANSMIT_COMPLETE) != 0;
+        let small = pieces.len() <= self.inject_max;
+        let inject = early && !late && !sync && small;
+        let bounce = match pieces {
+            Pieces::One(start, len) if op.flags & cap::INJECT != 0 && !inject => {
+                // SAFETY: promised by the caller.
+                Some(unsafe { Pieces::One(start, len).gather() })
+            }
+            Pieces::One(..) => None,
+            // SAFETY: promised by the caller.
+            Pieces::Many(_) => Some(unsafe { pieces.gather() }),
+        };
+        let (start, len) = match (&bounce, pieces) {
+            (Some(bytes), _) => (bytes.as_ptr().cast_mut(), bytes.len()),
+            (None, Pieces::One(start, len)) => (start, len),
+            (None, Pieces::Many(_)) => return Err(err::EINVAL),
+        };
+        let rec = Rec {
+            op: None,
+            context: op.context,
+            flags: cap::SEND | kind,
+            report: state.reports(Way::Send, op.flags),
+            buf: start,
+            bounce: bounce.map(|bytes| Box::new(Bounce { bytes, pieces: Vec::new() })),
+            multi: None,
+            silent: false,
+        };
+        let at = state.keep(rec).ok_or(err::EAGAIN)?;
+        let args = SendArgs {
+            peer,
+            tag: op.tag,
+            len: len as u64,
+            data: op.data.map(|d| d as u32),
+            context: u64::from(at),
+            addr: 0,
+            inject,
+            sync,
+            active: false,
+            untagged: op.untagged,
+        };
+        // SAFETY: the caller's memory is valid until the completion, and so is the record's.
+        match unsafe { self.endpoint.post_send(start, args) } {
+            Ok(Some(id)) if !inject => state.started(at, id),
+            Ok(_) => state.done(at, Way::Send, len, op.tag),
+            Err(refused) => return self.refused(state, at, refused),
+        }
+        Ok(0)
+    }
+
+    /// The peer behind a number of the address vector.
+    #[inline]
+    fn peer(&self, state: &mut State, number: u64) -> Result<PeerId, c_int> {
+        let vector = state.bound.vector.as_ref().ok_or(err::ENOAV)?;
+        let changes = vector.vector.borrow().changes();
+        if state.changes != changes {
+            state.changes = changes;
+            state.peers.clear();
+        }
+        match state.peers.get(number as usize) {
+            Some(Some(peer)) => Ok(*peer),
+            _ => self.find_peer(state, number),
+        }
+    }
+
+    #[cold]
+    fn find_peer(&self, state: &mut State, number: u64) -> Result<PeerId, c_int> {
+        let vector = state.bound.vector.as_ref().ok_or(err::ENOAV)?;
+        let vector = vector.vector.borrow();
+        let address = vector.address(number).ok_or(err::EINVAL)?;
+        let peer = self.endpoint.connect(address).map_err(|why| {
+            log::error!("{why}");
+            err::EHOSTUNREACH
+        })?;
+        let at = number as usize;
+        if state.peers.len() <= at {
+            state.peers.resize(at + 1, None);
+        }
+        state.peers[at] = Some(peer);
+        Ok(peer)
+    }
+
+    /// The number a peer has in the address vector, if any.
+    #[inline]
+    fn source(&self, state: &State, peer: Option<PeerId>) -> u64 {
+        let find = || {
+            let id = self.endpoint.identity(peer?)?;
+            state.bound.vector.as_ref()?.vector.borrow().find(id)
+        };
+        find().unwrap_or(ADDR_NONE)
+    }
+
+    /// An operation that could not be started: to be tried again, or reported as failed.
+    #[cold]
+    fn refused(&self, state: &mut State, at: u32, refused: Refused) -> Answer {
+        let Some(rec) = state.give_back(at) else { return Err(err::EOTHER) };
+        if refused == Refused::Busy {
+            self.endpoint.progress();
+            return Err(err::EAGAIN);
+        }
+        let way = if rec.flags & cap::RECV != 0 { Way::Recv } else { Way::Send };
+        let text = match refused {
+            Refused::Peer(peer, why) => format!("{}: {why}", self.endpoint.describe(peer)),
+            other => other.to_string(),
+        };
+        state.fail(
+            way,
+            Failure {
+                fields: fields(rec.context, rec.flags, 0, rec.buf, 0, 0),
+                source: ADDR_NONE,
+                olen: 0,
+                error: error_of(refused),
+                text,
+            },
+        );
+        Ok(0)
+    }
+
+    /// An operation has ended.
+    fn complete(&self, state: &mut State, c: &Completion) {
+        let Some(mut rec) = state.give_back(c.context as u32) else { return };
+        let way = match c.kind {
+            OpKind::Recv => Way::Recv,
+            OpKind::Put | OpKind::Atomic => Way::Write,
+            OpKind::Get => Way::Read,
+            OpKind::Send => Way::Send,
+        };
+        let status = &c.status;
+        let len = status.len as usize;
+        if let Some(bounce) = &rec.bounce {
+            bounce.scatter(len);
+        }
+        if let (Some(_), Way::Recv) = (status.data, way) {
+            rec.flags |= cap::REMOTE_CQ_DATA;
+        }
+        let last_part = rec.multi.is_some_and(|multi| state.part_ended(multi));
+        if last_part {
+            rec.flags |= cap::MULTI_RECV;
+        }
+        if rec.silent {
+            return;
+        }
+        let data = status.data.unwrap_or(0);
+        let fields = fields(rec.context, rec.flags, len, rec.buf, data, status.tag);
+        let source =
+            if matches!(way, Way::Recv) { self.source(state, status.source) } else { ADDR_NONE };
+        let Some(error) = c.error else {
+            state.count(way, true);
+            if rec.report || last_part {
+                state.add(way, Entry { fields, source });
+            }
+            return;
+        };
+        let (number, olen) = match error {
+            OpError::Truncated { sent } => (err::ETRUNC, sent as usize - len),
+            OpError::Cancelled => (err::ECANCELED, 0),
+            OpError::Peer { failure, .. } => (failure_of(failure), 0),
+            OpError::Refused => (err::EACCES, 0),
+            _ => (err::EOTHER, 0),
+        };
+        let text = match error {
+            OpError::Peer { peer, failure } => {
+                format!("{}: {failure}", self.endpoint.describe(peer))
+            }
+            other => other.to_string(),
+        };
+        state.count(way, false);
+        state.fail(way, Failure { fields, source, olen, error: number, text });
+    }
+}
+
+/// # Safety
+/// `start` has `len` bytes.
+#[inline]
+unsafe fn slice<'a>(start: *const u8, len: usize) -> &'a [u8] {
+    match len {
+        0 => &[],
+        // SAFETY: promised by the caller.
+        _ => unsafe { std::slice::from_raw_parts(start, len) },
+    }
+}
+
+fn error_of(refused: Refused) -> c_int {
+    match refused {
+        Refused::Busy => err::EAGAIN,
+        Refused::Peer(_, failure) => failure_of(failure),
+        Refused::TooLong => err::EMSGSIZE,
+        _ => err::EINVAL,
+    }
+}
+
+fn failure_of(failure: PeerFailure) -> c_int {
+    match failure {
+        PeerFailure::Silent { .. } => err::ETIMEDOUT,
+        PeerFailure::Unreachable { .. } | PeerFailure::NoLink => err::EHOSTUNREACH,
+        PeerFailure::Refused | PeerFailure::Version { .. } => err::ECONNREFUSED,
+        _ => err::ECONNRESET,
+    }
+}

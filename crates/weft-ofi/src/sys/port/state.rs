@@ -1,0 +1,153 @@
+//! What an endpoint remembers.
+
+use super::buffer::Bounce;
+use super::many::{Multi, Waiting};
+use crate::sys::abi::{cap, CqTaggedEntry, ADDR_NONE};
+use crate::sys::av::Av;
+use crate::sys::cntr::Counter;
+use crate::sys::cq::{Cq, Entry, Failure};
+use libc::c_void;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use weft_core::engine::types::{Claimed, Probed};
+use weft_core::{OpId, PeerId};
+
+/// An operation in progress.
+pub struct Rec {
+    pub op: Option<OpId>,
+    pub context: *mut c_void,
+    /// Flags of the completion.
+    pub flags: u64,
+    /// Reported when it ends well.
+    pub report: bool,
+    pub buf: *mut u8,
+    pub bounce: Option<Box<Bounce>>,
+    /// The buffer for many messages it is a part of.
+    pub multi: Option<usize>,
+    /// Nobody hears of it.
+    pub silent: bool,
+}
+
+/// Which way an operation goes, for queues and counters.
+#[derive(Clone, Copy)]
+pub enum Way {
+    Send,
+    Recv,
+    Write,
+    Read,
+}
+
+#[derive(Default)]
+pub struct Bound {
+    pub vector: Option<Rc<Av>>,
+    pub tx: Option<Rc<Cq>>,
+    pub rx: Option<Rc<Cq>>,
+    /// Only operations that ask are reported.
+    pub selective: (bool, bool),
+    /// Of sends, receives, writes, reads.
+    pub counters: [Option<Rc<Counter>>; 4],
+}
+
+pub struct State {
+    pub bound: Bound,
+    pub tx_flags: u64,
+    pub rx_flags: u64,
+    pub recs: Vec<Option<Rec>>,
+    pub free: Vec<u32>,
+    /// By number in the address vector, as of `changes` of it.
+    pub peers: Vec<Option<PeerId>>,
+    pub changes: u64,
+    pub waiting: VecDeque<Waiting>,
+    pub multis: Vec<Option<Multi>>,
+    pub claims: HashMap<usize, (Claimed, Probed)>,
+}
+
+impl State {
+    /// Whether an operation of these flags is reported when it ends well.
+    #[inline]
+    pub fn reports(&self, way: Way, flags: u64) -> bool {
+        let (cq, selective) = match way {
+            Way::Recv => (&self.bound.rx, self.bound.selective.1),
+            _ => (&self.bound.tx, self.bound.selective.0),
+        };
+        cq.is_some() && (!selective || flags & cap::COMPLETION != 0)
+    }
+
+    #[inline]
+    pub fn keep(&mut self, rec: Rec) -> Option<u32> {
+        if let Some(at) = self.free.pop() {
+            self.recs[at as usize] = Some(rec);
+            return Some(at);
+        }
+        if self.recs.len() >= u32::MAX as usize {
+            return None;
+        }
+        self.recs.push(Some(rec));
+        Some(self.recs.len() as u32 - 1)
+    }
+
+    #[inline]
+    pub fn give_back(&mut self, at: u32) -> Option<Rec> {
+        let rec = self.recs.get_mut(at as usize)?.take()?;
+        self.free.push(at);
+        Some(rec)
+    }
+
+    #[inline]
+    pub fn started(&mut self, at: u32, id: OpId) {
+        if let Some(Some(rec)) = self.recs.get_mut(at as usize) {
+            rec.op = Some(id);
+        }
+    }
+
+    /// An operation ended before it was in progress.
+    #[inline]
+    pub fn done(&mut self, at: u32, way: Way, len: usize, tag: u64) {
+        let Some(rec) = self.give_back(at) else { return };
+        self.count(way, true);
+        if rec.report {
+            let fields = fields(rec.context, rec.flags, len, rec.buf, 0, tag);
+            self.add(way, Entry { fields, source: ADDR_NONE });
+        }
+    }
+
+    #[inline]
+    pub fn count(&self, way: Way, ok: bool) {
+        if let Some(counter) = &self.bound.counters[way as usize] {
+            counter.count(ok);
+        }
+    }
+
+    #[inline]
+    pub fn add(&self, way: Way, entry: Entry) {
+        let cq = match way {
+            Way::Recv => &self.bound.rx,
+            _ => &self.bound.tx,
+        };
+        if let Some(cq) = cq {
+            cq.add(entry);
+        }
+    }
+
+    #[cold]
+    pub fn fail(&self, way: Way, failure: Failure) {
+        let cq = match way {
+            Way::Recv => &self.bound.rx,
+            _ => &self.bound.tx,
+        };
+        if let Some(cq) = cq {
+            cq.fail(failure);
+        }
+    }
+}
+#[inline]
+pub fn fields(
+    op_context: *mut c_void,
+    flags: u64,
+    len: usize,
+    buf: *mut u8,
+    data: u32,
+    tag: u64,
+) -> CqTaggedEntry {
+    CqTaggedEntry { op_context, flags, len, buf: buf.cast(), data: u64::from(data), tag }
+}

@@ -1,0 +1,139 @@
+//! Callers that poll in vain, and callers that sleep.
+
+use super::Port;
+use crate::gate::Gate;
+use crate::sys::abi::err;
+use libc::c_int;
+use std::cell::{Cell, RefCell};
+use std::rc::Weak;
+use std::time::Duration;
+
+/// What a caller does that polls in vain while other ranks want its core.
+#[derive(Default)]
+pub struct Idle {
+    in_vain: Cell<u32>,
+}
+
+/// Polls in vain before the core is handed over.
+const PATIENT: u32 = 2;
+/// Polls in vain before the caller sleeps until something arrives, or a little while: it may wait
+/// for something that does not come through here.
+const TIRED: u32 = 64;
+const NAP: Duration = Duration::from_micros(100);
+
+impl Idle {
+    #[inline]
+    pub fn something(&self) {
+        self.in_vain.set(0);
+    }
+
+    pub fn nothing(&self, ports: &RefCell<Vec<Weak<Port>>>) {
+        let times = self.in_vain.get().saturating_add(1);
+        self.in_vain.set(times);
+        let only = match &ports.borrow()[..] {
+            [only] => only.upgrade(),
+            _ => None,
+        };
+        match only {
+            Some(port) if times > TIRED && !port.domain.gate.locks() => {
+                port.endpoint.wait(Some(NAP));
+                port.reap();
+            }
+            _ if times > PATIENT => std::thread::yield_now(),
+            _ => {}
+        }
+    }
+}
+
+/// Sleeping until an endpoint has something.
+pub struct Poller {
+    epoll: Option<c_int>,
+    wakeup: c_int,
+}
+
+impl Poller {
+    pub fn new(wanted: bool) -> Result<Poller, c_int> {
+        if !wanted {
+            return Ok(Poller { epoll: None, wakeup: -1 });
+        }
+        // SAFETY: plain system calls; results are checked.
+        unsafe {
+            let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+            let wakeup = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            if epoll < 0 || wakeup < 0 {
+                return Err(err::ENOMEM);
+            }
+            let poller = Poller { epoll: Some(epoll), wakeup };
+            poller.add(wakeup);
+            Ok(poller)
+        }
+    }
+
+    fn add(&self, fd: c_int) {
+        let Some(epoll) = self.epoll else { return };
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: both descriptors are open; the event is copied.
+        unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) };
+    }
+
+    pub fn fd(&self) -> Option<c_int> {
+        self.epoll
+    }
+
+    pub fn watch(&self, port: &Port) {
+        if let Some(fd) = port.endpoint.wait_fd() {
+            self.add(fd);
+        }
+    }
+
+    pub fn wake(&self) {
+        let one = 1u64;
+        // SAFETY: the descriptor is open, or the call fails; eight bytes are written.
+        unsafe { libc::write(self.wakeup, (&raw const one).cast(), 8) };
+    }
+
+    /// Whether one may sleep now: nothing is there. If so, the endpoints will wake the descriptor.
+    pub fn prepare(&self, ports: &RefCell<Vec<Weak<Port>>>) -> Result<(), c_int> {
+        let ports: Vec<_> = ports.borrow().iter().filter_map(Weak::upgrade).collect();
+        if ports.iter().all(|port| port.endpoint.prepare_wait()) {
+            return Ok(());
+        }
+        ports.iter().for_each(|port| port.endpoint.finish_wait());
+        Err(err::EAGAIN)
+    }
+
+    /// Sleeps until something may have arrived, for at most `limit`.
+    pub fn wait(&self, gate: &Gate, ports: &RefCell<Vec<Weak<Port>>>, limit: Duration) {
+        {
+            let _inside = gate.enter();
+            if self.prepare(ports).is_err() {
+                return;
+            }
+        }
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        let ms = limit.as_millis().clamp(1, 60_000) as c_int;
+        // SAFETY: one event has room; a missing descriptor fails at once.
+        let woken = unsafe { libc::epoll_wait(self.epoll.unwrap_or(-1), &mut event, 1, ms) };
+        if woken > 0 {
+            let mut count = 0u64;
+            // SAFETY: eight bytes have room; without a signal the call fails at once.
+            unsafe { libc::read(self.wakeup, (&raw mut count).cast(), 8) };
+        }
+        let _inside = gate.enter();
+        for port in ports.borrow().iter().filter_map(Weak::upgrade) {
+            port.endpoint.finish_wait();
+        }
+    }
+}
+
+impl Drop for Poller {
+    fn drop(&mut self) {
+        if let Some(epoll) = self.epoll {
+            // SAFETY: both are ours.
+            unsafe {
+                libc::close(epoll);
+                libc::close(self.wakeup);
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Address vectors: names, and the numbers libfabric's callers have for them.
+
+use crate::name::{self, Name};
+use std::collections::HashMap;
+use weft_core::EndpointId;
+use weft_link::Address;
+
+struct Entry {
+    name: Name,
+    address: Address,
+    /// How often it was inserted and not removed.
+    count: u32,
+}
+
+/// Names by number (`fi_addr_t`). The same name has one number, however often it is inserted:
+/// Intel MPI inserts spawned peers twice.
+#[derive(Default)]
+pub struct Vector {
+    entries: Vec<Option<Entry>>,
+    by_endpoint: HashMap<EndpointId, u64>,
+    changes: u64,
+}
+
+impl Vector {
+    /// Adds a name.
+    ///
+    /// # Errors
+    /// It is none; why.
+    pub fn insert(&mut self, name: &[u8]) -> Result<u64, String> {
+        let address = name::decode(name)?;
+        self.changes += 1;
+        if let Some(&number) = self.by_endpoint.get(&address.endpoint) {
+            if let Some(Some(entry)) = self.entries.get_mut(number as usize) {
+                entry.count += 1;
+                return Ok(number);
+            }
+        }
+        let number = self.entries.len() as u64;
+        self.by_endpoint.insert(address.endpoint, number);
+        let mut own = [0; name::LEN];
+        own[..name.len().min(name::LEN)].copy_from_slice(&name[..name.len().min(name::LEN)]);
+        self.entries.push(Some(Entry { name: own, address, count: 1 }));
+        Ok(number)
+    }
+
+    /// Takes back one insertion; false if there was none.
+    pub fn remove(&mut self, number: u64) -> bool {
+        let Some(slot) = self.entries.get_mut(number as usize) else { return false };
+        let Some(entry) = slot else { return false };
+        entry.count -= 1;
+        if entry.count == 0 {
+            self.by_endpoint.remove(&entry.address.endpoint);
+            *slot = None;
+            self.changes += 1;
+        }
+        true
+    }
+
+    /// The address behind a number.
+    pub fn address(&self, number: u64) -> Option<&Address> {
+        self.entries.get(number as usize)?.as_ref().map(|e| &e.address)
+    }
+
+    /// The name behind a number.
+    pub fn name(&self, number: u64) -> Option<&Name> {
+        self.entries.get(number as usize)?.as_ref().map(|e| &e.name)
+    }
+
+    /// The number of an endpoint.
+    pub fn find(&self, endpoint: EndpointId) -> Option<u64> {
+        self.by_endpoint.get(&endpoint).copied()
+    }
+
+    /// How often anything changed: what was derived from the vector is to be derived again.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    fn of(endpoint: u64) -> Name {
+        name::encode(&Address { endpoint: EndpointId(endpoint), ..Address::default() })
+    }
+
+    #[test]
+    fn insert__the_same_name_twice_has_one_number() {
+        let mut v = Vector::default();
+        let one = v.insert(&of(1)).unwrap();
+        let two = v.insert(&of(2)).unwrap();
+        assert_eq!(v.insert(&of(1)), Ok(one));
+        assert_ne!(one, two);
+        assert!(v.remove(one));
+        assert_eq!(v.find(EndpointId(1)), Some(one), "inserted once more than removed");
+        assert!(v.remove(one));
+        assert_eq!(v.find(EndpointId(1)), None);
+        assert!(!v.remove(one));
+    }
+
+    #[test]
+    fn insert__after_removal_it_has_a_new_number() {
+        let mut v = Vector::default();
+        let one = v.insert(&of(1)).unwrap();
+        v.remove(one);
+        let again = v.insert(&of(1)).unwrap();
+        assert_eq!(v.address(again).map(|a| a.endpoint), Some(EndpointId(1)));
+        assert_eq!(v.address(one), None);
+        assert_eq!(v.name(again), Some(&of(1)));
+    }
+}

@@ -1,0 +1,262 @@
+//! The key of programs that no weft launcher starts: `WEFT_KEY`, else a file of the user.
+//!
+//! `weft run` hands every job a key of its own. Programs that reach weft through another interface
+//! (a libfabric provider under any `mpiexec`) have no such connection. They take the key from the
+//! variable `WEFT_KEY`, 64 hexadecimal digits as launchers write [`launch::JOB_KEY`], or from the
+//! file `weft/key` in the user's folder for settings, which holds the same digits and is made when
+//! it is first asked for. Only its owner may read it: who has the key can send to every job that
+//! uses it. The hosts of a job need the same key.
+//!
+//! [`launch::JOB_KEY`]: crate::launch::JOB_KEY
+
+mod sys;
+
+use crate::launch::wire::{from_hex, to_hex};
+use crate::launch::{random_key, KEY_LEN};
+use std::fmt;
+use std::fs::{Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The variable that goes before the file.
+pub const VARIABLE: &str = "WEFT_KEY";
+
+/// Longest file that is read, in bytes: the digits and white space around them.
+const FILE_MAX: u64 = 256;
+
+/// A key.
+pub type Key = [u8; KEY_LEN];
+
+/// Why there is no key.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// `WEFT_KEY` holds something else than 64 hexadecimal digits, or only zeros.
+    Variable,
+    /// There is no file.
+    Missing(PathBuf),
+    /// Neither `XDG_CONFIG_HOME` nor `HOME` names a folder for the file.
+    NoFolder,
+    /// Others than the owner may read or write the file.
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// The file belongs to another user.
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Number of its owner.
+        owner: u32,
+        /// Number of this process's user.
+        user: u32,
+    },
+    /// The file holds something else than 64 hexadecimal digits, or only zeros.
+    Malformed(PathBuf),
+    /// The system's refusal.
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // What it holds is not shown: it may be a key with a slip in it.
+            KeyError::Variable => write!(
+                f,
+                "{VARIABLE} is not understood: a key has {} hexadecimal digits; unset it to use \
+                 the key file",
+                2 * KEY_LEN
+            ),
+            KeyError::Missing(path) => write!(
+                f,
+                "there is no key file {}; `weft mpi-env` makes one, or copy it from the host that \
+                 starts the job",
+                path.display()
+            ),
+            KeyError::NoFolder => write!(
+                f,
+                "no place for the key file: set HOME or XDG_CONFIG_HOME, or {VARIABLE} to {} \
+                 hexadecimal digits",
+                2 * KEY_LEN
+            ),
+            KeyError::Exposed { path, mode } => write!(
+                f,
+                "others may use the key file {path} (mode {mode:03o}): remove it for a new key, \
+                 or `chmod 600 {path}` if nobody read it",
+                path = path.display()
+            ),
+            KeyError::Foreign { path, owner, user } => write!(
+                f,
+                "the key file {} belongs to user {owner}, this is user {user}: set \
+                 XDG_CONFIG_HOME to a folder of this user, or {VARIABLE}",
+                path.display()
+            ),
+            KeyError::Malformed(path) => write!(
+                f,
+                "the key file {} holds no key ({} hexadecimal digits): remove it, a new one is \
+                 made, and copy that to the other hosts",
+                path.display(),
+                2 * KEY_LEN
+            ),
+            KeyError::System { what, path, source } => write!(
+                f,
+                "cannot {what} {}: {source}; set XDG_CONFIG_HOME to a folder where that is \
+                 possible, or {VARIABLE} to {} hexadecimal digits",
+                path.display(),
+                2 * KEY_LEN
+            ),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            KeyError::System { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// The key that `text` writes in hexadecimal digits, white space around it allowed. `None` for
+/// anything else, and for zeros only, which nobody draws.
+pub fn parse(text: &str) -> Option<Key> {
+    let key: Key = from_hex(text.trim())?.try_into().ok()?;
+    key.iter().any(|&byte| byte != 0).then_some(key)
+}
+
+/// The hexadecimal digits of a key.
+pub fn format(key: &Key) -> String {
+    to_hex(key)
+}
+
+/// The key of `WEFT_KEY`, if that is set and not empty.
+///
+/// # Errors
+/// [`KeyError::Variable`].
+pub fn from_env() -> Result<Option<Key>, KeyError> {
+    match std::env::var_os(VARIABLE).filter(|v| !v.is_empty()) {
+        None => Ok(None),
+        Some(text) => text.to_str().and_then(parse).map(Some).ok_or(KeyError::Variable),
+    }
+}
+
+/// The user's key file: `weft/key` in `XDG_CONFIG_HOME`, else in `~/.config`.
+///
+/// # Errors
+/// [`KeyError::NoFolder`].
+pub fn path() -> Result<PathBuf, KeyError> {
+    path_in(|name| std::env::var_os(name).map(PathBuf::from))
+}
+
+fn path_in(lookup: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf, KeyError> {
+    let folder = |name| lookup(name).filter(|p| p.is_absolute());
+    let folder = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
+    Ok(folder.ok_or(KeyError::NoFolder)?.join("weft").join("key"))
+}
+
+/// The key to use: that of `WEFT_KEY`, else that of the user's key file, which is made if it is
+/// absent.
+///
+/// # Errors
+/// As [`from_env`], [`path`] and [`load_or_create`].
+pub fn obtain() -> Result<Key, KeyError> {
+    match from_env()? {
+        Some(key) => Ok(key),
+        None => load_or_create(&path()?),
+    }
+}
+
+/// Reads a key file.
+///
+/// # Errors
+/// [`KeyError::Missing`]; [`KeyError::Exposed`] or [`KeyError::Foreign`] if the key may be known
+/// to others; [`KeyError::Malformed`]; [`KeyError::System`].
+pub fn load(path: &Path) -> Result<Key, KeyError> {
+    let failed = |source: io::Error| match source.kind() {
+        ErrorKind::NotFound => KeyError::Missing(path.into()),
+        _ => system("read the key file", path, source),
+    };
+    // Opening a pipe must not wait for its writer.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = file.map_err(failed)?;
+    check(path, &file.metadata().map_err(failed)?, sys::user())?;
+    let mut text = String::new();
+    match file.take(FILE_MAX + 1).read_to_string(&mut text) {
+        Ok(_) => {}
+        Err(e) if e.kind() == ErrorKind::InvalidData => {}
+        Err(e) => return Err(failed(e)),
+    }
+    parse(&text).ok_or_else(|| KeyError::Malformed(path.into()))
+}
+
+/// Refuses what others may have read or written.
+fn check(path: &Path, meta: &Metadata, user: u32) -> Result<(), KeyError> {
+    if !meta.is_file() || meta.len() > FILE_MAX {
+        return Err(KeyError::Malformed(path.into()));
+    }
+    if meta.uid() != user {
+        return Err(KeyError::Foreign { path: path.into(), owner: meta.uid(), user });
+    }
+    match meta.permissions().mode() & 0o777 {
+        mode if mode & 0o077 != 0 => Err(KeyError::Exposed { path: path.into(), mode }),
+        _ => Ok(()),
+    }
+}
+
+fn system(what: &'static str, path: &Path, source: io::Error) -> KeyError {
+    KeyError::System { what, path: path.into(), source }
+}
+
+/// Reads a key file, or makes it with a new random key and mode 0600 if it is absent. Of several
+/// processes that do so at the same time all get the same key.
+///
+/// # Errors
+/// As [`load`], but never [`KeyError::Missing`]; and the system's where the file cannot be made.
+pub fn load_or_create(path: &Path) -> Result<Key, KeyError> {
+    match load(path) {
+        Err(KeyError::Missing(_)) => create(path),
+        other => other,
+    }
+}
+
+fn create(path: &Path) -> Result<Key, KeyError> {
+    const WHAT: &str = "make the key file";
+    let failed = |source| system(WHAT, path, source);
+    if let Some(folder) = path.parent() {
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(failed)?;
+    }
+    let key = random_key().map_err(|e| failed(io::Error::other(e.to_string())))?;
+    let salt = random_key().map_err(|e| failed(io::Error::other(e.to_string())))?;
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", to_hex(&salt[..8])));
+    let new = PathBuf::from(name);
+    // A link appears whole or not at all, and takes no place that is taken.
+    let linked = write(&new, &key).and_then(|()| std::fs::hard_link(&new, path));
+    let _ = std::fs::remove_file(&new);
+    match linked {
+        Ok(()) => Ok(key),
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => load(path),
+        Err(e) => Err(failed(e)),
+    }
+}
+
+fn write(path: &Path, key: &Key) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(format!("{}\n", format(key)).as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests;

@@ -233,9 +233,13 @@ pub fn load_or_create(path: &Path) -> Result<Key, KeyError> {
 fn create(path: &Path) -> Result<Key, KeyError> {
     const WHAT: &str = "make the key file";
     let failed = |source| system(WHAT, path, source);
-    if let Some(folder) = path.parent() {
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(failed)?;
+    // Not the home itself: users without one have a name that others could make.
+    let folders = path.parent().into_iter().flat_map(|own| [own.parent(), Some(own)]);
+    for folder in folders.flatten() {
+        match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+            Err(e) if !folder.is_dir() => return Err(failed(e)),
+            _ => {}
+        }
     }
     let key = random_key().map_err(|e| failed(io::Error::other(e.to_string())))?;
     let salt = random_key().map_err(|e| failed(io::Error::other(e.to_string())))?;

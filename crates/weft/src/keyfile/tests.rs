@@ -68,6 +68,15 @@ fn load_or_create__makes_a_file_for_the_owner_alone_and_keeps_it() {
 }
 
 #[test]
+fn load_or_create__makes_no_home() {
+    let folder = Folder::new("homeless");
+    let home = folder.0.join("home");
+    let refused = load_or_create(&home.join(".config/weft/key"));
+    assert!(matches!(refused, Err(KeyError::System { .. })), "{refused:?}");
+    assert!(!home.exists());
+}
+
+#[test]
 fn load_or_create__all_that_start_at_once_get_one_key() {
     let folder = Folder::new("race");
     for round in 0..20 {

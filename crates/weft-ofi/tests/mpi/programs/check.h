@@ -1,4 +1,4 @@
-/* What the test programs share: a check that ends the job, and bytes that tell where they belong. */
+/* What the test programs share: a check that ends the job, and bytes that tell their place. */
 #ifndef CHECK_H
 #define CHECK_H
 #include <mpi.h>

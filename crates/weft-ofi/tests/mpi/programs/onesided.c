@@ -11,7 +11,8 @@ int main(int argc, char **argv)
     int to = (rank + 1) % size, from = (rank + size - 1) % size;
     long *base;
     MPI_Win win;
-    MPI_Win_allocate(2 * N * sizeof(long), sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+    MPI_Win_allocate(2 * N * sizeof(long), sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &base,
+                     &win);
     static long out[N], in[N];
     for (int round = 0; round < rounds; round++) {
         for (int i = 0; i < N; i++) {

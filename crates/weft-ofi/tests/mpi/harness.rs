@@ -24,7 +24,8 @@ pub fn whole() -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mpi {
     Mpich,
-    OpenMpi,
+    /// Open MPI 5.
+    Open,
     /// Open MPI 4.1 of Debian.
     System,
 }
@@ -33,7 +34,7 @@ impl Mpi {
     fn tag(self) -> &'static str {
         match self {
             Mpi::Mpich => "mpich",
-            Mpi::OpenMpi => "openmpi",
+            Mpi::Open => "openmpi",
             Mpi::System => "system",
         }
     }
@@ -108,8 +109,11 @@ pub fn provider() -> Result<PathBuf, String> {
         let built = built.into_iter().find(|p| p.is_file()).ok_or("the provider is not built")?;
         let folder = scratch().join("provider");
         std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
-        // libfabric takes only files whose names end in "fi.so".
-        std::fs::copy(built, folder.join("libweft-fi.so")).map_err(|e| e.to_string())?;
+        // Renamed into its place: ranks of other tests may have the old one mapped. libfabric takes
+        // only files whose names end in "fi.so".
+        let fresh = folder.join(format!("fresh-{}", std::process::id()));
+        std::fs::copy(built, &fresh).map_err(|e| e.to_string())?;
+        std::fs::rename(&fresh, folder.join("libweft-fi.so")).map_err(|e| e.to_string())?;
         Ok(folder)
     };
     PLACED.get_or_init(place).clone()

@@ -75,7 +75,7 @@ fn namespaces__unprivileged() {
     let namespaces = ["unshare", "-Urpmf", "--mount-proc"];
     let mut words = namespaces.to_vec();
     // Root gives up its rights first.
-    let root = weft_root();
+    let root = is_root();
     if root {
         words.splice(0..0, ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
     }
@@ -107,6 +107,6 @@ fn namespaces__unprivileged() {
 }
 
 /// Whether this is root: nobody else may read the memory of the first process.
-fn weft_root() -> bool {
+fn is_root() -> bool {
     std::fs::read("/proc/1/environ").is_ok()
 }

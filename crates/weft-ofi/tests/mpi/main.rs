@@ -98,7 +98,7 @@ macro_rules! programs {
 
 programs! {
     mpich: Mpi::Mpich;
-    open_mpi: Mpi::OpenMpi;
+    open_mpi: Mpi::Open;
     system: Mpi::System;
 }
 
@@ -109,7 +109,7 @@ fn storm__mpich() {
 
 #[test]
 fn storm__open_mpi() {
-    on_ranks(Mpi::OpenMpi, "storm", &["1"], &["5"]);
+    on_ranks(Mpi::Open, "storm", &["1"], &["5"]);
 }
 
 #[test]

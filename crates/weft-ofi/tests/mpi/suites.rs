@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 use weft_conformance::skip;
 
-/// Tests of mpi4py that fail in the same way over the MPI's own TCP path; see docs/mpi.md.
+/// Tests of mpi4py that fail in the same way over the MPI's own TCP path; see `docs/mpi.md`.
 const KNOWN: &[(Mpi, &str)] = &[(Mpi::Mpich, "testDistgraphcomm")];
 
 /// What is run where not everything is.
@@ -62,7 +62,7 @@ fn mpi4py__mpich() {
 
 #[test]
 fn mpi4py__open_mpi() {
-    suite(Mpi::OpenMpi);
+    suite(Mpi::Open);
 }
 
 /// A program of Debian's that was made for its Open MPI.
@@ -80,10 +80,8 @@ fn of_debian(program: &str, ranks: u32, words: &[&str], folder: &Path) -> Result
 fn hpcc_input(size: u32, ranks: u32) -> String {
     let rest = "1\n16\n1\n2\n1\n4\n1\n2\n1\n1\n1\n0\n2\n64\n0\n0\n1\n8\n";
     let (p, q) = (ranks / 2, 2);
-    format!(
-        "HPLinpack benchmark input file\n-\nHPL.out\n8\n1\n{size}\n1\n32\n0\n1\n{p}\n{q}\n\
-         16.0\n{rest}"
-    )
+    let head = "HPLinpack benchmark input file\n-\nHPL.out\n8";
+    format!("{head}\n1\n{size}\n1\n32\n0\n1\n{p}\n{q}\n16.0\n{rest}")
 }
 
 #[test]

@@ -141,7 +141,7 @@ impl Cq {
             if self.progress() {
                 self.idle.something();
             } else {
-                tired = self.idle.nothing(&self.ports);
+                tired = self.idle.nothing();
             }
         }
         // SAFETY: promised by the caller.
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn open(
             next_text: Cell::new(1),
             ports: RefCell::default(),
             signal: AtomicBool::new(false),
-            idle: super::port::Idle::new(super::port::Manner::of_job()),
+            idle: Default::default(),
             poller: super::port::Poller::new(attr.wait_obj != WAIT_NONE)?,
         });
         give(CqObject { head: FidCq { fid, ops: &OPS }, cq }, out)

@@ -378,21 +378,6 @@ impl Endpoint {
         }
     }
 
-    /// Sleeps until there may be something to do, at most this long; not at all if there is.
-    pub fn nap(&self, at_most: Duration) {
-        if self.prepare_wait() {
-            let ready = {
-                let inner = &mut *self.inner.borrow_mut();
-                let now = inner.driver.core.clock.now();
-                inner.awake = 0;
-                inner.waiter.arm(now, Some(now + at_most));
-                inner.waiter.sleep()
-            };
-            self.finish_wait();
-            self.inner.borrow_mut().driver.refresh(ready);
-        }
-    }
-
     fn sleep_once(&self, until: Option<Instant>) {
         if let Some(at) = until {
             // Wakes the descriptor in time.

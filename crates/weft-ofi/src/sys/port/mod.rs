@@ -11,7 +11,7 @@ mod wait;
 pub use atomic::AtomicOp;
 pub use buffer::Pieces;
 pub use remote::RemoteOp;
-pub use wait::{Idle, Manner, Poller};
+pub use wait::{Idle, Poller};
 
 use super::abi::*;
 use super::av::Av;

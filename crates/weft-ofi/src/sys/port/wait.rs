@@ -12,30 +12,20 @@ use std::time::{Duration, Instant};
 /// for ever.
 ///
 /// For a while it polls on. Then each poll hands the core to whoever is ready, which costs little
-/// when nobody is. Where all its messages come through here it sleeps in the end, until one
-/// arrives; else only for a moment, and only with more ranks than cores.
-#[derive(Debug)]
+/// when nobody is. It never sleeps: a program may compute between its polls (HPCC's random access
+/// does), and every sleep would slow it down.
+#[derive(Debug, Default)]
 pub struct Idle {
-    manner: Manner,
     in_vain: Cell<u32>,
     since: Cell<Option<Instant>>,
     /// Handing the core over in vain so often means that nobody wants it any more.
     shared: Cell<u32>,
 }
 
-/// How patient a caller is.
-#[derive(Clone, Copy, Debug)]
-pub struct Manner {
-    /// Time of polling on.
-    pub spin: Duration,
-    /// Time of handing over the core, then.
-    pub hand_over: Duration,
-    /// Longest sleep, if any.
-    pub nap: Option<Duration>,
-}
-
 /// Polls in vain between looks at the clock.
 const LOOK: u32 = 16;
+/// Time of polling on.
+const SPIN: Duration = Duration::from_micros(50);
 /// A core that was handed over came back later than this: somebody else wanted it. Launchers do not
 /// know of all that runs on a host.
 const TAKEN: Duration = Duration::from_micros(5);
@@ -44,35 +34,7 @@ const MEMORY: u32 = 100;
 /// Most that is remembered.
 const MEMORY_MAX: u32 = 1000;
 
-impl Manner {
-    /// For this process, by what its launcher tells.
-    pub fn of_job() -> Manner {
-        let value = |name: &str| std::env::var(name).ok();
-        let says = |name: &str, text: &str| value(name).is_some_and(|v| v == text);
-        // Open MPI over this provider has no other way for messages; MPICH has shared memory of its
-        // own unless the rank is alone on its host or told not to use it.
-        let only_way = value("OMPI_COMM_WORLD_SIZE").is_some()
-            || says("MPI_LOCALNRANKS", "1")
-            || says("MPIR_CVAR_NOLOCAL", "1");
-        let crowded = weft::job::oversubscribed();
-        let us = Duration::from_micros;
-        Manner {
-            spin: if crowded { Duration::ZERO } else { us(50) },
-            hand_over: if crowded { us(100) } else { us(500) },
-            nap: match (only_way, crowded) {
-                (true, _) => Some(us(1000)),
-                (false, true) => Some(us(100)),
-                (false, false) => None,
-            },
-        }
-    }
-}
-
 impl Idle {
-    pub fn new(manner: Manner) -> Idle {
-        Idle { manner, in_vain: Cell::new(0), since: Cell::new(None), shared: Cell::new(0) }
-    }
-
     #[inline]
     pub fn something(&self) {
         self.in_vain.set(0);
@@ -80,14 +42,14 @@ impl Idle {
 
     /// A poll found nothing; true if the caller shall hand its core over now.
     #[inline]
-    pub fn nothing(&self, ports: &RefCell<Vec<Weak<Port>>>) -> bool {
+    pub fn nothing(&self) -> bool {
         let times = self.in_vain.get().wrapping_add(1);
         self.in_vain.set(times);
         if times == 1 {
             self.since.set(None);
         }
-        if times.is_multiple_of(LOOK) || self.manner.spin.is_zero() || self.shared.get() > 0 {
-            return self.wait(ports);
+        if times.is_multiple_of(LOOK) || self.shared.get() > 0 {
+            return self.is_tired();
         }
         false
     }
@@ -104,32 +66,16 @@ impl Idle {
     }
 
     #[cold]
-    fn wait(&self, ports: &RefCell<Vec<Weak<Port>>>) -> bool {
+    fn is_tired(&self) -> bool {
         let now = Instant::now();
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));
-        let waited = now.duration_since(since);
-        let shared = self.shared.get() > 0;
-        let spin = if shared { Duration::ZERO } else { self.manner.spin };
-        if waited < spin {
-            return false;
+        let tired = self.shared.get() > 0 || now.duration_since(since) >= SPIN;
+        if tired {
+            // From here on every poll comes this way.
+            self.in_vain.set(LOOK - 1);
         }
-        // From here on every poll comes this way.
-        self.in_vain.set(LOOK - 1);
-        let only = match &ports.borrow()[..] {
-            [only] => only.upgrade(),
-            _ => None,
-        };
-        match (only, self.manner.nap) {
-            (Some(port), Some(nap))
-                if waited >= spin + self.manner.hand_over && !port.domain.gate.locks() =>
-            {
-                port.endpoint.nap(nap);
-                port.progress();
-                false
-            }
-            _ => true,
-        }
+        tired
     }
 }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use weft_conformance::skip;
 
 /// Tests of mpi4py that fail in the same way over the MPI's own TCP path; see `docs/mpi.md`.
-const KNOWN: &[(Mpi, &str)] = &[(Mpi::Mpich, "testDistgraphcomm")];
+const KNOWN: &[(Mpi, &str)] =
+    &[(Mpi::Mpich, "testDistgraphcomm"), (Mpi::Mpich, "testGetFortranInfo")];
 
 /// What is run where not everything is.
 const QUICK: &[&str] = &["test_p2p_buf", "test_cco_buf_inter", "test_spawn"];

@@ -1,5 +1,6 @@
 //! MPIs on this machine, programs built for them, and jobs that end within a bound.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -76,18 +77,25 @@ impl Mpi {
 
     /// Builds a C program of ours, once.
     pub fn build(self, program: &str) -> Result<PathBuf, String> {
-        static BUILT: Mutex<()> = Mutex::new(());
-        let _one_at_a_time = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+        // One at a time, and each once: another test may be running it.
+        let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
         let fortran = program.ends_with(".f90");
         let compiler = self.tool(if fortran { "mpif90" } else { "mpicc" })?;
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi/programs");
         let source = source.join(if fortran { program.into() } else { format!("{program}.c") });
         let out = scratch().join(format!("{}-{}", self.tag(), program.replace('.', "-")));
+        if built.contains(&out) {
+            return Ok(out);
+        }
         let mut command = Command::new(compiler);
         command.arg("-O2").arg("-o").arg(&out).arg(&source).arg("-lpthread");
         let done = command.output().map_err(|e| format!("the compiler does not start: {e}"))?;
         match done.status.success() {
-            true => Ok(out),
+            true => {
+                built.insert(out.clone());
+                Ok(out)
+            }
             false => panic!("{program}: {}", String::from_utf8_lossy(&done.stderr)),
         }
     }

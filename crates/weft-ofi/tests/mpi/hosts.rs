@@ -96,7 +96,9 @@ fn namespaces__unprivileged() {
     }
     for link in ["auto", "udp"] {
         let mut command = wrapped(inner.get_program());
+        // A user without a home has no key file.
         command.args(inner.get_args()).env("WEFT_LINK", link).env("HOME", "/nonexistent");
+        command.env("WEFT_KEY", "5a".repeat(32));
         for (name, value) in inner.get_envs() {
             if let Some(value) = value {
                 command.env(name, value);

@@ -8,7 +8,7 @@ pub const VERSION_MIN: u8 = VERSION;
 pub const VERSION_MAX: u8 = VERSION;
 
 packet! {
-    /// Opens a session, or with [`flags::REPLY`](super::flags::REPLY) answers. The payload is the
+    /// Opens a session, or with [`flags::REPLY`] answers. The payload is the
     /// sender's encoded address. Its layout never changes between versions, and its version byte is
     /// always 1.
     Hello, 56;

@@ -60,9 +60,15 @@ enum Missing {
 fn cause(complaints: &str) -> Missing {
     let network = ["NewConnectionError", "ConnectTimeoutError", "NameResolutionError"];
     let network = network.iter().chain(&["ProxyError", "Network is unreachable"]);
+    let network = network.chain(&["ReadTimeoutError", "Read timed out", "IncompleteRead"]);
+    let network = network.chain(&["ConnectionResetError", "SSLError"]);
     let last = complaints.lines().rfind(|line| line.starts_with("ERROR:")).unwrap_or("no reason");
-    match network.into_iter().any(|mark| complaints.contains(mark)) {
-        true => Missing::Means(format!("the package index cannot be reached: {last}")),
+    if network.into_iter().any(|mark| complaints.contains(mark)) {
+        return Missing::Means(format!("the package index cannot be reached: {last}"));
+    }
+    // For another processor or Python there may be no wheel.
+    match last.contains("No matching distribution") {
+        true => Missing::Means(format!("the package index does not have it: {last}")),
         false => Missing::Refused(format!("pip: {last}")),
     }
 }
@@ -144,7 +150,11 @@ mod tests {
             Missing::Means(why) => assert!(why.contains("No matching distribution"), "{why}"),
             other => panic!("{other:?}"),
         }
-        let wrong = "ERROR: No matching distribution found for mpich==99\n";
+        let none = "ERROR: No matching distribution found for mpich==5.0.2\n";
+        assert!(matches!(cause(none), Missing::Means(_)));
+        let late = "ReadTimeoutError(...)\nERROR: Read timed out.\n";
+        assert!(matches!(cause(late), Missing::Means(_)));
+        let wrong = "ERROR: Hashes are not what they should be\n";
         assert!(matches!(cause(wrong), Missing::Refused(_)));
         assert_eq!(cause(""), Missing::Refused("pip: no reason".into()));
     }

@@ -9,11 +9,12 @@ use crate::vector::Vector;
 use libc::{c_char, c_int, c_void};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 pub struct Av {
-    pub domain: Rc<Domain>,
+    pub domain: Arc<Domain>,
     pub vector: RefCell<Vector>,
-    events: RefCell<Option<Rc<Eq>>>,
+    events: RefCell<Option<Arc<Eq>>>,
     is_async: bool,
 }
 
@@ -55,6 +56,8 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: libfabric's caller closes what it opened, once.
     call_int(|| unsafe {
         let object = object::<AvObject>(fid, class::AV)?;
+        let domain = object.av.domain.clone();
+        let _inside = domain.gate.enter();
         if Rc::strong_count(&object.av) > 1 {
             return Err(err::EBUSY);
         }

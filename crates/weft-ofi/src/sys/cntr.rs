@@ -8,10 +8,11 @@ use libc::{c_int, c_void};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub struct Counter {
-    domain: Rc<Domain>,
+    domain: Arc<Domain>,
     value: AtomicU64,
     errors: AtomicU64,
     ports: RefCell<Vec<Weak<Port>>>,
@@ -84,6 +85,8 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: libfabric's caller closes what it opened, once.
     call_int(|| unsafe {
         let object = object::<CntrObject>(fid, class::CNTR)?;
+        let domain = object.counter.domain.clone();
+        let _inside = domain.gate.enter();
         if Rc::strong_count(&object.counter) > 1 {
             return Err(err::EBUSY);
         }

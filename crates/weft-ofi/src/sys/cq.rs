@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Something that ended well.
@@ -32,7 +33,7 @@ pub struct Failure {
 }
 
 pub struct Cq {
-    pub domain: Rc<Domain>,
+    pub domain: Arc<Domain>,
     format: c_int,
     wait: c_int,
     entries: RefCell<VecDeque<Entry>>,
@@ -248,6 +249,8 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: libfabric's caller closes what it opened, once.
     call_int(|| unsafe {
         let object = object::<CqObject>(fid, class::CQ)?;
+        let domain = object.cq.domain.clone();
+        let _inside = domain.gate.enter();
         if Rc::strong_count(&object.cq) > 1 {
             return Err(err::EBUSY);
         }

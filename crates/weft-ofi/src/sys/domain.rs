@@ -7,6 +7,7 @@ use crate::sys::port::Port;
 use libc::{c_int, c_void};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 /// A fabric: nothing but what domains and event queues are opened from.
 #[repr(C)]
@@ -55,7 +56,7 @@ impl Domain {
 #[repr(C)]
 pub struct DomainObject {
     head: FidDomain,
-    pub domain: Rc<Domain>,
+    pub domain: Arc<Domain>,
 }
 
 static DOMAIN_FID: FiOps = FiOps { close, bind, ..FiOps::NONE };
@@ -82,7 +83,9 @@ unsafe extern "C" fn open(
         let alone = matches!(attr.threading, THREAD_DOMAIN);
         super::watch_forks();
         let fid = Fid { fclass: class::DOMAIN, context, ops: &DOMAIN_FID };
-        let domain = Rc::new(Domain {
+        // Counted by several threads, outside of the gate inside it.
+        #[allow(clippy::arc_with_non_send_sync)]
+        let domain = Arc::new(Domain {
             gate: Gate::new(!alone),
             api: fabric.head.api_version,
             ports: RefCell::default(),
@@ -110,7 +113,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: libfabric's caller closes what it opened, once.
     call_int(|| unsafe {
         let object = object::<DomainObject>(fid, class::DOMAIN)?;
-        if Rc::strong_count(&object.domain) > 1 {
+        if Arc::strong_count(&object.domain) > 1 {
             return Err(err::EBUSY);
         }
         take::<DomainObject>(fid);

@@ -4,8 +4,7 @@ use super::abi::*;
 use super::{call, call_int, give, object, take};
 use libc::{c_char, c_int, c_void};
 use std::collections::VecDeque;
-use std::rc::Rc;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 struct Event {
@@ -59,7 +58,7 @@ impl Eq {
 #[repr(C)]
 pub struct EqObject {
     head: FidEq,
-    pub events: Rc<Eq>,
+    pub events: Arc<Eq>,
 }
 
 impl EqObject {
@@ -88,7 +87,7 @@ pub unsafe extern "C" fn open(
             return Err(err::ENOSYS);
         }
         let fid = Fid { fclass: class::EQ, context, ops: &FID };
-        give(EqObject { head: FidEq { fid, ops: &OPS }, events: Rc::default() }, out)
+        give(EqObject { head: FidEq { fid, ops: &OPS }, events: Arc::default() }, out)
     })
 }
 
@@ -96,7 +95,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: libfabric's caller closes what it opened, once.
     call_int(|| unsafe {
         let object = object::<EqObject>(fid, class::EQ)?;
-        if Rc::strong_count(&object.events) > 1 {
+        if Arc::strong_count(&object.events) > 1 {
             return Err(err::EBUSY);
         }
         take::<EqObject>(fid);

@@ -5,6 +5,7 @@ use super::domain::{Domain, DomainObject};
 use super::{call_int, give, object, pieces, take};
 use libc::{c_int, c_void, iovec};
 use std::rc::Rc;
+use std::sync::Arc;
 use weft_core::engine::Rights;
 
 /// Memory that peers may use under a key, with offsets from its start.
@@ -18,7 +19,7 @@ pub struct Region {
 #[repr(C)]
 pub struct MrObject {
     head: FidMr,
-    domain: Rc<Domain>,
+    domain: Arc<Domain>,
     region: Rc<Region>,
 }
 

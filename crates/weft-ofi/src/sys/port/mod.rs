@@ -28,6 +28,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft::{job, keyfile, launch, Endpoint};
 use weft_core::engine::types::{Completion, OpKind, Refused, SendArgs};
@@ -70,7 +71,7 @@ pub struct Defaults {
 
 pub struct Port {
     pub endpoint: Endpoint,
-    pub domain: Rc<Domain>,
+    pub domain: Arc<Domain>,
     state: RefCell<State>,
     /// Read outside of the gate, where several threads may be.
     tx_flags: AtomicU64,
@@ -93,7 +94,7 @@ fn open_endpoint() -> Result<Endpoint, String> {
 }
 
 impl Port {
-    pub fn open(domain: Rc<Domain>, defaults: Defaults) -> Result<Rc<Port>, String> {
+    pub fn open(domain: Arc<Domain>, defaults: Defaults) -> Result<Rc<Port>, String> {
         let endpoint = open_endpoint()?;
         let inject_max = crate::offer::INJECT;
         let state = State {

@@ -6,6 +6,7 @@ use crate::sys::abi::err;
 use libc::c_int;
 use std::cell::{Cell, RefCell};
 use std::rc::Weak;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a caller does that polls in vain: other ranks may want its core, and libraries above poll
@@ -19,7 +20,8 @@ pub struct Idle {
     in_vain: Cell<u32>,
     since: Cell<Option<Instant>>,
     /// Handing the core over in vain so often means that nobody wants it any more.
-    shared: Cell<u32>,
+    /// Noted outside of the gate, where several threads may be.
+    shared: AtomicU32,
 }
 
 /// Polls in vain between looks at the clock.
@@ -48,7 +50,7 @@ impl Idle {
         if times == 1 {
             self.since.set(None);
         }
-        if times.is_multiple_of(LOOK) || self.shared.get() > 0 {
+        if times.is_multiple_of(LOOK) || self.shared.load(Ordering::Relaxed) > 0 {
             return self.is_tired();
         }
         false
@@ -58,11 +60,12 @@ impl Idle {
     pub fn hand_over(&self) {
         let start = Instant::now();
         std::thread::yield_now();
-        let shared = self.shared.get();
-        self.shared.set(match start.elapsed() > TAKEN {
+        let shared = self.shared.load(Ordering::Relaxed);
+        let shared = match start.elapsed() > TAKEN {
             true => (shared + MEMORY).min(MEMORY_MAX),
             false => shared.saturating_sub(1),
-        });
+        };
+        self.shared.store(shared, Ordering::Relaxed);
     }
 
     #[cold]
@@ -70,7 +73,7 @@ impl Idle {
         let now = Instant::now();
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));
-        let tired = self.shared.get() > 0 || now.duration_since(since) >= SPIN;
+        let tired = self.shared.load(Ordering::Relaxed) > 0 || now.duration_since(since) >= SPIN;
         if tired {
             // From here on every poll comes this way.
             self.in_vain.set(LOOK - 1);

@@ -8,7 +8,7 @@ use crate::endpoint::{error_of, Endpoint, Status};
 use weft_core::engine::types::{Claimed, Completion, Probed, RecvArgs, Refused, SendArgs};
 use weft_core::engine::Rights;
 use weft_core::wire::HeaderBuf;
-use weft_core::{OpError, OpId, PeerId};
+use weft_core::{Engine, Instant, OpError, OpId, PeerId};
 use weft_link::Frame;
 
 /// Copies of messages queued for a peer before a blocking send waits.
@@ -240,6 +240,23 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Starts an operation on the completion queue; `start` is given the address of its memory.
+    #[inline]
+    fn post(
+        &self,
+        memory: Memory,
+        start: impl FnOnce(&mut Engine, Instant, u64) -> Result<OpId, Refused>,
+    ) -> Result<OpId, Refused> {
+        let d = &mut self.inner.borrow_mut().driver;
+        let now = d.core.tick();
+        let op = start(&mut d.core.engine, now, memory.addr())?;
+        d.core.ops.insert(op, Owner::Queue, memory);
+        if d.core.engine.has_output() {
+            d.flush();
+        }
+        Ok(op)
+    }
+
     /// Posts a put on the completion queue.
     ///
     /// # Safety
@@ -252,14 +269,9 @@ impl Endpoint {
         (key, offset): (u64, u64),
         context: u64,
     ) -> Result<OpId, Refused> {
-        let d = &mut self.inner.borrow_mut().driver;
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, len) };
-        let now = d.core.tick();
-        let op = d.core.engine.put(now, to, key, offset, len as u64, context)?;
-        d.core.ops.insert(op, Owner::Queue, memory);
-        d.flush();
-        Ok(op)
+        self.post(memory, |engine, now, _| engine.put(now, to, key, offset, len as u64, context))
     }
 
     /// Posts a get on the completion queue.
@@ -274,32 +286,19 @@ impl Endpoint {
         (key, offset): (u64, u64),
         context: u64,
     ) -> Result<OpId, Refused> {
-        let d = &mut self.inner.borrow_mut().driver;
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, len) };
-        let now = d.core.tick();
-        let op = d.core.engine.get(now, from, key, offset, len as u64, context)?;
-        d.core.ops.insert(op, Owner::Queue, memory);
-        d.flush();
-        Ok(op)
+        self.post(memory, |engine, now, _| engine.get(now, from, key, offset, len as u64, context))
     }
 
     /// Posts a receive on the completion queue.
     ///
     /// # Safety
     /// `ptr..ptr+args.len` stays valid and untouched until the completion.
-    pub unsafe fn post_recv(&self, ptr: *mut u8, mut args: RecvArgs) -> Result<OpId, Refused> {
-        let d = &mut self.inner.borrow_mut().driver;
+    pub unsafe fn post_recv(&self, ptr: *mut u8, args: RecvArgs) -> Result<OpId, Refused> {
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, args.len as usize) };
-        args.addr = memory.addr();
-        let now = d.core.tick();
-        let op = d.core.engine.recv(now, args)?;
-        d.core.ops.insert(op, Owner::Queue, memory);
-        if d.core.engine.has_output() {
-            d.flush();
-        }
-        Ok(op)
+        self.post(memory, |engine, now, addr| engine.recv(now, RecvArgs { addr, ..args }))
     }
 
     /// Posts the receive of a claimed message on the completion queue.
@@ -310,17 +309,13 @@ impl Endpoint {
         &self,
         claimed: Claimed,
         ptr: *mut u8,
-        mut args: RecvArgs,
+        args: RecvArgs,
     ) -> Result<OpId, Refused> {
-        let d = &mut self.inner.borrow_mut().driver;
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, args.len as usize) };
-        args.addr = memory.addr();
-        let now = d.core.tick();
-        let op = d.core.engine.recv_claimed(now, claimed, args)?;
-        d.core.ops.insert(op, Owner::Queue, memory);
-        d.flush();
-        Ok(op)
+        self.post(memory, |engine, now, addr| {
+            engine.recv_claimed(now, claimed, RecvArgs { addr, ..args })
+        })
     }
 
     /// Looks for a message without a tag.

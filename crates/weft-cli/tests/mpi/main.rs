@@ -129,8 +129,9 @@ fn mpi__ranks_of_other_hosts_get_them_too() {
     }
 }
 
-/// Sums over all ranks, and says what was called.
-const SUM: &str = "from mpi4py import MPI; c = MPI.COMM_WORLD; print('sum', c.allreduce(c.rank))";
+/// Sums over all ranks, and says so in one write: what ranks write in pieces may mix.
+const SUM: &str = "import sys; from mpi4py import MPI; c = MPI.COMM_WORLD; \
+                   sys.stdout.write(f'sum {c.allreduce(c.rank)}\\n')";
 
 #[test]
 fn mpi__a_program_runs_on_the_real_provider() {

@@ -48,6 +48,9 @@ pub(in crate::xdp) const FLAGS_GENERIC: u32 = 1 << 1;
 /// Attach in the driver (native XDP).
 pub(in crate::xdp) const FLAGS_NATIVE: u32 = 1 << 2;
 
+/// How often a load that signals interrupt is tried again.
+const LOADS_MOST: u32 = 100;
+
 /// Longest name of a program or map.
 pub(in crate::xdp) const NAME_MAX: usize = 15;
 
@@ -106,7 +109,17 @@ pub(in crate::xdp) fn socket_map(entries: u32, name: &str) -> io::Result<OwnedFd
 /// program that the kernel's verifier refused ends with what it said.
 pub(in crate::xdp) fn load(code: &[Insn], name: &str, frags: bool) -> io::Result<OwnedFd> {
     let flags = if frags { PROG_XDP_HAS_FRAGS } else { 0 };
-    let loaded = load_with(code, name, flags, &mut []);
+    // The verifier gives up with EAGAIN when its caller has a signal to handle (bpf(2)).
+    let again = |loaded: &io::Result<OwnedFd>| {
+        loaded.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EAGAIN))
+    };
+    let mut loaded = load_with(code, name, flags, &mut []);
+    for _ in 0..LOADS_MOST {
+        if !again(&loaded) {
+            break;
+        }
+        loaded = load_with(code, name, flags, &mut []);
+    }
     if !loaded.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EINVAL)) {
         return loaded;
     }

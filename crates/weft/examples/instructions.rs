@@ -1,5 +1,5 @@
 //! One message after another between two endpoints of one process, for counting instructions:
-//! `valgrind --tool=callgrind --toggle-collect='instructions::message' instructions`.
+//! `valgrind --tool=callgrind --toggle-collect='instructions::message' instructions [LINKS]`.
 
 use weft::{job::open_endpoint, Config, Endpoint, Links, PeerId};
 
@@ -10,7 +10,8 @@ fn message(a: &Endpoint, to_b: PeerId, b: &Endpoint, to_a: PeerId, buffer: &mut 
 }
 
 fn main() {
-    let links = Links::parse("shm").unwrap();
+    let links = std::env::args().nth(1).unwrap_or_else(|| "shm".into());
+    let links = Links::parse(&links).unwrap();
     let open = || open_endpoint(Config::default(), links, [1; 32]).unwrap();
     let (a, b) = (open(), open());
     let to_b = a.connect(&b.address()).unwrap();
@@ -23,5 +24,8 @@ fn main() {
     }
     for _ in 0..1000 {
         message(&a, to_b, &b, to_a, &mut buffer);
+        // Acknowledgements, where the link needs them.
+        b.progress();
+        a.progress();
     }
 }

@@ -170,6 +170,9 @@ impl Engine {
             self.matched(id, peer, eager.tag, len, data_of(common));
             return self.complete_now(id);
         }
+        if let Some(placement) = self.for_awaiting(peer, common, eager.tag, len) {
+            return placement;
+        }
         match self.store(peer, common, eager.tag, len, StoredState::Here) {
             Some(id) => Placement::Store { id, offset: 0, total: len },
             None => Placement::None,
@@ -347,6 +350,7 @@ impl Engine {
         state: StoredState,
     ) -> Option<u32> {
         let id = self.keep(peer, common, tag, len, state)?;
+        self.not_awaited(queue_of(common), peer, tag);
         self.stats.unexpected += 1;
         self.unexpected[queue_of(common)].add(peer, tag, id);
         Some(id)

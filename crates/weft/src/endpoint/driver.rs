@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
-use weft_core::engine::types::{AtomicRequest, Completion, Event, Payload, Placement};
+use weft_core::engine::types::{AtomicRequest, Awaited, Completion, Event, Payload, Placement};
 use weft_core::slab::Slab;
 use weft_core::wire::{self, field, session_of, Hello, Packet, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
@@ -44,6 +44,13 @@ struct Held {
     payload: Vec<u8>,
 }
 
+/// A blocking receive without an operation.
+#[derive(Default)]
+pub(crate) struct AwaitedRecv {
+    pub memory: Memory,
+    pub done: Option<Awaited>,
+}
+
 /// Everything but the links: what a link's `recv` calls into.
 pub(crate) struct Core {
     pub engine: Engine,
@@ -53,6 +60,7 @@ pub(crate) struct Core {
     /// `now` was read in this round of progress.
     fresh: bool,
     pub ops: OpTable,
+    pub awaited: AwaitedRecv,
     pub completions: VecDeque<Completion>,
     pub upcalls: VecDeque<Upcall>,
     /// What is done with active messages before packets behind them are looked at, by handler.
@@ -139,6 +147,7 @@ impl Driver {
                 now,
                 fresh: true,
                 ops: OpTable::default(),
+                awaited: AwaitedRecv::default(),
                 completions: VecDeque::new(),
                 upcalls: VecDeque::new(),
                 at_once: HashMap::new(),
@@ -419,6 +428,13 @@ impl Core {
                 self.ops.place(completion.op, 0, completion.status.len, payload);
                 self.complete(completion);
             }
+            Placement::Awaited(awaited) => {
+                let len = (awaited.status.len as usize).min(payload.len());
+                if let Some(into) = self.awaited.memory.write(0, len) {
+                    payload.copy_to(into);
+                }
+                self.awaited.done = Some(awaited);
+            }
             Placement::Recv { op, offset, len } => self.ops.place(op, offset, len, payload),
             other => self.place_other(other, header, payload),
         }
@@ -426,7 +442,8 @@ impl Core {
 
     fn place_other(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
         match placement {
-            Placement::None | Placement::Recv { .. } | Placement::Done(_) => {}
+            Placement::None | Placement::Recv { .. } => {}
+            Placement::Done(_) | Placement::Awaited(_) => {}
             Placement::Store { id, offset, total } => self.store(id, offset, total, payload),
             Placement::UpcallStored { id, offset, peer, tag } => {
                 self.store(id, offset, 0, payload);

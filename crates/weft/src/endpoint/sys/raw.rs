@@ -7,12 +7,16 @@ use crate::endpoint::ops::Owner;
 use crate::endpoint::{error_of, Endpoint, Status};
 use weft_core::engine::types::{Claimed, Completion, Probed, RecvArgs, Refused, SendArgs};
 use weft_core::engine::Rights;
+use weft_core::matching::RecvSpec;
 use weft_core::wire::HeaderBuf;
 use weft_core::{Engine, Instant, OpError, OpId, PeerId};
 use weft_link::Frame;
 
 /// Copies of messages queued for a peer before a blocking send waits.
 const INJECTED_MAX: usize = 256;
+
+/// Rounds of progress in which a blocking receive looks for its message before it is posted.
+const AWAIT_ROUNDS: u32 = 16;
 
 impl Driver {
     /// The latency path: sends at once if nothing stands in the way. `data` is free when it returns
@@ -73,8 +77,46 @@ impl Endpoint {
         ignore: u64,
         buffer: &mut [u8],
     ) -> Result<Status, OpError> {
+        if let Some(result) = self.await_message(from, tag, ignore, buffer) {
+            return result;
+        }
         let op = self.begin_recv(from, tag, ignore, buffer)?;
         self.wait_op(op)
+    }
+
+    /// Looks for the message for a moment, without an operation. `None`: it has to be posted.
+    #[inline]
+    fn await_message(
+        &self,
+        source: Option<PeerId>,
+        tag: u64,
+        ignore: u64,
+        buffer: &mut [u8],
+    ) -> Option<Result<Status, OpError>> {
+        let inner = &mut *self.inner.borrow_mut();
+        let core = &mut inner.driver.core;
+        let spec = RecvSpec { source, tag, ignore };
+        if !core.engine.await_message(spec, buffer.len() as u64) {
+            return None;
+        }
+        // SAFETY: nothing but rounds of progress here touches it; it is forgotten on return, and
+        // the driver does not panic in between: it runs no code of callers.
+        core.awaited.memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
+        for _ in 0..AWAIT_ROUNDS {
+            let did = inner.driver.progress(1);
+            inner.count(did);
+            if !inner.driver.core.engine.awaits() || !inner.driver.core.upcalls.is_empty() {
+                break;
+            }
+            if !did {
+                inner.driver.spin();
+            }
+        }
+        let core = &mut inner.driver.core;
+        core.engine.end_await();
+        core.awaited.memory = Memory::None;
+        let done = core.awaited.done.take()?;
+        Some(done.error.map_or(Ok(Status::from(done.status)), Err))
     }
 
     /// Starts a send whose caller does not return before `collect` gave the result. `None`: `data`

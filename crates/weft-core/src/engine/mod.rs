@@ -342,6 +342,12 @@ impl Engine {
         !self.ready.is_empty() || !self.events.is_empty() || !self.blocked.is_empty()
     }
 
+    /// Whether `poll_event` has something.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// Puts a peer into the ready queue; opens the session first if it is not open.
     fn wake(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];

@@ -61,6 +61,8 @@ pub(crate) struct Core {
     fresh: bool,
     pub ops: OpTable,
     pub awaited: AwaitedRecv,
+    /// Something that the program waits for came to its end in this round of progress.
+    ended: bool,
     pub completions: VecDeque<Completion>,
     pub upcalls: VecDeque<Upcall>,
     /// What is done with active messages before packets behind them are looked at, by handler.
@@ -113,6 +115,8 @@ pub(crate) struct Driver {
     woken: Option<u64>,
     /// Some peer is reached over a network that costs no system call to look at.
     pub(super) has_polled_network: bool,
+    /// Something to send was left to the next round, which must come before any sleep.
+    pub(super) put_off: bool,
     /// Time is virtual: a simulator calls only when something happened, so every round looks
     /// everywhere.
     exact: bool,
@@ -148,6 +152,7 @@ impl Driver {
                 fresh: true,
                 ops: OpTable::default(),
                 awaited: AwaitedRecv::default(),
+                ended: false,
                 completions: VecDeque::new(),
                 upcalls: VecDeque::new(),
                 at_once: HashMap::new(),
@@ -181,6 +186,7 @@ impl Driver {
             look_at: now,
             woken: None,
             has_polled_network: false,
+            put_off: false,
             exact,
         }
     }
@@ -193,6 +199,7 @@ impl Driver {
         let (mut did, mut rare) = (false, self.exact);
         let woken = self.woken.take().filter(|_| !self.exact);
         self.core.fresh = false;
+        self.core.ended = false;
         if rare || self.rounds.is_multiple_of(CLOCK_ROUNDS) {
             did |= self.on_time();
             if self.core.now >= self.look_at || woken.is_some() {
@@ -215,10 +222,23 @@ impl Driver {
             }
         }
         if rare || self.core.has_work() {
+            if !rare && self.may_put_off() {
+                self.put_off = true;
+                return true;
+            }
+            self.put_off = false;
             self.core.freshen();
             did |= self.flush();
         }
         did
+    }
+
+    /// Whether what there is to send can wait for the next round: something came to its end that
+    /// the program waits for, what is left is acknowledgements and the like, and it has not been put
+    /// off before.
+    #[inline]
+    fn may_put_off(&self) -> bool {
+        self.core.ended && !self.put_off && self.core.has_packets_only()
     }
 
     /// Whether a link is looked at in every round: one in use, unless a look costs a system call
@@ -434,6 +454,7 @@ impl Core {
                     payload.copy_to(into);
                 }
                 self.awaited.done = Some(awaited);
+                self.ended = true;
             }
             Placement::Recv { op, offset, len } => self.ops.place(op, offset, len, payload),
             other => self.place_other(other, header, payload),
@@ -531,6 +552,17 @@ impl Core {
             || !self.atomics.is_empty()
     }
 
+    /// Whether packets are all that `flush` would find.
+    #[inline]
+    fn has_packets_only(&self) -> bool {
+        !self.engine.has_events()
+            && self.deferred.is_empty()
+            && self.copies.is_empty()
+            && self.connects.is_empty()
+            && self.hellos.is_empty()
+            && self.atomics.is_empty()
+    }
+
     fn next_event(&mut self) -> Option<Event> {
         self.deferred.pop_front().or_else(|| self.engine.poll_event())
     }
@@ -573,7 +605,9 @@ impl Core {
 
     #[inline]
     fn complete(&mut self, c: Completion) {
-        if self.ops.complete(&c) == Owner::Queue {
+        let owner = self.ops.complete(&c);
+        self.ended |= owner != Owner::Nobody;
+        if owner == Owner::Queue {
             self.completions.push_back(c);
         }
     }

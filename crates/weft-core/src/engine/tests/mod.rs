@@ -465,6 +465,21 @@ impl Net {
         Ok(op)
     }
 
+    /// Injects `bytes` the fast way where that can be done, else the ordinary way; whether it
+    /// could.
+    pub fn inject_now(&mut self, from: usize, to: usize, tag: u64, bytes: &[u8]) -> bool {
+        let peer = self.peer(from, to);
+        let args = SendArgs { inject: true, ..send_args(peer, tag, bytes.len() as u64) };
+        let node = &mut self.nodes[from];
+        let Some((op, t)) = node.engine.inject_now(self.now, &args) else {
+            self.try_send(from, args, Body::Bytes(bytes.to_vec())).unwrap();
+            return false;
+        };
+        node.begin(op, Body::Bytes(bytes.to_vec()));
+        self.offer(from, t);
+        true
+    }
+
     /// Sends `bytes` from one node to another.
     pub fn send(&mut self, from: usize, to: usize, tag: u64, bytes: &[u8]) -> OpId {
         self.send_with(from, to, tag, bytes, |a| a)

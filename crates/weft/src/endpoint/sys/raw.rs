@@ -47,6 +47,27 @@ impl Driver {
         false
     }
 
+    /// Injects a message: a copy of `data` leaves at once if nothing stands in the way, else later.
+    #[inline]
+    fn inject(&mut self, args: SendArgs, data: &[u8]) -> Result<(), Refused> {
+        let now = self.core.tick();
+        if let Some((op, t)) = self.core.engine.inject_now(now, &args) {
+            let memory = self.core.ops.copy_of(data);
+            self.core.ops.insert(op, Owner::Nobody, memory);
+            let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload: data };
+            let sent = self.link_for(&t).is_none_or(|link| self.links[link].send(&[frame]) == 1);
+            if !sent {
+                self.core.engine.refused(t);
+            }
+            return Ok(());
+        }
+        let memory = self.core.ops.copy_of(data);
+        let op = self.core.engine.send(now, SendArgs { addr: memory.addr(), ..args })?;
+        self.core.ops.insert(op, Owner::Nobody, memory);
+        self.send_started(args.peer, data.len());
+        Ok(())
+    }
+
     /// Tells all peers that this endpoint ends.
     pub(in crate::endpoint) fn say_bye(&mut self) {
         for t in self.core.engine.close() {
@@ -136,31 +157,29 @@ impl Endpoint {
         if d.send_now(to, tag, data, None, false) {
             return Ok(None);
         }
-        let inject = data.len() <= d.core.engine.config().inject_max as usize;
-        let memory = if inject {
-            d.core.ops.copy_of(data)
-        } else {
-            // SAFETY: the callers in this crate return only when the operation has ended.
-            unsafe { Memory::raw(data.as_ptr(), data.len()) }
-        };
         let args = SendArgs {
             peer: to,
             tag,
             len: data.len() as u64,
             data: None,
             context: 0,
-            addr: memory.addr(),
-            inject,
+            addr: 0,
+            inject: data.len() <= d.core.engine.config().inject_max as usize,
             sync: false,
             active: false,
             untagged: false,
         };
+        if args.inject {
+            return d.inject(args, data).map(|()| None).map_err(error_of);
+        }
+        // SAFETY: the callers in this crate return only when the operation has ended.
+        let memory = unsafe { Memory::raw(data.as_ptr(), data.len()) };
         let now = d.core.tick();
+        let args = SendArgs { addr: memory.addr(), ..args };
         let op = d.core.engine.send(now, args).map_err(error_of)?;
-        let owner = if inject { Owner::Nobody } else { Owner::Waiter };
-        d.core.ops.insert(op, owner, memory);
+        d.core.ops.insert(op, Owner::Waiter, memory);
         d.send_started(to, data.len());
-        Ok((!inject).then_some(op))
+        Ok(Some(op))
     }
 
     /// Starts a receive whose caller does not return before `collect` gave the result.
@@ -223,7 +242,7 @@ impl Endpoint {
     ) -> Result<Option<OpId>, Refused> {
         let d = &mut self.inner.borrow_mut().driver;
         // SAFETY: promised by the caller.
-        let mut memory = unsafe { Memory::raw(ptr, args.len as usize) };
+        let memory = unsafe { Memory::raw(ptr, args.len as usize) };
         if !args.sync && !args.active {
             let bytes = memory.read(0, args.len as usize);
             if d.send_now(args.peer, args.tag, bytes, args.data, args.untagged) {
@@ -231,13 +250,12 @@ impl Endpoint {
             }
         }
         if args.inject {
-            memory = d.core.ops.copy_of(memory.read(0, args.len as usize));
+            return d.inject(args, memory.read(0, args.len as usize)).map(|()| None);
         }
         args.addr = memory.addr();
         let now = d.core.tick();
         let op = d.core.engine.send(now, args)?;
-        let owner = if args.inject { Owner::Nobody } else { Owner::Queue };
-        d.core.ops.insert(op, owner, memory);
+        d.core.ops.insert(op, Owner::Queue, memory);
         d.send_started(args.peer, args.len as usize);
         Ok(Some(op))
     }
@@ -262,24 +280,19 @@ impl Endpoint {
         if d.core.engine.queued(to) >= INJECTED_MAX {
             return Err(Refused::Busy);
         }
-        let memory = d.core.ops.copy_of(data);
         let args = SendArgs {
             peer: to,
             tag,
             len: data.len() as u64,
             data: imm,
             context: 0,
-            addr: memory.addr(),
+            addr: 0,
             inject: true,
             sync: false,
             active: false,
             untagged,
         };
-        let now = d.core.tick();
-        let op = d.core.engine.send(now, args)?;
-        d.core.ops.insert(op, Owner::Nobody, memory);
-        d.send_started(to, data.len());
-        Ok(())
+        d.inject(args, data)
     }
 
     /// Starts an operation on the completion queue; `start` is given the address of its memory.

@@ -364,7 +364,9 @@ impl Endpoint {
                 if self.progress_by(budget) {
                     return true;
                 }
-                self.inner.borrow_mut().driver.spin();
+                if hand_over.is_zero() {
+                    self.inner.borrow_mut().driver.spin();
+                }
             }
             let now = self.now();
             let waited = now.since(*start.get_or_insert(now));

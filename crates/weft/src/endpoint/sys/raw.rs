@@ -123,13 +123,15 @@ impl Endpoint {
         // SAFETY: nothing but rounds of progress here touches it; it is forgotten on return, and
         // the driver does not panic in between: it runs no code of callers.
         core.awaited.memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
-        for _ in 0..AWAIT_ROUNDS {
+        // With more ranks than cores another one may have the message.
+        let rounds = if inner.hand_over.is_zero() { AWAIT_ROUNDS } else { 1 };
+        for round in 1..=rounds {
             let did = inner.driver.progress(1);
             inner.count(did);
             if !inner.driver.core.engine.awaits() || !inner.driver.core.upcalls.is_empty() {
                 break;
             }
-            if !did {
+            if !did && round < rounds {
                 inner.driver.spin();
             }
         }

@@ -70,7 +70,7 @@ const LAYERS: &[(Layer, &[&str])] = &[
     (
         Layer::Vocabulary,
         &[
-            "caps", "config", "error", "event", "id", "pool", "seq", "slab", "stats", "time",
+            "caps", "choices", "config", "error", "event", "id", "pool", "seq", "slab", "stats", "time",
             "timer", "wire",
         ],
     ),

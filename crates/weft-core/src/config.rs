@@ -220,7 +220,7 @@ table! {
     tree: Tree = Tree::Binomial, "flat|chain|binary|binomial",
         "Tree of multicasts that name none; binomial has the lowest latency for one packet.";
     multicast_credit: u32 = 32, "packets",
-        "Packets of a multicast tree on their way over an edge; hides a round trip of 4 KiB packets.";
+        "Packets of a multicast tree on their way over an edge: hides a round trip.";
     fetch_add: Place = Place::Host, "host|agent",
         "Who serves fetch-and-add; the rank, as not every host has an agent.";
     receipt: Receipt = Receipt::Adaptive, "adaptive|polling|blocking|watchdog",

@@ -148,6 +148,11 @@ pub fn oversubscribed() -> bool {
     launch::ranks_here(&|name| std::env::var(name).ok()).is_some_and(|n| n > cores())
 }
 
+/// Processors this host has, whatever this process may use.
+pub fn cores_of_host() -> usize {
+    cores()
+}
+
 /// Processors this host has. Not those this process may use: a launcher that gives each rank one
 /// core does not oversubscribe them.
 pub(crate) fn cores() -> usize {

@@ -14,6 +14,8 @@ mod multicast;
 mod packet;
 mod rcpy;
 mod send;
+#[allow(unsafe_code)]
+mod sys;
 pub mod wire;
 
 pub use group::{MulticastError, MulticastGroup};

@@ -264,21 +264,11 @@ impl Packets {
         Some(Exported { key, len })
     }
 
-    /// Lets peers copy to the caller's memory.
-    ///
-    /// # Safety
-    /// Until `unexport` of it has ended, `ptr..ptr+len` stays valid; peers write to it at any time.
-    #[allow(unsafe_code)]
-    pub unsafe fn export_at(&self, ptr: *mut u8, len: usize) -> Option<Exported> {
-        let key = weft_link::random_u64();
-        // SAFETY: promised by the caller.
-        if !unsafe { self.endpoint.register_at(key, ptr, len, Rights::ALL) } {
-            return None;
-        }
-        let len = len as u64;
-        let export = Export { owned: None, addr: ptr as u64, len, mapped: BTreeSet::new() };
+    /// Notes memory that was registered under a key.
+    pub(super) fn note_export(&self, key: u64, addr: u64, len: u64) -> Exported {
+        let export = Export { owned: None, addr, len, mapped: BTreeSet::new() };
         self.with(|state| state.copies.exports.insert(key, export));
-        Some(Exported { key, len })
+        Exported { key, len }
     }
 
     /// Copies from exported memory; false when that is out of bounds.

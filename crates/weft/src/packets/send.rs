@@ -17,8 +17,7 @@ pub(super) fn post(driver: &mut Driver, to: PeerId, tag: u64, data: &[u8]) -> Re
     if driver.packet_now(to, tag, data) {
         return Ok(());
     }
-    let memory = driver.core.ops.copy_of(data);
-    post_memory(driver, to, tag, memory)
+    driver.inject(packet_args(to, tag, data.len(), true), data).map_err(error_of)
 }
 
 fn post_memory(driver: &mut Driver, to: PeerId, tag: u64, memory: Memory) -> Result<(), OpError> {

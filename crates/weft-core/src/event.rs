@@ -87,6 +87,10 @@ impl Transmit {
     }
 }
 
+/// Bit of the tag of an active message: it belongs to the packet interface, which says when the
+/// memory that it takes is free again.
+pub const PACKET: u64 = 1 << 31;
+
 /// What the driver does with the payload of a packet just handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
@@ -131,6 +135,14 @@ pub enum Placement {
         /// Who sent it.
         peer: PeerId,
         /// Handler number (low 32 bits) and argument (high 32 bits).
+        tag: u64,
+    },
+    /// A packet of the packet interface: call its upcall with the payload. Its credit stays with
+    /// it until `packet_released`.
+    Packet {
+        /// Who sent it.
+        peer: PeerId,
+        /// As of `Upcall`.
         tag: u64,
     },
     /// Keep the whole packet under (peer, seq) until `next_replay` names it.

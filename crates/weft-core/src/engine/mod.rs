@@ -12,6 +12,7 @@ mod handle;
 mod matching;
 mod op;
 mod pacing;
+mod packet;
 mod poll;
 mod put;
 mod region;
@@ -39,6 +40,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use op::{Kind, Op};
 use pacing::Pulls;
+pub use packet::packet_args;
 use region::Regions;
 pub use region::Rights;
 use timer::Timers;
@@ -223,7 +225,8 @@ impl Engine {
     /// The path now carries packets of at most `mtu` bytes.
     pub fn set_mtu(&mut self, peer: PeerId, mtu: u32) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.caps.mtu = mtu;
+            p.carried.mtu = mtu;
+            p.caps.mtu = p.chosen_mtu(mtu);
         }
     }
 

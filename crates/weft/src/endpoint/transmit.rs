@@ -121,7 +121,7 @@ impl Driver {
     /// before it, it is on its way at once, and what else there is to do is left to the next round
     /// of progress.
     #[inline]
-    pub(super) fn send_started(&mut self, peer: PeerId, len: usize) {
+    pub(crate) fn send_started(&mut self, peer: PeerId, len: usize) {
         if self.core.engine.queued(peer) != 1 || len > self.core.engine.single_max(peer) {
             self.flush();
             return;

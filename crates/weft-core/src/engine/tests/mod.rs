@@ -315,7 +315,9 @@ impl Node {
                 let stored = self.stored.remove(&Slab::<()>::index(id));
                 self.upcalls.push((peer, tag, stored.unwrap_or_else(|| body.clone())));
             }
-            Placement::Upcall { peer, tag } => self.upcalls.push((peer, tag, body.clone())),
+            Placement::Upcall { peer, tag } | Placement::Packet { peer, tag } => {
+                self.upcalls.push((peer, tag, body.clone()));
+            }
             Placement::Hold { peer, seq } => {
                 self.held.insert((peer, seq.0), (header.to_vec(), body.clone()));
             }

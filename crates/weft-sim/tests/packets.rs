@@ -221,10 +221,7 @@ fn multicast__a_member_that_dies_fails_the_group_by_name() {
                     };
                     errors.borrow_mut().push(error);
                 } else {
-                    until(&env, || group.failed().is_some() || env.host == 2).await;
-                    while env.host == 2 {
-                        env.sleep(MS).await;
-                    }
+                    until(&env, || group.failed().is_some()).await;
                 }
             }
         });

@@ -180,6 +180,7 @@ unsafe extern "C" fn setopt(
     // SAFETY: `value` has `len` bytes.
     call_int(|| unsafe {
         let port = &object::<EpObject>(fid, class::EP)?.port;
+        let _inside = port.domain.gate.enter();
         match (level, name) {
             (OPT_ENDPOINT, OPT_MIN_MULTI_RECV) if len == size_of::<usize>() => {
                 port.set_min_multi_recv(value.cast::<usize>().read_unaligned());
@@ -202,6 +203,7 @@ unsafe extern "C" fn getname(fid: *mut Fid, out: *mut c_void, len: *mut usize) -
     // SAFETY: `out` has room for `*len` bytes.
     call_int(|| unsafe {
         let port = &object::<EpObject>(fid, class::EP)?.port;
+        let _inside = port.domain.gate.enter();
         copy_name(&port.name(), out, len, true)
     })
 }

@@ -101,4 +101,6 @@ unsafe extern "C" fn fabric(
     })
 }
 
-unsafe extern "C" fn cleanup() {}
+unsafe extern "C" fn cleanup() {
+    super::watchdog::end();
+}

@@ -19,7 +19,7 @@ use super::cntr::Counter;
 use super::cq::{Cq, Entry, Failure};
 use super::domain::Domain;
 use super::mr::Region;
-use super::Answer;
+use super::{watchdog, Answer};
 use crate::name::{self, Name};
 use buffer::Bounce;
 use libc::{c_int, c_void};
@@ -79,10 +79,14 @@ pub struct Port {
     directed: bool,
     min_multi_recv: Cell<usize>,
     inject_max: usize,
+    /// A caller sleeps, or may, on a descriptor that says when there is something to do.
+    prepared: Cell<bool>,
 }
 
-fn open_endpoint() -> Result<Endpoint, String> {
+/// An endpoint, and how often progress is to be made for a caller that is away.
+fn open_endpoint() -> Result<(Endpoint, Duration), String> {
     let config = job::config_from_env().map_err(|e| e.to_string())?;
+    let every = Duration::from_millis(u64::from(config.watchdog_ms));
     let links = job::links_from_env().map_err(|e| e.to_string())?;
     let lookup = |name: &str| std::env::var(name).ok();
     let sizes = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"];
@@ -90,12 +94,17 @@ fn open_endpoint() -> Result<Endpoint, String> {
     // Of a job whose size nobody tells, some ranks may be far.
     let links = links.of_job(size.unwrap_or(usize::MAX), launch::ranks_here(&lookup));
     let key = keyfile::obtain().map_err(|e| e.to_string())?;
-    job::open_endpoint(config, links, key).map_err(|e| e.to_string())
+    let endpoint = job::open_endpoint(config, links, key).map_err(|e| e.to_string())?;
+    Ok((endpoint, every))
 }
 
 impl Port {
     pub fn open(domain: Arc<Domain>, defaults: Defaults) -> Result<Rc<Port>, String> {
-        let endpoint = open_endpoint()?;
+        let (endpoint, every) = open_endpoint()?;
+        // Inside a host nothing is lost.
+        if endpoint.link_caps().iter().any(|caps| caps.network) {
+            watchdog::add(&domain, every);
+        }
         let inject_max = crate::offer::INJECT;
         let state = State {
             bound: Bound::default(),
@@ -118,6 +127,7 @@ impl Port {
             directed: defaults.directed,
             min_multi_recv: Cell::new(64),
             inject_max,
+            prepared: Cell::new(false),
         }))
     }
 
@@ -234,9 +244,34 @@ impl Port {
     /// Does what can be done now, and reports what has ended. True if anything happened.
     #[inline]
     pub fn progress(&self) -> bool {
+        self.prepared.set(false);
         let did = self.endpoint.progress();
         self.reap();
         did
+    }
+
+    /// Progress while the caller is away: nothing is reported. Not where it sleeps: it will be
+    /// woken, and would not be by what was done here.
+    pub fn progress_for_caller(&self) -> bool {
+        if self.prepared.get() {
+            return false;
+        }
+        // Has the clock read, and every link looked at.
+        self.endpoint.finish_wait();
+        self.endpoint.progress()
+    }
+
+    /// Says that the caller is about to sleep on the endpoint's descriptor; false if there is work.
+    pub(super) fn prepare_wait(&self) -> bool {
+        let may = self.endpoint.prepare_wait();
+        self.prepared.set(may);
+        may
+    }
+
+    /// Ends what `prepare_wait` began.
+    pub(super) fn finish_wait(&self) {
+        self.prepared.set(false);
+        self.endpoint.finish_wait();
     }
 
     /// Reports what has ended.

@@ -92,6 +92,8 @@ pub(crate) struct Driver {
     /// Looks at each link since the last that found something.
     quiet: Vec<u32>,
     pub addresses: Vec<Option<Address>>,
+    /// What people call peers, where somebody has said it.
+    pub names: HashMap<PeerId, String>,
     pub sleepers: BTreeMap<(Instant, u64), Waker>,
     /// Peers on each link.
     pub(super) used: Vec<u32>,
@@ -165,6 +167,7 @@ impl Driver {
             ask_at: Instant::FAR,
             quiet,
             addresses: Vec::new(),
+            names: HashMap::new(),
             sleepers: BTreeMap::new(),
             used,
             busy,

@@ -3,6 +3,7 @@
 mod atomic;
 mod buffer;
 mod many;
+mod meet;
 mod recv;
 mod remote;
 mod state;
@@ -29,17 +30,13 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weft::{job, keyfile, launch, Endpoint};
 use weft_core::engine::types::{Completion, OpKind, Refused, SendArgs};
 use weft_core::{OpError, PeerFailure, PeerId};
 
 /// How long `fi_close` waits until everything sent has arrived.
 const CLOSE: Duration = Duration::from_secs(5);
-
-/// How long the first send to a peer waits for its answer, and for how long at a time.
-const MEET: Duration = Duration::from_millis(200);
-const NAP: Duration = Duration::from_millis(1);
 
 /// A send to start.
 pub struct SendOp {
@@ -81,6 +78,7 @@ pub struct Port {
     inject_max: usize,
     /// A caller sleeps, or may, on a descriptor that says when there is something to do.
     prepared: Cell<bool>,
+    introductions: meet::Introductions,
 }
 
 /// An endpoint, and how often progress is to be made for a caller that is away.
@@ -119,6 +117,7 @@ impl Port {
             remote: remote::Remote::new(&endpoint),
         };
         Ok(Rc::new(Port {
+            introductions: meet::Introductions::new(&endpoint),
             endpoint,
             domain,
             state: RefCell::new(state),
@@ -396,33 +395,6 @@ impl Port {
         }
         self.meet(state, peer);
         Ok(0)
-    }
-
-    /// Nothing reaches a peer before it has answered the first packet. A caller may do something
-    /// else after its first send that waits for the peer: Open MPI joins spawned processes by a
-    /// call of PMIx. So the answer is waited for here, a while: the peer may be busy.
-    #[inline]
-    fn meet(&self, state: &mut State, peer: PeerId) {
-        if state.met.get(peer.0 as usize) != Some(&true) {
-            self.wait_for_answer(state, peer);
-        }
-    }
-
-    #[cold]
-    fn wait_for_answer(&self, state: &mut State, peer: PeerId) {
-        let at = peer.0 as usize;
-        if state.met.len() <= at {
-            state.met.resize(at + 1, false);
-        }
-        state.met[at] = true;
-        let start = Instant::now();
-        self.endpoint.progress();
-        while !self.endpoint.is_ready(peer) && start.elapsed() < MEET {
-            if self.endpoint.peer_failure(peer).is_some() {
-                return;
-            }
-            self.endpoint.wait(Some(NAP));
-        }
     }
 
     /// The peer behind a number of the address vector.

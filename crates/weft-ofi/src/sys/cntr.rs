@@ -27,6 +27,14 @@ impl Counter {
         self.poller.news();
     }
 
+    /// Counts several that ended well.
+    pub fn add_up(&self, count: u64) {
+        if count > 0 {
+            self.value.fetch_add(count, Ordering::Relaxed);
+            self.poller.news();
+        }
+    }
+
     fn progress(&self) {
         self.poller.is_back();
         let ports: Vec<Weak<Port>> = self.ports.borrow().clone();

@@ -45,6 +45,7 @@ pub unsafe extern "C" fn open(
             tx: info.tx_attr.as_ref().map_or(0, |a| a.op_flags),
             rx: info.rx_attr.as_ref().map_or(0, |a| a.op_flags),
             directed: info.caps & cap::DIRECTED_RECV != 0,
+            events: info.caps & cap::RMA_EVENT != 0,
         };
         let port = Port::open(domain.clone(), defaults).map_err(|why| {
             log::error!("no endpoint: {why}");

@@ -2,6 +2,7 @@
 
 mod atomic;
 mod buffer;
+mod events;
 mod many;
 mod meet;
 mod recv;
@@ -64,6 +65,8 @@ pub struct Defaults {
     pub rx: u64,
     /// Receives look at the source.
     pub directed: bool,
+    /// Peers are told what is done to their memory.
+    pub events: bool,
 }
 
 pub struct Port {
@@ -74,6 +77,7 @@ pub struct Port {
     tx_flags: AtomicU64,
     rx_flags: AtomicU64,
     directed: bool,
+    events: bool,
     min_multi_recv: Cell<usize>,
     inject_max: usize,
     /// A caller sleeps, or may, on a descriptor that says when there is something to do.
@@ -124,6 +128,7 @@ impl Port {
             tx_flags: AtomicU64::new(defaults.tx),
             rx_flags: AtomicU64::new(defaults.rx),
             directed: defaults.directed,
+            events: defaults.events,
             min_multi_recv: Cell::new(64),
             inject_max,
             prepared: Cell::new(false),
@@ -155,15 +160,20 @@ impl Port {
     }
 
     pub fn use_counter(self: &Rc<Port>, counter: &Rc<Counter>, flags: u64) -> Result<(), c_int> {
-        // What peers read and write is counted with FI_RMA_EVENT alone, which is not offered: a
-        // counter of that and more counts the rest.
-        if flags & (cap::SEND | cap::RECV | cap::WRITE | cap::READ) == 0 {
+        let remote = [cap::REMOTE_WRITE, cap::REMOTE_READ];
+        let own = cap::SEND | cap::RECV | cap::WRITE | cap::READ;
+        if flags & (own | remote[0] | remote[1]) == 0 {
             return Err(err::ENOSYS);
         }
         let bound = &mut self.state.borrow_mut().bound;
         for (i, flag) in [cap::SEND, cap::RECV, cap::WRITE, cap::READ].into_iter().enumerate() {
             if flags & flag != 0 {
                 bound.counters[i] = Some(counter.clone());
+            }
+        }
+        for (i, flag) in remote.into_iter().enumerate() {
+            if flags & flag != 0 {
+                bound.remote_counters[i] = Some(counter.clone());
             }
         }
         counter.join(self);
@@ -343,6 +353,9 @@ impl Port {
             return Err(err::EMSGSIZE);
         }
         let peer = self.peer(state, op.to)?;
+        if op.flags & cap::FENCE != 0 && !state.remote.is_quiet() {
+            return Err(self.busy());
+        }
         let sync = op.flags & cap::MATCH_COMPLETE != 0;
         let kind = if op.untagged { cap::MSG } else { cap::TAGGED };
         // A copy will do: what the completion is to mean is no more than that.

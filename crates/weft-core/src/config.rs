@@ -273,6 +273,8 @@ table! {
         "Silence after which a wait is reported with the peer's name.";
     keepalive_ms: u32 = 500, "ms",
         "Interval of probes to a silent peer that is waited for.";
+    watchdog_ms: u32 = 20, "ms",
+        "Time without a call after which a thread makes progress for an MPI program; 0: never.";
     peers_max: u32 = 65_536, "peers",
         "Most peers of an endpoint, those that contact it included.";
     yield_us: u32 = 0, "us",

@@ -145,6 +145,8 @@ pub(crate) struct Driver {
     /// Looks at each link since the last that found something.
     quiet: Vec<u32>,
     pub addresses: Vec<Option<Address>>,
+    /// What people call peers, where somebody has said it.
+    pub names: HashMap<PeerId, String>,
     pub sleepers: BTreeMap<(Instant, u64), Waker>,
     /// When the packet interface wants to be called.
     pub packets_due: Instant,
@@ -227,6 +229,7 @@ impl Driver {
             ask_at: Instant::FAR,
             quiet,
             addresses: Vec::new(),
+            names: HashMap::new(),
             sleepers: BTreeMap::new(),
             packets_due: Instant::FAR,
             used,

@@ -248,6 +248,11 @@ impl Endpoint {
         self.inner.borrow().driver.describe(peer)
     }
 
+    /// From now on messages to people call the peer this, as in `rank 3 (process 17 on host a)`.
+    pub fn set_name(&self, peer: PeerId, name: &str) {
+        self.inner.borrow_mut().driver.names.insert(peer, name.to_owned());
+    }
+
     /// Whether the peer has answered and has not failed.
     pub fn is_ready(&self, peer: PeerId) -> bool {
         self.inner.borrow().driver.core.engine.peer_ready(peer)

@@ -46,6 +46,8 @@ pub struct Bound {
     pub selective: (bool, bool),
     /// Of sends, receives, writes, reads.
     pub counters: [Option<Rc<Counter>>; 4],
+    /// Of what peers wrote and read here.
+    pub remote_counters: [Option<Rc<Counter>>; 2],
 }
 
 pub struct State {

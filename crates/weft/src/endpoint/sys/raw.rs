@@ -466,6 +466,7 @@ impl Endpoint {
     }
 
     /// Looks for a message without a tag.
+    #[inline]
     pub fn probe_untagged(&self, from: Option<PeerId>) -> Option<Probed> {
         self.inner.borrow().driver.core.engine.probe_untagged(from)
     }

@@ -6,6 +6,7 @@ pub mod choice;
 mod ethernet;
 mod floor;
 mod iperf;
+mod kernel;
 mod logp;
 mod mpi;
 pub mod netns;

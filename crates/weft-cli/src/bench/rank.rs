@@ -2,7 +2,7 @@
 
 use super::choice::{cast, probe};
 use super::sys::{self, Shared};
-use super::{bandwidth, floor, iperf, logp, peers, pingpong, rate, wait, wire};
+use super::{bandwidth, floor, iperf, kernel, logp, peers, pingpong, rate, wait, wire};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
@@ -101,6 +101,8 @@ pub enum Probe {
     PacketStream,
     /// Fetch-and-add at a rank that computes for `arg` nanoseconds between two polls.
     FetchAdd,
+    /// Fetch-and-add at the kernel of a host whose rank computes for `arg` nanoseconds at a time.
+    KernelFetchAdd,
     /// The longest packet, bytes, and no time.
     PacketMax,
     /// A multicast, `arg` as `cast::Cast` packs it.
@@ -378,6 +380,7 @@ impl Rank {
             Probe::PacketBusyRoundTrip => probe::busy_round_trip(self, task),
             Probe::PacketStream => probe::stream(self, task),
             Probe::FetchAdd => probe::fetch_add(self, task),
+            Probe::KernelFetchAdd => kernel::fetch_add(self, task),
             Probe::PacketMax => probe::packet_max(self),
             Probe::Multicast => cast::multicast(self, task),
             Probe::WeftEstimate => self.estimate(task.arg),

@@ -282,16 +282,20 @@ fn fetch_add(bench: &mut Bench<'_>, name: &'static str) -> Result<Table> {
         bench.bare(bare),
         bench.bare(Probe::PingPong(channel)),
     ];
+    let kernel = Subject { arg: COMPUTES, ..bench.bare(Probe::KernelFetchAdd) };
+    let raw = matches!(bench.link, LinkName::Packet | LinkName::Xdp);
+    let subjects: Vec<_> = subjects.into_iter().chain(raw.then_some(kernel)).collect();
     let got = bench.measure(8, &subjects, |s| s * 1e6)?;
     let trip = |of: usize| got[of].map(|s| s.map(|half| 2.0 * half));
-    for (what, at) in [("owner polls", 0), ("owner computes", 1)] {
+    let rows = [("owner polls", 0), ("owner computes", 1), ("kernel, owner computes", 4)];
+    for (what, at) in rows.into_iter().filter(|&(_, at)| at < got.len()) {
         let floors = others([(floor, trip(2))].into_iter());
         let peers = others([(peer, trip(3))].into_iter());
         table.push(named(what, name), 8, got[at], floors, peers);
     }
     table.notes.push(format!(
         "one fetch-and-add at a time; floor and peer: round trips; a computing owner polls every \
-         {} us",
+         {} us; kernel: by an XDP program on an interface declared trusted",
         COMPUTES / 1000
     ));
     Ok(table)

@@ -3,9 +3,9 @@
 //!
 //! A request is a frame of weft's EtherType for slot [`SLOT`]; the answer is the same frame sent
 //! back. Requests of a client are numbered, and the program remembers the last of each client with
-//! its answer: one that comes twice adds once, one that comes too late not at all. They are **not authenticated**: whoever can put frames
-//! on the wire can add. So the program is only attached where somebody says that the interface is
-//! trusted, and never by a job of its own accord.
+//! its answer: one that comes twice adds once, one that comes too late not at all. They are **not
+//! authenticated**: whoever can put frames on the wire can add. So the program is only attached
+//! where somebody says that the interface is trusted, and never by a job of its own accord.
 //!
 //! | offset | size | field |
 //! | --- | --- | --- |

@@ -355,7 +355,7 @@ impl Peer {
                 delay: us(cfg.ack_delay_us),
                 peer_window: cfg.window,
             });
-            let mut send = SendWindow::new(mode, cfg.window, Seq(0));
+            let mut send = SendWindow::new(mode, cfg.window, Seq(0)).parts_by(Desc::part);
             let congestion = Congestion::new(target(cfg), send.limit());
             send.set_congestion(congestion.window());
             self.windows = Some(Box::new(Windows {

@@ -156,10 +156,10 @@ impl Engine {
         let mut free = [crate::OpId(0); 32];
         let mut frees = 0;
         let mut more = alloc::vec::Vec::new();
-        let outcome = w.send.on_ack(now, common.ack, sack, nack, &mut |desc| {
+        let outcome = w.send.on_ack(now, common.ack, sack, nack, &mut |desc, packets| {
             let super::types::Payload::Op { op: id, .. } = desc.payload else { return };
             let Some(op) = ops.get_mut(id.0) else { return };
-            op.unacked -= 1;
+            op.unacked -= packets;
             if op.unacked == 0 && op.finished {
                 match free.get_mut(frees) {
                     Some(slot) => {

@@ -483,7 +483,7 @@ impl Engine {
         let window = self.cfg.window;
         if let Some(w) = &mut self.peers[peer.0 as usize].windows {
             let mode = w.send.mode();
-            w.send = SendWindow::new(mode, window, seq);
+            w.send = SendWindow::new(mode, window, seq).parts_by(crate::peer::Desc::part);
             w.recv = RecvWindow::new(mode, seq, window);
         }
     }

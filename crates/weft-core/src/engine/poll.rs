@@ -247,9 +247,7 @@ impl Engine {
                 if w.should_ask(packets, self.cfg.ack_every, more) {
                     desc.flags |= flags::ACKNOW;
                 }
-                for i in 0..packets {
-                    w.send.push(now, desc.part(i, packets));
-                }
+                w.send.push_run(now, desc, packets);
                 let asks = desc.flags & flags::ACKNOW != 0;
                 if asks {
                     w.unasked = 0;

@@ -25,9 +25,16 @@ const PROMPT: u8 = 16;
 /// Packets a timeout may send again whatever the congestion window.
 const PROBES: u8 = 2;
 
+/// Packets pushed together share one item: a run of equal packets costs one.
 #[derive(Clone, Copy)]
-struct Slot<T> {
+struct Run<T> {
     item: T,
+    first: Seq,
+    count: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
     /// Time of the last transmission.
     sent: Instant,
     /// Place of the last transmission among all transmissions of this window.
@@ -35,7 +42,7 @@ struct Slot<T> {
     flags: u8,
 }
 
-impl<T> Slot<T> {
+impl Slot {
     fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
@@ -64,7 +71,11 @@ pub struct AckOutcome {
 /// be sent, and the caller must not wait for acknowledgements. It owns no memory until the first
 /// packet and gives it back on [`SendWindow::shrink`] or [`SendWindow::drain`].
 pub struct SendWindow<T: Copy> {
-    slots: VecDeque<Slot<T>>,
+    slots: VecDeque<Slot>,
+    /// Cover the slots, in order; the front one may have lost its first packets.
+    runs: VecDeque<Run<T>>,
+    /// What a packet of a run is sent again as: of the run's item, the packet's place and the count.
+    part: fn(&T, u32, u32) -> T,
     /// Time of the last cumulative progress: restarts the retransmission timer (RFC 6298, 5.3).
     progress: Instant,
     next: Seq,
@@ -97,6 +108,8 @@ impl<T: Copy> SendWindow<T> {
     pub fn new(mode: Reliability, limit: u32, initial: Seq) -> Self {
         SendWindow {
             slots: VecDeque::new(),
+            runs: VecDeque::new(),
+            part: |item, _, _| *item,
             progress: Instant(0),
             next: initial,
             limit: clamp_limit(mode, limit),
@@ -113,6 +126,13 @@ impl<T: Copy> SendWindow<T> {
             probes: 0,
             mode,
         }
+    }
+
+    /// Says how the item of a run gives that of one of its packets, for retransmission: from the
+    /// run's item, the packet's place in it and the count of its packets.
+    pub fn parts_by(mut self, part: fn(&T, u32, u32) -> T) -> Self {
+        self.part = part;
+        self
     }
 
     /// The mode given to [`SendWindow::new`].
@@ -198,19 +218,47 @@ impl<T: Copy> SendWindow<T> {
     /// [`SendWindow::can_send`] before.
     #[inline]
     pub fn push(&mut self, now: Instant, item: T) -> Seq {
+        self.push_run(now, item, 1)
+    }
+
+    /// The same for `count` packets (at least one) that are sent together; returns the number of
+    /// the first. The caller asks [`SendWindow::room`] before.
+    #[inline]
+    pub fn push_run(&mut self, now: Instant, item: T, count: u32) -> Seq {
         let seq = self.next;
-        self.next = seq.next();
+        self.next = seq.plus(count);
         if self.mode == Reliability::None {
             return seq;
         }
-        debug_assert!(self.span() < self.limit, "push beyond the window");
+        debug_assert!(self.span() + count <= self.limit, "push beyond the window");
         if self.slots.is_empty() {
             self.cursor = seq;
             self.progress = now;
         }
-        self.slots.push_back(Slot { item, sent: now, order: self.order, flags: 0 });
-        self.order = self.order.wrapping_add(1);
+        self.runs.push_back(Run { item, first: seq, count });
+        for i in 0..count {
+            let order = self.order.wrapping_add(i);
+            self.slots.push_back(Slot { sent: now, order, flags: 0 });
+        }
+        self.order = self.order.wrapping_add(count);
         seq
+    }
+
+    /// The run of the packet at this place in the window, and the packet's place in the run.
+    fn run_of(&self, index: u32) -> Option<(&Run<T>, u32)> {
+        let base = self.runs.front()?.first;
+        let at = self.oldest().plus(index).distance_from(base);
+        let past = self.runs.partition_point(|run| run.first.distance_from(base) <= at);
+        let run = self.runs.get(past.checked_sub(1)?)?;
+        Some((run, at - run.first.distance_from(base)))
+    }
+
+    /// Forgets the runs of which nothing is left in the window.
+    fn trim_runs(&mut self) {
+        let oldest = self.oldest();
+        while self.runs.front().is_some_and(|run| !oldest.before(run.first.plus(run.count))) {
+            self.runs.pop_front();
+        }
     }
 
     /// The packet pushed last will be answered at once.
@@ -223,14 +271,15 @@ impl<T: Copy> SendWindow<T> {
 
     /// Takes in an acknowledgement: everything before `ack`, the packets in `sack` (only under
     /// [`Reliability::Selective`]), and with `nack` a demand to go back ([`Reliability::GoBackN`]).
-    /// Each packet is given to `acked` exactly once, the cumulative part in order.
+    /// Each packet is counted to `acked` exactly once, with the item it was pushed with, the
+    /// cumulative part in order.
     pub fn on_ack(
         &mut self,
         now: Instant,
         ack: Seq,
         sack: Option<&SackMap>,
         nack: bool,
-        acked: &mut dyn FnMut(T),
+        acked: &mut dyn FnMut(T, u32),
     ) -> AckOutcome {
         let mut out = AckOutcome::default();
         if self.mode == Reliability::None {
@@ -263,6 +312,7 @@ impl<T: Copy> SendWindow<T> {
             self.slots.pop_front();
             self.sacked -= 1;
         }
+        self.trim_runs();
         if let Some(sample) = evidence.rtt {
             self.sample(sample);
             out.rtt = Some(sample);
@@ -291,19 +341,31 @@ impl<T: Copy> SendWindow<T> {
         count: u32,
         out: &mut AckOutcome,
         evidence: &mut Evidence,
-        acked: &mut dyn FnMut(T),
+        acked: &mut dyn FnMut(T, u32),
     ) {
         let mut resent = false;
-        for _ in 0..count {
-            let Some(slot) = self.slots.pop_front() else { break };
-            if slot.is(SACKED) {
-                self.sacked -= 1;
-                continue;
+        let mut left = count;
+        while left > 0 {
+            let oldest = self.oldest();
+            let Some(&Run { item, first, count }) = self.runs.front() else { break };
+            let of_run = first.plus(count).distance_from(oldest).min(left);
+            let mut fresh = 0;
+            for _ in 0..of_run {
+                let Some(slot) = self.slots.pop_front() else { break };
+                if slot.is(SACKED) {
+                    self.sacked -= 1;
+                    continue;
+                }
+                resent |= slot.is(RESENT);
+                self.note_arrival(now, &slot, evidence);
+                fresh += 1;
             }
-            resent |= slot.is(RESENT);
-            self.note_arrival(now, &slot, evidence);
-            out.newly_acked += 1;
-            acked(slot.item);
+            if fresh > 0 {
+                out.newly_acked += fresh;
+                acked(item, fresh);
+            }
+            left -= of_run;
+            self.trim_runs();
         }
         // The packets behind a retransmitted one arrived long before this acknowledgement was sent.
         if resent {
@@ -318,7 +380,7 @@ impl<T: Copy> SendWindow<T> {
         sack: &SackMap,
         out: &mut AckOutcome,
         evidence: &mut Evidence,
-        acked: &mut dyn FnMut(T),
+        acked: &mut dyn FnMut(T, u32),
     ) {
         for bit in sack.iter() {
             let Some(slot) = self.slots.get_mut(bit as usize + 1) else {
@@ -333,12 +395,14 @@ impl<T: Copy> SendWindow<T> {
             self.sacked += 1;
             self.note_arrival(now, &before, evidence);
             out.newly_acked += 1;
-            acked(before.item);
+            if let Some((run, _)) = self.run_of(bit + 1) {
+                acked(run.item, 1);
+            }
         }
     }
 
     /// Learns from the first acknowledgement of a packet.
-    fn note_arrival(&mut self, now: Instant, slot: &Slot<T>, evidence: &mut Evidence) {
+    fn note_arrival(&mut self, now: Instant, slot: &Slot, evidence: &mut Evidence) {
         if slot.is(LOST) {
             self.lost -= 1;
         }
@@ -483,7 +547,8 @@ impl<T: Copy> SendWindow<T> {
             self.lost -= 1;
             let seq = una.plus(i);
             self.cursor = seq.next();
-            return Some((seq, slot.item));
+            let (run, at) = self.run_of(i)?;
+            return Some((seq, (self.part)(&run.item, at, run.count)));
         }
         None
     }
@@ -527,12 +592,18 @@ impl<T: Copy> SendWindow<T> {
         (!self.slots.is_empty()).then_some(self.progress)
     }
 
-    /// Gives back every packet not yet acknowledged, in order, and frees the memory: the peer
-    /// failed.
-    pub fn drain(&mut self, each: &mut dyn FnMut(T)) {
-        for slot in core::mem::take(&mut self.slots) {
-            if !slot.is(SACKED) {
-                each(slot.item);
+    /// Gives back every packet not yet acknowledged, in order, by the items they were pushed with
+    /// and how many there are of each, and frees the memory: the peer failed.
+    pub fn drain(&mut self, each: &mut dyn FnMut(T, u32)) {
+        let mut seq = self.oldest();
+        let mut slots = core::mem::take(&mut self.slots).into_iter();
+        for run in core::mem::take(&mut self.runs) {
+            let of_run = run.first.plus(run.count).distance_from(seq);
+            seq = seq.plus(of_run);
+            let slots = slots.by_ref().take(of_run as usize);
+            let left = slots.filter(|slot| !slot.is(SACKED)).count() as u32;
+            if left > 0 {
+                each(run.item, left);
             }
         }
         (self.sacked, self.lost) = (0, 0);
@@ -542,6 +613,7 @@ impl<T: Copy> SendWindow<T> {
     pub fn shrink(&mut self) {
         if self.slots.is_empty() {
             self.slots = VecDeque::new();
+            self.runs = VecDeque::new();
         }
     }
 }
@@ -587,6 +659,7 @@ impl<T: Copy> SendWindow<T> {
 
     /// Bytes of memory beside the window itself.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.slots.capacity() * core::mem::size_of::<Slot<T>>()
+        self.slots.capacity() * core::mem::size_of::<Slot>()
+            + self.runs.capacity() * core::mem::size_of::<Run<T>>()
     }
 }

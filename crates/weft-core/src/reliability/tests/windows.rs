@@ -117,7 +117,7 @@ impl World {
             Frame::Ack { ack, sack, nack } => {
                 let acked = &mut self.acked;
                 let outcome =
-                    self.out.on_ack(self.now, Seq(ack), Some(&SackMap(sack)), nack, &mut |v| {
+                    self.out.on_ack(self.now, Seq(ack), Some(&SackMap(sack)), nack, &mut |v, _| {
                         acked.push(v)
                     });
                 assert!(!outcome.invalid);
@@ -225,7 +225,7 @@ fn windows__are_small_and_own_no_heap_when_idle() {
     assert!(window.capacity() > 0);
     window.shrink();
     assert!(window.capacity() > 0, "still in use");
-    window.on_ack(at(1), Seq(1), None, false, &mut |_| ());
+    window.on_ack(at(1), Seq(1), None, false, &mut |_, _| ());
     window.shrink();
     assert_eq!(window.capacity(), 0);
 }

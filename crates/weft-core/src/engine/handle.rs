@@ -183,6 +183,9 @@ impl Engine {
             return;
         }
         let (arrived, lost) = (outcome.newly_acked, outcome.lost);
+        if lost > 0 && w.send.has_silent_lane() && p.stripes.lost(now) {
+            self.stats.stripes_lost += 1;
+        }
         let delay = w.congestion.on_ack(now, arrived, lost, outcome.prompt, limited);
         w.send.set_congestion(w.congestion.window());
         let wake = w.send.awaiting_retransmit() > 0 || p.has_work();

@@ -223,6 +223,13 @@ impl Engine {
         }
     }
 
+    /// Pulled data may now be spread over so many ways of equal rate.
+    pub fn set_stripes(&mut self, peer: PeerId, stripes: u8) {
+        if let Some(p) = self.peers.get_mut(peer.0 as usize) {
+            p.caps.stripes = stripes;
+        }
+    }
+
     /// Starts a message. Messages to one peer are matched in the order they were started.
     ///
     /// # Errors

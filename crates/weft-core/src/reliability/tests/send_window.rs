@@ -259,8 +259,8 @@ fn push_run__its_packets_are_acknowledged_and_sent_again_one_by_one() {
     let window = SendWindow::new(Reliability::Selective, 64, Seq(u32::MAX - 2));
     let mut window = window.parts_by(|item, at, of| item + at * 10 + of);
     window.push(at(0), 1);
-    assert_eq!(window.push_run(at(0), 100, 8), Seq(u32::MAX - 1));
-    window.push_run(at(0), 1000, 2);
+    assert_eq!(window.push_run(at(0), 100, 8, 1), Seq(u32::MAX - 1));
+    window.push_run(at(0), 1000, 2, 0);
     assert_eq!((window.in_flight(), window.next_seq()), (11, Seq(8)));
     let mut acked = Vec::new();
     // The first two are there, then the third to the fifth of the run, then the last packet.
@@ -275,4 +275,23 @@ fn push_run__its_packets_are_acknowledged_and_sent_again_one_by_one() {
     window.drain(&mut |i, n| acked.push((i, n)));
     assert_eq!(acked[1..], [(100, 1), (1000, 1)]);
     assert_eq!((window.in_flight(), window.heap_bytes()), (0, 0));
+}
+
+#[test]
+fn on_ack__packets_of_different_paths_overtake_without_loss() {
+    let mut window = SendWindow::new(Reliability::Selective, 64, Seq(0));
+    let mut ignore = |_, _| ();
+    window.push_run(at(0), 0, 8, 1);
+    window.push_run(at(0), 0, 8, 0);
+    // The second path is quicker: all of its packets are there first, and long before.
+    let quick = sack(&[7, 8, 9, 10, 11, 12, 13, 14]);
+    assert_eq!(window.on_ack(at(10), Seq(0), Some(&quick), false, &mut ignore).lost, 0);
+    assert_eq!(window.on_ack(at(500), Seq(0), Some(&quick), false, &mut ignore).lost, 0);
+    // The fifth packet of the first path tells of the first, sent again over the other path.
+    let fifth = sack(&[0, 1, 2, 3, 7, 8, 9, 10, 11, 12, 13, 14]);
+    assert_eq!(window.on_ack(at(510), Seq(0), Some(&fifth), false, &mut ignore).lost, 1);
+    assert_eq!(window.next_retransmit(at(511)), Some((Seq(0), 0)));
+    // It overtakes the rest of the first path, which is on its way still.
+    let out = window.on_ack(at(1500), Seq(5), Some(&sack(&[2, 3, 4, 5, 6])), false, &mut ignore);
+    assert_eq!((out.lost, window.in_flight()), (0, 3));
 }

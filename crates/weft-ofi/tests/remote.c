@@ -156,6 +156,8 @@ static void start(void)
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
 	hints->fabric_attr->prov_name = strdup("weft");
+	if (getenv("ONE_THREAD"))
+		hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->tx_attr->msg_order = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
 				    FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_WAW |
 				    FI_ORDER_RAW;
@@ -624,6 +626,48 @@ static void case_death(void)
 	exit(0);
 }
 
+/* Waits for the other side outside of the provider: no progress. */
+static void away(void)
+{
+	char c;
+
+	CHECK(read(turns, &c, 1) == 1);
+}
+
+/* One side is away: what it sent arrives all the same, though frames are lost; and what the other
+ * does to its memory is done. */
+static void case_away(void)
+{
+	enum { MESSAGES = 300 };
+	char c = 'x';
+
+	if (origin) {
+		for (int i = 0; i < MESSAGES; i++)
+			AGAIN(fi_tinject(ep, &i, sizeof(i), peer, (uint64_t)i));
+		away();
+		memset(local, 7, 1 << 20);
+		AGAIN(fi_write(ep, local, 1 << 20, NULL, peer, 0, KEY, local));
+		CHECK(!completion(local, FI_RMA | FI_WRITE));
+		AGAIN(fi_read(ep, local + SIZE / 2, 1 << 20, NULL, peer, 0, KEY, local));
+		CHECK(!completion(local, FI_RMA | FI_READ));
+		CHECK(!memcmp(local, local + SIZE / 2, 1 << 20));
+		put(&c, 1);
+		return;
+	}
+	for (int i = 0; i < MESSAGES; i++) {
+		struct fi_cq_data_entry e;
+		int got = -1;
+		long ret;
+
+		OK(fi_trecv(ep, &got, sizeof(got), NULL, FI_ADDR_UNSPEC, (uint64_t)i, 0, &got));
+		while ((ret = fi_cq_read(rxcq, &e, 1)) == -FI_EAGAIN)
+			sched_yield();
+		CHECK(ret == 1 && got == i);
+	}
+	put(&c, 1);
+	away();
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -634,6 +678,7 @@ static const struct {
 	{ "atomic", case_atomic },	     { "valid", case_valid },
 	{ "atomic_pieces", case_atomic_pieces }, { "order", case_order },
 	{ "many", case_many },		     { "death", case_death },
+	{ "away", case_away },
 };
 
 int main(int argc, char **argv)

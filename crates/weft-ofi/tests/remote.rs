@@ -86,6 +86,14 @@ cases! {
 }
 
 #[test]
+fn progress__is_made_for_one_who_is_away() {
+    let lossy = [("WEFT_LINK", "udp"), ("WEFT_FAULTS", "loss=20%,reorder=5%,seed=7")];
+    run("away", &lossy);
+    // Without a lock.
+    run("away", &[lossy[0], lossy[1], ("ONE_THREAD", "1")]);
+}
+
+#[test]
 fn atomicvalid__agrees_with_query_atomic() {
     run("valid", &[]);
 }

@@ -84,6 +84,7 @@ impl Engine {
     }
 
     fn next_packet(&mut self, now: Instant, peer: PeerId) -> Option<Transmit> {
+        self.acknowledge_late(peer);
         let p = &mut self.peers[peer.0 as usize];
         if p.blocked {
             return None;
@@ -111,7 +112,8 @@ impl Engine {
         let again = p.windows.as_mut().and_then(|w| w.send.next_retransmit(now));
         if let Some((seq, desc)) = again {
             // The window takes it for sent over the quickest path.
-            let quick = self.cfg.reliability != Reliability::GoBackN;
+            let mode = p.windows.as_ref().map(|w| w.send.mode());
+            let quick = mode != Some(Reliability::GoBackN);
             self.stats.retransmitted += 1;
             // Nobody else watches this packet when the timer fired for it.
             let rto = p.windows.as_ref().map_or(Duration::ZERO, |w| w.rtt.rto());
@@ -229,7 +231,13 @@ impl Engine {
         Transmit::one(t.peer, wire::emit(&common, &desc.packet), Payload::None)
     }
 
-    fn emit(&mut self, now: Instant, peer: PeerId, desc: &Desc, packets: u32) -> Transmit {
+    pub(super) fn emit(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        desc: &Desc,
+        packets: u32,
+    ) -> Transmit {
         if let Payload::Op { op, .. } = desc.payload {
             if let Some(op) = self.ops.get_mut(op.0) {
                 op.unacked += packets;
@@ -253,7 +261,8 @@ impl Engine {
                 }
                 bulk = w.follows_bulk(seq, packets, desc.bulk);
                 // Two paths, two queues: see `SendWindow::push_run`.
-                if packets > 1 && matches!(desc.packet, Packet::Data(_)) {
+                let in_any_order = w.send.mode() == Reliability::Selective;
+                if in_any_order && packets > 1 && matches!(desc.packet, Packet::Data(_)) {
                     stripe = p.stripes.next(now, p.caps.stripes.min(stripes_max));
                 }
                 let apart = p.caps.bulk_min != u32::MAX || p.caps.stripes > 1;

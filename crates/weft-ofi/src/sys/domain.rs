@@ -1,7 +1,7 @@
 //! Fabrics and domains.
 
 use super::abi::*;
-use super::{atomic, av, call_int, cntr, cq, ep, eq, give, mr, object, take};
+use super::{atomic, av, call_int, cntr, cq, ep, eq, give, mr, object, take, watchdog};
 use crate::gate::Gate;
 use crate::sys::port::Port;
 use libc::{c_int, c_void};
@@ -43,6 +43,12 @@ pub struct Domain {
     pub ports: RefCell<Vec<Weak<Port>>>,
     /// Registered memory, for endpoints yet to be opened.
     pub regions: RefCell<Vec<Rc<mr::Region>>>,
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        watchdog::remove(self);
+    }
 }
 
 impl Domain {

@@ -188,7 +188,7 @@ impl RecvWindow {
         self.note_many(now, count, must_ack_now);
     }
 
-    /// Whether `count` packets from `seq` on, ahead of what is missing, are all new and may be held.
+    /// Whether `count` packets from `seq` on, ahead of what is missing, are new and may be held.
     pub fn can_hold(&self, seq: Seq, count: u32) -> bool {
         let ahead = seq.distance_from(self.expected);
         let fits = ahead > 0 && ahead < self.limit && count <= self.limit - ahead;

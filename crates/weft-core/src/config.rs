@@ -249,6 +249,8 @@ table! {
         "Announced, unmatched messages a peer may have here; more wait at the sender.";
     pull_block: u32 = 128 << 10, "bytes",
         "Part of a large message asked for at a time; two GSO trains.";
+    stripes: u32 = 3, "interfaces",
+        "Most interfaces that share a large message, at most 3; 1 uses one.";
     pull_depth: u32 = 6, "blocks",
         "Blocks asked for ahead of those that arrived: keeps the sender busy for a round trip.";
     direct_min: u32 = 32 << 10, "bytes",

@@ -64,12 +64,14 @@ pub struct Transmit {
     pub packets: u32,
     /// It goes the way of bulk data, where that has one of its own.
     pub bulk: bool,
+    /// Which of the ways of its link it takes, below [`LinkCaps::stripes`](crate::LinkCaps).
+    pub stripe: u8,
 }
 
 impl Transmit {
     /// One packet.
     pub(crate) fn one(peer: PeerId, header: HeaderBuf, payload: Payload) -> Transmit {
-        Transmit { peer, header, payload, packets: 1, bulk: false }
+        Transmit { peer, header, payload, packets: 1, bulk: false, stripe: 0 }
     }
 
     /// Takes the first `taken` packets off a run, fewer than it has.

@@ -213,6 +213,42 @@ impl Windows {
     }
 }
 
+/// How long bulk data stays away from ways that lost all of a train, at first and at most.
+const ASIDE: Duration = Duration::from_secs(1);
+const ASIDE_MAX: Duration = Duration::from_secs(300);
+
+/// Turns of the ways that share bulk data. After one of them lost everything, only the first is
+/// used for a while.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stripes {
+    turn: u8,
+    until: Instant,
+    wait: Duration,
+}
+
+impl Stripes {
+    /// The way of the next train, of `of` that there are.
+    #[inline]
+    pub fn next(&mut self, now: Instant, of: u8) -> u8 {
+        if of < 2 || now < self.until {
+            return 0;
+        }
+        self.turn = (self.turn + 1) % of;
+        self.turn
+    }
+
+    /// A way lost everything sent over it. True if that is news.
+    pub fn lost(&mut self, now: Instant) -> bool {
+        if now < self.until {
+            return false;
+        }
+        let steady = now.since(self.until) > self.wait + Duration::from_secs(10);
+        self.wait = if steady { ASIDE } else { (self.wait * 2).clamp(ASIDE, ASIDE_MAX) };
+        self.until = now + self.wait;
+        true
+    }
+}
+
 /// Packets to and from a peer over a trusted network since the session began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
@@ -240,6 +276,8 @@ pub(crate) struct Peer {
     /// Number we put into packets to the peer.
     pub session_out: u32,
     pub windows: Option<Box<Windows>>,
+    /// Whose turn it is among the ways of bulk data.
+    pub stripes: Stripes,
     pub credit_in: CreditIn,
     pub credit_out: CreditOut,
     pub eager_max: u32,
@@ -320,6 +358,7 @@ impl Peer {
             session_in,
             session_out: 0,
             windows: None,
+            stripes: Stripes::default(),
             credit_in: CreditIn::default(),
             credit_out: CreditOut::new(credit_window(cfg)),
             eager_max: 0,
@@ -378,7 +417,7 @@ impl Peer {
                 delay: us(cfg.ack_delay_us),
                 peer_window: cfg.window,
             });
-            let mut send = SendWindow::new(mode, cfg.window, Seq(0));
+            let mut send = SendWindow::new(mode, cfg.window, Seq(0)).parts_by(Desc::part);
             let congestion = Congestion::new(target(cfg), send.limit());
             send.set_congestion(congestion.window());
             self.windows = Some(Box::new(Windows {

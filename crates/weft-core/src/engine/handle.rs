@@ -213,10 +213,10 @@ impl Engine {
         let mut free = [crate::OpId(0); 32];
         let mut frees = 0;
         let mut more = alloc::vec::Vec::new();
-        let outcome = w.send.on_ack(now, ack, sack, nack, &mut |desc| {
+        let outcome = w.send.on_ack(now, ack, sack, nack, &mut |desc, packets| {
             let super::types::Payload::Op { op: id, .. } = desc.payload else { return };
             let Some(op) = ops.get_mut(id.0) else { return };
-            op.unacked -= 1;
+            op.unacked -= packets;
             if op.unacked == 0 && op.finished {
                 match free.get_mut(frees) {
                     Some(slot) => {
@@ -240,6 +240,9 @@ impl Engine {
             return;
         }
         let (arrived, lost) = (outcome.newly_acked, outcome.lost);
+        if lost > 0 && w.send.has_silent_lane() && p.stripes.lost(now) {
+            self.stats.stripes_lost += 1;
+        }
         let delay = w.congestion.on_ack(now, arrived, lost, outcome.prompt, limited);
         w.send.set_congestion(w.congestion.window());
         let wake = w.send.awaiting_retransmit() > 0 || p.has_work();

@@ -230,6 +230,13 @@ impl Engine {
         }
     }
 
+    /// Pulled data may now be spread over so many ways of equal rate.
+    pub fn set_stripes(&mut self, peer: PeerId, stripes: u8) {
+        if let Some(p) = self.peers.get_mut(peer.0 as usize) {
+            p.caps.stripes = stripes;
+        }
+    }
+
     /// Starts a message. Messages to one peer are matched in the order they were started.
     ///
     /// # Errors
@@ -496,7 +503,7 @@ impl Engine {
         let window = self.cfg.window;
         if let Some(w) = &mut self.peers[peer.0 as usize].windows {
             let mode = w.send.mode();
-            w.send = SendWindow::new(mode, window, seq);
+            w.send = SendWindow::new(mode, window, seq).parts_by(crate::peer::Desc::part);
             w.recv = RecvWindow::new(mode, seq, window);
         }
     }

@@ -210,6 +210,12 @@ impl Driver {
                     self.core.engine.set_mtu(peer, mtu);
                 }
             }
+            LinkEvent::Stripes(peer, stripes) => {
+                if let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) {
+                    let stripes = route.set_stripes(link, stripes);
+                    self.core.engine.set_stripes(peer, stripes);
+                }
+            }
             LinkEvent::Warning(text) => log::warn!("{}: {text}", self.links[link].caps().name),
             _ => {}
         }

@@ -156,7 +156,11 @@ impl Driver {
                     packets
                 } else {
                     let header = run.header.as_slice();
-                    self.links[link].send_run(run.peer, header, payload, packets)
+                    let link = &mut self.links[link];
+                    match run.stripe {
+                        0 => link.send_run(run.peer, header, payload, packets),
+                        n => link.send_striped(run.peer, n, header, payload, packets),
+                    }
                 }
             }
             None => run.packets as usize,

@@ -87,6 +87,10 @@ impl Transmit {
     }
 }
 
+/// Bit of the tag of an active message: it belongs to the packet interface, which says when the
+/// memory that it takes is free again.
+pub const PACKET: u64 = 1 << 31;
+
 /// What the driver does with the payload of a packet just handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
@@ -103,6 +107,8 @@ pub enum Placement {
     },
     /// Copy the first `status.len` bytes into the operation's buffer; the operation is complete.
     Done(Completion),
+    /// Copy the first `status.len` bytes to who awaits the message, which is complete.
+    Awaited(Awaited),
     /// Copy into the store of unexpected message `id` at `offset`; at offset 0 make room for
     /// `total`.
     Store {
@@ -129,6 +135,14 @@ pub enum Placement {
         /// Who sent it.
         peer: PeerId,
         /// Handler number (low 32 bits) and argument (high 32 bits).
+        tag: u64,
+    },
+    /// A packet of the packet interface: call its upcall with the payload. Its credit stays with
+    /// it until `packet_released`.
+    Packet {
+        /// Who sent it.
+        peer: PeerId,
+        /// As of `Upcall`.
         tag: u64,
     },
     /// Keep the whole packet under (peer, seq) until `next_replay` names it.
@@ -249,6 +263,15 @@ pub struct Status {
     pub data: Option<u32>,
     /// Old value, for atomic operations.
     pub value: u64,
+}
+
+/// A message that was received without an operation (see [`crate::Engine::await_message`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// What was received.
+    pub status: Status,
+    /// Truncation, if the buffer was too short.
+    pub error: Option<OpError>,
 }
 
 /// A finished operation.

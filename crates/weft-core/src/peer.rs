@@ -153,6 +153,8 @@ pub(crate) struct Windows {
     pub gap_at: Seq,
     /// Past the last packet that went the way of bulk data.
     pub bulk_end: Seq,
+    /// What a message acknowledged, and when it came, to be looked at when nobody waits.
+    pub late_ack: Option<(crate::Instant, Seq)>,
 }
 
 impl Windows {
@@ -211,10 +213,25 @@ impl Windows {
     }
 }
 
+/// Packets to and from a peer over a trusted network since the session began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub sent: Seq,
+    pub expected: Seq,
+}
+
 pub(crate) struct Peer {
     pub id: PeerId,
     pub endpoint: EndpointId,
     pub caps: LinkCaps,
+    /// Those of the path, whatever is chosen.
+    pub carried: LinkCaps,
+    /// Who retransmits to it.
+    pub reliability: Reliability,
+    /// Longest packet chosen for it, bytes; 0: what the link carries.
+    pub mtu_max: u32,
+    /// Both sides trust the network: packets are counted, and none is kept.
+    pub trusted: Option<Count>,
     /// Largest packet the peer takes, from its HELLO.
     peer_mtu: u32,
     pub state: State,
@@ -294,6 +311,10 @@ impl Peer {
             id,
             endpoint,
             caps,
+            carried: caps,
+            reliability: cfg.reliability,
+            mtu_max: cfg.mtu,
+            trusted: None,
             peer_mtu: u32::MAX,
             state: State::Idle,
             session_in,
@@ -337,15 +358,17 @@ impl Peer {
     /// Adopts the capabilities of the path. Windows are made when the path needs them, and given up
     /// when it does not and nothing was sent: both sides must agree on having them.
     pub fn set_caps(&mut self, cfg: &Config, caps: LinkCaps) {
+        self.carried = caps;
         self.caps = caps;
+        self.caps.mtu = self.chosen_mtu(caps.mtu);
         self.eager_max = crate::transfer::select::eager_max(cfg, &caps);
-        let needs_windows = !(caps.reliable && caps.ordered);
+        let needs_windows = !(caps.reliable && caps.ordered) && self.trusted.is_none();
         if !needs_windows && self.state == State::Idle {
             self.windows = None;
         }
         if needs_windows && self.windows.is_none() {
-            let mode = match cfg.reliability {
-                Reliability::None => Reliability::Selective,
+            let mode = match self.reliability {
+                Reliability::None | Reliability::Agent => Reliability::Selective,
                 mode => mode,
             };
             let us = |n: u32| Duration::from_micros(u64::from(n));
@@ -366,8 +389,25 @@ impl Peer {
                 timeouts: 0,
                 gap_at: Seq(0),
                 bulk_end: Seq(0),
+                late_ack: None,
                 rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
             }));
+        }
+    }
+
+    /// The longest packet to use of a path that carries packets of `carries` bytes.
+    pub fn chosen_mtu(&self, carries: u32) -> u32 {
+        match self.mtu_max {
+            0 => carries,
+            chosen => chosen.min(carries),
+        }
+    }
+
+    /// Nobody retransmits: packets are only counted. Nothing was sent yet.
+    pub fn trust(&mut self) {
+        if !(self.caps.reliable && self.caps.ordered) {
+            self.windows = None;
+            self.trusted = Some(Count::default());
         }
     }
 
@@ -429,7 +469,11 @@ impl Peer {
 
     /// The common header of a packet to this peer.
     #[inline]
-    pub fn common(&mut self, flags: u16, seq: Seq, imm: u32) -> Common {
+    pub fn common(&mut self, flags: u16, mut seq: Seq, imm: u32) -> Common {
+        if let Some(count) = &mut self.trusted {
+            seq = count.sent;
+            count.sent = seq.next();
+        }
         let ack = match &mut self.windows {
             Some(w) => {
                 w.recv.ack_piggybacked();

@@ -1,6 +1,7 @@
 //! A process as a rank of its job.
 
 use crate::calibration::Calibration;
+use crate::choices::{self, Choices};
 use crate::clock::Clock;
 use crate::counters::Who;
 use crate::endpoint::Endpoint;
@@ -136,12 +137,20 @@ pub fn config_from_env() -> Result<Config, JobError> {
             })?;
         }
     }
+    choices::derive(&mut config, &|name| {
+        std::env::var_os(format!("WEFT_{}", name.to_uppercase())).is_some()
+    });
     Ok(config)
 }
 
 /// Whether more ranks run on this host than cores, as far as the launcher tells.
 pub fn oversubscribed() -> bool {
     launch::ranks_here(&|name| std::env::var(name).ok()).is_some_and(|n| n > cores())
+}
+
+/// Processors this host has, whatever this process may use.
+pub fn cores_of_host() -> usize {
+    cores()
 }
 
 /// Processors this host has. Not those this process may use: a launcher that gives each rank one
@@ -235,6 +244,7 @@ pub fn xdp_from_env() -> Result<XdpConfig, JobError> {
 /// Opens an endpoint over the links asked for; those that fail are left out with a warning as long
 /// as one remains.
 pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endpoint, JobError> {
+    Choices::of(&config).check(false).map_err(|e| JobError::Config(e.to_string()))?;
     let id = EndpointId(weft_link::random_u64());
     let mode = security_from_env()?;
     let Some(job_key) = JobKey::from_bytes(&key) else {

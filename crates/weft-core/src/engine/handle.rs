@@ -3,12 +3,13 @@
 use super::types::Placement;
 use super::Engine;
 use crate::caps::LinkCaps;
+use crate::error::PeerFailure;
 use crate::id::PeerId;
-use crate::peer::{Peer, State};
+use crate::peer::{LastWord, Peer, State};
 use crate::reliability::{SackMap, Verdict};
 use crate::seq::Seq;
 use crate::time::Instant;
-use crate::wire::{self, flags, Common, Packet, WireError};
+use crate::wire::{self, flags, reason, Common, Packet, WireError};
 
 impl Engine {
     /// Handles one packet: its header and the length of the payload behind it. `from` is the sender
@@ -35,14 +36,29 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         p.last_heard = now;
         let grew = p.credit_in.on_grant(common.credit);
-        let windowed = p.windows.is_some();
+        let (windowed, trusted) = (p.windows.is_some(), p.trusted.is_some());
         if grew {
             self.wake_queued(peer);
         }
         if !windowed {
+            if trusted && !self.counted(peer, common.seq) {
+                return Placement::None;
+            }
             return self.route(now, peer, &common, &packet, payload_len);
         }
         self.handle_windowed(now, peer, &common, &packet, payload_len)
+    }
+
+    /// Whether a packet over a trusted network is the next one; if not, the session ends.
+    fn counted(&mut self, peer: PeerId, seq: Seq) -> bool {
+        let Some(count) = &mut self.peers[peer.0 as usize].trusted else { return true };
+        if count.expected == seq {
+            count.expected = seq.next();
+            return true;
+        }
+        self.stats.gaps += 1;
+        self.end_peer(peer, PeerFailure::Lost, Some(LastWord::Bye(reason::PROTOCOL)));
+        false
     }
 
     fn refuse(&mut self, error: WireError) -> Placement {
@@ -84,7 +100,15 @@ impl Engine {
             Packet::Ack(ack) => Some(SackMap(ack.sack)),
             _ => None,
         };
-        self.acknowledged(now, peer, common, sack.as_ref());
+        match packet {
+            Packet::Eager(_) if self.may_acknowledge_late(peer, common) => {
+                if let Some(w) = &mut self.peers[peer.0 as usize].windows {
+                    w.late_ack = Some((now, common.ack));
+                }
+                self.make_ready(peer);
+            }
+            _ => self.acknowledged(now, peer, common, sack.as_ref()),
+        }
         if !packet.is_sequenced() {
             return self.route(now, peer, common, packet, payload_len);
         }
@@ -141,6 +165,28 @@ impl Engine {
         }
     }
 
+    /// Whether what a message acknowledges can be looked at when the message is through: nothing
+    /// waits for it.
+    #[inline]
+    fn may_acknowledge_late(&mut self, peer: PeerId, common: &Common) -> bool {
+        self.acknowledge_late(peer);
+        let p = &self.peers[peer.0 as usize];
+        p.windows.as_ref().is_some_and(|w| !w.send.has_gap())
+            && common.flags & flags::NACK == 0
+            && !p.has_work()
+            && p.stalled.is_empty()
+    }
+
+    /// Takes in an acknowledgement that was put off.
+    #[inline]
+    pub(super) fn acknowledge_late(&mut self, peer: PeerId) {
+        let late = self.peers[peer.0 as usize].windows.as_mut().and_then(|w| w.late_ack.take());
+        if let Some((at, ack)) = late {
+            self.take_ack(at, peer, (ack, false), None);
+        }
+    }
+
+    #[inline]
     pub(super) fn acknowledged(
         &mut self,
         now: Instant,
@@ -148,15 +194,26 @@ impl Engine {
         common: &Common,
         sack: Option<&SackMap>,
     ) {
+        self.acknowledge_late(peer);
+        let nack = common.flags & flags::NACK != 0;
+        self.take_ack(now, peer, (common.ack, nack), sack);
+    }
+
+    fn take_ack(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        (ack, nack): (Seq, bool),
+        sack: Option<&SackMap>,
+    ) {
         let p = &mut self.peers[peer.0 as usize];
         let Some(w) = &mut p.windows else { return };
-        let nack = common.flags & flags::NACK != 0;
         let limited = w.send.in_network() * 4 >= w.congestion.window() * 3;
         let ops = &mut self.ops;
         let mut free = [crate::OpId(0); 32];
         let mut frees = 0;
         let mut more = alloc::vec::Vec::new();
-        let outcome = w.send.on_ack(now, common.ack, sack, nack, &mut |desc| {
+        let outcome = w.send.on_ack(now, ack, sack, nack, &mut |desc| {
             let super::types::Payload::Op { op: id, .. } = desc.payload else { return };
             let Some(op) = ops.get_mut(id.0) else { return };
             op.unacked -= 1;

@@ -6,11 +6,13 @@
 //! [`Engine::poll_event`], then send what [`Engine::poll_transmit`] gives until it gives nothing.
 
 mod atomic;
+mod awaited;
 mod eager;
 mod handle;
 mod matching;
 mod op;
 mod pacing;
+mod packet;
 mod poll;
 mod put;
 mod region;
@@ -38,6 +40,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use op::{Kind, Op};
 use pacing::Pulls;
+pub use packet::packet_args;
 use region::Regions;
 pub use region::Rights;
 use timer::Timers;
@@ -73,6 +76,8 @@ pub struct Engine {
     /// Of messages with tags, and of those without.
     posted: [Posted<OpId>; 2],
     unexpected: [Unexpected<u32>; 2],
+    /// A message that is received without an operation.
+    wanted: Option<awaited::Wanted>,
     stored: Slab<Stored>,
     regions: Regions,
     ready: VecDeque<PeerId>,
@@ -120,6 +125,7 @@ impl Engine {
             ops: Slab::default(),
             posted: Default::default(),
             unexpected: Default::default(),
+            wanted: None,
             stored: Slab::default(),
             regions: Regions::default(),
             ready: VecDeque::new(),
@@ -219,7 +225,8 @@ impl Engine {
     /// The path now carries packets of at most `mtu` bytes.
     pub fn set_mtu(&mut self, peer: PeerId, mtu: u32) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.caps.mtu = mtu;
+            p.carried.mtu = mtu;
+            p.caps.mtu = p.chosen_mtu(mtu);
         }
     }
 
@@ -336,6 +343,12 @@ impl Engine {
     #[inline]
     pub fn has_output(&self) -> bool {
         !self.ready.is_empty() || !self.events.is_empty() || !self.blocked.is_empty()
+    }
+
+    /// Whether `poll_event` has something.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// Puts a peer into the ready queue; opens the session first if it is not open.

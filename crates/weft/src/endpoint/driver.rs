@@ -9,7 +9,9 @@ use crate::clock::Clock;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
-use weft_core::engine::types::{AtomicRequest, Completion, Event, Payload, Placement};
+use weft_core::engine::types::{
+    AtomicRequest, Awaited, Completion, Event, Payload, Placement, PACKET,
+};
 use weft_core::slab::Slab;
 use weft_core::wire::{self, field, session_of, Hello, Packet, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
@@ -28,6 +30,42 @@ pub(crate) struct Upcall {
     pub data: Vec<u8>,
 }
 
+/// A packet of the packet interface that arrived; its upcall runs when the driver is not borrowed.
+pub(crate) struct Arrived {
+    pub peer: PeerId,
+    /// Handler and argument, as in an active message.
+    pub tag: u64,
+    pub data: PacketBuf,
+}
+
+/// Memory of a packet: the first `len` bytes. The vector never shrinks, so that it need not be
+/// cleared again.
+#[derive(Default)]
+pub(crate) struct PacketBuf {
+    pub bytes: Vec<u8>,
+    pub len: usize,
+}
+
+impl PacketBuf {
+    #[inline]
+    pub fn get(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Makes it `len` bytes long; what they are is not said.
+    #[inline]
+    pub fn resize(&mut self, len: usize) -> &mut [u8] {
+        if self.bytes.len() < len {
+            self.bytes.resize(len, 0);
+        }
+        self.len = len;
+        &mut self.bytes[..len]
+    }
+}
+
+/// Spare packet buffers kept.
+const PACKETS_SPARE: usize = 1024;
+
 /// What the packets of a large message have in common.
 #[derive(Clone, Copy)]
 pub(super) struct Bulk {
@@ -44,6 +82,13 @@ struct Held {
     payload: Vec<u8>,
 }
 
+/// A blocking receive without an operation.
+#[derive(Default)]
+pub(crate) struct AwaitedRecv {
+    pub memory: Memory,
+    pub done: Option<Awaited>,
+}
+
 /// Everything but the links: what a link's `recv` calls into.
 pub(crate) struct Core {
     pub engine: Engine,
@@ -53,8 +98,16 @@ pub(crate) struct Core {
     /// `now` was read in this round of progress.
     fresh: bool,
     pub ops: OpTable,
+    pub awaited: AwaitedRecv,
+    /// Something that the program waits for came to its end in this round of progress.
+    ended: bool,
     pub completions: VecDeque<Completion>,
     pub upcalls: VecDeque<Upcall>,
+    /// Bounded by the credit that senders have.
+    pub packets: VecDeque<Arrived>,
+    pub packet_bufs: Vec<PacketBuf>,
+    /// Failures that the packet interface has not seen, if it is used.
+    pub packet_failures: Option<Vec<(PeerId, PeerFailure)>>,
     /// What is done with active messages before packets behind them are looked at, by handler.
     pub at_once: HashMap<u32, AtOnce>,
     pub arrivals: Vec<Waker>,
@@ -95,6 +148,8 @@ pub(crate) struct Driver {
     /// What people call peers, where somebody has said it.
     pub names: HashMap<PeerId, String>,
     pub sleepers: BTreeMap<(Instant, u64), Waker>,
+    /// When the packet interface wants to be called.
+    pub packets_due: Instant,
     /// Peers on each link.
     pub(super) used: Vec<u32>,
     /// Links looked at in every round: those somebody talks over.
@@ -107,6 +162,8 @@ pub(crate) struct Driver {
     woken: Option<u64>,
     /// Some peer is reached over a network that costs no system call to look at.
     pub(super) has_polled_network: bool,
+    /// Something to send was left to the next round, which must come before any sleep.
+    pub(super) put_off: bool,
     /// Time is virtual: a simulator calls only when something happened, so every round looks
     /// everywhere.
     exact: bool,
@@ -141,8 +198,13 @@ impl Driver {
                 now,
                 fresh: true,
                 ops: OpTable::default(),
+                awaited: AwaitedRecv::default(),
+                ended: false,
                 completions: VecDeque::new(),
                 upcalls: VecDeque::new(),
+                packets: VecDeque::new(),
+                packet_bufs: Vec::new(),
+                packet_failures: None,
                 at_once: HashMap::new(),
                 arrivals: Vec::new(),
                 failed: Vec::new(),
@@ -169,12 +231,14 @@ impl Driver {
             addresses: Vec::new(),
             names: HashMap::new(),
             sleepers: BTreeMap::new(),
+            packets_due: Instant::FAR,
             used,
             busy,
             rounds: 0,
             look_at: now,
             woken: None,
             has_polled_network: false,
+            put_off: false,
             exact,
         }
     }
@@ -187,6 +251,7 @@ impl Driver {
         let (mut did, mut rare) = (false, self.exact);
         let woken = self.woken.take().filter(|_| !self.exact);
         self.core.fresh = false;
+        self.core.ended = false;
         if rare || self.rounds.is_multiple_of(CLOCK_ROUNDS) {
             did |= self.on_time();
             if self.core.now >= self.look_at || woken.is_some() {
@@ -209,10 +274,23 @@ impl Driver {
             }
         }
         if rare || self.core.has_work() {
+            if !rare && self.may_put_off() {
+                self.put_off = true;
+                return true;
+            }
+            self.put_off = false;
             self.core.freshen();
             did |= self.flush();
         }
         did
+    }
+
+    /// Whether what there is to send can wait for the next round: something came to its end that
+    /// the program waits for, what is left is acknowledgements and the like, and it has not been
+    /// put off before.
+    #[inline]
+    fn may_put_off(&self) -> bool {
+        self.core.ended && !self.put_off && self.core.has_packets_only()
     }
 
     /// Whether a link is looked at in every round: one in use, unless a look costs a system call
@@ -310,7 +388,8 @@ impl Driver {
         let sleeper = self.sleepers.first_key_value().map(|(&(at, _), _)| at);
         let engine = self.core.engine.next_timeout();
         let ask = Some(self.ask_at).filter(|&at| at != Instant::FAR);
-        [sleeper, engine, ask].into_iter().flatten().min()
+        let packets = Some(self.packets_due).filter(|&at| at != Instant::FAR);
+        [sleeper, engine, ask, packets].into_iter().flatten().min()
     }
 
     fn act(&mut self) -> bool {
@@ -372,6 +451,9 @@ impl Driver {
                 self.unroute(peer);
                 self.core.forget(peer);
                 self.core.failed.push((peer, failure));
+                if let Some(failures) = &mut self.core.packet_failures {
+                    failures.push((peer, failure));
+                }
             }
             Event::PeerSlow(peer, waited) => {
                 let what = self.describe(peer);
@@ -422,6 +504,14 @@ impl Core {
                 self.ops.place(completion.op, 0, completion.status.len, payload);
                 self.complete(completion);
             }
+            Placement::Awaited(awaited) => {
+                let len = (awaited.status.len as usize).min(payload.len());
+                if let Some(into) = self.awaited.memory.write(0, len) {
+                    payload.copy_to(into);
+                }
+                self.awaited.done = Some(awaited);
+                self.ended = true;
+            }
             Placement::Recv { op, offset, len } => self.ops.place(op, offset, len, payload),
             other => self.place_other(other, header, payload),
         }
@@ -429,7 +519,8 @@ impl Core {
 
     fn place_other(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
         match placement {
-            Placement::None | Placement::Recv { .. } | Placement::Done(_) => {}
+            Placement::None | Placement::Recv { .. } => {}
+            Placement::Done(_) | Placement::Awaited(_) => {}
             Placement::Store { id, offset, total } => self.store(id, offset, total, payload),
             Placement::UpcallStored { id, offset, peer, tag } => {
                 self.store(id, offset, 0, payload);
@@ -437,6 +528,11 @@ impl Core {
                 self.upcall(peer, tag, data);
             }
             Placement::Upcall { peer, tag } => self.upcall(peer, tag, payload.to_vec()),
+            Placement::Packet { peer, tag } => {
+                let mut data = self.packet_bufs.pop().unwrap_or_default();
+                payload.copy_to(data.resize(payload.len()));
+                self.packets.push_back(Arrived { peer, tag, data });
+            }
             Placement::Hold { peer, seq } => {
                 let held = Held { header: header.to_vec(), payload: payload.to_vec() };
                 self.held.insert((peer, seq.0), held);
@@ -478,7 +574,20 @@ impl Core {
         self.bulk = Some(Bulk { op, session, imm, eager: Some(first.total) });
     }
 
+    /// Takes a packet buffer back.
+    #[inline]
+    pub fn recycle(&mut self, data: PacketBuf) {
+        if self.packet_bufs.len() < PACKETS_SPARE {
+            self.packet_bufs.push(data);
+        }
+    }
+
     fn upcall(&mut self, peer: PeerId, tag: u64, data: Vec<u8>) {
+        if tag & PACKET != 0 {
+            let len = data.len();
+            self.packets.push_back(Arrived { peer, tag, data: PacketBuf { bytes: data, len } });
+            return;
+        }
         let (handler, argument) = (tag as u32, (tag >> 32) as u32);
         let data = match self.at_once.get_mut(&handler) {
             Some(work) => work(&mut Regions::new(&self.engine, &mut self.regions), argument, data),
@@ -508,13 +617,24 @@ impl Core {
 
     /// Whether `flush` would find anything but news of links.
     #[inline]
-    fn has_work(&self) -> bool {
+    pub fn has_work(&self) -> bool {
         self.engine.has_output()
             || !self.deferred.is_empty()
             || !self.copies.is_empty()
             || !self.connects.is_empty()
             || !self.hellos.is_empty()
             || !self.atomics.is_empty()
+    }
+
+    /// Whether packets are all that `flush` would find.
+    #[inline]
+    fn has_packets_only(&self) -> bool {
+        !self.engine.has_events()
+            && self.deferred.is_empty()
+            && self.copies.is_empty()
+            && self.connects.is_empty()
+            && self.hellos.is_empty()
+            && self.atomics.is_empty()
     }
 
     fn next_event(&mut self) -> Option<Event> {
@@ -559,7 +679,9 @@ impl Core {
 
     #[inline]
     fn complete(&mut self, c: Completion) {
-        if self.ops.complete(&c) == Owner::Queue {
+        let owner = self.ops.complete(&c);
+        self.ended |= owner != Owner::Nobody;
+        if owner == Owner::Queue {
             self.completions.push_back(c);
         }
     }

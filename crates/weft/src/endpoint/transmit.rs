@@ -30,7 +30,7 @@ fn headers(run: &Transmit) -> impl Iterator<Item = [u8; EagerMore::LEN]> + '_ {
 impl Driver {
     /// The link a packet takes: data that was asked for may have one of its own.
     #[inline]
-    fn link_for(&self, t: &Transmit) -> Option<usize> {
+    pub(super) fn link_for(&self, t: &Transmit) -> Option<usize> {
         let route = self.routes.get(t.peer.0 as usize)?.as_ref()?;
         let payload = t.payload.len();
         let each = if t.packets > 1 { payload / t.packets } else { payload };
@@ -121,7 +121,7 @@ impl Driver {
     /// before it, it is on its way at once, and what else there is to do is left to the next round
     /// of progress.
     #[inline]
-    pub(super) fn send_started(&mut self, peer: PeerId, len: usize) {
+    pub(crate) fn send_started(&mut self, peer: PeerId, len: usize) {
         if self.core.engine.queued(peer) != 1 || len > self.core.engine.single_max(peer) {
             self.flush();
             return;

@@ -114,6 +114,7 @@ impl Port {
             free: Vec::new(),
             peers: Vec::new(),
             changes: 0,
+            numbers: Vec::new(),
             met: Vec::new(),
             waiting: VecDeque::new(),
             multis: Vec::new(),
@@ -413,12 +414,7 @@ impl Port {
     /// The peer behind a number of the address vector.
     #[inline]
     fn peer(&self, state: &mut State, number: u64) -> Result<PeerId, c_int> {
-        let vector = state.bound.vector.as_ref().ok_or(err::ENOAV)?;
-        let changes = vector.vector.borrow().changes();
-        if state.changes != changes {
-            state.changes = changes;
-            state.peers.clear();
-        }
+        state.follow_vector()?;
         match state.peers.get(number as usize) {
             Some(Some(peer)) => Ok(*peer),
             _ => self.find_peer(state, number),
@@ -444,12 +440,27 @@ impl Port {
 
     /// The number a peer has in the address vector, if any.
     #[inline]
-    fn source(&self, state: &State, peer: Option<PeerId>) -> u64 {
+    fn source(&self, state: &mut State, peer: Option<PeerId>) -> u64 {
+        let (Some(peer), Ok(())) = (peer, state.follow_vector()) else { return ADDR_NONE };
+        match state.numbers.get(peer.0 as usize) {
+            Some(&number) if number != ADDR_NONE => number,
+            _ => self.find_number(state, peer),
+        }
+    }
+
+    #[cold]
+    fn find_number(&self, state: &mut State, peer: PeerId) -> u64 {
         let find = || {
-            let id = self.endpoint.identity(peer?)?;
+            let id = self.endpoint.identity(peer)?;
             state.bound.vector.as_ref()?.vector.borrow().find(id)
         };
-        find().unwrap_or(ADDR_NONE)
+        let number = find().unwrap_or(ADDR_NONE);
+        let at = peer.0 as usize;
+        if state.numbers.len() <= at {
+            state.numbers.resize(at + 1, ADDR_NONE);
+        }
+        state.numbers[at] = number;
+        number
     }
 
     /// An operation that could not be started: to be tried again, or reported as failed.

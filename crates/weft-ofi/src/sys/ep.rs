@@ -52,7 +52,7 @@ pub unsafe extern "C" fn open(
             err::EIO
         })?;
         domain.ports.borrow_mut().push(Rc::downgrade(&port));
-        for region in domain.regions.borrow().iter() {
+        for region in domain.regions.borrow().values() {
             port.expose(region);
         }
         let head = FidEp {

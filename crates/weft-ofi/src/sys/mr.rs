@@ -48,7 +48,7 @@ unsafe fn register(
     let _inside = domain.gate.enter();
     let rights =
         Rights { read: access & cap::REMOTE_READ != 0, write: access & cap::REMOTE_WRITE != 0 };
-    let taken = |key| domain.regions.borrow().iter().any(|r| r.key == key);
+    let taken = |key| domain.regions.borrow().contains_key(&key);
     let remote = rights.read || rights.write;
     // Memory registered for local use needs no key; callers give the same to all.
     let key = if !remote { u64::MAX } else { requested };
@@ -58,7 +58,7 @@ unsafe fn register(
     let region = Rc::new(Region { key, start, len, rights, counters: RefCell::default() });
     if remote {
         domain.each_port(|port| port.expose(&region));
-        domain.regions.borrow_mut().push(region.clone());
+        domain.regions.borrow_mut().insert(key, region.clone());
     }
     let fid = Fid { fclass: class::MR, context, ops: &FID };
     let mem_desc = std::ptr::null_mut();
@@ -139,7 +139,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         let key = object.region.key;
         if key != u64::MAX {
             domain.each_port(|port| port.hide(key));
-            domain.regions.borrow_mut().retain(|r| r.key != key);
+            domain.regions.borrow_mut().remove(&key);
         }
         take::<MrObject>(fid);
         Ok(0)

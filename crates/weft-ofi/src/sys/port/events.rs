@@ -88,8 +88,9 @@ impl Port {
                 counter.add_up(sums.total[which]);
             }
         }
-        for region in self.domain.regions.borrow().iter() {
-            let Some(counts) = sums.by_key.get(&region.key) else { continue };
+        let regions = self.domain.regions.borrow();
+        for (key, counts) in sums.by_key {
+            let Some(region) = regions.get(&key) else { continue };
             for (which, counter) in region.counters.borrow().iter().enumerate() {
                 if let Some(counter) = counter {
                     counter.add_up(counts[which]);

@@ -102,7 +102,12 @@ impl Poller {
             let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
             let wakeup = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
             if epoll < 0 || wakeup < 0 {
-                return Err(err::ENOMEM);
+                let why = std::io::Error::last_os_error();
+                log::error!("nothing to sleep on: {why} (raise the limit on files, ulimit -n)");
+                // What was opened is not left behind.
+                libc::close(epoll);
+                libc::close(wakeup);
+                return Err(why.raw_os_error().unwrap_or(err::ENOMEM));
             }
             let poller = Poller::on(Some(epoll), wakeup);
             poller.add(wakeup);

@@ -105,7 +105,7 @@ impl Engine {
                 if let Some(w) = &mut self.peers[peer.0 as usize].windows {
                     w.late_ack = Some((now, common.ack));
                 }
-                self.make_ready(peer);
+                self.make_ready_late(peer);
             }
             _ => self.acknowledged(now, peer, common, sack.as_ref()),
         }

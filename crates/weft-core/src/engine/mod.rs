@@ -81,6 +81,8 @@ pub struct Engine {
     stored: Slab<Stored>,
     regions: Regions,
     ready: VecDeque<PeerId>,
+    /// Some peer is in `ready` for more than an acknowledgement that was put off.
+    urgent: bool,
     quantum: u32,
     events: VecDeque<Event>,
     timers: Timers,
@@ -129,6 +131,7 @@ impl Engine {
             stored: Slab::default(),
             regions: Regions::default(),
             ready: VecDeque::new(),
+            urgent: false,
             quantum: QUANTUM,
             events: VecDeque::new(),
             timers: Timers::default(),
@@ -352,10 +355,11 @@ impl Engine {
         !self.ready.is_empty() || !self.events.is_empty() || !self.blocked.is_empty()
     }
 
-    /// Whether `poll_event` has something.
+    /// Whether `poll_event` or `poll_transmit` may have something that somebody waits for, here or
+    /// there.
     #[inline]
-    pub fn has_events(&self) -> bool {
-        !self.events.is_empty()
+    pub fn has_urgent(&self) -> bool {
+        self.urgent || !self.events.is_empty() || !self.blocked.is_empty()
     }
 
     /// Puts a peer into the ready queue; opens the session first if it is not open.
@@ -370,6 +374,13 @@ impl Engine {
     /// Puts a peer into the ready queue.
     #[inline]
     fn make_ready(&mut self, peer: PeerId) {
+        self.urgent = true;
+        self.make_ready_late(peer);
+    }
+
+    /// Puts a peer into the ready queue for what nobody waits for.
+    #[inline]
+    fn make_ready_late(&mut self, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
         if !p.ready {
             p.ready = true;

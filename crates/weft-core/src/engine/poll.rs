@@ -36,6 +36,7 @@ impl Engine {
             self.ready.pop_front();
             self.peers[peer.0 as usize].ready = false;
         }
+        self.urgent = false;
         None
     }
 

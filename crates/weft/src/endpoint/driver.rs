@@ -285,12 +285,11 @@ impl Driver {
         did
     }
 
-    /// Whether what there is to send can wait for the next round: something came to its end that
-    /// the program waits for, what is left is acknowledgements and the like, and it has not been
-    /// put off before.
+    /// Whether what is left can wait for the next round: something came to its end that the program
+    /// waits for, nobody waits for the rest, and it has not been put off before.
     #[inline]
     fn may_put_off(&self) -> bool {
-        self.core.ended && !self.put_off && self.core.has_packets_only()
+        self.core.ended && !self.put_off && !self.core.has_urgent()
     }
 
     /// Whether a link is looked at in every round: one in use, unless a look costs a system call
@@ -626,15 +625,15 @@ impl Core {
             || !self.atomics.is_empty()
     }
 
-    /// Whether packets are all that `flush` would find.
+    /// Whether `flush` would find anything that somebody waits for.
     #[inline]
-    fn has_packets_only(&self) -> bool {
-        !self.engine.has_events()
-            && self.deferred.is_empty()
-            && self.copies.is_empty()
-            && self.connects.is_empty()
-            && self.hellos.is_empty()
-            && self.atomics.is_empty()
+    fn has_urgent(&self) -> bool {
+        self.engine.has_urgent()
+            || !self.deferred.is_empty()
+            || !self.copies.is_empty()
+            || !self.connects.is_empty()
+            || !self.hellos.is_empty()
+            || !self.atomics.is_empty()
     }
 
     fn next_event(&mut self) -> Option<Event> {

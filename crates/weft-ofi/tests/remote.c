@@ -642,7 +642,7 @@ static void case_events(void)
 	OK(fi_cntr_open(domain, &attr, &of_region, NULL));
 	OK(fi_ep_bind(ep, &written->fid, FI_REMOTE_WRITE));
 	OK(fi_ep_bind(ep, &read_->fid, FI_REMOTE_READ));
-	OK(fi_mr_bind(&mr->fid, &of_region->fid, FI_REMOTE_WRITE));
+	OK(fi_mr_bind(mr, &of_region->fid, FI_REMOTE_WRITE));
 	meet();
 	e = ep;
 	to = peer;

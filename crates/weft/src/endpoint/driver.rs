@@ -283,8 +283,8 @@ impl Driver {
     }
 
     /// Whether what there is to send can wait for the next round: something came to its end that
-    /// the program waits for, what is left is acknowledgements and the like, and it has not been put
-    /// off before.
+    /// the program waits for, what is left is acknowledgements and the like, and it has not been
+    /// put off before.
     #[inline]
     fn may_put_off(&self) -> bool {
         self.core.ended && !self.put_off && self.core.has_packets_only()

@@ -520,7 +520,7 @@ static void case_atomic_pieces(void)
 /* Writes, atomic operations and reads to the same place, all posted at once. */
 static void case_order(void)
 {
-	enum { ROUNDS = 200 };
+	enum { ROUNDS = 120 };
 	static uint64_t val[ROUNDS], old[ROUNDS], got[ROUNDS], one = 1;
 
 	if (origin) {

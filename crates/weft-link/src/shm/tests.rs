@@ -40,6 +40,11 @@ fn info(peer: u32, address: &Address) -> PeerInfo {
 
 const PEER: PeerId = PeerId(0);
 
+/// A bare connection to the link's listener.
+fn dial(link: &ShmLink) -> std::os::fd::OwnedFd {
+    sys::socket::connect(sys::socket::Name::Key(link.doors.key)).unwrap()
+}
+
 fn frame<'a>(header: &'a [u8], payload: &'a [u8]) -> Frame<'a> {
     Frame { peer: PEER, header, payload }
 }
@@ -654,17 +659,17 @@ fn service__refuses_nonsense_on_the_socket() {
         (&answer, Some(&sealed)),
     ];
     for (n, (bytes, fd)) in cases.into_iter().enumerate() {
-        let socket = sys::socket::connect(link.doors.key).unwrap();
+        let socket = dial(&link);
         sys::socket::send(&socket, bytes, fd.map(|f| f.as_fd())).unwrap();
         link.service();
         assert!(sys::socket::hung_up(&socket), "case {n}");
         assert_eq!((link.peers.len(), counter(&link, "shm_refused")), (0, n as u64 + 1));
     }
-    let socket = sys::socket::connect(link.doors.key).unwrap();
+    let socket = dial(&link);
     sys::socket::send(&socket, &good, Some(sealed.as_fd())).unwrap();
     link.service();
     assert_eq!(link.peers.len(), 1);
-    let again = sys::socket::connect(link.doors.key).unwrap();
+    let again = dial(&link);
     sys::socket::send(&again, &good, Some(sealed.as_fd())).unwrap();
     link.service();
     assert!(sys::socket::hung_up(&again), "an endpoint connects once");
@@ -673,7 +678,7 @@ fn service__refuses_nonsense_on_the_socket() {
 #[test]
 fn service__silent_connections_are_bounded() {
     let mut link = ShmLink::new(config(1)).unwrap();
-    let silent: Vec<_> = (0..200).map(|_| sys::socket::connect(link.doors.key).unwrap()).collect();
+    let silent: Vec<_> = (0..200).map(|_| dial(&link)).collect();
     link.service();
     let closed = silent.iter().filter(|s| sys::socket::hung_up(s)).count();
     assert_eq!(closed, 200 - 64);

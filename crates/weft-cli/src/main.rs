@@ -5,6 +5,7 @@
 #[macro_use]
 mod out;
 
+mod agent;
 mod app;
 mod bench;
 mod demo;

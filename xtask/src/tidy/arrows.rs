@@ -9,7 +9,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-core", Some(&[])),
     ("weft-link", Some(&["weft-core"])),
     ("weft", Some(&["weft-core", "weft-link"])),
-    ("weftd", Some(&["weft-core", "weft-link"])),
+    ("weftd", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-sim", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-models", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-capi", Some(&["weft-core", "weft-link", "weft", "weft-models"])),

@@ -130,6 +130,8 @@ pub enum LinkName {
     Packet,
     /// AF_XDP
     Xdp,
+    /// Through an agent (weftd) on each host, which has the raw sockets
+    Agent,
     /// What ranks on two hosts get
     Auto,
 }
@@ -142,6 +144,7 @@ impl LinkName {
             LinkName::Udp => "udp",
             LinkName::Packet => "packet",
             LinkName::Xdp => "xdp",
+            LinkName::Agent => "agent",
             LinkName::Auto => "auto",
         }
     }
@@ -157,7 +160,7 @@ impl LinkName {
 
     /// Whether it uses raw Ethernet: between hosts of a lab only.
     fn is_raw(self) -> bool {
-        matches!(self, LinkName::Packet | LinkName::Xdp | LinkName::Auto)
+        matches!(self, LinkName::Packet | LinkName::Xdp | LinkName::Agent | LinkName::Auto)
     }
 }
 

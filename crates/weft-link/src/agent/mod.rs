@@ -17,7 +17,7 @@ mod hub;
 mod tests;
 
 pub use crate::shm::Caller;
-pub use client::{AgentConfig, AgentLink};
+pub use client::{AgentConfig, AgentLink, MemberNews, Services, ServicesHandle};
 pub use control::{Attach, Control, ControlError, GroupRole, Served, VERSION};
 pub use hub::{FromRank, Hub};
 

@@ -62,6 +62,7 @@ impl ShmLink {
         let stranger = |p: &super::Peer| p.endpoint == endpoint && p.id.is_none();
         let Some(at) = self.peers.iter().position(stranger) else { return false };
         self.name(at, peer);
+        self.peers[at].muted = false;
         true
     }
 

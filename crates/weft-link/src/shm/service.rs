@@ -234,7 +234,10 @@ impl ShmLink {
             None => {
                 let direct = Peer::direct_to(&socket.fd, self.config.direct);
                 let halves = [tx, rx];
-                self.peers.push(Peer::new(hello.from, socket, hello.sizes, halves, direct));
+                let mut peer = Peer::new(hello.from, socket, hello.sizes, halves, direct);
+                // A hub hears nobody before it has admitted him.
+                peer.muted = self.is_hub;
+                self.peers.push(peer);
                 self.peers.len() - 1
             }
         };

@@ -103,6 +103,8 @@ pub enum Placement {
     },
     /// Copy the first `status.len` bytes into the operation's buffer; the operation is complete.
     Done(Completion),
+    /// Copy the first `status.len` bytes to who awaits the message, which is complete.
+    Awaited(Awaited),
     /// Copy into the store of unexpected message `id` at `offset`; at offset 0 make room for
     /// `total`.
     Store {
@@ -249,6 +251,15 @@ pub struct Status {
     pub data: Option<u32>,
     /// Old value, for atomic operations.
     pub value: u64,
+}
+
+/// A message that was received without an operation (see [`crate::Engine::await_message`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// What was received.
+    pub status: Status,
+    /// Truncation, if the buffer was too short.
+    pub error: Option<OpError>,
 }
 
 /// A finished operation.

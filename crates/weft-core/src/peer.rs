@@ -153,6 +153,8 @@ pub(crate) struct Windows {
     pub gap_at: Seq,
     /// Past the last packet that went the way of bulk data.
     pub bulk_end: Seq,
+    /// What a message acknowledged, and when it came, to be looked at when nobody waits.
+    pub late_ack: Option<(crate::Instant, Seq)>,
 }
 
 impl Windows {
@@ -366,6 +368,7 @@ impl Peer {
                 timeouts: 0,
                 gap_at: Seq(0),
                 bulk_end: Seq(0),
+                late_ack: None,
                 rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
             }));
         }

@@ -1,7 +1,7 @@
 //! Messages sent at once: EAGER, EAGER_FIRST, EAGER_MORE.
 
-use super::op::{Kind, RecvState};
-use super::types::{Completion, Event, OpKind, Payload, Placement, SendArgs};
+use super::op::{Kind, Op, RecvState, Send};
+use super::types::{Completion, Event, OpKind, Payload, Placement, SendArgs, Transmit};
 use super::{Engine, Stored, StoredState, ACTIVE_MAX};
 use crate::error::OpError;
 use crate::id::{OpId, PeerId};
@@ -114,6 +114,60 @@ impl Engine {
         true
     }
 
+    /// The latency path where packets are numbered: an injected message that fits one packet, when
+    /// nothing stands in its way. The packet is to be sent at once, as one of `poll_transmit`; its
+    /// bytes are needed until the release of the operation, which completes unseen.
+    #[inline]
+    pub fn inject_now(&mut self, now: Instant, a: &SendArgs) -> Option<(OpId, Transmit)> {
+        let p = self.peers.get(a.peer.0 as usize)?;
+        let len = u32::try_from(a.len).ok()?;
+        let clear = p.state == State::Ready
+            && len <= p.eager_max
+            && len.saturating_add(Eager::LEN as u32) <= p.mtu()
+            && len < p.caps.bulk_min
+            && !p.has_work()
+            && !p.blocked
+            && p.stalled.is_empty()
+            && p.last_word.is_none()
+            && !p.hello_due
+            && !p.hello_reply_due;
+        if !clear || p.windows.as_ref().is_none_or(|w| w.recv.has_gap() || w.send.has_gap()) {
+            return None;
+        }
+        if p.windows.as_ref().is_some_and(|w| !w.send.can_send()) {
+            self.acknowledge_late(a.peer);
+        }
+        let p = &mut self.peers[a.peer.0 as usize];
+        let room = p.windows.as_ref().is_some_and(|w| w.send.can_send());
+        if !room || !p.credit_in.try_take(len as usize) {
+            return None;
+        }
+        let send = Send {
+            tag: a.tag,
+            len: a.len,
+            flags: flags(a),
+            imm: a.data.unwrap_or(0),
+            addr: a.addr,
+            sent: a.len,
+            asked: 0,
+            announced: false,
+        };
+        let (flags, imm) = (send.flags, send.imm);
+        let mut op = Op::new(Some(a.peer), a.context, Kind::Send(send));
+        (op.reported, op.finished) = (true, true);
+        let Ok(id) = self.add_op(now, op) else {
+            self.peers[a.peer.0 as usize].credit_in.refund(len as usize);
+            return None;
+        };
+        self.stats.messages_sent += 1;
+        self.stats.packets_sent += 1;
+        self.stats.bytes_sent += a.len;
+        let payload = Payload::Op { op: id, offset: 0, len };
+        let packet = Packet::Eager(Eager { tag: a.tag });
+        let desc = Desc { packet, flags, imm, payload, bulk: false };
+        Some((id, self.emit(now, a.peer, &desc, 1)))
+    }
+
     /// The link refused what `send_now` gave.
     pub fn refund(&mut self, peer: PeerId, len: u32) {
         self.peers[peer.0 as usize].credit_in.refund(len as usize);
@@ -169,6 +223,9 @@ impl Engine {
             self.consumed(peer, len);
             self.matched(id, peer, eager.tag, len, data_of(common));
             return self.complete_now(id);
+        }
+        if let Some(placement) = self.for_awaiting(peer, common, eager.tag, len) {
+            return placement;
         }
         match self.store(peer, common, eager.tag, len, StoredState::Here) {
             Some(id) => Placement::Store { id, offset: 0, total: len },
@@ -347,6 +404,7 @@ impl Engine {
         state: StoredState,
     ) -> Option<u32> {
         let id = self.keep(peer, common, tag, len, state)?;
+        self.not_awaited(queue_of(common), peer, tag);
         self.stats.unexpected += 1;
         self.unexpected[queue_of(common)].add(peer, tag, id);
         Some(id)

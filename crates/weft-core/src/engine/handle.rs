@@ -84,7 +84,15 @@ impl Engine {
             Packet::Ack(ack) => Some(SackMap(ack.sack)),
             _ => None,
         };
-        self.acknowledged(now, peer, common, sack.as_ref());
+        match packet {
+            Packet::Eager(_) if self.may_acknowledge_late(peer, common) => {
+                if let Some(w) = &mut self.peers[peer.0 as usize].windows {
+                    w.late_ack = Some((now, common.ack));
+                }
+                self.make_ready(peer);
+            }
+            _ => self.acknowledged(now, peer, common, sack.as_ref()),
+        }
         if !packet.is_sequenced() {
             return self.route(now, peer, common, packet, payload_len);
         }
@@ -141,6 +149,28 @@ impl Engine {
         }
     }
 
+    /// Whether what a message acknowledges can be looked at when the message is through: nothing
+    /// waits for it.
+    #[inline]
+    fn may_acknowledge_late(&mut self, peer: PeerId, common: &Common) -> bool {
+        self.acknowledge_late(peer);
+        let p = &self.peers[peer.0 as usize];
+        p.windows.as_ref().is_some_and(|w| !w.send.has_gap())
+            && common.flags & flags::NACK == 0
+            && !p.has_work()
+            && p.stalled.is_empty()
+    }
+
+    /// Takes in an acknowledgement that was put off.
+    #[inline]
+    pub(super) fn acknowledge_late(&mut self, peer: PeerId) {
+        let late = self.peers[peer.0 as usize].windows.as_mut().and_then(|w| w.late_ack.take());
+        if let Some((at, ack)) = late {
+            self.take_ack(at, peer, (ack, false), None);
+        }
+    }
+
+    #[inline]
     pub(super) fn acknowledged(
         &mut self,
         now: Instant,
@@ -148,15 +178,26 @@ impl Engine {
         common: &Common,
         sack: Option<&SackMap>,
     ) {
+        self.acknowledge_late(peer);
+        let nack = common.flags & flags::NACK != 0;
+        self.take_ack(now, peer, (common.ack, nack), sack);
+    }
+
+    fn take_ack(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        (ack, nack): (Seq, bool),
+        sack: Option<&SackMap>,
+    ) {
         let p = &mut self.peers[peer.0 as usize];
         let Some(w) = &mut p.windows else { return };
-        let nack = common.flags & flags::NACK != 0;
         let limited = w.send.in_network() * 4 >= w.congestion.window() * 3;
         let ops = &mut self.ops;
         let mut free = [crate::OpId(0); 32];
         let mut frees = 0;
         let mut more = alloc::vec::Vec::new();
-        let outcome = w.send.on_ack(now, common.ack, sack, nack, &mut |desc| {
+        let outcome = w.send.on_ack(now, ack, sack, nack, &mut |desc| {
             let super::types::Payload::Op { op: id, .. } = desc.payload else { return };
             let Some(op) = ops.get_mut(id.0) else { return };
             op.unacked -= 1;

@@ -6,6 +6,7 @@
 //! [`Engine::poll_event`], then send what [`Engine::poll_transmit`] gives until it gives nothing.
 
 mod atomic;
+mod awaited;
 mod eager;
 mod handle;
 mod matching;
@@ -73,6 +74,8 @@ pub struct Engine {
     /// Of messages with tags, and of those without.
     posted: [Posted<OpId>; 2],
     unexpected: [Unexpected<u32>; 2],
+    /// A message that is received without an operation.
+    wanted: Option<awaited::Wanted>,
     stored: Slab<Stored>,
     regions: Regions,
     ready: VecDeque<PeerId>,
@@ -120,6 +123,7 @@ impl Engine {
             ops: Slab::default(),
             posted: Default::default(),
             unexpected: Default::default(),
+            wanted: None,
             stored: Slab::default(),
             regions: Regions::default(),
             ready: VecDeque::new(),
@@ -336,6 +340,12 @@ impl Engine {
     #[inline]
     pub fn has_output(&self) -> bool {
         !self.ready.is_empty() || !self.events.is_empty() || !self.blocked.is_empty()
+    }
+
+    /// Whether `poll_event` has something.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// Puts a peer into the ready queue; opens the session first if it is not open.

@@ -84,6 +84,7 @@ impl Engine {
     }
 
     fn next_packet(&mut self, now: Instant, peer: PeerId) -> Option<Transmit> {
+        self.acknowledge_late(peer);
         let p = &mut self.peers[peer.0 as usize];
         if p.blocked {
             return None;
@@ -226,7 +227,7 @@ impl Engine {
         Transmit::one(t.peer, wire::emit(&common, &desc.packet), Payload::None)
     }
 
-    fn emit(&mut self, now: Instant, peer: PeerId, desc: &Desc, packets: u32) -> Transmit {
+    pub(super) fn emit(&mut self, now: Instant, peer: PeerId, desc: &Desc, packets: u32) -> Transmit {
         if let Payload::Op { op, .. } = desc.payload {
             if let Some(op) = self.ops.get_mut(op.0) {
                 op.unacked += packets;

@@ -247,6 +247,7 @@ impl Engine {
         p.partial = None;
         p.last_word = word.map(|word| (word, true));
         self.stats.peers_failed += 1;
+        self.end_await();
         self.end_ops(peer, failure);
         match word {
             Some(_) => self.make_ready(peer),

@@ -113,6 +113,7 @@ impl Engine {
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(peer) = self.timers.pop(now) {
             self.peers[peer.0 as usize].armed = Instant::FAR;
+            self.acknowledge_late(peer);
             for cause in Cause::ALL {
                 self.fire(now, peer, cause);
             }

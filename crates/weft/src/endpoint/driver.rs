@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
-use weft_core::engine::types::{AtomicRequest, Completion, Event, Payload, Placement};
+use weft_core::engine::types::{AtomicRequest, Awaited, Completion, Event, Payload, Placement};
 use weft_core::slab::Slab;
 use weft_core::wire::{self, field, session_of, Hello, Packet, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
@@ -44,6 +44,13 @@ struct Held {
     payload: Vec<u8>,
 }
 
+/// A blocking receive without an operation.
+#[derive(Default)]
+pub(crate) struct AwaitedRecv {
+    pub memory: Memory,
+    pub done: Option<Awaited>,
+}
+
 /// Everything but the links: what a link's `recv` calls into.
 pub(crate) struct Core {
     pub engine: Engine,
@@ -53,6 +60,9 @@ pub(crate) struct Core {
     /// `now` was read in this round of progress.
     fresh: bool,
     pub ops: OpTable,
+    pub awaited: AwaitedRecv,
+    /// Something that the program waits for came to its end in this round of progress.
+    ended: bool,
     pub completions: VecDeque<Completion>,
     pub upcalls: VecDeque<Upcall>,
     /// What is done with active messages before packets behind them are looked at, by handler.
@@ -105,6 +115,8 @@ pub(crate) struct Driver {
     woken: Option<u64>,
     /// Some peer is reached over a network that costs no system call to look at.
     pub(super) has_polled_network: bool,
+    /// Something to send was left to the next round, which must come before any sleep.
+    pub(super) put_off: bool,
     /// Time is virtual: a simulator calls only when something happened, so every round looks
     /// everywhere.
     exact: bool,
@@ -139,6 +151,8 @@ impl Driver {
                 now,
                 fresh: true,
                 ops: OpTable::default(),
+                awaited: AwaitedRecv::default(),
+                ended: false,
                 completions: VecDeque::new(),
                 upcalls: VecDeque::new(),
                 at_once: HashMap::new(),
@@ -172,6 +186,7 @@ impl Driver {
             look_at: now,
             woken: None,
             has_polled_network: false,
+            put_off: false,
             exact,
         }
     }
@@ -184,6 +199,7 @@ impl Driver {
         let (mut did, mut rare) = (false, self.exact);
         let woken = self.woken.take().filter(|_| !self.exact);
         self.core.fresh = false;
+        self.core.ended = false;
         if rare || self.rounds.is_multiple_of(CLOCK_ROUNDS) {
             did |= self.on_time();
             if self.core.now >= self.look_at || woken.is_some() {
@@ -206,10 +222,23 @@ impl Driver {
             }
         }
         if rare || self.core.has_work() {
+            if !rare && self.may_put_off() {
+                self.put_off = true;
+                return true;
+            }
+            self.put_off = false;
             self.core.freshen();
             did |= self.flush();
         }
         did
+    }
+
+    /// Whether what there is to send can wait for the next round: something came to its end that
+    /// the program waits for, what is left is acknowledgements and the like, and it has not been put
+    /// off before.
+    #[inline]
+    fn may_put_off(&self) -> bool {
+        self.core.ended && !self.put_off && self.core.has_packets_only()
     }
 
     /// Whether a link is looked at in every round: one in use, unless a look costs a system call
@@ -419,6 +448,14 @@ impl Core {
                 self.ops.place(completion.op, 0, completion.status.len, payload);
                 self.complete(completion);
             }
+            Placement::Awaited(awaited) => {
+                let len = (awaited.status.len as usize).min(payload.len());
+                if let Some(into) = self.awaited.memory.write(0, len) {
+                    payload.copy_to(into);
+                }
+                self.awaited.done = Some(awaited);
+                self.ended = true;
+            }
             Placement::Recv { op, offset, len } => self.ops.place(op, offset, len, payload),
             other => self.place_other(other, header, payload),
         }
@@ -426,7 +463,8 @@ impl Core {
 
     fn place_other(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
         match placement {
-            Placement::None | Placement::Recv { .. } | Placement::Done(_) => {}
+            Placement::None | Placement::Recv { .. } => {}
+            Placement::Done(_) | Placement::Awaited(_) => {}
             Placement::Store { id, offset, total } => self.store(id, offset, total, payload),
             Placement::UpcallStored { id, offset, peer, tag } => {
                 self.store(id, offset, 0, payload);
@@ -514,6 +552,17 @@ impl Core {
             || !self.atomics.is_empty()
     }
 
+    /// Whether packets are all that `flush` would find.
+    #[inline]
+    fn has_packets_only(&self) -> bool {
+        !self.engine.has_events()
+            && self.deferred.is_empty()
+            && self.copies.is_empty()
+            && self.connects.is_empty()
+            && self.hellos.is_empty()
+            && self.atomics.is_empty()
+    }
+
     fn next_event(&mut self) -> Option<Event> {
         self.deferred.pop_front().or_else(|| self.engine.poll_event())
     }
@@ -556,7 +605,9 @@ impl Core {
 
     #[inline]
     fn complete(&mut self, c: Completion) {
-        if self.ops.complete(&c) == Owner::Queue {
+        let owner = self.ops.complete(&c);
+        self.ended |= owner != Owner::Nobody;
+        if owner == Owner::Queue {
             self.completions.push_back(c);
         }
     }

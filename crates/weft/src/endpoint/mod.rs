@@ -316,6 +316,9 @@ impl Endpoint {
     /// Announces that this thread is about to sleep on `wait_fd`. False: do not, there is work.
     pub fn prepare_wait(&self) -> bool {
         let inner = &mut *self.inner.borrow_mut();
+        if inner.driver.put_off {
+            return false;
+        }
         inner.waiter.sync(inner.driver.links.iter().map(|link| &**link));
         if inner.driver.core.engine.has_blocked() {
             // A full link tells nobody when it has room again: look soon.

@@ -30,7 +30,7 @@ fn headers(run: &Transmit) -> impl Iterator<Item = [u8; EagerMore::LEN]> + '_ {
 impl Driver {
     /// The link a packet takes: data that was asked for may have one of its own.
     #[inline]
-    fn link_for(&self, t: &Transmit) -> Option<usize> {
+    pub(super) fn link_for(&self, t: &Transmit) -> Option<usize> {
         let route = self.routes.get(t.peer.0 as usize)?.as_ref()?;
         let payload = t.payload.len();
         let each = if t.packets > 1 { payload / t.packets } else { payload };

@@ -344,3 +344,64 @@ fn handle_run__only_the_fragments_that_come_next_of_the_message_that_arrives() {
     let Some(Event::Complete(done)) = node.poll_event() else { panic!("not complete") };
     assert_eq!((done.op, done.status.len), (recv, 16_000));
 }
+
+#[test]
+fn inject_now__keeps_the_order_and_loses_nothing() {
+    for (caps, config) in &every_kind()[1..] {
+        for percent in [0, 1, 5, 20] {
+            let mut net = Net::open((*caps, config.clone()));
+            net.script = rough(percent * 7 + 3, percent);
+            let mut rng = Rng(percent);
+            let (mut fast, mut ops, mut sent) = (0, Vec::new(), [0, 0]);
+            for _ in 0..400 {
+                let from = rng.below(2) as usize;
+                let bytes = pattern(sent[from], rng.below(600));
+                sent[from] += 1;
+                if rng.chance(80) {
+                    fast += u32::from(net.inject_now(from, 1 - from, 1, &bytes));
+                } else {
+                    ops.push((from, net.send(from, 1 - from, 1, &bytes)));
+                }
+                // Time to answer now and then, or none at all.
+                net.run(u64::from(rng.chance(30)));
+            }
+            for at in [0, 1] {
+                for _ in 0..sent[1 - at] {
+                    ops.push((at, net.recv(at, Some(1 - at), 1, 600)));
+                }
+            }
+            net.wait(&ops);
+            for at in [0, 1] {
+                let mine = ops.iter().filter(|(of, op)| {
+                    *of == at && net.nodes[at].done[op].kind == OpKind::Recv
+                });
+                for (i, (_, op)) in mine.enumerate() {
+                    let got = net.nodes[at].bytes(*op);
+                    let len = net.nodes[at].ok(*op).len;
+                    assert!(got[..len as usize] == pattern(i as u64, len), "message {i}");
+                }
+            }
+            // Memory answers need no windows: there the ordinary latency path is.
+            assert!(fast > 20 || caps.reliable, "{fast} the fast way at {percent} % loss");
+            net.run(5000);
+            net.assert_clean();
+            assert!(net.nodes.iter().all(|n| n.engine.quiet()));
+        }
+    }
+}
+
+#[test]
+fn acknowledgement__of_an_answer_is_taken_in_when_nobody_waits() {
+    let mut net = Net::open((network(), Config::default()));
+    let recv = net.recv(1, Some(0), 1, 5);
+    assert!(net.inject_now(0, 1, 1, b"12345"));
+    net.run_until(|net| net.nodes[1].done.contains_key(&recv));
+    let back = net.recv(0, Some(1), 2, 5);
+    assert!(net.inject_now(1, 0, 2, b"54321"));
+    net.run_until(|net| net.nodes[0].done.contains_key(&back));
+    // With the next packet at the latest.
+    assert!(net.inject_now(0, 1, 3, b"again"));
+    net.run(5000);
+    assert_eq!(net.nodes[0].engine.stats().retransmitted, 0);
+    assert!(net.nodes[0].engine.quiet());
+}

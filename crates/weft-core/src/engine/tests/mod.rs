@@ -3,6 +3,7 @@
 #![allow(non_snake_case)]
 extern crate std;
 
+mod awaited;
 mod bounds;
 mod close;
 mod direct;
@@ -135,6 +136,8 @@ pub struct Node {
     pub direct_budget: u32,
     /// Does not act on direct copies while set.
     pub hold_direct: bool,
+    /// The message last awaited, and its bytes that fit.
+    pub awaited: Option<(Awaited, Vec<u8>)>,
 }
 
 /// Nodes joined by a network.
@@ -234,6 +237,7 @@ impl Node {
             attentive: false,
             direct_budget: u32::MAX,
             hold_direct: false,
+            awaited: None,
         }
     }
 
@@ -290,6 +294,10 @@ impl Node {
                 assert!(!self.released.contains(&op), "written after its release");
                 let buffer = self.buffers.get_mut(&op).expect("a buffer to receive into");
                 buffer.write(offset, len, body);
+            }
+            Placement::Awaited(awaited) => {
+                let Body::Bytes(bytes) = body.part(0, awaited.status.len) else { unreachable!() };
+                assert!(self.awaited.replace((awaited, bytes)).is_none(), "awaited once");
             }
             Placement::Done(c) => {
                 self.place(
@@ -455,6 +463,21 @@ impl Net {
         node.addresses.insert(addr, op);
         node.settle();
         Ok(op)
+    }
+
+    /// Injects `bytes` the fast way where that can be done, else the ordinary way; whether it
+    /// could.
+    pub fn inject_now(&mut self, from: usize, to: usize, tag: u64, bytes: &[u8]) -> bool {
+        let peer = self.peer(from, to);
+        let args = SendArgs { inject: true, ..send_args(peer, tag, bytes.len() as u64) };
+        let node = &mut self.nodes[from];
+        let Some((op, t)) = node.engine.inject_now(self.now, &args) else {
+            self.try_send(from, args, Body::Bytes(bytes.to_vec())).unwrap();
+            return false;
+        };
+        node.begin(op, Body::Bytes(bytes.to_vec()));
+        self.offer(from, t);
+        true
     }
 
     /// Sends `bytes` from one node to another.

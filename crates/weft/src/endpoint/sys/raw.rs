@@ -7,12 +7,16 @@ use crate::endpoint::ops::Owner;
 use crate::endpoint::{error_of, Endpoint, Status};
 use weft_core::engine::types::{Claimed, Completion, Probed, RecvArgs, Refused, SendArgs};
 use weft_core::engine::Rights;
+use weft_core::matching::RecvSpec;
 use weft_core::wire::HeaderBuf;
 use weft_core::{Engine, Instant, OpError, OpId, PeerId};
 use weft_link::Frame;
 
 /// Copies of messages queued for a peer before a blocking send waits.
 const INJECTED_MAX: usize = 256;
+
+/// Rounds of progress in which a blocking receive looks for its message before it is posted.
+const AWAIT_ROUNDS: u32 = 16;
 
 impl Driver {
     /// The latency path: sends at once if nothing stands in the way. `data` is free when it returns
@@ -41,6 +45,27 @@ impl Driver {
         }
         self.core.engine.refund(to, len);
         false
+    }
+
+    /// Injects a message: a copy of `data` leaves at once if nothing stands in the way, else later.
+    #[inline]
+    fn inject(&mut self, args: SendArgs, data: &[u8]) -> Result<(), Refused> {
+        let now = self.core.tick();
+        if let Some((op, t)) = self.core.engine.inject_now(now, &args) {
+            let memory = self.core.ops.copy_of(data);
+            self.core.ops.insert(op, Owner::Nobody, memory);
+            let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload: data };
+            let sent = self.link_for(&t).is_none_or(|link| self.links[link].send(&[frame]) == 1);
+            if !sent {
+                self.core.engine.refused(t);
+            }
+            return Ok(());
+        }
+        let memory = self.core.ops.copy_of(data);
+        let op = self.core.engine.send(now, SendArgs { addr: memory.addr(), ..args })?;
+        self.core.ops.insert(op, Owner::Nobody, memory);
+        self.send_started(args.peer, data.len());
+        Ok(())
     }
 
     /// Tells all peers that this endpoint ends.
@@ -73,8 +98,46 @@ impl Endpoint {
         ignore: u64,
         buffer: &mut [u8],
     ) -> Result<Status, OpError> {
+        if let Some(result) = self.await_message(from, tag, ignore, buffer) {
+            return result;
+        }
         let op = self.begin_recv(from, tag, ignore, buffer)?;
         self.wait_op(op)
+    }
+
+    /// Looks for the message for a moment, without an operation. `None`: it has to be posted.
+    #[inline]
+    fn await_message(
+        &self,
+        source: Option<PeerId>,
+        tag: u64,
+        ignore: u64,
+        buffer: &mut [u8],
+    ) -> Option<Result<Status, OpError>> {
+        let inner = &mut *self.inner.borrow_mut();
+        let core = &mut inner.driver.core;
+        let spec = RecvSpec { source, tag, ignore };
+        if !core.engine.await_message(spec, buffer.len() as u64) {
+            return None;
+        }
+        // SAFETY: nothing but rounds of progress here touches it; it is forgotten on return, and
+        // the driver does not panic in between: it runs no code of callers.
+        core.awaited.memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
+        for _ in 0..AWAIT_ROUNDS {
+            let did = inner.driver.progress(1);
+            inner.count(did);
+            if !inner.driver.core.engine.awaits() || !inner.driver.core.upcalls.is_empty() {
+                break;
+            }
+            if !did {
+                inner.driver.spin();
+            }
+        }
+        let core = &mut inner.driver.core;
+        core.engine.end_await();
+        core.awaited.memory = Memory::None;
+        let done = core.awaited.done.take()?;
+        Some(done.error.map_or(Ok(Status::from(done.status)), Err))
     }
 
     /// Starts a send whose caller does not return before `collect` gave the result. `None`: `data`
@@ -94,31 +157,29 @@ impl Endpoint {
         if d.send_now(to, tag, data, None, false) {
             return Ok(None);
         }
-        let inject = data.len() <= d.core.engine.config().inject_max as usize;
-        let memory = if inject {
-            d.core.ops.copy_of(data)
-        } else {
-            // SAFETY: the callers in this crate return only when the operation has ended.
-            unsafe { Memory::raw(data.as_ptr(), data.len()) }
-        };
         let args = SendArgs {
             peer: to,
             tag,
             len: data.len() as u64,
             data: None,
             context: 0,
-            addr: memory.addr(),
-            inject,
+            addr: 0,
+            inject: data.len() <= d.core.engine.config().inject_max as usize,
             sync: false,
             active: false,
             untagged: false,
         };
+        if args.inject {
+            return d.inject(args, data).map(|()| None).map_err(error_of);
+        }
+        // SAFETY: the callers in this crate return only when the operation has ended.
+        let memory = unsafe { Memory::raw(data.as_ptr(), data.len()) };
         let now = d.core.tick();
+        let args = SendArgs { addr: memory.addr(), ..args };
         let op = d.core.engine.send(now, args).map_err(error_of)?;
-        let owner = if inject { Owner::Nobody } else { Owner::Waiter };
-        d.core.ops.insert(op, owner, memory);
+        d.core.ops.insert(op, Owner::Waiter, memory);
         d.send_started(to, data.len());
-        Ok((!inject).then_some(op))
+        Ok(Some(op))
     }
 
     /// Starts a receive whose caller does not return before `collect` gave the result.
@@ -181,7 +242,7 @@ impl Endpoint {
     ) -> Result<Option<OpId>, Refused> {
         let d = &mut self.inner.borrow_mut().driver;
         // SAFETY: promised by the caller.
-        let mut memory = unsafe { Memory::raw(ptr, args.len as usize) };
+        let memory = unsafe { Memory::raw(ptr, args.len as usize) };
         if !args.sync && !args.active {
             let bytes = memory.read(0, args.len as usize);
             if d.send_now(args.peer, args.tag, bytes, args.data, args.untagged) {
@@ -189,13 +250,12 @@ impl Endpoint {
             }
         }
         if args.inject {
-            memory = d.core.ops.copy_of(memory.read(0, args.len as usize));
+            return d.inject(args, memory.read(0, args.len as usize)).map(|()| None);
         }
         args.addr = memory.addr();
         let now = d.core.tick();
         let op = d.core.engine.send(now, args)?;
-        let owner = if args.inject { Owner::Nobody } else { Owner::Queue };
-        d.core.ops.insert(op, owner, memory);
+        d.core.ops.insert(op, Owner::Queue, memory);
         d.send_started(args.peer, args.len as usize);
         Ok(Some(op))
     }
@@ -220,24 +280,19 @@ impl Endpoint {
         if d.core.engine.queued(to) >= INJECTED_MAX {
             return Err(Refused::Busy);
         }
-        let memory = d.core.ops.copy_of(data);
         let args = SendArgs {
             peer: to,
             tag,
             len: data.len() as u64,
             data: imm,
             context: 0,
-            addr: memory.addr(),
+            addr: 0,
             inject: true,
             sync: false,
             active: false,
             untagged,
         };
-        let now = d.core.tick();
-        let op = d.core.engine.send(now, args)?;
-        d.core.ops.insert(op, Owner::Nobody, memory);
-        d.send_started(to, data.len());
-        Ok(())
+        d.inject(args, data)
     }
 
     /// Starts an operation on the completion queue; `start` is given the address of its memory.

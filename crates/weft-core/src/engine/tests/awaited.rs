@@ -1,0 +1,119 @@
+//! Messages that are awaited, without an operation.
+
+use super::*;
+use crate::matching::RecvSpec;
+
+fn spec(source: Option<PeerId>, tag: u64) -> RecvSpec {
+    RecvSpec { source, tag, ignore: 0 }
+}
+
+/// What came to who awaits it.
+fn came(net: &mut Net) -> Option<(Awaited, Vec<u8>)> {
+    net.nodes[1].awaited.take()
+}
+
+#[test]
+fn await_message__one_packet_comes_without_an_operation() {
+    for kind in every_kind() {
+        let mut net = Net::open(kind);
+        let peer = net.peer(1, 0);
+        for source in [Some(peer), None] {
+            for len in [0, 1, 300] {
+                assert!(net.nodes[1].engine.await_message(spec(source, 7), 300));
+                assert!(!net.nodes[1].engine.await_message(spec(source, 7), 300), "one at a time");
+                let data = pattern(len, len);
+                net.send_with(0, 1, 7, &data, |a| SendArgs { data: Some(5), ..a });
+                net.run(10);
+                let (awaited, bytes) = came(&mut net).unwrap();
+                assert_eq!((awaited.error, awaited.status.data), (None, Some(5)));
+                assert_eq!((awaited.status.source, awaited.status.tag), (Some(peer), 7));
+                assert!(bytes == data && !net.nodes[1].engine.awaits());
+            }
+        }
+        assert_eq!(net.nodes[1].engine.stats().messages_received, 6);
+        net.run(1000);
+        net.assert_clean();
+    }
+}
+
+#[test]
+fn await_message__too_long_is_truncated() {
+    let mut net = Net::open((memory(), Config::default()));
+    assert!(net.nodes[1].engine.await_message(spec(None, 7), 3));
+    net.send(0, 1, 7, b"12345");
+    net.run(10);
+    let (awaited, bytes) = came(&mut net).unwrap();
+    assert_eq!(awaited.error, Some(OpError::Truncated { sent: 5 }));
+    assert_eq!((awaited.status.len, &bytes[..]), (3, &b"123"[..]));
+}
+
+#[test]
+fn await_message__others_go_where_they_would() {
+    for kind in every_kind() {
+        let mut net = Net::open(kind);
+        let earlier = net.recv(1, Some(0), 7, 5);
+        assert!(net.nodes[1].engine.await_message(spec(None, 7), 10));
+        net.send(0, 1, 8, b"other");
+        net.send(0, 1, 7, b"first");
+        net.run(10);
+        assert_eq!(net.nodes[1].bytes(earlier), b"first", "posted before");
+        assert!(came(&mut net).is_none() && net.nodes[1].engine.awaits());
+        net.send(0, 1, 7, b"second");
+        net.send(0, 1, 7, b"third");
+        net.run(10);
+        assert_eq!(came(&mut net).unwrap().1, b"second");
+        // What is there already is not awaited.
+        assert!(!net.nodes[1].engine.await_message(spec(None, 7), 10));
+        let (other, third) = (net.recv(1, Some(0), 8, 5), net.recv(1, None, 7, 5));
+        assert_eq!(net.nodes[1].bytes(other), b"other");
+        assert_eq!(net.nodes[1].bytes(third), b"third");
+        net.run(1000);
+        net.assert_clean();
+    }
+}
+
+#[test]
+fn await_message__what_is_no_single_packet_ends_it() {
+    for kind in every_kind() {
+        for len in [40_000, 2_000_000] {
+            let mut net = Net::open(kind.clone());
+            let data = pattern(1, len);
+            assert!(net.nodes[1].engine.await_message(spec(None, 7), len));
+            let long = net.send(0, 1, 7, &data);
+            // Matches as well, but comes later.
+            let short = net.send(0, 1, 7, b"short");
+            net.run(10);
+            // Where packets are long, it is one.
+            let (taken, rest) = match came(&mut net) {
+                Some((_, bytes)) => (bytes, [7].map(|tag| net.recv(1, None, tag, len))[0]),
+                None => {
+                    assert!(!net.nodes[1].engine.awaits());
+                    let recv = net.recv(1, None, 7, len);
+                    net.wait(&[(0, long), (1, recv)]);
+                    (net.nodes[1].bytes(recv).to_vec(), net.recv(1, None, 7, 5))
+                }
+            };
+            assert!(taken == data, "in order");
+            net.wait(&[(0, short), (1, rest)]);
+            assert_eq!(&net.nodes[1].bytes(rest)[..5], b"short");
+            net.run(1000);
+            net.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn await_message__a_failure_ends_it_and_strangers_are_not_awaited() {
+    let mut net = Net::pair((network(), Config::default()));
+    let peer = net.peer(1, 0);
+    assert!(!net.nodes[1].engine.await_message(spec(Some(peer), 7), 10), "not open yet");
+    let mut net = Net::open((network(), Config::default()));
+    let peer = net.peer(1, 0);
+    assert!(net.nodes[1].engine.await_message(spec(Some(peer), 7), 10));
+    net.nodes[0].engine.close().into_iter().for_each(|t| {
+        net.inject(0, 1, t.header.as_slice(), Body::Bytes(Vec::new()));
+    });
+    net.run(10);
+    assert!(!net.nodes[1].engine.awaits());
+    assert!(!net.nodes[1].engine.await_message(spec(Some(peer), 7), 10));
+}

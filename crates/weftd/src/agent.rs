@@ -22,6 +22,10 @@ const SELDOM: Duration = Duration::from_millis(1);
 const LINGER: Duration = Duration::from_secs(5);
 /// How long a rank may take from connecting to asking.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A core that was handed over comes back sooner, unless somebody computes there.
+const LONG_AWAY: Duration = Duration::from_micros(100);
+/// How long that is remembered.
+const CROWDED: Duration = Duration::from_millis(20);
 /// Longest sleep: signals and the desk are looked at as often.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// With `once`, how long nobody may be there.
@@ -46,6 +50,8 @@ pub struct Agent {
     listen_at: Instant,
     empty_since: Option<Instant>,
     idle_since: Option<Instant>,
+    /// Until then the agent does not hand its core over: somebody would keep it.
+    crowded_until: Instant,
     /// No new ranks: it ends when those that are here have left.
     draining: bool,
 }
@@ -213,6 +219,7 @@ impl Agent {
             listen_at: now,
             empty_since: Some(now),
             idle_since: None,
+            crowded_until: Instant(0),
             draining: false,
         })
     }
@@ -339,9 +346,14 @@ impl Agent {
         }
         let now = self.room.now;
         let since = *self.idle_since.get_or_insert(now);
-        if now.since(since) < self.options.spin {
+        if now.since(since) < self.options.spin && now >= self.crowded_until {
             // A rank of this core may have what the agent waits for.
             std::thread::yield_now();
+            if sys::now().since(now) > LONG_AWAY {
+                // It computes, and keeps the core for its whole turn: woken from sleep, the agent
+                // goes first.
+                self.crowded_until = sys::now() + CROWDED;
+            }
         } else {
             self.sleep(now);
             self.idle_since = None;

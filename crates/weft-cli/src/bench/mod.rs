@@ -13,6 +13,7 @@ mod peers;
 mod pingpong;
 pub mod rank;
 mod rate;
+pub mod service;
 pub mod suite;
 mod sys;
 pub mod table;
@@ -113,6 +114,8 @@ pub enum What {
     All,
     /// What weft must reach on plain Ethernet, each target met or not
     Ethernet,
+    /// What agents do while ranks compute, beside what ranks do themselves, between lab hosts
+    Agent,
     /// MPI programs over weft and over TCP, each target met or not (root)
     Mpi,
     /// Pipes, sockets and links side by side, as a report in --out
@@ -207,6 +210,8 @@ pub struct Bench<'a> {
     place: Place,
     /// Index of the pair for floors and peers.
     bare: usize,
+    /// Index of a pair over the packet link, beside one served by agents.
+    direct: Option<usize>,
     why_not: Option<String>,
     meter: Meter<'a>,
 }
@@ -242,8 +247,13 @@ impl<'a> Bench<'a> {
             pairs.push(Pair::start(&Kind { link: "udp", ..kind.clone() })?);
         }
         let bare = pairs.len() - 1;
+        let mut direct = None;
+        if link == LinkName::Agent {
+            direct = Some(pairs.len());
+            pairs.push(Pair::start(&Kind { link: "packet", ..kind.clone() })?);
+        }
         let meter = Meter { pairs, options, title: link.name().into(), absent: Vec::new() };
-        Ok(Bench { link, place: kind.place, bare, why_not, meter })
+        Ok(Bench { link, place: kind.place, bare, direct, why_not, meter })
     }
 
     /// Does `work` with two more ranks of another configuration, whose index it is given.
@@ -319,7 +329,7 @@ impl<'a> Bench<'a> {
             What::Logp => vec![logp::table(self)?],
             What::Wait => wait::tables(self)?,
             What::Auth => auth::tables(self)?,
-            What::All | What::Suite | What::Ethernet | What::Mpi => {
+            What::All | What::Suite | What::Ethernet | What::Agent | What::Mpi => {
                 bail!("one benchmark at a time")
             }
         };
@@ -407,6 +417,9 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     }
     if args.what == What::Mpi {
         return mpi::print(&args.options, args.json, &mut out);
+    }
+    if args.what == What::Agent {
+        return service::print(&args.options, args.json, &mut out);
     }
     if args.what == What::Ethernet {
         return ethernet::print(&links, &args.options, args.json, &mut out);

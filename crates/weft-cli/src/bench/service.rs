@@ -60,8 +60,7 @@ const PIECE: Duration = Duration::from_millis(2);
 
 /// Time that all processes of the machine share.
 fn clock_us() -> f64 {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    t.tv_sec as f64 * 1e6 + t.tv_nsec as f64 / 1e3
+    weftd::sys::now().0 as f64 / 1e3
 }
 
 /// Computes for a while without a look at the network.
@@ -300,4 +299,59 @@ pub fn measure(what: &str, hosts: usize, repeat: u32) -> Result<Vec<Figure>> {
     ensure!(out.status.success(), "the ranks that measure {what} failed");
     let lines = String::from_utf8_lossy(&out.stdout);
     lines.lines().map(|l| serde_json::from_str(l).with_context(|| format!("{l:?}"))).collect()
+}
+
+/// Hosts of the multicast, as the paper's tables have them at least.
+const HOSTS: usize = 8;
+
+/// What a figure of the agent's is compared with, and what must be reached.
+struct Aim {
+    what: &'static str,
+    /// What and place of the figure, and of the one beside it.
+    ours: (&'static str, &'static str),
+    other: (&'static str, &'static str),
+    /// `ours / other` at most.
+    most: f64,
+}
+
+const AIMS: [Aim; 2] = [
+    Aim {
+        what: "fetch-and-add at the agent, owner computes / idle round trip at the host",
+        ours: ("owner computes", "agent"),
+        other: ("owner waits", "host"),
+        most: 5.0,
+    },
+    Aim {
+        what: "multicast by agents / by hosts, receivers compute",
+        ours: ("receivers compute", "agent"),
+        other: ("receivers compute", "host"),
+        most: 0.5,
+    },
+];
+
+/// Measures both services and prints them.
+pub fn print(options: &super::Options, json: bool, out: &mut impl std::io::Write) -> Result<()> {
+    let repeat = if options.quick { 5 } else { 100 };
+    let mut all = measure("fetch-add", 2, repeat)?;
+    all.extend(measure("multicast", HOSTS, repeat)?);
+    if json {
+        for figure in &all {
+            writeln!(out, "{}", serde_json::to_string(figure)?)?;
+        }
+        return Ok(());
+    }
+    writeln!(out, "{:<20} {:<7} {:>12} {:>12}", "what", "by", "median us", "9 of 10 us")?;
+    for f in &all {
+        let (median, most) = (f.median_us, f.most_us);
+        writeln!(out, "{:<20} {:<7} {median:>12.1} {most:>12.1}", f.what, f.place)?;
+    }
+    writeln!(out)?;
+    for aim in AIMS {
+        let find = |(what, place)| all.iter().find(|f| f.what == what && f.place == place);
+        let (Some(ours), Some(other)) = (find(aim.ours), find(aim.other)) else { continue };
+        let ratio = ours.median_us / other.median_us;
+        let verdict = if ratio <= aim.most { "met" } else { "not met" };
+        writeln!(out, "{}: {ratio:.2} (at most {}): {verdict}", aim.what, aim.most)?;
+    }
+    Ok(())
 }

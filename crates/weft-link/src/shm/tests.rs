@@ -711,3 +711,53 @@ fn recv__budget_is_kept_over_many_peers() {
     assert_eq!(hub.peers.len(), 4);
     assert!(events(&mut hub).is_empty(), "nobody asked for the stranger");
 }
+
+#[test]
+fn hub__a_liar_is_ended_alone_and_nobody_is_heard_before_admission() {
+    use ring::Area;
+    let name = format!("@weft-hub-{:016x}", crate::random_u64());
+    let mut hub = ShmLink::hub(config(100), &name).unwrap();
+    let mut ranks: Vec<_> = (1..3).map(|n| ShmLink::new(config(n)).unwrap()).collect();
+    for rank in &mut ranks {
+        rank.connect_agent(&name, EndpointId(100), PEER).unwrap();
+        assert_eq!(rank.send(&[frame(&header(1), b"early")]), 1);
+    }
+    hub.look_at_sockets();
+    assert!(drain(&mut hub).0.is_empty(), "nobody is admitted");
+    let callers = hub.callers();
+    let mut who: Vec<_> = callers.iter().map(|c| (c.endpoint.0, c.user)).collect();
+    who.sort_unstable();
+    let user = sys::misc::effective_user();
+    assert_eq!(who, [(1, user), (2, user)]);
+    for (n, endpoint) in [(0, 1), (1, 2)] {
+        assert!(hub.admit_caller(EndpointId(endpoint), PeerId(n)));
+        assert!(!hub.admit_caller(EndpointId(endpoint), PeerId(9)));
+    }
+    assert!(!hub.has_callers());
+    assert_eq!(drain(&mut hub).0.len(), 2);
+    ranks[0].peers[0].tx_area.slot(1).word.store(u64::MAX, Ordering::Release);
+    assert!(drain(&mut hub).0.is_empty());
+    let events = events(&mut hub);
+    let [LinkEvent::Warning(_), LinkEvent::PeerGone(PEER)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(ranks[1].send(&[frame(&header(2), b"on")]), 1);
+    assert_eq!(drain(&mut hub).0.len(), 1, "the other one is served on");
+    hub.mute(PeerId(1), true);
+    assert_eq!(ranks[1].send(&[frame(&header(3), b"wait")]), 1);
+    assert!(drain(&mut hub).0.is_empty());
+    hub.mute(PeerId(1), false);
+    assert_eq!(drain(&mut hub).0.len(), 1);
+}
+
+#[test]
+fn hub__rings_larger_than_it_serves_are_refused() {
+    let name = format!("@weft-hub-{:016x}", crate::random_u64());
+    let mut hub = ShmLink::hub(config(100), &name).unwrap();
+    let large = ShmConfig { data_bytes: 4 << 20, ..config(1) };
+    let mut rank = ShmLink::new(large).unwrap();
+    rank.connect_agent(&name, EndpointId(100), PEER).unwrap();
+    hub.look_at_sockets();
+    assert!(!hub.has_callers());
+    assert_eq!(counter(&hub, "shm_refused"), 1);
+}

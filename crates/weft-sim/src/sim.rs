@@ -2,9 +2,9 @@
 
 use crate::config::{LinkKind, SimConfig};
 use crate::link::SimLink;
-use crate::served::{Due, ServedLink};
 use crate::network::{Network, SharedNetwork};
 use crate::runner::{Host, HostEnv, Outcome, Runner, Task};
+use crate::served::{Due, ServedLink};
 use crate::trace::Trace;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -217,7 +217,8 @@ impl Sim {
             );
             let notes = Notes::clone(&notes);
             let endpoint_too = endpoint.clone();
-            let machine = Machine { endpoint: endpoint_too, due, host, notes: Notes::clone(&notes) };
+            let machine =
+                Machine { endpoint: endpoint_too, due, host, notes: Notes::clone(&notes) };
             let env = Env { endpoint, host, hosts, incarnation, seed, notes };
             (machine, Box::pin(program(env)))
         };

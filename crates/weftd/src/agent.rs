@@ -290,7 +290,8 @@ impl Agent {
                 seat.listen();
             }
         }
-        let late: Vec<u32> = self.room.places.iter().filter(|(_, p)| is_late(p, now)).map(|(r, _)| *r).collect();
+        let late: Vec<u32> =
+            self.room.places.iter().filter(|(_, p)| is_late(p, now)).map(|(r, _)| *r).collect();
         for rank in late {
             self.hub.dismiss(rank);
             self.room.places.remove(&rank);
@@ -416,4 +417,3 @@ fn report(hub: &Hub, room: &Room) -> String {
     }
     out
 }
-

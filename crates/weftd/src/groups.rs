@@ -263,7 +263,8 @@ impl Groups {
 
     /// The root's rank sends a packet.
     pub fn from_root(&mut self, group: u64, number: u32, bytes: &[u8]) {
-        let taken = self.groups.get_mut(&group).is_some_and(|g| g.is_root() && g.push(number, bytes));
+        let taken =
+            self.groups.get_mut(&group).is_some_and(|g| g.is_root() && g.push(number, bytes));
         self.note(taken);
     }
 
@@ -336,8 +337,7 @@ impl Groups {
     /// Whether `progress` has something to do.
     #[inline]
     pub fn is_due(&self, now: Instant) -> bool {
-        !self.groups.is_empty()
-            && (self.changed || self.next_timeout().is_some_and(|at| at <= now))
+        !self.groups.is_empty() && (self.changed || self.next_timeout().is_some_and(|at| at <= now))
     }
 
     /// Forwards what can be forwarded.

@@ -101,8 +101,7 @@ impl World {
                 return;
             }
             let (from, to) = edges[self.random(edges.len())];
-            let (packet, bytes) =
-                self.under_way.get_mut(&(from, to)).unwrap().pop_front().unwrap();
+            let (packet, bytes) = self.under_way.get_mut(&(from, to)).unwrap().pop_front().unwrap();
             let sender = PeerId(from as u32);
             match packet {
                 Packet::Mcast(m) => self.members[to].on_mcast(sender, &m, &bytes),

@@ -74,13 +74,7 @@ impl Default for Options {
             user: "nobody".into(),
             once: false,
             spin: Duration::from_micros(200),
-            quotas: Quotas {
-                ranks: 16,
-                peers: 1024,
-                bytes: 16 << 20,
-                words: 4096,
-                groups: 64,
-            },
+            quotas: Quotas { ranks: 16, peers: 1024, bytes: 16 << 20, words: 4096, groups: 64 },
         }
     }
 }
@@ -237,7 +231,10 @@ mod tests {
              --quota ranks=2 --quota bytes=4M --ethertype 88b6",
         )
         .unwrap();
-        assert_eq!((o.name.as_str(), o.seats, o.packet, o.udp, o.once), ("@x", 3, false, true, true));
+        assert_eq!(
+            (o.name.as_str(), o.seats, o.packet, o.udp, o.once),
+            ("@x", 3, false, true, true)
+        );
         assert_eq!(o.interfaces, Some(vec!["a".to_string(), "b".to_string()]));
         assert_eq!((o.quotas.ranks, o.quotas.bytes, o.spin.as_micros()), (2, 4 << 20, 7));
         assert_eq!((o.user.as_str(), o.kind.get()), ("", 0x88b6));

@@ -297,7 +297,8 @@ impl Seat {
             self.body.relay.handle_timeout(now);
             while let Some(RelayEvent::Lost(peer, after_ms)) = self.body.relay.poll_event() {
                 self.forget(peer);
-                let why = format!("nothing heard for {after_ms} ms (its host, or its agent, ended)");
+                let why =
+                    format!("nothing heard for {after_ms} ms (its host, or its agent, ended)");
                 self.body.say(Control::Lost(peer, why));
             }
         }
@@ -404,14 +405,7 @@ impl Sink for FromWire<'_> {
 }
 
 impl Body {
-    fn arrive(
-        &mut self,
-        now: Instant,
-        link: u8,
-        header: &[u8],
-        payload: Bytes<'_>,
-        hub: &mut Hub,
-    ) {
+    fn arrive(&mut self, now: Instant, link: u8, header: &[u8], payload: Bytes<'_>, hub: &mut Hub) {
         let inbox = self.inbox.len() < INBOX_MAX && self.inbox_bytes < self.bytes_max;
         let room = Room { deliver: inbox || self.gone, hold: self.held_bytes < self.bytes_max };
         match self.relay.from_wire(now, link, header, room) {

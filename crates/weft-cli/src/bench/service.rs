@@ -176,7 +176,8 @@ fn multicast(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
     let log = Log::default();
     forward_by_ranks(world, tree, &log)?;
     let peer = |rank: usize| world.peer(rank);
-    let children: Vec<PeerId> = tree::children(tree, 0, me, size).map(peer).collect::<Result<_, _>>()?;
+    let children: Vec<PeerId> =
+        tree::children(tree, 0, me, size).map(peer).collect::<Result<_, _>>()?;
     let parent = tree::parent(tree, 0, me, size).map(peer).transpose()?;
     // Sessions have to be open before agents use them.
     job.block_on(world.barrier())?;

@@ -28,8 +28,10 @@ use std::time::Duration;
 pub fn parse_links(text: &str) -> Result<String, String> {
     let links = weft::Links::parse(text).filter(|_| !text.trim().is_empty());
     let links = links.ok_or_else(|| {
-        format!("{text:?} is not understood; use auto, shm, udp, packet, xdp, agent or a list: \
-             packet,udp")
+        format!(
+            "{text:?} is not understood; use auto, shm, udp, packet, xdp, agent or a list: \
+             packet,udp"
+        )
     })?;
     let raw = (links.packet || links.xdp || links.agent) && !links.shm;
     Ok(if raw { format!("shm,{text}") } else { text.to_owned() })

@@ -227,7 +227,13 @@ impl Engine {
         Transmit::one(t.peer, wire::emit(&common, &desc.packet), Payload::None)
     }
 
-    pub(super) fn emit(&mut self, now: Instant, peer: PeerId, desc: &Desc, packets: u32) -> Transmit {
+    pub(super) fn emit(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        desc: &Desc,
+        packets: u32,
+    ) -> Transmit {
         if let Payload::Op { op, .. } = desc.payload {
             if let Some(op) = self.ops.get_mut(op.0) {
                 op.unacked += packets;

@@ -17,7 +17,7 @@ use crate::id::{EndpointId, PeerId};
 use crate::reliability::{SackMap, Verdict};
 use crate::seq::Seq;
 use crate::time::Instant;
-use crate::wire::{self, flags, reason, Bye, Common, Hello, HeaderBuf, Packet, WireError};
+use crate::wire::{self, flags, reason, Bye, Common, HeaderBuf, Hello, Packet, WireError};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

@@ -26,8 +26,7 @@ impl Side {
         let other = EndpointId(2 - me as u64);
         assert!(relay.connect(PEER, SESSION[me], other, links));
         let (held, got) = (Map::new(), Vec::new());
-        let mut side =
-            Side { relay, held, got, acks: 0, byes: 0, given: 0, back: 0, room: true };
+        let mut side = Side { relay, held, got, acks: 0, byes: 0, given: 0, back: 0, room: true };
         // As an exchange of HELLOs would.
         side.relay.flow(PEER).unwrap().on_hello(links[0].0, true, SESSION[1 - me]);
         side
@@ -43,7 +42,12 @@ impl Side {
     }
 
     fn arrive(&mut self, now: Instant, link: u8, header: &HeaderBuf) {
-        let mut arrival = self.relay.from_wire(now, link, header.as_slice(), if self.room { Room::ANY } else { Room::NONE });
+        let mut arrival = self.relay.from_wire(
+            now,
+            link,
+            header.as_slice(),
+            if self.room { Room::ANY } else { Room::NONE },
+        );
         let mut header = *header;
         loop {
             match arrival {

@@ -207,7 +207,8 @@ pub(super) fn dial_agent(name: &str, user: u32, offer: &Hello) -> Result<Dialed,
         _ => system(&format!("connecting to the agent at {name}"), e),
     })?;
     let cred = socket::peer_cred(&socket).map_err(|e| system("asking who listens", e))?;
-    let foreign = |why| LinkError::Unreachable(format!("the agent at {name} is not trusted: {why}"));
+    let foreign =
+        |why| LinkError::Unreachable(format!("the agent at {name} is not trusted: {why}"));
     trusted_agent(user, cred).map_err(foreign)?;
     offer_segment(socket, cred, offer)
 }

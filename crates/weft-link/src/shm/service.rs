@@ -119,9 +119,13 @@ impl ShmLink {
                 Ok(fd) => fd,
                 Err(e) => return self.accept_failed(&e),
             };
-            let checked = socket::peer_cred(&fd)
-                .map_err(|e| e.to_string())
-                .and_then(|cred| if self.is_hub { Ok(()) } else { same_user(self.user, cred) });
+            let checked = socket::peer_cred(&fd).map_err(|e| e.to_string()).and_then(|cred| {
+                if self.is_hub {
+                    Ok(())
+                } else {
+                    same_user(self.user, cred)
+                }
+            });
             if let Err(why) = checked {
                 self.refuse(&why);
                 continue;

@@ -372,9 +372,9 @@ fn inject_now__keeps_the_order_and_loses_nothing() {
             }
             net.wait(&ops);
             for at in [0, 1] {
-                let mine = ops.iter().filter(|(of, op)| {
-                    *of == at && net.nodes[at].done[op].kind == OpKind::Recv
-                });
+                let mine = ops
+                    .iter()
+                    .filter(|(of, op)| *of == at && net.nodes[at].done[op].kind == OpKind::Recv);
                 for (i, (_, op)) in mine.enumerate() {
                     let got = net.nodes[at].bytes(*op);
                     let len = net.nodes[at].ok(*op).len;

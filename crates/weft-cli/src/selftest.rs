@@ -25,6 +25,15 @@ enum What {
         #[arg(long)]
         aborts: Option<usize>,
     },
+    /// All send to rank 0, which prints bytes a second and how alike the senders' shares are
+    Incast {
+        /// Bytes of a message
+        #[arg(long, default_value_t = 65536)]
+        bytes: usize,
+        /// Messages of each sender
+        #[arg(long, default_value_t = 16)]
+        messages: usize,
+    },
 }
 
 fn value_of(rank: usize, bytes: usize) -> Vec<u8> {
@@ -33,7 +42,78 @@ fn value_of(rank: usize, bytes: usize) -> Vec<u8> {
 
 /// Runs the check.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let What::Bootstrap { bytes, absent, aborts } = args.what;
+    match args.what {
+        What::Bootstrap { bytes, absent, aborts } => bootstrap(bytes, absent, aborts),
+        What::Incast { bytes, messages } => incast(bytes, messages),
+    }
+}
+
+const TAG: u64 = 1;
+const TAG_READY: u64 = 2;
+/// Receives posted ahead for each sender.
+const AHEAD: usize = 2;
+
+fn incast(bytes: usize, messages: usize) -> Result<ExitCode> {
+    let job = weft::Job::init()?;
+    let (endpoint, world) = (job.endpoint(), job.world());
+    let peer = |rank| world.peer(rank).context("a rank is missing");
+    if world.rank() > 0 {
+        let root = peer(0)?;
+        let data = value_of(world.rank(), bytes);
+        endpoint.send_blocking(root, TAG_READY, &[])?;
+        endpoint.recv_blocking(Some(root), TAG_READY, 0, &mut [])?;
+        for _ in 0..messages {
+            endpoint.send_blocking(root, TAG, &data)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let senders = (1..world.size()).map(peer).collect::<Result<Vec<_>>>()?;
+    for &sender in &senders {
+        endpoint.recv_blocking(Some(sender), TAG_READY, 0, &mut [])?;
+    }
+    let start = std::time::Instant::now();
+    for &sender in &senders {
+        endpoint.send_blocking(sender, TAG_READY, &[])?;
+    }
+    let mut shares = Vec::new();
+    endpoint.block_on(async {
+        let post = |from| endpoint.recv(Some(from), TAG, 0, vec![0; bytes]);
+        let mut got = vec![0; senders.len()];
+        let mut posted: Vec<std::collections::VecDeque<_>> =
+            senders.iter().map(|&s| (0..AHEAD.min(messages)).map(|_| post(s)).collect()).collect();
+        while got.iter().any(|&n| n < messages) {
+            for (at, waiting) in posted.iter_mut().enumerate() {
+                while waiting.front().is_some_and(weft::Operation::is_done) {
+                    let Some(done) = waiting.pop_front() else { break };
+                    let (result, buffer) = done.await;
+                    result?;
+                    ensure!(buffer == value_of(at + 1, bytes), "bytes of rank {} changed", at + 1);
+                    got[at] += 1;
+                    if got[at] + waiting.len() < messages {
+                        waiting.push_back(post(senders[at]));
+                    }
+                    if shares.is_empty() && got[at] == messages {
+                        shares = got.clone();
+                    }
+                }
+            }
+            endpoint.yield_now().await;
+        }
+        Ok(())
+    })?;
+    let rate = (bytes * messages * senders.len()) as f64 / start.elapsed().as_secs_f64();
+    println!("rate {rate:.0} jain {:.3}", jain(&shares));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Fairness of shares: 1 if all are equal, down to 1 / n (Jain, Chiu, Hawe, DEC-TR-301, 1984).
+fn jain(shares: &[usize]) -> f64 {
+    let sum: f64 = shares.iter().map(|&s| s as f64).sum();
+    let squares: f64 = shares.iter().map(|&s| (s as f64).powi(2)).sum();
+    sum * sum / (shares.len() as f64 * squares).max(f64::MIN_POSITIVE)
+}
+
+fn bootstrap(bytes: usize, absent: Option<usize>, aborts: Option<usize>) -> Result<ExitCode> {
     if absent.is_some_and(|rank| std::env::var("PMI_RANK") == Ok(rank.to_string())) {
         return Ok(ExitCode::SUCCESS);
     }

@@ -178,6 +178,30 @@ fn run__messages_survive_loss_delay_and_a_rate() {
     assert_eq!(lab.sh("h1", "cat /sys/class/net/eth0/mtu").trim(), "1000");
 }
 
+/// What `selftest incast` printed: bytes a second, and how alike the shares are.
+fn incast(lab: &Lab, hosts: &str) -> (f64, f64) {
+    let words = ["lab", "run", "-n", hosts, WEFT, "selftest", "incast"];
+    let ran = lab.weft(&words);
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let out = text(&ran.stdout);
+    let mut figures = out.split_whitespace().filter_map(|word| word.parse().ok());
+    (figures.next().expect("a rate"), figures.next().expect("a share"))
+}
+
+#[test]
+fn run__many_senders_share_a_bottleneck_and_keep_it_full() {
+    const SENDERS: u32 = 16;
+    let hosts = (SENDERS + 1).to_string();
+    let Some(lab) = Lab::up(&[&hosts, "--rate", "100mbit"]) else { return };
+    // Bytes on the wire for those of a message: 1424 of 1514 in a full packet.
+    let wire = 100e6 / 8.0 * 1424.0 / 1514.0;
+    // Where other programs hold the processors for a while, the link is idle for a while, too.
+    let turns: Vec<(f64, f64)> = (0..5).map(|_| incast(&lab, &hosts)).collect();
+    let good = turns.iter().find(|(rate, jain)| *rate >= 0.9 * wire && *jain >= 0.9);
+    assert!(good.is_some(), "of {wire} bytes a second, and shares: {turns:?}");
+    assert!(turns.iter().all(|(rate, _)| *rate <= 1.1 * wire), "no bottleneck: {turns:?}");
+}
+
 /// Datagrams of `count` that arrive at a port of h2 where nobody listens.
 fn arrived(lab: &Lab, count: u32) -> u64 {
     let counter = || {

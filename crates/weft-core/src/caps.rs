@@ -37,6 +37,8 @@ pub struct LinkCaps {
     /// Messages sent at once that are at least this long go the way of bulk data; `u32::MAX` where
     /// there is one way only.
     pub bulk_min: u32,
+    /// Ways of equal rate that pulled data may be spread over, by trains; 1 if there is one.
+    pub stripes: u8,
 }
 
 impl LinkCaps {
@@ -57,6 +59,7 @@ impl LinkCaps {
             cuts: false,
             eager_max: 0,
             bulk_min: u32::MAX,
+            stripes: 1,
         }
     }
 
@@ -77,6 +80,7 @@ impl LinkCaps {
             cuts: false,
             eager_max: 0,
             bulk_min: u32::MAX,
+            stripes: 1,
         }
     }
 }

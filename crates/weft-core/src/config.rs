@@ -1,5 +1,6 @@
 //! The one typed configuration table. Each key can be set as `WEFT_<NAME>` by the layers above.
 
+use crate::choices::{Place, Receipt, Transfer, Tree};
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -15,15 +16,18 @@ pub enum Reliability {
     /// Out-of-order packets are held; only what is missing is resent.
     #[default]
     Selective,
+    /// The host's agent retransmits: its link to the rank is reliable. Where there is none, as
+    /// [`Reliability::Selective`].
+    Agent,
 }
 
-/// The name is none of `none`, `gbn`, `selective`.
+/// The name is none of `none`, `host`, `gbn`, `selective`, `agent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownReliability;
 
 impl fmt::Display for UnknownReliability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("unknown reliability: use none, gbn or selective")
+        f.write_str("unknown reliability: use none, gbn, selective (or host, the same) or agent")
     }
 }
 
@@ -36,7 +40,8 @@ impl FromStr for Reliability {
         match name {
             "none" => Ok(Reliability::None),
             "gbn" => Ok(Reliability::GoBackN),
-            "selective" => Ok(Reliability::Selective),
+            "selective" | "host" => Ok(Reliability::Selective),
+            "agent" => Ok(Reliability::Agent),
             _ => Err(UnknownReliability),
         }
     }
@@ -48,6 +53,7 @@ impl fmt::Display for Reliability {
             Reliability::None => "none",
             Reliability::GoBackN => "gbn",
             Reliability::Selective => "selective",
+            Reliability::Agent => "agent",
         })
     }
 }
@@ -180,11 +186,17 @@ impl Value for bool {
     }
 }
 
-impl Value for Reliability {
-    fn read(text: &str) -> Option<Reliability> {
-        text.trim().parse().ok()
-    }
+macro_rules! parsed {
+    ($($kind:ty),*) => {
+        $(impl Value for $kind {
+            fn read(text: &str) -> Option<$kind> {
+                text.trim().parse().ok()
+            }
+        })*
+    };
 }
+
+parsed!(Reliability, Transfer, Place, Tree, Receipt);
 
 impl Value for CongestionControl {
     fn read(text: &str) -> Option<CongestionControl> {
@@ -197,8 +209,28 @@ impl Value for CongestionControl {
 }
 
 table! {
-    reliability: Reliability = Reliability::Selective, "none|gbn|selective",
-        "Retransmission on links that lose packets; selective resends only what is missing.";
+    reliability: Reliability = Reliability::Selective, "none|gbn|selective|host|agent",
+        "Retransmission on links that lose packets; selective (host) resends only what is missing.";
+    transfer: Transfer = Transfer::Auto, "auto|copy|gather|rcpy",
+        "How payload reaches the link; auto chooses by length, what all links are good at.";
+    mtu: u32 = 0, "bytes",
+        "Longest packet to a peer, header included; 0 is what the link carries: fewest packets.";
+    multicast: Place = Place::Host, "host|agent",
+        "Who forwards multicast packets; the rank, as not every host has an agent.";
+    tree: Tree = Tree::Binomial, "flat|chain|binary|binomial",
+        "Tree of multicasts that name none; binomial has the lowest latency for one packet.";
+    multicast_credit: u32 = 32, "packets",
+        "Packets of a multicast tree on their way over an edge: hides a round trip.";
+    fetch_add: Place = Place::Host, "host|agent",
+        "Who serves fetch-and-add; the rank, as not every host has an agent.";
+    receipt: Receipt = Receipt::Adaptive, "adaptive|polling|blocking|watchdog",
+        "How a rank learns of what arrives; adaptive polls while that pays, then sleeps.";
+    watchdog_us: u32 = 200, "us",
+        "Time without a poll after which the watchdog makes progress for a rank that computes.";
+    packets_kept: u32 = 256, "packets",
+        "Packets a program may keep after their upcall; each holds back credit of its sender.";
+    rcpy_tlb: u32 = 256, "pages",
+        "Translations of remote pages of 64 KiB kept for each peer; 256 cover 16 MiB.";
     window: u32 = 512, "packets",
         "Most unacknowledged packets to a peer; covers bandwidth times delay of a 40 Gb/s LAN.";
     congestion: CongestionControl = CongestionControl::Delay, "delay|none",
@@ -217,6 +249,8 @@ table! {
         "Announced, unmatched messages a peer may have here; more wait at the sender.";
     pull_block: u32 = 128 << 10, "bytes",
         "Part of a large message asked for at a time; two GSO trains.";
+    stripes: u32 = 3, "interfaces",
+        "Most interfaces that share a large message, at most 3; 1 uses one.";
     pull_depth: u32 = 6, "blocks",
         "Blocks asked for ahead of those that arrived: keeps the sender busy for a round trip.";
     direct_min: u32 = 32 << 10, "bytes",
@@ -241,6 +275,8 @@ table! {
         "Silence after which a wait is reported with the peer's name.";
     keepalive_ms: u32 = 500, "ms",
         "Interval of probes to a silent peer that is waited for.";
+    watchdog_ms: u32 = 20, "ms",
+        "Time without a call after which a thread makes progress for an MPI program; 0: never.";
     peers_max: u32 = 65_536, "peers",
         "Most peers of an endpoint, those that contact it included.";
     yield_us: u32 = 0, "us",

@@ -32,6 +32,8 @@ pub enum PeerFailure {
     },
     /// The session was ended because one side broke the protocol.
     Protocol,
+    /// A packet was lost or overtaken on a network that both sides were told to trust.
+    Lost,
 }
 
 /// Why an operation failed.
@@ -77,6 +79,10 @@ impl fmt::Display for PeerFailure {
                 write!(f, "it speaks protocol version {theirs}, this build speaks another")
             }
             PeerFailure::Protocol => write!(f, "the protocol was broken"),
+            PeerFailure::Lost => write!(
+                f,
+                "a packet was lost although WEFT_RELIABILITY=none trusts the network; use host"
+            ),
         }
     }
 }

@@ -64,12 +64,14 @@ pub struct Transmit {
     pub packets: u32,
     /// It goes the way of bulk data, where that has one of its own.
     pub bulk: bool,
+    /// Which of the ways of its link it takes, below [`LinkCaps::stripes`](crate::LinkCaps).
+    pub stripe: u8,
 }
 
 impl Transmit {
     /// One packet.
     pub(crate) fn one(peer: PeerId, header: HeaderBuf, payload: Payload) -> Transmit {
-        Transmit { peer, header, payload, packets: 1, bulk: false }
+        Transmit { peer, header, payload, packets: 1, bulk: false, stripe: 0 }
     }
 
     /// Takes the first `taken` packets off a run, fewer than it has.
@@ -86,6 +88,10 @@ impl Transmit {
         }
     }
 }
+
+/// Bit of the tag of an active message: it belongs to the packet interface, which says when the
+/// memory that it takes is free again.
+pub const PACKET: u64 = 1 << 31;
 
 /// What the driver does with the payload of a packet just handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +137,14 @@ pub enum Placement {
         /// Who sent it.
         peer: PeerId,
         /// Handler number (low 32 bits) and argument (high 32 bits).
+        tag: u64,
+    },
+    /// A packet of the packet interface: call its upcall with the payload. Its credit stays with
+    /// it until `packet_released`.
+    Packet {
+        /// Who sent it.
+        peer: PeerId,
+        /// As of `Upcall`.
         tag: u64,
     },
     /// Keep the whole packet under (peer, seq) until `next_replay` names it.

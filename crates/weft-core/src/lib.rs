@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod caps;
+pub mod choices;
 pub mod config;
 pub mod engine;
 pub mod error;

@@ -213,10 +213,61 @@ impl Windows {
     }
 }
 
+/// How long bulk data stays away from ways that lost all of a train, at first and at most.
+const ASIDE: Duration = Duration::from_secs(1);
+const ASIDE_MAX: Duration = Duration::from_secs(300);
+
+/// Turns of the ways that share bulk data. After one of them lost everything, only the first is
+/// used for a while.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stripes {
+    turn: u8,
+    until: Instant,
+    wait: Duration,
+}
+
+impl Stripes {
+    /// The way of the next train, of `of` that there are.
+    #[inline]
+    pub fn next(&mut self, now: Instant, of: u8) -> u8 {
+        if of < 2 || now < self.until {
+            return 0;
+        }
+        self.turn = (self.turn + 1) % of;
+        self.turn
+    }
+
+    /// A way lost everything sent over it. True if that is news.
+    pub fn lost(&mut self, now: Instant) -> bool {
+        if now < self.until {
+            return false;
+        }
+        let steady = now.since(self.until) > self.wait + Duration::from_secs(10);
+        self.wait = if steady { ASIDE } else { (self.wait * 2).clamp(ASIDE, ASIDE_MAX) };
+        self.until = now + self.wait;
+        true
+    }
+}
+
+/// Packets to and from a peer over a trusted network since the session began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub sent: Seq,
+    pub expected: Seq,
+}
+
 pub(crate) struct Peer {
     pub id: PeerId,
     pub endpoint: EndpointId,
     pub caps: LinkCaps,
+    /// Those of the path, whatever is chosen.
+    pub carried: LinkCaps,
+    /// Who retransmits to it.
+    pub reliability: Reliability,
+    /// Longest packet chosen for it, bytes; 0: what the link carries.
+    pub mtu_max: u32,
+    /// Both sides trust the network: packets are counted, and none is kept.
+    pub trusted: Option<Count>,
     /// Largest packet the peer takes, from its HELLO.
     peer_mtu: u32,
     pub state: State,
@@ -225,6 +276,8 @@ pub(crate) struct Peer {
     /// Number we put into packets to the peer.
     pub session_out: u32,
     pub windows: Option<Box<Windows>>,
+    /// Whose turn it is among the ways of bulk data.
+    pub stripes: Stripes,
     pub credit_in: CreditIn,
     pub credit_out: CreditOut,
     pub eager_max: u32,
@@ -296,11 +349,16 @@ impl Peer {
             id,
             endpoint,
             caps,
+            carried: caps,
+            reliability: cfg.reliability,
+            mtu_max: cfg.mtu,
+            trusted: None,
             peer_mtu: u32::MAX,
             state: State::Idle,
             session_in,
             session_out: 0,
             windows: None,
+            stripes: Stripes::default(),
             credit_in: CreditIn::default(),
             credit_out: CreditOut::new(credit_window(cfg)),
             eager_max: 0,
@@ -339,15 +397,17 @@ impl Peer {
     /// Adopts the capabilities of the path. Windows are made when the path needs them, and given up
     /// when it does not and nothing was sent: both sides must agree on having them.
     pub fn set_caps(&mut self, cfg: &Config, caps: LinkCaps) {
+        self.carried = caps;
         self.caps = caps;
+        self.caps.mtu = self.chosen_mtu(caps.mtu);
         self.eager_max = crate::transfer::select::eager_max(cfg, &caps);
-        let needs_windows = !(caps.reliable && caps.ordered);
+        let needs_windows = !(caps.reliable && caps.ordered) && self.trusted.is_none();
         if !needs_windows && self.state == State::Idle {
             self.windows = None;
         }
         if needs_windows && self.windows.is_none() {
-            let mode = match cfg.reliability {
-                Reliability::None => Reliability::Selective,
+            let mode = match self.reliability {
+                Reliability::None | Reliability::Agent => Reliability::Selective,
                 mode => mode,
             };
             let us = |n: u32| Duration::from_micros(u64::from(n));
@@ -357,7 +417,7 @@ impl Peer {
                 delay: us(cfg.ack_delay_us),
                 peer_window: cfg.window,
             });
-            let mut send = SendWindow::new(mode, cfg.window, Seq(0));
+            let mut send = SendWindow::new(mode, cfg.window, Seq(0)).parts_by(Desc::part);
             let congestion = Congestion::new(target(cfg), send.limit());
             send.set_congestion(congestion.window());
             self.windows = Some(Box::new(Windows {
@@ -371,6 +431,22 @@ impl Peer {
                 late_ack: None,
                 rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
             }));
+        }
+    }
+
+    /// The longest packet to use of a path that carries packets of `carries` bytes.
+    pub fn chosen_mtu(&self, carries: u32) -> u32 {
+        match self.mtu_max {
+            0 => carries,
+            chosen => chosen.min(carries),
+        }
+    }
+
+    /// Nobody retransmits: packets are only counted. Nothing was sent yet.
+    pub fn trust(&mut self) {
+        if !(self.caps.reliable && self.caps.ordered) {
+            self.windows = None;
+            self.trusted = Some(Count::default());
         }
     }
 
@@ -432,7 +508,11 @@ impl Peer {
 
     /// The common header of a packet to this peer.
     #[inline]
-    pub fn common(&mut self, flags: u16, seq: Seq, imm: u32) -> Common {
+    pub fn common(&mut self, flags: u16, mut seq: Seq, imm: u32) -> Common {
+        if let Some(count) = &mut self.trusted {
+            seq = count.sent;
+            count.sent = seq.next();
+        }
         let ack = match &mut self.windows {
             Some(w) => {
                 w.recv.ack_piggybacked();

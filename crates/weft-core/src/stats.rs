@@ -36,6 +36,7 @@ counters! {
     held: "Packets ahead of a gap, kept until it was filled.",
     gaps: "Packets ahead of a gap, dropped (go-back-N).",
     outside_window: "Packets outside the receive window, dropped.",
+    stripes_lost: "Interfaces left for a while because none of their share of a message arrived.",
     stale_session: "Packets of an unknown or old session, dropped.",
     stale_incarnation: "First packets meant for an earlier incarnation of this endpoint, dropped.",
     wrong_source: "Packets whose link-level source is not the peer they name, dropped.",

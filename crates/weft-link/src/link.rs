@@ -42,6 +42,9 @@ pub enum LinkEvent {
     PeerRefused(PeerId),
     /// The path to this peer now carries packets of this size.
     Mtu(PeerId, u32),
+    /// Pulled data to this peer may be spread over so many interfaces
+    /// ([`Link::send_striped`]).
+    Stripes(PeerId, u8),
     /// The link lost a capability or fell back; said once.
     Warning(String),
 }
@@ -174,6 +177,19 @@ pub trait Link {
             }
         }
         packets
+    }
+
+    /// As [`send_run`](Link::send_run), over one of the interfaces that share data to the peer, by
+    /// its place among them ([`LinkEvent::Stripes`]).
+    fn send_striped(
+        &mut self,
+        peer: PeerId,
+        _stripe: u8,
+        header: &[u8],
+        payload: &[u8],
+        packets: usize,
+    ) -> usize {
+        self.send_run(peer, header, payload, packets)
     }
 
     /// Delivers up to `budget` received packets to `sink`; returns how many.

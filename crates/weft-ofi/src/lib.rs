@@ -9,8 +9,8 @@
 //! Layers: [`sys`] has the binary interface, its tables of functions, and the objects they work on;
 //! everything with an `unsafe` in it lies there. The rest is plain: [`name`] the addresses that MPI
 //! libraries exchange, [`offer`] what is asked and offered, [`gate`] the lock that is there only
-//! for callers that need one, [`vector`] address vectors, [`atomic`] the arithmetic of atomic
-//! operations and their messages.
+//! for callers that need one, [`vector`] address vectors, [`who`] how processes introduce
+//! themselves, [`atomic`] the arithmetic of atomic operations and their messages.
 #![warn(missing_docs)]
 
 pub mod atomic;
@@ -20,3 +20,4 @@ pub mod offer;
 #[allow(unsafe_code, missing_docs)]
 pub mod sys;
 pub mod vector;
+pub mod who;

@@ -18,6 +18,9 @@ pub const PRIMARY: u64 = cap::MSG
 /// Capabilities that come with every endpoint.
 pub const SECONDARY: u64 = cap::MULTI_RECV | cap::SOURCE | cap::LOCAL_COMM | cap::REMOTE_COMM;
 
+/// Capabilities that cost something and come only to those that ask for them.
+pub const ON_REQUEST: u64 = cap::RMA_EVENT | cap::FENCE;
+
 /// Order that holds between any two operations to one peer: all go through one sequence, in which
 /// writes and atomic operations are done as they arrive. What a read reads is sent off later, so
 /// that writes (and, for its answer, messages) behind a read may be done before it.
@@ -148,7 +151,7 @@ pub fn judge(hints: Option<&Hints>) -> Result<Offer, &'static str> {
     let caps = match h.caps & PRIMARY {
         0 => PRIMARY | SECONDARY,
         _ => expand(h.caps) | (h.caps & SECONDARY) | cap::LOCAL_COMM | cap::REMOTE_COMM,
-    };
+    } | (h.caps & ON_REQUEST);
     let progress = |asked| match asked {
         abi::PROGRESS_CONTROL_UNIFIED => abi::PROGRESS_CONTROL_UNIFIED,
         _ => abi::PROGRESS_MANUAL,
@@ -193,7 +196,7 @@ fn refuse(h: &Hints) -> Result<(), &'static str> {
             return Err("another provider, fabric or domain is asked for");
         }
     }
-    let known = PRIMARY | SECONDARY;
+    let known = PRIMARY | SECONDARY | ON_REQUEST;
     let fails = [
         (h.ep_type != 0 && h.ep_type != abi::EP_RDM, "only FI_EP_RDM is offered"),
         (h.caps & !known != 0, "a capability is not offered"),
@@ -262,7 +265,14 @@ mod tests {
         assert!(judge(Some(&dgram)).is_err());
         let other = [Some("tcp".to_string()), None, None];
         assert!(judge(Some(&Hints { names: other, ..Hints::default() })).is_err());
+        let triggered = Hints { caps: cap::RMA | 1 << 20, ..Hints::default() };
+        assert!(judge(Some(&triggered)).is_err());
+    }
+
+    #[test]
+    fn judge__events_of_remote_memory_come_to_those_that_ask() {
         let event = Hints { caps: cap::RMA | cap::RMA_EVENT, ..Hints::default() };
-        assert!(judge(Some(&event)).is_err());
+        assert_ne!(judge(Some(&event)).unwrap().caps & cap::RMA_EVENT, 0);
+        assert_eq!(judge(None).unwrap().caps & cap::RMA_EVENT, 0);
     }
 }

@@ -38,10 +38,15 @@ fn build() -> Result<Built, String> {
     Ok(Built { dir })
 }
 
+/// The program, built once.
+fn built() -> &'static Result<Built, String> {
+    static BUILT: OnceLock<Result<Built, String>> = OnceLock::new();
+    BUILT.get_or_init(build)
+}
+
 /// Runs one case of the program.
 fn case(name: &str) {
-    static BUILT: OnceLock<Result<Built, String>> = OnceLock::new();
-    let built = match BUILT.get_or_init(build) {
+    let built = match built() {
         Ok(built) => built,
         Err(why) => return skip(why),
     };
@@ -52,6 +57,41 @@ fn case(name: &str) {
         .output()
         .unwrap();
     assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// What a case says under limits of a shell, and whether it ended well.
+fn limited(limits: &str, name: &str) -> Option<(bool, String)> {
+    let built = match built() {
+        Ok(built) => built,
+        Err(why) => {
+            skip(why);
+            return None;
+        }
+    };
+    let out = Command::new("sh")
+        .args(["-c", &format!("{limits}; exec \"$0\" {name}")])
+        .arg(built.dir.join("provider"))
+        .env("FI_PROVIDER_PATH", &built.dir)
+        .env("FI_PROVIDER", "weft")
+        .output()
+        .unwrap();
+    assert!(out.status.code().is_some(), "{limits}: ended by a signal: {:?}", out.status);
+    Some((out.status.success(), String::from_utf8_lossy(&out.stderr).into_owned()))
+}
+
+#[test]
+fn open__too_few_descriptors_are_an_error_that_says_so() {
+    for most in [6, 8, 12] {
+        let Some((well, said)) = limited(&format!("ulimit -n {most}"), "waiting") else { return };
+        assert!(!well && said.contains("ulimit -n"), "{most}: {said}");
+    }
+}
+
+#[test]
+fn send__no_memory_is_locked() {
+    if let Some((well, said)) = limited("ulimit -l 0", "many_in_one_buffer") {
+        assert!(well, "{said}");
+    }
 }
 
 macro_rules! cases {

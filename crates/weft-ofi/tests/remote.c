@@ -155,7 +155,11 @@ static void start(void)
 
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+	if (getenv("EVENTS"))
+		hints->caps |= FI_RMA_EVENT;
 	hints->fabric_attr->prov_name = strdup("weft");
+	if (getenv("ONE_THREAD"))
+		hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->tx_attr->msg_order = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
 				    FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_WAW |
 				    FI_ORDER_RAW;
@@ -624,6 +628,95 @@ static void case_death(void)
 	exit(0);
 }
 
+/* Counters of what peers do to memory here, of the endpoint and of the region. */
+static void case_events(void)
+{
+	struct fi_cntr_attr attr = { .events = FI_CNTR_EVENTS_COMP };
+	struct fid_cntr *written, *read_, *of_region;
+	struct fid_ep *e;
+	uint64_t v = 1, old;
+	fi_addr_t to;
+
+	OK(fi_cntr_open(domain, &attr, &written, NULL));
+	OK(fi_cntr_open(domain, &attr, &read_, NULL));
+	OK(fi_cntr_open(domain, &attr, &of_region, NULL));
+	OK(fi_ep_bind(ep, &written->fid, FI_REMOTE_WRITE));
+	OK(fi_ep_bind(ep, &read_->fid, FI_REMOTE_READ));
+	OK(fi_mr_bind(&mr->fid, &of_region->fid, FI_REMOTE_WRITE));
+	meet();
+	e = ep;
+	to = peer;
+	if (origin) {
+		for (int i = 0; i < 3; i++) {
+			AGAIN(fi_write(e, local, 64, NULL, to, 0, KEY, NULL));
+			CHECK(!completion(NULL, FI_RMA | FI_WRITE));
+		}
+		AGAIN(fi_read(e, local, 64, NULL, to, 0, KEY, NULL));
+		CHECK(!completion(NULL, FI_RMA | FI_READ));
+		AGAIN(fi_read(e, local, 64, NULL, to, 0, READ_ONLY, NULL));
+		CHECK(!completion(NULL, FI_RMA | FI_READ));
+		AGAIN(fi_fetch_atomic(e, &v, 1, NULL, &old, NULL, to, 0, KEY, FI_UINT64, FI_SUM, NULL));
+		CHECK(!completion(NULL, FI_ATOMIC | FI_READ));
+		/* Refused: nothing is counted. */
+		AGAIN(fi_write(e, local, 64, NULL, to, 0, READ_ONLY, NULL));
+		CHECK(completion(NULL, FI_RMA | FI_WRITE));
+	} else {
+		while (fi_cntr_read(written) < 4 || fi_cntr_read(read_) < 2)
+			sched_yield();
+		CHECK(fi_cntr_read(of_region) == 4);
+	}
+	meet();
+	CHECK(fi_cntr_read(written) == (origin ? 0 : 4) && fi_cntr_read(read_) == (origin ? 0 : 2));
+	OK(fi_close(&mr->fid));
+	mr = NULL;
+	OK(fi_close(&of_region->fid));
+	OK(fi_close(&ep->fid));
+	OK(fi_close(&second->fid));
+	exit(0);
+}
+
+/* Waits for the other side outside of the provider: no progress. */
+static void away(void)
+{
+	char c;
+
+	CHECK(read(turns, &c, 1) == 1);
+}
+
+/* One side is away: what it sent arrives all the same, though frames are lost; and what the other
+ * does to its memory is done. */
+static void case_away(void)
+{
+	enum { MESSAGES = 300 };
+	char c = 'x';
+
+	if (origin) {
+		for (int i = 0; i < MESSAGES; i++)
+			AGAIN(fi_tinject(ep, &i, sizeof(i), peer, (uint64_t)i));
+		away();
+		memset(local, 7, 1 << 20);
+		AGAIN(fi_write(ep, local, 1 << 20, NULL, peer, 0, KEY, local));
+		CHECK(!completion(local, FI_RMA | FI_WRITE));
+		AGAIN(fi_read(ep, local + SIZE / 2, 1 << 20, NULL, peer, 0, KEY, local));
+		CHECK(!completion(local, FI_RMA | FI_READ));
+		CHECK(!memcmp(local, local + SIZE / 2, 1 << 20));
+		put(&c, 1);
+		return;
+	}
+	for (int i = 0; i < MESSAGES; i++) {
+		struct fi_cq_data_entry e;
+		int got = -1;
+		long ret;
+
+		OK(fi_trecv(ep, &got, sizeof(got), NULL, FI_ADDR_UNSPEC, (uint64_t)i, 0, &got));
+		while ((ret = fi_cq_read(rxcq, &e, 1)) == -FI_EAGAIN)
+			sched_yield();
+		CHECK(ret == 1 && got == i);
+	}
+	put(&c, 1);
+	away();
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -634,6 +727,7 @@ static const struct {
 	{ "atomic", case_atomic },	     { "valid", case_valid },
 	{ "atomic_pieces", case_atomic_pieces }, { "order", case_order },
 	{ "many", case_many },		     { "death", case_death },
+	{ "away", case_away },		     { "events", case_events },
 };
 
 int main(int argc, char **argv)

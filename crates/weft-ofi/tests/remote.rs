@@ -86,6 +86,20 @@ cases! {
 }
 
 #[test]
+fn counters__of_what_peers_do_to_memory() {
+    run("events", &[("EVENTS", "1")]);
+    run("events", &[("EVENTS", "1"), LOSSY[0], LOSSY[1]]);
+}
+
+#[test]
+fn progress__is_made_for_one_who_is_away() {
+    let lossy = [("WEFT_LINK", "udp"), ("WEFT_FAULTS", "loss=20%,reorder=5%,seed=7")];
+    run("away", &lossy);
+    // Without a lock.
+    run("away", &[lossy[0], lossy[1], ("ONE_THREAD", "1")]);
+}
+
+#[test]
 fn atomicvalid__agrees_with_query_atomic() {
     run("valid", &[]);
 }

@@ -1,6 +1,7 @@
 //! A process as a rank of its job.
 
 use crate::calibration::Calibration;
+use crate::choices::{self, Choices};
 use crate::clock::Clock;
 use crate::counters::Who;
 use crate::endpoint::Endpoint;
@@ -47,6 +48,18 @@ impl Links {
     pub fn of_job(self, size: usize, here: Option<usize>) -> Links {
         let far = size > 1 && here.is_none_or(|here| here < size);
         Links { packet: self.packet || (self.auto && far), ..self }
+    }
+
+    /// What is opened beside the agent. It speaks to the network in the endpoint's name: nobody else
+    /// may. Where it does not serve, what needs no rights takes its place.
+    fn beside_agent(self, served: bool) -> Links {
+        let others = self.udp || self.packet || self.xdp;
+        Links {
+            xdp: self.xdp && !served,
+            packet: self.packet && !served,
+            udp: !served && (self.udp || !others),
+            ..self
+        }
     }
 
     /// From `auto`, `shm`, `udp`, `packet`, `xdp`, `agent` or a comma-separated list.
@@ -143,12 +156,20 @@ pub fn config_from_env() -> Result<Config, JobError> {
             })?;
         }
     }
+    choices::derive(&mut config, &|name| {
+        std::env::var_os(format!("WEFT_{}", name.to_uppercase())).is_some()
+    });
     Ok(config)
 }
 
 /// Whether more ranks run on this host than cores, as far as the launcher tells.
 pub fn oversubscribed() -> bool {
     launch::ranks_here(&|name| std::env::var(name).ok()).is_some_and(|n| n > cores())
+}
+
+/// Processors this host has, whatever this process may use.
+pub fn cores_of_host() -> usize {
+    cores()
 }
 
 /// Processors this host has. Not those this process may use: a launcher that gives each rank one
@@ -271,6 +292,7 @@ pub fn open_served(
     mut links: Links,
     key: [u8; 32],
 ) -> Result<(Endpoint, Option<ServicesHandle>), JobError> {
+    Choices::of(&config).check(links.agent).map_err(|e| JobError::Config(e.to_string()))?;
     let id = EndpointId(weft_link::random_u64());
     let mode = security_from_env()?;
     let Some(job_key) = JobKey::from_bytes(&key) else {
@@ -294,22 +316,14 @@ pub fn open_served(
     let security = Security { mode, job_key, me: id };
     let mut services = None;
     if links.agent {
-        let attached = attach(&mut config, &security).map(|link| {
-            services = Some(link.services());
-            Box::new(link) as _
-        });
-        let served = attached.is_ok();
-        take("agent", attached);
-        // The agent speaks to the network in this endpoint's name: nobody else may. Without it,
-        // what needs no rights takes its place.
-        let others = links.udp || links.packet || links.xdp;
-        links = Links {
-            xdp: links.xdp && !served,
-            packet: links.packet && !served,
-            udp: !served && (links.udp || !others),
-            ..links
-        };
+        let attached = attach(&mut config, &security);
+        services = attached.as_ref().ok().map(AgentLink::services);
+        take("agent", attached.map(|l| Box::new(l) as _));
+        links = links.beside_agent(services.is_some());
     }
+    // What was chosen may need the agent that has not come.
+    let served = services.is_some();
+    Choices::of(&config).check(served).map_err(|e| JobError::Config(e.to_string()))?;
     if links.xdp {
         let xdp = XdpConfig { faults: wrappers.faults, ..xdp_from_env()? };
         take("xdp", XdpLink::new(xdp, security.clone()).map(|l| Box::new(l) as _));

@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod calibration;
+pub mod choices;
 pub mod clock;
 pub mod counters;
 pub mod endpoint;
@@ -14,10 +15,12 @@ pub mod group;
 pub mod job;
 pub mod keyfile;
 pub mod launch;
+pub mod packets;
 mod selflink;
 pub mod shared;
 
 pub use calibration::Calibration;
+pub use choices::Choices;
 pub use clock::Clock;
 pub use endpoint::{ActiveMessage, ConnectError, Endpoint, Operation, Status};
 pub use group::{Element, Group, Op};

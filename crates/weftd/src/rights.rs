@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn find__reads_the_numbers_of_a_name() {
-        let file = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65533:n:/:/bin/false\n";
+        let file = "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65533:n:/:/bin/false\n";
         assert_eq!(find(file, "nobody"), Some((65534, 65533)));
         assert_eq!(find(file, "nob"), None);
         assert_eq!(find("broken:x", "broken"), None);

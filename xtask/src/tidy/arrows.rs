@@ -71,8 +71,8 @@ const LAYERS: &[(Layer, &[&str])] = &[
     (
         Layer::Vocabulary,
         &[
-            "caps", "config", "error", "event", "id", "pool", "seq", "slab", "stats", "time",
-            "timer", "wire",
+            "caps", "choices", "config", "error", "event", "id", "pool", "seq", "slab", "stats",
+            "time", "timer", "wire",
         ],
     ),
     (

@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 use std::time::Instant;
 use weft::{Endpoint, OpError, PeerId};
 
-/// Messages in flight: enough to overlap, few enough that their buffers stay in the cache.
+/// Messages in flight: at least two, so that they overlap as what is written to a socket does; few
+/// enough that their buffers stay in the cache where they fit it.
 fn window(size: usize) -> usize {
-    ((1 << 20) / size.max(1)).clamp(1, 32)
+    ((1 << 20) / size.max(1)).clamp(2, 32)
 }
 
 /// Buffers of one rank, written to once: their pages are there before the clock starts.

@@ -17,10 +17,10 @@ use anyhow::Result;
 use std::time::{Duration, Instant};
 
 /// Messages of one burst: too few to fill any queue.
-const BURST: u64 = 16;
+pub const BURST: u64 = 16;
 
 /// What reading the clock costs, in ns: a span between two readings is longer by this.
-fn clock_ns() -> u64 {
+pub fn clock_ns() -> u64 {
     let mut previous = Instant::now();
     let mut least = u64::MAX;
     for _ in 0..1000 {
@@ -87,7 +87,7 @@ pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 }
 
 /// Difference of two samples' medians; the bounds are those of the least certain combination.
-fn minus(a: Option<Sample>, b: Option<Sample>) -> Option<Sample> {
+pub fn minus(a: Option<Sample>, b: Option<Sample>) -> Option<Sample> {
     let (a, b) = (a?, b?);
     Some(Sample { median: a.median - b.median, min: a.min - b.max, max: a.max - b.min })
 }

@@ -2,9 +2,11 @@
 
 mod auth;
 mod bandwidth;
+pub mod choice;
 mod ethernet;
 mod floor;
 mod iperf;
+mod kernel;
 mod logp;
 mod mpi;
 pub mod netns;
@@ -47,6 +49,8 @@ pub struct Args {
     options: Options,
     #[command(flatten)]
     suite: suite::Wanted,
+    #[command(flatten)]
+    choices: choice::Wanted,
     /// One JSON object a line instead of tables
     #[arg(long)]
     json: bool,
@@ -110,7 +114,16 @@ pub enum What {
     Wait,
     /// Cost of authenticating frames
     Auth,
-    /// All of these
+    /// Bytes a second through the packet interface
+    Throughput,
+    /// Time until the last member has a packet, and rate
+    Multicast,
+    /// Time of fetch-and-add at a rank that polls, and at one that computes
+    FetchAdd,
+    /// Every combination of transfer, reliability and MTU, trees and places: a table and a plot
+    /// in --out
+    Choices,
+    /// The first six
     All,
     /// What weft must reach on plain Ethernet, each target met or not
     Ethernet,
@@ -219,10 +232,19 @@ pub struct Bench<'a> {
 impl<'a> Bench<'a> {
     /// Starts the two ranks.
     pub fn start(link: LinkName, options: &'a Options) -> Result<Bench<'a>> {
+        Bench::start_with(link, options, CONFIG)
+    }
+
+    /// Starts the two ranks with other settings.
+    pub fn start_with(
+        link: LinkName,
+        options: &'a Options,
+        config: &'static [(&'static str, &'static str)],
+    ) -> Result<Bench<'a>> {
         if link.is_raw() && options.netns == netns::Mode::Off {
             bail!("{} is measured between lab hosts only: leave out --netns off", link.name());
         }
-        let mut kind = Kind { link: link.links(), config: CONFIG, place: Place::Here };
+        let mut kind = Kind { link: link.links(), config, place: Place::Here };
         let (mut pair, mut why_not) = (None, None);
         if link != LinkName::Shm && options.netns != netns::Mode::Off {
             kind.place = Place::Between(MTU);
@@ -244,7 +266,7 @@ impl<'a> Bench<'a> {
         let mut pairs = vec![pair];
         if link.is_raw() {
             // On hosts of their own, where weft has no socket and no program on the interface.
-            pairs.push(Pair::start(&Kind { link: "udp", ..kind.clone() })?);
+            pairs.push(Pair::start(&Kind { link: "udp", config: CONFIG, place: kind.place })?);
         }
         let bare = pairs.len() - 1;
         let mut direct = None;
@@ -329,7 +351,7 @@ impl<'a> Bench<'a> {
             What::Logp => vec![logp::table(self)?],
             What::Wait => wait::tables(self)?,
             What::Auth => auth::tables(self)?,
-            What::All | What::Suite | What::Ethernet | What::Agent | What::Mpi => {
+            _ => {
                 bail!("one benchmark at a time")
             }
         };
@@ -387,6 +409,9 @@ fn header(options: &Options) -> String {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
+    if args.what == What::Choices {
+        return choice::grid::run(args.suite.out.as_deref(), &args.link, &args.options);
+    }
     if args.what == What::Suite {
         return suite::run(&args.suite, &args.options);
     }
@@ -410,6 +435,15 @@ fn broken_pipe(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::BrokenPipe
 }
 
+fn show(out: &mut impl Write, json: bool, table: &Table) -> Result<()> {
+    if json {
+        out.write_all(table.json().as_bytes())?;
+    } else {
+        writeln!(out, "{}", table.text())?;
+    }
+    Ok(())
+}
+
 fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     let mut out = std::io::stdout();
     if !args.json {
@@ -425,17 +459,20 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
         return ethernet::print(&links, &args.options, args.json, &mut out);
     }
     for link in links {
+        let chosen = matches!(args.what, What::Throughput | What::Multicast | What::FetchAdd);
+        if chosen || (args.what == What::Logp && args.choices.any()) {
+            for table in choice::tables(link, &args.options, &args.choices, args.what)? {
+                show(&mut out, args.json, &table)?;
+            }
+            continue;
+        }
         let mut bench = Bench::start(link, &args.options)?;
         for &what in benches {
             if what == What::Auth && link == LinkName::Shm && args.what == What::All {
                 continue;
             }
             for table in bench.run(what)? {
-                if args.json {
-                    out.write_all(table.json().as_bytes())?;
-                } else {
-                    writeln!(out, "{}", table.text())?;
-                }
+                show(&mut out, args.json, &table)?;
             }
         }
     }

@@ -22,7 +22,7 @@ pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     volley(rank, task, &mut endpoint.clone(), "lost", send, recv)
 }
 
-fn floor_of(link: LinkName, size: usize) -> (&'static str, Probe) {
+pub fn floor_of(link: LinkName, size: usize) -> (&'static str, Probe) {
     match (link, size) {
         (LinkName::Agent, _) => ("weft packet", Probe::WeftPingPong),
         (LinkName::Shm, 0..=SMALL) => ("cache line", Probe::CacheLine),

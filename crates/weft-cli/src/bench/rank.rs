@@ -1,7 +1,8 @@
 //! One of the two processes between which things are measured: does the tasks its parent sends.
 
+use super::choice::{cast, probe};
 use super::sys::{self, Shared};
-use super::{bandwidth, floor, iperf, logp, peers, pingpong, rate, wait, wire};
+use super::{bandwidth, floor, iperf, kernel, logp, peers, pingpong, rate, wait, wire};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
@@ -90,6 +91,22 @@ pub enum Probe {
     /// A figure that the link estimates, and no time: one-way nanoseconds, bytes per microsecond
     /// of data, the same sent at once, as `arg` is 0, 1 or 2.
     WeftEstimate,
+    /// Ping-pong of packets of the packet interface, one way.
+    PacketPingPong,
+    /// Time of sending a packet alone, for a few.
+    PacketSendOverhead,
+    /// A round trip of packets with a computation of `arg` nanoseconds inside, less that.
+    PacketBusyRoundTrip,
+    /// Messages in one direction through the packet interface.
+    PacketStream,
+    /// Fetch-and-add at a rank that computes for `arg` nanoseconds between two polls.
+    FetchAdd,
+    /// Fetch-and-add at the kernel of a host whose rank computes for `arg` nanoseconds at a time.
+    KernelFetchAdd,
+    /// The longest packet, bytes, and no time.
+    PacketMax,
+    /// A multicast, `arg` as `cast::Cast` packs it.
+    Multicast,
     /// Share of a core used by a rank that waits for `iters` milliseconds.
     WeftIdle,
 }
@@ -181,6 +198,8 @@ pub struct Rank {
     key: [u8; 32],
     hosts: [IpAddr; 2],
     endpoint: Option<(Endpoint, PeerId)>,
+    /// Made at the first use, on the endpoint.
+    pub packets: Option<std::rc::Rc<probe::Line>>,
     idle: Vec<Endpoint>,
 }
 
@@ -213,7 +232,8 @@ impl Rank {
         Ok(u64::from_le_bytes(self.hear()?.try_into().ok().context("a note of 8 bytes")?))
     }
 
-    fn exchange(&mut self, note: &[u8]) -> Result<Vec<u8>> {
+    /// Sends a note and receives the other rank's.
+    pub fn exchange(&mut self, note: &[u8]) -> Result<Vec<u8>> {
         self.tell(note)?;
         self.hear()
     }
@@ -301,6 +321,16 @@ impl Rank {
         Ok(stream)
     }
 
+    /// The links of the endpoint.
+    pub fn links(&self) -> Links {
+        self.links
+    }
+
+    /// The job's key.
+    pub fn key(&self) -> [u8; 32] {
+        self.key
+    }
+
     /// Address of each rank.
     pub fn hosts(&self) -> [IpAddr; 2] {
         self.hosts
@@ -345,6 +375,14 @@ impl Rank {
             Probe::WeftBusyRoundTrip => logp::busy_round_trip(self, task),
             Probe::WeftWake => wait::wake(self, task),
             Probe::WeftIdle => wait::idle(self, task),
+            Probe::PacketPingPong => probe::ping_pong(self, task),
+            Probe::PacketSendOverhead => probe::send_overhead(self, task),
+            Probe::PacketBusyRoundTrip => probe::busy_round_trip(self, task),
+            Probe::PacketStream => probe::stream(self, task),
+            Probe::FetchAdd => probe::fetch_add(self, task),
+            Probe::KernelFetchAdd => kernel::fetch_add(self, task),
+            Probe::PacketMax => probe::packet_max(self),
+            Probe::Multicast => cast::multicast(self, task),
             Probe::WeftEstimate => self.estimate(task.arg),
         }
     }
@@ -385,6 +423,7 @@ fn start(args: &Args) -> Result<(Rank, UnixStream)> {
         key: key_bytes(args.key),
         hosts: [a, b],
         endpoint: None,
+        packets: None,
         idle: Vec::new(),
     };
     Ok((rank, control.into()))

@@ -66,7 +66,7 @@ impl Wire for BareXdp {
 }
 
 /// The lab host's one Ethernet interface.
-fn interface() -> Result<Interface> {
+pub fn interface() -> Result<Interface> {
     let all = Interfaces::list().context("listing the network interfaces")?;
     let name = crate::lab::INTERFACE;
     all.0.into_iter().find(|i| i.name == name).with_context(|| format!("no interface {name}"))

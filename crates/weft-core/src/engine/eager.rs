@@ -1,7 +1,7 @@
 //! Messages sent at once: EAGER, EAGER_FIRST, EAGER_MORE.
 
 use super::op::{Kind, Op, RecvState, Send};
-use super::types::{Completion, Event, OpKind, Payload, Placement, SendArgs, Transmit};
+use super::types::{Completion, Event, OpKind, Payload, Placement, SendArgs, Transmit, PACKET};
 use super::{Engine, Stored, StoredState, ACTIVE_MAX};
 use crate::error::OpError;
 use crate::id::{OpId, PeerId};
@@ -170,7 +170,11 @@ impl Engine {
 
     /// The link refused what `send_now` gave.
     pub fn refund(&mut self, peer: PeerId, len: u32) {
-        self.peers[peer.0 as usize].credit_in.refund(len as usize);
+        let p = &mut self.peers[peer.0 as usize];
+        p.credit_in.refund(len as usize);
+        if let Some(count) = &mut p.trusted {
+            count.sent = crate::seq::Seq(count.sent.0.wrapping_sub(1));
+        }
         self.stats.packets_sent -= 1;
         self.stats.messages_sent -= 1;
         self.stats.bytes_sent -= u64::from(len);
@@ -213,6 +217,10 @@ impl Engine {
         if !p.credit_out.arrived(len as usize) {
             self.offend(peer);
             return Placement::None;
+        }
+        if common.flags & flags::ACTIVE != 0 && eager.tag & PACKET != 0 {
+            self.stats.messages_received += 1;
+            return Placement::Packet { peer, tag: eager.tag };
         }
         if common.flags & flags::ACTIVE != 0 {
             self.consumed(peer, len);
@@ -363,7 +371,9 @@ impl Engine {
             }
             Target::Upcall { id, tag } if last => {
                 self.stored.remove(id);
-                self.consumed(peer, partial.total);
+                if tag & PACKET == 0 {
+                    self.consumed(peer, partial.total);
+                }
                 self.stats.messages_received += 1;
                 Placement::UpcallStored { id, offset, peer, tag }
             }

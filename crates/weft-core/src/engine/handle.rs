@@ -3,12 +3,13 @@
 use super::types::Placement;
 use super::Engine;
 use crate::caps::LinkCaps;
+use crate::error::PeerFailure;
 use crate::id::PeerId;
-use crate::peer::{Peer, State};
+use crate::peer::{LastWord, Peer, State};
 use crate::reliability::{SackMap, Verdict};
 use crate::seq::Seq;
 use crate::time::Instant;
-use crate::wire::{self, flags, Common, Packet, WireError};
+use crate::wire::{self, flags, reason, Common, Packet, WireError};
 
 impl Engine {
     /// Handles one packet: its header and the length of the payload behind it. `from` is the sender
@@ -35,14 +36,29 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         p.last_heard = now;
         let grew = p.credit_in.on_grant(common.credit);
-        let windowed = p.windows.is_some();
+        let (windowed, trusted) = (p.windows.is_some(), p.trusted.is_some());
         if grew {
             self.wake_queued(peer);
         }
         if !windowed {
+            if trusted && !self.counted(peer, common.seq) {
+                return Placement::None;
+            }
             return self.route(now, peer, &common, &packet, payload_len);
         }
         self.handle_windowed(now, peer, &common, &packet, payload_len)
+    }
+
+    /// Whether a packet over a trusted network is the next one; if not, the session ends.
+    fn counted(&mut self, peer: PeerId, seq: Seq) -> bool {
+        let Some(count) = &mut self.peers[peer.0 as usize].trusted else { return true };
+        if count.expected == seq {
+            count.expected = seq.next();
+            return true;
+        }
+        self.stats.gaps += 1;
+        self.end_peer(peer, PeerFailure::Lost, Some(LastWord::Bye(reason::PROTOCOL)));
+        false
     }
 
     fn refuse(&mut self, error: WireError) -> Placement {
@@ -89,7 +105,7 @@ impl Engine {
                 if let Some(w) = &mut self.peers[peer.0 as usize].windows {
                     w.late_ack = Some((now, common.ack));
                 }
-                self.make_ready(peer);
+                self.make_ready_late(peer);
             }
             _ => self.acknowledged(now, peer, common, sack.as_ref()),
         }
@@ -197,10 +213,10 @@ impl Engine {
         let mut free = [crate::OpId(0); 32];
         let mut frees = 0;
         let mut more = alloc::vec::Vec::new();
-        let outcome = w.send.on_ack(now, ack, sack, nack, &mut |desc| {
+        let outcome = w.send.on_ack(now, ack, sack, nack, &mut |desc, packets| {
             let super::types::Payload::Op { op: id, .. } = desc.payload else { return };
             let Some(op) = ops.get_mut(id.0) else { return };
-            op.unacked -= 1;
+            op.unacked -= packets;
             if op.unacked == 0 && op.finished {
                 match free.get_mut(frees) {
                     Some(slot) => {
@@ -224,6 +240,9 @@ impl Engine {
             return;
         }
         let (arrived, lost) = (outcome.newly_acked, outcome.lost);
+        if lost > 0 && w.send.has_silent_lane() && p.stripes.lost(now) {
+            self.stats.stripes_lost += 1;
+        }
         let delay = w.congestion.on_ack(now, arrived, lost, outcome.prompt, limited);
         w.send.set_congestion(w.congestion.window());
         let wake = w.send.awaiting_retransmit() > 0 || p.has_work();

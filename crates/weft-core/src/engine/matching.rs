@@ -103,7 +103,11 @@ impl Engine {
     }
 
     /// `probe` for messages without a tag.
+    #[inline]
     pub fn probe_untagged(&self, source: Option<crate::PeerId>) -> Option<Probed> {
+        if self.unexpected[UNTAGGED].is_empty() {
+            return None;
+        }
         let id = self.unexpected[UNTAGGED].peek(&RecvSpec { source, tag: 0, ignore: u64::MAX })?;
         self.stored.get(id).map(probed)
     }

@@ -12,6 +12,7 @@ mod handle;
 mod matching;
 mod op;
 mod pacing;
+mod packet;
 mod poll;
 mod put;
 mod region;
@@ -39,6 +40,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use op::{Kind, Op};
 use pacing::Pulls;
+pub use packet::packet_args;
 use region::Regions;
 pub use region::Rights;
 use timer::Timers;
@@ -79,6 +81,8 @@ pub struct Engine {
     stored: Slab<Stored>,
     regions: Regions,
     ready: VecDeque<PeerId>,
+    /// Some peer is in `ready` for more than an acknowledgement that was put off.
+    urgent: bool,
     quantum: u32,
     events: VecDeque<Event>,
     timers: Timers,
@@ -127,6 +131,7 @@ impl Engine {
             stored: Slab::default(),
             regions: Regions::default(),
             ready: VecDeque::new(),
+            urgent: false,
             quantum: QUANTUM,
             events: VecDeque::new(),
             timers: Timers::default(),
@@ -223,7 +228,15 @@ impl Engine {
     /// The path now carries packets of at most `mtu` bytes.
     pub fn set_mtu(&mut self, peer: PeerId, mtu: u32) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.caps.mtu = mtu;
+            p.carried.mtu = mtu;
+            p.caps.mtu = p.chosen_mtu(mtu);
+        }
+    }
+
+    /// Pulled data may now be spread over so many ways of equal rate.
+    pub fn set_stripes(&mut self, peer: PeerId, stripes: u8) {
+        if let Some(p) = self.peers.get_mut(peer.0 as usize) {
+            p.caps.stripes = stripes;
         }
     }
 
@@ -342,10 +355,11 @@ impl Engine {
         !self.ready.is_empty() || !self.events.is_empty() || !self.blocked.is_empty()
     }
 
-    /// Whether `poll_event` has something.
+    /// Whether `poll_event` or `poll_transmit` may have something that somebody waits for, here or
+    /// there.
     #[inline]
-    pub fn has_events(&self) -> bool {
-        !self.events.is_empty()
+    pub fn has_urgent(&self) -> bool {
+        self.urgent || !self.events.is_empty() || !self.blocked.is_empty()
     }
 
     /// Puts a peer into the ready queue; opens the session first if it is not open.
@@ -360,6 +374,13 @@ impl Engine {
     /// Puts a peer into the ready queue.
     #[inline]
     fn make_ready(&mut self, peer: PeerId) {
+        self.urgent = true;
+        self.make_ready_late(peer);
+    }
+
+    /// Puts a peer into the ready queue for what nobody waits for.
+    #[inline]
+    fn make_ready_late(&mut self, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
         if !p.ready {
             p.ready = true;
@@ -493,7 +514,7 @@ impl Engine {
         let window = self.cfg.window;
         if let Some(w) = &mut self.peers[peer.0 as usize].windows {
             let mode = w.send.mode();
-            w.send = SendWindow::new(mode, window, seq);
+            w.send = SendWindow::new(mode, window, seq).parts_by(crate::peer::Desc::part);
             w.recv = RecvWindow::new(mode, seq, window);
         }
     }

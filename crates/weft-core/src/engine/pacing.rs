@@ -185,3 +185,111 @@ fn part_len(block: u64, packet: u64, train: u64, share: u64) -> u64 {
     let unit = if half >= packet * train { packet * train } else { packet };
     (half / unit).max(1) * unit
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::caps::LinkCaps;
+    use crate::engine::tests::{calm, network, pattern, Net, DELAY};
+    use crate::error::PeerFailure;
+    use crate::wire::PacketType;
+    use alloc::{boxed::Box, vec, vec::Vec};
+
+    /// The last of `nodes` receives a message of `len` bytes from each of the others, who were
+    /// asked for it in turn; no data arrives.
+    fn asked(nodes: usize, len: u64) -> (Net, Vec<OpId>) {
+        let caps = LinkCaps { train: 8, ..network() };
+        let mut net = Net::new(nodes, caps, Config::default());
+        let last = nodes - 1;
+        for from in 0..last {
+            let to = net.peer(from, last);
+            net.nodes[from].engine.open(net.now, to);
+        }
+        net.run(50);
+        net.script = Box::new(|f| if f.kind() == PacketType::Data { vec![] } else { vec![DELAY] });
+        let mut ops = Vec::new();
+        for from in 0..last {
+            ops.push(net.recv(last, Some(from), 7, len));
+            net.send(from, last, 7, &pattern(from as u64, len));
+            net.run(1);
+        }
+        (net, ops)
+    }
+
+    fn pulled(net: &mut Net, from: usize) -> u64 {
+        let last = net.nodes.len() - 1;
+        let peer = net.peer(last, from);
+        net.nodes[last].engine.peers[peer.0 as usize].pulled
+    }
+
+    #[test]
+    fn part_len__half_a_share_in_whole_trains_or_packets() {
+        let (packet, train) = (1000, 8);
+        for (share, want) in [
+            (1 << 20, 128_000),
+            (256_000, 128_000),
+            (200_000, 96_000),
+            (16_000, 8_000),
+            (15_999, 7_000),
+            (2_000, 1_000),
+            (0, 1_000),
+        ] {
+            assert_eq!(part_len(128_000, packet, train, share), want, "{share}");
+        }
+    }
+
+    #[test]
+    fn serve__one_peer_alone_is_asked_for_the_whole_depth() {
+        let (mut net, _) = asked(2, 4 << 20);
+        let engine = &net.nodes[1].engine;
+        let block = block_len(engine.cfg.pull_block, &engine.peers[0]);
+        let all = block * u64::from(engine.cfg.pull_depth);
+        assert_eq!((engine.pulls.out, engine.pulls.busy, engine.pulls.owing), (all, 1, 1));
+        assert_eq!(pulled(&mut net, 0), all);
+    }
+
+    #[test]
+    fn serve__a_second_peer_is_asked_although_the_first_owes_the_whole_window() {
+        let (mut net, ops) = asked(3, 4 << 20);
+        let (first, second) = (pulled(&mut net, 0), pulled(&mut net, 1));
+        let packet = u64::from(net.nodes[2].engine.peers[0].mtu()) - Data::LEN as u64;
+        assert_eq!(second, packet);
+        let pulls = &net.nodes[2].engine.pulls;
+        assert_eq!((pulls.out, pulls.busy, pulls.owing), (first + second, 2, 2));
+        net.script = calm();
+        net.wait(&[(2, ops[0]), (2, ops[1])]);
+        for (from, op) in ops.iter().enumerate() {
+            assert_eq!(net.nodes[2].bytes(*op), pattern(from as u64, 4 << 20));
+        }
+        let pulls = &net.nodes[2].engine.pulls;
+        assert_eq!((pulls.out, pulls.busy, pulls.owing, pulls.ring.len()), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn serve__assures_a_packet_to_so_many_peers_and_no_more() {
+        let (mut net, ops) = asked(70, 1 << 20);
+        let pulls = &net.nodes[69].engine.pulls;
+        assert_eq!((pulls.busy, pulls.owing), (69, ASSURED));
+        net.script = calm();
+        let all: Vec<_> = ops.iter().map(|&op| (69, op)).collect();
+        net.wait(&all);
+        let pulls = &net.nodes[69].engine.pulls;
+        assert_eq!((pulls.out, pulls.busy, pulls.owing, pulls.ring.len()), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn forget_pulls__a_failed_peer_gives_its_part_of_the_window_back() {
+        let (mut net, ops) = asked(3, 4 << 20);
+        let gone = net.peer(2, 0);
+        net.nodes[2].engine.peer_failed(gone, PeerFailure::Gone);
+        let second = pulled(&mut net, 1);
+        let pulls = &net.nodes[2].engine.pulls;
+        assert_eq!((pulls.out, pulls.busy, pulls.owing), (second, 1, 1));
+        assert!(!pulls.ring.contains(&gone));
+        net.script = calm();
+        net.wait(&[(2, ops[1])]);
+        assert_eq!(net.nodes[2].bytes(ops[1]), pattern(1, 4 << 20));
+        assert_eq!(net.nodes[2].engine.pulls.out, 0);
+    }
+}

@@ -5,7 +5,7 @@ use super::types::{Event, Payload, Transmit};
 use super::{eager, put, rendezvous, session, Engine, QUANTUM};
 use crate::id::PeerId;
 use crate::peer::{Desc, Item, State, Step, StreamSource};
-use crate::reliability::Reliability;
+use crate::reliability::{Reliability, LANES};
 use crate::seq::Seq;
 use crate::time::Instant;
 use crate::wire::{self, flags, status, Ack, Common, Packet, Reply};
@@ -36,6 +36,7 @@ impl Engine {
             self.ready.pop_front();
             self.peers[peer.0 as usize].ready = false;
         }
+        self.urgent = false;
         None
     }
 
@@ -111,13 +112,17 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         let again = p.windows.as_mut().and_then(|w| w.send.next_retransmit(now));
         if let Some((seq, desc)) = again {
+            // The window takes it for sent over the quickest path.
+            let mode = p.windows.as_ref().map(|w| w.send.mode());
+            let quick = mode != Some(Reliability::GoBackN);
             self.stats.retransmitted += 1;
             // Nobody else watches this packet when the timer fired for it.
             let rto = p.windows.as_ref().map_or(Duration::ZERO, |w| w.rtt.rto());
             self.timers.arm(p, now + rto);
             let desc = self.still_there(desc);
             // The answer tells what else is missing: have it at once.
-            let desc = desc.with_flags(desc.flags | flags::ACKNOW);
+            let mut desc = desc.with_flags(desc.flags | flags::ACKNOW);
+            desc.bulk &= !quick;
             return Some(self.emit_at(peer, &desc, seq));
         }
         if p.windows.as_ref().is_none_or(|w| w.send.can_send()) {
@@ -243,6 +248,7 @@ impl Engine {
         let mut desc = *desc;
         let mut bulk = desc.bulk;
         let more = p.has_more();
+        let (mut stripe, stripes_max) = (0, self.cfg.stripes.min(LANES as u32 - 1) as u8);
         let seq = match &mut p.windows {
             Some(w) => {
                 let idle = w.send.in_flight() == 0;
@@ -254,9 +260,15 @@ impl Engine {
                 if w.should_ask(packets, self.cfg.ack_every, more) {
                     desc.flags |= flags::ACKNOW;
                 }
-                for i in 0..packets {
-                    w.send.push(now, desc.part(i, packets));
+                bulk = w.follows_bulk(seq, packets, desc.bulk);
+                // Two paths, two queues: see `SendWindow::push_run`.
+                let in_any_order = w.send.mode() == Reliability::Selective;
+                if in_any_order && packets > 1 && matches!(desc.packet, Packet::Data(_)) {
+                    stripe = p.stripes.next(now, p.caps.stripes.min(stripes_max));
                 }
+                let apart = p.caps.bulk_min != u32::MAX || p.caps.stripes > 1;
+                let lane = if bulk && apart { 1 + stripe } else { 0 };
+                w.send.push_run(now, desc, packets, lane);
                 let asks = desc.flags & flags::ACKNOW != 0;
                 if asks {
                     w.unasked = 0;
@@ -265,7 +277,6 @@ impl Engine {
                 if asks || matches!(desc.packet, Packet::Pull(_)) {
                     w.send.mark_prompt();
                 }
-                bulk = w.follows_bulk(seq, packets, desc.bulk);
                 if idle {
                     let at = now + w.rtt.rto();
                     self.timers.arm(p, at);
@@ -274,7 +285,7 @@ impl Engine {
             }
             None => Seq(0),
         };
-        Transmit { packets, bulk, ..self.emit_at(peer, &desc, seq) }
+        Transmit { packets, bulk, stripe, ..self.emit_at(peer, &desc, seq) }
     }
 
     fn emit_at(&mut self, peer: PeerId, desc: &Desc, seq: Seq) -> Transmit {

@@ -310,8 +310,13 @@ impl Engine {
         let index = wire::session_index(common.session);
         let p = self.peers.get_mut(index as usize)?;
         let peer = PeerId(index);
-        let next = p.windows.as_ref().is_some_and(|w| w.recv.expects(common.seq));
-        if p.session_in != common.session || p.failure().is_some() || !next {
+        let recv = &p.windows.as_ref()?.recv;
+        // Data says itself where it belongs: it need not wait for what is missing.
+        let ahead = !recv.expects(common.seq);
+        if ahead && !(matches!(packet, Packet::Data(_)) && recv.can_hold(common.seq, count)) {
+            return None;
+        }
+        if p.session_in != common.session || p.failure().is_some() {
             return None;
         }
         let (id, offset) = match &packet {
@@ -326,13 +331,24 @@ impl Engine {
             _ => return None,
         };
         let w = p.windows.as_mut()?;
-        w.recv.on_run(now, count, common.flags & flags::ACKNOW != 0);
+        let mut gap = false;
+        if ahead {
+            let missing = w.recv.next_expected();
+            gap = core::mem::replace(&mut w.gap_at, missing) != missing;
+            w.recv.hold_run(now, common.seq, count);
+            self.stats.held += u64::from(count);
+        } else {
+            w.recv.on_run(now, count, common.flags & flags::ACKNOW != 0);
+        }
         p.last_heard = now;
         let grew = p.credit_in.on_grant(common.credit);
         self.stats.packets_received += u64::from(count);
         self.stats.bytes_received += len;
         if grew {
             self.wake_queued(peer);
+        }
+        if gap {
+            self.note_delay(now, None, 1);
         }
         self.acknowledged(now, peer, &common, None);
         match packet {

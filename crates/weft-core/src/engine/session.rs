@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::error::{OpError, PeerFailure};
 use crate::id::{OpId, PeerId};
 use crate::peer::{credit_window, LastWord, Peer, State};
-use crate::reliability::UNIT;
+use crate::reliability::{Reliability, UNIT};
 use crate::time::Instant;
 use crate::wire::{self, flags, reason, Bye, Common, Hello, Packet};
 use alloc::vec::Vec;
@@ -66,6 +66,7 @@ fn hello(cfg: &Config, me: u64, p: &Peer, reply: bool) -> Transmit {
     let common = Common {
         flags: if reply { flags::REPLY } else { 0 },
         session: if reply { p.session_out } else { 0 },
+        imm: if p.reliability == Reliability::None { wire::TRUSTS } else { 0 },
         ..Common::default()
     };
     let hello = Hello {
@@ -155,6 +156,9 @@ impl Engine {
             p.state = State::Ready;
             p.session_out = hello.session_offer;
             p.limit_mtu(hello.mtu);
+            if p.reliability == Reliability::None && common.imm & wire::TRUSTS != 0 {
+                p.trust();
+            }
             p.warned = false;
             p.waiting_since = now;
             p.credit_in.on_grant(hello.credit);

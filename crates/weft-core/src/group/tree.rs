@@ -3,62 +3,7 @@
 //! Ranks run from 0 to `size - 1`. A rank or root outside that range has no parent, no children and
 //! no partners.
 
-use core::fmt;
-use core::str::FromStr;
-
-/// Shape of a spanning tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Tree {
-    /// The root talks to every other rank.
-    Flat,
-    /// Each rank talks to the next one.
-    Chain,
-    /// Each rank talks to at most two others.
-    Binary,
-    /// The number of reached ranks doubles every step.
-    #[default]
-    Binomial,
-}
-
-/// The name is none of `flat`, `chain`, `binary`, `binomial`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownTree;
-
-impl fmt::Display for UnknownTree {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("unknown tree: use flat, chain, binary or binomial")
-    }
-}
-
-impl core::error::Error for UnknownTree {}
-
-impl FromStr for Tree {
-    type Err = UnknownTree;
-
-    fn from_str(name: &str) -> Result<Tree, UnknownTree> {
-        Tree::ALL.into_iter().find(|tree| tree.name() == name).ok_or(UnknownTree)
-    }
-}
-
-impl fmt::Display for Tree {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl Tree {
-    /// Every shape.
-    pub const ALL: [Tree; 4] = [Tree::Flat, Tree::Chain, Tree::Binary, Tree::Binomial];
-
-    fn name(self) -> &'static str {
-        match self {
-            Tree::Flat => "flat",
-            Tree::Chain => "chain",
-            Tree::Binary => "binary",
-            Tree::Binomial => "binomial",
-        }
-    }
-}
+pub use crate::choices::Tree;
 
 /// The rank above `rank` in the tree from `root`; None for the root.
 pub fn parent(tree: Tree, root: usize, rank: usize, size: usize) -> Option<usize> {
@@ -229,13 +174,12 @@ mod tests {
     #![allow(non_snake_case)]
 
     use super::*;
-    use alloc::string::ToString;
     use alloc::vec;
     use alloc::vec::Vec;
 
     #[test]
     fn children__span_every_rank_once_and_agree_with_parent() {
-        for tree in Tree::ALL {
+        for &tree in Tree::ALL {
             for size in 1..=70 {
                 for root in 0..size {
                     let mut reached = vec![root];
@@ -269,7 +213,7 @@ mod tests {
 
     #[test]
     fn tree__outside_the_group_has_no_one() {
-        for tree in Tree::ALL {
+        for &tree in Tree::ALL {
             for (root, rank, size) in [(0, 0, 0), (3, 0, 3), (0, 3, 3), (usize::MAX, 1, 2)] {
                 assert_eq!(parent(tree, root, rank, size), None);
                 assert_eq!(children(tree, root, rank, size).count(), 0);
@@ -281,14 +225,6 @@ mod tests {
         assert_eq!(dissemination(2, 2, 0), None);
         assert_eq!(dissemination(0, 2, 1), None);
         assert_eq!(Doubling::new(0, 0), None);
-    }
-
-    #[test]
-    fn tree__names_round_trip() {
-        for tree in Tree::ALL {
-            assert_eq!(tree.to_string().parse(), Ok(tree));
-        }
-        assert!("Binary".parse::<Tree>().is_err());
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub(super) struct Flow {
 impl Flow {
     pub fn new(cfg: &Config, session: u32, endpoint: EndpointId, links: &[(u8, u32)]) -> Flow {
         let mode = match cfg.reliability {
-            Reliability::None => Reliability::Selective,
+            Reliability::None | Reliability::Agent => Reliability::Selective,
             mode => mode,
         };
         let us = |n: u32| Duration::from_micros(u64::from(n));

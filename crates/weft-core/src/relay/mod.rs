@@ -194,7 +194,7 @@ impl Relay {
         };
         flow.backlog.drain(..).for_each(&mut drop_one);
         flow.plain.drain(..).for_each(&mut drop_one);
-        flow.send.drain(&mut drop_one);
+        flow.send.drain(&mut |key, _| drop_one(key));
     }
 
     /// Number of peers.
@@ -365,7 +365,7 @@ impl Relay {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
         let (kept, free) = (&mut self.kept, &mut self.free);
         let nack = common.flags & flags::NACK != 0;
-        let outcome = flow.send.on_ack(now, common.ack, sack, nack, &mut |key| {
+        let outcome = flow.send.on_ack(now, common.ack, sack, nack, &mut |key, _| {
             free.extend(kept.remove(key).map(|k| k.payload).filter(|&p| p != 0));
         });
         if let Some(rtt) = outcome.rtt {

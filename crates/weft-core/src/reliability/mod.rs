@@ -19,7 +19,7 @@ pub use congestion::{Congestion, DelayWindow, Signal};
 pub use credit::{cost, CreditIn, CreditOut, UNIT};
 pub use recv_window::{AckPolicy, RecvWindow, Verdict};
 pub use rtt::Rtt;
-pub use send_window::{AckOutcome, SendWindow};
+pub use send_window::{AckOutcome, SendWindow, LANES};
 
 /// Largest window of [`Reliability::Selective`], in packets: 1.4 MB in Ethernet frames, bandwidth
 /// times delay of a fast LAN with a busy receiver.

@@ -188,6 +188,27 @@ impl RecvWindow {
         self.note_many(now, count, must_ack_now);
     }
 
+    /// Whether `count` packets from `seq` on, ahead of what is missing, are new and may be held.
+    pub fn can_hold(&self, seq: Seq, count: u32) -> bool {
+        let ahead = seq.distance_from(self.expected);
+        let fits = ahead > 0 && ahead < self.limit && count <= self.limit - ahead;
+        let is_new = |i| {
+            let (word, bit) = place(seq.plus(i));
+            self.held[word] & bit == 0
+        };
+        self.mode == Reliability::Selective && fits && (0..count).all(is_new)
+    }
+
+    /// Takes in `count` packets ahead of what is missing: [`RecvWindow::can_hold`] said yes.
+    pub fn hold_run(&mut self, now: Instant, seq: Seq, count: u32) {
+        for i in 0..count {
+            let (word, bit) = place(seq.plus(i));
+            self.held[word] |= bit;
+        }
+        self.held_count += count;
+        self.note_many(now, count, true);
+    }
+
     /// Counts a received packet towards the next acknowledgement. `must_ack_now`: the sender asked.
     #[inline]
     pub fn note_received(&mut self, now: Instant, must_ack_now: bool) {

@@ -22,22 +22,44 @@ const FAST: u8 = 8;
 /// Answered at once by the receiver: its round trip holds no delayed acknowledgement.
 const PROMPT: u8 = 16;
 
+/// Paths that packets of one window may take at the same time. Packets of different paths overtake
+/// each other without any being lost, so each path has an order of its own.
+pub const LANES: usize = 4;
+
+/// Packets lost in a row over a path, none of which arrived, after which it is silent.
+const SILENT: u16 = 32;
+/// A packet sent so long before one that arrived over whatever path, and four round trips, is lost.
+const STRANDED: Duration = Duration::from_millis(1);
+
 /// Packets a timeout may send again whatever the congestion window.
 const PROBES: u8 = 2;
 
+/// Packets pushed together share one item: a run of equal packets costs one.
 #[derive(Clone, Copy)]
-struct Slot<T> {
+struct Run<T> {
     item: T,
-    /// Time of the last transmission.
-    sent: Instant,
-    /// Place of the last transmission among all transmissions of this window.
-    order: u32,
-    flags: u8,
+    first: Seq,
+    count: u32,
 }
 
-impl<T> Slot<T> {
+#[derive(Clone, Copy)]
+struct Slot {
+    /// Time of the last transmission.
+    sent: Instant,
+    /// Place of the last transmission among all transmissions of this window over its path.
+    order: u32,
+    flags: u8,
+    /// The path of the last transmission.
+    lane: u8,
+}
+
+impl Slot {
     fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
+    }
+
+    fn lane(&self) -> usize {
+        usize::from(self.lane) % LANES
     }
 }
 
@@ -64,7 +86,11 @@ pub struct AckOutcome {
 /// be sent, and the caller must not wait for acknowledgements. It owns no memory until the first
 /// packet and gives it back on [`SendWindow::shrink`] or [`SendWindow::drain`].
 pub struct SendWindow<T: Copy> {
-    slots: VecDeque<Slot<T>>,
+    slots: VecDeque<Slot>,
+    /// Cover the slots, in order; the front one may have lost its first packets.
+    runs: VecDeque<Run<T>>,
+    /// What a packet of a run is sent again as, by the run's item, the packet's place, the count.
+    part: fn(&T, u32, u32) -> T,
     /// Time of the last cumulative progress: restarts the retransmission timer (RFC 6298, 5.3).
     progress: Instant,
     next: Seq,
@@ -78,11 +104,15 @@ pub struct SendWindow<T: Copy> {
     /// Every packet before this one has been described by an acknowledgement: if it had arrived by
     /// then, it is marked.
     described: Seq,
-    /// Number of the next transmission.
-    order: u32,
+    /// Number of the next transmission over each path.
+    order: [u32; LANES],
     /// Transmissions before this number have been overtaken: one past the latest known to have
-    /// arrived.
-    arrived: u32,
+    /// arrived over this path.
+    arrived: [u32; LANES],
+    /// Packets lost over each path since one arrived.
+    fails: [u16; LANES],
+    /// When the latest packet that arrived, over whatever path, was sent.
+    latest: Instant,
     /// Smoothed and smallest round trip in nanoseconds, saturating; 0 when unknown.
     srtt: u32,
     min_rtt: u32,
@@ -97,6 +127,8 @@ impl<T: Copy> SendWindow<T> {
     pub fn new(mode: Reliability, limit: u32, initial: Seq) -> Self {
         SendWindow {
             slots: VecDeque::new(),
+            runs: VecDeque::new(),
+            part: |item, _, _| *item,
             progress: Instant(0),
             next: initial,
             limit: clamp_limit(mode, limit),
@@ -105,14 +137,23 @@ impl<T: Copy> SendWindow<T> {
             lost: 0,
             cursor: initial,
             described: initial,
-            order: 0,
-            arrived: 0,
+            order: [0; LANES],
+            arrived: [0; LANES],
+            fails: [0; LANES],
+            latest: Instant(0),
             srtt: 0,
             min_rtt: 0,
             reorder: REORDER_MIN,
             probes: 0,
             mode,
         }
+    }
+
+    /// Says how the item of a run gives that of one of its packets, for retransmission: from the
+    /// run's item, the packet's place in it and the count of its packets.
+    pub fn parts_by(mut self, part: fn(&T, u32, u32) -> T) -> Self {
+        self.part = part;
+        self
     }
 
     /// The mode given to [`SendWindow::new`].
@@ -174,6 +215,17 @@ impl<T: Copy> SendWindow<T> {
         self.sacked > 0 || self.lost > 0
     }
 
+    /// Whether a path other than the two that always are there loses all that is sent over it. Said
+    /// once.
+    pub fn has_silent_lane(&mut self) -> bool {
+        let mut silent = false;
+        for fails in &mut self.fails[2..] {
+            silent |= *fails >= SILENT;
+            *fails = if *fails >= SILENT { 0 } else { *fails };
+        }
+        silent
+    }
+
     /// Number of the next packet.
     pub fn next_seq(&self) -> Seq {
         self.next
@@ -198,19 +250,48 @@ impl<T: Copy> SendWindow<T> {
     /// [`SendWindow::can_send`] before.
     #[inline]
     pub fn push(&mut self, now: Instant, item: T) -> Seq {
+        self.push_run(now, item, 1, 0)
+    }
+
+    /// The same for `count` packets (at least one) that are sent together over path `lane`, a
+    /// number below [`LANES`]; returns the number of the first. The caller asks
+    /// [`SendWindow::room`] before.
+    #[inline]
+    pub fn push_run(&mut self, now: Instant, item: T, count: u32, lane: u8) -> Seq {
         let seq = self.next;
-        self.next = seq.next();
+        self.next = seq.plus(count);
         if self.mode == Reliability::None {
             return seq;
         }
-        debug_assert!(self.span() < self.limit, "push beyond the window");
+        debug_assert!(self.span() + count <= self.limit, "push beyond the window");
         if self.slots.is_empty() {
             self.cursor = seq;
             self.progress = now;
         }
-        self.slots.push_back(Slot { item, sent: now, order: self.order, flags: 0 });
-        self.order = self.order.wrapping_add(1);
+        self.runs.push_back(Run { item, first: seq, count });
+        let next = &mut self.order[usize::from(lane) % LANES];
+        for _ in 0..count {
+            self.slots.push_back(Slot { sent: now, order: *next, flags: 0, lane });
+            *next = next.wrapping_add(1);
+        }
         seq
+    }
+
+    /// The run of the packet at this place in the window, and the packet's place in the run.
+    fn run_of(&self, index: u32) -> Option<(&Run<T>, u32)> {
+        let base = self.runs.front()?.first;
+        let at = self.oldest().plus(index).distance_from(base);
+        let past = self.runs.partition_point(|run| run.first.distance_from(base) <= at);
+        let run = self.runs.get(past.checked_sub(1)?)?;
+        Some((run, at - run.first.distance_from(base)))
+    }
+
+    /// Forgets the runs of which nothing is left in the window.
+    fn trim_runs(&mut self) {
+        let oldest = self.oldest();
+        while self.runs.front().is_some_and(|run| !oldest.before(run.first.plus(run.count))) {
+            self.runs.pop_front();
+        }
     }
 
     /// The packet pushed last will be answered at once.
@@ -223,14 +304,15 @@ impl<T: Copy> SendWindow<T> {
 
     /// Takes in an acknowledgement: everything before `ack`, the packets in `sack` (only under
     /// [`Reliability::Selective`]), and with `nack` a demand to go back ([`Reliability::GoBackN`]).
-    /// Each packet is given to `acked` exactly once, the cumulative part in order.
+    /// Each packet is counted to `acked` exactly once, with the item it was pushed with, the
+    /// cumulative part in order.
     pub fn on_ack(
         &mut self,
         now: Instant,
         ack: Seq,
         sack: Option<&SackMap>,
         nack: bool,
-        acked: &mut dyn FnMut(T),
+        acked: &mut dyn FnMut(T, u32),
     ) -> AckOutcome {
         let mut out = AckOutcome::default();
         if self.mode == Reliability::None {
@@ -263,6 +345,7 @@ impl<T: Copy> SendWindow<T> {
             self.slots.pop_front();
             self.sacked -= 1;
         }
+        self.trim_runs();
         if let Some(sample) = evidence.rtt {
             self.sample(sample);
             out.rtt = Some(sample);
@@ -271,14 +354,17 @@ impl<T: Copy> SendWindow<T> {
         if evidence.spurious {
             self.reorder = (self.reorder * 2).min(REORDER_MAX);
         }
-        let overtook = evidence.overtook();
-        if let Some(order) = overtook {
-            self.note_order(order);
+        let mut overtook = false;
+        for lane in 0..LANES {
+            if let Some(order) = evidence.overtook(lane) {
+                self.note_order(lane, order);
+                overtook = true;
+            }
         }
         out.lost = match self.mode {
             Reliability::GoBackN if nack => self.go_back(now),
-            Reliability::Selective if self.sacked > 0 || overtook.is_some() => {
-                self.detect_losses(now, overtook.is_some())
+            Reliability::Selective if self.sacked > 0 || overtook => {
+                self.detect_losses(now, overtook)
             }
             _ => 0,
         };
@@ -291,19 +377,31 @@ impl<T: Copy> SendWindow<T> {
         count: u32,
         out: &mut AckOutcome,
         evidence: &mut Evidence,
-        acked: &mut dyn FnMut(T),
+        acked: &mut dyn FnMut(T, u32),
     ) {
         let mut resent = false;
-        for _ in 0..count {
-            let Some(slot) = self.slots.pop_front() else { break };
-            if slot.is(SACKED) {
-                self.sacked -= 1;
-                continue;
+        let mut left = count;
+        while left > 0 {
+            let oldest = self.oldest();
+            let Some(&Run { item, first, count }) = self.runs.front() else { break };
+            let of_run = first.plus(count).distance_from(oldest).min(left);
+            let mut fresh = 0;
+            for _ in 0..of_run {
+                let Some(slot) = self.slots.pop_front() else { break };
+                if slot.is(SACKED) {
+                    self.sacked -= 1;
+                    continue;
+                }
+                resent |= slot.is(RESENT);
+                self.note_arrival(now, &slot, evidence);
+                fresh += 1;
             }
-            resent |= slot.is(RESENT);
-            self.note_arrival(now, &slot, evidence);
-            out.newly_acked += 1;
-            acked(slot.item);
+            if fresh > 0 {
+                out.newly_acked += fresh;
+                acked(item, fresh);
+            }
+            left -= of_run;
+            self.trim_runs();
         }
         // The packets behind a retransmitted one arrived long before this acknowledgement was sent.
         if resent {
@@ -318,7 +416,7 @@ impl<T: Copy> SendWindow<T> {
         sack: &SackMap,
         out: &mut AckOutcome,
         evidence: &mut Evidence,
-        acked: &mut dyn FnMut(T),
+        acked: &mut dyn FnMut(T, u32),
     ) {
         for bit in sack.iter() {
             let Some(slot) = self.slots.get_mut(bit as usize + 1) else {
@@ -333,16 +431,19 @@ impl<T: Copy> SendWindow<T> {
             self.sacked += 1;
             self.note_arrival(now, &before, evidence);
             out.newly_acked += 1;
-            acked(before.item);
+            if let Some((run, _)) = self.run_of(bit + 1) {
+                acked(run.item, 1);
+            }
         }
     }
 
     /// Learns from the first acknowledgement of a packet.
-    fn note_arrival(&mut self, now: Instant, slot: &Slot<T>, evidence: &mut Evidence) {
+    fn note_arrival(&mut self, now: Instant, slot: &Slot, evidence: &mut Evidence) {
         if slot.is(LOST) {
             self.lost -= 1;
         }
         let elapsed = now.since(slot.sent);
+        self.latest = self.latest.max(slot.sent);
         if slot.is(RESENT) {
             // Acknowledged sooner than a round trip after a fast retransmission: an earlier copy
             // arrived, so the packet was late, not lost, and this says nothing about the last
@@ -352,25 +453,29 @@ impl<T: Copy> SendWindow<T> {
                 evidence.spurious = true;
                 return;
             }
-            if evidence.resent.is_none_or(|order| precedes(order, slot.order)) {
-                evidence.resent = Some(slot.order);
+            let resent = &mut evidence.resent[slot.lane()];
+            if resent.is_none_or(|order| precedes(order, slot.order)) {
+                *resent = Some(slot.order);
             }
             return;
         }
         evidence.spurious |= slot.is(LOST) && slot.is(FAST);
         evidence.rtt = Some(elapsed);
         evidence.prompt |= slot.is(PROMPT);
-        if evidence.first.is_none_or(|order| precedes(slot.order, order)) {
-            evidence.first = Some(slot.order);
+        self.fails[slot.lane()] = 0;
+        let first = &mut evidence.first[slot.lane()];
+        if first.is_none_or(|order| precedes(slot.order, order)) {
+            *first = Some(slot.order);
         }
-        self.note_order(slot.order);
+        self.note_order(slot.lane(), slot.order);
     }
 
-    /// The transmission of this number arrived: those before it have been overtaken.
-    fn note_order(&mut self, order: u32) {
+    /// The transmission of this number arrived over a path: those before it over the same path have
+    /// been overtaken.
+    fn note_order(&mut self, lane: usize, order: u32) {
         let past = order.wrapping_add(1);
-        if precedes(self.arrived, past) {
-            self.arrived = past;
+        if precedes(self.arrived[lane], past) {
+            self.arrived[lane] = past;
         }
     }
 
@@ -387,12 +492,14 @@ impl<T: Copy> SendWindow<T> {
     /// Marks packets overtaken by [`REORDER_MIN`] or more later transmissions, or by any later one
     /// and longer ago than 9/8 of a round trip (RFC 9002 section 6.1); both bounds widen with
     /// `reorder`. What overtakes a retransmission was sent after it, so each packet is judged at
-    /// most once a round trip. First transmissions overtake only packets before them, so that
+    /// most once a round trip. A path over which nothing arrives is
+    /// judged by time alone. First transmissions overtake only packets before them, so that
     /// without `everywhere` the search ends at the last packet reported received. It never goes
     /// beyond what acknowledgements have described: packets there may have arrived unreported.
     fn detect_losses(&mut self, now: Instant, everywhere: bool) -> u32 {
         let srtt = u64::from(self.srtt);
         let late = Duration::from_nanos(srtt + srtt * u64::from(self.reorder) / 24);
+        let stranded = Duration::from_nanos(srtt * 4).max(STRANDED);
         let una = self.oldest();
         let known = match self.described.before(una) {
             true => 0,
@@ -408,13 +515,20 @@ impl<T: Copy> SendWindow<T> {
                 seen += 1;
                 continue;
             }
-            if slot.is(LOST) || !precedes(slot.order, self.arrived) {
+            let arrived = self.arrived[slot.lane()];
+            let is_stranded = self.latest.since(slot.sent) >= stranded;
+            if slot.is(LOST) || !(precedes(slot.order, arrived) || is_stranded) {
                 continue;
             }
-            let overtaken = self.arrived.wrapping_sub(slot.order) - 1;
+            let overtaken = match precedes(slot.order, arrived) {
+                true => arrived.wrapping_sub(slot.order) - 1,
+                false => 0,
+            };
             let is_late = srtt > 0 && overtaken > 0 && now.since(slot.sent) >= late;
-            if overtaken >= self.reorder.into() || is_late {
+            if overtaken >= self.reorder.into() || is_late || is_stranded {
                 slot.flags |= LOST | FAST;
+                let fails = &mut self.fails[slot.lane()];
+                *fails = fails.saturating_add(1);
                 self.note_lost(i);
                 marked += 1;
             }
@@ -456,7 +570,9 @@ impl<T: Copy> SendWindow<T> {
         self.lost - before
     }
 
-    /// The next packet due for retransmission, if the network has room; it counts as sent `now`.
+    /// The next packet due for retransmission, if the network has room; it counts as sent `now`,
+    /// over path 0, the quickest: nothing that waits in a queue of bulk data has to go before it.
+    /// Under [`Reliability::GoBackN`], where much is sent again, over the path it took before.
     /// The oldest never waits for room: the timer watches it once it is sent.
     #[inline]
     pub fn next_retransmit(&mut self, now: Instant) -> Option<(Seq, T)> {
@@ -478,12 +594,17 @@ impl<T: Copy> SendWindow<T> {
             self.probes = self.probes.saturating_sub(1);
             slot.flags = (slot.flags | RESENT) & !LOST;
             slot.sent = now;
-            slot.order = self.order;
-            self.order = self.order.wrapping_add(1);
+            if self.mode != Reliability::GoBackN {
+                slot.lane = 0;
+            }
+            let next = &mut self.order[usize::from(slot.lane) % LANES];
+            slot.order = *next;
+            *next = next.wrapping_add(1);
             self.lost -= 1;
             let seq = una.plus(i);
             self.cursor = seq.next();
-            return Some((seq, slot.item));
+            let (run, at) = self.run_of(i)?;
+            return Some((seq, (self.part)(&run.item, at, run.count)));
         }
         None
     }
@@ -527,12 +648,18 @@ impl<T: Copy> SendWindow<T> {
         (!self.slots.is_empty()).then_some(self.progress)
     }
 
-    /// Gives back every packet not yet acknowledged, in order, and frees the memory: the peer
-    /// failed.
-    pub fn drain(&mut self, each: &mut dyn FnMut(T)) {
-        for slot in core::mem::take(&mut self.slots) {
-            if !slot.is(SACKED) {
-                each(slot.item);
+    /// Gives back every packet not yet acknowledged, in order, by the items they were pushed with
+    /// and how many there are of each, and frees the memory: the peer failed.
+    pub fn drain(&mut self, each: &mut dyn FnMut(T, u32)) {
+        let mut seq = self.oldest();
+        let mut slots = core::mem::take(&mut self.slots).into_iter();
+        for run in core::mem::take(&mut self.runs) {
+            let of_run = run.first.plus(run.count).distance_from(seq);
+            seq = seq.plus(of_run);
+            let slots = slots.by_ref().take(of_run as usize);
+            let left = slots.filter(|slot| !slot.is(SACKED)).count() as u32;
+            if left > 0 {
+                each(run.item, left);
             }
         }
         (self.sacked, self.lost) = (0, 0);
@@ -542,6 +669,7 @@ impl<T: Copy> SendWindow<T> {
     pub fn shrink(&mut self) {
         if self.slots.is_empty() {
             self.slots = VecDeque::new();
+            self.runs = VecDeque::new();
         }
     }
 }
@@ -552,10 +680,10 @@ struct Evidence {
     rtt: Option<Duration>,
     /// One of the packets was answered at once, and so were those that arrived with it.
     prompt: bool,
-    /// The latest retransmission that arrived.
-    resent: Option<u32>,
+    /// The latest retransmission that arrived, over each path.
+    resent: [Option<u32>; LANES],
     /// The earliest first transmission that arrived.
-    first: Option<u32>,
+    first: [Option<u32>; LANES],
     /// A packet judged lost from reordering had arrived after all.
     spurious: bool,
 }
@@ -563,9 +691,9 @@ struct Evidence {
 impl Evidence {
     /// The retransmission that overtook packets numbered after it. Not when first transmissions
     /// from before it arrive only now: then the peer was slow, and nothing need be lost.
-    fn overtook(&self) -> Option<u32> {
-        let resent = self.resent?;
-        self.first.is_none_or(|first| !precedes(first, resent)).then_some(resent)
+    fn overtook(&self, lane: usize) -> Option<u32> {
+        let resent = self.resent[lane]?;
+        self.first[lane].is_none_or(|first| !precedes(first, resent)).then_some(resent)
     }
 }
 
@@ -587,6 +715,7 @@ impl<T: Copy> SendWindow<T> {
 
     /// Bytes of memory beside the window itself.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.slots.capacity() * core::mem::size_of::<Slot<T>>()
+        self.slots.capacity() * core::mem::size_of::<Slot>()
+            + self.runs.capacity() * core::mem::size_of::<Run<T>>()
     }
 }

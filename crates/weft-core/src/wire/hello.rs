@@ -7,6 +7,11 @@ pub const VERSION_MIN: u8 = VERSION;
 /// Highest version of the protocol this build speaks.
 pub const VERSION_MAX: u8 = VERSION;
 
+/// Bit of a HELLO's `imm`: the sender trusts the network to lose nothing. When both sides do,
+/// packets are numbered from 0 on and none is kept or acknowledged; a number that is not the next
+/// ends the session.
+pub const TRUSTS: u32 = 1;
+
 packet! {
     /// Opens a session, or with [`flags::REPLY`] answers. The payload is the
     /// sender's encoded address. Its layout never changes between versions, and its version byte is

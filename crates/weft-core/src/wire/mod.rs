@@ -33,7 +33,7 @@ pub use header::{
     session_of, Common, FieldInfo, HeaderBuf, Scalar, WireError, COMMON_FIELDS, COMMON_LEN,
     HEADER_MAX, VERSION,
 };
-pub use hello::{Hello, VERSION_MAX, VERSION_MIN};
+pub use hello::{Hello, TRUSTS, VERSION_MAX, VERSION_MIN};
 pub use multicast::{member, Grant, Mcast};
 pub use pull::{Data, DirectDone, Pull};
 pub use rendezvous::{status, Fin, Rts};

@@ -236,7 +236,7 @@ fn reliability_number(reliability: Reliability) -> u8 {
     match reliability {
         Reliability::None => 0,
         Reliability::GoBackN => 1,
-        Reliability::Selective => 2,
+        Reliability::Selective | Reliability::Agent => 2,
     }
 }
 

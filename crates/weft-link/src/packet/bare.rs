@@ -36,6 +36,17 @@ impl BarePacket {
         self.socket.send(frame)
     }
 
+    /// Copies the next frame off the ring, as far as it fits; its length, Ethernet header included.
+    #[inline]
+    pub fn take_into(&mut self, into: &mut [u8]) -> Option<usize> {
+        let bytes = self.ring.peek()?.bytes;
+        let fits = bytes.len().min(into.len());
+        into[..fits].copy_from_slice(&bytes[..fits]);
+        let len = bytes.len();
+        self.ring.release();
+        Some(len)
+    }
+
     /// Takes the next frame off the ring; its length, Ethernet header included.
     #[inline]
     pub fn take(&mut self) -> Option<usize> {

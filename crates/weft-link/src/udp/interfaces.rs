@@ -16,6 +16,10 @@ pub struct Candidate {
     pub addr: SocketAddr,
     /// The IP MTU of the path.
     pub ip_mtu: u32,
+    /// Index of the interface it is reached over; 0 if it belongs to this host, or is not known.
+    pub device: u32,
+    /// That interface's speed, Mbit/s; 0 if not known.
+    pub speed: u32,
 }
 
 /// Whether the peer runs in this host and network namespace.
@@ -95,7 +99,11 @@ pub fn candidates(
             _ => Ok(2),
         };
         match rank.and_then(|r| route_to(addr).map(|route| (r, route)).map_err(|e| e.to_string())) {
-            Ok((rank, route)) => found.push((rank, Candidate { addr, ip_mtu: route.mtu })),
+            Ok((rank, route)) => {
+                let over = ours.iter().find(|i| i.ip == route.source && !local);
+                let (device, speed) = over.map_or((0, 0), |i| (i.index, i.speed));
+                found.push((rank, Candidate { addr, ip_mtu: route.mtu, device, speed }));
+            }
             Err(reason) => why.push(format!("{addr}: {reason}")),
         }
     }
@@ -130,7 +138,7 @@ mod tests {
     use super::*;
 
     fn interface(ip: &str, prefix: u32) -> Interface {
-        Interface { ip: ip.parse().unwrap(), prefix }
+        Interface { ip: ip.parse().unwrap(), prefix, index: 2, speed: 0 }
     }
 
     fn ours() -> Vec<Interface> {

@@ -3,6 +3,7 @@
 //! - `send.rs`: seals packets and hands runs of equal size to the kernel as one train (UDP GSO).
 //! - `recv.rs`: takes trains (UDP GRO) apart, checks each packet, and receives bulk straight into
 //!   place.
+//! - `stripes.rs`: several interfaces that share bulk data.
 //! - `interfaces.rs`: which addresses to offer and to use; `pmtu.rs`: packet sizes.
 //! - `sys/`: the system calls.
 
@@ -10,6 +11,7 @@ mod interfaces;
 mod pmtu;
 mod recv;
 mod send;
+mod stripes;
 mod sys;
 #[cfg(test)]
 mod tests;
@@ -70,6 +72,10 @@ const BUFFER_MIN: usize = 1 << 20;
 /// So many receive calls in a row that brought authentic packets from another address: the peer
 /// has moved.
 const STRAYS: u8 = 8;
+/// The same where both share data among several addresses, and that is one of them; and if the peer
+/// asked over it.
+const STRAYS_SHARED: u8 = 64;
+const STRAYS_ASKED: u8 = 4;
 
 struct Peer {
     /// Where it may be, best first.
@@ -82,17 +88,21 @@ struct Peer {
     stray: u8,
     /// The candidate that the last question came from: the answer goes back there.
     caller: Option<usize>,
+    stripes: stripes::Stripes,
     socket: usize,
     to: SockAddr,
     addr: SocketAddr,
     /// Largest datagram of the path.
     datagram_len: usize,
+    /// Since it shrank: how often something was sent since it was looked at last, from 1 on.
+    small: u32,
 }
 
 #[derive(Default)]
 struct Counters {
     sent: u64,
     sent_trains: u64,
+    sent_striped: u64,
     send_full: u64,
     send_errors: u64,
     send_dropped: u64,
@@ -234,12 +244,20 @@ impl UdpLink {
         if kind == Kind::Question {
             known.caller = Some(at);
         }
+        let shares = known.stripes.has(at);
         let same = same_host_port(known.addr, from);
         known.stray = if same { 0 } else { known.stray.saturating_add(1) };
         let proven = !known.confirmed && (!known.doubted || kind == Kind::Answer);
         // Who asked over this way and now sends over it has left the other.
-        let moved = known.caller == Some(at) && kind == Kind::Other;
-        if !proven && (same || !moved && known.stray < STRAYS) {
+        let moved = known.caller == Some(at)
+            && kind == Kind::Other
+            && (!shares || known.stray >= STRAYS_ASKED);
+        let strays = if shares { STRAYS_SHARED } else { STRAYS };
+        if kind == Kind::Answer || kind == Kind::Other && !same {
+            self.prove(peer, at);
+        }
+        let Some(known) = self.peers.get_mut(peer) else { return };
+        if !proven && (same || !moved && known.stray < strays) {
             return;
         }
         (known.confirmed, known.doubted, known.stray) = (true, false, 0);
@@ -249,6 +267,7 @@ impl UdpLink {
         if let Some(mtu) = self.use_candidate(peer, at) {
             self.count.path_changes += 1;
             self.news.push(LinkEvent::Mtu(peer, mtu));
+            self.share(peer);
         }
     }
 }
@@ -327,11 +346,13 @@ impl Link for UdpLink {
             doubted: false,
             stray: 0,
             caller: None,
+            stripes: stripes::Stripes::default(),
             candidates,
             socket: 0,
             to: SockAddr::new(first),
             addr: first,
             datagram_len: 0,
+            small: 0,
         };
         self.peers.insert(info.peer, known);
         self.secure.add_peer(info.peer, info.session, info.endpoint);
@@ -352,6 +373,7 @@ impl Link for UdpLink {
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.candidates.len() > 1 {
             (known.confirmed, known.doubted) = (false, true);
+            self.forget_stripes(peer);
         }
     }
 
@@ -361,6 +383,17 @@ impl Link for UdpLink {
 
     fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
         self.send_data(peer, header, payload, packets)
+    }
+
+    fn send_striped(
+        &mut self,
+        peer: PeerId,
+        stripe: u8,
+        header: &[u8],
+        payload: &[u8],
+        packets: usize,
+    ) -> usize {
+        self.send_over(peer, stripe, header, payload, packets)
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
@@ -388,6 +421,7 @@ impl Link for UdpLink {
         let all = [
             ("sent", c.sent),
             ("sent_trains", c.sent_trains),
+            ("sent_striped", c.sent_striped),
             ("send_full", c.send_full),
             ("send_errors", c.send_errors),
             ("send_dropped", c.send_dropped),

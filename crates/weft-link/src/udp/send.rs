@@ -20,6 +20,9 @@ pub(super) fn train_len(datagram: usize) -> u32 {
     (pmtu::DATAGRAM_MAX / datagram.max(1)).clamp(1, SEGMENTS_MAX) as u32
 }
 
+/// A path that shrank is looked at again after so many datagrams or trains.
+const LOOK_AGAIN: u32 = 1024;
+
 /// What became of a datagram or a train.
 enum Sent {
     /// Gone, or lost in a way that retransmission will repair.
@@ -169,8 +172,11 @@ impl UdpLink {
 
     #[inline]
     fn send_train(&mut self, train: Train) -> Sent {
-        let Some(known) = self.peers.get(train.peer) else { return Sent::Done };
+        let Some(known) = self.peers.get_mut(train.peer) else { return Sent::Done };
         let (socket, to) = (known.socket, known.to);
+        if known.small > 0 {
+            self.look_again(train.peer);
+        }
         if train.packets == 1 {
             return self.send_one(train.peer, socket, &to, 0..train.len);
         }
@@ -267,10 +273,28 @@ impl UdpLink {
         let Ok(now) = now else { return };
         let Some(known) = self.peers.get_mut(peer) else { return };
         if now < known.datagram_len && now < len {
-            known.datagram_len = now;
+            (known.datagram_len, known.small) = (now, 1);
             let mtu = self.packet_len(now);
             self.news.push(LinkEvent::Mtu(peer, mtu));
         }
+    }
+
+    /// The path shrank at some time: now and then, asks the kernel whether it still is as small.
+    #[cold]
+    fn look_again(&mut self, peer: PeerId) {
+        let Some(known) = self.peers.get_mut(peer) else { return };
+        known.small += 1;
+        if known.small <= LOOK_AGAIN {
+            return;
+        }
+        known.small = 1;
+        let addr = known.addr;
+        let Ok(route) = sys::route_to(addr) else { return };
+        let now = pmtu::datagram_len(addr.ip(), route.mtu) as usize;
+        let Some(known) = self.peers.get_mut(peer).filter(|k| now > k.datagram_len) else { return };
+        (known.datagram_len, known.small) = (now, 0);
+        let mtu = self.packet_len(now);
+        self.news.push(LinkEvent::Mtu(peer, mtu));
     }
 
     /// An answer goes where the question came from, so that it proves the way. A question goes to
@@ -280,6 +304,10 @@ impl UdpLink {
     fn send_hello(&mut self, frame: &Frame<'_>) -> bool {
         let Some(known) = self.peer(frame.peer) else { return false };
         let caller = known.caller.filter(|_| Kind::of(frame.header) == Kind::Answer);
+        if Kind::of(frame.header) == Kind::Question {
+            self.keep_question(frame.peer, frame.header, frame.payload);
+        }
+        let Some(known) = self.peer(frame.peer) else { return false };
         let to = match caller {
             Some(at) => at..at + 1,
             None if known.confirmed => return false,

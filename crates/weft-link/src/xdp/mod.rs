@@ -6,6 +6,7 @@
 //! - `program.rs`: the XDP program; `attach.rs`: how ranks share it on an interface.
 //! - `mode.rs`, `open.rs`: what is tried on an interface, and why it did not work.
 //! - `send.rs`, `recv.rs`: packets to frames and back.
+//! - `counters/`: fetch-and-add by a program of its own.
 //! - `bare.rs`: program and sockets alone, for comparison.
 //! - `sys/`: bpf(2), the sockets and their rings.
 //!
@@ -13,6 +14,7 @@
 
 mod attach;
 mod bare;
+pub mod counters;
 mod mode;
 mod open;
 mod program;

@@ -27,29 +27,37 @@ pub const fn key(slot: u16, queue: u32) -> u32 {
 }
 
 /// Verdict of an XDP program: let the frame pass (`enum xdp_action`).
-const XDP_PASS: i32 = 2;
+pub(super) const XDP_PASS: i32 = 2;
 
 /// Offsets in the program's context (`struct xdp_md`).
-const MD_DATA: i16 = 0;
-const MD_DATA_END: i16 = 4;
+pub(super) const MD_DATA: i16 = 0;
+pub(super) const MD_DATA_END: i16 = 4;
 const MD_RX_QUEUE: i16 = 16;
 
 /// Number of the helper `bpf_redirect_map`.
 const REDIRECT_MAP: i32 = 51;
 
 /// Registers by their role: arguments of helpers are 1 to 5, results 0.
-const R0: u8 = 0;
-const R1: u8 = 1;
-const R2: u8 = 2;
-const R3: u8 = 3;
-const R4: u8 = 4;
-const R5: u8 = 5;
+pub(super) const R0: u8 = 0;
+pub(super) const R1: u8 = 1;
+pub(super) const R2: u8 = 2;
+pub(super) const R3: u8 = 3;
+pub(super) const R4: u8 = 4;
+pub(super) const R5: u8 = 5;
+/// Kept over calls of helpers.
+pub(super) const R6: u8 = 6;
+pub(super) const R7: u8 = 7;
+pub(super) const R8: u8 = 8;
+/// End of the stack.
+pub(super) const STACK: u8 = 10;
 
 /// Width of a load.
 #[derive(Clone, Copy)]
-enum Width {
+pub(super) enum Width {
+    Byte = 0x10,
     Half = 0x08,
     Word = 0x00,
+    Double = 0x18,
 }
 
 /// Builds a program instruction by instruction (instruction set: RFC 9669). Jumps lead forward to
@@ -67,22 +75,22 @@ impl Assembler {
     }
 
     /// `dst = imm`
-    fn set(&mut self, dst: u8, imm: i32) {
+    pub(super) fn set(&mut self, dst: u8, imm: i32) {
         self.push(0xb7, dst, 0, 0, imm);
     }
 
     /// `dst = src`
-    fn copy(&mut self, dst: u8, src: u8) {
+    pub(super) fn copy(&mut self, dst: u8, src: u8) {
         self.push(0xbf, dst, src, 0, 0);
     }
 
     /// `dst += imm`
-    fn add(&mut self, dst: u8, imm: i32) {
+    pub(super) fn add(&mut self, dst: u8, imm: i32) {
         self.push(0x07, dst, 0, 0, imm);
     }
 
     /// `dst += src`
-    fn add_reg(&mut self, dst: u8, src: u8) {
+    pub(super) fn add_reg(&mut self, dst: u8, src: u8) {
         self.push(0x0f, dst, src, 0, 0);
     }
 
@@ -92,34 +100,64 @@ impl Assembler {
     }
 
     /// `dst = *(src + off)`
-    fn load(&mut self, width: Width, dst: u8, src: u8, off: i16) {
+    pub(super) fn load(&mut self, width: Width, dst: u8, src: u8, off: i16) {
         self.push(0x61 | width as u8, dst, src, off, 0);
     }
 
-    /// `dst` holds a little-endian number of 16 bits: brings it into the order of the host.
-    fn swap_le16(&mut self, dst: u8) {
-        self.push(0xd4, dst, 0, 0, 16);
+    /// `*(dst + off) = src`
+    pub(super) fn store(&mut self, width: Width, dst: u8, off: i16, src: u8) {
+        self.push(0x63 | width as u8, dst, src, off, 0);
+    }
+
+    /// `src = *(dst + off); *(dst + off) += src` of 64 bits, in one step that none comes between.
+    pub(super) fn fetch_add(&mut self, dst: u8, off: i16, src: u8) {
+        const ADD_AND_FETCH: i32 = 0x01;
+        self.push(0xdb, dst, src, off, ADD_AND_FETCH);
+    }
+
+    /// `dst` holds a little-endian number of so many bits: brings it into the order of the host, or
+    /// back.
+    pub(super) fn swap_le(&mut self, dst: u8, bits: i32) {
+        self.push(0xd4, dst, 0, 0, bits);
     }
 
     /// `dst` holds a big-endian number of 16 bits: brings it into the order of the host.
-    fn swap_be16(&mut self, dst: u8) {
+    pub(super) fn swap_be16(&mut self, dst: u8) {
         self.push(0xdc, dst, 0, 0, 16);
     }
 
     /// `if a > b goto label`, unsigned
-    fn if_greater(&mut self, a: u8, b: u8, label: &'static str) {
+    pub(super) fn if_greater(&mut self, a: u8, b: u8, label: &'static str) {
         self.jump(label);
         self.push(0x2d, a, b, 0, 0);
     }
 
     /// `if a > imm goto label`, unsigned
-    fn if_greater_than(&mut self, a: u8, imm: i32, label: &'static str) {
+    pub(super) fn if_greater_than(&mut self, a: u8, imm: i32, label: &'static str) {
         self.jump(label);
         self.push(0x25, a, 0, 0, imm);
     }
 
+    /// `if a == imm goto label`
+    pub(super) fn if_equal_to(&mut self, a: u8, imm: i32, label: &'static str) {
+        self.jump(label);
+        self.push(0x15, a, 0, 0, imm);
+    }
+
+    /// `if a == b goto label`
+    pub(super) fn if_equal(&mut self, a: u8, b: u8, label: &'static str) {
+        self.jump(label);
+        self.push(0x1d, a, b, 0, 0);
+    }
+
+    /// `goto label`
+    pub(super) fn go(&mut self, label: &'static str) {
+        self.jump(label);
+        self.push(0x05, 0, 0, 0, 0);
+    }
+
     /// `if a != imm goto label`
-    fn if_not(&mut self, a: u8, imm: i32, label: &'static str) {
+    pub(super) fn if_not(&mut self, a: u8, imm: i32, label: &'static str) {
         self.jump(label);
         self.push(0x55, a, 0, 0, imm);
     }
@@ -129,30 +167,30 @@ impl Assembler {
     }
 
     /// Here is where the jumps to `name` lead.
-    fn label(&mut self, name: &'static str) {
+    pub(super) fn label(&mut self, name: &'static str) {
         for at in self.open.remove(name).unwrap_or_default() {
             self.code[at].off = (self.code.len() - at - 1) as i16;
         }
     }
 
     /// `dst = the map behind this descriptor`
-    fn map(&mut self, dst: u8, fd: i32) {
+    pub(super) fn map(&mut self, dst: u8, fd: i32) {
         const PSEUDO_MAP_FD: u8 = 1;
         self.push(0x18, dst, PSEUDO_MAP_FD, 0, fd);
         self.push(0, 0, 0, 0, 0);
     }
 
     /// `r0 = helper(r1, ...)`
-    fn call(&mut self, helper: i32) {
+    pub(super) fn call(&mut self, helper: i32) {
         self.push(0x85, 0, 0, 0, helper);
     }
 
     /// `return r0`
-    fn exit(&mut self) {
+    pub(super) fn exit(&mut self) {
         self.push(0x95, 0, 0, 0, 0);
     }
 
-    fn finish(self) -> Vec<Insn> {
+    pub(super) fn finish(self) -> Vec<Insn> {
         assert!(self.open.is_empty(), "jumps without a label: {:?}", self.open.keys());
         self.code
     }
@@ -175,7 +213,7 @@ pub(super) fn assemble(map: &impl AsRawFd, kind: EtherType) -> Vec<Insn> {
     asm.if_not(R4, i32::from(kind.get()), "out");
     asm.if_greater_than(R5, QUEUES as i32 - 1, "out");
     asm.load(Width::Half, R2, R3, SLOT_AT);
-    asm.swap_le16(R2);
+    asm.swap_le(R2, 16);
     // A smaller slot becomes a very large number.
     asm.add(R2, -i32::from(EtherAddr::XDP));
     asm.if_greater_than(R2, SLOTS as i32 - 1, "out");

@@ -44,7 +44,7 @@ fn cable_to(to: &str) -> bool {
     made.is_ok()
 }
 
-fn cable() -> bool {
+pub(super) fn cable() -> bool {
     cable_to("") && run("ip link set w0 up").is_ok()
 }
 
@@ -128,13 +128,13 @@ fn pair(mode: XdpMode) -> [End; 2] {
     [a, b]
 }
 
-fn attached(interface: &str) -> bool {
+pub(super) fn attached(interface: &str) -> bool {
     run(&format!("ip -d link show dev {interface}")).unwrap().contains("xdp")
 }
 
 /// Waits until no program is attached. At once, but that a process which another test starts at
 /// this moment has our descriptors until it executes its program.
-fn wait_detached(interface: &str) {
+pub(super) fn wait_detached(interface: &str) {
     let start = Instant::now();
     while attached(interface) {
         assert!(start.elapsed() < LONG, "a program stays on {interface}");

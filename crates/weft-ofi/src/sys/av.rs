@@ -71,6 +71,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _flags: u64) -> c_int 
     call_int(|| unsafe {
         let av = &object::<AvObject>(fid, class::AV)?.av;
         let events = object::<EqObject>(other, class::EQ)?.events.clone();
+        let _inside = av.domain.gate.enter();
         *av.events.borrow_mut() = Some(events);
         Ok(0)
     })

@@ -24,9 +24,19 @@ impl Counter {
     pub fn count(&self, ok: bool) {
         let which = if ok { &self.value } else { &self.errors };
         which.fetch_add(1, Ordering::Relaxed);
+        self.poller.news();
+    }
+
+    /// Counts several that ended well.
+    pub fn add_up(&self, count: u64) {
+        if count > 0 {
+            self.value.fetch_add(count, Ordering::Relaxed);
+            self.poller.news();
+        }
     }
 
     fn progress(&self) {
+        self.poller.is_back();
         let ports: Vec<Weak<Port>> = self.ports.borrow().clone();
         ports.iter().filter_map(Weak::upgrade).for_each(|port| {
             port.progress();
@@ -42,7 +52,7 @@ impl Counter {
 
     pub fn try_wait(&self) -> Result<(), c_int> {
         let _inside = self.domain.gate.enter();
-        self.poller.prepare(&self.ports)
+        self.poller.lend(&self.ports)
     }
 }
 
@@ -128,6 +138,7 @@ unsafe extern "C" fn add(cntr: *mut FidCntr, value: u64) -> c_int {
     // SAFETY: see `read`.
     call_int(|| unsafe {
         counter(cntr)?.value.fetch_add(value, Ordering::Relaxed);
+        counter(cntr)?.poller.wake();
         Ok(0)
     })
 }
@@ -136,6 +147,7 @@ unsafe extern "C" fn adderr(cntr: *mut FidCntr, value: u64) -> c_int {
     // SAFETY: see `read`.
     call_int(|| unsafe {
         counter(cntr)?.errors.fetch_add(value, Ordering::Relaxed);
+        counter(cntr)?.poller.wake();
         Ok(0)
     })
 }
@@ -144,6 +156,7 @@ unsafe extern "C" fn set(cntr: *mut FidCntr, value: u64) -> c_int {
     // SAFETY: see `read`.
     call_int(|| unsafe {
         counter(cntr)?.value.store(value, Ordering::Relaxed);
+        counter(cntr)?.poller.wake();
         Ok(0)
     })
 }
@@ -152,6 +165,7 @@ unsafe extern "C" fn seterr(cntr: *mut FidCntr, value: u64) -> c_int {
     // SAFETY: see `read`.
     call_int(|| unsafe {
         counter(cntr)?.errors.store(value, Ordering::Relaxed);
+        counter(cntr)?.poller.wake();
         Ok(0)
     })
 }

@@ -54,10 +54,12 @@ impl Cq {
     #[inline]
     pub fn add(&self, entry: Entry) {
         self.entries.borrow_mut().push_back(entry);
+        self.poller.news();
     }
 
     pub fn fail(&self, failure: Failure) {
         self.failures.borrow_mut().push_back(failure);
+        self.poller.news();
     }
 
     fn has_news(&self) -> bool {
@@ -137,6 +139,7 @@ impl Cq {
     #[inline]
     unsafe fn poll(&self, buf: *mut c_void, count: usize, sources: *mut u64) -> Answer {
         let inside = self.domain.gate.enter();
+        self.poller.is_back();
         let mut tired = false;
         if self.entries.borrow().is_empty() || count == 0 {
             if self.progress() {
@@ -200,7 +203,7 @@ impl Cq {
         if self.has_news() {
             return Err(err::EAGAIN);
         }
-        self.poller.prepare(&self.ports)
+        self.poller.lend(&self.ports)
     }
 }
 
@@ -373,6 +376,7 @@ unsafe extern "C" fn strerror(
     // SAFETY: a queue of the caller's, and its buffer.
     unsafe {
         let text = queue(cq).ok().and_then(|cq| {
+            let _inside = cq.domain.gate.enter();
             let texts = cq.texts.borrow();
             texts.iter().find(|(n, _)| *n == number).map(|(_, text)| text.clone())
         });

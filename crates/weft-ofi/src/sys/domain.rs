@@ -1,11 +1,12 @@
 //! Fabrics and domains.
 
 use super::abi::*;
-use super::{atomic, av, call_int, cntr, cq, ep, eq, give, mr, object, take};
+use super::{atomic, av, call_int, cntr, cq, ep, eq, give, mr, object, take, watchdog};
 use crate::gate::Gate;
 use crate::sys::port::Port;
 use libc::{c_int, c_void};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -41,8 +42,14 @@ pub struct Domain {
     /// Version of the interface the caller was written for.
     pub api: u32,
     pub ports: RefCell<Vec<Weak<Port>>>,
-    /// Registered memory, for endpoints yet to be opened.
-    pub regions: RefCell<Vec<Rc<mr::Region>>>,
+    /// Registered memory by key, for endpoints yet to be opened.
+    pub regions: RefCell<BTreeMap<u64, Rc<mr::Region>>>,
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        watchdog::remove(self);
+    }
 }
 
 impl Domain {

@@ -45,13 +45,14 @@ pub unsafe extern "C" fn open(
             tx: info.tx_attr.as_ref().map_or(0, |a| a.op_flags),
             rx: info.rx_attr.as_ref().map_or(0, |a| a.op_flags),
             directed: info.caps & cap::DIRECTED_RECV != 0,
+            events: info.caps & cap::RMA_EVENT != 0,
         };
         let port = Port::open(domain.clone(), defaults).map_err(|why| {
             log::error!("no endpoint: {why}");
             err::EIO
         })?;
         domain.ports.borrow_mut().push(Rc::downgrade(&port));
-        for region in domain.regions.borrow().iter() {
+        for region in domain.regions.borrow().values() {
             port.expose(region);
         }
         let head = FidEp {
@@ -180,6 +181,7 @@ unsafe extern "C" fn setopt(
     // SAFETY: `value` has `len` bytes.
     call_int(|| unsafe {
         let port = &object::<EpObject>(fid, class::EP)?.port;
+        let _inside = port.domain.gate.enter();
         match (level, name) {
             (OPT_ENDPOINT, OPT_MIN_MULTI_RECV) if len == size_of::<usize>() => {
                 port.set_min_multi_recv(value.cast::<usize>().read_unaligned());
@@ -202,6 +204,7 @@ unsafe extern "C" fn getname(fid: *mut Fid, out: *mut c_void, len: *mut usize) -
     // SAFETY: `out` has room for `*len` bytes.
     call_int(|| unsafe {
         let port = &object::<EpObject>(fid, class::EP)?.port;
+        let _inside = port.domain.gate.enter();
         copy_name(&port.name(), out, len, true)
     })
 }

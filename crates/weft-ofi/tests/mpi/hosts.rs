@@ -1,7 +1,7 @@
 //! Jobs between two hosts, and in namespaces of their own.
 
 use super::harness::{run, scratch, Mpi};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -9,22 +9,41 @@ use weft_conformance::hosts::{self, Host};
 use weft_conformance::skip;
 
 const LIMIT: Duration = Duration::from_secs(120);
+const PROGRAMS: &[&str] = &["collectives", "storm", "onesided"];
 
-/// What MPICH's launcher calls in place of `rsh`: starts a process on the other host.
-fn agent(host: &Host, link: &str) -> PathBuf {
+/// What launchers call in place of `rsh`: starts a process on the other host.
+fn agent(host: &Host, mpi: Mpi, link: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
-    let path = scratch().join(format!("on-host-{}-{link}", std::process::id()));
-    let text =
-        format!("#!/bin/sh\nshift\nexec nsenter --net={} sh -c \"$*\"\n", host.other_space());
-    std::fs::write(&path, text).expect("a script");
+    let path = scratch().join(format!("on-host-{}-{mpi:?}-{link}", std::process::id()));
+    let skip = "while [ \"${1#-}\" != \"$1\" ]; do shift; done; shift";
+    let enter = format!("exec nsenter --net={} sh -c \"$*\"", host.other_space());
+    std::fs::write(&path, format!("#!/bin/sh\n{skip}\n{enter}\n")).expect("a script");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("a script");
     path
 }
 
+/// Has a launcher start two ranks on each host.
+fn place(command: &mut Command, mpi: Mpi, agent: &Path, link: &str) {
+    command.env("WEFT_LINK", link);
+    if mpi == Mpi::Mpich {
+        command.args(["-launcher", "rsh", "-launcher-exec"]).arg(agent);
+        command.args(["-localhost", "10.9.0.1", "-iface", "cable0", "-ppn", "2"]);
+        command.args(["-hosts", "10.9.0.1,10.9.0.2"]);
+        return;
+    }
+    command.args(["--mca", "plm_rsh_agent"]).arg(agent);
+    command.args(["--mca", "plm_rsh_no_tree_spawn", "1"]);
+    command.args(["--host", "10.9.0.1:2,10.9.0.2:2", "--bind-to", "none"]);
+    for variable in ["FI_PROVIDER_PATH", "FI_PROVIDER", "WEFT_LINK"] {
+        command.args(["-x", variable]);
+    }
+}
+
 /// Runs programs of ours on two ranks on each of two hosts, over one link.
-fn between_hosts(link: &str) {
-    let mpi = Mpi::Mpich;
-    let programs = ["collectives", "storm", "onesided"].map(|name| mpi.build(name));
+fn between_hosts(mpi: Mpi, link: &str) {
+    // Open MPI's one-sided operations do not use the provider.
+    let programs = if mpi == Mpi::Mpich { PROGRAMS } else { &PROGRAMS[..2] };
+    let programs: Vec<_> = programs.iter().map(|name| mpi.build(name)).collect();
     if let Some(why) = programs.iter().find_map(|p| p.as_ref().err()) {
         return skip(why);
     }
@@ -33,11 +52,12 @@ fn between_hosts(link: &str) {
         let _until_dropped = done;
         for program in programs.iter().flatten() {
             let mut command = mpi.launcher(4).expect("checked");
-            let agent = agent(host, link);
-            command.args(["-launcher", "rsh", "-launcher-exec"]).arg(&agent);
-            command.args(["-localhost", "10.9.0.1", "-iface", "cable0", "-ppn", "2"]);
-            command.args(["-hosts", "10.9.0.1,10.9.0.2"]).arg(program).arg("2");
-            command.env("WEFT_LINK", link);
+            place(&mut command, mpi, &agent(host, mpi, link), link);
+            command.arg(program).arg("2");
+            if mpi == Mpi::System {
+                // As `storm__system`.
+                command.arg("unmatched");
+            }
             run(command, LIMIT).expect(": passed");
         }
     };
@@ -47,19 +67,29 @@ fn between_hosts(link: &str) {
 }
 
 #[test]
-fn hosts__over_udp() {
-    between_hosts("udp");
+fn hosts__mpich_over_udp() {
+    between_hosts(Mpi::Mpich, "udp");
 }
 
 #[test]
-fn hosts__over_packet_sockets() {
+fn hosts__mpich_over_packet_sockets() {
     // Packet sockets reach only other hosts.
-    between_hosts("shm,packet");
+    between_hosts(Mpi::Mpich, "shm,packet");
 }
 
 #[test]
-fn hosts__over_the_links_chosen() {
-    between_hosts("auto");
+fn hosts__mpich_over_the_links_chosen() {
+    between_hosts(Mpi::Mpich, "auto");
+}
+
+#[test]
+fn hosts__system_over_udp() {
+    between_hosts(Mpi::System, "udp");
+}
+
+#[test]
+fn hosts__system_over_the_links_chosen() {
+    between_hosts(Mpi::System, "auto");
 }
 
 /// Ranks of a user without rights, in a PID and mount namespace of their own.

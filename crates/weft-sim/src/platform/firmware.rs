@@ -306,7 +306,7 @@ impl Machine {
         let now = self.instant();
         let mut freed = Vec::new();
         let peer = self.peer(node, other);
-        let out = peer.send.on_ack(now, ack, None, nack, &mut |id| freed.push(id));
+        let out = peer.send.on_ack(now, ack, None, nack, &mut |id, _| freed.push(id));
         if self.choice.repair != Repair::None {
             for id in freed {
                 self.release(node, self.packets[id].buffer);

@@ -90,7 +90,7 @@ fn stream__credits_need_more_acknowledgements_than_shared_buffers() {
 /// Every tree and both forwarders deliver everything in order (the program checks that).
 #[test]
 fn multicast__every_tree_and_forwarder_ends() {
-    for tree in Tree::ALL {
+    for &tree in Tree::ALL {
         for choice in [Choice::SDMA, Choice::PIO, Choice::HMC, Choice::NIRX, Choice::HRX] {
             let setup = Setup::new(&Hardware::p3(), choice.with_tree(tree), 1);
             let rate = setup.multicast_throughput(2048);

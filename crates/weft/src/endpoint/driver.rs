@@ -9,7 +9,9 @@ use crate::clock::Clock;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
-use weft_core::engine::types::{AtomicRequest, Awaited, Completion, Event, Payload, Placement};
+use weft_core::engine::types::{
+    AtomicRequest, Awaited, Completion, Event, Payload, Placement, PACKET,
+};
 use weft_core::slab::Slab;
 use weft_core::wire::{self, field, session_of, Hello, Packet, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
@@ -27,6 +29,42 @@ pub(crate) struct Upcall {
     pub argument: u32,
     pub data: Vec<u8>,
 }
+
+/// A packet of the packet interface that arrived; its upcall runs when the driver is not borrowed.
+pub(crate) struct Arrived {
+    pub peer: PeerId,
+    /// Handler and argument, as in an active message.
+    pub tag: u64,
+    pub data: PacketBuf,
+}
+
+/// Memory of a packet: the first `len` bytes. The vector never shrinks, so that it need not be
+/// cleared again.
+#[derive(Default)]
+pub(crate) struct PacketBuf {
+    pub bytes: Vec<u8>,
+    pub len: usize,
+}
+
+impl PacketBuf {
+    #[inline]
+    pub fn get(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Makes it `len` bytes long; what they are is not said.
+    #[inline]
+    pub fn resize(&mut self, len: usize) -> &mut [u8] {
+        if self.bytes.len() < len {
+            self.bytes.resize(len, 0);
+        }
+        self.len = len;
+        &mut self.bytes[..len]
+    }
+}
+
+/// Spare packet buffers kept.
+const PACKETS_SPARE: usize = 1024;
 
 /// What the packets of a large message have in common.
 #[derive(Clone, Copy)]
@@ -65,6 +103,11 @@ pub(crate) struct Core {
     ended: bool,
     pub completions: VecDeque<Completion>,
     pub upcalls: VecDeque<Upcall>,
+    /// Bounded by the credit that senders have.
+    pub packets: VecDeque<Arrived>,
+    pub packet_bufs: Vec<PacketBuf>,
+    /// Failures that the packet interface has not seen, if it is used.
+    pub packet_failures: Option<Vec<(PeerId, PeerFailure)>>,
     /// What is done with active messages before packets behind them are looked at, by handler.
     pub at_once: HashMap<u32, AtOnce>,
     pub arrivals: Vec<Waker>,
@@ -102,7 +145,11 @@ pub(crate) struct Driver {
     /// Looks at each link since the last that found something.
     quiet: Vec<u32>,
     pub addresses: Vec<Option<Address>>,
+    /// What people call peers, where somebody has said it.
+    pub names: HashMap<PeerId, String>,
     pub sleepers: BTreeMap<(Instant, u64), Waker>,
+    /// When the packet interface wants to be called.
+    pub packets_due: Instant,
     /// Peers on each link.
     pub(super) used: Vec<u32>,
     /// Links looked at in every round: those somebody talks over.
@@ -155,6 +202,9 @@ impl Driver {
                 ended: false,
                 completions: VecDeque::new(),
                 upcalls: VecDeque::new(),
+                packets: VecDeque::new(),
+                packet_bufs: Vec::new(),
+                packet_failures: None,
                 at_once: HashMap::new(),
                 arrivals: Vec::new(),
                 failed: Vec::new(),
@@ -179,7 +229,9 @@ impl Driver {
             ask_at: Instant::FAR,
             quiet,
             addresses: Vec::new(),
+            names: HashMap::new(),
             sleepers: BTreeMap::new(),
+            packets_due: Instant::FAR,
             used,
             busy,
             rounds: 0,
@@ -233,12 +285,11 @@ impl Driver {
         did
     }
 
-    /// Whether what there is to send can wait for the next round: something came to its end that
-    /// the program waits for, what is left is acknowledgements and the like, and it has not been put
-    /// off before.
+    /// Whether what is left can wait for the next round: something came to its end that the program
+    /// waits for, nobody waits for the rest, and it has not been put off before.
     #[inline]
     fn may_put_off(&self) -> bool {
-        self.core.ended && !self.put_off && self.core.has_packets_only()
+        self.core.ended && !self.put_off && !self.core.has_urgent()
     }
 
     /// Whether a link is looked at in every round: one in use, unless a look costs a system call
@@ -336,7 +387,8 @@ impl Driver {
         let sleeper = self.sleepers.first_key_value().map(|(&(at, _), _)| at);
         let engine = self.core.engine.next_timeout();
         let ask = Some(self.ask_at).filter(|&at| at != Instant::FAR);
-        [sleeper, engine, ask].into_iter().flatten().min()
+        let packets = Some(self.packets_due).filter(|&at| at != Instant::FAR);
+        [sleeper, engine, ask, packets].into_iter().flatten().min()
     }
 
     fn act(&mut self) -> bool {
@@ -398,6 +450,9 @@ impl Driver {
                 self.unroute(peer);
                 self.core.forget(peer);
                 self.core.failed.push((peer, failure));
+                if let Some(failures) = &mut self.core.packet_failures {
+                    failures.push((peer, failure));
+                }
             }
             Event::PeerSlow(peer, waited) => {
                 let what = self.describe(peer);
@@ -472,6 +527,11 @@ impl Core {
                 self.upcall(peer, tag, data);
             }
             Placement::Upcall { peer, tag } => self.upcall(peer, tag, payload.to_vec()),
+            Placement::Packet { peer, tag } => {
+                let mut data = self.packet_bufs.pop().unwrap_or_default();
+                payload.copy_to(data.resize(payload.len()));
+                self.packets.push_back(Arrived { peer, tag, data });
+            }
             Placement::Hold { peer, seq } => {
                 let held = Held { header: header.to_vec(), payload: payload.to_vec() };
                 self.held.insert((peer, seq.0), held);
@@ -513,7 +573,20 @@ impl Core {
         self.bulk = Some(Bulk { op, session, imm, eager: Some(first.total) });
     }
 
+    /// Takes a packet buffer back.
+    #[inline]
+    pub fn recycle(&mut self, data: PacketBuf) {
+        if self.packet_bufs.len() < PACKETS_SPARE {
+            self.packet_bufs.push(data);
+        }
+    }
+
     fn upcall(&mut self, peer: PeerId, tag: u64, data: Vec<u8>) {
+        if tag & PACKET != 0 {
+            let len = data.len();
+            self.packets.push_back(Arrived { peer, tag, data: PacketBuf { bytes: data, len } });
+            return;
+        }
         let (handler, argument) = (tag as u32, (tag >> 32) as u32);
         let data = match self.at_once.get_mut(&handler) {
             Some(work) => work(&mut Regions::new(&self.engine, &mut self.regions), argument, data),
@@ -543,7 +616,7 @@ impl Core {
 
     /// Whether `flush` would find anything but news of links.
     #[inline]
-    fn has_work(&self) -> bool {
+    pub fn has_work(&self) -> bool {
         self.engine.has_output()
             || !self.deferred.is_empty()
             || !self.copies.is_empty()
@@ -552,15 +625,15 @@ impl Core {
             || !self.atomics.is_empty()
     }
 
-    /// Whether packets are all that `flush` would find.
+    /// Whether `flush` would find anything that somebody waits for.
     #[inline]
-    fn has_packets_only(&self) -> bool {
-        !self.engine.has_events()
-            && self.deferred.is_empty()
-            && self.copies.is_empty()
-            && self.connects.is_empty()
-            && self.hellos.is_empty()
-            && self.atomics.is_empty()
+    fn has_urgent(&self) -> bool {
+        self.engine.has_urgent()
+            || !self.deferred.is_empty()
+            || !self.copies.is_empty()
+            || !self.connects.is_empty()
+            || !self.hellos.is_empty()
+            || !self.atomics.is_empty()
     }
 
     fn next_event(&mut self) -> Option<Event> {

@@ -1,13 +1,13 @@
 //! The endpoint: the local communication object of programs.
 
-mod driver;
+pub(crate) mod driver;
 mod future;
-mod ops;
+pub(crate) mod ops;
 mod paths;
 mod regions;
 mod routing;
 #[allow(unsafe_code)]
-mod sys;
+pub(crate) mod sys;
 mod transmit;
 mod wait;
 
@@ -98,7 +98,7 @@ const AWAKE: u32 = 256;
 type Handler = Rc<RefCell<dyn FnMut(&Endpoint, ActiveMessage)>>;
 
 pub(crate) struct Inner {
-    driver: Driver,
+    pub(crate) driver: Driver,
     waiter: Waiter,
     handlers: HashMap<u32, Handler>,
     sleeps: u64,
@@ -108,12 +108,13 @@ pub(crate) struct Inner {
     /// How long a wait hands its core to others before it sleeps.
     hand_over: Duration,
     page: Option<Page>,
+    pub(crate) packets: Option<Box<crate::packets::State>>,
 }
 
 /// An endpoint. Clones are the same endpoint; it belongs to one thread and takes no lock.
 #[derive(Clone)]
 pub struct Endpoint {
-    inner: Rc<RefCell<Inner>>,
+    pub(crate) inner: Rc<RefCell<Inner>>,
 }
 
 impl Inner {
@@ -179,6 +180,7 @@ impl Endpoint {
             spin,
             hand_over,
             page: None,
+            packets: None,
         };
         Endpoint { inner: Rc::new(RefCell::new(inner)) }
     }
@@ -246,6 +248,11 @@ impl Endpoint {
         self.inner.borrow().driver.describe(peer)
     }
 
+    /// From now on messages to people call the peer this, as in `rank 3 (process 17 on host a)`.
+    pub fn set_name(&self, peer: PeerId, name: &str) {
+        self.inner.borrow_mut().driver.names.insert(peer, name.to_owned());
+    }
+
     /// Whether the peer has answered and has not failed.
     pub fn is_ready(&self, peer: PeerId) -> bool {
         self.inner.borrow().driver.core.engine.peer_ready(peer)
@@ -271,8 +278,13 @@ impl Endpoint {
     #[inline]
     fn progress_by(&self, budget: usize) -> bool {
         let mut inner = self.inner.borrow_mut();
-        let did = inner.driver.progress(budget);
+        let mut did = inner.driver.progress(budget);
         inner.count(did);
+        if inner.packets.is_some() && inner.has_packets() {
+            drop(inner);
+            did |= self.run_packets();
+            inner = self.inner.borrow_mut();
+        }
         if inner.driver.core.upcalls.is_empty() {
             return did;
         }
@@ -364,7 +376,9 @@ impl Endpoint {
                 if self.progress_by(budget) {
                     return true;
                 }
-                self.inner.borrow_mut().driver.spin();
+                if hand_over.is_zero() {
+                    self.inner.borrow_mut().driver.spin();
+                }
             }
             let now = self.now();
             let waited = now.since(*start.get_or_insert(now));
@@ -749,7 +763,7 @@ impl Drop for Watch<'_> {
     }
 }
 
-fn error_of(refused: Refused) -> OpError {
+pub(crate) fn error_of(refused: Refused) -> OpError {
     match refused {
         Refused::Peer(peer, failure) => OpError::Peer { peer, failure },
         Refused::Busy => OpError::Busy,

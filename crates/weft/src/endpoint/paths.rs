@@ -113,6 +113,7 @@ impl Route {
         let mut caps = quick;
         caps.mtu = self.paths.iter().map(|p| p.caps.mtu).min().unwrap_or(quick.mtu);
         (caps.bytes_per_us, caps.train) = (fast.bytes_per_us, fast.train);
+        caps.stripes = fast.stripes;
         caps.bulk_min = bulk_min(&quick, &fast, caps.mtu);
         caps
     }
@@ -124,6 +125,14 @@ impl Route {
         }
         self.measure();
         self.caps().mtu
+    }
+
+    /// A link spreads data over so many interfaces; returns how many that for data has.
+    pub fn set_stripes(&mut self, link: usize, stripes: u8) -> u8 {
+        for path in self.paths.iter_mut().filter(|p| usize::from(p.link) == link) {
+            path.caps.stripes = stripes;
+        }
+        self.caps().stripes
     }
 
     fn best(&self, rank: impl Fn(&Path) -> u64) -> LinkCaps {

@@ -210,6 +210,12 @@ impl Driver {
                     self.core.engine.set_mtu(peer, mtu);
                 }
             }
+            LinkEvent::Stripes(peer, stripes) => {
+                if let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) {
+                    let stripes = route.set_stripes(link, stripes);
+                    self.core.engine.set_stripes(peer, stripes);
+                }
+            }
             LinkEvent::Warning(text) => log::warn!("{}: {text}", self.links[link].caps().name),
             _ => {}
         }
@@ -231,6 +237,9 @@ impl Driver {
             Some(r) if r.small == r.bulk => name(r.small).to_string(),
             Some(r) => format!("{}, data over {}", name(r.small), name(r.bulk)),
         };
+        if let Some(name) = self.names.get(&peer) {
+            return format!("{name} over {link}");
+        }
         match self.addresses.get(peer.0 as usize).and_then(Option::as_ref) {
             Some(address) => format!("{peer} ({address}) over {link}"),
             None => format!("{peer} over {link}"),

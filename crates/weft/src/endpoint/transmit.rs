@@ -121,7 +121,7 @@ impl Driver {
     /// before it, it is on its way at once, and what else there is to do is left to the next round
     /// of progress.
     #[inline]
-    pub(super) fn send_started(&mut self, peer: PeerId, len: usize) {
+    pub(crate) fn send_started(&mut self, peer: PeerId, len: usize) {
         if self.core.engine.queued(peer) != 1 || len > self.core.engine.single_max(peer) {
             self.flush();
             return;
@@ -156,7 +156,11 @@ impl Driver {
                     packets
                 } else {
                     let header = run.header.as_slice();
-                    self.links[link].send_run(run.peer, header, payload, packets)
+                    let link = &mut self.links[link];
+                    match run.stripe {
+                        0 => link.send_run(run.peer, header, payload, packets),
+                        n => link.send_striped(run.peer, n, header, payload, packets),
+                    }
                 }
             }
             None => run.packets as usize,

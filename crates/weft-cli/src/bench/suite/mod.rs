@@ -48,9 +48,9 @@ pub struct Run {
 /// Where the report goes, and what is in it.
 #[derive(Debug, clap::Args)]
 pub struct Wanted {
-    /// Folder of the suite's report; made if it is not there
+    /// Folder of the report of suite and choices; made if it is not there
     #[arg(long, value_name = "DIR", required_if_eq("what", "suite"))]
-    out: Option<PathBuf>,
+    pub out: Option<PathBuf>,
     /// Situations of the suite [default: all]: inside-idle, between-1500-loaded, ...
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = situation)]
     situations: Vec<Situation>,

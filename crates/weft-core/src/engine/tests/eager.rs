@@ -405,3 +405,26 @@ fn acknowledgement__of_an_answer_is_taken_in_when_nobody_waits() {
     assert_eq!(net.nodes[0].engine.stats().retransmitted, 0);
     assert!(net.nodes[0].engine.quiet());
 }
+
+#[test]
+fn has_urgent__an_acknowledgement_asked_for_is_and_one_taken_in_late_is_not() {
+    let mut net = Net::open((network(), Config::default()));
+    let recv = net.recv(1, Some(0), 1, 5);
+    assert!(net.inject_now(0, 1, 1, b"12345"));
+    net.run_until(|net| net.nodes[1].done.contains_key(&recv));
+    // The answer acknowledges, and that can wait.
+    let peer = net.peer(0, 1);
+    let session = net.nodes[0].engine.peer_info(peer).unwrap().1;
+    let common = wire::Common { session, ack: crate::Seq(1), ..Default::default() };
+    let answer = wire::emit(&common, &Packet::Eager(wire::Eager { tag: 2 }));
+    let caps = network();
+    net.nodes[0].engine.handle_packet(net.now, None, &caps, answer.as_slice(), 0);
+    assert!(net.nodes[0].engine.has_output() && !net.nodes[0].engine.has_urgent());
+    // A packet that asks for an acknowledgement gets it now.
+    let asks = wire::Common { seq: crate::Seq(1), flags: flags::ACKNOW, ..common };
+    let asks = wire::emit(&asks, &Packet::Eager(wire::Eager { tag: 2 }));
+    net.nodes[0].engine.handle_packet(net.now, None, &caps, asks.as_slice(), 0);
+    assert!(net.nodes[0].engine.has_urgent());
+    net.flush(0);
+    assert!(!net.nodes[0].engine.has_output() && !net.nodes[0].engine.has_urgent());
+}

@@ -16,6 +16,7 @@ mod matching;
 mod rendezvous;
 mod rma;
 mod session;
+mod stripes;
 
 use super::types::*;
 use super::{Engine, Rights};
@@ -96,6 +97,8 @@ pub struct Flight {
     pub to: usize,
     pub header: Vec<u8>,
     pub body: Body,
+    /// 0, or one more than the way of bulk data that it takes.
+    pub lane: u8,
 }
 
 impl Flight {
@@ -148,6 +151,8 @@ pub struct Net {
     /// Packets a node may still hand to its link; refused beyond.
     pub room: Vec<u32>,
     pub caps: LinkCaps,
+    /// What the next packet handed over takes, as in [`Flight`].
+    lane: u8,
     /// Every packet sent, in order: sender, type.
     pub log: Vec<(usize, PacketType)>,
     /// Delivered after a time, in order.
@@ -315,7 +320,9 @@ impl Node {
                 let stored = self.stored.remove(&Slab::<()>::index(id));
                 self.upcalls.push((peer, tag, stored.unwrap_or_else(|| body.clone())));
             }
-            Placement::Upcall { peer, tag } => self.upcalls.push((peer, tag, body.clone())),
+            Placement::Upcall { peer, tag } | Placement::Packet { peer, tag } => {
+                self.upcalls.push((peer, tag, body.clone()));
+            }
             Placement::Hold { peer, seq } => {
                 self.held.insert((peer, seq.0), (header.to_vec(), body.clone()));
             }
@@ -420,6 +427,7 @@ impl Net {
             script: calm(),
             room: vec![u32::MAX; n],
             caps,
+            lane: 0,
             log: Vec::new(),
             queue: BTreeMap::new(),
             count: 0,
@@ -595,11 +603,12 @@ impl Net {
     /// Puts a packet into the network by hand.
     pub fn inject(&mut self, from: usize, to: usize, header: &[u8], body: Body) {
         self.count += 1;
-        let flight = Flight { from, to, header: header.to_vec(), body };
+        let flight = Flight { from, to, header: header.to_vec(), body, lane: 0 };
         self.queue.insert((self.now.0, self.count), flight);
     }
 
     fn offer(&mut self, from: usize, mut t: Transmit) {
+        self.lane = if t.bulk { 1 + t.stripe } else { 0 };
         // A run, packet by packet; the link may take only some of them.
         while t.packets > 1 && self.room[from] > 0 {
             self.room[from] =
@@ -617,13 +626,14 @@ impl Net {
         let body = self.nodes[from].resolve(&t.payload);
         self.nodes[from].engine.accepted(&t);
         self.carry(from, t.peer, t.header.as_slice(), body);
+        self.lane = 0;
         self.nodes[from].settle();
     }
 
     /// Hands a packet to the network.
     pub fn carry(&mut self, from: usize, peer: PeerId, header: &[u8], body: Body) {
         let Some(to) = self.node_of(from, peer) else { return };
-        let flight = Flight { from, to, header: header.to_vec(), body };
+        let flight = Flight { from, to, header: header.to_vec(), body, lane: self.lane };
         self.log.push((from, flight.kind()));
         for delay in (self.script)(&flight) {
             self.count += 1;

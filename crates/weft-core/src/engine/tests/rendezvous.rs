@@ -313,7 +313,7 @@ fn handle_run__only_what_comes_next_and_was_asked_for() {
     };
     let next = expected.0;
     for (bad, len) in [
-        (header(next + 1, recv.0, 0, session), 1000),
+        (header(next + 511, recv.0, 0, session), 1000),
         (header(next.wrapping_sub(1), recv.0, 0, session), 1000),
         (header(next, recv.0 + 1, 0, session), 1000),
         (header(next, recv.0, 99_999, session), 2),
@@ -329,6 +329,14 @@ fn handle_run__only_what_comes_next_and_was_asked_for() {
     let now = node.peers[peer.0 as usize].windows.as_ref().unwrap().recv.next_expected();
     assert_eq!(now, expected.plus(5));
     assert_eq!(node.handle_run(net.now, good.as_slice(), 5, 5 * 1424), None, "a second time");
+    // Ahead of what is missing: placed, and reported with the gap.
+    let ahead = header(next + 7, recv.0, 7 * 1424, session);
+    assert_eq!(node.handle_run(net.now, ahead.as_slice(), 3, 3 * 1424), Some((recv, 7 * 1424)));
+    assert_eq!(node.handle_run(net.now, ahead.as_slice(), 3, 3 * 1424), None, "a second time");
+    let overlaps = header(next + 9, recv.0, 9 * 1424, session);
+    assert_eq!(node.handle_run(net.now, overlaps.as_slice(), 2, 2 * 1424), None);
+    let w = node.peers[peer.0 as usize].windows.as_ref().unwrap();
+    assert_eq!((w.recv.next_expected(), w.recv.sack().0[0]), (expected.plus(5), 0b1110));
     let _ = send;
 }
 
@@ -337,7 +345,7 @@ fn skip__takes_the_front_off_a_run() {
     let common = wire::Common { seq: crate::Seq(u32::MAX - 1), imm: 9, ..wire::Common::default() };
     let header = wire::emit(&common, &Packet::Data(Data { offset: 5000 }));
     let payload = Payload::Op { op: OpId(3), offset: 5000, len: 8 * 1424 };
-    let mut run = Transmit { peer: PeerId(0), header, payload, packets: 8, bulk: true };
+    let mut run = Transmit { peer: PeerId(0), header, payload, packets: 8, bulk: true, stripe: 0 };
     run.skip(3);
     let (after, packet, _) = wire::parse(run.header.as_slice()).unwrap();
     assert_eq!((run.packets, after.seq), (5, crate::Seq(1)));

@@ -119,7 +119,7 @@ fn send_window__congestion_bounds_the_network_but_never_the_oldest() {
     assert!(!w.can_send());
     assert_eq!(w.room(), 0);
     let lost: Vec<u32> = (5..9).collect();
-    w.on_ack(at(10), Seq(0), Some(&sack(&lost)), false, &mut |_| ());
+    w.on_ack(at(10), Seq(0), Some(&sack(&lost)), false, &mut |_, _| ());
     assert!(w.awaiting_retransmit() > 0);
     w.set_congestion(1);
     let again = resent(&mut w, at(10));

@@ -4,7 +4,7 @@ use super::mac::{Message, GROUP, GROUPS};
 use std::arch::x86_64::*;
 
 /// How far ahead memory is asked for while a payload is copied.
-const AHEAD: usize = 1024;
+const AHEAD: usize = 4096;
 
 /// 64 bytes of message in registers, and the sums of products they go into.
 trait Lanes: Copy {

@@ -13,6 +13,10 @@ pub struct Interface {
     pub ip: IpAddr,
     /// Leading bits that are the same for every address on the attached network.
     pub prefix: u32,
+    /// The interface's index.
+    pub index: u32,
+    /// Its speed as its driver says, Mbit/s; 0 if it does not.
+    pub speed: u32,
 }
 
 /// Addresses of all interfaces that are up and running, in the kernel's order.
@@ -35,11 +39,37 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         let running = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
         let Some(addr) = addr.filter(|_| entry.ifa_flags & running == running) else { continue };
         let prefix = mask.map_or(u32::MAX, |m| ones(m.ip()));
-        out.push(Interface { ip: addr.ip(), prefix });
+        // SAFETY: the name is a string that lives as long as the list.
+        let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
+        // SAFETY: as above.
+        let index = unsafe { libc::if_nametoindex(entry.ifa_name) };
+        out.push(Interface { ip: addr.ip(), prefix, index, speed: speed(name).unwrap_or(0) });
     }
     // SAFETY: `list` came from getifaddrs and nothing borrows it any more.
     unsafe { libc::freeifaddrs(list) };
     Ok(out)
+}
+
+/// Speed of an interface in Mbit/s (`ETHTOOL_GSET`, linux/ethtool.h); `None` if its driver does not
+/// tell.
+fn speed(name: &std::ffi::CStr) -> Option<u32> {
+    const GET: u32 = 1;
+    // `struct ethtool_cmd`: the speed's low half is the first of word 3, its high half of word 7.
+    let mut command = [0u32; 11];
+    command[0] = GET;
+    let fd = socket::open(false).ok()?;
+    // SAFETY: all-zero is a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, &from) in request.ifr_name.iter_mut().zip(name.to_bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_name[libc::IFNAMSIZ - 1] = 0;
+    request.ifr_ifru.ifru_data = command.as_mut_ptr().cast();
+    // SAFETY: `request` names a command of the size the kernel writes, both alive for the call.
+    let rc = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    let half = |word: u32| u32::from(word.to_ne_bytes()[0]) | u32::from(word.to_ne_bytes()[1]) << 8;
+    let known = half(command[3]) | half(command[7]) << 16;
+    (rc == 0 && known != u32::MAX && known != 0xffff).then_some(known)
 }
 
 fn ones(mask: IpAddr) -> u32 {

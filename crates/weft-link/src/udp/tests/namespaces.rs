@@ -63,6 +63,24 @@ impl Hosts {
         Ok(())
     }
 
+    /// A second cable between the hosts.
+    fn second_cable(&self) {
+        let [a, b] = &self.0;
+        run(&format!("ip -n {a} link add eth1 type veth peer name eth1 netns {b}")).unwrap();
+        for (i, name) in self.0.iter().enumerate() {
+            run(&format!("ip -n {name} link set eth1 mtu 1500 up")).unwrap();
+            run(&format!("ip -n {name} addr add 10.92.0.{}/24 dev eth1", i + 1)).unwrap();
+        }
+        // An address is there once its cable has a carrier; sending waits for neither.
+        let start = Instant::now();
+        for name in &self.0 {
+            let route = format!("ip -n {name} route get 10.92.0.9");
+            while run(&route).is_err() && start.elapsed() < LONG {
+                std::thread::yield_now();
+            }
+        }
+    }
+
     /// Runs each side in a thread inside its namespace; they swap addresses first.
     fn run<R: Send>(
         &self,
@@ -159,6 +177,29 @@ fn send__a_path_that_shrinks_is_noticed_and_old_packets_still_arrive() {
 }
 
 #[test]
+fn send__a_path_that_grows_again_is_noticed() {
+    let Some(hosts) = Hosts::up("grow", 9000) else { return };
+    let set = |mtu: u32| run(&format!("ip -n {} link set eth0 mtu {mtu}", hosts.0[0])).unwrap();
+    hosts.run(
+        two_hosts(),
+        |mut a, mtu| {
+            let (header, payload) = (data(0), bytes(mtu - 32, 3));
+            set(1500);
+            assert_eq!(a.send(&[Frame { peer: P, header: &header, payload: &payload }]), 1);
+            assert_eq!(a.poll_event(), Some(LinkEvent::Mtu(P, (1472 - TRAILER) as u32)));
+            set(9000);
+            let small = Frame { peer: P, header: &header, payload: &payload[..64] };
+            let found = (0..5000).find_map(|_| {
+                assert_eq!(a.send(&[small]), 1);
+                a.poll_event()
+            });
+            assert_eq!(found, Some(LinkEvent::Mtu(P, mtu as u32)));
+        },
+        |_| (),
+    );
+}
+
+#[test]
 fn send__a_full_link_takes_a_prefix() {
     let Some(hosts) = Hosts::up("full", 1500) else { return };
     let slow = format!(
@@ -186,4 +227,87 @@ fn send__a_full_link_takes_a_prefix() {
         },
         |_| (),
     );
+}
+
+/// Answers questions where they came from, and keeps what else comes.
+struct Answering {
+    questions: usize,
+    frames: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Sink for Answering {
+    fn frame(&mut self, _: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
+        match Kind::of(header) {
+            Kind::Question => self.questions += 1,
+            _ => self.frames.push((header.to_vec(), payload.to_vec())),
+        }
+    }
+}
+
+fn answer() -> Vec<u8> {
+    let Ok((common, packet, _)) = weft_core::wire::parse(&hello(B)) else { panic!("no HELLO") };
+    let flags = weft_core::wire::flags::REPLY;
+    emit(&Common { flags, ..common }, &packet).as_slice().to_vec()
+}
+
+#[test]
+fn send_striped__over_two_cables_once_both_are_proven() {
+    let Some(hosts) = Hosts::up("stripes", 1500) else { return };
+    hosts.second_cable();
+    let total = 40;
+    let payload = bytes(1424 * total, 3);
+    let (_, got) = hosts.run(
+        two_hosts(),
+        |mut a, mtu| {
+            assert_eq!(mtu, 1472 - TRAILER);
+            let mut stripes = Vec::new();
+            let (mut asked, mut keep) = (Instant::now() - LONG, Keep::default());
+            poll(&mut a, &mut keep, |a| {
+                if asked.elapsed() > Duration::from_millis(100) {
+                    asked = Instant::now();
+                    let question = hello(A);
+                    a.send(&[Frame { peer: P, header: &question, payload: b"address" }]);
+                }
+                while let Some(event) = a.poll_event() {
+                    if let LinkEvent::Stripes(_, n) = event {
+                        stripes.push(n);
+                    }
+                }
+                !stripes.is_empty()
+            });
+            assert_eq!(stripes, [2]);
+            let (first, second) = payload.split_at(1424 * total / 2);
+            let half = total / 2;
+            assert_eq!(a.send_run(P, &data(0), first, half), half);
+            let header = data(first.len() as u64);
+            assert_eq!(a.send_striped(P, 1, &header, second, half), half);
+            assert_eq!((count(&a, "sent_striped"), count(&a, "path_changes")), (half as u64, 0));
+            // Nothing is known any more when the way is doubted.
+            a.doubt(P);
+            assert_eq!(a.poll_event(), Some(LinkEvent::Stripes(P, 1)));
+            Vec::new()
+        },
+        |mut b| {
+            let mut sink = Answering { questions: 0, frames: Vec::new() };
+            let (start, mut answered) = (Instant::now(), 0);
+            while sink.frames.len() < total {
+                b.recv(64, &mut sink);
+                while answered < sink.questions {
+                    answered += 1;
+                    assert_eq!(b.send(&[Frame { peer: P, header: &answer(), payload: b"" }]), 1);
+                }
+                assert!(start.elapsed() < LONG, "{} of {total} arrived", sink.frames.len());
+            }
+            // Data came over the second cable, too: bulk data may go back over it.
+            assert_eq!(b.poll_event(), Some(LinkEvent::Stripes(P, 2)));
+            sink.frames
+        },
+    );
+    let mut all: Vec<_> = got.iter().map(|(header, part)| (header.clone(), part.clone())).collect();
+    all.sort_by_key(|(header, _)| {
+        let Ok((_, Packet::Data(d), _)) = weft_core::wire::parse(header) else { return 0 };
+        d.offset
+    });
+    let arrived: Vec<u8> = all.into_iter().flat_map(|(_, part)| part).collect();
+    assert_eq!(arrived, payload);
 }

@@ -25,6 +25,7 @@ impl Insn {
 }
 
 const MAP_CREATE: libc::c_long = 0;
+const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
 #[cfg(test)]
@@ -36,6 +37,7 @@ const LINK_CREATE: libc::c_long = 28;
 const LINK_GET_FD_BY_ID: libc::c_long = 30;
 const LINK_GET_NEXT_ID: libc::c_long = 31;
 
+const MAP_TYPE_ARRAY: u32 = 2;
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
@@ -81,6 +83,15 @@ fn name_bytes(name: &str) -> [u8; NAME_MAX + 1] {
 
 /// A map from numbers to AF_XDP sockets.
 pub(in crate::xdp) fn socket_map(entries: u32, name: &str) -> io::Result<OwnedFd> {
+    create_map(MAP_TYPE_XSKMAP, entries, 4, name)
+}
+
+/// An array of zeros, `size` bytes an entry, a multiple of 8.
+pub(in crate::xdp) fn array(entries: u32, size: u32, name: &str) -> io::Result<OwnedFd> {
+    create_map(MAP_TYPE_ARRAY, entries, size, name)
+}
+
+fn create_map(map_type: u32, entries: u32, value_size: u32, name: &str) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attr {
         map_type: u32,
@@ -93,9 +104,9 @@ pub(in crate::xdp) fn socket_map(entries: u32, name: &str) -> io::Result<OwnedFd
         name: [u8; NAME_MAX + 1],
     }
     let mut attr = Attr {
-        map_type: MAP_TYPE_XSKMAP,
+        map_type,
         key_size: 4,
-        value_size: 4,
+        value_size,
         max_entries: entries,
         map_flags: 0,
         inner_map_fd: 0,
@@ -176,6 +187,30 @@ pub(in crate::xdp) fn attach(program: &OwnedFd, ifindex: u32, flags: u32) -> io:
 /// Puts a socket into a map of sockets; it leaves the map when it is closed. `AlreadyExists` if
 /// there is one at that place.
 pub(in crate::xdp) fn insert(map: &OwnedFd, key: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+    let mut value = socket.as_raw_fd();
+    element(MAP_UPDATE_ELEM, map, key, &mut value, NOEXIST)
+}
+
+/// A number of 64 bits in an array of such.
+pub(in crate::xdp) fn read(map: &OwnedFd, key: u32) -> io::Result<u64> {
+    let mut value = 0_u64;
+    element(MAP_LOOKUP_ELEM, map, key, &mut value, 0)?;
+    Ok(value)
+}
+
+/// Sets a number of 64 bits in an array of such.
+pub(in crate::xdp) fn write(map: &OwnedFd, key: u32, mut value: u64) -> io::Result<()> {
+    element(MAP_UPDATE_ELEM, map, key, &mut value, 0)
+}
+
+/// Does something with an entry of a map whose values are as long as a `T`.
+fn element<T>(
+    command: libc::c_long,
+    map: &OwnedFd,
+    key: u32,
+    value: &mut T,
+    flags: u64,
+) -> io::Result<()> {
     #[repr(C)]
     struct Attr {
         map_fd: u32,
@@ -184,15 +219,10 @@ pub(in crate::xdp) fn insert(map: &OwnedFd, key: u32, socket: BorrowedFd<'_>) ->
         value: u64,
         flags: u64,
     }
-    let value = socket.as_raw_fd();
-    let mut attr = Attr {
-        map_fd: map.as_raw_fd() as u32,
-        pad: 0,
-        key: (&raw const key) as u64,
-        value: (&raw const value) as u64,
-        flags: NOEXIST,
-    };
-    bpf(MAP_UPDATE_ELEM, &mut attr).map(|_| ())
+    let (map_fd, key) = (map.as_raw_fd() as u32, &raw const key);
+    let value: *mut T = value;
+    let mut attr = Attr { map_fd, pad: 0, key: key as u64, value: value as u64, flags };
+    bpf(command, &mut attr).map(|_| ())
 }
 
 /// Number of the next link in the system after `id`; `None` after the last.

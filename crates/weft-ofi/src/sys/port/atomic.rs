@@ -1,5 +1,6 @@
 //! Atomic operations: asking for them, doing those of peers, and answers.
 
+use super::events::Touched;
 use super::remote::{Report, Tally, QUEUED_MAX};
 use super::state::{State, Way};
 use super::{failure_of, Port};
@@ -121,11 +122,16 @@ fn refusal_of(denied: Denied) -> Refusal {
 }
 
 impl Answers {
-    pub fn new(endpoint: &Endpoint) -> Answers {
+    pub fn new(endpoint: &Endpoint, touched: Touched) -> Answers {
         let answers = Answers { heard: Rc::default(), owed: Rc::default() };
-        endpoint.handle_at_once(REQUEST, |regions, _, request| {
+        endpoint.handle_at_once(REQUEST, move |regions, _, request| {
             let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-            Some(atomic::serve(&request, regions))
+            let answer = atomic::serve(&request, regions);
+            if let (Some(0), Some(done)) = (answer.first(), Request::decode(&request)) {
+                let read = done.operator == atomic::Operator::Read;
+                touched.add(read, done.pieces.iter().map(|piece| piece.key));
+            }
+            Some(answer)
         });
         let owed = answers.owed.clone();
         endpoint.handle(REQUEST, move |endpoint, message| {
@@ -194,7 +200,7 @@ impl Port {
     pub unsafe fn atomic(&self, op: AtomicOp<'_>) -> Answer {
         let _inside = self.domain.gate.enter();
         let r = &op.request;
-        if op.flags & (cap::FENCE | cap::REMOTE_CQ_DATA | cap::TAGGED) != 0
+        if op.flags & (cap::REMOTE_CQ_DATA | cap::TAGGED) != 0
             || !is_valid(r.form, r.datatype, r.operator)
         {
             return Err(err::EOPNOTSUPP);
@@ -213,7 +219,8 @@ impl Port {
         let state = &mut *self.state.borrow_mut();
         let peer = self.peer(state, op.to)?;
         let asked = state.remote.asked.count.of(peer);
-        if asked >= REQUESTS_MAX || self.endpoint.queued(peer) > QUEUED_MAX {
+        let fenced = op.flags & cap::FENCE != 0 && !state.remote.is_quiet();
+        if fenced || asked >= REQUESTS_MAX || self.endpoint.queued(peer) > QUEUED_MAX {
             return Err(self.busy());
         }
         let (way, kind) = match read {

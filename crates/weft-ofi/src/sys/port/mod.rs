@@ -2,7 +2,9 @@
 
 mod atomic;
 mod buffer;
+mod events;
 mod many;
+mod meet;
 mod recv;
 mod remote;
 mod state;
@@ -19,7 +21,7 @@ use super::cntr::Counter;
 use super::cq::{Cq, Entry, Failure};
 use super::domain::Domain;
 use super::mr::Region;
-use super::Answer;
+use super::{watchdog, Answer};
 use crate::name::{self, Name};
 use buffer::Bounce;
 use libc::{c_int, c_void};
@@ -29,17 +31,13 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weft::{job, keyfile, launch, Endpoint};
 use weft_core::engine::types::{Completion, OpKind, Refused, SendArgs};
 use weft_core::{OpError, PeerFailure, PeerId};
 
 /// How long `fi_close` waits until everything sent has arrived.
 const CLOSE: Duration = Duration::from_secs(5);
-
-/// How long the first send to a peer waits for its answer, and for how long at a time.
-const MEET: Duration = Duration::from_millis(200);
-const NAP: Duration = Duration::from_millis(1);
 
 /// A send to start.
 pub struct SendOp {
@@ -67,6 +65,8 @@ pub struct Defaults {
     pub rx: u64,
     /// Receives look at the source.
     pub directed: bool,
+    /// Peers are told what is done to their memory.
+    pub events: bool,
 }
 
 pub struct Port {
@@ -77,12 +77,18 @@ pub struct Port {
     tx_flags: AtomicU64,
     rx_flags: AtomicU64,
     directed: bool,
+    events: bool,
     min_multi_recv: Cell<usize>,
     inject_max: usize,
+    /// A caller sleeps, or may, on a descriptor that says when there is something to do.
+    prepared: Cell<bool>,
+    introductions: meet::Introductions,
 }
 
-fn open_endpoint() -> Result<Endpoint, String> {
+/// An endpoint, and how often progress is to be made for a caller that is away.
+fn open_endpoint() -> Result<(Endpoint, Duration), String> {
     let config = job::config_from_env().map_err(|e| e.to_string())?;
+    let every = Duration::from_millis(u64::from(config.watchdog_ms));
     let links = job::links_from_env().map_err(|e| e.to_string())?;
     let lookup = |name: &str| std::env::var(name).ok();
     let sizes = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"];
@@ -90,12 +96,17 @@ fn open_endpoint() -> Result<Endpoint, String> {
     // Of a job whose size nobody tells, some ranks may be far.
     let links = links.of_job(size.unwrap_or(usize::MAX), launch::ranks_here(&lookup));
     let key = keyfile::obtain().map_err(|e| e.to_string())?;
-    job::open_endpoint(config, links, key).map_err(|e| e.to_string())
+    let endpoint = job::open_endpoint(config, links, key).map_err(|e| e.to_string())?;
+    Ok((endpoint, every))
 }
 
 impl Port {
     pub fn open(domain: Arc<Domain>, defaults: Defaults) -> Result<Rc<Port>, String> {
-        let endpoint = open_endpoint()?;
+        let (endpoint, every) = open_endpoint()?;
+        // Inside a host nothing is lost.
+        if endpoint.link_caps().iter().any(|caps| caps.network) {
+            watchdog::add(&domain, every);
+        }
         let inject_max = crate::offer::INJECT;
         let state = State {
             bound: Bound::default(),
@@ -103,6 +114,7 @@ impl Port {
             free: Vec::new(),
             peers: Vec::new(),
             changes: 0,
+            numbers: Vec::new(),
             met: Vec::new(),
             waiting: VecDeque::new(),
             multis: Vec::new(),
@@ -110,14 +122,17 @@ impl Port {
             remote: remote::Remote::new(&endpoint),
         };
         Ok(Rc::new(Port {
+            introductions: meet::Introductions::new(&endpoint),
             endpoint,
             domain,
             state: RefCell::new(state),
             tx_flags: AtomicU64::new(defaults.tx),
             rx_flags: AtomicU64::new(defaults.rx),
             directed: defaults.directed,
+            events: defaults.events,
             min_multi_recv: Cell::new(64),
             inject_max,
+            prepared: Cell::new(false),
         }))
     }
 
@@ -146,15 +161,20 @@ impl Port {
     }
 
     pub fn use_counter(self: &Rc<Port>, counter: &Rc<Counter>, flags: u64) -> Result<(), c_int> {
-        // What peers read and write is counted with FI_RMA_EVENT alone, which is not offered: a
-        // counter of that and more counts the rest.
-        if flags & (cap::SEND | cap::RECV | cap::WRITE | cap::READ) == 0 {
+        let remote = [cap::REMOTE_WRITE, cap::REMOTE_READ];
+        let own = cap::SEND | cap::RECV | cap::WRITE | cap::READ;
+        if flags & (own | remote[0] | remote[1]) == 0 {
             return Err(err::ENOSYS);
         }
         let bound = &mut self.state.borrow_mut().bound;
         for (i, flag) in [cap::SEND, cap::RECV, cap::WRITE, cap::READ].into_iter().enumerate() {
             if flags & flag != 0 {
                 bound.counters[i] = Some(counter.clone());
+            }
+        }
+        for (i, flag) in remote.into_iter().enumerate() {
+            if flags & flag != 0 {
+                bound.remote_counters[i] = Some(counter.clone());
             }
         }
         counter.join(self);
@@ -234,9 +254,34 @@ impl Port {
     /// Does what can be done now, and reports what has ended. True if anything happened.
     #[inline]
     pub fn progress(&self) -> bool {
+        self.prepared.set(false);
         let did = self.endpoint.progress();
         self.reap();
         did
+    }
+
+    /// Progress while the caller is away: nothing is reported. Not where it sleeps: it will be
+    /// woken, and would not be by what was done here.
+    pub fn progress_for_caller(&self) -> bool {
+        if self.prepared.get() {
+            return false;
+        }
+        // Has the clock read, and every link looked at.
+        self.endpoint.finish_wait();
+        self.endpoint.progress()
+    }
+
+    /// Says that the caller is about to sleep on the endpoint's descriptor; false if there is work.
+    pub(super) fn prepare_wait(&self) -> bool {
+        let may = self.endpoint.prepare_wait();
+        self.prepared.set(may);
+        may
+    }
+
+    /// Ends what `prepare_wait` began.
+    pub(super) fn finish_wait(&self) {
+        self.prepared.set(false);
+        self.endpoint.finish_wait();
     }
 
     /// Reports what has ended.
@@ -309,6 +354,9 @@ impl Port {
             return Err(err::EMSGSIZE);
         }
         let peer = self.peer(state, op.to)?;
+        if op.flags & cap::FENCE != 0 && !state.remote.is_quiet() {
+            return Err(self.busy());
+        }
         let sync = op.flags & cap::MATCH_COMPLETE != 0;
         let kind = if op.untagged { cap::MSG } else { cap::TAGGED };
         // A copy will do: what the completion is to mean is no more than that.
@@ -363,42 +411,10 @@ impl Port {
         Ok(0)
     }
 
-    /// Nothing reaches a peer before it has answered the first packet. A caller may do something
-    /// else after its first send that waits for the peer: Open MPI joins spawned processes by a
-    /// call of PMIx. So the answer is waited for here, a while: the peer may be busy.
-    #[inline]
-    fn meet(&self, state: &mut State, peer: PeerId) {
-        if state.met.get(peer.0 as usize) != Some(&true) {
-            self.wait_for_answer(state, peer);
-        }
-    }
-
-    #[cold]
-    fn wait_for_answer(&self, state: &mut State, peer: PeerId) {
-        let at = peer.0 as usize;
-        if state.met.len() <= at {
-            state.met.resize(at + 1, false);
-        }
-        state.met[at] = true;
-        let start = Instant::now();
-        self.endpoint.progress();
-        while !self.endpoint.is_ready(peer) && start.elapsed() < MEET {
-            if self.endpoint.peer_failure(peer).is_some() {
-                return;
-            }
-            self.endpoint.wait(Some(NAP));
-        }
-    }
-
     /// The peer behind a number of the address vector.
     #[inline]
     fn peer(&self, state: &mut State, number: u64) -> Result<PeerId, c_int> {
-        let vector = state.bound.vector.as_ref().ok_or(err::ENOAV)?;
-        let changes = vector.vector.borrow().changes();
-        if state.changes != changes {
-            state.changes = changes;
-            state.peers.clear();
-        }
+        state.follow_vector()?;
         match state.peers.get(number as usize) {
             Some(Some(peer)) => Ok(*peer),
             _ => self.find_peer(state, number),
@@ -424,12 +440,27 @@ impl Port {
 
     /// The number a peer has in the address vector, if any.
     #[inline]
-    fn source(&self, state: &State, peer: Option<PeerId>) -> u64 {
+    fn source(&self, state: &mut State, peer: Option<PeerId>) -> u64 {
+        let (Some(peer), Ok(())) = (peer, state.follow_vector()) else { return ADDR_NONE };
+        match state.numbers.get(peer.0 as usize) {
+            Some(&number) if number != ADDR_NONE => number,
+            _ => self.find_number(state, peer),
+        }
+    }
+
+    #[cold]
+    fn find_number(&self, state: &mut State, peer: PeerId) -> u64 {
         let find = || {
-            let id = self.endpoint.identity(peer?)?;
+            let id = self.endpoint.identity(peer)?;
             state.bound.vector.as_ref()?.vector.borrow().find(id)
         };
-        find().unwrap_or(ADDR_NONE)
+        let number = find().unwrap_or(ADDR_NONE);
+        let at = peer.0 as usize;
+        if state.numbers.len() <= at {
+            state.numbers.resize(at + 1, ADDR_NONE);
+        }
+        state.numbers[at] = number;
+        number
     }
 
     /// An operation that could not be started: to be tried again, or reported as failed.

@@ -2,6 +2,7 @@
 
 use super::atomic::{Answers, Asked};
 use super::buffer::Pieces;
+use super::events::Touched;
 use super::state::{fields, State, Way};
 use super::{error_of, failure_of, Port};
 use crate::sys::abi::{cap, err, RmaIov, ADDR_NONE};
@@ -49,6 +50,8 @@ struct Transfer {
     error: Option<OpError>,
     /// What is written from, if not the caller's memory.
     _copy: Option<Vec<u8>>,
+    /// Of a read whose end the peer is told: whom, and what was read.
+    tells: Option<(PeerId, Vec<RmaIov>)>,
 }
 
 /// Bytes were written, with data for the completion queue.
@@ -63,6 +66,8 @@ pub struct Remote {
     transfers: Vec<Option<Transfer>>,
     free: Vec<u32>,
     notices: Rc<RefCell<Vec<Notice>>>,
+    /// What peers did to memory here, for counters.
+    pub(super) touched: Touched,
     /// Atomic operations asked for.
     pub(super) asked: Asked,
     /// Answers to atomic operations of peers, and theirs.
@@ -77,14 +82,17 @@ fn part(bytes: &[u8]) -> [u64; 3] {
     [number(&bytes[..8]), number(&bytes[8..16]), number(&bytes[16..PART])]
 }
 
+/// The parts in a notice: key, offset and length of each.
+pub(super) fn parts(notice: &[u8]) -> Option<impl Iterator<Item = [u64; 3]> + '_> {
+    let whole = !notice.is_empty() && notice.len().is_multiple_of(PART);
+    whole.then(|| notice.chunks_exact(PART).map(part))
+}
+
 /// Whether a notice tells the truth: what was not allowed was not written. Gives the bytes written.
 fn verify(regions: &Regions<'_>, notice: &[u8]) -> Option<u64> {
     let need = Rights { read: false, write: true };
     let mut total = 0u64;
-    if notice.is_empty() || !notice.len().is_multiple_of(PART) {
-        return None;
-    }
-    for [key, offset, len] in notice.chunks_exact(PART).map(part) {
+    for [key, offset, len] in parts(notice)? {
         regions.check(key, offset, len, need).ok()?;
         total = total.checked_add(len)?;
     }
@@ -103,18 +111,28 @@ impl Remote {
             let data = message.argument;
             heard.borrow_mut().push(Notice { from: message.source, data, len });
         });
+        let touched = Touched::new(endpoint);
         Remote {
             transfers: Vec::new(),
             free: Vec::new(),
             notices,
             asked: Asked::default(),
-            answers: Answers::new(endpoint),
+            answers: Answers::new(endpoint, touched.clone()),
+            touched,
         }
     }
 
     #[inline]
     pub fn has_news(&self) -> bool {
-        !self.notices.borrow().is_empty() || self.answers.has_news() || !self.asked.is_empty()
+        !self.notices.borrow().is_empty()
+            || self.touched.has_news()
+            || self.answers.has_news()
+            || !self.asked.is_empty()
+    }
+
+    /// Whether every operation of this endpoint on memory of others has ended.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.transfers.len() == self.free.len() && self.asked.is_empty()
     }
 
     fn keep(&mut self, transfer: Transfer) -> u32 {
@@ -188,7 +206,7 @@ fn segments(local: &Pieces<'_>, remote: &[RmaIov]) -> Result<Vec<Segment>, c_int
 }
 
 /// What a notice says of the parts.
-fn notice(remote: &[RmaIov]) -> Vec<u8> {
+pub(super) fn notice(remote: &[RmaIov]) -> Vec<u8> {
     let numbers = |r: &RmaIov| [r.key, r.addr, r.len as u64];
     remote.iter().flat_map(numbers).flat_map(u64::to_le_bytes).collect()
 }
@@ -200,9 +218,6 @@ impl Port {
     /// The pieces can be written or read until the completion, or, if injected, now.
     pub unsafe fn transfer(&self, local: Pieces<'_>, remote: &[RmaIov], op: &RemoteOp) -> Answer {
         let _inside = self.domain.gate.enter();
-        if op.flags & cap::FENCE != 0 {
-            return Err(err::EOPNOTSUPP);
-        }
         let len = local.len();
         let copied = !op.read && (op.injected || op.flags & cap::INJECT != 0);
         if len > crate::offer::MESSAGE || (op.injected && len > self.inject_max) {
@@ -210,7 +225,8 @@ impl Port {
         }
         let state = &mut *self.state.borrow_mut();
         let peer = self.peer(state, op.to)?;
-        if self.endpoint.queued(peer) > QUEUED_MAX {
+        let fenced = op.flags & cap::FENCE != 0 && !state.remote.is_quiet();
+        if fenced || self.endpoint.queued(peer) > QUEUED_MAX {
             return Err(self.busy());
         }
         // SAFETY: promised by the caller.
@@ -232,7 +248,8 @@ impl Port {
         let flags = cap::RMA | kind;
         let report = Report { context: op.context, flags, way, wanted, buf, len };
         let left = segments.len() as u32;
-        let at = state.remote.keep(Transfer { report, left, error: None, _copy: copy });
+        let tells = (op.read && self.events).then(|| (peer, remote.to_vec()));
+        let at = state.remote.keep(Transfer { report, left, error: None, _copy: copy, tells });
         // SAFETY: the caller's memory is valid until the completion, and so is the copy.
         let refused = unsafe { self.post(peer, at, &segments, op.read) };
         if let Some((parts, refused)) = refused {
@@ -243,6 +260,9 @@ impl Port {
             {
                 log::warn!("{}: remote completion data: {why}", self.endpoint.describe(peer));
             }
+        }
+        if self.events && !op.read {
+            self.tell_event(peer, false, remote);
         }
         Ok(0)
     }
@@ -306,6 +326,9 @@ impl Port {
     /// A get or put has ended.
     pub(super) fn part_ended(&self, state: &mut State, c: &Completion) {
         if let Some(transfer) = state.remote.ended(c.context as u32, 1, c.error) {
+            if let (Some((peer, read)), None) = (&transfer.tells, transfer.error) {
+                self.tell_event(*peer, true, read);
+            }
             self.tell(state, transfer.report, transfer.error);
         }
     }
@@ -346,6 +369,9 @@ impl Port {
             let fields = fields(none, flags, n.len, none.cast(), n.data, 0);
             let source = self.source(state, Some(n.from));
             state.add(Way::Recv, Entry { fields, source });
+        }
+        if state.remote.touched.has_news() {
+            self.count_events(state);
         }
         self.hear_answers(state);
     }

@@ -2,11 +2,11 @@
 
 use super::buffer::Bounce;
 use super::many::{Multi, Waiting};
-use crate::sys::abi::{cap, CqTaggedEntry, ADDR_NONE};
+use crate::sys::abi::{cap, err, CqTaggedEntry, ADDR_NONE};
 use crate::sys::av::Av;
 use crate::sys::cntr::Counter;
 use crate::sys::cq::{Cq, Entry, Failure};
-use libc::c_void;
+use libc::{c_int, c_void};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use weft_core::engine::types::{Claimed, Probed};
@@ -46,6 +46,8 @@ pub struct Bound {
     pub selective: (bool, bool),
     /// Of sends, receives, writes, reads.
     pub counters: [Option<Rc<Counter>>; 4],
+    /// Of what peers wrote and read here.
+    pub remote_counters: [Option<Rc<Counter>>; 2],
 }
 
 pub struct State {
@@ -55,6 +57,8 @@ pub struct State {
     /// By number in the address vector, as of `changes` of it.
     pub peers: Vec<Option<PeerId>>,
     pub changes: u64,
+    /// By number of the peer, the number in the address vector.
+    pub numbers: Vec<u64>,
     /// By number of the peer: whether its answer to the first packet was waited for.
     pub met: Vec<bool>,
     pub waiting: VecDeque<Waiting>,
@@ -72,6 +76,19 @@ impl State {
             _ => (&self.bound.tx, self.bound.selective.0),
         };
         cq.is_some() && (!selective || flags & cap::COMPLETION != 0)
+    }
+
+    /// Forgets what was kept of the address vector when that has changed.
+    #[inline]
+    pub fn follow_vector(&mut self) -> Result<(), c_int> {
+        let vector = self.bound.vector.as_ref().ok_or(err::ENOAV)?;
+        let changes = vector.vector.borrow().changes();
+        if self.changes != changes {
+            self.changes = changes;
+            self.peers.clear();
+            self.numbers.clear();
+        }
+        Ok(())
     }
 
     #[inline]

@@ -86,24 +86,37 @@ impl Idle {
 pub struct Poller {
     epoll: Option<c_int>,
     wakeup: c_int,
+    /// Callers asleep in `wait`, and whether one may be asleep on the descriptor outside. Changed
+    /// inside of the gate alone.
+    asleep: Cell<u32>,
+    lent: Cell<bool>,
 }
 
 impl Poller {
     pub fn new(wanted: bool) -> Result<Poller, c_int> {
         if !wanted {
-            return Ok(Poller { epoll: None, wakeup: -1 });
+            return Ok(Poller::on(None, -1));
         }
         // SAFETY: plain system calls; results are checked.
         unsafe {
             let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
             let wakeup = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
             if epoll < 0 || wakeup < 0 {
-                return Err(err::ENOMEM);
+                let why = std::io::Error::last_os_error();
+                log::error!("nothing to sleep on: {why} (raise the limit on files, ulimit -n)");
+                // What was opened is not left behind.
+                libc::close(epoll);
+                libc::close(wakeup);
+                return Err(why.raw_os_error().unwrap_or(err::ENOMEM));
             }
-            let poller = Poller { epoll: Some(epoll), wakeup };
+            let poller = Poller::on(Some(epoll), wakeup);
             poller.add(wakeup);
             Ok(poller)
         }
+    }
+
+    fn on(epoll: Option<c_int>, wakeup: c_int) -> Poller {
+        Poller { epoll, wakeup, asleep: Cell::new(0), lent: Cell::new(false) }
     }
 
     fn add(&self, fd: c_int) {
@@ -129,13 +142,43 @@ impl Poller {
         unsafe { libc::write(self.wakeup, (&raw const one).cast(), 8) };
     }
 
+    /// There is news: whoever sleeps is woken. Another caller may have made the progress, so that
+    /// the endpoint's descriptor tells nothing.
+    #[inline]
+    pub fn news(&self) {
+        if self.asleep.get() > 0 || self.lent.get() {
+            self.lent.set(false);
+            self.wake();
+        }
+    }
+
+    /// The caller is here: nobody sleeps on the descriptor outside.
+    #[inline]
+    pub fn is_back(&self) {
+        self.lent.set(false);
+    }
+
+    /// As `prepare`, for a caller that will sleep outside.
+    pub fn lend(&self, ports: &RefCell<Vec<Weak<Port>>>) -> Result<(), c_int> {
+        self.drain();
+        self.prepare(ports)?;
+        self.lent.set(true);
+        Ok(())
+    }
+
+    fn drain(&self) {
+        let mut count = 0u64;
+        // SAFETY: eight bytes have room; without a signal the call fails at once.
+        unsafe { libc::read(self.wakeup, (&raw mut count).cast(), 8) };
+    }
+
     /// Whether one may sleep now: nothing is there. If so, the endpoints will wake the descriptor.
-    pub fn prepare(&self, ports: &RefCell<Vec<Weak<Port>>>) -> Result<(), c_int> {
+    fn prepare(&self, ports: &RefCell<Vec<Weak<Port>>>) -> Result<(), c_int> {
         let ports: Vec<_> = ports.borrow().iter().filter_map(Weak::upgrade).collect();
-        if ports.iter().all(|port| port.endpoint.prepare_wait()) {
+        if ports.iter().all(|port| port.prepare_wait()) {
             return Ok(());
         }
-        ports.iter().for_each(|port| port.endpoint.finish_wait());
+        ports.iter().for_each(|port| port.finish_wait());
         Err(err::EAGAIN)
     }
 
@@ -146,19 +189,19 @@ impl Poller {
             if self.prepare(ports).is_err() {
                 return;
             }
+            self.asleep.set(self.asleep.get() + 1);
         }
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         let ms = limit.as_millis().clamp(1, 60_000) as c_int;
         // SAFETY: one event has room; a missing descriptor fails at once.
         let woken = unsafe { libc::epoll_wait(self.epoll.unwrap_or(-1), &mut event, 1, ms) };
         if woken > 0 {
-            let mut count = 0u64;
-            // SAFETY: eight bytes have room; without a signal the call fails at once.
-            unsafe { libc::read(self.wakeup, (&raw mut count).cast(), 8) };
+            self.drain();
         }
         let _inside = gate.enter();
+        self.asleep.set(self.asleep.get() - 1);
         for port in ports.borrow().iter().filter_map(Weak::upgrade) {
-            port.endpoint.finish_wait();
+            port.finish_wait();
         }
     }
 }

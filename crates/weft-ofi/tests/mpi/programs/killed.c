@@ -11,6 +11,8 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    /* Everybody has heard of everybody. */
+    MPI_Barrier(MPI_COMM_WORLD);
     for (long i = 0;; i++) {
         int one = 1, sum = 0;
         if (rank == size - 1 && i == 100)

@@ -1,7 +1,7 @@
 //! Memory that operations read and write while they are in progress.
 
 pub(crate) mod epoll;
-mod raw;
+pub(crate) mod raw;
 
 use weft_link::Bytes;
 

@@ -5,15 +5,16 @@ use super::Memory;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::ops::Owner;
 use crate::endpoint::{error_of, Endpoint, Status};
+use std::mem::ManuallyDrop;
 use weft_core::engine::types::{Claimed, Completion, Probed, RecvArgs, Refused, SendArgs};
-use weft_core::engine::Rights;
+use weft_core::engine::{packet_args, Rights};
 use weft_core::matching::RecvSpec;
 use weft_core::wire::HeaderBuf;
 use weft_core::{Engine, Instant, OpError, OpId, PeerId};
 use weft_link::Frame;
 
 /// Copies of messages queued for a peer before a blocking send waits.
-const INJECTED_MAX: usize = 256;
+pub(crate) const INJECTED_MAX: usize = 256;
 
 /// Rounds of progress in which a blocking receive looks for its message before it is posted.
 const AWAIT_ROUNDS: u32 = 16;
@@ -47,9 +48,25 @@ impl Driver {
         false
     }
 
+    /// The latency path of a packet: as [`send_now`](Self::send_now).
+    #[inline]
+    pub(crate) fn packet_now(&mut self, to: PeerId, tag: u64, data: &[u8]) -> bool {
+        let Some(link) = self.link_of(to) else { return false };
+        let (len, mut header) = (data.len() as u32, HeaderBuf::new());
+        if !self.core.engine.packet_now(to, tag, len, &mut header) {
+            return false;
+        }
+        let frame = Frame { peer: to, header: header.as_slice(), payload: data };
+        if self.links[link].send(&[frame]) == 1 {
+            return true;
+        }
+        self.core.engine.refund(to, len);
+        false
+    }
+
     /// Injects a message: a copy of `data` leaves at once if nothing stands in the way, else later.
     #[inline]
-    fn inject(&mut self, args: SendArgs, data: &[u8]) -> Result<(), Refused> {
+    pub(crate) fn inject(&mut self, args: SendArgs, data: &[u8]) -> Result<(), Refused> {
         let now = self.core.tick();
         if let Some((op, t)) = self.core.engine.inject_now(now, &args) {
             let memory = self.core.ops.copy_of(data);
@@ -79,7 +96,80 @@ impl Driver {
     }
 }
 
+impl Driver {
+    /// Writes to a peer's memory, where the link can.
+    pub(crate) fn write_remote(&mut self, peer: PeerId, addr: u64, from: &[u8]) -> bool {
+        let link = self.link_of(peer);
+        link.is_some_and(|l| self.links[l].write_direct(peer, addr, from).is_ok())
+    }
+}
+
 impl Endpoint {
+    /// Sends a packet from where it lies; returns when the link or the peer has it.
+    pub(crate) fn gather_packet(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<(), OpError> {
+        while self.queued(to) >= INJECTED_MAX {
+            self.wait(None);
+        }
+        let op = {
+            let d = &mut self.inner.borrow_mut().driver;
+            // SAFETY: this returns only when the operation has ended.
+            let memory = unsafe { Memory::raw(data.as_ptr(), data.len()) };
+            let now = d.core.tick();
+            let args = SendArgs { addr: memory.addr(), ..packet_args(to, tag, data.len(), false) };
+            let op = d.core.engine.send(now, args).map_err(error_of)?;
+            d.core.ops.insert(op, Owner::Waiter, memory);
+            d.send_started(to, data.len());
+            op
+        };
+        self.wait_op(op).map(|_| ())
+    }
+
+    /// Puts parts of `data`, which belongs at `offset`; returns when they are there.
+    pub(crate) fn put_parts(
+        &self,
+        to: PeerId,
+        key: u64,
+        offset: u64,
+        data: &[u8],
+        parts: &[std::ops::Range<usize>],
+    ) -> Result<(), OpError> {
+        let mut result = Ok(());
+        let mut ops = Vec::with_capacity(parts.len());
+        for part in parts {
+            let d = &mut self.inner.borrow_mut().driver;
+            let bytes = &data[part.clone()];
+            // SAFETY: this returns only when all operations have ended.
+            let memory = unsafe { Memory::raw(bytes.as_ptr(), bytes.len()) };
+            let (now, at) = (d.core.tick(), offset + part.start as u64);
+            match d.core.engine.put(now, to, key, at, bytes.len() as u64, 0) {
+                Ok(op) => {
+                    d.core.ops.insert(op, Owner::Waiter, memory);
+                    d.flush();
+                    ops.push(op);
+                }
+                Err(refused) => result = Err(error_of(refused)),
+            }
+        }
+        for op in ops {
+            result = self.wait_op(op).map(|_| ()).and(result);
+        }
+        result
+    }
+
+    /// Has a region of owned memory stay where it is, also when it is no longer registered, until
+    /// the owner of what this returns lets it go.
+    pub(crate) fn pin(&self, key: u64) -> Option<(u64, ManuallyDrop<Vec<u8>>)> {
+        let regions = &mut self.inner.borrow_mut().driver.core.regions;
+        let memory = regions.get_mut(&key)?;
+        let addr = memory.addr();
+        let Memory::Owned(vec) = std::mem::take(memory) else { return None };
+        let mut vec = ManuallyDrop::new(vec);
+        // SAFETY: the vector is neither moved in memory nor freed before `unregister`, since nobody
+        // but the owner of the value returned can.
+        *memory = unsafe { Memory::raw(vec.as_mut_ptr(), vec.len()) };
+        Some((addr, vec))
+    }
+
     /// Sends a message and returns when the buffer is free: at once up to `inject_max`.
     #[inline]
     pub fn send_blocking(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<(), OpError> {
@@ -123,13 +213,15 @@ impl Endpoint {
         // SAFETY: nothing but rounds of progress here touches it; it is forgotten on return, and
         // the driver does not panic in between: it runs no code of callers.
         core.awaited.memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
-        for _ in 0..AWAIT_ROUNDS {
+        // With more ranks than cores another one may have the message.
+        let rounds = if inner.hand_over.is_zero() { AWAIT_ROUNDS } else { 1 };
+        for round in 1..=rounds {
             let did = inner.driver.progress(1);
             inner.count(did);
             if !inner.driver.core.engine.awaits() || !inner.driver.core.upcalls.is_empty() {
                 break;
             }
-            if !did {
+            if !did && round < rounds {
                 inner.driver.spin();
             }
         }
@@ -220,7 +312,7 @@ impl Endpoint {
     }
 
     #[inline]
-    fn wait_op(&self, op: OpId) -> Result<Status, OpError> {
+    pub(crate) fn wait_op(&self, op: OpId) -> Result<Status, OpError> {
         loop {
             if let Some(result) = self.collect(op) {
                 return result;
@@ -374,6 +466,7 @@ impl Endpoint {
     }
 
     /// Looks for a message without a tag.
+    #[inline]
     pub fn probe_untagged(&self, from: Option<PeerId>) -> Option<Probed> {
         self.inner.borrow().driver.core.engine.probe_untagged(from)
     }

@@ -1,0 +1,126 @@
+/* weft: message passing over plain Ethernet and shared memory.
+ *
+ * The packet interface of a rank of a job. A program is started by `weft run`, or by an mpiexec,
+ * srun or prterun that speaks PMI-1 or PMIx. Compile with `pkg-config --cflags --libs weft`.
+ *
+ * Functions that return `int` answer a number of their own or WEFT_OK when they worked, and a
+ * negative code when they did not: weft_strerror says what it means, weft_last_error says more. All
+ * functions of a job are called by the thread that called weft_init. Null pointers, misaligned ones
+ * and handles that were freed are recognised as far as that can be done.
+ *
+ * Upcalls run inside the functions that make progress: weft_poll, weft_wait and all that wait. An
+ * upcall must return normally. It may call weft_send, weft_try_send, weft_multicast (which answer
+ * WEFT_BUSY there instead of waiting), and what is done at once; functions that always wait answer
+ * WEFT_UPCALL.
+ */
+#ifndef WEFT_H
+#define WEFT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEFT_OK 0         /* it worked */
+#define WEFT_BUSY -1      /* no room now: try again after weft_poll or weft_wait */
+#define WEFT_PEER -2      /* a rank failed; weft_last_error names it */
+#define WEFT_REFUSED -3   /* refused by the other side: key, bounds or rights are wrong */
+#define WEFT_ARGUMENT -4  /* an argument is wrong: a null or foreign pointer, no such rank */
+#define WEFT_TOO_LONG -5  /* longer than a packet: see weft_packet_max */
+#define WEFT_TOO_MANY -6  /* too many: packets kept, regions or groups */
+#define WEFT_NO_AGENT -7  /* an agent is chosen, and none serves this process */
+#define WEFT_INIT -8      /* the job could not be joined */
+#define WEFT_PANIC -9     /* a fault in weft itself */
+#define WEFT_THREAD -10   /* called from another thread than weft_init */
+#define WEFT_UPCALL -11   /* not to be called from an upcall, as it waits */
+
+#define WEFT_TREE_DEFAULT -1 /* as WEFT_TREE says */
+#define WEFT_TREE_FLAT 0     /* the sender talks to every other member */
+#define WEFT_TREE_CHAIN 1    /* each member talks to the next one */
+#define WEFT_TREE_BINARY 2   /* each member talks to at most two others */
+#define WEFT_TREE_BINOMIAL 3 /* the number of reached members doubles every step */
+
+typedef struct weft_job weft_job;
+typedef struct weft_packet weft_packet;
+typedef struct weft_buffer weft_buffer;
+typedef struct weft_group weft_group;
+
+/* An upcall: the job, the packet, and the context it was set with. */
+typedef void (*weft_upcall)(weft_job *job, weft_packet *packet, void *context);
+
+/* What a code means. */
+const char *weft_strerror(int code);
+/* More about the last call of this thread that failed, valid until the next one that fails. */
+const char *weft_last_error(void);
+
+/* Joins the job this process was started in and stores its handle. */
+int weft_init(weft_job **job);
+/* Sends what is queued and leaves the job: its handle, kept packets and groups end with it. */
+int weft_finish(weft_job *job);
+/* The number of this process in the job, and how many there are. */
+int weft_rank(const weft_job *job);
+int weft_size(const weft_job *job);
+/* Takes in what has arrived and calls upcalls; 1 if anything happened, else 0. */
+int weft_poll(weft_job *job);
+/* The same, but waits at most timeout_us microseconds for it, forever if that is negative. */
+int weft_wait(weft_job *job, int64_t timeout_us);
+/* Returns when every rank has called it. */
+int weft_barrier(weft_job *job);
+/* Chooses "reliability" or "mtu" for one rank, before anything is sent to it. */
+int weft_choose(weft_job *job, int rank, const char *name, const char *value);
+
+/* Has an upcall called with each packet for a handler. Set handlers before others send: before
+ * the first barrier. */
+int weft_handle(weft_job *job, uint16_t number, weft_upcall upcall, void *context);
+/* The rank that sent a packet (of a multicast, the root), its argument and its bytes. */
+int weft_packet_source(const weft_packet *packet);
+uint32_t weft_packet_argument(const weft_packet *packet);
+const void *weft_packet_data(const weft_packet *packet, size_t *len);
+/* Keeps the packet of a running upcall and stores its new handle; WEFT_TOO_MANY: copy it. */
+int weft_packet_keep(weft_packet *packet, weft_packet **kept);
+/* Releases a kept packet: its memory, and its sender's credit. */
+int weft_packet_release(weft_packet *kept);
+
+/* The longest packet to a rank, bytes. */
+int weft_packet_max(const weft_job *job, int rank);
+/* Sends a packet; the memory is free when this returns. The second never waits. */
+int weft_send(weft_job *job, int rank, uint16_t handler, uint32_t argument, const void *data,
+              size_t len);
+int weft_try_send(weft_job *job, int rank, uint16_t handler, uint32_t argument, const void *data,
+                  size_t len);
+/* Memory for a packet: its handle, and where to write the bytes. Sending frees it, also when that
+ * fails, except with WEFT_ARGUMENT and WEFT_THREAD. */
+int weft_buffer_alloc(weft_job *job, size_t len, weft_buffer **buffer, void **data);
+int weft_buffer_send(weft_job *job, int rank, uint16_t handler, uint32_t argument,
+                     weft_buffer *buffer);
+int weft_buffer_free(weft_buffer *buffer);
+
+/* Makes multicast group id of some ranks, this one included, and stores its handle. All members
+ * do so with the same id and ranks in the same order. Freeing the handle does not end the group. */
+int weft_group_make(weft_job *job, uint16_t id, const int *ranks, size_t count,
+                    weft_group **group);
+int weft_group_free(weft_group *group);
+int weft_group_packet_max(const weft_group *group);
+/* Sends a packet to all other members over a tree. */
+int weft_multicast(weft_group *group, int tree, uint16_t handler, uint32_t argument,
+                   const void *data, size_t len);
+
+/* Makes a counter here, reads it, adds to one at a rank. */
+int weft_counter(weft_job *job, uint64_t value, uint64_t *key);
+int weft_counter_value(const weft_job *job, uint64_t key, uint64_t *value);
+int weft_fetch_add(weft_job *job, int rank, uint64_t key, uint64_t n, uint64_t *old);
+
+/* Lets ranks that are told the key copy to this memory at any time; ends that. */
+int weft_export(weft_job *job, void *memory, size_t len, uint64_t *key);
+int weft_unexport(weft_job *job, uint64_t key);
+/* Copies bytes to memory that a rank exported: they are there when this returns. */
+int weft_rcpy(weft_job *job, int rank, uint64_t key, uint64_t offset, const void *data,
+              size_t len);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,189 @@
+//! Jobs: joining, leaving, progress.
+
+use super::{enter, job_of, store, Fault, Marked};
+use super::{WEFT_INIT, WEFT_NO_AGENT, WEFT_OK, WEFT_THREAD, WEFT_UPCALL};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::thread::ThreadId;
+use std::time::Duration;
+use weft::packets::Packets;
+use weft::{Group, Job, PeerId};
+
+/// A rank of a job: `struct weft_job`.
+pub struct WeftJob {
+    mark: u64,
+    thread: ThreadId,
+    pub(crate) packets: Packets,
+    job: Job,
+    ranks: RefCell<HashMap<PeerId, usize>>,
+    /// Upcalls that run.
+    pub(crate) depth: Cell<u32>,
+}
+
+impl Marked for WeftJob {
+    const MARK: u64 = 0x7765_6674_206a_6f62;
+    const NAME: &'static str = "job";
+
+    fn mark(&self) -> u64 {
+        self.mark
+    }
+}
+
+impl Drop for WeftJob {
+    fn drop(&mut self) {
+        self.mark = 0;
+    }
+}
+
+impl WeftJob {
+    pub(crate) fn check_thread(&self) -> Result<(), Fault> {
+        match std::thread::current().id() == self.thread {
+            true => Ok(()),
+            false => Err(Fault(WEFT_THREAD, "a job belongs to one thread".into())),
+        }
+    }
+
+    /// # Errors
+    /// An upcall runs: what waits would wait for ever.
+    pub(crate) fn may_wait(&self) -> Result<(), Fault> {
+        match self.depth.get() {
+            0 => Ok(()),
+            _ => Err(Fault(WEFT_UPCALL, "waits, and was called from an upcall".into())),
+        }
+    }
+
+    pub(crate) fn world(&self) -> &Group {
+        self.job.world()
+    }
+
+    pub(crate) fn peer(&self, rank: c_int) -> Result<PeerId, Fault> {
+        let rank = usize::try_from(rank).ok().filter(|&r| r < self.world().size());
+        let rank = rank.ok_or_else(|| Fault::argument("there is no such rank"))?;
+        let peer = self.world().peer(rank)?;
+        self.ranks.borrow_mut().insert(peer, rank);
+        Ok(peer)
+    }
+
+    /// The rank of a peer; -1 if it is none of this job.
+    pub(crate) fn rank_of(&self, peer: PeerId) -> c_int {
+        if let Some(&rank) = self.ranks.borrow().get(&peer) {
+            return rank as c_int;
+        }
+        let all = 0..self.world().size() as c_int;
+        all.into_iter().find(|&rank| self.peer(rank).is_ok_and(|p| p == peer)).unwrap_or(-1)
+    }
+}
+
+fn join() -> Result<Box<WeftJob>, Fault> {
+    // A second job of this process finds it set.
+    let _ = env_logger::try_init_from_env(env_logger::Env::new().filter_or("WEFT_LOG", "warn"));
+    let failed = |error: weft::JobError| {
+        let text = error.to_string();
+        let code = if text.starts_with("no agent") { WEFT_NO_AGENT } else { WEFT_INIT };
+        Fault(code, text)
+    };
+    let job = Job::init().map_err(failed)?;
+    let packets = Packets::new(job.endpoint());
+    let packets = packets.map_err(|error| Fault(WEFT_NO_AGENT, error.to_string()))?;
+    Ok(Box::new(WeftJob {
+        mark: WeftJob::MARK,
+        thread: std::thread::current().id(),
+        packets,
+        job,
+        ranks: RefCell::default(),
+        depth: Cell::new(0),
+    }))
+}
+
+/// Joins the job this process was started in and stores its handle.
+///
+/// # Safety
+/// `job` points to memory for a pointer.
+#[no_mangle]
+pub unsafe extern "C" fn weft_init(job: *mut *mut WeftJob) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        unsafe { store(job, std::ptr::null_mut()) }?;
+        let joined = join()?;
+        // SAFETY: as before.
+        unsafe { store(job, Box::into_raw(joined)) }?;
+        Ok(WEFT_OK)
+    })
+}
+
+/// Sends what is queued and leaves the job. The handle is no longer valid, nor is anything made
+/// of it.
+///
+/// # Safety
+/// `job` is a handle that `weft_init` stored and that was not finished.
+#[no_mangle]
+pub unsafe extern "C" fn weft_finish(job: *mut WeftJob) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        unsafe { job_of(job) }?.may_wait()?;
+        // SAFETY: made by `Box::into_raw`, and checked to be alive.
+        drop(unsafe { Box::from_raw(job) });
+        Ok(WEFT_OK)
+    })
+}
+
+/// The number of this process in the job.
+///
+/// # Safety
+/// `job` is a living handle.
+#[no_mangle]
+pub unsafe extern "C" fn weft_rank(job: *const WeftJob) -> c_int {
+    // SAFETY: promised by the caller.
+    enter(|| Ok(unsafe { job_of(job) }?.world().rank() as c_int))
+}
+
+/// The number of ranks of the job.
+///
+/// # Safety
+/// `job` is a living handle.
+#[no_mangle]
+pub unsafe extern "C" fn weft_size(job: *const WeftJob) -> c_int {
+    // SAFETY: promised by the caller.
+    enter(|| Ok(unsafe { job_of(job) }?.world().size() as c_int))
+}
+
+/// Takes in what has arrived and calls upcalls; 1 if anything happened, else 0.
+///
+/// # Safety
+/// `job` is a living handle.
+#[no_mangle]
+pub unsafe extern "C" fn weft_poll(job: *mut WeftJob) -> c_int {
+    // SAFETY: promised by the caller.
+    enter(|| Ok(c_int::from(unsafe { job_of(job) }?.packets.poll())))
+}
+
+/// As `weft_poll`, but waits for something to happen, at most for `timeout_us` microseconds;
+/// forever if that is negative.
+///
+/// # Safety
+/// `job` is a living handle.
+#[no_mangle]
+pub unsafe extern "C" fn weft_wait(job: *mut WeftJob, timeout_us: i64) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        let timeout = u64::try_from(timeout_us).ok().map(Duration::from_micros);
+        Ok(c_int::from(job.packets.wait(timeout)))
+    })
+}
+
+/// Returns when every rank has called it.
+///
+/// # Safety
+/// `job` is a living handle.
+#[no_mangle]
+pub unsafe extern "C" fn weft_barrier(job: *mut WeftJob) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        job.may_wait()?;
+        job.job.block_on(job.world().barrier())?;
+        Ok(WEFT_OK)
+    })
+}

@@ -1,0 +1,185 @@
+//! The binary interface. Each function checks the pointers it is given as far as they can be
+//! checked, lets no panic out and answers one of the codes below.
+
+pub mod job;
+pub mod packet;
+pub mod remote;
+#[cfg(test)]
+mod tests;
+
+use job::WeftJob;
+use std::cell::RefCell;
+use std::ffi::{c_char, c_int, CString};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use weft::packets::MulticastError;
+use weft::OpError;
+
+/// It worked.
+pub const WEFT_OK: c_int = 0;
+/// No room now: try again after `weft_poll` or `weft_wait`.
+pub const WEFT_BUSY: c_int = -1;
+/// A rank failed; `weft_last_error` names it.
+pub const WEFT_PEER: c_int = -2;
+/// The other side refused: key, bounds or rights are wrong.
+pub const WEFT_REFUSED: c_int = -3;
+/// An argument is wrong: a null or foreign pointer, a rank that does not exist.
+pub const WEFT_ARGUMENT: c_int = -4;
+/// Longer than a packet: see `weft_packet_max`.
+pub const WEFT_TOO_LONG: c_int = -5;
+/// Too many of them: packets kept, regions or groups.
+pub const WEFT_TOO_MANY: c_int = -6;
+/// An agent is chosen and there is none.
+pub const WEFT_NO_AGENT: c_int = -7;
+/// The job could not be joined.
+pub const WEFT_INIT: c_int = -8;
+/// A fault in weft itself: a panic was caught at the interface.
+pub const WEFT_PANIC: c_int = -9;
+/// Called from another thread than the one that called `weft_init`.
+pub const WEFT_THREAD: c_int = -10;
+/// Not to be called from an upcall, as it waits.
+pub const WEFT_UPCALL: c_int = -11;
+
+/// Codes and what they mean, as `weft_strerror` says.
+const CODES: &[(c_int, &std::ffi::CStr)] = &[
+    (WEFT_OK, c"it worked"),
+    (WEFT_BUSY, c"no room now: try again after weft_poll or weft_wait"),
+    (WEFT_PEER, c"a rank failed"),
+    (WEFT_REFUSED, c"refused by the other side: key, bounds or rights are wrong"),
+    (WEFT_ARGUMENT, c"an argument is wrong: a null or foreign pointer, or no such rank"),
+    (WEFT_TOO_LONG, c"longer than a packet (weft_packet_max)"),
+    (WEFT_TOO_MANY, c"too many: packets kept, regions or groups"),
+    (WEFT_NO_AGENT, c"an agent is chosen, and none serves this process"),
+    (WEFT_INIT, c"the job could not be joined"),
+    (WEFT_PANIC, c"a fault in weft itself"),
+    (WEFT_THREAD, c"called from another thread than weft_init"),
+    (WEFT_UPCALL, c"not to be called from an upcall, as it waits"),
+];
+
+/// Why a function failed: its code, and what `weft_last_error` says.
+pub(crate) struct Fault(pub c_int, pub String);
+
+impl Fault {
+    pub fn argument(what: &str) -> Fault {
+        Fault(WEFT_ARGUMENT, what.to_string())
+    }
+}
+
+impl From<OpError> for Fault {
+    fn from(error: OpError) -> Fault {
+        let code = match error {
+            OpError::Busy => WEFT_BUSY,
+            OpError::Peer { .. } => WEFT_PEER,
+            _ => WEFT_REFUSED,
+        };
+        Fault(code, error.to_string())
+    }
+}
+
+impl From<MulticastError> for Fault {
+    fn from(error: MulticastError) -> Fault {
+        let code = match error {
+            MulticastError::Busy { .. } => WEFT_BUSY,
+            MulticastError::TooLong => WEFT_TOO_LONG,
+            _ => WEFT_PEER,
+        };
+        Fault(code, error.to_string())
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Runs the body of a function; its number, or the code of what went wrong.
+pub(crate) fn enter(body: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
+    let result = catch_unwind(AssertUnwindSafe(body));
+    let fault = match result {
+        Ok(Ok(number)) => return number,
+        Ok(Err(fault)) => fault,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            Fault(WEFT_PANIC, format!("a fault in weft: {}", text.unwrap_or("no text")))
+        }
+    };
+    let text = CString::new(fault.1.replace('\0', " ")).unwrap_or_default();
+    LAST.with(|last| *last.borrow_mut() = text);
+    fault.0
+}
+
+/// What a code means.
+#[no_mangle]
+pub extern "C" fn weft_strerror(code: c_int) -> *const c_char {
+    let found = CODES.iter().find(|(of, _)| *of == code);
+    found.map_or(c"no such code", |(_, text)| text).as_ptr()
+}
+
+/// More about the last call of this thread that failed, valid until the next one that fails.
+#[no_mangle]
+pub extern "C" fn weft_last_error() -> *const c_char {
+    LAST.with(|last| last.borrow().as_ptr())
+}
+
+/// Marks an object that this interface made. Anything else, also one that was freed, most likely
+/// has other bytes there.
+pub(crate) trait Marked {
+    /// What the first field of a living one is.
+    const MARK: u64;
+    /// For messages.
+    const NAME: &'static str;
+    fn mark(&self) -> u64;
+}
+
+/// The object behind a pointer.
+///
+/// # Safety
+/// The pointer is null, misaligned or names memory of at least the object's size.
+pub(crate) unsafe fn object<'a, T: Marked>(pointer: *const T) -> Result<&'a T, Fault> {
+    if pointer.is_null() || !pointer.is_aligned() {
+        return Err(Fault::argument(&format!("{} is null or misaligned", T::NAME)));
+    }
+    // SAFETY: not null, aligned, and promised by the caller to be there.
+    let object = unsafe { &*pointer };
+    match object.mark() == T::MARK {
+        true => Ok(object),
+        false => Err(Fault::argument(&format!("{} is not one, or was freed", T::NAME))),
+    }
+}
+
+/// The caller's bytes.
+///
+/// # Safety
+/// `data..data + len` is readable and unchanged for `'a`.
+pub(crate) unsafe fn bytes<'a>(data: *const u8, len: usize) -> Result<&'a [u8], Fault> {
+    match (data.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Fault::argument("data is null")),
+        // SAFETY: promised by the caller; a slice is never longer than `isize::MAX`.
+        _ if len <= isize::MAX as usize => Ok(unsafe { std::slice::from_raw_parts(data, len) }),
+        _ => Err(Fault::argument("len is beyond all memory")),
+    }
+}
+
+/// Stores a result.
+///
+/// # Safety
+/// `out` is null, misaligned or points to memory that takes a `T`.
+pub(crate) unsafe fn store<T>(out: *mut T, value: T) -> Result<(), Fault> {
+    if out.is_null() || !out.is_aligned() {
+        return Err(Fault::argument("the place for the result is null or misaligned"));
+    }
+    // SAFETY: not null, aligned, and promised by the caller to be there.
+    unsafe { out.write(value) };
+    Ok(())
+}
+
+/// A job as the calling thread may use it.
+///
+/// # Safety
+/// As of [`object`].
+pub(crate) unsafe fn job_of<'a>(job: *const WeftJob) -> Result<&'a WeftJob, Fault> {
+    // SAFETY: promised by the caller.
+    let job = unsafe { object(job) }?;
+    job.check_thread()?;
+    Ok(job)
+}

@@ -1,0 +1,309 @@
+//! What reaches into other ranks: multicast groups, fetch-and-add, remote-memory copy, and what is
+//! chosen for one rank.
+
+use super::job::WeftJob;
+use super::{bytes, enter, job_of, object, store, Fault, Marked};
+use super::{WEFT_BUSY, WEFT_OK, WEFT_TOO_MANY};
+use std::ffi::{c_char, c_int, c_void, CStr};
+use weft::choices::Tree;
+use weft::packets::{Counter, Exported, MulticastGroup};
+use weft::Choices;
+
+/// A multicast group: `struct weft_group`.
+pub struct WeftGroup {
+    mark: u64,
+    group: MulticastGroup,
+    job: *const WeftJob,
+}
+
+impl Marked for WeftGroup {
+    const MARK: u64 = 0x7765_6674_2067_7270;
+    const NAME: &'static str = "group";
+
+    fn mark(&self) -> u64 {
+        self.mark
+    }
+}
+
+impl Drop for WeftGroup {
+    fn drop(&mut self) {
+        self.mark = 0;
+    }
+}
+
+/// The tree of WEFT_TREE.
+pub const WEFT_TREE_DEFAULT: c_int = -1;
+/// The sender talks to every other member.
+pub const WEFT_TREE_FLAT: c_int = 0;
+/// Each member talks to the next one.
+pub const WEFT_TREE_CHAIN: c_int = 1;
+/// Each member talks to at most two others.
+pub const WEFT_TREE_BINARY: c_int = 2;
+/// The number of reached members doubles every step.
+pub const WEFT_TREE_BINOMIAL: c_int = 3;
+
+fn tree_of(job: &WeftJob, tree: c_int) -> Result<Tree, Fault> {
+    if tree == WEFT_TREE_DEFAULT {
+        return Ok(job.packets.choices().tree);
+    }
+    let found = usize::try_from(tree).ok().and_then(|code| Tree::ALL.get(code));
+    found.copied().ok_or_else(|| Fault::argument("there is no such tree"))
+}
+
+/// Makes the multicast group `id` of the given ranks, this one included, and stores its handle.
+/// All members do so with the same id and ranks. It lasts as long as the job; the handle is freed
+/// by `weft_group_free`.
+///
+/// # Safety
+/// `job` is a living handle, `ranks..ranks + count` is readable, `group` points to memory for a
+/// pointer.
+#[no_mangle]
+pub unsafe extern "C" fn weft_group_make(
+    job: *mut WeftJob,
+    id: u16,
+    ranks: *const c_int,
+    count: usize,
+    group: *mut *mut WeftGroup,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let owner = unsafe { job_of(job) }?;
+        let room = ranks.is_null() || !ranks.is_aligned() || count > usize::from(u16::MAX);
+        if room || count == 0 {
+            return Err(Fault::argument("ranks is null or misaligned, or count out of bounds"));
+        }
+        // SAFETY: not null, aligned, and promised by the caller to be readable.
+        let ranks = unsafe { std::slice::from_raw_parts(ranks, count) };
+        let own = owner.world().rank() as c_int;
+        let me = ranks.iter().position(|&rank| rank == own);
+        let me = me.ok_or_else(|| Fault::argument("this rank is not among the ranks"))?;
+        let peers = ranks.iter().map(|&rank| owner.peer(rank)).collect::<Result<_, _>>()?;
+        let made = owner.packets.group(id, peers, me);
+        let made = made.ok_or_else(|| Fault(WEFT_TOO_MANY, format!("group {id} exists")))?;
+        let handle = Box::new(WeftGroup { mark: WeftGroup::MARK, group: made, job });
+        // SAFETY: promised by the caller.
+        unsafe { store(group, Box::into_raw(handle)) }?;
+        Ok(WEFT_OK)
+    })
+}
+
+/// Frees the handle of a group.
+///
+/// # Safety
+/// `group` was stored by `weft_group_make` and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn weft_group_free(group: *mut WeftGroup) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        unsafe { object(group.cast_const()) }?;
+        // SAFETY: made by `Box::into_raw`, and checked to be alive.
+        drop(unsafe { Box::from_raw(group) });
+        Ok(WEFT_OK)
+    })
+}
+
+/// The longest packet to a group, bytes.
+///
+/// # Safety
+/// `group` is a living handle of a living job.
+#[no_mangle]
+pub unsafe extern "C" fn weft_group_packet_max(group: *const WeftGroup) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let group = unsafe { object(group) }?;
+        Ok(c_int::try_from(group.group.packet_max()).unwrap_or(c_int::MAX))
+    })
+}
+
+/// Sends a packet to a handler at all other members over a tree (`WEFT_TREE_...`); the memory is
+/// free when this returns. Waits while a member has no room, in an upcall answers WEFT_BUSY.
+///
+/// # Safety
+/// `group` is a living handle of a living job, `data..data + len` is readable.
+#[no_mangle]
+pub unsafe extern "C" fn weft_multicast(
+    group: *mut WeftGroup,
+    tree: c_int,
+    handler: u16,
+    argument: u32,
+    data: *const c_void,
+    len: usize,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let (group, data) = unsafe { (object(group.cast_const())?, bytes(data.cast(), len)?) };
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(group.job) }?;
+        let tree = tree_of(job, tree)?;
+        match job.depth.get() {
+            0 => group.group.send_blocking(tree, handler, argument, data)?,
+            _ => group.group.try_send(tree, handler, argument, data)?,
+        }
+        Ok(WEFT_OK)
+    })
+}
+
+/// Makes a counter here that ranks add to, and stores its key.
+///
+/// # Safety
+/// `job` is a living handle, `key` points to memory for a number.
+#[no_mangle]
+pub unsafe extern "C" fn weft_counter(job: *mut WeftJob, value: u64, key: *mut u64) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let made = unsafe { job_of(job) }?.packets.counter(value);
+        let made = made.ok_or_else(|| Fault(WEFT_TOO_MANY, "no more keys".into()))?;
+        // SAFETY: as before.
+        unsafe { store(key, made.key) }?;
+        Ok(WEFT_OK)
+    })
+}
+
+/// Stores the value of a counter made here.
+///
+/// # Safety
+/// `job` is a living handle, `value` points to memory for a number.
+#[no_mangle]
+pub unsafe extern "C" fn weft_counter_value(
+    job: *const WeftJob,
+    key: u64,
+    value: *mut u64,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let found = unsafe { job_of(job) }?.packets.counter_value(Counter { key });
+        let found = found.ok_or_else(|| Fault::argument("there is no such counter here"))?;
+        // SAFETY: as before.
+        unsafe { store(value, found) }?;
+        Ok(WEFT_OK)
+    })
+}
+
+/// Adds `n` to a counter at a rank and stores the value before.
+///
+/// # Safety
+/// `job` is a living handle, `old` is null or points to memory for a number.
+#[no_mangle]
+pub unsafe extern "C" fn weft_fetch_add(
+    job: *mut WeftJob,
+    rank: c_int,
+    key: u64,
+    n: u64,
+    old: *mut u64,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        job.may_wait()?;
+        let adding = job.packets.fetch_add(job.peer(rank)?, Counter { key }, n);
+        let before = job.packets.endpoint().block_on(adding)?;
+        if !old.is_null() {
+            // SAFETY: promised by the caller.
+            unsafe { store(old, before) }?;
+        }
+        Ok(WEFT_OK)
+    })
+}
+
+/// Lets ranks that are told the key copy to memory of this process.
+///
+/// # Safety
+/// `job` is a living handle, `key` points to memory for a number; until `weft_unexport` returned,
+/// `memory..memory + len` is there, and ranks write to it at any time.
+#[no_mangle]
+pub unsafe extern "C" fn weft_export(
+    job: *mut WeftJob,
+    memory: *mut c_void,
+    len: usize,
+    key: *mut u64,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        if memory.is_null() || len == 0 || len > isize::MAX as usize {
+            return Err(Fault::argument("memory is null, or len out of bounds"));
+        }
+        // SAFETY: promised by the caller.
+        let made = unsafe { job.packets.export_at(memory.cast(), len) };
+        let made = made.ok_or_else(|| Fault(WEFT_TOO_MANY, "no more keys".into()))?;
+        // SAFETY: as before.
+        unsafe { store(key, made.key) }?;
+        Ok(WEFT_OK)
+    })
+}
+
+/// Ends an export: when this returns, nobody writes to the memory any more.
+///
+/// # Safety
+/// `job` is a living handle.
+#[no_mangle]
+pub unsafe extern "C" fn weft_unexport(job: *mut WeftJob, key: u64) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        job.may_wait()?;
+        job.packets.unexport_blocking(Exported { key, len: 0 });
+        Ok(WEFT_OK)
+    })
+}
+
+/// Copies bytes to `offset` of the memory that a rank exported under a key: they are there when
+/// this returns.
+///
+/// # Safety
+/// `job` is a living handle, `data..data + len` is readable.
+#[no_mangle]
+pub unsafe extern "C" fn weft_rcpy(
+    job: *mut WeftJob,
+    rank: c_int,
+    key: u64,
+    offset: u64,
+    data: *const c_void,
+    len: usize,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let (job, data) = unsafe { (job_of(job)?, bytes(data.cast(), len)?) };
+        job.may_wait()?;
+        job.packets.rcpy(job.peer(rank)?, key, offset, data)?;
+        Ok(WEFT_OK)
+    })
+}
+
+/// Chooses for one rank, before anything is sent to it: `name` is `reliability` or `mtu`, `value`
+/// as in WEFT_RELIABILITY and WEFT_MTU. WEFT_BUSY when the session has begun otherwise.
+///
+/// # Safety
+/// `job` is a living handle, `name` and `value` are strings.
+#[no_mangle]
+pub unsafe extern "C" fn weft_choose(
+    job: *mut WeftJob,
+    rank: c_int,
+    name: *const c_char,
+    value: *const c_char,
+) -> c_int {
+    enter(|| {
+        if name.is_null() || value.is_null() {
+            return Err(Fault::argument("name or value is null"));
+        }
+        // SAFETY: not null, and promised by the caller to be strings.
+        let (name, value) = unsafe { (CStr::from_ptr(name), CStr::from_ptr(value)) };
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        let (Ok(name), Ok(value)) = (name.to_str(), value.to_str()) else {
+            return Err(Fault::argument("name and value are words"));
+        };
+        if !["reliability", "mtu"].contains(&name) {
+            return Err(Fault::argument("chosen for one rank are reliability and mtu"));
+        }
+        let mut config = weft::Config::default();
+        job.packets.choices().write(&mut config);
+        config.set(name, value).map_err(|error| Fault::argument(&error.to_string()))?;
+        match job.packets.choose(job.peer(rank)?, &Choices::of(&config)) {
+            Err(weft::OpError::Busy) => {
+                Err(Fault(WEFT_BUSY, format!("the session with rank {rank} has begun")))
+            }
+            other => Ok(other.map(|()| WEFT_OK)?),
+        }
+    })
+}

@@ -1,0 +1,40 @@
+//! Pointers that are none of this interface's.
+#![allow(non_snake_case)]
+
+use super::{job, packet, remote, weft_last_error, weft_strerror, WEFT_ARGUMENT};
+
+#[test]
+fn pointers__null_misaligned_and_foreign_ones_are_refused() {
+    let mut junk = [0u64; 64];
+    let foreign = junk.as_mut_ptr();
+    let misaligned = foreign.cast::<u8>().wrapping_add(1);
+    let null = std::ptr::null_mut::<u8>();
+    for pointer in [null, misaligned, foreign.cast()] {
+        // SAFETY: null, misaligned, or memory larger than any of the objects, as permitted.
+        let codes = unsafe {
+            [
+                job::weft_rank(pointer.cast()),
+                job::weft_poll(pointer.cast()),
+                job::weft_finish(pointer.cast()),
+                packet::weft_packet_release(pointer.cast()),
+                packet::weft_packet_source(pointer.cast()),
+                packet::weft_buffer_free(pointer.cast()),
+                remote::weft_group_free(pointer.cast()),
+                remote::weft_group_packet_max(pointer.cast()),
+                packet::weft_send(pointer.cast(), 0, 0, 0, null.cast(), 0),
+            ]
+        };
+        assert_eq!(codes, [WEFT_ARGUMENT; 9]);
+        // SAFETY: as above; the length may be null.
+        let data = unsafe { packet::weft_packet_data(pointer.cast(), std::ptr::null_mut()) };
+        assert!(data.is_null());
+    }
+    // SAFETY: a place for the result that is null, as permitted.
+    assert_eq!(unsafe { job::weft_init(std::ptr::null_mut()) }, WEFT_ARGUMENT);
+    // SAFETY: both are strings that live on.
+    let (why, code) = unsafe {
+        let text = |p| std::ffi::CStr::from_ptr(p).to_str().unwrap();
+        (text(weft_last_error()), text(weft_strerror(WEFT_ARGUMENT)))
+    };
+    assert!(why.contains("null") && code.contains("argument"), "{why:?} {code:?}");
+}

@@ -1,0 +1,126 @@
+//! `weft.h` says what the library has: functions with their types, and numbers.
+#![allow(non_snake_case)]
+
+use std::collections::BTreeMap;
+
+const HEADER: &str = include_str!("../include/weft.h");
+const SOURCES: [&str; 4] = [
+    include_str!("../src/sys/mod.rs"),
+    include_str!("../src/sys/job.rs"),
+    include_str!("../src/sys/packet.rs"),
+    include_str!("../src/sys/remote.rs"),
+];
+
+/// What a type of the binary interface is called in C.
+fn in_c(kind: &str) -> String {
+    if let Some(of) = kind.strip_prefix("*mut ") {
+        return format!("{}*", in_c(of));
+    }
+    if let Some(of) = kind.strip_prefix("*const ") {
+        return format!("const {}*", in_c(of));
+    }
+    match kind {
+        "c_int" => "int",
+        "c_char" => "char",
+        "c_void" => "void",
+        "u16" => "uint16_t",
+        "u32" => "uint32_t",
+        "u64" => "uint64_t",
+        "i64" => "int64_t",
+        "usize" => "size_t",
+        "WeftJob" => "weft_job",
+        "WeftPacket" => "weft_packet",
+        "WeftBuffer" => "weft_buffer",
+        "WeftGroup" => "weft_group",
+        "Option<WeftUpcall>" => "weft_upcall",
+        other => panic!("no C name for {other}"),
+    }
+    .into()
+}
+
+/// Functions of the sources by name: result and parameters, without spaces after stars.
+fn of_sources() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for source in SOURCES {
+        for part in source.split("#[no_mangle]").skip(1) {
+            let part = &part[part.find("fn ").unwrap() + 3..part.find('{').unwrap()];
+            let (name, rest) = part.split_once('(').unwrap();
+            let (parameters, result) = rest.rsplit_once(')').unwrap();
+            let types = parameters.split(',').filter_map(|p| p.split_once(':'));
+            let types: Vec<_> = types.map(|(_, kind)| in_c(kind.trim())).collect();
+            let types = if types.is_empty() { "void".into() } else { types.join(",") };
+            let result = in_c(result.trim().trim_start_matches("->").trim());
+            found.insert(name.to_string(), format!("{result} ({types})"));
+        }
+    }
+    found
+}
+
+/// The header without comments.
+fn code() -> String {
+    let mut rest = HEADER;
+    let mut out = String::new();
+    while let Some((before, after)) = rest.split_once("/*") {
+        out.push_str(before);
+        rest = after.split_once("*/").unwrap().1;
+    }
+    out + rest
+}
+
+/// A type and perhaps a name: the type.
+fn type_of(parameter: &str) -> String {
+    let text = parameter.replace('*', " * ");
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    let named = words.len() > 1 && !words.ends_with(&["*"]) && words != ["const", "void"];
+    if named {
+        words.pop();
+    }
+    words.join(" ").replace(" *", "*")
+}
+
+/// Functions of the header, likewise.
+fn of_header() -> BTreeMap<String, String> {
+    let code = code();
+    let lines = code.lines().filter(|line| !line.starts_with('#'));
+    let text: String = lines.collect::<Vec<_>>().join(" ");
+    let text = text.replace("extern \"C\" {", "");
+    let mut found = BTreeMap::new();
+    for statement in text.split(';').map(str::trim).filter(|s| !s.starts_with("typedef")) {
+        let Some((head, parameters)) = statement.split_once('(') else { continue };
+        let parameters = parameters.trim().trim_end_matches(')');
+        let at = head.rfind([' ', '*']).unwrap() + 1;
+        let (result, name) = (type_of(&format!("{} x", &head[..at])), head[at..].to_string());
+        let types: Vec<_> = parameters.split(',').map(type_of).collect();
+        found.insert(name, format!("{result} ({})", types.join(",")));
+    }
+    found
+}
+
+#[test]
+fn header__declares_every_function_with_its_types() {
+    let (header, sources) = (of_header(), of_sources());
+    assert!(sources.len() > 30, "{sources:?}");
+    for (name, kind) in &sources {
+        assert_eq!(header.get(name), Some(kind), "{name}");
+    }
+    assert!(header.keys().eq(sources.keys()), "{:?}", header.keys());
+}
+
+#[test]
+fn header__defines_every_number() {
+    let mut numbers = BTreeMap::new();
+    for source in SOURCES {
+        for line in source.lines().filter_map(|l| l.strip_prefix("pub const WEFT_")) {
+            let (name, value) = line.split_once(": c_int = ").unwrap();
+            numbers.insert(format!("WEFT_{name}"), value.trim_end_matches(';').to_string());
+        }
+    }
+    assert!(numbers.len() > 15);
+    let mut defined = BTreeMap::new();
+    for line in code().lines().filter_map(|l| l.strip_prefix("#define ")) {
+        if let Some((name, value)) = line.trim().split_once(' ') {
+            defined.insert(name.to_string(), value.trim().to_string());
+        }
+    }
+    assert_eq!(defined, numbers);
+}

@@ -1,0 +1,212 @@
+//! Multicast among several members: each of the two ranks has half of them as threads, so that
+//! there is one clock.
+
+use super::super::rank::{Outcome, Rank, Task};
+use super::super::sys::monotonic_ns;
+use anyhow::{ensure, Context, Result};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::time::Duration;
+use weft::choices::Tree;
+use weft::packets::{MulticastGroup, Packets};
+use weft::{Address, Endpoint, Links, PeerId};
+
+const DATA: u16 = 1;
+const HEARD: u16 = 2;
+const END: u16 = 3;
+const GROUP: u16 = 1;
+/// A member waits for at most so long at a time before it looks whether it is over.
+const STEP: Duration = Duration::from_millis(20);
+
+/// What `Task::arg` says: members, the tree, and whether a rate is wanted instead of a latency.
+#[derive(Clone, Copy)]
+pub struct Cast {
+    /// Number of members.
+    pub members: usize,
+    /// The tree.
+    pub tree: Tree,
+    /// Packets one after the other instead of one at a time.
+    pub stream: bool,
+}
+
+impl Cast {
+    /// As a number.
+    pub fn pack(self) -> u64 {
+        self.members as u64 | (self.tree as u64) << 16 | u64::from(self.stream) << 24
+    }
+
+    fn unpack(arg: u64) -> Option<Cast> {
+        let tree = *Tree::ALL.get((arg >> 16 & 0xff) as usize)?;
+        Some(Cast { members: (arg & 0xffff) as usize, tree, stream: arg >> 24 & 1 != 0 })
+    }
+}
+
+/// How a thread opens its endpoint.
+#[derive(Clone)]
+struct Opening {
+    links: Links,
+    key: [u8; 32],
+}
+
+impl Opening {
+    fn open(&self) -> Result<Endpoint> {
+        let config = weft::job::config_from_env()?;
+        Ok(weft::job::open_endpoint(config, self.links, self.key)?)
+    }
+}
+
+struct Member {
+    packets: Packets,
+    group: MulticastGroup,
+    peers: Vec<PeerId>,
+}
+
+/// Joins the group once all addresses are known.
+fn join(endpoint: &Endpoint, addresses: &[Address], me: usize) -> Result<Member> {
+    let peer = |(rank, address): (usize, &Address)| -> Result<PeerId> {
+        Ok(if rank == me { PeerId(u32::MAX) } else { endpoint.connect(address)? })
+    };
+    let peers = addresses.iter().enumerate().map(peer).collect::<Result<Vec<_>>>()?;
+    let packets = Packets::new(endpoint)?;
+    let group = packets.group(GROUP, peers.clone(), me).context("a multicast group")?;
+    Ok(Member { packets, group, peers })
+}
+
+/// A member that is not the root: tells it when each packet that has to be answered came.
+fn follow(endpoint: &Endpoint, addresses: &[Address], me: usize) -> Result<()> {
+    let over = Rc::new(Cell::new(false));
+    // Before the group is made, which takes in what came early.
+    let packets = Packets::new(endpoint)?;
+    packets.handle(DATA, |packets, packet| {
+        if packet.argument() > 0 {
+            let at = monotonic_ns().to_le_bytes();
+            let told = packets.try_send(packet.source(), HEARD, 0, &at);
+            told.unwrap_or_else(|e| log::error!("telling the root: {e}"));
+        }
+    });
+    let end = Rc::clone(&over);
+    packets.handle(END, move |_, _| end.set(true));
+    let member = join(endpoint, addresses, me)?;
+    // The root begins when all are there.
+    member.packets.send(member.peers[0], HEARD, 0, &[0; 8])?;
+    while !over.get() {
+        member.packets.wait(Some(STEP));
+    }
+    endpoint.close(Duration::from_secs(2));
+    Ok(())
+}
+
+/// The root: time from the first packet of a message until the last member has its last.
+fn lead(endpoint: &Endpoint, addresses: &[Address], task: &Task, cast: Cast) -> Result<f64> {
+    let packets = Packets::new(endpoint)?;
+    let heard: Rc<RefCell<(usize, u64)>> = Rc::default();
+    let note = Rc::clone(&heard);
+    packets.handle(HEARD, move |_, packet| {
+        let mut raw = [0; 8];
+        raw.copy_from_slice(&packet.data()[..8]);
+        let mut note = note.borrow_mut();
+        *note = (note.0 + 1, note.1.max(u64::from_le_bytes(raw)));
+    });
+    let member = join(endpoint, addresses, 0)?;
+    let others = cast.members - 1;
+    let gather = || -> Result<u64> {
+        let start = monotonic_ns();
+        while heard.borrow().0 < others {
+            member.packets.wait(Some(STEP));
+            ensure!(monotonic_ns() - start < 30_000_000_000, "a member does not answer");
+        }
+        Ok(heard.take().1)
+    };
+    gather()?;
+    let room = member.group.packet_max().max(1);
+    let data = vec![1u8; task.size.max(1)];
+    let mut total = 0;
+    let rounds = if cast.stream { 1 } else { task.iters };
+    let messages = if cast.stream { task.iters } else { 1 };
+    for _ in 0..rounds {
+        let start = monotonic_ns();
+        for message in 1..=messages {
+            let mut parts = data.chunks(room).peekable();
+            while let Some(part) = parts.next() {
+                let answer = message == messages && parts.peek().is_none();
+                member.group.send_blocking(cast.tree, DATA, u32::from(answer), part)?;
+            }
+        }
+        total += gather()?.saturating_sub(start);
+    }
+    member.group.send_blocking(Tree::Flat, END, 0, &[])?;
+    endpoint.close(Duration::from_secs(2));
+    Ok(total as f64 * 1e-9 / task.iters.max(1) as f64)
+}
+
+type Everyone = Vec<Address>;
+
+/// A thread that follows; the channel takes the addresses of all.
+fn spawn(
+    me: usize,
+    opening: Opening,
+    own: Sender<(usize, Result<Vec<u8>, String>)>,
+) -> (Sender<Everyone>, std::thread::JoinHandle<Result<(), String>>) {
+    let (all, addresses): (Sender<Everyone>, Receiver<Everyone>) = channel();
+    let thread = std::thread::spawn(move || -> Result<(), String> {
+        let endpoint = match opening.open() {
+            Ok(endpoint) => endpoint,
+            Err(error) => {
+                let _gone = own.send((me, Err(format!("{error:#}"))));
+                return Ok(());
+            }
+        };
+        let _gone = own.send((me, Ok(endpoint.address().encode())));
+        drop(own);
+        let Ok(addresses) = addresses.recv() else { return Ok(()) };
+        follow(&endpoint, &addresses, me).map_err(|e| format!("member {me}: {e:#}"))
+    });
+    (all, thread)
+}
+
+/// Seconds per message.
+pub fn multicast(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let cast = Cast::unpack(task.arg).context("no such multicast")?;
+    let opening = Opening { links: rank.links(), key: rank.key() };
+    let (own, opened) = channel();
+    // Member 0 is this thread of rank 0.
+    let first = if rank.me == 0 { 2 } else { 1 };
+    let mut threads = Vec::new();
+    for member in (first..cast.members).step_by(2) {
+        threads.push(spawn(member, opening.clone(), own.clone()));
+    }
+    drop(own);
+    let root = if rank.me == 0 { Some(opening.open()?) } else { None };
+    let mut mine: Vec<(usize, Vec<u8>)> = Vec::new();
+    if let Some(root) = &root {
+        mine.push((0, root.address().encode()));
+    }
+    let mut why = None;
+    for (member, address) in opened {
+        match address {
+            Ok(address) => mine.push((member, address)),
+            Err(error) => why = Some(error),
+        }
+    }
+    let theirs = rank.exchange(&serde_json::to_vec(&(&mine, &why))?)?;
+    let (theirs, their_why): (Vec<(usize, Vec<u8>)>, Option<String>) =
+        serde_json::from_slice(&theirs)?;
+    if let Some(why) = why.or(their_why) {
+        return Ok(Outcome::Absent(why));
+    }
+    mine.extend(theirs);
+    mine.sort();
+    let decode = |(_, raw): &(usize, Vec<u8>)| Address::decode(raw);
+    let addresses = mine.iter().map(decode).collect::<Result<Everyone, _>>();
+    let addresses = addresses.map_err(|e| anyhow::anyhow!("address: {e}"))?;
+    for (all, _) in &threads {
+        let _ended = all.send(addresses.clone());
+    }
+    let seconds = root.map(|root| lead(&root, &addresses, task, cast)).transpose()?;
+    for (_, thread) in threads {
+        let ended = thread.join().map_err(|_| anyhow::anyhow!("a member panicked"))?;
+        ended.map_err(anyhow::Error::msg)?;
+    }
+    Ok(seconds.map_or(Outcome::Elsewhere, Outcome::Value))
+}

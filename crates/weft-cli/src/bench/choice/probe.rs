@@ -1,0 +1,329 @@
+//! What the two ranks do to measure the packet interface.
+
+use super::super::floor::{median_ns, per, warm_up};
+use super::super::logp::{clock_ns, BURST};
+use super::super::rank::{Outcome, Rank, Task};
+use anyhow::{Context, Result};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use weft::choices::Transfer;
+use weft::packets::{Counter, Exported, Packets};
+use weft::{OpError, PeerId};
+
+/// Handler of measured packets.
+const DATA: u16 = 1;
+/// Handler of the packet that ends a measurement.
+const ACK: u16 = 2;
+/// Longest message copied remotely.
+const EXPORT: usize = 16 << 20;
+
+/// The packet interface of a rank, with the other one as its peer.
+pub struct Line {
+    packets: Packets,
+    peer: PeerId,
+    transfer: Transfer,
+    /// Packets and acknowledgements that came.
+    got: Rc<Cell<u64>>,
+    acks: Rc<Cell<u64>>,
+    /// Where the receiver copies to, if it does.
+    into: Rc<RefCell<Vec<u8>>>,
+    memory: Exported,
+    their_memory: u64,
+    counter: Counter,
+    their_counter: Counter,
+}
+
+impl Rank {
+    fn line(&mut self) -> Result<Rc<Line>> {
+        if let Some(line) = &self.packets {
+            return Ok(Rc::clone(line));
+        }
+        let (endpoint, peer) = self.weft()?;
+        let packets = Packets::new(&endpoint)?;
+        let (got, acks) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        let into: Rc<RefCell<Vec<u8>>> = Rc::default();
+        let (count, place) = (Rc::clone(&got), Rc::clone(&into));
+        packets.handle(DATA, move |_, packet| {
+            count.set(count.get() + 1);
+            let mut place = place.borrow_mut();
+            let at = packet.argument() as usize;
+            if let Some(to) = place.get_mut(at..at + packet.data().len()) {
+                to.copy_from_slice(packet.data());
+            }
+        });
+        let count = Rc::clone(&acks);
+        packets.handle(ACK, move |_, _| count.set(count.get() + 1));
+        let memory = packets.export(EXPORT).context("exporting memory")?;
+        let counter = packets.counter(0).context("a counter")?;
+        let keys = [memory.key.to_le_bytes(), counter.key.to_le_bytes()].concat();
+        let theirs = self.exchange(&keys)?;
+        let key = |at: usize| -> Result<u64> {
+            Ok(u64::from_le_bytes(theirs.get(at..at + 8).context("keys")?.try_into()?))
+        };
+        let line = Rc::new(Line {
+            transfer: packets.choices().transfer,
+            packets,
+            peer,
+            got,
+            acks,
+            into,
+            memory,
+            their_memory: key(0)?,
+            counter,
+            their_counter: Counter { key: key(8)? },
+        });
+        self.packets = Some(Rc::clone(&line));
+        Ok(line)
+    }
+}
+
+impl Line {
+    fn is_rcpy(&self) -> bool {
+        self.transfer == Transfer::Rcpy
+    }
+
+    /// Sends a message in packets of at most `room` bytes, or copies it to the peer's memory.
+    fn send(&self, data: &[u8], room: usize) -> Result<(), OpError> {
+        let (packets, to) = (&self.packets, self.peer);
+        match self.transfer {
+            Transfer::Rcpy => return packets.rcpy(to, self.their_memory, 0, data),
+            Transfer::Gather | Transfer::Auto => {
+                for (i, part) in data.chunks(room).enumerate() {
+                    packets.send(to, DATA, (i * room) as u32, part)?;
+                }
+            }
+            Transfer::Copy => {
+                for (i, part) in data.chunks(room).enumerate() {
+                    loop {
+                        let mut buffer = packets.alloc(part.len());
+                        buffer.copy_from_slice(part);
+                        match packets.send_buffer(to, DATA, (i * room) as u32, buffer) {
+                            Err(OpError::Busy) => packets.wait(None),
+                            other => break other,
+                        };
+                    }?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the `n`th packet, or for the number `n` in the memory that was copied to.
+    fn await_nth(&self, n: u64) {
+        if !self.is_rcpy() {
+            while self.got.get() < n {
+                self.packets.wait(None);
+            }
+            return;
+        }
+        let mut word = [0; 8];
+        loop {
+            self.packets.exported_read(self.memory, 0, &mut word);
+            if u64::from_le_bytes(word) == n {
+                return;
+            }
+            self.packets.poll();
+        }
+    }
+
+    fn ack(&self) -> Result<(), OpError> {
+        self.packets.send(self.peer, ACK, 0, &[])
+    }
+
+    fn await_ack(&self) {
+        let n = self.acks.get();
+        while self.acks.get() == n {
+            self.packets.wait(None);
+        }
+    }
+
+    /// A message whose first bytes are `n`.
+    fn number(&self, data: &mut [u8], n: u64) {
+        if self.is_rcpy() {
+            data[..8].copy_from_slice(&n.to_le_bytes());
+        }
+    }
+
+    /// Starts counting anew; whatever was copied here is no number that is awaited.
+    fn reset(&self, copied: usize) -> Result<u64> {
+        self.into.borrow_mut().resize(copied, 0);
+        // Numbers go on: an earlier measurement may have left one in the memory.
+        Ok(self.got.get())
+    }
+
+    fn room(&self) -> usize {
+        self.packets.packet_max(self.peer).max(1)
+    }
+}
+
+/// Bytes of the shortest message: those of its number.
+fn size_of(task: &Task) -> usize {
+    task.size.max(8)
+}
+
+/// One-way time of a packet.
+pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let line = rank.line()?;
+    let mut data = vec![1u8; size_of(task)];
+    let (warm, room) = (warm_up(task.iters), line.room());
+    let base = line.reset(0)?;
+    let parts = data.len().div_ceil(room) as u64;
+    rank.sync()?;
+    let mut start = Instant::now();
+    let seed = rank_seed(rank, task)?;
+    for i in 1..=warm + task.iters {
+        if i == warm + 1 {
+            start = Instant::now();
+        }
+        let awaited = if line.is_rcpy() { seed + i } else { base + i * parts };
+        line.number(&mut data, seed + i);
+        if rank.me == 0 {
+            line.send(&data, room)?;
+            line.await_nth(awaited);
+        } else {
+            line.await_nth(awaited);
+            line.send(&data, room)?;
+        }
+    }
+    Ok(if rank.me == 0 { per(start, 2 * task.iters) } else { Outcome::Elsewhere })
+}
+
+/// A number that both ranks have and no earlier measurement had.
+fn rank_seed(rank: &mut Rank, _task: &Task) -> Result<u64> {
+    if rank.me == 0 {
+        let seed = weft_link::random_u64() >> 8 << 4;
+        rank.tell(&seed.to_le_bytes())?;
+        return Ok(seed);
+    }
+    rank.hear_u64()
+}
+
+/// Time of a sending call, over bursts that are answered before the next begins.
+pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let line = rank.line()?;
+    let data = vec![1u8; size_of(task)];
+    let (clock, mut spans, room) = (clock_ns(), Vec::new(), line.room());
+    let base = line.reset(0)?;
+    let parts = data.len().div_ceil(room) as u64;
+    rank.sync()?;
+    for i in 0..task.iters {
+        if rank.me == 1 {
+            if line.is_rcpy() {
+                line.await_ack();
+            } else {
+                line.await_nth(base + (i + 1) * BURST * parts);
+            }
+            line.ack()?;
+            continue;
+        }
+        let start = Instant::now();
+        for _ in 0..BURST {
+            line.send(&data, room)?;
+        }
+        spans.push((start.elapsed().as_nanos() as u64).saturating_sub(clock));
+        if line.is_rcpy() {
+            line.ack()?;
+        }
+        line.await_ack();
+    }
+    Ok(match (rank.me, median_ns(spans)) {
+        (0, Outcome::Value(burst)) => Outcome::Value(burst / BURST as f64),
+        _ => Outcome::Elsewhere,
+    })
+}
+
+/// Round trips with a computation of `task.arg` ns after the send; gives what is beyond the
+/// computation: `os` + `or`.
+pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let line = rank.line()?;
+    let mut data = vec![1u8; size_of(task)];
+    let compute = Duration::from_nanos(task.arg);
+    let (clock, mut spans, room) = (clock_ns(), Vec::new(), line.room());
+    let base = line.reset(0)?;
+    let parts = data.len().div_ceil(room) as u64;
+    rank.sync()?;
+    let seed = rank_seed(rank, task)?;
+    for i in 1..=task.iters {
+        let awaited = if line.is_rcpy() { seed + i } else { base + i * parts };
+        line.number(&mut data, seed + i);
+        if rank.me == 1 {
+            line.await_nth(awaited);
+            line.send(&data, room)?;
+            continue;
+        }
+        let start = Instant::now();
+        line.send(&data, room)?;
+        let sent = Instant::now();
+        let mut computed = sent;
+        while computed - sent < compute {
+            computed = Instant::now();
+        }
+        line.await_nth(awaited);
+        let rest = (sent - start) + computed.elapsed();
+        spans.push((rest.as_nanos() as u64).saturating_sub(2 * clock));
+    }
+    Ok(if rank.me == 0 { median_ns(spans) } else { Outcome::Elsewhere })
+}
+
+/// Messages in one direction, in packets that the receiver copies to their place, or by
+/// remote-memory copy; the last one is answered.
+pub fn stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let line = rank.line()?;
+    let data = vec![1u8; size_of(task)];
+    let room = line.room();
+    let parts = data.len().div_ceil(room) as u64;
+    let copied = if line.is_rcpy() { 0 } else { data.len() };
+    let base = line.reset(copied)?;
+    rank.sync()?;
+    if rank.me == 1 {
+        if line.is_rcpy() {
+            line.await_ack();
+        } else {
+            line.await_nth(base + task.iters * parts);
+        }
+        line.ack()?;
+        return Ok(Outcome::Elsewhere);
+    }
+    let start = Instant::now();
+    for _ in 0..task.iters {
+        line.send(&data, room)?;
+    }
+    if line.is_rcpy() {
+        line.ack()?;
+    }
+    line.await_ack();
+    Ok(per(start, task.iters))
+}
+
+/// Fetch-and-add at the other rank, which computes for `task.arg` ns between two polls, or (0)
+/// polls all the time.
+pub fn fetch_add(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let line = rank.line()?;
+    let before = line.packets.counter_value(line.counter).unwrap_or(0);
+    rank.sync()?;
+    if rank.me == 1 {
+        let compute = Duration::from_nanos(task.arg);
+        let done = before + task.iters;
+        while line.packets.counter_value(line.counter).unwrap_or(0) < done {
+            let start = Instant::now();
+            while start.elapsed() < compute {
+                std::hint::spin_loop();
+            }
+            line.packets.poll();
+        }
+        return Ok(Outcome::Elsewhere);
+    }
+    let endpoint = line.packets.endpoint().clone();
+    let start = Instant::now();
+    for _ in 0..task.iters {
+        endpoint.block_on(line.packets.fetch_add(line.peer, line.their_counter, 1))?;
+    }
+    Ok(per(start, task.iters))
+}
+
+/// Longest packet of the program to the other rank, bytes.
+pub fn packet_max(rank: &mut Rank) -> Result<Outcome> {
+    let line = rank.line()?;
+    Ok(if rank.me == 0 { Outcome::Value(line.room() as f64) } else { Outcome::Elsewhere })
+}

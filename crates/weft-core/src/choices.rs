@@ -1,0 +1,142 @@
+//! The names of what can be chosen: transfer, reliability, places, trees, receipt.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// A name that is none of those that can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownName {
+    what: &'static str,
+    names: &'static str,
+}
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown {}: use one of {}", self.what, self.names)
+    }
+}
+
+impl core::error::Error for UnknownName {}
+
+macro_rules! names {
+    (
+        $(#[$about:meta])* $kind:ident, $what:literal, $names:literal;
+        $($(#[$case_about:meta])* $case:ident = $name:literal,)*
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub enum $kind {
+            $($(#[$case_about])* $case,)*
+        }
+
+        impl $kind {
+            /// Every one.
+            pub const ALL: &'static [$kind] = &[$($kind::$case,)*];
+
+            /// Its name in settings.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($kind::$case => $name,)*
+                }
+            }
+        }
+
+        impl FromStr for $kind {
+            type Err = UnknownName;
+
+            fn from_str(name: &str) -> Result<$kind, UnknownName> {
+                let unknown = UnknownName { what: $what, names: $names };
+                $kind::ALL.iter().copied().find(|it| it.name() == name).ok_or(unknown)
+            }
+        }
+
+        impl fmt::Display for $kind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+
+names! {
+    /// How payload reaches the link.
+    Transfer, "transfer", "auto, copy, gather, rcpy";
+    /// As the cost model says, by the length of a message.
+    #[default]
+    Auto = "auto",
+    /// The processor writes it into the link's frame, or into library memory while none is free;
+    /// the buffer can be used again at once.
+    Copy = "copy",
+    /// The link takes it from the program's memory, which stays as it is until it has been sent
+    /// (on a network that loses packets: acknowledged).
+    Gather = "gather",
+    /// It goes straight to registered memory of the receiver, or the receiver fetches it.
+    Rcpy = "rcpy",
+}
+
+names! {
+    /// Who does something for a rank.
+    Place, "place", "host, agent";
+    /// The rank itself.
+    #[default]
+    Host = "host",
+    /// The agent of its host.
+    Agent = "agent",
+}
+
+names! {
+    /// How a rank learns that something arrived.
+    Receipt, "receipt", "adaptive, polling, blocking, watchdog";
+    /// A wait polls for `spin_us`, then sleeps.
+    #[default]
+    Adaptive = "adaptive",
+    /// A wait polls and never sleeps.
+    Polling = "polling",
+    /// A wait sleeps at once.
+    Blocking = "blocking",
+    /// As adaptive; a thread makes progress for a rank that has not polled for `watchdog_us`.
+    Watchdog = "watchdog",
+}
+
+names! {
+    /// Shape of a spanning tree.
+    Tree, "tree", "flat, chain, binary, binomial";
+    /// The root talks to every other rank.
+    Flat = "flat",
+    /// Each rank talks to the next one.
+    Chain = "chain",
+    /// Each rank talks to at most two others.
+    Binary = "binary",
+    /// The number of reached ranks doubles every step.
+    #[default]
+    Binomial = "binomial",
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn names__round_trip() {
+        for &tree in Tree::ALL {
+            assert_eq!(tree.to_string().parse(), Ok(tree));
+        }
+        for &transfer in Transfer::ALL {
+            assert_eq!(transfer.to_string().parse(), Ok(transfer));
+        }
+        for &receipt in Receipt::ALL {
+            assert_eq!(receipt.to_string().parse(), Ok(receipt));
+        }
+        for &place in Place::ALL {
+            assert_eq!(place.to_string().parse(), Ok(place));
+        }
+    }
+
+    #[test]
+    fn names__an_unknown_one_lists_those_there_are() {
+        let error = "Binary".parse::<Tree>().unwrap_err().to_string();
+        assert!(error.contains("flat, chain, binary, binomial"), "{error}");
+    }
+}

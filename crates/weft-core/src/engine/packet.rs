@@ -1,0 +1,75 @@
+//! What the packet interface has of its own: the latency path of packets, credit that comes back
+//! when the program is done with a packet, and what is chosen for one peer.
+
+use super::types::{SendArgs, PACKET};
+use super::Engine;
+use crate::id::PeerId;
+use crate::peer::State;
+use crate::reliability::Reliability;
+use crate::seq::Seq;
+use crate::wire::{self, flags, Eager, HeaderBuf, Packet};
+
+impl Engine {
+    /// As [`send_now`](Engine::send_now), for a packet of the packet interface.
+    #[inline]
+    pub fn packet_now(&mut self, peer: PeerId, tag: u64, len: u32, header: &mut HeaderBuf) -> bool {
+        let Some(p) = self.peers.get_mut(peer.0 as usize) else { return false };
+        let clear = p.state == State::Ready
+            && p.windows.is_none()
+            && len.saturating_add(Eager::LEN as u32) <= p.mtu()
+            && p.msgs.is_empty()
+            && p.stalled.is_empty();
+        if !clear || !p.credit_in.try_take(len as usize) {
+            return false;
+        }
+        let common = p.common(flags::ACTIVE, Seq(0), 0);
+        self.stats.packets_sent += 1;
+        self.stats.messages_sent += 1;
+        self.stats.bytes_sent += u64::from(len);
+        wire::emit_into(&common, &Packet::Eager(Eager { tag: tag | PACKET }), header);
+        true
+    }
+
+    /// The program is done with a packet of `len` bytes that came as `Placement::Packet`.
+    #[inline]
+    pub fn packet_released(&mut self, peer: PeerId, len: u64) {
+        self.consumed(peer, len);
+    }
+
+    /// Chooses for one peer who retransmits and how long packets are at most (0: what the link
+    /// carries). Both hold from the start of the session: false, and nothing changed, when it has
+    /// begun.
+    pub fn choose(&mut self, peer: PeerId, reliability: Reliability, mtu: u32) -> bool {
+        let Some(p) = self.peers.get_mut(peer.0 as usize) else { return false };
+        if p.state != State::Idle {
+            return p.reliability == reliability && p.mtu_max == mtu;
+        }
+        (p.reliability, p.mtu_max) = (reliability, mtu);
+        p.windows = None;
+        let caps = p.carried;
+        p.set_caps(&self.cfg, caps);
+        true
+    }
+
+    /// Who retransmits to a peer: the choice, or nobody where the path is reliable by itself.
+    pub fn reliability_of(&self, peer: PeerId) -> Option<Reliability> {
+        let p = self.peers.get(peer.0 as usize)?;
+        Some(p.windows.as_ref().map_or(Reliability::None, |w| w.send.mode()))
+    }
+}
+
+/// The arguments of a packet that is sent the ordinary way.
+pub fn packet_args(peer: PeerId, tag: u64, len: usize, inject: bool) -> SendArgs {
+    SendArgs {
+        peer,
+        tag: tag | PACKET,
+        len: len as u64,
+        data: None,
+        context: 0,
+        addr: 0,
+        inject,
+        sync: false,
+        active: true,
+        untagged: false,
+    }
+}

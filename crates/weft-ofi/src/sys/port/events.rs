@@ -1,0 +1,101 @@
+//! What peers did to this endpoint's memory, for counters (`FI_RMA_EVENT`).
+//!
+//! A put or get is between the engines alone. Where an endpoint was opened with `FI_RMA_EVENT`, it
+//! tells the peer what it did: behind a write, in the order of the wire, and after a read, when it
+//! has the bytes. Atomic operations are done by the provider, which counts them itself.
+
+use super::remote::notice;
+use super::state::State;
+use super::Port;
+use crate::sys::abi::RmaIov;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use weft::endpoint::Regions;
+use weft::{Endpoint, PeerId, Rights};
+
+/// Active messages that tell of operations done: the argument is 1 for reads, 0 for writes.
+const EVENT: u32 = 0x6f66_0005;
+
+/// Operations not counted yet, by the key of the region: reads and writes. No longer than the list
+/// of regions.
+#[derive(Default)]
+pub struct Sums {
+    by_key: BTreeMap<u64, [u64; 2]>,
+    total: [u64; 2],
+}
+
+/// What happened to the memory of an endpoint.
+#[derive(Clone, Default)]
+pub struct Touched(Rc<RefCell<Sums>>);
+
+impl Touched {
+    /// Counts what peers tell.
+    pub fn new(endpoint: &Endpoint) -> Touched {
+        let touched = Touched::default();
+        let sums = touched.clone();
+        endpoint.handle_at_once(EVENT, move |regions, read, parts| {
+            sums.told(regions, read == 1, &parts);
+            None
+        });
+        touched
+    }
+
+    fn told(&self, regions: &Regions<'_>, read: bool, parts: &[u8]) {
+        let rights = Rights { read, write: !read };
+        let Some(parts) = super::remote::parts(parts) else { return };
+        let parts: Vec<[u64; 3]> = parts.collect();
+        // What was not allowed was not done.
+        let allowed = |p: &[u64; 3]| regions.check(p[0], p[1], p[2], rights).is_ok();
+        if parts.iter().all(allowed) {
+            self.add(read, parts.iter().map(|p| p[0]));
+        }
+    }
+
+    /// One operation was done on these regions.
+    pub fn add(&self, read: bool, keys: impl Iterator<Item = u64>) {
+        let sums = &mut *self.0.borrow_mut();
+        let which = usize::from(read);
+        sums.total[which] += 1;
+        let mut before = None;
+        for key in keys {
+            if before != Some(key) {
+                sums.by_key.entry(key).or_default()[which] += 1;
+            }
+            before = Some(key);
+        }
+    }
+
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.0.borrow().total != [0, 0]
+    }
+}
+
+impl Port {
+    /// Tells a peer what was done to its memory, if it is to be told.
+    pub(super) fn tell_event(&self, peer: PeerId, read: bool, remote: &[RmaIov]) {
+        if let Err(why) = self.endpoint.send_active(peer, EVENT, read.into(), &notice(remote)) {
+            log::warn!("{}: an event of remote memory: {why}", self.endpoint.describe(peer));
+        }
+    }
+
+    /// Counts what peers did.
+    pub(super) fn count_events(&self, state: &State) {
+        let sums = std::mem::take(&mut *state.remote.touched.0.borrow_mut());
+        for (which, counter) in state.bound.remote_counters.iter().enumerate() {
+            if let Some(counter) = counter {
+                counter.add_up(sums.total[which]);
+            }
+        }
+        let regions = self.domain.regions.borrow();
+        for (key, counts) in sums.by_key {
+            let Some(region) = regions.get(&key) else { continue };
+            for (which, counter) in region.counters.borrow().iter().enumerate() {
+                if let Some(counter) = counter {
+                    counter.add_up(counts[which]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The first message to a peer, and the first from one.
+
+use super::state::State;
+use super::Port;
+use crate::who;
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use weft::{Endpoint, PeerId};
+
+/// Active messages by which processes introduce themselves.
+const INTRODUCTION: u32 = 0x6f66_0004;
+
+/// How long the first send to a peer waits for its answer, and for how long at a time.
+const MEET: Duration = Duration::from_millis(200);
+const NAP: Duration = Duration::from_millis(1);
+
+/// Peers that were told who this is.
+#[derive(Clone, Default)]
+pub struct Introductions {
+    told: Rc<RefCell<HashSet<PeerId>>>,
+}
+
+fn own_introduction() -> String {
+    let rank = who::RANKS.iter().find_map(|name| std::env::var(name).ok());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let process = std::process::id();
+    who::introduction(env!("CARGO_PKG_VERSION"), rank.as_deref(), process, host.trim())
+}
+
+impl Introductions {
+    pub fn new(endpoint: &Endpoint) -> Introductions {
+        let introductions = Introductions::default();
+        let ours = introductions.clone();
+        endpoint.handle(INTRODUCTION, move |endpoint, message| {
+            let Some(said) = who::read(&message.data) else { return };
+            if said.version != env!("CARGO_PKG_VERSION") {
+                log::warn!(
+                    "{} uses weft {}, this rank {}: use one version",
+                    said.name,
+                    said.version,
+                    env!("CARGO_PKG_VERSION")
+                );
+            }
+            endpoint.set_name(message.source, said.name);
+            ours.tell(endpoint, message.source);
+        });
+        introductions
+    }
+
+    /// Says who this is, once.
+    fn tell(&self, endpoint: &Endpoint, peer: PeerId) {
+        if self.told.borrow_mut().insert(peer) {
+            let text = own_introduction();
+            if let Err(why) = endpoint.send_active(peer, INTRODUCTION, 0, text.as_bytes()) {
+                log::debug!("not introduced to {}: {why}", endpoint.describe(peer));
+            }
+        }
+    }
+}
+
+impl Port {
+    /// Nothing reaches a peer before it has answered the first packet. A caller may do something
+    /// else after its first send that waits for the peer: Open MPI joins spawned processes by a
+    /// call of PMIx. So the answer is waited for here, a while: the peer may be busy.
+    #[inline]
+    pub(super) fn meet(&self, state: &mut State, peer: PeerId) {
+        if state.met.get(peer.0 as usize) != Some(&true) {
+            self.wait_for_answer(state, peer);
+        }
+    }
+
+    #[cold]
+    fn wait_for_answer(&self, state: &mut State, peer: PeerId) {
+        let at = peer.0 as usize;
+        if state.met.len() <= at {
+            state.met.resize(at + 1, false);
+        }
+        state.met[at] = true;
+        let start = Instant::now();
+        self.endpoint.progress();
+        while !self.endpoint.is_ready(peer) && start.elapsed() < MEET {
+            if self.endpoint.peer_failure(peer).is_some() {
+                return;
+            }
+            self.endpoint.wait(Some(NAP));
+        }
+        self.introductions.tell(&self.endpoint, peer);
+    }
+}

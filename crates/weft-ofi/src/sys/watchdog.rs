@@ -1,0 +1,216 @@
+//! Progress in the place of callers that have been away for long.
+//!
+//! An MPI program that computes makes no progress, and an endpoint acknowledges nothing, sends
+//! nothing again and answers nobody meanwhile. One thread of the process looks at every domain now
+//! and then, and makes progress where no caller has entered since its last look. What ends thereby
+//! is reported when the caller comes again.
+
+use super::domain::Domain;
+use super::is_child;
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
+
+/// After a visit that found something, the next comes so soon.
+const SOON: Duration = Duration::from_millis(1);
+
+/// A domain to be looked at.
+struct Watched {
+    domain: *const Domain,
+    /// The gate's turns at the last look.
+    turns: u64,
+}
+
+// SAFETY: the pointer is used under the lock of `WATCH` alone, and taken out of there, under that
+// lock, before the domain is gone; the domain is touched inside of its gate, or where its fields
+// are atomic.
+unsafe impl Send for Watched {}
+
+struct Watch {
+    domains: Vec<Watched>,
+    every: Duration,
+    running: bool,
+    ended: bool,
+}
+
+static WATCH: Mutex<Watch> = Mutex::new(Watch {
+    domains: Vec::new(),
+    every: Duration::from_millis(20),
+    running: false,
+    ended: false,
+});
+/// Rung when the thread is to end.
+static BELL: Condvar = Condvar::new();
+
+fn watch() -> MutexGuard<'static, Watch> {
+    WATCH.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From <linux/membarrier.h>.
+const MEMBARRIER_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: takes numbers alone.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// Whether `barrier` works here: Linux 4.14 has it, a sandbox may forbid it.
+fn has_barrier() -> bool {
+    static ONCE: Once = Once::new();
+    static HAS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    use std::sync::atomic::Ordering;
+    ONCE.call_once(|| {
+        let has = membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED);
+        HAS.store(has, Ordering::Relaxed);
+    });
+    HAS.load(Ordering::Relaxed)
+}
+
+fn barrier() {
+    let passed = membarrier(MEMBARRIER_PRIVATE_EXPEDITED);
+    assert!(passed, "membarrier worked when it was registered for");
+}
+
+/// Has a domain looked at `every` so often from now on. Nothing happens where its callers take no
+/// lock and the system has no barrier.
+pub fn add(domain: &Domain, every: Duration) {
+    if every.is_zero() {
+        return;
+    }
+    if !domain.gate.locks() && !has_barrier() {
+        log::debug!("no membarrier: nobody makes progress for a program that computes");
+        return;
+    }
+    let mut watch = watch();
+    if watch.domains.iter().any(|w| std::ptr::eq(w.domain, domain)) {
+        return;
+    }
+    watch.domains.push(Watched { domain, turns: domain.gate.turns() });
+    watch.every = every;
+    watch.ended = false;
+    if !watch.running {
+        watch.running = start();
+    }
+}
+
+/// Ends what `add` began, before the domain is gone.
+pub fn remove(domain: &Domain) {
+    if is_child() {
+        // The lock may have been held when the parent forked.
+        return;
+    }
+    let mut watch = watch();
+    watch.domains.retain(|w| !std::ptr::eq(w.domain, domain));
+    if watch.domains.is_empty() {
+        BELL.notify_all();
+    }
+}
+
+/// Nothing is looked at any more.
+pub fn end() {
+    if is_child() {
+        return;
+    }
+    watch().ended = true;
+    BELL.notify_all();
+}
+
+/// Starts the thread, with all signals blocked: they are for the program's own threads.
+fn start() -> bool {
+    // SAFETY: the sets are valid; the mask of this thread is put back.
+    let spawned = unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let spawned = std::thread::Builder::new()
+            .name("weft-progress".to_owned())
+            .stack_size(256 << 10)
+            .spawn(run);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        spawned
+    };
+    if let Err(why) = &spawned {
+        log::warn!("no thread that makes progress while the program computes: {why}");
+    }
+    spawned.is_ok()
+}
+
+fn run() {
+    let mut watch = watch();
+    let mut nap = watch.every;
+    loop {
+        watch = BELL.wait_timeout(watch, nap).unwrap_or_else(PoisonError::into_inner).0;
+        if watch.ended || watch.domains.is_empty() {
+            watch.running = false;
+            return;
+        }
+        let mut did = false;
+        for watched in &mut watch.domains {
+            did |= look(watched);
+        }
+        nap = if did { SOON } else { watch.every };
+    }
+}
+
+/// Makes progress in a domain if nobody has entered it since the last look.
+fn look(watched: &mut Watched) -> bool {
+    // SAFETY: what is in the list exists; the list is locked.
+    let domain = unsafe { &*watched.domain };
+    let turns = domain.gate.turns();
+    if std::mem::replace(&mut watched.turns, turns) != turns {
+        return false;
+    }
+    let Some(_visit) = domain.gate.visit(barrier) else { return false };
+    let mut did = false;
+    domain.each_port(|port| did |= port.progress_for_caller());
+    did
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+    use crate::gate::Gate;
+    use std::cell::UnsafeCell;
+
+    /// What the gate keeps from being changed by two at a time.
+    struct Sum(UnsafeCell<u64>);
+
+    // SAFETY: changed inside of the gate alone.
+    unsafe impl Sync for Sum {}
+
+    #[test]
+    fn visit__is_alone_without_a_lock() {
+        if !has_barrier() {
+            return weft_conformance::skip("no membarrier(2)");
+        }
+        let gate = Gate::new(false);
+        let sum = Sum(UnsafeCell::new(0));
+        // SAFETY: the callers are inside of the gate.
+        let add = || unsafe {
+            let was = sum.0.get().read_volatile();
+            std::hint::spin_loop();
+            sum.0.get().write_volatile(was + 1);
+        };
+        const EACH: u64 = 2_000;
+        let shared = (&gate, &sum);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let (gate, sum) = shared;
+                let mut visits = 0;
+                while visits < EACH {
+                    let Some(_visit) = gate.visit(barrier) else { continue };
+                    // SAFETY: inside of the gate.
+                    unsafe { *sum.0.get() += 1 };
+                    visits += 1;
+                }
+            });
+            for _ in 0..200 * EACH {
+                let _inside = gate.enter();
+                add();
+            }
+        });
+        assert_eq!(sum.0.into_inner(), 201 * EACH);
+    }
+}

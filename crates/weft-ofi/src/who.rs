@@ -1,0 +1,62 @@
+//! What endpoints tell each other about the processes they belong to, for messages to people: an
+//! MPI error names nobody, and an address of weft says little.
+
+/// Longest introduction, in bytes.
+pub const LONGEST: usize = 128;
+
+/// Variables by which launchers tell a rank.
+pub const RANKS: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"];
+
+/// How a process introduces itself: version of weft, a line break, and what to call it.
+pub fn introduction(version: &str, rank: Option<&str>, process: u32, host: &str) -> String {
+    let who = match rank {
+        Some(rank) => format!("rank {rank} (process {process} on {host})"),
+        None => format!("process {process} on {host}"),
+    };
+    let mut text = format!("{version}\n{who}");
+    while text.len() > LONGEST {
+        text.pop();
+    }
+    text
+}
+
+/// What an introduction says.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Introduced<'a> {
+    /// Version of weft.
+    pub version: &'a str,
+    /// What to call the process.
+    pub name: &'a str,
+}
+
+/// The introduction in a message; `None` if it is none: it is printed, so it must be plain text.
+pub fn read(bytes: &[u8]) -> Option<Introduced<'_>> {
+    let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= LONGEST)?;
+    let (version, name) = text.split_once('\n')?;
+    let plain = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
+    (plain(version) && plain(name)).then_some(Introduced { version, name })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn read__gives_back_an_introduction() {
+        let text = introduction("0.1.0", Some("3"), 17, "a");
+        let expected = Introduced { version: "0.1.0", name: "rank 3 (process 17 on a)" };
+        assert_eq!(read(text.as_bytes()), Some(expected));
+        let text = introduction("0.1.0", None, 17, &"é".repeat(100));
+        assert!(text.len() <= LONGEST && read(text.as_bytes()).is_some());
+    }
+
+    #[test]
+    fn read__what_would_spoil_a_terminal_is_no_introduction() {
+        for bad in ["", "0.1.0", "0.1.0\n", "\nname", "0.1.0\nna\x1b[2Jme", "0.1.0\na\nb"] {
+            assert_eq!(read(bad.as_bytes()), None, "{bad:?}");
+        }
+        assert_eq!(read(&[b'1', b'\n', 0xff]), None);
+        assert_eq!(read(format!("1\n{}", "x".repeat(LONGEST)).as_bytes()), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! The exchangeable parts as one typed value, after paper 004: data transfer, reliability, maximum
+//! transfer unit, multicast, and the places of fetch-and-add and receipt.
+
+pub use weft_core::choices::{Place, Receipt, Transfer, Tree, UnknownName};
+
+use std::fmt;
+use weft_core::{Config, Reliability};
+
+/// What is chosen. Each part is a setting of its own, `WEFT_` and the field's name in upper case,
+/// for a whole job; [`Packets::choose`](crate::packets::Packets::choose) sets it for one peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choices {
+    /// How payload reaches the link.
+    pub transfer: Transfer,
+    /// Who retransmits.
+    pub reliability: Reliability,
+    /// Longest packet, header included, bytes; 0: what the link carries.
+    pub mtu: u32,
+    /// Who forwards multicast packets.
+    pub multicast: Place,
+    /// Tree of multicasts that name none.
+    pub tree: Tree,
+    /// Who serves fetch-and-add.
+    pub fetch_add: Place,
+    /// How a rank learns of what arrives.
+    pub receipt: Receipt,
+}
+
+impl Default for Choices {
+    fn default() -> Choices {
+        Choices::of(&Config::default())
+    }
+}
+
+/// Something is to be done by the host's agent, and none serves this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoAgent {
+    /// The setting that names it.
+    pub setting: &'static str,
+}
+
+impl fmt::Display for NoAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "no agent: WEFT_{}=agent needs one that serves this process on its host, and there is \
+             none; use host",
+            self.setting.to_uppercase()
+        )
+    }
+}
+
+impl std::error::Error for NoAgent {}
+
+impl Choices {
+    /// What a configuration chooses.
+    pub fn of(config: &Config) -> Choices {
+        Choices {
+            transfer: config.transfer,
+            reliability: config.reliability,
+            mtu: config.mtu,
+            multicast: config.multicast,
+            tree: config.tree,
+            fetch_add: config.fetch_add,
+            receipt: config.receipt,
+        }
+    }
+
+    /// Puts the choices into a configuration.
+    pub fn write(&self, config: &mut Config) {
+        config.transfer = self.transfer;
+        config.reliability = self.reliability;
+        config.mtu = self.mtu;
+        config.multicast = self.multicast;
+        config.tree = self.tree;
+        config.fetch_add = self.fetch_add;
+        config.receipt = self.receipt;
+    }
+
+    /// The first part that only an agent could do.
+    pub fn needs_agent(&self) -> Option<&'static str> {
+        [
+            ("reliability", self.reliability == Reliability::Agent),
+            ("multicast", self.multicast == Place::Agent),
+            ("fetch_add", self.fetch_add == Place::Agent),
+        ]
+        .into_iter()
+        .find_map(|(setting, agent)| agent.then_some(setting))
+    }
+
+    /// # Errors
+    /// Something is to be done by an agent, which does not serve this process.
+    pub fn check(&self, agent: bool) -> Result<(), NoAgent> {
+        match self.needs_agent() {
+            Some(setting) if !agent => Err(NoAgent { setting }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Sets what follows from the choices and was not set by hand (`given`): by these settings the
+/// protocols of all interfaces follow them.
+pub fn derive(config: &mut Config, given: &dyn Fn(&str) -> bool) {
+    let (transfer, receipt) = (config.transfer, config.receipt);
+    let mut set = |name: &str, field: fn(&mut Config) -> &mut u32, value: u32| {
+        if !given(name) {
+            *field(config) = value;
+        }
+    };
+    match transfer {
+        Transfer::Auto => {}
+        Transfer::Copy => {
+            set("inject_max", |c| &mut c.inject_max, u32::MAX);
+            set("direct_min", |c| &mut c.direct_min, u32::MAX);
+        }
+        Transfer::Gather => {
+            set("inject_max", |c| &mut c.inject_max, 0);
+            set("direct_min", |c| &mut c.direct_min, u32::MAX);
+        }
+        // A receive that was announced names the place that data goes to.
+        Transfer::Rcpy => {
+            set("eager_max", |c| &mut c.eager_max, RCPY_MIN);
+            set("direct_min", |c| &mut c.direct_min, RCPY_MIN);
+        }
+    }
+    match receipt {
+        Receipt::Adaptive | Receipt::Watchdog => {}
+        Receipt::Polling => set("spin_us", |c| &mut c.spin_us, u32::MAX),
+        Receipt::Blocking => {
+            set("spin_us", |c| &mut c.spin_us, 0);
+            set("yield_us", |c| &mut c.yield_us, 0);
+        }
+    }
+}
+
+/// Longest message that is not worth an announcement, bytes.
+const RCPY_MIN: u32 = 4096;
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices__what_only_an_agent_does_is_refused_without_one() {
+        for (name, value) in
+            [("reliability", "agent"), ("multicast", "agent"), ("fetch_add", "agent")]
+        {
+            let mut config = Config::default();
+            config.set(name, value).unwrap();
+            let choices = Choices::of(&config);
+            assert_eq!(choices.check(false), Err(NoAgent { setting: name }));
+            assert_eq!(choices.check(true), Ok(()));
+        }
+        assert_eq!(Choices::default().check(false), Ok(()));
+    }
+
+    #[test]
+    fn choices__write_and_of_are_inverse() {
+        let choices = Choices {
+            transfer: Transfer::Rcpy,
+            reliability: Reliability::GoBackN,
+            mtu: 2048,
+            multicast: Place::Agent,
+            tree: Tree::Chain,
+            fetch_add: Place::Agent,
+            receipt: Receipt::Watchdog,
+        };
+        let mut config = Config::default();
+        choices.write(&mut config);
+        assert_eq!(Choices::of(&config), choices);
+    }
+
+    #[test]
+    fn derive__what_was_set_by_hand_stays() {
+        let mut config = Config { transfer: Transfer::Gather, ..Config::default() };
+        config.inject_max = 77;
+        derive(&mut config, &|name| name == "inject_max");
+        assert_eq!((config.inject_max, config.direct_min), (77, u32::MAX));
+        derive(&mut config, &|_| false);
+        assert_eq!(config.inject_max, 0);
+    }
+}

@@ -1,0 +1,206 @@
+//! Multicast groups as programs see them.
+
+use super::multicast::{Dead, Group, Stop};
+use super::wire::Multicast;
+use super::Packets;
+use crate::choices::Tree;
+use crate::endpoint::Inner;
+use std::fmt;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+use weft_core::{PeerFailure, PeerId};
+
+/// Why a packet was not multicast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MulticastError {
+    /// A member failed, and with it the group: make a new one without it.
+    Member {
+        /// Which one.
+        rank: usize,
+        /// Why, if it failed for this member too and was not only heard of.
+        failure: Option<PeerFailure>,
+    },
+    /// A member has no room yet: try again after progress.
+    Busy {
+        /// The first such member.
+        rank: usize,
+    },
+    /// The packet is longer than [`MulticastGroup::packet_max`].
+    TooLong,
+}
+
+impl fmt::Display for MulticastError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MulticastError::Member { rank, failure: Some(why) } => {
+                write!(f, "member {rank} of the multicast group failed: {why}")
+            }
+            MulticastError::Member { rank, failure: None } => {
+                write!(f, "member {rank} of the multicast group failed, as another one told")
+            }
+            MulticastError::Busy { rank } => write!(
+                f,
+                "member {rank} of the multicast group has no room yet: try again after progress"
+            ),
+            MulticastError::TooLong => f.write_str("longer than a packet of the multicast group"),
+        }
+    }
+}
+
+impl std::error::Error for MulticastError {}
+
+impl From<Stop> for MulticastError {
+    fn from(stop: Stop) -> MulticastError {
+        match stop {
+            Stop::Dead(Dead { rank, failure }) => MulticastError::Member { rank, failure },
+            Stop::Busy(rank) => MulticastError::Busy { rank },
+        }
+    }
+}
+
+/// A set of endpoints, each of which can send packets to all others. Delivery is reliable, and in
+/// order for each sender.
+#[derive(Clone)]
+pub struct MulticastGroup {
+    packets: Packets,
+    id: u16,
+    tree: Tree,
+}
+
+impl Packets {
+    /// Makes a group. All members do so with the same `id` and the same order of `members`, in
+    /// which this endpoint is number `me`; its own entry is not looked at. Packets that come before
+    /// wait for it. `None`: the id is taken, or the lists make no sense.
+    pub fn group(&self, id: u16, members: Vec<PeerId>, me: usize) -> Option<MulticastGroup> {
+        if me >= members.len() || members.len() > usize::from(u16::MAX) {
+            return None;
+        }
+        let tree = self.choices().tree;
+        let made = {
+            let Inner { driver, packets, .. } = &mut *self.endpoint.inner.borrow_mut();
+            let state = packets.as_mut()?;
+            if state.groups.contains_key(&id) {
+                return None;
+            }
+            state.groups.insert(id, Group::new(members, me));
+            state.adopt(driver, id);
+            MulticastGroup { packets: self.clone(), id, tree }
+        };
+        Some(made)
+    }
+}
+
+impl MulticastGroup {
+    /// Number of members.
+    pub fn size(&self) -> usize {
+        self.packets.with(|state| state.groups.get(&self.id).map_or(0, |g| g.members.len()))
+    }
+
+    /// Longest packet, bytes of the program: what the way to every member carries in one piece.
+    pub fn packet_max(&self) -> usize {
+        let inner = self.packets.endpoint.inner.borrow();
+        let group = inner.packets.as_ref().and_then(|state| state.groups.get(&self.id));
+        let Some(group) = group else { return 0 };
+        let others = group.members.iter().enumerate().filter(|&(rank, _)| rank != group.me);
+        let least = others.map(|(_, &peer)| inner.driver.core.engine.single_max(peer)).min();
+        least.unwrap_or(0).saturating_sub(Multicast::LEN)
+    }
+
+    /// Sends a packet to `handler` at all other members over the tree of `WEFT_TREE`; copies of it
+    /// are on their way when this returns. Waits while a member has no room.
+    ///
+    /// # Errors
+    /// A member failed, or the packet is too long.
+    pub async fn send(
+        &self,
+        handler: u16,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), MulticastError> {
+        self.send_over(self.tree, handler, argument, data).await
+    }
+
+    /// As [`send`](Self::send), over a tree of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn send_over(
+        &self,
+        tree: Tree,
+        handler: u16,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), MulticastError> {
+        poll_fn(|cx| match self.try_send(tree, handler, argument, data) {
+            Err(MulticastError::Busy { .. }) => {
+                self.packets.with(|state| state.wakers.push(cx.waker().clone()));
+                Poll::Pending
+            }
+            other => Poll::Ready(other),
+        })
+        .await
+    }
+
+    /// As [`send_over`](Self::send_over), making progress until it is done: for programs that are
+    /// not written as futures.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_blocking(
+        &self,
+        tree: Tree,
+        handler: u16,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), MulticastError> {
+        loop {
+            match self.try_send(tree, handler, argument, data) {
+                Err(MulticastError::Busy { .. }) => {
+                    self.packets.wait(None);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// As [`send_over`](Self::send_over), without waiting.
+    ///
+    /// # Errors
+    /// `Busy` while a child in the tree has no room; otherwise as [`send`](Self::send).
+    pub fn try_send(
+        &self,
+        tree: Tree,
+        handler: u16,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), MulticastError> {
+        if data.len() > weft_core::engine::ACTIVE_MAX as usize - Multicast::LEN {
+            return Err(MulticastError::TooLong);
+        }
+        let Inner { driver, packets, .. } = &mut *self.packets.endpoint.inner.borrow_mut();
+        let Some(state) = packets else { return Ok(()) };
+        let sent = state.multicast(driver, self.id, tree, (handler, argument), data);
+        if driver.core.has_work() {
+            driver.flush();
+        }
+        sent.map_err(MulticastError::from)
+    }
+
+    /// Members that have had no room for longer than `WEFT_WARN_AFTER_MS` although packets wait for
+    /// them here: rank, and for how long.
+    pub fn slow(&self) -> Vec<(usize, Duration)> {
+        let now = self.packets.endpoint.now();
+        self.packets.with(|state| {
+            let slow = state.groups.get(&self.id).into_iter().flat_map(|g| &g.slow);
+            slow.map(|(&rank, &since)| (rank, now.since(since))).collect()
+        })
+    }
+
+    /// The member whose failure ended the group, if one did.
+    pub fn failed(&self) -> Option<MulticastError> {
+        let dead = self.packets.with(|state| state.groups.get(&self.id).and_then(|g| g.dead));
+        dead.map(|Dead { rank, failure }| MulticastError::Member { rank, failure })
+    }
+}

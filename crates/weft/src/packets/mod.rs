@@ -1,0 +1,274 @@
+//! The packet interface, after the communication interface of paper 004 (section 2): send buffers,
+//! packets, upcalls that may keep a packet, receipt by polling or sleeping, fetch-and-add,
+//! multicast groups and remote-memory copy, over the engine and the links of an [`Endpoint`].
+//!
+//! Packets from one peer arrive in the order in which they were sent. A packet costs credit of its
+//! sender until its upcall returns or, if that keeps it, until it is dropped: whoever keeps too
+//! many packets slows down those who send them, and nothing is lost. Upcalls run inside
+//! [`Packets::poll`] and whatever else makes progress, one at a time; they may send, and use the
+//! `try_` forms for that, since nothing arrives while they wait.
+
+mod dispatch;
+mod group;
+mod multicast;
+mod packet;
+mod rcpy;
+mod send;
+#[allow(unsafe_code)]
+mod sys;
+pub mod wire;
+
+pub use group::{MulticastError, MulticastGroup};
+pub use packet::{KeptPacket, Packet, SendBuffer, TooManyKept};
+pub use rcpy::Exported;
+
+use crate::choices::{Choices, NoAgent, Place};
+use crate::endpoint::Endpoint;
+use multicast::{Delivery, Group, InFlight};
+use rcpy::Copies;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::Duration;
+use weft_core::engine::types::AtomicCode;
+use weft_core::engine::Rights;
+use weft_core::slab::Slab;
+use weft_core::{Config, OpError, PeerId};
+
+/// Pause of a future before it tries again to send.
+const BUSY: Duration = Duration::from_micros(20);
+
+type Handler = Rc<RefCell<dyn FnMut(&Packets, Packet<'_>)>>;
+
+macro_rules! counters {
+    ($($name:ident: $what:literal,)*) => {
+        /// Counters of the packet interface of an endpoint.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct PacketStats {
+            $(#[doc = $what] pub $name: u64,)*
+        }
+
+        impl PacketStats {
+            /// Names and meanings, in the order of [`PacketStats::values`].
+            pub const NAMES: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), $what),)*];
+
+            /// Values in the order of [`PacketStats::NAMES`].
+            pub fn values(&self) -> [u64; PacketStats::NAMES.len()] {
+                [$(self.$name,)*]
+            }
+        }
+    };
+}
+
+counters! {
+    upcalls: "Upcalls made.",
+    no_handler: "Packets for a handler that does not exist, dropped.",
+    malformed: "Packets with a bad header, dropped.",
+    kept: "Packets kept after their upcall.",
+    keeps_refused: "Packets that could not be kept because too many were.",
+    multicasts: "Multicast packets sent as root.",
+    forwarded: "Multicast packets forwarded, once for each child.",
+    reordered: "Multicast packets held until those before them came by another tree.",
+    credits_sent: "Credit packets of multicast trees.",
+    credits_asked: "Times a parent in a multicast tree asked for credit that did not come.",
+    slow_members: "Times a member of a multicast tree was named for being slow.",
+    members_failed: "Members of multicast groups that failed.",
+    rcpy_hits: "Pages copied remotely with a translation at hand.",
+    rcpy_misses: "Pages copied remotely without one: redirected through packets.",
+    rcpy_redirects: "Packets of redirected pages placed here.",
+    rcpy_evictions: "Translations that gave way to others.",
+    rcpy_invalidations: "Translations forgotten because the memory is no longer exported.",
+}
+
+/// What the packet interface keeps beside the driver.
+pub(crate) struct State {
+    handlers: Vec<Option<Handler>>,
+    /// An upcall runs: packets wait.
+    in_upcall: bool,
+    /// Packets kept by the program, and their bytes; bounded by the next two.
+    kept: usize,
+    kept_bytes: usize,
+    kept_max: usize,
+    kept_bytes_max: usize,
+    groups: BTreeMap<u16, Group>,
+    /// Multicast packets being forwarded or delivered: bounded by the credit of the trees.
+    flights: Slab<InFlight>,
+    /// Those whose upcall is due.
+    deliveries: VecDeque<Delivery>,
+    /// Multicast packets of groups that are yet to be made here: bounded by the senders' credit.
+    orphans: VecDeque<crate::endpoint::driver::Arrived>,
+    copies: Copies,
+    /// Of futures that wait for credit or for the end of a remote-memory copy.
+    wakers: Vec<Waker>,
+    credit: u32,
+    patience: Duration,
+    /// Credit packets to lose, for tests.
+    lose_credits: u32,
+    stats: PacketStats,
+}
+
+impl State {
+    fn new(config: &Config) -> State {
+        State {
+            handlers: Vec::new(),
+            in_upcall: false,
+            kept: 0,
+            kept_bytes: 0,
+            kept_max: config.packets_kept as usize,
+            kept_bytes_max: (config.eager_credit / 2) as usize,
+            groups: BTreeMap::new(),
+            flights: Slab::default(),
+            deliveries: VecDeque::new(),
+            orphans: VecDeque::new(),
+            copies: Copies::new(config.rcpy_tlb.max(1) as usize),
+            wakers: Vec::new(),
+            credit: config.multicast_credit.clamp(1, 1 << 16),
+            patience: Duration::from_millis(u64::from(config.warn_after_ms)),
+            lose_credits: 0,
+            stats: PacketStats::default(),
+        }
+    }
+
+    fn wake_all(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+}
+
+/// The packet interface of an endpoint. Clones, and further ones made of the same endpoint, are
+/// the same.
+#[derive(Clone)]
+pub struct Packets {
+    endpoint: Endpoint,
+}
+
+/// The key of a counter for fetch-and-add, at the endpoint that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// What peers name it by.
+    pub key: u64,
+}
+
+impl Packets {
+    /// The packet interface of an endpoint. Packets that arrived before wait for it.
+    ///
+    /// # Errors
+    /// The endpoint's configuration chooses an agent, which does not serve this process.
+    pub fn new(endpoint: &Endpoint) -> Result<Packets, NoAgent> {
+        let inner = &mut *endpoint.inner.borrow_mut();
+        let config = inner.driver.core.engine.config();
+        Choices::of(config).check(false)?;
+        if inner.packets.is_none() {
+            inner.packets = Some(Box::new(State::new(config)));
+            inner.driver.core.packet_failures = Some(Vec::new());
+        }
+        Ok(Packets { endpoint: endpoint.clone() })
+    }
+
+    /// The endpoint below.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// What is chosen for this endpoint.
+    pub fn choices(&self) -> Choices {
+        Choices::of(self.endpoint.inner.borrow().driver.core.engine.config())
+    }
+
+    /// Chooses reliability and maximum transfer unit of one peer. Both hold from the start of the
+    /// session.
+    ///
+    /// # Errors
+    /// `Busy` when the session has begun with others, `Refused` when it takes an agent.
+    pub fn choose(&self, peer: PeerId, choices: &Choices) -> Result<(), OpError> {
+        choices.check(false).map_err(|_| OpError::Refused)?;
+        let engine = &mut self.endpoint.inner.borrow_mut().driver.core.engine;
+        match engine.choose(peer, choices.reliability, choices.mtu) {
+            true => Ok(()),
+            false => Err(OpError::Busy),
+        }
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> PacketStats {
+        self.with(|state| state.stats)
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let inner = &mut *self.endpoint.inner.borrow_mut();
+        let config = inner.driver.core.engine.config();
+        f(inner.packets.get_or_insert_with(|| Box::new(State::new(config))))
+    }
+
+    /// Has `upcall` called with each packet for handler `number` from now on. It runs inside
+    /// progress. Packets for a handler that does not exist are dropped and counted: set handlers
+    /// before peers learn this endpoint's address, or before progress is made.
+    pub fn handle(&self, number: u16, upcall: impl FnMut(&Packets, Packet<'_>) + 'static) {
+        let handler: Handler = Rc::new(RefCell::new(upcall));
+        self.with(|state| {
+            let at = usize::from(number);
+            if state.handlers.len() <= at {
+                state.handlers.resize_with(at + 1, || None);
+            }
+            state.handlers[at] = Some(handler);
+        });
+    }
+
+    /// Longest packet to a peer, bytes of the program.
+    pub fn packet_max(&self, peer: PeerId) -> usize {
+        self.endpoint.inner.borrow().driver.core.engine.single_max(peer)
+    }
+
+    /// Takes in what has arrived and calls upcalls; true if anything happened.
+    #[inline]
+    pub fn poll(&self) -> bool {
+        self.endpoint.progress()
+    }
+
+    /// As [`poll`](Self::poll), but waits for something to happen, at most for `timeout`: polls
+    /// for `spin_us`, then sleeps until the link's interrupt.
+    pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        self.endpoint.wait(timeout)
+    }
+
+    /// Makes a counter here, for [`fetch_add`](Self::fetch_add) by peers. `None`: no more keys.
+    pub fn counter(&self, value: u64) -> Option<Counter> {
+        let key = self.endpoint.register(8, Rights::ALL)?;
+        let regions = &mut self.endpoint.inner.borrow_mut().driver.core.regions;
+        let word = regions.get_mut(&key).and_then(|m| m.write(0, 8))?;
+        word.copy_from_slice(&value.to_le_bytes());
+        Some(Counter { key })
+    }
+
+    /// The value of a counter made here.
+    pub fn counter_value(&self, counter: Counter) -> Option<u64> {
+        let inner = self.endpoint.inner.borrow();
+        let word = inner.driver.core.regions.get(&counter.key)?.read(0, 8);
+        Some(u64::from_le_bytes(word.try_into().ok()?))
+    }
+
+    /// Adds to a counter at a peer (or here: an endpoint is its own peer) and gives the value
+    /// before. Atomic among all who add.
+    ///
+    /// # Errors
+    /// The peer failed, or has no such counter.
+    pub async fn fetch_add(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
+        let code = AtomicCode::FetchAdd;
+        let (result, _) = self.endpoint.atomic(at, counter.key, 0, code, n, 0).await;
+        result.map(|status| status.value)
+    }
+
+    /// Who serves fetch-and-add.
+    pub fn fetch_add_place(&self) -> Place {
+        self.choices().fetch_add
+    }
+
+    /// A program that takes in its own credit packets badly: the next `count` of multicast trees
+    /// are not sent, as if lost.
+    #[doc(hidden)]
+    pub fn lose_credits(&self, count: u32) {
+        self.with(|state| state.lose_credits = count);
+    }
+}

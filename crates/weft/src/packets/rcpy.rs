@@ -1,0 +1,473 @@
+//! Remote-memory copy with a software TLB, after paper 004 (section 5.2.3).
+//!
+//! The owner of memory exports it; a peer that knows the key copies to it. The sender keeps, for
+//! each peer, a direct-mapped table of translations of pages of 64 KiB. With a hit the bytes go
+//! straight to their place: in shared memory the sender writes the other process's memory, over a
+//! network the receiver's driver places each packet. A miss is redirected: the bytes go through
+//! packets, the receiver copies them to their place and answers with the translation. Before memory
+//! is no longer exported, all who have translations of it forget them.
+
+use super::send::post;
+use super::wire::{tag, Invalidate, Kind, Map, Redirect};
+use super::{Packets, State};
+use crate::endpoint::driver::Driver;
+use crate::endpoint::Inner;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::future::poll_fn;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::task::Poll;
+use weft_core::engine::Rights;
+use weft_core::{OpError, PeerFailure, PeerId};
+use weft_link::Bytes;
+
+/// Bytes of a page.
+pub(super) const PAGE: u64 = 64 << 10;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    key: u64,
+    page: u64,
+    addr: u64,
+    len: u32,
+}
+
+/// A copy whose redirected pages are not all answered.
+struct Waiting {
+    to: PeerId,
+    left: usize,
+    refused: bool,
+    failed: Option<PeerFailure>,
+}
+
+struct Export {
+    /// Of memory that this interface allocated. It is not freed while a peer may write to it.
+    owned: Option<ManuallyDrop<Vec<u8>>>,
+    addr: u64,
+    len: u64,
+    /// Peers with translations.
+    mapped: BTreeSet<PeerId>,
+}
+
+/// The two sides of remote-memory copy.
+pub(super) struct Copies {
+    pages: usize,
+    tables: HashMap<PeerId, Vec<Option<Entry>>>,
+    waiting: BTreeMap<u32, Waiting>,
+    next: u32,
+    exports: BTreeMap<u64, Export>,
+}
+
+/// Memory that peers copy to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exported {
+    /// What peers name it by.
+    pub key: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl Copies {
+    pub fn new(pages: usize) -> Copies {
+        Copies {
+            pages,
+            tables: HashMap::new(),
+            waiting: BTreeMap::new(),
+            next: 0,
+            exports: BTreeMap::new(),
+        }
+    }
+
+    fn slot(&self, key: u64, page: u64) -> usize {
+        // Neighbours of a region never take each other's place.
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).wrapping_add(page) as usize % self.pages
+    }
+
+    fn find(&self, to: PeerId, key: u64, page: u64) -> Option<Entry> {
+        let entry = (*self.tables.get(&to)?.get(self.slot(key, page))?)?;
+        (entry.key == key && entry.page == page).then_some(entry)
+    }
+
+    /// A peer failed: it has no translations any more, and answers nothing.
+    pub fn forget(&mut self, peer: PeerId) {
+        self.tables.remove(&peer);
+        for copy in self.waiting.values_mut().filter(|copy| copy.to == peer) {
+            copy.failed = Some(PeerFailure::Gone);
+        }
+        for export in self.exports.values_mut() {
+            export.mapped.remove(&peer);
+        }
+    }
+}
+
+/// What is left of a copy when the parts that can be written directly are.
+struct Rest {
+    /// To be put, as one.
+    puts: Vec<Range<usize>>,
+    /// Parts of one page each.
+    misses: Vec<Range<usize>>,
+}
+
+/// Adds a range, to the last one if it goes on from there.
+fn extend(ranges: &mut Vec<Range<usize>>, next: Range<usize>) {
+    match ranges.last_mut() {
+        Some(last) if last.end == next.start => last.end = next.end,
+        _ => ranges.push(next),
+    }
+}
+
+impl State {
+    /// Looks up every page of a copy; writes what can be written directly.
+    fn translate(
+        &mut self,
+        driver: &mut Driver,
+        to: PeerId,
+        (key, offset): (u64, u64),
+        data: &[u8],
+    ) -> Rest {
+        let mut rest = Rest { puts: Vec::new(), misses: Vec::new() };
+        let direct = driver.core.engine.peer_info(to).is_some_and(|(_, _, caps)| caps.direct);
+        // Runs of pages that follow each other in both memories.
+        let mut runs: Vec<(u64, Range<usize>)> = Vec::new();
+        let mut at = 0;
+        while at < data.len() {
+            let place = offset.saturating_add(at as u64);
+            let (page, within) = (place / PAGE, place % PAGE);
+            let len = (data.len() - at).min((PAGE - within) as usize);
+            let part = at..at + len;
+            at += len;
+            let hit = self.copies.find(to, key, page);
+            let hit = hit.filter(|entry| within + len as u64 <= u64::from(entry.len));
+            let Some(entry) = hit else {
+                self.stats.rcpy_misses += 1;
+                rest.misses.push(part);
+                continue;
+            };
+            self.stats.rcpy_hits += 1;
+            if !direct {
+                extend(&mut rest.puts, part);
+                continue;
+            }
+            let addr = entry.addr + within;
+            match runs.last_mut() {
+                Some((start, run))
+                    if run.end == part.start && *start + run.len() as u64 == addr =>
+                {
+                    run.end = part.end;
+                }
+                _ => runs.push((addr, part)),
+            }
+        }
+        for (addr, run) in runs {
+            if !driver.write_remote(to, addr, &data[run.clone()]) {
+                extend(&mut rest.puts, run);
+            }
+        }
+        rest
+    }
+
+    /// A part of a page came through a packet.
+    pub(super) fn on_redirect(
+        &mut self,
+        driver: &mut Driver,
+        from: PeerId,
+        bytes: &[u8],
+    ) -> Option<()> {
+        let (head, data) = Redirect::parse(bytes)?;
+        let need = Rights { read: false, write: true };
+        let Driver { core, .. } = driver;
+        let export = self.copies.exports.get_mut(&head.key);
+        let permitted = core.engine.permits(head.key, head.offset, data.len() as u64, need);
+        let place = core.regions.get_mut(&head.key).filter(|_| permitted && export.is_some());
+        let place = place.and_then(|memory| memory.write(head.offset, data.len()));
+        let placed = place.map(|memory| memory.copy_from_slice(data)).is_some();
+        self.stats.rcpy_redirects += 1;
+        if head.last == 0 {
+            return Some(());
+        }
+        let page = head.offset / PAGE;
+        let mut map = Map { key: head.key, page, copy: head.copy, status: 1, ..Map::default() };
+        if let (true, Some(export)) = (placed, export) {
+            map.status = 0;
+            map.addr = export.addr + page * PAGE;
+            map.len = (export.len - page * PAGE).min(PAGE) as u32;
+            export.mapped.insert(from);
+        }
+        post(driver, from, tag(Kind::Map, 0, 0), &map.encode()).ok()
+    }
+
+    /// A translation came.
+    pub(super) fn on_map(&mut self, from: PeerId, bytes: &[u8]) -> Option<()> {
+        let (map, _) = Map::parse(bytes)?;
+        let copy = self.copies.waiting.get_mut(&map.copy).filter(|c| c.to == from && c.left > 0)?;
+        copy.left -= 1;
+        copy.refused |= map.status != 0;
+        if map.status == 0 && u64::from(map.len) <= PAGE {
+            let (slot, pages) = (self.copies.slot(map.key, map.page), self.copies.pages);
+            let table = self.copies.tables.entry(from).or_insert_with(|| vec![None; pages]);
+            let entry = Entry { key: map.key, page: map.page, addr: map.addr, len: map.len };
+            let old = table[slot].replace(entry);
+            let evicted = old.is_some_and(|old| (old.key, old.page) != (map.key, map.page));
+            self.stats.rcpy_evictions += u64::from(evicted);
+        }
+        self.wake_all();
+        Some(())
+    }
+
+    /// The owner no longer exports a region.
+    pub(super) fn on_invalidate(
+        &mut self,
+        driver: &mut Driver,
+        from: PeerId,
+        bytes: &[u8],
+    ) -> Option<()> {
+        let (head, _) = Invalidate::parse(bytes)?;
+        for entry in self.copies.tables.get_mut(&from).into_iter().flatten() {
+            if entry.is_some_and(|e| e.key == head.key) {
+                *entry = None;
+                self.stats.rcpy_invalidations += 1;
+            }
+        }
+        post(driver, from, tag(Kind::Invalidated, 0, 0), bytes).ok()
+    }
+
+    /// A peer has forgotten its translations of a region.
+    pub(super) fn on_invalidated(&mut self, from: PeerId, bytes: &[u8]) -> Option<()> {
+        let (head, _) = Invalidate::parse(bytes)?;
+        self.copies.exports.get_mut(&head.key)?.mapped.remove(&from);
+        self.wake_all();
+        Some(())
+    }
+
+    fn outcome(&mut self, copy: u32) -> Option<Result<(), OpError>> {
+        let waiting = self.copies.waiting.get(&copy)?;
+        let (to, refused) = (waiting.to, waiting.refused);
+        let done = match (waiting.failed, waiting.left) {
+            (Some(failure), _) => Err(OpError::Peer { peer: to, failure }),
+            (None, 0) if refused => Err(OpError::Refused),
+            (None, 0) => Ok(()),
+            (None, _) => return None,
+        };
+        self.copies.waiting.remove(&copy);
+        Some(done)
+    }
+}
+
+impl Packets {
+    /// Allocates zeroed memory that peers copy to with [`rcpy`](Self::rcpy). `None`: no more keys.
+    pub fn export(&self, len: usize) -> Option<Exported> {
+        let key = self.endpoint.register(len, Rights { read: true, write: true })?;
+        let (addr, owned) = self.endpoint.pin(key)?;
+        let len = len as u64;
+        let export = Export { owned: Some(owned), addr, len, mapped: BTreeSet::new() };
+        self.with(|state| state.copies.exports.insert(key, export));
+        Some(Exported { key, len })
+    }
+
+    /// Notes memory that was registered under a key.
+    pub(super) fn note_export(&self, key: u64, addr: u64, len: u64) -> Exported {
+        let export = Export { owned: None, addr, len, mapped: BTreeSet::new() };
+        self.with(|state| state.copies.exports.insert(key, export));
+        Exported { key, len }
+    }
+
+    /// Copies from exported memory; false when that is out of bounds.
+    pub fn exported_read(&self, from: Exported, offset: u64, into: &mut [u8]) -> bool {
+        let inner = self.endpoint.inner.borrow();
+        let Some(memory) = inner.driver.core.regions.get(&from.key) else { return false };
+        let bytes = memory.read(offset, into.len());
+        let whole = bytes.len() == into.len();
+        if whole {
+            Bytes::from_slice(bytes).copy_to(into);
+        }
+        whole
+    }
+
+    /// Copies `data` to `offset` of memory that a peer exports. It is there when this returns.
+    ///
+    /// # Errors
+    /// The peer failed or refused: key, bounds or rights are wrong.
+    pub fn rcpy(&self, to: PeerId, key: u64, offset: u64, data: &[u8]) -> Result<(), OpError> {
+        let rest = self.begin_rcpy(to, key, offset, data)?;
+        if rest.misses.is_empty() {
+            return match rest.puts.is_empty() {
+                true => Ok(()),
+                false => self.endpoint.put_parts(to, key, offset, data, &rest.puts),
+            };
+        }
+        let copy = self.expect_copy(to, rest.misses.len());
+        for (argument, packet) in self.redirects(to, key, offset, data, &rest.misses, copy) {
+            let name = tag(Kind::Redirect, 0, argument);
+            let sent = loop {
+                match self.try_post(to, name, &packet) {
+                    Err(OpError::Busy) => self.endpoint.wait(None),
+                    other => break other,
+                };
+            };
+            if let Err(error) = sent {
+                self.with(|state| state.copies.waiting.remove(&copy));
+                return Err(error);
+            }
+        }
+        let put = self.endpoint.put_parts(to, key, offset, data, &rest.puts);
+        let watched = self.endpoint.expect(to);
+        let result = loop {
+            if let Some(result) = self.with(|state| state.outcome(copy)) {
+                break result;
+            }
+            self.endpoint.wait(None);
+        };
+        if watched {
+            self.endpoint.unexpect(to);
+        }
+        put.and(result)
+    }
+
+    /// As [`rcpy`](Self::rcpy), for programs written as futures.
+    ///
+    /// # Errors
+    /// As [`rcpy`](Self::rcpy).
+    pub async fn rcpy_async(
+        &self,
+        to: PeerId,
+        key: u64,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), OpError> {
+        let rest = self.begin_rcpy(to, key, offset, data)?;
+        let mut puts = Vec::new();
+        for part in rest.puts {
+            let at = offset + part.start as u64;
+            puts.push(self.endpoint.put(to, key, at, data[part].to_vec()));
+        }
+        if !rest.misses.is_empty() {
+            let copy = self.expect_copy(to, rest.misses.len());
+            for (argument, packet) in self.redirects(to, key, offset, data, &rest.misses, copy) {
+                let name = tag(Kind::Redirect, 0, argument);
+                while let Err(error) = self.try_post(to, name, &packet) {
+                    if error != OpError::Busy {
+                        self.with(|state| state.copies.waiting.remove(&copy));
+                        return Err(error);
+                    }
+                    self.endpoint.sleep(super::BUSY).await;
+                }
+            }
+            let watch = self.endpoint.watch(to);
+            let answered = poll_fn(|cx| {
+                self.with(|state| match state.outcome(copy) {
+                    Some(result) => Poll::Ready(result),
+                    None => {
+                        state.wakers.push(cx.waker().clone());
+                        Poll::Pending
+                    }
+                })
+            });
+            let result = answered.await;
+            drop(watch);
+            result?;
+        }
+        for put in puts {
+            put.await.0?;
+        }
+        Ok(())
+    }
+
+    fn begin_rcpy(&self, to: PeerId, key: u64, offset: u64, data: &[u8]) -> Result<Rest, OpError> {
+        let Inner { driver, packets, .. } = &mut *self.endpoint.inner.borrow_mut();
+        if let Some(failure) = driver.core.engine.peer_failure(to) {
+            return Err(OpError::Peer { peer: to, failure });
+        }
+        let Some(state) = packets else { return Err(OpError::Refused) };
+        Ok(state.translate(driver, to, (key, offset), data))
+    }
+
+    fn expect_copy(&self, to: PeerId, pages: usize) -> u32 {
+        self.with(|state| {
+            let copies = &mut state.copies;
+            copies.next = copies.next.wrapping_add(1);
+            let waiting = Waiting { to, left: pages, refused: false, failed: None };
+            copies.waiting.insert(copies.next, waiting);
+            copies.next
+        })
+    }
+
+    /// The packets of the pages that missed.
+    fn redirects<'a>(
+        &self,
+        to: PeerId,
+        key: u64,
+        offset: u64,
+        data: &'a [u8],
+        misses: &'a [Range<usize>],
+        copy: u32,
+    ) -> impl Iterator<Item = (u32, Vec<u8>)> + 'a {
+        let room = self.packet_max(to).saturating_sub(Redirect::LEN).max(1);
+        misses.iter().flat_map(move |page| {
+            let parts = page.clone().step_by(room);
+            parts.map(move |start| {
+                let end = (start + room).min(page.end);
+                let last = u32::from(end == page.end);
+                let head = Redirect { key, offset: offset + start as u64, copy, last };
+                let mut packet = head.encode().to_vec();
+                packet.extend_from_slice(&data[start..end]);
+                (last, packet)
+            })
+        })
+    }
+
+    /// Ends the export of memory once no peer writes to it any more, and returns it if it was
+    /// allocated by [`export`](Self::export).
+    pub async fn unexport(&self, exported: Exported) -> Option<Vec<u8>> {
+        let watched = self.begin_unexport(exported);
+        poll_fn(|cx| {
+            self.with(|state| match state.unmapped(exported.key) {
+                true => Poll::Ready(()),
+                false => {
+                    state.wakers.push(cx.waker().clone());
+                    Poll::Pending
+                }
+            })
+        })
+        .await;
+        watched.into_iter().for_each(|peer| self.endpoint.unexpect(peer));
+        self.end_unexport(exported)
+    }
+
+    /// As [`unexport`](Self::unexport), making progress until it is done.
+    pub fn unexport_blocking(&self, exported: Exported) -> Option<Vec<u8>> {
+        let watched = self.begin_unexport(exported);
+        while !self.with(|state| state.unmapped(exported.key)) {
+            self.endpoint.wait(None);
+        }
+        watched.into_iter().for_each(|peer| self.endpoint.unexpect(peer));
+        self.end_unexport(exported)
+    }
+
+    /// Refuses new copies and tells those who have translations; returns whose silence is noticed.
+    fn begin_unexport(&self, exported: Exported) -> Vec<PeerId> {
+        let Inner { driver, packets, .. } = &mut *self.endpoint.inner.borrow_mut();
+        driver.core.engine.unregister(exported.key);
+        let Some(state) = packets else { return Vec::new() };
+        let Some(export) = state.copies.exports.get_mut(&exported.key) else { return Vec::new() };
+        let now = driver.core.tick();
+        let head = Invalidate { key: exported.key };
+        let name = tag(Kind::Invalidate, 0, 0);
+        export.mapped.retain(|&peer| post(driver, peer, name, &head.encode()).is_ok());
+        let peers = export.mapped.iter().copied();
+        let watched = peers.filter(|&peer| driver.core.engine.watch(now, peer)).collect();
+        driver.flush();
+        watched
+    }
+
+    fn end_unexport(&self, exported: Exported) -> Option<Vec<u8>> {
+        self.endpoint.unregister(exported.key);
+        let export = self.with(|state| state.copies.exports.remove(&exported.key))?;
+        export.owned.map(ManuallyDrop::into_inner)
+    }
+}
+
+impl State {
+    fn unmapped(&self, key: u64) -> bool {
+        self.copies.exports.get(&key).is_none_or(|export| export.mapped.is_empty())
+    }
+}

@@ -1,0 +1,219 @@
+//! What packets of the packet interface carry beside the program's bytes.
+//!
+//! A packet is an active message whose tag has bit 31 set. Bits 0 to 15 of the tag are the number
+//! of the handler, bits 16 to 19 the kind, bits 32 to 63 the program's argument. Packets of kind 0
+//! carry the program's bytes and nothing else; those of other kinds begin with one of the headers
+//! below, all integers in little-endian order.
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// The program's.
+    User = 0,
+    /// A multicast packet on its way down a tree.
+    Multicast = 1,
+    /// Credit of an edge of a tree.
+    Credit = 2,
+    /// The parent lacks credit and asks for it.
+    Ask = 3,
+    /// A member failed.
+    Failed = 4,
+    /// Remote-memory copy to a page whose translation the sender lacks.
+    Redirect = 5,
+    /// The translation of a page, or a refusal.
+    Map = 6,
+    /// Translations of a region are no longer valid.
+    Invalidate = 7,
+    /// They are forgotten.
+    Invalidated = 8,
+}
+
+impl Kind {
+    const ALL: [Kind; 9] = [
+        Kind::User,
+        Kind::Multicast,
+        Kind::Credit,
+        Kind::Ask,
+        Kind::Failed,
+        Kind::Redirect,
+        Kind::Map,
+        Kind::Invalidate,
+        Kind::Invalidated,
+    ];
+}
+
+/// The tag of a packet, without the engine's bit.
+#[inline]
+pub const fn tag(kind: Kind, handler: u16, argument: u32) -> u64 {
+    (argument as u64) << 32 | (kind as u64) << 16 | handler as u64
+}
+
+/// Kind, handler and argument of a tag; `None`: no kind there is.
+#[inline]
+pub fn parse_tag(tag: u64) -> Option<(Kind, u16, u32)> {
+    let kind = *Kind::ALL.get((tag >> 16 & 0x7fff) as usize)?;
+    Some((kind, tag as u16, (tag >> 32) as u32))
+}
+
+macro_rules! header {
+    (
+        $(#[$about:meta])* $name:ident, $len:literal;
+        $($(#[$field_about:meta])* $field:ident: $ty:ty = $at:literal,)*
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$field_about])* pub $field: $ty,)*
+        }
+
+        impl $name {
+            /// Bytes.
+            pub const LEN: usize = $len;
+
+            /// Writes it to the start of `out`, which is at least that long.
+            pub fn write(&self, out: &mut [u8]) {
+                $(
+                    let bytes = self.$field.to_le_bytes();
+                    out[$at..$at + bytes.len()].copy_from_slice(&bytes);
+                )*
+            }
+
+            /// The header and what follows it; `None` when there are too few bytes.
+            pub fn parse(bytes: &[u8]) -> Option<($name, &[u8])> {
+                let (head, rest) = bytes.split_at_checked($len)?;
+                let parsed = $name {
+                    $($field: <$ty>::from_le_bytes(
+                        head[$at..$at + size_of::<$ty>()].try_into().ok()?,
+                    ),)*
+                };
+                Some((parsed, rest))
+            }
+
+            /// Its bytes.
+            pub fn encode(&self) -> [u8; $len] {
+                let mut out = [0; $len];
+                self.write(&mut out);
+                out
+            }
+        }
+    };
+}
+
+header! {
+    /// Of a multicast packet; the program's bytes follow. The tag has handler and argument.
+    Multicast, 12;
+    /// The group.
+    group: u16 = 0,
+    /// Member that sent it first.
+    root: u16 = 2,
+    /// Its number among those of the root to this group.
+    seq: u32 = 4,
+    /// Code of the tree it takes.
+    tree: u8 = 8,
+    /// 0.
+    zero: u8 = 9,
+    /// 0.
+    zeros: u16 = 10,
+}
+
+header! {
+    /// Of CREDIT (from child to parent) and ASK (from parent to child).
+    Credit, 12;
+    /// The group.
+    group: u16 = 0,
+    /// Root of the tree.
+    root: u16 = 2,
+    /// Packets that came over the edge and whose memory is free again, since the group began; of
+    /// ASK, those sent.
+    count: u32 = 4,
+    /// Code of the tree.
+    tree: u8 = 8,
+    /// 0.
+    zero: u8 = 9,
+    /// 0.
+    zeros: u16 = 10,
+}
+
+header! {
+    /// Of FAILED.
+    Failed, 4;
+    /// The group.
+    group: u16 = 0,
+    /// The member that failed.
+    rank: u16 = 2,
+}
+
+header! {
+    /// Of REDIRECT; the bytes to be placed follow.
+    Redirect, 24;
+    /// Key of the region.
+    key: u64 = 0,
+    /// Where in the region they go.
+    offset: u64 = 8,
+    /// Number of the copy.
+    copy: u32 = 16,
+    /// 1: the last packet for its page, to be answered with MAP.
+    last: u32 = 20,
+}
+
+header! {
+    /// Of MAP.
+    Map, 40;
+    /// Key of the region.
+    key: u64 = 0,
+    /// Number of the page in the region.
+    page: u64 = 8,
+    /// Address of the page in the memory of the process that answers.
+    addr: u64 = 16,
+    /// Number of the copy.
+    copy: u32 = 24,
+    /// 0: mapped; 1: refused, key, bounds or rights are wrong.
+    status: u32 = 28,
+    /// Bytes of the page that the region has.
+    len: u32 = 32,
+    /// 0.
+    zero: u32 = 36,
+}
+
+header! {
+    /// Of INVALIDATE and INVALIDATED.
+    Invalidate, 8;
+    /// Key of the region.
+    key: u64 = 0,
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tag__round_trip_and_unknown_kinds() {
+        for kind in Kind::ALL {
+            assert_eq!(
+                parse_tag(tag(kind, 0xfffe, 0x89ab_cdef)),
+                Some((kind, 0xfffe, 0x89ab_cdef))
+            );
+        }
+        assert_eq!(parse_tag(9 << 16), None);
+        assert_eq!(parse_tag(0x7fff << 16), None);
+    }
+
+    #[test]
+    fn headers__round_trip_and_refuse_what_is_short() {
+        let multicast = Multicast { group: 1, root: 2, seq: 3, tree: 4, ..Multicast::default() };
+        assert_eq!(Multicast::parse(&multicast.encode()), Some((multicast, &[][..])));
+        let map = Map { key: u64::MAX, page: 7, addr: 9, copy: 11, status: 1, len: 5, zero: 0 };
+        assert_eq!(Map::parse(&map.encode()), Some((map, &[][..])));
+        let redirect = Redirect { key: 1, offset: 2, copy: 3, last: 1 };
+        let mut bytes = redirect.encode().to_vec();
+        bytes.push(5);
+        assert_eq!(Redirect::parse(&bytes), Some((redirect, &[5][..])));
+        for len in 0..Credit::LEN {
+            assert_eq!(Credit::parse(&[0; 12][..len]), None);
+        }
+        assert_eq!(Failed::parse(&[0; 3]), None);
+        assert_eq!(Invalidate::parse(&[0; 7]), None);
+    }
+}

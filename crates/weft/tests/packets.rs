@@ -1,0 +1,376 @@
+//! The packet interface over each link, in one process.
+#![allow(non_snake_case)]
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use weft::choices::{Place, Transfer, Tree};
+use weft::packets::{wire, Counter, MulticastError, Packet, Packets};
+use weft::{Choices, Clock, Config, Endpoint, EndpointId, OpError, PeerId, Reliability};
+use weft_link::rng::Rng;
+use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::wrap::{FaultSpec, Wrappers};
+use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
+
+fn udp_link(id: u64, faults: Option<FaultSpec>) -> Box<dyn Link> {
+    let host = weft_link::shm::host().unwrap();
+    let config = UdpConfig { host, faults, ..UdpConfig::default() };
+    let job_key = JobKey::from_bytes(&[7; 32]).unwrap();
+    let security = Security { mode: Mode::Auth, job_key, me: EndpointId(id) };
+    let link: Box<dyn Link> = Box::new(UdpLink::new(config, security).unwrap());
+    let clock = Clock::system();
+    let around = Wrappers { faults, ..Wrappers::default() };
+    let time: weft_link::wrap::Clock = Rc::new(move || clock.now());
+    around.around(link, &time).unwrap()
+}
+
+/// Some endpoints that know each other: `peers[a][b]` is B as A knows it.
+struct Hosts {
+    name: &'static str,
+    packets: Vec<Packets>,
+    peers: Vec<Vec<PeerId>>,
+}
+
+fn hosts(name: &'static str, count: usize, config: &Config) -> Hosts {
+    let clock = Clock::system();
+    let open = |_| {
+        let id = weft_link::random_u64();
+        let faults = "loss=1%,dup=0.5%,reorder=1%,corrupt=0.1%,seed=7".parse().unwrap();
+        let link: Box<dyn Link> = match name {
+            "shm" => Box::new(ShmLink::new(ShmConfig::new(EndpointId(id))).unwrap()),
+            "udp" => udp_link(id, None),
+            _ => udp_link(id, Some(faults)),
+        };
+        let mut config = config.clone();
+        if name == "gbn" {
+            config.reliability = Reliability::GoBackN;
+        }
+        Endpoint::with_links(config, EndpointId(id), clock.clone(), vec![link])
+    };
+    let endpoints: Vec<Endpoint> = (0..count).map(open).collect();
+    let peer = |a: &Endpoint, b: usize| {
+        if a.address().endpoint == endpoints[b].address().endpoint {
+            return PeerId(u32::MAX);
+        }
+        a.connect(&endpoints[b].address()).unwrap()
+    };
+    let peers = endpoints.iter().map(|a| (0..count).map(|b| peer(a, b)).collect()).collect();
+    let packets = endpoints.iter().map(|e| Packets::new(e).unwrap()).collect();
+    Hosts { name, packets, peers }
+}
+
+/// Every link, and UDP with faults under both kinds of retransmission.
+const LINKS: [&str; 4] = ["shm", "udp", "selective", "gbn"];
+
+type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+impl Hosts {
+    /// Makes progress everywhere until `done`.
+    fn until(&self, done: impl Fn() -> bool) {
+        self.run(Vec::new(), done);
+    }
+
+    /// Runs tasks to their end and until `done`.
+    fn run(&self, mut tasks: Vec<Task<'_>>, done: impl Fn() -> bool) {
+        let start = std::time::Instant::now();
+        let mut cx = Context::from_waker(Waker::noop());
+        while !tasks.is_empty() || !done() {
+            tasks.retain_mut(|task| task.as_mut().poll(&mut cx) == Poll::Pending);
+            self.packets.iter().for_each(|p| drop(p.poll()));
+            assert!(start.elapsed().as_secs() < 60, "{}: stuck", self.name);
+        }
+    }
+}
+
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (i.wrapping_mul(31).wrapping_add(seed * 7 + (i >> 8))) as u8).collect()
+}
+
+#[test]
+fn send__in_order_whole_and_from_send_buffers_over_every_link() {
+    for name in LINKS {
+        let h = hosts(name, 2, &Config::default());
+        let got = Rc::new(Cell::new(0u32));
+        let heard = Rc::clone(&got);
+        h.packets[1].handle(9, move |_, packet: Packet<'_>| {
+            let n = packet.argument();
+            assert_eq!(n, heard.get());
+            assert!(packet.data() == bytes(n.into(), n as usize % 1000), "packet {n}");
+            heard.set(n + 1);
+        });
+        let to = h.peers[0][1];
+        for n in 0..3000u32 {
+            let data = bytes(n.into(), n as usize % 1000);
+            loop {
+                let sent = if n % 2 == 0 {
+                    h.packets[0].try_send(to, 9, n, &data)
+                } else {
+                    let mut buffer = h.packets[0].alloc(data.len());
+                    buffer.copy_from_slice(&data);
+                    h.packets[0].send_buffer(to, 9, n, buffer)
+                };
+                match sent {
+                    Ok(()) => break,
+                    Err(OpError::Busy) => h.packets.iter().for_each(|p| drop(p.poll())),
+                    Err(error) => panic!("{name}: {error}"),
+                }
+            }
+        }
+        h.until(|| got.get() == 3000);
+        let long = vec![0; h.packets[0].packet_max(to) + 1];
+        assert_eq!(h.packets[0].try_send(to, 9, 0, &long), Err(OpError::Refused), "{name}");
+    }
+}
+
+#[test]
+fn send__gathered_from_user_memory_is_free_when_it_returns() {
+    // The receiver has to run meanwhile: a thread of its own.
+    for (name, faults) in [("udp", false), ("faulty", true)] {
+        let (to_main, from_peer) = std::sync::mpsc::channel();
+        let (to_peer, from_main) = std::sync::mpsc::channel();
+        let config = Config { transfer: Transfer::Gather, ..Config::default() };
+        let faults = faults.then(|| "loss=2%,seed=3".parse().unwrap());
+        let open = move |id| {
+            let links = vec![udp_link(id, faults)];
+            Endpoint::with_links(config.clone(), EndpointId(id), Clock::system(), links)
+        };
+        let opened = open.clone();
+        let thread = std::thread::spawn(move || {
+            let endpoint = opened(weft_link::random_u64());
+            to_main.send(endpoint.address()).unwrap();
+            endpoint.connect(&from_main.recv().unwrap()).unwrap();
+            let packets = Packets::new(&endpoint).unwrap();
+            let got = Rc::new(Cell::new(0u32));
+            let heard = Rc::clone(&got);
+            packets.handle(0, move |_, packet| {
+                assert_eq!(packet.argument(), heard.get());
+                assert!(packet.data() == bytes(heard.get().into(), 1200));
+                heard.set(heard.get() + 1);
+            });
+            while got.get() < 500 {
+                packets.wait(Some(std::time::Duration::from_millis(100)));
+            }
+            endpoint.close(std::time::Duration::from_secs(5));
+        });
+        let endpoint = open(weft_link::random_u64());
+        to_peer.send(endpoint.address()).unwrap();
+        let to = endpoint.connect(&from_peer.recv().unwrap()).unwrap();
+        let packets = Packets::new(&endpoint).unwrap();
+        let mut data = vec![0; 1200];
+        for n in 0..500 {
+            data.copy_from_slice(&bytes(n.into(), 1200));
+            packets.send(to, 0, n, &data).unwrap_or_else(|e| panic!("{name}: {e}"));
+            data.fill(0xee);
+        }
+        endpoint.close(std::time::Duration::from_secs(5));
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn upcall__may_answer_and_is_not_entered_twice() {
+    for name in LINKS {
+        let h = hosts(name, 2, &Config::default());
+        let inside = Rc::new(Cell::new(false));
+        h.packets[1].handle(1, move |packets, packet| {
+            assert!(!inside.replace(true), "entered twice");
+            packets.poll();
+            packets.try_send(packet.source(), 2, packet.argument() + 1, packet.data()).unwrap();
+            inside.set(false);
+        });
+        let got = Rc::new(Cell::new(0));
+        let heard = Rc::clone(&got);
+        h.packets[0].handle(2, move |_, packet| {
+            assert_eq!(packet.data(), [5; 16]);
+            heard.set(heard.get() + packet.argument());
+        });
+        for n in 0..100 {
+            h.packets[0].try_send(h.peers[0][1], 1, n, &[5; 16]).unwrap();
+        }
+        h.until(|| got.get() == 5050);
+    }
+}
+
+#[test]
+fn keep__holds_credit_until_released() {
+    let config = Config { eager_credit: 128 << 10, ..Config::default() };
+    let h = hosts("shm", 2, &config);
+    let kept: Rc<RefCell<Vec<_>>> = Rc::default();
+    let keep = Rc::clone(&kept);
+    h.packets[1].handle(0, move |_, packet| {
+        if let Ok(packet) = packet.keep() {
+            keep.borrow_mut().push(packet);
+        }
+    });
+    let to = h.peers[0][1];
+    // The first opens the session.
+    h.packets[0].try_send(to, 0, 0, &[0; 4096]).unwrap();
+    h.until(|| kept.borrow().len() == 1);
+    let mut sent = 1;
+    for _ in 0..200 {
+        sent += u32::from(h.packets[0].try_send(to, 0, sent, &[0; 4096]).is_ok());
+        h.packets.iter().for_each(|p| drop(p.poll()));
+    }
+    // Half of the credit in bytes is the bound; what is not kept is released at once.
+    assert_eq!(kept.borrow().len(), 16);
+    assert!(h.packets[1].stats().keeps_refused > 0);
+    kept.borrow_mut().clear();
+    h.until(|| h.packets[1].stats().upcalls == u64::from(sent));
+}
+
+#[test]
+fn multicast__every_tree_over_every_link() {
+    for name in LINKS {
+        let h = hosts(name, 5, &Config { multicast_credit: 6, ..Config::default() });
+        let got: Vec<Rc<Cell<u32>>> = (0..5).map(|_| Rc::default()).collect();
+        let mut groups = Vec::new();
+        for (rank, packets) in h.packets.iter().enumerate() {
+            let heard = Rc::clone(&got[rank]);
+            packets.handle(4, move |_, packet| {
+                assert_eq!(packet.argument(), heard.get(), "at {rank}");
+                assert!(packet.data() == bytes(heard.get().into(), 700));
+                heard.set(heard.get() + 1);
+            });
+            groups.push(packets.group(1, h.peers[rank].clone(), rank).unwrap());
+            assert!(packets.group(1, h.peers[rank].clone(), rank).is_none(), "taken");
+        }
+        let root = &groups[2];
+        let send = async {
+            for n in 0..120u32 {
+                let tree = Tree::ALL[n as usize / 7 % 4];
+                root.send_over(tree, 4, n, &bytes(n.into(), 700)).await.unwrap();
+            }
+        };
+        let all = || got.iter().enumerate().all(|(rank, n)| rank == 2 || n.get() == 120);
+        h.run(vec![Box::pin(send)], all);
+        let too_long = vec![0; 70_000];
+        assert_eq!(root.try_send(Tree::Flat, 4, 0, &too_long), Err(MulticastError::TooLong));
+    }
+}
+
+#[test]
+fn fetch_add__counts_each_once_over_every_link() {
+    for name in LINKS {
+        let h = hosts(name, 3, &Config::default());
+        let counter = h.packets[0].counter(5).unwrap();
+        let adding = |rank: usize| {
+            let (packets, at) = (h.packets[rank].clone(), h.peers[rank][0]);
+            Box::pin(async move {
+                for _ in 0..50 {
+                    packets.fetch_add(at, counter, 2).await.unwrap();
+                }
+            }) as Task<'_>
+        };
+        h.run(vec![adding(1), adding(2)], || true);
+        assert_eq!(h.packets[0].counter_value(counter), Some(205), "{name}");
+        let wrong = Counter { key: counter.key ^ 1 };
+        let refused = async {
+            let got = h.packets[1].fetch_add(h.peers[1][0], wrong, 1).await;
+            assert_eq!(got, Err(OpError::Refused));
+        };
+        h.run(vec![Box::pin(refused)], || true);
+    }
+}
+
+#[test]
+fn rcpy__misses_then_hits_then_is_forgotten() {
+    for name in LINKS {
+        let h = hosts(name, 2, &Config::default());
+        let len = 500_000;
+        let memory = h.packets[1].export(len).unwrap();
+        let (sender, to) = (&h.packets[0], h.peers[0][1]);
+        let copying = async {
+            for round in 0..3u64 {
+                let data = bytes(round, len - 7);
+                sender.rcpy_async(to, memory.key, 7, &data).await.unwrap();
+                let mut got = vec![0; data.len()];
+                assert!(h.packets[1].exported_read(memory, 7, &mut got));
+                assert!(got == data, "{name}: round {round}");
+            }
+            let stats = sender.stats();
+            assert_eq!((stats.rcpy_misses, stats.rcpy_hits), (8, 16), "{name}");
+            let beyond = sender.rcpy_async(to, memory.key, len as u64 - 1, &[1, 2]).await;
+            assert_eq!(beyond, Err(OpError::Refused), "{name}");
+        };
+        h.run(vec![Box::pin(copying)], || true);
+        let ending = async {
+            assert_eq!(h.packets[1].unexport(memory).await.map(|v| v.len()), Some(len));
+            assert_eq!(sender.stats().rcpy_invalidations, 8, "{name}");
+            let gone = sender.rcpy_async(to, memory.key, 0, &[1]).await;
+            assert_eq!(gone, Err(OpError::Refused), "{name}");
+        };
+        h.run(vec![Box::pin(ending)], || true);
+    }
+}
+
+#[test]
+fn hostile__headers_of_a_member_break_nothing() {
+    let h = hosts("shm", 3, &Config::default());
+    for (rank, packets) in h.packets.iter().enumerate() {
+        packets.handle(0, |_, _| {});
+        packets.group(1, h.peers[rank].clone(), rank).unwrap();
+    }
+    let memory = h.packets[1].export(100_000).unwrap();
+    let to = h.peers[0][1];
+    for seed in 0..20_000u64 {
+        let mut rng = Rng::new(seed);
+        let kind = rng.below(12) as u32;
+        let mut data = vec![0; rng.below(60) as usize];
+        rng.fill(&mut data);
+        // Small numbers get further.
+        for byte in &mut data {
+            if rng.below(3) > 0 {
+                *byte &= 3;
+            }
+        }
+        if rng.below(4) == 0 && data.len() >= 8 {
+            data[..8].copy_from_slice(&memory.key.to_le_bytes());
+        }
+        let handler = 1 << 31 | kind << 16 | rng.below(3) as u32;
+        let argument = rng.next_u64() as u32;
+        while h.packets[0].endpoint().send_active(to, handler, argument, &data).is_err() {
+            h.until(|| true);
+        }
+        if seed % 16 == 0 {
+            h.packets.iter().for_each(|p| drop(p.poll()));
+        }
+    }
+    let got = Rc::new(Cell::new(false));
+    let heard = Rc::clone(&got);
+    h.packets[1].handle(7, move |_, _| heard.set(true));
+    h.packets[0].try_send(to, 7, 0, &[]).unwrap();
+    h.until(|| got.get());
+    assert!(h.packets[1].stats().malformed > 0);
+    assert_eq!(wire::parse_tag(1 << 30), None);
+}
+
+#[test]
+fn choose__one_peer_before_the_session_begins() {
+    let h = hosts("udp", 2, &Config::default());
+    let choices = Choices { mtu: 1024, reliability: Reliability::GoBackN, ..Choices::default() };
+    let to = h.peers[0][1];
+    h.packets[0].choose(to, &choices).unwrap();
+    assert_eq!(h.packets[0].packet_max(to), 1024 - 32);
+    let got = Rc::new(Cell::new(false));
+    let heard = Rc::clone(&got);
+    h.packets[1].handle(0, move |_, packet| heard.set(packet.data() == [1; 992]));
+    h.packets[0].try_send(to, 0, 0, &[1; 992]).unwrap();
+    h.until(|| got.get());
+    let other = Choices { mtu: 2048, ..choices };
+    assert_eq!(h.packets[0].choose(to, &other), Err(OpError::Busy), "the session has begun");
+    assert_eq!(h.packets[0].choose(to, &choices), Ok(()), "as it is");
+    let agent = Choices { fetch_add: Place::Agent, ..choices };
+    assert_eq!(h.packets[0].choose(to, &agent), Err(OpError::Refused));
+}
+
+#[test]
+fn new__an_agent_is_chosen_and_there_is_none() {
+    let config = Config { multicast: Place::Agent, ..Config::default() };
+    let id = weft_link::random_u64();
+    let link: Box<dyn Link> = Box::new(ShmLink::new(ShmConfig::new(EndpointId(id))).unwrap());
+    let endpoint = Endpoint::with_links(config, EndpointId(id), Clock::system(), vec![link]);
+    let error = Packets::new(&endpoint).err().expect("refused").to_string();
+    assert!(error.contains("no agent") && error.contains("WEFT_MULTICAST"), "{error}");
+}

@@ -19,7 +19,8 @@ const BUFFER_MIN: u64 = 1 << 20;
 pub fn checks() -> Vec<Check> {
     let v4 = loopback("127.0.0.1:0");
     let v6 = loopback("[::1]:0");
-    let mut checks = vec![link(), agent(), family("udp over IPv4", &v4), family("udp over IPv6", &v6)];
+    let mut checks =
+        vec![link(), agent(), family("udp over IPv4", &v4), family("udp over IPv6", &v6)];
     // One family is enough.
     if v4.is_ok() || v6.is_ok() {
         let failed = |c: &mut Check| c.verdict == super::Verdict::Fail;

@@ -106,6 +106,18 @@ local TYPES = {
         { 24, 4, "reason", DEC },
         { 28, 4, "pad", HEX },
     } },
+    [17] = { name = "MCAST", sequenced = true, length = 40, fields = {
+        { 24, 8, "group", HEX },
+        { 32, 4, "number", DEC },
+        { 36, 4, "pad", HEX },
+    } },
+    [18] = { name = "GRANT", sequenced = true, length = 48, fields = {
+        { 24, 8, "group", HEX },
+        { 32, 4, "granted", DEC },
+        { 36, 4, "member", DEC },
+        { 40, 4, "state", DEC },
+        { 44, 4, "pad", HEX },
+    } },
 }
 
 -- Names of values, by field.

@@ -291,7 +291,31 @@ fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
         }
         Err(error) => failed("udp", &error),
     };
-    vec![shm, xdp, packet, udp]
+    vec![shm, agent(), xdp, packet, udp]
+}
+
+/// The agent, if one serves here: asked how it is, not to serve.
+fn agent() -> LinkInfo {
+    let mut info = LinkInfo {
+        name: "agent",
+        error: None,
+        caps: None,
+        raw: None,
+        addresses: Vec::new(),
+        notes: Vec::new(),
+        protocols: Vec::new(),
+    };
+    let serving = crate::agent::serving();
+    if serving.is_empty() {
+        info.error = Some("no agent serves here (`weft run --agent`, or weftd)".into());
+    }
+    for (name, lines) in serving {
+        let shown = |(name, value): &(String, String)| format!("{name} {value}");
+        info.addresses.push(name);
+        info.notes.extend(lines.iter().filter(|(n, _)| n != "name").map(shown));
+        info.notes.push("used when asked for: WEFT_LINK=agent, or agent in a list".into());
+    }
+    info
 }
 
 /// The XDP link is opened only where `WEFT_LINK` asks for it: attaching a program may make a card

@@ -5,6 +5,7 @@
 #[macro_use]
 mod out;
 
+mod agent;
 mod app;
 mod bench;
 mod demo;
@@ -45,6 +46,8 @@ enum Command {
     Tune(tune::Args),
     #[command(hide = true)]
     BenchRank(bench::rank::Args),
+    #[command(hide = true)]
+    BenchService(bench::service::Args),
     Lab(lab::Args),
     #[command(hide = true)]
     LabKeeper(lab::keeper::Args),
@@ -73,6 +76,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Bench(args) => bench::run(args),
         Command::Tune(args) => tune::run(args),
         Command::BenchRank(args) => bench::rank::run(args),
+        Command::BenchService(args) => bench::service::run(args),
         Command::Lab(args) => lab::run(args),
         Command::LabKeeper(args) => lab::keeper::run(&args),
         Command::LabHost(args) => lab::init::run(&args),

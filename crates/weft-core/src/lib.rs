@@ -19,6 +19,7 @@ pub mod group;
 pub mod id;
 pub mod matching;
 mod peer;
+pub mod relay;
 pub mod reliability;
 pub mod seq;
 pub mod slab;

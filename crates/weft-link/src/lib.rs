@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 pub mod address;
+pub mod agent;
 pub mod bytes;
 pub mod ether;
 mod kind;
@@ -23,6 +24,7 @@ pub mod wrap;
 pub mod xdp;
 
 pub use address::{Address, AddressError};
+pub use agent::AgentLink;
 pub use bytes::Bytes;
 pub use link::{Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction, Sink, WaitFd};
 pub use packet::{BarePacket, PacketConfig, PacketLink};

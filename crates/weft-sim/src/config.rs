@@ -95,6 +95,8 @@ pub struct SimConfig {
     pub train: u32,
     /// Kind of link.
     pub kind: LinkKind,
+    /// Whether each endpoint is served by an agent; on [`LinkKind::Network`] only.
+    pub served: bool,
     /// How hosts are wired.
     pub topology: Topology,
     /// The links.
@@ -124,6 +126,7 @@ impl SimConfig {
             mtu: SimConfig::MTU,
             train: 1,
             kind: LinkKind::Network,
+            served: false,
             topology: Topology::Star,
             wire: Wire::ethernet(10),
             host: HostModel::default(),

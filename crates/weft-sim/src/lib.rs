@@ -18,6 +18,7 @@ pub mod platform;
 mod remote;
 pub mod runner;
 pub mod scenarios;
+mod served;
 mod sim;
 pub mod swarm;
 mod tables;

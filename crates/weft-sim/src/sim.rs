@@ -1,9 +1,10 @@
 //! A simulation of real endpoints.
 
-use crate::config::SimConfig;
+use crate::config::{LinkKind, SimConfig};
 use crate::link::SimLink;
 use crate::network::{Network, SharedNetwork};
 use crate::runner::{Host, HostEnv, Outcome, Runner, Task};
+use crate::served::{Due, ServedLink};
 use crate::trace::Trace;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use weft::group::Directory;
 use weft::{Clock, Config, Endpoint, Group};
 use weft_core::{EndpointId, Instant, PeerId};
 use weft_link::rng::{splitmix, Rng};
-use weft_link::Address;
+use weft_link::{Address, Link};
 
 /// What programs have said they are doing, by host.
 type Notes = Rc<RefCell<BTreeMap<u32, String>>>;
@@ -132,6 +133,8 @@ impl Env {
 /// An endpoint as the runner drives it.
 struct Machine {
     endpoint: Endpoint,
+    /// Of its agent, if one serves it.
+    due: Due,
     host: u32,
     notes: Notes,
 }
@@ -142,7 +145,7 @@ impl Host for Machine {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        self.endpoint.next_timeout()
+        self.endpoint.next_timeout().into_iter().chain(self.due.get()).min()
     }
 
     fn describe(&self) -> String {
@@ -196,17 +199,26 @@ impl Sim {
     {
         let (seed, hosts) = (self.config.seed, self.config.hosts);
         let (settings, notes) = (self.settings.clone(), Notes::clone(&self.notes));
+        let served = self.config.served && self.config.kind == LinkKind::Network;
         let start = move |at: &HostEnv| -> (Machine, Task) {
             let &HostEnv { host, incarnation, .. } = at;
             let link = SimLink::new(&at.net, host, &at.clock);
+            let (link, due): (Box<dyn Link>, Due) = if served {
+                let (link, due) = ServedLink::new(link, &at.clock, settings.clone());
+                (Box::new(link), due)
+            } else {
+                (Box::new(link), Due::default())
+            };
             let endpoint = Endpoint::with_links(
                 settings.clone(),
                 endpoint_id(seed, host, incarnation),
                 Clock::Virtual(at.clock.cell()),
-                vec![Box::new(link)],
+                vec![link],
             );
             let notes = Notes::clone(&notes);
-            let machine = Machine { endpoint: endpoint.clone(), host, notes: Notes::clone(&notes) };
+            let endpoint_too = endpoint.clone();
+            let machine =
+                Machine { endpoint: endpoint_too, due, host, notes: Notes::clone(&notes) };
             let env = Env { endpoint, host, hosts, incarnation, seed, notes };
             (machine, Box::pin(program(env)))
         };

@@ -14,6 +14,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 use weft_core::{Config, EndpointId};
+use weft_link::agent::{AgentConfig, AgentLink, ServicesHandle};
 use weft_link::ether::EtherType;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::Wrappers;
@@ -31,6 +32,8 @@ pub struct Links {
     pub udp: bool,
     /// Packet sockets on plain Ethernet between hosts; need `CAP_NET_RAW`.
     pub packet: bool,
+    /// The agent of the host, `weftd`: whoever is served by it needs no other way to the network.
+    pub agent: bool,
     /// Nobody chose: a job on several hosts tries packet sockets too, and does without where the
     /// right is lacking.
     pub auto: bool,
@@ -38,7 +41,8 @@ pub struct Links {
 
 impl Links {
     /// The links that need no privilege and change nothing on the host.
-    pub const AUTO: Links = Links { shm: true, xdp: false, udp: true, packet: false, auto: true };
+    pub const AUTO: Links =
+        Links { shm: true, xdp: false, udp: true, packet: false, agent: false, auto: true };
 
     /// What a job of `size` ranks opens of which `here` run on this host, if that is known.
     pub fn of_job(self, size: usize, here: Option<usize>) -> Links {
@@ -46,18 +50,32 @@ impl Links {
         Links { packet: self.packet || (self.auto && far), ..self }
     }
 
-    /// From `auto`, `shm`, `udp`, `packet`, `xdp` or a comma-separated list.
+    /// What is opened beside the agent. It speaks to the network in the endpoint's name: nobody else
+    /// may. Where it does not serve, what needs no rights takes its place.
+    fn beside_agent(self, served: bool) -> Links {
+        let others = self.udp || self.packet || self.xdp;
+        Links {
+            xdp: self.xdp && !served,
+            packet: self.packet && !served,
+            udp: !served && (self.udp || !others),
+            ..self
+        }
+    }
+
+    /// From `auto`, `shm`, `udp`, `packet`, `xdp`, `agent` or a comma-separated list.
     pub fn parse(text: &str) -> Option<Links> {
-        let mut links = Links { shm: false, xdp: false, udp: false, packet: false, auto: false };
+        let none = Links { shm: false, udp: false, auto: false, ..Links::AUTO };
+        let mut links = none;
         for word in text.split(',') {
             match word.trim() {
                 "auto" | "" => {
-                    links = Links { packet: links.packet, xdp: links.xdp, ..Links::AUTO };
+                    links = Links { shm: true, udp: true, auto: true, ..links };
                 }
                 "shm" => links.shm = true,
                 "xdp" => links.xdp = true,
                 "udp" => links.udp = true,
                 "packet" => links.packet = true,
+                "agent" => links.agent = true,
                 _ => return None,
             }
         }
@@ -111,7 +129,8 @@ pub fn links_from_env() -> Result<Links, JobError> {
     match std::env::var("WEFT_LINK") {
         Ok(text) => Links::parse(&text).ok_or_else(|| {
             JobError::Config(format!(
-                "WEFT_LINK={text:?} is not understood; use auto, shm, udp, packet, xdp or a list"
+                "WEFT_LINK={text:?} is not understood; use auto, shm, udp, packet, xdp, agent or a \
+                 list"
             ))
         }),
         Err(_) => Ok(Links::AUTO),
@@ -241,10 +260,39 @@ pub fn xdp_from_env() -> Result<XdpConfig, JobError> {
     })
 }
 
+/// Where the agent is looked for: `WEFT_AGENT` (a path, or `@` and an abstract name), else the
+/// usual places.
+pub fn agent_from_env() -> AgentConfig {
+    match std::env::var("WEFT_AGENT") {
+        Ok(name) if !name.is_empty() => AgentConfig { names: vec![name], ..AgentConfig::default() },
+        _ => AgentConfig::default(),
+    }
+}
+
+/// Asks the agent to serve an endpoint. Who waits for an agent hands it the core where there are
+/// not enough for both.
+fn attach(config: &mut Config, security: &Security) -> Result<AgentLink, LinkError> {
+    let link = AgentLink::attach(&agent_from_env(), security, config)?;
+    let here = launch::ranks_here(&|name| std::env::var(name).ok()).unwrap_or(1);
+    if cores() < 2 * (here + 1) && std::env::var_os("WEFT_SPIN_US").is_none() {
+        (config.spin_us, config.yield_us) = (0, config.yield_us.max(200));
+    }
+    Ok(link)
+}
+
 /// Opens an endpoint over the links asked for; those that fail are left out with a warning as long
 /// as one remains.
 pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endpoint, JobError> {
-    Choices::of(&config).check(false).map_err(|e| JobError::Config(e.to_string()))?;
+    open_served(config, links, key).map(|(endpoint, _)| endpoint)
+}
+
+/// As [`open_endpoint`]; with the services of the agent, if one serves the endpoint.
+pub fn open_served(
+    mut config: Config,
+    mut links: Links,
+    key: [u8; 32],
+) -> Result<(Endpoint, Option<ServicesHandle>), JobError> {
+    Choices::of(&config).check(links.agent).map_err(|e| JobError::Config(e.to_string()))?;
     let id = EndpointId(weft_link::random_u64());
     let mode = security_from_env()?;
     let Some(job_key) = JobKey::from_bytes(&key) else {
@@ -266,6 +314,16 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
         take("shm", ShmLink::new(ShmConfig::new(id)).map(|l| Box::new(l) as _));
     }
     let security = Security { mode, job_key, me: id };
+    let mut services = None;
+    if links.agent {
+        let attached = attach(&mut config, &security);
+        services = attached.as_ref().ok().map(AgentLink::services);
+        take("agent", attached.map(|l| Box::new(l) as _));
+        links = links.beside_agent(services.is_some());
+    }
+    // What was chosen may need the agent that has not come.
+    let served = services.is_some();
+    Choices::of(&config).check(served).map_err(|e| JobError::Config(e.to_string()))?;
     if links.xdp {
         let xdp = XdpConfig { faults: wrappers.faults, ..xdp_from_env()? };
         take("xdp", XdpLink::new(xdp, security.clone()).map(|l| Box::new(l) as _));
@@ -293,7 +351,7 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
     }
     let endpoint = Endpoint::with_links(config, id, clock, open);
     endpoint.calibrate(Calibration::in_use());
-    Ok(endpoint)
+    Ok((endpoint, services))
 }
 
 /// Refuses a link that nobody could reach.
@@ -327,6 +385,7 @@ impl Directory for Ranks {
 pub struct Job {
     boot: Rc<RefCell<Box<dyn Bootstrap>>>,
     world: Group,
+    services: Option<ServicesHandle>,
 }
 
 impl Job {
@@ -340,7 +399,7 @@ impl Job {
         let lookup = |name: &str| std::env::var(name).ok();
         let here = launch::ranks_here(&lookup);
         let links = links.of_job(boot.size(), here);
-        let endpoint = open_endpoint(config, links, key)?;
+        let (endpoint, services) = open_served(config, links, key)?;
         if links.auto && links.packet && boot.rank() == 0 && endpoint.address().ether.is_empty() {
             log::warn!(
                 "no packet sockets (they need CAP_NET_RAW): messages between hosts go over UDP; \
@@ -356,7 +415,7 @@ impl Job {
         let rank = boot.rank();
         let boot = Rc::new(RefCell::new(boot));
         let world = Group::new(endpoint, Ranks(boot.clone()), rank);
-        Ok(Job { boot, world })
+        Ok(Job { boot, world, services })
     }
 
     /// The group of all ranks.
@@ -367,6 +426,12 @@ impl Job {
     /// The endpoint.
     pub fn endpoint(&self) -> &Endpoint {
         self.world.endpoint()
+    }
+
+    /// What the agent of this host does besides carrying messages (fetch-and-add and multicast in
+    /// this rank's place), if one serves it.
+    pub fn agent(&self) -> Option<ServicesHandle> {
+        self.services.clone()
     }
 
     /// Who started this process.

@@ -9,6 +9,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-core", Some(&[])),
     ("weft-link", Some(&["weft-core"])),
     ("weft", Some(&["weft-core", "weft-link"])),
+    ("weftd", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-sim", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-models", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-capi", Some(&["weft-core", "weft-link", "weft", "weft-models"])),
@@ -90,7 +91,7 @@ const LAYERS: &[(Layer, &[&str])] = &[
         ],
     ),
     (Layer::Peer, &["peer"]),
-    (Layer::Engine, &["engine"]),
+    (Layer::Engine, &["engine", "relay"]),
 ];
 
 fn layer_of(module: &str) -> Option<Layer> {

@@ -15,6 +15,7 @@ mod peers;
 mod pingpong;
 pub mod rank;
 mod rate;
+pub mod service;
 pub mod suite;
 mod sys;
 pub mod table;
@@ -126,6 +127,8 @@ pub enum What {
     All,
     /// What weft must reach on plain Ethernet, each target met or not
     Ethernet,
+    /// What agents do while ranks compute, beside what ranks do themselves, between lab hosts
+    Agent,
     /// MPI programs over weft and over TCP, each target met or not (root)
     Mpi,
     /// Pipes, sockets and links side by side, as a report in --out
@@ -143,6 +146,8 @@ pub enum LinkName {
     Packet,
     /// AF_XDP
     Xdp,
+    /// Through an agent (weftd) on each host, which has the raw sockets
+    Agent,
     /// What ranks on two hosts get
     Auto,
 }
@@ -155,6 +160,7 @@ impl LinkName {
             LinkName::Udp => "udp",
             LinkName::Packet => "packet",
             LinkName::Xdp => "xdp",
+            LinkName::Agent => "agent",
             LinkName::Auto => "auto",
         }
     }
@@ -170,7 +176,7 @@ impl LinkName {
 
     /// Whether it uses raw Ethernet: between hosts of a lab only.
     fn is_raw(self) -> bool {
-        matches!(self, LinkName::Packet | LinkName::Xdp | LinkName::Auto)
+        matches!(self, LinkName::Packet | LinkName::Xdp | LinkName::Agent | LinkName::Auto)
     }
 }
 
@@ -217,6 +223,8 @@ pub struct Bench<'a> {
     place: Place,
     /// Index of the pair for floors and peers.
     bare: usize,
+    /// Index of a pair over the packet link, beside one served by agents.
+    direct: Option<usize>,
     why_not: Option<String>,
     meter: Meter<'a>,
 }
@@ -261,8 +269,13 @@ impl<'a> Bench<'a> {
             pairs.push(Pair::start(&Kind { link: "udp", config: CONFIG, place: kind.place })?);
         }
         let bare = pairs.len() - 1;
+        let mut direct = None;
+        if link == LinkName::Agent {
+            direct = Some(pairs.len());
+            pairs.push(Pair::start(&Kind { link: "packet", ..kind.clone() })?);
+        }
         let meter = Meter { pairs, options, title: link.name().into(), absent: Vec::new() };
-        Ok(Bench { link, place: kind.place, bare, why_not, meter })
+        Ok(Bench { link, place: kind.place, bare, direct, why_not, meter })
     }
 
     /// Does `work` with two more ranks of another configuration, whose index it is given.
@@ -438,6 +451,9 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     }
     if args.what == What::Mpi {
         return mpi::print(&args.options, args.json, &mut out);
+    }
+    if args.what == What::Agent {
+        return service::print(&args.options, args.json, &mut out);
     }
     if args.what == What::Ethernet {
         return ethernet::print(&links, &args.options, args.json, &mut out);

@@ -40,6 +40,8 @@ struct Member {
 /// Two ranks, connected by everything that is measured.
 pub struct Pair {
     members: Vec<Member>,
+    /// Of each host, where the link is `agent`.
+    agents: Vec<Child>,
     // After the members: they leave their hosts before these end.
     _hosts: Option<Hosts>,
 }
@@ -53,6 +55,10 @@ impl Drop for Pair {
         }
         for member in &mut self.members {
             let _ = member.process.wait();
+        }
+        for agent in &mut self.agents {
+            let _ = agent.kill();
+            let _ = agent.wait();
         }
     }
 }
@@ -108,6 +114,31 @@ fn ends() -> Result<([Ends; 2], [UnixStream; 2])> {
     Ok(([zero, one], [control_a, control_b]))
 }
 
+/// The agent's socket on each host: abstract names belong to a network namespace.
+const AGENT: &str = "@weft-bench-agent";
+
+/// Starts the agent of a rank's host, on the rank's core.
+fn spawn_agent(rank: usize, hosts: &Hosts) -> Result<Child> {
+    let mut command = crate::agent::command(AGENT);
+    command.args(["--seats", "4"]);
+    let cpus = core(rank);
+    let host = &hosts.entrances[rank];
+    let host = Some((host.process().as_raw_fd(), host.channels()));
+    sys::prepare(&mut command, Setup { inherited: Vec::new(), cpus, host });
+    let mut agent = command.spawn().context("starting weftd (build it beside weft)")?;
+    crate::agent::await_ready(&mut agent)?;
+    Ok(agent)
+}
+
+/// The core of a rank, where there is one for each.
+fn core(rank: usize) -> Option<CpuSet> {
+    cores().map(|cores| {
+        let mut set = CpuSet::new();
+        set.set(cores[rank]);
+        set
+    })
+}
+
 fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends, hosts: Option<&Hosts>) -> Result<Child> {
     let program = std::env::current_exe().context("finding this program")?;
     let numbers = ends.numbers();
@@ -121,11 +152,10 @@ fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends, hosts: Option<&Hosts>)
         command.arg("--alone");
     }
     command.envs(kind.config.iter().copied());
-    let cpus = cores().map(|cores| {
-        let mut set = CpuSet::new();
-        set.set(cores[rank]);
-        set
-    });
+    if kind.link == "agent" {
+        command.env(crate::agent::NAME, AGENT);
+    }
+    let cpus = core(rank);
     if let Some(hosts) = hosts {
         let [a, b] = [&hosts.entrances[0], &hosts.entrances[1]].map(|host| match kind.place {
             Place::Inside => Ipv4Addr::LOCALHOST.into(),
@@ -145,7 +175,12 @@ impl Pair {
         let key = weft_link::random_u64();
         let (ends, controls) = ends()?;
         let hosts = Hosts::start(kind.place)?;
-        let mut pair = Pair { members: Vec::new(), _hosts: None };
+        let mut pair = Pair { members: Vec::new(), agents: Vec::new(), _hosts: None };
+        if let (Some(hosts), "agent") = (&hosts, kind.link) {
+            for rank in 0..2 {
+                pair.agents.push(spawn_agent(rank, hosts)?);
+            }
+        }
         for ((rank, ends), control) in ends.iter().enumerate().zip(controls) {
             control.set_read_timeout(Some(PATIENCE))?;
             let process = spawn(kind, rank, key, ends, hosts.as_ref())?;

@@ -24,6 +24,7 @@ pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 
 pub fn floor_of(link: LinkName, size: usize) -> (&'static str, Probe) {
     match (link, size) {
+        (LinkName::Agent, _) => ("weft packet", Probe::WeftPingPong),
         (LinkName::Shm, 0..=SMALL) => ("cache line", Probe::CacheLine),
         (LinkName::Shm, _) => ("vm_readv", Probe::RemoteCopy),
         (LinkName::Packet | LinkName::Auto, 0..=wire::FRAME) => raw(wire::Socket::Packet),
@@ -48,6 +49,7 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
         )
     } else {
         let floors: &[&'static str] = match bench.link {
+            LinkName::Agent => &["weft packet"],
             LinkName::Xdp => &["AF_XDP", "bare UDP"],
             LinkName::Packet | LinkName::Auto => &["AF_PACKET", "bare UDP"],
             _ => &["bare UDP"],
@@ -58,6 +60,9 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
     for size in bench.sizes(defaults) {
         let (floor, probe) = floor_of(bench.link, size);
         let mut subjects: Vec<Subject> = vec![Probe::WeftPingPong.into(), bench.bare(probe)];
+        if let Some(pair) = bench.direct {
+            subjects[1] = Subject { pair, ..Probe::WeftPingPong.into() };
+        }
         subjects.extend(channels.iter().map(|&c| bench.bare(Probe::PingPong(c))));
         let got = bench.measure(size, &subjects, |s| s * 1e6)?;
         let floors = floors.iter().map(|&name| (name, got[1].filter(|_| name == floor)));

@@ -19,7 +19,8 @@ const BUFFER_MIN: u64 = 1 << 20;
 pub fn checks() -> Vec<Check> {
     let v4 = loopback("127.0.0.1:0");
     let v6 = loopback("[::1]:0");
-    let mut checks = vec![link(), family("udp over IPv4", &v4), family("udp over IPv6", &v6)];
+    let mut checks =
+        vec![link(), agent(), family("udp over IPv4", &v4), family("udp over IPv6", &v6)];
     // One family is enough.
     if v4.is_ok() || v6.is_ok() {
         let failed = |c: &mut Check| c.verdict == super::Verdict::Fail;
@@ -71,6 +72,28 @@ fn xdp() -> Check {
     match probed {
         Ok(lines) => Check::ok("xdp link", format!("program loads; {}", lines.join("; "))),
         Err(error) => Check::warn("xdp link", error, "nothing: packet and udp work without"),
+    }
+}
+
+/// Agents that serve ranks of this host. Nobody needs one.
+fn agent() -> Check {
+    let serving = crate::agent::serving();
+    let Some((name, lines)) = serving.first() else {
+        return Check::ok("agent", "none serves here; ranks do without (see `weftd --help`)");
+    };
+    let of = |key: &str| {
+        lines.iter().find(|(n, _)| n == key).map_or("?", |(_, value)| value.as_str()).to_string()
+    };
+    let (version, ranks, raw) = (of("weftd"), of("ranks"), of("raw_free"));
+    let finding =
+        format!("weftd {version} at {name}: {ranks} ranks attached, {raw} raw sockets free");
+    match version == env!("CARGO_PKG_VERSION") {
+        true => Check::ok("agent", finding),
+        false => Check::warn(
+            "agent",
+            finding,
+            "use the weftd of this release: `weftd --stop` when the jobs have ended",
+        ),
     }
 }
 

@@ -28,9 +28,12 @@ use std::time::Duration;
 pub fn parse_links(text: &str) -> Result<String, String> {
     let links = weft::Links::parse(text).filter(|_| !text.trim().is_empty());
     let links = links.ok_or_else(|| {
-        format!("{text:?} is not understood; use auto, shm, udp, packet, xdp or a list: packet,udp")
+        format!(
+            "{text:?} is not understood; use auto, shm, udp, packet, xdp, agent or a list: \
+             packet,udp"
+        )
     })?;
-    let raw = (links.packet || links.xdp) && !links.shm;
+    let raw = (links.packet || links.xdp || links.agent) && !links.shm;
     Ok(if raw { format!("shm,{text}") } else { text.to_owned() })
 }
 
@@ -56,9 +59,13 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub hostfile: Option<PathBuf>,
     /// Links the ranks may use: auto, shm, udp, packet (raw Ethernet), xdp (AF_XDP, root) or a
-    /// list, as packet,udp; packet and xdp include shm [default: what WEFT_LINK says, else auto]
+    /// list, as packet,udp; packet, xdp and agent (served by weftd) include shm [default: what
+    /// WEFT_LINK says, else auto]
     #[arg(long, value_name = "LIST", value_parser = parse_links)]
     pub link: Option<String>,
+    /// Start an agent (weftd) on each host for the time of the job, and have it serve the ranks
+    #[arg(long)]
+    pub agent: bool,
     /// Put [rank] before each line of output
     #[arg(long)]
     pub tag_output: bool,
@@ -206,6 +213,13 @@ fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
     let mut env = vec![("WEFT_LAUNCH_TIMEOUT".to_owned(), wait)];
     if let Some(links) = &args.link {
         env.push(("WEFT_LINK".to_owned(), links.clone()));
+    }
+    if args.agent {
+        if args.link.is_none() {
+            env.push(("WEFT_LINK".to_owned(), "shm,agent".to_owned()));
+        }
+        env.push((crate::agent::START.to_owned(), "1".to_owned()));
+        env.push((crate::agent::NAME.to_owned(), crate::agent::fresh_name()));
     }
     if std::io::stderr().is_terminal() {
         env.push((crate::app::WATCHED.to_owned(), "1".to_owned()));

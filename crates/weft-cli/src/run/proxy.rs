@@ -209,6 +209,7 @@ impl Proxy {
 
     fn start(&mut self, start: &Start) {
         self.whole_lines = start.whole_lines;
+        crate::agent::start_for(&start.env);
         for rank in start.first..start.first + start.count {
             match Rank::spawn(start, rank, &self.file_limit) {
                 Ok(started) => {

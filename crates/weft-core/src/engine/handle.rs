@@ -314,6 +314,8 @@ impl Engine {
             Packet::Nop(_) => self.on_nop(now, peer, c),
             Packet::Bye(h) => self.on_bye(peer, h),
             Packet::Ack(_) | Packet::Hello(_) => Placement::None,
+            // Between agents; there is none here.
+            Packet::Mcast(_) | Packet::Grant(_) => Placement::None,
         }
     }
 

@@ -150,6 +150,15 @@ impl HeaderBuf {
         HeaderBuf { len: 0, bytes: [0; HEADER_MAX] }
     }
 
+    /// A copy of an encoded header, cut to the longest there is.
+    pub fn copy_of(header: &[u8]) -> HeaderBuf {
+        let mut copy = HeaderBuf::new();
+        let len = header.len().min(HEADER_MAX);
+        copy.bytes[..len].copy_from_slice(&header[..len]);
+        copy.len = len as u8;
+        copy
+    }
+
     /// The encoded bytes.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {

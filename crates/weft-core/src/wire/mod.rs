@@ -16,6 +16,7 @@ mod atomic;
 mod control;
 mod eager;
 mod hello;
+mod multicast;
 mod pull;
 mod rendezvous;
 mod rma;
@@ -33,6 +34,7 @@ pub use header::{
     HEADER_MAX, VERSION,
 };
 pub use hello::{Hello, TRUSTS, VERSION_MAX, VERSION_MIN};
+pub use multicast::{member, Grant, Mcast};
 pub use pull::{Data, DirectDone, Pull};
 pub use rendezvous::{status, Fin, Rts};
 pub use rma::{Get, Put};
@@ -156,6 +158,10 @@ packets! {
     Nop = 15, "NOP", true;
     /// Closes a session.
     Bye = 16, "BYE", false;
+    /// A packet of a multicast group, between agents.
+    Mcast = 17, "MCAST", true;
+    /// Credit in a multicast group, between agents.
+    Grant = 18, "GRANT", true;
 }
 
 impl Packet {

@@ -193,6 +193,22 @@ impl PacketLink {
         Ok(link)
     }
 
+    /// Gives the link to another endpoint: all peers are forgotten, and frames are protected as
+    /// `security` says. Sockets and slots stay.
+    pub fn adopt(&mut self, security: &Security) {
+        for peer in self.peers.ids() {
+            self.peers.remove(peer);
+        }
+        self.callers.clear();
+        self.secure = Secure::new(security, Lane::Packet);
+    }
+
+    /// Lets nobody join the groups of sockets any more, so that no thread of the link is left: for
+    /// a process that is about to give up its rights.
+    pub fn settle(&mut self) {
+        self.ports.iter_mut().for_each(|port| port.seat.settle());
+    }
+
     /// The security state: mode, cipher implementation.
     pub fn secure(&self) -> &Secure {
         &self.secure

@@ -161,12 +161,19 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
-    fn drop(&mut self) {
+impl Seat {
+    /// Ends the thread: nobody joins the group any more.
+    pub fn settle(&mut self) {
         sys::shut_down(&self.shared.listener);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.settle();
     }
 }
 

@@ -5,6 +5,7 @@
 //! See `ring` for the protocol of the rings and `rendezvous` for how connections come about.
 
 mod direct;
+mod hub;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod peer;
@@ -19,6 +20,7 @@ mod sys;
 mod tests;
 
 pub use direct::DirectCopy;
+pub use hub::Caller;
 pub use rendezvous::host;
 
 use crate::sync::Ordering;
@@ -103,6 +105,8 @@ pub struct ShmLink {
     user: u32,
     /// Whether barriers on all cores work here.
     barrier: bool,
+    /// Serves processes of any user.
+    is_hub: bool,
     /// A random word that peers read to prove that direct copies reach this process.
     probe: Box<u64>,
     doors: Doors,
@@ -119,10 +123,15 @@ pub struct ShmLink {
 impl ShmLink {
     /// Opens the listener. Fails when sizes are unusable or the system refuses.
     pub fn new(config: ShmConfig) -> Result<ShmLink, LinkError> {
+        ShmLink::open(config, None)
+    }
+
+    /// At the name of an agent, or under a random key.
+    fn open(config: ShmConfig, name: Option<&str>) -> Result<ShmLink, LinkError> {
         if let Err(why) = config.sizes().check() {
             return Err(LinkError::Unreachable(format!("shm configuration: {why}")));
         }
-        let doors = Doors::open()?;
+        let doors = Doors::open(name)?;
         let probe = misc::random().map_err(|e| system("drawing a random word", e))?;
         if config.direct == DirectCopy::Auto {
             sys::memory::permit_peers();
@@ -131,6 +140,7 @@ impl ShmLink {
             host: rendezvous::host()?,
             user: misc::effective_user(),
             barrier: misc::register_barrier(),
+            is_hub: name.is_some(),
             probe: Box::new(probe),
             doors,
             peers: Vec::new(),
@@ -249,6 +259,15 @@ impl ShmLink {
         let sizes = self.config.sizes();
         let offer = self.hello(Kind::Offer, info.endpoint, sizes);
         let dialed = rendezvous::dial(info.address.shm, self.user, &offer)?;
+        self.take_in(info, sizes, dialed)
+    }
+
+    fn take_in(
+        &mut self,
+        info: &PeerInfo,
+        sizes: Sizes,
+        dialed: rendezvous::Dialed,
+    ) -> Result<LinkCaps, LinkError> {
         let socket = self.doors.watch(dialed.socket)?;
         let direct = direct::Direct::probe(dialed.cred, self.config.direct);
         let mut peer = Peer::new(info.endpoint, socket, sizes, dialed.halves, direct);

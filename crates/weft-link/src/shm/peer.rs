@@ -49,6 +49,8 @@ pub(super) struct Peer {
     pub direct: Direct,
     /// Longest packet to this peer.
     pub mtu: u32,
+    /// What it sent is left in its ring for now.
+    pub muted: bool,
 }
 
 impl Peer {
@@ -75,6 +77,7 @@ impl Peer {
             crossing: None,
             direct,
             mtu: sizes.mtu,
+            muted: false,
         }
     }
 
@@ -103,7 +106,7 @@ impl Peer {
     #[inline]
     pub(super) fn pop(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut popped = 0;
-        while popped < budget {
+        while popped < budget && !self.muted {
             match self.rx.peek(&self.rx_area) {
                 Ok(Some(len)) => {
                     let from = self.id;
@@ -125,14 +128,14 @@ impl Peer {
         popped
     }
 
-    /// Whether nothing waits in the receive ring.
+    /// Whether nothing waits in the receive ring that is to be taken.
     pub(super) fn idle(&self) -> bool {
-        matches!(self.rx.peek(&self.rx_area), Ok(None))
+        self.muted || matches!(self.rx.peek(&self.rx_area), Ok(None))
     }
 
     /// Whether it is to be removed: it lied, or its process ended and all it sent is delivered.
     pub(super) fn finished(&self) -> bool {
-        self.lie.is_some() || (self.hung_up && self.idle())
+        self.lie.is_some() || (self.hung_up && !self.muted && self.idle())
     }
 
     /// Wakes the peer. A full socket buffer means that unread doorbells are there already; a

@@ -7,7 +7,7 @@
 //! The socket stays open: it carries doorbells (one byte), and its end is the peer's end.
 
 use super::ring::Sizes;
-use super::sys::socket::{self, Cred};
+use super::sys::socket::{self, Cred, Name};
 use super::sys::{map, misc};
 use crate::LinkError;
 use std::io;
@@ -152,11 +152,29 @@ pub(super) fn system(what: &str, source: io::Error) -> LinkError {
     LinkError::System { what: what.to_string(), source, fix }
 }
 
+/// The rule of who is served by an agent: only one of the same user, or of root, may hold the key
+/// of a job.
+pub(super) fn trusted_agent(ours: u32, theirs: Cred) -> Result<(), String> {
+    match theirs.uid {
+        0 => Ok(()),
+        _ => same_user(ours, theirs),
+    }
+}
+
 /// Opens the listener under a fresh random key.
 pub(super) fn listen() -> Result<(OwnedFd, u64), LinkError> {
     let key = misc::random().map_err(|e| system("drawing a random key", e))?;
-    let listener = socket::listen(key).map_err(|e| system("listening on a Unix socket", e))?;
-    Ok((listener, key))
+    let listener = socket::listen(Name::Key(key));
+    Ok((listener.map_err(|e| system("listening on a Unix socket", e))?, key))
+}
+
+/// Opens the listener of an agent.
+pub(super) fn listen_at(name: &str) -> Result<OwnedFd, LinkError> {
+    socket::listen(Name::Text(name)).map_err(|source| LinkError::System {
+        what: format!("listening on {name}"),
+        source,
+        fix: "another agent may serve there (`weftd --status`), or the folder is missing",
+    })
 }
 
 /// A connection just made.
@@ -168,7 +186,7 @@ pub(super) struct Dialed {
 
 /// Connects to the listener of `key`, checks whose it is, and passes it a new segment with `offer`.
 pub(super) fn dial(key: u64, user: u32, offer: &Hello) -> Result<Dialed, LinkError> {
-    let socket = socket::connect(key).map_err(|e| match e.raw_os_error() {
+    let socket = socket::connect(Name::Key(key)).map_err(|e| match e.raw_os_error() {
         Some(libc::ECONNREFUSED) => {
             let peer = offer.to;
             LinkError::Unreachable(format!("endpoint {peer} does not listen: its process ended"))
@@ -177,6 +195,25 @@ pub(super) fn dial(key: u64, user: u32, offer: &Hello) -> Result<Dialed, LinkErr
     })?;
     let cred = socket::peer_cred(&socket).map_err(|e| system("asking who listens", e))?;
     same_user(user, cred).map_err(LinkError::Unreachable)?;
+    offer_segment(socket, cred, offer)
+}
+
+/// As `dial`, to the agent that listens at `name`.
+pub(super) fn dial_agent(name: &str, user: u32, offer: &Hello) -> Result<Dialed, LinkError> {
+    let socket = socket::connect(Name::Text(name)).map_err(|e| match e.raw_os_error() {
+        Some(libc::ECONNREFUSED | libc::ENOENT) => {
+            LinkError::Unreachable(format!("no agent listens at {name}: start weftd"))
+        }
+        _ => system(&format!("connecting to the agent at {name}"), e),
+    })?;
+    let cred = socket::peer_cred(&socket).map_err(|e| system("asking who listens", e))?;
+    let foreign =
+        |why| LinkError::Unreachable(format!("the agent at {name} is not trusted: {why}"));
+    trusted_agent(user, cred).map_err(foreign)?;
+    offer_segment(socket, cred, offer)
+}
+
+fn offer_segment(socket: OwnedFd, cred: Cred, offer: &Hello) -> Result<Dialed, LinkError> {
     let segment = map::create(offer.sizes.segment_len())
         .map_err(|e| system("making a shared memory segment", e))?;
     let halves =

@@ -33,9 +33,13 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    pub(super) fn open() -> Result<Doors, LinkError> {
+    /// At the name of an agent, or under a random key.
+    pub(super) fn open(name: Option<&str>) -> Result<Doors, LinkError> {
         let epoll = Epoll::new().map_err(|e| system("making an epoll set", e))?;
-        let (listener, key) = rendezvous::listen()?;
+        let (listener, key) = match name {
+            Some(name) => (rendezvous::listen_at(name)?, 0),
+            None => rendezvous::listen()?,
+        };
         epoll.add(&listener, LISTENER).map_err(|e| system("watching the listener", e))?;
         Ok(Doors {
             epoll,
@@ -115,9 +119,13 @@ impl ShmLink {
                 Ok(fd) => fd,
                 Err(e) => return self.accept_failed(&e),
             };
-            let checked = socket::peer_cred(&fd)
-                .map_err(|e| e.to_string())
-                .and_then(|cred| same_user(self.user, cred));
+            let checked = socket::peer_cred(&fd).map_err(|e| e.to_string()).and_then(|cred| {
+                if self.is_hub {
+                    Ok(())
+                } else {
+                    same_user(self.user, cred)
+                }
+            });
             if let Err(why) = checked {
                 self.refuse(&why);
                 continue;
@@ -187,6 +195,9 @@ impl ShmLink {
         segment: &OwnedFd,
     ) -> Result<(Option<usize>, [map::Half; 2]), String> {
         let endpoint = hello.from;
+        if self.is_hub && !hello.sizes.is_within(self.config.sizes()) {
+            return Err(format!("endpoint {endpoint} wants rings larger than an agent serves"));
+        }
         if hello.kind != Kind::Offer || hello.to != self.config.endpoint {
             return Err(format!("endpoint {endpoint} looks for endpoint {}", hello.to));
         }
@@ -227,7 +238,10 @@ impl ShmLink {
             None => {
                 let direct = Peer::direct_to(&socket.fd, self.config.direct);
                 let halves = [tx, rx];
-                self.peers.push(Peer::new(hello.from, socket, hello.sizes, halves, direct));
+                let mut peer = Peer::new(hello.from, socket, hello.sizes, halves, direct);
+                // A hub hears nobody before it has admitted him.
+                peer.muted = self.is_hub;
+                self.peers.push(peer);
                 self.peers.len() - 1
             }
         };

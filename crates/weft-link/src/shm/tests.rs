@@ -40,6 +40,11 @@ fn info(peer: u32, address: &Address) -> PeerInfo {
 
 const PEER: PeerId = PeerId(0);
 
+/// A bare connection to the link's listener.
+fn dial(link: &ShmLink) -> std::os::fd::OwnedFd {
+    sys::socket::connect(sys::socket::Name::Key(link.doors.key)).unwrap()
+}
+
 fn frame<'a>(header: &'a [u8], payload: &'a [u8]) -> Frame<'a> {
     Frame { peer: PEER, header, payload }
 }
@@ -654,17 +659,17 @@ fn service__refuses_nonsense_on_the_socket() {
         (&answer, Some(&sealed)),
     ];
     for (n, (bytes, fd)) in cases.into_iter().enumerate() {
-        let socket = sys::socket::connect(link.doors.key).unwrap();
+        let socket = dial(&link);
         sys::socket::send(&socket, bytes, fd.map(|f| f.as_fd())).unwrap();
         link.service();
         assert!(sys::socket::hung_up(&socket), "case {n}");
         assert_eq!((link.peers.len(), counter(&link, "shm_refused")), (0, n as u64 + 1));
     }
-    let socket = sys::socket::connect(link.doors.key).unwrap();
+    let socket = dial(&link);
     sys::socket::send(&socket, &good, Some(sealed.as_fd())).unwrap();
     link.service();
     assert_eq!(link.peers.len(), 1);
-    let again = sys::socket::connect(link.doors.key).unwrap();
+    let again = dial(&link);
     sys::socket::send(&again, &good, Some(sealed.as_fd())).unwrap();
     link.service();
     assert!(sys::socket::hung_up(&again), "an endpoint connects once");
@@ -673,7 +678,7 @@ fn service__refuses_nonsense_on_the_socket() {
 #[test]
 fn service__silent_connections_are_bounded() {
     let mut link = ShmLink::new(config(1)).unwrap();
-    let silent: Vec<_> = (0..200).map(|_| sys::socket::connect(link.doors.key).unwrap()).collect();
+    let silent: Vec<_> = (0..200).map(|_| dial(&link)).collect();
     link.service();
     let closed = silent.iter().filter(|s| sys::socket::hung_up(s)).count();
     assert_eq!(closed, 200 - 64);
@@ -705,4 +710,54 @@ fn recv__budget_is_kept_over_many_peers() {
     drain(&mut hub);
     assert_eq!(hub.peers.len(), 4);
     assert!(events(&mut hub).is_empty(), "nobody asked for the stranger");
+}
+
+#[test]
+fn hub__a_liar_is_ended_alone_and_nobody_is_heard_before_admission() {
+    use ring::Area;
+    let name = format!("@weft-hub-{:016x}", crate::random_u64());
+    let mut hub = ShmLink::hub(config(100), &name).unwrap();
+    let mut ranks: Vec<_> = (1..3).map(|n| ShmLink::new(config(n)).unwrap()).collect();
+    for rank in &mut ranks {
+        rank.connect_agent(&name, EndpointId(100), PEER).unwrap();
+        assert_eq!(rank.send(&[frame(&header(1), b"early")]), 1);
+    }
+    hub.look_at_sockets();
+    assert!(drain(&mut hub).is_empty(), "nobody is admitted");
+    let callers = hub.callers();
+    let mut who: Vec<_> = callers.iter().map(|c| (c.endpoint.0, c.user)).collect();
+    who.sort_unstable();
+    let user = sys::misc::effective_user();
+    assert_eq!(who, [(1, user), (2, user)]);
+    for (n, endpoint) in [(0, 1), (1, 2)] {
+        assert!(hub.admit_caller(EndpointId(endpoint), PeerId(n)));
+        assert!(!hub.admit_caller(EndpointId(endpoint), PeerId(9)));
+    }
+    assert!(!hub.has_callers());
+    assert_eq!(drain(&mut hub).len(), 2);
+    ranks[0].peers[0].tx_area.slot(1).word.store(u64::MAX, Ordering::Release);
+    assert!(drain(&mut hub).is_empty());
+    let events = events(&mut hub);
+    let [LinkEvent::Warning(_), LinkEvent::PeerGone(PEER)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(ranks[1].send(&[frame(&header(2), b"on")]), 1);
+    assert_eq!(drain(&mut hub).len(), 1, "the other one is served on");
+    hub.mute(PeerId(1), true);
+    assert_eq!(ranks[1].send(&[frame(&header(3), b"wait")]), 1);
+    assert!(drain(&mut hub).is_empty());
+    hub.mute(PeerId(1), false);
+    assert_eq!(drain(&mut hub).len(), 1);
+}
+
+#[test]
+fn hub__rings_larger_than_it_serves_are_refused() {
+    let name = format!("@weft-hub-{:016x}", crate::random_u64());
+    let mut hub = ShmLink::hub(config(100), &name).unwrap();
+    let large = ShmConfig { data_bytes: 4 << 20, ..config(1) };
+    let mut rank = ShmLink::new(large).unwrap();
+    rank.connect_agent(&name, EndpointId(100), PEER).unwrap();
+    hub.look_at_sockets();
+    assert!(!hub.has_callers());
+    assert_eq!(counter(&hub, "shm_refused"), 1);
 }

@@ -29,23 +29,46 @@ fn new_socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The abstract name (not in any file system) of the listener with this key.
-fn address(key: u64) -> (libc::sockaddr_un, libc::socklen_t) {
+/// Where a listener is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::shm) enum Name<'a> {
+    /// The abstract name (not in any file system) that belongs to a key.
+    Key(u64),
+    /// A name that people chose: a path, or `@` and an abstract name.
+    Text(&'a str),
+}
+
+fn address(name: Name<'_>) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
+    let key;
+    let (text, is_abstract) = match name {
+        Name::Key(number) => {
+            key = format!("weft-{number:016x}");
+            (key.as_str(), true)
+        }
+        Name::Text(text) => match text.strip_prefix('@') {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        },
+    };
     // SAFETY: all-zero is a valid value.
     let mut address: libc::sockaddr_un = unsafe { zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    let name = format!("weft-{key:016x}");
-    for (to, from) in address.sun_path[1..].iter_mut().zip(name.bytes()) {
+    let at = usize::from(is_abstract);
+    // A path ends with a zero byte.
+    if text.is_empty() || text.len() + at >= address.sun_path.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in address.sun_path[at..].iter_mut().zip(text.bytes()) {
         *to = from as libc::c_char;
     }
-    let len = size_of::<libc::sa_family_t>() + 1 + name.len();
-    (address, len as libc::socklen_t)
+    let len = size_of::<libc::sa_family_t>() + 1 + text.len();
+    Ok((address, len as libc::socklen_t))
 }
 
-/// Listens under `key`.
-pub(in crate::shm) fn listen(key: u64) -> io::Result<OwnedFd> {
+/// Listens under a name.
+pub(in crate::shm) fn listen(name: Name<'_>) -> io::Result<OwnedFd> {
     let fd = new_socket()?;
-    let (name, len) = address(key);
+    let (name, len) = address(name)?;
     // SAFETY: `name` is valid for `len` bytes.
     check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), len) })?;
     // SAFETY: no memory is passed.
@@ -53,10 +76,10 @@ pub(in crate::shm) fn listen(key: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Connects to the listener of `key`; never waits.
-pub(in crate::shm) fn connect(key: u64) -> io::Result<OwnedFd> {
+/// Connects to the listener of a name; never waits.
+pub(in crate::shm) fn connect(name: Name<'_>) -> io::Result<OwnedFd> {
     let fd = new_socket()?;
-    let (name, len) = address(key);
+    let (name, len) = address(name)?;
     // SAFETY: `name` is valid for `len` bytes.
     check(unsafe { libc::connect(fd.as_raw_fd(), (&raw const name).cast(), len) })?;
     Ok(fd)

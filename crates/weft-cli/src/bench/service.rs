@@ -1,0 +1,358 @@
+//! What agents do in their ranks' place: fetch-and-add and multicast while the ranks compute.
+//!
+//! `weft bench agent` starts this as the ranks of a job over lab hosts, an agent on each.
+
+use anyhow::{bail, ensure, Context, Result};
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::process::{Command, ExitCode, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use weft::{AtomicCode, Endpoint, Group, Job, PeerId, Rights};
+use weft_core::group::tree::{self, Tree};
+use weft_link::agent::{GroupRole, ServicesHandle};
+
+/// Be one rank of `weft bench agent`
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to measure
+    #[arg(value_enum)]
+    what: Service,
+    /// Repetitions
+    #[arg(long, default_value_t = 100)]
+    repeat: u32,
+}
+
+/// A service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Service {
+    /// Fetch-and-add on a word of rank 1.
+    FetchAdd,
+    /// Multicast from rank 0 to all.
+    Multicast,
+}
+
+/// One figure, as rank 0 prints it: a JSON object a line.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Figure {
+    /// What was measured.
+    pub what: String,
+    /// Who did it: `host` or `agent`.
+    pub place: String,
+    /// Median, microseconds.
+    pub median_us: f64,
+    /// Largest of nine in ten, microseconds.
+    pub most_us: f64,
+}
+
+/// Key of the word at the agent, and of the one in the rank's memory.
+const AGENT_KEY: u64 = 0x5eed_0000_0000_0001;
+/// How long an owner computes in one go: far longer than anything that is waited for.
+const COMPUTE: Duration = Duration::from_millis(20);
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Handler of packets forwarded by ranks.
+const FORWARD: u32 = 4711;
+/// Length of a multicast packet.
+const PACKET: usize = 64;
+/// What a receiver computes between two looks at the network.
+const PIECE: Duration = Duration::from_millis(2);
+
+/// Time that all processes of the machine share.
+fn clock_us() -> f64 {
+    weftd::sys::now().0 as f64 / 1e3
+}
+
+/// Computes for a while without a look at the network.
+fn compute(time: Duration) {
+    let end = Instant::now() + time;
+    let mut x = 1u64;
+    while Instant::now() < end {
+        for _ in 0..1_000 {
+            x = std::hint::black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+    }
+}
+
+fn report(what: &str, place: &str, mut values: Vec<f64>) -> Result<()> {
+    ensure!(!values.is_empty(), "{what} at the {place}: nothing was measured");
+    values.sort_by(f64::total_cmp);
+    let at = |share: usize| values[(values.len() * share / 10).min(values.len() - 1)];
+    let (median_us, most_us) = (at(5), at(9));
+    let figure = Figure { what: what.into(), place: place.into(), median_us, most_us };
+    println!("{}", serde_json::to_string(&figure)?);
+    Ok(())
+}
+
+/// Runs a rank.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let job = Job::init()?;
+    let services = job.agent().context("no agent serves this rank: start it with --agent")?;
+    match args.what {
+        Service::FetchAdd => fetch_add(&job, &services, args.repeat)?,
+        Service::Multicast => multicast(&job, &services, args.repeat)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes progress until `done`.
+fn until(endpoint: &Endpoint, what: &str, mut done: impl FnMut() -> bool) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while !done() {
+        endpoint.wait(Some(Duration::from_millis(1)));
+        ensure!(Instant::now() < end, "{what}: nothing for {PATIENCE:?}");
+    }
+    Ok(())
+}
+
+fn add(job: &Job, peer: PeerId, key: u64) -> Result<f64> {
+    let from = clock_us();
+    let add = job.endpoint().atomic(peer, key, 0, AtomicCode::FetchAdd, 1, 0);
+    job.block_on(add).0?;
+    Ok(clock_us() - from)
+}
+
+/// Rank 0 adds to a word of rank 1: at its agent and in its memory, while rank 1 waits and while
+/// it computes.
+fn fetch_add(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
+    let world = job.world();
+    ensure!(world.size() == 2, "fetch-and-add is measured between two ranks");
+    let own = job.endpoint().register(8, Rights::ALL).context("registering a word")?;
+    let keys = job.block_on(world.allgather(own.to_le_bytes().to_vec()))?;
+    let host_key = u64::from_le_bytes(keys[1][..].try_into().context("a key is 8 bytes")?);
+    if world.rank() == 1 {
+        services.borrow_mut().open_counter(AGENT_KEY, 1);
+        let mut answer = None;
+        until(job.endpoint(), "opening a word at the agent", || {
+            answer = services.borrow_mut().counter(AGENT_KEY, 0);
+            answer.is_some()
+        })?;
+        ensure!(answer == Some(Some(0)), "the agent refuses to keep a word");
+    }
+    let peer = world.peer(1 - world.rank())?;
+    for (place, key) in [("host", host_key), ("agent", AGENT_KEY)] {
+        for busy in [false, true] {
+            job.block_on(world.barrier())?;
+            if world.rank() == 1 {
+                own_word(job, busy)?;
+                continue;
+            }
+            // What an owner that computes serves at its next poll takes its time.
+            let count = if busy && place == "host" { repeat.min(20) } else { repeat };
+            let what = if busy { "owner computes" } else { "owner waits" };
+            let mut values = Vec::new();
+            for _ in 0..count {
+                values.push(add(job, peer, key)?);
+            }
+            job.block_on(world.send(1, 9, vec![0]))?;
+            report(what, place, values)?;
+        }
+    }
+    Ok(())
+}
+
+/// The owner: waits, or computes with a look at the network in between, until rank 0 is done.
+fn own_word(job: &Job, busy: bool) -> Result<()> {
+    let mut done = Box::pin(job.world().start_recv(0, 9, vec![0])?);
+    if !busy {
+        job.block_on(&mut done).0?;
+        return Ok(());
+    }
+    while !done.is_done() {
+        compute(COMPUTE);
+        job.endpoint().progress();
+    }
+    job.block_on(&mut done).0?;
+    Ok(())
+}
+
+/// What came at a receiver: number of the packet and when.
+type Log = Rc<RefCell<Vec<(u32, f64)>>>;
+
+fn multicast(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
+    let world = job.world();
+    let tree = Tree::Binomial;
+    let (me, size) = (world.rank(), world.size());
+    let log = Log::default();
+    forward_by_ranks(world, tree, &log)?;
+    let peer = |rank: usize| world.peer(rank);
+    let children: Vec<PeerId> =
+        tree::children(tree, 0, me, size).map(peer).collect::<Result<_, _>>()?;
+    let parent = tree::parent(tree, 0, me, size).map(peer).transpose()?;
+    // Sessions have to be open before agents use them.
+    job.block_on(world.barrier())?;
+    for &child in &children {
+        job.endpoint().open(child);
+    }
+    job.block_on(world.barrier())?;
+    let role = GroupRole {
+        group: 7,
+        tree,
+        size: size as u32,
+        me: me as u32,
+        parent: parent.unwrap_or(PeerId(u32::MAX)),
+        children: children.clone(),
+    };
+    services.borrow_mut().join(role);
+    job.block_on(world.barrier())?;
+    for place in ["host", "agent"] {
+        let mut sent = Vec::new();
+        for n in 0..repeat {
+            job.block_on(world.barrier())?;
+            if me == 0 {
+                sent.push(clock_us());
+                match place {
+                    "host" => to_children(job.endpoint(), &children, n)?,
+                    _ => to_agents(job, services, n)?,
+                }
+            } else {
+                await_packet(job, services, &log, n)?;
+            }
+        }
+        let mine = std::mem::take(&mut *log.borrow_mut());
+        let times: Vec<u8> = mine.iter().flat_map(|(_, at)| at.to_le_bytes()).collect();
+        let all = job.block_on(world.gather(0, times))?;
+        if let (0, Some(all)) = (me, all) {
+            report("receivers compute", place, latest(&sent, &all)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Ranks forward at their next look at the network.
+fn forward_by_ranks(world: &Group, tree: Tree, log: &Log) -> Result<()> {
+    let below = tree::children(tree, 0, world.rank(), world.size());
+    let children: Vec<PeerId> = below.map(|c| world.peer(c)).collect::<Result<_, _>>()?;
+    let log = Rc::clone(log);
+    world.endpoint().handle(FORWARD, move |endpoint, message| {
+        for &child in &children {
+            if let Err(e) = endpoint.send_active(child, FORWARD, message.argument, &message.data) {
+                log::error!("forwarding: {e}");
+            }
+        }
+        log.borrow_mut().push((message.argument, clock_us()));
+    });
+    Ok(())
+}
+
+fn to_children(endpoint: &Endpoint, children: &[PeerId], n: u32) -> Result<()> {
+    for &child in children {
+        endpoint.send_active(child, FORWARD, n, &[1; PACKET])?;
+    }
+    Ok(())
+}
+
+fn to_agents(job: &Job, services: &ServicesHandle, n: u32) -> Result<()> {
+    until(job.endpoint(), "the agent's grant", || {
+        services.borrow_mut().multicast(7, n, &[1; PACKET])
+    })?;
+    job.endpoint().progress();
+    Ok(())
+}
+
+/// A receiver computes in pieces, with a look at the network after each, until packet `n` is here.
+fn await_packet(job: &Job, services: &ServicesHandle, log: &Log, n: u32) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        compute(PIECE);
+        job.endpoint().progress();
+        while let Some((_, number, _)) = services.borrow_mut().poll_packet() {
+            log.borrow_mut().push((number, clock_us()));
+        }
+        if log.borrow().last().is_some_and(|(number, _)| *number == n) {
+            // What was granted goes out.
+            job.endpoint().progress();
+            return Ok(());
+        }
+        if Instant::now() > end {
+            bail!("packet {n} did not come for {PATIENCE:?}");
+        }
+    }
+}
+
+/// From each sending to the last receiver, microseconds.
+fn latest(sent: &[f64], times: &[Vec<u8>]) -> Result<Vec<f64>> {
+    let mut last = vec![0f64; sent.len()];
+    for bytes in &times[1..] {
+        ensure!(bytes.len() == 8 * sent.len(), "a receiver missed a packet");
+        for (worst, at) in last.iter_mut().zip(bytes.chunks_exact(8)) {
+            *worst = worst.max(f64::from_le_bytes(at.try_into()?));
+        }
+    }
+    Ok(last.iter().zip(sent).map(|(at, from)| at - from).collect())
+}
+
+/// Has the ranks of a job over lab hosts measure a service; what they printed.
+///
+/// # Errors
+/// No lab can be made, or a rank failed.
+pub fn measure(what: &str, hosts: usize, repeat: u32) -> Result<Vec<Figure>> {
+    let program = std::env::current_exe().context("finding this program")?;
+    let (hosts, repeat) = (hosts.to_string(), repeat.to_string());
+    let out = Command::new(&program)
+        .args(["lab", "run", "--up", &hosts, "-n", &hosts, "--with=--agent"])
+        .args(["--with=--timeout=120", "--with=--link=agent"])
+        .arg(&program)
+        .args(["bench-service", what, "--repeat", &repeat])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("starting a job over lab hosts")?;
+    ensure!(out.status.success(), "the ranks that measure {what} failed");
+    let lines = String::from_utf8_lossy(&out.stdout);
+    lines.lines().map(|l| serde_json::from_str(l).with_context(|| format!("{l:?}"))).collect()
+}
+
+/// Hosts of the multicast, as the paper's tables have them at least.
+const HOSTS: usize = 8;
+
+/// What a figure of the agent's is compared with, and what must be reached.
+struct Aim {
+    what: &'static str,
+    /// What and place of the figure, and of the one beside it.
+    ours: (&'static str, &'static str),
+    other: (&'static str, &'static str),
+    /// `ours / other` at most.
+    most: f64,
+}
+
+const AIMS: [Aim; 2] = [
+    Aim {
+        what: "fetch-and-add at the agent, owner computes / idle round trip at the host",
+        ours: ("owner computes", "agent"),
+        other: ("owner waits", "host"),
+        most: 5.0,
+    },
+    Aim {
+        what: "multicast by agents / by hosts, receivers compute",
+        ours: ("receivers compute", "agent"),
+        other: ("receivers compute", "host"),
+        most: 0.5,
+    },
+];
+
+/// Measures both services and prints them.
+pub fn print(options: &super::Options, json: bool, out: &mut impl std::io::Write) -> Result<()> {
+    let repeat = if options.quick { 5 } else { 100 };
+    let mut all = measure("fetch-add", 2, repeat)?;
+    all.extend(measure("multicast", HOSTS, repeat)?);
+    if json {
+        for figure in &all {
+            writeln!(out, "{}", serde_json::to_string(figure)?)?;
+        }
+        return Ok(());
+    }
+    writeln!(out, "{:<20} {:<7} {:>12} {:>12}", "what", "by", "median us", "9 of 10 us")?;
+    for f in &all {
+        let (median, most) = (f.median_us, f.most_us);
+        writeln!(out, "{:<20} {:<7} {median:>12.1} {most:>12.1}", f.what, f.place)?;
+    }
+    writeln!(out)?;
+    for aim in AIMS {
+        let find = |(what, place)| all.iter().find(|f| f.what == what && f.place == place);
+        let (Some(ours), Some(other)) = (find(aim.ours), find(aim.other)) else { continue };
+        let ratio = ours.median_us / other.median_us;
+        let verdict = if ratio <= aim.most { "met" } else { "not met" };
+        writeln!(out, "{}: {ratio:.2} (at most {}): {verdict}", aim.what, aim.most)?;
+    }
+    Ok(())
+}

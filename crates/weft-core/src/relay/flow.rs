@@ -1,0 +1,233 @@
+//! What a relay keeps of one peer.
+
+use super::{Kept, Out, LINKS_MAX};
+use crate::config::{Config, Reliability};
+use crate::id::{EndpointId, PeerId};
+use crate::reliability::{AckPolicy, RecvWindow, Rtt, SendWindow};
+use crate::seq::Seq;
+use crate::time::Instant;
+use crate::wire::{self, field, flags, Ack, Common, Packet};
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+/// Largest credit ever open, in units: larger steps are none (`reliability/credit.rs`).
+const MAX_STEP: u32 = 1 << 29;
+
+/// One way to the peer.
+#[derive(Clone, Copy)]
+struct Way {
+    link: u8,
+    latency_ns: u32,
+    /// A HELLO came over it.
+    proven: bool,
+}
+
+/// A peer of the rank.
+pub(super) struct Flow {
+    pub endpoint: EndpointId,
+    /// Number the peer puts into packets to the rank.
+    pub session_in: u32,
+    /// Number the rank puts into packets to the peer; 0 until known.
+    pub session_out: u32,
+    pub send: SendWindow<u32>,
+    pub recv: RecvWindow,
+    pub rtt: Rtt,
+    /// What the rank has granted.
+    credit: u32,
+    /// What the peer has granted, as far as the rank has heard.
+    heard_credit: u32,
+    /// Numbered packets that wait for the window.
+    pub backlog: VecDeque<u32>,
+    /// Packets without numbers.
+    pub plain: VecDeque<u32>,
+    /// The rank's last word.
+    pub bye: Option<u32>,
+    pub said_bye: bool,
+    pub last_heard: Instant,
+    /// Timeouts since the last acknowledgement of anything new.
+    pub timeouts: u32,
+    pub ack_now: bool,
+    /// The rank asked whether the peer is there.
+    pub ask_up: bool,
+    pub ready: bool,
+    pub armed: Instant,
+    ways: [Option<Way>; LINKS_MAX],
+    at: usize,
+    /// Copies of the HELLO at the head that were sent.
+    copies: usize,
+    /// Link the last question came over.
+    pub asked_over: u8,
+}
+
+impl Flow {
+    pub fn new(cfg: &Config, session: u32, endpoint: EndpointId, links: &[(u8, u32)]) -> Flow {
+        let mode = match cfg.reliability {
+            Reliability::None | Reliability::Agent => Reliability::Selective,
+            mode => mode,
+        };
+        let us = |n: u32| Duration::from_micros(u64::from(n));
+        let mut recv = RecvWindow::new(mode, Seq(0), cfg.window);
+        recv.set_ack_policy(AckPolicy {
+            every: cfg.ack_every,
+            delay: us(cfg.ack_delay_us),
+            peer_window: cfg.window,
+        });
+        let mut ways = [None; LINKS_MAX];
+        for (way, &(link, latency_ns)) in ways.iter_mut().zip(links) {
+            *way = Some(Way { link, latency_ns, proven: false });
+        }
+        let mut flow = Flow {
+            endpoint,
+            session_in: session,
+            session_out: 0,
+            send: SendWindow::new(mode, cfg.window, Seq(0)),
+            recv,
+            rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
+            credit: 0,
+            heard_credit: 0,
+            backlog: VecDeque::new(),
+            plain: VecDeque::new(),
+            bye: None,
+            said_bye: false,
+            last_heard: Instant(0),
+            timeouts: 0,
+            ack_now: false,
+            ask_up: false,
+            ready: false,
+            armed: Instant::FAR,
+            ways,
+            at: 0,
+            copies: 0,
+            asked_over: links.first().map_or(0, |l| l.0),
+        };
+        flow.choose();
+        flow
+    }
+
+    /// The link in use.
+    #[inline]
+    pub fn link(&self) -> u8 {
+        self.ways[self.at].map_or(0, |w| w.link)
+    }
+
+    fn ways(&self) -> impl Iterator<Item = (usize, Way)> + '_ {
+        self.ways.iter().enumerate().filter_map(|(i, w)| Some((i, (*w)?)))
+    }
+
+    /// The quickest link that is proven, or that may be.
+    fn choose(&mut self) {
+        let best = self.ways().min_by_key(|(_, w)| (!w.proven, w.latency_ns));
+        self.at = best.map_or(0, |(i, _)| i);
+    }
+
+    /// A HELLO came over `link`; the session number in it is for packets to the peer.
+    pub fn on_hello(&mut self, link: u8, answer: bool, session: u32) {
+        self.session_out = session;
+        if !answer {
+            self.asked_over = link;
+        }
+        for way in self.ways.iter_mut().flatten().filter(|w| w.link == link) {
+            way.proven = true;
+        }
+        self.choose();
+    }
+
+    /// Packets stay unacknowledged: another link, if there is one. True if it changed.
+    pub fn move_on(&mut self) -> bool {
+        let before = self.at;
+        if let Some(way) = &mut self.ways[before] {
+            way.proven = false;
+        }
+        let others = self.ways().filter(|(i, _)| *i != before);
+        let best = others.min_by_key(|(_, w)| (!w.proven, w.latency_ns)).map(|(i, _)| i);
+        self.at = best.unwrap_or(before);
+        if self.at != before {
+            self.timeouts = 0;
+        }
+        self.at != before
+    }
+
+    /// Goes over to the link that the peer sends over again and again. True if it changed.
+    pub fn follow(&mut self, link: u8) -> bool {
+        let found = self.ways().find(|(_, w)| w.link == link).map(|(i, _)| i);
+        let Some(at) = found.filter(|&at| at != self.at) else { return false };
+        if let Some(way) = &mut self.ways[self.at] {
+            way.proven = false;
+        }
+        self.at = at;
+        true
+    }
+
+    /// The link of the next copy of a question, and whether it is the last.
+    pub fn next_copy(&mut self) -> (u8, bool) {
+        let count = self.ways().count();
+        let link = self.ways().nth(self.copies).map_or(0, |(_, w)| w.link);
+        self.copies += 1;
+        let last = self.copies >= count;
+        if last {
+            self.copies = 0;
+        }
+        (link, last)
+    }
+
+    /// The rank grants the peer more credit.
+    pub fn note_credit(&mut self, credit: u32) {
+        if credit.wrapping_sub(self.credit) <= MAX_STEP {
+            self.credit = credit;
+        }
+    }
+
+    /// Whether the peer grants more than the rank has heard.
+    pub fn grows(&mut self, credit: u32) -> bool {
+        let step = credit.wrapping_sub(self.heard_credit);
+        let grows = step != 0 && step <= MAX_STEP;
+        if grows {
+            self.heard_credit = credit;
+        }
+        grows
+    }
+
+    pub fn note_heard_credit(&mut self, credit: u32) {
+        self.grows(credit);
+    }
+
+    /// A kept packet, as it goes out now.
+    #[inline]
+    pub fn emit(&mut self, peer: PeerId, kept: &Kept, seq: Seq, more: u16) -> Out {
+        let mut header = kept.header;
+        let bytes = header.as_mut_slice();
+        bytes[field::SEQ].copy_from_slice(&seq.0.to_le_bytes());
+        let flags = u16::from_le_bytes([bytes[2], bytes[3]]) | more;
+        bytes[field::FLAGS].copy_from_slice(&flags.to_le_bytes());
+        wire::patch_ack(&mut header, self.recv.next_expected(), self.credit);
+        self.recv.ack_piggybacked();
+        Out { peer, link: self.link(), header, payload: kept.payload, last: false }
+    }
+
+    /// An acknowledgement.
+    pub fn emit_ack(&mut self, peer: PeerId) -> Out {
+        let nack = self.recv.has_gap() && self.send.mode() == Reliability::GoBackN;
+        let sack = if nack { [0; 4] } else { self.recv.sack().0 };
+        let common = Common {
+            flags: if nack { flags::NACK } else { 0 },
+            session: self.session_out,
+            seq: Seq(0),
+            ack: self.recv.next_expected(),
+            credit: self.credit,
+            imm: 0,
+        };
+        self.recv.ack_sent();
+        self.ack_now = false;
+        let header = wire::emit(&common, &Packet::Ack(Ack { sack }));
+        Out { peer, link: self.link(), header, payload: 0, last: false }
+    }
+
+    /// When something is due if nothing else happens.
+    pub fn deadline(&self, cfg: &Config) -> Option<Instant> {
+        let resend = self.send.oldest_sent().map(|at| at + self.rtt.rto());
+        let give_up = self.send.stuck_since().map(|at| {
+            at.max(self.last_heard) + Duration::from_millis(u64::from(cfg.peer_timeout_ms))
+        });
+        [resend, give_up, self.recv.ack_deadline()].into_iter().flatten().min()
+    }
+}

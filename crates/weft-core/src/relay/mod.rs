@@ -1,0 +1,618 @@
+//! Reliability in somebody else's place: what an agent does for a rank.
+//!
+//! A rank that is served by an agent hands it packets without numbers, as over shared memory. The
+//! [`Relay`] of that rank numbers them, keeps them until they are acknowledged, sends them again
+//! when they are lost, and acknowledges and orders what comes back. On the wire nothing shows: the
+//! peer may be served by an agent or not.
+//!
+//! As the engine, it does no I/O, reads no clock and touches no payload byte: payloads are numbers
+//! that the caller gives and gets back in [`Relay::poll_free`].
+
+mod flow;
+#[cfg(test)]
+mod tests;
+
+use crate::config::Config;
+use crate::id::{EndpointId, PeerId};
+use crate::reliability::{SackMap, Verdict};
+use crate::seq::Seq;
+use crate::time::Instant;
+use crate::wire::{self, flags, reason, Bye, Common, HeaderBuf, Hello, Packet, WireError};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+use flow::Flow;
+
+/// A payload that the caller keeps, as a number of the caller's. 0: none.
+pub type Handle = u32;
+
+/// Most links a peer is reached over.
+pub const LINKS_MAX: usize = 4;
+/// Packets of one rank that wait for a window, to any peer, before no more are taken from it.
+const BACKLOG_MAX: usize = 512;
+/// Packets of one peer before others get their turn.
+const QUANTUM: u32 = 32;
+
+/// Counters of a relay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayStats {
+    /// Packets sent for the first time.
+    pub sent: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Packets given to the rank.
+    pub delivered: u64,
+    /// Packets held ahead of a gap.
+    pub held: u64,
+    /// Packets that had come before.
+    pub duplicates: u64,
+    /// Packets beyond the window.
+    pub outside_window: u64,
+    /// Packets not taken in, as the rank takes none.
+    pub no_room: u64,
+    /// Acknowledgements sent.
+    pub acks: u64,
+    /// Packets that are none, or of an unknown session.
+    pub refused: u64,
+    /// Moves to another link.
+    pub moved: u64,
+}
+
+/// What is to be done with a packet from the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// Nothing: it was for the relay, came before, or cannot be taken in.
+    Drop,
+    /// It is for the rank, now; from a peer, if the rank has told of it.
+    Deliver(Option<PeerId>),
+    /// Keep it until [`Relay::next_held`] names it.
+    Hold(PeerId, Seq),
+}
+
+/// Room that the caller has for packets from the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// For one that goes to the rank.
+    pub deliver: bool,
+    /// For one that is held ahead of a gap.
+    pub hold: bool,
+}
+
+impl Room {
+    /// For both.
+    pub const ANY: Room = Room { deliver: true, hold: true };
+    /// For neither.
+    pub const NONE: Room = Room { deliver: false, hold: false };
+}
+
+/// A packet to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Out {
+    /// To whom.
+    pub peer: PeerId,
+    /// Over which of the caller's links.
+    pub link: u8,
+    /// The header.
+    pub header: HeaderBuf,
+    /// Its payload, if any.
+    pub payload: Handle,
+    /// The payload is not needed any more when this is sent.
+    pub last: bool,
+}
+
+/// Something the caller has to tell the rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelayEvent {
+    /// A peer is silent for so many milliseconds and was given up.
+    Lost(PeerId, u32),
+}
+
+/// A packet of the rank that is kept.
+#[derive(Clone, Copy)]
+struct Kept {
+    header: HeaderBuf,
+    payload: Handle,
+}
+
+/// Reliability for all peers of one rank.
+pub struct Relay {
+    cfg: Config,
+    flows: Vec<Option<Box<Flow>>>,
+    by_endpoint: BTreeMap<EndpointId, PeerId>,
+    kept: crate::slab::Slab<Kept>,
+    free: Vec<Handle>,
+    ready: VecDeque<PeerId>,
+    quantum: u32,
+    timers: BTreeSet<(Instant, PeerId)>,
+    events: VecDeque<RelayEvent>,
+    replaying: Option<PeerId>,
+    backlog: usize,
+    stats: RelayStats,
+}
+
+impl Relay {
+    /// For a rank with this configuration, as far as it concerns reliability.
+    pub fn new(cfg: Config) -> Relay {
+        Relay {
+            cfg,
+            flows: Vec::new(),
+            by_endpoint: BTreeMap::new(),
+            kept: crate::slab::Slab::default(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            quantum: QUANTUM,
+            timers: BTreeSet::new(),
+            events: VecDeque::new(),
+            replaying: None,
+            backlog: 0,
+            stats: RelayStats::default(),
+        }
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> &RelayStats {
+        &self.stats
+    }
+
+    /// A peer, as the rank has told: the session number that it puts into packets to the rank, and
+    /// the links that reach it with the delay of each in nanoseconds, at most [`LINKS_MAX`]. False
+    /// if the rank has too many peers.
+    pub fn connect(
+        &mut self,
+        peer: PeerId,
+        session: u32,
+        endpoint: EndpointId,
+        links: &[(u8, u32)],
+    ) -> bool {
+        let at = peer.0 as usize;
+        if at >= (self.cfg.peers_max as usize).min(1 << 20) || links.is_empty() {
+            return false;
+        }
+        self.disconnect(peer);
+        if self.flows.len() <= at {
+            self.flows.resize_with(at + 1, || None);
+        }
+        self.flows[at] = Some(Box::new(Flow::new(&self.cfg, session, endpoint, links)));
+        self.by_endpoint.insert(endpoint, peer);
+        true
+    }
+
+    /// Forgets a peer and all that is kept for it.
+    pub fn disconnect(&mut self, peer: PeerId) {
+        let Some(mut flow) = self.flows.get_mut(peer.0 as usize).and_then(Option::take) else {
+            return;
+        };
+        self.by_endpoint.remove(&flow.endpoint);
+        self.timers.remove(&(flow.armed, peer));
+        self.backlog -= flow.backlog.len();
+        let (kept, free) = (&mut self.kept, &mut self.free);
+        let mut drop_one = |key: u32| {
+            free.extend(kept.remove(key).map(|k| k.payload).filter(|&p| p != 0));
+        };
+        flow.backlog.drain(..).for_each(&mut drop_one);
+        flow.plain.drain(..).for_each(&mut drop_one);
+        flow.send.drain(&mut |key, _| drop_one(key));
+    }
+
+    /// Number of peers.
+    pub fn peers(&self) -> usize {
+        self.by_endpoint.len()
+    }
+
+    #[inline]
+    fn flow(&mut self, peer: PeerId) -> Option<&mut Flow> {
+        self.flows.get_mut(peer.0 as usize)?.as_deref_mut()
+    }
+
+    /// Whether more packets of the rank are taken.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.backlog < BACKLOG_MAX
+    }
+
+    /// Whether all that the rank has sent has arrived.
+    pub fn is_quiet(&self) -> bool {
+        self.flows.iter().flatten().all(|f| {
+            f.backlog.is_empty() && f.plain.is_empty() && f.send.is_empty() && f.bye.is_none()
+        })
+    }
+
+    /// A packet of the rank to `peer`. The payload is the relay's until [`Relay::poll_free`] gives
+    /// it back, or an [`Out`] says that it is the last.
+    ///
+    /// # Errors
+    /// It is no packet, or nobody knows the peer: the payload is free.
+    pub fn from_rank(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        header: &[u8],
+        payload: Handle,
+    ) -> Result<(), WireError> {
+        let (common, packet, len) = wire::parse(header)?;
+        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else {
+            return Err(WireError::Field);
+        };
+        let reply = common.flags & flags::REPLY != 0;
+        match packet {
+            Packet::Hello(_) if !reply => {}
+            _ => flow.session_out = common.session,
+        }
+        if !matches!(packet, Packet::Hello(_)) {
+            flow.note_credit(common.credit);
+            flow.ask_up |= common.flags & flags::ACKNOW != 0;
+        }
+        if matches!(packet, Packet::Ack(_)) {
+            // Credit grew, or the peer asks whether the rank lives.
+            flow.ack_now = true;
+            self.free.extend(Some(payload).filter(|&p| p != 0));
+            self.make_ready(peer);
+            return Ok(());
+        }
+        let kept = Kept { header: HeaderBuf::copy_of(&header[..len]), payload };
+        self.keep(now, peer, kept, packet.is_sequenced(), matches!(packet, Packet::Bye(_)));
+        Ok(())
+    }
+
+    /// A packet that the agent sends in the rank's name, after what the rank has sent before. The
+    /// payload is as in [`Relay::from_rank`]. False if nobody knows the peer.
+    pub fn inject(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        packet: &Packet,
+        imm: u32,
+        payload: Handle,
+    ) -> bool {
+        let Some(flow) = self.flow(peer) else { return false };
+        let common = Common { session: flow.session_out, imm, ..Common::default() };
+        let kept = Kept { header: wire::emit(&common, packet), payload };
+        self.keep(now, peer, kept, packet.is_sequenced(), false);
+        true
+    }
+
+    fn keep(&mut self, now: Instant, peer: PeerId, kept: Kept, sequenced: bool, bye: bool) {
+        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
+        let payload = kept.payload;
+        let Some(key) = self.kept.insert(kept) else {
+            self.free.extend(Some(payload).filter(|&p| p != 0));
+            return;
+        };
+        if sequenced {
+            flow.backlog.push_back(key);
+            self.backlog += 1;
+        } else if bye {
+            flow.bye = Some(key);
+        } else {
+            flow.plain.push_back(key);
+        }
+        flow.last_heard = flow.last_heard.max(now);
+        self.make_ready(peer);
+    }
+
+    /// The rank has ended: what it sent is still delivered, then its peers are told. Call until
+    /// [`Relay::is_quiet`], or drop the relay.
+    pub fn rank_gone(&mut self) {
+        for at in 0..self.flows.len() {
+            let Some(flow) = &mut self.flows[at] else { continue };
+            if flow.bye.is_some() || flow.said_bye || flow.session_out == 0 {
+                continue;
+            }
+            let common = Common { session: flow.session_out, ..Common::default() };
+            let header = wire::emit(&common, &Packet::Bye(Bye { reason: reason::SILENT }));
+            flow.bye = self.kept.insert(Kept { header, payload: 0 });
+            self.make_ready(PeerId(at as u32));
+        }
+    }
+
+    /// A packet that came over `link`. Without room it is as if it had been lost on the way.
+    #[inline]
+    pub fn from_wire(&mut self, now: Instant, link: u8, header: &[u8], room: Room) -> Arrival {
+        let Ok((common, packet, _)) = wire::parse(header) else {
+            self.stats.refused += 1;
+            return Arrival::Drop;
+        };
+        if let Packet::Hello(hello) = &packet {
+            return self.on_hello(now, link, &common, hello, room.deliver);
+        }
+        let peer = PeerId(wire::session_index(common.session));
+        let Some(flow) = self.flow(peer).filter(|f| f.session_in == common.session) else {
+            self.stats.refused += 1;
+            return Arrival::Drop;
+        };
+        flow.last_heard = now;
+        let sack = match &packet {
+            Packet::Ack(ack) => Some(SackMap(ack.sack)),
+            _ => None,
+        };
+        self.acknowledged(now, peer, &common, sack.as_ref());
+        match packet {
+            Packet::Ack(_) => self.on_ack(peer, common.credit, room.deliver),
+            Packet::Bye(_) => self.deliver(peer, room.deliver),
+            _ => self.on_sequenced(now, peer, link, &common, room),
+        }
+    }
+
+    fn on_hello(
+        &mut self,
+        now: Instant,
+        link: u8,
+        common: &Common,
+        hello: &Hello,
+        room: bool,
+    ) -> Arrival {
+        let known = self.by_endpoint.get(&EndpointId(hello.src_eid)).copied();
+        if let Some(flow) = known.and_then(|p| self.flow(p)) {
+            flow.last_heard = now;
+            flow.on_hello(link, common.flags & flags::REPLY != 0, hello.session_offer);
+        }
+        match room {
+            true => Arrival::Deliver(known),
+            false => Arrival::Drop,
+        }
+    }
+
+    fn acknowledged(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        common: &Common,
+        sack: Option<&SackMap>,
+    ) {
+        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
+        let (kept, free) = (&mut self.kept, &mut self.free);
+        let nack = common.flags & flags::NACK != 0;
+        let outcome = flow.send.on_ack(now, common.ack, sack, nack, &mut |key, _| {
+            free.extend(kept.remove(key).map(|k| k.payload).filter(|&p| p != 0));
+        });
+        if let Some(rtt) = outcome.rtt {
+            flow.rtt.sample(rtt);
+        }
+        if outcome.newly_acked > 0 {
+            flow.timeouts = 0;
+        }
+        if outcome.newly_acked > 0 || outcome.lost > 0 {
+            self.make_ready(peer);
+        }
+    }
+
+    /// Acknowledgements are for the relay; the rank hears of one that brings credit, or that it
+    /// asked for.
+    fn on_ack(&mut self, peer: PeerId, credit: u32, room: bool) -> Arrival {
+        let Some(flow) = self.flow(peer) else { return Arrival::Drop };
+        if !room || !(flow.ask_up || flow.grows(credit)) {
+            return Arrival::Drop;
+        }
+        flow.ask_up = false;
+        self.deliver(peer, true)
+    }
+
+    fn on_sequenced(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        link: u8,
+        common: &Common,
+        room: Room,
+    ) -> Arrival {
+        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return Arrival::Drop };
+        let is_next = flow.recv.next_expected() == common.seq;
+        if !(if is_next { room.deliver } else { room.hold }) {
+            // As if it were lost; but the peer hears that somebody is here.
+            flow.ack_now = true;
+            self.stats.no_room += 1;
+            self.make_ready(peer);
+            return Arrival::Drop;
+        }
+        let verdict = flow.recv.on_packet(common.seq);
+        flow.recv.note_received(now, common.flags & flags::ACKNOW != 0);
+        flow.note_heard_credit(common.credit);
+        let arrival = match verdict {
+            Verdict::Deliver => {
+                if flow.recv.has_gap() {
+                    self.replaying = Some(peer);
+                }
+                self.stats.delivered += 1;
+                Arrival::Deliver(Some(peer))
+            }
+            Verdict::Hold => {
+                self.stats.held += 1;
+                Arrival::Hold(peer, common.seq)
+            }
+            Verdict::Duplicate => {
+                self.stats.duplicates += 1;
+                // What is acknowledged does not arrive, but this did.
+                self.stats.moved += u64::from(flow.follow(link));
+                Arrival::Drop
+            }
+            Verdict::Gap | Verdict::Outside => {
+                self.stats.outside_window += 1;
+                Arrival::Drop
+            }
+        };
+        match flow.recv.ack_deadline() {
+            Some(at) if at <= now => self.make_ready(peer),
+            Some(at) => self.arm(peer, at),
+            None => {}
+        }
+        arrival
+    }
+
+    fn deliver(&mut self, peer: PeerId, room: bool) -> Arrival {
+        if !room {
+            return Arrival::Drop;
+        }
+        self.stats.delivered += 1;
+        Arrival::Deliver(Some(peer))
+    }
+
+    /// Names the next held packet whose turn has come.
+    #[inline]
+    pub fn next_held(&mut self) -> Option<(PeerId, Seq)> {
+        let peer = self.replaying?;
+        let next = self.flow(peer).and_then(|f| f.recv.next_held());
+        match next {
+            Some(_) => self.stats.delivered += 1,
+            None => self.replaying = None,
+        }
+        next.map(|seq| (peer, seq))
+    }
+
+    /// The next packet to send. The caller keeps it if the link is full.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Out> {
+        while let Some(&peer) = self.ready.front() {
+            if let Some(out) = self.next_out(now, peer) {
+                self.quantum = self.quantum.saturating_sub(1);
+                if self.quantum == 0 {
+                    self.quantum = QUANTUM;
+                    self.ready.rotate_left(1);
+                }
+                return Some(out);
+            }
+            self.quantum = QUANTUM;
+            self.ready.pop_front();
+            let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { continue };
+            flow.ready = false;
+            if let Some(at) = flow.deadline(&self.cfg) {
+                self.arm(peer, at);
+            }
+        }
+        None
+    }
+
+    fn next_out(&mut self, now: Instant, peer: PeerId) -> Option<Out> {
+        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return None };
+        if let Some(key) = flow.plain.front().copied() {
+            return self.emit_plain(peer, key);
+        }
+        let flow = &mut **flow;
+        if flow.recv.has_gap() && flow.recv.ack_due(now) {
+            self.stats.acks += 1;
+            return Some(flow.emit_ack(peer));
+        }
+        if let Some((seq, key)) = flow.send.next_retransmit(now) {
+            self.stats.retransmitted += 1;
+            let kept = self.kept.get(key)?;
+            return Some(flow.emit(peer, kept, seq, flags::ACKNOW));
+        }
+        if flow.send.can_send() {
+            if let Some(key) = flow.backlog.pop_front() {
+                self.backlog -= 1;
+                self.stats.sent += 1;
+                let seq = flow.send.push(now, key);
+                let kept = self.kept.get(key)?;
+                return Some(flow.emit(peer, kept, seq, 0));
+            }
+        }
+        if (flow.ack_now || flow.recv.ack_due(now)) && flow.session_out != 0 {
+            self.stats.acks += 1;
+            return Some(flow.emit_ack(peer));
+        }
+        // The last word waits until all before it has arrived.
+        let done = flow.send.is_empty() && flow.backlog.is_empty();
+        let key = flow.bye.take_if(|_| done)?;
+        flow.said_bye = true;
+        let kept = self.kept.remove(key)?;
+        Some(flow.emit(peer, &kept, Seq(0), 0))
+    }
+
+    /// A HELLO: a question goes over every link, an answer back the way the question came.
+    fn emit_plain(&mut self, peer: PeerId, key: u32) -> Option<Out> {
+        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return None };
+        let kept = *self.kept.get(key)?;
+        let answer = Hello::is_answer(kept.header.as_slice());
+        let question = kept.header.as_slice().get(wire::field::TYPE)
+            == Some(&(wire::PacketType::Hello as u8))
+            && !answer;
+        let (link, last) = match question {
+            true => flow.next_copy(),
+            false if answer => (flow.asked_over, true),
+            false => (flow.link(), true),
+        };
+        if last {
+            flow.plain.pop_front();
+            self.kept.remove(key);
+        }
+        Some(Out { peer, link, header: kept.header, payload: kept.payload, last })
+    }
+
+    /// The next payload that is not needed any more.
+    #[inline]
+    pub fn poll_free(&mut self) -> Option<Handle> {
+        self.free.pop()
+    }
+
+    /// The next thing to tell the rank.
+    pub fn poll_event(&mut self) -> Option<RelayEvent> {
+        self.events.pop_front()
+    }
+
+    /// When `handle_timeout` wants to be called.
+    #[inline]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.timers.first().map(|&(at, _)| at)
+    }
+
+    /// Whether `poll_transmit` may have something.
+    #[inline]
+    pub fn has_output(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Does what has become due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(&(at, peer)) = self.timers.first() {
+            if at > now {
+                return;
+            }
+            self.timers.pop_first();
+            let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { continue };
+            flow.armed = Instant::FAR;
+            let silent = now.since(flow.last_heard.max(flow.send.stuck_since().unwrap_or(now)));
+            let limit = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms));
+            if !flow.send.is_empty() && silent >= limit {
+                let after_ms = silent.as_millis() as u32;
+                self.disconnect(peer);
+                self.events.push_back(RelayEvent::Lost(peer, after_ms));
+                continue;
+            }
+            let rto = flow.rtt.rto();
+            if flow.send.on_timeout(now, rto) {
+                self.stats.timeouts += 1;
+                flow.rtt.backoff();
+                flow.timeouts += 1;
+                if flow.timeouts > 2 && flow.move_on() {
+                    self.stats.moved += 1;
+                }
+            }
+            let due = flow.recv.ack_due(now) || flow.send.awaiting_retransmit() > 0;
+            match flow.deadline(&self.cfg) {
+                _ if due => self.make_ready(peer),
+                Some(next) => self.arm(peer, next.max(now + Duration::from_micros(1))),
+                None => {}
+            }
+        }
+    }
+
+    #[inline]
+    fn make_ready(&mut self, peer: PeerId) {
+        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
+        if !flow.ready {
+            flow.ready = true;
+            self.ready.push_back(peer);
+        }
+    }
+
+    /// A timer that is earlier than needed costs less than moving it with every packet.
+    fn arm(&mut self, peer: PeerId, at: Instant) {
+        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
+        if at < flow.armed {
+            self.timers.remove(&(flow.armed, peer));
+            flow.armed = at;
+            self.timers.insert((at, peer));
+        }
+    }
+}

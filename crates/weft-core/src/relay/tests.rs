@@ -1,0 +1,301 @@
+#![allow(non_snake_case)]
+
+use super::*;
+use crate::wire::{Ack, Eager, Nop, PacketType};
+use std::collections::BTreeMap as Map;
+extern crate std;
+
+/// A rank's side of one session: a relay, what was delivered, and payloads by handle.
+struct Side {
+    relay: Relay,
+    held: Map<u32, HeaderBuf>,
+    got: Vec<u64>,
+    acks: u32,
+    byes: u32,
+    given: u32,
+    back: u32,
+    room: bool,
+}
+
+const PEER: PeerId = PeerId(3);
+const SESSION: [u32; 2] = [wire::session_number(3, 7), wire::session_number(3, 9)];
+
+impl Side {
+    fn new(me: usize, cfg: &Config, links: &[(u8, u32)]) -> Side {
+        let mut relay = Relay::new(cfg.clone());
+        let other = EndpointId(2 - me as u64);
+        assert!(relay.connect(PEER, SESSION[me], other, links));
+        let (held, got) = (Map::new(), Vec::new());
+        let mut side = Side { relay, held, got, acks: 0, byes: 0, given: 0, back: 0, room: true };
+        // As an exchange of HELLOs would.
+        side.relay.flow(PEER).unwrap().on_hello(links[0].0, true, SESSION[1 - me]);
+        side
+    }
+
+    fn send(&mut self, now: Instant, tag: u64) {
+        let me = SESSION.iter().position(|&s| s != self.relay.flow(PEER).unwrap().session_in);
+        let common = Common { session: SESSION[me.unwrap()], credit: 2000, ..Common::default() };
+        let header = wire::emit(&common, &Packet::Eager(Eager { tag }));
+        self.given += 1;
+        let handle = self.given;
+        self.relay.from_rank(now, PEER, header.as_slice(), handle).unwrap();
+    }
+
+    fn arrive(&mut self, now: Instant, link: u8, header: &HeaderBuf) {
+        let mut arrival = self.relay.from_wire(
+            now,
+            link,
+            header.as_slice(),
+            if self.room { Room::ANY } else { Room::NONE },
+        );
+        let mut header = *header;
+        loop {
+            match arrival {
+                Arrival::Deliver(from) => self.take(from, &header),
+                Arrival::Hold(peer, seq) => {
+                    assert_eq!(peer, PEER);
+                    self.held.insert(seq.0, header);
+                    return;
+                }
+                Arrival::Drop => return,
+            }
+            let Some(next) = self.relay.next_held() else { return };
+            header = self.held.remove(&next.1 .0).expect("held");
+            arrival = Arrival::Deliver(Some(next.0));
+        }
+    }
+
+    fn take(&mut self, from: Option<PeerId>, header: &HeaderBuf) {
+        assert_eq!(from, Some(PEER));
+        match wire::parse(header.as_slice()).unwrap().1 {
+            Packet::Eager(eager) => self.got.push(eager.tag),
+            Packet::Ack(_) => self.acks += 1,
+            Packet::Bye(_) => self.byes += 1,
+            other => panic!("{other}"),
+        }
+    }
+
+    fn collect(&mut self) {
+        while self.relay.poll_free().is_some() {
+            self.back += 1;
+        }
+    }
+}
+
+/// A network of `delay` that loses, repeats and reorders as a seed says.
+struct Net {
+    seed: u64,
+    loss: u64,
+    under_way: Map<(Instant, u64), (usize, u8, HeaderBuf)>,
+    count: u64,
+    dead_link: Option<u8>,
+}
+
+impl Net {
+    fn new(seed: u64, loss: u64) -> Net {
+        Net { seed: seed | 1, loss, under_way: Map::new(), count: 0, dead_link: None }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        // xorshift64
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        self.seed % below
+    }
+
+    fn put(&mut self, now: Instant, to: usize, out: &Out) {
+        if self.dead_link == Some(out.link) {
+            return;
+        }
+        let copies = match self.random(100) {
+            n if n < self.loss => 0,
+            n if n < self.loss * 3 / 2 => 2,
+            _ => 1,
+        };
+        for _ in 0..copies {
+            let jitter = if self.loss > 0 { self.random(30_000) } else { 0 };
+            self.count += 1;
+            let at = now + Duration::from_nanos(5_000 + jitter);
+            self.under_way.insert((at, self.count), (to, out.link, out.header));
+        }
+    }
+}
+
+/// Lets time pass until nothing is under way or due, at most a minute.
+fn run(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant) {
+    let end = *now + Duration::from_secs(60);
+    loop {
+        for me in 0..2 {
+            while let Some(out) = sides[me].relay.poll_transmit(*now) {
+                net.put(*now, 1 - me, &out);
+            }
+            sides[me].collect();
+        }
+        let arrival = net.under_way.keys().next().map(|k| k.0);
+        let due = sides.iter().filter_map(|s| s.relay.next_timeout()).min();
+        let Some(next) = [arrival, due].into_iter().flatten().min().filter(|&at| at < end) else {
+            return;
+        };
+        *now = (*now).max(next);
+        while let Some((&(at, n), _)) = net.under_way.first_key_value().filter(|(k, _)| k.0 <= *now)
+        {
+            let (to, link, header) = net.under_way.remove(&(at, n)).unwrap();
+            sides[to].arrive(*now, link, &header);
+        }
+        sides.iter_mut().for_each(|s| s.relay.handle_timeout(*now));
+    }
+}
+
+fn pair(cfg: &Config) -> [Side; 2] {
+    [0, 1].map(|me| Side::new(me, cfg, &[(0, 5_000)]))
+}
+
+#[test]
+fn relay__delivers_once_and_in_order_under_loss() {
+    for seed in 1..60 {
+        for reliability in [crate::Reliability::Selective, crate::Reliability::GoBackN] {
+            let cfg = Config { reliability, window: 32, ..Config::default() };
+            let (mut sides, mut net) = (pair(&cfg), Net::new(seed * 0x9e37_79b9, seed % 20));
+            let mut now = Instant(1_000_000);
+            for round in 0..20 {
+                for i in 0..15 {
+                    sides[0].send(now, round * 15 + i);
+                    sides[1].send(now, 1_000 + round * 15 + i);
+                }
+                run(&mut sides, &mut net, &mut now);
+            }
+            let expected: [Vec<u64>; 2] = [(1_000..1_300).collect(), (0..300).collect()];
+            for (side, expected) in sides.iter().zip(expected) {
+                assert_eq!(side.got, expected, "seed {seed} {reliability}");
+                assert!(side.relay.is_quiet() && side.held.is_empty());
+                assert_eq!(side.given, side.back, "every payload comes back");
+            }
+        }
+    }
+}
+
+#[test]
+fn relay__a_rank_without_room_holds_up_its_own_flow_only_until_it_has_some() {
+    let cfg = Config { window: 8, ..Config::default() };
+    let (mut sides, mut net) = (pair(&cfg), Net::new(5, 0));
+    let mut now = Instant(1);
+    sides[1].room = false;
+    (0..40).for_each(|tag| sides[0].send(now, tag));
+    for _ in 0..50 {
+        run_for(&mut sides, &mut net, &mut now, 2_000_000);
+    }
+    assert!(sides[1].got.is_empty() && sides[1].relay.stats().no_room > 0);
+    assert_eq!(sides[0].back, 0, "nothing is acknowledged that was not taken");
+    sides[1].room = true;
+    run(&mut sides, &mut net, &mut now);
+    assert_eq!(sides[1].got, (0..40).collect::<Vec<_>>());
+}
+
+/// As `run`, for `ns` at most.
+fn run_for(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant, ns: u64) {
+    let end = *now + Duration::from_nanos(ns);
+    while *now < end {
+        for me in 0..2 {
+            while let Some(out) = sides[me].relay.poll_transmit(*now) {
+                net.put(*now, 1 - me, &out);
+            }
+        }
+        *now = *now + Duration::from_micros(100);
+        let due: Vec<_> = net.under_way.keys().copied().filter(|k| k.0 <= *now).collect();
+        for key in due {
+            let (to, link, header) = net.under_way.remove(&key).unwrap();
+            sides[to].arrive(*now, link, &header);
+        }
+        sides.iter_mut().for_each(|s| s.relay.handle_timeout(*now));
+    }
+}
+
+#[test]
+fn relay__moves_to_another_link_when_one_dies() {
+    let cfg = Config::default();
+    let links = [(0, 2_000), (1, 9_000)];
+    let mut sides = [0, 1].map(|me| Side::new(me, &cfg, &links));
+    let (mut net, mut now) = (Net::new(9, 0), Instant(1));
+    (0..10).for_each(|tag| sides[0].send(now, tag));
+    run(&mut sides, &mut net, &mut now);
+    net.dead_link = Some(0);
+    (10..20).for_each(|tag| sides[0].send(now, tag));
+    run(&mut sides, &mut net, &mut now);
+    assert_eq!(sides[1].got, (0..20).collect::<Vec<_>>());
+    assert!(sides[0].relay.stats().moved > 0);
+}
+
+#[test]
+fn relay__a_probe_is_answered_though_the_rank_computes() {
+    let (mut sides, mut net) = (pair(&Config::default()), Net::new(3, 0));
+    let mut now = Instant(1);
+    let common = Common { session: SESSION[1], flags: flags::ACKNOW, ..Common::default() };
+    let header = wire::emit(&common, &Packet::Nop(Nop));
+    sides[0].relay.from_rank(now, PEER, header.as_slice(), 0).unwrap();
+    // The rank of the other side takes nothing: the caller consumes NOPs.
+    while let Some(out) = sides[0].relay.poll_transmit(now) {
+        let arrival = sides[1].relay.from_wire(now, 0, out.header.as_slice(), Room::ANY);
+        assert_eq!(arrival, Arrival::Deliver(Some(PEER)));
+    }
+    run(&mut sides, &mut net, &mut now);
+    assert_eq!(sides[0].acks, 1);
+}
+
+#[test]
+fn relay__the_last_word_comes_after_everything_else() {
+    for seed in 1..20 {
+        let cfg = Config { window: 8, ..Config::default() };
+        let (mut sides, mut net) = (pair(&cfg), Net::new(seed, 20));
+        let mut now = Instant(1);
+        (0..50).for_each(|tag| sides[0].send(now, tag));
+        sides[0].relay.rank_gone();
+        net.loss = 20;
+        run(&mut sides, &mut net, &mut now);
+        assert_eq!(sides[1].got, (0..50).collect::<Vec<_>>(), "seed {seed}");
+        assert!(sides[0].relay.is_quiet());
+        assert!(sides[1].byes <= 2, "sent once; the network may repeat it");
+    }
+}
+
+#[test]
+fn relay__a_silent_peer_is_given_up_and_named() {
+    let cfg = Config { peer_timeout_ms: 2_000, ..Config::default() };
+    let (mut sides, mut net) = (pair(&cfg), Net::new(1, 0));
+    let mut now = Instant(1);
+    net.dead_link = Some(0);
+    (0..3).for_each(|tag| sides[0].send(now, tag));
+    run(&mut sides, &mut net, &mut now);
+    let Some(RelayEvent::Lost(PEER, after)) = sides[0].relay.poll_event() else {
+        panic!("no event")
+    };
+    assert!((2_000..4_000).contains(&after), "{after}");
+    assert_eq!(sides[0].relay.peers(), 0);
+    assert_eq!(sides[0].back, 3);
+}
+
+#[test]
+fn from_wire__hostile_bytes_change_nothing() {
+    let mut side = Side::new(0, &Config::default(), &[(0, 1)]);
+    let mut net = Net::new(77, 0);
+    for _ in 0..20_000 {
+        let len = net.random(70) as usize;
+        let mut bytes: Vec<u8> = (0..len).map(|_| net.random(256) as u8).collect();
+        if let [version, kind, ..] = &mut bytes[..] {
+            (*version, *kind) = (wire::VERSION, (*kind % 18).max(2));
+        }
+        let arrival = side.relay.from_wire(Instant(1), 0, &bytes, Room::ANY);
+        assert_eq!(arrival, Arrival::Drop);
+    }
+    assert!(!side.relay.has_output());
+}
+
+#[test]
+fn from_wire__an_acknowledgement_of_nothing_sent_is_ignored() {
+    let mut side = Side::new(0, &Config::default(), &[(0, 1)]);
+    let common = Common { session: SESSION[0], ack: Seq(99), ..Common::default() };
+    let header = wire::emit(&common, &Packet::Ack(Ack { sack: [u64::MAX; 4] }));
+    assert_eq!(side.relay.from_wire(Instant(1), 0, header.as_slice(), Room::ANY), Arrival::Drop);
+    assert_eq!(header.as_slice()[1], PacketType::Ack as u8);
+    assert!(side.relay.is_quiet());
+}

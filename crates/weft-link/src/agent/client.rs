@@ -1,0 +1,498 @@
+//! The rank's end: a link over which everything goes through the host's agent.
+
+use super::hub::ring_config;
+use super::{Attach, Control, GroupRole, Served, AGENT, CONTROL, HEADER_MIN, NOBODY, PACKET};
+use super::{PREFIX, VERSION};
+use crate::secure::Security;
+use crate::shm::ShmLink;
+use crate::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use weft_core::wire::HEADER_MAX;
+use weft_core::{Config, LinkCaps, PeerId};
+
+/// Settings of an [`AgentLink`].
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// Where the agent listens: a path, or `@` and an abstract name. The first that answers.
+    pub names: Vec<String>,
+    /// How long its answer may take.
+    pub patience: Duration,
+}
+
+impl Default for AgentConfig {
+    fn default() -> AgentConfig {
+        AgentConfig { names: super::usual_names(), patience: Duration::from_secs(2) }
+    }
+}
+
+/// The only peer of the ring.
+const AGENT_PEER: PeerId = PeerId(0);
+/// What two more hops inside the host cost, nanoseconds.
+const HOPS_NS: u32 = 1_500;
+/// Messages that wait for room in the ring; the services refuse what is beyond.
+const QUEUE_MAX: usize = 1024;
+
+/// Packets of a group that wait for the program at most.
+const GROUP_WINDOW: u32 = 64;
+
+/// A member of a multicast group that holds it up (true) or is lost (false).
+pub type MemberNews = (u64, u32, bool);
+
+/// What the rank asks of its agent besides carrying packets: shared by the link, which moves it,
+/// and by those who ask.
+#[derive(Debug, Default)]
+pub struct Services {
+    out: VecDeque<Control>,
+    counters: BTreeMap<(u64, u32), Option<u64>>,
+    packets: VecDeque<(u64, u32, Vec<u8>)>,
+    grants: BTreeMap<u64, u32>,
+    /// Packets taken, by group, and how many the agent knows of.
+    taken: BTreeMap<u64, (u32, u32)>,
+    members: VecDeque<MemberNews>,
+    ended: Option<String>,
+}
+
+impl Services {
+    fn ask(&mut self, message: Control) -> bool {
+        let room = self.ended.is_none() && self.out.len() < QUEUE_MAX;
+        if room {
+            self.out.push_back(message);
+        }
+        room
+    }
+
+    /// Asks the agent to keep `words` words for fetch-and-add under `key`; others reach them as a
+    /// region of this endpoint, whatever this rank does meanwhile. False: try again.
+    pub fn open_counter(&mut self, key: u64, words: u32) -> bool {
+        self.counters.remove(&(key, 0));
+        self.ask(Control::CounterOpen(key, words))
+    }
+
+    /// Asks for the value of a word.
+    pub fn read_counter(&mut self, key: u64, word: u32) -> bool {
+        self.counters.remove(&(key, word));
+        self.ask(Control::CounterRead(key, word))
+    }
+
+    /// The answer to `open_counter` (for word 0) or `read_counter`, once: `Some(None)` if the agent
+    /// refuses.
+    pub fn counter(&mut self, key: u64, word: u32) -> Option<Option<u64>> {
+        self.counters.remove(&(key, word))
+    }
+
+    /// Ends the words under `key`.
+    pub fn close_counter(&mut self, key: u64) -> bool {
+        self.ask(Control::CounterClose(key))
+    }
+
+    /// Joins a multicast group; the peers named must be connected.
+    pub fn join(&mut self, role: GroupRole) -> bool {
+        self.grants.remove(&role.group);
+        self.taken.remove(&role.group);
+        self.ask(Control::GroupJoin(role))
+    }
+
+    /// Leaves a group.
+    pub fn leave(&mut self, group: u64) -> bool {
+        self.ask(Control::GroupLeave(group))
+    }
+
+    /// The root sends packet `number` of a group (they count from 0) to all members. False while
+    /// the agent has no room: [`Services::granted`] says how far it goes.
+    pub fn multicast(&mut self, group: u64, number: u32, bytes: &[u8]) -> bool {
+        let granted = self.granted(group);
+        if (granted.wrapping_sub(number) as i32) <= 0 {
+            return false;
+        }
+        self.ask(Control::GroupPacket(group, number, bytes.to_vec()))
+    }
+
+    /// The number before which packets of a group may be sent now.
+    pub fn granted(&self, group: u64) -> u32 {
+        self.grants.get(&group).copied().unwrap_or(0)
+    }
+
+    /// The next packet that came: group, number, bytes.
+    pub fn poll_packet(&mut self) -> Option<(u64, u32, Vec<u8>)> {
+        let packet = self.packets.pop_front()?;
+        let (taken, told) = self.taken.entry(packet.0).or_default();
+        *taken = packet.1.wrapping_add(1);
+        if taken.wrapping_sub(*told) >= GROUP_WINDOW / 4 {
+            *told = *taken;
+            let granted = taken.wrapping_add(GROUP_WINDOW);
+            // Not bounded by the queue's limit: it would never be said again.
+            self.out.push_back(Control::GroupGrant(packet.0, granted));
+        }
+        Some(packet)
+    }
+
+    /// The next news of a slow or lost member.
+    pub fn poll_member(&mut self) -> Option<MemberNews> {
+        self.members.pop_front()
+    }
+
+    /// Why the agent serves no more, if so.
+    pub fn ended(&self) -> Option<&str> {
+        self.ended.as_deref()
+    }
+
+    /// What an answer of the agent means.
+    fn take(&mut self, message: Control, events: &mut VecDeque<LinkEvent>) {
+        match message {
+            Control::CounterIs(key, word, value) => {
+                self.counters.insert((key, word), value);
+            }
+            // At most a window for each group: what is granted.
+            Control::GroupPacket(group, number, bytes) => {
+                self.packets.push_back((group, number, bytes));
+            }
+            Control::GroupGrant(group, number) => {
+                self.grants.insert(group, number);
+            }
+            Control::GroupMember(group, member, slow) => {
+                if self.members.len() < QUEUE_MAX {
+                    self.members.push_back((group, member, slow));
+                }
+            }
+            Control::Path(peer, mtu) => events.push_back(LinkEvent::Mtu(peer, mtu)),
+            Control::Lost(peer, why) => {
+                events.push_back(LinkEvent::Warning(format!("{peer}: {why}")));
+                events.push_back(LinkEvent::PeerGone(peer));
+            }
+            Control::Notice(text) => events.push_back(LinkEvent::Warning(text)),
+            _ => {}
+        }
+    }
+}
+
+/// A handle to the services; it lives on when the link is given to an endpoint.
+pub type ServicesHandle = Rc<RefCell<Services>>;
+
+#[derive(Default)]
+struct Counters {
+    sent: u64,
+    received: u64,
+    full: u64,
+    refused: u64,
+}
+
+/// The link of a rank that is served by an agent.
+pub struct AgentLink {
+    shm: ShmLink,
+    name: String,
+    pid: i32,
+    served: Served,
+    address: Address,
+    mtu: u32,
+    services: ServicesHandle,
+    peers: BTreeSet<PeerId>,
+    events: VecDeque<LinkEvent>,
+    dead: bool,
+    count: Counters,
+}
+
+/// Takes packets to the driver and messages apart.
+struct Unwrap<'a> {
+    sink: &'a mut dyn Sink,
+    messages: Vec<Control>,
+    refused: u64,
+}
+
+impl Sink for Unwrap<'_> {
+    #[inline]
+    fn frame(&mut self, _: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
+        let Some((prefix, rest)) = header.split_first_chunk::<PREFIX>() else { return };
+        let peer = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]);
+        if prefix[4] == PACKET {
+            self.sink.frame(Some(PeerId(peer)).filter(|p| p.0 != NOBODY), rest, payload);
+            return;
+        }
+        match Control::decode(&payload.to_vec()) {
+            Ok(message) if prefix[4] == CONTROL => self.messages.push(message),
+            _ => self.refused += 1,
+        }
+    }
+}
+
+/// Drops packets: before the rank is served there are none.
+struct Nothing;
+
+impl Sink for Nothing {
+    fn frame(&mut self, _: Option<PeerId>, _: &[u8], _: Bytes<'_>) {}
+}
+
+impl AgentLink {
+    /// Finds the agent and asks it to serve this rank.
+    ///
+    /// # Errors
+    /// [`LinkError::Unreachable`]: none listens, it is another user's, or it refuses (a quota,
+    /// another version), with the reason.
+    pub fn attach(
+        config: &AgentConfig,
+        security: &Security,
+        engine: &Config,
+    ) -> Result<AgentLink, LinkError> {
+        let mut shm = ShmLink::new(ring_config(security.me, 1))?;
+        let (name, pid) = find(&mut shm, config)?;
+        let mtu = shm.caps().mtu;
+        let mut link = AgentLink {
+            shm,
+            name,
+            pid,
+            served: Served {
+                version: 0,
+                pid: 0,
+                mtu: 0,
+                latency_ns: 0,
+                bytes_per_us: 0,
+                address: Vec::new(),
+            },
+            address: Address::default(),
+            mtu,
+            services: ServicesHandle::default(),
+            peers: BTreeSet::new(),
+            events: VecDeque::new(),
+            dead: false,
+            count: Counters::default(),
+        };
+        let key = *security.job_key.as_bytes();
+        link.say(&Control::Attach(Attach::new(security.me, security.mode, key, engine)));
+        let served = link.await_answer(config.patience)?;
+        link.address = Address::decode(&served.address).map_err(|e| link.broken(&e.to_string()))?;
+        link.mtu = served.mtu.min(mtu - PREFIX as u32);
+        link.served = served;
+        Ok(link)
+    }
+
+    fn broken(&self, what: &str) -> LinkError {
+        LinkError::Unreachable(format!("{} says nonsense ({what})", self.agent()))
+    }
+
+    fn agent(&self) -> String {
+        format!("the agent at {} (process {})", self.name, self.pid)
+    }
+
+    fn await_answer(&mut self, patience: Duration) -> Result<Served, LinkError> {
+        let end = Instant::now() + patience;
+        loop {
+            let mut unwrap = Unwrap { sink: &mut Nothing, messages: Vec::new(), refused: 0 };
+            self.shm.recv(8, &mut unwrap);
+            for message in unwrap.messages {
+                match message {
+                    Control::Attached(served) if served.version == VERSION => return Ok(served),
+                    Control::Attached(other) => {
+                        let theirs = other.version;
+                        return Err(LinkError::Unreachable(format!(
+                            "{} speaks version {theirs}, this program {VERSION}: use the weftd of \
+                             this release",
+                            self.agent()
+                        )));
+                    }
+                    Control::Refused(why) => {
+                        let agent = self.agent();
+                        return Err(LinkError::Unreachable(format!("{agent} refuses: {why}")));
+                    }
+                    _ => {}
+                }
+            }
+            self.shm.look_at_sockets();
+            if self.shm.poll_event().is_some() {
+                let why = format!("{} hung up; its log says why", self.agent());
+                return Err(LinkError::Unreachable(why));
+            }
+            if Instant::now() > end {
+                return Err(LinkError::Unreachable(format!("{} does not answer", self.agent())));
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// What the rank can ask of the agent besides carrying packets.
+    pub fn services(&self) -> ServicesHandle {
+        Rc::clone(&self.services)
+    }
+
+    /// Where the agent listens, and its process number.
+    pub fn serving(&self) -> (&str, i32) {
+        (&self.name, self.pid)
+    }
+
+    /// What the agent has said it has.
+    pub fn served(&self) -> &Served {
+        &self.served
+    }
+
+    /// Puts a message into the ring. False: it is full.
+    fn say(&mut self, message: &Control) -> bool {
+        let mut header = [0; HEADER_MIN];
+        header[4] = CONTROL;
+        let payload = message.encode();
+        if payload.len() + header.len() > self.shm.caps().mtu as usize {
+            self.count.refused += 1;
+            return true;
+        }
+        self.shm.send(&[Frame { peer: AGENT_PEER, header: &header, payload: &payload }]) == 1
+    }
+
+    /// Says what waits, in order. False: the ring is full.
+    fn say_all(&mut self) -> bool {
+        loop {
+            let Some(next) = self.services.borrow_mut().out.pop_front() else { return true };
+            if !self.say(&next) {
+                self.services.borrow_mut().out.push_front(next);
+                return false;
+            }
+        }
+    }
+
+    fn on_end(&mut self, why: &str) {
+        if self.dead {
+            return;
+        }
+        self.dead = true;
+        let text = format!(
+            "{} {why}: its peers are lost; start it again for new programs, or run without it",
+            self.agent()
+        );
+        self.services.borrow_mut().ended = Some(text.clone());
+        self.events.push_back(LinkEvent::Warning(text));
+        let peers = std::mem::take(&mut self.peers);
+        self.events.extend(peers.into_iter().map(LinkEvent::PeerGone));
+    }
+
+    fn listen(&mut self) {
+        while let Some(event) = self.shm.poll_event() {
+            match event {
+                LinkEvent::PeerGone(_) => self.on_end("has ended"),
+                LinkEvent::PeerRefused(_) => self.on_end("refuses the connection"),
+                other => self.events.push_back(other),
+            }
+        }
+    }
+}
+
+fn find(shm: &mut ShmLink, config: &AgentConfig) -> Result<(String, i32), LinkError> {
+    let mut reasons = Vec::new();
+    for name in &config.names {
+        match shm.connect_agent(name, AGENT, AGENT_PEER) {
+            Ok(pid) => return Ok((name.clone(), pid)),
+            Err(e) => reasons.push(e.to_string()),
+        }
+    }
+    Err(LinkError::Unreachable(reasons.join("; ")))
+}
+
+impl Link for AgentLink {
+    fn caps(&self) -> LinkCaps {
+        // Reliable and in order, and not a network to this process: the agent sees to both.
+        let mut caps = LinkCaps::memory("agent", self.mtu);
+        caps.latency_ns = self.served.latency_ns + HOPS_NS;
+        caps.bytes_per_us = self.served.bytes_per_us;
+        caps.small_bytes_per_us = caps.bytes_per_us;
+        caps
+    }
+
+    fn advertise(&self, address: &mut Address) {
+        address.udp.extend(&self.address.udp);
+        address.ether.extend(&self.address.ether);
+    }
+
+    fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        if self.dead {
+            return Err(LinkError::Unreachable(format!("{} has ended", self.agent())));
+        }
+        if info.address.udp.is_empty() && info.address.ether.is_empty() {
+            let why = "the peer offers no network address, and has no agent that has one";
+            return Err(LinkError::Unreachable(why.into()));
+        }
+        if self.peers.insert(info.peer) {
+            let address = info.address.encode();
+            let connect = Control::Connect(info.peer, info.session, info.endpoint, address);
+            self.services.borrow_mut().out.push_back(connect);
+        }
+        Ok(self.caps())
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        if self.peers.remove(&peer) {
+            self.services.borrow_mut().out.push_back(Control::Disconnect(peer));
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, frames: &[Frame<'_>]) -> usize {
+        if self.dead {
+            return frames.len();
+        }
+        // What was said before has to arrive before.
+        if !self.services.borrow().out.is_empty() && !self.say_all() {
+            return 0;
+        }
+        for (sent, frame) in frames.iter().enumerate() {
+            let mut all = [0; PREFIX + HEADER_MAX];
+            let len = PREFIX + frame.header.len();
+            all[..4].copy_from_slice(&frame.peer.0.to_le_bytes());
+            all[PREFIX..len].copy_from_slice(frame.header);
+            let one = Frame { peer: AGENT_PEER, header: &all[..len], payload: frame.payload };
+            if self.shm.send(&[one]) == 0 {
+                self.count.full += 1;
+                return sent;
+            }
+            self.count.sent += 1;
+        }
+        frames.len()
+    }
+
+    #[inline]
+    fn spin(&mut self, rounds: u32) -> bool {
+        self.shm.spin(rounds)
+    }
+
+    fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        if !self.services.borrow().out.is_empty() {
+            self.say_all();
+        }
+        let mut unwrap = Unwrap { sink, messages: Vec::new(), refused: 0 };
+        let received = self.shm.recv(budget, &mut unwrap);
+        let (messages, refused) = (unwrap.messages, unwrap.refused);
+        self.count.refused += refused;
+        self.count.received += received as u64;
+        for message in messages {
+            self.services.borrow_mut().take(message, &mut self.events);
+        }
+        received
+    }
+
+    fn poll_event(&mut self) -> Option<LinkEvent> {
+        self.listen();
+        self.events.pop_front()
+    }
+
+    fn wait_fds(&self, out: &mut Vec<WaitFd>) {
+        self.shm.wait_fds(out);
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        let said = self.services.borrow().out.is_empty() || self.say_all();
+        self.shm.prepare_wait() && (said || self.dead)
+    }
+
+    fn finish_wait(&mut self) {
+        self.shm.finish_wait();
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        let c = &self.count;
+        for (name, value) in [
+            ("agent_sent", c.sent),
+            ("agent_received", c.received),
+            ("agent_full", c.full),
+            ("agent_refused", c.refused),
+        ] {
+            each(name, value);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The agent's end of the rings to all its ranks.
+
+use super::{Control, AGENT, CONTROL, HEADER_MIN, NOBODY, PACKET, PREFIX};
+use crate::shm::{Caller, ShmConfig, ShmLink};
+use crate::{Bytes, Frame, Link, LinkError, LinkEvent, Sink, WaitFd};
+use weft_core::wire::HEADER_MAX;
+use weft_core::{EndpointId, PeerId};
+
+/// Takes what ranks say.
+pub trait FromRank {
+    /// A packet of rank `rank` to its peer.
+    fn packet(&mut self, rank: u32, peer: PeerId, header: &[u8], payload: Bytes<'_>);
+    /// A message for the agent; `None`: nonsense.
+    fn control(&mut self, rank: u32, message: Option<Control>);
+}
+
+/// The rings to all ranks of a host.
+#[derive(Debug)]
+pub struct Hub {
+    shm: ShmLink,
+    name: String,
+}
+
+/// Largest packet, prefix included, between a rank and its agent.
+pub(super) fn ring_config(endpoint: EndpointId, ranks: usize) -> ShmConfig {
+    let mut config = ShmConfig::new(endpoint);
+    config.max_peers = ranks;
+    config
+}
+
+struct Route<'a>(&'a mut dyn FromRank);
+
+impl Sink for Route<'_> {
+    fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
+        // A rank that is not admitted is heard when it is.
+        let (Some(rank), Some((prefix, rest))) = (from, header.split_first_chunk::<PREFIX>())
+        else {
+            return;
+        };
+        let peer = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]);
+        match prefix[4] {
+            PACKET => self.0.packet(rank.0, PeerId(peer), rest, payload),
+            CONTROL => self.0.control(rank.0, Control::decode(&payload.to_vec()).ok()),
+            _ => self.0.control(rank.0, None),
+        }
+    }
+}
+
+impl Hub {
+    /// Listens at `name`: a path, or `@` and an abstract name.
+    ///
+    /// # Errors
+    /// The name is taken (another agent), or the system refuses.
+    pub fn listen(name: &str, ranks: usize) -> Result<Hub, LinkError> {
+        Ok(Hub { shm: ShmLink::hub(ring_config(AGENT, ranks), name)?, name: name.to_string() })
+    }
+
+    /// Where it listens.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Who connected and has neither been admitted nor turned away.
+    pub fn callers(&self) -> Vec<Caller> {
+        match self.shm.has_callers() {
+            true => self.shm.callers(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Makes a rank of a caller, under a number that no other has.
+    pub fn admit(&mut self, caller: EndpointId, rank: u32) -> bool {
+        self.shm.admit_caller(caller, PeerId(rank))
+    }
+
+    /// Ends the connection of a caller.
+    pub fn turn_away(&mut self, caller: EndpointId) {
+        self.shm.turn_away(caller);
+    }
+
+    /// Ends the connection of a rank. What was sent to it can still be read.
+    pub fn dismiss(&mut self, rank: u32) {
+        self.shm.disconnect(PeerId(rank));
+    }
+
+    /// Hands on up to `budget` packets and messages of ranks; returns how many.
+    pub fn recv(&mut self, budget: usize, to: &mut dyn FromRank) -> usize {
+        self.shm.recv(budget, &mut Route(to))
+    }
+
+    /// Gives a rank a packet from `peer` (`None`: from somebody it has not told of). False: its
+    /// ring is full.
+    #[inline]
+    pub fn deliver(
+        &mut self,
+        rank: u32,
+        peer: Option<PeerId>,
+        header: &[u8],
+        payload: &[u8],
+    ) -> bool {
+        let mut all = [0; PREFIX + HEADER_MAX];
+        let len = PREFIX + header.len().min(HEADER_MAX);
+        all[..4].copy_from_slice(&peer.map_or(NOBODY, |p| p.0).to_le_bytes());
+        all[4] = PACKET;
+        all[PREFIX..len].copy_from_slice(&header[..len - PREFIX]);
+        self.shm.send(&[Frame { peer: PeerId(rank), header: &all[..len], payload }]) == 1
+    }
+
+    /// Says something to a rank. False: its ring is full.
+    pub fn say(&mut self, rank: u32, message: &Control) -> bool {
+        let mut header = [0; HEADER_MIN];
+        header[4] = CONTROL;
+        let payload = message.encode();
+        self.shm.send(&[Frame { peer: PeerId(rank), header: &header, payload: &payload }]) == 1
+    }
+
+    /// Whether what a rank sends is left in its ring for now, so that it has to wait.
+    pub fn mute(&mut self, rank: u32, muted: bool) {
+        self.shm.mute(PeerId(rank), muted);
+    }
+
+    /// Looks at new connections and at those that ended.
+    pub fn look_at_sockets(&mut self) {
+        self.shm.look_at_sockets();
+    }
+
+    /// Ranks whose connection has ended, and warnings.
+    pub fn poll_event(&mut self) -> Option<LinkEvent> {
+        self.shm.poll_event()
+    }
+
+    /// Descriptors that become readable when a rank has something.
+    pub fn wait_fds(&self, out: &mut Vec<WaitFd>) {
+        self.shm.wait_fds(out);
+    }
+
+    /// Before sleeping. False: do not, there is something.
+    pub fn prepare_wait(&mut self) -> bool {
+        self.shm.prepare_wait()
+    }
+
+    /// After sleeping.
+    pub fn finish_wait(&mut self) {
+        self.shm.finish_wait();
+    }
+
+    /// Counters, by name.
+    pub fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        self.shm.counters(each);
+    }
+}

@@ -1,0 +1,50 @@
+//! The agent link: a rank's way to the network through `weftd`, the agent of its host.
+//!
+//! A rank has no right to raw sockets, and computes instead of acknowledging; its agent has the
+//! sockets and acknowledges, orders and sends again in the rank's name ([`weft_core::relay`]). The
+//! two share memory as two ranks of a host do, with the same rings, doorbells and checks
+//! ([`shm`](crate::shm)). On the wire nothing shows: the agent speaks the protocol as the rank
+//! would, with the rank's identity and the key of its job.
+//!
+//! - `control.rs`: what the two say to each other besides packets.
+//! - `hub.rs`: the agent's end of all rings.
+//! - `client.rs`: the rank's end, a [`Link`](crate::Link).
+
+mod client;
+mod control;
+mod hub;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use crate::shm::Caller;
+pub use client::{AgentConfig, AgentLink, MemberNews, Services, ServicesHandle};
+pub use control::{Attach, Control, ControlError, GroupRole, Served, VERSION};
+pub use hub::{FromRank, Hub};
+
+use weft_core::EndpointId;
+
+/// The identity of every agent: ranks reach it by the name of its socket.
+pub(crate) const AGENT: EndpointId = EndpointId(u64::from_be_bytes(*b"weft agt"));
+
+/// Bytes that stand before a packet in a ring between a rank and its agent: the peer as the rank
+/// numbers it (u32), what follows (u8), zero (3 bytes).
+pub(crate) const PREFIX: usize = 8;
+/// A packet follows.
+pub(crate) const PACKET: u8 = 0;
+/// A [`Control`] message follows, as payload.
+pub(crate) const CONTROL: u8 = 1;
+/// No peer: the rank has not told of it yet.
+pub(crate) const NOBODY: u32 = u32::MAX;
+/// Shortest header that a ring carries.
+pub(crate) const HEADER_MIN: usize = 24;
+
+/// Where an agent is looked for, in this order, when nobody says: the system's, the user's, and one
+/// without a file system.
+pub fn usual_names() -> Vec<String> {
+    let mut names = vec!["/run/weft/agent.sock".to_string()];
+    if let Some(folder) = std::env::var("XDG_RUNTIME_DIR").ok().filter(|f| !f.is_empty()) {
+        names.push(format!("{folder}/weft/agent.sock"));
+    }
+    names.push("@weft-agent".to_string());
+    names
+}

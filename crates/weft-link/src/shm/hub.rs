@@ -1,0 +1,88 @@
+//! The same rings between an agent and the ranks that it serves, of any user.
+
+use super::rendezvous::{self, Kind};
+use super::sys::socket;
+use super::{DirectCopy, ShmConfig, ShmLink};
+use crate::{Address, LinkError, PeerInfo};
+use weft_core::{EndpointId, PeerId};
+
+/// A process that connected, as the kernel vouches for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The endpoint it says it is.
+    pub endpoint: EndpointId,
+    /// Its user.
+    pub user: u32,
+    /// Its process number; 0 when it is not visible from here.
+    pub pid: i32,
+}
+
+impl ShmLink {
+    /// A link that listens at `name` (a path, or `@` and an abstract name) for processes of any
+    /// user, whose rings are no larger than `config` says. Nobody's memory is copied directly.
+    pub(crate) fn hub(config: ShmConfig, name: &str) -> Result<ShmLink, LinkError> {
+        ShmLink::open(ShmConfig { direct: DirectCopy::Off, ..config }, Some(name))
+    }
+
+    /// Connects to the agent that listens at `name`, of the same user or of root. Returns its
+    /// process number.
+    pub(crate) fn connect_agent(
+        &mut self,
+        name: &str,
+        agent: EndpointId,
+        peer: PeerId,
+    ) -> Result<i32, LinkError> {
+        let sizes = self.config.sizes();
+        let offer = self.hello(Kind::Offer, agent, sizes);
+        let dialed = rendezvous::dial_agent(name, self.user, &offer)?;
+        let pid = dialed.cred.pid;
+        let info = PeerInfo { peer, session: 0, endpoint: agent, address: Address::default() };
+        self.take_in(&info, sizes, dialed)?;
+        Ok(pid)
+    }
+
+    /// Who connected and has no number yet.
+    pub(crate) fn callers(&self) -> Vec<Caller> {
+        let strangers = self.peers.iter().filter(|p| p.id.is_none());
+        let caller = |p: &super::Peer| {
+            let cred = socket::peer_cred(&p.socket.fd).ok()?;
+            Some(Caller { endpoint: p.endpoint, user: cred.uid, pid: cred.pid })
+        };
+        strangers.filter_map(caller).collect()
+    }
+
+    /// Whether anybody connected who has no number yet.
+    #[inline]
+    pub(crate) fn has_callers(&self) -> bool {
+        self.peers.iter().any(|p| p.id.is_none())
+    }
+
+    /// Gives a caller its number.
+    pub(crate) fn admit_caller(&mut self, endpoint: EndpointId, peer: PeerId) -> bool {
+        let stranger = |p: &super::Peer| p.endpoint == endpoint && p.id.is_none();
+        let Some(at) = self.peers.iter().position(stranger) else { return false };
+        self.name(at, peer);
+        self.peers[at].muted = false;
+        true
+    }
+
+    /// Ends the connection of a caller.
+    pub(crate) fn turn_away(&mut self, endpoint: EndpointId) {
+        let stranger = |p: &super::Peer| p.endpoint == endpoint && p.id.is_none();
+        if let Some(at) = self.peers.iter().position(stranger) {
+            self.remove(at);
+        }
+    }
+
+    /// Whether what a peer sends is left in its ring: then the peer is told to wait.
+    pub(crate) fn mute(&mut self, peer: PeerId, muted: bool) {
+        if let Some(peer) = self.peer_mut(peer) {
+            peer.muted = muted;
+        }
+    }
+
+    /// Looks at the sockets now.
+    pub(crate) fn look_at_sockets(&mut self) {
+        self.service();
+    }
+}

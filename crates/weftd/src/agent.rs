@@ -1,0 +1,419 @@
+//! The loop: rings of ranks on one side, links on the other.
+
+use crate::links::Pool;
+use crate::options::Options;
+use crate::seat::Seat;
+use crate::status::Desk;
+use crate::sys;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use weft_core::{Instant, PeerId};
+use weft_link::agent::{Attach, Caller, Control, FromRank, Hub, Served, VERSION};
+use weft_link::secure::{JobKey, Security};
+use weft_link::{Bytes, LinkError, LinkEvent, WaitFd};
+
+/// Packets and messages taken from all ranks before the links are looked at.
+const BUDGET: usize = 256;
+/// Between two looks at quiet links that cost a system call.
+const RARELY: Duration = Duration::from_micros(16);
+/// Between two looks at what links have noticed.
+const SELDOM: Duration = Duration::from_millis(1);
+/// How long what an ended rank has sent is still sent again.
+const LINGER: Duration = Duration::from_secs(5);
+/// How long a rank may take from connecting to asking.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A core that was handed over comes back sooner, unless somebody computes there.
+const LONG_AWAY: Duration = Duration::from_micros(100);
+/// How long that is remembered.
+const CROWDED: Duration = Duration::from_millis(20);
+/// Longest sleep: signals and the desk are looked at as often.
+const SLEEP_MAX: Duration = Duration::from_millis(500);
+/// With `once`, how long nobody may be there.
+const EMPTY_MAX: Duration = Duration::from_secs(10);
+
+/// A rank, served or about to be.
+enum Place {
+    /// Connected; it has not asked yet.
+    Waiting(Caller, Instant),
+    Served(Box<Seat>),
+    /// Refused: what it was told is still to be read.
+    Refused,
+}
+
+/// The agent of a host.
+pub struct Agent {
+    options: Options,
+    hub: Hub,
+    room: Room,
+    desk: Desk,
+    look_at: Instant,
+    listen_at: Instant,
+    empty_since: Option<Instant>,
+    idle_since: Option<Instant>,
+    /// Until then the agent does not hand its core over: somebody would keep it.
+    crowded_until: Instant,
+    /// No new ranks: it ends when those that are here have left.
+    draining: bool,
+}
+
+/// The ranks and what they get.
+struct Room {
+    places: BTreeMap<u32, Place>,
+    pool: Pool,
+    options: Options,
+    now: Instant,
+    next: u32,
+    served: u64,
+    refused: u64,
+}
+
+impl FromRank for Room {
+    #[inline]
+    fn packet(&mut self, rank: u32, peer: PeerId, header: &[u8], payload: Bytes<'_>) {
+        if let Some(Place::Served(seat)) = self.places.get_mut(&rank) {
+            seat.packet(self.now, peer, header, payload);
+        }
+    }
+
+    fn control(&mut self, rank: u32, message: Option<Control>) {
+        match (self.places.get_mut(&rank), message) {
+            (Some(Place::Served(seat)), Some(message)) => seat.control(self.now, message),
+            (Some(Place::Waiting(..)), Some(Control::Attach(attach))) => self.attach(rank, &attach),
+            (Some(Place::Served(seat)), None) => {
+                seat.say(Control::Notice("the agent did not understand a message".into()));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Room {
+    /// Seats of ranks that are served or about to be.
+    fn taken(&self) -> impl Iterator<Item = Caller> + '_ {
+        self.places.values().filter_map(|place| match place {
+            Place::Waiting(caller, _) => Some(*caller),
+            Place::Served(seat) if seat.leaving.is_none() => Some(seat.caller),
+            _ => None,
+        })
+    }
+
+    /// Why a caller is not served, if so.
+    fn refusal(&self, caller: &Caller, draining: bool) -> Option<String> {
+        let (seats, most) = (self.options.seats, self.options.quotas.ranks);
+        let all = self.places.values().filter(|p| !matches!(p, Place::Refused)).count();
+        let own = self.taken().filter(|c| c.user == caller.user).count();
+        if draining {
+            Some("it is about to end (SIGTERM, or weftd --stop)".into())
+        } else if all >= seats {
+            Some(format!("all its {seats} seats are taken (weftd --seats N)"))
+        } else if own >= most {
+            let user = caller.user;
+            Some(format!("user {user} has {own} ranks, the quota (weftd --quota ranks=N)"))
+        } else {
+            None
+        }
+    }
+
+    fn attach(&mut self, rank: u32, attach: &Attach) {
+        let Some(Place::Waiting(caller, _)) = self.places.get(&rank) else { return };
+        let caller = *caller;
+        let key = JobKey::from_bytes(&attach.key).filter(|_| attach.endpoint == caller.endpoint);
+        let (Some(job_key), true) = (key, attach.version == VERSION) else {
+            // Another version reads the version in the answer.
+            return self.place(rank, caller, None, attach);
+        };
+        let security = Security { mode: attach.mode, job_key, me: attach.endpoint };
+        match self.pool.take(&security) {
+            Ok(carriers) => {
+                let quotas = self.options.quotas;
+                let seat = Box::new(Seat::new(rank, caller, attach, carriers, quotas));
+                self.place(rank, caller, Some(seat), attach);
+            }
+            Err(e) => {
+                log::warn!("process {} of user {} is refused: {e}", caller.pid, caller.user);
+                self.refused += 1;
+                self.places.insert(rank, Place::Refused);
+            }
+        }
+    }
+
+    fn place(&mut self, rank: u32, caller: Caller, seat: Option<Box<Seat>>, attach: &Attach) {
+        let Some(mut seat) = seat else {
+            log::warn!(
+                "process {} of user {} speaks version {} of the agent's protocol, this weftd \
+                 {VERSION}",
+                caller.pid,
+                caller.user,
+                attach.version
+            );
+            self.refused += 1;
+            self.places.insert(rank, Place::Refused);
+            return;
+        };
+        let (address, mtu, latency_ns, bytes_per_us) = seat.offer();
+        let pid = std::process::id();
+        let address = address.encode();
+        let served = Served { version: VERSION, pid, mtu, latency_ns, bytes_per_us, address };
+        seat.say(Control::Attached(served));
+        let (process, user, endpoint) = (caller.pid, caller.user, caller.endpoint);
+        log::info!("serving process {process} of user {user}, endpoint {endpoint}");
+        self.served += 1;
+        self.places.insert(rank, Place::Served(seat));
+    }
+
+    /// A rank's connection has ended.
+    fn on_gone(&mut self, rank: u32) {
+        match self.places.get_mut(&rank) {
+            Some(Place::Served(seat)) => seat.end(self.now + LINGER),
+            Some(_) => {
+                self.places.remove(&rank);
+            }
+            None => {}
+        }
+    }
+
+    /// Gives up seats of ranks whose last words have arrived.
+    fn clear(&mut self) {
+        let now = self.now;
+        let done = |place: &Place| match place {
+            Place::Served(s) => s.leaving.is_some_and(|until| s.is_quiet() || now >= until),
+            _ => false,
+        };
+        let gone: Vec<u32> = self.places.iter().filter(|(_, p)| done(p)).map(|(r, _)| *r).collect();
+        for rank in gone {
+            if let Some(Place::Served(seat)) = self.places.remove(&rank) {
+                self.pool.give_back(seat.into_carriers());
+            }
+        }
+    }
+}
+
+impl Agent {
+    /// Listens, and opens what takes rights.
+    ///
+    /// # Errors
+    /// Somebody else listens there, or no link can be opened.
+    pub fn open(options: Options) -> Result<Agent, LinkError> {
+        sys::make_way(&options.name);
+        // More callers than seats, so that those in excess are told why.
+        let hub = Hub::listen(&options.name, options.seats + 64)?;
+        sys::let_all_connect(&options.name);
+        let desk = Desk::open(&options.name)?;
+        let pool = Pool::open(&options)?;
+        let now = sys::now();
+        let room = Room {
+            places: BTreeMap::new(),
+            pool,
+            options: options.clone(),
+            now,
+            next: 0,
+            served: 0,
+            refused: 0,
+        };
+        Ok(Agent {
+            options,
+            hub,
+            room,
+            desk,
+            look_at: now,
+            listen_at: now,
+            empty_since: Some(now),
+            idle_since: None,
+            crowded_until: Instant(0),
+            draining: false,
+        })
+    }
+
+    /// Raw sockets that are free.
+    pub fn raw_sockets(&self) -> usize {
+        self.room.pool.raw()
+    }
+
+    /// Ranks that are served.
+    pub fn ranks(&self) -> usize {
+        self.room.taken().count()
+    }
+
+    /// Takes no new ranks, and ends when those that are here have left.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// One round. True if anything happened.
+    pub fn progress(&mut self) -> bool {
+        let now = sys::now();
+        self.room.now = now;
+        let mut did = self.hub.recv(BUDGET, &mut self.room) > 0;
+        let rarely = now >= self.look_at;
+        if rarely {
+            self.look_at = now + RARELY;
+        }
+        for (&rank, place) in &mut self.room.places {
+            let Place::Served(seat) = place else { continue };
+            did |= seat.flush(now);
+            did |= seat.look(now, &mut self.hub, rarely);
+            if seat.next_timeout().is_some_and(|at| at <= now) {
+                seat.on_time(now);
+            }
+            did |= seat.flush(now);
+            did |= seat.pump(&mut self.hub);
+            let muted = !seat.has_room();
+            if muted != seat.muted {
+                seat.muted = muted;
+                self.hub.mute(rank, muted);
+            }
+        }
+        if now >= self.listen_at {
+            self.listen_at = now + SELDOM;
+            self.attend(now);
+        }
+        did
+    }
+
+    /// What is looked at now and then: callers, ends, the desk.
+    fn attend(&mut self, now: Instant) {
+        self.hub.look_at_sockets();
+        for caller in self.hub.callers() {
+            self.meet(caller, now);
+        }
+        while let Some(event) = self.hub.poll_event() {
+            match event {
+                LinkEvent::PeerGone(rank) | LinkEvent::PeerRefused(rank) => {
+                    self.room.on_gone(rank.0);
+                }
+                LinkEvent::Warning(text) => log::warn!("{text}; that rank is ended"),
+                _ => {}
+            }
+        }
+        for place in self.room.places.values_mut() {
+            if let Place::Served(seat) = place {
+                seat.listen();
+            }
+        }
+        let late: Vec<u32> =
+            self.room.places.iter().filter(|(_, p)| is_late(p, now)).map(|(r, _)| *r).collect();
+        for rank in late {
+            self.hub.dismiss(rank);
+            self.room.places.remove(&rank);
+        }
+        self.room.clear();
+        let (hub, room, draining) = (&self.hub, &self.room, &mut self.draining);
+        self.desk.serve(|| report(hub, room), room.taken().count(), draining);
+        match self.room.places.is_empty() {
+            true => {
+                self.empty_since.get_or_insert(now);
+            }
+            false => self.empty_since = None,
+        }
+    }
+
+    fn meet(&mut self, caller: Caller, now: Instant) {
+        let rank = self.room.next;
+        self.room.next = self.room.next.wrapping_add(1) & 0xffff;
+        if self.room.places.contains_key(&rank) {
+            return;
+        }
+        let why = self.room.refusal(&caller, self.draining);
+        if !self.hub.admit(caller.endpoint, rank) {
+            return;
+        }
+        match why {
+            None => {
+                self.room.places.insert(rank, Place::Waiting(caller, now + PATIENCE));
+            }
+            Some(why) => {
+                log::warn!("process {} of user {} is refused: {why}", caller.pid, caller.user);
+                self.room.refused += 1;
+                self.hub.say(rank, &Control::Refused(why));
+                self.room.places.insert(rank, Place::Refused);
+            }
+        }
+    }
+
+    /// Whether it is to end: drained, or with `once` nobody came or all have left.
+    pub fn is_done(&self) -> bool {
+        let now = self.room.now;
+        let empty = self.room.places.is_empty();
+        let long = self.empty_since.is_some_and(|at| now.since(at) >= EMPTY_MAX);
+        let left = self.options.once && (self.room.served > 0 || long);
+        empty && (self.draining || (left && self.empty_since.is_some_and(|at| now > at)))
+    }
+
+    /// Rounds of progress, with sleep in between when there is nothing to do.
+    pub fn step(&mut self) {
+        if self.progress() {
+            self.idle_since = None;
+            return;
+        }
+        let now = self.room.now;
+        let since = *self.idle_since.get_or_insert(now);
+        if now.since(since) < self.options.spin && now >= self.crowded_until {
+            // A rank of this core may have what the agent waits for.
+            std::thread::yield_now();
+            if sys::now().since(now) > LONG_AWAY {
+                // It computes, and keeps the core for its whole turn: woken from sleep, the agent
+                // goes first.
+                self.crowded_until = sys::now() + CROWDED;
+            }
+        } else {
+            self.sleep(now);
+            self.idle_since = None;
+        }
+    }
+
+    fn sleep(&mut self, now: Instant) {
+        let mut fds: Vec<WaitFd> = Vec::new();
+        self.hub.wait_fds(&mut fds);
+        self.desk.wait_fds(&mut fds);
+        let mut idle = self.hub.prepare_wait();
+        let mut until = now + SLEEP_MAX;
+        for place in self.room.places.values_mut() {
+            let Place::Served(seat) = place else { continue };
+            until = seat.next_timeout().map_or(until, |at| until.min(at));
+            for carrier in seat.carriers() {
+                idle &= carrier.link().prepare_wait();
+                carrier.link().wait_fds(&mut fds);
+            }
+        }
+        if idle {
+            sys::wait(&fds, until.since(now));
+        }
+        self.hub.finish_wait();
+        for place in self.room.places.values_mut() {
+            let Place::Served(seat) = place else { continue };
+            seat.carriers().for_each(|c| c.link().finish_wait());
+        }
+        // A look at everything, the links that cost a system call too.
+        (self.look_at, self.listen_at) = (Instant(0), Instant(0));
+    }
+}
+
+fn is_late(place: &Place, now: Instant) -> bool {
+    matches!(place, Place::Waiting(_, until) if now >= *until)
+}
+
+/// What the agent says of itself: a line each, `name value`; of each rank one line.
+fn report(hub: &Hub, room: &Room) -> String {
+    let mut out = format!(
+        "weftd {}\nprotocol {VERSION}\nprocess {}\nname {}\nranks {}\nseats {}\nraw_free {}\n\
+         served {}\nrefused {}\n",
+        env!("CARGO_PKG_VERSION"),
+        std::process::id(),
+        hub.name(),
+        room.taken().count(),
+        room.options.seats,
+        room.pool.raw(),
+        room.served,
+        room.refused,
+    );
+    for place in room.places.values() {
+        let Place::Served(seat) = place else { continue };
+        let Caller { endpoint, user, pid } = seat.caller;
+        out.push_str(&format!("rank {endpoint} user {user} process {pid}"));
+        for (name, value) in seat.state() {
+            out.push_str(&format!(" {name} {value}"));
+        }
+        out.push('\n');
+    }
+    out
+}

@@ -1,0 +1,267 @@
+#![allow(non_snake_case)]
+
+use super::*;
+use weft_core::group::tree::Tree;
+
+const GROUP: u64 = 77;
+
+/// Agents of all members of one group; what one sends to another arrives in order, when the test
+/// lets it.
+struct World {
+    members: Vec<Groups>,
+    /// By sender and receiver.
+    under_way: BTreeMap<(usize, usize), VecDeque<(Packet, Vec<u8>)>>,
+    /// What each rank was told.
+    told: Vec<VecDeque<Control>>,
+    got: Vec<Vec<u32>>,
+    now: Instant,
+    seed: u64,
+}
+
+/// Notes what one member's groups do.
+struct Notes<'a> {
+    me: usize,
+    sent: &'a mut Vec<(usize, Packet, Vec<u8>)>,
+    told: &'a mut VecDeque<Control>,
+    room: bool,
+}
+
+impl Port for Notes<'_> {
+    fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]) {
+        assert_ne!(peer.0 as usize, self.me);
+        self.sent.push((peer.0 as usize, *packet, bytes.to_vec()));
+    }
+    fn tell(&mut self, message: Control) {
+        self.told.push_back(message);
+    }
+    fn has_room(&self) -> bool {
+        self.room
+    }
+}
+
+fn role(tree: Tree, me: usize, size: usize) -> GroupRole {
+    let parent = tree::parent(tree, 0, me, size).map_or(PeerId(u32::MAX), |p| PeerId(p as u32));
+    let children = tree::children(tree, 0, me, size).map(|c| PeerId(c as u32)).collect();
+    GroupRole { group: GROUP, tree, size: size as u32, me: me as u32, parent, children }
+}
+
+impl World {
+    fn new(tree: Tree, size: usize, seed: u64) -> World {
+        let mut world = World {
+            members: (0..size).map(|_| Groups::default()).collect(),
+            under_way: BTreeMap::new(),
+            told: vec![VecDeque::new(); size],
+            got: vec![Vec::new(); size],
+            now: Instant(1),
+            seed: seed | 1,
+        };
+        // The last first: grants come before their receivers have joined.
+        for me in (0..size).rev() {
+            assert!(world.members[me].join(role(tree, me, size), 1));
+            world.progress(me);
+            world.settle(&[]);
+        }
+        world
+    }
+
+    fn random(&mut self, below: usize) -> usize {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        (self.seed % below as u64) as usize
+    }
+
+    fn port<T>(&mut self, me: usize, act: impl FnOnce(&mut Groups, &mut Notes<'_>) -> T) -> T {
+        let mut sent = Vec::new();
+        let told = &mut self.told[me];
+        let mut notes = Notes { me, sent: &mut sent, told, room: true };
+        let out = act(&mut self.members[me], &mut notes);
+        for (to, packet, bytes) in sent {
+            self.under_way.entry((me, to)).or_default().push_back((packet, bytes));
+        }
+        out
+    }
+
+    fn progress(&mut self, me: usize) {
+        let now = self.now;
+        self.port(me, |groups, port| groups.progress(now, port));
+    }
+
+    /// Lets everything arrive, edge by edge at random, but for what goes to `deaf` members, whose
+    /// ranks take nothing either.
+    fn settle(&mut self, deaf: &[usize]) {
+        loop {
+            let edges: Vec<_> = self
+                .under_way
+                .iter()
+                .filter(|(_, queue)| !queue.is_empty())
+                .map(|(edge, _)| *edge)
+                .collect();
+            if edges.is_empty() {
+                return;
+            }
+            let (from, to) = edges[self.random(edges.len())];
+            let (packet, bytes) = self.under_way.get_mut(&(from, to)).unwrap().pop_front().unwrap();
+            let sender = PeerId(from as u32);
+            match packet {
+                Packet::Mcast(m) => self.members[to].on_mcast(sender, &m, &bytes),
+                Packet::Grant(g) => self.members[to].on_grant(sender, &g),
+                other => panic!("{other}"),
+            }
+            self.progress(to);
+            self.take(to, deaf);
+        }
+    }
+
+    /// The rank takes what it was told, and grants more; a deaf one does not.
+    fn take(&mut self, me: usize, deaf: &[usize]) {
+        if deaf.contains(&me) {
+            return;
+        }
+        let packets: Vec<_> = self.told[me].iter().filter_map(number).collect();
+        self.told[me].retain(|c| number(c).is_none());
+        for n in packets {
+            self.got[me].push(n);
+            self.members[me].rank_granted(GROUP, n + 1 + WINDOW);
+        }
+        self.progress(me);
+    }
+
+    fn granted(&mut self) -> u32 {
+        let grants = self.told[0].iter().rev();
+        let mut grants = grants.filter_map(|c| match c {
+            Control::GroupGrant(GROUP, n) => Some(*n),
+            _ => None,
+        });
+        grants.next().unwrap_or(0)
+    }
+
+    fn members_named(&self, slow: bool) -> Vec<u32> {
+        let named = self.told[0].iter().filter_map(|c| match c {
+            Control::GroupMember(GROUP, member, s) if *s == slow => Some(*member),
+            _ => None,
+        });
+        named.collect()
+    }
+
+    fn send(&mut self, number: u32) {
+        self.members[0].from_root(GROUP, number, &number.to_le_bytes());
+        self.progress(0);
+    }
+}
+
+fn number(message: &Control) -> Option<u32> {
+    match message {
+        Control::GroupPacket(GROUP, n, bytes) => {
+            assert_eq!(bytes, &n.to_le_bytes());
+            Some(*n)
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn groups__every_tree_delivers_everything_in_order() {
+    for tree in Tree::ALL {
+        for size in [2, 3, 8, 13] {
+            let mut world = World::new(tree, size, size as u64 * 31);
+            for n in 0..1_000 {
+                while world.granted() <= n {
+                    world.settle(&[]);
+                }
+                world.send(n);
+                if n % 7 == 0 {
+                    world.settle(&[]);
+                }
+            }
+            world.settle(&[]);
+            for me in 1..size {
+                assert_eq!(world.got[me], (0..1_000).collect::<Vec<_>>(), "{tree} of {size}: {me}");
+            }
+            assert!(world.members.iter().all(|m| m.refused == 0));
+        }
+    }
+}
+
+#[test]
+fn groups__a_slow_rank_holds_up_the_root_in_bounded_room_and_is_named() {
+    for tree in Tree::ALL {
+        let (mut world, slow) = (World::new(tree, 8, 5), 5);
+        let mut n = 0;
+        while world.granted() > n {
+            world.send(n);
+            world.settle(&[slow]);
+            n += 1;
+            assert!(n < 10 * WINDOW * 8, "{tree}: nothing holds the root up");
+        }
+        let queued = |m: &Groups| m.groups[&GROUP].queue.len();
+        assert!(world.members.iter().all(|m| queued(m) <= 2 * WINDOW as usize));
+        let waiting = world.told[slow].iter().filter_map(number).count();
+        assert!(waiting <= WINDOW as usize, "{tree}: {waiting}");
+        world.now = world.now + SLOW + SLOW;
+        for _ in 0..8 {
+            (0..8).for_each(|me| world.progress(me));
+            world.settle(&[slow]);
+            world.now = world.now + SLOW;
+        }
+        assert!(world.members_named(true).contains(&(slow as u32)), "{tree}");
+        world.take(slow, &[]);
+        world.settle(&[]);
+        assert!(world.granted() > n, "{tree}: it goes on");
+        let before = n;
+        while n < before + 50 {
+            world.send(n);
+            world.settle(&[]);
+            n += 1;
+        }
+        assert_eq!(world.got[slow], (0..n).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn groups__a_lost_member_is_named_and_the_others_go_on() {
+    let mut world = World::new(Tree::Binary, 7, 3);
+    // 1 is the parent of 3 and 4.
+    for n in 0..10 {
+        world.send(n);
+    }
+    world.settle(&[]);
+    world.port(0, |groups, port| groups.on_lost(PeerId(1), port));
+    for orphan in [3, 4] {
+        world.port(orphan, |groups, port| groups.on_lost(PeerId(1), port));
+        let lost = Control::GroupMember(GROUP, 1, false);
+        assert!(world.told[orphan].contains(&lost), "{orphan} hears that its parent is gone");
+    }
+    world.progress(0);
+    assert_eq!(world.members_named(false), [1]);
+    for n in 10..500 {
+        while world.granted() <= n {
+            world.settle(&[]);
+        }
+        world.send(n);
+    }
+    world.settle(&[]);
+    for me in [2, 5, 6] {
+        assert_eq!(world.got[me], (0..500).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn groups__what_was_not_granted_or_is_from_elsewhere_is_refused() {
+    let mut world = World::new(Tree::Flat, 3, 1);
+    let mcast = |number| Mcast { group: GROUP, number };
+    world.members[1].on_mcast(PeerId(2), &mcast(0), b"");
+    world.members[1].on_mcast(PeerId(0), &mcast(1), b"");
+    world.members[1].on_mcast(PeerId(0), &Mcast { group: 1, number: 0 }, b"");
+    world.members[1].from_root(GROUP, 0, b"");
+    assert_eq!(world.members[1].refused, 4);
+    for n in 0..5 * WINDOW {
+        world.members[0].from_root(GROUP, n, b"");
+    }
+    assert!(world.members[0].refused > 0, "the root is held to its grant");
+    let grant = Grant { group: GROUP, granted: 5_000, ..Grant::default() };
+    world.members[0].on_grant(PeerId(1), &grant);
+    world.members[0].on_grant(PeerId(9), &grant);
+    assert!(!world.members[0].join(role(Tree::Flat, 0, 3), 9), "it is in already");
+    assert!(!world.members[0].join(GroupRole { group: 5, ..role(Tree::Flat, 0, 3) }, 1));
+}

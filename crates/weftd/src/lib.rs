@@ -1,0 +1,31 @@
+//! weftd: the agent of a host.
+//!
+//! It owns what takes rights (raw sockets), serves ranks that have none over shared memory, and
+//! acknowledges, orders, sends again, forwards multicast and serves fetch-and-add in their names,
+//! whatever they do meanwhile. Paper 004 put this into the network interface's processor.
+//!
+//! - `agent.rs`: the loop. One thread, no lock; it hands its core over before it sleeps.
+//! - `seat.rs`: all that concerns one rank; `payloads.rs`: the bytes it keeps for it.
+//! - `links.rs`: sockets that were opened while there was a right to.
+//! - `counters.rs`, `groups.rs`: fetch-and-add and multicast in the rank's place.
+//! - `options.rs`: settings, quotas; `status.rs`: what it tells about itself.
+//! - `rights.rs`: giving them up; `sys/`: the system calls.
+//!
+//! A crate of its own since it is what an administrator gives a capability: it links nothing but
+//! the links.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+mod agent;
+mod counters;
+mod groups;
+mod links;
+pub mod options;
+mod payloads;
+pub mod rights;
+mod seat;
+pub mod status;
+#[allow(unsafe_code)]
+pub mod sys;
+
+pub use agent::Agent;

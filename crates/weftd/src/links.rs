@@ -1,0 +1,136 @@
+//! Links that the agent owns: raw sockets, opened while there was a right to, and UDP.
+
+use crate::options::Options;
+use weft_core::{EndpointId, LinkCaps};
+use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::{Frame, Link, LinkError, PacketConfig, PacketLink, PeerInfo, UdpConfig, UdpLink};
+
+/// A link that carries a rank's frames.
+pub enum Carrier {
+    /// Raw Ethernet; goes back to the pool.
+    Packet(Box<PacketLink>),
+    /// UDP.
+    Udp(Box<UdpLink>),
+}
+
+impl Carrier {
+    /// The link.
+    pub fn link(&mut self) -> &mut dyn Link {
+        match self {
+            Carrier::Packet(link) => &mut **link,
+            Carrier::Udp(link) => &mut **link,
+        }
+    }
+
+    /// Its capabilities.
+    pub fn caps(&self) -> LinkCaps {
+        match self {
+            Carrier::Packet(link) => link.caps(),
+            Carrier::Udp(link) => link.caps(),
+        }
+    }
+
+    /// Sends a prefix of frames.
+    #[inline]
+    pub fn send(&mut self, frames: &[Frame<'_>]) -> usize {
+        self.link().send(frames)
+    }
+
+    /// Makes a peer usable; the capabilities of the path.
+    pub fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        self.link().connect(info)
+    }
+}
+
+/// Raw sockets that no rank uses now.
+pub struct Pool {
+    packets: Vec<Box<PacketLink>>,
+    udp: bool,
+    host: u64,
+}
+
+/// Nobody's: what comes for a socket of the pool fails its check.
+fn nobody() -> Result<Security, LinkError> {
+    let (mode, me) = (Mode::Auth, EndpointId(weft_link::random_u64()));
+    Ok(Security { mode, me, job_key: JobKey::random()? })
+}
+
+impl Pool {
+    /// Opens what the options ask for. Raw sockets that the system refuses are done without, with a
+    /// warning, where there is UDP.
+    ///
+    /// # Errors
+    /// No link at all.
+    pub fn open(options: &Options) -> Result<Pool, LinkError> {
+        let host = weft_link::shm::host().unwrap_or(0);
+        let mut pool = Pool { packets: Vec::new(), udp: options.udp, host };
+        // All of one fanout group, as the ranks of a job would be.
+        let security = nobody()?;
+        for _ in 0..if options.packet { options.seats } else { 0 } {
+            let config = PacketConfig {
+                kind: options.kind,
+                interfaces: options.interfaces.clone(),
+                ..PacketConfig::default()
+            };
+            match PacketLink::new(config, security.clone()) {
+                Ok(link) => pool.packets.push(Box::new(link)),
+                Err(e) if options.udp => {
+                    log::warn!("no raw sockets: {e}; ranks are served over UDP");
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        pool.packets.iter_mut().for_each(|link| link.settle());
+        Ok(pool)
+    }
+
+    /// Raw sockets that are free.
+    pub fn raw(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// The links of a rank, the quickest first.
+    ///
+    /// # Errors
+    /// There are none.
+    pub fn take(&mut self, security: &Security) -> Result<Vec<Carrier>, LinkError> {
+        let mut carriers = Vec::new();
+        if let Some(mut link) = self.packets.pop() {
+            link.adopt(security);
+            carriers.push(Carrier::Packet(link));
+        }
+        if self.udp {
+            let config = UdpConfig {
+                host: self.host,
+                packet_max: 16 << 10,
+                buffer: 4 << 20,
+                ..UdpConfig::default()
+            };
+            match UdpLink::new(config, security.clone()) {
+                Ok(link) => carriers.push(Carrier::Udp(Box::new(link))),
+                Err(e) if carriers.is_empty() => return Err(e),
+                Err(e) => log::warn!("no UDP sockets: {e}"),
+            }
+        }
+        match carriers.is_empty() {
+            true => Err(LinkError::Unreachable("the agent has no socket left for it".into())),
+            false => Ok(carriers),
+        }
+    }
+
+    /// Takes the links of a rank back.
+    pub fn give_back(&mut self, carriers: Vec<Carrier>) {
+        for carrier in carriers {
+            if let Carrier::Packet(mut link) = carrier {
+                match nobody() {
+                    Ok(security) => {
+                        link.adopt(&security);
+                        self.packets.push(link);
+                    }
+                    Err(e) => log::error!("a raw socket is given up: {e}"),
+                }
+            }
+        }
+    }
+}

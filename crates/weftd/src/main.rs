@@ -1,0 +1,110 @@
+//! The `weftd` command.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+use std::io::Write;
+use std::process::ExitCode;
+use weftd::options::{Action, Options, HELP};
+use weftd::{rights, status, sys, Agent};
+
+fn main() -> ExitCode {
+    let env = env_logger::Env::default().filter_or("WEFT_LOG", "info");
+    env_logger::Builder::from_env(env).format(line).init();
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("weftd: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn line(out: &mut env_logger::fmt::Formatter, record: &log::Record<'_>) -> std::io::Result<()> {
+    writeln!(out, "weftd: {}: {}", record.level().as_str().to_lowercase(), record.args())
+}
+
+fn run() -> Result<(), String> {
+    let options = Options::parse(std::env::args().skip(1)).map_err(|e| e.to_string())?;
+    let absent = |e: std::io::Error| format!("no agent answers at {}: {e}", options.name);
+    match options.action {
+        Action::Help => print!("{HELP}"),
+        Action::Version => println!("weftd {}", env!("CARGO_PKG_VERSION")),
+        Action::Status => print!("{}", status::status(&options.name).map_err(absent)?),
+        Action::Stop => {
+            let answer = status::stop(&options.name).map_err(absent)?;
+            print!("{answer}");
+            if !answer.starts_with("ending") {
+                return Err(format!("the agent at {} goes on", options.name));
+            }
+        }
+        Action::Serve => return serve(options),
+    }
+    Ok(())
+}
+
+fn serve(options: Options) -> Result<(), String> {
+    if let Ok(text) = status::status(&options.name) {
+        let of = |key: &str| {
+            let value = |l: &str| l.strip_prefix(key).map(|v| v.trim().to_string());
+            text.lines().find_map(value).unwrap_or_default()
+        };
+        return Err(format!(
+            "an agent serves at {} already: process {}, {}, {} ranks attached; `weftd --stop` ends \
+             it once they have left",
+            options.name,
+            of("process "),
+            text.lines().next().unwrap_or("weftd"),
+            of("ranks "),
+        ));
+    }
+    if options.once {
+        sys::end_with_parent();
+    }
+    let (name, user) = (options.name.clone(), options.user.clone());
+    let mut agent = Agent::open(options).map_err(|e| e.to_string())?;
+    let left = rights::give_up(&user).map_err(|e| format!("giving up rights: {e}"))?;
+    sys::catch_ends().map_err(|e| format!("catching signals: {e}"))?;
+    let raw = agent.raw_sockets();
+    println!("weftd: serving at {name}, {raw} seats with raw sockets, as {left}");
+    let _ = std::io::stdout().flush();
+    notify("READY=1");
+    let mut ends = 0;
+    while !agent.is_done() {
+        agent.step();
+        let asked = sys::ends();
+        if asked > 1 && agent.ranks() > 0 {
+            return Err(format!("ended with {} ranks attached", agent.ranks()));
+        }
+        if asked != ends {
+            ends = asked;
+            notify("STOPPING=1");
+            agent.drain();
+            if agent.ranks() > 0 {
+                let ranks = agent.ranks();
+                log::warn!("ending when {ranks} ranks have left; a second signal ends it at once");
+            }
+        }
+    }
+    for path in [name.clone(), format!("{name}-desk")] {
+        if !path.starts_with('@') {
+            // As another user it may not; the next agent finds it deserted.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+    Ok(())
+}
+
+/// Tells the service manager, where there is one (sd_notify(3)).
+fn notify(state: &str) {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    let Ok(name) = std::env::var("NOTIFY_SOCKET") else { return };
+    let address = match name.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&name),
+    };
+    if let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) {
+        // Without it the manager times out and says so.
+        let _ = socket.send_to_addr(state.as_bytes(), &address);
+    }
+}

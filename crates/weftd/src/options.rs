@@ -1,0 +1,258 @@
+//! Settings of the agent, from its command line.
+
+use std::fmt;
+use std::time::Duration;
+use weft_link::ether::EtherType;
+
+/// What one user, and one rank, may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quotas {
+    /// Ranks of one user.
+    pub ranks: usize,
+    /// Peers of one rank.
+    pub peers: u32,
+    /// Bytes kept for one rank each way: sent and not acknowledged; received and not taken.
+    pub bytes: usize,
+    /// Words for fetch-and-add of one rank.
+    pub words: usize,
+    /// Multicast groups of one rank.
+    pub groups: usize,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Serve.
+    Serve,
+    /// Print what the agent that serves says of itself.
+    Status,
+    /// Ask the agent that serves to end, if nobody needs it.
+    Stop,
+    /// Print the options.
+    Help,
+    /// Print the version.
+    Version,
+}
+
+/// All settings.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What to do.
+    pub action: Action,
+    /// Where to listen: a path, or `@` and an abstract name.
+    pub name: String,
+    /// Ranks served at the same time: so many raw sockets are opened on each interface.
+    pub seats: usize,
+    /// Names of the interfaces for raw sockets; `None` for all.
+    pub interfaces: Option<Vec<String>>,
+    /// EtherType of raw frames.
+    pub kind: EtherType,
+    /// Whether to open raw sockets.
+    pub packet: bool,
+    /// Whether to open UDP sockets.
+    pub udp: bool,
+    /// User to become after set-up, where that is permitted; empty: stay.
+    pub user: String,
+    /// End when the last rank has left.
+    pub once: bool,
+    /// How long to hand the core over, when there is nothing to do, before sleeping.
+    pub spin: Duration,
+    /// What users may take.
+    pub quotas: Quotas,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            action: Action::Serve,
+            name: default_name(),
+            seats: 16,
+            interfaces: None,
+            kind: EtherType::default(),
+            packet: true,
+            udp: true,
+            user: "nobody".into(),
+            once: false,
+            spin: Duration::from_micros(200),
+            quotas: Quotas { ranks: 16, peers: 1024, bytes: 16 << 20, words: 4096, groups: 64 },
+        }
+    }
+}
+
+/// `/run/weft/agent.sock` for root, else in the user's runtime folder, else abstract.
+fn default_name() -> String {
+    let names = weft_link::agent::usual_names();
+    let first = usize::from(!crate::sys::is_root());
+    names.into_iter().nth(first).unwrap_or_else(|| "@weft-agent".into())
+}
+
+/// A word that is not understood, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong(String);
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; `weftd --help` lists the options", self.0)
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// The text of `--help`.
+pub const HELP: &str = "\
+weftd: the agent of a host. Serves ranks (`weft run --link agent`) that have no right to raw
+sockets, and acknowledges, forwards and counts in their place while they compute.
+
+usage: weftd [options]
+
+  --name NAME        where to listen: a path, or @ and an abstract name
+                     [/run/weft/agent.sock; $XDG_RUNTIME_DIR/weft/agent.sock unless root]
+  --seats N          ranks served at a time; raw sockets opened on each interface [16]
+  --interfaces LIST  interfaces for raw sockets, separated by commas [all]
+  --ethertype HEX    EtherType of raw frames [88b5]
+  --links LIST       packet (raw Ethernet, needs CAP_NET_RAW), udp, or both [packet,udp]
+  --user NAME        user to become after set-up when started by root; '' to stay [nobody]
+  --once             end when the last rank has left
+  --spin-us N        time to hand the core over before sleeping [200]
+  --quota KEY=N      what one user or rank may take; repeat for more:
+                     ranks (of a user) [16], peers (of a rank) [1024], bytes (kept for a rank,
+                     each way) [16M], words (for fetch-and-add) [4096], groups [64]
+  --status           print what the agent at NAME says of itself
+  --stop             end the agent at NAME, unless ranks are attached
+  --version, --help
+
+It needs CAP_NET_RAW for raw sockets (setcap cap_net_raw+ep weftd, a systemd unit, or root) and
+gives up all rights once they are open. Without, it serves over UDP.
+";
+
+fn number(name: &str, text: &str) -> Result<usize, Wrong> {
+    let wrong = || Wrong(format!("{name} {text:?} is not a number"));
+    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_lowercase) {
+        Some(b'k') => (&text[..text.len() - 1], 10),
+        Some(b'm') => (&text[..text.len() - 1], 20),
+        _ => (text, 0),
+    };
+    let number: usize = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+impl Options {
+    /// From the words of a command line, without the program's name.
+    ///
+    /// # Errors
+    /// The first that is not understood.
+    pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Options, Wrong> {
+        let mut options = Options::default();
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            let (name, given) = match word.split_once('=') {
+                Some((name, value)) => (name.to_string(), Some(value.to_string())),
+                None => (word, None),
+            };
+            let plain = match name.as_str() {
+                "--status" => Some(Action::Status),
+                "--stop" => Some(Action::Stop),
+                "--help" | "-h" => Some(Action::Help),
+                "--version" | "-V" => Some(Action::Version),
+                _ => None,
+            };
+            if let Some(action) = plain {
+                options.action = action;
+            } else if name == "--once" {
+                options.once = true;
+            } else {
+                let missing = || Wrong(format!("{name} is not understood, or lacks its value"));
+                let value = given.or_else(|| words.next()).ok_or_else(missing)?;
+                options.set(&name, &value)?;
+            }
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
+        match name {
+            "--name" => self.name = value.to_string(),
+            "--user" => self.user = value.to_string(),
+            "--seats" => self.seats = number(name, value)?.clamp(1, 512),
+            "--spin-us" => self.spin = Duration::from_micros(number(name, value)? as u64),
+            "--interfaces" => {
+                let names = value.split(',').map(|n| n.trim().to_string());
+                self.interfaces = Some(names.filter(|n| !n.is_empty()).collect());
+            }
+            "--ethertype" => {
+                let wrong = || Wrong(format!("--ethertype {value:?} is not one from 0x0600"));
+                self.kind = EtherType::parse(value).ok_or_else(wrong)?;
+            }
+            "--links" => {
+                (self.packet, self.udp) = (false, false);
+                for word in value.split(',') {
+                    match word.trim() {
+                        "packet" => self.packet = true,
+                        "udp" => self.udp = true,
+                        other => return Err(Wrong(format!("--links {other:?}: packet or udp"))),
+                    }
+                }
+            }
+            "--quota" => self.set_quota(value)?,
+            _ => return Err(Wrong(format!("{name} is not understood"))),
+        }
+        Ok(())
+    }
+
+    fn set_quota(&mut self, value: &str) -> Result<(), Wrong> {
+        let wrong = || Wrong(format!("--quota {value:?}: ranks, peers, bytes, words or groups"));
+        let (key, amount) = value.split_once('=').ok_or_else(wrong)?;
+        let amount = number(key, amount)?;
+        match key {
+            "ranks" => self.quotas.ranks = amount,
+            "peers" => self.quotas.peers = u32::try_from(amount).unwrap_or(u32::MAX),
+            "bytes" => self.quotas.bytes = amount.max(1 << 20),
+            "words" => self.quotas.words = amount,
+            "groups" => self.quotas.groups = amount,
+            _ => return Err(wrong()),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Options, Wrong> {
+        Options::parse(text.split_whitespace().map(String::from))
+    }
+
+    #[test]
+    fn parse__every_option() {
+        let o = parse(
+            "--name @x --seats 3 --interfaces a,b --links=udp --once --spin-us 7 --user= \
+             --quota ranks=2 --quota bytes=4M --ethertype 88b6",
+        )
+        .unwrap();
+        assert_eq!(
+            (o.name.as_str(), o.seats, o.packet, o.udp, o.once),
+            ("@x", 3, false, true, true)
+        );
+        assert_eq!(o.interfaces, Some(vec!["a".to_string(), "b".to_string()]));
+        assert_eq!((o.quotas.ranks, o.quotas.bytes, o.spin.as_micros()), (2, 4 << 20, 7));
+        assert_eq!((o.user.as_str(), o.kind.get()), ("", 0x88b6));
+        assert_eq!(parse("--status").unwrap().action, Action::Status);
+    }
+
+    #[test]
+    fn parse__what_is_wrong_is_named() {
+        for text in ["--nmae x", "--seats", "--seats many", "--quota ranks", "--links tcp", "x"] {
+            let why = parse(text).unwrap_err().to_string();
+            assert!(why.contains("--help"), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn help__names_every_option() {
+        for name in ["--name", "--seats", "--interfaces", "--ethertype", "--links", "--user"] {
+            assert!(HELP.contains(name));
+        }
+    }
+}

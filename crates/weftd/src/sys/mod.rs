@@ -1,0 +1,197 @@
+//! System calls of the agent.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use weft_core::Instant;
+use weft_link::WaitFd;
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    match result {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Monotonic time.
+pub fn now() -> Instant {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    Instant(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+}
+
+/// Effective user of this process.
+pub fn effective_user() -> u32 {
+    // SAFETY: cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Whether this process runs as root.
+pub fn is_root() -> bool {
+    effective_user() == 0
+}
+
+/// Sleeps until a descriptor is readable, a signal comes or the time is up.
+pub fn wait(fds: &[WaitFd], most: Duration) {
+    let mut polls: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|one| libc::pollfd { fd: one.fd, events: libc::POLLIN, revents: 0 })
+        .collect();
+    let time = libc::timespec {
+        tv_sec: most.as_secs() as libc::time_t,
+        tv_nsec: most.subsec_nanos().into(),
+    };
+    // SAFETY: `polls` is writable for its length; no signal mask is given.
+    unsafe {
+        libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, &time, std::ptr::null())
+    };
+}
+
+/// Prepares the place of a socket with a path: makes its folder, and removes a socket that nobody
+/// listens at any more.
+pub fn make_way(name: &str) {
+    if name.starts_with('@') {
+        return;
+    }
+    let path = Path::new(name);
+    if let Some(folder) = path.parent().filter(|f| !f.exists()) {
+        // If it fails, so does listening, and says so.
+        let _ = std::fs::create_dir_all(folder);
+    }
+    let stale = |e: io::Error| e.kind() == io::ErrorKind::ConnectionRefused;
+    if path.exists() && is_deserted(name).is_err_and(stale) {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Connects as nobody in particular: an error tells whether somebody listens.
+fn is_deserted(name: &str) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
+    check(fd)?;
+    // SAFETY: all-zero is a valid value.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let room = address.sun_path.len() - 1;
+    for (to, from) in address.sun_path[..room].iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: `address` is valid for `len` bytes.
+    let connected = check(unsafe { libc::connect(fd, (&raw const address).cast(), len) });
+    // SAFETY: a descriptor of this function.
+    unsafe { libc::close(fd) };
+    match connected {
+        // A stream listens there: somebody does.
+        Err(e) if e.raw_os_error() == Some(libc::EPROTOTYPE) => {
+            UnixStream::connect(name).map(|_| ())
+        }
+        other => other,
+    }
+}
+
+/// Any user may connect to the socket at `name`, if it has a path: quotas go by who it is.
+pub fn let_all_connect(name: &str) {
+    if !name.starts_with('@') {
+        let _ = std::fs::set_permissions(name, std::fs::Permissions::from_mode(0o666));
+    }
+}
+
+/// Whether the process at the other end may command this one: of the same user, or root's.
+pub fn may_command(stream: &UnixStream) -> bool {
+    let mut cred = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `cred` is writable for `len` bytes.
+    let got = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut cred).cast(),
+            &mut len,
+        )
+    };
+    got == 0 && (cred.uid == 0 || cred.uid == effective_user())
+}
+
+/// Becomes another user and group for good, without further groups.
+pub fn become_user(user: u32, group: u32) -> io::Result<()> {
+    // SAFETY: no group is passed; the others pass no memory.
+    unsafe {
+        check(libc::setgroups(0, std::ptr::null()))?;
+        check(libc::setresgid(group, group, group))?;
+        check(libc::setresuid(user, user, user))
+    }
+}
+
+#[repr(C)]
+struct CapHeader {
+    version: u32,
+    pid: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct CapData {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// _LINUX_CAPABILITY_VERSION_3 of capget(2).
+const CAP_VERSION: u32 = 0x2008_0522;
+
+/// Drops every capability, and with it the right to gain any.
+pub fn drop_capabilities() -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
+    let header = CapHeader { version: CAP_VERSION, pid: 0 };
+    let none = [CapData::default(); 2];
+    // SAFETY: header and data of version 3, which has two parts.
+    let done = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
+    check(done as libc::c_int)
+}
+
+/// The capabilities that are effective, a bit each.
+pub fn capabilities() -> io::Result<u64> {
+    let mut header = CapHeader { version: CAP_VERSION, pid: 0 };
+    let mut data = [CapData::default(); 2];
+    // SAFETY: header and data of version 3, which has two parts, writable.
+    let done = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, data.as_mut_ptr()) };
+    check(done as libc::c_int)?;
+    Ok(u64::from(data[0].effective) | u64::from(data[1].effective) << 32)
+}
+
+static ENDS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn on_end(_: libc::c_int) {
+    ENDS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counts SIGTERM and SIGINT from now on; see [`ends`].
+pub fn catch_ends() -> io::Result<()> {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        // SAFETY: all-zero is a valid value.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = on_end as extern "C" fn(libc::c_int) as usize;
+        // SAFETY: the handler only counts, which is safe in a handler.
+        check(unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) })?;
+    }
+    Ok(())
+}
+
+/// How often the agent was asked to end.
+pub fn ends() -> u32 {
+    ENDS.load(Ordering::Relaxed)
+}
+
+/// Ends this process when the one that started it ends.
+pub fn end_with_parent() {
+    // SAFETY: no memory is passed.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM, 0, 0, 0) };
+}

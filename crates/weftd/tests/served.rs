@@ -1,0 +1,421 @@
+//! Ranks served by agents: real agents on threads, real rings, UDP over loopback.
+#![allow(non_snake_case)]
+
+use std::net::UdpSocket;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use weft::{Address, AtomicCode, Clock, Config, Endpoint, EndpointId, OpError, PeerId};
+use weft_conformance::skip;
+use weft_core::group::tree::{self, Tree};
+use weft_link::agent::{AgentConfig, AgentLink, GroupRole, ServicesHandle};
+use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::{Link, LinkError};
+use weftd::options::Options;
+use weftd::{status, sys, Agent};
+
+/// An agent on a thread of its own.
+struct Served {
+    name: String,
+    end: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn options(words: &str) -> Options {
+    let name = format!("@weft-test-{:016x}", weft_link::random_u64());
+    let words = format!("--name {name} --links udp {words}");
+    Options::parse(words.split_whitespace().map(String::from)).unwrap()
+}
+
+impl Served {
+    fn start(words: &str) -> Served {
+        Served::with(options(words))
+    }
+
+    fn with(options: Options) -> Served {
+        let name = options.name.clone();
+        let end = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&end);
+        let _ = env_logger::builder().is_test(true).try_init();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let mut agent = Agent::open(options).unwrap();
+            ready.send(()).unwrap();
+            while !ended.load(Ordering::Relaxed) && !agent.is_done() {
+                agent.step();
+            }
+        });
+        is_ready.recv().unwrap();
+        Served { name, end, thread: Some(thread) }
+    }
+
+    fn stop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+
+    /// A number that the agent reports of itself.
+    fn reports(&self, what: &str) -> u64 {
+        let text = status::status(&self.name).unwrap();
+        let value = |l: &str| l.strip_prefix(what)?.trim().parse().ok();
+        text.lines().find_map(value).unwrap_or_else(|| panic!("{what} is not in {text}"))
+    }
+
+    fn rank(&self, key: u8) -> Rank {
+        self.try_rank(key).unwrap()
+    }
+
+    fn try_rank(&self, key: u8) -> Result<Rank, LinkError> {
+        let id = EndpointId(weft_link::random_u64());
+        let job_key = JobKey::from_bytes(&[key; 32]).unwrap();
+        let security = Security { mode: Mode::Auth, job_key, me: id };
+        let config = Config { spin_us: 0, yield_us: 0, ..Config::default() };
+        let names = vec![self.name.clone()];
+        let patience = Duration::from_secs(20);
+        let link = AgentLink::attach(&AgentConfig { names, patience }, &security, &config)?;
+        let services = link.services();
+        let links: Vec<Box<dyn Link>> = vec![Box::new(link)];
+        let endpoint = Endpoint::with_links(config, id, Clock::system(), links);
+        Ok(Rank { endpoint, services })
+    }
+}
+
+/// The reason why an agent refuses.
+fn refusal(result: Result<Rank, LinkError>) -> String {
+    match result {
+        Ok(_) => panic!("it was served"),
+        Err(e) => e.to_string(),
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Rank {
+    endpoint: Endpoint,
+    services: ServicesHandle,
+}
+
+impl Rank {
+    fn address(&self) -> Address {
+        self.endpoint.address()
+    }
+
+    fn connect(&self, to: &Rank) -> PeerId {
+        self.endpoint.connect(&to.address()).unwrap()
+    }
+}
+
+/// Lets both make progress until `done`, or fails after a minute.
+fn until(ranks: &[&Rank], mut done: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + Duration::from_secs(60);
+    while !done() {
+        for rank in ranks {
+            rank.endpoint.progress();
+        }
+        // Asleep it is woken ahead of those who compute; the others are looked at soon.
+        match ranks.last() {
+            Some(rank) => drop(rank.endpoint.wait(Some(Duration::from_micros(200)))),
+            None => std::thread::yield_now(),
+        }
+        assert!(std::time::Instant::now() < end, "nothing came of it for a minute");
+    }
+}
+
+/// Sends `data` from `a` to its peer, which is `b`, and checks that it arrives.
+fn pass(a: &Rank, to_b: PeerId, b: &Rank, tag: u64, data: &[u8]) {
+    let sent = a.endpoint.send(to_b, tag, data.to_vec());
+    let got = b.endpoint.recv(None, tag, 0, vec![0; data.len()]);
+    until(&[a, b], || sent.is_done() && got.is_done());
+    let (status, bytes) = b.endpoint.block_on(got);
+    assert_eq!(status.unwrap().len, data.len());
+    assert!(bytes == data, "changed on the way");
+    a.endpoint.block_on(sent).0.unwrap();
+}
+
+fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + seed + (i >> 9)) as u8).collect()
+}
+
+#[test]
+fn agent__messages_of_all_sizes_between_two_agents() {
+    let (here, there) = (Served::start(""), Served::start(""));
+    let (a, b) = (here.rank(1), there.rank(1));
+    let to_b = a.connect(&b);
+    for (tag, len) in [0, 1, 16, 1400, 1500, 9_000, 70_000, 1 << 20].into_iter().enumerate() {
+        pass(&a, to_b, &b, tag as u64, &pattern(tag, len));
+    }
+    let to_a = b.connect(&a);
+    for tag in 0..200 {
+        pass(&a, to_b, &b, tag, &pattern(1, 16));
+        pass(&b, to_a, &a, tag, &pattern(2, 16));
+    }
+}
+
+#[test]
+fn agent__a_word_is_added_to_while_its_owner_does_nothing() {
+    let (here, there) = (Served::start(""), Served::start(""));
+    let (a, b) = (here.rank(1), there.rank(1));
+    let to_b = a.connect(&b);
+    pass(&a, to_b, &b, 1, b"the session is open");
+    b.services.borrow_mut().open_counter(77, 2);
+    let mut answer = None;
+    until(&[&b], || {
+        answer = b.services.borrow_mut().counter(77, 0);
+        answer.is_some()
+    });
+    assert_eq!(answer, Some(Some(0)));
+    // From here on only the requester makes progress.
+    for round in 0..50 {
+        let add = a.endpoint.atomic(to_b, 77, 8, AtomicCode::FetchAdd, 3, 0);
+        until(&[&a], || add.is_done());
+        assert_eq!(a.endpoint.block_on(add).0.unwrap().value, round * 3);
+    }
+    let beyond = a.endpoint.atomic(to_b, 77, 16, AtomicCode::FetchAdd, 3, 0);
+    until(&[&a], || beyond.is_done());
+    assert_eq!(a.endpoint.block_on(beyond).0, Err(OpError::Refused));
+    b.services.borrow_mut().read_counter(77, 1);
+    until(&[&b], || {
+        answer = b.services.borrow_mut().counter(77, 1);
+        answer.is_some()
+    });
+    assert_eq!(answer, Some(Some(150)));
+}
+
+/// Ranks on as many agents, with open sessions along the edges of a tree, all in group 5.
+fn group(tree: Tree, agents: &[Served]) -> Vec<Rank> {
+    let ranks: Vec<Rank> = agents.iter().map(|agent| agent.rank(1)).collect();
+    let all: Vec<&Rank> = ranks.iter().collect();
+    for (me, rank) in ranks.iter().enumerate() {
+        let size = ranks.len();
+        let parent = tree::parent(tree, 0, me, size).map(|p| rank.connect(&ranks[p]));
+        let children: Vec<PeerId> =
+            tree::children(tree, 0, me, size).map(|c| rank.connect(&ranks[c])).collect();
+        for &peer in children.iter().chain(&parent) {
+            rank.endpoint.open(peer);
+        }
+        until(&all, || children.iter().chain(&parent).all(|&p| rank.endpoint.is_ready(p)));
+        let parent = parent.unwrap_or(PeerId(u32::MAX));
+        let (size, me) = (size as u32, me as u32);
+        rank.services.borrow_mut().join(GroupRole { group: 5, tree, size, me, parent, children });
+    }
+    until(&all, || ranks[0].services.borrow().granted(5) > 0);
+    ranks
+}
+
+#[test]
+fn agent__multicast_passes_ranks_that_do_nothing() {
+    for tree in [Tree::Chain, Tree::Binomial] {
+        let agents: Vec<Served> = (0..4).map(|_| Served::start("")).collect();
+        let ranks = group(tree, &agents);
+        let (root, last) = (&ranks[0], &ranks[3]);
+        let mut got = Vec::new();
+        for n in 0..20u32 {
+            // Only the root and the last member make progress: those between are passed.
+            until(&[root, last], || root.services.borrow_mut().multicast(5, n, &n.to_le_bytes()));
+            until(&[root, last], || {
+                got.extend(last.services.borrow_mut().poll_packet());
+                got.len() as u32 == n + 1
+            });
+        }
+        for (n, (group, number, bytes)) in got.into_iter().enumerate() {
+            assert_eq!((group, number, bytes), (5, n as u32, (n as u32).to_le_bytes().to_vec()));
+        }
+        let middle = &ranks[1];
+        let mut count = 0;
+        until(&[middle], || {
+            count += u32::from(middle.services.borrow_mut().poll_packet().is_some());
+            count == 20
+        });
+    }
+}
+
+#[test]
+fn agent__a_member_that_takes_nothing_is_named_and_holds_up_within_bounds() {
+    let agents: Vec<Served> = (0..3).map(|_| Served::start("")).collect();
+    let ranks = group(Tree::Flat, &agents);
+    let (root, awake) = (&ranks[0], &ranks[1]);
+    let (mut sent, mut got, mut named) = (0u32, 0u32, None);
+    until(&[root, awake], || {
+        sent += u32::from(root.services.borrow_mut().multicast(5, sent, b"packet"));
+        got += u32::from(awake.services.borrow_mut().poll_packet().is_some());
+        named = named.or_else(|| root.services.borrow_mut().poll_member());
+        named.is_some() && got == sent
+    });
+    assert_eq!(named, Some((5, 2, true)), "member 2 is slow");
+    assert!(sent < 1_000, "{sent} packets were taken though a member takes none");
+}
+
+#[test]
+fn agent__a_rank_that_ends_gives_its_seat_back_and_its_peers_hear_of_it() {
+    let (here, there) = (Served::start("--seats 1"), Served::start("--seats 1"));
+    let a = here.rank(1);
+    for round in 0..3 {
+        let b = there.rank(1);
+        let to_b = a.connect(&b);
+        pass(&a, to_b, &b, round, b"here");
+        let why = refusal(there.try_rank(1));
+        assert!(why.contains("seats are taken"), "{why}");
+        // As if it were killed: nothing is said, the system closes its socket.
+        drop(b);
+        let waiting = a.endpoint.recv(Some(to_b), 99, 0, vec![0; 8]);
+        until(&[&a], || waiting.is_done());
+        assert!(matches!(a.endpoint.block_on(waiting).0, Err(OpError::Peer { .. })));
+        until(&[&a], || there.reports("ranks ") == 0);
+    }
+}
+
+#[test]
+fn agent__its_end_is_an_error_that_names_it_and_the_next_one_serves() {
+    let (mut here, there) = (Served::start(""), Served::start(""));
+    let (a, b) = (here.rank(1), there.rank(1));
+    let to_b = a.connect(&b);
+    pass(&a, to_b, &b, 1, b"before");
+    let waiting = a.endpoint.recv(Some(to_b), 99, 0, vec![0; 8]);
+    here.stop();
+    until(&[&a], || waiting.is_done());
+    assert!(matches!(a.endpoint.block_on(waiting).0, Err(OpError::Peer { .. })));
+    let why = a.services.borrow().ended().expect("the rank knows").to_string();
+    assert!(why.contains(&here.name) && why.contains("agent"), "{why}");
+    assert!(a.endpoint.connect(&there.rank(1).address()).is_err(), "no way is left");
+    assert!(refusal(here.try_rank(1)).contains("start weftd"));
+    let again = Served::with(Options { name: here.name.clone(), ..options("") });
+    let (c, d) = (again.rank(1), there.rank(1));
+    let to_d = c.connect(&d);
+    pass(&c, to_d, &d, 1, b"after");
+}
+
+#[test]
+fn agent__quotas_are_kept_and_named() {
+    let tight = Served::start("--quota ranks=2 --quota peers=1 --quota words=4 --quota groups=1");
+    let wide = Served::start("");
+    let (a, b, c) = (tight.rank(1), wide.rank(1), wide.rank(1));
+    let second = tight.rank(1);
+    let why = refusal(tight.try_rank(1));
+    assert!(why.contains("quota") && why.contains("2 ranks"), "{why}");
+    drop(second);
+    let (to_b, to_c) = (a.connect(&b), a.connect(&c));
+    pass(&a, to_b, &b, 1, b"the one peer");
+    let waiting = a.endpoint.recv(Some(to_c), 1, 0, vec![0; 8]);
+    until(&[&a], || waiting.is_done());
+    assert!(matches!(a.endpoint.block_on(waiting).0, Err(OpError::Peer { .. })));
+    a.services.borrow_mut().open_counter(1, 5);
+    let mut answer = None;
+    until(&[&a], || {
+        answer = a.services.borrow_mut().counter(1, 0);
+        answer.is_some()
+    });
+    assert_eq!(answer, Some(None), "refused");
+}
+
+#[test]
+fn agent__a_rank_that_takes_nothing_holds_up_only_those_who_send_to_it() {
+    let (here, there) = (Served::start(""), Served::start("--quota bytes=1M"));
+    let (a, deaf, other) = (here.rank(1), there.rank(1), there.rank(1));
+    let (to_deaf, to_other) = (a.connect(&deaf), a.connect(&other));
+    pass(&a, to_deaf, &deaf, 1, b"the session is open");
+    let mut window = Vec::new();
+    for n in 0..400u64 {
+        window.push(a.endpoint.send(to_deaf, 2, pattern(n as usize, 16 << 10)));
+        a.endpoint.progress();
+    }
+    for tag in 10..60 {
+        pass(&a, to_other, &other, tag, &pattern(3, 3_000));
+    }
+    for n in 0..400u64 {
+        let got = deaf.endpoint.recv(None, 2, 0, vec![0; 16 << 10]);
+        until(&[&a, &deaf], || got.is_done());
+        let (status, bytes) = deaf.endpoint.block_on(got);
+        status.unwrap();
+        assert!(bytes == pattern(n as usize, 16 << 10), "message {n}");
+    }
+    until(&[&a, &deaf], || window.iter().all(|sent| sent.is_done()));
+}
+
+#[test]
+fn agent__frames_of_strangers_and_of_other_jobs_change_nothing() {
+    let (here, there) = (Served::start(""), Served::start(""));
+    let (a, b, foe) = (here.rank(1), there.rank(1), here.rank(2));
+    let to_b = a.connect(&b);
+    pass(&a, to_b, &b, 1, b"the session is open");
+    // Another job on the same agent asks for a session with b, and strangers send nonsense.
+    let at_b = foe.connect(&b);
+    foe.endpoint.open(at_b);
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    for n in 0..500u32 {
+        let bytes: Vec<u8> = (0..n % 200).map(|i| (i * n) as u8).collect();
+        for to in b.address().udp.iter().filter(|to| to.is_ipv4()) {
+            // A family or route that is missing is no matter.
+            let _ = socket.send_to(&bytes, to);
+        }
+        foe.endpoint.progress();
+    }
+    for tag in 2..30 {
+        pass(&a, to_b, &b, tag, &pattern(tag as usize, 5_000));
+        foe.endpoint.progress();
+    }
+    assert!(!foe.endpoint.is_ready(at_b), "a rank of another job is not answered");
+}
+
+#[test]
+fn agent__jobs_are_not_interrupted_by_a_polite_end() {
+    let mut agent = Served::start("");
+    let a = agent.rank(1);
+    assert!(status::stop(&agent.name).unwrap().contains("1 ranks are attached"));
+    assert!(refusal_of_second(&agent).contains("listening on"));
+    drop(a);
+    until(&[], || agent.reports("ranks ") == 0);
+    assert!(status::stop(&agent.name).unwrap().contains("ending"));
+    agent.thread.take().unwrap().join().unwrap();
+}
+
+/// What a second agent at the same name is told.
+fn refusal_of_second(first: &Served) -> String {
+    match Agent::open(Options { name: first.name.clone(), ..options("") }) {
+        Ok(_) => panic!("two agents at one name"),
+        Err(e) => e.to_string(),
+    }
+}
+
+/// Set where this test program runs as another user's rank.
+const CHILD: &str = "WEFT_TEST_AGENT";
+
+#[test]
+fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
+    if let Ok(name) = std::env::var(CHILD) {
+        let served = Served { name, end: Arc::default(), thread: None };
+        let (a, b) = (served.rank(9), served.rank(9));
+        let to_b = a.connect(&b);
+        pass(&a, to_b, &b, 1, b"no rights needed");
+        assert!(refusal(served.try_rank(9)).contains("quota"));
+        return;
+    }
+    if !sys::is_root() {
+        return skip("only root can become another user");
+    }
+    let agent = Served::start("--quota ranks=2");
+    let (a, b) = (agent.rank(1), agent.rank(1));
+    let to_b = a.connect(&b);
+    let test = "agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own";
+    // Started as a copy that anybody may read.
+    let copy = std::env::temp_dir().join(format!("weft-agent-test-{}", std::process::id()));
+    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let mut child = Command::new(&copy);
+    child.args(["--exact", test, "--nocapture"]).env(CHILD, &agent.name);
+    let child = child.uid(65_534).gid(65_534).current_dir("/").output().unwrap();
+    std::fs::remove_file(&copy).unwrap();
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+    pass(&a, to_b, &b, 1, b"undisturbed");
+}

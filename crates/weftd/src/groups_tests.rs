@@ -5,12 +5,15 @@ use weft_core::group::tree::Tree;
 
 const GROUP: u64 = 77;
 
+/// Packets in order, each with its payload.
+type Frames = VecDeque<(Packet, Vec<u8>)>;
+
 /// Agents of all members of one group; what one sends to another arrives in order, when the test
 /// lets it.
 struct World {
     members: Vec<Groups>,
     /// By sender and receiver.
-    under_way: BTreeMap<(usize, usize), VecDeque<(Packet, Vec<u8>)>>,
+    under_way: BTreeMap<(usize, usize), Frames>,
     /// What each rank was told.
     told: Vec<VecDeque<Control>>,
     got: Vec<Vec<u32>>,
@@ -145,7 +148,7 @@ impl World {
     }
 
     fn send(&mut self, number: u32) {
-        self.members[0].from_root(GROUP, number, &number.to_le_bytes());
+        self.members[0].root_sends(GROUP, number, &number.to_le_bytes());
         self.progress(0);
     }
 }
@@ -162,7 +165,7 @@ fn number(message: &Control) -> Option<u32> {
 
 #[test]
 fn groups__every_tree_delivers_everything_in_order() {
-    for tree in Tree::ALL {
+    for &tree in Tree::ALL {
         for size in [2, 3, 8, 13] {
             let mut world = World::new(tree, size, size as u64 * 31);
             for n in 0..1_000 {
@@ -185,7 +188,7 @@ fn groups__every_tree_delivers_everything_in_order() {
 
 #[test]
 fn groups__a_slow_rank_holds_up_the_root_in_bounded_room_and_is_named() {
-    for tree in Tree::ALL {
+    for &tree in Tree::ALL {
         let (mut world, slow) = (World::new(tree, 8, 5), 5);
         let mut n = 0;
         while world.granted() > n {
@@ -253,10 +256,10 @@ fn groups__what_was_not_granted_or_is_from_elsewhere_is_refused() {
     world.members[1].on_mcast(PeerId(2), &mcast(0), b"");
     world.members[1].on_mcast(PeerId(0), &mcast(1), b"");
     world.members[1].on_mcast(PeerId(0), &Mcast { group: 1, number: 0 }, b"");
-    world.members[1].from_root(GROUP, 0, b"");
+    world.members[1].root_sends(GROUP, 0, b"");
     assert_eq!(world.members[1].refused, 4);
     for n in 0..5 * WINDOW {
-        world.members[0].from_root(GROUP, n, b"");
+        world.members[0].root_sends(GROUP, n, b"");
     }
     assert!(world.members[0].refused > 0, "the root is held to its grant");
     let grant = Grant { group: GROUP, granted: 5_000, ..Grant::default() };

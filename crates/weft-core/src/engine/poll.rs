@@ -112,17 +112,13 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         let again = p.windows.as_mut().and_then(|w| w.send.next_retransmit(now));
         if let Some((seq, desc)) = again {
-            // The window takes it for sent over the quickest path.
-            let mode = p.windows.as_ref().map(|w| w.send.mode());
-            let quick = mode != Some(Reliability::GoBackN);
             self.stats.retransmitted += 1;
             // Nobody else watches this packet when the timer fired for it.
             let rto = p.windows.as_ref().map_or(Duration::ZERO, |w| w.rtt.rto());
             self.timers.arm(p, now + rto);
             let desc = self.still_there(desc);
             // The answer tells what else is missing: have it at once.
-            let mut desc = desc.with_flags(desc.flags | flags::ACKNOW);
-            desc.bulk &= !quick;
+            let desc = desc.with_flags(desc.flags | flags::ACKNOW);
             return Some(self.emit_at(peer, &desc, seq));
         }
         if p.windows.as_ref().is_none_or(|w| w.send.can_send()) {

@@ -571,8 +571,8 @@ impl<T: Copy> SendWindow<T> {
     }
 
     /// The next packet due for retransmission, if the network has room; it counts as sent `now`,
-    /// over path 0, the quickest: nothing that waits in a queue of bulk data has to go before it.
-    /// Under [`Reliability::GoBackN`], where much is sent again, over the path it took before.
+    /// over the path it took before, or path 1 instead of those that share data with it. (Over a
+    /// quicker path it would arrive, and that the path of its kind is dead would go unnoticed.)
     /// The oldest never waits for room: the timer watches it once it is sent.
     #[inline]
     pub fn next_retransmit(&mut self, now: Instant) -> Option<(Seq, T)> {
@@ -594,9 +594,7 @@ impl<T: Copy> SendWindow<T> {
             self.probes = self.probes.saturating_sub(1);
             slot.flags = (slot.flags | RESENT) & !LOST;
             slot.sent = now;
-            if self.mode != Reliability::GoBackN {
-                slot.lane = 0;
-            }
+            slot.lane = slot.lane.min(1);
             let next = &mut self.order[usize::from(slot.lane) % LANES];
             slot.order = *next;
             *next = next.wrapping_add(1);

@@ -15,7 +15,7 @@ use weft_link::{Bytes, LinkError, LinkEvent, WaitFd};
 /// Packets and messages taken from all ranks before the links are looked at.
 const BUDGET: usize = 256;
 /// Between two looks at quiet links that cost a system call.
-const RARELY: Duration = Duration::from_micros(16);
+const RARELY: Duration = Duration::from_micros(250);
 /// Between two looks at what links have noticed.
 const SELDOM: Duration = Duration::from_millis(1);
 /// How long what an ended rank has sent is still sent again.

@@ -162,7 +162,7 @@ fn number(message: &Control) -> Option<u32> {
 
 #[test]
 fn groups__every_tree_delivers_everything_in_order() {
-    for tree in Tree::ALL {
+    for &tree in Tree::ALL.iter() {
         for size in [2, 3, 8, 13] {
             let mut world = World::new(tree, size, size as u64 * 31);
             for n in 0..1_000 {
@@ -185,7 +185,7 @@ fn groups__every_tree_delivers_everything_in_order() {
 
 #[test]
 fn groups__a_slow_rank_holds_up_the_root_in_bounded_room_and_is_named() {
-    for tree in Tree::ALL {
+    for &tree in Tree::ALL.iter() {
         let (mut world, slow) = (World::new(tree, 8, 5), 5);
         let mut n = 0;
         while world.granted() > n {

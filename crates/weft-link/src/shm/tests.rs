@@ -723,7 +723,7 @@ fn hub__a_liar_is_ended_alone_and_nobody_is_heard_before_admission() {
         assert_eq!(rank.send(&[frame(&header(1), b"early")]), 1);
     }
     hub.look_at_sockets();
-    assert!(drain(&mut hub).0.is_empty(), "nobody is admitted");
+    assert!(drain(&mut hub).is_empty(), "nobody is admitted");
     let callers = hub.callers();
     let mut who: Vec<_> = callers.iter().map(|c| (c.endpoint.0, c.user)).collect();
     who.sort_unstable();
@@ -734,20 +734,20 @@ fn hub__a_liar_is_ended_alone_and_nobody_is_heard_before_admission() {
         assert!(!hub.admit_caller(EndpointId(endpoint), PeerId(9)));
     }
     assert!(!hub.has_callers());
-    assert_eq!(drain(&mut hub).0.len(), 2);
+    assert_eq!(drain(&mut hub).len(), 2);
     ranks[0].peers[0].tx_area.slot(1).word.store(u64::MAX, Ordering::Release);
-    assert!(drain(&mut hub).0.is_empty());
+    assert!(drain(&mut hub).is_empty());
     let events = events(&mut hub);
     let [LinkEvent::Warning(_), LinkEvent::PeerGone(PEER)] = &events[..] else {
         panic!("{events:?}")
     };
     assert_eq!(ranks[1].send(&[frame(&header(2), b"on")]), 1);
-    assert_eq!(drain(&mut hub).0.len(), 1, "the other one is served on");
+    assert_eq!(drain(&mut hub).len(), 1, "the other one is served on");
     hub.mute(PeerId(1), true);
     assert_eq!(ranks[1].send(&[frame(&header(3), b"wait")]), 1);
-    assert!(drain(&mut hub).0.is_empty());
+    assert!(drain(&mut hub).is_empty());
     hub.mute(PeerId(1), false);
-    assert_eq!(drain(&mut hub).0.len(), 1);
+    assert_eq!(drain(&mut hub).len(), 1);
 }
 
 #[test]

@@ -50,8 +50,8 @@ impl Links {
         Links { packet: self.packet || (self.auto && far), ..self }
     }
 
-    /// What is opened beside the agent. It speaks to the network in the endpoint's name: nobody else
-    /// may. Where it does not serve, what needs no rights takes its place.
+    /// What is opened beside the agent. It speaks to the network in the endpoint's name: nobody
+    /// else may. Where it does not serve, what needs no rights takes its place.
     fn beside_agent(self, served: bool) -> Links {
         let others = self.udp || self.packet || self.xdp;
         Links {

@@ -126,11 +126,11 @@ impl Net {
 fn run(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant) {
     let end = *now + Duration::from_secs(60);
     loop {
-        for me in 0..2 {
-            while let Some(out) = sides[me].relay.poll_transmit(*now) {
+        for (me, side) in sides.iter_mut().enumerate() {
+            while let Some(out) = side.relay.poll_transmit(*now) {
                 net.put(*now, 1 - me, &out);
             }
-            sides[me].collect();
+            side.collect();
         }
         let arrival = net.under_way.keys().next().map(|k| k.0);
         let due = sides.iter().filter_map(|s| s.relay.next_timeout()).min();
@@ -196,8 +196,8 @@ fn relay__a_rank_without_room_holds_up_its_own_flow_only_until_it_has_some() {
 fn run_for(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant, ns: u64) {
     let end = *now + Duration::from_nanos(ns);
     while *now < end {
-        for me in 0..2 {
-            while let Some(out) = sides[me].relay.poll_transmit(*now) {
+        for (me, side) in sides.iter_mut().enumerate() {
+            while let Some(out) = side.relay.poll_transmit(*now) {
                 net.put(*now, 1 - me, &out);
             }
         }

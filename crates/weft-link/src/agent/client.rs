@@ -157,10 +157,8 @@ impl Services {
             Control::GroupGrant(group, number) => {
                 self.grants.insert(group, number);
             }
-            Control::GroupMember(group, member, slow) => {
-                if self.members.len() < QUEUE_MAX {
-                    self.members.push_back((group, member, slow));
-                }
+            Control::GroupMember(group, member, slow) if self.members.len() < QUEUE_MAX => {
+                self.members.push_back((group, member, slow));
             }
             Control::Path(peer, mtu) => events.push_back(LinkEvent::Mtu(peer, mtu)),
             Control::Lost(peer, why) => {

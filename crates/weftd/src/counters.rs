@@ -39,7 +39,8 @@ impl Counters {
     pub fn serve(&mut self, atomic: &Atomic) -> Option<Reply> {
         let words = self.words.get_mut(&atomic.key)?;
         self.served += 1;
-        let at = usize::try_from(atomic.offset / 8).ok().filter(|_| atomic.offset % 8 == 0);
+        let at =
+            usize::try_from(atomic.offset / 8).ok().filter(|_| atomic.offset.is_multiple_of(8));
         let Some(word) = at.and_then(|at| words.get_mut(at)) else {
             return Some(Reply { value: 0, status: status::REFUSED });
         };

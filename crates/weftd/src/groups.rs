@@ -262,7 +262,7 @@ impl Groups {
     }
 
     /// The root's rank sends a packet.
-    pub fn from_root(&mut self, group: u64, number: u32, bytes: &[u8]) {
+    pub fn root_sends(&mut self, group: u64, number: u32, bytes: &[u8]) {
         let taken =
             self.groups.get_mut(&group).is_some_and(|g| g.is_root() && g.push(number, bytes));
         self.note(taken);

@@ -145,7 +145,7 @@ impl World {
     }
 
     fn send(&mut self, number: u32) {
-        self.members[0].from_root(GROUP, number, &number.to_le_bytes());
+        self.members[0].root_sends(GROUP, number, &number.to_le_bytes());
         self.progress(0);
     }
 }
@@ -253,10 +253,10 @@ fn groups__what_was_not_granted_or_is_from_elsewhere_is_refused() {
     world.members[1].on_mcast(PeerId(2), &mcast(0), b"");
     world.members[1].on_mcast(PeerId(0), &mcast(1), b"");
     world.members[1].on_mcast(PeerId(0), &Mcast { group: 1, number: 0 }, b"");
-    world.members[1].from_root(GROUP, 0, b"");
+    world.members[1].root_sends(GROUP, 0, b"");
     assert_eq!(world.members[1].refused, 4);
     for n in 0..5 * WINDOW {
-        world.members[0].from_root(GROUP, n, b"");
+        world.members[0].root_sends(GROUP, n, b"");
     }
     assert!(world.members[0].refused > 0, "the root is held to its grant");
     let grant = Grant { group: GROUP, granted: 5_000, ..Grant::default() };

@@ -44,7 +44,7 @@ impl Carrier {
 
 /// Raw sockets that no rank uses now.
 pub struct Pool {
-    packets: Vec<Box<PacketLink>>,
+    packets: Vec<PacketLink>,
     udp: bool,
     host: u64,
 }
@@ -73,7 +73,7 @@ impl Pool {
                 ..PacketConfig::default()
             };
             match PacketLink::new(config, security.clone()) {
-                Ok(link) => pool.packets.push(Box::new(link)),
+                Ok(link) => pool.packets.push(link),
                 Err(e) if options.udp => {
                     log::warn!("no raw sockets: {e}; ranks are served over UDP");
                     break;
@@ -81,7 +81,7 @@ impl Pool {
                 Err(e) => return Err(e),
             }
         }
-        pool.packets.iter_mut().for_each(|link| link.settle());
+        pool.packets.iter_mut().for_each(PacketLink::settle);
         Ok(pool)
     }
 
@@ -98,7 +98,7 @@ impl Pool {
         let mut carriers = Vec::new();
         if let Some(mut link) = self.packets.pop() {
             link.adopt(security);
-            carriers.push(Carrier::Packet(link));
+            carriers.push(Carrier::Packet(Box::new(link)));
         }
         if self.udp {
             let config = UdpConfig {
@@ -126,7 +126,7 @@ impl Pool {
                 match nobody() {
                     Ok(security) => {
                         link.adopt(&security);
-                        self.packets.push(link);
+                        self.packets.push(*link);
                     }
                     Err(e) => log::error!("a raw socket is given up: {e}"),
                 }

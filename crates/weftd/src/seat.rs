@@ -176,7 +176,7 @@ impl Seat {
             }
             Control::GroupLeave(group) => body.groups.leave(group),
             Control::GroupPacket(group, number, bytes) => {
-                body.groups.from_root(group, number, &bytes);
+                body.groups.root_sends(group, number, &bytes);
             }
             Control::GroupGrant(group, granted) => body.groups.rank_granted(group, granted),
             _ => body.say(Control::Notice("a message that only an agent sends".into())),
@@ -448,15 +448,15 @@ impl Body {
         const MCAST: u8 = PacketType::Mcast as u8;
         const GRANT: u8 = PacketType::Grant as u8;
         let kind = header.get(field::TYPE).copied().unwrap_or(0);
-        let Some(peer) = from else { return self.to_rank(None, header, payload, hub) };
+        let Some(peer) = from else { return self.pass_on(None, header, payload, hub) };
         match kind {
             NOP => {}
             ATOMIC | MCAST | GRANT if self.serve(now, peer, header, payload) => {}
             BYE => {
                 self.lose(now, peer);
-                self.to_rank(from, header, payload, hub);
+                self.pass_on(from, header, payload, hub);
             }
-            _ => self.to_rank(from, header, payload, hub),
+            _ => self.pass_on(from, header, payload, hub),
         }
     }
 
@@ -476,7 +476,7 @@ impl Body {
     }
 
     #[inline]
-    fn to_rank(&mut self, from: Option<PeerId>, header: &[u8], payload: &[u8], hub: &mut Hub) {
+    fn pass_on(&mut self, from: Option<PeerId>, header: &[u8], payload: &[u8], hub: &mut Hub) {
         if self.gone {
             return;
         }

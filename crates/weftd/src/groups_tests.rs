@@ -5,12 +5,15 @@ use weft_core::group::tree::Tree;
 
 const GROUP: u64 = 77;
 
+/// Packets from one agent to another, with payload.
+type Queue = VecDeque<(Packet, Vec<u8>)>;
+
 /// Agents of all members of one group; what one sends to another arrives in order, when the test
 /// lets it.
 struct World {
     members: Vec<Groups>,
     /// By sender and receiver.
-    under_way: BTreeMap<(usize, usize), VecDeque<(Packet, Vec<u8>)>>,
+    under_way: BTreeMap<(usize, usize), Queue>,
     /// What each rank was told.
     told: Vec<VecDeque<Control>>,
     got: Vec<Vec<u32>>,

@@ -99,7 +99,7 @@ fn incast(bytes: usize, messages: usize) -> Result<ExitCode> {
             }
             endpoint.yield_now().await;
         }
-        Ok(())
+        anyhow::Ok(())
     })?;
     let rate = (bytes * messages * senders.len()) as f64 / start.elapsed().as_secs_f64();
     println!("rate {rate:.0} jain {:.3}", jain(&shares));

@@ -520,7 +520,7 @@ static void case_atomic_pieces(void)
 /* Writes, atomic operations and reads to the same place, all posted at once. */
 static void case_order(void)
 {
-	enum { ROUNDS = 200 };
+	enum { ROUNDS = 120 };
 	static uint64_t val[ROUNDS], old[ROUNDS], got[ROUNDS], one = 1;
 
 	if (origin) {
@@ -559,9 +559,9 @@ static void case_order(void)
 			while (fi_cq_read(rxcq, &e, 1) == -FI_EAGAIN)
 				sched_yield();
 			unsigned char first = mem[4096], last = mem[24095];
-			/* A later write may have come meanwhile, but none before is missing. */
-			CHECK((unsigned char)(first - (i + 1)) <= 1);
-			CHECK((unsigned char)(last - (i + 1)) <= 1);
+			/* Later writes may have come meanwhile, but none before is missing. */
+			CHECK((unsigned char)(first - (i + 1)) < 128);
+			CHECK((unsigned char)(last - (i + 1)) < 128);
 		}
 	}
 	meet();
@@ -642,7 +642,7 @@ static void case_events(void)
 	OK(fi_cntr_open(domain, &attr, &of_region, NULL));
 	OK(fi_ep_bind(ep, &written->fid, FI_REMOTE_WRITE));
 	OK(fi_ep_bind(ep, &read_->fid, FI_REMOTE_READ));
-	OK(fi_mr_bind(&mr->fid, &of_region->fid, FI_REMOTE_WRITE));
+	OK(fi_mr_bind(mr, &of_region->fid, FI_REMOTE_WRITE));
 	meet();
 	e = ep;
 	to = peer;

@@ -78,7 +78,7 @@ impl Hosts {
         let mut cx = Context::from_waker(Waker::noop());
         while !tasks.is_empty() || !done() {
             tasks.retain_mut(|task| task.as_mut().poll(&mut cx) == Poll::Pending);
-            self.packets.iter().for_each(|p| drop(p.poll()));
+            self.packets.iter().for_each(|p| _ = p.poll());
             assert!(start.elapsed().as_secs() < 60, "{}: stuck", self.name);
         }
     }
@@ -113,7 +113,7 @@ fn send__in_order_whole_and_from_send_buffers_over_every_link() {
                 };
                 match sent {
                     Ok(()) => break,
-                    Err(OpError::Busy) => h.packets.iter().for_each(|p| drop(p.poll())),
+                    Err(OpError::Busy) => h.packets.iter().for_each(|p| _ = p.poll()),
                     Err(error) => panic!("{name}: {error}"),
                 }
             }
@@ -211,7 +211,7 @@ fn keep__holds_credit_until_released() {
     let mut sent = 1;
     for _ in 0..200 {
         sent += u32::from(h.packets[0].try_send(to, 0, sent, &[0; 4096]).is_ok());
-        h.packets.iter().for_each(|p| drop(p.poll()));
+        h.packets.iter().for_each(|p| _ = p.poll());
     }
     // Half of the credit in bytes is the bound; what is not kept is released at once.
     assert_eq!(kept.borrow().len(), 16);
@@ -334,7 +334,7 @@ fn hostile__headers_of_a_member_break_nothing() {
             h.until(|| true);
         }
         if seed % 16 == 0 {
-            h.packets.iter().for_each(|p| drop(p.poll()));
+            h.packets.iter().for_each(|p| _ = p.poll());
         }
     }
     let got = Rc::new(Cell::new(false));

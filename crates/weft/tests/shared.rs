@@ -1,7 +1,10 @@
 //! The locked form under many threads.
 #![allow(non_snake_case)]
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
+use weft::choices::Receipt;
 use weft::{Config, Links, SharedEndpoint};
 
 fn open(links: &str) -> SharedEndpoint {
@@ -47,4 +50,39 @@ fn send_recv__many_threads_over_shm() {
 #[test]
 fn send_recv__many_threads_over_udp() {
     exchange("udp");
+}
+
+#[test]
+fn watchdog__serves_peers_while_the_owner_computes() {
+    let config = Config { receipt: Receipt::Watchdog, watchdog_us: 100, ..Config::default() };
+    let links =
+        Links { shm: true, udp: false, xdp: false, packet: false, agent: false, auto: false };
+    let owner = SharedEndpoint::open(config, links, [5; 32]).unwrap();
+    let other = SharedEndpoint::open(Config::default(), links, [5; 32]).unwrap();
+    let counter = owner.counter(7).unwrap();
+    let (got, seen) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let count = Arc::clone(&got);
+    owner
+        .handle_packets(3, move |_, packet| {
+            count.fetch_add(packet.argument(), Ordering::SeqCst);
+        })
+        .unwrap();
+    let to = other.connect(&owner.address()).unwrap();
+    let done = Arc::clone(&seen);
+    let adding = std::thread::spawn(move || {
+        for _ in 0..20 {
+            other.fetch_add(to, counter, 1).unwrap();
+            other.send_packet(to, 3, 1, &[1; 16]).unwrap();
+        }
+        done.store(1, Ordering::SeqCst);
+        other.close(Duration::from_secs(5));
+    });
+    // The owner computes: it calls nothing of weft until all is served.
+    let start = std::time::Instant::now();
+    while seen.load(Ordering::SeqCst) == 0 || got.load(Ordering::SeqCst) < 20 {
+        std::hint::spin_loop();
+        assert!(start.elapsed().as_secs() < 60, "the watchdog does not serve");
+    }
+    adding.join().unwrap();
+    assert_eq!(owner.counter_value(counter), Some(27));
 }

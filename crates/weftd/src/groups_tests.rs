@@ -5,15 +5,15 @@ use weft_core::group::tree::Tree;
 
 const GROUP: u64 = 77;
 
-/// Packets from one agent to another, with payload.
-type Queue = VecDeque<(Packet, Vec<u8>)>;
+/// Packets in order, each with its payload.
+type Frames = VecDeque<(Packet, Vec<u8>)>;
 
 /// Agents of all members of one group; what one sends to another arrives in order, when the test
 /// lets it.
 struct World {
     members: Vec<Groups>,
     /// By sender and receiver.
-    under_way: BTreeMap<(usize, usize), Queue>,
+    under_way: BTreeMap<(usize, usize), Frames>,
     /// What each rank was told.
     told: Vec<VecDeque<Control>>,
     got: Vec<Vec<u32>>,
@@ -165,7 +165,7 @@ fn number(message: &Control) -> Option<u32> {
 
 #[test]
 fn groups__every_tree_delivers_everything_in_order() {
-    for &tree in Tree::ALL.iter() {
+    for &tree in Tree::ALL {
         for size in [2, 3, 8, 13] {
             let mut world = World::new(tree, size, size as u64 * 31);
             for n in 0..1_000 {
@@ -188,7 +188,7 @@ fn groups__every_tree_delivers_everything_in_order() {
 
 #[test]
 fn groups__a_slow_rank_holds_up_the_root_in_bounded_room_and_is_named() {
-    for &tree in Tree::ALL.iter() {
+    for &tree in Tree::ALL {
         let (mut world, slow) = (World::new(tree, 8, 5), 5);
         let mut n = 0;
         while world.granted() > n {

@@ -448,15 +448,15 @@ impl Body {
         const MCAST: u8 = PacketType::Mcast as u8;
         const GRANT: u8 = PacketType::Grant as u8;
         let kind = header.get(field::TYPE).copied().unwrap_or(0);
-        let Some(peer) = from else { return self.pass_on(None, header, payload, hub) };
+        let Some(peer) = from else { return self.give_rank(None, header, payload, hub) };
         match kind {
             NOP => {}
             ATOMIC | MCAST | GRANT if self.serve(now, peer, header, payload) => {}
             BYE => {
                 self.lose(now, peer);
-                self.pass_on(from, header, payload, hub);
+                self.give_rank(from, header, payload, hub);
             }
-            _ => self.pass_on(from, header, payload, hub),
+            _ => self.give_rank(from, header, payload, hub),
         }
     }
 
@@ -476,7 +476,7 @@ impl Body {
     }
 
     #[inline]
-    fn pass_on(&mut self, from: Option<PeerId>, header: &[u8], payload: &[u8], hub: &mut Hub) {
+    fn give_rank(&mut self, from: Option<PeerId>, header: &[u8], payload: &[u8], hub: &mut Hub) {
         if self.gone {
             return;
         }

@@ -195,8 +195,7 @@ pub unsafe extern "C" fn weft_fetch_add(
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         job.may_wait()?;
-        let adding = job.packets.fetch_add(job.peer(rank)?, Counter { key }, n);
-        let before = job.packets.endpoint().block_on(adding)?;
+        let before = job.packets.fetch_add_blocking(job.peer(rank)?, Counter { key }, n)?;
         if !old.is_null() {
             // SAFETY: promised by the caller.
             unsafe { store(old, before) }?;

@@ -50,7 +50,7 @@ pub struct Args {
     #[command(flatten)]
     suite: suite::Wanted,
     #[command(flatten)]
-    choices: choice::Wanted,
+    choices: choice::Chosen,
     /// One JSON object a line instead of tables
     #[arg(long)]
     json: bool,

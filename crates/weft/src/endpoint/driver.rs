@@ -531,6 +531,8 @@ impl Core {
                 let mut data = self.packet_bufs.pop().unwrap_or_default();
                 payload.copy_to(data.resize(payload.len()));
                 self.packets.push_back(Arrived { peer, tag, data });
+                // Its upcall runs before what it acknowledges is sent.
+                self.ended = true;
             }
             Placement::Hold { peer, seq } => {
                 let held = Held { header: header.to_vec(), payload: payload.to_vec() };

@@ -260,6 +260,15 @@ impl Packets {
         result.map(|status| status.value)
     }
 
+    /// As [`fetch_add`](Self::fetch_add), making progress until it is done.
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Self::fetch_add).
+    pub fn fetch_add_blocking(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
+        let op = self.endpoint.begin_fetch_add(at, counter.key, n)?;
+        self.endpoint.wait_op(op).map(|status| status.value)
+    }
+
     /// Who serves fetch-and-add.
     pub fn fetch_add_place(&self) -> Place {
         self.choices().fetch_add

@@ -183,6 +183,29 @@ header! {
     key: u64 = 0,
 }
 
+/// Reads bytes as every header there is: none panics, and what parses encodes to the same bytes.
+/// For fuzzing.
+///
+/// # Panics
+/// That does not hold.
+pub fn check(bytes: &[u8]) {
+    macro_rules! same {
+        ($($name:ident),*) => {
+            $(if let Some((head, rest)) = $name::parse(bytes) {
+                assert_eq!(head.encode(), bytes[..$name::LEN]);
+                assert_eq!(rest.len() + $name::LEN, bytes.len());
+            })*
+        };
+    }
+    same!(Multicast, Credit, Failed, Redirect, Map, Invalidate);
+    if let Some((head, _)) = bytes.split_first_chunk() {
+        let all = u64::from_le_bytes(*head);
+        if let Some((kind, handler, argument)) = parse_tag(all) {
+            assert_eq!(tag(kind, handler, argument), all & !(1 << 31));
+        }
+    }
+}
+
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
@@ -213,6 +236,7 @@ mod tests {
         for len in 0..Credit::LEN {
             assert_eq!(Credit::parse(&[0; 12][..len]), None);
         }
+        (0..64).for_each(|len| check(&[0xa5; 64][..len]));
         assert_eq!(Failed::parse(&[0; 3]), None);
         assert_eq!(Invalidate::parse(&[0; 7]), None);
     }

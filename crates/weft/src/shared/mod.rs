@@ -2,9 +2,12 @@
 
 #[allow(unsafe_code)]
 mod sys;
+mod watchdog;
 
+use crate::choices::{NoAgent, Receipt};
 use crate::endpoint::{ActiveMessage, ConnectError, Endpoint, Status};
 use crate::job::{open_endpoint, JobError, Links};
+use crate::packets::{Counter, Packet, Packets};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use sys::Owned;
@@ -15,6 +18,8 @@ struct State {
     endpoint: Owned,
     /// A thread makes progress for all; the others sleep until it has.
     leader: bool,
+    /// Calls of the program.
+    calls: u64,
 }
 
 struct Shared {
@@ -35,9 +40,15 @@ impl SharedEndpoint {
     /// # Errors
     /// As [`open_endpoint`].
     pub fn open(config: Config, links: Links, key: [u8; 32]) -> Result<SharedEndpoint, JobError> {
+        let watchdog = config.receipt == Receipt::Watchdog;
+        let period = Duration::from_micros(u64::from(config.watchdog_us.max(1)));
         let endpoint = Owned::new(open_endpoint(config, links, key)?);
-        let state = Mutex::new(State { endpoint, leader: false });
-        Ok(SharedEndpoint { shared: Arc::new(Shared { state, progressed: Condvar::new() }) })
+        let state = Mutex::new(State { endpoint, leader: false, calls: 0 });
+        let shared = Arc::new(Shared { state, progressed: Condvar::new() });
+        if watchdog {
+            watchdog::start(&shared, period);
+        }
+        Ok(SharedEndpoint { shared })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -46,7 +57,9 @@ impl SharedEndpoint {
     }
 
     fn with<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R {
-        f(self.lock().endpoint.get())
+        let mut state = self.lock();
+        state.calls += 1;
+        f(state.endpoint.get())
     }
 
     /// Where peers reach this endpoint.
@@ -118,6 +131,7 @@ impl SharedEndpoint {
 
     fn wait_op(&self, op: OpId) -> Result<Status, OpError> {
         let mut state = self.lock();
+        state.calls += 1;
         loop {
             if let Some(result) = state.endpoint.get().collect(op) {
                 return result;
@@ -146,6 +160,65 @@ impl SharedEndpoint {
         let state = self.lock();
         state.endpoint.get().finish_wait();
         state
+    }
+
+    /// As [`Packets::handle`](crate::packets::Packets::handle); the upcall runs in whichever thread
+    /// makes progress, the watchdog's included.
+    ///
+    /// # Errors
+    /// An agent is chosen, and there is none.
+    pub fn handle_packets(
+        &self,
+        number: u16,
+        upcall: impl FnMut(&Packets, Packet<'_>) + Send + 'static,
+    ) -> Result<(), NoAgent> {
+        self.with(|e| {
+            Packets::new(e)?.handle(number, upcall);
+            Ok(())
+        })
+    }
+
+    /// As [`Packets::try_send`](crate::packets::Packets::try_send).
+    ///
+    /// # Errors
+    /// `Busy` while many packets wait; the peer failed; `Refused` when it is too long, or an agent
+    /// is chosen.
+    pub fn send_packet(
+        &self,
+        to: PeerId,
+        handler: u16,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), OpError> {
+        self.with(|e| {
+            let packets = Packets::new(e).map_err(|_| OpError::Refused)?;
+            packets.try_send(to, handler, argument, data)
+        })
+    }
+
+    /// Takes in what has arrived; true if anything happened.
+    pub fn poll(&self) -> bool {
+        self.with(Endpoint::progress)
+    }
+
+    /// As [`Packets::counter`](crate::packets::Packets::counter): with the watchdog, peers that add
+    /// to it are answered also while this process computes.
+    pub fn counter(&self, value: u64) -> Option<Counter> {
+        self.with(|e| Packets::new(e).ok()?.counter(value))
+    }
+
+    /// As [`Packets::fetch_add`](crate::packets::Packets::fetch_add), returning when it is done.
+    ///
+    /// # Errors
+    /// The peer failed, or has no such counter.
+    pub fn fetch_add(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
+        let op = self.with(|e| e.begin_fetch_add(at, counter.key, n))?;
+        self.wait_op(op).map(|status| status.value)
+    }
+
+    /// The value of a counter made here.
+    pub fn counter_value(&self, counter: Counter) -> Option<u64> {
+        self.with(|e| Packets::new(e).ok()?.counter_value(counter))
     }
 
     /// Sends what is queued (for at most `timeout`) and tells the peers that this endpoint ends.

@@ -18,7 +18,7 @@ use weft::{Config, Reliability};
 
 /// What is chosen: of each part one, or several that are measured one after the other.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Wanted {
+pub struct Chosen {
     /// Data transfer: copy, gather, rcpy, auto
     #[arg(long, value_delimiter = ',')]
     transfer: Vec<Transfer>,
@@ -53,7 +53,7 @@ fn or<T: Copy>(given: &[T], usual: T) -> Vec<T> {
     }
 }
 
-impl Wanted {
+impl Chosen {
     /// Whether anything was chosen by hand.
     pub fn any(&self) -> bool {
         !(self.transfer.is_empty()
@@ -138,7 +138,7 @@ fn label(what: What, c: &Choices) -> String {
 pub fn tables(
     link: LinkName,
     options: &Options,
-    wanted: &Wanted,
+    wanted: &Chosen,
     what: What,
 ) -> Result<Vec<Table>> {
     let mut tables: Vec<Table> = Vec::new();
@@ -172,7 +172,7 @@ pub fn tables(
 fn one(
     link: LinkName,
     options: &Options,
-    wanted: &Wanted,
+    wanted: &Chosen,
     what: What,
     choices: &Choices,
 ) -> Result<Table> {

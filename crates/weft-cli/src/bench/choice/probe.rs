@@ -314,10 +314,9 @@ pub fn fetch_add(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         }
         return Ok(Outcome::Elsewhere);
     }
-    let endpoint = line.packets.endpoint().clone();
     let start = Instant::now();
     for _ in 0..task.iters {
-        endpoint.block_on(line.packets.fetch_add(line.peer, line.their_counter, 1))?;
+        line.packets.fetch_add_blocking(line.peer, line.their_counter, 1)?;
     }
     Ok(per(start, task.iters))
 }

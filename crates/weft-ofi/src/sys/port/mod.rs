@@ -82,6 +82,8 @@ pub struct Port {
     inject_max: usize,
     /// A caller sleeps, or may, on a descriptor that says when there is something to do.
     prepared: Cell<bool>,
+    /// Something was done while the caller was away, and is not reported yet.
+    unreported: Cell<bool>,
     introductions: meet::Introductions,
 }
 
@@ -133,6 +135,7 @@ impl Port {
             min_multi_recv: Cell::new(64),
             inject_max,
             prepared: Cell::new(false),
+            unreported: Cell::new(false),
         }))
     }
 
@@ -255,7 +258,7 @@ impl Port {
     #[inline]
     pub fn progress(&self) -> bool {
         self.prepared.set(false);
-        let did = self.endpoint.progress();
+        let did = self.endpoint.progress() | self.unreported.take();
         self.reap();
         did
     }
@@ -268,12 +271,15 @@ impl Port {
         }
         // Has the clock read, and every link looked at.
         self.endpoint.finish_wait();
-        self.endpoint.progress()
+        let did = self.endpoint.progress();
+        self.unreported.set(self.unreported.get() | did);
+        did
     }
 
     /// Says that the caller is about to sleep on the endpoint's descriptor; false if there is work.
     pub(super) fn prepare_wait(&self) -> bool {
-        let may = self.endpoint.prepare_wait();
+        // What came while the caller was on its way here wakes nobody.
+        let may = !self.unreported.get() && self.endpoint.prepare_wait();
         self.prepared.set(may);
         may
     }

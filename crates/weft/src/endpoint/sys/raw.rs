@@ -6,7 +6,9 @@ use crate::endpoint::driver::Driver;
 use crate::endpoint::ops::Owner;
 use crate::endpoint::{error_of, Endpoint, Status};
 use std::mem::ManuallyDrop;
-use weft_core::engine::types::{Claimed, Completion, Probed, RecvArgs, Refused, SendArgs};
+use weft_core::engine::types::{
+    AtomicCode, Claimed, Completion, Probed, RecvArgs, Refused, SendArgs,
+};
 use weft_core::engine::{packet_args, Rights};
 use weft_core::matching::RecvSpec;
 use weft_core::wire::HeaderBuf;
@@ -122,6 +124,16 @@ impl Endpoint {
             op
         };
         self.wait_op(op).map(|_| ())
+    }
+
+    /// Starts a fetch-and-add on the first word of a region, to be collected.
+    pub(crate) fn begin_fetch_add(&self, at: PeerId, key: u64, n: u64) -> Result<OpId, OpError> {
+        let d = &mut self.inner.borrow_mut().driver;
+        let (now, code) = (d.core.tick(), AtomicCode::FetchAdd);
+        let op = d.core.engine.atomic(now, at, key, 0, code, (n, 0), 0).map_err(error_of)?;
+        d.core.ops.insert(op, Owner::Waiter, Memory::None);
+        d.flush();
+        Ok(op)
     }
 
     /// Puts parts of `data`, which belongs at `offset`; returns when they are there.

@@ -1,0 +1,37 @@
+//! The polling watchdog, after Maquelin and others, "Polling Watchdog: Combining Polling and
+//! Interrupts for Efficient Message Handling" (ISCA 1996): while the program polls, nothing
+//! interrupts it; when it has not for a time, somebody else polls for it. There the network
+//! interface interrupts; here a thread takes the lock that every call takes.
+
+use super::Shared;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How soon the thread notices that the endpoint is gone, while another one waits in it.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Starts the thread. It ends with the last handle of the endpoint.
+pub(super) fn start(shared: &Arc<Shared>, period: Duration) {
+    let shared = Arc::clone(shared);
+    let started = thread::Builder::new().name("weft watchdog".into()).spawn(move || {
+        let mut seen = 0;
+        while Arc::strong_count(&shared) > 1 {
+            thread::sleep(period);
+            let Ok(state) = shared.state.try_lock() else { continue };
+            if state.leader {
+                // A thread waits, and makes progress for all.
+                let waited = shared.progressed.wait_timeout(state, LOOK);
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+                continue;
+            }
+            if state.calls == seen {
+                state.endpoint.get().progress();
+            }
+            seen = state.calls;
+        }
+    });
+    if let Err(error) = started {
+        log::warn!("no watchdog: {error}; peers wait until this process polls");
+    }
+}

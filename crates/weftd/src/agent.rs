@@ -15,7 +15,7 @@ use weft_link::{Bytes, LinkError, LinkEvent, WaitFd};
 /// Packets and messages taken from all ranks before the links are looked at.
 const BUDGET: usize = 256;
 /// Between two looks at quiet links that cost a system call.
-const RARELY: Duration = Duration::from_micros(16);
+const RARELY: Duration = Duration::from_micros(250);
 /// Between two looks at what links have noticed.
 const SELDOM: Duration = Duration::from_millis(1);
 /// How long what an ended rank has sent is still sent again.
@@ -23,7 +23,7 @@ const LINGER: Duration = Duration::from_secs(5);
 /// How long a rank may take from connecting to asking.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A core that was handed over comes back sooner, unless somebody computes there.
-const LONG_AWAY: Duration = Duration::from_micros(100);
+const LONG_AWAY: Duration = Duration::from_millis(1);
 /// How long that is remembered.
 const CROWDED: Duration = Duration::from_millis(20);
 /// Longest sleep: signals and the desk are looked at as often.

@@ -81,7 +81,7 @@ impl Pool {
                 Err(e) => return Err(e),
             }
         }
-        pool.packets.iter_mut().for_each(|link| link.settle());
+        pool.packets.iter_mut().for_each(PacketLink::settle);
         Ok(pool)
     }
 

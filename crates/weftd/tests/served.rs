@@ -211,7 +211,8 @@ fn group(tree: Tree, agents: &[Served]) -> Vec<Rank> {
         let (size, me) = (size as u32, me as u32);
         rank.services.borrow_mut().join(GroupRole { group: 5, tree, size, me, parent, children });
     }
-    until(&all, || ranks[0].services.borrow().granted(5) > 0);
+    let asked = |rank: &Rank| rank.services.borrow().pending() == 0;
+    until(&all, || ranks[0].services.borrow().granted(5) > 0 && ranks.iter().all(asked));
     ranks
 }
 

@@ -200,6 +200,10 @@ fn multicast(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
         for n in 0..repeat {
             job.block_on(world.barrier())?;
             if me == 0 {
+                // The receivers are somewhere in their pieces by then.
+                let settle = PIECE * (3 + n * 7 % 5);
+                let from = Instant::now();
+                until(job.endpoint(), "the receivers' start", || from.elapsed() >= settle)?;
                 sent.push(clock_us());
                 match place {
                     "host" => to_children(job.endpoint(), &children, n)?,
@@ -254,7 +258,9 @@ fn to_agents(job: &Job, services: &ServicesHandle, n: u32) -> Result<()> {
 fn await_packet(job: &Job, services: &ServicesHandle, log: &Log, n: u32) -> Result<()> {
     let end = Instant::now() + PATIENCE;
     loop {
-        compute(PIECE);
+        // Of varying length, so that no two ranks keep step.
+        let share = 2 + (job.world().rank() as u32 * 5 + n * 3) % 5;
+        compute(PIECE * share / 4);
         job.endpoint().progress();
         while let Some((_, number, _)) = services.borrow_mut().poll_packet() {
             log.borrow_mut().push((number, clock_us()));

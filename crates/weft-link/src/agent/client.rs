@@ -134,6 +134,11 @@ impl Services {
         self.members.pop_front()
     }
 
+    /// What was asked and has not gone to the agent: it goes with the next progress.
+    pub fn pending(&self) -> usize {
+        self.out.len()
+    }
+
     /// Why the agent serves no more, if so.
     pub fn ended(&self) -> Option<&str> {
         self.ended.as_deref()

@@ -287,11 +287,11 @@ fn on_ack__packets_of_different_paths_overtake_without_loss() {
     let quick = sack(&[7, 8, 9, 10, 11, 12, 13, 14]);
     assert_eq!(window.on_ack(at(10), Seq(0), Some(&quick), false, &mut ignore).lost, 0);
     assert_eq!(window.on_ack(at(500), Seq(0), Some(&quick), false, &mut ignore).lost, 0);
-    // The fifth packet of the first path tells of the first, sent again over the other path.
+    // The fifth packet of the first path tells of the first, sent again over the same path.
     let fifth = sack(&[0, 1, 2, 3, 7, 8, 9, 10, 11, 12, 13, 14]);
     assert_eq!(window.on_ack(at(510), Seq(0), Some(&fifth), false, &mut ignore).lost, 1);
     assert_eq!(window.next_retransmit(at(511)), Some((Seq(0), 0)));
-    // It overtakes the rest of the first path, which is on its way still.
+    // Then the rest of that path, which it cannot overtake, is lost as well.
     let out = window.on_ack(at(1500), Seq(5), Some(&sack(&[2, 3, 4, 5, 6])), false, &mut ignore);
-    assert_eq!((out.lost, window.in_flight()), (0, 3));
+    assert_eq!((out.lost, window.in_flight()), (3, 3));
 }

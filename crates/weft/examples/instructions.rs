@@ -1,13 +1,18 @@
 //! One message after another between two endpoints of one process, for counting instructions:
 //! `valgrind --tool=callgrind --toggle-collect='instructions::message' instructions [LINKS]`.
 
-use std::cell::Cell;
 use weft::{job::open_endpoint, Config, Endpoint, Links, PeerId};
 
 #[inline(never)]
-fn message(a: &Endpoint, to_b: PeerId, b: &Endpoint, to_a: PeerId, buffer: &mut [u8]) {
+fn message(
+    (a, to_b): (&Endpoint, PeerId),
+    (b, to_a): (&Endpoint, PeerId),
+    buffer: &mut [u8],
+    network: bool,
+) {
     a.send_blocking(to_b, 1, &[7; 8]).unwrap();
-    if NETWORK.with(|n| n.get()) {
+    // Over a network messages need the sender's progress too.
+    if network {
         while b.probe(Some(to_a), 1, 0).is_none() {
             a.progress();
             b.progress();
@@ -16,14 +21,9 @@ fn message(a: &Endpoint, to_b: PeerId, b: &Endpoint, to_a: PeerId, buffer: &mut 
     b.recv_blocking(Some(to_a), 1, 0, buffer).unwrap();
 }
 
-thread_local! {
-    /// Messages need the sender's progress too.
-    static NETWORK: Cell<bool> = const { Cell::new(false) };
-}
-
 fn main() {
     let links = std::env::args().nth(1).unwrap_or_else(|| "shm".into());
-    NETWORK.with(|n| n.set(links != "shm"));
+    let network = links != "shm";
     let links = Links::parse(&links).unwrap();
     let open = || open_endpoint(Config::default(), links, [1; 32]).unwrap();
     let (a, b) = (open(), open());
@@ -36,6 +36,6 @@ fn main() {
         b.progress();
     }
     for _ in 0..1000 {
-        message(&a, to_b, &b, to_a, &mut buffer);
+        message((&a, to_b), (&b, to_a), &mut buffer, network);
     }
 }

@@ -293,3 +293,31 @@ fn recv_sized__wakes_for_eager_and_announced_messages() {
         }
     }
 }
+
+#[test]
+fn recv_blocking__a_handler_that_panics_meanwhile_leaves_nothing_awaited() {
+    let Pair { a, b, to_b, to_a } = shm(Config::default());
+    a.send_blocking(to_b, 2, b"hello").unwrap();
+    while b.probe(None, 2, 0).is_none() {
+        a.progress();
+        b.progress();
+    }
+    b.recv_blocking(Some(to_a), 2, 0, &mut [0; 5]).unwrap();
+    let first = Cell::new(true);
+    b.handle_at_once(9, move |_, _, _| {
+        assert!(!first.replace(false), "a fault of the handler");
+        None
+    });
+    a.send_active(to_b, 9, 0, b"x").unwrap();
+    a.progress();
+    let waits = || drop(b.recv_blocking(Some(to_a), 1, 0, &mut [0; 8]));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(waits)).is_err());
+    // What comes now is not taken for what was awaited: its buffer is gone.
+    a.send_blocking(to_b, 1, b"message!").unwrap();
+    let start = std::time::Instant::now();
+    while b.probe(Some(to_a), 1, 0).is_none() {
+        assert!(start.elapsed().as_secs() < 20, "the message was taken");
+        a.progress();
+        b.progress();
+    }
+}

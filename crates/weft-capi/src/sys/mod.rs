@@ -146,6 +146,20 @@ pub(crate) unsafe fn object<'a, T: Marked>(pointer: *const T) -> Result<&'a T, F
     }
 }
 
+/// Ends an object that a caller was given the pointer of, and says whether it was one.
+///
+/// # Safety
+/// As of `object`, and nobody uses it afterwards.
+pub(crate) unsafe fn free<T: Marked>(pointer: *mut T) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        unsafe { object(pointer.cast_const()) }?;
+        // SAFETY: made by `Box::into_raw`, and checked to be alive.
+        drop(unsafe { Box::from_raw(pointer) });
+        Ok(WEFT_OK)
+    })
+}
+
 /// The caller's bytes.
 ///
 /// # Safety

@@ -1,7 +1,7 @@
 //! Packets: upcalls, sending, keeping.
 
 use super::job::WeftJob;
-use super::{bytes, enter, job_of, object, store, Fault, Marked};
+use super::{bytes, enter, free, job_of, object, store, Fault, Marked};
 use super::{WEFT_OK, WEFT_TOO_LONG, WEFT_TOO_MANY};
 use std::ffi::{c_int, c_void};
 use weft::packets::{KeptPacket, Packet, SendBuffer};
@@ -179,9 +179,8 @@ pub unsafe extern "C" fn weft_packet_release(kept: *mut WeftPacket) -> c_int {
         if of.kept.is_none() {
             return Err(Fault::argument("packet was not kept"));
         }
-        // SAFETY: made by `Box::into_raw`, and checked to be alive.
-        drop(unsafe { Box::from_raw(kept) });
-        Ok(WEFT_OK)
+        // SAFETY: promised by the caller.
+        Ok(unsafe { free(kept) })
     })
 }
 
@@ -336,11 +335,6 @@ pub unsafe extern "C" fn weft_buffer_send(
 /// As of `weft_buffer_send`.
 #[no_mangle]
 pub unsafe extern "C" fn weft_buffer_free(buffer: *mut WeftBuffer) -> c_int {
-    enter(|| {
-        // SAFETY: promised by the caller.
-        unsafe { object(buffer.cast_const()) }?;
-        // SAFETY: made by `Box::into_raw`, and checked to be alive.
-        drop(unsafe { Box::from_raw(buffer) });
-        Ok(WEFT_OK)
-    })
+    // SAFETY: promised by the caller.
+    unsafe { free(buffer) }
 }

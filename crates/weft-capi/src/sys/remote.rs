@@ -2,7 +2,7 @@
 //! chosen for one rank.
 
 use super::job::WeftJob;
-use super::{bytes, enter, job_of, object, store, Fault, Marked};
+use super::{bytes, enter, free, job_of, object, store, Fault, Marked};
 use super::{WEFT_BUSY, WEFT_OK, WEFT_TOO_MANY};
 use std::ffi::{c_char, c_int, c_void, CStr};
 use weft::choices::Tree;
@@ -93,13 +93,8 @@ pub unsafe extern "C" fn weft_group_make(
 /// `group` was stored by `weft_group_make` and not freed.
 #[no_mangle]
 pub unsafe extern "C" fn weft_group_free(group: *mut WeftGroup) -> c_int {
-    enter(|| {
-        // SAFETY: promised by the caller.
-        unsafe { object(group.cast_const()) }?;
-        // SAFETY: made by `Box::into_raw`, and checked to be alive.
-        drop(unsafe { Box::from_raw(group) });
-        Ok(WEFT_OK)
-    })
+    // SAFETY: promised by the caller.
+    unsafe { free(group) }
 }
 
 /// The longest packet to a group, bytes.

@@ -50,9 +50,7 @@ impl BarePacket {
     /// Takes the next frame off the ring; its length, Ethernet header included.
     #[inline]
     pub fn take(&mut self) -> Option<usize> {
-        let len = self.ring.peek()?.bytes.len();
-        self.ring.release();
-        Some(len)
+        self.take_into(&mut [])
     }
 }
 

@@ -2,9 +2,9 @@
 //! completion queue for interfaces built on top.
 
 use super::Memory;
-use crate::endpoint::driver::Driver;
+use crate::endpoint::driver::{AwaitedRecv, Driver};
 use crate::endpoint::ops::Owner;
-use crate::endpoint::{error_of, Endpoint, Status};
+use crate::endpoint::{error_of, Endpoint, Inner, Status};
 use std::mem::ManuallyDrop;
 use weft_core::engine::types::{
     AtomicCode, Claimed, Completion, Probed, RecvArgs, Refused, SendArgs,
@@ -20,6 +20,17 @@ pub(crate) const INJECTED_MAX: usize = 256;
 
 /// Rounds of progress in which a blocking receive looks for its message before it is posted.
 const AWAIT_ROUNDS: u32 = 16;
+
+/// A message is awaited, until this is dropped: also when a waker or handler panics.
+struct Awaiting<'a>(&'a mut Inner);
+
+impl Drop for Awaiting<'_> {
+    fn drop(&mut self) {
+        let core = &mut self.0.driver.core;
+        core.engine.end_await();
+        core.awaited = AwaitedRecv::default();
+    }
+}
 
 impl Driver {
     /// The latency path: sends at once if nothing stands in the way. `data` is free when it returns
@@ -217,14 +228,16 @@ impl Endpoint {
         buffer: &mut [u8],
     ) -> Option<Result<Status, OpError>> {
         let inner = &mut *self.inner.borrow_mut();
-        let core = &mut inner.driver.core;
         let spec = RecvSpec { source, tag, ignore };
-        if !core.engine.await_message(spec, buffer.len() as u64) {
+        if !inner.driver.core.engine.await_message(spec, buffer.len() as u64) {
             return None;
         }
-        // SAFETY: nothing but rounds of progress here touches it; it is forgotten on return, and
-        // the driver does not panic in between: it runs no code of callers.
-        core.awaited.memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
+        let awaiting = Awaiting(inner);
+        let inner = &mut *awaiting.0;
+        // SAFETY: nothing but rounds of progress here touches it, and `awaiting` forgets it however
+        // this ends.
+        inner.driver.core.awaited.memory =
+            unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
         // With more ranks than cores another one may have the message.
         let rounds = if inner.hand_over.is_zero() { AWAIT_ROUNDS } else { 1 };
         for round in 1..=rounds {
@@ -237,10 +250,7 @@ impl Endpoint {
                 inner.driver.spin();
             }
         }
-        let core = &mut inner.driver.core;
-        core.engine.end_await();
-        core.awaited.memory = Memory::None;
-        let done = core.awaited.done.take()?;
+        let done = inner.driver.core.awaited.done.take()?;
         Some(done.error.map_or(Ok(Status::from(done.status)), Err))
     }
 

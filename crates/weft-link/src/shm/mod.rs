@@ -255,6 +255,33 @@ impl ShmLink {
         }
     }
 
+    fn send_burst(&mut self, frames: &[Frame<'_>]) -> usize {
+        let mut sent = 0;
+        while let Some(first) = frames.get(sent) {
+            let rest = &frames[sent..];
+            let run = rest.iter().take_while(|f| f.peer == first.peer).count();
+            let Some(peer) = self.peer_mut(first.peer) else {
+                self.counters.dropped += run as u64;
+                sent += run;
+                continue;
+            };
+            let (pushed, rang) = peer.push(&rest[..run]);
+            let dead = peer.lie.is_some() || peer.hung_up;
+            self.counters.doorbells += u64::from(rang);
+            self.counters.sent += pushed as u64;
+            sent += pushed;
+            if pushed < run {
+                if !dead {
+                    self.counters.full += 1;
+                    break;
+                }
+                self.counters.dropped += (run - pushed) as u64;
+                sent += run - pushed;
+            }
+        }
+        sent
+    }
+
     fn dial(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
         let sizes = self.config.sizes();
         let offer = self.hello(Kind::Offer, info.endpoint, sizes);
@@ -323,30 +350,16 @@ impl Link for ShmLink {
 
     #[inline]
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
-        let mut sent = 0;
-        while let Some(first) = frames.get(sent) {
-            let rest = &frames[sent..];
-            let run = rest.iter().take_while(|f| f.peer == first.peer).count();
-            let Some(peer) = self.peer_mut(first.peer) else {
-                self.counters.dropped += run as u64;
-                sent += run;
-                continue;
-            };
-            let (pushed, rang) = peer.push(&rest[..run]);
-            let dead = peer.lie.is_some() || peer.hung_up;
-            self.counters.doorbells += u64::from(rang);
-            self.counters.sent += pushed as u64;
-            sent += pushed;
-            if pushed < run {
-                if !dead {
-                    self.counters.full += 1;
-                    break;
+        if let [frame] = frames {
+            if let Some(peer) = self.peer_mut(frame.peer) {
+                if let Some(rang) = peer.push_one(frame) {
+                    self.counters.doorbells += u64::from(rang);
+                    self.counters.sent += 1;
+                    return 1;
                 }
-                self.counters.dropped += (run - pushed) as u64;
-                sent += run - pushed;
             }
         }
-        sent
+        self.send_burst(frames)
     }
 
     #[inline]

@@ -130,13 +130,17 @@ fn spilled(header: usize, payload: usize) -> usize {
     }
 }
 
-/// Up to 8 bytes as a word, padded with zeros.
+/// Writes bytes into words, the last one padded with zeros.
 #[inline]
-fn word_of(bytes: &[u8]) -> u64 {
-    if let Ok(eight) = bytes.try_into() {
-        return u64::from_le_bytes(eight);
+fn store(into: &[AtomicU64], bytes: &[u8]) {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (bytes, word) in words.iter().zip(into) {
+        word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
     }
-    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+    if let (Some(word), false) = (into.get(words.len()), rest.is_empty()) {
+        let last = rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        word.store(last, Ordering::Relaxed);
+    }
 }
 
 /// The sending side's private state.
@@ -200,26 +204,19 @@ impl Producer {
     /// whole words.
     #[inline]
     fn fill<A: Area>(&mut self, area: &A, header: &[u8], payload: &[u8]) {
-        let slot = area.slot(self.head);
-        let mut gathered = [0; INLINE];
-        let parts = if header.len().is_multiple_of(8) {
-            (header, payload)
-        } else {
+        let body = &area.slot(self.head).body;
+        let (words, odd) = header.as_chunks::<8>();
+        if !odd.is_empty() {
+            let mut gathered = [0; INLINE];
             gathered[..header.len()].copy_from_slice(header);
             gathered[header.len()..][..payload.len()].copy_from_slice(payload);
-            (&gathered[..], &[][..])
-        };
-        let mut body = slot.body.iter();
-        let whole = parts.0.chunks_exact(8).chain(parts.1.chunks_exact(8));
-        let rest = parts.1.chunks_exact(8).remainder();
-        for (bytes, word) in whole.zip(body.by_ref()) {
-            word.store(word_of(bytes), Ordering::Relaxed);
+            return store(body, &gathered);
         }
-        if !rest.is_empty() {
-            if let Some(word) = body.next() {
-                word.store(word_of(rest), Ordering::Relaxed);
-            }
+        let (head, rest) = body.split_at(words.len());
+        for (bytes, word) in words.iter().zip(head) {
+            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
         }
+        store(rest, payload);
     }
 
     /// Copies what the slot does not hold into the data area. False: no space now.
@@ -371,15 +368,15 @@ impl Consumer {
     where
         F: FnOnce(&[u8], Bytes<'_>),
     {
-        let mut line = [0u8; INLINE];
-        for (bytes, word) in line.chunks_exact_mut(8).zip(&area.slot(self.pos).body) {
-            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-        }
+        let body = &area.slot(self.pos).body;
+        let words: [_; INLINE / 8] =
+            std::array::from_fn(|i| body[i].load(Ordering::Relaxed).to_le_bytes());
+        let line = words.as_flattened();
         if len.header + len.payload <= INLINE {
             let (header, rest) = line.split_at(len.header);
             take(header, Bytes::from_slice(&rest[..len.payload]));
         } else {
-            self.pop_spilled(area, len, &line, take);
+            self.pop_spilled(area, len, line, take);
         }
         self.pos = self.pos.wrapping_add(1);
         self.lapped |= self.pos == self.sizes.slots;
@@ -394,7 +391,7 @@ impl Consumer {
         }
     }
 
-    fn pop_spilled<A: Area, F>(&mut self, area: &A, len: Lengths, line: &[u8; INLINE], take: F)
+    fn pop_spilled<A: Area, F>(&mut self, area: &A, len: Lengths, line: &[u8], take: F)
     where
         F: FnOnce(&[u8], Bytes<'_>),
     {

@@ -503,17 +503,20 @@ impl Core {
                 self.ops.place(completion.op, 0, completion.status.len, payload);
                 self.complete(completion);
             }
-            Placement::Awaited(awaited) => {
-                let len = (awaited.status.len as usize).min(payload.len());
-                if let Some(into) = self.awaited.memory.write(0, len) {
-                    payload.copy_to(into);
-                }
-                self.awaited.done = Some(awaited);
-                self.ended = true;
-            }
+            Placement::Awaited(awaited) => self.place_awaited(awaited, payload),
             Placement::Recv { op, offset, len } => self.ops.place(op, offset, len, payload),
             other => self.place_other(other, header, payload),
         }
+    }
+
+    #[inline]
+    fn place_awaited(&mut self, awaited: Awaited, payload: Bytes<'_>) {
+        let len = (awaited.status.len as usize).min(payload.len());
+        if let Some(into) = self.awaited.memory.write(0, len) {
+            payload.copy_to(into);
+        }
+        self.awaited.done = Some(awaited);
+        self.ended = true;
     }
 
     fn place_other(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
@@ -713,6 +716,9 @@ impl Sink for Core {
         // Where round trips are measured.
         if self.caps[self.link].network {
             self.freshen();
+        } else if let Some(it) = self.engine.take_awaited(self.now, from, header, len) {
+            self.place_awaited(it, payload);
+            return;
         }
         let caps = &self.caps[self.link];
         let placement = self.engine.handle_packet(self.now, from, caps, header, len);

@@ -263,14 +263,14 @@ impl Endpoint {
         tag: u64,
         data: &[u8],
     ) -> Result<Option<OpId>, OpError> {
-        while self.inner.borrow().driver.core.engine.queued(to) >= INJECTED_MAX {
+        if self.inner.borrow_mut().driver.send_now(to, tag, data, None, false) {
+            return Ok(None);
+        }
+        while self.queued(to) >= INJECTED_MAX {
             // Backpressure: what was taken before has to leave first.
             self.wait(None);
         }
         let d = &mut self.inner.borrow_mut().driver;
-        if d.send_now(to, tag, data, None, false) {
-            return Ok(None);
-        }
         let args = SendArgs {
             peer: to,
             tag,

@@ -201,6 +201,15 @@ pub trait Link {
         false
     }
 
+    /// [`spin`](Self::spin), and [`recv`](Self::recv) of what there is then.
+    #[inline]
+    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
+        match self.spin(rounds) {
+            true => self.recv(budget, sink),
+            false => 0,
+        }
+    }
+
     /// Next thing the link noticed.
     fn poll_event(&mut self) -> Option<LinkEvent> {
         None

@@ -274,15 +274,19 @@ impl Driver {
             }
         }
         if rare || self.core.has_work() {
-            if !rare && self.may_put_off() {
-                self.put_off = true;
-                return true;
-            }
-            self.put_off = false;
-            self.core.freshen();
-            did |= self.flush();
+            did |= self.wind_up(rare);
         }
         did
+    }
+
+    /// Ends a round: acts and sends, or leaves it to the next round.
+    #[inline]
+    fn wind_up(&mut self, rare: bool) -> bool {
+        self.put_off = !rare && self.may_put_off();
+        self.put_off || {
+            self.core.freshen();
+            self.flush()
+        }
     }
 
     /// Whether what is left can wait for the next round: something came to its end that the program
@@ -306,15 +310,24 @@ impl Driver {
     }
 
     /// Between two rounds of a wait that found nothing: looks closely at the one link in use, if
-    /// that costs no system call.
+    /// that costs no system call, and takes what comes as a round does.
     #[inline]
-    pub fn spin(&mut self) {
+    pub fn look_closely(&mut self, budget: usize) -> bool {
         let mut busy = (0..self.links.len()).filter(|&i| self.is_looked_at(i));
-        if let (Some(only), None) = (busy.next(), busy.next()) {
-            if self.core.caps[only].polled {
-                self.links[only].spin(CLOSE_ROUNDS);
+        let (Some(only), None) = (busy.next(), busy.next()) else { return false };
+        if !self.core.caps[only].polled {
+            return false;
+        }
+        (self.core.link, self.core.fresh, self.core.ended) = (only, false, false);
+        let budget = if self.core.caps[only].network { TRAIN_BUDGET } else { budget };
+        let found = self.links[only].recv_soon(CLOSE_ROUNDS, budget, &mut self.core) > 0;
+        if found {
+            self.quiet[only] = 0;
+            if self.core.has_work() {
+                self.wind_up(false);
             }
         }
+        found
     }
 
     /// Reads the clock and does what has become due.

@@ -243,11 +243,11 @@ impl Endpoint {
         for round in 1..=rounds {
             let did = inner.driver.progress(1);
             inner.count(did);
+            if !did && round < rounds {
+                inner.driver.look_closely(1);
+            }
             if !inner.driver.core.engine.awaits() || !inner.driver.core.upcalls.is_empty() {
                 break;
-            }
-            if !did && round < rounds {
-                inner.driver.spin();
             }
         }
         let done = inner.driver.core.awaited.done.take()?;

@@ -192,6 +192,12 @@ pub trait Link {
         self.send_run(peer, header, payload, packets)
     }
 
+    /// Waits a moment for room for a short packet to a peer that takes what it is sent. False: there
+    /// is none, or the link cannot tell.
+    fn room_soon(&mut self, _peer: PeerId) -> bool {
+        false
+    }
+
     /// Delivers up to `budget` received packets to `sink`; returns how many.
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize;
 

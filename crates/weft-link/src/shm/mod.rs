@@ -374,6 +374,18 @@ impl Link for ShmLink {
         false
     }
 
+    #[cold]
+    fn room_soon(&mut self, peer: PeerId) -> bool {
+        let Some(peer) = self.peer_mut(peer) else { return false };
+        match peer.tx.room_soon(&peer.tx_area) {
+            Ok(room) => room,
+            Err(lie) => {
+                peer.lie = Some(lie);
+                false
+            }
+        }
+    }
+
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut received = 0;
         let mut finished = false;

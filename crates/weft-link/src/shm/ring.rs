@@ -25,6 +25,9 @@ pub(super) const HEADER_MAX: usize = 128;
 /// Slots between the one written and the one whose line is asked for: in a stream of small
 /// messages the line has arrived when its turn comes.
 const AHEAD: u32 = 16;
+/// Looks at a full ring before a packet is left to later: some microseconds, in which a reader that
+/// is at it frees a quarter of the ring.
+const ROOM_ROUNDS: u32 = 128;
 /// Granule of the data area: a packet there starts on a cache line.
 pub(super) const UNIT: usize = 64;
 
@@ -154,13 +157,24 @@ pub(super) struct Producer {
     data_tail: u32,
     /// The last push found no space.
     full: bool,
+    /// Slots consumed when waiting for more was last in vain.
+    given_up: Option<u32>,
     /// The consumer issues a barrier on all cores before it sleeps, so the producer needs none.
     pub light: bool,
 }
 
 impl Producer {
     pub(super) fn new(sizes: Sizes) -> Producer {
-        Producer { sizes, head: 0, data_head: 0, tail: 0, data_tail: 0, full: false, light: false }
+        Producer {
+            sizes,
+            head: 0,
+            data_head: 0,
+            tail: 0,
+            data_tail: 0,
+            full: false,
+            given_up: None,
+            light: false,
+        }
     }
 
     #[cfg(all(test, not(loom)))]
@@ -263,6 +277,22 @@ impl Producer {
         (self.tail, self.data_tail) = (tail, data_tail);
         self.full = !self.fits(len);
         Ok(!self.full)
+    }
+
+    /// Waits a moment for a free slot, unless that was in vain and nothing was taken since.
+    pub(super) fn room_soon<A: Area>(&mut self, area: &A) -> Result<bool, Lie> {
+        for round in 0..ROOM_ROUNDS {
+            if self.refresh(area, 0)? {
+                self.given_up = None;
+                return Ok(true);
+            }
+            if round == 0 && self.given_up == Some(self.tail) {
+                return Ok(false);
+            }
+            std::hint::spin_loop();
+        }
+        self.given_up = Some(self.tail);
+        Ok(false)
     }
 
     /// After publishing: whether the consumer must be woken by its doorbell.

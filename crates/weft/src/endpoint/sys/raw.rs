@@ -61,6 +61,14 @@ impl Driver {
         false
     }
 
+    /// Waits a moment for room on the way to a peer: a message that has to be queued costs more, and
+    /// has those behind it queued.
+    #[cold]
+    fn room_soon(&mut self, to: PeerId) -> bool {
+        self.core.engine.queued(to) == 0
+            && self.link_of(to).is_some_and(|link| self.links[link].room_soon(to))
+    }
+
     /// The latency path of a packet: as [`send_now`](Self::send_now).
     #[inline]
     pub(crate) fn packet_now(&mut self, to: PeerId, tag: u64, data: &[u8]) -> bool {
@@ -263,8 +271,13 @@ impl Endpoint {
         tag: u64,
         data: &[u8],
     ) -> Result<Option<OpId>, OpError> {
-        if self.inner.borrow_mut().driver.send_now(to, tag, data, None, false) {
-            return Ok(None);
+        {
+            let d = &mut self.inner.borrow_mut().driver;
+            let sent = d.send_now(to, tag, data, None, false)
+                || d.room_soon(to) && d.send_now(to, tag, data, None, false);
+            if sent {
+                return Ok(None);
+            }
         }
         while self.queued(to) >= INJECTED_MAX {
             // Backpressure: what was taken before has to leave first.

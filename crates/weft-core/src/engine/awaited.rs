@@ -43,11 +43,16 @@ impl Engine {
         };
         let clear = self.wanted.is_none()
             && spec.source.is_none_or(ready)
-            && self.unexpected[TAGGED].peek(&spec).is_none();
+            && (self.unexpected[TAGGED].is_empty() || !self.is_here(spec));
         if clear {
             self.wanted = Some(Wanted { spec, len });
         }
         clear
+    }
+
+    #[cold]
+    fn is_here(&self, spec: RecvSpec) -> bool {
+        self.unexpected[TAGGED].peek(&spec).is_some()
     }
 
     /// Whether a message is awaited still. It is not once it came, or when what came instead needs

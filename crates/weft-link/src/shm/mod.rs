@@ -408,6 +408,26 @@ impl Link for ShmLink {
         received
     }
 
+    #[inline]
+    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
+        let [peer] = &mut self.peers[..] else {
+            return if self.spin(rounds) { self.recv(budget, sink) } else { 0 };
+        };
+        for _ in 0..rounds {
+            let received = peer.pop(budget, sink);
+            if received > 0 {
+                self.counters.received += received as u64;
+                return received;
+            }
+            std::hint::spin_loop();
+        }
+        self.calls += 1;
+        if self.calls >= TICK_CALLS {
+            self.tick(true);
+        }
+        0
+    }
+
     fn poll_event(&mut self) -> Option<LinkEvent> {
         self.events.pop_front()
     }

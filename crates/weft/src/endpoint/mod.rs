@@ -287,7 +287,7 @@ impl Endpoint {
     #[inline]
     fn look_closely(&self, budget: usize) -> bool {
         let mut inner = self.inner.borrow_mut();
-        inner.driver.look_closely(budget) && self.call_back(inner, true)
+        inner.driver.look_closely(driver::CLOSE_ROUNDS, budget) && self.call_back(inner, true)
     }
 
     /// Calls the handlers of what came. True if that was anything, or `did` is.

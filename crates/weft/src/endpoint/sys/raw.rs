@@ -2,7 +2,7 @@
 //! completion queue for interfaces built on top.
 
 use super::Memory;
-use crate::endpoint::driver::{AwaitedRecv, Driver};
+use crate::endpoint::driver::{AwaitedRecv, Driver, CLOSE_ROUNDS};
 use crate::endpoint::ops::Owner;
 use crate::endpoint::{error_of, Endpoint, Inner, Status};
 use std::mem::ManuallyDrop;
@@ -247,14 +247,17 @@ impl Endpoint {
         inner.driver.core.awaited.memory =
             unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
         // With more ranks than cores another one may have the message.
-        let rounds = if inner.hand_over.is_zero() { AWAIT_ROUNDS } else { 1 };
-        for round in 1..=rounds {
-            let did = inner.driver.progress(1);
-            inner.count(did);
-            if !did && round < rounds {
-                inner.driver.look_closely(1);
+        let (rounds, looks) =
+            if inner.hand_over.is_zero() { (AWAIT_ROUNDS, CLOSE_ROUNDS) } else { (1, 1) };
+        for round in 0..rounds {
+            if round > 0 || inner.driver.is_round_due() {
+                let did = inner.driver.progress(1);
+                inner.count(did);
             }
-            if !inner.driver.core.engine.awaits() || !inner.driver.core.upcalls.is_empty() {
+            let ends = |inner: &Inner| {
+                !inner.driver.core.engine.awaits() || !inner.driver.core.upcalls.is_empty()
+            };
+            if ends(inner) || inner.driver.look_closely(looks, 1) && ends(inner) {
                 break;
             }
         }

@@ -9,7 +9,7 @@ use crate::id::PeerId;
 use crate::matching::RecvSpec;
 use crate::peer::State;
 use crate::time::Instant;
-use crate::wire::{self, Common, Eager};
+use crate::wire::{self, flags, Common, Eager};
 
 /// What is waited for.
 #[derive(Clone, Copy)]
@@ -87,8 +87,8 @@ impl Engine {
         Some(Placement::Awaited(wanted.met(peer, common, tag, len)))
     }
 
-    /// The latency path of what a link inside the host delivers: takes in the awaited message, if
-    /// this packet is that and there is nothing else to do about it. `None`: it is still to be
+    /// The latency path of what a link delivers: takes in the awaited message, if this packet is that
+    /// and there is nothing to do about it but what can wait. `None`: it is still to be
     /// handled, and nothing has changed.
     #[inline]
     pub fn take_awaited(
@@ -105,8 +105,8 @@ impl Engine {
         let p = self.peers.get_mut(index as usize)?;
         let next = p.session_in == common.session
             && p.state == State::Ready
-            && p.windows.is_none()
             && p.trusted.is_none()
+            && p.windows.as_ref().is_none_or(|w| w.is_next(&common) && p.is_calm())
             && from.is_none_or(|f| f == peer)
             && wanted.spec.accepts(peer, tag)
             && self.posted[TAGGED].is_empty();
@@ -118,7 +118,17 @@ impl Engine {
         p.credit_out.consumed(len as usize);
         let (grew, owed) = (p.credit_in.on_grant(common.credit), p.credit_out.worth_announcing());
         p.ack_asked |= owed;
-        if owed || grew && p.has_work() {
+        let urgent = owed || grew && p.has_work();
+        if let Some(w) = &mut p.windows {
+            w.recv.on_run(now, 1, common.flags & flags::ACKNOW != 0);
+            let news = w.late_ack.is_none() && common.ack != w.send.oldest();
+            if news {
+                w.late_ack = Some((now, common.ack));
+                self.make_ready_late(peer);
+            }
+            self.schedule_ack(now, peer);
+        }
+        if urgent {
             self.make_ready(peer);
         }
         self.stats.packets_received += 1;

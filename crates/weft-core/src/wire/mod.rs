@@ -241,7 +241,7 @@ pub fn parse_message(header: &[u8]) -> Option<(Common, Eager)> {
     let common = Common::read(header);
     let plain = header[field::VERSION] == VERSION
         && header[field::TYPE] == PacketType::Eager as u8
-        && common.flags & !flags::DATA64 == 0;
+        && common.flags & !(flags::DATA64 | flags::ACKNOW) == 0;
     plain.then(|| (common, Eager::read(header)))
 }
 

@@ -745,7 +745,8 @@ impl Sink for Core {
         // Where round trips are measured.
         if self.caps[self.link].network {
             self.freshen();
-        } else if let Some(it) = self.engine.take_awaited(self.now, from, header, len) {
+        }
+        if let Some(it) = self.engine.take_awaited(self.now, from, header, len) {
             self.place_awaited(it, payload);
             return;
         }

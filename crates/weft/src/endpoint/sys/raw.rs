@@ -89,13 +89,16 @@ impl Driver {
     #[inline]
     pub(crate) fn inject(&mut self, args: SendArgs, data: &[u8]) -> Result<(), Refused> {
         let now = self.core.tick();
-        if let Some((op, t)) = self.core.engine.inject_now(now, &args) {
+        let mut header = HeaderBuf::new();
+        if let Some(op) = self.core.engine.inject_now(now, &args, &mut header) {
+            let frame = Frame { peer: args.peer, header: header.as_slice(), payload: data };
+            let len = frame.header.len() + data.len();
+            let link = self.link_by(args.peer, false, len as u32);
+            let sent = link.is_none_or(|link| self.links[link].send(&[frame]) == 1);
             let memory = self.core.ops.copy_of(data);
             self.core.ops.insert(op, Owner::Nobody, memory);
-            let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload: data };
-            let sent = self.link_for(&t).is_none_or(|link| self.links[link].send(&[frame]) == 1);
             if !sent {
-                self.core.engine.refused(t);
+                self.core.engine.inject_refused(args.peer, op, data.len() as u32, &header);
             }
             return Ok(());
         }

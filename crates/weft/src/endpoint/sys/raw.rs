@@ -50,23 +50,21 @@ impl Driver {
         }
         let Some(link) = self.link_of(to) else { return false };
         let mut header = HeaderBuf::new();
-        if !self.core.engine.send_now(to, tag, len, imm, untagged, &mut header) {
-            return false;
+        for may_wait in [true, false] {
+            if !self.core.engine.send_now(to, tag, len, imm, untagged, &mut header) {
+                return false;
+            }
+            let frame = Frame { peer: to, header: header.as_slice(), payload: data };
+            if self.links[link].send(&[frame]) == 1 {
+                return true;
+            }
+            self.core.engine.refund(to, len);
+            // A message that has to be queued costs more, and has those behind it queued.
+            if !may_wait || !self.links[link].room_soon(to) {
+                break;
+            }
         }
-        let frame = Frame { peer: to, header: header.as_slice(), payload: data };
-        if self.links[link].send(&[frame]) == 1 {
-            return true;
-        }
-        self.core.engine.refund(to, len);
         false
-    }
-
-    /// Waits a moment for room on the way to a peer: a message that has to be queued costs more, and
-    /// has those behind it queued.
-    #[cold]
-    fn room_soon(&mut self, to: PeerId) -> bool {
-        self.core.engine.queued(to) == 0
-            && self.link_of(to).is_some_and(|link| self.links[link].room_soon(to))
     }
 
     /// The latency path of a packet: as [`send_now`](Self::send_now).
@@ -277,13 +275,8 @@ impl Endpoint {
         tag: u64,
         data: &[u8],
     ) -> Result<Option<OpId>, OpError> {
-        {
-            let d = &mut self.inner.borrow_mut().driver;
-            let sent = d.send_now(to, tag, data, None, false)
-                || d.room_soon(to) && d.send_now(to, tag, data, None, false);
-            if sent {
-                return Ok(None);
-            }
+        if self.inner.borrow_mut().driver.send_now(to, tag, data, None, false) {
+            return Ok(None);
         }
         while self.queued(to) >= INJECTED_MAX {
             // Backpressure: what was taken before has to leave first.

@@ -435,8 +435,10 @@ impl Endpoint {
                 if let Poll::Ready(out) = future.as_mut().poll(&mut cx) {
                     return out;
                 }
-                self.progress();
-                continue;
+                if flag.0.load(Ordering::Relaxed) {
+                    self.progress();
+                    continue;
+                }
             }
             self.wait(None);
         }

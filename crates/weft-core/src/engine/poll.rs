@@ -106,8 +106,13 @@ impl Engine {
         if p.state != State::Ready {
             return None;
         }
-        if p.windows.as_ref().is_some_and(|w| w.recv.has_gap() && w.recv.ack_due(now)) {
-            return self.poll_ack(now, peer);
+        let sends = p.has_work();
+        let owes_map = p.windows.as_ref().is_some_and(|w| {
+            let sends = sends || w.send.awaiting_retransmit() > 0;
+            w.recv.has_gap() && (w.recv.ack_due(now) || sends && w.recv.has_unreported())
+        });
+        if owes_map {
+            return self.poll_ack(now, peer, true);
         }
         let p = &mut self.peers[peer.0 as usize];
         let again = p.windows.as_mut().and_then(|w| w.send.next_retransmit(now));
@@ -126,7 +131,7 @@ impl Engine {
                 return Some(self.emit(now, peer, &desc, packets));
             }
         }
-        self.poll_ack(now, peer)
+        self.poll_ack(now, peer, false)
     }
 
     /// The next new packet: control first, then messages and data streams in turn.
@@ -149,6 +154,7 @@ impl Engine {
         let mtu = p.mtu();
         let room = p.windows.as_ref().map_or(1, |w| w.send.room());
         let most = p.caps.train.min(room).max(1);
+        let least = p.windows.as_ref().map_or(1, |w| w.least_run(p.caps.train));
         loop {
             let stream = p.data.front_mut()?;
             // The operation may be gone: the peer said FIN before it had everything.
@@ -163,6 +169,9 @@ impl Engine {
                     StreamSource::Op(_) => continue,
                     StreamSource::Region(_) => return Some((refusal(recv), 1)),
                 }
+            }
+            if room < least && rendezvous::packets_left(mtu, stream) > u64::from(room) {
+                return None;
             }
             let (desc, packets) = rendezvous::next_data(mtu, stream, most);
             if stream.offset == stream.end {
@@ -292,10 +301,12 @@ impl Engine {
         Transmit { bulk: desc.bulk, ..Transmit::one(peer, header, desc.payload) }
     }
 
-    /// An acknowledgement of its own, when nothing carried it.
-    fn poll_ack(&mut self, now: Instant, peer: PeerId) -> Option<Transmit> {
+    /// An acknowledgement of its own, when nothing carried it, or `at_once`: what is held behind
+    /// a gap has to be reported before anything that says where the gap is without saying what is
+    /// behind it, or the peer would take that for lost.
+    fn poll_ack(&mut self, now: Instant, peer: PeerId, at_once: bool) -> Option<Transmit> {
         let p = &mut self.peers[peer.0 as usize];
-        let due = p.windows.as_ref().is_some_and(|w| w.recv.ack_due(now));
+        let due = at_once || p.windows.as_ref().is_some_and(|w| w.recv.ack_due(now));
         if !due && !p.ack_asked {
             return None;
         }

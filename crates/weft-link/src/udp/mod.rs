@@ -84,6 +84,9 @@ struct Peer {
     confirmed: bool,
     /// Packets to the address in use stay unacknowledged: only an answer confirms an address.
     doubted: bool,
+    /// While in doubt, another candidate that gave the first answer: where both ways work, the peer
+    /// was just slow, and the answer over the way in use follows.
+    rival: Option<usize>,
     /// Receive calls in a row that brought authentic packets from another address.
     stray: u8,
     /// The candidate that the last question came from: the answer goes back there.
@@ -247,7 +250,12 @@ impl UdpLink {
         let shares = known.stripes.has(at);
         let same = same_host_port(known.addr, from);
         known.stray = if same { 0 } else { known.stray.saturating_add(1) };
-        let proven = !known.confirmed && (!known.doubted || kind == Kind::Answer);
+        let answers = kind == Kind::Answer;
+        let preferred = same || known.rival == Some(at);
+        if known.doubted && answers && known.rival.is_none() {
+            known.rival = Some(at);
+        }
+        let proven = !known.confirmed && (!known.doubted || answers && preferred);
         // Who asked over this way and now sends over it has left the other.
         let moved = known.caller == Some(at)
             && kind == Kind::Other
@@ -261,6 +269,7 @@ impl UdpLink {
             return;
         }
         (known.confirmed, known.doubted, known.stray) = (true, false, 0);
+        known.rival = None;
         if same {
             return;
         }
@@ -344,6 +353,7 @@ impl Link for UdpLink {
         let known = Peer {
             confirmed: candidates.len() == 1,
             doubted: false,
+            rival: None,
             stray: 0,
             caller: None,
             stripes: stripes::Stripes::default(),
@@ -372,6 +382,9 @@ impl Link for UdpLink {
     fn doubt(&mut self, peer: PeerId) {
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.candidates.len() > 1 {
+            if !known.doubted {
+                known.rival = None;
+            }
             (known.confirmed, known.doubted) = (false, true);
             self.forget_stripes(peer);
         }

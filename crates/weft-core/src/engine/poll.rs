@@ -106,13 +106,8 @@ impl Engine {
         if p.state != State::Ready {
             return None;
         }
-        let sends = p.has_work();
-        let owes_map = p.windows.as_ref().is_some_and(|w| {
-            let sends = sends || w.send.awaiting_retransmit() > 0;
-            w.recv.has_gap() && (w.recv.ack_due(now) || sends && w.recv.has_unreported())
-        });
-        if owes_map {
-            return self.poll_ack(now, peer, true);
+        if p.windows.as_ref().is_some_and(|w| w.recv.has_gap() && w.recv.ack_due(now)) {
+            return self.poll_ack(now, peer);
         }
         let p = &mut self.peers[peer.0 as usize];
         let again = p.windows.as_mut().and_then(|w| w.send.next_retransmit(now));
@@ -131,7 +126,7 @@ impl Engine {
                 return Some(self.emit(now, peer, &desc, packets));
             }
         }
-        self.poll_ack(now, peer, false)
+        self.poll_ack(now, peer)
     }
 
     /// The next new packet: control first, then messages and data streams in turn.
@@ -301,12 +296,10 @@ impl Engine {
         Transmit { bulk: desc.bulk, ..Transmit::one(peer, header, desc.payload) }
     }
 
-    /// An acknowledgement of its own, when nothing carried it, or `at_once`: what is held behind
-    /// a gap has to be reported before anything that says where the gap is without saying what is
-    /// behind it, or the peer would take that for lost.
-    fn poll_ack(&mut self, now: Instant, peer: PeerId, at_once: bool) -> Option<Transmit> {
+    /// An acknowledgement of its own, when nothing carried it.
+    fn poll_ack(&mut self, now: Instant, peer: PeerId) -> Option<Transmit> {
         let p = &mut self.peers[peer.0 as usize];
-        let due = at_once || p.windows.as_ref().is_some_and(|w| w.recv.ack_due(now));
+        let due = p.windows.as_ref().is_some_and(|w| w.recv.ack_due(now));
         if !due && !p.ack_asked {
             return None;
         }

@@ -176,11 +176,6 @@ impl RecvWindow {
         self.held_count > 0 || self.dropped
     }
 
-    /// Whether something arrived that no acknowledgement has told of.
-    pub fn has_unreported(&self) -> bool {
-        self.pending > 0
-    }
-
     /// Whether this is the next packet and nothing behind it is held.
     pub fn expects(&self, seq: Seq) -> bool {
         seq == self.expected && self.held_count == 0

@@ -101,6 +101,8 @@ pub struct SendWindow<T: Copy> {
     lost: u32,
     /// Packets of the window that were sent more than once.
     resent: u32,
+    /// One of them has arrived since losses were looked for.
+    overtook: bool,
     /// No packet before this one is marked lost.
     cursor: Seq,
     /// The acknowledgement that came last with a map, and the map: what it said is known.
@@ -140,6 +142,7 @@ impl<T: Copy> SendWindow<T> {
             sacked: 0,
             lost: 0,
             resent: 0,
+            overtook: false,
             cursor: initial,
             mapped: (initial, SackMap([0; 4])),
             described: initial,
@@ -375,8 +378,15 @@ impl<T: Copy> SendWindow<T> {
         }
         out.lost = match self.mode {
             Reliability::GoBackN if nack => self.go_back(now),
-            Reliability::Selective if self.sacked > 0 || overtook => {
-                self.detect_losses(now, overtook)
+            // A gap is known, and what came behind it lately is still to be said, or was said in an
+            // acknowledgement that is lost.
+            Reliability::Selective if self.sacked > 0 && sack.is_none() => {
+                self.overtook |= overtook;
+                0
+            }
+            Reliability::Selective if self.sacked > 0 || overtook || self.overtook => {
+                let everywhere = overtook | core::mem::take(&mut self.overtook);
+                self.detect_losses(now, everywhere)
             }
             _ => 0,
         };

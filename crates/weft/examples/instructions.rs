@@ -35,6 +35,7 @@ fn main() {
         a.progress();
         b.progress();
     }
+    b.recv_blocking(Some(to_a), 2, 0, &mut buffer).unwrap();
     for _ in 0..1000 {
         message((&a, to_b), (&b, to_a), &mut buffer, network);
     }

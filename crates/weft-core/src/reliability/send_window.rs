@@ -378,19 +378,26 @@ impl<T: Copy> SendWindow<T> {
         }
         out.lost = match self.mode {
             Reliability::GoBackN if nack => self.go_back(now),
-            // A gap is known, and what came behind it lately is still to be said, or was said in an
-            // acknowledgement that is lost.
-            Reliability::Selective if self.sacked > 0 && sack.is_none() => {
-                self.overtook |= overtook;
-                0
-            }
-            Reliability::Selective if self.sacked > 0 || overtook || self.overtook => {
-                let everywhere = overtook | core::mem::take(&mut self.overtook);
-                self.detect_losses(now, everywhere)
-            }
+            Reliability::Selective => self.judge(now, sack.is_some(), overtook),
             _ => 0,
         };
         out
+    }
+
+    /// Looks for losses where the acknowledgement tells of any; `overtook`: a packet sent again has
+    /// arrived.
+    fn judge(&mut self, now: Instant, has_map: bool, overtook: bool) -> u32 {
+        // A gap is known, and what came behind it lately is still to be said, or was said in an
+        // acknowledgement that is lost.
+        if self.sacked > 0 && !has_map {
+            self.overtook |= overtook;
+            return 0;
+        }
+        let everywhere = overtook | core::mem::take(&mut self.overtook);
+        if self.sacked == 0 && !everywhere {
+            return 0;
+        }
+        self.detect_losses(now, everywhere)
     }
 
     fn pop_acked(

@@ -199,8 +199,8 @@ pub trait Link {
         self.send_run(peer, header, payload, packets)
     }
 
-    /// Waits a moment for room for a short packet to a peer that takes what it is sent. False: there
-    /// is none, or the link cannot tell.
+    /// Waits a moment for room for a short packet to a peer that takes what it is sent. False:
+    /// there is none, or the link cannot tell.
     fn room_soon(&mut self, _peer: PeerId) -> bool {
         false
     }

@@ -6,7 +6,7 @@ use super::regions::{AtOnce, Regions};
 use super::sys::Memory;
 use crate::calibration::Calibration;
 use crate::clock::Clock;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
 use weft_core::engine::types::{
@@ -62,6 +62,9 @@ impl PacketBuf {
         &mut self.bytes[..len]
     }
 }
+
+/// Operations on words of the agent that wait to be passed on.
+const FOR_AGENT_MAX: usize = 256;
 
 /// Spare packet buffers kept.
 const PACKETS_SPARE: usize = 1024;
@@ -119,13 +122,17 @@ pub(crate) struct Core {
     /// HELLOs that came: from whom, over which link, and whether it was an answer.
     pub(super) hellos: Vec<(PeerId, usize, bool)>,
     atomics: VecDeque<AtomicRequest>,
+    /// Keys of words that the agent of the host keeps.
+    pub at_agent: BTreeSet<u64>,
+    /// What was asked here for those: the packet interface passes it on.
+    pub for_agent: VecDeque<AtomicRequest>,
     /// Events that need a link, put off until the burst is taken in.
     deferred: VecDeque<Event>,
     /// Parts of direct copies to be done.
     copies: VecDeque<Event>,
     link: usize,
     /// Capabilities of the links, in their order.
-    pub(super) caps: Vec<LinkCaps>,
+    pub(crate) caps: Vec<LinkCaps>,
     /// The receive that bulk data arrived for last.
     pub(super) bulk: Option<Bulk>,
 }
@@ -214,6 +221,8 @@ impl Driver {
                 connects: Vec::new(),
                 hellos: Vec::new(),
                 atomics: VecDeque::new(),
+                at_agent: BTreeSet::new(),
+                for_agent: VecDeque::new(),
                 deferred: VecDeque::new(),
                 copies: VecDeque::new(),
                 link: 0,
@@ -688,6 +697,13 @@ impl Core {
     }
 
     fn atomic(&mut self, a: &AtomicRequest) {
+        if self.at_agent.contains(&a.key) {
+            match self.for_agent.len() < FOR_AGENT_MAX {
+                true => self.for_agent.push_back(*a),
+                false => self.engine.atomic_refused(self.now, a),
+            }
+            return;
+        }
         let word = self.regions.get_mut(&a.key).and_then(|m| m.write(a.offset, 8));
         let Some(word) = word else {
             self.engine.atomic_refused(self.now, a);

@@ -3,6 +3,7 @@
 use super::ops::{OpTable, Owner};
 use super::paths::Route;
 use super::regions::{AtOnce, Regions};
+use super::sys::packet::AwaitedPacket;
 use super::sys::Memory;
 use crate::calibration::Calibration;
 use crate::clock::Clock;
@@ -102,6 +103,7 @@ pub(crate) struct Core {
     fresh: bool,
     pub ops: OpTable,
     pub awaited: AwaitedRecv,
+    pub awaited_packet: Option<AwaitedPacket>,
     /// Something that the program waits for came to its end in this round of progress.
     ended: bool,
     pub completions: VecDeque<Completion>,
@@ -206,6 +208,7 @@ impl Driver {
                 fresh: true,
                 ops: OpTable::default(),
                 awaited: AwaitedRecv::default(),
+                awaited_packet: None,
                 ended: false,
                 completions: VecDeque::new(),
                 upcalls: VecDeque::new(),
@@ -521,6 +524,7 @@ impl Core {
                 self.ended = true;
             }
             Placement::Recv { op, offset, len } => self.ops.place(op, offset, len, payload),
+            Placement::Packet { peer, tag } => self.packet(peer, tag, payload),
             other => self.place_other(other, header, payload),
         }
     }
@@ -528,7 +532,7 @@ impl Core {
     fn place_other(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
         match placement {
             Placement::None | Placement::Recv { .. } => {}
-            Placement::Done(_) | Placement::Awaited(_) => {}
+            Placement::Done(_) | Placement::Awaited(_) | Placement::Packet { .. } => {}
             Placement::Store { id, offset, total } => self.store(id, offset, total, payload),
             Placement::UpcallStored { id, offset, peer, tag } => {
                 self.store(id, offset, 0, payload);
@@ -536,13 +540,6 @@ impl Core {
                 self.upcall(peer, tag, data);
             }
             Placement::Upcall { peer, tag } => self.upcall(peer, tag, payload.to_vec()),
-            Placement::Packet { peer, tag } => {
-                let mut data = self.packet_bufs.pop().unwrap_or_default();
-                payload.copy_to(data.resize(payload.len()));
-                self.packets.push_back(Arrived { peer, tag, data });
-                // Its upcall runs before what it acknowledges is sent.
-                self.ended = true;
-            }
             Placement::Hold { peer, seq } => {
                 let held = Held { header: header.to_vec(), payload: payload.to_vec() };
                 self.held.insert((peer, seq.0), held);
@@ -561,6 +558,23 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// A packet of the packet interface: to who awaits it, else to be dealt with.
+    #[inline]
+    fn packet(&mut self, peer: PeerId, tag: u64, payload: Bytes<'_>) {
+        // What it acknowledges is sent when the program has seen it.
+        self.ended = true;
+        if let Some(awaited) = self.awaited_packet.as_mut().filter(|a| a.accepts(peer, tag)) {
+            if self.packets.is_empty() {
+                awaited.place(peer, tag, payload);
+                self.engine.packet_released(peer, payload.len() as u64);
+                return;
+            }
+        }
+        let mut data = self.packet_bufs.pop().unwrap_or_default();
+        payload.copy_to(data.resize(payload.len()));
+        self.packets.push_back(Arrived { peer, tag, data });
     }
 
     /// Remembers where the next packet of a large message probably goes.

@@ -2,7 +2,7 @@
 
 use super::packet::{Owed, Packet};
 use super::wire::{parse_tag, Join, Kind};
-use super::{Handler, Packets, State};
+use super::{Handler, Packets, Slot, State};
 use crate::endpoint::driver::{Arrived, Driver};
 use crate::endpoint::{Endpoint, Inner};
 use weft_core::PeerId;
@@ -55,6 +55,11 @@ impl Inner {
             *did = true;
             match parse_tag(arrived.tag) {
                 Some((Kind::User, number, argument)) => {
+                    let slot = state.handlers.get_mut(usize::from(number));
+                    if let Some(Slot::Mailbox(waiting)) = slot {
+                        waiting.push_back(arrived);
+                        continue;
+                    }
                     let (source, owed) = (arrived.peer, Owed::Credit(arrived.data));
                     match state.handler(number) {
                         Some(handler) => return Some(Call { handler, source, argument, owed }),
@@ -76,7 +81,10 @@ impl Inner {
 
 impl State {
     fn handler(&mut self, number: u16) -> Option<Handler> {
-        let found = self.handlers.get(usize::from(number)).cloned().flatten();
+        let found = match self.handlers.get(usize::from(number)) {
+            Some(Slot::Upcall(handler)) => Some(Handler::clone(handler)),
+            _ => None,
+        };
         if found.is_none() {
             if self.stats.no_handler == 0 {
                 log::warn!("a packet for handler {number}: no such handler; it is dropped");

@@ -14,6 +14,7 @@ mod group;
 mod multicast;
 mod packet;
 mod rcpy;
+mod receive;
 mod send;
 #[allow(unsafe_code)]
 mod sys;
@@ -22,6 +23,7 @@ pub mod wire;
 pub use group::{MulticastError, MulticastGroup};
 pub use packet::{KeptPacket, Packet, SendBuffer, TooManyKept};
 pub use rcpy::Exported;
+pub use receive::Received;
 
 use crate::choices::{Choices, NoAgent, Place};
 use crate::endpoint::Endpoint;
@@ -87,9 +89,20 @@ counters! {
     rcpy_invalidations: "Translations forgotten because the memory is no longer exported.",
 }
 
+/// What is done with packets for a number.
+#[derive(Default)]
+enum Slot {
+    /// They are dropped.
+    #[default]
+    Nobody,
+    Upcall(Handler),
+    /// They wait for a receive: bounded by the credit of their senders.
+    Mailbox(VecDeque<crate::endpoint::driver::Arrived>),
+}
+
 /// What the packet interface keeps beside the driver.
 pub(crate) struct State {
-    handlers: Vec<Option<Handler>>,
+    handlers: Vec<Slot>,
     /// An upcall runs: packets wait.
     in_upcall: bool,
     /// Packets kept by the program, and their bytes; bounded by the next two.
@@ -222,13 +235,16 @@ impl Packets {
     /// progress. Packets for a handler that does not exist are dropped and counted: set handlers
     /// before peers learn this endpoint's address, or before progress is made.
     pub fn handle(&self, number: u16, upcall: impl FnMut(&Packets, Packet<'_>) + 'static) {
-        let handler: Handler = Rc::new(RefCell::new(upcall));
+        self.set(number, Slot::Upcall(Rc::new(RefCell::new(upcall))));
+    }
+
+    fn set(&self, number: u16, slot: Slot) {
         self.with(|state| {
             let at = usize::from(number);
             if state.handlers.len() <= at {
-                state.handlers.resize_with(at + 1, || None);
+                state.handlers.resize_with(at + 1, Slot::default);
             }
-            state.handlers[at] = Some(handler);
+            state.handlers[at] = slot;
         });
     }
 

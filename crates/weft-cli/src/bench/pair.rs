@@ -120,7 +120,7 @@ const AGENT: &str = "@weft-bench-agent";
 /// Starts the agent of a rank's host, on the rank's core.
 fn spawn_agent(rank: usize, hosts: &Hosts) -> Result<Child> {
     let mut command = crate::agent::command(AGENT);
-    command.args(["--seats", "4"]);
+    command.args(["--seats", "16", "--quota", "ranks=16"]);
     let cpus = core(rank);
     let host = &hosts.entrances[rank];
     let host = Some((host.process().as_raw_fd(), host.channels()));

@@ -141,7 +141,7 @@ impl Grid<'_> {
             other => other.links(),
         };
         let kind = Kind { link, config: environment(&choices, MEMBERS), place: bench.place };
-        let arg = Cast { members: MEMBERS, tree, stream: false }.pack();
+        let arg = Cast { members: MEMBERS, tree, stream: false, compute: false }.pack();
         let got = self.measure(&kind, &[(16, Subject { arg, ..Probe::Multicast.into() })]);
         let (value, why) = match got {
             Ok(got) => (got[0].map(|s| s.map(|s| s * 1e6)), String::new()),

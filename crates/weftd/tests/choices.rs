@@ -199,10 +199,8 @@ fn multicast__when_the_agent_ends_the_group_ends_with_an_error() {
 #[test]
 fn fetch_add__at_the_agent_while_the_owner_does_nothing() {
     let (here, there) = (Served::start(""), Served::start(""));
-    let (a, b) = (
-        here.try_rank_with(1, by_agent()).unwrap(),
-        there.try_rank_with(1, by_agent()).unwrap(),
-    );
+    let (a, b) =
+        (here.try_rank_with(1, by_agent()).unwrap(), there.try_rank_with(1, by_agent()).unwrap());
     let to_b = a.connect(&b);
     pass(&a, to_b, &b, 1, b"the session is open");
     let (pa, pb) = (Packets::new(&a.endpoint).unwrap(), Packets::new(&b.endpoint).unwrap());

@@ -282,9 +282,7 @@ impl Control {
             Control::Path(peer, mtu) => new(6).u32(peer.0).u32(*mtu).0,
             Control::Lost(peer, why) => new(7).u32(peer.0).text(why),
             Control::Notice(text) => new(8).text(text),
-            Control::CounterOpen(key, words, value) => {
-                new(9).u64(*key).u32(*words).u64(*value).0
-            }
+            Control::CounterOpen(key, words, value) => new(9).u64(*key).u32(*words).u64(*value).0,
             Control::CounterRead(key, word) => new(10).u64(*key).u32(*word).0,
             Control::CounterIs(key, word, value) => {
                 let w = new(11).u64(*key).u32(*word);
@@ -312,9 +310,7 @@ impl Control {
                 let w = new(19).u64(*number).u32(value.is_some().into());
                 w.u64(value.unwrap_or(0)).0
             }
-            Control::GroupJoined(group, joined) => {
-                new(20).u64(*group).u32((*joined).into()).0
-            }
+            Control::GroupJoined(group, joined) => new(20).u64(*group).u32((*joined).into()).0,
         }
     }
 

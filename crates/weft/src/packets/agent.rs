@@ -271,7 +271,9 @@ impl State {
         let Some(agent) = &mut self.agent else { return };
         let services = &agent.services;
         agent.joining.retain_mut(|j| {
-            let Some(group) = self.groups.get(&j.group).filter(|_| !j.asked) else { return j.asked };
+            let Some(group) = self.groups.get(&j.group).filter(|_| !j.asked) else {
+                return j.asked;
+            };
             let Some(tree) = tree_of(j.tree) else { return false };
             let role = role_of(group, j.group, usize::from(j.root), tree);
             let above = Some(role.parent).filter(|p| p.0 != u32::MAX);

@@ -2,8 +2,8 @@
 //! there is one clock.
 
 use super::super::rank::{Outcome, Rank, Task};
-use super::COMPUTES;
 use super::super::sys::monotonic_ns;
+use super::COMPUTES;
 use anyhow::{ensure, Context, Result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -38,7 +38,9 @@ pub struct Cast {
 impl Cast {
     /// As a number.
     pub fn pack(self) -> u64 {
-        self.members as u64 | (self.tree as u64) << 16 | u64::from(self.stream) << 24
+        self.members as u64
+            | (self.tree as u64) << 16
+            | u64::from(self.stream) << 24
             | u64::from(self.compute) << 25
     }
 
@@ -127,12 +129,7 @@ fn hand_over(member: &Member, tree: Tree) -> Result<bool> {
 }
 
 /// The root: time from the first packet of a message until the last member has its last.
-fn lead(
-    endpoint: &Endpoint,
-    addresses: &[Address],
-    task: &Task,
-    cast: Cast,
-) -> Result<Outcome> {
+fn lead(endpoint: &Endpoint, addresses: &[Address], task: &Task, cast: Cast) -> Result<Outcome> {
     let packets = Packets::new(endpoint)?;
     let heard: Rc<RefCell<(usize, u64)>> = Rc::default();
     let note = Rc::clone(&heard);

@@ -3,8 +3,10 @@
 //! one grid.
 
 pub mod cast;
+mod figure;
 pub mod grid;
 pub mod probe;
+mod report;
 
 use super::logp::minus;
 use super::pair::{Kind, Pair, Subject};

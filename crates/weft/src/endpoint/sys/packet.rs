@@ -63,8 +63,7 @@ impl Endpoint {
         // SAFETY: nothing but rounds of progress here touches it, and `awaiting` forgets it however
         // this ends.
         let memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
-        inner.driver.core.awaited_packet =
-            Some(AwaitedPacket { source, name, memory, done: None });
+        inner.driver.core.awaited_packet = Some(AwaitedPacket { source, name, memory, done: None });
         let awaiting = Awaiting(inner);
         let inner = &mut *awaiting.0;
         // With more ranks than cores another one may have the packet.

@@ -1,7 +1,7 @@
 //! A process as a rank of its job.
 
 use crate::calibration::Calibration;
-use crate::choices::{self, Choices};
+use crate::choices::{self, Choices, Receipt};
 use crate::clock::Clock;
 use crate::counters::Who;
 use crate::endpoint::Endpoint;
@@ -160,6 +160,20 @@ pub fn config_from_env() -> Result<Config, JobError> {
         std::env::var_os(format!("WEFT_{}", name.to_uppercase())).is_some()
     });
     Ok(config)
+}
+
+/// Nobody but its thread makes progress for a job's endpoint, which takes no lock.
+fn check_receipt(config: &Config) -> Result<(), JobError> {
+    match config.receipt {
+        Receipt::Watchdog => Err(JobError::Config(
+            "WEFT_RECEIPT=watchdog: the endpoint of a job belongs to one thread and takes no lock, \
+             so no other thread can poll for it; use weft::SharedEndpoint, or have an agent serve \
+             peers while this rank computes (WEFT_LINK=agent, WEFT_MULTICAST=agent, \
+             WEFT_FETCH_ADD=agent), or adaptive"
+                .to_string(),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Whether more ranks run on this host than cores, as far as the launcher tells.
@@ -392,6 +406,7 @@ impl Job {
     pub fn init() -> Result<Job, JobError> {
         let links = links_from_env()?;
         let config = config_from_env()?;
+        check_receipt(&config)?;
         let Bootstrapped { mut boot, key } = launch::join()?;
         let lookup = |name: &str| std::env::var(name).ok();
         let here = launch::ranks_here(&lookup);

@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -267,6 +268,9 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
         let to_b = a.connect(&b);
         pass(&a, to_b, &b, 1, b"no rights needed");
         assert!(refusal(served.try_rank(9)).contains("quota"));
+        // What has the same name is another user's, and stays that user's.
+        assert_eq!(word(&a, Some(1_000_000)), Some(1_000_000));
+        assert!(status::stop(&served.name).unwrap().contains("not its owner"));
         return;
     }
     if !sys::is_root() {
@@ -275,6 +279,7 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
     let agent = Served::start("--quota ranks=2");
     let (a, b) = (agent.rank(1), agent.rank(1));
     let to_b = a.connect(&b);
+    assert_eq!(word(&a, Some(5)), Some(5));
     let test = "agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own";
     // Started as a copy that anybody may read.
     let copy = std::env::temp_dir().join(format!("weft-agent-test-{}", std::process::id()));
@@ -285,4 +290,58 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
     std::fs::remove_file(&copy).unwrap();
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
     pass(&a, to_b, &b, 1, b"undisturbed");
+    assert_eq!(word(&a, None), Some(5));
+}
+
+/// The word of a rank under a key that others use too; opened first with a value, if one is given.
+fn word(rank: &Rank, open: Option<u64>) -> Option<u64> {
+    const KEY: u64 = 77;
+    match open {
+        Some(value) => rank.services.borrow_mut().open_counter(KEY, 1, value),
+        None => rank.services.borrow_mut().read_counter(KEY, 0),
+    };
+    let mut answer = None;
+    until(&[rank], || {
+        answer = rank.services.borrow_mut().counter(KEY, 0);
+        answer.is_some()
+    });
+    answer.flatten()
+}
+
+/// An agent as a process of its own.
+fn process(name: &str) -> std::process::Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
+    command.args(["--links", "udp", "--user", "", "--name", name]);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("serving at"), "{line}");
+    child
+}
+
+#[test]
+fn agent__killed_it_is_named_and_started_again_at_the_same_place_it_serves() {
+    let folder = std::env::temp_dir().join(format!("weftd-{:016x}", weft_link::random_u64()));
+    let name = folder.join("agent.sock").display().to_string();
+    let served = Served { name: name.clone(), end: Arc::default(), thread: None };
+    let mut agent = process(&name);
+    let (a, b) = (served.rank(1), served.rank(1));
+    let to_b = a.connect(&b);
+    pass(&a, to_b, &b, 1, b"before");
+    let waiting = a.endpoint.recv(Some(to_b), 99, 0, vec![0; 8]);
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    until(&[&a], || waiting.is_done());
+    assert!(matches!(a.endpoint.block_on(waiting).0, Err(OpError::Peer { .. })));
+    let why = a.services.borrow().ended().expect("the rank knows").to_string();
+    assert!(why.contains(&name), "{why}");
+    assert!(served.try_rank(1).is_err());
+    // Its socket still lies there.
+    let mut again = process(&name);
+    let (c, d) = (served.rank(1), served.rank(1));
+    let to_d = c.connect(&d);
+    pass(&c, to_d, &d, 1, b"after");
+    again.kill().unwrap();
+    again.wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
 }

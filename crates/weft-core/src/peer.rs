@@ -175,6 +175,15 @@ impl Windows {
         self.unasked >= due && under_way >= due && (more || under_way >= full)
     }
 
+    /// Whether this is the next packet, and nothing else is to be done at once.
+    #[inline]
+    pub fn is_next(&self, common: &Common) -> bool {
+        self.late_ack.is_none_or(|(_, ack)| ack == common.ack)
+            && self.recv.expects(common.seq)
+            && !self.recv.has_gap()
+            && !self.send.has_gap()
+    }
+
     /// Most packets of a message to send as one run: those before the next that is to ask for an
     /// acknowledgement.
     #[inline]
@@ -485,6 +494,12 @@ impl Peer {
     /// Something is queued that could be sent when the window allows.
     pub fn has_work(&self) -> bool {
         !self.ctrl.is_empty() || !self.msgs.is_empty() || !self.data.is_empty()
+    }
+
+    /// Nothing is queued or was refused by the link.
+    #[inline]
+    pub fn is_calm(&self) -> bool {
+        !self.has_work() && self.stalled.is_empty()
     }
 
     /// Something is queued beside the message whose turn it is.

@@ -192,6 +192,12 @@ pub trait Link {
         self.send_run(peer, header, payload, packets)
     }
 
+    /// Waits a moment for room for a short packet to a peer that takes what it is sent. False: there
+    /// is none, or the link cannot tell.
+    fn room_soon(&mut self, _peer: PeerId) -> bool {
+        false
+    }
+
     /// Delivers up to `budget` received packets to `sink`; returns how many.
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize;
 
@@ -199,6 +205,15 @@ pub trait Link {
     /// there is.
     fn spin(&mut self, _rounds: u32) -> bool {
         false
+    }
+
+    /// [`spin`](Self::spin), and [`recv`](Self::recv) of what there is then.
+    #[inline]
+    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
+        match self.spin(rounds) {
+            true => self.recv(budget, sink),
+            false => 0,
+        }
     }
 
     /// Next thing the link noticed.

@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for _ in 0..100 {
             world.barrier().await?;
         }
-        let rounds = 2_000;
+        let rounds = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(2_000);
         let start = Instant::now();
         for _ in 0..rounds {
             world.barrier().await?;

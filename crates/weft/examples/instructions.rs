@@ -43,6 +43,7 @@ fn main() {
         a.progress();
         b.progress();
     }
+    b.recv_blocking(Some(to_a), 2, 0, &mut buffer).unwrap();
     if std::env::args().nth(2).is_some_and(|what| what == "packet") {
         let (a, b) = (Packets::new(&a).unwrap(), Packets::new(&b).unwrap());
         b.mailbox(1);

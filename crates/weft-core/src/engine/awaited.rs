@@ -8,7 +8,8 @@ use crate::event::Status;
 use crate::id::PeerId;
 use crate::matching::RecvSpec;
 use crate::peer::State;
-use crate::wire::Common;
+use crate::time::Instant;
+use crate::wire::{self, flags, Common, Eager};
 
 /// What is waited for.
 #[derive(Clone, Copy)]
@@ -16,6 +17,17 @@ pub(super) struct Wanted {
     spec: RecvSpec,
     /// Length of the buffer.
     len: u64,
+}
+
+impl Wanted {
+    /// The result, of a message of `len` bytes.
+    #[inline]
+    fn met(&self, peer: PeerId, common: &Common, tag: u64, len: u64) -> Awaited {
+        let error = (len > self.len).then_some(OpError::Truncated { sent: len });
+        let data = super::eager::data_of(common);
+        let len = len.min(self.len);
+        Awaited { status: Status { source: Some(peer), tag, len, data, value: 0 }, error }
+    }
 }
 
 impl Engine {
@@ -31,11 +43,16 @@ impl Engine {
         };
         let clear = self.wanted.is_none()
             && spec.source.is_none_or(ready)
-            && self.unexpected[TAGGED].peek(&spec).is_none();
+            && (self.unexpected[TAGGED].is_empty() || !self.is_here(spec));
         if clear {
             self.wanted = Some(Wanted { spec, len });
         }
         clear
+    }
+
+    #[cold]
+    fn is_here(&self, spec: RecvSpec) -> bool {
+        self.unexpected[TAGGED].peek(&spec).is_some()
     }
 
     /// Whether a message is awaited still. It is not once it came, or when what came instead needs
@@ -67,11 +84,57 @@ impl Engine {
         self.wanted = None;
         self.consumed(peer, len);
         self.stats.messages_received += 1;
-        let fits = len.min(wanted.len);
-        let error = (len > wanted.len).then_some(OpError::Truncated { sent: len });
-        let data = super::eager::data_of(common);
-        let status = Status { source: Some(peer), tag, len: fits, data, value: 0 };
-        Some(Placement::Awaited(Awaited { status, error }))
+        Some(Placement::Awaited(wanted.met(peer, common, tag, len)))
+    }
+
+    /// The latency path of what a link delivers: takes in the awaited message, if this packet is that
+    /// and there is nothing to do about it but what can wait. `None`: it is still to be
+    /// handled, and nothing has changed.
+    #[inline]
+    pub fn take_awaited(
+        &mut self,
+        now: Instant,
+        from: Option<PeerId>,
+        header: &[u8],
+        len: u64,
+    ) -> Option<Awaited> {
+        let wanted = self.wanted?;
+        let (common, Eager { tag }) = wire::parse_message(header)?;
+        let index = wire::session_index(common.session);
+        let peer = PeerId(index);
+        let p = self.peers.get_mut(index as usize)?;
+        let next = p.session_in == common.session
+            && p.state == State::Ready
+            && p.trusted.is_none()
+            && p.windows.as_ref().is_none_or(|w| w.is_next(&common) && p.is_calm())
+            && from.is_none_or(|f| f == peer)
+            && wanted.spec.accepts(peer, tag)
+            && self.posted[TAGGED].is_empty();
+        if !next || !p.credit_out.arrived(len as usize) {
+            return None;
+        }
+        self.wanted = None;
+        p.last_heard = now;
+        p.credit_out.consumed(len as usize);
+        let (grew, owed) = (p.credit_in.on_grant(common.credit), p.credit_out.worth_announcing());
+        p.ack_asked |= owed;
+        let urgent = owed || grew && p.has_work();
+        if let Some(w) = &mut p.windows {
+            w.recv.on_run(now, 1, common.flags & flags::ACKNOW != 0);
+            let news = w.late_ack.is_none() && common.ack != w.send.oldest();
+            if news {
+                w.late_ack = Some((now, common.ack));
+                self.make_ready_late(peer);
+            }
+            self.schedule_ack(now, peer);
+        }
+        if urgent {
+            self.make_ready(peer);
+        }
+        self.stats.packets_received += 1;
+        self.stats.bytes_received += len;
+        self.stats.messages_received += 1;
+        Some(wanted.met(peer, &common, tag, len))
     }
 
     /// A message that must wait for a receive: if it is the awaited one, that has to be posted.

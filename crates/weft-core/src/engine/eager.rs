@@ -114,58 +114,88 @@ impl Engine {
         true
     }
 
-    /// The latency path where packets are numbered: an injected message that fits one packet, when
-    /// nothing stands in its way. The packet is to be sent at once, as one of `poll_transmit`; its
-    /// bytes are needed until the release of the operation, which completes unseen.
+    /// The latency path where packets are numbered: the header of an injected message that fits one
+    /// packet, when nothing stands in its way. The packet is to be sent at once, not the way of
+    /// bulk data; its bytes are needed until the release of the operation, which completes unseen.
     #[inline]
-    pub fn inject_now(&mut self, now: Instant, a: &SendArgs) -> Option<(OpId, Transmit)> {
-        let p = self.peers.get(a.peer.0 as usize)?;
+    pub fn inject_now(
+        &mut self,
+        now: Instant,
+        a: &SendArgs,
+        header: &mut HeaderBuf,
+    ) -> Option<OpId> {
         let len = u32::try_from(a.len).ok()?;
-        let clear = p.state == State::Ready
-            && len <= p.eager_max
-            && len.saturating_add(Eager::LEN as u32) <= p.mtu()
-            && len < p.caps.bulk_min
-            && !p.has_work()
-            && !p.blocked
-            && p.stalled.is_empty()
-            && p.last_word.is_none()
-            && !p.hello_due
-            && !p.hello_reply_due;
-        if !clear || p.windows.as_ref().is_none_or(|w| w.recv.has_gap() || w.send.has_gap()) {
+        if !self.may_inject(a.peer, len) {
             return None;
         }
-        if p.windows.as_ref().is_some_and(|w| !w.send.can_send()) {
-            self.acknowledge_late(a.peer);
-        }
-        let p = &mut self.peers[a.peer.0 as usize];
-        let room = p.windows.as_ref().is_some_and(|w| w.send.can_send());
-        if !room || !p.credit_in.try_take(len as usize) {
-            return None;
-        }
-        let send = Send {
-            tag: a.tag,
-            len: a.len,
-            flags: flags(a),
-            imm: a.data.unwrap_or(0),
-            addr: a.addr,
-            sent: a.len,
-            asked: 0,
-            announced: false,
-        };
-        let (flags, imm) = (send.flags, send.imm);
+        let (mut flags, imm) = (flags(a), a.data.unwrap_or(0));
+        let (tag, addr) = (a.tag, a.addr);
+        let send =
+            Send { tag, len: a.len, flags, imm, addr, sent: a.len, asked: 0, announced: false };
         let mut op = Op::new(Some(a.peer), a.context, Kind::Send(send));
-        (op.reported, op.finished) = (true, true);
+        (op.reported, op.finished, op.unacked) = (true, true, 1);
         let Ok(id) = self.add_op(now, op) else {
             self.peers[a.peer.0 as usize].credit_in.refund(len as usize);
             return None;
         };
+        let p = &mut self.peers[a.peer.0 as usize];
+        let w = p.windows.as_mut()?;
+        if w.should_ask(1, self.cfg.ack_every, false) {
+            flags |= flags::ACKNOW;
+        }
+        let idle = w.send.in_flight() == 0;
+        let packet = Packet::Eager(Eager { tag });
+        let payload = Payload::Op { op: id, offset: 0, len };
+        let seq = w.send.push(now, Desc { packet, flags, imm, payload, bulk: false });
+        if flags & flags::ACKNOW != 0 {
+            w.unasked = 0;
+            w.send.mark_prompt();
+        }
+        let again = now + w.rtt.rto();
+        if idle {
+            self.timers.arm(p, again);
+        }
+        let common = p.common(flags, seq, imm);
+        p.ack_asked = false;
+        wire::emit_into(&common, &packet, header);
         self.stats.messages_sent += 1;
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += a.len;
-        let payload = Payload::Op { op: id, offset: 0, len };
-        let packet = Packet::Eager(Eager { tag: a.tag });
-        let desc = Desc { packet, flags, imm, payload, bulk: false };
-        Some((id, self.emit(now, a.peer, &desc, 1)))
+        Some(id)
+    }
+
+    /// Whether nothing stands in the way of an injected message of `len` bytes; takes its credit.
+    #[inline]
+    fn may_inject(&mut self, peer: PeerId, len: u32) -> bool {
+        let Some(p) = self.peers.get(peer.0 as usize) else { return false };
+        let Some(w) = &p.windows else { return false };
+        let clear = p.state == State::Ready
+            && len <= p.eager_max
+            && len.saturating_add(Eager::LEN as u32) <= p.mtu()
+            && len < p.caps.bulk_min
+            && p.is_calm()
+            && !p.blocked
+            && p.last_word.is_none()
+            && !p.hello_due
+            && !p.hello_reply_due
+            && !w.recv.has_gap()
+            && !w.send.has_gap();
+        if clear && !w.send.can_send() {
+            self.acknowledge_late(peer);
+        }
+        let p = &mut self.peers[peer.0 as usize];
+        clear
+            && p.windows.as_mut().is_some_and(|w| {
+                let seq = w.send.next_seq();
+                w.send.can_send() && !w.follows_bulk(seq, 1, false)
+            })
+            && p.credit_in.try_take(len as usize)
+    }
+
+    /// The link refused what `inject_now` gave: it goes out later.
+    #[cold]
+    pub fn inject_refused(&mut self, peer: PeerId, op: OpId, len: u32, header: &HeaderBuf) {
+        self.refused(Transmit::one(peer, *header, Payload::Op { op, offset: 0, len }));
     }
 
     /// The link refused what `send_now` gave.

@@ -173,8 +173,7 @@ impl Engine {
         let p = &self.peers[peer.0 as usize];
         p.windows.as_ref().is_some_and(|w| !w.send.has_gap())
             && common.flags & flags::NACK == 0
-            && !p.has_work()
-            && p.stalled.is_empty()
+            && p.is_calm()
     }
 
     /// Takes in an acknowledgement that was put off.

@@ -109,16 +109,18 @@ pub struct Common {
 }
 
 impl Common {
+    /// By whole words: a link that reads words need not wait for smaller stores to come together.
     #[inline(always)]
     pub(super) fn write(&self, kind: PacketType, out: &mut [u8; HEADER_MAX]) {
-        out[field::VERSION] = VERSION;
-        out[field::TYPE] = kind as u8;
-        out[field::FLAGS].copy_from_slice(&self.flags.to_le_bytes());
-        out[field::SESSION].copy_from_slice(&self.session.to_le_bytes());
-        out[field::SEQ].copy_from_slice(&self.seq.0.to_le_bytes());
-        out[field::ACK].copy_from_slice(&self.ack.0.to_le_bytes());
-        out[field::CREDIT].copy_from_slice(&self.credit.to_le_bytes());
-        out[field::IMM].copy_from_slice(&self.imm.to_le_bytes());
+        let kinds = u64::from(VERSION) | (kind as u64) << 8 | u64::from(self.flags) << 16;
+        let words = [
+            kinds | u64::from(self.session) << 32,
+            u64::from(self.seq.0) | u64::from(self.ack.0) << 32,
+            u64::from(self.credit) | u64::from(self.imm) << 32,
+        ];
+        for (out, word) in out.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *out = word.to_le_bytes();
+        }
     }
 
     /// `N` is at least [`COMMON_LEN`].

@@ -255,6 +255,33 @@ impl ShmLink {
         }
     }
 
+    fn send_burst(&mut self, frames: &[Frame<'_>]) -> usize {
+        let mut sent = 0;
+        while let Some(first) = frames.get(sent) {
+            let rest = &frames[sent..];
+            let run = rest.iter().take_while(|f| f.peer == first.peer).count();
+            let Some(peer) = self.peer_mut(first.peer) else {
+                self.counters.dropped += run as u64;
+                sent += run;
+                continue;
+            };
+            let (pushed, rang) = peer.push(&rest[..run]);
+            let dead = peer.lie.is_some() || peer.hung_up;
+            self.counters.doorbells += u64::from(rang);
+            self.counters.sent += pushed as u64;
+            sent += pushed;
+            if pushed < run {
+                if !dead {
+                    self.counters.full += 1;
+                    break;
+                }
+                self.counters.dropped += (run - pushed) as u64;
+                sent += run - pushed;
+            }
+        }
+        sent
+    }
+
     fn dial(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
         let sizes = self.config.sizes();
         let offer = self.hello(Kind::Offer, info.endpoint, sizes);
@@ -323,30 +350,16 @@ impl Link for ShmLink {
 
     #[inline]
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
-        let mut sent = 0;
-        while let Some(first) = frames.get(sent) {
-            let rest = &frames[sent..];
-            let run = rest.iter().take_while(|f| f.peer == first.peer).count();
-            let Some(peer) = self.peer_mut(first.peer) else {
-                self.counters.dropped += run as u64;
-                sent += run;
-                continue;
-            };
-            let (pushed, rang) = peer.push(&rest[..run]);
-            let dead = peer.lie.is_some() || peer.hung_up;
-            self.counters.doorbells += u64::from(rang);
-            self.counters.sent += pushed as u64;
-            sent += pushed;
-            if pushed < run {
-                if !dead {
-                    self.counters.full += 1;
-                    break;
+        if let [frame] = frames {
+            if let Some(peer) = self.peer_mut(frame.peer) {
+                if let Some(rang) = peer.push_one(frame) {
+                    self.counters.doorbells += u64::from(rang);
+                    self.counters.sent += 1;
+                    return 1;
                 }
-                self.counters.dropped += (run - pushed) as u64;
-                sent += run - pushed;
             }
         }
-        sent
+        self.send_burst(frames)
     }
 
     #[inline]
@@ -359,6 +372,18 @@ impl Link for ShmLink {
             std::hint::spin_loop();
         }
         false
+    }
+
+    #[cold]
+    fn room_soon(&mut self, peer: PeerId) -> bool {
+        let Some(peer) = self.peer_mut(peer) else { return false };
+        match peer.tx.room_soon(&peer.tx_area) {
+            Ok(room) => room,
+            Err(lie) => {
+                peer.lie = Some(lie);
+                false
+            }
+        }
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
@@ -381,6 +406,26 @@ impl Link for ShmLink {
             self.tick(received == 0);
         }
         received
+    }
+
+    #[inline]
+    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
+        let [peer] = &mut self.peers[..] else {
+            return if self.spin(rounds) { self.recv(budget, sink) } else { 0 };
+        };
+        for _ in 0..rounds {
+            let received = peer.pop(budget, sink);
+            if received > 0 {
+                self.counters.received += received as u64;
+                return received;
+            }
+            std::hint::spin_loop();
+        }
+        self.calls += 1;
+        if self.calls >= TICK_CALLS {
+            self.tick(true);
+        }
+        0
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {

@@ -81,6 +81,24 @@ impl Peer {
         }
     }
 
+    /// Publishes one packet; whether the doorbell was rung. `None`: not published.
+    #[inline]
+    pub(super) fn push_one(&mut self, frame: &Frame<'_>) -> Option<bool> {
+        match self.tx.push(&self.tx_area, frame.header, frame.payload) {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(lie) => {
+                self.lie = Some(lie);
+                return None;
+            }
+        }
+        let ring = self.tx.must_ring(&self.tx_area);
+        if ring {
+            self.ring();
+        }
+        Some(ring)
+    }
+
     /// Publishes a prefix of `frames`; returns its length and whether the doorbell was rung.
     #[inline]
     pub(super) fn push(&mut self, frames: &[Frame<'_>]) -> (usize, bool) {

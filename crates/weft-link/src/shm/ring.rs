@@ -25,6 +25,9 @@ pub(super) const HEADER_MAX: usize = 128;
 /// Slots between the one written and the one whose line is asked for: in a stream of small
 /// messages the line has arrived when its turn comes.
 const AHEAD: u32 = 16;
+/// Looks at a full ring before a packet is left to later: some microseconds, in which a reader that
+/// is at it frees a quarter of the ring.
+const ROOM_ROUNDS: u32 = 128;
 /// Granule of the data area: a packet there starts on a cache line.
 pub(super) const UNIT: usize = 64;
 
@@ -130,13 +133,17 @@ fn spilled(header: usize, payload: usize) -> usize {
     }
 }
 
-/// Up to 8 bytes as a word, padded with zeros.
+/// Writes bytes into words, the last one padded with zeros.
 #[inline]
-fn word_of(bytes: &[u8]) -> u64 {
-    if let Ok(eight) = bytes.try_into() {
-        return u64::from_le_bytes(eight);
+fn store(into: &[AtomicU64], bytes: &[u8]) {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (bytes, word) in words.iter().zip(into) {
+        word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
     }
-    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+    if let (Some(word), false) = (into.get(words.len()), rest.is_empty()) {
+        let last = rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        word.store(last, Ordering::Relaxed);
+    }
 }
 
 /// The sending side's private state.
@@ -150,13 +157,24 @@ pub(super) struct Producer {
     data_tail: u32,
     /// The last push found no space.
     full: bool,
+    /// Slots consumed when waiting for more was last in vain.
+    given_up: Option<u32>,
     /// The consumer issues a barrier on all cores before it sleeps, so the producer needs none.
     pub light: bool,
 }
 
 impl Producer {
     pub(super) fn new(sizes: Sizes) -> Producer {
-        Producer { sizes, head: 0, data_head: 0, tail: 0, data_tail: 0, full: false, light: false }
+        Producer {
+            sizes,
+            head: 0,
+            data_head: 0,
+            tail: 0,
+            data_tail: 0,
+            full: false,
+            given_up: None,
+            light: false,
+        }
     }
 
     #[cfg(all(test, not(loom)))]
@@ -200,26 +218,19 @@ impl Producer {
     /// whole words.
     #[inline]
     fn fill<A: Area>(&mut self, area: &A, header: &[u8], payload: &[u8]) {
-        let slot = area.slot(self.head);
-        let mut gathered = [0; INLINE];
-        let parts = if header.len().is_multiple_of(8) {
-            (header, payload)
-        } else {
+        let body = &area.slot(self.head).body;
+        let (words, odd) = header.as_chunks::<8>();
+        if !odd.is_empty() {
+            let mut gathered = [0; INLINE];
             gathered[..header.len()].copy_from_slice(header);
             gathered[header.len()..][..payload.len()].copy_from_slice(payload);
-            (&gathered[..], &[][..])
-        };
-        let mut body = slot.body.iter();
-        let whole = parts.0.chunks_exact(8).chain(parts.1.chunks_exact(8));
-        let rest = parts.1.chunks_exact(8).remainder();
-        for (bytes, word) in whole.zip(body.by_ref()) {
-            word.store(word_of(bytes), Ordering::Relaxed);
+            return store(body, &gathered);
         }
-        if !rest.is_empty() {
-            if let Some(word) = body.next() {
-                word.store(word_of(rest), Ordering::Relaxed);
-            }
+        let (head, rest) = body.split_at(words.len());
+        for (bytes, word) in words.iter().zip(head) {
+            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
         }
+        store(rest, payload);
     }
 
     /// Copies what the slot does not hold into the data area. False: no space now.
@@ -266,6 +277,22 @@ impl Producer {
         (self.tail, self.data_tail) = (tail, data_tail);
         self.full = !self.fits(len);
         Ok(!self.full)
+    }
+
+    /// Waits a moment for a free slot, unless that was in vain and nothing was taken since.
+    pub(super) fn room_soon<A: Area>(&mut self, area: &A) -> Result<bool, Lie> {
+        for round in 0..ROOM_ROUNDS {
+            if self.refresh(area, 0)? {
+                self.given_up = None;
+                return Ok(true);
+            }
+            if round == 0 && self.given_up == Some(self.tail) {
+                return Ok(false);
+            }
+            std::hint::spin_loop();
+        }
+        self.given_up = Some(self.tail);
+        Ok(false)
     }
 
     /// After publishing: whether the consumer must be woken by its doorbell.
@@ -371,15 +398,15 @@ impl Consumer {
     where
         F: FnOnce(&[u8], Bytes<'_>),
     {
-        let mut line = [0u8; INLINE];
-        for (bytes, word) in line.chunks_exact_mut(8).zip(&area.slot(self.pos).body) {
-            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-        }
+        let body = &area.slot(self.pos).body;
+        let words: [_; INLINE / 8] =
+            std::array::from_fn(|i| body[i].load(Ordering::Relaxed).to_le_bytes());
+        let line = words.as_flattened();
         if len.header + len.payload <= INLINE {
             let (header, rest) = line.split_at(len.header);
             take(header, Bytes::from_slice(&rest[..len.payload]));
         } else {
-            self.pop_spilled(area, len, &line, take);
+            self.pop_spilled(area, len, line, take);
         }
         self.pos = self.pos.wrapping_add(1);
         self.lapped |= self.pos == self.sizes.slots;
@@ -394,7 +421,7 @@ impl Consumer {
         }
     }
 
-    fn pop_spilled<A: Area, F>(&mut self, area: &A, len: Lengths, line: &[u8; INLINE], take: F)
+    fn pop_spilled<A: Area, F>(&mut self, area: &A, len: Lengths, line: &[u8], take: F)
     where
         F: FnOnce(&[u8], Bytes<'_>),
     {

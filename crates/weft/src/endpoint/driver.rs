@@ -163,7 +163,9 @@ pub(crate) struct Driver {
     pub(super) used: Vec<u32>,
     /// Links looked at in every round: those somebody talks over.
     pub(super) busy: Vec<bool>,
-    /// Rounds of progress done.
+    /// The link looked at closely between rounds of progress.
+    only: Option<usize>,
+    /// Rounds of progress done, and close looks.
     rounds: u32,
     /// When every link is looked at again.
     look_at: Instant,
@@ -184,7 +186,7 @@ const RARELY: Duration = Duration::from_micros(16);
 /// Looks in vain after which a link that costs a system call is looked at rarely.
 const QUIET: u32 = 256;
 /// Close looks at a link between two rounds.
-const CLOSE_ROUNDS: u32 = 16;
+pub(super) const CLOSE_ROUNDS: u32 = 16;
 /// Rounds between readings of the clock while nothing happens.
 const CLOCK_ROUNDS: u32 = 8;
 
@@ -246,6 +248,7 @@ impl Driver {
             packets_due: Instant::FAR,
             used,
             busy,
+            only: None,
             rounds: 0,
             look_at: now,
             woken: None,
@@ -266,6 +269,7 @@ impl Driver {
         self.core.ended = false;
         if rare || self.rounds.is_multiple_of(CLOCK_ROUNDS) {
             did |= self.on_time();
+            self.only = self.only_link();
             if self.core.now >= self.look_at || woken.is_some() {
                 self.look_at = self.core.now + RARELY;
                 rare = true;
@@ -286,15 +290,19 @@ impl Driver {
             }
         }
         if rare || self.core.has_work() {
-            if !rare && self.may_put_off() {
-                self.put_off = true;
-                return true;
-            }
-            self.put_off = false;
-            self.core.freshen();
-            did |= self.flush();
+            did |= self.wind_up(rare);
         }
         did
+    }
+
+    /// Ends a round: acts and sends, or leaves it to the next round.
+    #[inline]
+    fn wind_up(&mut self, rare: bool) -> bool {
+        self.put_off = !rare && self.may_put_off();
+        self.put_off || {
+            self.core.freshen();
+            self.flush()
+        }
     }
 
     /// Whether what is left can wait for the next round: something came to its end that the program
@@ -317,15 +325,36 @@ impl Driver {
         self.quiet.fill(0);
     }
 
-    /// Between two rounds of a wait that found nothing: looks closely at the one link in use, if
-    /// that costs no system call.
+    /// Between two rounds of progress: looks closely, up to `looks` times, at the one link in use, if
+    /// that costs no system call, and takes what comes as a round does.
     #[inline]
-    pub fn spin(&mut self) {
-        let mut busy = (0..self.links.len()).filter(|&i| self.is_looked_at(i));
-        if let (Some(only), None) = (busy.next(), busy.next()) {
-            if self.core.caps[only].polled {
-                self.links[only].spin(CLOSE_ROUNDS);
+    pub fn look_closely(&mut self, looks: u32, budget: usize) -> bool {
+        let Some(only) = self.only else { return false };
+        self.rounds = self.rounds.wrapping_add(1);
+        (self.core.link, self.core.fresh, self.core.ended) = (only, false, false);
+        let budget = if self.core.caps[only].network { TRAIN_BUDGET } else { budget };
+        let found = self.links[only].recv_soon(looks, budget, &mut self.core) > 0;
+        if found {
+            self.quiet[only] = 0;
+            if self.core.has_work() {
+                self.wind_up(false);
             }
+        }
+        found
+    }
+
+    /// Whether the next round is to be one of progress: not only a close look.
+    #[inline]
+    pub fn is_round_due(&self) -> bool {
+        self.put_off || self.rounds.wrapping_add(1).is_multiple_of(CLOCK_ROUNDS)
+    }
+
+    /// The one link that is looked at in every round, if that costs no system call.
+    fn only_link(&self) -> Option<usize> {
+        let mut looked_at = (0..self.links.len()).filter(|&i| self.is_looked_at(i));
+        match (looked_at.next(), looked_at.next()) {
+            (Some(only), None) if self.core.caps[only].polled => Some(only),
+            _ => None,
         }
     }
 
@@ -515,18 +544,21 @@ impl Core {
                 self.ops.place(completion.op, 0, completion.status.len, payload);
                 self.complete(completion);
             }
-            Placement::Awaited(awaited) => {
-                let len = (awaited.status.len as usize).min(payload.len());
-                if let Some(into) = self.awaited.memory.write(0, len) {
-                    payload.copy_to(into);
-                }
-                self.awaited.done = Some(awaited);
-                self.ended = true;
-            }
+            Placement::Awaited(awaited) => self.place_awaited(awaited, payload),
             Placement::Recv { op, offset, len } => self.ops.place(op, offset, len, payload),
             Placement::Packet { peer, tag } => self.packet(peer, tag, payload),
             other => self.place_other(other, header, payload),
         }
+    }
+
+    #[inline]
+    fn place_awaited(&mut self, awaited: Awaited, payload: Bytes<'_>) {
+        let len = (awaited.status.len as usize).min(payload.len());
+        if let Some(into) = self.awaited.memory.write(0, len) {
+            payload.copy_to(into);
+        }
+        self.awaited.done = Some(awaited);
+        self.ended = true;
     }
 
     fn place_other(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
@@ -743,6 +775,10 @@ impl Sink for Core {
         // Where round trips are measured.
         if self.caps[self.link].network {
             self.freshen();
+        }
+        if let Some(it) = self.engine.take_awaited(self.now, from, header, len) {
+            self.place_awaited(it, payload);
+            return;
         }
         let caps = &self.caps[self.link];
         let placement = self.engine.handle_packet(self.now, from, caps, header, len);

@@ -22,7 +22,7 @@ use crate::counters::{Page, Who};
 use driver::{Driver, Upcall};
 use future::State;
 use ops::Owner;
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
@@ -292,8 +292,21 @@ impl Endpoint {
     #[inline]
     fn progress_by(&self, budget: usize) -> bool {
         let mut inner = self.inner.borrow_mut();
-        let mut did = inner.driver.progress(budget);
+        let did = inner.driver.progress(budget);
         inner.count(did);
+        self.call_back(inner, did)
+    }
+
+    /// Between two rounds of a wait: see [`Driver::look_closely`].
+    #[inline]
+    fn look_closely(&self, budget: usize) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        inner.driver.look_closely(driver::CLOSE_ROUNDS, budget) && self.call_back(inner, true)
+    }
+
+    /// Calls the handlers of what came. True if that was anything, or `did` is.
+    #[inline]
+    fn call_back<'a>(&'a self, mut inner: RefMut<'a, Inner>, mut did: bool) -> bool {
         if inner.packets.is_some() && inner.has_packets() {
             drop(inner);
             did |= self.run_packets();
@@ -390,8 +403,8 @@ impl Endpoint {
                 if self.progress_by(budget) {
                     return true;
                 }
-                if hand_over.is_zero() {
-                    self.inner.borrow_mut().driver.spin();
+                if hand_over.is_zero() && self.look_closely(budget) {
+                    return true;
                 }
             }
             let now = self.now();
@@ -436,8 +449,10 @@ impl Endpoint {
                 if let Poll::Ready(out) = future.as_mut().poll(&mut cx) {
                     return out;
                 }
-                self.progress();
-                continue;
+                if flag.0.load(Ordering::Relaxed) {
+                    self.progress();
+                    continue;
+                }
             }
             self.wait(None);
         }

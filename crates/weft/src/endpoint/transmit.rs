@@ -31,11 +31,17 @@ impl Driver {
     /// The link a packet takes: data that was asked for may have one of its own.
     #[inline]
     pub(super) fn link_for(&self, t: &Transmit) -> Option<usize> {
-        let route = self.routes.get(t.peer.0 as usize)?.as_ref()?;
         let payload = t.payload.len();
         let each = if t.packets > 1 { payload / t.packets } else { payload };
         let len = t.header.as_slice().len() as u32 + each;
-        Some(usize::from(route.link_for(t.bulk, len)))
+        self.link_by(t.peer, t.bulk, len)
+    }
+
+    /// The link that a packet of `len` bytes takes.
+    #[inline]
+    pub(super) fn link_by(&self, peer: PeerId, bulk: bool, len: u32) -> Option<usize> {
+        let route = self.routes.get(peer.0 as usize)?.as_ref()?;
+        Some(usize::from(route.link_for(bulk, len)))
     }
 
     /// A HELLO goes over every path, so that one that works is found; the answer to one goes back

@@ -117,3 +117,46 @@ fn await_message__a_failure_ends_it_and_strangers_are_not_awaited() {
     assert!(!net.nodes[1].engine.awaits());
     assert!(!net.nodes[1].engine.await_message(spec(Some(peer), 7), 10));
 }
+
+#[test]
+fn take_awaited__every_message_comes_once_and_in_order_over_rough_networks() {
+    for (caps, config) in every_kind() {
+        let loss = if caps.reliable { &[0][..] } else { &[0, 2, 20] };
+        for &percent in loss {
+            let mut net = Net::open((caps, config.clone()));
+            net.script = rough(percent + 11, percent);
+            let (peer, mut rng) = (net.peer(1, 0), Rng(percent + 1));
+            let (mut awaited, mut sent) = (0, 0);
+            for i in 0..200 {
+                // Some are here before they are awaited.
+                while sent < i + 1 + rng.below(2) {
+                    net.inject_now(0, 1, 7, &pattern(sent, 40));
+                    sent += 1;
+                }
+                let mut got = None;
+                if net.nodes[1].engine.await_message(spec(Some(peer), 7), 40) {
+                    for _ in 0..rng.below(30) {
+                        net.run(1);
+                        got = got.or_else(|| came(&mut net));
+                        // Answers acknowledge, and lets the sender's window empty.
+                        if got.is_some() && rng.chance(50) {
+                            net.inject_now(1, 0, 8, b"an answer");
+                        }
+                    }
+                    net.nodes[1].engine.end_await();
+                }
+                awaited += u32::from(got.is_some());
+                let bytes = match got {
+                    Some((_, bytes)) => bytes,
+                    None => {
+                        let op = net.recv(1, Some(0), 7, 40);
+                        net.wait(&[(1, op)]);
+                        net.nodes[1].bytes(op).to_vec()
+                    }
+                };
+                assert!(bytes[..40] == pattern(i, 40)[..], "message {i} at {percent} % loss");
+            }
+            assert!(awaited > 50, "{awaited} were awaited");
+        }
+    }
+}

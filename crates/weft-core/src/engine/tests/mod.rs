@@ -275,6 +275,9 @@ impl Node {
     }
 
     fn receive(&mut self, now: Instant, caps: &LinkCaps, header: &[u8], body: &Body) {
+        if let Some(it) = self.engine.take_awaited(now, None, header, body.len()) {
+            return self.place(Placement::Awaited(it), header, body);
+        }
         let run = caps.train > 1 && header.get(1) == Some(&(PacketType::Data as u8));
         let placed = run.then(|| self.engine.handle_run(now, header, 1, body.len())).flatten();
         let placement = match placed {
@@ -479,12 +482,14 @@ impl Net {
         let peer = self.peer(from, to);
         let args = SendArgs { inject: true, ..send_args(peer, tag, bytes.len() as u64) };
         let node = &mut self.nodes[from];
-        let Some((op, t)) = node.engine.inject_now(self.now, &args) else {
+        let mut header = wire::HeaderBuf::new();
+        let Some(op) = node.engine.inject_now(self.now, &args, &mut header) else {
             self.try_send(from, args, Body::Bytes(bytes.to_vec())).unwrap();
             return false;
         };
         node.begin(op, Body::Bytes(bytes.to_vec()));
-        self.offer(from, t);
+        let payload = Payload::Op { op, offset: 0, len: bytes.len() as u32 };
+        self.offer(from, Transmit::one(peer, header, payload));
         true
     }
 

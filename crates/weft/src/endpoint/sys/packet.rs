@@ -2,6 +2,7 @@
 //! caller's memory, without a queue.
 
 use super::Memory;
+use crate::endpoint::driver::CLOSE_ROUNDS;
 use crate::endpoint::{Endpoint, Inner};
 use weft_core::{OpError, PeerId};
 
@@ -67,17 +68,20 @@ impl Endpoint {
         let awaiting = Awaiting(inner);
         let inner = &mut *awaiting.0;
         // With more ranks than cores another one may have the packet.
-        let rounds = if inner.hand_over.is_zero() { AWAIT_ROUNDS } else { 1 };
-        for round in 1..=rounds {
-            let did = inner.driver.progress(1);
-            inner.count(did);
-            let core = &inner.driver.core;
-            let came = core.awaited_packet.as_ref().is_none_or(|a| a.done.is_some());
-            if came || !core.packets.is_empty() || !core.upcalls.is_empty() {
-                break;
+        let (rounds, looks) =
+            if inner.hand_over.is_zero() { (AWAIT_ROUNDS, CLOSE_ROUNDS) } else { (1, 1) };
+        for round in 0..rounds {
+            if round > 0 || inner.driver.is_round_due() {
+                let did = inner.driver.progress(1);
+                inner.count(did);
             }
-            if !did && round < rounds {
-                inner.driver.spin();
+            let ends = |inner: &Inner| {
+                let core = &inner.driver.core;
+                let came = core.awaited_packet.as_ref().is_none_or(|a| a.done.is_some());
+                came || !core.packets.is_empty() || !core.upcalls.is_empty()
+            };
+            if ends(inner) || inner.driver.look_closely(looks, 1) && ends(inner) {
+                break;
             }
         }
         let (peer, tag, len) = inner.driver.core.awaited_packet.as_ref()?.done?;

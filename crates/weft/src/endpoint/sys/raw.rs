@@ -2,7 +2,7 @@
 //! completion queue for interfaces built on top.
 
 use super::Memory;
-use crate::endpoint::driver::{AwaitedRecv, Driver};
+use crate::endpoint::driver::{AwaitedRecv, Driver, CLOSE_ROUNDS};
 use crate::endpoint::ops::Owner;
 use crate::endpoint::{error_of, Endpoint, Inner, Status};
 use std::mem::ManuallyDrop;
@@ -50,14 +50,20 @@ impl Driver {
         }
         let Some(link) = self.link_of(to) else { return false };
         let mut header = HeaderBuf::new();
-        if !self.core.engine.send_now(to, tag, len, imm, untagged, &mut header) {
-            return false;
+        for may_wait in [true, false] {
+            if !self.core.engine.send_now(to, tag, len, imm, untagged, &mut header) {
+                return false;
+            }
+            let frame = Frame { peer: to, header: header.as_slice(), payload: data };
+            if self.links[link].send(&[frame]) == 1 {
+                return true;
+            }
+            self.core.engine.refund(to, len);
+            // A message that has to be queued costs more, and has those behind it queued.
+            if !may_wait || !self.links[link].room_soon(to) {
+                break;
+            }
         }
-        let frame = Frame { peer: to, header: header.as_slice(), payload: data };
-        if self.links[link].send(&[frame]) == 1 {
-            return true;
-        }
-        self.core.engine.refund(to, len);
         false
     }
 
@@ -81,13 +87,16 @@ impl Driver {
     #[inline]
     pub(crate) fn inject(&mut self, args: SendArgs, data: &[u8]) -> Result<(), Refused> {
         let now = self.core.tick();
-        if let Some((op, t)) = self.core.engine.inject_now(now, &args) {
+        let mut header = HeaderBuf::new();
+        if let Some(op) = self.core.engine.inject_now(now, &args, &mut header) {
+            let frame = Frame { peer: args.peer, header: header.as_slice(), payload: data };
+            let len = frame.header.len() + data.len();
+            let link = self.link_by(args.peer, false, len as u32);
+            let sent = link.is_none_or(|link| self.links[link].send(&[frame]) == 1);
             let memory = self.core.ops.copy_of(data);
             self.core.ops.insert(op, Owner::Nobody, memory);
-            let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload: data };
-            let sent = self.link_for(&t).is_none_or(|link| self.links[link].send(&[frame]) == 1);
             if !sent {
-                self.core.engine.refused(t);
+                self.core.engine.inject_refused(args.peer, op, data.len() as u32, &header);
             }
             return Ok(());
         }
@@ -239,15 +248,18 @@ impl Endpoint {
         inner.driver.core.awaited.memory =
             unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
         // With more ranks than cores another one may have the message.
-        let rounds = if inner.hand_over.is_zero() { AWAIT_ROUNDS } else { 1 };
-        for round in 1..=rounds {
-            let did = inner.driver.progress(1);
-            inner.count(did);
-            if !inner.driver.core.engine.awaits() || !inner.driver.core.upcalls.is_empty() {
-                break;
+        let (rounds, looks) =
+            if inner.hand_over.is_zero() { (AWAIT_ROUNDS, CLOSE_ROUNDS) } else { (1, 1) };
+        for round in 0..rounds {
+            if round > 0 || inner.driver.is_round_due() {
+                let did = inner.driver.progress(1);
+                inner.count(did);
             }
-            if !did && round < rounds {
-                inner.driver.spin();
+            let ends = |inner: &Inner| {
+                !inner.driver.core.engine.awaits() || !inner.driver.core.upcalls.is_empty()
+            };
+            if ends(inner) || inner.driver.look_closely(looks, 1) && ends(inner) {
+                break;
             }
         }
         let done = inner.driver.core.awaited.done.take()?;
@@ -263,14 +275,14 @@ impl Endpoint {
         tag: u64,
         data: &[u8],
     ) -> Result<Option<OpId>, OpError> {
-        while self.inner.borrow().driver.core.engine.queued(to) >= INJECTED_MAX {
+        if self.inner.borrow_mut().driver.send_now(to, tag, data, None, false) {
+            return Ok(None);
+        }
+        while self.queued(to) >= INJECTED_MAX {
             // Backpressure: what was taken before has to leave first.
             self.wait(None);
         }
         let d = &mut self.inner.borrow_mut().driver;
-        if d.send_now(to, tag, data, None, false) {
-            return Ok(None);
-        }
         let args = SendArgs {
             peer: to,
             tag,

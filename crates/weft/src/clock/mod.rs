@@ -1,5 +1,8 @@
 //! Where time comes from: the system's monotonic clock, or the simulator.
 
+#[allow(unsafe_code)]
+mod sys;
+
 use std::cell::Cell;
 use std::rc::Rc;
 use weft_core::Instant;
@@ -7,8 +10,8 @@ use weft_core::Instant;
 /// A source of time.
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// Monotonic time since the clock was made.
-    System(std::time::Instant),
+    /// Monotonic time since the clock was made, which was at this time, in nanoseconds.
+    System(u64),
     /// Virtual time in nanoseconds, advanced by a simulator.
     Virtual(Rc<Cell<u64>>),
 }
@@ -16,14 +19,14 @@ pub enum Clock {
 impl Clock {
     /// The system's monotonic clock, starting at zero now.
     pub fn system() -> Clock {
-        Clock::System(std::time::Instant::now())
+        Clock::System(sys::monotonic_ns())
     }
 
     /// Now.
     #[inline]
     pub fn now(&self) -> Instant {
         match self {
-            Clock::System(origin) => Instant(origin.elapsed().as_nanos() as u64),
+            Clock::System(origin) => Instant(sys::monotonic_ns().saturating_sub(*origin)),
             Clock::Virtual(ns) => Instant(ns.get()),
         }
     }

@@ -93,7 +93,7 @@ fn multicast__any_root_and_tree_goes_over_to_agents_in_order() {
         // Trees take turns, one of them by ranks: the order is that of sending.
         let mut n = before;
         until(&ranks, || {
-            let now = if n % 3 == 0 { Tree::Flat } else { tree };
+            let now = if n.is_multiple_of(3) { Tree::Flat } else { tree };
             match members[root].group.try_send(now, HANDLER, n, &vec![n as u8; 900]) {
                 Ok(()) => n += 1,
                 Err(MulticastError::Busy { .. }) => {}

@@ -197,6 +197,9 @@ fn fetch_adds(panel: Panel, row: &Row, cells: &[&Cell], shapes: &mut Vec<Shape>)
     categories(panel, row, &names, shapes);
 }
 
+/// Which figures a row shows.
+type Wanted = fn(Figure) -> bool;
+/// Draws the figures of a link into its panel.
 type Draw = fn(Panel, &Row, &[&Cell], &mut Vec<Shape>);
 
 fn legend(shapes: &mut Vec<Shape>) {
@@ -250,7 +253,7 @@ pub fn figure(cells: &[Cell]) -> Vec<Shape> {
     };
     let mut shapes = Vec::new();
     legend(&mut shapes);
-    let rows: [(&str, fn(Figure) -> bool, Draw); 4] = [
+    let rows: [(&str, Wanted, Draw); 4] = [
         ("packet of 16 B, one way, us, by reliability", |f| f == Figure::HalfTrip, half_trips),
         ("messages of 256 KiB, GB/s, by maximum transfer unit", |f| f == Figure::Throughput, rates),
         (

@@ -227,7 +227,7 @@ impl Grid {
     /// Does a step. What cannot be measured says why.
     fn step(&mut self, link: LinkName, place: netns::Place, floors: Floors, step: &Step) {
         let choices = step.choices;
-        self.bar.set_message(format!("{} {}", link.name(), super::label(step.what, &choices)));
+        self.say(format!("{} {}", link.name(), super::label(step.what, &choices)));
         let members = if step.what == What::Multicast { MEMBERS } else { 2 };
         let links = match step.what {
             What::Multicast => multicast_links(link),
@@ -266,6 +266,15 @@ impl Grid {
         self.keep_to_time();
     }
 
+    /// What is being measured: a line of its own where no bar is drawn.
+    fn say(&self, what: String) {
+        if self.bar.is_hidden() {
+            let (at, of) = (self.bar.position() + 1, self.bar.length().unwrap_or(0));
+            eprintln!("{:4.0} s, {at}/{of}: {what}", self.start.elapsed().as_secs_f64());
+        }
+        self.bar.set_message(what);
+    }
+
     fn is_late(&self) -> bool {
         self.start.elapsed() >= self.limit
     }
@@ -282,7 +291,7 @@ impl Grid {
     }
 
     fn link(&mut self, link: LinkName) -> Result<()> {
-        self.bar.set_message(format!("{}: floors", link.name()));
+        self.say(format!("{}: floors", link.name()));
         let options = self.options.clone();
         let mut bench = Bench::start(link, &options)?;
         bench.meter.title.clear();

@@ -111,6 +111,10 @@ fn environment(choices: &Choices, members: usize) -> &'static [(&'static str, &'
         let name: &'static str = format!("WEFT_{}", key.to_uppercase()).leak();
         all.push((name, config.get(key).unwrap_or_default().leak()));
     }
+    if std::env::var_os("WEFT_LOG").is_none() {
+        // Members leave one after the other; what matters is in the answers of the ranks.
+        all.push(("WEFT_LOG", "error"));
+    }
     if choices.reliability == Reliability::None {
         // What is on its way has to fit the receiver's ring: nothing is sent again.
         all.push(("WEFT_EAGER_CREDIT", "128K"));

@@ -64,9 +64,6 @@ impl PacketBuf {
     }
 }
 
-/// Operations on words of the agent that wait to be passed on.
-const FOR_AGENT_MAX: usize = 256;
-
 /// Spare packet buffers kept.
 const PACKETS_SPARE: usize = 1024;
 
@@ -105,7 +102,7 @@ pub(crate) struct Core {
     pub awaited: AwaitedRecv,
     pub awaited_packet: Option<AwaitedPacket>,
     /// Something that the program waits for came to its end in this round of progress.
-    ended: bool,
+    pub(super) ended: bool,
     pub completions: VecDeque<Completion>,
     pub upcalls: VecDeque<Upcall>,
     /// Bounded by the credit that senders have.
@@ -592,23 +589,6 @@ impl Core {
         }
     }
 
-    /// A packet of the packet interface: to who awaits it, else to be dealt with.
-    #[inline]
-    fn packet(&mut self, peer: PeerId, tag: u64, payload: Bytes<'_>) {
-        // What it acknowledges is sent when the program has seen it.
-        self.ended = true;
-        if let Some(awaited) = self.awaited_packet.as_mut().filter(|a| a.accepts(peer, tag)) {
-            if self.packets.is_empty() {
-                awaited.place(peer, tag, payload);
-                self.engine.packet_released(peer, payload.len() as u64);
-                return;
-            }
-        }
-        let mut data = self.packet_bufs.pop().unwrap_or_default();
-        payload.copy_to(data.resize(payload.len()));
-        self.packets.push_back(Arrived { peer, tag, data });
-    }
-
     /// Remembers where the next packet of a large message probably goes.
     #[inline]
     fn note_bulk(&mut self, placement: Placement, header: &[u8]) {
@@ -740,26 +720,6 @@ impl Core {
         if owner == Owner::Queue {
             self.completions.push_back(c);
         }
-    }
-
-    fn atomic(&mut self, a: &AtomicRequest) {
-        if self.at_agent.contains(&a.key) {
-            match self.for_agent.len() < FOR_AGENT_MAX {
-                true => self.for_agent.push_back(*a),
-                false => self.engine.atomic_refused(self.now, a),
-            }
-            return;
-        }
-        let word = self.regions.get_mut(&a.key).and_then(|m| m.write(a.offset, 8));
-        let Some(word) = word else {
-            self.engine.atomic_refused(self.now, a);
-            return;
-        };
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(word);
-        let old = u64::from_le_bytes(bytes);
-        word.copy_from_slice(&a.code.apply(old, a.operand, a.compare).to_le_bytes());
-        self.engine.atomic_done(self.now, a, old);
     }
 
     fn forget(&mut self, peer: PeerId) {

@@ -188,17 +188,6 @@ impl Endpoint {
         Endpoint { inner: Rc::new(RefCell::new(inner)) }
     }
 
-    /// One of the links leads to the agent of this host, which offers these services: the packet
-    /// interface uses them from then on.
-    pub fn served_by(&self, services: ServicesHandle) {
-        self.inner.borrow_mut().agent = Some(services);
-    }
-
-    /// What the agent of this host does besides carrying messages, if one serves this endpoint.
-    pub fn agent(&self) -> Option<ServicesHandle> {
-        self.inner.borrow().agent.clone()
-    }
-
     /// Whether no other handle or future of this endpoint exists.
     pub(crate) fn is_sole(&self) -> bool {
         Rc::strong_count(&self.inner) == 1

@@ -12,6 +12,7 @@ use super::wire::{tag, Join, Kind, Multicast};
 use super::{Packets, State};
 use crate::choices::{Place, Tree};
 use crate::endpoint::driver::{Driver, PacketBuf};
+use crate::endpoint::Endpoint;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -472,6 +473,19 @@ impl State {
             }
         }
         nudge(driver);
+    }
+}
+
+impl Endpoint {
+    /// One of the links leads to the agent of this host, which offers these services: the packet
+    /// interface uses them from then on.
+    pub fn served_by(&self, services: ServicesHandle) {
+        self.inner.borrow_mut().agent = Some(services);
+    }
+
+    /// What the agent of this host does besides carrying messages, if one serves this endpoint.
+    pub fn agent(&self) -> Option<ServicesHandle> {
+        self.inner.borrow().agent.clone()
     }
 }
 

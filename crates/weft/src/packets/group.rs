@@ -199,7 +199,7 @@ impl MulticastGroup {
         })
     }
 
-    /// Who forwards what this member sends over a tree: with `WEFT_MULTICAST=agent`, the agents once
+    /// Who forwards what this member sends over a tree: with `WEFT_MULTICAST=agent`, agents once
     /// all members have joined at theirs, for which they are asked with the first packet.
     pub fn forwarded_by(&self, tree: Tree) -> Place {
         self.packets.with(|state| {

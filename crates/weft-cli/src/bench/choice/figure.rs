@@ -105,7 +105,10 @@ fn categories(panel: Panel, row: &Row, names: &[String], shapes: &mut Vec<Shape>
 fn dot(x: f64, row: &Row, cell: &Cell, colour: Colour, hollow: bool, shapes: &mut Vec<Shape>) {
     let Some(s) = cell.value else { return };
     let y = row.y(s.median);
-    shapes.push(line(vec![(x, row.y(s.min)), (x, row.y(s.max))], colour, 1.4, false));
+    let (low, high) = (row.y(s.min), row.y(s.max));
+    if low - high > 0.5 {
+        shapes.push(line(vec![(x, low), (x, high)], colour, 1.4, false));
+    }
     shapes.push(Shape::Dot { at: (x, y), radius: 4.2, colour });
     if hollow {
         shapes.push(Shape::Dot { at: (x, y), radius: 2.4, colour: WHITE });

@@ -129,6 +129,10 @@ impl Line {
                 return;
             }
             self.packets.poll();
+            if self.packets.endpoint().agent().is_some() {
+                // It may share the core.
+                std::thread::yield_now();
+            }
         }
     }
 

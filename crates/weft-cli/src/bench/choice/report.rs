@@ -1,6 +1,5 @@
 //! The grid as a CSV file and as a page of text.
 
-use super::super::table::human;
 use super::super::{date, machine, LinkName, Options};
 use super::grid::{Cell, Figure, BULK, HEAD, MEMBERS};
 use super::COMPUTES;
@@ -59,13 +58,16 @@ pub fn digits(value: f64) -> String {
 /// A row: names, figures, and the floor. The best figure is set in bold.
 fn row(out: &mut String, names: &[String], cells: &[Option<&Cell>], floor: Option<Option<f64>>) {
     let values = || cells.iter().flatten().filter_map(|c| c.value).map(|s| s.median);
+    let compared = !cells.iter().flatten().any(|c| matches!(c.figure, Figure::FetchAdd(_)));
     let more = cells.iter().flatten().any(|c| c.figure == Figure::Throughput);
     let best = match more {
         true => values().fold(f64::MIN, f64::max),
         false => values().fold(f64::MAX, f64::min),
     };
     let show = |cell: &Option<&Cell>| match cell.and_then(|c| c.value) {
-        Some(s) if s.median == best && values().count() > 1 => format!("**{}**", digits(s.median)),
+        Some(s) if s.median == best && compared && values().count() > 1 => {
+            format!("**{}**", digits(s.median))
+        }
         Some(s) => digits(s.median),
         None => "-".into(),
     };
@@ -198,7 +200,7 @@ pub fn markdown(about: &About, cells: &[Cell], took: Duration) -> String {
     let transfers = ["copy", "gather", "rcpy", "floor"];
     head(&mut out, "A packet of 16 B, one way, us", &["link", "reliability"], &transfers);
     packets(&mut out, cells, Figure::HalfTrip);
-    let title = format!("Messages of {}B in packets, GB/s", human(BULK));
+    let title = format!("Messages of {} KiB in packets, GB/s", BULK >> 10);
     head(&mut out, &title, &["link", "reliability", "MTU"], &transfers);
     packets(&mut out, cells, Figure::Throughput);
     let title = format!("A multicast of 16 B to {MEMBERS} members, until the last has it, us");
@@ -210,7 +212,7 @@ pub fn markdown(about: &About, cells: &[Cell], took: Duration) -> String {
     fetch_add(&mut out, cells);
     let _ = writeln!(
         out,
-        "\nThe best of a row is bold. Floor: a cache line and `process_vm_readv` (shm), bare UDP and \
+        "\nThe best of a row is bold, among what can be chosen. Floor: a cache line and `process_vm_readv` (shm), bare UDP and \
          UDP with GSO, single frames on bare sockets (packet, xdp), weft's packet link (agent). Half \
          of the members of a multicast are threads of each rank. Who computes does so for {} us \
          between two polls. Kernel: an XDP program on an interface declared trusted.",

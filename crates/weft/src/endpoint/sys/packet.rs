@@ -2,9 +2,10 @@
 //! caller's memory, without a queue.
 
 use super::Memory;
-use crate::endpoint::driver::CLOSE_ROUNDS;
+use crate::endpoint::driver::{Arrived, Core, CLOSE_ROUNDS};
 use crate::endpoint::{Endpoint, Inner};
 use weft_core::{OpError, PeerId};
+use weft_link::Bytes;
 
 /// Rounds of progress in which a receive looks for its packet before it waits the ordinary way.
 const AWAIT_ROUNDS: u32 = 16;
@@ -30,12 +31,31 @@ impl AwaitedPacket {
 
     /// The packet is here.
     #[inline]
-    pub fn place(&mut self, peer: PeerId, tag: u64, payload: weft_link::Bytes<'_>) {
+    pub fn place(&mut self, peer: PeerId, tag: u64, payload: Bytes<'_>) {
         let fits = payload.len() <= self.memory.len();
         if let Some(into) = self.memory.write(0, payload.len()).filter(|_| fits) {
             payload.copy_to(into);
         }
         self.done = Some((peer, tag, payload.len()));
+    }
+}
+
+impl Core {
+    /// A packet of the packet interface: to who awaits it, else to be dealt with.
+    #[inline]
+    pub(in crate::endpoint) fn packet(&mut self, peer: PeerId, tag: u64, payload: Bytes<'_>) {
+        // What it acknowledges is sent when the program has seen it.
+        self.ended = true;
+        if let Some(awaited) = self.awaited_packet.as_mut().filter(|a| a.accepts(peer, tag)) {
+            if self.packets.is_empty() {
+                awaited.place(peer, tag, payload);
+                self.engine.packet_released(peer, payload.len() as u64);
+                return;
+            }
+        }
+        let mut data = self.packet_bufs.pop().unwrap_or_default();
+        payload.copy_to(data.resize(payload.len()));
+        self.packets.push_back(Arrived { peer, tag, data });
     }
 }
 

@@ -263,7 +263,8 @@ fn logp(bench: &mut Bench<'_>, name: &'static str) -> Result<Table> {
     }
     table.notes.push(
         "as `weft bench logp`, through the packet interface; ranks poll. half trip: the receiver \
-         waits for the packet (`receive`); the rest by upcalls. rcpy: the receiver polls the memory. Peer: the same half trip by send and receive of the endpoint"
+         waits for the packet (`receive`); the rest by upcalls. rcpy: the receiver polls the \
+         memory. Peer: the same half trip by send and receive of the endpoint"
             .into(),
     );
     Ok(table)
@@ -372,7 +373,8 @@ fn multicast(
     }
     table.notes.push(format!(
         "{members} members, half of them threads of each rank; latency until the last one has the \
-         packet; busy: all but the root compute {} us between two polls; floor and peer: one packet to one rank, one way; MB/s: what the root sends, \
+         packet; busy: all but the root compute {} us between two polls; \
+         floor and peer: one packet to one rank, one way; MB/s: what the root sends, \
          higher is better",
         COMPUTES / 1000
     ));

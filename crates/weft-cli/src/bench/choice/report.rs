@@ -212,10 +212,11 @@ pub fn markdown(about: &About, cells: &[Cell], took: Duration) -> String {
     fetch_add(&mut out, cells);
     let _ = writeln!(
         out,
-        "\nThe best of a row is bold, among what can be chosen. Floor: a cache line and `process_vm_readv` (shm), bare UDP and \
-         UDP with GSO, single frames on bare sockets (packet, xdp), weft's packet link (agent). Half \
-         of the members of a multicast are threads of each rank. Who computes does so for {} us \
-         between two polls. Kernel: an XDP program on an interface declared trusted.",
+        "\nThe best of a row is bold, among what can be chosen. Floor: a cache line and \
+         `process_vm_readv` (shm), bare UDP and UDP with GSO, single frames on bare sockets \
+         (packet, xdp), weft's packet link (agent). Half of the members of a multicast are threads \
+         of each rank. Who computes does so for {} us between two polls. Kernel: an XDP program on \
+         an interface declared trusted.",
         COMPUTES / 1000
     );
     let absent = cells.iter().filter(|c| c.value.is_none());

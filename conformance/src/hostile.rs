@@ -5,6 +5,7 @@
 pub use crate::engine::engine;
 use weft_core::wire::{self, Common, Eager, Packet};
 use weft_core::{EndpointId, PeerId};
+use weft_link::agent::Control;
 use weft_link::ether::{EtherFrame, EtherHead};
 use weft_link::secure::{JobKey, Lane, Mode, Secure, Security};
 use weft_link::Address;
@@ -41,6 +42,18 @@ pub fn ether_frame(data: &[u8]) {
     assert_eq!(usize::from(head.len), frame.frame().len());
     assert_eq!(head.slot, frame.slot());
     assert!(!head.to_string().contains('\n'));
+}
+
+/// A message between a rank and its agent: decoding never panics, and each message has one
+/// encoding.
+pub fn agent_control(data: &[u8]) {
+    if let Ok(message) = Control::decode(data) {
+        assert_eq!(message.encode(), data, "a message with two encodings: {message:?}");
+        if let Control::Attach(attach) = message {
+            let config = attach.config();
+            assert!(config.window > 0 && config.rto_max_us >= config.rto_min_us);
+        }
+    }
 }
 
 const ALICE: EndpointId = EndpointId(0xa11ce);

@@ -2,10 +2,13 @@
 #![allow(non_snake_case)]
 
 use weft_conformance::hostile;
+use weft_core::group::tree::Tree;
 use weft_core::wire::{PacketType, VERSION};
-use weft_core::EndpointId;
+use weft_core::{Config, EndpointId, PeerId};
+use weft_link::agent::{Attach, Control, GroupRole};
 use weft_link::ether::{EtherAddr, EtherHead, EtherType, Mac};
 use weft_link::rng::Rng;
+use weft_link::secure::Mode;
 use weft_link::Address;
 
 const ROUNDS: u64 = 20_000;
@@ -83,6 +86,28 @@ fn ether_frame__survives_hostile_bytes() {
     let mac = Mac([2, 0, 0, 0, 0, 1]);
     let head = EtherHead { dst: mac, src: mac, kind: EtherType::default(), slot: 5, len: 40 };
     feed(&[[&head.encode()[..], &[7; 60]].concat()], hostile::ether_frame);
+}
+
+#[test]
+fn agent_control__survives_hostile_bytes() {
+    let role = GroupRole {
+        group: 5,
+        tree: Tree::Binary,
+        size: 9,
+        me: 3,
+        parent: PeerId(1),
+        children: vec![PeerId(7), PeerId(8)],
+    };
+    let attach = Attach::new(EndpointId(9), Mode::Auth, [3; 32], &Config::default());
+    let good = [
+        Control::Attach(attach),
+        Control::Refused("no".into()),
+        Control::CounterIs(1, 2, Some(3)),
+        Control::GroupJoin(role),
+        Control::GroupPacket(1, 2, vec![3; 40]),
+        Control::GroupMember(1, 2, true),
+    ];
+    feed(&good.map(|message| message.encode()), hostile::agent_control);
 }
 
 #[test]

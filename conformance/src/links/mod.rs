@@ -253,6 +253,10 @@ impl Log {
 impl Sink for Log {
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
         let (common, packet, len) = wire::parse(header).expect("the header as it was sent");
+        if let Packet::Bye(_) = packet {
+            // An agent speaks for an end that is gone.
+            return;
+        }
         let number = common.seq.0;
         let tag = u64::from(number) << 7;
         assert_eq!(packet, Packet::Eager(Eager { tag }), "the header as it was sent");

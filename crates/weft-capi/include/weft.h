@@ -36,6 +36,7 @@ extern "C" {
 #define WEFT_THREAD -10   /* called from another thread than weft_init */
 #define WEFT_UPCALL -11   /* not to be called from an upcall, as it waits */
 
+#define WEFT_ANY -1          /* any rank */
 #define WEFT_TREE_DEFAULT -1 /* as WEFT_TREE says */
 #define WEFT_TREE_FLAT 0     /* the sender talks to every other member */
 #define WEFT_TREE_CHAIN 1    /* each member talks to the next one */
@@ -90,6 +91,12 @@ int weft_send(weft_job *job, int rank, uint16_t handler, uint32_t argument, cons
               size_t len);
 int weft_try_send(weft_job *job, int rank, uint16_t handler, uint32_t argument, const void *data,
                   size_t len);
+/* Has packets for a handler wait to be received, instead of an upcall; receives the next one, of
+ * a rank or of WEFT_ANY: sender, argument and length are stored where that is not null. One that
+ * is longer than the memory is lost: WEFT_TOO_LONG. */
+int weft_mailbox(weft_job *job, uint16_t number);
+int weft_receive(weft_job *job, int rank, uint16_t number, void *data, size_t len, int *source,
+                 uint32_t *argument, size_t *got);
 /* Memory for a packet: its handle, and where to write the bytes. Sending frees it, also when that
  * fails, except with WEFT_ARGUMENT and WEFT_THREAD. */
 int weft_buffer_alloc(weft_job *job, size_t len, weft_buffer **buffer, void **data);

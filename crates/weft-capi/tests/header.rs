@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 const HEADER: &str = include_str!("../include/weft.h");
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
     include_str!("../src/sys/mod.rs"),
     include_str!("../src/sys/job.rs"),
     include_str!("../src/sys/packet.rs"),
+    include_str!("../src/sys/receive.rs"),
     include_str!("../src/sys/remote.rs"),
 ];
 

@@ -68,6 +68,44 @@ fn pingpong__packets_to_and_fro() {
 }
 
 #[test]
+fn mailbox__packets_to_and_fro_without_upcalls() {
+    all("mailbox", 2, "us one way");
+}
+
+/// Runs an example whose ranks an agent serves that does what can be done at one.
+fn served(name: &str, ranks: u32, says: &str) {
+    let agent = format!("@weft-capi-{:016x}", weft_link::random_u64());
+    let words = ["--name", &agent, "--links", "udp", "--once"].map(String::from);
+    let options = weftd::options::Options::parse(words).unwrap();
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let mut agent = weftd::Agent::open(options).unwrap();
+        ready.send(()).unwrap();
+        while !agent.is_done() {
+            agent.step();
+        }
+    });
+    is_ready.recv().unwrap();
+    let settings = [
+        ("WEFT_LINK", "agent"),
+        ("WEFT_AGENT", agent.as_str()),
+        ("WEFT_RELIABILITY", "agent"),
+        ("WEFT_MULTICAST", "agent"),
+        ("WEFT_FETCH_ADD", "agent"),
+    ];
+    let text = run(name, ranks, &settings);
+    thread.join().unwrap();
+    assert!(text.is_none_or(|text| text.contains(says)));
+}
+
+#[test]
+fn agent__does_what_is_chosen_for_it() {
+    served("pingpong", 2, "us one way");
+    served("multicast", 5, "100 packets to 4 ranks");
+    served("fetch_add", 4, "4 ranks drew 400 tickets");
+}
+
+#[test]
 fn multicast__every_tree_with_packets_kept() {
     all("multicast", 5, "100 packets to 4 ranks");
 }
@@ -84,9 +122,19 @@ fn rcpy__bytes_are_there() {
 
 #[test]
 fn init__an_agent_is_chosen_and_there_is_none() {
+    complains("WEFT_FETCH_ADD", "agent");
+}
+
+#[test]
+fn init__a_watchdog_cannot_poll_for_one_thread() {
+    complains("WEFT_RECEIPT", "watchdog");
+}
+
+/// An example does not start with a setting, and says which.
+fn complains(name: &str, value: &str) {
     let Some(program) = compile("pingpong") else { return };
-    let out = Command::new(program).env("WEFT_FETCH_ADD", "agent").output().unwrap();
+    let out = Command::new(program).env(name, value).output().unwrap();
     let complaints = String::from_utf8_lossy(&out.stderr);
     assert!(!out.status.success());
-    assert!(complaints.contains("WEFT_FETCH_ADD=agent"), "{complaints}");
+    assert!(complaints.contains(&format!("{name}={value}")), "{complaints}");
 }

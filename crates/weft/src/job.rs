@@ -1,7 +1,7 @@
 //! A process as a rank of its job.
 
 use crate::calibration::Calibration;
-use crate::choices::{self, Choices};
+use crate::choices::{self, Choices, Receipt};
 use crate::clock::Clock;
 use crate::counters::Who;
 use crate::endpoint::Endpoint;
@@ -162,6 +162,20 @@ pub fn config_from_env() -> Result<Config, JobError> {
     Ok(config)
 }
 
+/// Nobody but its thread makes progress for a job's endpoint, which takes no lock.
+fn check_receipt(config: &Config) -> Result<(), JobError> {
+    match config.receipt {
+        Receipt::Watchdog => Err(JobError::Config(
+            "WEFT_RECEIPT=watchdog: the endpoint of a job belongs to one thread and takes no lock, \
+             so no other thread can poll for it; use weft::SharedEndpoint, or have an agent serve \
+             peers while this rank computes (WEFT_LINK=agent, WEFT_MULTICAST=agent, \
+             WEFT_FETCH_ADD=agent), or adaptive"
+                .to_string(),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Whether more ranks run on this host than cores, as far as the launcher tells.
 pub fn oversubscribed() -> bool {
     launch::ranks_here(&|name| std::env::var(name).ok()).is_some_and(|n| n > cores())
@@ -282,16 +296,11 @@ fn attach(config: &mut Config, security: &Security) -> Result<AgentLink, LinkErr
 
 /// Opens an endpoint over the links asked for; those that fail are left out with a warning as long
 /// as one remains.
-pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endpoint, JobError> {
-    open_served(config, links, key).map(|(endpoint, _)| endpoint)
-}
-
-/// As [`open_endpoint`]; with the services of the agent, if one serves the endpoint.
-pub fn open_served(
+pub fn open_endpoint(
     mut config: Config,
     mut links: Links,
     key: [u8; 32],
-) -> Result<(Endpoint, Option<ServicesHandle>), JobError> {
+) -> Result<Endpoint, JobError> {
     Choices::of(&config).check(links.agent).map_err(|e| JobError::Config(e.to_string()))?;
     let id = EndpointId(weft_link::random_u64());
     let mode = security_from_env()?;
@@ -351,7 +360,10 @@ pub fn open_served(
     }
     let endpoint = Endpoint::with_links(config, id, clock, open);
     endpoint.calibrate(Calibration::in_use());
-    Ok((endpoint, services))
+    if let Some(services) = services {
+        endpoint.served_by(services);
+    }
+    Ok(endpoint)
 }
 
 /// Refuses a link that nobody could reach.
@@ -385,7 +397,6 @@ impl Directory for Ranks {
 pub struct Job {
     boot: Rc<RefCell<Box<dyn Bootstrap>>>,
     world: Group,
-    services: Option<ServicesHandle>,
 }
 
 impl Job {
@@ -395,11 +406,12 @@ impl Job {
     pub fn init() -> Result<Job, JobError> {
         let links = links_from_env()?;
         let config = config_from_env()?;
+        check_receipt(&config)?;
         let Bootstrapped { mut boot, key } = launch::join()?;
         let lookup = |name: &str| std::env::var(name).ok();
         let here = launch::ranks_here(&lookup);
         let links = links.of_job(boot.size(), here);
-        let (endpoint, services) = open_served(config, links, key)?;
+        let endpoint = open_endpoint(config, links, key)?;
         if links.auto && links.packet && boot.rank() == 0 && endpoint.address().ether.is_empty() {
             log::warn!(
                 "no packet sockets (they need CAP_NET_RAW): messages between hosts go over UDP; \
@@ -415,7 +427,7 @@ impl Job {
         let rank = boot.rank();
         let boot = Rc::new(RefCell::new(boot));
         let world = Group::new(endpoint, Ranks(boot.clone()), rank);
-        Ok(Job { boot, world, services })
+        Ok(Job { boot, world })
     }
 
     /// The group of all ranks.
@@ -431,7 +443,7 @@ impl Job {
     /// What the agent of this host does besides carrying messages (fetch-and-add and multicast in
     /// this rank's place), if one serves it.
     pub fn agent(&self) -> Option<ServicesHandle> {
-        self.services.clone()
+        self.endpoint().agent()
     }
 
     /// Who started this process.

@@ -170,6 +170,110 @@ fn send__gathered_from_user_memory_is_free_when_it_returns() {
 }
 
 #[test]
+fn receive__in_order_from_mailboxes_beside_upcalls_over_every_link() {
+    for name in LINKS {
+        let h = hosts(name, 3, &Config::default());
+        let (receiver, upcalls) = (&h.packets[0], Rc::new(Cell::new(0u32)));
+        receiver.mailbox(3);
+        let note = Rc::clone(&upcalls);
+        receiver.handle(4, move |_, _| note.set(note.get() + 1));
+        let mut buffer = vec![0; 2000];
+        assert_eq!(receiver.try_receive(None, 3, &mut buffer), None);
+        let refused = receiver.receive(None, 4, &mut buffer);
+        assert_eq!(refused, Err(OpError::Refused), "{name}: not a mailbox");
+        let send = |rank: usize| {
+            let (packets, to) = (h.packets[rank].clone(), h.peers[rank][0]);
+            Box::pin(async move {
+                for n in 0..200u32 {
+                    let data = bytes(n.into(), n as usize * 7 % 1200);
+                    packets.send_async(to, 3, n, &data).await.unwrap();
+                    packets.send_async(to, 4, n, &data).await.unwrap();
+                }
+            }) as Task<'_>
+        };
+        let peers = [h.peers[0][1], h.peers[0][2]];
+        let mut next = [0u32; 2];
+        let mut tasks = vec![send(1), send(2)];
+        let mut cx = Context::from_waker(Waker::noop());
+        let start = std::time::Instant::now();
+        while next != [200; 2] || upcalls.get() < 400 {
+            tasks.retain_mut(|task| task.as_mut().poll(&mut cx) == Poll::Pending);
+            h.packets.iter().for_each(|p| _ = p.poll());
+            // In turn of one peer, and of any.
+            for from in [Some(peers[1]), None] {
+                let Some(got) = receiver.try_receive(from, 3, &mut buffer) else { continue };
+                let got = got.unwrap();
+                let who = peers.iter().position(|p| *p == got.source).unwrap();
+                assert!(from.is_none_or(|from| from == got.source));
+                assert_eq!(got.argument, next[who], "{name}");
+                let sent = bytes(next[who].into(), next[who] as usize * 7 % 1200);
+                assert!(buffer[..got.len] == sent, "{name}: packet {}", next[who]);
+                next[who] += 1;
+            }
+            assert!(start.elapsed().as_secs() < 60, "{name}: stuck at {next:?}");
+        }
+    }
+}
+
+#[test]
+fn receive__waits_for_the_packet_itself_and_names_a_peer_that_ended() {
+    let open = || {
+        let id = EndpointId(weft_link::random_u64());
+        let links: Vec<Box<dyn Link>> = vec![Box::new(ShmLink::new(ShmConfig::new(id)).unwrap())];
+        Endpoint::with_links(Config::default(), id, Clock::system(), links)
+    };
+    let (tell, told) = std::sync::mpsc::channel();
+    let (tell_back, told_back) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let endpoint = open();
+        let packets = Packets::new(&endpoint).unwrap();
+        packets.mailbox(1);
+        tell.send(endpoint.address()).unwrap();
+        let to = endpoint.connect(&told_back.recv().unwrap()).unwrap();
+        let mut buffer = [0; 64];
+        for n in 0..2_000u32 {
+            let got = packets.receive(Some(to), 1, &mut buffer).unwrap();
+            assert_eq!((got.argument, got.len), (n, 16));
+            packets.send(to, 1, n, &buffer[..got.len]).unwrap();
+        }
+        endpoint.close(std::time::Duration::from_secs(5));
+    });
+    let endpoint = open();
+    let packets = Packets::new(&endpoint).unwrap();
+    packets.mailbox(1);
+    tell_back.send(endpoint.address()).unwrap();
+    let to = endpoint.connect(&told.recv().unwrap()).unwrap();
+    let mut buffer = [0; 16];
+    for n in 0..2_000u32 {
+        packets.send(to, 1, n, &[n as u8; 16]).unwrap();
+        let got = packets.receive(Some(to), 1, &mut buffer).unwrap();
+        assert_eq!((got.source, got.argument, buffer), (to, n, [n as u8; 16]));
+    }
+    let after = packets.receive(Some(to), 1, &mut buffer);
+    assert!(matches!(after, Err(OpError::Peer { .. })), "{after:?}");
+    thread.join().unwrap();
+}
+
+#[test]
+fn receive__what_is_longer_than_the_buffer_is_lost_and_an_upcall_may_not_wait() {
+    let h = hosts("shm", 2, &Config::default());
+    let (a, b) = (&h.packets[0], &h.packets[1]);
+    b.mailbox(1);
+    let asked = Rc::new(Cell::new(None));
+    let note = Rc::clone(&asked);
+    b.handle(2, move |packets, _| note.set(Some(packets.receive(None, 1, &mut [0; 8]))));
+    for (handler, len) in [(1, 100), (1, 5), (2, 0)] {
+        a.try_send(h.peers[0][1], handler, 0, &vec![7; len]).unwrap();
+    }
+    h.until(|| asked.get().is_some());
+    assert_eq!(asked.get(), Some(Err(OpError::Refused)));
+    let mut buffer = [0; 8];
+    let long = b.try_receive(None, 1, &mut buffer).unwrap();
+    assert_eq!(long, Err(OpError::Truncated { sent: 100 }));
+    assert_eq!(b.try_receive(None, 1, &mut buffer).unwrap().unwrap().len, 5);
+}
+
+#[test]
 fn upcall__may_answer_and_is_not_entered_twice() {
     for name in LINKS {
         let h = hosts(name, 2, &Config::default());

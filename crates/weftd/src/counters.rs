@@ -13,15 +13,15 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Keeps `words` words, all zero, under `key`. False if that would be more than `most` in all,
-    /// or the key is in use.
-    pub fn open(&mut self, key: u64, words: u32, most: usize) -> bool {
+    /// Keeps `words` words of this value under `key`. False if that would be more than `most` in
+    /// all, or the key is in use.
+    pub fn open(&mut self, key: u64, words: u32, value: u64, most: usize) -> bool {
         let words = words as usize;
         if words == 0 || self.count + words > most || self.words.contains_key(&key) {
             return false;
         }
         self.count += words;
-        self.words.insert(key, vec![0; words].into());
+        self.words.insert(key, vec![value; words].into());
         true
     }
 
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn serve__adds_and_refuses_what_is_out_of_bounds() {
         let mut all = Counters::default();
-        assert!(all.open(7, 2, 10));
+        assert!(all.open(7, 2, 0, 10));
         assert_eq!(all.serve(&add(7, 8, 5)), Some(Reply { value: 0, status: status::OK }));
         assert_eq!(all.serve(&add(7, 8, 1)), Some(Reply { value: 5, status: status::OK }));
         assert_eq!((all.read(7, 1), all.read(7, 0), all.read(7, 2)), (Some(6), Some(0), None));
@@ -88,10 +88,10 @@ mod tests {
     #[test]
     fn open__the_quota_counts_words() {
         let mut all = Counters::default();
-        assert!(all.open(1, 6, 10) && !all.open(1, 1, 10) && !all.open(2, 5, 10));
-        assert!(all.open(2, 4, 10) && !all.open(3, 0, 10));
+        assert!(all.open(1, 6, 0, 10) && !all.open(1, 1, 0, 10) && !all.open(2, 5, 0, 10));
+        assert!(all.open(2, 4, 0, 10) && !all.open(3, 0, 0, 10));
         all.close(1);
         all.close(1);
-        assert!(all.open(3, 6, 10));
+        assert!(all.open(3, 6, 0, 10));
     }
 }

@@ -7,7 +7,7 @@ use crate::options::Quotas;
 use crate::payloads::Payloads;
 use std::collections::{HashMap, VecDeque};
 use weft_core::relay::{Arrival, Out, Relay, RelayEvent, Room};
-use weft_core::wire::{self, field, HeaderBuf, Packet, PacketType};
+use weft_core::wire::{self, field, status, HeaderBuf, Packet, PacketType};
 use weft_core::{EndpointId, Instant, PeerId};
 use weft_link::agent::{Attach, Caller, Control, Hub};
 use weft_link::{Address, Bytes, Frame, LinkEvent, PeerInfo, Sink};
@@ -155,8 +155,9 @@ impl Seat {
                 self.connect(peer, session, endpoint, &address);
             }
             Control::Disconnect(peer) => self.forget(peer),
-            Control::CounterOpen(key, words) => {
-                let value = body.counters.open(key, words, quotas.words).then_some(0);
+            Control::CounterOpen(key, words, value) => {
+                let opened = body.counters.open(key, words, value, quotas.words);
+                let value = opened.then_some(value);
                 body.say(Control::CounterIs(key, 0, value));
             }
             Control::CounterRead(key, word) => {
@@ -164,9 +165,15 @@ impl Seat {
                 body.say(Control::CounterIs(key, word, value));
             }
             Control::CounterClose(key) => body.counters.close(key),
+            Control::CounterDo(number, atomic) => {
+                let reply = body.counters.serve(&atomic).filter(|r| r.status == status::OK);
+                body.say(Control::CounterDone(number, reply.map(|r| r.value)));
+            }
             Control::GroupJoin(role) => {
                 let group = role.group;
-                if !body.groups.join(role, quotas.groups) {
+                let joined = body.groups.join(role, quotas.groups);
+                body.say(Control::GroupJoined(group, joined));
+                if !joined {
                     let most = quotas.groups;
                     body.say(Control::Notice(format!(
                         "group {group:x} is not joined: it is already, or the quota of {most} \

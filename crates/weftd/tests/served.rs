@@ -1,153 +1,20 @@
 //! Ranks served by agents: real agents on threads, real rings, UDP over loopback.
 #![allow(non_snake_case)]
 
+mod common;
+
+use common::*;
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::Duration;
-use weft::{Address, AtomicCode, Clock, Config, Endpoint, EndpointId, OpError, PeerId};
+use weft::{AtomicCode, OpError, PeerId};
 use weft_conformance::skip;
 use weft_core::group::tree::{self, Tree};
-use weft_link::agent::{AgentConfig, AgentLink, GroupRole, ServicesHandle};
-use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::{Link, LinkError};
+use weft_link::agent::GroupRole;
 use weftd::options::Options;
 use weftd::{status, sys, Agent};
-
-/// An agent on a thread of its own.
-struct Served {
-    name: String,
-    end: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-fn options(words: &str) -> Options {
-    let name = format!("@weft-test-{:016x}", weft_link::random_u64());
-    let words = format!("--name {name} --links udp {words}");
-    Options::parse(words.split_whitespace().map(String::from)).unwrap()
-}
-
-impl Served {
-    fn start(words: &str) -> Served {
-        Served::with(options(words))
-    }
-
-    fn with(options: Options) -> Served {
-        let name = options.name.clone();
-        let end = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&end);
-        let _ = env_logger::builder().is_test(true).try_init();
-        let (ready, is_ready) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let mut agent = Agent::open(options).unwrap();
-            ready.send(()).unwrap();
-            while !ended.load(Ordering::Relaxed) && !agent.is_done() {
-                agent.step();
-            }
-        });
-        is_ready.recv().unwrap();
-        Served { name, end, thread: Some(thread) }
-    }
-
-    fn stop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
-    }
-
-    /// A number that the agent reports of itself.
-    fn reports(&self, what: &str) -> u64 {
-        let text = status::status(&self.name).unwrap();
-        let value = |l: &str| l.strip_prefix(what)?.trim().parse().ok();
-        text.lines().find_map(value).unwrap_or_else(|| panic!("{what} is not in {text}"))
-    }
-
-    fn rank(&self, key: u8) -> Rank {
-        self.try_rank(key).unwrap()
-    }
-
-    fn try_rank(&self, key: u8) -> Result<Rank, LinkError> {
-        let id = EndpointId(weft_link::random_u64());
-        let job_key = JobKey::from_bytes(&[key; 32]).unwrap();
-        let security = Security { mode: Mode::Auth, job_key, me: id };
-        let config = Config { spin_us: 0, yield_us: 0, ..Config::default() };
-        let names = vec![self.name.clone()];
-        let patience = Duration::from_secs(20);
-        let link = AgentLink::attach(&AgentConfig { names, patience }, &security, &config)?;
-        let services = link.services();
-        let links: Vec<Box<dyn Link>> = vec![Box::new(link)];
-        let endpoint = Endpoint::with_links(config, id, Clock::system(), links);
-        Ok(Rank { endpoint, services })
-    }
-}
-
-/// The reason why an agent refuses.
-fn refusal(result: Result<Rank, LinkError>) -> String {
-    match result {
-        Ok(_) => panic!("it was served"),
-        Err(e) => e.to_string(),
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-struct Rank {
-    endpoint: Endpoint,
-    services: ServicesHandle,
-}
-
-impl Rank {
-    fn address(&self) -> Address {
-        self.endpoint.address()
-    }
-
-    fn connect(&self, to: &Rank) -> PeerId {
-        self.endpoint.connect(&to.address()).unwrap()
-    }
-}
-
-/// Lets both make progress until `done`, or fails after a minute.
-fn until(ranks: &[&Rank], mut done: impl FnMut() -> bool) {
-    let end = std::time::Instant::now() + Duration::from_secs(60);
-    while !done() {
-        for rank in ranks {
-            rank.endpoint.progress();
-        }
-        // Asleep it is woken ahead of those who compute; the others are looked at soon.
-        match ranks.last() {
-            Some(rank) => drop(rank.endpoint.wait(Some(Duration::from_micros(200)))),
-            None => std::thread::yield_now(),
-        }
-        assert!(std::time::Instant::now() < end, "nothing came of it for a minute");
-    }
-}
-
-/// Sends `data` from `a` to its peer, which is `b`, and checks that it arrives.
-fn pass(a: &Rank, to_b: PeerId, b: &Rank, tag: u64, data: &[u8]) {
-    let sent = a.endpoint.send(to_b, tag, data.to_vec());
-    let got = b.endpoint.recv(None, tag, 0, vec![0; data.len()]);
-    until(&[a, b], || sent.is_done() && got.is_done());
-    let (status, bytes) = b.endpoint.block_on(got);
-    assert_eq!(status.unwrap().len, data.len());
-    assert!(bytes == data, "changed on the way");
-    a.endpoint.block_on(sent).0.unwrap();
-}
-
-fn pattern(seed: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 31 + seed + (i >> 9)) as u8).collect()
-}
 
 #[test]
 fn agent__messages_of_all_sizes_between_two_agents() {
@@ -170,7 +37,7 @@ fn agent__a_word_is_added_to_while_its_owner_does_nothing() {
     let (a, b) = (here.rank(1), there.rank(1));
     let to_b = a.connect(&b);
     pass(&a, to_b, &b, 1, b"the session is open");
-    b.services.borrow_mut().open_counter(77, 2);
+    b.services.borrow_mut().open_counter(77, 2, 0);
     let mut answer = None;
     until(&[&b], || {
         answer = b.services.borrow_mut().counter(77, 0);
@@ -312,7 +179,7 @@ fn agent__quotas_are_kept_and_named() {
     let waiting = a.endpoint.recv(Some(to_c), 1, 0, vec![0; 8]);
     until(&[&a], || waiting.is_done());
     assert!(matches!(a.endpoint.block_on(waiting).0, Err(OpError::Peer { .. })));
-    a.services.borrow_mut().open_counter(1, 5);
+    a.services.borrow_mut().open_counter(1, 5, 0);
     let mut answer = None;
     until(&[&a], || {
         answer = a.services.borrow_mut().counter(1, 0);
@@ -401,6 +268,9 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
         let to_b = a.connect(&b);
         pass(&a, to_b, &b, 1, b"no rights needed");
         assert!(refusal(served.try_rank(9)).contains("quota"));
+        // What has the same name is another user's, and stays that user's.
+        assert_eq!(word(&a, Some(1_000_000)), Some(1_000_000));
+        assert!(status::stop(&served.name).unwrap().contains("not its owner"));
         return;
     }
     if !sys::is_root() {
@@ -409,6 +279,7 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
     let agent = Served::start("--quota ranks=2");
     let (a, b) = (agent.rank(1), agent.rank(1));
     let to_b = a.connect(&b);
+    assert_eq!(word(&a, Some(5)), Some(5));
     let test = "agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own";
     // Started as a copy that anybody may read.
     let copy = std::env::temp_dir().join(format!("weft-agent-test-{}", std::process::id()));
@@ -419,4 +290,58 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
     std::fs::remove_file(&copy).unwrap();
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
     pass(&a, to_b, &b, 1, b"undisturbed");
+    assert_eq!(word(&a, None), Some(5));
+}
+
+/// The word of a rank under a key that others use too; opened first with a value, if one is given.
+fn word(rank: &Rank, open: Option<u64>) -> Option<u64> {
+    const KEY: u64 = 77;
+    match open {
+        Some(value) => rank.services.borrow_mut().open_counter(KEY, 1, value),
+        None => rank.services.borrow_mut().read_counter(KEY, 0),
+    };
+    let mut answer = None;
+    until(&[rank], || {
+        answer = rank.services.borrow_mut().counter(KEY, 0);
+        answer.is_some()
+    });
+    answer.flatten()
+}
+
+/// An agent as a process of its own.
+fn process(name: &str) -> std::process::Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
+    command.args(["--links", "udp", "--user", "", "--name", name]);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("serving at"), "{line}");
+    child
+}
+
+#[test]
+fn agent__killed_it_is_named_and_started_again_at_the_same_place_it_serves() {
+    let folder = std::env::temp_dir().join(format!("weftd-{:016x}", weft_link::random_u64()));
+    let name = folder.join("agent.sock").display().to_string();
+    let served = Served { name: name.clone(), end: Arc::default(), thread: None };
+    let mut agent = process(&name);
+    let (a, b) = (served.rank(1), served.rank(1));
+    let to_b = a.connect(&b);
+    pass(&a, to_b, &b, 1, b"before");
+    let waiting = a.endpoint.recv(Some(to_b), 99, 0, vec![0; 8]);
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    until(&[&a], || waiting.is_done());
+    assert!(matches!(a.endpoint.block_on(waiting).0, Err(OpError::Peer { .. })));
+    let why = a.services.borrow().ended().expect("the rank knows").to_string();
+    assert!(why.contains(&name), "{why}");
+    assert!(served.try_rank(1).is_err());
+    // Its socket still lies there.
+    let mut again = process(&name);
+    let (c, d) = (served.rank(1), served.rank(1));
+    let to_d = c.connect(&d);
+    pass(&c, to_d, &d, 1, b"after");
+    again.kill().unwrap();
+    again.wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -3,6 +3,7 @@
 
 pub mod job;
 pub mod packet;
+pub mod receive;
 pub mod remote;
 #[cfg(test)]
 mod tests;

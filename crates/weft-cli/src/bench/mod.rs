@@ -272,7 +272,7 @@ impl<'a> Bench<'a> {
         let mut direct = None;
         if link == LinkName::Agent {
             direct = Some(pairs.len());
-            pairs.push(Pair::start(&Kind { link: "packet", ..kind.clone() })?);
+            pairs.push(Pair::start(&Kind { link: "packet", config: CONFIG, place: kind.place })?);
         }
         let meter = Meter { pairs, options, title: link.name().into(), absent: Vec::new() };
         Ok(Bench { link, place: kind.place, bare, direct, why_not, meter })

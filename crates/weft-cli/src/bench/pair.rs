@@ -120,8 +120,11 @@ const AGENT: &str = "@weft-bench-agent";
 /// Starts the agent of a rank's host, on the rank's core.
 fn spawn_agent(rank: usize, hosts: &Hosts) -> Result<Child> {
     let mut command = crate::agent::command(AGENT);
-    command.args(["--seats", "4"]);
+    command.args(["--seats", "16", "--quota", "ranks=16"]);
     let cpus = core(rank);
+    if std::env::var_os("WEFT_LOG").is_none() {
+        command.env("WEFT_LOG", "warn");
+    }
     let host = &hosts.entrances[rank];
     let host = Some((host.process().as_raw_fd(), host.channels()));
     sys::prepare(&mut command, Setup { inherited: Vec::new(), cpus, host });
@@ -287,7 +290,7 @@ pub struct Meter<'a> {
     pub pairs: Vec<Pair>,
     /// How much to measure.
     pub options: &'a Options,
-    /// What is being measured, for the progress line.
+    /// What is being measured, for the progress line; empty: somebody else shows progress.
     pub title: String,
     /// Why things are missing; for the notes below the table.
     pub absent: Vec<String>,
@@ -371,13 +374,13 @@ impl Meter<'_> {
     }
 
     fn progress(&self, size: usize, what: &str) {
-        if std::io::stderr().is_terminal() {
+        if std::io::stderr().is_terminal() && !self.title.is_empty() {
             eprint!("\r\x1b[K{} {size} B: {what}", self.title);
         }
     }
 
     fn progress_end(&self) {
-        if std::io::stderr().is_terminal() {
+        if std::io::stderr().is_terminal() && !self.title.is_empty() {
             eprint!("\r\x1b[K");
         }
     }

@@ -200,6 +200,7 @@ impl Engine {
     pub(super) fn on_bye(&mut self, peer: PeerId, bye: &Bye) -> Placement {
         let failure = match bye.reason {
             reason::PROTOCOL => PeerFailure::Protocol,
+            reason::GONE => PeerFailure::Gone,
             _ => PeerFailure::Closed,
         };
         self.fail_peer(peer, failure);

@@ -302,7 +302,7 @@ impl Relay {
                 continue;
             }
             let common = Common { session: flow.session_out, ..Common::default() };
-            let header = wire::emit(&common, &Packet::Bye(Bye { reason: reason::SILENT }));
+            let header = wire::emit(&common, &Packet::Bye(Bye { reason: reason::GONE }));
             flow.bye = self.kept.insert(Kept { header, payload: 0 });
             self.make_ready(PeerId(at as u32));
         }

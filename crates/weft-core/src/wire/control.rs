@@ -40,6 +40,8 @@ pub mod reason {
     pub const SILENT: u32 = 1;
     /// The sender found the receiver breaking the protocol.
     pub const PROTOCOL: u32 = 2;
+    /// The sender's process has ended without a word: its agent speaks for it.
+    pub const GONE: u32 = 3;
 }
 
 packet! {

@@ -1,13 +1,12 @@
 //! The rank's end: a link over which everything goes through the host's agent.
 
 use super::hub::ring_config;
-use super::{Attach, Control, GroupRole, Served, AGENT, CONTROL, HEADER_MIN, NOBODY, PACKET};
-use super::{PREFIX, VERSION};
+use super::services::ServicesHandle;
+use super::{Attach, Control, Served, AGENT, CONTROL, HEADER_MIN, NOBODY, PACKET, PREFIX, VERSION};
 use crate::secure::Security;
 use crate::shm::ShmLink;
 use crate::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weft_core::wire::HEADER_MAX;
@@ -32,148 +31,6 @@ impl Default for AgentConfig {
 const AGENT_PEER: PeerId = PeerId(0);
 /// What two more hops inside the host cost, nanoseconds.
 const HOPS_NS: u32 = 1_500;
-/// Messages that wait for room in the ring; the services refuse what is beyond.
-const QUEUE_MAX: usize = 1024;
-
-/// Packets of a group that wait for the program at most.
-const GROUP_WINDOW: u32 = 64;
-
-/// A member of a multicast group that holds it up (true) or is lost (false).
-pub type MemberNews = (u64, u32, bool);
-
-/// What the rank asks of its agent besides carrying packets: shared by the link, which moves it,
-/// and by those who ask.
-#[derive(Debug, Default)]
-pub struct Services {
-    out: VecDeque<Control>,
-    counters: BTreeMap<(u64, u32), Option<u64>>,
-    packets: VecDeque<(u64, u32, Vec<u8>)>,
-    grants: BTreeMap<u64, u32>,
-    /// Packets taken, by group, and how many the agent knows of.
-    taken: BTreeMap<u64, (u32, u32)>,
-    members: VecDeque<MemberNews>,
-    ended: Option<String>,
-}
-
-impl Services {
-    fn ask(&mut self, message: Control) -> bool {
-        let room = self.ended.is_none() && self.out.len() < QUEUE_MAX;
-        if room {
-            self.out.push_back(message);
-        }
-        room
-    }
-
-    /// Asks the agent to keep `words` words for fetch-and-add under `key`; others reach them as a
-    /// region of this endpoint, whatever this rank does meanwhile. False: try again.
-    pub fn open_counter(&mut self, key: u64, words: u32) -> bool {
-        self.counters.remove(&(key, 0));
-        self.ask(Control::CounterOpen(key, words))
-    }
-
-    /// Asks for the value of a word.
-    pub fn read_counter(&mut self, key: u64, word: u32) -> bool {
-        self.counters.remove(&(key, word));
-        self.ask(Control::CounterRead(key, word))
-    }
-
-    /// The answer to `open_counter` (for word 0) or `read_counter`, once: `Some(None)` if the agent
-    /// refuses.
-    pub fn counter(&mut self, key: u64, word: u32) -> Option<Option<u64>> {
-        self.counters.remove(&(key, word))
-    }
-
-    /// Ends the words under `key`.
-    pub fn close_counter(&mut self, key: u64) -> bool {
-        self.ask(Control::CounterClose(key))
-    }
-
-    /// Joins a multicast group; the peers named must be connected.
-    pub fn join(&mut self, role: GroupRole) -> bool {
-        self.grants.remove(&role.group);
-        self.taken.remove(&role.group);
-        self.ask(Control::GroupJoin(role))
-    }
-
-    /// Leaves a group.
-    pub fn leave(&mut self, group: u64) -> bool {
-        self.ask(Control::GroupLeave(group))
-    }
-
-    /// The root sends packet `number` of a group (they count from 0) to all members. False while
-    /// the agent has no room: [`Services::granted`] says how far it goes.
-    pub fn multicast(&mut self, group: u64, number: u32, bytes: &[u8]) -> bool {
-        let granted = self.granted(group);
-        if (granted.wrapping_sub(number) as i32) <= 0 {
-            return false;
-        }
-        self.ask(Control::GroupPacket(group, number, bytes.to_vec()))
-    }
-
-    /// The number before which packets of a group may be sent now.
-    pub fn granted(&self, group: u64) -> u32 {
-        self.grants.get(&group).copied().unwrap_or(0)
-    }
-
-    /// The next packet that came: group, number, bytes.
-    pub fn poll_packet(&mut self) -> Option<(u64, u32, Vec<u8>)> {
-        let packet = self.packets.pop_front()?;
-        let (taken, told) = self.taken.entry(packet.0).or_default();
-        *taken = packet.1.wrapping_add(1);
-        if taken.wrapping_sub(*told) >= GROUP_WINDOW / 4 {
-            *told = *taken;
-            let granted = taken.wrapping_add(GROUP_WINDOW);
-            // Not bounded by the queue's limit: it would never be said again.
-            self.out.push_back(Control::GroupGrant(packet.0, granted));
-        }
-        Some(packet)
-    }
-
-    /// The next news of a slow or lost member.
-    pub fn poll_member(&mut self) -> Option<MemberNews> {
-        self.members.pop_front()
-    }
-
-    /// What was asked and has not gone to the agent: it goes with the next progress.
-    pub fn pending(&self) -> usize {
-        self.out.len()
-    }
-
-    /// Why the agent serves no more, if so.
-    pub fn ended(&self) -> Option<&str> {
-        self.ended.as_deref()
-    }
-
-    /// What an answer of the agent means.
-    fn take(&mut self, message: Control, events: &mut VecDeque<LinkEvent>) {
-        match message {
-            Control::CounterIs(key, word, value) => {
-                self.counters.insert((key, word), value);
-            }
-            // At most a window for each group: what is granted.
-            Control::GroupPacket(group, number, bytes) => {
-                self.packets.push_back((group, number, bytes));
-            }
-            Control::GroupGrant(group, number) => {
-                self.grants.insert(group, number);
-            }
-            Control::GroupMember(group, member, slow) if self.members.len() < QUEUE_MAX => {
-                self.members.push_back((group, member, slow));
-            }
-            Control::Path(peer, mtu) => events.push_back(LinkEvent::Mtu(peer, mtu)),
-            Control::Lost(peer, why) => {
-                events.push_back(LinkEvent::Warning(format!("{peer}: {why}")));
-                events.push_back(LinkEvent::PeerGone(peer));
-            }
-            Control::Notice(text) => events.push_back(LinkEvent::Warning(text)),
-            _ => {}
-        }
-    }
-}
-
-/// A handle to the services; it lives on when the link is given to an endpoint.
-pub type ServicesHandle = Rc<RefCell<Services>>;
-
 #[derive(Default)]
 struct Counters {
     sent: u64,
@@ -343,9 +200,9 @@ impl AgentLink {
     /// Says what waits, in order. False: the ring is full.
     fn say_all(&mut self) -> bool {
         loop {
-            let Some(next) = self.services.borrow_mut().out.pop_front() else { return true };
+            let Some(next) = self.services.borrow_mut().say_next() else { return true };
             if !self.say(&next) {
-                self.services.borrow_mut().out.push_front(next);
+                self.services.borrow_mut().say_again(next);
                 return false;
             }
         }
@@ -360,7 +217,7 @@ impl AgentLink {
             "{} {why}: its peers are lost; start it again for new programs, or run without it",
             self.agent()
         );
-        self.services.borrow_mut().ended = Some(text.clone());
+        self.services.borrow_mut().end(text.clone());
         self.events.push_back(LinkEvent::Warning(text));
         let peers = std::mem::take(&mut self.peers);
         self.events.extend(peers.into_iter().map(LinkEvent::PeerGone));
@@ -414,14 +271,14 @@ impl Link for AgentLink {
         if self.peers.insert(info.peer) {
             let address = info.address.encode();
             let connect = Control::Connect(info.peer, info.session, info.endpoint, address);
-            self.services.borrow_mut().out.push_back(connect);
+            self.services.borrow_mut().say(connect);
         }
         Ok(self.caps())
     }
 
     fn disconnect(&mut self, peer: PeerId) {
         if self.peers.remove(&peer) {
-            self.services.borrow_mut().out.push_back(Control::Disconnect(peer));
+            self.services.borrow_mut().say(Control::Disconnect(peer));
         }
     }
 
@@ -431,7 +288,7 @@ impl Link for AgentLink {
             return frames.len();
         }
         // What was said before has to arrive before.
-        if !self.services.borrow().out.is_empty() && !self.say_all() {
+        if !self.services.borrow().is_silent() && !self.say_all() {
             return 0;
         }
         for (sent, frame) in frames.iter().enumerate() {
@@ -455,7 +312,7 @@ impl Link for AgentLink {
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
-        if !self.services.borrow().out.is_empty() {
+        if !self.services.borrow().is_silent() {
             self.say_all();
         }
         let mut unwrap = Unwrap { sink, messages: Vec::new(), refused: 0 };
@@ -479,7 +336,7 @@ impl Link for AgentLink {
     }
 
     fn prepare_wait(&mut self) -> bool {
-        let said = self.services.borrow().out.is_empty() || self.say_all();
+        let said = self.services.borrow().is_silent() || self.say_all();
         self.shm.prepare_wait() && (said || self.dead)
     }
 

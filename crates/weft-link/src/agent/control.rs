@@ -7,10 +7,11 @@
 use crate::secure::Mode;
 use std::fmt;
 use weft_core::group::tree::Tree;
+use weft_core::wire::Atomic;
 use weft_core::{Config, EndpointId, PeerId, Reliability};
 
 /// Version of what rank and agent say to each other.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// What a rank asks its agent for.
 #[derive(Clone, PartialEq, Eq)]
@@ -125,16 +126,22 @@ pub enum Control {
     Lost(PeerId, String),
     /// Agent: something people should read.
     Notice(String),
-    /// Rank: keep so many words, all zero, for fetch-and-add under this key.
-    CounterOpen(u64, u32),
+    /// Rank: keep so many words, each of this value, for fetch-and-add under this key.
+    CounterOpen(u64, u32, u64),
     /// Rank: what is in a word of mine?
     CounterRead(u64, u32),
     /// Agent: the value of a word, or none under this key; also the answer to `CounterOpen`.
     CounterIs(u64, u32, Option<u64>),
     /// Rank: forget the words under this key.
     CounterClose(u64),
+    /// Rank: do this on a word of mine; the number comes back with the answer.
+    CounterDo(u64, Atomic),
+    /// Agent: what `CounterDo` of this number gave, or that it was refused.
+    CounterDone(u64, Option<u64>),
     /// Rank: I am in a multicast group.
     GroupJoin(GroupRole),
+    /// Agent: whether it takes part in a group for the rank.
+    GroupJoined(u64, bool),
     /// Rank: not any more.
     GroupLeave(u64),
     /// Either: a packet of a group, its number and its bytes.
@@ -213,6 +220,14 @@ impl Reader<'_> {
     fn peer(&mut self) -> Result<PeerId, ControlError> {
         Ok(PeerId(self.u32()?))
     }
+    /// Whether there is a number, and the number, which is 0 if there is none.
+    fn maybe(&mut self) -> Result<Option<u64>, ControlError> {
+        match (self.u32()?, self.u64()?) {
+            (0, 0) => Ok(None),
+            (1, value) => Ok(Some(value)),
+            _ => Err(ControlError),
+        }
+    }
     fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0).to_vec()
     }
@@ -267,7 +282,7 @@ impl Control {
             Control::Path(peer, mtu) => new(6).u32(peer.0).u32(*mtu).0,
             Control::Lost(peer, why) => new(7).u32(peer.0).text(why),
             Control::Notice(text) => new(8).text(text),
-            Control::CounterOpen(key, words) => new(9).u64(*key).u32(*words).0,
+            Control::CounterOpen(key, words, value) => new(9).u64(*key).u32(*words).u64(*value).0,
             Control::CounterRead(key, word) => new(10).u64(*key).u32(*word).0,
             Control::CounterIs(key, word, value) => {
                 let w = new(11).u64(*key).u32(*word);
@@ -287,6 +302,15 @@ impl Control {
             Control::GroupMember(group, member, slow) => {
                 new(17).u64(*group).u32(*member).u32((*slow).into()).0
             }
+            Control::CounterDo(number, a) => {
+                let w = new(18).u64(*number).u64(a.key).u64(a.offset).u64(a.operand);
+                w.u64(a.compare).u32(a.code.into()).0
+            }
+            Control::CounterDone(number, value) => {
+                let w = new(19).u64(*number).u32(value.is_some().into());
+                w.u64(value.unwrap_or(0)).0
+            }
+            Control::GroupJoined(group, joined) => new(20).u64(*group).u32((*joined).into()).0,
         }
     }
 
@@ -312,15 +336,11 @@ impl Control {
             6 => Control::Path(r.peer()?, r.u32()?),
             7 => Control::Lost(r.peer()?, r.text()?),
             8 => Control::Notice(r.text()?),
-            9 => Control::CounterOpen(r.u64()?, r.u32()?),
+            9 => Control::CounterOpen(r.u64()?, r.u32()?, r.u64()?),
             10 => Control::CounterRead(r.u64()?, r.u32()?),
             11 => {
-                let (key, word, some, value) = (r.u64()?, r.u32()?, r.u32()?, r.u64()?);
-                match some {
-                    0 if value == 0 => Control::CounterIs(key, word, None),
-                    1 => Control::CounterIs(key, word, Some(value)),
-                    _ => return Err(ControlError),
-                }
+                let (key, word) = (r.u64()?, r.u32()?);
+                Control::CounterIs(key, word, r.maybe()?)
             }
             12 => Control::CounterClose(r.u64()?),
             13 => Control::GroupJoin(group_role(&mut r)?),
@@ -329,6 +349,12 @@ impl Control {
             16 => Control::GroupGrant(r.u64()?, r.u32()?),
             17 => match (r.u64()?, r.u32()?, r.u32()?) {
                 (group, member, slow @ 0..=1) => Control::GroupMember(group, member, slow == 1),
+                _ => return Err(ControlError),
+            },
+            18 => Control::CounterDo(r.u64()?, atomic(&mut r)?),
+            19 => Control::CounterDone(r.u64()?, r.maybe()?),
+            20 => match (r.u64()?, r.u32()?) {
+                (group, joined @ 0..=1) => Control::GroupJoined(group, joined == 1),
                 _ => return Err(ControlError),
             },
             _ => return Err(ControlError),
@@ -356,6 +382,12 @@ fn attach(r: &mut Reader<'_>) -> Result<Attach, ControlError> {
         *n = r.u32()?;
     }
     Ok(Attach { version, endpoint, mode, reliability, numbers, key: r.take()? })
+}
+
+fn atomic(r: &mut Reader<'_>) -> Result<Atomic, ControlError> {
+    let (key, offset, operand, compare) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
+    let code = u8::try_from(r.u32()?).map_err(|_| ControlError)?;
+    Ok(Atomic { key, offset, operand, compare, code })
 }
 
 fn group_role(r: &mut Reader<'_>) -> Result<GroupRole, ControlError> {

@@ -9,17 +9,20 @@
 //! - `control.rs`: what the two say to each other besides packets.
 //! - `hub.rs`: the agent's end of all rings.
 //! - `client.rs`: the rank's end, a [`Link`](crate::Link).
+//! - `services.rs`: what the rank asks for besides carrying packets.
 
 mod client;
 mod control;
 mod hub;
+mod services;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use crate::shm::Caller;
-pub use client::{AgentConfig, AgentLink, MemberNews, Services, ServicesHandle};
+pub use client::{AgentConfig, AgentLink};
 pub use control::{Attach, Control, ControlError, GroupRole, Served, VERSION};
 pub use hub::{FromRank, Hub};
+pub use services::{GroupPacket, MemberNews, Services, ServicesHandle, PACKET_GROUPS};
 
 use weft_core::EndpointId;
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::secure::Mode;
 use weft_core::group::tree::Tree;
+use weft_core::wire::Atomic;
 use weft_core::{Config, PeerId, Reliability};
 
 fn samples() -> Vec<Control> {
@@ -31,7 +32,11 @@ fn samples() -> Vec<Control> {
         Control::Path(PeerId(4), 1500),
         Control::Lost(PeerId(4), "gone".into()),
         Control::Notice("hear".into()),
-        Control::CounterOpen(1, 2),
+        Control::CounterOpen(1, 2, 3),
+        Control::CounterDo(1, Atomic { key: 2, offset: 8, operand: 3, compare: 4, code: 5 }),
+        Control::CounterDone(1, Some(2)),
+        Control::CounterDone(1, None),
+        Control::GroupJoined(1, true),
         Control::CounterRead(1, 2),
         Control::CounterIs(1, 2, Some(3)),
         Control::CounterIs(1, 2, None),

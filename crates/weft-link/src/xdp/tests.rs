@@ -257,6 +257,17 @@ fn new__says_what_is_wrong() {
 }
 
 #[test]
+fn load__a_program_that_the_verifier_refuses_says_why() {
+    if !cable() {
+        return;
+    }
+    // Ends without an answer.
+    let code = [bpf::Insn::new(0x95, 0, 0, 0, 0)];
+    let why = bpf::load(&code, "wrong", false).unwrap_err().to_string();
+    assert!(why.contains("the verifier says"), "{why}");
+}
+
+#[test]
 fn program__takes_frames_for_taken_slots_only() {
     const PASS: u32 = 2;
     const REDIRECT: u32 = 4;

@@ -3,10 +3,11 @@
 use super::ops::{OpTable, Owner};
 use super::paths::Route;
 use super::regions::{AtOnce, Regions};
+use super::sys::packet::AwaitedPacket;
 use super::sys::Memory;
 use crate::calibration::Calibration;
 use crate::clock::Clock;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
 use weft_core::engine::types::{
@@ -99,8 +100,9 @@ pub(crate) struct Core {
     fresh: bool,
     pub ops: OpTable,
     pub awaited: AwaitedRecv,
+    pub awaited_packet: Option<AwaitedPacket>,
     /// Something that the program waits for came to its end in this round of progress.
-    ended: bool,
+    pub(super) ended: bool,
     pub completions: VecDeque<Completion>,
     pub upcalls: VecDeque<Upcall>,
     /// Bounded by the credit that senders have.
@@ -119,13 +121,17 @@ pub(crate) struct Core {
     /// HELLOs that came: from whom, over which link, and whether it was an answer.
     pub(super) hellos: Vec<(PeerId, usize, bool)>,
     atomics: VecDeque<AtomicRequest>,
+    /// Keys of words that the agent of the host keeps.
+    pub at_agent: BTreeSet<u64>,
+    /// What was asked here for those: the packet interface passes it on.
+    pub for_agent: VecDeque<AtomicRequest>,
     /// Events that need a link, put off until the burst is taken in.
     deferred: VecDeque<Event>,
     /// Parts of direct copies to be done.
     copies: VecDeque<Event>,
     link: usize,
     /// Capabilities of the links, in their order.
-    pub(super) caps: Vec<LinkCaps>,
+    pub(crate) caps: Vec<LinkCaps>,
     /// The receive that bulk data arrived for last.
     pub(super) bulk: Option<Bulk>,
 }
@@ -201,6 +207,7 @@ impl Driver {
                 fresh: true,
                 ops: OpTable::default(),
                 awaited: AwaitedRecv::default(),
+                awaited_packet: None,
                 ended: false,
                 completions: VecDeque::new(),
                 upcalls: VecDeque::new(),
@@ -216,6 +223,8 @@ impl Driver {
                 connects: Vec::new(),
                 hellos: Vec::new(),
                 atomics: VecDeque::new(),
+                at_agent: BTreeSet::new(),
+                for_agent: VecDeque::new(),
                 deferred: VecDeque::new(),
                 copies: VecDeque::new(),
                 link: 0,
@@ -534,6 +543,7 @@ impl Core {
             }
             Placement::Awaited(awaited) => self.place_awaited(awaited, payload),
             Placement::Recv { op, offset, len } => self.ops.place(op, offset, len, payload),
+            Placement::Packet { peer, tag } => self.packet(peer, tag, payload),
             other => self.place_other(other, header, payload),
         }
     }
@@ -551,7 +561,7 @@ impl Core {
     fn place_other(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
         match placement {
             Placement::None | Placement::Recv { .. } => {}
-            Placement::Done(_) | Placement::Awaited(_) => {}
+            Placement::Done(_) | Placement::Awaited(_) | Placement::Packet { .. } => {}
             Placement::Store { id, offset, total } => self.store(id, offset, total, payload),
             Placement::UpcallStored { id, offset, peer, tag } => {
                 self.store(id, offset, 0, payload);
@@ -559,13 +569,6 @@ impl Core {
                 self.upcall(peer, tag, data);
             }
             Placement::Upcall { peer, tag } => self.upcall(peer, tag, payload.to_vec()),
-            Placement::Packet { peer, tag } => {
-                let mut data = self.packet_bufs.pop().unwrap_or_default();
-                payload.copy_to(data.resize(payload.len()));
-                self.packets.push_back(Arrived { peer, tag, data });
-                // Its upcall runs before what it acknowledges is sent.
-                self.ended = true;
-            }
             Placement::Hold { peer, seq } => {
                 let held = Held { header: header.to_vec(), payload: payload.to_vec() };
                 self.held.insert((peer, seq.0), held);
@@ -717,19 +720,6 @@ impl Core {
         if owner == Owner::Queue {
             self.completions.push_back(c);
         }
-    }
-
-    fn atomic(&mut self, a: &AtomicRequest) {
-        let word = self.regions.get_mut(&a.key).and_then(|m| m.write(a.offset, 8));
-        let Some(word) = word else {
-            self.engine.atomic_refused(self.now, a);
-            return;
-        };
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(word);
-        let old = u64::from_le_bytes(bytes);
-        word.copy_from_slice(&a.code.apply(old, a.operand, a.compare).to_le_bytes());
-        self.engine.atomic_done(self.now, a, old);
     }
 
     fn forget(&mut self, peer: PeerId) {

@@ -36,6 +36,7 @@ use sys::Memory;
 use wait::Waiter;
 use weft_core::engine::types::{self, AtomicCode, Claimed, Probed, RecvArgs, Refused, SendArgs};
 use weft_core::{Config, EndpointId, Instant, LinkCaps, OpError, PeerFailure, PeerId, Stats};
+use weft_link::agent::ServicesHandle;
 use weft_link::{Address, Link};
 
 /// How an operation ended well.
@@ -109,6 +110,7 @@ pub(crate) struct Inner {
     hand_over: Duration,
     page: Option<Page>,
     pub(crate) packets: Option<Box<crate::packets::State>>,
+    pub(crate) agent: Option<ServicesHandle>,
 }
 
 /// An endpoint. Clones are the same endpoint; it belongs to one thread and takes no lock.
@@ -181,6 +183,7 @@ impl Endpoint {
             hand_over,
             page: None,
             packets: None,
+            agent: None,
         };
         Endpoint { inner: Rc::new(RefCell::new(inner)) }
     }

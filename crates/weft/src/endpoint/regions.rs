@@ -1,7 +1,9 @@
 //! Registered memory, for what is done with active messages at once.
 
+use super::driver::Core;
 use super::sys::Memory;
 use std::collections::HashMap;
+use weft_core::engine::types::AtomicRequest;
 use weft_core::engine::Rights;
 use weft_core::Engine;
 
@@ -56,5 +58,31 @@ impl<'a> Regions<'a> {
     ) -> Result<&mut [u8], Denied> {
         self.check(key, offset, len as u64, need)?;
         self.memory.get_mut(&key).and_then(|m| m.write(offset, len)).ok_or(Denied::Key)
+    }
+}
+
+/// Operations on words of the agent that wait to be passed on.
+const FOR_AGENT_MAX: usize = 256;
+
+impl Core {
+    /// Does an atomic operation that a peer asks for.
+    pub(super) fn atomic(&mut self, a: &AtomicRequest) {
+        if self.at_agent.contains(&a.key) {
+            match self.for_agent.len() < FOR_AGENT_MAX {
+                true => self.for_agent.push_back(*a),
+                false => self.engine.atomic_refused(self.now, a),
+            }
+            return;
+        }
+        let word = self.regions.get_mut(&a.key).and_then(|m| m.write(a.offset, 8));
+        let Some(word) = word else {
+            self.engine.atomic_refused(self.now, a);
+            return;
+        };
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(word);
+        let old = u64::from_le_bytes(bytes);
+        word.copy_from_slice(&a.code.apply(old, a.operand, a.compare).to_le_bytes());
+        self.engine.atomic_done(self.now, a, old);
     }
 }

@@ -1,8 +1,8 @@
 //! From what arrived to upcalls.
 
 use super::packet::{Owed, Packet};
-use super::wire::{parse_tag, Kind};
-use super::{Handler, Packets, State};
+use super::wire::{parse_tag, Join, Kind};
+use super::{Handler, Packets, Slot, State};
 use crate::endpoint::driver::{Arrived, Driver};
 use crate::endpoint::{Endpoint, Inner};
 use weft_core::PeerId;
@@ -25,12 +25,15 @@ impl Inner {
         call && !state.in_upcall
             || self.driver.packets_due <= core.now
             || core.packet_failures.as_ref().is_some_and(|f| !f.is_empty())
+            || !core.for_agent.is_empty()
+            || state.agent.as_ref().is_some_and(|agent| agent.has_news())
     }
 
     /// The next upcall; does what comes before it.
     fn next_call(&mut self, did: &mut bool) -> Option<Call> {
         let Inner { driver, packets, .. } = self;
         let state = packets.as_mut()?;
+        *did |= state.on_agent(driver);
         state.on_failures(driver);
         if driver.packets_due <= driver.core.now {
             state.on_time(driver);
@@ -52,6 +55,11 @@ impl Inner {
             *did = true;
             match parse_tag(arrived.tag) {
                 Some((Kind::User, number, argument)) => {
+                    let slot = state.handlers.get_mut(usize::from(number));
+                    if let Some(Slot::Mailbox(waiting)) = slot {
+                        waiting.push_back(arrived);
+                        continue;
+                    }
                     let (source, owed) = (arrived.peer, Owed::Credit(arrived.data));
                     match state.handler(number) {
                         Some(handler) => return Some(Call { handler, source, argument, owed }),
@@ -73,7 +81,10 @@ impl Inner {
 
 impl State {
     fn handler(&mut self, number: u16) -> Option<Handler> {
-        let found = self.handlers.get(usize::from(number)).cloned().flatten();
+        let found = match self.handlers.get(usize::from(number)) {
+            Some(Slot::Upcall(handler)) => Some(Handler::clone(handler)),
+            _ => None,
+        };
         if found.is_none() {
             if self.stats.no_handler == 0 {
                 log::warn!("a packet for handler {number}: no such handler; it is dropped");
@@ -102,6 +113,14 @@ impl State {
             Kind::User => None,
             Kind::Multicast => return self.on_multicast(driver, arrived, handler, argument),
             Kind::Credit => self.on_credit(driver, arrived.peer, arrived.data.get()),
+            Kind::Join => match Join::parse(arrived.data.get()) {
+                Some((join, _)) if !self.groups.contains_key(&join.group) => {
+                    // As a multicast packet that comes before its group.
+                    self.orphans.push_back(arrived);
+                    return;
+                }
+                _ => self.on_join(driver, arrived.peer, arrived.data.get()),
+            },
             Kind::Ask => self.on_ask(driver, arrived.peer, arrived.data.get()),
             Kind::Failed => self.on_failed(driver, arrived.peer, arrived.data.get()),
             Kind::Redirect => self.on_redirect(driver, arrived.peer, arrived.data.get()),

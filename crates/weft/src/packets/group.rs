@@ -1,9 +1,10 @@
 //! Multicast groups as programs see them.
 
-use super::multicast::{Dead, Group, Stop};
+use super::agent::Forwarding;
+use super::multicast::{code_of, Dead, Group, Stop};
 use super::wire::Multicast;
 use super::Packets;
-use crate::choices::Tree;
+use crate::choices::{Place, Tree};
 use crate::endpoint::Inner;
 use std::fmt;
 use std::future::poll_fn;
@@ -102,10 +103,10 @@ impl MulticastGroup {
     pub fn packet_max(&self) -> usize {
         let inner = self.packets.endpoint.inner.borrow();
         let group = inner.packets.as_ref().and_then(|state| state.groups.get(&self.id));
-        let Some(group) = group else { return 0 };
+        let (Some(group), Some(state)) = (group, &inner.packets) else { return 0 };
         let others = group.members.iter().enumerate().filter(|&(rank, _)| rank != group.me);
         let least = others.map(|(_, &peer)| inner.driver.core.engine.single_max(peer)).min();
-        least.unwrap_or(0).saturating_sub(Multicast::LEN)
+        least.unwrap_or(0).saturating_sub(state.multicast_overhead())
     }
 
     /// Sends a packet to `handler` at all other members over the tree of `WEFT_TREE`; copies of it
@@ -195,6 +196,18 @@ impl MulticastGroup {
         self.packets.with(|state| {
             let slow = state.groups.get(&self.id).into_iter().flat_map(|g| &g.slow);
             slow.map(|(&rank, &since)| (rank, now.since(since))).collect()
+        })
+    }
+
+    /// Who forwards what this member sends over a tree: with `WEFT_MULTICAST=agent`, agents once
+    /// all members have joined at theirs, for which they are asked with the first packet.
+    pub fn forwarded_by(&self, tree: Tree) -> Place {
+        self.packets.with(|state| {
+            let group = state.groups.get(&self.id);
+            match group.and_then(|group| group.agents.get(&code_of(tree))) {
+                Some(Forwarding::Agents { .. }) => Place::Agent,
+                _ => Place::Host,
+            }
         })
     }
 

@@ -8,11 +8,13 @@
 //! [`Packets::poll`] and whatever else makes progress, one at a time; they may send, and use the
 //! `try_` forms for that, since nothing arrives while they wait.
 
+mod agent;
 mod dispatch;
 mod group;
 mod multicast;
 mod packet;
 mod rcpy;
+mod receive;
 mod send;
 #[allow(unsafe_code)]
 mod sys;
@@ -21,9 +23,11 @@ pub mod wire;
 pub use group::{MulticastError, MulticastGroup};
 pub use packet::{KeptPacket, Packet, SendBuffer, TooManyKept};
 pub use rcpy::Exported;
+pub use receive::Received;
 
 use crate::choices::{Choices, NoAgent, Place};
 use crate::endpoint::Endpoint;
+use agent::Agent;
 use multicast::{Delivery, Group, InFlight};
 use rcpy::Copies;
 use std::cell::RefCell;
@@ -34,7 +38,8 @@ use std::time::Duration;
 use weft_core::engine::types::AtomicCode;
 use weft_core::engine::Rights;
 use weft_core::slab::Slab;
-use weft_core::{Config, OpError, PeerId};
+use weft_core::{Config, OpError, PeerId, Reliability};
+use weft_link::agent::ServicesHandle;
 
 /// Pause of a future before it tries again to send.
 const BUSY: Duration = Duration::from_micros(20);
@@ -70,6 +75,7 @@ counters! {
     kept: "Packets kept after their upcall.",
     keeps_refused: "Packets that could not be kept because too many were.",
     multicasts: "Multicast packets sent as root.",
+    agent_multicasts: "Of those, packets that agents forward.",
     forwarded: "Multicast packets forwarded, once for each child.",
     reordered: "Multicast packets held until those before them came by another tree.",
     credits_sent: "Credit packets of multicast trees.",
@@ -83,9 +89,20 @@ counters! {
     rcpy_invalidations: "Translations forgotten because the memory is no longer exported.",
 }
 
+/// What is done with packets for a number.
+#[derive(Default)]
+enum Slot {
+    /// They are dropped.
+    #[default]
+    Nobody,
+    Upcall(Handler),
+    /// They wait for a receive: bounded by the credit of their senders.
+    Mailbox(VecDeque<crate::endpoint::driver::Arrived>),
+}
+
 /// What the packet interface keeps beside the driver.
 pub(crate) struct State {
-    handlers: Vec<Option<Handler>>,
+    handlers: Vec<Slot>,
     /// An upcall runs: packets wait.
     in_upcall: bool,
     /// Packets kept by the program, and their bytes; bounded by the next two.
@@ -101,6 +118,10 @@ pub(crate) struct State {
     /// Multicast packets of groups that are yet to be made here: bounded by the senders' credit.
     orphans: VecDeque<crate::endpoint::driver::Arrived>,
     copies: Copies,
+    /// The agent of the host, if one serves this endpoint.
+    agent: Option<Agent>,
+    /// Who shall forward multicasts.
+    place: Place,
     /// Of futures that wait for credit or for the end of a remote-memory copy.
     wakers: Vec<Waker>,
     credit: u32,
@@ -111,7 +132,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    fn new(config: &Config) -> State {
+    fn new(config: &Config, agent: Option<ServicesHandle>) -> State {
         State {
             handlers: Vec::new(),
             in_upcall: false,
@@ -124,6 +145,8 @@ impl State {
             deliveries: VecDeque::new(),
             orphans: VecDeque::new(),
             copies: Copies::new(config.rcpy_tlb.max(1) as usize),
+            agent: agent.map(Agent::new),
+            place: config.multicast,
             wakers: Vec::new(),
             credit: config.multicast_credit.clamp(1, 1 << 16),
             patience: Duration::from_millis(u64::from(config.warn_after_ms)),
@@ -159,9 +182,9 @@ impl Packets {
     pub fn new(endpoint: &Endpoint) -> Result<Packets, NoAgent> {
         let inner = &mut *endpoint.inner.borrow_mut();
         let config = inner.driver.core.engine.config();
-        Choices::of(config).check(false)?;
+        Choices::of(config).check(inner.agent.is_some())?;
         if inner.packets.is_none() {
-            inner.packets = Some(Box::new(State::new(config)));
+            inner.packets = Some(Box::new(State::new(config, inner.agent.clone())));
             inner.driver.core.packet_failures = Some(Vec::new());
         }
         Ok(Packets { endpoint: endpoint.clone() })
@@ -181,11 +204,16 @@ impl Packets {
     /// session.
     ///
     /// # Errors
-    /// `Busy` when the session has begun with others, `Refused` when it takes an agent.
+    /// `Busy` when the session has begun with others, `Refused` when it takes an agent and none
+    /// serves this endpoint, or the peer is not reached through it.
     pub fn choose(&self, peer: PeerId, choices: &Choices) -> Result<(), OpError> {
-        choices.check(false).map_err(|_| OpError::Refused)?;
-        let engine = &mut self.endpoint.inner.borrow_mut().driver.core.engine;
-        match engine.choose(peer, choices.reliability, choices.mtu) {
+        let inner = &mut *self.endpoint.inner.borrow_mut();
+        choices.check(inner.agent.is_some()).map_err(|_| OpError::Refused)?;
+        let by_agent = choices.reliability == Reliability::Agent;
+        if by_agent && !agent::is_served(&inner.driver, peer) {
+            return Err(OpError::Refused);
+        }
+        match inner.driver.core.engine.choose(peer, choices.reliability, choices.mtu) {
             true => Ok(()),
             false => Err(OpError::Busy),
         }
@@ -199,20 +227,24 @@ impl Packets {
     fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let inner = &mut *self.endpoint.inner.borrow_mut();
         let config = inner.driver.core.engine.config();
-        f(inner.packets.get_or_insert_with(|| Box::new(State::new(config))))
+        let state = || Box::new(State::new(config, inner.agent.clone()));
+        f(inner.packets.get_or_insert_with(state))
     }
 
     /// Has `upcall` called with each packet for handler `number` from now on. It runs inside
     /// progress. Packets for a handler that does not exist are dropped and counted: set handlers
     /// before peers learn this endpoint's address, or before progress is made.
     pub fn handle(&self, number: u16, upcall: impl FnMut(&Packets, Packet<'_>) + 'static) {
-        let handler: Handler = Rc::new(RefCell::new(upcall));
+        self.set(number, Slot::Upcall(Rc::new(RefCell::new(upcall))));
+    }
+
+    fn set(&self, number: u16, slot: Slot) {
         self.with(|state| {
             let at = usize::from(number);
             if state.handlers.len() <= at {
-                state.handlers.resize_with(at + 1, || None);
+                state.handlers.resize_with(at + 1, Slot::default);
             }
-            state.handlers[at] = Some(handler);
+            state.handlers[at] = slot;
         });
     }
 
@@ -233,17 +265,29 @@ impl Packets {
         self.endpoint.wait(timeout)
     }
 
-    /// Makes a counter here, for [`fetch_add`](Self::fetch_add) by peers. `None`: no more keys.
+    /// Makes a counter here, for [`fetch_add`](Self::fetch_add) by peers; with
+    /// `WEFT_FETCH_ADD=agent` at the agent of this host, which this waits for. `None`: no more
+    /// keys, or the agent refuses.
     pub fn counter(&self, value: u64) -> Option<Counter> {
         let key = self.endpoint.register(8, Rights::ALL)?;
+        if self.fetch_add_place() == Place::Agent {
+            if self.open_at_agent(key, value) {
+                return Some(Counter { key });
+            }
+            self.endpoint.unregister(key);
+            return None;
+        }
         let regions = &mut self.endpoint.inner.borrow_mut().driver.core.regions;
         let word = regions.get_mut(&key).and_then(|m| m.write(0, 8))?;
         word.copy_from_slice(&value.to_le_bytes());
         Some(Counter { key })
     }
 
-    /// The value of a counter made here.
+    /// The value of a counter made here. If it is at the agent, this waits for the answer.
     pub fn counter_value(&self, counter: Counter) -> Option<u64> {
+        if self.endpoint.inner.borrow().driver.core.at_agent.contains(&counter.key) {
+            return self.value_at_agent(counter.key);
+        }
         let inner = self.endpoint.inner.borrow();
         let word = inner.driver.core.regions.get(&counter.key)?.read(0, 8);
         Some(u64::from_le_bytes(word.try_into().ok()?))

@@ -9,6 +9,7 @@
 //! Packets of one root are delivered in its order, also when they took different trees: those that
 //! come early wait, and since their credit waits with them, as many as trees have credit.
 
+use super::agent::Forwarding;
 use super::send::post;
 use super::wire::{tag, Credit, Failed, Kind, Multicast};
 use super::State;
@@ -25,14 +26,16 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// A packet being forwarded and delivered here.
 pub(super) struct InFlight {
-    buf: Rc<PacketBuf>,
-    group: u16,
-    root: u16,
-    tree: u8,
-    handler: u16,
-    argument: u32,
+    pub buf: Rc<PacketBuf>,
+    pub group: u16,
+    pub root: u16,
+    pub tree: u8,
+    pub handler: u16,
+    pub argument: u32,
     /// Children it has not gone to, and one until its upcall is through.
-    refs: usize,
+    pub refs: usize,
+    /// Agents forward it.
+    pub by_agent: bool,
 }
 
 /// A packet whose upcall is due.
@@ -89,7 +92,7 @@ pub(super) struct Dead {
 pub(super) struct Group {
     pub members: Vec<PeerId>,
     pub me: usize,
-    seq: u32,
+    pub seq: u32,
     /// By root, tree and child.
     edges: BTreeMap<(u16, u8, u16), Edge>,
     /// By root and tree.
@@ -99,6 +102,8 @@ pub(super) struct Group {
     pub dead: Option<Dead>,
     /// Members named for being slow, since when each has been.
     pub slow: BTreeMap<usize, Instant>,
+    /// Who forwards what this member sends, by tree; ranks where nothing is said.
+    pub agents: BTreeMap<u8, Forwarding>,
 }
 
 /// Why a multicast packet was not taken.
@@ -108,11 +113,11 @@ pub(super) enum Stop {
     Busy(usize),
 }
 
-fn tree_of(code: u8) -> Option<Tree> {
+pub(super) fn tree_of(code: u8) -> Option<Tree> {
     Tree::ALL.get(usize::from(code)).copied()
 }
 
-fn code_of(tree: Tree) -> u8 {
+pub(super) fn code_of(tree: Tree) -> u8 {
     tree as u8
 }
 
@@ -127,6 +132,7 @@ impl Group {
             orders: BTreeMap::new(),
             dead: None,
             slow: BTreeMap::new(),
+            agents: BTreeMap::new(),
         }
     }
 
@@ -134,7 +140,7 @@ impl Group {
         tree::children(tree, root, self.me, self.members.len())
     }
 
-    fn rank_of(&self, peer: PeerId) -> Option<usize> {
+    pub fn rank_of(&self, peer: PeerId) -> Option<usize> {
         self.members.iter().position(|&p| p == peer)
     }
 
@@ -179,6 +185,10 @@ impl State {
         if let Some(dead) = group.dead {
             return Err(Stop::Dead(dead));
         }
+        if let Some(sent) = self.multicast_by_agents(driver, id, tree, (handler, argument), data) {
+            return sent;
+        }
+        let Some(group) = self.groups.get_mut(&id) else { return Ok(()) };
         let (root, code) = (group.me, code_of(tree));
         for rank in group.children(tree, root) {
             if let Some(failure) = driver.core.engine.peer_failure(group.members[rank]) {
@@ -261,6 +271,7 @@ impl State {
             handler,
             argument,
             refs: children.count() + 1,
+            by_agent: false,
         };
         let Some(id) = self.flights.insert(flight) else {
             self.stats.malformed += 1;
@@ -297,7 +308,7 @@ impl State {
         (0..gone).for_each(|_| self.land(driver, id));
     }
 
-    fn deliver_in_order(&mut self, driver: &mut Driver, id: u32, header: Multicast) {
+    pub(super) fn deliver_in_order(&mut self, driver: &mut Driver, id: u32, header: Multicast) {
         let Some(group) = self.groups.get_mut(&header.group) else { return };
         let order = group.orders.entry(header.root).or_default();
         if header.seq != order.next {
@@ -338,6 +349,9 @@ impl State {
         let Some(flight) = self.flights.remove(id) else { return };
         if let Ok(buf) = Rc::try_unwrap(flight.buf) {
             driver.core.recycle(buf);
+        }
+        if let Some(agent) = self.agent.as_ref().filter(|_| flight.by_agent) {
+            return agent.release(flight.group, flight.root, flight.tree);
         }
         let Some(group) = self.groups.get_mut(&flight.group) else { return };
         let inlet = group.inlets.entry((flight.root, flight.tree)).or_default();
@@ -457,7 +471,7 @@ impl State {
     }
 
     /// A group has lost a member: what waits for others is given up, and `tell` the others.
-    fn member_failed(&mut self, driver: &mut Driver, id: u16, dead: Dead, tell: bool) {
+    pub(super) fn member_failed(&mut self, driver: &mut Driver, id: u16, dead: Dead, tell: bool) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         if group.dead.is_some() {
             return;
@@ -513,6 +527,9 @@ impl State {
             }
         }
         driver.packets_due = next;
+        if self.agent.as_ref().is_some_and(|agent| agent.is_joining()) {
+            self.join_what_can_be(driver);
+        }
         for (peer, group, (root, code, _), sent) in asks {
             self.stats.credits_asked += 1;
             let ask = Credit { group, root, count: sent, tree: code, ..Credit::default() };
@@ -534,7 +551,7 @@ impl State {
 }
 
 /// A peer that failed is noticed as such; anything else would be a packet lost.
-fn note(posted: Result<(), OpError>, peer: PeerId) {
+pub(super) fn note(posted: Result<(), OpError>, peer: PeerId) {
     match posted {
         Ok(()) | Err(OpError::Peer { .. }) => {}
         Err(error) => log::error!("a packet for {peer} was lost: {error}"),

@@ -27,10 +27,12 @@ pub enum Kind {
     Invalidate = 7,
     /// They are forgotten.
     Invalidated = 8,
+    /// The root of a tree asks a member to join it at its agent, or the member answers.
+    Join = 9,
 }
 
 impl Kind {
-    const ALL: [Kind; 9] = [
+    const ALL: [Kind; 10] = [
         Kind::User,
         Kind::Multicast,
         Kind::Credit,
@@ -40,6 +42,7 @@ impl Kind {
         Kind::Map,
         Kind::Invalidate,
         Kind::Invalidated,
+        Kind::Join,
     ];
 }
 
@@ -136,6 +139,23 @@ header! {
 }
 
 header! {
+    /// Of JOIN.
+    Join, 12;
+    /// The group.
+    group: u16 = 0,
+    /// Root of the tree.
+    root: u16 = 2,
+    /// Code of the tree.
+    tree: u8 = 4,
+    /// 255: please join; from the member, 0: joined, otherwise why not.
+    status: u8 = 5,
+    /// 0.
+    zero: u16 = 6,
+    /// 0.
+    zeros: u32 = 8,
+}
+
+header! {
     /// Of FAILED.
     Failed, 4;
     /// The group.
@@ -197,7 +217,7 @@ pub fn check(bytes: &[u8]) {
             })*
         };
     }
-    same!(Multicast, Credit, Failed, Redirect, Map, Invalidate);
+    same!(Multicast, Credit, Join, Failed, Redirect, Map, Invalidate);
     if let Some((head, _)) = bytes.split_first_chunk() {
         let all = u64::from_le_bytes(*head);
         if let Some((kind, handler, argument)) = parse_tag(all) {
@@ -219,7 +239,7 @@ mod tests {
                 Some((kind, 0xfffe, 0x89ab_cdef))
             );
         }
-        assert_eq!(parse_tag(9 << 16), None);
+        assert_eq!(parse_tag(10 << 16), None);
         assert_eq!(parse_tag(0x7fff << 16), None);
     }
 

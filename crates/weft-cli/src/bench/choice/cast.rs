@@ -3,12 +3,13 @@
 
 use super::super::rank::{Outcome, Rank, Task};
 use super::super::sys::monotonic_ns;
+use super::COMPUTES;
 use anyhow::{ensure, Context, Result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::mpsc::{channel, Receiver, Sender};
-use std::time::Duration;
-use weft::choices::Tree;
+use std::time::{Duration, Instant};
+use weft::choices::{Place, Tree};
 use weft::packets::{MulticastGroup, Packets};
 use weft::{Address, Endpoint, Links, PeerId};
 
@@ -18,6 +19,8 @@ const END: u16 = 3;
 const GROUP: u16 = 1;
 /// A member waits for at most so long at a time before it looks whether it is over.
 const STEP: Duration = Duration::from_millis(20);
+/// Longest wait for members, and for agents to take over.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What `Task::arg` says: members, the tree, and whether a rate is wanted instead of a latency.
 #[derive(Clone, Copy)]
@@ -28,17 +31,23 @@ pub struct Cast {
     pub tree: Tree,
     /// Packets one after the other instead of one at a time.
     pub stream: bool,
+    /// Members other than the root compute between two polls.
+    pub compute: bool,
 }
 
 impl Cast {
     /// As a number.
     pub fn pack(self) -> u64 {
-        self.members as u64 | (self.tree as u64) << 16 | u64::from(self.stream) << 24
+        self.members as u64
+            | (self.tree as u64) << 16
+            | u64::from(self.stream) << 24
+            | u64::from(self.compute) << 25
     }
 
     fn unpack(arg: u64) -> Option<Cast> {
         let tree = *Tree::ALL.get((arg >> 16 & 0xff) as usize)?;
-        Some(Cast { members: (arg & 0xffff) as usize, tree, stream: arg >> 24 & 1 != 0 })
+        let (stream, compute) = (arg >> 24 & 1 != 0, arg >> 25 & 1 != 0);
+        Some(Cast { members: (arg & 0xffff) as usize, tree, stream, compute })
     }
 }
 
@@ -74,7 +83,7 @@ fn join(endpoint: &Endpoint, addresses: &[Address], me: usize) -> Result<Member>
 }
 
 /// A member that is not the root: tells it when each packet that has to be answered came.
-fn follow(endpoint: &Endpoint, addresses: &[Address], me: usize) -> Result<()> {
+fn follow(endpoint: &Endpoint, addresses: &[Address], me: usize, compute: bool) -> Result<()> {
     let over = Rc::new(Cell::new(false));
     // Before the group is made, which takes in what came early.
     let packets = Packets::new(endpoint)?;
@@ -90,15 +99,37 @@ fn follow(endpoint: &Endpoint, addresses: &[Address], me: usize) -> Result<()> {
     let member = join(endpoint, addresses, me)?;
     // The root begins when all are there.
     member.packets.send(member.peers[0], HEARD, 0, &[0; 8])?;
+    let piece = Duration::from_nanos(COMPUTES);
     while !over.get() {
-        member.packets.wait(Some(STEP));
+        if !compute {
+            member.packets.wait(Some(STEP));
+            continue;
+        }
+        let start = Instant::now();
+        while start.elapsed() < piece {
+            std::hint::spin_loop();
+        }
+        member.packets.poll();
     }
     endpoint.close(Duration::from_secs(2));
     Ok(())
 }
 
+/// Sends packets that nobody answers until agents forward them. False: they do not.
+fn hand_over(member: &Member, tree: Tree) -> Result<bool> {
+    let start = Instant::now();
+    while member.group.forwarded_by(tree) == Place::Host {
+        if start.elapsed() > PATIENCE {
+            return Ok(false);
+        }
+        member.group.send_blocking(tree, DATA, 0, &[0])?;
+        member.packets.wait(Some(Duration::from_millis(1)));
+    }
+    Ok(true)
+}
+
 /// The root: time from the first packet of a message until the last member has its last.
-fn lead(endpoint: &Endpoint, addresses: &[Address], task: &Task, cast: Cast) -> Result<f64> {
+fn lead(endpoint: &Endpoint, addresses: &[Address], task: &Task, cast: Cast) -> Result<Outcome> {
     let packets = Packets::new(endpoint)?;
     let heard: Rc<RefCell<(usize, u64)>> = Rc::default();
     let note = Rc::clone(&heard);
@@ -114,11 +145,17 @@ fn lead(endpoint: &Endpoint, addresses: &[Address], task: &Task, cast: Cast) -> 
         let start = monotonic_ns();
         while heard.borrow().0 < others {
             member.packets.wait(Some(STEP));
-            ensure!(monotonic_ns() - start < 30_000_000_000, "a member does not answer");
+            let waited = Duration::from_nanos(monotonic_ns() - start);
+            ensure!(waited < PATIENCE, "a member does not answer");
         }
         Ok(heard.take().1)
     };
     gather()?;
+    if packets.choices().multicast == Place::Agent && !hand_over(&member, cast.tree)? {
+        member.group.send_blocking(Tree::Flat, END, 0, &[])?;
+        endpoint.close(Duration::from_secs(2));
+        return Ok(Outcome::Absent("agents did not take over from the ranks".into()));
+    }
     let room = member.group.packet_max().max(1);
     let data = vec![1u8; task.size.max(1)];
     let mut total = 0;
@@ -137,7 +174,7 @@ fn lead(endpoint: &Endpoint, addresses: &[Address], task: &Task, cast: Cast) -> 
     }
     member.group.send_blocking(Tree::Flat, END, 0, &[])?;
     endpoint.close(Duration::from_secs(2));
-    Ok(total as f64 * 1e-9 / task.iters.max(1) as f64)
+    Ok(Outcome::Value(total as f64 * 1e-9 / task.iters.max(1) as f64))
 }
 
 type Everyone = Vec<Address>;
@@ -146,6 +183,7 @@ type Everyone = Vec<Address>;
 fn spawn(
     me: usize,
     opening: Opening,
+    compute: bool,
     own: Sender<(usize, Result<Vec<u8>, String>)>,
 ) -> (Sender<Everyone>, std::thread::JoinHandle<Result<(), String>>) {
     let (all, addresses): (Sender<Everyone>, Receiver<Everyone>) = channel();
@@ -160,7 +198,7 @@ fn spawn(
         let _gone = own.send((me, Ok(endpoint.address().encode())));
         drop(own);
         let Ok(addresses) = addresses.recv() else { return Ok(()) };
-        follow(&endpoint, &addresses, me).map_err(|e| format!("member {me}: {e:#}"))
+        follow(&endpoint, &addresses, me, compute).map_err(|e| format!("member {me}: {e:#}"))
     });
     (all, thread)
 }
@@ -169,12 +207,16 @@ fn spawn(
 pub fn multicast(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let cast = Cast::unpack(task.arg).context("no such multicast")?;
     let opening = Opening { links: rank.links(), key: rank.key() };
+    if opening.links.agent {
+        // The agent ends when nobody is left.
+        rank.weft()?;
+    }
     let (own, opened) = channel();
     // Member 0 is this thread of rank 0.
     let first = if rank.me == 0 { 2 } else { 1 };
     let mut threads = Vec::new();
     for member in (first..cast.members).step_by(2) {
-        threads.push(spawn(member, opening.clone(), own.clone()));
+        threads.push(spawn(member, opening.clone(), cast.compute, own.clone()));
     }
     drop(own);
     let root = if rank.me == 0 { Some(opening.open()?) } else { None };
@@ -203,10 +245,10 @@ pub fn multicast(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     for (all, _) in &threads {
         let _ended = all.send(addresses.clone());
     }
-    let seconds = root.map(|root| lead(&root, &addresses, task, cast)).transpose()?;
+    let outcome = root.map(|root| lead(&root, &addresses, task, cast)).transpose()?;
     for (_, thread) in threads {
         let ended = thread.join().map_err(|_| anyhow::anyhow!("a member panicked"))?;
         ended.map_err(anyhow::Error::msg)?;
     }
-    Ok(seconds.map_or(Outcome::Elsewhere, Outcome::Value))
+    Ok(outcome.unwrap_or(Outcome::Elsewhere))
 }

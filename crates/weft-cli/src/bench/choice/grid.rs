@@ -2,100 +2,220 @@
 
 use super::super::pair::{Kind, Meter, Pair, Sample, Subject};
 use super::super::rank::Probe;
-use super::super::suite::draw::png;
-use super::super::suite::plot::{Anchor, Colour, Shape};
-use super::super::{machine, netns, pingpong, Bench, LinkName, Options};
+use super::super::suite::draw::png_of;
+use super::super::{netns, Bench, LinkName, Options};
 use super::cast::Cast;
-use super::{environment, label, What};
+use super::{environment, figure, floor, report, What, COMPUTES};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use weft::choices::{Choices, Receipt, Transfer, Tree};
+use std::time::{Duration, Instant};
+use weft::choices::{Choices, Place, Receipt, Transfer, Tree};
 use weft::Reliability;
 
-/// One figure.
-struct Cell {
-    link: &'static str,
-    bench: &'static str,
-    choices: Choices,
-    size: usize,
-    unit: &'static str,
-    value: Option<Sample>,
-    floor: Option<f64>,
-    why: String,
+/// Bytes of the messages of the rate.
+pub const BULK: usize = 256 << 10;
+/// Members of multicasts.
+pub const MEMBERS: usize = 4;
+/// Time of the whole grid, for each repetition.
+const LIMIT: Duration = Duration::from_secs(110);
+/// A rank that is silent for longer hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// A packet of 16 B, one way, us.
+    HalfTrip,
+    /// Messages of `BULK` bytes, GB/s.
+    Throughput,
+    /// A packet of 16 B until the last member has it, us; whether the members compute.
+    Multicast(bool),
+    /// A fetch-and-add, us; whether the owner computes.
+    FetchAdd(bool),
+}
+
+impl Figure {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Figure::HalfTrip => "half trip",
+            Figure::Throughput => "throughput",
+            Figure::Multicast(false) => "multicast",
+            Figure::Multicast(true) => "multicast, members compute",
+            Figure::FetchAdd(false) => "fetch-and-add",
+            Figure::FetchAdd(true) => "fetch-and-add, owner computes",
+        }
+    }
+
+    /// Its unit.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Figure::Throughput => "GB/s",
+            _ => "us",
+        }
+    }
+
+    fn size(self) -> usize {
+        match self {
+            Figure::Throughput => BULK,
+            Figure::FetchAdd(_) => 8,
+            _ => 16,
+        }
+    }
+}
+
+/// One figure of the grid.
+pub struct Cell {
+    /// The link.
+    pub link: LinkName,
+    /// What was measured.
+    pub figure: Figure,
+    /// Who forwarded or counted: host, agent or kernel; empty where nobody does.
+    pub by: &'static str,
+    /// What was chosen.
+    pub choices: Choices,
+    /// The figure, in its unit.
+    pub value: Option<Sample>,
+    /// What the link itself takes, measured beside it.
+    pub floor: Option<f64>,
+    /// Why there is no figure.
+    pub why: String,
 }
 
 impl Cell {
-    fn csv(&self) -> String {
-        let c = &self.choices;
+    /// Who retransmits: where the link is reliable, nobody has to.
+    pub fn reliability(&self) -> &'static str {
+        match (self.link, self.choices.reliability) {
+            (LinkName::Shm, _) => "link",
+            (_, Reliability::None) => "none",
+            (_, Reliability::GoBackN) => "gbn",
+            (_, Reliability::Selective) => "selective",
+            (_, Reliability::Agent) => "agent",
+        }
+    }
+
+    /// Longest packet: bytes, or what the link carries.
+    pub fn mtu(&self) -> String {
+        match self.choices.mtu {
+            0 => "link".into(),
+            mtu => super::super::table::human(mtu as usize),
+        }
+    }
+
+    /// As a line of a CSV file.
+    pub fn csv(&self) -> String {
         let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.4}"));
-        let s = self.value;
-        let figures = [
-            number(s.map(|s| s.median)),
-            number(s.map(|s| s.min)),
-            number(s.map(|s| s.max)),
-            number(self.floor),
-        ];
-        let mtu = if c.mtu == 0 { "link".to_string() } else { c.mtu.to_string() };
+        let (s, c) = (self.value, &self.choices);
+        let figures = [s.map(|s| s.median), s.map(|s| s.min), s.map(|s| s.max), self.floor];
+        let (transfer, mtu, tree) = match self.figure {
+            Figure::HalfTrip | Figure::Throughput => (c.transfer.name(), self.mtu(), ""),
+            Figure::Multicast(_) => ("", String::new(), c.tree.name()),
+            Figure::FetchAdd(_) => ("", String::new(), ""),
+        };
         format!(
-            "{},{},{},{},{mtu},{},{},{},{},{}",
-            self.link,
-            self.bench,
-            c.transfer,
-            c.reliability,
-            c.tree,
-            self.size,
-            self.unit,
-            figures.join(","),
+            "{},{},{},{transfer},{},{mtu},{tree},{},{},{},{}",
+            self.link.name(),
+            self.figure.name().replace(',', ""),
+            self.by,
+            self.reliability(),
+            self.figure.size(),
+            self.figure.unit(),
+            figures.map(number).join(","),
             self.why.replace([',', '\n', '"'], ";")
         )
     }
 }
 
-const HEAD: &str =
-    "link,bench,transfer,reliability,mtu,tree,size,unit,value,min,max,floor,not_measured";
-/// Bytes of the messages of the rate.
-const BULK: usize = 256 << 10;
+/// The names of [`Cell::csv`].
+pub const HEAD: &str =
+    "link,bench,by,transfer,reliability,mtu,tree,size,unit,value,min,max,floor,not_measured";
 
-/// The combinations of a link: where the link is reliable, nobody retransmits.
-fn combinations(link: LinkName) -> Vec<Choices> {
+/// What is measured with ranks of its own.
+#[derive(Clone, Copy)]
+struct Step {
+    what: What,
+    choices: Choices,
+    /// The kernel does it, on hosts where weft has no socket.
+    kernel: bool,
+}
+
+/// The steps of a link: where it is reliable, nobody retransmits.
+fn steps(link: LinkName) -> Vec<Step> {
     let usual = Choices { receipt: Receipt::Polling, ..Choices::default() };
     let reliabilities: &[Reliability] = match link {
         LinkName::Shm => &[Reliability::Selective],
+        LinkName::Agent => &[Reliability::Agent],
         _ => &[Reliability::None, Reliability::GoBackN, Reliability::Selective],
     };
     let mut out = Vec::new();
     for &reliability in reliabilities {
         for transfer in [Transfer::Copy, Transfer::Gather, Transfer::Rcpy] {
             for mtu in [1 << 10, 2 << 10, 4 << 10, 0] {
-                out.push(Choices { transfer, reliability, mtu, ..usual });
+                let choices = Choices { transfer, reliability, mtu, ..usual };
+                out.push(Step { what: What::Throughput, choices, kernel: false });
             }
         }
+    }
+    let places: &[Place] = match link {
+        LinkName::Agent => &[Place::Host, Place::Agent],
+        _ => &[Place::Host],
+    };
+    for &place in places {
+        for &tree in Tree::ALL {
+            let receipt = Receipt::Adaptive;
+            let choices = Choices { tree, multicast: place, receipt, ..usual };
+            out.push(Step { what: What::Multicast, choices, kernel: false });
+        }
+        let choices = Choices { fetch_add: place, ..usual };
+        out.push(Step { what: What::FetchAdd, choices, kernel: false });
+    }
+    if link == LinkName::Packet {
+        out.push(Step { what: What::FetchAdd, choices: usual, kernel: true });
     }
     out
 }
 
-struct Grid<'a> {
-    options: &'a Options,
-    bar: ProgressBar,
-    cells: Vec<Cell>,
+/// Members of one host reach each other through memory; served by agents, through these.
+fn multicast_links(link: LinkName) -> &'static str {
+    match link {
+        LinkName::Packet => "shm,packet",
+        LinkName::Xdp => "shm,xdp",
+        other => other.links(),
+    }
 }
 
-impl Grid<'_> {
-    /// Measures subjects with ranks of their own; `None` and why where that does not work.
+/// What the links themselves take.
+#[derive(Clone, Copy, Default)]
+struct Floors {
+    half: Option<f64>,
+    rate: Option<f64>,
+}
+
+struct Grid {
+    options: Options,
+    bar: ProgressBar,
+    cells: Vec<Cell>,
+    start: Instant,
+    limit: Duration,
+}
+
+impl Grid {
+    /// Measures subjects with ranks of their own; why, where that does not work.
     fn measure(
         &self,
         kind: &Kind,
         subjects: &[(usize, Subject)],
     ) -> Result<Vec<Option<Sample>>, String> {
-        let pair = Pair::start(kind).map_err(|e| format!("{e:#}"))?;
-        let (options, title) = (self.options, String::new());
+        let text = |e: anyhow::Error| format!("{e:#}");
+        let mut pair = Pair::start(kind).map_err(text)?;
+        pair.patience(PATIENCE).map_err(text)?;
+        let (options, title) = (&self.options, String::new());
         let mut meter = Meter { pairs: vec![pair], options, title, absent: Vec::new() };
         let mut out = Vec::new();
         for &(size, subject) in subjects {
-            let got = meter.measure(size, &[subject]).map_err(|e| format!("{e:#}"))?;
+            let got = meter.measure(size, &[subject]).map_err(text)?;
             out.push(got[0]);
         }
         match meter.absent.first() {
@@ -104,90 +224,118 @@ impl Grid<'_> {
         }
     }
 
-    fn packets(&mut self, bench: &Bench<'_>, floor: f64, rate: Option<f64>, choices: Choices) {
-        let (link, place) = (bench.link, bench.place);
-        self.bar.set_message(format!("{} {}", link.name(), label(What::Logp, &choices)));
-        let kind = Kind { link: link.links(), config: environment(&choices, 2), place };
-        let subjects = [(16, Probe::PacketPingPong.into()), (BULK, Probe::PacketStream.into())];
-        let got = self.measure(&kind, &subjects);
-        let (half, stream, why) = match got {
-            Ok(got) => (got[0], got[1], String::new()),
-            Err(why) => (None, None, why),
+    /// Does a step. What cannot be measured says why.
+    fn step(&mut self, link: LinkName, place: netns::Place, floors: Floors, step: &Step) {
+        let choices = step.choices;
+        self.say(format!("{} {}", link.name(), super::label(step.what, &choices)));
+        let members = if step.what == What::Multicast { MEMBERS } else { 2 };
+        let links = match step.what {
+            What::Multicast => multicast_links(link),
+            _ if step.kernel => LinkName::Udp.links(),
+            _ => link.links(),
         };
-        let cell = |bench, size, unit, value, floor| Cell {
-            link: link.name(),
-            bench,
-            choices,
-            size,
-            unit,
-            value,
-            floor,
-            why: why.clone(),
+        let kind = Kind { link: links, config: environment(&choices, members), place };
+        let wanted: Vec<(Figure, &'static str, Subject)> = match step.what {
+            What::Multicast => [false, true].map(|c| cast(choices, c)).to_vec(),
+            What::FetchAdd => fetch_add(choices, step.kernel),
+            _ => packets(choices),
         };
-        let half = half.map(|s| s.map(|s| s * 1e6));
-        let stream = stream.map(|s| s.map(|s| BULK as f64 / s / 1e9));
-        self.cells.push(cell("half trip", 16, "us", half, Some(floor)));
-        self.cells.push(cell("throughput", BULK, "GB/s", stream, rate));
+        let subjects: Vec<_> = wanted.iter().map(|(f, _, s)| (f.size(), *s)).collect();
+        let got = match self.is_late() {
+            true => Err("no time was left".to_string()),
+            false => self.measure(&kind, &subjects),
+        };
+        for (at, &(figure, by, _)) in wanted.iter().enumerate() {
+            let (sample, why) = match &got {
+                Ok(got) => (got[at], String::new()),
+                Err(why) => (None, why.clone()),
+            };
+            let value = sample.map(|s| match figure {
+                Figure::Throughput => s.map(|s| BULK as f64 / s / 1e9),
+                _ => s.map(|s| s * 1e6),
+            });
+            let floor = match figure {
+                Figure::HalfTrip => floors.half,
+                Figure::Throughput => floors.rate,
+                Figure::FetchAdd(_) => floors.half.map(|half| 2.0 * half),
+                Figure::Multicast(_) => None,
+            };
+            self.cells.push(Cell { link, figure, by, choices, value, floor, why });
+        }
         self.bar.inc(1);
+        self.keep_to_time();
     }
 
-    fn multicast(&mut self, bench: &Bench<'_>, tree: Tree) {
-        const MEMBERS: usize = 4;
-        let choices = Choices { tree, ..Choices::default() };
-        self.bar.set_message(format!("{} multicast {tree}", bench.link.name()));
-        let link = match bench.link {
-            LinkName::Packet => "shm,packet",
-            LinkName::Xdp => "shm,xdp",
-            other => other.links(),
-        };
-        let kind = Kind { link, config: environment(&choices, MEMBERS), place: bench.place };
-        let arg = Cast { members: MEMBERS, tree, stream: false }.pack();
-        let got = self.measure(&kind, &[(16, Subject { arg, ..Probe::Multicast.into() })]);
-        let (value, why) = match got {
-            Ok(got) => (got[0].map(|s| s.map(|s| s * 1e6)), String::new()),
-            Err(why) => (None, why),
-        };
-        let (link, unit) = (bench.link.name(), "us");
-        let bench = "multicast to 4";
-        self.cells.push(Cell { link, bench, choices, size: 16, unit, value, floor: None, why });
-        self.bar.inc(1);
+    /// What is being measured: a line of its own where no bar is drawn.
+    fn say(&self, what: String) {
+        if self.bar.is_hidden() {
+            let (at, of) = (self.bar.position() + 1, self.bar.length().unwrap_or(0));
+            eprintln!("{:4.0} s, {at}/{of}: {what}", self.start.elapsed().as_secs_f64());
+        }
+        self.bar.set_message(what);
     }
 
-    fn fetch_add(&mut self, bench: &Bench<'_>, floor: f64) {
-        let choices = Choices { receipt: Receipt::Polling, ..Choices::default() };
-        self.bar.set_message(format!("{} fetch-and-add", bench.link.name()));
-        let config = environment(&choices, 2);
-        let kind = Kind { link: bench.link.links(), config, place: bench.place };
-        let got = self.measure(&kind, &[(8, Probe::FetchAdd.into())]);
-        let (value, why) = match got {
-            Ok(got) => (got[0].map(|s| s.map(|s| s * 1e6)), String::new()),
-            Err(why) => (None, why),
-        };
-        let floor = Some(2.0 * floor);
-        let (link, unit, bench) = (bench.link.name(), "us", "fetch-and-add");
-        self.cells.push(Cell { link, bench, choices, size: 8, unit, value, floor, why });
-        self.bar.inc(1);
+    fn is_late(&self) -> bool {
+        self.start.elapsed() >= self.limit
+    }
+
+    /// Measures the rest with fewer repetitions if it would take too long.
+    fn keep_to_time(&mut self) {
+        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        let left = self.start.elapsed().as_secs_f64() / done.max(1) as f64
+            * all.saturating_sub(done) as f64;
+        let time = self.limit.saturating_sub(self.start.elapsed()).as_secs_f64();
+        if done > 10 && left > time && self.options.repeat > 1 {
+            self.options.repeat -= 1;
+        }
     }
 
     fn link(&mut self, link: LinkName) -> Result<()> {
-        let mut bench = Bench::start(link, self.options)?;
-        let (_, half) = pingpong::floor_of(link, 16);
+        self.say(format!("{}: floors", link.name()));
+        let options = self.options.clone();
+        let mut bench = Bench::start(link, &options)?;
+        bench.meter.title.clear();
+        let (_, half) = floor(&bench, 16);
         let stream = match link {
             LinkName::Shm => Probe::RemoteCopy,
             _ => Probe::UdpStream,
         };
-        let half = bench.measure(16, &[bench.bare(half)], |s| s * 1e6)?[0];
+        let half = bench.measure(16, &[half], |s| s * 1e6)?[0].map(|s| s.median);
         let rate = bench.measure(BULK, &[bench.bare(stream)], |s| BULK as f64 / s / 1e9)?[0];
-        let half = half.map_or(f64::NAN, |s| s.median);
-        for choices in combinations(link) {
-            self.packets(&bench, half, rate.map(|s| s.median), choices);
+        let floors = Floors { half, rate: rate.map(|s| s.median) };
+        let place = bench.place;
+        drop(bench);
+        for step in steps(link) {
+            self.step(link, place, floors, &step);
         }
-        for &tree in Tree::ALL {
-            self.multicast(&bench, tree);
-        }
-        self.fetch_add(&bench, half);
         Ok(())
     }
+}
+
+fn packets(choices: Choices) -> Vec<(Figure, &'static str, Subject)> {
+    let rate = (Figure::Throughput, "", Probe::PacketStream.into());
+    match choices.mtu {
+        // A small packet is the same whatever the longest is.
+        0 => vec![(Figure::HalfTrip, "", Probe::PacketPingPong.into()), rate],
+        _ => vec![rate],
+    }
+}
+
+fn cast(choices: Choices, compute: bool) -> (Figure, &'static str, Subject) {
+    let tree = choices.tree;
+    let arg = Cast { members: MEMBERS, tree, stream: false, compute }.pack();
+    let subject = Subject { arg, ..Probe::Multicast.into() };
+    (Figure::Multicast(compute), choices.multicast.name(), subject)
+}
+
+fn fetch_add(choices: Choices, kernel: bool) -> Vec<(Figure, &'static str, Subject)> {
+    if kernel {
+        let subject = Subject { arg: COMPUTES, ..Probe::KernelFetchAdd.into() };
+        return vec![(Figure::FetchAdd(true), "kernel", subject)];
+    }
+    let by = choices.fetch_add.name();
+    let busy = Subject { arg: COMPUTES, ..Probe::FetchAdd.into() };
+    vec![(Figure::FetchAdd(false), by, Probe::FetchAdd.into()), (Figure::FetchAdd(true), by, busy)]
 }
 
 /// Links that can be measured here: raw Ethernet needs two lab hosts of root's.
@@ -198,108 +346,74 @@ fn links(given: &[LinkName], options: &Options) -> Vec<LinkName> {
     let raw = options.netns != netns::Mode::Off && rustix::process::geteuid().is_root();
     let mut all = vec![LinkName::Shm, LinkName::Udp];
     if raw {
-        all.extend([LinkName::Packet, LinkName::Xdp]);
+        all.extend([LinkName::Packet, LinkName::Xdp, LinkName::Agent]);
     }
     all
-}
-
-const BLACK: Colour = [30, 30, 30];
-const GREY: Colour = [120, 120, 120];
-const COLOURS: [(&str, Colour); 3] =
-    [("copy", [31, 119, 180]), ("gather", [44, 140, 44]), ("rcpy", [214, 39, 40])];
-
-fn text(at: (f64, f64), text: &str, anchor: Anchor, colour: Colour) -> Shape {
-    Shape::Text { at, text: text.into(), anchor, large: false, colour }
-}
-
-/// One panel: a row for each link, reliability and MTU, a dot for each transfer, on a logarithmic
-/// axis.
-fn panel(cells: &[Cell], bench: &str, unit: &str, left: f64, right: f64) -> Vec<Shape> {
-    let mine: Vec<&Cell> = cells.iter().filter(|c| c.bench == bench).collect();
-    let values = mine.iter().filter_map(|c| c.value).map(|s| s.median);
-    let (low, high) = values.fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(v), h.max(v)));
-    if low > high {
-        return Vec::new();
-    }
-    let (low, high) = (low.log10().floor(), high.log10().ceil().max(low.log10().floor() + 1.0));
-    let x = |v: f64| left + (v.log10() - low) / (high - low) * (right - left);
-    let mut shapes = vec![text((left, 40.0), &format!("{bench}, {unit}"), Anchor::Start, BLACK)];
-    for power in low as i32..=high as i32 {
-        let at = x(10f64.powi(power));
-        let points = vec![(at, 56.0), (at, 500.0)];
-        shapes.push(Shape::Line { points, colour: [225, 225, 225], width: 1.0, dashed: false });
-        let name = format!("{}", 10f64.powi(power));
-        shapes.push(text((at, 514.0), &name, Anchor::Middle, GREY));
-    }
-    let mut rows: Vec<(&str, Reliability, u32)> = Vec::new();
-    for cell in &mine {
-        let row = (cell.link, cell.choices.reliability, cell.choices.mtu);
-        if !rows.contains(&row) {
-            rows.push(row);
-        }
-    }
-    let step = 430.0 / rows.len().max(1) as f64;
-    for (i, row) in rows.iter().enumerate() {
-        let y = 64.0 + step * (i as f64 + 0.5);
-        if left > 100.0 && bench == "half trip" {
-            let mtu = if row.2 == 0 { "link".into() } else { format!("{}K", row.2 >> 10) };
-            let reliability = if row.0 == "shm" { String::new() } else { row.1.to_string() };
-            let name = format!("{} {reliability} {mtu}", row.0);
-            if step >= 9.0 || i % 2 == 0 {
-                shapes.push(text((left - 8.0, y + 4.0), &name, Anchor::End, GREY));
-            }
-        }
-        for cell in mine.iter().filter(|c| (c.link, c.choices.reliability, c.choices.mtu) == *row) {
-            let Some(value) = cell.value else { continue };
-            let name = cell.choices.transfer.name();
-            let colour = COLOURS.iter().find(|c| c.0 == name).map_or(BLACK, |c| c.1);
-            shapes.push(Shape::Dot { at: (x(value.median), y), radius: 3.0, colour });
-        }
-    }
-    shapes
-}
-
-fn plot(cells: &[Cell]) -> Vec<Shape> {
-    let mut shapes = panel(cells, "half trip", "us", 190.0, 520.0);
-    shapes.extend(panel(cells, "throughput", "GB/s", 550.0, 870.0));
-    for (i, (name, colour)) in COLOURS.into_iter().enumerate() {
-        let at = 200.0 + 90.0 * i as f64;
-        shapes.push(Shape::Dot { at: (at, 18.0), radius: 4.0, colour });
-        shapes.push(text((at + 9.0, 22.0), name, Anchor::Start, BLACK));
-    }
-    shapes
 }
 
 /// Runs the grid.
 pub fn run(out: Option<&Path>, given: &[LinkName], options: &Options) -> Result<ExitCode> {
     let links = links(given, options);
-    let count: usize = links.iter().map(|&l| combinations(l).len() + Tree::ALL.len() + 1).sum();
+    let count: usize = links.iter().map(|&l| steps(l).len()).sum();
     let bar = ProgressBar::new(count as u64);
-    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} {msg}")?);
-    let mut grid = Grid { options, bar, cells: Vec::new() };
+    let style = "{elapsed_precise} {bar:40.cyan/blue} {pos}/{len}, {eta} left  {msg}";
+    bar.set_style(ProgressStyle::with_template(style)?);
+    bar.enable_steady_tick(Duration::from_secs(1));
+    let limit = LIMIT * options.repeat.max(1);
+    let options = options.clone();
+    let about = report::About::now(&options);
+    let mut grid = Grid { options, bar, cells: Vec::new(), start: Instant::now(), limit };
     for link in links {
         grid.link(link).with_context(|| format!("over {}", link.name()))?;
     }
     grid.bar.finish_and_clear();
-    let mut csv = String::new();
-    for line in machine().lines() {
-        let _ = writeln!(csv, "# {line}");
-    }
-    let _ = writeln!(csv, "{HEAD}");
-    for cell in &grid.cells {
-        let _ = writeln!(csv, "{}", cell.csv());
-    }
+    let (cells, took) = (&grid.cells, grid.start.elapsed());
+    let csv = report::csv(&about, cells);
     let Some(folder) = out else {
         print!("{csv}");
         return Ok(ExitCode::SUCCESS);
     };
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    for (name, bytes) in
-        [("choices.csv", csv.into_bytes()), ("choices.png", png(&plot(&grid.cells))?)]
-    {
+    let figure = png_of(&figure::figure(cells), figure::SIZE)?;
+    let text = report::markdown(&about, cells, took);
+    let files =
+        [("choices.md", text.into_bytes()), ("choices.csv", csv.into()), ("choices.png", figure)];
+    for (name, bytes) in files {
         let path = folder.join(name);
         std::fs::write(&path, bytes).with_context(|| path.display().to_string())?;
         println!("{}", path.display());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv__a_line_has_as_many_fields_as_the_head() {
+        for step in steps(LinkName::Agent) {
+            for figure in [Figure::Throughput, Figure::Multicast(true), Figure::FetchAdd(true)] {
+                let cell = Cell {
+                    link: LinkName::Agent,
+                    figure,
+                    by: "agent",
+                    choices: step.choices,
+                    value: Sample::of(vec![1.0, 2.0]),
+                    floor: None,
+                    why: "a, \"b\"".into(),
+                };
+                assert_eq!(cell.csv().split(',').count(), HEAD.split(',').count());
+            }
+        }
+    }
+
+    #[test]
+    fn steps__the_agent_is_measured_over_its_link_alone() {
+        let agents =
+            |link| steps(link).iter().filter(|s| s.choices.needs_agent().is_some()).count();
+        assert_eq!((agents(LinkName::Shm), agents(LinkName::Packet)), (0, 0));
+        assert_eq!(agents(LinkName::Agent), 12 + 5);
+    }
 }

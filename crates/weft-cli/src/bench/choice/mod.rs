@@ -3,8 +3,10 @@
 //! one grid.
 
 pub mod cast;
+mod figure;
 pub mod grid;
 pub mod probe;
+mod report;
 
 use super::logp::minus;
 use super::pair::{Kind, Pair, Subject};
@@ -109,6 +111,10 @@ fn environment(choices: &Choices, members: usize) -> &'static [(&'static str, &'
         let name: &'static str = format!("WEFT_{}", key.to_uppercase()).leak();
         all.push((name, config.get(key).unwrap_or_default().leak()));
     }
+    if std::env::var_os("WEFT_LOG").is_none() {
+        // Members leave one after the other; what matters is in the answers of the ranks.
+        all.push(("WEFT_LOG", "error"));
+    }
     if choices.reliability == Reliability::None {
         // What is on its way has to fit the receiver's ring: nothing is sent again.
         all.push(("WEFT_EAGER_CREDIT", "128K"));
@@ -169,6 +175,25 @@ pub fn tables(
     Ok(tables)
 }
 
+/// What is at the agent is measured where agents are started.
+fn check(choices: &Choices, link: LinkName) -> Result<()> {
+    match choices.needs_agent() {
+        Some(part) if link != LinkName::Agent => {
+            bail!("{part}=agent is measured with --link agent")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The floor of a small message: over agents, weft's packet link.
+fn floor(bench: &Bench<'_>, size: usize) -> (&'static str, Subject) {
+    let (name, probe) = pingpong::floor_of(bench.link, size);
+    match bench.direct {
+        Some(pair) => (name, Subject { pair, ..probe.into() }),
+        None => (name, bench.bare(probe)),
+    }
+}
+
 fn one(
     link: LinkName,
     options: &Options,
@@ -176,7 +201,7 @@ fn one(
     what: What,
     choices: &Choices,
 ) -> Result<Table> {
-    choices.check(false)?;
+    check(choices, link)?;
     let members = if what == What::Multicast { usize::from(wanted.members) } else { 2 };
     let config = environment(choices, members);
     let mut bench = Bench::start_with(link, options, config)?;
@@ -207,7 +232,7 @@ fn named(what: &str, choices: &str) -> &'static str {
 fn logp(bench: &mut Bench<'_>, name: &'static str) -> Result<Table> {
     let mut table = bench.table("logp", "parameters of packets", "us", Better::Lower);
     for size in bench.sizes(&[16, 1 << 10]) {
-        let (floor, bare) = pingpong::floor_of(bench.link, size);
+        let (floor, bare) = floor(bench, size);
         let us = |s: f64| s * 1e6;
         let first = bench.measure(size, &[Probe::PacketPingPong.into()], us)?;
         let half_trip_ns = first[0].map_or(10_000.0, |s| s.median * 1e3);
@@ -217,8 +242,9 @@ fn logp(bench: &mut Bench<'_>, name: &'static str) -> Result<Table> {
             Probe::PacketSendOverhead.into(),
             Probe::PacketStream.into(),
             Subject { arg: compute, ..Probe::PacketBusyRoundTrip.into() },
-            bench.bare(bare),
+            bare,
             Probe::WeftPingPong.into(),
+            Subject { arg: 1, ..Probe::PacketPingPong.into() },
         ];
         let got = bench.measure(size, &subjects, us)?;
         let (half, os, g, both) = (got[0], got[1], got[2], got[3]);
@@ -231,10 +257,14 @@ fn logp(bench: &mut Bench<'_>, name: &'static str) -> Result<Table> {
         let floors = others([(floor, got[4])].into_iter());
         let peers = others([("endpoint", got[5])].into_iter());
         table.push(named("half trip", name), size, half, floors, peers);
+        let floors = others([(floor, got[4])].into_iter());
+        let peers = others([("endpoint", got[5])].into_iter());
+        table.push(named("half trip by upcall", name), size, got[6], floors, peers);
     }
     table.notes.push(
-        "as `weft bench logp`, through the packet interface; ranks poll. rcpy: the receiver polls \
-         the memory. Peer: the same half trip by send and receive of the endpoint"
+        "as `weft bench logp`, through the packet interface; ranks poll. half trip: the receiver \
+         waits for the packet (`receive`); the rest by upcalls. rcpy: the receiver polls the \
+         memory. Peer: the same half trip by send and receive of the endpoint"
             .into(),
     );
     Ok(table)
@@ -270,7 +300,7 @@ fn throughput(bench: &mut Bench<'_>, name: &'static str) -> Result<Table> {
 const COMPUTES: u64 = 1_000_000;
 
 fn fetch_add(bench: &mut Bench<'_>, name: &'static str) -> Result<Table> {
-    let (floor, bare) = pingpong::floor_of(bench.link, 16);
+    let (floor, bare) = floor(bench, 16);
     let (peer, channel) = match bench.link {
         LinkName::Shm => ("unix", Channel::Unix),
         _ => ("tcp", Channel::Tcp),
@@ -279,7 +309,7 @@ fn fetch_add(bench: &mut Bench<'_>, name: &'static str) -> Result<Table> {
     let subjects = [
         Probe::FetchAdd.into(),
         Subject { arg: COMPUTES, ..Probe::FetchAdd.into() },
-        bench.bare(bare),
+        bare,
         bench.bare(Probe::PingPong(channel)),
     ];
     let kernel = Subject { arg: COMPUTES, ..bench.bare(Probe::KernelFetchAdd) };
@@ -317,20 +347,24 @@ fn multicast(
     if links != bench.link.links() {
         bench.meter.pairs[0] = Pair::start(&Kind { link: links, config, place: bench.place })?;
     }
-    let (floor, bare) = pingpong::floor_of(bench.link, 16);
+    let (floor, bare) = floor(bench, 16);
     let (peer, channel) = match bench.link {
         LinkName::Shm => ("unix", Channel::Unix),
         _ => ("tcp", Channel::Tcp),
     };
     let mut table = bench.table("multicast", "latency and rate", "us, MB/s", Better::Lower);
-    let arg = |stream| Cast { members, tree, stream }.pack();
-    let latency = Subject { arg: arg(false), ..Probe::Multicast.into() };
-    let rate = Subject { arg: arg(true), ..Probe::Multicast.into() };
-    let subjects = [latency, bench.bare(bare), bench.bare(Probe::PingPong(channel))];
+    let arg = |stream, compute| Cast { members, tree, stream, compute }.pack();
+    let latency = Subject { arg: arg(false, false), ..Probe::Multicast.into() };
+    let busy = Subject { arg: arg(false, true), ..Probe::Multicast.into() };
+    let rate = Subject { arg: arg(true, false), ..Probe::Multicast.into() };
+    let subjects = [latency, bare, bench.bare(Probe::PingPong(channel)), busy];
     let got = bench.measure(16, &subjects, |s| s * 1e6)?;
     let floors = others([(floor, got[1])].into_iter());
     let peers = others([(peer, got[2])].into_iter());
     table.push(named("latency", name), 16, got[0], floors, peers);
+    let none = || vec![super::table::Other { name: floor, sample: None }];
+    let peers = vec![super::table::Other { name: peer, sample: None }];
+    table.push(named("latency, busy", name), 16, got[3], none(), peers);
     for size in bench.sizes(&[64 << 10]) {
         let got = bench.measure(size, &[rate], |s| size as f64 / s / 1e6)?;
         let none = || vec![super::table::Other { name: floor, sample: None }];
@@ -339,8 +373,10 @@ fn multicast(
     }
     table.notes.push(format!(
         "{members} members, half of them threads of each rank; latency until the last one has the \
-         packet; floor and peer: one packet to one rank, one way; MB/s: what the root sends, \
-         higher is better"
+         packet; busy: all but the root compute {} us between two polls; \
+         floor and peer: one packet to one rank, one way; MB/s: what the root sends, \
+         higher is better",
+        COMPUTES / 1000
     ));
     Ok(table)
 }

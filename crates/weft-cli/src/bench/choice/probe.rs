@@ -15,6 +15,10 @@ use weft::{OpError, PeerId};
 const DATA: u16 = 1;
 /// Handler of the packet that ends a measurement.
 const ACK: u16 = 2;
+/// Mailbox of packets that are received.
+const BOX: u16 = 3;
+/// An owner that waits looks as often whether all is done.
+const IDLE: Duration = Duration::from_micros(50);
 /// Longest message copied remotely.
 const EXPORT: usize = 16 << 20;
 
@@ -52,6 +56,7 @@ impl Rank {
                 to.copy_from_slice(packet.data());
             }
         });
+        packets.mailbox(BOX);
         let count = Rc::clone(&acks);
         packets.handle(ACK, move |_, _| count.set(count.get() + 1));
         let memory = packets.export(EXPORT).context("exporting memory")?;
@@ -124,7 +129,29 @@ impl Line {
                 return;
             }
             self.packets.poll();
+            if self.packets.endpoint().agent().is_some() {
+                // It may share the core.
+                std::thread::yield_now();
+            }
         }
+    }
+
+    /// Sends a message of one packet, or copies it to the peer's memory.
+    fn send_one(&self, data: &[u8]) -> Result<(), OpError> {
+        let (packets, to) = (&self.packets, self.peer);
+        match self.transfer {
+            Transfer::Rcpy => packets.rcpy(to, self.their_memory, 0, data),
+            _ => packets.send(to, BOX, 0, data),
+        }
+    }
+
+    /// Receives a message of one packet, or waits for the number `n` in the memory copied to.
+    fn receive_one(&self, n: u64, into: &mut [u8]) -> Result<(), OpError> {
+        if self.is_rcpy() {
+            self.await_nth(n);
+            return Ok(());
+        }
+        self.packets.receive(Some(self.peer), BOX, into).map(|_| ())
     }
 
     fn ack(&self) -> Result<(), OpError> {
@@ -162,9 +189,13 @@ fn size_of(task: &Task) -> usize {
     task.size.max(8)
 }
 
-/// One-way time of a packet.
+/// One-way time of a packet that is received where its receiver waits for it; with `task.arg` 1, or
+/// in several packets, by upcalls.
 pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
+    if task.arg == 0 && size_of(task) <= line.room() {
+        return ping_pong_received(rank, task, &line);
+    }
     let mut data = vec![1u8; size_of(task)];
     let (warm, room) = (warm_up(task.iters), line.room());
     let base = line.reset(0)?;
@@ -184,6 +215,29 @@ pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         } else {
             line.await_nth(awaited);
             line.send(&data, room)?;
+        }
+    }
+    Ok(if rank.me == 0 { per(start, 2 * task.iters) } else { Outcome::Elsewhere })
+}
+
+fn ping_pong_received(rank: &mut Rank, task: &Task, line: &Line) -> Result<Outcome> {
+    let mut data = vec![1u8; size_of(task)];
+    let mut into = data.clone();
+    let warm = warm_up(task.iters);
+    rank.sync()?;
+    let mut start = Instant::now();
+    let seed = rank_seed(rank, task)?;
+    for i in 1..=warm + task.iters {
+        if i == warm + 1 {
+            start = Instant::now();
+        }
+        line.number(&mut data, seed + i);
+        if rank.me == 0 {
+            line.send_one(&data)?;
+            line.receive_one(seed + i, &mut into)?;
+        } else {
+            line.receive_one(seed + i, &mut into)?;
+            line.send_one(&data)?;
         }
     }
     Ok(if rank.me == 0 { per(start, 2 * task.iters) } else { Outcome::Elsewhere })
@@ -306,6 +360,11 @@ pub fn fetch_add(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         let compute = Duration::from_nanos(task.arg);
         let done = before + task.iters;
         while line.packets.counter_value(line.counter).unwrap_or(0) < done {
+            if task.arg == 0 {
+                // An agent may share the core: it is handed over as in every wait.
+                line.packets.wait(Some(IDLE));
+                continue;
+            }
             let start = Instant::now();
             while start.elapsed() < compute {
                 std::hint::spin_loop();

@@ -78,12 +78,20 @@ fn svg_shape(out: &mut String, shape: &Shape) -> std::fmt::Result {
 /// Pixels for each unit of a plot.
 const SCALE: f64 = 2.0;
 
-/// A PNG file.
+/// A PNG file of the usual size.
 ///
 /// # Errors
 /// It does not fit in memory.
 pub fn png(shapes: &[Shape]) -> Result<Vec<u8>> {
-    let (width, height) = ((WIDTH * SCALE) as u32, (HEIGHT * SCALE) as u32);
+    png_of(shapes, (WIDTH, HEIGHT))
+}
+
+/// A PNG file of this width and height, in units of the shapes.
+///
+/// # Errors
+/// It does not fit in memory.
+pub fn png_of(shapes: &[Shape], (width, height): (f64, f64)) -> Result<Vec<u8>> {
+    let (width, height) = ((width * SCALE) as u32, (height * SCALE) as u32);
     let mut map = Pixmap::new(width, height).context("no memory for a plot")?;
     map.fill(Color::WHITE);
     for shape in shapes {

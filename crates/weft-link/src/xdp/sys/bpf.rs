@@ -131,7 +131,9 @@ pub(in crate::xdp) fn load(code: &[Insn], name: &str, frags: bool) -> io::Result
         }
         loaded = load_with(code, name, flags, &mut []);
     }
-    if !loaded.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EINVAL)) {
+    let judged = [libc::EINVAL, libc::EACCES, libc::E2BIG, libc::ELOOP];
+    let judged = |e: &io::Error| e.raw_os_error().is_some_and(|code| judged.contains(&code));
+    if !loaded.as_ref().is_err_and(judged) {
         return loaded;
     }
     let mut log = vec![0; 64 << 10];

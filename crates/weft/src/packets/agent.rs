@@ -1,0 +1,558 @@
+//! What the agent of the host does for the packet interface: it forwards multicasts and serves
+//! counters, also while this process computes.
+//!
+//! Which members have an agent that serves them, and reach those beside them in a tree through it,
+//! nobody knows at first. So a root that wants agents asks all members to join the tree at theirs,
+//! forwards by ranks until the last has answered, and then goes over. Packets carry the same
+//! numbers either way: their order holds across the change.
+
+use super::multicast::{code_of, note, tree_of, Dead, Group, InFlight, Stop};
+use super::send::post;
+use super::wire::{tag, Join, Kind, Multicast};
+use super::{Packets, State};
+use crate::choices::{Place, Tree};
+use crate::endpoint::driver::{Driver, PacketBuf};
+use crate::endpoint::Endpoint;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+use weft_core::engine::types::AtomicRequest;
+use weft_core::group::tree;
+use weft_core::wire::{Atomic, Eager, Mcast};
+use weft_core::{PeerFailure, PeerId};
+use weft_link::agent::{
+    GroupPacket, GroupRole, MemberNews, Services, ServicesHandle, PACKET_GROUPS,
+};
+
+/// How often a member that joins looks whether its neighbours have answered.
+pub(super) const JOIN_EVERY: Duration = Duration::from_millis(1);
+/// Bytes behind those of the program: the tag.
+const TAIL: usize = 8;
+/// What a packet that agents forward carries more than one that ranks forward.
+pub(super) const AGENT_LEN: usize = TAIL + Mcast::LEN - Eager::LEN;
+/// Operations on counters that wait for the agent's answer.
+const ASKED_MAX: usize = 512;
+/// Longest wait for the agent's answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a member does not take part: `Join::status`.
+mod status {
+    pub const JOINED: u8 = 0;
+    pub const NO_AGENT: u8 = 1;
+    pub const ELSEWHERE: u8 = 2;
+    pub const REFUSED: u8 = 3;
+    pub const ASK: u8 = 255;
+
+    pub fn text(status: u8) -> &'static str {
+        match status {
+            NO_AGENT => "no agent serves it",
+            ELSEWHERE => {
+                "it reaches a neighbour in the tree past its agent (WEFT_LINK=agent alone has all \
+                 go through it)"
+            }
+            REFUSED => "its agent refuses (weftd --quota groups=N)",
+            _ => "its answer is not understood",
+        }
+    }
+}
+
+/// Who forwards what this member sends down a tree.
+pub(super) enum Forwarding {
+    /// Ranks, while these members have not joined at their agents.
+    Asking(BTreeSet<usize>),
+    /// Agents: number of the next packet, and what was granted when last looked.
+    Agents { next: u32, granted: u32 },
+    /// Ranks: some member cannot.
+    Ranks,
+}
+
+/// A tree that this member joins at its agent.
+struct Joining {
+    group: u16,
+    root: u16,
+    tree: u8,
+    /// The agent has been asked.
+    asked: bool,
+}
+
+/// What the packet interface keeps of its agent.
+pub(super) struct Agent {
+    services: ServicesHandle,
+    joining: Vec<Joining>,
+    /// Operations on counters that the agent was asked for, by number.
+    asked: BTreeMap<u64, AtomicRequest>,
+    next: u64,
+}
+
+/// A tree as agents name it.
+fn agent_group(group: u16, root: u16, code: u8) -> u64 {
+    PACKET_GROUPS | u64::from(group) << 32 | u64::from(root) << 16 | u64::from(code)
+}
+
+fn parse_group(number: u64) -> (u16, u16, u8) {
+    ((number >> 32) as u16, (number >> 16) as u16, number as u8)
+}
+
+/// Whether a peer is reached through the agent.
+pub(super) fn is_served(driver: &Driver, peer: PeerId) -> bool {
+    driver.link_of(peer).is_some_and(|link| driver.core.caps[link].name == "agent")
+}
+
+/// Has what was asked go to the agent now.
+fn nudge(driver: &mut Driver) {
+    let found = (0..driver.links.len()).find(|&i| driver.core.caps[i].name == "agent");
+    if let Some(link) = found {
+        driver.links[link].send(&[]);
+    }
+}
+
+/// This member's part in a tree of agents, which number members from the root.
+fn role_of(group: &Group, id: u16, root: usize, tree: Tree) -> GroupRole {
+    let size = group.members.len();
+    let me = (group.me + size - root) % size;
+    let peer = |number: usize| group.members[(number + root) % size];
+    let above = tree::parent(tree, 0, me, size);
+    GroupRole {
+        group: agent_group(id, root as u16, code_of(tree)),
+        tree,
+        size: size as u32,
+        me: me as u32,
+        parent: above.map_or(PeerId(u32::MAX), peer),
+        children: tree::children(tree, 0, me, size).map(peer).collect(),
+    }
+}
+
+/// The next of something that came. Nothing stays borrowed.
+fn next<T>(services: &ServicesHandle, of: fn(&mut Services) -> Option<T>) -> Option<T> {
+    of(&mut services.borrow_mut())
+}
+
+impl Agent {
+    pub fn new(services: ServicesHandle) -> Agent {
+        Agent { services, joining: Vec::new(), asked: BTreeMap::new(), next: 0 }
+    }
+
+    pub fn has_news(&self) -> bool {
+        self.services.borrow().has_news()
+    }
+
+    /// The memory of a packet that agents forwarded is free.
+    pub fn release(&self, group: u16, root: u16, code: u8) {
+        self.services.borrow_mut().release(agent_group(group, root, code));
+    }
+
+    pub fn is_joining(&self) -> bool {
+        self.joining.iter().any(|j| !j.asked)
+    }
+}
+
+impl State {
+    /// Whether agents shall forward multicasts, and one serves this endpoint.
+    fn wants_agents(&self) -> bool {
+        self.place == Place::Agent && self.agent.is_some()
+    }
+
+    /// Bytes that a packet of this endpoint's has in front of and behind the program's.
+    pub(super) fn multicast_overhead(&self) -> usize {
+        Multicast::LEN + if self.wants_agents() { AGENT_LEN } else { 0 }
+    }
+
+    /// Sends a packet down a tree of agents. `None`: ranks forward it.
+    pub(super) fn multicast_by_agents(
+        &mut self,
+        driver: &mut Driver,
+        id: u16,
+        tree: Tree,
+        (handler, argument): (u16, u32),
+        data: &[u8],
+    ) -> Option<Result<(), Stop>> {
+        if !self.wants_agents() {
+            return None;
+        }
+        let group = self.groups.get_mut(&id)?;
+        let (root, code, size) = (group.me, code_of(tree), group.members.len());
+        if size < 2 {
+            return None;
+        }
+        if !group.agents.contains_key(&code) {
+            self.ask_members(driver, id, tree);
+            return None;
+        }
+        let Some(Forwarding::Agents { next, .. }) = group.agents.get_mut(&code) else {
+            return None;
+        };
+        let others = || group.members.iter().enumerate().filter(|&(rank, _)| rank != root);
+        let failed = |(rank, &peer)| Some((rank, driver.core.engine.peer_failure(peer)?));
+        if let Some((rank, failure)) = others().find_map(failed) {
+            let dead = Dead { rank, failure: Some(failure) };
+            self.member_failed(driver, id, dead, true);
+            return Some(Err(Stop::Dead(dead)));
+        }
+        let room = others().map(|(_, &peer)| driver.core.engine.single_max(peer)).min()?;
+        if data.len() + Multicast::LEN + AGENT_LEN > room {
+            // Too long for one packet: ranks can send it in several.
+            return None;
+        }
+        let (root, seq) = (root as u16, group.seq);
+        let head = Multicast { group: id, root, seq, tree: code, ..Multicast::default() };
+        let mut bytes = Vec::with_capacity(Multicast::LEN + data.len() + TAIL);
+        bytes.extend_from_slice(&head.encode());
+        bytes.extend_from_slice(data);
+        bytes.extend_from_slice(&tag(Kind::Multicast, handler, argument).to_le_bytes());
+        let services = &self.agent.as_ref()?.services;
+        if !services.borrow_mut().multicast(agent_group(id, root, code), *next, &bytes) {
+            let slow = group.slow.keys().next().copied();
+            let first = || others().map(|(rank, _)| rank).next().unwrap_or(0);
+            return Some(Err(Stop::Busy(slow.unwrap_or_else(first))));
+        }
+        *next = next.wrapping_add(1);
+        group.seq = seq.wrapping_add(1);
+        self.stats.multicasts += 1;
+        self.stats.agent_multicasts += 1;
+        nudge(driver);
+        Some(Ok(()))
+    }
+
+    /// Asks all members to join a tree of this one at their agents.
+    fn ask_members(&mut self, driver: &mut Driver, id: u16, tree: Tree) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let (root, code, size) = (group.me, code_of(tree), group.members.len());
+        group.agents.insert(code, Forwarding::Asking((0..size).collect()));
+        let ask = Join {
+            group: id,
+            root: root as u16,
+            tree: code,
+            status: status::ASK,
+            ..Join::default()
+        };
+        for (rank, &peer) in group.members.iter().enumerate() {
+            if rank != root {
+                note(post(driver, peer, tag(Kind::Join, 0, 0), &ask.encode()), peer);
+            }
+        }
+        self.join(driver, id, root as u16, code);
+    }
+
+    /// A root asks this member to join a tree, or a member answers.
+    pub(super) fn on_join(
+        &mut self,
+        driver: &mut Driver,
+        from: PeerId,
+        bytes: &[u8],
+    ) -> Option<()> {
+        let (head, _) = Join::parse(bytes)?;
+        let group = self.groups.get(&head.group)?;
+        let rank = group.rank_of(from)?;
+        tree_of(head.tree)?;
+        if head.status != status::ASK {
+            (usize::from(head.root) == group.me).then_some(())?;
+            self.note_joined(head.group, head.tree, rank, head.status);
+            return Some(());
+        }
+        (usize::from(head.root) == rank).then_some(())?;
+        self.join(driver, head.group, head.root, head.tree);
+        Some(())
+    }
+
+    fn join(&mut self, driver: &mut Driver, group: u16, root: u16, tree: u8) {
+        let Some(agent) = &mut self.agent else {
+            return self.answer(driver, (group, root, tree), status::NO_AGENT);
+        };
+        let same = |j: &Joining| (j.group, j.root, j.tree) == (group, root, tree);
+        if !agent.joining.iter().any(same) {
+            agent.joining.push(Joining { group, root, tree, asked: false });
+        }
+        self.join_what_can_be(driver);
+    }
+
+    /// Asks the agent for the trees whose neighbours have answered.
+    pub(super) fn join_what_can_be(&mut self, driver: &mut Driver) {
+        let now = driver.core.tick();
+        let mut refused = Vec::new();
+        let Some(agent) = &mut self.agent else { return };
+        let services = &agent.services;
+        agent.joining.retain_mut(|j| {
+            let Some(group) = self.groups.get(&j.group).filter(|_| !j.asked) else {
+                return j.asked;
+            };
+            let Some(tree) = tree_of(j.tree) else { return false };
+            let role = role_of(group, j.group, usize::from(j.root), tree);
+            let above = Some(role.parent).filter(|p| p.0 != u32::MAX);
+            let mut ready = true;
+            for &peer in role.children.iter().chain(&above) {
+                if !is_served(driver, peer) {
+                    refused.push(((j.group, j.root, j.tree), status::ELSEWHERE));
+                    return false;
+                }
+                if !driver.core.engine.peer_ready(peer) {
+                    driver.core.engine.open(now, peer);
+                    ready = false;
+                }
+            }
+            j.asked = ready && services.borrow_mut().join(role);
+            true
+        });
+        if agent.is_joining() {
+            driver.packets_due = driver.packets_due.min(now + JOIN_EVERY);
+        }
+        for (tree, why) in refused {
+            self.answer(driver, tree, why);
+        }
+        nudge(driver);
+    }
+
+    /// Tells the root of a tree whether this member takes part.
+    fn answer(&mut self, driver: &mut Driver, (id, root, code): (u16, u16, u8), status: u8) {
+        let Some(group) = self.groups.get(&id) else { return };
+        if usize::from(root) == group.me {
+            let me = group.me;
+            return self.note_joined(id, code, me, status);
+        }
+        let Some(&peer) = group.members.get(usize::from(root)) else { return };
+        let head = Join { group: id, root, tree: code, status, ..Join::default() };
+        note(post(driver, peer, tag(Kind::Join, 0, 0), &head.encode()), peer);
+    }
+
+    /// A member has answered. With the last one agents take over.
+    fn note_joined(&mut self, id: u16, code: u8, rank: usize, status: u8) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(Forwarding::Asking(missing)) = group.agents.get_mut(&code) else { return };
+        missing.remove(&rank);
+        let done = missing.is_empty();
+        if status != status::JOINED {
+            log::warn!(
+                "multicast group {id}: ranks forward and not agents, since member {rank} cannot \
+                 join: {}",
+                status::text(status)
+            );
+            group.agents.insert(code, Forwarding::Ranks);
+        } else if done {
+            group.agents.insert(code, Forwarding::Agents { next: 0, granted: 0 });
+        }
+        self.wake_all();
+    }
+
+    /// Takes in what came from the agent. True if anything had.
+    pub(super) fn on_agent(&mut self, driver: &mut Driver) -> bool {
+        let Some(agent) = &self.agent else { return false };
+        let services = ServicesHandle::clone(&agent.services);
+        let mut did = services.borrow_mut().take_news();
+        if !driver.core.for_agent.is_empty() {
+            did = true;
+            self.ask_counters(driver);
+        }
+        if !did {
+            return false;
+        }
+        while let Some((number, joined)) = next(&services, Services::next_joined) {
+            let (group, root, tree) = parse_group(number);
+            let Some(agent) = &mut self.agent else { break };
+            let before = agent.joining.len();
+            agent.joining.retain(|j| (j.group, j.root, j.tree) != (group, root, tree));
+            if agent.joining.len() < before {
+                let status = if joined { status::JOINED } else { status::REFUSED };
+                self.answer(driver, (group, root, tree), status);
+            }
+        }
+        while let Some(packet) = next(&services, Services::next_packet) {
+            self.on_agent_packet(driver, packet);
+        }
+        while let Some(news) = next(&services, Services::next_member) {
+            self.on_agent_member(driver, news);
+        }
+        while let Some((number, value)) = next(&services, Services::next_done) {
+            let asked = self.agent.as_mut().and_then(|a| a.asked.remove(&number));
+            let (now, engine) = (driver.core.now, &mut driver.core.engine);
+            match (asked, value) {
+                (Some(request), Some(before)) => engine.atomic_done(now, &request, before),
+                (Some(request), None) => engine.atomic_refused(now, &request),
+                (None, _) => {}
+            }
+        }
+        self.note_grants(&services);
+        self.wake_all();
+        true
+    }
+
+    fn on_agent_packet(&mut self, driver: &mut Driver, (number, _, mut bytes): GroupPacket) {
+        let (id, root, code) = parse_group(number);
+        let parsed = bytes.split_last_chunk().map(|(rest, tail)| {
+            (Multicast::parse(rest), super::wire::parse_tag(u64::from_le_bytes(*tail)))
+        });
+        let known = self.groups.get(&id).is_some_and(|g| usize::from(root) < g.members.len());
+        let Some((Some((head, _)), Some((Kind::Multicast, handler, argument)))) =
+            parsed.filter(|_| known)
+        else {
+            return self.refuse_agent_packet((id, root, code));
+        };
+        if (head.group, head.root, head.tree) != (id, root, code) {
+            return self.refuse_agent_packet((id, root, code));
+        }
+        bytes.truncate(bytes.len() - TAIL);
+        let len = bytes.len();
+        let flight = InFlight {
+            buf: Rc::new(PacketBuf { bytes, len }),
+            group: id,
+            root,
+            tree: code,
+            handler,
+            argument,
+            refs: 1,
+            by_agent: true,
+        };
+        match self.flights.insert(flight) {
+            Some(flight) => self.deliver_in_order(driver, flight, head),
+            None => self.refuse_agent_packet((id, root, code)),
+        }
+    }
+
+    fn refuse_agent_packet(&mut self, (group, root, tree): (u16, u16, u8)) {
+        self.stats.malformed += 1;
+        if let Some(agent) = &self.agent {
+            agent.release(group, root, tree);
+        }
+    }
+
+    /// An agent names a member that is slow or lost.
+    fn on_agent_member(&mut self, driver: &mut Driver, (number, member, slow): MemberNews) {
+        let (id, root, _) = parse_group(number);
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let rank = (member as usize + usize::from(root)) % group.members.len();
+        let Some(&peer) = group.members.get(rank).filter(|_| rank != group.me) else { return };
+        if slow {
+            let who = driver.describe(peer);
+            log::warn!("multicast group {id}: member {rank} ({who}) takes no packets");
+            group.slow.insert(rank, driver.core.now);
+            self.stats.slow_members += 1;
+            return;
+        }
+        let failure = driver.core.engine.peer_failure(peer);
+        if failure != Some(PeerFailure::Closed) {
+            self.member_failed(driver, id, Dead { rank, failure }, true);
+        }
+    }
+
+    /// A member that was slow is not when agents grant more.
+    fn note_grants(&mut self, services: &ServicesHandle) {
+        let services = services.borrow();
+        for (&id, group) in &mut self.groups {
+            let root = group.me as u16;
+            for (&code, forwarding) in &mut group.agents {
+                let Forwarding::Agents { granted, .. } = forwarding else { continue };
+                let now = services.granted(agent_group(id, root, code));
+                if *granted != now {
+                    *granted = now;
+                    group.slow.clear();
+                }
+            }
+        }
+    }
+
+    /// Passes on operations on counters that came to this process and not to its agent.
+    fn ask_counters(&mut self, driver: &mut Driver) {
+        while let Some(request) = driver.core.for_agent.pop_front() {
+            let a = &request;
+            let atomic = Atomic {
+                key: a.key,
+                offset: a.offset,
+                operand: a.operand,
+                compare: a.compare,
+                code: a.code as u8,
+            };
+            let asked = self.agent.as_mut().is_some_and(|agent| {
+                agent.next += 1;
+                let asked = agent.asked.len() < ASKED_MAX
+                    && agent.services.borrow_mut().counter_do(agent.next, atomic);
+                if asked {
+                    agent.asked.insert(agent.next, request);
+                }
+                asked
+            });
+            if !asked {
+                driver.core.engine.atomic_refused(driver.core.now, &request);
+            }
+        }
+        nudge(driver);
+    }
+}
+
+impl Endpoint {
+    /// One of the links leads to the agent of this host, which offers these services: the packet
+    /// interface uses them from then on.
+    pub fn served_by(&self, services: ServicesHandle) {
+        self.inner.borrow_mut().agent = Some(services);
+    }
+
+    /// What the agent of this host does besides carrying messages, if one serves this endpoint.
+    pub fn agent(&self) -> Option<ServicesHandle> {
+        self.inner.borrow().agent.clone()
+    }
+}
+
+impl Packets {
+    /// The agent's answer about a word, for which this makes progress. `None`: it refuses, or
+    /// there is none any more.
+    fn await_counter(&self, services: &ServicesHandle, key: u64) -> Option<u64> {
+        let end = std::time::Instant::now() + PATIENCE;
+        loop {
+            let answer = services.borrow_mut().counter(key, 0);
+            if let Some(answer) = answer {
+                return answer;
+            }
+            let late = std::time::Instant::now() >= end;
+            if services.borrow().ended().is_some() || late {
+                return None;
+            }
+            self.endpoint.wait(Some(Duration::from_millis(1)));
+        }
+    }
+
+    /// Puts a counter at the agent. False if it refuses.
+    pub(super) fn open_at_agent(&self, key: u64, value: u64) -> bool {
+        let Some(services) = self.endpoint.agent() else { return false };
+        services.borrow_mut().open_counter(key, 1, value);
+        let opened = self.await_counter(&services, key).is_some();
+        if opened {
+            self.endpoint.inner.borrow_mut().driver.core.at_agent.insert(key);
+        } else {
+            log::warn!("the agent keeps no counter for this process (weftd --quota words=N)");
+        }
+        opened
+    }
+
+    /// The value of a counter at the agent.
+    pub(super) fn value_at_agent(&self, key: u64) -> Option<u64> {
+        let services = self.endpoint.agent()?;
+        services.borrow_mut().read_counter(key, 0);
+        self.await_counter(&services, key)
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agent_group__round_trip_and_belongs_to_the_packet_interface() {
+        let number = agent_group(0xabcd, 0x1234, 3);
+        assert_eq!(parse_group(number), (0xabcd, 0x1234, 3));
+        assert_eq!(number >> 48, PACKET_GROUPS >> 48);
+    }
+
+    #[test]
+    fn role_of__all_members_agree_on_the_tree_of_any_root() {
+        let members: Vec<PeerId> = (0..7).map(PeerId).collect();
+        for &tree in Tree::ALL {
+            for root in 0..7 {
+                let role = |me| role_of(&Group::new(members.clone(), me), 1, root, tree);
+                for me in 0..7 {
+                    for child in role(me).children {
+                        assert_eq!(role(child.0 as usize).parent, PeerId(me as u32));
+                    }
+                }
+                assert_eq!(role(root).parent, PeerId(u32::MAX));
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The packet interface with its parts at the agent: multicast, fetch-and-add, reliability.
+#![allow(non_snake_case)]
+
+mod common;
+
+use common::*;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use weft::choices::{Choices, Place, Tree};
+use weft::packets::{Counter, MulticastError, MulticastGroup, Packets};
+use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerId, Reliability};
+use weft_link::{Link, ShmConfig, ShmLink};
+
+fn by_agent() -> Config {
+    Config {
+        multicast: Place::Agent,
+        fetch_add: Place::Agent,
+        reliability: Reliability::Agent,
+        ..Config::default()
+    }
+}
+
+/// What a member has heard: argument and bytes.
+type Heard = Rc<RefCell<Vec<(u32, Vec<u8>)>>>;
+
+/// A member of group 3.
+struct Member {
+    rank: Rank,
+    packets: Packets,
+    group: MulticastGroup,
+    heard: Heard,
+}
+
+const HANDLER: u16 = 4;
+
+/// Ranks on as many agents, all in group 3.
+fn members(agents: &[Served], config: &Config) -> Vec<Member> {
+    let ranks: Vec<Rank> =
+        agents.iter().map(|a| a.try_rank_with(1, config.clone()).unwrap()).collect();
+    let peers: Vec<Vec<PeerId>> = (0..ranks.len())
+        .map(|me| {
+            let peer = |(n, other): (usize, &Rank)| match n == me {
+                true => PeerId(u32::MAX),
+                false => ranks[me].connect(other),
+            };
+            ranks.iter().enumerate().map(peer).collect()
+        })
+        .collect();
+    let join = |(me, (rank, peers)): (usize, (Rank, Vec<PeerId>))| {
+        let packets = Packets::new(&rank.endpoint).unwrap();
+        let heard = Heard::default();
+        let note = Rc::clone(&heard);
+        packets.handle(HANDLER, move |_, packet| {
+            note.borrow_mut().push((packet.argument(), packet.data().to_vec()));
+        });
+        let group = packets.group(3, peers, me).unwrap();
+        Member { rank, packets, group, heard }
+    };
+    ranks.into_iter().zip(peers).enumerate().map(join).collect()
+}
+
+fn all(members: &[Member]) -> Vec<&Rank> {
+    members.iter().map(|m| &m.rank).collect()
+}
+
+/// Sends packets until agents forward them; returns how many.
+fn go_over(members: &[Member], root: usize, tree: Tree) -> u32 {
+    let ranks = all(members);
+    let group = &members[root].group;
+    let mut n = 0;
+    until(&ranks, || {
+        if group.try_send(tree, HANDLER, n, &n.to_le_bytes()).is_ok() {
+            n += 1;
+        }
+        group.forwarded_by(tree) == Place::Agent
+    });
+    until(&ranks, || {
+        members.iter().enumerate().all(|(m, it)| m == root || it.heard.borrow().len() as u32 == n)
+    });
+    n
+}
+
+#[test]
+fn multicast__any_root_and_tree_goes_over_to_agents_in_order() {
+    let agents: Vec<Served> = (0..4).map(|_| Served::start("")).collect();
+    let members = members(&agents, &by_agent());
+    let ranks = all(&members);
+    for (root, tree) in [(0, Tree::Binomial), (2, Tree::Chain)] {
+        members.iter().for_each(|m| m.heard.borrow_mut().clear());
+        let before = go_over(&members, root, tree);
+        // Trees take turns, one of them by ranks: the order is that of sending.
+        let mut n = before;
+        until(&ranks, || {
+            let now = if n.is_multiple_of(3) { Tree::Flat } else { tree };
+            match members[root].group.try_send(now, HANDLER, n, &vec![n as u8; 900]) {
+                Ok(()) => n += 1,
+                Err(MulticastError::Busy { .. }) => {}
+                Err(e) => panic!("{e}"),
+            }
+            n == before + 300
+        });
+        for (m, member) in members.iter().enumerate().filter(|&(m, _)| m != root) {
+            until(&ranks, || member.heard.borrow().len() as u32 == n);
+            for (at, (argument, bytes)) in member.heard.borrow().iter().enumerate() {
+                assert_eq!(*argument, at as u32, "member {m}");
+                let long = vec![at as u8; 900];
+                assert!(at < before as usize || *bytes == long, "packet {at} at member {m}");
+            }
+        }
+        assert!(members[root].packets.stats().agent_multicasts >= 200);
+    }
+}
+
+#[test]
+fn multicast__agents_pass_members_that_do_nothing() {
+    let agents: Vec<Served> = (0..3).map(|_| Served::start("")).collect();
+    let members = members(&agents, &by_agent());
+    let n = go_over(&members, 0, Tree::Chain);
+    let (root, last) = (&members[0], &members[2]);
+    for more in n..n + 20 {
+        let ends = [&root.rank, &last.rank];
+        until(&ends, || root.group.try_send(Tree::Chain, HANDLER, more, b"passes").is_ok());
+        // Member 1, which is between them, makes no progress.
+        until(&ends, || last.heard.borrow().len() as u32 == more + 1);
+    }
+    assert_eq!(members[1].heard.borrow().len() as u32, n);
+    let middle = [&members[1].rank];
+    until(&middle, || members[1].heard.borrow().len() as u32 == n + 20);
+}
+
+#[test]
+fn multicast__a_slow_member_is_named_and_holds_up_within_bounds() {
+    let agents: Vec<Served> = (0..3).map(|_| Served::start("")).collect();
+    let members = members(&agents, &by_agent());
+    let mut n = go_over(&members, 0, Tree::Flat);
+    let (root, awake) = (&members[0], &members[1]);
+    let mut busy = None;
+    until(&[&root.rank, &awake.rank], || {
+        match root.group.try_send(Tree::Flat, HANDLER, n, b"packet") {
+            Ok(()) => n += 1,
+            Err(MulticastError::Busy { rank }) => busy = Some(rank),
+            Err(e) => panic!("{e}"),
+        }
+        !root.group.slow().is_empty() && busy == Some(2)
+    });
+    assert_eq!(root.group.slow()[0].0, 2, "member 2 is slow");
+    assert!(n < 1_000, "{n} packets were taken though a member takes none");
+    // It looks again: nothing is lost, and it is not slow any more.
+    let ranks = all(&members);
+    until(&ranks, || members[2].heard.borrow().len() as u32 == n);
+    until(&ranks, || root.group.slow().is_empty());
+}
+
+#[test]
+fn multicast__a_member_that_dies_ends_the_group_with_its_name() {
+    let agents: Vec<Served> = (0..3).map(|_| Served::start("")).collect();
+    let mut members = members(&agents, &by_agent());
+    go_over(&members, 0, Tree::Chain);
+    // As if it were killed: its rings and sockets close, nothing is said.
+    drop(members.pop());
+    let ranks = all(&members);
+    until(&ranks, || members.iter().all(|m| m.group.failed().is_some()));
+    for member in &members {
+        assert!(matches!(member.group.failed(), Some(MulticastError::Member { rank: 2, .. })));
+    }
+    let after = members[0].group.try_send(Tree::Chain, HANDLER, 0, b"");
+    assert!(matches!(after, Err(MulticastError::Member { rank: 2, .. })), "{after:?}");
+}
+
+#[test]
+fn multicast__a_member_whose_agent_refuses_leaves_it_to_ranks() {
+    let agents = [Served::start(""), Served::start("--quota groups=0"), Served::start("")];
+    let members = members(&agents, &by_agent());
+    let ranks = all(&members);
+    let mut n = 0u32;
+    until(&ranks, || {
+        n += u32::from(members[0].group.try_send(Tree::Flat, HANDLER, n, b"by ranks").is_ok());
+        n == 200
+    });
+    until(&ranks, || members[1..].iter().all(|m| m.heard.borrow().len() == 200));
+    assert_eq!(members[0].group.forwarded_by(Tree::Flat), Place::Host);
+    assert_eq!(members[0].packets.stats().agent_multicasts, 0);
+}
+
+#[test]
+fn multicast__when_the_agent_ends_the_group_ends_with_an_error() {
+    let mut agents: Vec<Served> = (0..2).map(|_| Served::start("")).collect();
+    let members = members(&agents, &by_agent());
+    go_over(&members, 0, Tree::Flat);
+    agents[0].stop();
+    let ranks = all(&members);
+    until(&ranks[..1], || members[0].group.failed().is_some());
+    let sent = members[0].group.try_send(Tree::Flat, HANDLER, 0, b"");
+    assert!(matches!(sent, Err(MulticastError::Member { .. })), "{sent:?}");
+}
+
+#[test]
+fn fetch_add__at_the_agent_while_the_owner_does_nothing() {
+    let (here, there) = (Served::start(""), Served::start(""));
+    let (a, b) =
+        (here.try_rank_with(1, by_agent()).unwrap(), there.try_rank_with(1, by_agent()).unwrap());
+    let to_b = a.connect(&b);
+    pass(&a, to_b, &b, 1, b"the session is open");
+    let (pa, pb) = (Packets::new(&a.endpoint).unwrap(), Packets::new(&b.endpoint).unwrap());
+    let counter = pb.counter(1000).unwrap();
+    // Only the requester makes progress.
+    for n in 0..50 {
+        assert_eq!(pa.fetch_add_blocking(to_b, counter, 3), Ok(1000 + 3 * n));
+    }
+    assert_eq!(pb.counter_value(counter), Some(1150));
+    let wrong = Counter { key: counter.key ^ 1 };
+    let mut refused = std::pin::pin!(pa.fetch_add(to_b, wrong, 1));
+    let (mut got, mut cx) = (Poll::Pending, Context::from_waker(Waker::noop()));
+    until(&[&a, &b], || {
+        got = refused.as_mut().poll(&mut cx);
+        got.is_ready()
+    });
+    assert_eq!(got, Poll::Ready(Err(OpError::Refused)));
+}
+
+#[test]
+fn fetch_add__of_a_peer_past_the_agent_reaches_the_same_word() {
+    let (here, there) = (Served::start(""), Served::start(""));
+    let far = there.try_rank_with(1, by_agent()).unwrap();
+    // The owner is reached through its agent, and through shared memory by a neighbour.
+    let id = EndpointId(weft_link::random_u64());
+    let (link, services) = here.link(1, id, &by_agent()).unwrap();
+    let shm = |id| -> Box<dyn Link> { Box::new(ShmLink::new(ShmConfig::new(id)).unwrap()) };
+    let links = vec![shm(id), Box::new(link)];
+    let owner = Endpoint::with_links(by_agent(), id, Clock::system(), links);
+    owner.served_by(services.clone());
+    let owner = Rank { endpoint: owner, services };
+    let id = EndpointId(weft_link::random_u64());
+    let near = Endpoint::with_links(Config::default(), id, Clock::system(), vec![shm(id)]);
+    let (far_to, near_to) = (far.connect(&owner), near.connect(&owner.address()).unwrap());
+    pass(&far, far_to, &owner, 1, b"the session is open");
+    let owned = Packets::new(&owner.endpoint).unwrap();
+    let (from_far, from_near) =
+        (Packets::new(&far.endpoint).unwrap(), Packets::new(&near).unwrap());
+    let counter = owned.counter(0).unwrap();
+    let total = Rc::new(Cell::new(0));
+    let add = |packets: Packets, at, total: Rc<Cell<u32>>| async move {
+        for _ in 0..20 {
+            packets.fetch_add(at, counter, 1).await.unwrap();
+            total.set(total.get() + 1);
+        }
+    };
+    let mut tasks = [
+        Box::pin(add(from_far.clone(), far_to, Rc::clone(&total))),
+        Box::pin(add(from_near.clone(), near_to, Rc::clone(&total))),
+    ];
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut ready = [false; 2];
+    until(&[&owner, &far], || {
+        for (task, ready) in tasks.iter_mut().zip(&mut ready) {
+            *ready = *ready || task.as_mut().poll(&mut cx).is_ready();
+        }
+        near.progress();
+        total.get() == 40
+    });
+    assert_eq!(owned.counter_value(counter), Some(40));
+}
+
+#[test]
+fn counter__beyond_the_quota_is_none() {
+    let agent = Served::start("--quota words=2");
+    let rank = agent.try_rank_with(1, by_agent()).unwrap();
+    let packets = Packets::new(&rank.endpoint).unwrap();
+    assert!(packets.counter(0).is_some() && packets.counter(0).is_some());
+    assert!(packets.counter(0).is_none());
+}
+
+#[test]
+fn choose__the_agent_for_a_peer_that_is_reached_through_it() {
+    let (here, there) = (Served::start(""), Served::start(""));
+    let (a, b) = (here.rank(1), there.rank(1));
+    let to_b = a.connect(&b);
+    let packets = Packets::new(&a.endpoint).unwrap();
+    let choices = Choices { reliability: Reliability::Agent, ..Choices::default() };
+    assert_eq!(packets.choose(to_b, &choices), Ok(()));
+    pass(&a, to_b, &b, 1, b"and it works");
+    // A peer over shared memory is not.
+    let shm = |id| -> Box<dyn Link> { Box::new(ShmLink::new(ShmConfig::new(id)).unwrap()) };
+    let open = |id: u64| {
+        let links = vec![shm(EndpointId(id))];
+        Endpoint::with_links(Config::default(), EndpointId(id), Clock::system(), links)
+    };
+    let (c, d) = (open(weft_link::random_u64()), open(weft_link::random_u64()));
+    c.served_by(a.services.clone());
+    let to_d = c.connect(&d.address()).unwrap();
+    let packets = Packets::new(&c).unwrap();
+    assert_eq!(packets.choose(to_d, &choices), Err(OpError::Refused));
+}

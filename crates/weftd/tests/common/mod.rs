@@ -1,0 +1,161 @@
+//! Real agents on threads, and ranks that they serve.
+// Not every test program uses all of it.
+#![allow(dead_code)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use weft::{Address, Clock, Config, Endpoint, EndpointId, PeerId};
+use weft_link::agent::{AgentConfig, AgentLink, ServicesHandle};
+use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::{Link, LinkError};
+use weftd::options::Options;
+use weftd::{status, Agent};
+
+/// An agent on a thread of its own.
+pub struct Served {
+    pub name: String,
+    pub end: Arc<AtomicBool>,
+    pub thread: Option<JoinHandle<()>>,
+}
+
+pub fn options(words: &str) -> Options {
+    let name = format!("@weft-test-{:016x}", weft_link::random_u64());
+    let words = format!("--name {name} --links udp {words}");
+    Options::parse(words.split_whitespace().map(String::from)).unwrap()
+}
+
+impl Served {
+    pub fn start(words: &str) -> Served {
+        Served::with(options(words))
+    }
+
+    pub fn with(options: Options) -> Served {
+        let name = options.name.clone();
+        let end = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&end);
+        let _ = env_logger::builder().is_test(true).try_init();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let mut agent = Agent::open(options).unwrap();
+            ready.send(()).unwrap();
+            while !ended.load(Ordering::Relaxed) && !agent.is_done() {
+                agent.step();
+            }
+        });
+        is_ready.recv().unwrap();
+        Served { name, end, thread: Some(thread) }
+    }
+
+    pub fn stop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+
+    /// A number that the agent reports of itself.
+    pub fn reports(&self, what: &str) -> u64 {
+        let text = status::status(&self.name).unwrap();
+        let value = |l: &str| l.strip_prefix(what)?.trim().parse().ok();
+        text.lines().find_map(value).unwrap_or_else(|| panic!("{what} is not in {text}"))
+    }
+
+    pub fn rank(&self, key: u8) -> Rank {
+        self.try_rank(key).unwrap()
+    }
+
+    pub fn try_rank(&self, key: u8) -> Result<Rank, LinkError> {
+        self.try_rank_with(key, Config::default())
+    }
+
+    pub fn try_rank_with(&self, key: u8, config: Config) -> Result<Rank, LinkError> {
+        let id = EndpointId(weft_link::random_u64());
+        let config = Config { spin_us: 0, yield_us: 0, ..config };
+        let (link, services) = self.link(key, id, &config)?;
+        let links: Vec<Box<dyn Link>> = vec![Box::new(link)];
+        let endpoint = Endpoint::with_links(config, id, Clock::system(), links);
+        endpoint.served_by(services.clone());
+        Ok(Rank { endpoint, services })
+    }
+
+    /// The link of a rank, and what the agent does for it besides.
+    pub fn link(
+        &self,
+        key: u8,
+        me: EndpointId,
+        config: &Config,
+    ) -> Result<(AgentLink, ServicesHandle), LinkError> {
+        let job_key = JobKey::from_bytes(&[key; 32]).unwrap();
+        let security = Security { mode: Mode::Auth, job_key, me };
+        let names = vec![self.name.clone()];
+        let patience = Duration::from_secs(20);
+        let link = AgentLink::attach(&AgentConfig { names, patience }, &security, config)?;
+        let services = link.services();
+        Ok((link, services))
+    }
+}
+
+/// The reason why an agent refuses.
+pub fn refusal(result: Result<Rank, LinkError>) -> String {
+    match result {
+        Ok(_) => panic!("it was served"),
+        Err(e) => e.to_string(),
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+pub struct Rank {
+    pub endpoint: Endpoint,
+    pub services: ServicesHandle,
+}
+
+impl Rank {
+    pub fn address(&self) -> Address {
+        self.endpoint.address()
+    }
+
+    pub fn connect(&self, to: &Rank) -> PeerId {
+        self.endpoint.connect(&to.address()).unwrap()
+    }
+}
+
+/// Lets both make progress until `done`, or fails after a minute.
+pub fn until(ranks: &[&Rank], mut done: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + Duration::from_secs(60);
+    while !done() {
+        for rank in ranks {
+            rank.endpoint.progress();
+        }
+        // Asleep it is woken ahead of those who compute; the others are looked at soon.
+        match ranks.last() {
+            Some(rank) => drop(rank.endpoint.wait(Some(Duration::from_micros(200)))),
+            None => std::thread::yield_now(),
+        }
+        assert!(std::time::Instant::now() < end, "nothing came of it for a minute");
+    }
+}
+
+/// Sends `data` from `a` to its peer, which is `b`, and checks that it arrives.
+pub fn pass(a: &Rank, to_b: PeerId, b: &Rank, tag: u64, data: &[u8]) {
+    let sent = a.endpoint.send(to_b, tag, data.to_vec());
+    let got = b.endpoint.recv(None, tag, 0, vec![0; data.len()]);
+    until(&[a, b], || sent.is_done() && got.is_done());
+    let (status, bytes) = b.endpoint.block_on(got);
+    assert_eq!(status.unwrap().len, data.len());
+    assert!(bytes == data, "changed on the way");
+    a.endpoint.block_on(sent).0.unwrap();
+}
+
+pub fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + seed + (i >> 9)) as u8).collect()
+}

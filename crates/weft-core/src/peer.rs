@@ -198,6 +198,15 @@ impl Windows {
         room.min(free.max(before)).max(1)
     }
 
+    /// Room in the window below which data waits for more of it: a call of the link costs as much
+    /// for a part of a train as for a whole one. Never more than a quarter of the window, so that
+    /// small ones are not emptied by waiting.
+    #[inline]
+    pub fn least_run(&self, train: u32) -> u32 {
+        let window = self.congestion.window().min(self.send.limit());
+        train.min(window / 4).max(1)
+    }
+
     /// Packets after which one asks for an acknowledgement: where there are more, and at any rate.
     fn asks_at(&self, most: u32) -> (u32, u32) {
         let window = self.congestion.window();

@@ -116,6 +116,37 @@ pub trait Sink {
     }
 }
 
+/// [`Link::send_run`] by [`Link::send`].
+pub(crate) fn send_apart<L: Link + ?Sized>(
+    link: &mut L,
+    peer: PeerId,
+    header: &[u8],
+    payload: &[u8],
+    packets: usize,
+) -> usize {
+    const AT_ONCE: usize = 64;
+    let each = payload.len() / packets.max(1);
+    let mut headers = [[0; HEADER_MAX]; AT_ONCE];
+    let mut done = 0;
+    while done < packets {
+        let n = (packets - done).min(AT_ONCE);
+        for (i, own) in headers[..n].iter_mut().enumerate() {
+            own[..header.len()].copy_from_slice(header);
+            advance(own, (done + i) as u32, ((done + i) * each) as u64);
+        }
+        let frames: [Frame<'_>; AT_ONCE] = std::array::from_fn(|i| {
+            let (i, at) = (i.min(n - 1), (done + i.min(n - 1)) * each);
+            Frame { peer, header: &headers[i][..header.len()], payload: &payload[at..at + each] }
+        });
+        let sent = link.send(&frames[..n]);
+        done += sent;
+        if sent < n {
+            return done;
+        }
+    }
+    packets
+}
+
 /// A descriptor to wait on, with the direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitFd {
@@ -152,31 +183,7 @@ pub trait Link {
     /// sequence number and offset ([`wire::advance`](weft_core::wire::advance)). Otherwise as
     /// [`send`](Link::send). Only asked of a link that names a train in its capabilities.
     fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        const AT_ONCE: usize = 64;
-        let each = payload.len() / packets.max(1);
-        let mut headers = [[0; HEADER_MAX]; AT_ONCE];
-        let mut done = 0;
-        while done < packets {
-            let n = (packets - done).min(AT_ONCE);
-            for (i, own) in headers[..n].iter_mut().enumerate() {
-                own[..header.len()].copy_from_slice(header);
-                advance(own, (done + i) as u32, ((done + i) * each) as u64);
-            }
-            let frames: [Frame<'_>; AT_ONCE] = std::array::from_fn(|i| {
-                let (i, at) = (i.min(n - 1), (done + i.min(n - 1)) * each);
-                Frame {
-                    peer,
-                    header: &headers[i][..header.len()],
-                    payload: &payload[at..at + each],
-                }
-            });
-            let sent = self.send(&frames[..n]);
-            done += sent;
-            if sent < n {
-                return done;
-            }
-        }
-        packets
+        send_apart(self, peer, header, payload, packets)
     }
 
     /// As [`send_run`](Link::send_run), over one of the interfaces that share data to the peer, by
@@ -192,8 +199,8 @@ pub trait Link {
         self.send_run(peer, header, payload, packets)
     }
 
-    /// Waits a moment for room for a short packet to a peer that takes what it is sent. False: there
-    /// is none, or the link cannot tell.
+    /// Waits a moment for room for a short packet to a peer that takes what it is sent. False:
+    /// there is none, or the link cannot tell.
     fn room_soon(&mut self, _peer: PeerId) -> bool {
         false
     }

@@ -1,14 +1,32 @@
 //! Names of endpoints: what `fi_getname` gives and `fi_av_insert` takes.
 //!
 //! A name is a weft address in [`LEN`] bytes: MPICH assumes that all are of one length, of at most
-//! 64 bytes. Byte 0 is the length of the encoded address that follows, the rest is zero. Where an
-//! endpoint has more interfaces than fit, the best are named; the others become known with the
-//! first packet, which carries the whole address.
+//! 64 bytes. Byte 0 is the length of the encoded address that follows, the last byte the version of
+//! what providers say to each other, the rest is zero. Where an endpoint has more interfaces than
+//! fit, the best are named; the others become known with the first packet, which carries the whole
+//! address.
 
+use std::fmt;
 use weft_link::Address;
 
 /// Bytes of a name.
 pub const LEN: usize = 64;
+
+/// Where the version lies in a name.
+const VERSION_AT: usize = LEN - 1;
+
+/// The version of what this provider says to others: the layout of names, and what its active
+/// messages (atomic operations, notices of written bytes) carry. To be raised with either. The
+/// packets below have a version of their own. It lies behind a mark, so that a test can make a
+/// provider of another version out of the library.
+#[used]
+static VERSION: [u8; 17] = *b"weft-fi version \x01";
+
+/// This provider's version.
+pub fn version() -> u8 {
+    // As it is in the file, not as it was when this was compiled.
+    std::hint::black_box(&VERSION)[VERSION.len() - 1]
+}
 
 /// A name.
 pub type Name = [u8; LEN];
@@ -17,7 +35,7 @@ pub type Name = [u8; LEN];
 pub fn encode(address: &Address) -> Name {
     let mut short = address.clone();
     let mut bytes = short.encode();
-    while bytes.len() >= LEN {
+    while bytes.len() >= VERSION_AT {
         // At least one of each kind stays as long as there is something else to leave out.
         let udp = short.udp.len() > 1 || short.ether.is_empty();
         let left_out = if udp { short.udp.pop().is_some() } else { short.ether.pop().is_some() };
@@ -27,16 +45,48 @@ pub fn encode(address: &Address) -> Name {
     let mut name = [0; LEN];
     name[0] = bytes.len() as u8;
     name[1..=bytes.len()].copy_from_slice(&bytes);
+    name[VERSION_AT] = version();
     name
+}
+
+/// What is wrong with a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameError {
+    /// It is that of a provider with this version.
+    Version(u8),
+    /// It is none; why.
+    Other(String),
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NameError::Version(theirs) => write!(
+                f,
+                "it is of a weft provider of version {theirs}, this one is of version {}",
+                version()
+            ),
+            NameError::Other(why) => {
+                write!(f, "it is not the name of a weft endpoint of this version: {why}")
+            }
+        }
+    }
 }
 
 /// The address in a name, or what is wrong with it.
 ///
 /// # Errors
 /// Says what the name is not, and that mixed versions are a cause.
-pub fn decode(name: &[u8]) -> Result<Address, String> {
-    let wrong = |why: &str| format!("not the name of a weft endpoint of this version: {why}");
+pub fn decode(name: &[u8]) -> Result<Address, NameError> {
+    let wrong = |why: &str| NameError::Other(why.to_owned());
     let (&len, rest) = name.split_first().ok_or_else(|| wrong("it is empty"))?;
+    let (&theirs, rest) = rest.split_last().ok_or_else(|| wrong("it is cut"))?;
+    if name.len() != LEN {
+        return Err(wrong("it is of another length"));
+    }
+    if theirs != version() {
+        return Err(NameError::Version(theirs));
+    }
     let bytes = rest.get(..usize::from(len)).ok_or_else(|| wrong("it is cut"))?;
     if rest[usize::from(len)..].iter().any(|&b| b != 0) {
         return Err(wrong("bytes follow it"));
@@ -77,9 +127,20 @@ mod tests {
         let mut long = good;
         long[0] = 64;
         let mut trailing = good;
-        trailing[LEN - 1] = 1;
-        for bad in [&[][..], &[3, 1], &long, &trailing, &[0; LEN]] {
-            assert!(decode(bad).unwrap_err().contains("this version"));
+        trailing[LEN - 2] = 1;
+        let mut empty = [0; LEN];
+        empty[VERSION_AT] = version();
+        for bad in [&[][..], &[3], &[3, 1], &long, &trailing, &empty] {
+            assert!(decode(bad).unwrap_err().to_string().contains("this version"));
         }
+    }
+
+    #[test]
+    fn decode__another_version_is_told() {
+        let mut other = encode(&address(1));
+        other[VERSION_AT] = version() + 1;
+        assert_eq!(decode(&other), Err(NameError::Version(version() + 1)));
+        // Before there was a version the last byte was 0.
+        assert_eq!(decode(&[0; LEN]), Err(NameError::Version(0)));
     }
 }

@@ -1,6 +1,6 @@
 //! Address vectors: names, and the numbers libfabric's callers have for them.
 
-use crate::name::{self, Name};
+use crate::name::{self, Name, NameError};
 use std::collections::HashMap;
 use weft_core::EndpointId;
 use weft_link::Address;
@@ -26,7 +26,7 @@ impl Vector {
     ///
     /// # Errors
     /// It is none; why.
-    pub fn insert(&mut self, name: &[u8]) -> Result<u64, String> {
+    pub fn insert(&mut self, name: &[u8]) -> Result<u64, NameError> {
         let address = name::decode(name)?;
         self.changes += 1;
         if let Some(&number) = self.by_endpoint.get(&address.endpoint) {

@@ -154,7 +154,7 @@ static void start(void)
 	uint64_t both = FI_REMOTE_READ | FI_REMOTE_WRITE, where;
 
 	hints->ep_attr->type = FI_EP_RDM;
-	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_FENCE;
 	if (getenv("EVENTS"))
 		hints->caps |= FI_RMA_EVENT;
 	hints->fabric_attr->prov_name = strdup("weft");
@@ -567,6 +567,81 @@ static void case_order(void)
 	meet();
 }
 
+/* A fenced operation finds done what was posted before it. The caller only tries again: it reads no
+ * queue meanwhile. */
+static void case_fence(void)
+{
+	enum { ROUNDS = 20, LONG = 1 << 20 };
+	static uint64_t one = 1, old;
+	struct fi_cq_data_entry e;
+	unsigned done = 0;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		struct iovec iov = { &i, sizeof(i) }, bytes = { local + LONG, LONG };
+		struct fi_rma_iov there = { LONG, LONG, KEY };
+		struct fi_msg_tagged msg = { &iov, NULL, 1, peer, i, 0, NULL, 0 };
+		struct fi_msg_rma write = { &bytes, NULL, 1, peer, &there, 1, NULL, 0 };
+		struct fi_ioc operand = { &one, 1 }, result = { &old, 1 };
+		struct fi_rma_ioc counter = { 2 * LONG, 1, KEY };
+		struct fi_msg_atomic atomic = { &operand, NULL, 1,	  peer, &counter,
+						1,	  FI_UINT64, FI_SUM, NULL, 0 };
+
+		if (origin) {
+			unsigned before = done;
+
+			pattern(local, LONG, i);
+			/* The next write must not come before the read, nor the message before any. */
+			pattern(local + LONG, LONG, i + 100);
+			AGAIN(fi_write(ep, local, LONG, NULL, peer, LONG, KEY, NULL));
+			while (fi_readmsg(ep, &(struct fi_msg_rma){ &(struct iovec){ local + 2 * LONG,
+								    LONG }, NULL, 1, peer, &there,
+								    1, NULL, 0 },
+					  FI_FENCE | FI_COMPLETION) == -FI_EAGAIN)
+				sched_yield();
+			while (fi_writemsg(ep, &write, FI_FENCE | FI_COMPLETION) == -FI_EAGAIN)
+				sched_yield();
+			while (fi_fetch_atomicmsg(ep, &atomic, &result, NULL, 1,
+						  FI_FENCE | FI_COMPLETION) == -FI_EAGAIN)
+				sched_yield();
+			while (fi_tsendmsg(ep, &msg, FI_FENCE | FI_COMPLETION) == -FI_EAGAIN)
+				sched_yield();
+			/* All but the message have ended. */
+			while (done < before + 5) {
+				long ret = fi_cq_read(txcq, &e, 1);
+				CHECK(ret == 1 || ret == -FI_EAGAIN);
+				done += ret == 1;
+			}
+			CHECK(is_pattern(local + 2 * LONG, LONG, i));
+			CHECK(old == i);
+		} else {
+			unsigned n;
+
+			AGAIN(fi_trecv(ep, &n, sizeof(n), NULL, peer, i, 0, NULL));
+			while (fi_cq_read(rxcq, &e, 1) == -FI_EAGAIN)
+				sched_yield();
+			CHECK(n == i && is_pattern(mem + LONG, LONG, i + 100));
+			CHECK(*(uint64_t *)(mem + 2 * LONG) == i + 1);
+		}
+		meet();
+	}
+	/* A send that nobody has received yet holds the fence. */
+	if (origin) {
+		AGAIN(fi_tsend(ep, local, LONG, NULL, peer, 1000, NULL));
+		for (int i = 0; i < 100; i++)
+			CHECK(fi_writemsg(ep, &(struct fi_msg_rma){ &(struct iovec){ local, 8 }, NULL, 1,
+						peer, &(struct fi_rma_iov){ 0, 8, KEY }, 1, NULL, 0 },
+					  FI_FENCE) == -FI_EAGAIN);
+		meet();
+		CHECK(!completion(NULL, FI_TAGGED | FI_SEND));
+	} else {
+		meet();
+		AGAIN(fi_trecv(ep, mem, LONG, NULL, peer, 1000, 0, NULL));
+		while (fi_cq_read(rxcq, &e, 1) == -FI_EAGAIN)
+			sched_yield();
+	}
+	meet();
+}
+
 /* More at a time than is taken at a time, both ways, to and from both. */
 static void case_many(void)
 {
@@ -728,6 +803,7 @@ static const struct {
 	{ "atomic_pieces", case_atomic_pieces }, { "order", case_order },
 	{ "many", case_many },		     { "death", case_death },
 	{ "away", case_away },		     { "events", case_events },
+	{ "fence", case_fence },
 };
 
 int main(int argc, char **argv)

@@ -35,9 +35,11 @@ pub fn variables(family: Family, folder: &Path, choice: &Choice) -> Vec<(String,
             if everything {
                 // Messages go through weft anyway; this is for one-sided and collective operations.
                 all.push(("OMPI_MCA_btl", "self,ofi"));
-                all.push(("OMPI_MCA_osc", "^sm,ucx"));
                 all.push(("OMPI_MCA_coll", "^sm"));
             }
+            // Debian leaves out the component that does one-sided operations by messages, without
+            // which there are none between hosts; ucx complains on each window.
+            all.push(("OMPI_MCA_osc", if everything { "^sm,ucx" } else { "^ucx" }));
         }
         Family::Intel => {
             all.push(("I_MPI_OFI_PROVIDER", PROVIDER));
@@ -83,6 +85,7 @@ mod tests {
         }
         assert_eq!(value(Family::Mpich, &usual, "MPIR_CVAR_CH4_NETMOD").as_deref(), Some("ofi"));
         assert_eq!(value(Family::OpenMpi4, &usual, "OMPI_MCA_mtl").as_deref(), Some("ofi"));
+        assert_eq!(value(Family::OpenMpi4, &usual, "OMPI_MCA_osc").as_deref(), Some("^ucx"));
     }
 
     #[test]

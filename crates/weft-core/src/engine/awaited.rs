@@ -87,8 +87,8 @@ impl Engine {
         Some(Placement::Awaited(wanted.met(peer, common, tag, len)))
     }
 
-    /// The latency path of what a link delivers: takes in the awaited message, if this packet is that
-    /// and there is nothing to do about it but what can wait. `None`: it is still to be
+    /// The latency path of what a link delivers: takes in the awaited message, if this packet is
+    /// that and there is nothing to do about it but what can wait. `None`: it is still to be
     /// handled, and nothing has changed.
     #[inline]
     pub fn take_awaited(

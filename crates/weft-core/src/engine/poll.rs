@@ -149,6 +149,7 @@ impl Engine {
         let mtu = p.mtu();
         let room = p.windows.as_ref().map_or(1, |w| w.send.room());
         let most = p.caps.train.min(room).max(1);
+        let least = p.windows.as_ref().map_or(1, |w| w.least_run(p.caps.train));
         loop {
             let stream = p.data.front_mut()?;
             // The operation may be gone: the peer said FIN before it had everything.
@@ -163,6 +164,9 @@ impl Engine {
                     StreamSource::Op(_) => continue,
                     StreamSource::Region(_) => return Some((refusal(recv), 1)),
                 }
+            }
+            if room < least && rendezvous::packets_left(mtu, stream) > u64::from(room) {
+                return None;
             }
             let (desc, packets) = rendezvous::next_data(mtu, stream, most);
             if stream.offset == stream.end {

@@ -26,6 +26,11 @@ pub(super) fn announce(most: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: O
     Step::Send(Desc::bare(Packet::Rts(rts), s.imm).with_flags(s.flags), 1, true)
 }
 
+/// Packets that are left of a stream.
+pub(super) fn packets_left(mtu: u32, stream: &Stream) -> u64 {
+    (stream.end - stream.offset).div_ceil(u64::from(mtu) - Data::LEN as u64)
+}
+
 /// The next packet of a stream, or as many full ones as it has, up to `most`; and how many.
 pub(super) fn next_data(mtu: u32, stream: &mut Stream, most: u32) -> (Desc, u32) {
     let room = u64::from(mtu) - Data::LEN as u64;
@@ -335,7 +340,7 @@ impl Engine {
         if ahead {
             let missing = w.recv.next_expected();
             gap = core::mem::replace(&mut w.gap_at, missing) != missing;
-            w.recv.hold_run(now, common.seq, count);
+            w.recv.hold_run(now, common.seq, count, common.flags & flags::ACKNOW != 0);
             self.stats.held += u64::from(count);
         } else {
             w.recv.on_run(now, count, common.flags & flags::ACKNOW != 0);

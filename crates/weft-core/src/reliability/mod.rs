@@ -45,6 +45,11 @@ impl SackMap {
         self.0.get((i / 64) as usize).is_some_and(|word| word >> (i % 64) & 1 == 1)
     }
 
+    /// What this map reports and `other`, of the same acknowledgement number, does not.
+    pub fn without(&self, other: &SackMap) -> SackMap {
+        SackMap(core::array::from_fn(|i| self.0[i] & !other.0[i]))
+    }
+
     /// The reported places, in rising order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().enumerate().flat_map(|(w, &word)| Bits(word).map(move |b| w as u32 * 64 + b))

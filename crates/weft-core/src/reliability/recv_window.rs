@@ -199,14 +199,18 @@ impl RecvWindow {
         self.mode == Reliability::Selective && fits && (0..count).all(is_new)
     }
 
-    /// Takes in `count` packets ahead of what is missing: [`RecvWindow::can_hold`] said yes.
-    pub fn hold_run(&mut self, now: Instant, seq: Seq, count: u32) {
+    /// Takes in `count` packets ahead of what is missing: [`RecvWindow::can_hold`] said yes. Only
+    /// the first behind a gap is worth an acknowledgement of its own: those that go on from what
+    /// is held tell the sender nothing that it has to act on at once.
+    pub fn hold_run(&mut self, now: Instant, seq: Seq, count: u32, must_ack_now: bool) {
+        let (word, bit) = place(Seq(seq.0.wrapping_sub(1)));
+        let goes_on = self.held[word] & bit != 0;
         for i in 0..count {
             let (word, bit) = place(seq.plus(i));
             self.held[word] |= bit;
         }
         self.held_count += count;
-        self.note_many(now, count, true);
+        self.note_many(now, count, must_ack_now || !goes_on);
     }
 
     /// Counts a received packet towards the next acknowledgement. `must_ack_now`: the sender asked.

@@ -99,8 +99,14 @@ pub struct SendWindow<T: Copy> {
     congestion: u32,
     sacked: u32,
     lost: u32,
+    /// Packets of the window that were sent more than once.
+    resent: u32,
+    /// One of them has arrived since losses were looked for.
+    overtook: bool,
     /// No packet before this one is marked lost.
     cursor: Seq,
+    /// The acknowledgement that came last with a map, and the map: what it said is known.
+    mapped: (Seq, SackMap),
     /// Every packet before this one has been described by an acknowledgement: if it had arrived by
     /// then, it is marked.
     described: Seq,
@@ -135,7 +141,10 @@ impl<T: Copy> SendWindow<T> {
             congestion: u32::MAX,
             sacked: 0,
             lost: 0,
+            resent: 0,
+            overtook: false,
             cursor: initial,
+            mapped: (initial, SackMap([0; 4])),
             described: initial,
             order: [0; LANES],
             arrived: [0; LANES],
@@ -270,10 +279,10 @@ impl<T: Copy> SendWindow<T> {
         }
         self.runs.push_back(Run { item, first: seq, count });
         let next = &mut self.order[usize::from(lane) % LANES];
-        for _ in 0..count {
-            self.slots.push_back(Slot { sent: now, order: *next, flags: 0, lane });
-            *next = next.wrapping_add(1);
-        }
+        let first = *next;
+        *next = first.wrapping_add(count);
+        let slot = |i| Slot { sent: now, order: first.wrapping_add(i), flags: 0, lane };
+        self.slots.extend((0..count).map(slot));
         seq
     }
 
@@ -336,12 +345,18 @@ impl<T: Copy> SendWindow<T> {
                 self.described = described;
             }
             if let Some(sack) = sack {
-                self.mark_sacked(now, sack, &mut out, &mut evidence, acked);
+                let (before, known) = self.mapped;
+                let news = if before == ack { sack.without(&known) } else { *sack };
+                self.mark_sacked(now, &news, &mut out, &mut evidence, acked);
+                if !out.invalid {
+                    self.mapped = (ack, *sack);
+                }
             }
         }
         // No honest peer reports the packet it expects as received; the front is never a reported
         // one.
-        while self.slots.front().is_some_and(|slot| slot.is(SACKED)) {
+        while let Some(slot) = self.slots.front().filter(|slot| slot.is(SACKED)) {
+            self.resent -= u32::from(slot.is(RESENT));
             self.slots.pop_front();
             self.sacked -= 1;
         }
@@ -363,12 +378,26 @@ impl<T: Copy> SendWindow<T> {
         }
         out.lost = match self.mode {
             Reliability::GoBackN if nack => self.go_back(now),
-            Reliability::Selective if self.sacked > 0 || overtook => {
-                self.detect_losses(now, overtook)
-            }
+            Reliability::Selective => self.judge(now, sack.is_some(), overtook),
             _ => 0,
         };
         out
+    }
+
+    /// Looks for losses where the acknowledgement tells of any; `overtook`: a packet sent again has
+    /// arrived.
+    fn judge(&mut self, now: Instant, has_map: bool, overtook: bool) -> u32 {
+        // A gap is known, and what came behind it lately is still to be said, or was said in an
+        // acknowledgement that is lost.
+        if self.sacked > 0 && !has_map {
+            self.overtook |= overtook;
+            return 0;
+        }
+        let everywhere = overtook | core::mem::take(&mut self.overtook);
+        if self.sacked == 0 && !everywhere {
+            return 0;
+        }
+        self.detect_losses(now, everywhere)
     }
 
     fn pop_acked(
@@ -385,16 +414,16 @@ impl<T: Copy> SendWindow<T> {
             let oldest = self.oldest();
             let Some(&Run { item, first, count }) = self.runs.front() else { break };
             let of_run = first.plus(count).distance_from(oldest).min(left);
-            let mut fresh = 0;
-            for _ in 0..of_run {
-                let Some(slot) = self.slots.pop_front() else { break };
-                if slot.is(SACKED) {
-                    self.sacked -= 1;
-                    continue;
-                }
-                resent |= slot.is(RESENT);
-                self.note_arrival(now, &slot, evidence);
-                fresh += 1;
+            let mut fresh = of_run;
+            // Nothing has happened to any: what is learnt from a run, its ends tell.
+            let untouched = self.sacked == 0 && self.lost == 0 && self.resent == 0;
+            let ends = [self.slots.front(), self.slots.get(of_run as usize - 1)];
+            if let (true, [Some(&front), Some(&back)]) = (untouched, ends) {
+                self.slots.drain(..of_run as usize);
+                self.note_arrival(now, &front, evidence);
+                self.note_arrival(now, &back, evidence);
+            } else {
+                fresh = self.pop_each(now, of_run, &mut resent, evidence);
             }
             if fresh > 0 {
                 out.newly_acked += fresh;
@@ -410,6 +439,30 @@ impl<T: Copy> SendWindow<T> {
         self.progress = now;
     }
 
+    /// Takes the first `count` packets of the window one by one. Returns how many are acknowledged
+    /// for the first time.
+    fn pop_each(
+        &mut self,
+        now: Instant,
+        count: u32,
+        resent: &mut bool,
+        evidence: &mut Evidence,
+    ) -> u32 {
+        let mut fresh = 0;
+        for _ in 0..count {
+            let Some(slot) = self.slots.pop_front() else { break };
+            self.resent -= u32::from(slot.is(RESENT));
+            if slot.is(SACKED) {
+                self.sacked -= 1;
+                continue;
+            }
+            *resent |= slot.is(RESENT);
+            self.note_arrival(now, &slot, evidence);
+            fresh += 1;
+        }
+        fresh
+    }
+
     fn mark_sacked(
         &mut self,
         now: Instant,
@@ -418,10 +471,13 @@ impl<T: Copy> SendWindow<T> {
         evidence: &mut Evidence,
         acked: &mut dyn FnMut(T, u32),
     ) {
+        // Packets side by side mostly share a run.
+        let (mut run, mut until, mut count): (Option<T>, u32, u32) = (None, 0, 0);
         for bit in sack.iter() {
-            let Some(slot) = self.slots.get_mut(bit as usize + 1) else {
+            let index = bit + 1;
+            let Some(slot) = self.slots.get_mut(index as usize) else {
                 out.invalid = true;
-                return;
+                break;
             };
             if slot.is(SACKED) {
                 continue;
@@ -431,9 +487,18 @@ impl<T: Copy> SendWindow<T> {
             self.sacked += 1;
             self.note_arrival(now, &before, evidence);
             out.newly_acked += 1;
-            if let Some((run, _)) = self.run_of(bit + 1) {
-                acked(run.item, 1);
+            if index >= until {
+                if let Some(item) = run.take() {
+                    acked(item, count);
+                }
+                if let Some((found, at)) = self.run_of(index) {
+                    (run, until, count) = (Some(found.item), index + found.count - at, 0);
+                }
             }
+            count += 1;
+        }
+        if let Some(item) = run {
+            acked(item, count);
         }
     }
 
@@ -592,6 +657,7 @@ impl<T: Copy> SendWindow<T> {
                 return None;
             }
             self.probes = self.probes.saturating_sub(1);
+            self.resent += u32::from(!slot.is(RESENT));
             slot.flags = (slot.flags | RESENT) & !LOST;
             slot.sent = now;
             slot.lane = slot.lane.min(1);
@@ -660,7 +726,7 @@ impl<T: Copy> SendWindow<T> {
                 each(run.item, left);
             }
         }
-        (self.sacked, self.lost) = (0, 0);
+        (self.sacked, self.lost, self.resent) = (0, 0, 0);
     }
 
     /// Frees the memory if nothing is unacknowledged; for peers that fell silent.

@@ -24,6 +24,8 @@ pub(super) struct Doors {
     pub epoll: Epoll,
     pub key: u64,
     listener: OwnedFd,
+    /// Given up for a moment when descriptors run out, to turn away who is waiting.
+    spare: Option<OwnedFd>,
     /// The listener is out of the epoll set as descriptors ran out.
     paused: bool,
     last_token: u64,
@@ -41,10 +43,12 @@ impl Doors {
             None => rendezvous::listen()?,
         };
         epoll.add(&listener, LISTENER).map_err(|e| system("watching the listener", e))?;
+        let spare = listener.try_clone().map_err(|e| system("keeping a spare descriptor", e))?;
         Ok(Doors {
             epoll,
             key,
             listener,
+            spare: Some(spare),
             paused: false,
             last_token: LISTENER,
             pending: Vec::new(),
@@ -58,6 +62,28 @@ impl Doors {
         let token = self.last_token;
         self.epoll.add(&fd, token).map_err(|e| system("watching a socket", e))?;
         Ok(Socket { fd, token })
+    }
+
+    /// Tells the next one who waits that it is refused: it would wait for long, without knowing
+    /// what for. False: nobody waits.
+    ///
+    /// # Errors
+    /// There is no descriptor even for that.
+    fn turn_away(&mut self) -> io::Result<bool> {
+        self.spare = None;
+        let told = match socket::accept(&self.listener) {
+            Ok(fd) => {
+                // What is not read before the end of the connection is an error to the other side.
+                let _hello = hear(&fd);
+                // If it cannot be told, it finds out by the end of the connection.
+                let _ = socket::send(&fd, &REFUSED, None);
+                Ok(true)
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(e),
+        };
+        self.spare = self.listener.try_clone().ok();
+        told
     }
 }
 
@@ -144,13 +170,20 @@ impl ShmLink {
 
     fn accept_failed(&mut self, error: &io::Error) {
         if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) {
-            // It would stay readable, and waiting would become spinning.
-            self.doors.epoll.remove(&self.doors.listener);
-            self.doors.paused = true;
             if self.counters.refused == 0 {
                 self.warn(format!("cannot accept: {error} (raise ulimit -n)"));
             }
             self.counters.refused += 1;
+            for _ in 0..BURST {
+                match self.doors.turn_away() {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(_) => break,
+                }
+            }
+            // It would stay readable, and waiting would become spinning.
+            self.doors.epoll.remove(&self.doors.listener);
+            self.doors.paused = true;
         }
     }
 

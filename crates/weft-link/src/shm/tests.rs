@@ -165,7 +165,8 @@ fn child__process() {
         "flood" => child_flood(&mut link, &parent),
         "idle" => child_idle(&mut link, &parent),
         "starved" => child_starved(&mut link, &parent),
-        "full" => child_full(&mut link),
+        "full" => child_full(&mut link, 1),
+        "fuller" => child_full(&mut link, 0),
         _ => panic!("role {role}"),
     }
 }
@@ -226,9 +227,9 @@ fn child_starved(link: &mut ShmLink, parent: &Address) {
     child_echo(link, parent);
 }
 
-/// Can accept one connection and nothing that comes with it.
-fn child_full(link: &mut ShmLink) -> ! {
-    sys::misc::limit_files(sys::misc::next_file() + 1);
+/// Can accept so many connections and nothing that comes with them.
+fn child_full(link: &mut ShmLink, connections: u64) -> ! {
+    sys::misc::limit_files(sys::misc::next_file() + connections);
     loop {
         wait(link);
         link.finish_wait();
@@ -254,8 +255,17 @@ fn processes__out_of_descriptors_is_said_and_recovered_from() {
 
 #[test]
 fn processes__without_a_descriptor_for_the_segment_refuse() {
+    refused_by("full");
+}
+
+#[test]
+fn processes__without_a_descriptor_for_the_connection_refuse() {
+    refused_by("fuller");
+}
+
+fn refused_by(role: &str) {
     let mut link = ShmLink::new(config(1)).unwrap();
-    let child = Process::start("full", &address_of(&link));
+    let child = Process::start(role, &address_of(&link));
     link.connect(&info(0, &child.address)).unwrap();
     recv_until(&mut link, &mut Log::default(), |_, link| !link.events.is_empty());
     assert_eq!(events(&mut link), [LinkEvent::PeerRefused(PEER)]);

@@ -84,6 +84,12 @@ struct Peer {
     confirmed: bool,
     /// Packets to the address in use stay unacknowledged: only an answer confirms an address.
     doubted: bool,
+    /// How often the address in use was doubted since it was confirmed.
+    doubts: u32,
+    /// That number when the first answer came over another way: where both work, the peer was just
+    /// slow, and the answer over the way in use follows. If it does not until the next doubt, an
+    /// answer over any way is good.
+    rival: Option<u32>,
     /// Receive calls in a row that brought authentic packets from another address.
     stray: u8,
     /// The candidate that the last question came from: the answer goes back there.
@@ -247,7 +253,12 @@ impl UdpLink {
         let shares = known.stripes.has(at);
         let same = same_host_port(known.addr, from);
         known.stray = if same { 0 } else { known.stray.saturating_add(1) };
-        let proven = !known.confirmed && (!known.doubted || kind == Kind::Answer);
+        let answers = kind == Kind::Answer;
+        let preferred = same || known.rival.is_some_and(|first| first < known.doubts);
+        if known.doubted && answers && known.rival.is_none() {
+            known.rival = Some(known.doubts);
+        }
+        let proven = !known.confirmed && (!known.doubted || answers && preferred);
         // Who asked over this way and now sends over it has left the other.
         let moved = known.caller == Some(at)
             && kind == Kind::Other
@@ -261,6 +272,7 @@ impl UdpLink {
             return;
         }
         (known.confirmed, known.doubted, known.stray) = (true, false, 0);
+        (known.doubts, known.rival) = (0, None);
         if same {
             return;
         }
@@ -344,6 +356,8 @@ impl Link for UdpLink {
         let known = Peer {
             confirmed: candidates.len() == 1,
             doubted: false,
+            doubts: 0,
+            rival: None,
             stray: 0,
             caller: None,
             stripes: stripes::Stripes::default(),
@@ -372,6 +386,7 @@ impl Link for UdpLink {
     fn doubt(&mut self, peer: PeerId) {
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.candidates.len() > 1 {
+            known.doubts = known.doubts.saturating_add(1);
             (known.confirmed, known.doubted) = (false, true);
             self.forget_stripes(peer);
         }

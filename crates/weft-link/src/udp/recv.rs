@@ -1,5 +1,6 @@
 //! Receiving: take trains apart, check, deliver.
 
+use super::send::SEGMENTS_MAX;
 use super::sys::{SockAddr, Socket};
 use super::{same_host_port, Peer, UdpLink};
 use crate::kind::Kind;
@@ -89,9 +90,9 @@ impl UdpLink {
                     Ok(n) => {
                         self.rx.busy = at;
                         done += n;
-                        if n == 1 {
-                            // No train: whoever waits for this one should not wait for another
-                            // look.
+                        // No train: whoever waits for this one should not wait for another look.
+                        // And a train that may not fit is left for the next time, as a whole.
+                        if n == 1 || done + SEGMENTS_MAX > budget {
                             break;
                         }
                     }

@@ -13,7 +13,7 @@ use weft_core::wire::{self, field, PacketType};
 use weft_core::PeerId;
 
 /// Most datagrams in a train: `UDP_MAX_SEGMENTS` of the kernel.
-const SEGMENTS_MAX: usize = 64;
+pub(super) const SEGMENTS_MAX: usize = 64;
 
 /// Datagrams of this size in a full train.
 pub(super) fn train_len(datagram: usize) -> u32 {

@@ -462,3 +462,29 @@ fn send__first_hello_tries_every_address_and_the_answer_decides() {
     assert_eq!(a.peer_addr(P), Some(right));
     assert!(matches!(a.poll_event(), Some(LinkEvent::Mtu(P, _))));
 }
+
+#[test]
+fn doubt__an_answer_over_another_way_does_not_outrun_the_one_in_use() {
+    let mut a = UdpLink::new(v4_only(), security(A, Mode::Auth, 1)).unwrap();
+    let here: [SocketAddr; 2] = ["127.0.0.1:9", "127.0.0.2:9"].map(|a| a.parse().unwrap());
+    let mut to_b = Address { endpoint: B, host: 1, ..Default::default() };
+    to_b.udp.extend(here);
+    a.connect(&info(TO_A, B, to_b)).unwrap();
+    a.confirm(P, a.peer_addr(P).unwrap(), Kind::Other);
+    let used = a.peer_addr(P).unwrap();
+    let other = here.into_iter().find(|addr| *addr != used).unwrap();
+    for _ in 0..3 {
+        a.doubt(P);
+        a.confirm(P, other, Kind::Answer);
+        assert_eq!(a.peer_addr(P), Some(used), "the answer over the way in use may be behind");
+        a.confirm(P, used, Kind::Answer);
+        a.confirm(P, other, Kind::Answer);
+        assert_eq!((a.peer_addr(P), count(&a, "path_changes")), (Some(used), 0));
+    }
+    // Nothing comes over the way in use any more.
+    a.doubt(P);
+    a.confirm(P, other, Kind::Answer);
+    a.doubt(P);
+    a.confirm(P, other, Kind::Answer);
+    assert_eq!((a.peer_addr(P), count(&a, "path_changes")), (Some(other), 1));
+}

@@ -106,7 +106,7 @@ impl FaultSpec {
 }
 
 fn happens(rng: &mut Rng, per_million: u32) -> bool {
-    rng.below(1_000_000) < u64::from(per_million)
+    per_million > 0 && rng.below(1_000_000) < u64::from(per_million)
 }
 
 /// Flips bits. A link that authenticates its frames owns one and applies it to the bytes that go
@@ -206,13 +206,34 @@ impl Faulty {
         let lost = happens(&mut self.rng, spec.loss);
         let twice = happens(&mut self.rng, spec.dup);
         let held = happens(&mut self.rng, spec.reorder);
-        let jitter = Duration::from_nanos(self.rng.below(spec.jitter.as_nanos() as u64));
+        let jitter = match spec.jitter.as_nanos() as u64 {
+            0 => Duration::ZERO,
+            most => Duration::from_nanos(self.rng.below(most)),
+        };
         let mut due = now + spec.delay + jitter;
         if held {
             due = due + Duration::from_nanos(self.rng.below(REORDER_HOLD.as_nanos() as u64));
         }
         let plain = !lost && !twice && due == now && spec.corrupt == 0;
         Fate { lost, twice, held, due, plain }
+    }
+
+    /// Sends what passes. If the link refuses some, says from which place of the call on: the dice
+    /// are put back to where they were, and losses behind have not happened.
+    fn pass(&mut self, passing: &mut Passing<'_>) -> Option<usize> {
+        if passing.frames.is_empty() {
+            return None;
+        }
+        let sent = self.inner.send(&passing.frames);
+        let refused = passing.places.get(sent).copied();
+        if let Some(at) = refused {
+            self.counters.lost -= passing.lost.iter().filter(|&&lost| lost > at).count() as u64;
+            self.rng = passing.dice[at].clone();
+        }
+        passing.frames.clear();
+        passing.places.clear();
+        passing.lost.clear();
+        refused
     }
 
     /// Does to a frame what the dice said, unless it simply passes. What passes is held until now.
@@ -231,6 +252,28 @@ impl Faulty {
                 Held { peer: frame.peer, bytes: bytes.clone(), header_len: frame.header.len() };
             self.held.insert((fate.due, self.age), held);
             self.age += 1;
+        }
+    }
+}
+
+/// Frames of one call that nothing happens to and that were not sent yet.
+struct Passing<'a> {
+    frames: Vec<Frame<'a>>,
+    /// The place of each in the call.
+    places: Vec<usize>,
+    /// Places of frames lost between them.
+    lost: Vec<usize>,
+    /// The dice before each frame of the call.
+    dice: Vec<Rng>,
+}
+
+impl Passing<'_> {
+    fn new(most: usize) -> Self {
+        Passing {
+            frames: Vec::with_capacity(most),
+            places: Vec::with_capacity(most),
+            lost: Vec::new(),
+            dice: Vec::with_capacity(most),
         }
     }
 }
@@ -270,34 +313,51 @@ impl Link for Faulty {
         if !self.release(now) {
             return 0;
         }
-        // Frames that nothing happens to go on in runs, as trains; the dice are put back for those
-        // that the link refuses.
-        let (mut start, mut dice) = (0, Vec::new());
+        // What passes goes on in one call, as trains: a switch that loses a packet does not part
+        // those around it either.
+        let mut passing = Passing::new(frames.len());
         for (i, frame) in frames.iter().enumerate() {
             // The room for a duplicate has to be there before the dice fall.
-            let full = self.held.len() + 2 > HELD_MAX;
-            dice.push(self.rng.clone());
-            let fate = if full { None } else { Some(self.draw(now)) };
-            if fate.as_ref().is_some_and(|f| f.plain) {
+            if self.held.len() + 2 > HELD_MAX {
+                return self.pass(&mut passing).unwrap_or(i);
+            }
+            passing.dice.push(self.rng.clone());
+            let fate = self.draw(now);
+            if fate.plain {
+                passing.frames.push(*frame);
+                passing.places.push(i);
                 continue;
             }
-            let sent = if start < i { self.inner.send(&frames[start..i]) } else { 0 };
-            if start + sent < i || full {
-                self.rng = dice[start + sent].clone();
-                return start + sent;
+            if fate.lost {
+                passing.lost.push(i);
+            } else if let Some(refused) = self.pass(&mut passing) {
+                return refused;
             }
-            if let Some(fate) = fate {
-                self.strike(frame, &fate, now);
-            }
+            self.strike(frame, &fate, now);
             self.release(now);
-            start = i + 1;
         }
-        let rest = &frames[start..];
-        let sent = if rest.is_empty() { 0 } else { self.inner.send(rest) };
-        if sent < rest.len() {
-            self.rng = dice[start + sent].clone();
+        self.pass(&mut passing).unwrap_or(frames.len())
+    }
+
+    /// A run that nothing happens to passes as one.
+    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        let now = (self.clock)();
+        if !self.release(now) {
+            return 0;
         }
-        start + sent
+        let before = self.rng.clone();
+        if (0..packets).all(|_| self.draw(now).plain) {
+            let sent = self.inner.send_run(peer, header, payload, packets);
+            if sent < packets {
+                self.rng = before;
+                for _ in 0..sent {
+                    self.draw(now);
+                }
+            }
+            return sent;
+        }
+        self.rng = before;
+        crate::link::send_apart(self, peer, header, payload, packets)
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
@@ -329,7 +389,7 @@ mod tests {
     use crate::{Address, Bytes};
     use std::cell::Cell;
     use std::rc::Rc;
-    use weft_core::EndpointId;
+    use weft_core::{wire, EndpointId};
 
     const PEER: PeerId = PeerId(0);
 
@@ -424,6 +484,92 @@ mod tests {
         assert!((8_800..9_200).contains(&got.len()), "{} of 10000 arrived", got.len());
         assert!(got.windows(2).all(|w| w[0] < w[1]));
         assert_eq!(bench.counter("fault_lost"), 10_000 - got.len() as u64);
+    }
+
+    /// Counts the calls of `send`.
+    struct Calls(LoopLink, Rc<Cell<usize>>);
+
+    impl Link for Calls {
+        fn caps(&self) -> LinkCaps {
+            self.0.caps()
+        }
+        fn advertise(&self, _: &mut Address) {}
+        fn connect(&mut self, peer: &PeerInfo) -> Result<LinkCaps, LinkError> {
+            self.0.connect(peer)
+        }
+        fn disconnect(&mut self, peer: PeerId) {
+            self.0.disconnect(peer);
+        }
+        fn send(&mut self, frames: &[Frame<'_>]) -> usize {
+            self.1.set(self.1.get() + 1);
+            self.0.send(frames)
+        }
+        fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+            self.0.recv(budget, sink)
+        }
+        fn wait_fds(&self, _: &mut Vec<crate::WaitFd>) {}
+    }
+
+    #[test]
+    fn send__a_loss_does_not_part_the_train_around_it() {
+        let mut bench = Bench::new("", 1000);
+        let calls = Rc::new(Cell::new(0));
+        let (inner, b) = LoopLink::pair(100, 1000).unwrap();
+        let clock: Clock = Rc::new(|| Instant(0));
+        let inner = Box::new(Calls(inner, Rc::clone(&calls)));
+        (bench.a, bench.b) = (Faulty::new(inner, "loss=20%,seed=1".parse().unwrap(), clock), b);
+        assert_eq!(bench.send(0..64), 64);
+        let got = bench.received();
+        assert!(got.len() < 60 && got.windows(2).all(|w| w[0] < w[1]), "{got:?}");
+        assert_eq!(calls.get(), 1);
+    }
+
+    #[test]
+    fn send_run__meets_with_what_its_packets_would() {
+        let header =
+            wire::emit(&wire::Common::default(), &wire::Packet::Data(wire::Data { offset: 0 }));
+        let numbers: Vec<u8> = (0..240u32).flat_map(u32::to_le_bytes).collect();
+        for spec in ["", "loss=5%,seed=2", "loss=1%,dup=1%,reorder=1%,seed=3"] {
+            let run = |room: usize, whole: bool| {
+                let (mut bench, mut got) = (Bench::new(spec, room), Vec::new());
+                for train in numbers.chunks(40 * 4) {
+                    let mut done = 0;
+                    while done < 40 {
+                        let left = &train[done * 4..];
+                        let each: Vec<_> = left
+                            .chunks(4)
+                            .map(|payload| Frame { peer: PEER, header: header.as_slice(), payload })
+                            .collect();
+                        done += match whole {
+                            true => bench.a.send_run(PEER, header.as_slice(), left, 40 - done),
+                            false => bench.a.send(&each),
+                        };
+                        got.extend(bench.received());
+                    }
+                }
+                bench.tick(REORDER_HOLD);
+                got.extend(bench.received());
+                (got, bench.counter("fault_lost"))
+            };
+            let apart = run(1000, false);
+            assert!(spec.is_empty() || apart.1 > 0);
+            assert_eq!(run(1000, true), apart);
+            assert_eq!(run(7, true).1, apart.1);
+        }
+    }
+
+    #[test]
+    fn send__losses_behind_what_the_link_refuses_have_not_happened() {
+        let whole = |room: usize| {
+            let mut bench = Bench::new("loss=30%,seed=5", room);
+            let (mut next, mut got) = (0, Vec::new());
+            while next < 200 {
+                next += bench.send(next..200) as u32;
+                got.extend(bench.received());
+            }
+            (got, bench.counter("fault_lost"))
+        };
+        assert_eq!(whole(7), whole(1000));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::abi::*;
 use super::domain::{Domain, DomainObject};
 use super::eq::{Eq, EqObject};
 use super::{call_int, give, object, take};
-use crate::name;
+use crate::name::{self, NameError};
 use crate::vector::Vector;
 use libc::{c_char, c_int, c_void};
 use std::cell::RefCell;
@@ -95,7 +95,7 @@ unsafe extern "C" fn insert(
             return Err(err::ENOEQ);
         }
         let mut vector = object.av.vector.borrow_mut();
-        let mut good = 0;
+        let (mut good, mut other) = (0, false);
         for i in 0..count {
             let bytes = names.cast::<u8>().add(i * name::LEN);
             let inserted = vector.insert(std::slice::from_raw_parts(bytes, name::LEN));
@@ -105,7 +105,8 @@ unsafe extern "C" fn insert(
                     *number
                 }
                 Err(why) => {
-                    log::warn!("address {i} of {count}: {why}; all ranks need the same weft");
+                    log::error!("address {i} of {count}: {why}; all ranks need the same weft");
+                    other |= matches!(why, NameError::Version(_));
                     ADDR_NONE
                 }
             };
@@ -124,6 +125,8 @@ unsafe extern "C" fn insert(
                 events.add(EVENT_AV_COMPLETE, av.cast(), context, good as u64);
                 Ok(0)
             }
+            // MPIs look at no number: ranks of mixed versions would wait for each other for ever.
+            _ if other && flags & cap::SYNC_ERR == 0 => Err(err::EINVAL),
             _ => Ok(good),
         }
     })

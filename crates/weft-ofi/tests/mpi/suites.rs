@@ -1,6 +1,7 @@
 //! Programs of others: mpi4py's tests, HPCC and NetPIPE.
 
-use super::harness::{how_much, run, scratch, whole, Ended, HowMuch, Mpi};
+use super::harness::{how_much, run, scratch, watched, whole, Bound, Ended, HowMuch, Mpi};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -16,11 +17,12 @@ const KNOWN: &[(Mpi, &str)] = &[
 /// What is run where suites of others are not.
 const QUICK: &[&str] = &["test_p2p_buf", "test_cco_buf_inter", "test_spawn"];
 
-/// Modules in which each rank works by itself, for long: where not everything is run, one does.
-const ALONE: &[&str] = &["test_util_dtlib", "test_datatype", "test_pack"];
-/// Modules that four ranks on two cores spend minutes in, with any provider. Where not everything
-/// is run, one and two ranks do.
-const LONG: &[&str] = &["test_io"];
+/// A suite may take this long in all, and a rank's next test this long. Idle, it takes a few
+/// minutes, and its longest test a few seconds.
+const BOUND: Bound = Bound { whole: Duration::from_secs(2400), silent: Duration::from_secs(240) };
+/// The same for what is run quickly.
+const QUICK_BOUND: Bound =
+    Bound { whole: Duration::from_secs(240), silent: Duration::from_secs(120) };
 
 fn mpi4py() -> Result<PathBuf, String> {
     const VARIABLE: &str = "WEFT_TEST_MPI4PY";
@@ -35,25 +37,14 @@ fn command(mpi: Mpi, ranks: u32) -> Result<Command, String> {
     let tests = mpi4py()?;
     let python = mpi.tool("python")?;
     let mut command = mpi.launcher(ranks)?;
-    command.current_dir(tests).arg(python).args(["-u", "main.py", "--no-builddir"]);
+    command.current_dir(tests).arg(python).args(["-u", "main.py", "-v", "--no-builddir"]);
     for (_, known) in KNOWN.iter().filter(|(of, _)| *of == mpi) {
         command.args(["-x", known]);
     }
-    let (only, left_out): (&[&str], Vec<&str>) = match how_much() {
-        HowMuch::All => (&[], Vec::new()),
-        HowMuch::Quick => (QUICK, Vec::new()),
-        HowMuch::Suites if ranks == 1 => (&[], Vec::new()),
-        HowMuch::Suites if ranks == 2 => (&[], ALONE.to_vec()),
-        HowMuch::Suites => (&[], [ALONE, LONG].concat()),
-    };
-    only.iter().for_each(|module| {
-        command.args(["-i", module]);
-    });
-    left_out.iter().for_each(|module| {
-        command.args(["-e", module]);
-    });
-    if !left_out.is_empty() {
-        println!("mpi4py on {ranks} ranks without {left_out:?}: WEFT_TEST_MPI=all runs them");
+    if how_much() == HowMuch::Quick {
+        QUICK.iter().for_each(|module| {
+            command.args(["-i", module]);
+        });
     }
     // Its files are synchronised again and again: not on a disk.
     let memory = Path::new("/dev/shm");
@@ -63,33 +54,76 @@ fn command(mpi: Mpi, ranks: u32) -> Result<Command, String> {
     Ok(command)
 }
 
-fn suite(mpi: Mpi) {
-    let (ranks, limit): (&[u32], _) = match how_much() {
-        HowMuch::Quick => (&[2], 120),
-        HowMuch::Suites | HowMuch::All => (&[1, 2, 4], 1200),
-    };
-    for &ranks in ranks {
-        match command(mpi, ranks) {
-            Ok(command) => {
-                let ended = run(command, Duration::from_secs(limit));
-                ended.expect("OK");
-                assert!(!ended.said.contains("Ran 0 tests"), "{}", ended.said);
-                let passed = ended.said.lines().filter(|line| line.starts_with("OK")).count();
-                assert_eq!(passed, ranks as usize, "{}", ended.said);
+/// Tells how far a suite is: a line for each hundred tests, and each failure.
+struct Progress {
+    name: String,
+    passed: usize,
+    told: usize,
+    /// The beginning of a line.
+    rest: String,
+}
+
+impl Progress {
+    fn hear(&mut self, more: &str) {
+        self.rest.push_str(more);
+        let Some((lines, rest)) = self.rest.rsplit_once('\n') else { return };
+        let (lines, rest) = (lines.to_owned(), rest.to_owned());
+        self.rest = rest;
+        for line in lines.lines() {
+            // Ranks write over each other: the word may stand at the end of another line.
+            self.passed += usize::from(line.ends_with("ok"));
+            if line.ends_with("FAIL") || line.ends_with("ERROR") {
+                println!("{}: {line}", self.name);
             }
-            Err(why) => return skip(&why),
+        }
+        if self.passed >= self.told + 500 {
+            self.told = self.passed;
+            println!("{}: {} tests passed", self.name, self.passed);
         }
     }
 }
 
-#[test]
-fn mpi4py__mpich() {
-    suite(Mpi::Mpich);
+fn suite(mpi: Mpi, ranks: u32) {
+    let quick = how_much() == HowMuch::Quick;
+    if quick && ranks != 2 {
+        return skip("two ranks only: WEFT_TEST_MPI=suites runs them on 1, 2 and 4");
+    }
+    let command = match command(mpi, ranks) {
+        Ok(command) => command,
+        Err(why) => return skip(&why),
+    };
+    let name = format!("mpi4py, {mpi:?}, ranks: {ranks}");
+    let mut progress = Progress { name, passed: 0, told: 0, rest: String::new() };
+    let start = std::time::Instant::now();
+    let bound = if quick { &QUICK_BOUND } else { &BOUND };
+    let ended = watched(command, bound, &mut |more| progress.hear(more));
+    ended.expect("OK");
+    assert!(!ended.said.contains("Ran 0 tests"), "{}", ended.said);
+    let passed = ended.said.lines().filter(|line| line.starts_with("OK")).count();
+    assert_eq!(passed, ranks as usize, "{}", ended.said);
+    let counts: BTreeSet<&str> = ended.said.lines().filter(|l| l.starts_with("OK")).collect();
+    println!("{}: {counts:?} in {} s", progress.name, start.elapsed().as_secs());
 }
 
-#[test]
-fn mpi4py__open_mpi() {
-    suite(Mpi::Open);
+macro_rules! mpi4py {
+    ($($name:ident: $mpi:expr, $ranks:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            suite($mpi, $ranks);
+        }
+    )*};
+}
+
+mpi4py! {
+    mpi4py__mpich_on_1: Mpi::Mpich, 1;
+    mpi4py__mpich_on_2: Mpi::Mpich, 2;
+    mpi4py__mpich_on_4: Mpi::Mpich, 4;
+    mpi4py__open_mpi_on_1: Mpi::Open, 1;
+    mpi4py__open_mpi_on_2: Mpi::Open, 2;
+    mpi4py__open_mpi_on_4: Mpi::Open, 4;
+    mpi4py__intel_on_1: Mpi::Intel, 1;
+    mpi4py__intel_on_2: Mpi::Intel, 2;
+    mpi4py__intel_on_4: Mpi::Intel, 4;
 }
 
 /// A program of Debian's that was made for its Open MPI.

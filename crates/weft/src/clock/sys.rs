@@ -1,5 +1,5 @@
-//! The monotonic clock in one call: every message reads it, and what `std` does around the call took
-//! half as long as the call itself.
+//! The monotonic clock in one call: every message reads it, and what `std` does around the call
+//! took half as long as the call itself.
 
 /// Nanoseconds of `CLOCK_MONOTONIC`.
 #[inline]

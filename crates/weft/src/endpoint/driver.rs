@@ -322,8 +322,8 @@ impl Driver {
         self.quiet.fill(0);
     }
 
-    /// Between two rounds of progress: looks closely, up to `looks` times, at the one link in use, if
-    /// that costs no system call, and takes what comes as a round does.
+    /// Between two rounds of progress: looks closely, up to `looks` times, at the one link in use,
+    /// if that costs no system call, and takes what comes as a round does.
     #[inline]
     pub fn look_closely(&mut self, looks: u32, budget: usize) -> bool {
         let Some(only) = self.only else { return false };

@@ -155,6 +155,8 @@ pub struct Net {
     lane: u8,
     /// Every packet sent, in order: sender, type.
     pub log: Vec<(usize, PacketType)>,
+    /// Packets of everything handed over as a run of data.
+    pub runs: Vec<u32>,
     /// Delivered after a time, in order.
     queue: BTreeMap<(u64, u64), Flight>,
     count: u64,
@@ -432,6 +434,7 @@ impl Net {
             caps,
             lane: 0,
             log: Vec::new(),
+            runs: Vec::new(),
             queue: BTreeMap::new(),
             count: 0,
         }
@@ -614,6 +617,9 @@ impl Net {
 
     fn offer(&mut self, from: usize, mut t: Transmit) {
         self.lane = if t.bulk { 1 + t.stripe } else { 0 };
+        if t.header.as_slice().get(wire::field::TYPE) == Some(&(PacketType::Data as u8)) {
+            self.runs.push(t.packets);
+        }
         // A run, packet by packet; the link may take only some of them.
         while t.packets > 1 && self.room[from] > 0 {
             self.room[from] =

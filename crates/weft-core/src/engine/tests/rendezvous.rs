@@ -355,3 +355,35 @@ fn skip__takes_the_front_off_a_run() {
     let want = Payload::Op { op: OpId(3), offset: 5000 + 3 * 1424, len: 5 * 1424 };
     assert_eq!(run.payload, want);
 }
+
+#[test]
+fn next_stream__waits_for_room_for_a_whole_train() {
+    let caps = LinkCaps { train: 8, ..network() };
+    // A window that no number of whole trains fills, and acknowledgements at odd places.
+    let config = Config { window: 93, ack_every: 13, ..Config::default() };
+    let mut net = Net::open((caps, config));
+    let len = 400 * (1456 - wire::Data::LEN as u64) + 100;
+    let recv = net.recv(1, Some(0), 7, len);
+    let send = net.send_with(0, 1, 7, &pattern(7, len), sync);
+    net.wait(&[(0, send), (1, recv)]);
+    assert_eq!(net.nodes[1].bytes(recv), pattern(7, len));
+    let stats = net.nodes[0].engine.stats();
+    assert_eq!(stats.retransmitted, 0);
+    // But for the first round trips, in which the congestion window is small.
+    let parts = net.runs.iter().filter(|&&packets| packets != 8).count();
+    assert!(net.runs.len() <= 58 && parts <= 10, "{:?}", net.runs);
+}
+
+#[test]
+fn next_stream__a_small_window_is_not_emptied_by_waiting() {
+    let caps = LinkCaps { train: 44, ..network() };
+    let config = Config { window: 48, ..Config::default() };
+    let mut net = Net::open((caps, config));
+    let len = 300_000;
+    let recv = net.recv(1, Some(0), 7, len);
+    let send = net.send_with(0, 1, 7, &pattern(7, len), sync);
+    net.wait(&[(0, send), (1, recv)]);
+    assert_eq!(net.nodes[0].engine.stats().retransmitted, 0);
+    assert!(net.runs.iter().all(|&packets| packets <= 48), "{:?}", net.runs);
+    assert!(net.runs.len() > 8, "{:?}", net.runs);
+}

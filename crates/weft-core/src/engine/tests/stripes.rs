@@ -41,9 +41,9 @@ fn emit__trains_take_turns_and_overtake_each_other_without_loss() {
     for _ in 0..3 {
         pass(&mut net, 1 << 20);
     }
-    // What leaves packet by packet, as acknowledgements make room, takes the first way.
     let [_, first, second, third] = *counts.borrow();
-    assert!(second.abs_diff(third) < 50 && second > 150 && first >= second, "{counts:?}");
+    let near = |a: u32, b: u32| a.abs_diff(b) < 50;
+    assert!(near(first, second) && near(second, third) && third > 500, "{counts:?}");
     let stats = net.nodes[0].engine.stats();
     assert_eq!((stats.retransmitted, stats.stripes_lost), (0, 0));
 }

@@ -126,3 +126,28 @@ fn recv_window__hostile_numbers_never_panic() {
         }
     }
 }
+
+#[test]
+fn hold_run__only_what_is_behind_a_new_gap_is_acknowledged_at_once() {
+    let mut window = RecvWindow::new(Reliability::Selective, Seq(0), 512);
+    let delay = Duration::from_micros(100);
+    window.set_ack_policy(AckPolicy { every: 64, delay, peer_window: 512 });
+    let now = Instant(1000);
+    let mut hold = |seq: u32, count: u32, asked: bool| {
+        assert!(window.can_hold(Seq(seq), count));
+        window.hold_run(now, Seq(seq), count, asked);
+        let due = window.ack_due(now);
+        if due {
+            window.ack_sent();
+        }
+        due
+    };
+    assert!(hold(5, 10, false), "the first gap");
+    assert!(!hold(15, 10, false), "goes on from what is held");
+    assert!(hold(25, 10, true), "the sender asks");
+    assert!(!hold(35, 10, false));
+    assert!(hold(50, 10, false), "another gap");
+    assert!(hold(60, 64, false), "as many as are due anyway");
+    assert!(!hold(124, 10, false));
+    assert!(window.ack_due(now + delay), "never later than the delay");
+}

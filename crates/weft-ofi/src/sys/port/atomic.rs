@@ -216,11 +216,11 @@ impl Port {
         if len == 0 || room != read || (r.operands.len(), r.compares.len()) != (operands, compare) {
             return Err(err::EINVAL);
         }
+        self.fence(op.flags)?;
         let state = &mut *self.state.borrow_mut();
         let peer = self.peer(state, op.to)?;
         let asked = state.remote.asked.count.of(peer);
-        let fenced = op.flags & cap::FENCE != 0 && !state.remote.is_quiet();
-        if fenced || asked >= REQUESTS_MAX || self.endpoint.queued(peer) > QUEUED_MAX {
+        if asked >= REQUESTS_MAX || self.endpoint.queued(peer) > QUEUED_MAX {
             return Err(self.busy());
         }
         let (way, kind) = match read {

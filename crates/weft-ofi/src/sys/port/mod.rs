@@ -349,20 +349,37 @@ impl Port {
         err::EAGAIN
     }
 
+    /// Whether an operation of these flags may start: a fenced one only when all before it have
+    /// ended, those of other peers too. Reports what has ended: a caller may only try again.
+    #[inline]
+    fn fence(&self, flags: u64) -> Result<(), c_int> {
+        match flags & cap::FENCE {
+            0 => Ok(()),
+            _ => self.wait_for_quiet(),
+        }
+    }
+
+    #[cold]
+    fn wait_for_quiet(&self) -> Result<(), c_int> {
+        self.progress();
+        match self.state.borrow().is_quiet() {
+            true => Ok(()),
+            false => Err(err::EAGAIN),
+        }
+    }
+
     /// Starts a send.
     ///
     /// # Safety
     /// The pieces can be read until the completion.
     pub unsafe fn send(&self, pieces: Pieces<'_>, op: &SendOp) -> Answer {
         let _inside = self.domain.gate.enter();
-        let state = &mut *self.state.borrow_mut();
         if pieces.len() > crate::offer::MESSAGE {
             return Err(err::EMSGSIZE);
         }
+        self.fence(op.flags)?;
+        let state = &mut *self.state.borrow_mut();
         let peer = self.peer(state, op.to)?;
-        if op.flags & cap::FENCE != 0 && !state.remote.is_quiet() {
-            return Err(self.busy());
-        }
         let sync = op.flags & cap::MATCH_COMPLETE != 0;
         let kind = if op.untagged { cap::MSG } else { cap::TAGGED };
         // A copy will do: what the completion is to mean is no more than that.

@@ -223,10 +223,10 @@ impl Port {
         if len > crate::offer::MESSAGE || (op.injected && len > self.inject_max) {
             return Err(err::EMSGSIZE);
         }
+        self.fence(op.flags)?;
         let state = &mut *self.state.borrow_mut();
         let peer = self.peer(state, op.to)?;
-        let fenced = op.flags & cap::FENCE != 0 && !state.remote.is_quiet();
-        if fenced || self.endpoint.queued(peer) > QUEUED_MAX {
+        if self.endpoint.queued(peer) > QUEUED_MAX {
             return Err(self.busy());
         }
         // SAFETY: promised by the caller.

@@ -68,6 +68,12 @@ pub struct State {
 }
 
 impl State {
+    /// Whether every send, and every operation on memory of others, has ended.
+    pub fn is_quiet(&self) -> bool {
+        let sends = |rec: &Rec| rec.op.is_some() && rec.flags & cap::SEND != 0;
+        self.remote.is_quiet() && !self.recs.iter().flatten().any(sends)
+    }
+
     /// Whether an operation of these flags is reported when it ends well.
     #[inline]
     pub fn reports(&self, way: Way, flags: u64) -> bool {

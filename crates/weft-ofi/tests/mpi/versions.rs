@@ -1,0 +1,73 @@
+//! Ranks with providers of different versions.
+
+use super::harness::{provider, run, scratch, Mpi};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use weft_conformance::skip;
+
+/// What the provider's version lies behind in its file; see `src/name.rs`.
+const MARK: &[u8] = b"weft-fi version ";
+
+/// The folder of a provider of another version than that of [`provider`].
+fn other() -> Result<PathBuf, String> {
+    let mut bytes = std::fs::read(provider()?.join("libweft-fi.so")).map_err(|e| e.to_string())?;
+    let marks: Vec<usize> =
+        (0..bytes.len() - MARK.len()).filter(|&at| bytes[at..].starts_with(MARK)).collect();
+    assert!(!marks.is_empty(), "the provider names no version");
+    for at in marks {
+        bytes[at + MARK.len()] += 1;
+    }
+    let folder = scratch().join("other-version");
+    std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
+    let fresh = folder.join(format!("fresh-{}", std::process::id()));
+    std::fs::write(&fresh, bytes).map_err(|e| e.to_string())?;
+    std::fs::rename(&fresh, folder.join("libweft-fi.so")).map_err(|e| e.to_string())?;
+    Ok(folder)
+}
+
+/// One rank with this provider and one with another end with an error that says so.
+fn mixed(mpi: Mpi) {
+    let job = || -> Result<Command, String> {
+        let program = mpi.build("collectives")?;
+        let mut command = mpi.launcher(1)?;
+        let folder = other()?;
+        command.arg(&program).arg("2").args([":", "-n", "1"]);
+        if mpi.is_hydra() {
+            command.args(["-env", "FI_PROVIDER_PATH"]).arg(folder);
+        } else {
+            command.arg("-x").arg(format!("FI_PROVIDER_PATH={}", folder.display()));
+        }
+        command.arg(&program).arg("2");
+        Ok(command)
+    };
+    let ended = match job() {
+        Ok(command) => run(command, Duration::from_secs(60)),
+        Err(why) => return skip(&why),
+    };
+    assert!(ended.in_time, "ranks of mixed versions wait for each other:\n{}", ended.said);
+    assert!(!ended.ok, "{}", ended.said);
+    let told = ended.said.contains("weft provider of version")
+        && ended.said.contains("all ranks need the same weft");
+    assert!(told, "{}", ended.said);
+}
+
+#[test]
+fn versions__mixed_mpich() {
+    mixed(Mpi::Mpich);
+}
+
+#[test]
+fn versions__mixed_open_mpi() {
+    mixed(Mpi::Open);
+}
+
+#[test]
+fn versions__mixed_system() {
+    mixed(Mpi::System);
+}
+
+#[test]
+fn versions__mixed_intel() {
+    mixed(Mpi::Intel);
+}

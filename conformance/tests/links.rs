@@ -6,10 +6,12 @@ use std::time::Instant;
 use weft_conformance::links::Ends;
 use weft_conformance::{cable, link_suite};
 use weft_core::EndpointId;
+use weft_link::agent::{AgentConfig, AgentLink};
 use weft_link::looplink::LoopLink;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{Clock, FaultSpec, Faulty, Pcap, Traced};
-use weft_link::{Link, PacketConfig, PacketLink, ShmConfig, ShmLink, UdpConfig, UdpLink};
+use weft_link::{Link, LinkError, PacketConfig, PacketLink, ShmConfig, ShmLink};
+use weft_link::{UdpConfig, UdpLink};
 use weft_link::{XdpConfig, XdpLink, XdpMode};
 
 fn clock() -> Clock {
@@ -67,6 +69,35 @@ fn xdp(mode: Mode, place: XdpMode, mtu: u32) -> Result<Ends, String> {
     })
 }
 
+/// A pair of links through two agents on threads, which reach each other over loopback.
+fn agent(mode: Mode) -> Result<Ends, String> {
+    let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
+    // What is sent to an end that is gone is given up soon.
+    let engine = weft_core::Config { peer_timeout_ms: 2_000, ..weft_core::Config::default() };
+    let ends = Ends::of(|me| {
+        let name = format!("@weft-conformance-{:016x}", weft_link::random_u64());
+        let words = ["--name", &name, "--links", "udp", "--once"].map(String::from);
+        let options = weftd::options::Options::parse(words).expect("options of an agent");
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        // Ends with its rank.
+        std::thread::spawn(move || {
+            let agent = weftd::Agent::open(options);
+            let opened = ready.send(agent.as_ref().map(|_| ()).map_err(|e| e.to_string()));
+            let (Ok(mut agent), Ok(())) = (agent, opened) else { return };
+            while !agent.is_done() {
+                agent.step();
+            }
+        });
+        let opened = is_ready.recv().unwrap_or_else(|e| Err(e.to_string()));
+        opened.map_err(LinkError::Unreachable)?;
+        let config = AgentConfig { names: vec![name], ..AgentConfig::default() };
+        AgentLink::attach(&config, &Security { mode, job_key: job_key.clone(), me }, &engine)
+    })?;
+    Ok(ends.greet())
+}
+
+link_suite!(agent_authenticated, || agent(Mode::Auth));
+link_suite!(agent_encrypted, || agent(Mode::Encrypt));
 link_suite!(xdp_generic, || xdp(Mode::Auth, XdpMode::Generic, 1500));
 link_suite!(xdp_native, || xdp(Mode::Auth, XdpMode::Native, 1500));
 link_suite!(xdp_encrypted, || xdp(Mode::Encrypt, XdpMode::Generic, 1500));

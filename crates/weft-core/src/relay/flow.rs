@@ -228,6 +228,8 @@ impl Flow {
         let give_up = self.send.stuck_since().map(|at| {
             at.max(self.last_heard) + Duration::from_millis(u64::from(cfg.peer_timeout_ms))
         });
-        [resend, give_up, self.recv.ack_deadline()].into_iter().flatten().min()
+        // Nothing can be said to a peer whose number for this one is not known yet.
+        let ack = self.recv.ack_deadline().filter(|_| self.session_out != 0);
+        [resend, give_up, ack].into_iter().flatten().min()
     }
 }

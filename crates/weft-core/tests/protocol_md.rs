@@ -145,7 +145,12 @@ fn codes() -> Vec<(u64, String)> {
 }
 
 fn reasons() -> Vec<(u64, String)> {
-    named(&[(reason::CLOSED, "CLOSED"), (reason::SILENT, "SILENT"), (reason::PROTOCOL, "PROTOCOL")])
+    named(&[
+        (reason::CLOSED, "CLOSED"),
+        (reason::SILENT, "SILENT"),
+        (reason::PROTOCOL, "PROTOCOL"),
+        (reason::GONE, "GONE"),
+    ])
 }
 
 #[test]

@@ -142,6 +142,7 @@ local VALUES = {
         [0] = "CLOSED",
         [1] = "SILENT",
         [2] = "PROTOCOL",
+        [3] = "GONE",
     },
 }
 for number, kind in pairs(TYPES) do

@@ -384,15 +384,16 @@ impl Endpoint {
             let inner = self.inner.borrow();
             (inner.spin, inner.hand_over)
         };
+        let spins = hand_over.is_zero() && !spin.is_zero();
         let limit = timeout.map_or(spin + hand_over, |t| t.min(spin + hand_over));
         let mut start = None;
         loop {
-            for _ in 0..if hand_over.is_zero() { SPINS } else { 1 } {
+            for _ in 0..if spins { SPINS } else { 1 } {
                 // No pause in between: it costs more than the look at the links.
                 if self.progress_by(budget) {
                     return true;
                 }
-                if hand_over.is_zero() && self.look_closely(budget) {
+                if spins && self.look_closely(budget) {
                     return true;
                 }
             }

@@ -295,6 +295,32 @@ fn recv_sized__wakes_for_eager_and_announced_messages() {
 }
 
 #[test]
+fn wait__what_is_due_is_done_while_a_rank_spins() {
+    // Rounds of progress and close looks take turns: neither may keep the clock from being read.
+    let config = Config { spin_us: 20_000_000, ..Config::default() };
+    let links = weft::Links::parse("shm").unwrap();
+    let open = || weft::job::open_endpoint(config.clone(), links, [1; 32]).unwrap();
+    let (a, b) = (open(), open());
+    let to_b = a.connect(&b.address()).unwrap();
+    a.send_blocking(to_b, 1, b"hello").unwrap();
+    while b.probe(None, 1, 0).is_none() {
+        a.progress();
+        b.progress();
+    }
+    let to_a = b.connect(&a.address()).unwrap();
+    let start = std::time::Instant::now();
+    for looks in 0..4 {
+        for _ in 0..looks {
+            // Here already: taken by a close look alone.
+            b.send_blocking(to_a, 2, b"an odd number of them").unwrap();
+            a.recv_blocking(Some(to_b), 2, 0, &mut [0; 21]).unwrap();
+        }
+        a.block_on(a.sleep(std::time::Duration::from_millis(1)));
+        assert!(start.elapsed().as_secs() < 10, "the clock was not read for as long as it spun");
+    }
+}
+
+#[test]
 fn recv_blocking__a_handler_that_panics_meanwhile_leaves_nothing_awaited() {
     let Pair { a, b, to_b, to_a } = shm(Config::default());
     a.send_blocking(to_b, 2, b"hello").unwrap();

@@ -162,7 +162,7 @@ pub(crate) struct Driver {
     pub(super) busy: Vec<bool>,
     /// The link looked at closely between rounds of progress.
     only: Option<usize>,
-    /// Rounds of progress done, and close looks.
+    /// Rounds of progress, and close looks, since the clock was read.
     rounds: u32,
     /// When every link is looked at again.
     look_at: Instant,
@@ -259,12 +259,13 @@ impl Driver {
     /// `budget` packets are taken from each link inside the host.
     #[inline]
     pub fn progress(&mut self, budget: usize) -> bool {
-        self.rounds = self.rounds.wrapping_add(1);
+        self.rounds += 1;
         let (mut did, mut rare) = (false, self.exact);
         let woken = self.woken.take().filter(|_| !self.exact);
         self.core.fresh = false;
         self.core.ended = false;
-        if rare || self.rounds.is_multiple_of(CLOCK_ROUNDS) {
+        if rare || self.rounds >= CLOCK_ROUNDS {
+            self.rounds = 0;
             did |= self.on_time();
             self.only = self.only_link();
             if self.core.now >= self.look_at || woken.is_some() {
@@ -327,7 +328,7 @@ impl Driver {
     #[inline]
     pub fn look_closely(&mut self, looks: u32, budget: usize) -> bool {
         let Some(only) = self.only else { return false };
-        self.rounds = self.rounds.wrapping_add(1);
+        self.rounds += 1;
         (self.core.link, self.core.fresh, self.core.ended) = (only, false, false);
         let budget = if self.core.caps[only].network { TRAIN_BUDGET } else { budget };
         let found = self.links[only].recv_soon(looks, budget, &mut self.core) > 0;
@@ -343,7 +344,7 @@ impl Driver {
     /// Whether the next round is to be one of progress: not only a close look.
     #[inline]
     pub fn is_round_due(&self) -> bool {
-        self.put_off || self.rounds.wrapping_add(1).is_multiple_of(CLOCK_ROUNDS)
+        self.put_off || self.rounds + 1 >= CLOCK_ROUNDS
     }
 
     /// The one link that is looked at in every round, if that costs no system call.
@@ -377,7 +378,7 @@ impl Driver {
     /// bit each.
     pub fn refresh(&mut self, ready: u64) {
         self.woken = Some(ready);
-        self.rounds = CLOCK_ROUNDS - 1;
+        self.rounds = CLOCK_ROUNDS;
     }
 
     /// Acts on what the engine wants and sends what it has. True if anything happened.

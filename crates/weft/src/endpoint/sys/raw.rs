@@ -247,8 +247,8 @@ impl Endpoint {
         // this ends.
         inner.driver.core.awaited.memory =
             unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
-        // With more ranks than cores another one may have the message; and who does not want to spin
-        // does not.
+        // With more ranks than cores another one may have the message; and who does not want to
+        // spin does not.
         let spins = inner.hand_over.is_zero() && !inner.spin.is_zero();
         let (rounds, looks) = if spins { (AWAIT_ROUNDS, CLOSE_ROUNDS) } else { (1, 1) };
         for round in 0..rounds {

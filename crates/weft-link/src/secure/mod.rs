@@ -26,6 +26,7 @@ pub use window::Window;
 use crate::LinkError;
 use peers::Peers;
 use std::fmt;
+pub(crate) use sys::random_bytes;
 use sys::{Ad, Aegis, Mac, Message};
 use weft_core::wire::{self, field, Hello, PacketType};
 use weft_core::{EndpointId, PeerId};

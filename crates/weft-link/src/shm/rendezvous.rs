@@ -218,8 +218,15 @@ fn offer_segment(socket: OwnedFd, cred: Cred, offer: &Hello) -> Result<Dialed, L
         .map_err(|e| system("making a shared memory segment", e))?;
     let halves =
         map::map(&segment, offer.sizes).map_err(|e| system("mapping a shared segment", e))?;
-    socket::send(&socket, &offer.encode(), Some(segment.as_fd()))
-        .map_err(|e| system("passing a shared segment", e))?;
+    let sent = socket::send(&socket, &offer.encode(), Some(segment.as_fd()));
+    sent.map_err(|e| match e.raw_os_error() {
+        // It accepted the connection and had no descriptor for it, or it ended.
+        Some(libc::EPIPE | libc::ECONNRESET) => {
+            let peer = offer.to;
+            LinkError::Unreachable(format!("endpoint {peer} hung up: out of descriptors, or ended"))
+        }
+        _ => system("passing a shared segment", e),
+    })?;
     Ok(Dialed { socket, cred, halves })
 }
 
@@ -280,6 +287,14 @@ mod tests {
     fn dial__nobody_listens() {
         let user = misc::effective_user();
         let refused = dial(misc::random().unwrap(), user, &hello());
+        assert!(matches!(refused, Err(LinkError::Unreachable(_))));
+    }
+
+    #[test]
+    fn offer_segment__to_one_that_hung_up_is_no_fault_of_the_system() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        drop(theirs);
+        let refused = offer_segment(ours.into(), Cred { pid: 1, uid: 1 }, &hello());
         assert!(matches!(refused, Err(LinkError::Unreachable(_))));
     }
 

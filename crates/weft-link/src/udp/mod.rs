@@ -141,6 +141,8 @@ pub struct UdpLink {
     /// A lender may be made once there is a train for it.
     may_lend: bool,
     rx: recv::Receiver,
+    /// A packet was sent to this peer, and nothing was waited for since.
+    asked: Option<PeerId>,
     /// Flips bits on their way out, when faults are injected.
     corruptor: Option<Corruptor>,
 }
@@ -165,6 +167,7 @@ impl UdpLink {
             lender: None,
             may_lend: config.lend,
             rx: recv::Receiver::new(),
+            asked: None,
             corruptor: config.faults.as_ref().map(Corruptor::new),
             sockets,
         };

@@ -205,6 +205,7 @@ impl UdpLink {
             self.look_again(train.peer);
         }
         if train.packets == 1 {
+            self.asked = Some(train.peer);
             return self.send_one(train.peer, socket, &to, train.slot, 0..train.len);
         }
         match self.hand_over(&train, socket, &to) {

@@ -105,6 +105,13 @@ impl Lender {
     }
 }
 
+#[cfg(test)]
+impl Lender {
+    pub fn break_pipe(&mut self, fills: bool) {
+        self.pipe = Pipe::broken(fills);
+    }
+}
+
 /// A place for a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(usize);

@@ -81,6 +81,18 @@ impl Pipe {
     }
 }
 
+#[cfg(test)]
+impl Pipe {
+    /// One that takes nothing, or takes all and gives nothing.
+    pub fn broken(fills: bool) -> Pipe {
+        let null = || std::fs::File::open("/dev/null").unwrap().into();
+        match fills {
+            true => Pipe { read: null(), ..Pipe::new(1).unwrap() },
+            false => Pipe { read: null(), write: null() },
+        }
+    }
+}
+
 impl Pipe {
     fn fill(&self, bytes: &[u8]) -> io::Result<()> {
         let iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };

@@ -128,3 +128,20 @@ fn send_run__only_what_is_authenticated_and_not_secret_is_lent() {
         assert_eq!(count(&a, "sent_lent"), 0);
     }
 }
+
+#[test]
+fn send_run__what_cannot_be_lent_is_copied() {
+    for (config, fills) in configs().iter().flat_map(|c| [(c, false), (c, true)]) {
+        let (mut a, mut b, _) = pair_with(config, Mode::Auth);
+        for n in 0..4 {
+            if let (Some(lender), 1) = (&mut a.lender, n) {
+                lender.break_pipe(fills);
+            }
+            send(&mut a, n);
+            assert!(receive(&mut b, PACKETS) == expected(n), "train {n}");
+        }
+        assert!(a.lender.is_none());
+        assert!(count(&a, "sent_lent") <= 1);
+        assert_eq!(count(&a, "sent"), 4 * PACKETS as u64);
+    }
+}

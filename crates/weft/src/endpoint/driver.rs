@@ -348,6 +348,12 @@ impl Driver {
         found
     }
 
+    /// Whether there is a link to look at closely.
+    #[inline]
+    pub fn has_close_look(&self) -> bool {
+        self.only.is_some()
+    }
+
     /// Whether the next round is to be one of progress: not only a close look.
     #[inline]
     pub fn is_round_due(&self) -> bool {

@@ -40,8 +40,8 @@ impl Engine {
     /// is to be posted.
     #[inline]
     pub fn await_message(&mut self, spec: RecvSpec, len: u64) -> bool {
-        let clear = self.may_await(spec)
-            && (self.unexpected[TAGGED].is_empty() || !self.is_here(spec));
+        let clear =
+            self.may_await(spec) && (self.unexpected[TAGGED].is_empty() || !self.is_here(spec));
         if clear {
             self.wanted = Some(Wanted { spec, len, kind: 0 });
         }
@@ -166,7 +166,8 @@ impl Engine {
     /// A message that must wait for a receive: if it is the awaited one, that has to be posted.
     #[inline]
     pub(super) fn not_awaited(&mut self, queue: usize, peer: PeerId, tag: u64) {
-        if self.wanted.is_some_and(|w| w.kind == 0 && queue == TAGGED && w.spec.accepts(peer, tag)) {
+        if self.wanted.is_some_and(|w| w.kind == 0 && queue == TAGGED && w.spec.accepts(peer, tag))
+        {
             self.wanted = None;
         }
     }

@@ -3,7 +3,9 @@
 use super::{Kept, Out, LINKS_MAX};
 use crate::config::{Config, Reliability};
 use crate::id::{EndpointId, PeerId};
-use crate::reliability::{should_ask, AckOutcome, AckPolicy, Congestion, RecvWindow, Rtt, SendWindow};
+use crate::reliability::{
+    should_ask, AckOutcome, AckPolicy, Congestion, RecvWindow, Rtt, SendWindow,
+};
 use crate::seq::Seq;
 use crate::time::Instant;
 use crate::wire::{self, field, flags, Ack, Common, Packet};

@@ -181,7 +181,11 @@ impl Inner {
         // The argument is the sender's.
         let spec = RecvSpec { source, tag: tag | PACKET, ignore: !0 << 32 };
         let begun = self.driver.core.engine.await_packet(spec, buffer.len() as u64);
-        if begun { self.look_for(buffer) } else { None }
+        if begun {
+            self.look_for(buffer)
+        } else {
+            None
+        }
     }
 
     /// Looks for what the engine awaits.

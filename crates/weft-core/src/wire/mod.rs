@@ -233,10 +233,10 @@ pub fn parse(bytes: &[u8]) -> Result<(Common, Packet, usize), WireError> {
     parse_other(bytes)
 }
 
-/// Decodes the header of a message of one packet with the flags `kind` and no others, but for completion
-/// data and the wish for an acknowledgement: none for one that matches by its tag, `ACTIVE` for a
-/// packet of the packet interface. `None` for all others, malformed ones included: those are for
-/// [`parse`].
+/// Decodes the header of a message of one packet with the flags `kind` and no others, but for
+/// completion data and the wish for an acknowledgement: none for one that matches by its tag,
+/// `ACTIVE` for a packet of the packet interface. `None` for all others, malformed ones included:
+/// those are for [`parse`].
 #[inline]
 pub fn parse_message(header: &[u8], kind: u16) -> Option<(Common, Eager)> {
     let header: &[u8; Eager::LEN] = header.try_into().ok()?;

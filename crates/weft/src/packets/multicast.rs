@@ -595,8 +595,8 @@ impl State {
         let who = driver.describe(group.members[rank]);
         let waited = driver.core.now.since(since).as_secs_f64();
         log::warn!(
-            "multicast group {id}: member {rank} ({who}) has taken no packet for {waited:.1} s, and \
-             those before it in the tree wait"
+            "multicast group {id}: member {rank} ({who}) has taken no packet for {waited:.1} s, \
+             and those before it in the tree wait"
         );
     }
 

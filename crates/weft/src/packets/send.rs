@@ -32,7 +32,8 @@ fn post_memory(driver: &mut Driver, to: PeerId, tag: u64, memory: Memory) -> Res
 impl Packets {
     /// Sends a packet to `handler` at a peer. The buffer is free when this returns, whatever
     /// transfer is chosen: the bytes lie in the link's frame and, where it may have to be sent
-    /// again or there is no frame yet, in library memory. Without that copy: [`gather`](Self::gather).
+    /// again or there is no frame yet, in library memory. Without that copy:
+    /// [`gather`](Self::gather).
     ///
     /// # Errors
     /// The peer failed, or the packet is longer than [`packet_max`](Self::packet_max) (`Refused`).

@@ -3,7 +3,6 @@
 use super::ops::{OpTable, Owner};
 use super::paths::Route;
 use super::regions::{AtOnce, Regions};
-use super::sys::packet::AwaitedPacket;
 use super::sys::Memory;
 use crate::calibration::Calibration;
 use crate::clock::Clock;
@@ -100,9 +99,8 @@ pub(crate) struct Core {
     fresh: bool,
     pub ops: OpTable,
     pub awaited: AwaitedRecv,
-    pub awaited_packet: Option<AwaitedPacket>,
     /// Something that the program waits for came to its end in this round of progress.
-    pub(super) ended: bool,
+    pub(crate) ended: bool,
     pub completions: VecDeque<Completion>,
     pub upcalls: VecDeque<Upcall>,
     /// Bounded by the credit that senders have.
@@ -209,7 +207,6 @@ impl Driver {
                 fresh: true,
                 ops: OpTable::default(),
                 awaited: AwaitedRecv::default(),
-                awaited_packet: None,
                 ended: false,
                 completions: VecDeque::new(),
                 upcalls: VecDeque::new(),
@@ -635,6 +632,7 @@ impl Core {
     fn upcall(&mut self, peer: PeerId, tag: u64, data: Vec<u8>) {
         if tag & PACKET != 0 {
             let len = data.len();
+            self.engine.packet_queued();
             self.packets.push_back(Arrived { peer, tag, data: PacketBuf { bytes: data, len } });
             return;
         }

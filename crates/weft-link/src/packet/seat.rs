@@ -26,7 +26,7 @@ pub const SEATS_MAX: usize = 1 << INDEX_BITS;
 /// Bits of the slot above the index, below [`EtherAddr::XDP`], that tell jobs apart.
 const TAG_BITS: u32 = 5;
 /// Another process sits down in microseconds.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The group to sit down in.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,9 @@
 //! What the two ranks do to measure the packet interface.
 
-use super::super::floor::{median_ns, per, warm_up};
+use super::super::floor::{median_ns, per};
 use super::super::logp::{clock_ns, BURST};
 use super::super::rank::{Outcome, Rank, Task};
+use super::super::volley::volley;
 use anyhow::{Context, Result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,6 +31,8 @@ pub struct Line {
     /// Packets and acknowledgements that came.
     got: Rc<Cell<u64>>,
     acks: Rc<Cell<u64>>,
+    /// Acknowledgements waited for so far.
+    awaited: Cell<u64>,
     /// Where the receiver copies to, if it does.
     into: Rc<RefCell<Vec<u8>>>,
     memory: Exported,
@@ -89,6 +92,7 @@ impl Rank {
             peer,
             got,
             acks,
+            awaited: Cell::new(0),
             into,
             memory,
             their_memory: key(0)?,
@@ -182,9 +186,11 @@ impl Line {
         self.packets.send(self.peer, ACK, 0, &[])
     }
 
+    /// Waits for the next acknowledgement, which may have come while something was sent.
     fn await_ack(&self) {
-        let n = self.acks.get();
-        while self.acks.get() == n {
+        let n = self.awaited.get() + 1;
+        self.awaited.set(n);
+        while self.acks.get() < n {
             self.packets.wait(None);
         }
     }
@@ -217,58 +223,32 @@ fn size_of(task: &Task) -> usize {
 /// in several packets, by upcalls.
 pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
-    if task.arg == 0 && size_of(task) <= line.room() {
-        return ping_pong_received(rank, task, &line);
-    }
     let mut data = Message::of(task);
-    let (warm, room) = (warm_up(task.iters), line.room());
+    let (mut into, room) = (data.own.clone(), line.room());
+    let received = task.arg == 0 && size_of(task) <= room;
     let base = line.reset(0)?;
     let parts = data.parts(room);
-    rank.sync()?;
-    let mut start = Instant::now();
-    let seed = rank_seed(rank, task)?;
-    for i in 1..=warm + task.iters {
-        if i == warm + 1 {
-            start = Instant::now();
+    let seed = rank_seed(rank)?;
+    let (mut sent, mut got) = (0, 0);
+    let send = |line: &mut Rc<Line>| {
+        sent += 1;
+        line.number(&mut data, seed + sent);
+        Ok(if received { line.send_one(&data) } else { line.send(&data, room) }?)
+    };
+    let recv = |line: &mut Rc<Line>| {
+        got += 1;
+        match received {
+            true => line.receive_one(seed + got, &mut into)?,
+            false if line.is_rcpy() => line.await_nth(seed + got),
+            false => line.await_nth(base + got * parts),
         }
-        let awaited = if line.is_rcpy() { seed + i } else { base + i * parts };
-        line.number(&mut data, seed + i);
-        if rank.me == 0 {
-            line.send(&data, room)?;
-            line.await_nth(awaited);
-        } else {
-            line.await_nth(awaited);
-            line.send(&data, room)?;
-        }
-    }
-    Ok(if rank.me == 0 { per(start, 2 * task.iters) } else { Outcome::Elsewhere })
-}
-
-fn ping_pong_received(rank: &mut Rank, task: &Task, line: &Line) -> Result<Outcome> {
-    let mut data = Message::of(task);
-    let mut into = data.own.clone();
-    let warm = warm_up(task.iters);
-    rank.sync()?;
-    let mut start = Instant::now();
-    let seed = rank_seed(rank, task)?;
-    for i in 1..=warm + task.iters {
-        if i == warm + 1 {
-            start = Instant::now();
-        }
-        line.number(&mut data, seed + i);
-        if rank.me == 0 {
-            line.send_one(&data)?;
-            line.receive_one(seed + i, &mut into)?;
-        } else {
-            line.receive_one(seed + i, &mut into)?;
-            line.send_one(&data)?;
-        }
-    }
-    Ok(if rank.me == 0 { per(start, 2 * task.iters) } else { Outcome::Elsewhere })
+        Ok(true)
+    };
+    volley(rank, task, &mut Rc::clone(&line), "lost", send, recv)
 }
 
 /// A number that both ranks have and no earlier measurement had.
-fn rank_seed(rank: &mut Rank, _task: &Task) -> Result<u64> {
+fn rank_seed(rank: &mut Rank) -> Result<u64> {
     if rank.me == 0 {
         let seed = weft_link::random_u64() >> 8 << 4;
         rank.tell(&seed.to_le_bytes())?;
@@ -321,7 +301,7 @@ pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let base = line.reset(0)?;
     let parts = data.parts(room);
     rank.sync()?;
-    let seed = rank_seed(rank, task)?;
+    let seed = rank_seed(rank)?;
     for i in 1..=task.iters {
         let awaited = if line.is_rcpy() { seed + i } else { base + i * parts };
         line.number(&mut data, seed + i);

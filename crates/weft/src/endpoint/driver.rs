@@ -164,6 +164,7 @@ pub(crate) struct Driver {
     rounds: u32,
     /// When every link is looked at again.
     look_at: Instant,
+    rarely: Duration,
     /// The links that have something, when the system has just said so.
     woken: Option<u64>,
     /// Some peer is reached over a network that costs no system call to look at.
@@ -175,9 +176,10 @@ pub(crate) struct Driver {
     exact: bool,
 }
 
-/// Time between looks at a link that no peer uses, or that costs a system call and gave nothing.
-/// Not rounds: where a round costs nothing, such looks would make up most of the time.
-const RARELY: Duration = Duration::from_micros(16);
+/// Time between looks at a link that no peer uses, or that costs a system call and gave nothing:
+/// from the first to the last, doubled by each look in vain. Not rounds: where a round costs
+/// nothing, such looks would make up most of the time.
+const RARELY: [Duration; 2] = [Duration::from_micros(16), Duration::from_micros(128)];
 /// Looks in vain after which a link that costs a system call is looked at rarely.
 const QUIET: u32 = 256;
 /// Close looks at a link between two rounds.
@@ -245,6 +247,7 @@ impl Driver {
             only: None,
             rounds: 0,
             look_at: now,
+            rarely: RARELY[0],
             woken: None,
             has_polled_network: false,
             put_off: false,
@@ -266,7 +269,8 @@ impl Driver {
             did |= self.on_time();
             self.only = self.only_link();
             if self.core.now >= self.look_at || woken.is_some() {
-                self.look_at = self.core.now + RARELY;
+                self.look_at = self.core.now + self.rarely;
+                self.rarely = (self.rarely * 2).min(RARELY[1]);
                 rare = true;
             }
         }
@@ -280,6 +284,9 @@ impl Driver {
                 self.core.link = i;
                 let budget = if self.core.caps[i].network { TRAIN_BUDGET } else { budget };
                 let found = self.links[i].recv(budget, &mut self.core) > 0;
+                if found && !self.is_looked_at(i) {
+                    self.rarely = RARELY[0];
+                }
                 self.quiet[i] = if found { 0 } else { self.quiet[i].saturating_add(1) };
                 did |= found;
             }
@@ -336,6 +343,12 @@ impl Driver {
             }
         }
         found
+    }
+
+    /// Whether there is a link to look at closely.
+    #[inline]
+    pub fn has_close_look(&self) -> bool {
+        self.only.is_some()
     }
 
     /// Whether the next round is to be one of progress: not only a close look.

@@ -35,6 +35,9 @@ const TAKEN: Duration = Duration::from_micros(5);
 const MEMORY: u32 = 100;
 /// Most that is remembered.
 const MEMORY_MAX: u32 = 1000;
+/// While that lasts, only each so many-th time is measured: two readings of the clock are a seventh
+/// of a turn in vain.
+const MEASURED: u32 = 8;
 
 impl Idle {
     #[inline]
@@ -50,18 +53,18 @@ impl Idle {
         if times == 1 {
             self.since.set(None);
         }
-        if times.is_multiple_of(LOOK) || self.shared.load(Ordering::Relaxed) > 0 {
-            return self.is_tired();
+        if self.shared.load(Ordering::Relaxed) > 0 {
+            return true;
         }
-        false
+        times.is_multiple_of(LOOK) && self.is_tired()
     }
 
     /// Hands the core over, and notes whether anybody took it.
     pub fn hand_over(&self) {
-        let start = Instant::now();
-        std::thread::yield_now();
         let shared = self.shared.load(Ordering::Relaxed);
-        let shared = match start.elapsed() > TAKEN {
+        let start = shared.is_multiple_of(MEASURED).then(Instant::now);
+        std::thread::yield_now();
+        let shared = match start.is_some_and(|start| start.elapsed() > TAKEN) {
             true => (shared + MEMORY).min(MEMORY_MAX),
             false => shared.saturating_sub(1),
         };
@@ -73,7 +76,7 @@ impl Idle {
         let now = Instant::now();
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));
-        let tired = self.shared.load(Ordering::Relaxed) > 0 || now.duration_since(since) >= SPIN;
+        let tired = now.duration_since(since) >= SPIN;
         if tired {
             // From here on every poll comes this way.
             self.in_vain.set(LOOK - 1);

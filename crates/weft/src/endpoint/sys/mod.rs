@@ -1,6 +1,7 @@
 //! Memory that operations read and write while they are in progress.
 
 pub(crate) mod epoll;
+pub(crate) mod expect;
 pub(crate) mod raw;
 
 use std::ops::Range;

@@ -10,6 +10,7 @@ use weft_conformance::hosts::{self, mac, Host};
 use weft_conformance::skip;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::{Address, Frame, Link, PacketConfig, PacketLink, PeerInfo, UdpConfig, UdpLink};
+use weft_link::{XdpConfig, XdpLink};
 
 const TAG: u64 = 5;
 const LONG: usize = 1 << 20;
@@ -36,6 +37,7 @@ fn links(names: &str, ring: usize, id: EndpointId) -> Vec<Box<dyn Link>> {
     let security = Security { me: id, ..security(7, Mode::Auth) };
     let open = |name| -> Box<dyn Link> {
         match name {
+            "xdp" => Box::new(XdpLink::new(XdpConfig::default(), security.clone()).unwrap()),
             "packet" => {
                 let config = PacketConfig { ring, ..PacketConfig::default() };
                 Box::new(PacketLink::new(config, security.clone()).unwrap())
@@ -199,13 +201,18 @@ fn interface__goes_down_and_up_under_packet() {
 }
 
 #[test]
+fn interface__goes_down_and_up_under_xdp() {
+    cables_in_turn("xdp", "xdp");
+}
+
+#[test]
 fn interface__goes_down_and_up_under_both() {
     cables_in_turn("packet,udp", "packet");
 }
 
 #[test]
 fn interface__vanishes() {
-    for names in ["packet", "udp", "packet,udp"] {
+    for names in ["packet", "udp", "packet,udp", "xdp", "xdp,udp"] {
         flow(2, names, 60, |i, side| {
             if i == 20 {
                 side.host.ip("link del cable0");
@@ -216,7 +223,7 @@ fn interface__vanishes() {
 
 #[test]
 fn mtu__shrinks_and_grows() {
-    for names in ["udp", "packet,udp"] {
+    for names in ["udp", "packet,udp", "xdp,udp"] {
         flow(1, names, 120, |i, side| {
             let mtu = [(20, 1000), (50, 1500), (70, 600), (100, 1400)];
             if let Some((_, mtu)) = mtu.iter().find(|(at, _)| *at == i) {

@@ -58,6 +58,10 @@ fn packet(mode: Mode, mtu: u32) -> Result<Ends, String> {
 /// A pair of XDP links on the two ends of a cable.
 fn xdp(mode: Mode, place: XdpMode, mtu: u32) -> Result<Ends, String> {
     cable::lay(mtu)?;
+    xdp_on_the_cable(mode, place)
+}
+
+fn xdp_on_the_cable(mode: Mode, place: XdpMode) -> Result<Ends, String> {
     let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
     let free = std::cell::Cell::new(cable::ENDS.iter());
     Ends::of(|me| {
@@ -67,6 +71,25 @@ fn xdp(mode: Mode, place: XdpMode, mtu: u32) -> Result<Ends, String> {
         let config = XdpConfig { interfaces, modes: vec![place], ..XdpConfig::default() };
         XdpLink::new(config, Security { mode, job_key: job_key.clone(), me })
     })
+}
+
+thread_local! {
+    /// Links that have the queues which others do without, until the test ends.
+    static OWNERS: std::cell::RefCell<Vec<XdpLink>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+/// As [`xdp`], but the queues serve others: packet sockets stand in.
+fn xdp_without_queues(mode: Mode, place: XdpMode) -> Result<Ends, String> {
+    cable::lay(1500)?;
+    let job_key = JobKey::from_bytes(&[2; 32]).ok_or("a key of 32 bytes")?;
+    for end in cable::ENDS {
+        let interfaces = Some(vec![end.to_string()]);
+        let config = XdpConfig { interfaces, modes: vec![place], ..XdpConfig::default() };
+        let security = Security { mode, job_key: job_key.clone(), me: EndpointId(7) };
+        let owner = XdpLink::new(config, security).map_err(|e| e.to_string())?;
+        OWNERS.with_borrow_mut(|all| all.push(owner));
+    }
+    xdp_on_the_cable(mode, place)
 }
 
 /// A pair of links through two agents on threads, which reach each other over loopback.
@@ -104,6 +127,8 @@ link_suite!(xdp_encrypted, || xdp(Mode::Encrypt, XdpMode::Generic, 1500));
 link_suite!(xdp_open, || xdp(Mode::None, XdpMode::Generic, 1500));
 link_suite!(xdp_jumbo, || xdp(Mode::Auth, XdpMode::Generic, 9000));
 link_suite!(xdp_jumbo_native, || xdp(Mode::Auth, XdpMode::Native, 9000));
+link_suite!(xdp_without_a_queue, || xdp_without_queues(Mode::Auth, XdpMode::Generic));
+link_suite!(xdp_without_a_queue_open, || xdp_without_queues(Mode::None, XdpMode::Native));
 link_suite!(packet_authenticated, || packet(Mode::Auth, 1500));
 link_suite!(packet_encrypted, || packet(Mode::Encrypt, 1500));
 link_suite!(packet_open, || packet(Mode::None, 1500));

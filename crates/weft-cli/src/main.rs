@@ -45,6 +45,8 @@ enum Command {
     Bench(bench::Args),
     Tune(tune::Args),
     #[command(hide = true)]
+    TuneStore(tune::store::Args),
+    #[command(hide = true)]
     BenchRank(bench::rank::Args),
     #[command(hide = true)]
     BenchService(bench::service::Args),
@@ -75,6 +77,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Tune(args) => tune::run(args),
+        Command::TuneStore(args) => tune::store::run(&args),
         Command::BenchRank(args) => bench::rank::run(args),
         Command::BenchService(args) => bench::service::run(args),
         Command::Lab(args) => lab::run(args),

@@ -72,6 +72,11 @@ fn mailbox__packets_to_and_fro_without_upcalls() {
     all("mailbox", 2, "us one way");
 }
 
+#[test]
+fn gather__memory_comes_back_and_is_used_again() {
+    all("gather", 3, "from memory lent");
+}
+
 /// Runs an example whose ranks an agent serves that does what can be done at one.
 fn served(name: &str, ranks: u32, says: &str) {
     let agent = format!("@weft-capi-{:016x}", weft_link::random_u64());

@@ -207,6 +207,92 @@ fn run__many_senders_share_a_bottleneck_and_keep_it_full() {
     assert!(turns.iter().all(|(rate, _)| *rate <= 1.1 * wire), "no bottleneck: {turns:?}");
 }
 
+/// Runs `selftest incast` on a lab, with options of `weft run`; what it wrote to standard error.
+/// `None`, with a note: the machine has no AF_XDP.
+fn raw(lab: &Lab, ranks: &str, options: &[&str], command: &[&str]) -> Option<String> {
+    let with = options.iter().map(|o| format!("--with={o}")).collect::<Vec<_>>();
+    let with: Vec<&str> = with.iter().map(String::as_str).collect();
+    let incast = [WEFT, "selftest", "incast", "--bytes", "20000", "--messages", "40"];
+    let head = ["lab", "run", "-n", ranks];
+    let ran = lab.weft(&[&head[..], &with, command, &incast].concat());
+    let said = text(&ran.stderr);
+    if said.contains("link xdp is not available") && said.contains("this kernel has no") {
+        weft_conformance::skip(&said);
+        return None;
+    }
+    assert!(ran.status.success(), "{said}");
+    Some(said)
+}
+
+#[test]
+fn run__several_ranks_a_host_over_xdp() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    let Some(said) = raw(&lab, "6", &["--link=xdp"], &[]) else { return };
+    assert_eq!(said.matches("another rank has its queue").count(), 2, "once a host: {said}");
+    // Nothing stays attached.
+    for host in ["h1", "h2"] {
+        until(|| !lab.sh(host, "ip -d link show eth0").contains("xdp"), || "a program".into());
+    }
+}
+
+#[test]
+fn run__two_jobs_on_one_wire_do_not_disturb_each_other() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    for link in ["--link=packet", "--link=xdp"] {
+        let both = std::thread::scope(|scope| {
+            let jobs = [(); 2].map(|()| scope.spawn(|| raw(&lab, "4", &[link], &[])));
+            jobs.map(|job| job.join().expect("it passes"))
+        });
+        if both.iter().any(Option::is_none) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn run__without_the_right_to_raw_sockets_takes_udp_and_says_so_once() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    let without = ["setpriv", "--bounding-set=-net_raw,-net_admin", "--inh-caps=-all"];
+    if lab.code(&["h1", "setpriv", "--version"]) != Some(0) {
+        return weft_conformance::skip("no setpriv (util-linux) to give up rights with");
+    }
+    for link in ["packet", "xdp"] {
+        let options = [format!("--link={link},udp")];
+        let options = options.each_ref().map(String::as_str);
+        let Some(said) = raw(&lab, "2", &options, &without) else { continue };
+        let line = format!("link {link} is not available");
+        assert_eq!(said.matches(&line).count(), 2, "once a rank: {said}");
+        assert!(said.contains("CAP_NET_RAW"), "{said}");
+    }
+}
+
+#[test]
+fn run__a_card_that_refuses_af_xdp_is_named_and_the_next_link_taken() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    // What a veth interface does not do.
+    let options = ["--link=xdp,packet,udp", "--env=WEFT_XDP_MODE=zerocopy"];
+    let Some(said) = raw(&lab, "2", &options, &[]) else { return };
+    assert_eq!(said.matches("link xdp is not available").count(), 2, "once a rank: {said}");
+    assert!(said.contains("zerocopy") && said.contains("WEFT_XDP_MODE=generic"), "{said}");
+}
+
+#[test]
+fn run__a_bridge_that_floods_disturbs_nobody() {
+    let Some(lab) = Lab::up(&["4"]) else { return };
+    // It forgets at once behind which port a station is.
+    let keeper = lab.status()["keeper"].to_string();
+    let forget = ["-t", &keeper, "-n", "ip", "link", "set", "sw0", "type", "bridge"];
+    let forget = Command::new("nsenter").args(forget).args(["ageing_time", "0"]).output();
+    match forget {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => return weft_conformance::skip(&text(&output.stderr)),
+        Err(e) => return weft_conformance::skip(&format!("nsenter: {e}")),
+    }
+    for link in ["--link=packet", "--link=xdp", "--link=packet,udp"] {
+        raw(&lab, "8", &[link], &[]);
+    }
+}
+
 /// Datagrams of `count` that arrive at a port of h2 where nobody listens.
 fn arrived(lab: &Lab, count: u32) -> u64 {
     let counter = || {

@@ -63,6 +63,63 @@ fn tune__measures_stores_shows_and_forgets() {
     std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
 }
 
+/// A lab of two hosts, ended with the test.
+struct Lab(String);
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        weft(Path::new("off"), &["lab", "down", "--name", &self.0]);
+    }
+}
+
+#[test]
+fn tune__between_two_hosts_stores_on_both_beside_what_is_there() {
+    let file = scratch("far");
+    let lab = Lab(format!("tune{}", std::process::id()));
+    let up = weft(Path::new("off"), &["lab", "up", "2", "--name", &lab.0]);
+    let why = String::from_utf8_lossy(&up.stderr);
+    if !up.status.success() && why.contains("CAP_SYS_ADMIN") {
+        return weft_conformance::skip(&why);
+    }
+    assert!(up.status.success(), "{why}");
+    let mut made = Calibration { machine: Machine::here(), ..Calibration::default() };
+    let figures = |link: &str| weft::calibration::LinkFigures {
+        link: link.into(),
+        place: "here".into(),
+        latency_ns: 1,
+        bytes_per_us: 2,
+        small_bytes_per_us: 3,
+        messages_per_ms: 4,
+    };
+    made.links.extend(["shm", "udp"].map(figures));
+    made.write(&file).unwrap();
+    let agent = format!("'{}' lab exec --name {}", env!("CARGO_BIN_EXE_weft"), lab.0);
+    let tune = ["tune", "--hosts", "h1,h2", "--launch-agent", &agent, "--quick", "--link", "udp"];
+    let text = stdout(&weft(&file, &tune));
+    assert!(text.contains("stored on h1 in") && text.contains("stored on h2 in"), "{text}");
+    let stored = Calibration::read_for(&file, &Machine::here()).unwrap().expect("a file");
+    assert_eq!(stored.link("shm").map(|l| l.latency_ns), Some(1), "{stored:?}");
+    let udp = stored.link("udp").expect("measured");
+    assert!(udp.latency_ns > 1 && udp.place == "hosts h1 and h2", "{udp:?}");
+    assert_eq!(stored.switches.len(), 1, "{stored:?}");
+    std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
+}
+
+#[test]
+fn tune__hosts_that_cannot_be_are_refused() {
+    let refused = |words: &[&str]| {
+        let output = weft(Path::new("off.toml"), &[&["tune", "--dry-run"], words].concat());
+        assert!(!output.status.success(), "{words:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for hosts in ["a", "a,a", "a,b,c"] {
+        assert!(refused(&["--hosts", hosts]).contains("two different hosts"));
+    }
+    assert!(refused(&["--hosts", "a,b", "--link", "shm"]).contains("one host only"));
+    let gone = refused(&["--hosts", "a,b", "--launch-agent", "false", "--quick"]);
+    assert!(gone.contains("no link could be measured"), "{gone}");
+}
+
 #[test]
 fn tune__interrupted_stores_nothing() {
     let file = scratch("interrupted");

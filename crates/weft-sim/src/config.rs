@@ -101,6 +101,11 @@ pub struct SimConfig {
     pub topology: Topology,
     /// The links.
     pub wire: Wire,
+    /// Wires of further networks that all hosts are on as well, at most [`SimConfig::MORE`]; on
+    /// [`LinkKind::Network`] only, and not where agents serve.
+    pub more: Vec<Wire>,
+    /// Whether one link spreads data over all networks; else each network has a link of its own.
+    pub striped: bool,
     /// The hosts.
     pub host: HostModel,
     /// What goes wrong.
@@ -115,6 +120,9 @@ pub struct SimConfig {
 }
 
 impl SimConfig {
+    /// Most further networks.
+    pub const MORE: usize = 2;
+
     /// MTU on Ethernet: 1500 less IP and UDP headers and the security trailer.
     pub const MTU: u32 = 1500 - 28 - 16;
 
@@ -129,12 +137,28 @@ impl SimConfig {
             served: false,
             topology: Topology::Star,
             wire: Wire::ethernet(10),
+            more: Vec::new(),
+            striped: false,
             host: HostModel::default(),
             faults: Vec::new(),
             limit_ns: 1_000_000_000_000,
             trace: 0,
             settings: Vec::new(),
         }
+    }
+
+    /// Networks that are there: the first, and the further ones where they apply.
+    pub fn networks(&self) -> usize {
+        let alone = self.kind == LinkKind::Memory || self.served;
+        if alone {
+            return 1;
+        }
+        1 + self.more.len().min(SimConfig::MORE)
+    }
+
+    /// Wire of a network, counted from 0.
+    pub fn wire_of(&self, network: usize) -> Wire {
+        network.checked_sub(1).and_then(|i| self.more.get(i)).copied().unwrap_or(self.wire)
     }
 
     /// The same with one more fault.
@@ -161,6 +185,10 @@ impl fmt::Display for SimConfig {
         }
         if w.jitter_ns > 0 {
             write!(f, " +0..{} ns", w.jitter_ns)?;
+        }
+        for w in &self.more {
+            let how = if self.striped { "shared" } else { "apart" };
+            write!(f, ", another {how}: {} MB/s, {} ns", w.bytes_per_us, w.latency_ns)?;
         }
         for fault in &self.faults {
             write!(f, ", {fault}")?;

@@ -87,6 +87,13 @@ pub enum Fault {
         /// Its peers' links are told.
         visible: bool,
     },
+    /// A fault of wires strikes on one network only.
+    On {
+        /// Which, counted from 0.
+        network: usize,
+        /// What: loss, duplicates, disorder, flipped bits or a partition.
+        fault: Box<Fault>,
+    },
     /// A host starts its program anew, as another incarnation.
     Restart {
         /// Which host.
@@ -115,6 +122,24 @@ impl Fault {
     /// Frames held back by up to `by_ns` all the time, in parts per million.
     pub const fn reorder(ppm: u32, by_ns: u64) -> Fault {
         Fault::Reorder { ppm, by_ns, span: Span::ALWAYS }
+    }
+
+    /// Whether it strikes hosts, and not what is on the wires.
+    pub fn is_of_hosts(&self) -> bool {
+        matches!(self, Fault::Pause { .. } | Fault::Death { .. } | Fault::Restart { .. })
+    }
+
+    /// The same on one network only.
+    pub fn on(self, network: usize) -> Fault {
+        Fault::On { network, fault: Box::new(self) }
+    }
+
+    /// What it does on a network, if anything.
+    pub(crate) fn at(&self, network: usize) -> Option<&Fault> {
+        match self {
+            Fault::On { network: only, fault } => (*only == network).then_some(fault),
+            other => Some(other),
+        }
     }
 
     /// Whether this partition separates `src` from `dst` at `now`.
@@ -155,6 +180,7 @@ impl fmt::Display for Fault {
                 let how = if *visible { "visible" } else { "silent" };
                 write!(f, "{how} death of host {host} at {} us", at / 1000)
             }
+            Fault::On { network, fault } => write!(f, "{fault} on network {network}"),
             Fault::Restart { host, at } => write!(f, "restart of host {host} at {} us", at / 1000),
         }
     }
@@ -164,6 +190,15 @@ impl fmt::Display for Fault {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
+
+    #[test]
+    fn at__one_network_or_all() {
+        let loss = Fault::loss(10);
+        assert_eq!((loss.at(0), loss.at(1)), (Some(&loss), Some(&loss)));
+        let one = loss.clone().on(1);
+        assert_eq!((one.at(0), one.at(1)), (None, Some(&loss)));
+        assert_eq!(one.to_string(), "loss 10 ppm on network 1");
+    }
 
     #[test]
     fn separates__both_ways_or_one() {

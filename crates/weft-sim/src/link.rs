@@ -1,9 +1,10 @@
-//! The link of one simulated host.
+//! The links of one simulated host.
 
 use crate::clock::SimClock;
-use crate::config::LinkKind;
+use crate::config::{LinkKind, SimConfig};
 use crate::network::{Packet, SharedNetwork};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use weft_core::{LinkCaps, PeerId};
 use weft_link::run::{is_part, Run};
 use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
@@ -12,6 +13,9 @@ use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sin
 /// part of [`crate::Wire::overhead_bytes`].
 pub(crate) const CHECK_LEN: usize = 8;
 
+/// Names of links by the first of their networks.
+const NAMES: [&str; 1 + SimConfig::MORE] = ["sim", "sim2", "sim3"];
+
 /// Carries frames of one incarnation of one host over the simulated network.
 pub struct SimLink {
     net: SharedNetwork,
@@ -19,6 +23,12 @@ pub struct SimLink {
     generation: u32,
     clock: SimClock,
     kind: LinkKind,
+    /// The networks it is on; what is sent takes the first of them.
+    networks: Range<usize>,
+    /// The one whose frames are taken now.
+    at: usize,
+    /// Of the data that is being spread, the one to take.
+    stripe: usize,
     /// Host of each peer, by peer number.
     hosts: Vec<Option<u32>>,
     /// Peer that was connected last, by host.
@@ -42,8 +52,24 @@ fn check(header: &[u8], payload: &[u8]) -> [u8; 8] {
 }
 
 impl SimLink {
-    /// The link of the present incarnation of `host`; `clock` is that host's.
+    /// The link of the present incarnation of `host` on the first network, or, where data is
+    /// spread, on all of them; `clock` is that host's.
     pub fn new(net: &SharedNetwork, host: u32, clock: &SimClock) -> SimLink {
+        let config = net.borrow().config().clone();
+        let end = if config.striped { config.networks() } else { 1 };
+        SimLink::on(net, host, clock, 0..end)
+    }
+
+    /// All links of the present incarnation of `host`.
+    pub fn all(net: &SharedNetwork, host: u32, clock: &SimClock) -> Vec<SimLink> {
+        let config = net.borrow().config().clone();
+        let more = if config.striped { 1..1 } else { 1..config.networks() };
+        let first = SimLink::new(net, host, clock);
+        let further = more.map(|n| SimLink::on(net, host, clock, n..n + 1));
+        std::iter::once(first).chain(further).collect()
+    }
+
+    fn on(net: &SharedNetwork, host: u32, clock: &SimClock, networks: Range<usize>) -> SimLink {
         let (generation, kind) = {
             let net = net.borrow();
             (net.generation(host), net.config().kind)
@@ -54,6 +80,9 @@ impl SimLink {
             generation,
             clock: clock.clone(),
             kind,
+            at: networks.start,
+            stripe: 0,
+            networks,
             hosts: Vec::new(),
             peers: BTreeMap::new(),
             events: VecDeque::new(),
@@ -65,10 +94,24 @@ impl SimLink {
         self.hosts.get(peer.0 as usize).copied().flatten()
     }
 
+    /// Takes the next packet into `spare`: of the same network as the last one, as long as there
+    /// are.
+    fn take(&mut self) -> bool {
+        let mut net = self.net.borrow_mut();
+        for _ in self.networks.clone() {
+            if net.take(self.host, self.at, &mut self.spare) {
+                return true;
+            }
+            self.at =
+                if self.at + 1 < self.networks.end { self.at + 1 } else { self.networks.start };
+        }
+        false
+    }
+
     /// Takes the next whole packet into `spare`.
     fn next_packet(&mut self) -> bool {
         let cost = self.net.borrow().config().host.recv_ns;
-        while self.net.borrow_mut().take(self.host, &mut self.spare) {
+        while self.take() {
             self.clock.spend(cost);
             let packet = &self.spare;
             let end = packet.bytes.len() - CHECK_LEN;
@@ -144,14 +187,16 @@ impl Link for SimLink {
         let net = self.net.borrow();
         let config = net.config();
         let (mut caps, hops) = match self.kind {
-            LinkKind::Network => (LinkCaps::network("sim", config.mtu), 2),
+            LinkKind::Network => (LinkCaps::network(NAMES[self.networks.start], config.mtu), 2),
             LinkKind::Memory => (LinkCaps::memory("sim", config.mtu), 1),
         };
-        let ns = hops * config.wire.latency_ns + config.host.send_ns + config.host.recv_ns;
+        let wire = config.wire_of(self.networks.start);
+        let ns = hops * wire.latency_ns + config.host.send_ns + config.host.recv_ns;
         caps.latency_ns = u32::try_from(ns).unwrap_or(u32::MAX);
-        caps.bytes_per_us = u32::try_from(config.wire.bytes_per_us).unwrap_or(u32::MAX);
+        caps.bytes_per_us = u32::try_from(wire.bytes_per_us).unwrap_or(u32::MAX);
         caps.small_bytes_per_us = caps.bytes_per_us;
         caps.train = config.train.max(1);
+        caps.stripes = self.networks.len() as u8;
         caps
     }
 
@@ -191,16 +236,31 @@ impl Link for SimLink {
         }
         let mut net = self.net.borrow_mut();
         let cost = net.config().host.send_ns;
+        let network = self.networks.start + self.stripe;
         for (i, frame) in frames.iter().enumerate() {
             let Some(host) = self.host_of(frame.peer) else { continue };
             self.clock.spend(cost);
             let trailer = check(frame.header, frame.payload);
             let parts = [frame.header, frame.payload, &trailer];
-            if !net.send(self.host, host, self.clock.now().0, parts) {
+            if !net.send((self.host, host), network, self.clock.now().0, parts) {
                 return i;
             }
         }
         frames.len()
+    }
+
+    fn send_striped(
+        &mut self,
+        peer: PeerId,
+        stripe: u8,
+        header: &[u8],
+        payload: &[u8],
+        packets: usize,
+    ) -> usize {
+        self.stripe = usize::from(stripe).min(self.networks.len() - 1);
+        let sent = self.send_run(peer, header, payload, packets);
+        self.stripe = 0;
+        sent
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
@@ -220,7 +280,8 @@ impl Link for SimLink {
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
-        if self.alive() {
+        // Told once for all links.
+        if self.networks.start == 0 && self.alive() {
             while let Some(host) = self.net.borrow_mut().take_gone(self.host) {
                 let gone = (0u32..).zip(&self.hosts).filter(|(_, &h)| h == Some(host));
                 self.events.extend(gone.map(|(p, _)| LinkEvent::PeerGone(PeerId(p))));

@@ -89,6 +89,8 @@ impl Counters {
 pub(crate) struct Packet {
     pub src: u32,
     pub dst: u32,
+    /// The network it is on.
+    pub network: usize,
     pub sent_at: u64,
     pub header_len: u16,
     /// Header, payload, check.
@@ -110,6 +112,10 @@ pub enum Step {
     Restarted(u32),
 }
 
+/// Most networks.
+const NETWORKS: usize = 1 + SimConfig::MORE;
+
+/// The transmitters and receivers of a host.
 #[derive(Debug, Default)]
 struct Nic {
     generation: u32,
@@ -117,11 +123,11 @@ struct Nic {
     paused_until: u64,
     /// When the processor is free again.
     busy_until: u64,
-    /// When the transmitter is free again.
-    tx_until: u64,
+    /// When the transmitter of each network is free again.
+    tx_until: [u64; NETWORKS],
     /// The earliest wake-up that is scheduled.
     wake_at: Option<u64>,
-    inbox: VecDeque<u32>,
+    inbox: [VecDeque<u32>; NETWORKS],
     /// Memory links: frames accepted by senders and not yet taken.
     claimed: u32,
     /// Memory links: senders refused for lack of room here.
@@ -148,6 +154,8 @@ pub struct Network {
     nics: Vec<Nic>,
     ports: Vec<Port>,
     counters: Counters,
+    /// Frames that reached a host over each network.
+    arrived: [u64; NETWORKS],
     trace: Trace,
     restarts_left: usize,
     peak_queue: u64,
@@ -158,17 +166,26 @@ fn serialise(bytes: u64, bytes_per_us: u64) -> u64 {
     (bytes * 1000).div_ceil(bytes_per_us.max(1))
 }
 
+/// The ports of one network's switches.
+fn ports(config: &SimConfig, network: usize) -> Vec<Port> {
+    let (hosts, wire) = (config.hosts, config.wire_of(network));
+    let port = |bytes_per_us| Port { bytes_per_us, ..Port::default() };
+    let mut ports = vec![port(wire.bytes_per_us); hosts as usize];
+    if let Topology::Tree { radix, uplink } = config.topology {
+        let leaves = hosts.div_ceil(radix.max(1)) as usize;
+        ports.resize(
+            hosts as usize + 2 * leaves,
+            port(wire.bytes_per_us * u64::from(uplink.max(1))),
+        );
+    }
+    ports
+}
+
 impl Network {
     /// The network of `config`, with its faults scheduled.
     pub fn new(config: SimConfig) -> Network {
         let hosts = config.hosts;
-        let host_port = Port { bytes_per_us: config.wire.bytes_per_us, ..Port::default() };
-        let mut ports = vec![host_port; hosts as usize];
-        if let Topology::Tree { radix, uplink } = config.topology {
-            let leaves = hosts.div_ceil(radix.max(1)) as usize;
-            let bytes_per_us = config.wire.bytes_per_us * u64::from(uplink.max(1));
-            ports.resize(hosts as usize + 2 * leaves, Port { bytes_per_us, ..Port::default() });
-        }
+        let ports = (0..config.networks()).flat_map(|n| ports(&config, n)).collect();
         let mut queue = EventQueue::default();
         let mut restarts_left = 0;
         for (index, fault) in (0u32..).zip(&config.faults) {
@@ -191,6 +208,7 @@ impl Network {
             nics: (0..hosts).map(|_| Nic::default()).collect(),
             ports,
             counters: Counters::default(),
+            arrived: [0; NETWORKS],
             trace: Trace::new(config.trace),
             restarts_left,
             peak_queue: 0,
@@ -216,6 +234,11 @@ impl Network {
     /// Totals so far.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Frames that reached a host over one of the networks.
+    pub fn arrived_on(&self, network: usize) -> u64 {
+        self.arrived.get(network).copied().unwrap_or(0)
     }
 
     /// The record of events.
@@ -320,9 +343,7 @@ impl Network {
         nic.wake_at = None;
         nic.claimed = 0;
         nic.gone.clear();
-        for packet in std::mem::take(&mut nic.inbox) {
-            self.unused.push(packet);
-        }
+        self.unused.extend(std::mem::take(&mut nic.inbox).into_iter().flatten());
         for sender in std::mem::take(&mut self.nics[host as usize].refused) {
             self.wake(sender, self.now);
         }
@@ -341,12 +362,19 @@ impl Network {
     }
 
     /// Takes a frame from `src` at its local time `at`. False: no room, and `src` will be woken.
-    pub(crate) fn send(&mut self, src: u32, dst: u32, at: u64, parts: [&[u8]; 3]) -> bool {
+    pub(crate) fn send(
+        &mut self,
+        (src, dst): (u32, u32),
+        network: usize,
+        at: u64,
+        parts: [&[u8]; 3],
+    ) -> bool {
         let len: usize = parts[0].len() + parts[1].len();
-        let wire_len = len as u64 + u64::from(self.config.wire.overhead_bytes);
-        let rate = self.config.wire.bytes_per_us;
+        let wire = self.config.wire_of(network);
+        let wire_len = len as u64 + u64::from(wire.overhead_bytes);
+        let rate = wire.bytes_per_us;
         let limit = serialise(self.config.host.tx_bytes, rate);
-        let free_at = self.nics[src as usize].tx_until;
+        let free_at = self.nics[src as usize].tx_until[network];
         if free_at.saturating_sub(at) > limit {
             self.counters.backpressure += 1;
             // Wake it with half the queue to fill, not for each frame.
@@ -361,15 +389,16 @@ impl Network {
         p.bytes.clear();
         parts.iter().for_each(|part| p.bytes.extend_from_slice(part));
         (p.src, p.dst, p.sent_at, p.header_len) = (src, dst, at, parts[0].len() as u16);
+        p.network = network;
         self.counters.sent_bytes += len as u64;
         self.note(packet, Fate::Sent);
         let done = free_at.max(at) + serialise(wire_len, rate);
-        self.nics[src as usize].tx_until = done;
+        self.nics[src as usize].tx_until[network] = done;
         let next = match self.config.kind {
             LinkKind::Network => What::Switch { packet },
             LinkKind::Memory => What::Arrive { packet },
         };
-        self.queue.push(done + self.config.wire.latency_ns, next);
+        self.queue.push(done + wire.latency_ns, next);
         true
     }
 
@@ -417,10 +446,10 @@ impl Network {
 
     /// First switch: this is where the wire's faults strike.
     fn at_switch(&mut self, packet: u32) {
-        let Packet { src, dst, .. } = self.packets[packet as usize];
+        let Packet { src, dst, network, .. } = self.packets[packet as usize];
         let mut delay = 0;
         for i in 0..self.config.faults.len() {
-            let fault = &self.config.faults[i];
+            let Some(fault) = self.config.faults[i].at(network) else { continue };
             match *fault {
                 Fault::Loss { ppm, span } if span.covers(self.now) && self.rng.chance(ppm) => {
                     return self.drop_packet(packet, Fate::Lost);
@@ -498,10 +527,12 @@ impl Network {
     /// An output port: the frame queues, or is dropped when the queue is full.
     fn at_port(&mut self, packet: u32, port: u32) {
         let p = &self.packets[packet as usize];
-        let dst = p.dst;
-        let wire = self.config.wire;
+        let (dst, network) = (p.dst, p.network);
+        let wire = self.config.wire_of(network);
+        // Ports are numbered within their network.
+        let at = network * (self.ports.len() / self.config.networks()) + port as usize;
         let len = (p.bytes.len() - crate::link::CHECK_LEN) as u64 + u64::from(wire.overhead_bytes);
-        let Port { bytes_per_us, free_at, last_arrival } = self.ports[port as usize];
+        let Port { bytes_per_us, free_at, last_arrival } = self.ports[at];
         let backlog = free_at.saturating_sub(self.now);
         if backlog > serialise(wire.queue_bytes, bytes_per_us) {
             return self.drop_packet(packet, Fate::QueueFull);
@@ -511,7 +542,7 @@ impl Network {
         let done = free_at.max(self.now) + serialise(len, bytes_per_us);
         let jitter = if wire.jitter_ns == 0 { 0 } else { self.rng.below(wire.jitter_ns + 1) };
         let arrival = (done + wire.latency_ns + jitter).max(last_arrival);
-        let state = &mut self.ports[port as usize];
+        let state = &mut self.ports[at];
         (state.free_at, state.last_arrival) = (done, arrival);
         let what = match self.next_port(port, dst) {
             Some(port) => What::Port { packet, port },
@@ -521,29 +552,30 @@ impl Network {
     }
 
     fn at_host(&mut self, packet: u32) {
-        let dst = self.packets[packet as usize].dst;
+        let Packet { dst, network, .. } = self.packets[packet as usize];
         let nic = &mut self.nics[dst as usize];
         if nic.dead {
             return self.drop_packet(packet, Fate::HostDead);
         }
-        if nic.inbox.len() >= self.config.host.rx_frames as usize {
+        if nic.inbox[network].len() >= self.config.host.rx_frames as usize {
             return self.drop_packet(packet, Fate::RingFull);
         }
-        nic.inbox.push_back(packet);
+        nic.inbox[network].push_back(packet);
+        self.arrived[network] += 1;
         self.note(packet, Fate::Arrived);
         self.wake(dst, self.now);
     }
 
-    /// Whether something waits for the host.
+    /// Whether something waits for the host, on whatever network.
     pub(crate) fn waiting(&self, host: u32) -> bool {
         let nic = &self.nics[host as usize];
-        !nic.inbox.is_empty() || !nic.gone.is_empty()
+        nic.inbox.iter().any(|inbox| !inbox.is_empty()) || !nic.gone.is_empty()
     }
 
-    /// The next frame for the host, its buffer swapped for `spare`.
-    pub(crate) fn take(&mut self, host: u32, spare: &mut Packet) -> bool {
+    /// The next frame for the host from a network, its buffer swapped for `spare`.
+    pub(crate) fn take(&mut self, host: u32, network: usize, spare: &mut Packet) -> bool {
         let nic = &mut self.nics[host as usize];
-        let Some(packet) = nic.inbox.pop_front() else { return false };
+        let Some(packet) = nic.inbox[network].pop_front() else { return false };
         nic.claimed = nic.claimed.saturating_sub(1);
         std::mem::swap(&mut self.packets[packet as usize], spare);
         self.unused.push(packet);

@@ -198,6 +198,7 @@ impl Plan {
         plan.cancels = rng.below(4) as u32;
         plan.draw_ways(&edges, &mut Rng::stream(seed, 4));
         plan.draw_remotes(&edges, &mut Rng::stream(seed, 5));
+        draw_networks(&mut plan.config, &mut Rng::stream(seed, 6));
         let mortal = plan.mortal();
         if !mortal.is_empty() {
             // A collective over a dead host is an error for all, which is tested apart; a receive
@@ -307,6 +308,35 @@ fn draw_faults(config: &mut SimConfig, rng: &mut Rng) {
     if rng.chance(100_000) {
         let (host, at) = (rng.below(hosts) as u32, ms(rng) * 100_000);
         faults.push(Fault::Death { host, at, visible: rng.chance(500_000) });
+    }
+}
+
+/// Further networks between the hosts, and which of them the faults concern.
+fn draw_networks(config: &mut SimConfig, rng: &mut Rng) {
+    if config.kind == LinkKind::Memory || !rng.chance(350_000) {
+        return;
+    }
+    for _ in 0..rng.between(1, SimConfig::MORE as u64) {
+        let latency_ns = *rng.pick(&[500, 2_000, 20_000, 500_000]);
+        let other = Wire::ethernet(*rng.pick(&[1, 10, 100]));
+        config.more.push(match rng.chance(500_000) {
+            true => config.wire,
+            false => Wire { latency_ns, ..other },
+        });
+    }
+    config.striped = rng.chance(500_000);
+    let networks = config.networks() as u64;
+    for fault in &mut config.faults {
+        let of_hosts = [Fault::is_of_hosts(fault), rng.chance(500_000)];
+        if of_hosts == [false, true] {
+            *fault = fault.clone().on(rng.below(networks) as usize);
+        }
+    }
+    if rng.chance(400_000) {
+        let from = rng.below(20);
+        let span = Span::ms(from, from + *rng.pick(&[1, 20, 300, 60_000]));
+        let dead = Fault::Loss { ppm: 1_000_000, span };
+        config.faults.push(dead.on(rng.below(networks) as usize));
     }
 }
 
@@ -469,6 +499,10 @@ mod tests {
         assert!(plans.iter().any(|p| p.config.kind == LinkKind::Memory));
         assert!(plans.iter().any(|p| p.messages.iter().any(|m| m.len > 1 << 20)));
         assert!(plans.iter().any(|p| p.messages.iter().any(|m| m.sync && m.sized)));
+        let several = |striped| {
+            plans.iter().any(|p| !p.config.more.is_empty() && p.config.striped == striped)
+        };
+        assert!(several(true) && several(false));
         assert!(plans.iter().all(|p| p.actives.iter().all(|a| a.len as u64 <= ACTIVE_MAX)));
         assert!(plans.iter().any(|p| !p.mortal().is_empty() && !p.actives.is_empty()));
         let remotes = || plans.iter().flat_map(|p| &p.remotes);

@@ -258,11 +258,6 @@ impl<'a> Run<'a> {
     }
 
     fn crowd(&mut self) -> Result<()> {
-        if self.link == LinkName::Xdp {
-            let why = "8 ranks: a queue serves one AF_XDP socket, a veth interface has one queue";
-            self.notes.push(why.into());
-            return Ok(());
-        }
         let size = 16;
         let got = self.bench.beside(super::CONFIG, |bench, pair| {
             let task = Task { probe: Probe::WeftCrowd, size, iters: 1, arg: IDLE };

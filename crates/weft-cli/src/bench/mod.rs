@@ -4,6 +4,7 @@ mod auth;
 mod bandwidth;
 pub mod choice;
 mod ethernet;
+pub mod far;
 mod floor;
 mod iperf;
 mod kernel;

@@ -1,5 +1,6 @@
 //! The parent's side of the two ranks: starts them, gives them tasks, takes medians.
 
+use super::far::{self, Far};
 use super::netns::{Hosts, Place};
 use super::rank::{Answer, Outcome, Probe, Task};
 use super::sys::{self, Setup};
@@ -7,6 +8,7 @@ use super::Options;
 use anyhow::{bail, ensure, Context, Result};
 use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
 use rustix::thread::{sched_getaffinity, CpuSet};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -192,6 +194,29 @@ impl Pair {
         }
         drop(ends);
         pair._hosts = hosts;
+        Ok(pair)
+    }
+
+    /// Starts two ranks on other hosts.
+    ///
+    /// # Errors
+    /// A host's command cannot be started.
+    pub fn start_far(
+        far: &Far,
+        link: &str,
+        config: &[(&'static str, &'static str)],
+    ) -> Result<Pair> {
+        let key = weft_link::random_u64();
+        let own = std::env::vars().filter(|(name, _)| name.starts_with("WEFT_"));
+        let mut env: BTreeMap<String, String> = own.collect();
+        env.extend(config.iter().map(|(name, value)| (name.to_string(), value.to_string())));
+        let start = |rank| far::Start { rank, link: link.to_owned(), key, env: env.clone() };
+        let mut pair = Pair { members: Vec::new(), agents: Vec::new(), _hosts: None };
+        for (process, control) in far.start([start(0), start(1)])? {
+            control.set_read_timeout(Some(PATIENCE))?;
+            let answers = BufReader::new(control.try_clone()?);
+            pair.members.push(Member { process, control, answers });
+        }
         Ok(pair)
     }
 

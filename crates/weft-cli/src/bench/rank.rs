@@ -17,17 +17,20 @@ use weft::{Address, Endpoint, Links, PeerId};
 /// Be one rank of `weft bench`
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// 0 or 1
+    /// On another host: everything comes over standard input
     #[arg(long)]
+    far: bool,
+    /// 0 or 1
+    #[arg(long, default_value_t = 0)]
     rank: usize,
     /// Both ranks share one core
     #[arg(long)]
     alone: bool,
     /// Link of the endpoint
-    #[arg(long)]
+    #[arg(long, default_value = "")]
     link: String,
     /// Job key, as the launcher writes it
-    #[arg(long)]
+    #[arg(long, default_value_t = 0)]
     key: u64,
     /// The inherited descriptors, in the order of `pair::Ends`
     #[arg(long, value_delimiter = ',')]
@@ -399,14 +402,36 @@ fn key_bytes(seed: u64) -> [u8; 32] {
     key
 }
 
-fn start(args: &Args) -> Result<(Rank, UnixStream)> {
-    ensure!(args.rank < 2, "there are two ranks");
+/// Takes what a rank on another host is told in the place of arguments.
+fn start_far(args: &Args) -> Result<(Rank, UnixStream)> {
+    let (far, ends) = super::far::ends()?;
+    // Before anything else of this process reads them.
+    far.env.iter().for_each(|(name, value)| std::env::set_var(name, value));
+    let alone = super::pair::cores().is_none();
+    let args = Args {
+        far: true,
+        rank: far.rank,
+        alone,
+        link: far.link,
+        key: far.key,
+        fds: Vec::new(),
+        hosts: args.hosts.clone(),
+    };
+    start(&args, ends)
+}
+
+fn inherited(args: &Args) -> Result<[OwnedFd; 6]> {
     let fds: Vec<OwnedFd> =
         args.fds.iter().map(|&fd| sys::inherit(fd)).collect::<Result<_, _>>()?;
-    let Ok::<[OwnedFd; 6], _>([control, side, unix, pipe_in, pipe_out, memory]) = fds.try_into()
-    else {
+    let Ok(ends) = fds.try_into() else {
         bail!("six descriptors are needed; this command is started by `weft bench`")
     };
+    Ok(ends)
+}
+
+fn start(args: &Args, ends: [OwnedFd; 6]) -> Result<(Rank, UnixStream)> {
+    ensure!(args.rank < 2, "there are two ranks");
+    let [control, side, unix, pipe_in, pipe_out, memory] = ends;
     let [a, b] = args.hosts[..] else { bail!("two addresses are needed") };
     sys::allow_readers();
     let side = UnixStream::from(side);
@@ -431,7 +456,10 @@ fn start(args: &Args) -> Result<(Rank, UnixStream)> {
 
 /// Runs a rank until its parent closes the control socket.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let (mut rank, mut control) = start(&args)?;
+    let (mut rank, mut control) = match args.far {
+        true => start_far(&args)?,
+        false => start(&args, inherited(&args)?)?,
+    };
     let mut lines = BufReader::new(control.try_clone()?).lines();
     while let Some(line) = lines.next().transpose()? {
         let task: Task = serde_json::from_str(&line)?;

@@ -68,23 +68,25 @@ fn quote(word: &str) -> String {
 }
 
 impl Agent {
-    fn command(&self, host: &str) -> (Command, bool) {
+    /// The command that runs this program with these words on a host, and whether that needs no
+    /// other program.
+    pub fn command(&self, host: &str, words: &[&str]) -> (Command, bool) {
         let local = self.command.is_none() && is_local(host);
         let mut command;
         match &self.command {
             _ if local => {
                 command = Command::new("/proc/self/exe");
-                command.arg0("weft").arg("run-proxy");
+                command.arg0("weft").args(words);
             }
             Some(agent) => {
                 command = Command::new("sh");
                 command.arg("-c").arg(format!("exec {agent} \"$@\"")).arg("launch-agent");
-                command.args([host, &self.remote_weft, "run-proxy"]);
+                command.args([host, &self.remote_weft]).args(words);
             }
             None => {
                 command = Command::new("ssh");
                 command.args(["-x", "-o", "BatchMode=yes", "--", host]);
-                command.args([&quote(&self.remote_weft), "run-proxy"]);
+                command.arg(quote(&self.remote_weft)).args(words.iter().map(|word| quote(word)));
             }
         }
         (command, local)
@@ -92,7 +94,7 @@ impl Agent {
 
     /// Starts the proxy of one host.
     pub fn start(&self, share: Share) -> Result<Node> {
-        let (mut command, local) = self.command(&share.host);
+        let (mut command, local) = self.command(&share.host, &["run-proxy"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Its own group: Ctrl-C at the terminal reaches the launcher alone, which passes it on.
         command.process_group(0);

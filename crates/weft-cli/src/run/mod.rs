@@ -1,6 +1,6 @@
 //! `weft run`: starts the ranks of a job on this machine or on a list of hosts.
 
-mod agents;
+pub mod agents;
 mod control;
 mod frame;
 pub mod hosts;
@@ -228,9 +228,13 @@ fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
     Ok(env)
 }
 
-fn remote_weft(args: &Args) -> Result<String> {
-    if let Some(path) = &args.remote_weft {
-        return Ok(path.clone());
+/// Path of this program on other hosts, if not named that of this one.
+///
+/// # Errors
+/// This one cannot be found.
+pub fn remote_weft(named: Option<&str>) -> Result<String> {
+    if let Some(path) = named {
+        return Ok(path.to_owned());
     }
     let own = std::env::current_exe().context("finding this program's path")?;
     own.into_os_string().into_string().ok().context("this program's path is not UTF-8")
@@ -239,7 +243,10 @@ fn remote_weft(args: &Args) -> Result<String> {
 /// Runs the job and returns the exit status of the first rank that failed, or success.
 pub fn run(args: Args) -> Result<ExitCode> {
     let shares = placement(&args)?;
-    let agent = Agent { command: args.launch_agent.clone(), remote_weft: remote_weft(&args)? };
+    let agent = Agent {
+        command: args.launch_agent.clone(),
+        remote_weft: remote_weft(args.remote_weft.as_deref())?,
+    };
     let far = shares.iter().any(|share| agent.command.is_some() || !is_local(&share.host));
     if args.link.as_deref() == Some("shm") && shares.len() > 1 && far {
         bail!("--link shm joins ranks of one host only; {} hosts are listed", shares.len());

@@ -1,5 +1,6 @@
 //! The measurements: two ranks for each link, between two hosts of a lab where it crosses networks.
 
+use crate::bench::far::Far;
 use crate::bench::netns::Place;
 use crate::bench::pair::{Kind, Pair, Sample};
 use crate::bench::rank::{Outcome, Probe, Task};
@@ -40,9 +41,11 @@ const PULLED: Config = &[
     ("WEFT_DIRECT_MIN", "1G"),
 ];
 
-/// How much to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct Effort {
+/// How much to measure, and where.
+#[derive(Clone, Copy)]
+pub struct Effort<'a> {
+    /// Between these hosts; else on this machine.
+    pub far: Option<&'a Far>,
     /// Time of one repetition.
     pub turn: Duration,
     /// Repetitions; the best counts.
@@ -69,9 +72,16 @@ fn place(link: &str) -> (Place, &'static str) {
 }
 
 /// Two ranks; udp without a lab is measured over loopback.
-fn start(link: &'static str, config: Config) -> Result<(Pair, &'static str)> {
-    let (place, words) = place(link);
+fn start(link: &'static str, config: Config, far: Option<&Far>) -> Result<(Pair, String)> {
     let hello = Task { probe: Probe::WeftPingPong, size: SMALL, iters: 2, arg: 0 };
+    if let Some(far) = far {
+        // Reaching the hosts takes longer than any measurement.
+        let mut pair = Pair::start_far(far, link, config)?;
+        pair.run(&hello)?;
+        pair.patience(PATIENCE)?;
+        return Ok((pair, format!("hosts {} and {}", far.hosts[0], far.hosts[1])));
+    }
+    let (place, words) = place(link);
     let open = |place| -> Result<Pair> {
         let mut pair = Pair::start(&Kind { link, config, place })?;
         pair.patience(PATIENCE)?;
@@ -79,10 +89,10 @@ fn start(link: &'static str, config: Config) -> Result<(Pair, &'static str)> {
         Ok(pair)
     };
     match open(place) {
-        Ok(pair) => Ok((pair, words)),
+        Ok(pair) => Ok((pair, words.into())),
         Err(e) if link == "udp" => {
             log::debug!("no lab for udp: {e:#}");
-            Ok((open(Place::Here)?, "loopback, for want of a lab"))
+            Ok((open(Place::Here)?, "loopback, for want of a lab".into()))
         }
         Err(e) => Err(e),
     }
@@ -98,7 +108,7 @@ fn once(pair: &mut Pair, task: &Task) -> Result<f64> {
 }
 
 /// Iterations that fill the time of one repetition.
-fn iterations(pair: &mut Pair, probe: Probe, size: usize, effort: &Effort) -> Result<Task> {
+fn iterations(pair: &mut Pair, probe: Probe, size: usize, effort: &Effort<'_>) -> Result<Task> {
     let mut task = Task { probe, size, iters: 4, arg: 0 };
     // Twice: the first, short run is cold and overestimates.
     for share in [0.05, 1.0] {
@@ -115,7 +125,7 @@ fn best(values: Vec<f64>) -> Result<f64> {
 }
 
 /// Best of several repetitions, in seconds per iteration.
-fn value(pair: &mut Pair, probe: Probe, size: usize, effort: &Effort) -> Result<f64> {
+fn value(pair: &mut Pair, probe: Probe, size: usize, effort: &Effort<'_>) -> Result<f64> {
     let task = iterations(pair, probe, size, effort)?;
     best((0..effort.repeat).map(|_| once(pair, &task)).collect::<Result<_>>()?)
 }
@@ -150,8 +160,8 @@ pub const LINK_STEPS: u64 = 4;
 ///
 /// # Errors
 /// The link does not work here.
-pub fn link(name: &'static str, effort: &Effort, mut step: impl FnMut()) -> Result<Measured> {
-    let (mut eager, place) = start(name, EAGER)?;
+pub fn link(name: &'static str, effort: &Effort<'_>, mut step: impl FnMut()) -> Result<Measured> {
+    let (mut eager, place) = start(name, EAGER, effort.far)?;
     let estimate = estimate(&mut eager, name)?;
     let latency = value(&mut eager, Probe::WeftPingPong, SMALL, effort)?;
     step();
@@ -160,12 +170,12 @@ pub fn link(name: &'static str, effort: &Effort, mut step: impl FnMut()) -> Resu
     let messages = value(&mut eager, Probe::WeftRate, RATE, effort)?;
     step();
     drop(eager);
-    let (mut pulled, _) = start(name, PULLED)?;
+    let (mut pulled, _) = start(name, PULLED, effort.far)?;
     let data = value(&mut pulled, Probe::WeftBandwidth, DATA, effort)?;
     step();
     let figures = LinkFigures {
         link: name.into(),
-        place: place.into(),
+        place,
         latency_ns: figure(latency * 1e9),
         bytes_per_us: rate(DATA, data),
         small_bytes_per_us: rate(AT_ONCE, at_once),
@@ -228,10 +238,10 @@ pub fn switch(
     links: &'static str,
     model: u32,
     range: (u32, u32),
-    effort: &Effort,
+    effort: &Effort<'_>,
 ) -> Result<(u32, Vec<Look>)> {
-    let (mut eager, _) = start(links, EAGER)?;
-    let (mut rendezvous, _) = start(links, RENDEZVOUS)?;
+    let (mut eager, _) = start(links, EAGER, effort.far)?;
+    let (mut rendezvous, _) = start(links, RENDEZVOUS, effort.far)?;
     refine(model, range, |size| {
         let bytes = size as usize;
         let tasks = [

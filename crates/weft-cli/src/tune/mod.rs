@@ -1,9 +1,13 @@
 //! `weft tune`: measures the links of this machine and stores what endpoints then choose by.
 
 mod measure;
+pub mod store;
 
 use crate::app::progress::Progress;
 use crate::bench::date;
+use crate::bench::far::Far;
+use crate::run::agents::Agent;
+use crate::run::remote_weft;
 use anyhow::{bail, Context, Result};
 use measure::{Effort, Look, Measured};
 use std::path::PathBuf;
@@ -21,8 +25,25 @@ use weft_core::LinkCaps;
 /// Each link that works here is measured: shared memory between two processes, the others between
 /// two hosts that are made for it (as by `weft lab`). Endpoints started afterwards use the figures
 /// in the place of estimates; `weft info` explains what follows. Interrupted, it stores nothing.
+///
+/// With --hosts, the links between two given hosts are measured, and both hosts store the figures.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  weft tune                                  this machine
+  weft tune --hosts node1,node2              between two hosts, reached by ssh
+  weft tune --hosts h1,h2 --launch-agent 'weft lab exec'
+                                             between two hosts of a lab")]
 pub struct Args {
+    /// Measure between these two hosts, which are reached as by `weft run --hosts`
+    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1..)]
+    hosts: Vec<String>,
+    /// Command used in place of ssh, called with HOST PROGRAM ARGS
+    #[arg(long, value_name = "CMD", env = "WEFT_LAUNCH_AGENT")]
+    launch_agent: Option<String>,
+    /// Path of weft on the hosts [default: the path of this one]
+    #[arg(long, value_name = "PATH", requires = "hosts")]
+    remote_weft: Option<String>,
     /// Links to measure; the others keep their estimates
     #[arg(long, value_enum, value_delimiter = ',')]
     link: Vec<LinkName>,
@@ -33,10 +54,10 @@ pub struct Args {
     #[arg(long)]
     dry_run: bool,
     /// Print what is stored
-    #[arg(long, conflicts_with_all = ["forget", "quick", "dry_run", "link"])]
+    #[arg(long, conflicts_with_all = ["forget", "quick", "dry_run", "link", "hosts"])]
     show: bool,
     /// Remove what is stored
-    #[arg(long, conflicts_with_all = ["quick", "dry_run", "link"])]
+    #[arg(long, conflicts_with_all = ["quick", "dry_run", "link", "hosts"])]
     forget: bool,
 }
 
@@ -88,8 +109,12 @@ struct Findings {
     left: Vec<String>,
 }
 
+fn off() -> bool {
+    std::env::var_os("WEFT_TUNE").is_some_and(|v| v == "off")
+}
+
 fn path() -> Result<PathBuf> {
-    if std::env::var_os("WEFT_TUNE").is_some_and(|v| v == "off") {
+    if off() {
         bail!("WEFT_TUNE=off: nothing is stored or used; unset it, or set it to a file");
     }
     Calibration::path_from_env()
@@ -122,7 +147,7 @@ impl Findings {
         list: &'static str,
         names: &[&'static str],
         config: &Config,
-        effort: &Effort,
+        effort: &Effort<'_>,
     ) {
         let all: Vec<LinkCaps> = names.iter().map(|&name| caps(name)).collect();
         let [by_estimate, measured] = self.views().map(|view| choice(&all, &view));
@@ -134,6 +159,10 @@ impl Findings {
         let what = format!("small over {small}, data over {data}");
         if (by_estimate.small, by_estimate.data) != (measured.small, measured.data) {
             self.left.push(format!("{what}: by the model; another choice than by estimates"));
+            return;
+        }
+        if effort.far.is_some() && names.contains(&"xdp") {
+            self.left.push(format!("{what}: by the model; a queue serves one of two ranks"));
             return;
         }
         if Instant::now() > effort.until {
@@ -163,7 +192,7 @@ impl Findings {
     }
 }
 
-fn measure(wanted: &[LinkName], config: &Config, effort: &Effort) -> Findings {
+fn measure(wanted: &[LinkName], config: &Config, effort: &Effort<'_>) -> Findings {
     let mut found = Findings::default();
     let progress = Progress::new(0, "measuring");
     let total = wanted.len() as u64 * (measure::LINK_STEPS + 1) + LISTS.len() as u64;
@@ -342,6 +371,26 @@ fn forget() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The hosts to measure between, where some are named.
+fn far(args: &Args) -> Result<Option<Far>> {
+    let hosts = match &args.hosts[..] {
+        [] => return Ok(None),
+        [a, b] if a != b => [a.clone(), b.clone()],
+        other => bail!("--hosts {}: two different hosts are needed", other.join(",")),
+    };
+    let remote_weft = remote_weft(args.remote_weft.as_deref())?;
+    Ok(Some(Far { hosts, agent: Agent { command: args.launch_agent.clone(), remote_weft } }))
+}
+
+fn wanted(asked: &[LinkName], far: bool) -> Result<Vec<LinkName>> {
+    if far && asked.contains(&LinkName::Shm) {
+        bail!("--link shm joins ranks of one host only; leave --hosts out to measure it");
+    }
+    let chosen = |l: &LinkName| asked.is_empty() || asked.contains(l);
+    let all = LinkName::ALL.into_iter().filter(chosen);
+    Ok(all.filter(|l| !far || *l != LinkName::Shm).collect())
+}
+
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
     if args.show {
@@ -350,26 +399,31 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if args.forget {
         return forget();
     }
+    let far = far(&args)?;
     // Whether it can be stored at all is known before a minute is spent.
-    let file = if args.dry_run { None } else { Some(path()?) };
+    if !args.dry_run && (far.is_none() || off()) {
+        path()?;
+    }
     let config = config_from_env()?;
-    let chosen = |l: &LinkName| args.link.is_empty() || args.link.contains(l);
-    let wanted: Vec<LinkName> = LinkName::ALL.into_iter().filter(chosen).collect();
+    let wanted = wanted(&args.link, far.is_some())?;
     let (turn, repeat) = if args.quick { (5, 4) } else { (25, 10) };
     let (turn, until) = (Duration::from_millis(turn), Instant::now() + BUDGET);
-    let found = measure(&wanted, &config, &Effort { turn, repeat, until });
+    let found = measure(&wanted, &config, &Effort { far: far.as_ref(), turn, repeat, until });
     print(&found);
     if found.links.is_empty() {
         bail!("no link could be measured; `weft doctor` tells what is missing");
     }
-    match file {
-        None => println!("nothing stored (--dry-run)"),
-        Some(path) => {
-            found.calibration().write(&path).with_context(|| {
-                format!("storing {}; WEFT_TUNE=FILE names another", path.display())
-            })?;
-            println!("stored in {}; `weft info` explains what follows", path.display());
-        }
+    if args.dry_run {
+        println!("nothing stored (--dry-run)");
+    } else if let Some(far) = far {
+        store::everywhere(&far, &found.calibration())?;
+    } else {
+        let path = path()?;
+        found
+            .calibration()
+            .write(&path)
+            .with_context(|| format!("storing {}; WEFT_TUNE=FILE names another", path.display()))?;
+        println!("stored in {}; `weft info` explains what follows", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -28,8 +28,9 @@ pub struct EtherAddr {
     /// The interface.
     pub mac: Mac,
     /// Which endpoint on the interface, as in the shim of a frame. The bit [`EtherAddr::XDP`] is
-    /// set when the frames go to an AF_XDP socket and clear for a packet socket, so the two never
-    /// share a number. How the other bits are given out is up to the receiving link.
+    /// set when the frames are the XDP link's and clear for the packet link, so the two never share
+    /// a number; within the former, [`EtherAddr::STAND_IN`] marks packet sockets. How the other bits
+    /// are given out is up to the receiving link.
     pub slot: u16,
     /// Largest Ethernet payload the interface takes, bytes; Ethernet has no other way to tell.
     pub mtu: u16,
@@ -44,8 +45,11 @@ impl EtherAddr {
     pub const LEN: usize = 14;
     /// Bit of `slot`: an AF_XDP socket.
     pub const XDP: u16 = 0x8000;
+    /// Bits of `slot`, [`EtherAddr::XDP`] among them: an endpoint of the XDP link that has no queue
+    /// of its own. The XDP program lets its frames pass, and a packet socket takes them.
+    pub const STAND_IN: u16 = 0xc000;
 
-    /// Whether an AF_XDP socket receives there.
+    /// Whether the XDP link receives there.
     pub fn is_xdp(&self) -> bool {
         self.slot & EtherAddr::XDP != 0
     }

@@ -6,6 +6,7 @@
 //! - `send.rs`: seals frames and hands them to the driver, several in one call.
 //! - `recv.rs`: takes frames out of the memory-mapped ring.
 //! - `paths.rs`: which interface a peer is reached over; what happens when one goes away.
+//! - `stand_in.rs`: a socket for an endpoint of the XDP link that has no queue.
 //! - `bare.rs`: socket and ring alone, for comparison.
 //! - `sys/`: the system calls.
 
@@ -14,11 +15,13 @@ mod paths;
 mod recv;
 mod seat;
 mod send;
+mod stand_in;
 mod sys;
 #[cfg(test)]
 mod tests;
 
 pub use bare::BarePacket;
+pub(crate) use stand_in::{Sent, StandIn};
 
 use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, PATHS_MAX};
 use crate::secure::{Lane, Mode, Secure, Security};
@@ -134,6 +137,8 @@ pub struct PacketLink {
     sleeper: Sleeper,
     /// Looks into the rings that found nothing.
     idle: u32,
+    /// Something was sent to this peer, and nothing was waited for since.
+    asked: Option<PeerId>,
     /// Flips bits on their way out, when faults are injected.
     corruptor: Option<Corruptor>,
 }
@@ -157,7 +162,8 @@ impl PacketLink {
         let mut ports = Vec::new();
         let mut failed = None;
         for interface in chosen {
-            let group = GroupName { job, kind: config.kind, interface: interface.index };
+            let (kind, index) = (config.kind, interface.index);
+            let group = GroupName { job, kind, interface: index, xdp: false };
             let sizes = Geometry::new(interface.mtu, config.ring);
             match Seat::take(&group, sizes, SEND_BUFFER) {
                 Ok(seat) => {
@@ -179,6 +185,7 @@ impl PacketLink {
             monitor,
             sleeper,
             idle: 0,
+            asked: None,
             corruptor: config.faults.as_ref().map(Corruptor::new),
             ports,
         };
@@ -287,6 +294,9 @@ impl Link for PacketLink {
 
     #[inline]
     fn spin(&mut self, rounds: u32) -> bool {
+        if let Some(peer) = self.asked.take() {
+            self.secure.rehearse(peer);
+        }
         // Without a pause: it would take as long as several looks.
         (0..rounds).any(|_| self.has_frames())
     }

@@ -25,6 +25,8 @@ const INDEX_BITS: u32 = 10;
 pub const SEATS_MAX: usize = 1 << INDEX_BITS;
 /// Bits of the slot above the index, below [`EtherAddr::XDP`], that tell jobs apart.
 const TAG_BITS: u32 = 5;
+/// The same in the slots of [`EtherAddr::STAND_IN`].
+const STAND_IN_TAG_BITS: u32 = 3;
 /// Another process sits down in microseconds.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -37,16 +39,23 @@ pub struct GroupName {
     pub kind: EtherType,
     /// Number of the interface.
     pub interface: u32,
+    /// Its members are endpoints of the XDP link.
+    pub xdp: bool,
 }
 
 impl GroupName {
     fn of(&self, what: impl std::fmt::Display) -> String {
-        format!("weft-{:016x}-{:04x}-{}-{what}", self.job, self.kind.get(), self.interface)
+        let link = if self.xdp { "xdp-" } else { "" };
+        format!("weft-{link}{:016x}-{:04x}-{}-{what}", self.job, self.kind.get(), self.interface)
     }
 
     /// The part of the slot that all members share.
     fn tag(&self) -> u16 {
-        ((self.job >> (64 - TAG_BITS)) as u16) << INDEX_BITS
+        let top = |bits: u32| ((self.job >> (64 - bits)) as u16) << INDEX_BITS;
+        match self.xdp {
+            true => EtherAddr::STAND_IN | top(STAND_IN_TAG_BITS),
+            false => top(TAG_BITS),
+        }
     }
 }
 
@@ -152,6 +161,11 @@ impl Seat {
         // Without the thread (a limit on processes) those who come later cannot join.
         let thread = sys::without_signals(|| builder.spawn(move || answer(&answering)).ok());
         Seat { slot: group.tag() | index as u16, socket, ring, shared, thread }
+    }
+
+    /// The place, from 0 on.
+    pub fn index(&self) -> usize {
+        usize::from(self.slot) % SEATS_MAX
     }
 
     /// How many sockets the group has, dead members' included.

@@ -5,9 +5,10 @@ use crate::secure::{JobKey, TRAILER};
 use crate::{Bytes, Prediction};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
-use weft_core::wire::{emit, Common, Data, Eager, Hello, Packet, PacketType};
-use weft_core::EndpointId;
+use weft_core::wire::{self, emit, Common, Data, Eager, Hello, Packet, PacketType};
+use weft_core::{EndpointId, Seq};
 
+mod lending;
 mod namespaces;
 
 const A: EndpointId = EndpointId(0xa);

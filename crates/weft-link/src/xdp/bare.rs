@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// [`XdpLink`](super::XdpLink) does it, in the same mode, and no more.
 pub struct BareXdp {
     rail: Rail,
+    mode: XdpMode,
 }
 
 impl BareXdp {
@@ -21,12 +22,14 @@ impl BareXdp {
     /// # Errors
     /// As [`XdpLink::new`](super::XdpLink::new) for this interface.
     pub fn open(interface: &Interface, config: &XdpConfig) -> Result<BareXdp, LinkError> {
-        Ok(BareXdp { rail: open::open(config, interface)? })
+        let rail = open::open(config, interface)?;
+        let mode = rail.mode.ok_or(LinkError::Unsupported)?;
+        Ok(BareXdp { rail, mode })
     }
 
     /// How it works.
     pub fn mode(&self) -> XdpMode {
-        self.rail.mode
+        self.mode
     }
 
     /// The slot that frames for it carry.
@@ -40,13 +43,13 @@ impl BareXdp {
     /// `WouldBlock` when there is no room now; `NetworkDown` when the interface is.
     #[inline]
     pub fn send(&mut self, frame: &[u8]) -> io::Result<()> {
-        let port = self.rail.ports.first_mut().ok_or(io::ErrorKind::NotConnected)?;
-        let put = port.put(|into| {
+        let way = self.rail.ways.first_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let put = way.put(|into| {
             let len = frame.len().min(into.len());
             into[..len].copy_from_slice(&frame[..len]);
             len
         });
-        match (port.flush(), put) {
+        match (way.flush(), put) {
             (Flushed::Down, _) => Err(io::ErrorKind::NetworkDown.into()),
             (_, false) => Err(io::ErrorKind::WouldBlock.into()),
             _ => Ok(()),
@@ -56,10 +59,10 @@ impl BareXdp {
     /// Takes the next frame; its length, Ethernet header included.
     #[inline]
     pub fn take(&mut self) -> Option<usize> {
-        for port in &mut self.rail.ports {
-            if let Some(frame) = port.next() {
+        for way in &mut self.rail.ways {
+            if let Some(frame) = way.next() {
                 let len = frame.len();
-                port.settle();
+                way.settle();
                 return Some(len);
             }
         }
@@ -70,6 +73,6 @@ impl BareXdp {
 impl AsFd for BareXdp {
     /// Readable when there is a frame in the first queue.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.rail.ports[0].fd()
+        self.rail.ways[0].fd()
     }
 }

@@ -5,6 +5,8 @@
 //!
 //! - `program.rs`: the XDP program; `attach.rs`: how ranks share it on an interface.
 //! - `mode.rs`, `open.rs`: what is tried on an interface, and why it did not work.
+//! - `way.rs`: a queue, or a packet socket where another process has the queue.
+//! - `paths.rs`: which interface a peer is reached over.
 //! - `send.rs`, `recv.rs`: packets to frames and back.
 //! - `counters/`: fetch-and-add by a program of its own.
 //! - `bare.rs`: program and sockets alone, for comparison.
@@ -17,23 +19,27 @@ mod bare;
 pub mod counters;
 mod mode;
 mod open;
+mod paths;
 mod program;
 mod recv;
 mod send;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod way;
 
 pub use bare::BareXdp;
 pub use mode::{UnknownMode, XdpMode};
 
 use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Monitor, Path, PATHS_MAX};
+use crate::packet::StandIn;
 use crate::secure::{Lane, Mode, Secure, Security};
 use crate::table::{News, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use open::Rail;
 use std::os::fd::AsRawFd;
+use way::Way;
 use weft_core::{LinkCaps, PeerId};
 
 /// Settings of an XDP link.
@@ -64,6 +70,12 @@ struct Peer {
     at: usize,
     /// An authentic packet came over the path in use: the others need not be tried.
     confirmed: bool,
+    /// Packets over the path in use stay unacknowledged: only an answer confirms a path.
+    doubted: bool,
+    /// The path the last question came over: the answer goes back there.
+    caller: Option<usize>,
+    /// Authentic packets in a row that came over another path.
+    stray: u8,
 }
 
 impl Peer {
@@ -80,6 +92,7 @@ struct Counters {
     send_dropped: u64,
     received: u64,
     received_foreign: u64,
+    path_changes: u64,
 }
 
 /// The XDP link of an endpoint.
@@ -106,10 +119,11 @@ impl XdpLink {
     /// reason if none could be opened; an interface that fails beside one that works is a warning.
     pub fn new(config: XdpConfig, security: Security) -> Result<XdpLink, LinkError> {
         let usable = usable(&config)?;
+        let job = security.job_key.public_id();
         let mut rails = Vec::new();
         let mut failed = Vec::new();
         for interface in usable.iter().take(PATHS_MAX) {
-            match open::open(&config, interface) {
+            match open::open_or_stand_in(&config, interface, job) {
                 Ok(rail) => rails.push(rail),
                 Err(error) => failed.push((&interface.name, error)),
             }
@@ -132,6 +146,7 @@ impl XdpLink {
         for (name, error) in failed {
             link.warn(format!("interface {name} is not used: {error}"));
         }
+        link.say_who_stands_in();
         link.start(&config);
         Ok(link)
     }
@@ -143,16 +158,33 @@ impl XdpLink {
         if self.secure.mode() == Mode::None {
             self.warn("XDP frames are NOT authenticated (security mode none)".into());
         }
-        if config.busy_poll_us == 0 {
+        let mut sockets = self.ways().filter_map(Way::port).map(|p| p.socket()).peekable();
+        if config.busy_poll_us == 0 || sockets.peek().is_none() {
             return;
         }
         const BUDGET: i32 = 64;
         let us = i32::try_from(config.busy_poll_us).unwrap_or(i32::MAX);
-        let sockets = self.rails.iter().flat_map(|r| &r.ports).map(|p| p.socket());
         let refused = sockets.map(|s| s.prefer_busy_poll(us, BUDGET)).find_map(Result::err);
         match refused {
             None => self.busy_poll = true,
             Some(e) => self.warn(format!("busy polling is off: the kernel refused it ({e})")),
+        }
+    }
+
+    fn ways(&self) -> impl Iterator<Item = &Way> + '_ {
+        self.rails.iter().flat_map(|rail| &rail.ways)
+    }
+
+    /// Says that queues serve others: once for all endpoints of the job on an interface.
+    fn say_who_stands_in(&mut self) {
+        let first = |way: &Way| way.stand_in().is_some_and(StandIn::is_first);
+        let those = self.rails.iter().filter(|rail| rail.ways.iter().any(first));
+        let names: Vec<_> = those.map(|rail| rail.interface.name.clone()).collect();
+        for name in names {
+            self.warn(format!(
+                "{name}: another rank has its queue for AF_XDP; ranks without one use packet \
+                 sockets for the same frames"
+            ));
         }
     }
 
@@ -173,23 +205,30 @@ impl XdpLink {
     /// One line for each interface: its name, the mode and why not a better one.
     pub fn describe(&self) -> Vec<String> {
         let line = |rail: &Rail| {
-            let (name, mode) = (&rail.interface.name, rail.mode);
-            let zero_copy = rail.ports.iter().all(|p| p.is_zero_copy());
+            let (name, slot) = (&rail.interface.name, rail.slot);
+            let Some(mode) = rail.mode else {
+                return format!(
+                    "{name}: a packet socket, since another process has its queue, slot {slot:#06x}"
+                );
+            };
+            let zero_copy = rail.ways.iter().filter_map(Way::port).all(|p| p.is_zero_copy());
             let copy = if zero_copy { "without copies" } else { "with a copy" };
-            let queues = rail.ports.len();
+            let queues = rail.ways.len();
             let share = if rail.joined { ", program shared with another rank" } else { "" };
             let tried: String = rail.tried.iter().map(|why| format!("; not {why}")).collect();
-            format!(
-                "{name}: {mode}, {copy}, {queues} queue(s), slot {:#06x}{share}{tried}",
-                rail.slot
-            )
+            format!("{name}: {mode}, {copy}, {queues} queue(s), slot {slot:#06x}{share}{tried}")
         };
         self.rails.iter().map(line).collect()
     }
 
-    /// The mode of each interface in use.
+    /// The mode of each interface in use on which it has a queue.
     pub fn modes(&self) -> impl Iterator<Item = XdpMode> + '_ {
-        self.rails.iter().map(|rail| rail.mode)
+        self.rails.iter().filter_map(|rail| rail.mode)
+    }
+
+    #[inline]
+    fn is_empty(&mut self) -> bool {
+        self.rails.iter_mut().all(|rail| rail.ways.iter_mut().all(Way::is_empty))
     }
 
     fn peer(&self, peer: PeerId) -> Option<&Peer> {
@@ -233,6 +272,7 @@ impl XdpLink {
             let (mtu, old) = (found.map_or(known.mtu, |i| i.mtu), known.mtu);
             let up = found.is_some_and(|i| i.usable().is_ok());
             self.mark(at, !up);
+            self.rails[at].ways.iter().for_each(Way::changed);
             self.rails[at].interface.mtu = mtu;
             if mtu != old {
                 self.resize(at);
@@ -267,6 +307,9 @@ impl XdpLink {
             false => format!("interface {name} is back"),
         };
         self.warn(text);
+        if down {
+            self.leave(rail);
+        }
     }
 }
 
@@ -303,7 +346,11 @@ impl Link for XdpLink {
         let paths = Path::find(&self.interfaces(), &theirs).map_err(LinkError::Unreachable)?;
         let mtu = self.path_len(&paths[0]);
         let confirmed = paths.len() == 1;
-        self.peers.insert(info.peer, Peer { paths, at: 0, confirmed });
+        let (doubted, caller, stray) = (false, None, 0);
+        let at = paths.iter().position(|path| !self.rails[path.ours].down).unwrap_or(0);
+        let mtu = paths.get(at).map_or(mtu, |path| self.path_len(path));
+        let peer = Peer { paths, at, confirmed, doubted, caller, stray };
+        self.peers.insert(info.peer, peer);
         self.secure.add_peer(info.peer, info.session, info.endpoint);
         Ok(XdpLink::path_caps(mtu))
     }
@@ -311,6 +358,13 @@ impl Link for XdpLink {
     fn disconnect(&mut self, peer: PeerId) {
         self.peers.remove(peer);
         self.secure.remove_peer(peer);
+    }
+
+    fn doubt(&mut self, peer: PeerId) {
+        let Some(known) = self.peers.get_mut(peer) else { return };
+        if known.paths.len() > 1 {
+            (known.confirmed, known.doubted) = (false, true);
+        }
     }
 
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
@@ -327,7 +381,7 @@ impl Link for XdpLink {
             // Only a call drives the card.
             return false;
         }
-        (0..rounds).any(|_| self.rails.iter().any(|rail| rail.ports.iter().any(|p| !p.is_empty())))
+        (0..rounds).any(|_| !self.is_empty())
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
@@ -335,13 +389,12 @@ impl Link for XdpLink {
     }
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {
-        let ports = self.rails.iter().flat_map(|rail| &rail.ports);
-        out.extend(ports.map(|port| WaitFd { fd: port.fd().as_raw_fd() }));
+        out.extend(self.ways().map(|way| WaitFd { fd: way.fd().as_raw_fd() }));
         out.extend(self.monitor.as_ref().map(|m| WaitFd { fd: m.fd() }));
     }
 
     fn prepare_wait(&mut self) -> bool {
-        self.rails.iter().flat_map(|rail| &rail.ports).all(|port| port.is_empty())
+        self.is_empty()
     }
 
     fn finish_wait(&mut self) {
@@ -352,27 +405,33 @@ impl Link for XdpLink {
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let c = &self.count;
         let mut lost = sys::Statistics::default();
-        for port in self.rails.iter().flat_map(|rail| &rail.ports) {
-            if let Ok(more) = port.socket().statistics() {
-                lost.dropped += more.dropped;
-                lost.ring_full += more.ring_full;
-                lost.no_buffer += more.no_buffer;
+        let (mut unusable, mut refused) = (0, 0);
+        for way in self.ways() {
+            let more = way.statistics();
+            lost.dropped += more.dropped;
+            lost.ring_full += more.ring_full;
+            lost.no_buffer += more.no_buffer;
+            if let Some(socket) = way.stand_in() {
+                unusable += socket.unusable;
+                refused += socket.errors;
             }
         }
         let in_mode = |mode| self.modes().filter(|m| *m == mode).count() as u64;
         let all = [
             ("sent", c.sent),
             ("send_full", c.send_full),
-            ("send_errors", c.send_errors),
+            ("send_errors", c.send_errors + refused),
             ("send_dropped", c.send_dropped),
             ("received", c.received),
-            ("received_foreign", c.received_foreign),
+            ("received_foreign", c.received_foreign + unusable),
+            ("path_changes", c.path_changes),
             ("rx_dropped", lost.dropped),
             ("rx_ring_full", lost.ring_full),
             ("rx_no_buffer", lost.no_buffer),
             ("interfaces_zerocopy", in_mode(XdpMode::ZeroCopy)),
             ("interfaces_native", in_mode(XdpMode::Native)),
             ("interfaces_generic", in_mode(XdpMode::Generic)),
+            ("interfaces_packet", (self.rails.len() - self.modes().count()) as u64),
         ];
         all.into_iter().for_each(|(name, value)| each(name, value));
         self.secure.counters(each);

@@ -3,8 +3,10 @@
 use super::attach::{self, Attachment, Trouble};
 use super::program::{self, QUEUES, SLOTS};
 use super::sys::{bpf, net, Port, PortConfig, Socket};
+use super::way::Way;
 use super::{XdpConfig, XdpMode};
 use crate::ether::{EtherAddr, EtherHead, Interface};
+use crate::packet::StandIn;
 use crate::random_u64;
 use crate::LinkError;
 use std::io;
@@ -12,16 +14,15 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// An interface in use.
-#[derive(Debug)]
 pub(super) struct Rail {
     /// What it was when it was opened, but for the MTU, which is kept up to date.
     pub interface: Interface,
     /// The slot of this endpoint on it.
     pub slot: u16,
-    /// One socket for each queue; the first one sends.
-    pub ports: Vec<Port>,
-    /// How it works.
-    pub mode: XdpMode,
+    /// One for each queue, or a packet socket; the first one sends.
+    pub ways: Vec<Way>,
+    /// How it works; `None` for a packet socket.
+    pub mode: Option<XdpMode>,
     /// The program had been attached by another process.
     pub joined: bool,
     /// What was tried before, and why it did not work.
@@ -31,7 +32,7 @@ pub(super) struct Rail {
     /// It was found to be down, and that was said.
     pub down: bool,
     /// Keeps the program attached.
-    _attachment: Attachment,
+    _attachment: Option<Attachment>,
 }
 
 /// A socket that was closed a moment ago keeps its queue until the kernel has tidied up.
@@ -62,6 +63,32 @@ pub(super) fn open(config: &XdpConfig, interface: &Interface) -> Result<Rail, Li
     }
     // Of several reasons, the last concerns the mode that works on most interfaces.
     Err(last)
+}
+
+/// Opens an interface as [`open`] does, or, where the queue serves another process, with a packet
+/// socket in its place: the program lets its frames pass.
+pub(super) fn open_or_stand_in(
+    config: &XdpConfig,
+    interface: &Interface,
+    job: u64,
+) -> Result<Rail, LinkError> {
+    match open(config, interface) {
+        // Who names a queue wants that one.
+        Err(error) if is_busy(&error) && config.queue.is_none() => {}
+        other => return other,
+    }
+    let socket = StandIn::take(job, config.ether_type, interface)?;
+    Ok(Rail {
+        interface: interface.clone(),
+        slot: socket.slot(),
+        ways: vec![Way::StandIn(socket)],
+        mode: None,
+        joined: false,
+        tried: Vec::new(),
+        payload_max: interface.mtu.min(u32::from(u16::MAX)),
+        down: false,
+        _attachment: None,
+    })
 }
 
 /// What this machine offers, without attaching anything: one line for each interface.
@@ -117,13 +144,13 @@ fn open_as(
     Ok(Rail {
         interface: interface.clone(),
         slot,
-        ports,
-        mode,
+        ways: ports.into_iter().map(Way::Queue).collect(),
+        mode: Some(mode),
         joined: attachment.joined,
         tried: Vec::new(),
         payload_max,
         down: false,
-        _attachment: attachment,
+        _attachment: Some(attachment),
     })
 }
 
@@ -204,9 +231,9 @@ pub(super) fn system(what: impl Into<String>, source: io::Error) -> LinkError {
             "no memory may be locked for it: raise the limit (`ulimit -l unlimited`)"
         }
         Some(libc::EBUSY) => {
-            "another AF_XDP socket has the queue, and a queue serves one: run one rank of a host \
-             with xdp and the others with packet or udp, or, if the card steers frames to queues, \
-             give each rank its own (WEFT_XDP_QUEUE)"
+            "another AF_XDP socket has the queue, and a queue serves one: name no queue \
+             (WEFT_XDP_QUEUE), and weft takes a packet socket in its place; or, if the card \
+             steers frames to queues, name another for each rank"
         }
         Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE) => {
             "the driver does not do this: let weft choose (no WEFT_XDP_MODE) or use \

@@ -2,17 +2,17 @@
 
 use super::{XdpLink, MONITOR_ROUNDS};
 use crate::ether::{EtherFrame, EtherHead, Mac};
+use crate::kind::Kind;
 use crate::secure::{Mode, Opened, Reject};
 use crate::{Bytes, Sink};
-use weft_core::PeerId;
 
 impl XdpLink {
     pub(super) fn recv_frames(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         self.look_around();
         let mut done = 0;
         for rail in 0..self.rails.len() {
-            for port in 0..self.rails[rail].ports.len() {
-                done += self.recv_from(rail, port, budget - done, sink);
+            for way in 0..self.rails[rail].ways.len() {
+                done += self.recv_from(rail, way, budget - done, sink);
             }
         }
         done
@@ -20,7 +20,7 @@ impl XdpLink {
 
     #[inline]
     fn look_around(&mut self) {
-        if self.rails.iter().any(|rail| rail.ports[0].has_unsent()) {
+        if self.rails.iter().any(|rail| rail.ways[0].has_unsent()) {
             self.flush();
         }
         match self.monitor_in.checked_sub(1) {
@@ -36,15 +36,15 @@ impl XdpLink {
 
     /// Takes in up to `budget` packets of one socket.
     #[inline]
-    fn recv_from(&mut self, rail: usize, port: usize, budget: usize, sink: &mut dyn Sink) -> usize {
+    fn recv_from(&mut self, rail: usize, way: usize, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut done = 0;
         // Hostile frames bring no packet but count too, so a flood cannot keep us here.
         for look in 0..budget {
             let this = &mut self.rails[rail];
             let slot = this.slot;
-            let Some(bytes) = this.ports[port].next() else {
+            let Some(bytes) = this.ways[way].next() else {
                 if look == 0 && self.busy_poll {
-                    this.ports[port].busy_poll();
+                    this.ways[way].busy_poll();
                 }
                 break;
             };
@@ -60,7 +60,7 @@ impl XdpLink {
             let frame = &mut bytes[EtherHead::LEN..EtherHead::LEN + len];
             let Ok(opened) = self.secure.open(frame) else { continue };
             let known = opened.peer.and_then(|p| self.peers.get(p));
-            let confirmed = known.is_none_or(|p| p.confirmed);
+            let usual = known.is_none_or(|p| p.is_usual(rail, from));
             if self.secure.mode() == Mode::None {
                 let listed = known.is_none_or(|p| p.paths.iter().any(|path| path.to.mac == from));
                 if !listed {
@@ -69,22 +69,22 @@ impl XdpLink {
                 }
             }
             let (header, payload) = frame[..opened.packet_len].split_at(opened.header_len);
+            let kind = Kind::of(header);
             sink.frame(None, header, Bytes::from_slice(payload));
             done += 1;
-            if !confirmed {
-                self.confirm_from(&opened, rail, from);
+            if !usual || kind != Kind::Other {
+                self.heard(&opened, rail, from, kind);
             }
         }
         self.count.received += done as u64;
-        self.rails[rail].ports[port].settle();
+        self.rails[rail].ways[way].settle();
         done
     }
 
     #[cold]
-    fn confirm_from(&mut self, opened: &Opened, rail: usize, from: Mac) {
-        let peer: Option<PeerId> = opened.peer;
-        if let Some(peer) = peer {
-            self.confirm(peer, rail, from);
+    fn heard(&mut self, opened: &Opened, rail: usize, from: Mac, kind: Kind) {
+        if let Some(peer) = opened.peer {
+            self.came_from(peer, rail, from, kind);
         }
     }
 }

@@ -3,9 +3,9 @@
 use super::sys::Flushed;
 use super::XdpLink;
 use crate::ether::{EtherHead, Path};
+use crate::kind::Kind;
 use crate::Frame;
 use weft_core::wire::{field, PacketType};
-use weft_core::PeerId;
 
 /// Shortest frame on Ethernet, without checksum: shorter ones are filled up with zeros, which some
 /// drivers leave to the sender.
@@ -44,10 +44,16 @@ impl XdpLink {
     fn send_one(&mut self, frame: &Frame<'_>) -> Put {
         let Some(known) = self.peer(frame.peer) else { return Put::Dropped };
         let is_hello = frame.header.get(field::TYPE) == Some(&(PacketType::Hello as u8));
-        if is_hello && !known.confirmed {
-            return self.send_everywhere(frame);
+        let mut path = *known.path();
+        if is_hello {
+            // So that it proves the way.
+            let caller = known.caller.filter(|_| Kind::of(frame.header) == Kind::Answer);
+            match caller.and_then(|at| known.paths.get(at)) {
+                Some(back) => path = *back,
+                None if known.confirmed => {}
+                None => return self.send_everywhere(frame),
+            }
         }
-        let path = *known.path();
         match self.put(frame, &path) {
             Put::Full => {}
             other => return other,
@@ -77,7 +83,7 @@ impl XdpLink {
         };
         let room = EtherHead::ETHERNET + rail.payload_max as usize;
         let mut made = false;
-        let put = rail.ports[0].put(|bytes| {
+        let put = rail.ways[0].put(|bytes| {
             let room = room.min(bytes.len());
             let (start, body) = bytes[..room].split_at_mut(EtherHead::LEN);
             let sealed = secure.seal_into(frame.peer, frame.header, frame.payload, body);
@@ -105,7 +111,7 @@ impl XdpLink {
     #[inline]
     pub(super) fn flush(&mut self) {
         for at in 0..self.rails.len() {
-            let down = match self.rails[at].ports[0].flush() {
+            let down = match self.rails[at].ways[0].flush() {
                 Flushed::Down => true,
                 Flushed::Gone => continue,
                 Flushed::Some => false,
@@ -116,13 +122,16 @@ impl XdpLink {
         }
     }
 
-    /// A first HELLO: nobody knows yet which path works, so each gets one. The first authentic
-    /// answer decides.
+    /// A HELLO while nobody knows which path works: each gets one. The first authentic answer
+    /// decides.
     #[cold]
     fn send_everywhere(&mut self, frame: &Frame<'_>) -> Put {
         let paths = self.peer(frame.peer).map(|p| p.paths.clone()).unwrap_or_default();
         let mut best = Put::Dropped;
         for path in &paths {
+            if self.rails[path.ours].down {
+                continue;
+            }
             match self.put(frame, path) {
                 Put::Done => best = Put::Done,
                 Put::Full if best == Put::Dropped => best = Put::Full,
@@ -130,22 +139,5 @@ impl XdpLink {
             }
         }
         best
-    }
-
-    /// Packets come from a peer over this interface from this address: if it is one of its paths,
-    /// use it from now on. Answering any other would let a replayed packet redirect the traffic.
-    #[cold]
-    pub(super) fn confirm(&mut self, peer: PeerId, rail: usize, from: crate::ether::Mac) {
-        let Some(known) = self.peers.get_mut(peer) else {
-            return;
-        };
-        let found = known.paths.iter().position(|p| p.ours == rail && p.to.mac == from);
-        let Some(at) = found else { return };
-        known.confirmed = true;
-        if std::mem::replace(&mut known.at, at) != at {
-            let path = *known.path();
-            let mtu = self.path_len(&path);
-            self.news.push(crate::LinkEvent::Mtu(peer, mtu));
-        }
     }
 }

@@ -2,15 +2,17 @@
 //! `ip` command.
 #![allow(non_snake_case)]
 
+mod stand_in;
+
 use super::sys::testing::{new_namespace, send_raw, thread_number, without_rights};
 use super::sys::{bpf, Port, PortConfig};
 use super::*;
 use crate::ether::EtherAddr;
 use crate::secure::JobKey;
 use crate::Bytes;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use weft_core::wire::{emit, session_number, Common, Eager, Packet};
@@ -85,10 +87,15 @@ impl End {
     }
 
     fn send(&mut self, to: u64, tag: u64, payload: &[u8]) {
+        assert!(self.try_send(to, tag, payload));
+    }
+
+    /// False: no room now.
+    fn try_send(&mut self, to: u64, tag: u64, payload: &[u8]) -> bool {
         let common = Common { session: session_number(self.id.0 as u32, 1), ..Default::default() };
         let header = emit(&common, &Packet::Eager(Eager { tag }));
         let frame = Frame { peer: PeerId(to as u32), header: header.as_slice(), payload };
-        assert_eq!(self.link.send(&[frame]), 1);
+        self.link.send(&[frame]) == 1
     }
 
     fn count(&self, name: &str) -> u64 {
@@ -192,11 +199,8 @@ fn child__holds_a_link() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-#[test]
-fn kill__detaches_when_the_last_rank_is_gone() {
-    if !cable() {
-        return;
-    }
+/// A process that has queue 0 of v0.
+fn child_with_a_link() -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "xdp::tests::child__holds_a_link", "--nocapture"])
         .env("WEFT_TEST_XDP_CHILD", "1")
@@ -206,6 +210,15 @@ fn kill__detaches_when_the_last_rank_is_gone() {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().starts_with("opened ")), "the child's link");
+    (child, lines)
+}
+
+#[test]
+fn kill__detaches_when_the_last_rank_is_gone() {
+    if !cable() {
+        return;
+    }
+    let (mut child, _lines) = child_with_a_link();
     assert!(attached("v0"));
     // A second rank, on the other queue, joins the program and keeps it.
     let mut second = End::open(native("v0", 1), 1, 1);
@@ -223,17 +236,15 @@ fn kill__detaches_when_the_last_rank_is_gone() {
 }
 
 #[test]
-fn new__a_second_rank_on_a_queue_is_told_what_to_do() {
+fn new__who_names_a_queue_that_serves_another_is_told_what_to_do() {
     if !cable() {
         return;
     }
-    let first = End::open(on("v0"), 1, 1);
-    let second = XdpLink::new(on("v0"), security(2, 1));
+    let _first = End::open(on("v0"), 1, 1);
+    let named = XdpConfig { queue: Some(0), ..on("v0") };
+    let second = XdpLink::new(named, security(2, 1));
     let why = second.err().expect("the queue is taken").to_string();
     assert!(why.contains("queue 0 of v0") && why.contains("WEFT_XDP_QUEUE"), "{why}");
-    // The first one works on, and frees the queue.
-    drop(first);
-    End::open(on("v0"), 3, 1);
 }
 
 #[test]
@@ -310,7 +321,10 @@ fn recv__bad_frames_are_dropped_and_counted() {
     if !cable() {
         return;
     }
-    let [mut a, mut b] = pair(XdpMode::Generic);
+    drops_bad_frames(pair(XdpMode::Generic));
+}
+
+fn drops_bad_frames([mut a, mut b]: [End; 2]) {
     let index = a.link.rails[0].interface.index;
     let slot = b.link.rails[0].slot;
     let (dst, src) = (b.link.rails[0].interface.mac, a.link.rails[0].interface.mac);
@@ -337,7 +351,10 @@ fn recv__a_wrong_key_is_counted() {
     if !cable() {
         return;
     }
-    let (mut a, mut b) = (End::open(on("v0"), 1, 1), End::open(on("w0"), 2, 2));
+    counts_a_wrong_key(End::open(on("v0"), 1, 1), End::open(on("w0"), 2, 2));
+}
+
+fn counts_a_wrong_key(mut a: End, mut b: End) {
     a.knows(b.address());
     b.knows(a.address());
     a.send(2, 1, b"forged");
@@ -347,11 +364,52 @@ fn recv__a_wrong_key_is_counted() {
 }
 
 #[test]
+fn recv__overrun_tenfold_counts_what_it_lost() {
+    if !cable() {
+        return;
+    }
+    COPYING.into_iter().for_each(|mode| survives_overload(pair(mode)));
+}
+
+/// Far more frames than the rings hold, and nobody takes them.
+fn survives_overload([mut a, mut b]: [End; 2]) {
+    let causes = ["rx_ring_full", "rx_no_buffer", "rx_dropped"];
+    let lost = |b: &End| causes.iter().map(|name| b.count(name)).sum::<u64>();
+    let (start, mut sent) = (Instant::now(), 0_u64);
+    while sent < 10 * 2048 || lost(&b) == 0 {
+        sent += u64::from(a.try_send(2, 1, &sent.to_le_bytes()));
+        assert!(start.elapsed() < LONG, "of {sent} frames none was lost");
+    }
+    let keep = passes(&mut a, &mut b, 0xee);
+    let numbers = keep.0.iter().filter_map(|p| Some(u64::from_le_bytes(p[..].try_into().ok()?)));
+    let numbers: Vec<_> = numbers.collect();
+    assert!(numbers.windows(2).all(|w| w[0] < w[1]) && (numbers.len() as u64) < sent);
+}
+
+/// A packet gets through, if not at once: while a program is detached, and while rings are full,
+/// frames are lost. Returns all that came.
+fn passes(from: &mut End, to: &mut End, what: u8) -> Keep {
+    let start = Instant::now();
+    let mut keep = Keep::default();
+    while !keep.0.iter().any(|p| *p == [what]) {
+        from.try_send(to.id.0, 1, &[what]);
+        for _ in 0..1000 {
+            to.link.recv(64, &mut keep);
+        }
+        assert!(start.elapsed() < LONG, "nothing arrives");
+    }
+    keep
+}
+
+#[test]
 fn interface__down_up_and_gone_is_said_once() {
     if !cable() {
         return;
     }
-    let [mut a, mut b] = pair(XdpMode::Generic);
+    comes_back_and_goes(pair(XdpMode::Generic));
+}
+
+fn comes_back_and_goes([mut a, mut b]: [End; 2]) {
     run("ip link set v0 down").unwrap();
     // Far more than the rings hold: they must not stay full for ever.
     for _ in 0..3000 {
@@ -382,7 +440,11 @@ fn interface__a_new_mtu_is_passed_on() {
     if !cable() {
         return;
     }
-    let [mut a, _b] = pair(XdpMode::Generic);
+    passes_a_new_mtu_on(pair(XdpMode::Generic));
+}
+
+fn passes_a_new_mtu_on([mut a, _b]: [End; 2]) {
+    a.warnings();
     let before = a.link.caps().mtu;
     run("ip link set v0 mtu 1000").unwrap();
     let start = Instant::now();

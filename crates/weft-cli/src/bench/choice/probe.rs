@@ -38,6 +38,23 @@ pub struct Line {
     their_counter: Counter,
 }
 
+/// The bytes that are sent: of one's own, and as memory that packets are gathered from.
+struct Message {
+    own: Vec<u8>,
+    shared: Rc<[u8]>,
+}
+
+impl Message {
+    fn of(task: &Task) -> Message {
+        let own = vec![1u8; size_of(task)];
+        Message { shared: own.clone().into(), own }
+    }
+
+    fn parts(&self, room: usize) -> u64 {
+        self.own.len().div_ceil(room) as u64
+    }
+}
+
 impl Rank {
     fn line(&mut self) -> Result<Rc<Line>> {
         if let Some(line) = &self.packets {
@@ -89,11 +106,17 @@ impl Line {
     }
 
     /// Sends a message in packets of at most `room` bytes, or copies it to the peer's memory.
-    fn send(&self, data: &[u8], room: usize) -> Result<(), OpError> {
-        let (packets, to) = (&self.packets, self.peer);
+    fn send(&self, message: &Message, room: usize) -> Result<(), OpError> {
+        let (packets, to, data) = (&self.packets, self.peer, &message.own[..]);
         match self.transfer {
             Transfer::Rcpy => return packets.rcpy(to, self.their_memory, 0, data),
-            Transfer::Gather | Transfer::Auto => {
+            Transfer::Gather => {
+                for at in (0..data.len()).step_by(room) {
+                    let part = at..data.len().min(at + room);
+                    packets.gather(to, DATA, at as u32, &message.shared, part)?;
+                }
+            }
+            Transfer::Auto => {
                 for (i, part) in data.chunks(room).enumerate() {
                     packets.send(to, DATA, (i * room) as u32, part)?;
                 }
@@ -137,10 +160,11 @@ impl Line {
     }
 
     /// Sends a message of one packet, or copies it to the peer's memory.
-    fn send_one(&self, data: &[u8]) -> Result<(), OpError> {
-        let (packets, to) = (&self.packets, self.peer);
+    fn send_one(&self, message: &Message) -> Result<(), OpError> {
+        let (packets, to, data) = (&self.packets, self.peer, &message.own[..]);
         match self.transfer {
             Transfer::Rcpy => packets.rcpy(to, self.their_memory, 0, data),
+            Transfer::Gather => packets.gather(to, BOX, 0, &message.shared, 0..data.len()),
             _ => packets.send(to, BOX, 0, data),
         }
     }
@@ -166,9 +190,9 @@ impl Line {
     }
 
     /// A message whose first bytes are `n`.
-    fn number(&self, data: &mut [u8], n: u64) {
+    fn number(&self, message: &mut Message, n: u64) {
         if self.is_rcpy() {
-            data[..8].copy_from_slice(&n.to_le_bytes());
+            message.own[..8].copy_from_slice(&n.to_le_bytes());
         }
     }
 
@@ -196,10 +220,10 @@ pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     if task.arg == 0 && size_of(task) <= line.room() {
         return ping_pong_received(rank, task, &line);
     }
-    let mut data = vec![1u8; size_of(task)];
+    let mut data = Message::of(task);
     let (warm, room) = (warm_up(task.iters), line.room());
     let base = line.reset(0)?;
-    let parts = data.len().div_ceil(room) as u64;
+    let parts = data.parts(room);
     rank.sync()?;
     let mut start = Instant::now();
     let seed = rank_seed(rank, task)?;
@@ -221,8 +245,8 @@ pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 }
 
 fn ping_pong_received(rank: &mut Rank, task: &Task, line: &Line) -> Result<Outcome> {
-    let mut data = vec![1u8; size_of(task)];
-    let mut into = data.clone();
+    let mut data = Message::of(task);
+    let mut into = data.own.clone();
     let warm = warm_up(task.iters);
     rank.sync()?;
     let mut start = Instant::now();
@@ -256,10 +280,10 @@ fn rank_seed(rank: &mut Rank, _task: &Task) -> Result<u64> {
 /// Time of a sending call, over bursts that are answered before the next begins.
 pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
-    let data = vec![1u8; size_of(task)];
+    let data = Message::of(task);
     let (clock, mut spans, room) = (clock_ns(), Vec::new(), line.room());
     let base = line.reset(0)?;
-    let parts = data.len().div_ceil(room) as u64;
+    let parts = data.parts(room);
     rank.sync()?;
     for i in 0..task.iters {
         if rank.me == 1 {
@@ -291,11 +315,11 @@ pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// computation: `os` + `or`.
 pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
-    let mut data = vec![1u8; size_of(task)];
+    let mut data = Message::of(task);
     let compute = Duration::from_nanos(task.arg);
     let (clock, mut spans, room) = (clock_ns(), Vec::new(), line.room());
     let base = line.reset(0)?;
-    let parts = data.len().div_ceil(room) as u64;
+    let parts = data.parts(room);
     rank.sync()?;
     let seed = rank_seed(rank, task)?;
     for i in 1..=task.iters {
@@ -324,10 +348,10 @@ pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// remote-memory copy; the last one is answered.
 pub fn stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
-    let data = vec![1u8; size_of(task)];
+    let data = Message::of(task);
     let room = line.room();
-    let parts = data.len().div_ceil(room) as u64;
-    let copied = if line.is_rcpy() { 0 } else { data.len() };
+    let parts = data.parts(room);
+    let copied = if line.is_rcpy() { 0 } else { data.own.len() };
     let base = line.reset(copied)?;
     rank.sync()?;
     if rank.me == 1 {

@@ -1,0 +1,74 @@
+//! Which interface a peer is reached over: a question takes every way that may work, the one it is
+//! answered over is used, and when that breaks, another one is.
+
+use super::{Peer, XdpLink};
+use crate::ether::Mac;
+use crate::kind::Kind;
+use crate::LinkEvent;
+use weft_core::PeerId;
+
+/// So many authentic packets in a row over another path: the peer has moved.
+const STRAYS: u8 = 8;
+
+impl Peer {
+    /// Whether packets are expected over this interface from this station.
+    #[inline]
+    pub(super) fn is_usual(&self, rail: usize, from: Mac) -> bool {
+        let path = self.path();
+        self.confirmed && self.stray == 0 && path.ours == rail && path.to.mac == from
+    }
+}
+
+impl XdpLink {
+    /// An authentic packet of a peer: if it came over a path the peer named, use that. Answering
+    /// any other source would let a replayed packet redirect the traffic.
+    #[cold]
+    pub(super) fn came_from(&mut self, peer: PeerId, rail: usize, from: Mac, kind: Kind) {
+        let Some(known) = self.peers.get_mut(peer) else {
+            return;
+        };
+        let found = known.paths.iter().position(|p| p.ours == rail && p.to.mac == from);
+        let Some(at) = found else { return };
+        if kind == Kind::Question {
+            known.caller = Some(at);
+        }
+        let same = known.at == at;
+        known.stray = if same { 0 } else { known.stray.saturating_add(1) };
+        let proven = !known.confirmed && (!known.doubted || kind == Kind::Answer);
+        // Who asked over this way and now sends over it has left the other.
+        let moved = known.caller == Some(at) && kind == Kind::Other;
+        if !proven && (same || !moved && known.stray < STRAYS) {
+            return;
+        }
+        (known.confirmed, known.doubted, known.stray) = (true, false, 0);
+        self.take_path(peer, at);
+    }
+
+    /// Uses one of a peer's paths from now on.
+    fn take_path(&mut self, peer: PeerId, at: usize) {
+        let Some(known) = self.peers.get_mut(peer) else { return };
+        if std::mem::replace(&mut known.at, at) == at {
+            return;
+        }
+        let path = *known.path();
+        self.count.path_changes += 1;
+        let mtu = self.path_len(&path);
+        self.news.push(LinkEvent::Mtu(peer, mtu));
+    }
+
+    /// Moves every peer that is reached over this interface to another path, where it has one that
+    /// may work.
+    pub(super) fn leave(&mut self, rail: usize) {
+        for peer in self.peers.ids() {
+            let Some(known) = self.peers.get(peer).filter(|p| p.path().ours == rail) else {
+                continue;
+            };
+            let alive = |path: &crate::ether::Path| !self.rails[path.ours].down;
+            let Some(at) = known.paths.iter().position(alive) else { continue };
+            self.take_path(peer, at);
+            if let Some(known) = self.peers.get_mut(peer) {
+                (known.confirmed, known.doubted) = (false, true);
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Hosts that share several networks: links of their own that stand in for each other, and one link
+//! that spreads data over all. Every message must arrive once and in order, which plans check.
+#![allow(non_snake_case)]
+
+use std::rc::Rc;
+use weft_sim::plan::{Message, Plan};
+use weft_sim::swarm::{run_plan, PlanReport};
+use weft_sim::{Env, Fault, SharedNetwork, Sim, SimConfig, Span, Wire};
+
+/// Far and fast, beside the near and slow first network.
+const FAR: Wire = Wire { latency_ns: 50_000, ..Wire::ethernet(10) };
+const NEAR: Wire = Wire::ethernet(1);
+
+/// Two hosts on two networks; one of them all data is spread over, or each a link.
+fn two(striped: bool, first: Wire, second: Wire) -> SimConfig {
+    let mut config = SimConfig::new(2, 7);
+    (config.wire, config.more) = (first, vec![second]);
+    (config.striped, config.train) = (striped, 8);
+    config
+}
+
+/// Messages of all sizes in both directions, some of many trains.
+fn plan(config: SimConfig) -> Plan {
+    let sizes = [0, 16, 1400, 5_000, 40_000, 1 << 20, 3, 2 << 20];
+    let message = |i: usize| Message {
+        src: (i % 2) as u32,
+        dst: (1 - i % 2) as u32,
+        tag: (i % 3) as u64,
+        len: sizes[i % sizes.len()],
+        short: 0,
+        pause_ns: if i.is_multiple_of(5) { 500_000 } else { 0 },
+        sync: i.is_multiple_of(7),
+        sized: false,
+    };
+    let mut plan = Plan::draw(0);
+    (plan.config, plan.depth, plan.cancels) = (config, 4, 0);
+    plan.messages = (0..48).map(message).collect();
+    plan.actives.clear();
+    plan.remotes.clear();
+    plan.collectives.clear();
+    plan
+}
+
+fn pass(config: SimConfig) -> PlanReport {
+    let report = run_plan(&plan(config.clone())).unwrap_or_else(|e| panic!("{config}: {e}"));
+    assert_eq!((report.delivered, report.failed), (48, 0), "{config}");
+    report
+}
+
+/// Both kinds of two networks, equal and unlike.
+fn kinds() -> Vec<SimConfig> {
+    let wires = [(Wire::ethernet(10), Wire::ethernet(10)), (NEAR, FAR), (FAR, NEAR)];
+    let of = |striped| wires.map(|(first, second)| two(striped, first, second));
+    [of(false), of(true)].concat()
+}
+
+#[test]
+fn networks__of_different_latency_keep_order() {
+    kinds().into_iter().for_each(|config| drop(pass(config)));
+}
+
+#[test]
+fn networks__one_loses_a_hundredth() {
+    for (config, network) in kinds().into_iter().flat_map(|c| [(c.clone(), 0), (c, 1)]) {
+        let report = pass(config.fault(Fault::loss(10_000).on(network)));
+        assert!(report.outcome.counters.lost > 0);
+    }
+}
+
+#[test]
+fn networks__one_is_dead_from_the_start() {
+    for (config, network) in kinds().into_iter().flat_map(|c| [(c.clone(), 0), (c, 1)]) {
+        // What is striped asks by the first network who is there.
+        if config.striped && network == 0 {
+            continue;
+        }
+        pass(config.fault(Fault::loss(1_000_000).on(network)));
+    }
+}
+
+#[test]
+fn networks__one_dies_under_way() {
+    for (config, network) in kinds().into_iter().flat_map(|c| [(c.clone(), 0), (c, 1)]) {
+        if config.striped && network == 0 {
+            continue;
+        }
+        let span = Span { from: 2_000_000, until: u64::MAX };
+        let report = pass(config.fault(Fault::Loss { ppm: 1_000_000, span }.on(network)));
+        assert!(report.outcome.counters.lost > 0, "it was in use");
+    }
+}
+
+#[test]
+fn networks__each_dies_in_turn_and_comes_back() {
+    for config in kinds() {
+        let gone = |from, until, network| {
+            Fault::Loss { ppm: 1_000_000, span: Span::ms(from, until) }.on(network)
+        };
+        pass(config.fault(gone(1, 40, 0)).fault(gone(60, 2_000, 1)).fault(gone(2_500, 2_600, 0)));
+    }
+}
+
+#[test]
+fn stripes__share_a_large_message() {
+    let sim = large(two(true, Wire::ethernet(10), Wire::ethernet(10)));
+    let net = sim.network().borrow();
+    let (first, second) = (net.arrived_on(0), net.arrived_on(1));
+    assert!(second > 500 && first.abs_diff(second) < (first + second) / 3, "{first}, {second}");
+    assert_eq!(net.counters().lost, 0);
+}
+
+/// Four MiB from one host to the other.
+fn large(config: SimConfig) -> Sim {
+    let mut sim = Sim::new("networks", config);
+    sim.spawn_all(|env: Env| async move {
+        let peer = env.peer(1 - env.host);
+        if env.host == 0 {
+            let (sent, _) = env.endpoint.send(peer, 1, vec![7; 4 << 20]).await;
+            assert!(sent.is_ok(), "{sent:?}");
+        } else {
+            let (got, data) = env.endpoint.recv(Some(peer), 1, 0, vec![0; 4 << 20]).await;
+            assert!(got.is_ok() && data.iter().all(|&b| b == 7), "{got:?}");
+        }
+    });
+    sim.run().unwrap_or_else(|e| panic!("{e}"));
+    sim
+}
+
+#[test]
+fn failover__is_said_and_the_network_is_used_again_when_it_is_back() {
+    let span = Span::ms(1_000, 4_000);
+    for network in [0, 1] {
+        let config = two(false, NEAR, FAR);
+        let dead = Fault::Loss { ppm: 1_000_000, span };
+        let mut sim = Sim::new("networks", config.fault(dead.on(network)));
+        let net = Rc::clone(sim.network());
+        sim.spawn_all(move |env: Env| ticks(env, Rc::clone(&net), network));
+        sim.run().unwrap_or_else(|e| panic!("network {network}: {e}"));
+    }
+}
+
+/// A small and a large message each way every 100 ms, for 30 s; over the network that was dead up
+/// to 4 s, frames pass in the second half.
+async fn ticks(env: Env, net: SharedNetwork, network: usize) {
+    let peer = env.peer(1 - env.host);
+    let mut half = 0;
+    for turn in 0..300u64 {
+        if turn == 150 {
+            half = net.borrow().arrived_on(network);
+        }
+        for len in [16, 300_000] {
+            let data = vec![turn as u8; len];
+            let sent = env.endpoint.send(peer, turn, data.clone());
+            let (got, came) = env.endpoint.recv(Some(peer), turn, 0, vec![0; len]).await;
+            assert!(got.is_ok() && came == data, "turn {turn}: {got:?}");
+            assert!(sent.await.0.is_ok());
+        }
+        env.sleep(100_000_000).await;
+    }
+    let end = net.borrow().arrived_on(network);
+    assert!(end > half + 150, "{half} and {end} frames");
+}

@@ -156,8 +156,8 @@ impl Cq {
         // SAFETY: promised by the caller.
         let answer = unsafe { self.read(buf, count, sources) };
         drop(inside);
-        if tired {
-            self.idle.hand_over();
+        if tired && !self.idle.hand_over() {
+            self.poller.nap(&self.domain.gate, &self.ports);
         }
         answer
     }

@@ -236,7 +236,6 @@ impl XdpLink {
     }
 
     fn warn(&mut self, text: String) {
-        log::warn!("{text}");
         self.news.warn(text);
     }
 

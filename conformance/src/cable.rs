@@ -19,6 +19,14 @@ pub fn lay(mtu: u32) -> Result<(), String> {
     ip(&format!("link set {b} up"))
 }
 
+/// Lets UDP be used in the calling thread's namespace, over its loopback interface.
+///
+/// # Errors
+/// As `lay`.
+pub fn loopback() -> Result<(), String> {
+    ip("link set lo up")
+}
+
 fn ip(words: &str) -> Result<(), String> {
     let out = Command::new("ip").args(words.split_whitespace()).output();
     let out = out.map_err(|e| format!("needs the `ip` command (iproute2): {e}"))?;

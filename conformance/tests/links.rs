@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weft_conformance::links::Ends;
 use weft_conformance::{cable, link_suite};
 use weft_core::EndpointId;
@@ -96,7 +96,7 @@ fn xdp_without_queues(mode: Mode, place: XdpMode) -> Result<Ends, String> {
 fn agent(mode: Mode) -> Result<Ends, String> {
     let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
     // What is sent to an end that is gone is given up soon.
-    let engine = weft_core::Config { peer_timeout_ms: 2_000, ..weft_core::Config::default() };
+    let engine = weft_core::Config { peer_timeout_ms: 10_000, ..weft_core::Config::default() };
     let ends = Ends::of(|me| {
         let name = format!("@weft-conformance-{:016x}", weft_link::random_u64());
         let words = ["--name", &name, "--links", "udp", "--once"].map(String::from);
@@ -113,7 +113,7 @@ fn agent(mode: Mode) -> Result<Ends, String> {
         });
         let opened = is_ready.recv().unwrap_or_else(|e| Err(e.to_string()));
         opened.map_err(LinkError::Unreachable)?;
-        let config = AgentConfig { names: vec![name], ..AgentConfig::default() };
+        let config = AgentConfig { names: vec![name], patience: Duration::from_secs(200) };
         AgentLink::attach(&config, &Security { mode, job_key: job_key.clone(), me }, &engine)
     })?;
     Ok(ends.greet())

@@ -17,7 +17,7 @@ use weft_link::{Address, Bytes, Frame, Link, LinkError, PeerInfo, Sink};
 pub type Make = fn() -> Result<Ends, String>;
 
 /// Bound of every wait in the suite. Only a broken link ever waits that long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(200);
 
 /// How long an unreliable link may be silent before what is missing counts as lost.
 const SILENCE: Duration = Duration::from_millis(30);

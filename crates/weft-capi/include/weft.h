@@ -91,6 +91,16 @@ int weft_send(weft_job *job, int rank, uint16_t handler, uint32_t argument, cons
               size_t len);
 int weft_try_send(weft_job *job, int rank, uint16_t handler, uint32_t argument, const void *data,
                   size_t len);
+/* Sends a packet from where it lies: returns when it is on its way or queued. The memory stays as
+ * it is until it is given back, in the order in which it became free: weft_returned stores its
+ * address and answers 1, or 0 while nothing is, and takes in what has arrived. weft_flush waits for
+ * all of it, which weft_returned then does not name. While a rank has not acknowledged what went
+ * before, packets leave in trains, the last with the next call that makes progress. Behind
+ * thousands of addresses that nobody asked for it answers WEFT_TOO_MANY. */
+int weft_send_from(weft_job *job, int rank, uint16_t handler, uint32_t argument, const void *data,
+                   size_t len);
+int weft_returned(weft_job *job, const void **data);
+int weft_flush(weft_job *job);
 /* Has packets for a handler wait to be received, instead of an upcall; receives the next one, of
  * a rank or of WEFT_ANY: sender, argument and length are stored where that is not null. One that
  * is longer than the memory is lost: WEFT_TOO_LONG. */

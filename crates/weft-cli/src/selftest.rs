@@ -25,7 +25,8 @@ enum What {
         #[arg(long)]
         aborts: Option<usize>,
     },
-    /// All send to rank 0, which prints bytes a second and how alike the senders' shares are
+    /// All send to rank 0, which prints bytes a second, how alike the senders' shares are, and for
+    /// what share of the time it waited for a processor
     Incast {
         /// Bytes of a message
         #[arg(long, default_value_t = 65536)]
@@ -71,7 +72,7 @@ fn incast(bytes: usize, messages: usize) -> Result<ExitCode> {
     for &sender in &senders {
         endpoint.recv_blocking(Some(sender), TAG_READY, 0, &mut [])?;
     }
-    let start = std::time::Instant::now();
+    let (start, waited) = (std::time::Instant::now(), waited_ns());
     for &sender in &senders {
         endpoint.send_blocking(sender, TAG_READY, &[])?;
     }
@@ -101,9 +102,17 @@ fn incast(bytes: usize, messages: usize) -> Result<ExitCode> {
         }
         anyhow::Ok(())
     })?;
-    let rate = (bytes * messages * senders.len()) as f64 / start.elapsed().as_secs_f64();
-    println!("rate {rate:.0} jain {:.3}", jain(&shares));
+    let seconds = start.elapsed().as_secs_f64();
+    let rate = (bytes * messages * senders.len()) as f64 / seconds;
+    let waited = (waited_ns() - waited) as f64 / 1e9 / seconds;
+    println!("rate {rate:.0} jain {:.3} waited {waited:.3}", jain(&shares));
     Ok(ExitCode::SUCCESS)
+}
+
+/// How long this thread has waited for a processor so far, where the kernel tells (proc(5)).
+fn waited_ns() -> u64 {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    told.split_whitespace().nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
 /// Fairness of shares: 1 if all are equal, down to 1 / n (Jain, Chiu, Hawe, DEC-TR-301, 1984).

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const WEFT: &str = env!("CARGO_BIN_EXE_weft");
 /// Bound of every wait; reached only when something is broken.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// A lab of one test; everything of it carries a mark.
 struct Lab {
@@ -178,14 +178,15 @@ fn run__messages_survive_loss_delay_and_a_rate() {
     assert_eq!(lab.sh("h1", "cat /sys/class/net/eth0/mtu").trim(), "1000");
 }
 
-/// What `selftest incast` printed: bytes a second, and how alike the shares are.
-fn incast(lab: &Lab, hosts: &str) -> (f64, f64) {
+/// What `selftest incast` printed: bytes a second, how alike the shares are, and for what share of
+/// the time the receiver waited for a processor.
+fn incast(lab: &Lab, hosts: &str) -> [f64; 3] {
     let words = ["lab", "run", "-n", hosts, WEFT, "selftest", "incast"];
     let ran = lab.weft(&words);
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     let out = text(&ran.stdout);
     let mut figures = out.split_whitespace().filter_map(|word| word.parse().ok());
-    (figures.next().expect("a rate"), figures.next().expect("a share"))
+    ["a rate", "shares", "a wait"].map(|what| figures.next().expect(what))
 }
 
 #[test]
@@ -197,14 +198,20 @@ fn run__many_senders_share_a_bottleneck_and_keep_it_full() {
     let wire = 100e6 / 8.0 * 1424.0 / 1514.0;
     // Where other programs hold the processors for a while, the link is idle for a while, too.
     let mut turns = Vec::new();
-    let mut good = false;
-    while !good && turns.len() < 15 {
-        let (rate, jain) = incast(&lab, &hosts);
-        turns.push((rate, jain));
+    let (mut good, mut calm) = (false, 0);
+    while !good && calm < 5 && turns.len() < 15 {
+        let turn = incast(&lab, &hosts);
+        let [rate, jain, waited] = turn;
+        turns.push(turn);
         good = rate >= 0.9 * wire && jain >= 0.9;
+        calm += usize::from(waited < 0.05);
+    }
+    assert!(turns.iter().all(|[rate, ..]| *rate <= 1.1 * wire), "no bottleneck: {turns:?}");
+    if !good && calm < 5 {
+        let why = "other programs hold the processors: nothing can be said of rates";
+        return weft_conformance::skip(&format!("{why}: {turns:?}"));
     }
     assert!(good, "of {wire} bytes a second, and shares: {turns:?}");
-    assert!(turns.iter().all(|(rate, _)| *rate <= 1.1 * wire), "no bottleneck: {turns:?}");
 }
 
 /// Runs `selftest incast` on a lab, with options of `weft run`; what it wrote to standard error.
@@ -293,21 +300,21 @@ fn run__a_bridge_that_floods_disturbs_nobody() {
     }
 }
 
-/// Datagrams of `count` that arrive at a port of h2 where nobody listens.
-fn arrived(lab: &Lab, count: u32) -> u64 {
-    let counter = || {
-        let table = lab.sh("h2", "grep ^Udp: /proc/net/snmp");
-        let mut lines = table.lines().map(|line| line.split_whitespace());
-        let (mut names, mut values) = (lines.next().unwrap(), lines.next().unwrap());
-        let at = names.position(|name| name == "NoPorts").expect("the counter");
-        values.nth(at).unwrap().parse::<u64>().unwrap()
-    };
-    let before = counter();
+/// Datagrams that came to a port of h2 where nobody listens.
+fn arrived(lab: &Lab) -> u64 {
+    let table = lab.sh("h2", "grep ^Udp: /proc/net/snmp");
+    let mut lines = table.lines().map(|line| line.split_whitespace());
+    let (mut names, mut values) = (lines.next().unwrap(), lines.next().unwrap());
+    let at = names.position(|name| name == "NoPorts").expect("the counter");
+    values.nth(at).unwrap().parse::<u64>().unwrap()
+}
+
+/// Sends datagrams from h1 to such a port.
+fn send_datagrams(lab: &Lab, count: u32) {
     let to = lab.status()["hosts"][1]["v4"].as_str().unwrap().to_owned();
     let script = format!("for i in $(seq {count}); do echo x > /dev/udp/{to}/9; done");
     let sent = lab.weft(&["lab", "exec", "h1", "bash", "-c", &script]);
     assert!(sent.status.success(), "{}", text(&sent.stderr));
-    counter() - before
 }
 
 #[test]
@@ -316,13 +323,21 @@ fn loss__takes_some_packets_and_not_all() {
         return weft_conformance::skip("no bash to send datagrams with");
     }
     let Some(whole) = Lab::up(&["2"]) else { return };
-    assert_eq!(arrived(&whole, 50), 50);
+    send_datagrams(&whole, 50);
+    until(|| arrived(&whole) >= 50, || format!("{} of 50 have arrived", arrived(&whole)));
+    assert_eq!(arrived(&whole), 50);
     let Some(lossy) = Lab::up(&["2", "--loss", "50%"]) else { return };
     // The first packets ask for an Ethernet address, and may be lost as well.
-    until(|| arrived(&lossy, 10) > 0, || "nothing arrives".into());
+    let mut sent = 0;
+    while arrived(&lossy) == 0 {
+        sent += 10;
+        send_datagrams(&lossy, 10);
+        assert!(sent < 10_000, "nothing arrives");
+    }
     // 200 flips of a coin are not all alike.
-    let got = arrived(&lossy, 200);
-    assert!(0 < got && got < 200, "{got}");
+    send_datagrams(&lossy, 200);
+    let got = arrived(&lossy);
+    assert!(0 < got && got < sent + 200, "{got}");
 }
 
 #[test]

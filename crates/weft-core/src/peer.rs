@@ -6,7 +6,8 @@ use crate::error::PeerFailure;
 use crate::event::{Payload, Transmit};
 use crate::id::{EndpointId, OpId, PeerId};
 use crate::reliability::{
-    AckPolicy, Congestion, CreditIn, CreditOut, RecvWindow, Reliability, Rtt, SendWindow, UNIT,
+    asks_at, should_ask, AckPolicy, Congestion, CreditIn, CreditOut, RecvWindow, Reliability, Rtt,
+    SendWindow, UNIT,
 };
 use crate::seq::Seq;
 use crate::time::Instant;
@@ -158,21 +159,11 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// Notes that `packets` are about to be sent; whether they should ask for an acknowledgement:
-    /// twice a congestion window, so that it never waits for a delayed one, and to measure delay.
-    /// While there is no `more` to send and the window has room, what comes back anyway does.
+    /// Notes that `packets` are about to be sent, and whether they should ask for an
+    /// acknowledgement: see [`should_ask`].
     #[inline]
     pub fn should_ask(&mut self, packets: u32, most: u32, more: bool) -> bool {
-        if !self.congestion.adapts() {
-            return false;
-        }
-        if self.send.is_empty() {
-            self.unasked = 0;
-        }
-        self.unasked += packets;
-        let under_way = self.send.in_network() + packets;
-        let (due, full) = self.asks_at(most);
-        self.unasked >= due && under_way >= due && (more || under_way >= full)
+        should_ask(&mut self.unasked, &self.send, &self.congestion, (packets, most), more)
     }
 
     /// Whether this is the next packet, and nothing else is to be done at once.
@@ -192,7 +183,7 @@ impl Windows {
         if !self.congestion.adapts() {
             return room;
         }
-        let (due, full) = self.asks_at(most);
+        let (due, full) = asks_at(&self.send, &self.congestion, most);
         let free = if more { 0 } else { full.saturating_sub(self.send.in_network() + 1) };
         let before = due.saturating_sub(self.unasked + 1);
         room.min(free.max(before)).max(1)
@@ -205,12 +196,6 @@ impl Windows {
     pub fn least_run(&self, train: u32) -> u32 {
         let window = self.congestion.window().min(self.send.limit());
         train.min(window / 4).max(1)
-    }
-
-    /// Packets after which one asks for an acknowledgement: where there are more, and at any rate.
-    fn asks_at(&self, most: u32) -> (u32, u32) {
-        let window = self.congestion.window();
-        ((window / 2).clamp(1, most.max(1)), window.min(self.send.limit()) / 4 * 3)
     }
 
     /// Notes that `packets` from `seq` on are about to be sent, and whether they are bulk; says

@@ -19,6 +19,8 @@ pub mod secure;
 pub mod shm;
 mod sync;
 mod table;
+#[cfg(all(test, not(loom)))]
+mod testing;
 pub mod udp;
 pub mod wrap;
 pub mod xdp;

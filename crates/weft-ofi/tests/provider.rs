@@ -116,4 +116,5 @@ cases! {
     cq__waiting_and_its_descriptor = "waiting";
     cntr__counts_what_ends = "counters";
     ep__options_names_and_what_is_in_use = "options";
+    recv__the_only_one_ends_in_every_way = "alone";
 }

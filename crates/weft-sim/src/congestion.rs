@@ -1,7 +1,8 @@
 //! Bottlenecks: many senders to one receiver, and two flows through one uplink.
 
-use crate::config::{SimConfig, Topology};
+use crate::config::{LinkKind, SimConfig, Topology};
 use crate::scenarios::{receive_stream, send_stream, Report, Story};
+use crate::served;
 use crate::sim::{Env, Failure};
 use crate::tasks::join_all;
 use crate::trace::Trace;
@@ -66,6 +67,12 @@ pub(crate) fn incast(config: SimConfig) -> Result<Report, Failure> {
     Ok(Report { name, config, lines, outcome, trace })
 }
 
+/// The same where the agent of each host retransmits in its rank's place.
+pub(crate) fn incast_of_agents(config: SimConfig) -> Result<Report, Failure> {
+    let report = incast(SimConfig { served: true, kind: LinkKind::Network, ..config })?;
+    Ok(Report { name: "incast-agents".into(), ..report })
+}
+
 type Tasks<'a> = Vec<Pin<Box<dyn Future<Output = ()> + 'a>>>;
 
 fn incast_of(config: &SimConfig, load: Load) -> Result<(String, Report), Failure> {
@@ -101,7 +108,10 @@ fn incast_of(config: &SimConfig, load: Load) -> Result<(String, Report), Failure
     let rates: Vec<u64> = ends.iter().map(|&end| bytes * 1000 / end.max(1)).collect();
     let (resent, timeouts) = senders.borrow().iter().fold((0, 0), |(resent, timeouts), e| {
         let stats = e.stats();
-        (resent + stats.retransmitted, timeouts + stats.timeouts)
+        let counters = e.link_counters();
+        let of = |name| counters.iter().find(|c| c.1 == name).map_or(0, |c| c.2);
+        let (again, late) = (of(served::RESENT), of(served::TIMEOUTS));
+        (resent + stats.retransmitted + again, timeouts + stats.timeouts + late)
     });
     let line = format!(
         "{:>16} {:>12.1} {:>14.0} {drops:>8} {resent:>8} {timeouts:>10} {:>8.3}",

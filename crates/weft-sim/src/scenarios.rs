@@ -119,6 +119,12 @@ pub const SCENARIOS: &[Scenario] = &[
         run: congestion::incast,
     },
     Scenario {
+        name: "incast-agents",
+        about: "incast where the agent of each host retransmits in its rank's place",
+        hosts: 33,
+        run: congestion::incast_of_agents,
+    },
+    Scenario {
         name: "fairness",
         about: "two flows through one uplink share it, also when one starts later",
         hosts: 4,

@@ -14,6 +14,10 @@ use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sin
 /// When an agent has something to do although nothing arrives.
 pub(crate) type Due = Rc<Cell<Option<Instant>>>;
 
+/// Counters of a relay: packets sent again, and timeouts.
+pub(crate) const RESENT: &str = "relay_resent";
+pub(crate) const TIMEOUTS: &str = "relay_timeouts";
+
 /// A simulated link behind an agent.
 pub(crate) struct ServedLink {
     inner: SimLink,
@@ -172,5 +176,8 @@ impl Link for ServedLink {
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         self.inner.counters(each);
+        let stats = self.relay.stats();
+        each(RESENT, stats.retransmitted);
+        each(TIMEOUTS, stats.timeouts);
     }
 }

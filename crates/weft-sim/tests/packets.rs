@@ -261,6 +261,107 @@ fn multicast__a_group_made_late_gets_everything() {
     run(sim);
 }
 
+/// Rounds of packets gathered from shared memory, which is free and used again after each.
+async fn gather_rounds(env: &Env, packets: &Packets, rounds: u32, each: u32) {
+    let to = env.peer(1);
+    let mut memory: Rc<[u8]> = vec![0; 200 * each as usize].into();
+    for round in 0..rounds {
+        let own = Rc::get_mut(&mut memory).expect("nobody else uses it after a flush");
+        own.copy_from_slice(&bytes(round.into(), 200 * each as usize));
+        for n in 0..each {
+            // Packets of other kinds keep their place among them.
+            if n % 7 == 3 {
+                let part = &memory[200 * n as usize..][..200];
+                packets.send_async(to, 1, round * each + n, part).await.unwrap();
+                continue;
+            }
+            let part = 200 * n as usize..200 * (n as usize + 1);
+            packets.gather_async(to, 1, round * each + n, &memory, part).await.unwrap();
+        }
+        packets.flush_async().await.unwrap();
+        assert_eq!(packets.lent(), 0);
+    }
+}
+
+#[test]
+fn gather__in_order_whole_and_free_after_a_flush_under_loss() {
+    for reliability in [Reliability::GoBackN, Reliability::Selective] {
+        for (seed, loss) in [(1, 0.0), (2, 0.02), (3, 0.05)] {
+            let settings = Config { reliability, eager_credit: 128 << 10, ..Config::default() };
+            let mut sim = Sim::new("gather", faulty(2, seed, loss)).settings(settings);
+            sim.spawn_all(|env| async move {
+                let packets = packets(&env);
+                let got = Rc::new(Cell::new(0));
+                let heard = Rc::clone(&got);
+                packets.handle(1, move |_, packet| {
+                    let (n, round) = (packet.argument(), packet.argument() / 300);
+                    assert_eq!(n, heard.get());
+                    let all = bytes(round.into(), 200 * 300);
+                    assert_eq!(packet.data(), &all[200 * (n as usize % 300)..][..200], "{n}");
+                    heard.set(n + 1);
+                });
+                match env.host {
+                    0 => gather_rounds(&env, &packets, 5, 300).await,
+                    _ => until(&env, || got.get() == 1500).await,
+                }
+                env.world().barrier().await.unwrap();
+            });
+            let outcome = run(sim);
+            assert!(loss == 0.0 || outcome.counters.lost > 0, "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn gather__memory_comes_back_from_a_peer_that_dies_and_the_flush_names_it() {
+    let death = Fault::Death { host: 1, at: MS, visible: false };
+    let config = SimConfig { faults: vec![death], ..SimConfig::new(2, 1) };
+    let settings = Config { peer_timeout_ms: 1000, keepalive_ms: 50, ..Config::default() };
+    let mut sim = Sim::new("gather and death", config).settings(settings);
+    sim.spawn_all(|env| async move {
+        let packets = packets(&env);
+        packets.handle(1, |_, _| {});
+        if env.host == 1 {
+            return until(&env, || false).await;
+        }
+        let (to, memory) = (env.peer(1), Rc::<[u8]>::from(vec![5; 1000]));
+        let failed = loop {
+            match packets.gather_async(to, 1, 0, &memory, 0..1000).await {
+                Ok(()) => env.sleep(20_000).await,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(failed, OpError::Peer { peer, .. } if peer == to), "{failed}");
+        let flushed = packets.flush_async().await;
+        assert!(matches!(flushed, Err(OpError::Peer { peer, .. }) if peer == to), "{flushed:?}");
+        assert_eq!((packets.lent(), Rc::strong_count(&memory)), (0, 1));
+        assert_eq!(packets.flush_async().await, Ok(()), "said once");
+    });
+    run(sim);
+}
+
+#[test]
+fn gather__with_transfer_copy_memory_is_free_at_once() {
+    let settings = Config { transfer: weft::choices::Transfer::Copy, ..Config::default() };
+    let mut sim = Sim::new("copied", SimConfig::new(2, 1)).settings(settings);
+    sim.spawn_all(|env| async move {
+        let packets = packets(&env);
+        let got = Rc::new(Cell::new(0));
+        let heard = Rc::clone(&got);
+        packets.handle(1, move |_, _| heard.set(heard.get() + 1));
+        let (to, memory) = (env.peer(1 - env.host), Rc::<[u8]>::from(vec![5; 1000]));
+        for n in 0..50 {
+            packets.gather_async(to, 1, n, &memory, 0..1000).await.unwrap();
+            assert_eq!((packets.lent(), Rc::strong_count(&memory)), (0, 1));
+        }
+        let outside = packets.try_gather(to, 1, 0, &memory, 900..1001);
+        assert_eq!(outside, Err(OpError::Refused));
+        until(&env, || got.get() == 50).await;
+        env.world().barrier().await.unwrap();
+    });
+    run(sim);
+}
+
 #[test]
 fn packets__kept_beyond_the_bound_are_refused_and_credit_comes_back() {
     let settings = Config { packets_kept: 5, eager_credit: 128 << 10, ..Config::default() };

@@ -34,6 +34,11 @@ fn incast__keeps_the_rate_of_the_bottleneck() {
 }
 
 #[test]
+fn incast__of_agents_keeps_the_rate_as_ranks_do() {
+    compare("incast-agents", 33);
+}
+
+#[test]
 fn fairness__two_flows_share_the_uplink() {
     compare("fairness", 4);
 }

@@ -99,7 +99,7 @@ impl Pair {
                 unfinished => unfinished,
             };
             assert!(
-                start.elapsed().as_secs() < 60,
+                start.elapsed().as_secs() < 300,
                 "stuck: a {:?} b {:?}",
                 self.a.stats(),
                 self.b.stats()
@@ -133,7 +133,7 @@ fn send_recv__all_sizes_posted_and_unexpected() {
             while p.b.probe(None, 0, u64::MAX).is_none() {
                 p.a.progress();
                 p.b.progress();
-                assert!(start.elapsed().as_secs() < 20, "{name}: never arrived");
+                assert!(start.elapsed().as_secs() < 300, "{name}: never arrived");
             }
             let recv = p.b.recv(None, 0, u64::MAX, vec![0; len]);
             let (_, (status, got)) = p.run(send, recv);
@@ -286,7 +286,7 @@ fn recv_sized__wakes_for_eager_and_announced_messages() {
             while count.0.load(Ordering::Relaxed) == 0 {
                 p.a.progress();
                 p.b.progress();
-                assert!(start.elapsed().as_secs() < 20, "{name}: never woken for {len}");
+                assert!(start.elapsed().as_secs() < 300, "{name}: never woken for {len}");
             }
             let (_, got) = p.run(send, recv);
             assert!(got.unwrap().1 == bytes(1, len), "{name}");
@@ -297,7 +297,7 @@ fn recv_sized__wakes_for_eager_and_announced_messages() {
 #[test]
 fn wait__what_is_due_is_done_while_a_rank_spins() {
     // Rounds of progress and close looks take turns: neither may keep the clock from being read.
-    let config = Config { spin_us: 20_000_000, ..Config::default() };
+    let config = Config { spin_us: 1_000_000_000, ..Config::default() };
     let links = weft::Links::parse("shm").unwrap();
     let open = || weft::job::open_endpoint(config.clone(), links, [1; 32]).unwrap();
     let (a, b) = (open(), open());
@@ -316,7 +316,7 @@ fn wait__what_is_due_is_done_while_a_rank_spins() {
             a.recv_blocking(Some(to_b), 2, 0, &mut [0; 21]).unwrap();
         }
         a.block_on(a.sleep(std::time::Duration::from_millis(1)));
-        assert!(start.elapsed().as_secs() < 10, "the clock was not read for as long as it spun");
+        assert!(start.elapsed().as_secs() < 500, "the clock was not read for as long as it spun");
     }
 }
 
@@ -342,7 +342,7 @@ fn recv_blocking__a_handler_that_panics_meanwhile_leaves_nothing_awaited() {
     a.send_blocking(to_b, 1, b"message!").unwrap();
     let start = std::time::Instant::now();
     while b.probe(Some(to_a), 1, 0).is_none() {
-        assert!(start.elapsed().as_secs() < 20, "the message was taken");
+        assert!(start.elapsed().as_secs() < 300, "the message was taken");
         a.progress();
         b.progress();
     }

@@ -79,7 +79,7 @@ impl Hosts {
         while !tasks.is_empty() || !done() {
             tasks.retain_mut(|task| task.as_mut().poll(&mut cx) == Poll::Pending);
             self.packets.iter().for_each(|p| _ = p.poll());
-            assert!(start.elapsed().as_secs() < 60, "{}: stuck", self.name);
+            assert!(start.elapsed().as_secs() < 300, "{}: stuck", self.name);
         }
     }
 }
@@ -210,7 +210,7 @@ fn receive__in_order_from_mailboxes_beside_upcalls_over_every_link() {
                 assert!(buffer[..got.len] == sent, "{name}: packet {}", next[who]);
                 next[who] += 1;
             }
-            assert!(start.elapsed().as_secs() < 60, "{name}: stuck at {next:?}");
+            assert!(start.elapsed().as_secs() < 300, "{name}: stuck at {next:?}");
         }
     }
 }

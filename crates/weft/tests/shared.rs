@@ -81,7 +81,7 @@ fn watchdog__serves_peers_while_the_owner_computes() {
     let start = std::time::Instant::now();
     while seen.load(Ordering::SeqCst) == 0 || got.load(Ordering::SeqCst) < 20 {
         std::hint::spin_loop();
-        assert!(start.elapsed().as_secs() < 60, "the watchdog does not serve");
+        assert!(start.elapsed().as_secs() < 300, "the watchdog does not serve");
     }
     adding.join().unwrap();
     assert_eq!(owner.counter_value(counter), Some(27));

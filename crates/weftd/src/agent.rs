@@ -21,7 +21,7 @@ const SELDOM: Duration = Duration::from_millis(1);
 /// How long what an ended rank has sent is still sent again.
 const LINGER: Duration = Duration::from_secs(5);
 /// How long a rank may take from connecting to asking.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(20);
 /// A core that was handed over comes back sooner, unless somebody computes there.
 const LONG_AWAY: Duration = Duration::from_millis(1);
 /// How long that is remembered.
@@ -29,7 +29,7 @@ const CROWDED: Duration = Duration::from_millis(20);
 /// Longest sleep: signals and the desk are looked at as often.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// With `once`, how long nobody may be there.
-const EMPTY_MAX: Duration = Duration::from_secs(10);
+const EMPTY_MAX: Duration = Duration::from_secs(60);
 
 /// A rank, served or about to be.
 enum Place {

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weft_link::{LinkError, WaitFd};
 
 /// How is it?
@@ -17,7 +17,7 @@ const AT_ONCE: usize = 8;
 /// Who asks has so long, since everybody else waits.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// How long a question may take.
-const ANSWER: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// The listener.
 pub struct Desk {
@@ -37,12 +37,29 @@ fn connect(name: &str) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
+/// Asks until there is an answer: an agent does not wait for one who has no processor between
+/// connecting and asking.
 fn ask(name: &str, question: u8) -> io::Result<String> {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    let end = Instant::now() + ANSWER;
+    loop {
+        match ask_once(name, question) {
+            Err(e)
+                if matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+                    && Instant::now() < end => {}
+            done => return done,
+        }
+    }
+}
+
+fn ask_once(name: &str, question: u8) -> io::Result<String> {
     let mut stream = connect(name)?;
     stream.write_all(&[question])?;
     let mut answer = String::new();
-    stream.take(1 << 20).read_to_string(&mut answer)?;
-    Ok(answer)
+    match stream.take(1 << 20).read_to_string(&mut answer)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(answer),
+    }
 }
 
 /// What the agent at `name` says of itself: lines of names and values.

@@ -143,9 +143,9 @@ fn multicast__a_slow_member_is_named_and_holds_up_within_bounds() {
             Err(MulticastError::Busy { rank }) => busy = Some(rank),
             Err(e) => panic!("{e}"),
         }
-        !root.group.slow().is_empty() && busy == Some(2)
+        // On a crowded machine the other one may be slow for a while, too.
+        root.group.slow().iter().any(|(member, _)| *member == 2) && busy == Some(2)
     });
-    assert_eq!(root.group.slow()[0].0, 2, "member 2 is slow");
     assert!(n < 1_000, "{n} packets were taken though a member takes none");
     // It looks again: nothing is lost, and it is not slow any more.
     let ranks = all(&members);

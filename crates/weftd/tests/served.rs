@@ -119,7 +119,9 @@ fn agent__a_member_that_takes_nothing_is_named_and_holds_up_within_bounds() {
     until(&[root, awake], || {
         sent += u32::from(root.services.borrow_mut().multicast(5, sent, b"packet"));
         got += u32::from(awake.services.borrow_mut().poll_packet().is_some());
-        named = named.or_else(|| root.services.borrow_mut().poll_member());
+        // On a crowded machine the other one may be slow for a while, too.
+        let slow = root.services.borrow_mut().poll_member();
+        named = named.or(slow.filter(|(_, member, _)| *member == 2));
         named.is_some() && got == sent
     });
     assert_eq!(named, Some((5, 2, true)), "member 2 is slow");
@@ -286,7 +288,14 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     let mut child = Command::new(&copy);
     child.args(["--exact", test, "--nocapture"]).env(CHILD, &agent.name);
-    let child = child.uid(65_534).gid(65_534).current_dir("/").output().unwrap();
+    child.uid(65_534).gid(65_534).current_dir("/");
+    let child = loop {
+        match child.output() {
+            // A process that another test has just started still has it open for writing.
+            Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
+            other => break other.unwrap(),
+        }
+    };
     std::fs::remove_file(&copy).unwrap();
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
     pass(&a, to_b, &b, 1, b"undisturbed");

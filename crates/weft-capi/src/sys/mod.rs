@@ -1,6 +1,7 @@
 //! The binary interface. Each function checks the pointers it is given as far as they can be
 //! checked, lets no panic out and answers one of the codes below.
 
+pub mod gather;
 pub mod job;
 pub mod packet;
 pub mod receive;

@@ -198,7 +198,7 @@ pub unsafe extern "C" fn weft_packet_max(job: *const WeftJob, rank: c_int) -> c_
     })
 }
 
-fn check_len(job: &WeftJob, peer: weft::PeerId, len: usize) -> Result<(), Fault> {
+pub(super) fn check_len(job: &WeftJob, peer: weft::PeerId, len: usize) -> Result<(), Fault> {
     match job.packets.packet_max(peer) {
         max if len <= max => Ok(()),
         max => Err(Fault(WEFT_TOO_LONG, format!("{len} bytes; a packet has at most {max}"))),

@@ -77,7 +77,7 @@ pub struct Kind {
 }
 
 /// A task takes at most this long; a rank that is silent for longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// Bytes a pipe holds, where the system allows that.
 const PIPE_LEN: usize = 1 << 20;
 
@@ -220,7 +220,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Has a rank that is silent for this long count as hanging, instead of a minute.
+    /// Has a rank that is silent for this long count as hanging, instead of minutes.
     pub fn patience(&mut self, patience: Duration) -> Result<()> {
         let each = self.members.iter().map(|m| m.control.set_read_timeout(Some(patience)));
         Ok(each.collect::<std::io::Result<()>>()?)

@@ -206,7 +206,7 @@ pub struct Rank {
     idle: Vec<Endpoint>,
 }
 
-const STEP: Duration = Duration::from_secs(30);
+const STEP: Duration = Duration::from_secs(120);
 
 impl Rank {
     /// Waits until the other rank is here too.

@@ -111,7 +111,7 @@ fn own_sys() -> rustix::io::Result<()> {
 
 /// Waits until the interface carries packets, which is a moment after both ends are up.
 fn await_carrier() -> Result<()> {
-    const LIMIT: Duration = Duration::from_secs(10);
+    const LIMIT: Duration = Duration::from_secs(60);
     let start = Instant::now();
     while !net::carries()? {
         ensure!(start.elapsed() < LIMIT, "{} stays without carrier", net::INTERFACE);

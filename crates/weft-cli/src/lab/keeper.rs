@@ -45,7 +45,7 @@ pub enum Started {
 }
 
 /// Longest time a host may take to be set up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Host {
     pid: Pid,

@@ -59,9 +59,9 @@ pub struct Description {
 }
 
 /// Longest time either side waits for the other's few bytes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Longest time a lab may take to end.
-const END: Duration = Duration::from_secs(60);
+const END: Duration = Duration::from_secs(240);
 /// Longest request.
 const MAX_REQUEST: u64 = 256;
 /// Longest answer.

@@ -21,7 +21,7 @@ pub const AT_ONCE: usize = 16 << 10;
 pub const RATE: usize = 8;
 
 /// A rank that is silent for this long hangs: its link is not measured, the others are.
-const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A list of variables of a rank.
 type Config = &'static [(&'static str, &'static str)];

@@ -4,12 +4,15 @@ use super::{folder, WEFT};
 use crate::harness::{Done, Job, Running};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use weft_link::rng::Rng;
 
 const RANKS: usize = 3;
 const ROUNDS: u64 = 4;
 /// The longest moment, in looks at the process table.
 const LOOKS: u64 = 60;
+/// The longest moment in time.
+const LONGEST: Duration = Duration::from_secs(3);
 
 /// A job that computes until it is ended, in an empty folder that its temporary files go to.
 fn endless(link: &str, folder: &Path) -> Job {
@@ -24,18 +27,22 @@ fn job(link: &str, folder: &Path, rank: &[&str]) -> Job {
     Job::of(command)
 }
 
-/// A random moment in the life of a job, start-up included: so many looks at it.
+/// A random moment in the life of a job, start-up included: so many looks at it. On a machine where
+/// looking takes long it ends before a rank counts as silent.
 fn moment(job: &Running, rng: &mut Rng) {
+    let start = Instant::now();
     for _ in 0..rng.below(LOOKS) {
-        job.ranks();
+        if start.elapsed() < LONGEST {
+            job.ranks();
+        }
     }
 }
 
-/// Waits for the ranks, then for a random moment; one of them.
-fn victim(job: &Running, rng: &mut Rng) -> u32 {
+/// Waits for the ranks, then for a random moment; one of them. None: the job ended before.
+fn victim(job: &mut Running, rng: &mut Rng) -> Option<u32> {
     let ranks = job.await_ranks(RANKS);
     moment(job, rng);
-    *rng.pick(&ranks)
+    (ranks.len() == RANKS).then(|| *rng.pick(&ranks))
 }
 
 fn signal(name: &str, pid: u32) -> bool {
@@ -63,8 +70,9 @@ fn rounds(mut round: impl FnMut(&str, &Path, &mut Rng)) {
 #[test]
 fn kill__of_a_rank_at_any_moment_ends_the_job() {
     rounds(|link, folder, rng| {
-        let job = endless(link, folder).start();
-        assert!(signal("KILL", victim(&job, rng)));
+        let mut job = endless(link, folder).start();
+        let victim = victim(&mut job, rng).expect("the job goes on for ever");
+        assert!(signal("KILL", victim));
         let done = job.finish();
         // Another rank may have found out before the launcher.
         let by_launcher = done.code == Some(137) && done.err.contains("SIGKILL (signal 9)");
@@ -77,12 +85,15 @@ fn kill__of_a_rank_at_any_moment_ends_the_job() {
 #[test]
 fn stop__of_a_rank_at_any_moment_is_noticed_by_the_others() {
     rounds(|link, folder, rng| {
-        let mut job = endless(link, folder).env("WEFT_LAUNCH_TIMEOUT", "1");
+        let mut job = endless(link, folder).env("WEFT_LAUNCH_TIMEOUT", "2");
         for limit in ["WEFT_PEER_TIMEOUT_MS", "WEFT_CONNECT_TIMEOUT_MS"] {
-            job = job.env(limit, "1000");
+            job = job.env(limit, "2000");
         }
-        let job = job.start();
-        assert!(signal("STOP", victim(&job, rng)));
+        let mut job = job.start();
+        // On a crowded machine a rank may be silent for as long without being stopped.
+        if let Some(victim) = victim(&mut job, rng) {
+            signal("STOP", victim);
+        }
         let done = job.finish();
         done.assert_code(1);
         // What is said depends on how far the stopped rank had come.
@@ -96,9 +107,9 @@ fn stop__of_a_rank_at_any_moment_is_noticed_by_the_others() {
 fn stop__and_continue_at_any_moment_changes_nothing() {
     rounds(|link, folder, rng| {
         let sor = ["app", "sor", "--size", "200x300", "--tolerance", "0", "--iterations", "1500"];
-        let job = job(link, folder, &[&sor[..], &["--check"]].concat()).start();
-        let victim = victim(&job, rng);
-        if signal("STOP", victim) {
+        let mut job = job(link, folder, &[&sor[..], &["--check"]].concat()).start();
+        let victim = victim(&mut job, rng);
+        if let Some(victim) = victim.filter(|&victim| signal("STOP", victim)) {
             moment(&job, rng);
             signal("CONT", victim);
         }

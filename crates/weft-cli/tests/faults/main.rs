@@ -111,14 +111,16 @@ fn disk__full_under_a_command_is_an_error_and_no_panic() {
 
 #[test]
 fn output__that_nobody_reads_to_its_end_is_no_panic() {
-    let mut child = Command::new(WEFT);
-    let mut child = child.args(["info", "--config"]);
-    child = child.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = child.spawn().unwrap();
-    drop(child.stdout.take());
-    let done = child.wait_with_output().unwrap();
-    assert_eq!(done.status.code(), Some(141));
-    assert_eq!(String::from_utf8_lossy(&done.stderr), "");
+    // A process that another test starts may have a copy of the reading end for a moment.
+    let codes = (0..50).map(|_| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let done = Command::new(WEFT).args(["info", "--config"]).stdout(writer).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&done.stderr), "");
+        done.status.code()
+    });
+    let codes: Vec<_> = codes.take_while(|code| *code != Some(141)).collect();
+    assert!(codes.len() < 50, "{codes:?}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn mpi__ranks_get_variables_and_one_key_that_no_command_line_shows() {
     for launcher in launchers() {
         let script = "echo $FI_PROVIDER $WEFT_LINK $WEFT_WINDOW $EXTRA $WEFT_KEY";
         let path = launcher.to_str().unwrap();
-        let args = ["mpi", "--mpi", path, "--link", "udp", "--env", "EXTRA=x", "--timeout", "60"];
+        let args = ["mpi", "--mpi", path, "--link", "udp", "--env", "EXTRA=x", "--timeout", "300"];
         let mut command = weft(&args);
         command.args(["-n", "3", "sh", "-c", script]).env("WEFT_WINDOW", "77");
         let (done, out, err) = output(&mut command);
@@ -120,7 +120,7 @@ fn mpi__ranks_of_other_hosts_get_them_too() {
     let agent = "env -i PATH=/usr/bin:/bin HOME=/tmp sh -c 'shift; exec \"$@\"' agent";
     for launcher in launchers() {
         let path = launcher.to_str().unwrap();
-        let args = ["mpi", "--mpi", path, "--hosts", "h1:1,h2:1", "--timeout", "60"];
+        let args = ["mpi", "--mpi", path, "--hosts", "h1:1,h2:1", "--timeout", "300"];
         let mut command = weft(&args);
         command.args(["--launch-agent", agent, "sh", "-c", "echo $FI_PROVIDER ${#WEFT_KEY}"]);
         let (done, out, err) = output(&mut command);
@@ -148,7 +148,7 @@ fn mpi__a_program_runs_on_the_real_provider() {
         for link in ["shm", "udp"] {
             let args = ["mpi", "-v", "--mpi", path, "--link", link, "--all-through-weft"];
             let mut command = weft(&args);
-            command.args(["-n", "3", "--timeout", "100"]).arg(&python).args(["-c", SUM]);
+            command.args(["-n", "3", "--timeout", "300"]).arg(&python).args(["-c", SUM]);
             let (done, out, err) = output(command.env_remove("WEFT_PROVIDER"));
             assert!(done, "{path} {link}: {out}{err}");
             assert_eq!(out.lines().filter(|l| *l == "sum 3").count(), 3, "{path}: {out}{err}");
@@ -161,7 +161,7 @@ fn mpi__a_program_runs_on_the_real_provider() {
 fn mpi__the_exit_code_is_that_of_the_launcher() {
     for launcher in launchers() {
         let path = launcher.to_str().unwrap();
-        let args = ["mpi", "--mpi", path, "-n", "2", "--timeout", "60", "sh", "-c", "exit 7"];
+        let args = ["mpi", "--mpi", path, "-n", "2", "--timeout", "300", "sh", "-c", "exit 7"];
         assert_eq!(weft(&args).output().unwrap().status.code(), Some(7), "{path}");
     }
 }

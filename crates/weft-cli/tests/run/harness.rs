@@ -9,7 +9,7 @@ use std::sync::mpsc::{channel, Receiver};
 use std::time::{Duration, Instant};
 
 /// Bound of every wait; reached only when something is broken.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 /// Variable that all processes of a job inherit.
 pub const MARK: &str = "WEFT_TEST_MARK";
 
@@ -215,12 +215,12 @@ impl Running {
         left_behind(&self.mark).iter().filter_map(number).collect()
     }
 
-    /// Waits until the job has so many ranks.
-    pub fn await_ranks(&self, count: usize) -> Vec<u32> {
+    /// Waits until the job has so many ranks, or has ended.
+    pub fn await_ranks(&mut self, count: usize) -> Vec<u32> {
         let deadline = Instant::now() + LIMIT;
         loop {
             let ranks = self.ranks();
-            if ranks.len() == count {
+            if ranks.len() == count || self.child.try_wait().unwrap().is_some() {
                 return ranks;
             }
             assert!(Instant::now() < deadline, "{count} ranks are awaited: {ranks:?}");
@@ -230,11 +230,7 @@ impl Running {
 
     /// Waits until no process of the job is left.
     pub fn wait_until_nothing_left(&self) {
-        let deadline = Instant::now() + LIMIT;
-        while !left_behind(&self.mark).is_empty() {
-            assert!(Instant::now() < deadline, "left: {:?}", left_behind(&self.mark));
-            std::thread::yield_now();
-        }
+        await_nothing_left(&self.mark);
     }
 
     /// Waits for the end of the job; its output ends with its last process.
@@ -278,6 +274,20 @@ pub fn left_behind(mark: &str) -> Vec<String> {
     left
 }
 
+/// Waits until no process carries a mark: one that was killed ends when it gets a processor.
+#[track_caller]
+fn await_nothing_left(mark: &str) {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let left = left_behind(mark);
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "left: {left:?}");
+        std::thread::yield_now();
+    }
+}
+
 impl Done {
     #[track_caller]
     pub fn assert_code(&self, code: i32) {
@@ -293,6 +303,6 @@ impl Done {
 
     #[track_caller]
     pub fn assert_nothing_left(&self) {
-        assert_eq!(left_behind(&self.mark), Vec::<String>::new());
+        await_nothing_left(&self.mark);
     }
 }

@@ -17,6 +17,8 @@ pub(super) struct Wanted {
     spec: RecvSpec,
     /// Length of the buffer.
     len: u64,
+    /// The flags that it carries: `ACTIVE` of a packet of the packet interface.
+    kind: u16,
 }
 
 impl Wanted {
@@ -38,16 +40,40 @@ impl Engine {
     /// is to be posted.
     #[inline]
     pub fn await_message(&mut self, spec: RecvSpec, len: u64) -> bool {
+        let clear =
+            self.may_await(spec) && (self.unexpected[TAGGED].is_empty() || !self.is_here(spec));
+        if clear {
+            self.wanted = Some(Wanted { spec, len, kind: 0 });
+        }
+        clear
+    }
+
+    /// The same for a packet of the packet interface: the next one that `spec` accepts comes as
+    /// [`Placement::Awaited`], unless the caller notes by [`Engine::packet_queued`] that one has
+    /// come another way.
+    #[inline]
+    pub fn await_packet(&mut self, spec: RecvSpec, len: u64) -> bool {
+        let clear = self.may_await(spec);
+        if clear {
+            self.wanted = Some(Wanted { spec, len, kind: flags::ACTIVE });
+        }
+        clear
+    }
+
+    /// Whether nothing else is awaited, and the sender has answered.
+    #[inline]
+    fn may_await(&self, spec: RecvSpec) -> bool {
         let ready = |p: PeerId| {
             self.peers.get(p.0 as usize).is_some_and(|p| matches!(p.state, State::Ready))
         };
-        let clear = self.wanted.is_none()
-            && spec.source.is_none_or(ready)
-            && (self.unexpected[TAGGED].is_empty() || !self.is_here(spec));
-        if clear {
-            self.wanted = Some(Wanted { spec, len });
-        }
-        clear
+        self.wanted.is_none() && spec.source.is_none_or(ready)
+    }
+
+    /// A packet of the packet interface waits to be dealt with: none behind it may be taken as the
+    /// awaited one.
+    #[inline]
+    pub fn packet_queued(&mut self) {
+        self.wanted.take_if(|w| w.kind == flags::ACTIVE);
     }
 
     #[cold]
@@ -77,7 +103,7 @@ impl Engine {
         tag: u64,
         len: u64,
     ) -> Option<Placement> {
-        let wanted = self.wanted?;
+        let wanted = self.wanted.filter(|w| w.kind == 0)?;
         if super::eager::queue_of(common) != TAGGED || !wanted.spec.accepts(peer, tag) {
             return None;
         }
@@ -99,7 +125,7 @@ impl Engine {
         len: u64,
     ) -> Option<Awaited> {
         let wanted = self.wanted?;
-        let (common, Eager { tag }) = wire::parse_message(header)?;
+        let (common, Eager { tag }) = wire::parse_message(header, wanted.kind)?;
         let index = wire::session_index(common.session);
         let peer = PeerId(index);
         let p = self.peers.get_mut(index as usize)?;
@@ -109,7 +135,7 @@ impl Engine {
             && p.windows.as_ref().is_none_or(|w| w.is_next(&common) && p.is_calm())
             && from.is_none_or(|f| f == peer)
             && wanted.spec.accepts(peer, tag)
-            && self.posted[TAGGED].is_empty();
+            && (wanted.kind != 0 || self.posted[TAGGED].is_empty());
         if !next || !p.credit_out.arrived(len as usize) {
             return None;
         }
@@ -140,7 +166,8 @@ impl Engine {
     /// A message that must wait for a receive: if it is the awaited one, that has to be posted.
     #[inline]
     pub(super) fn not_awaited(&mut self, queue: usize, peer: PeerId, tag: u64) {
-        if self.wanted.is_some_and(|w| queue == TAGGED && w.spec.accepts(peer, tag)) {
+        if self.wanted.is_some_and(|w| w.kind == 0 && queue == TAGGED && w.spec.accepts(peer, tag))
+        {
             self.wanted = None;
         }
     }

@@ -4,10 +4,11 @@
 use super::types::{SendArgs, PACKET};
 use super::Engine;
 use crate::id::PeerId;
-use crate::peer::State;
+use crate::peer::{Desc, State};
 use crate::reliability::Reliability;
 use crate::seq::Seq;
-use crate::wire::{self, flags, Eager, HeaderBuf, Packet};
+use crate::time::Instant;
+use crate::wire::{self, flags, Eager, HeaderBuf, Nop, Packet};
 
 impl Engine {
     /// As [`send_now`](Engine::send_now), for a packet of the packet interface.
@@ -34,6 +35,31 @@ impl Engine {
     #[inline]
     pub fn packet_released(&mut self, peer: PeerId, len: u64) {
         self.consumed(peer, len);
+    }
+
+    /// Whether packets to a peer wait to be sent or, where they are numbered, for their
+    /// acknowledgement.
+    pub fn is_underway(&mut self, peer: PeerId) -> bool {
+        if self.peers.get(peer.0 as usize).is_none() {
+            return false;
+        }
+        self.acknowledge_late(peer);
+        let p = &self.peers[peer.0 as usize];
+        p.has_work() || p.windows.as_ref().is_some_and(|w| !w.send.is_empty())
+    }
+
+    /// Has a peer acknowledge at once what is on its way to it, if the last of that did not ask.
+    pub fn hurry(&mut self, now: Instant, peer: PeerId) {
+        if self.peers.get(peer.0 as usize).is_none() {
+            return;
+        }
+        self.acknowledge_late(peer);
+        let p = &mut self.peers[peer.0 as usize];
+        let unasked = p.windows.as_ref().is_some_and(|w| w.unasked > 0 && !w.send.is_empty());
+        if p.state == State::Ready && unasked && !p.has_work() {
+            p.ctrl.push_back(Desc::bare(Packet::Nop(Nop), 0).with_flags(flags::ACKNOW));
+            self.wake(now, peer);
+        }
     }
 
     /// Chooses for one peer who retransmits and how long packets are at most (0: what the link

@@ -3,7 +3,9 @@
 use super::{Kept, Out, LINKS_MAX};
 use crate::config::{Config, Reliability};
 use crate::id::{EndpointId, PeerId};
-use crate::reliability::{AckPolicy, RecvWindow, Rtt, SendWindow};
+use crate::reliability::{
+    should_ask, AckOutcome, AckPolicy, Congestion, RecvWindow, Rtt, SendWindow,
+};
 use crate::seq::Seq;
 use crate::time::Instant;
 use crate::wire::{self, field, flags, Ack, Common, Packet};
@@ -32,6 +34,9 @@ pub(super) struct Flow {
     pub send: SendWindow<u32>,
     pub recv: RecvWindow,
     pub rtt: Rtt,
+    pub congestion: Congestion,
+    /// Packets sent since one that asks for an acknowledgement.
+    unasked: u32,
     /// What the rank has granted.
     credit: u32,
     /// What the peer has granted, as far as the rank has heard.
@@ -76,12 +81,17 @@ impl Flow {
         for (way, &(link, latency_ns)) in ways.iter_mut().zip(links) {
             *way = Some(Way { link, latency_ns, proven: false });
         }
+        let mut send = SendWindow::new(mode, cfg.window, Seq(0));
+        let congestion = Congestion::new(crate::peer::target(cfg), send.limit());
+        send.set_congestion(congestion.window());
         let mut flow = Flow {
             endpoint,
             session_in: session,
             session_out: 0,
-            send: SendWindow::new(mode, cfg.window, Seq(0)),
+            send,
             recv,
+            congestion,
+            unasked: 0,
             rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
             credit: 0,
             heard_credit: 0,
@@ -143,6 +153,7 @@ impl Flow {
         self.at = best.unwrap_or(before);
         if self.at != before {
             self.timeouts = 0;
+            self.on_new_path();
         }
         self.at != before
     }
@@ -155,7 +166,48 @@ impl Flow {
             way.proven = false;
         }
         self.at = at;
+        self.on_new_path();
         true
+    }
+
+    /// What was learnt of delay was of another link.
+    fn on_new_path(&mut self) {
+        self.congestion.on_new_path();
+        self.send.set_congestion(self.congestion.window());
+    }
+
+    /// Several timeouts in a row: what was known of the path is void.
+    pub fn on_silence(&mut self) {
+        self.congestion.on_silence();
+        self.send.set_congestion(self.congestion.window());
+    }
+
+    /// Takes in an acknowledgement: packets that arrived, packets judged lost, and the round trip
+    /// of one that was answered at once.
+    pub fn on_news(&mut self, now: Instant, news: &AckOutcome, limited: bool) {
+        let (arrived, lost) = (news.newly_acked, news.lost);
+        if arrived > 0 || lost > 0 {
+            self.congestion.on_ack(now, arrived, lost, news.prompt, limited);
+            self.send.set_congestion(self.congestion.window());
+        }
+    }
+
+    /// Whether the window is, or all but is, used up.
+    pub fn is_limited(&self) -> bool {
+        self.send.in_network() * 4 >= self.congestion.window() * 3
+    }
+
+    /// Numbers a packet that is sent for the first time; its flags beyond those it has.
+    pub fn push(&mut self, now: Instant, key: u32, asks: bool, every: u32) -> (Seq, u16) {
+        let more = !self.backlog.is_empty();
+        let due =
+            should_ask(&mut self.unasked, &self.send, &self.congestion, (1, every), more) || asks;
+        let seq = self.send.push(now, key);
+        if due {
+            self.unasked = 0;
+            self.send.mark_prompt();
+        }
+        (seq, if due { flags::ACKNOW } else { 0 })
     }
 
     /// The link of the next copy of a question, and whether it is the last.

@@ -117,6 +117,12 @@ struct Kept {
     payload: Handle,
 }
 
+/// The flags of a packet.
+fn common_flags(header: &HeaderBuf) -> u16 {
+    let bytes = header.as_slice().get(wire::field::FLAGS);
+    bytes.and_then(|b| b.try_into().ok()).map_or(0, u16::from_le_bytes)
+}
+
 /// Reliability for all peers of one rank.
 pub struct Relay {
     cfg: Config,
@@ -365,6 +371,7 @@ impl Relay {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
         let (kept, free) = (&mut self.kept, &mut self.free);
         let nack = common.flags & flags::NACK != 0;
+        let limited = flow.is_limited();
         let outcome = flow.send.on_ack(now, common.ack, sack, nack, &mut |key, _| {
             free.extend(kept.remove(key).map(|k| k.payload).filter(|&p| p != 0));
         });
@@ -374,6 +381,7 @@ impl Relay {
         if outcome.newly_acked > 0 {
             flow.timeouts = 0;
         }
+        flow.on_news(now, &outcome, limited);
         if outcome.newly_acked > 0 || outcome.lost > 0 {
             self.make_ready(peer);
         }
@@ -502,9 +510,10 @@ impl Relay {
             if let Some(key) = flow.backlog.pop_front() {
                 self.backlog -= 1;
                 self.stats.sent += 1;
-                let seq = flow.send.push(now, key);
                 let kept = self.kept.get(key)?;
-                return Some(flow.emit(peer, kept, seq, 0));
+                let asks = common_flags(&kept.header) & flags::ACKNOW != 0;
+                let (seq, more) = flow.push(now, key, asks, self.cfg.ack_every);
+                return Some(flow.emit(peer, kept, seq, more));
             }
         }
         if (flow.ack_now || flow.recv.ack_due(now)) && flow.session_out != 0 {
@@ -584,6 +593,9 @@ impl Relay {
                 self.stats.timeouts += 1;
                 flow.rtt.backoff();
                 flow.timeouts += 1;
+                if flow.timeouts > 1 {
+                    flow.on_silence();
+                }
                 if flow.timeouts > 2 && flow.move_on() {
                     self.stats.moved += 1;
                 }

@@ -6,6 +6,7 @@
 //! the retransmission timeout, [`Congestion`] how much may be in the network, and [`CreditIn`] /
 //! [`CreditOut`] bound the eager bytes in flight.
 
+mod asking;
 mod congestion;
 mod credit;
 mod recv_window;
@@ -15,6 +16,7 @@ mod send_window;
 mod tests;
 
 pub use crate::config::{Reliability, UnknownReliability};
+pub use asking::{asks_at, should_ask};
 pub use congestion::{Congestion, DelayWindow, Signal};
 pub use credit::{cost, CreditIn, CreditOut, UNIT};
 pub use recv_window::{AckPolicy, RecvWindow, Verdict};

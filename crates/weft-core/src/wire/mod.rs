@@ -233,15 +233,17 @@ pub fn parse(bytes: &[u8]) -> Result<(Common, Packet, usize), WireError> {
     parse_other(bytes)
 }
 
-/// Decodes the header of a message of one packet that matches by its tag and asks for nothing more.
-/// `None` for all others, malformed ones included: those are for [`parse`].
+/// Decodes the header of a message of one packet with the flags `kind` and no others, but for
+/// completion data and the wish for an acknowledgement: none for one that matches by its tag,
+/// `ACTIVE` for a packet of the packet interface. `None` for all others, malformed ones included:
+/// those are for [`parse`].
 #[inline]
-pub fn parse_message(header: &[u8]) -> Option<(Common, Eager)> {
+pub fn parse_message(header: &[u8], kind: u16) -> Option<(Common, Eager)> {
     let header: &[u8; Eager::LEN] = header.try_into().ok()?;
     let common = Common::read(header);
     let plain = header[field::VERSION] == VERSION
         && header[field::TYPE] == PacketType::Eager as u8
-        && common.flags & !(flags::DATA64 | flags::ACKNOW) == 0;
+        && common.flags & !(flags::DATA64 | flags::ACKNOW) == kind;
     plain.then(|| (common, Eager::read(header)))
 }
 

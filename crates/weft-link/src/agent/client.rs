@@ -23,7 +23,7 @@ pub struct AgentConfig {
 
 impl Default for AgentConfig {
     fn default() -> AgentConfig {
-        AgentConfig { names: super::usual_names(), patience: Duration::from_secs(2) }
+        AgentConfig { names: super::usual_names(), patience: Duration::from_secs(10) }
     }
 }
 

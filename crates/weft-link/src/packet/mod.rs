@@ -137,6 +137,8 @@ pub struct PacketLink {
     sleeper: Sleeper,
     /// Looks into the rings that found nothing.
     idle: u32,
+    /// Something was sent to this peer, and nothing was waited for since.
+    asked: Option<PeerId>,
     /// Flips bits on their way out, when faults are injected.
     corruptor: Option<Corruptor>,
 }
@@ -183,6 +185,7 @@ impl PacketLink {
             monitor,
             sleeper,
             idle: 0,
+            asked: None,
             corruptor: config.faults.as_ref().map(Corruptor::new),
             ports,
         };
@@ -291,6 +294,9 @@ impl Link for PacketLink {
 
     #[inline]
     fn spin(&mut self, rounds: u32) -> bool {
+        if let Some(peer) = self.asked.take() {
+            self.secure.rehearse(peer);
+        }
         // Without a pause: it would take as long as several looks.
         (0..rounds).any(|_| self.has_frames())
     }

@@ -28,7 +28,7 @@ const TAG_BITS: u32 = 5;
 /// The same in the slots of [`EtherAddr::STAND_IN`].
 const STAND_IN_TAG_BITS: u32 = 3;
 /// Another process sits down in microseconds.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The group to sit down in.
 #[derive(Clone, Copy, Debug)]

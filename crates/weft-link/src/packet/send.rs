@@ -57,6 +57,7 @@ impl PacketLink {
             match self.hand_over(port, packed) {
                 Ok(n) => {
                     self.count.sent += n as u64;
+                    self.asked = Some(first.peer);
                     done += n;
                 }
                 Err(e) => match e.raw_os_error() {

@@ -5,25 +5,15 @@
 use super::*;
 use crate::ether::EtherAddr;
 use crate::secure::{JobKey, TRAILER};
+use crate::testing::{none_starts, run};
 use crate::Bytes;
-use std::process::Command;
 use std::time::{Duration, Instant};
 use sys::testing::{new_namespace, without_rights};
 use sys::Socket;
 use weft_core::wire::{emit, session_number, Common, Eager, Hello, Packet};
 use weft_core::EndpointId;
 
-const LONG: Duration = Duration::from_secs(20);
-
-fn run(words: &str) -> Result<(), String> {
-    let mut parts = words.split_whitespace();
-    let program = parts.next().unwrap();
-    let out = Command::new(program).args(parts).output().map_err(|e| format!("{program}: {e}"))?;
-    match out.status.success() {
-        true => Ok(()),
-        false => Err(format!("{words}: {}", String::from_utf8_lossy(&out.stderr).trim())),
-    }
-}
+const LONG: Duration = Duration::from_secs(300);
 
 fn ip(words: &str) {
     run(&format!("ip {words}")).unwrap();
@@ -37,7 +27,7 @@ fn cables(cables: usize, mtu: u32) -> bool {
         (0..cables).try_for_each(|i| {
             run(&format!("ip link add v{i} type veth peer name w{i}"))?;
             run(&format!("ip link set v{i} mtu {mtu} up"))?;
-            run(&format!("ip link set w{i} mtu {mtu} up"))
+            run(&format!("ip link set w{i} mtu {mtu} up")).map(drop)
         })
     });
     if let Err(why) = &made {
@@ -110,10 +100,12 @@ impl End {
         self.link.ports()[0].1
     }
 
-    /// Waits for packets and asserts that they are those of these tags, in order.
+    /// Waits for packets and asserts that they are those of these tags, which rise. They may pass
+    /// each other where the kernel moved the sender to another core.
     fn expect(&mut self, tags: &[u64]) -> Vec<Vec<u8>> {
         let mut keep = Keep::default();
         self.until(&mut keep, |keep, _| keep.0.len() >= tags.len());
+        keep.0.sort();
         let got: Vec<u64> = keep.0.iter().map(|(tag, _)| *tag).collect();
         assert_eq!(got, tags);
         keep.0.into_iter().map(|(_, payload)| payload).collect()
@@ -227,6 +219,8 @@ fn recv__each_member_gets_its_own_while_others_come_and_go() {
     };
     check(&mut far, &mut near);
     // The first leaves, then one in the middle: the kernel would move the last into their places.
+    // Who leaves keeps his name until no process has a copy of his descriptors.
+    let alone = none_starts();
     near.remove(0);
     check(&mut far, &mut near);
     near.remove(1);
@@ -244,6 +238,7 @@ fn recv__each_member_gets_its_own_while_others_come_and_go() {
     assert_eq!(near[0].link.ports[0].seat.members(), 7);
     near.clear();
     near.push(End::open("v0", 30));
+    drop(alone);
     assert_eq!(near[0].link.ports[0].seat.members(), 1);
     check(&mut far, &mut near);
 }
@@ -326,12 +321,14 @@ fn recv__frames_of_others_are_dropped_and_counted() {
     send(head(to, 40), 40);
     stranger.send(2, 5, b"with another key");
     a.send(2, 77, b"after all that");
-    b.expect(&[77]);
     let names = ["other_slot", "other_station", "short", "malformed", "received"];
+    let refusals = ["auth_failed", "stale_session", "replayed"];
+    let mut keep = Keep::default();
+    b.until(&mut keep, |_, b| names.iter().chain(&refusals).map(|n| b.count(n)).sum::<u64>() >= 8);
+    assert_eq!(keep.0, [(77, b"after all that".to_vec())]);
     assert_eq!(names.map(|n| b.count(n)), [1, 2, 2, 1, 1]);
     // The filter in the kernel keeps out the slots of other jobs, unless theirs look like ours.
-    let refused = b.count("auth_failed") + b.count("stale_session") + b.count("replayed");
-    assert_eq!(refused, 1);
+    assert_eq!(refusals.map(|n| b.count(n)).iter().sum::<u64>(), 1);
 }
 
 #[test]
@@ -346,8 +343,15 @@ fn recv__an_overrun_ring_counts_what_it_lost() {
     for tag in 0..640 {
         a.send(2, tag, b"too many");
     }
-    b.expect(&(0..64).collect::<Vec<u64>>());
-    assert_eq!(b.count("ring_drops"), 576);
+    // The last may still be on the way.
+    let start = Instant::now();
+    while b.count("ring_drops") < 576 {
+        assert!(start.elapsed() < LONG, "{} were lost", b.count("ring_drops"));
+        std::thread::yield_now();
+    }
+    let mut keep = Keep::default();
+    b.until(&mut keep, |keep, _| keep.0.len() >= 64);
+    assert_eq!(keep.0.len(), 64);
     assert_eq!(b.count("ring_drops"), 576, "the kernel's counter starts anew, ours does not");
     a.send(2, 1000, b"one more");
     b.expect(&[1000]);

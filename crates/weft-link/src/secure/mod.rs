@@ -153,6 +153,9 @@ impl Reject {
     }
 }
 
+/// Header length of the packet in a rehearsal.
+const REHEARSED: usize = PacketType::Eager.header_len();
+
 /// An accepted packet: where its parts lie in the frame, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
@@ -290,6 +293,25 @@ impl Secure {
         let (header, payload) = packet.split_at_checked(header_len).ok_or(Reject::Short)?;
         let result = self.try_open_parts(header, payload, end, Some(place));
         self.count(result)
+    }
+
+    /// Checks a short packet that nobody sent and seals one that nobody gets, so that the code and
+    /// the tables for it are in the nearest cache when the answer of `peer` comes: while a program
+    /// waits for it, this costs nothing, and the system call before has displaced them.
+    #[inline(never)]
+    pub fn rehearse(&mut self, peer: PeerId) {
+        if self.mode != Mode::Auth {
+            return;
+        }
+        let Some((session, pn)) = self.peers.expected(peer) else { return };
+        let mut header = [0; REHEARSED];
+        header[field::VERSION] = wire::VERSION;
+        header[field::TYPE] = PacketType::Eager as u8;
+        header[field::SESSION].copy_from_slice(&session.to_le_bytes());
+        // As likely accepted as any forgery.
+        let _ = self.try_open_parts(&header, &[0; 16], &trailer(pn, [0; 8]), None);
+        let message = Message { number: 0, header: &header, payload: &[0; 16] };
+        std::hint::black_box(self.mac.tag_copy([0, 0], &message, &mut [0; 16]));
     }
 
     /// Counts a refusal that the link itself found.

@@ -107,6 +107,12 @@ impl Peers {
         Some((endpoint, pn))
     }
 
+    /// The session number of a peer, and the packet number it probably uses next.
+    pub fn expected(&self, peer: PeerId) -> Option<(u32, u64)> {
+        let first = self.lane << LANE_SHIFT;
+        self.known(peer).map(|known| (known.session, known.window.top().max(first) + 1))
+    }
+
     /// Who claims to have sent a packet; its header is complete.
     #[inline]
     pub fn sender(&self, header: &[u8]) -> Result<(EndpointId, Option<PeerId>), Reject> {

@@ -71,6 +71,24 @@ fn open__what_seal_made_in_every_mode() {
 }
 
 #[test]
+fn rehearse__reaches_the_tag_and_changes_nothing() {
+    for mode in [Mode::Auth, Mode::Encrypt, Mode::None] {
+        let (mut a, mut b) = pair(mode);
+        b.rehearse(PeerId(77));
+        for n in 0..5 {
+            b.rehearse(P);
+            let mut frame = sealed(&mut a, &data(SESSION), &[n; 20]);
+            assert!(b.open(&mut frame).is_ok(), "{mode:?}");
+            a.rehearse(P);
+        }
+        b.counters(&mut |name, refused| assert_eq!(refused, 0, "{name}"));
+    }
+    let (_, b) = pair(Mode::Auth);
+    let (session, pn) = b.peers.expected(P).unwrap();
+    assert!(b.admit(&data(session), &trailer(pn, [0; 8])).is_ok());
+}
+
+#[test]
 fn open__any_altered_byte_is_refused() {
     for mode in [Mode::Auth, Mode::Encrypt] {
         let (mut a, mut b) = pair(mode);

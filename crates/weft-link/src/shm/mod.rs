@@ -23,10 +23,11 @@ pub use direct::DirectCopy;
 pub use hub::Caller;
 pub use rendezvous::host;
 
+use crate::random_u64;
 use crate::sync::Ordering;
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use peer::Peer;
-use rendezvous::{system, Hello, Kind};
+use rendezvous::{Hello, Kind};
 use ring::{Area as _, Sizes, UNIT};
 use service::Doors;
 use std::collections::VecDeque;
@@ -132,7 +133,7 @@ impl ShmLink {
             return Err(LinkError::Unreachable(format!("shm configuration: {why}")));
         }
         let doors = Doors::open(name)?;
-        let probe = misc::random().map_err(|e| system("drawing a random word", e))?;
+        let probe = random_u64().max(1);
         if config.direct == DirectCopy::Auto {
             sys::memory::permit_peers();
         }

@@ -7,9 +7,9 @@
 //! The socket stays open: it carries doorbells (one byte), and its end is the peer's end.
 
 use super::ring::Sizes;
+use super::sys::map;
 use super::sys::socket::{self, Cred, Name};
-use super::sys::{map, misc};
-use crate::LinkError;
+use crate::{random_u64, LinkError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use weft_core::EndpointId;
@@ -163,7 +163,7 @@ pub(super) fn trusted_agent(ours: u32, theirs: Cred) -> Result<(), String> {
 
 /// Opens the listener under a fresh random key.
 pub(super) fn listen() -> Result<(OwnedFd, u64), LinkError> {
-    let key = misc::random().map_err(|e| system("drawing a random key", e))?;
+    let key = random_u64().max(1);
     let listener = socket::listen(Name::Key(key));
     Ok((listener.map_err(|e| system("listening on a Unix socket", e))?, key))
 }
@@ -233,6 +233,7 @@ fn offer_segment(socket: OwnedFd, cred: Cred, offer: &Hello) -> Result<Dialed, L
 #[cfg(all(test, not(loom)))]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::sys::misc;
     use super::*;
 
     fn hello() -> Hello {
@@ -286,14 +287,15 @@ mod tests {
     #[test]
     fn dial__nobody_listens() {
         let user = misc::effective_user();
-        let refused = dial(misc::random().unwrap(), user, &hello());
+        let refused = dial(random_u64(), user, &hello());
         assert!(matches!(refused, Err(LinkError::Unreachable(_))));
     }
 
     #[test]
     fn offer_segment__to_one_that_hung_up_is_no_fault_of_the_system() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        drop(theirs);
+        // Closing is not enough: a process that another test starts may have a copy for a while.
+        theirs.shutdown(std::net::Shutdown::Both).unwrap();
         let refused = offer_segment(ours.into(), Cred { pid: 1, uid: 1 }, &hello());
         assert!(matches!(refused, Err(LinkError::Unreachable(_))));
     }

@@ -23,7 +23,7 @@ const LISTENER: u64 = 0;
 pub(super) struct Doors {
     pub epoll: Epoll,
     pub key: u64,
-    listener: OwnedFd,
+    pub listener: OwnedFd,
     /// Given up for a moment when descriptors run out, to turn away who is waiting.
     spare: Option<OwnedFd>,
     /// The listener is out of the epoll set as descriptors ran out.
@@ -32,6 +32,14 @@ pub(super) struct Doors {
     pending: Vec<Socket>,
     /// Scratch of `service`.
     ready: Vec<u64>,
+}
+
+impl Drop for Doors {
+    /// Nobody may connect any more, also while a process started meanwhile still has a copy of the
+    /// descriptor.
+    fn drop(&mut self) {
+        socket::shutdown(&self.listener);
+    }
 }
 
 impl Doors {

@@ -83,11 +83,11 @@ fn recv_until(link: &mut ShmLink, log: &mut Log, mut done: impl FnMut(&Log, &mut
     }
 }
 
-/// Blocks on the link's descriptors, as a driver does; fails the test after a minute.
+/// Blocks on the link's descriptors, as a driver does; fails the test after minutes.
 fn wait(link: &ShmLink) {
     let mut fds = Vec::new();
     link.wait_fds(&mut fds);
-    assert!(sys::misc::wait_readable(fds[0].fd, 60_000), "nothing came for a minute");
+    assert!(sys::misc::wait_readable(fds[0].fd, 300_000), "nothing came for minutes");
 }
 
 /// Bytes that tell their packet and place.
@@ -129,13 +129,13 @@ fn unhex(text: &str) -> Address {
 
 impl Process {
     fn start(role: &str, peer: &Address) -> Process {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
             .args(["--exact", "shm::tests::child__process", "--nocapture", "--test-threads=1"])
             .env("WEFT_SHM_TEST_ROLE", role)
             .env("WEFT_SHM_TEST_PEER", hex(&peer.encode()))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::piped());
+        let mut child = crate::testing::start(&mut command).unwrap();
         let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
         let line = lines
             .by_ref()
@@ -581,6 +581,16 @@ fn drop__is_seen_while_a_copy_of_the_socket_lives() {
     drop(b);
     drain(&mut a);
     assert_eq!(events_gone(&mut a), 1, "a fork of the peer's program does not keep it alive");
+    drop(copy);
+}
+
+#[test]
+fn drop__ends_listening_while_a_copy_of_the_listener_lives() {
+    let (mut a, b) = (ShmLink::new(config(1)).unwrap(), ShmLink::new(config(2)).unwrap());
+    let (address, copy) = (address_of(&b), b.doors.listener.try_clone().unwrap());
+    drop(b);
+    let refused = a.connect(&info(0, &address));
+    assert!(matches!(refused, Err(LinkError::Unreachable(_))), "{refused:?}");
     drop(copy);
 }
 

@@ -96,7 +96,12 @@ impl UdpLink {
                             break;
                         }
                     }
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                        if let Some(peer) = self.asked.take() {
+                            self.secure.rehearse(peer);
+                        }
+                        break;
+                    }
                     // An error of an earlier send (ICMP), reported here: nothing was received.
                     Err(_) => {
                         self.count.recv_errors += 1;

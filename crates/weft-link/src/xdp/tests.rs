@@ -9,6 +9,7 @@ use super::sys::{bpf, Port, PortConfig};
 use super::*;
 use crate::ether::EtherAddr;
 use crate::secure::JobKey;
+use crate::testing::{run, start};
 use crate::Bytes;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,18 +19,8 @@ use std::time::{Duration, Instant};
 use weft_core::wire::{emit, session_number, Common, Eager, Packet};
 use weft_core::EndpointId;
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(300);
 const COPYING: [XdpMode; 2] = [XdpMode::Generic, XdpMode::Native];
-
-fn run(words: &str) -> Result<String, String> {
-    let mut parts = words.split_whitespace();
-    let program = parts.next().unwrap();
-    let out = Command::new(program).args(parts).output().map_err(|e| format!("{program}: {e}"))?;
-    match out.status.success() {
-        true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
-        false => Err(format!("{words}: {}", String::from_utf8_lossy(&out.stderr).trim())),
-    }
-}
 
 /// Makes a cable v0-w0 of two queues in a namespace of this thread; `to` says where w0 goes. False,
 /// with a note: not here.
@@ -66,9 +57,18 @@ struct End {
 }
 
 impl End {
+    /// The queue may be taken for a moment, and the program attached: a process that another test
+    /// starts has a copy of what was closed here.
     fn open(config: XdpConfig, id: u64, key: u8) -> End {
-        let link = XdpLink::new(config, security(id, key)).unwrap_or_else(|e| panic!("{e}"));
-        End { link, id: EndpointId(id) }
+        let begun = Instant::now();
+        loop {
+            let why = match XdpLink::new(config.clone(), security(id, key)) {
+                Ok(link) => return End { link, id: EndpointId(id) },
+                Err(why) => why.to_string(),
+            };
+            let taken = why.contains("open queue") || why.contains("attach the XDP program");
+            assert!(taken && begun.elapsed() < LONG, "{why}");
+        }
     }
 
     fn address(&self) -> Address {
@@ -201,13 +201,13 @@ fn child__holds_a_link() {
 
 /// A process that has queue 0 of v0.
 fn child_with_a_link() -> (Child, Lines<BufReader<ChildStdout>>) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args(["--exact", "xdp::tests::child__holds_a_link", "--nocapture"])
         .env("WEFT_TEST_XDP_CHILD", "1")
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stdout(Stdio::piped());
+    let mut child = start(&mut command).unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().starts_with("opened ")), "the child's link");
     (child, lines)

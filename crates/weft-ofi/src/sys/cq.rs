@@ -81,6 +81,11 @@ impl Cq {
         did
     }
 
+    /// Has the engine know all receives: the caller is about to sleep.
+    fn settle(&self) {
+        self.ports.borrow().iter().filter_map(Weak::upgrade).for_each(|port| port.post_all());
+    }
+
     pub fn join(&self, port: &Rc<Port>) {
         let known = self.ports.borrow().iter().any(|p| p.as_ptr() == Rc::as_ptr(port));
         if !known {
@@ -151,8 +156,8 @@ impl Cq {
         // SAFETY: promised by the caller.
         let answer = unsafe { self.read(buf, count, sources) };
         drop(inside);
-        if tired {
-            self.idle.hand_over();
+        if tired && !self.idle.hand_over() {
+            self.poller.nap(&self.domain.gate, &self.ports);
         }
         answer
     }
@@ -176,6 +181,7 @@ impl Cq {
         loop {
             {
                 let _inside = self.domain.gate.enter();
+                self.settle();
                 self.progress();
                 // SAFETY: promised by the caller.
                 match unsafe { self.read(buf, count, sources) } {
@@ -199,6 +205,7 @@ impl Cq {
 
     pub fn try_wait(&self) -> Result<(), c_int> {
         let _inside = self.domain.gate.enter();
+        self.settle();
         self.progress();
         if self.has_news() {
             return Err(err::EAGAIN);

@@ -3,7 +3,6 @@
 use super::ops::{OpTable, Owner};
 use super::paths::Route;
 use super::regions::{AtOnce, Regions};
-use super::sys::packet::AwaitedPacket;
 use super::sys::Memory;
 use crate::calibration::Calibration;
 use crate::clock::Clock;
@@ -100,9 +99,8 @@ pub(crate) struct Core {
     fresh: bool,
     pub ops: OpTable,
     pub awaited: AwaitedRecv,
-    pub awaited_packet: Option<AwaitedPacket>,
     /// Something that the program waits for came to its end in this round of progress.
-    pub(super) ended: bool,
+    pub(crate) ended: bool,
     pub completions: VecDeque<Completion>,
     pub upcalls: VecDeque<Upcall>,
     /// Bounded by the credit that senders have.
@@ -166,6 +164,7 @@ pub(crate) struct Driver {
     rounds: u32,
     /// When every link is looked at again.
     look_at: Instant,
+    rarely: Duration,
     /// The links that have something, when the system has just said so.
     woken: Option<u64>,
     /// Some peer is reached over a network that costs no system call to look at.
@@ -177,9 +176,10 @@ pub(crate) struct Driver {
     exact: bool,
 }
 
-/// Time between looks at a link that no peer uses, or that costs a system call and gave nothing.
-/// Not rounds: where a round costs nothing, such looks would make up most of the time.
-const RARELY: Duration = Duration::from_micros(16);
+/// Time between looks at a link that no peer uses, or that costs a system call and gave nothing:
+/// from the first to the last, doubled by each look in vain. Not rounds: where a round costs
+/// nothing, such looks would make up most of the time.
+const RARELY: [Duration; 2] = [Duration::from_micros(16), Duration::from_micros(128)];
 /// Looks in vain after which a link that costs a system call is looked at rarely.
 const QUIET: u32 = 256;
 /// Close looks at a link between two rounds.
@@ -207,7 +207,6 @@ impl Driver {
                 fresh: true,
                 ops: OpTable::default(),
                 awaited: AwaitedRecv::default(),
-                awaited_packet: None,
                 ended: false,
                 completions: VecDeque::new(),
                 upcalls: VecDeque::new(),
@@ -248,6 +247,7 @@ impl Driver {
             only: None,
             rounds: 0,
             look_at: now,
+            rarely: RARELY[0],
             woken: None,
             has_polled_network: false,
             put_off: false,
@@ -269,7 +269,8 @@ impl Driver {
             did |= self.on_time();
             self.only = self.only_link();
             if self.core.now >= self.look_at || woken.is_some() {
-                self.look_at = self.core.now + RARELY;
+                self.look_at = self.core.now + self.rarely;
+                self.rarely = (self.rarely * 2).min(RARELY[1]);
                 rare = true;
             }
         }
@@ -283,6 +284,9 @@ impl Driver {
                 self.core.link = i;
                 let budget = if self.core.caps[i].network { TRAIN_BUDGET } else { budget };
                 let found = self.links[i].recv(budget, &mut self.core) > 0;
+                if found && !self.is_looked_at(i) {
+                    self.rarely = RARELY[0];
+                }
                 self.quiet[i] = if found { 0 } else { self.quiet[i].saturating_add(1) };
                 did |= found;
             }
@@ -339,6 +343,12 @@ impl Driver {
             }
         }
         found
+    }
+
+    /// Whether there is a link to look at closely.
+    #[inline]
+    pub fn has_close_look(&self) -> bool {
+        self.only.is_some()
     }
 
     /// Whether the next round is to be one of progress: not only a close look.
@@ -622,6 +632,7 @@ impl Core {
     fn upcall(&mut self, peer: PeerId, tag: u64, data: Vec<u8>) {
         if tag & PACKET != 0 {
             let len = data.len();
+            self.engine.packet_queued();
             self.packets.push_back(Arrived { peer, tag, data: PacketBuf { bytes: data, len } });
             return;
         }

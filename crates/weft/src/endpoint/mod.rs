@@ -15,6 +15,7 @@ pub use future::{Operation, Sleep, Yield};
 pub use regions::{Denied, Regions};
 pub use routing::{choice, Choice};
 pub(crate) use sys::epoll::sleep_on;
+pub use sys::expect::Expected;
 
 use crate::calibration::Calibration;
 use crate::clock::Clock;

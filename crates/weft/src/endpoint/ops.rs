@@ -1,7 +1,7 @@
 //! The driver's side of operations: their buffers and who waits for them.
 
 use super::sys::Memory;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 use weft_core::engine::types::Completion;
 use weft_core::slab::Slab;
@@ -18,6 +18,8 @@ pub(crate) enum Owner {
     Queue,
     /// A future or a blocking call.
     Waiter,
+    /// Nobody, but the memory is the program's, which wants to know when it is free.
+    Lender,
 }
 
 #[derive(Default)]
@@ -39,6 +41,10 @@ pub(crate) struct OpTable {
     /// completion was acted on and collected.
     displaced: BTreeMap<u32, Entry>,
     spare: Vec<Vec<u8>>,
+    /// Operations whose memory is lent.
+    lent: usize,
+    /// Memory at an address that was lent and is free; bounded by who lends.
+    pub returned: VecDeque<u64>,
 }
 
 /// Copies kept for injected messages, in number.
@@ -92,10 +98,16 @@ impl OpTable {
             let old = std::mem::take(entry);
             self.displaced.insert(old.op, old);
         }
+        self.lent += usize::from(owner == Owner::Lender);
         let entry = &mut self.entries[at];
         entry.op = op.0;
         entry.owner = owner;
         entry.memory = memory;
+    }
+
+    /// Operations that still use memory lent to them.
+    pub fn lent(&self) -> usize {
+        self.lent
     }
 
     /// A copy of `data` in memory that is reused.
@@ -152,10 +164,14 @@ impl OpTable {
                     w.wake();
                 }
             }
-            Owner::Queue | Owner::Nobody if c.released => self.release(c.op),
+            Owner::Queue | Owner::Nobody | Owner::Lender if c.released => self.release(c.op),
             _ => {}
         }
-        owner
+        match owner {
+            // Nobody waits for it before a flush.
+            Owner::Lender => Owner::Nobody,
+            other => other,
+        }
     }
 
     /// The engine is done with an operation's buffer.
@@ -166,8 +182,20 @@ impl OpTable {
             done.released = true;
             return;
         }
+        let lent = entry.owner == Owner::Lender;
         if let Some(memory) = self.take(op) {
+            if lent {
+                self.give_back(&memory);
+            }
             self.keep(memory);
+        }
+    }
+
+    #[cold]
+    fn give_back(&mut self, memory: &Memory) {
+        self.lent -= 1;
+        if let Memory::Raw(ptr, _) = memory {
+            self.returned.push_back(*ptr as u64);
         }
     }
 

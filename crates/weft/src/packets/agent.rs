@@ -6,7 +6,7 @@
 //! forwards by ranks until the last has answered, and then goes over. Packets carry the same
 //! numbers either way: their order holds across the change.
 
-use super::multicast::{code_of, note, tree_of, Dead, Group, InFlight, Stop};
+use super::multicast::{code_of, note, tree_of, Dead, Group, Stop};
 use super::send::post;
 use super::wire::{tag, Join, Kind, Multicast};
 use super::{Packets, State};
@@ -14,7 +14,6 @@ use crate::choices::{Place, Tree};
 use crate::endpoint::driver::{Driver, PacketBuf};
 use crate::endpoint::Endpoint;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::time::Duration;
 use weft_core::engine::types::AtomicRequest;
 use weft_core::group::tree;
@@ -157,60 +156,60 @@ impl State {
         Multicast::LEN + if self.wants_agents() { AGENT_LEN } else { 0 }
     }
 
-    /// Sends a packet down a tree of agents. `None`: ranks forward it.
-    pub(super) fn multicast_by_agents(
+    /// Whether agents forward a packet of `len` bytes of this member down a tree. The first asks
+    /// the members to join it.
+    pub(super) fn goes_by_agents(
         &mut self,
         driver: &mut Driver,
         id: u16,
         tree: Tree,
-        (handler, argument): (u16, u32),
-        data: &[u8],
-    ) -> Option<Result<(), Stop>> {
-        if !self.wants_agents() {
-            return None;
-        }
-        let group = self.groups.get_mut(&id)?;
-        let (root, code, size) = (group.me, code_of(tree), group.members.len());
-        if size < 2 {
-            return None;
-        }
-        if !group.agents.contains_key(&code) {
-            self.ask_members(driver, id, tree);
-            return None;
-        }
-        let Some(Forwarding::Agents { next, .. }) = group.agents.get_mut(&code) else {
-            return None;
+        len: usize,
+    ) -> bool {
+        let wants = self.wants_agents();
+        let Some(group) = self.groups.get(&id).filter(|g| wants && g.dead.is_none()) else {
+            return false;
         };
-        let others = || group.members.iter().enumerate().filter(|&(rank, _)| rank != root);
-        let failed = |(rank, &peer)| Some((rank, driver.core.engine.peer_failure(peer)?));
-        if let Some((rank, failure)) = others().find_map(failed) {
-            let dead = Dead { rank, failure: Some(failure) };
-            self.member_failed(driver, id, dead, true);
-            return Some(Err(Stop::Dead(dead)));
-        }
-        let room = others().map(|(_, &peer)| driver.core.engine.single_max(peer)).min()?;
-        if data.len() + Multicast::LEN + AGENT_LEN > room {
+        match group.agents.get(&code_of(tree)) {
             // Too long for one packet: ranks can send it in several.
-            return None;
+            Some(Forwarding::Agents { .. }) => {
+                let others = group.members.iter().enumerate().filter(|&(rank, _)| rank != group.me);
+                let room = others.map(|(_, &peer)| driver.core.engine.single_max(peer)).min();
+                room.is_some_and(|room| len + Multicast::LEN + AGENT_LEN <= room)
+            }
+            None if group.members.len() > 1 => {
+                self.ask_members(driver, id, tree);
+                false
+            }
+            _ => false,
         }
-        let (root, seq) = (root as u16, group.seq);
-        let head = Multicast { group: id, root, seq, tree: code, ..Multicast::default() };
+    }
+
+    /// Gives a packet of this member to the agent, if all that forward it have room.
+    pub(super) fn send_to_agent(
+        &mut self,
+        driver: &mut Driver,
+        head: Multicast,
+        name: u64,
+        data: &[u8],
+    ) -> Result<(), Stop> {
+        let Some(group) = self.groups.get_mut(&head.group) else { return Ok(()) };
+        let forwarding = group.agents.get_mut(&head.tree);
+        let (Some(Forwarding::Agents { next, .. }), Some(agent)) = (forwarding, &self.agent) else {
+            return Ok(());
+        };
         let mut bytes = Vec::with_capacity(Multicast::LEN + data.len() + TAIL);
         bytes.extend_from_slice(&head.encode());
         bytes.extend_from_slice(data);
-        bytes.extend_from_slice(&tag(Kind::Multicast, handler, argument).to_le_bytes());
-        let services = &self.agent.as_ref()?.services;
-        if !services.borrow_mut().multicast(agent_group(id, root, code), *next, &bytes) {
+        bytes.extend_from_slice(&name.to_le_bytes());
+        let tree = agent_group(head.group, head.root, head.tree);
+        if !agent.services.borrow_mut().multicast(tree, *next, &bytes) {
             let slow = group.slow.keys().next().copied();
-            let first = || others().map(|(rank, _)| rank).next().unwrap_or(0);
-            return Some(Err(Stop::Busy(slow.unwrap_or_else(first))));
+            return Err(Stop::Busy(slow.unwrap_or(usize::from(group.me == 0))));
         }
         *next = next.wrapping_add(1);
-        group.seq = seq.wrapping_add(1);
-        self.stats.multicasts += 1;
         self.stats.agent_multicasts += 1;
         nudge(driver);
-        Some(Ok(()))
+        Ok(())
     }
 
     /// Asks all members to join a tree of this one at their agents.
@@ -380,36 +379,18 @@ impl State {
             (Multicast::parse(rest), super::wire::parse_tag(u64::from_le_bytes(*tail)))
         });
         let known = self.groups.get(&id).is_some_and(|g| usize::from(root) < g.members.len());
+        let is_same = |head: &Multicast| (head.group, head.root, head.tree) == (id, root, code);
         let Some((Some((head, _)), Some((Kind::Multicast, handler, argument)))) =
-            parsed.filter(|_| known)
+            parsed.filter(|(head, _)| known && head.is_some_and(|(head, _)| is_same(&head)))
         else {
-            return self.refuse_agent_packet((id, root, code));
+            self.stats.malformed += 1;
+            return self.give_back(driver, (id, root, code), true);
         };
-        if (head.group, head.root, head.tree) != (id, root, code) {
-            return self.refuse_agent_packet((id, root, code));
-        }
         bytes.truncate(bytes.len() - TAIL);
         let len = bytes.len();
-        let flight = InFlight {
-            buf: Rc::new(PacketBuf { bytes, len }),
-            group: id,
-            root,
-            tree: code,
-            handler,
-            argument,
-            refs: 1,
-            by_agent: true,
-        };
-        match self.flights.insert(flight) {
-            Some(flight) => self.deliver_in_order(driver, flight, head),
-            None => self.refuse_agent_packet((id, root, code)),
-        }
-    }
-
-    fn refuse_agent_packet(&mut self, (group, root, tree): (u16, u16, u8)) {
-        self.stats.malformed += 1;
-        if let Some(agent) = &self.agent {
-            agent.release(group, root, tree);
+        let data = PacketBuf { bytes, len };
+        if let Some(flight) = self.take_off(driver, head, data, (handler, argument), 0, true) {
+            self.deliver_in_order(driver, flight, head);
         }
     }
 
@@ -420,11 +401,7 @@ impl State {
         let rank = (member as usize + usize::from(root)) % group.members.len();
         let Some(&peer) = group.members.get(rank).filter(|_| rank != group.me) else { return };
         if slow {
-            let who = driver.describe(peer);
-            log::warn!("multicast group {id}: member {rank} ({who}) takes no packets");
-            group.slow.insert(rank, driver.core.now);
-            self.stats.slow_members += 1;
-            return;
+            return self.name_slow(driver, id, rank, driver.core.now);
         }
         let failure = driver.core.engine.peer_failure(peer);
         if failure != Some(PeerFailure::Closed) {

@@ -10,6 +10,7 @@
 
 mod agent;
 mod dispatch;
+mod gather;
 mod group;
 mod multicast;
 mod packet;
@@ -126,6 +127,8 @@ pub(crate) struct State {
     wakers: Vec<Waker>,
     credit: u32,
     patience: Duration,
+    /// Peers that packets were gathered for since the last flush.
+    lent_to: Vec<PeerId>,
     /// Credit packets to lose, for tests.
     lose_credits: u32,
     stats: PacketStats,
@@ -150,6 +153,7 @@ impl State {
             wakers: Vec::new(),
             credit: config.multicast_credit.clamp(1, 1 << 16),
             patience: Duration::from_millis(u64::from(config.warn_after_ms)),
+            lent_to: Vec::new(),
             lose_credits: 0,
             stats: PacketStats::default(),
         }

@@ -140,6 +140,18 @@ impl Group {
         tree::children(tree, root, self.me, self.members.len())
     }
 
+    /// The first of some members that failed.
+    fn first_failed(
+        &self,
+        driver: &Driver,
+        mut ranks: impl Iterator<Item = usize>,
+    ) -> Option<Dead> {
+        ranks.find_map(|rank| {
+            let failure = driver.core.engine.peer_failure(self.members[rank])?;
+            Some(Dead { rank, failure: Some(failure) })
+        })
+    }
+
     pub fn rank_of(&self, peer: PeerId) -> Option<usize> {
         self.members.iter().position(|&p| p == peer)
     }
@@ -179,51 +191,65 @@ impl State {
         (handler, argument): (u16, u32),
         data: &[u8],
     ) -> Result<(), Stop> {
-        let now = driver.core.tick();
-        let window = self.credit;
+        let by_agents = self.goes_by_agents(driver, id, tree, data.len());
         let Some(group) = self.groups.get_mut(&id) else { return Ok(()) };
         if let Some(dead) = group.dead {
             return Err(Stop::Dead(dead));
         }
-        if let Some(sent) = self.multicast_by_agents(driver, id, tree, (handler, argument), data) {
-            return sent;
+        // Agents forward to all, this rank to some.
+        let failed = match by_agents {
+            true => group.first_failed(driver, (0..group.members.len()).filter(|&r| r != group.me)),
+            false => group.first_failed(driver, group.children(tree, group.me)),
+        };
+        if let Some(dead) = failed {
+            self.member_failed(driver, id, dead, true);
+            return Err(Stop::Dead(dead));
         }
-        let Some(group) = self.groups.get_mut(&id) else { return Ok(()) };
-        let (root, code) = (group.me, code_of(tree));
-        for rank in group.children(tree, root) {
-            if let Some(failure) = driver.core.engine.peer_failure(group.members[rank]) {
-                let dead = Dead { rank, failure: Some(failure) };
-                self.member_failed(driver, id, dead, true);
-                return Err(Stop::Dead(dead));
-            }
-            let key = (root as u16, code, rank as u16);
-            let edge = group.edges.entry(key).or_default();
+        let (root, seq) = (group.me as u16, group.seq);
+        let header =
+            Multicast { group: id, root, seq, tree: code_of(tree), ..Multicast::default() };
+        let name = tag(Kind::Multicast, handler, argument);
+        let sent = match by_agents {
+            true => self.send_to_agent(driver, header, name, data),
+            false => self.send_to_children(driver, header, tree, name, data),
+        };
+        if let (Ok(()), Some(group)) = (&sent, self.groups.get_mut(&id)) {
+            group.seq = seq.wrapping_add(1);
+            self.stats.multicasts += 1;
+        }
+        sent
+    }
+
+    /// Sends a packet of this member to its children, if all have room for it.
+    fn send_to_children(
+        &mut self,
+        driver: &mut Driver,
+        header: Multicast,
+        tree: Tree,
+        name: u64,
+        data: &[u8],
+    ) -> Result<(), Stop> {
+        let (now, window) = (driver.core.tick(), self.credit);
+        let Some(group) = self.groups.get_mut(&header.group) else { return Ok(()) };
+        let key = |rank: usize| (header.root, header.tree, rank as u16);
+        for rank in group.children(tree, group.me) {
+            let edge = group.edges.entry(key(rank)).or_default();
             if !edge.pending.is_empty() || !edge.has_credit(window) {
-                group.starve(driver, key, now);
+                group.starve(driver, key(rank), now);
                 return Err(Stop::Busy(rank));
             }
         }
-        let header = Multicast {
-            group: id,
-            root: root as u16,
-            seq: group.seq,
-            tree: code,
-            ..Multicast::default()
-        };
-        group.seq = group.seq.wrapping_add(1);
         let mut buf = driver.core.packet_bufs.pop().unwrap_or_default();
         let bytes = buf.resize(Multicast::LEN + data.len());
         header.write(bytes);
         bytes[Multicast::LEN..].copy_from_slice(data);
-        let name = tag(Kind::Multicast, handler, argument);
-        for rank in group.children(tree, root) {
+        for rank in group.children(tree, group.me) {
             let peer = group.members[rank];
-            if let Some(edge) = group.edges.get_mut(&(root as u16, code, rank as u16)) {
+            if let Some(edge) = group.edges.get_mut(&key(rank)) {
                 edge.sent = edge.sent.wrapping_add(1);
             }
             note(post(driver, peer, name, buf.get()), peer);
         }
-        self.stats.multicasts += 1;
         driver.core.recycle(buf);
         Ok(())
     }
@@ -262,23 +288,43 @@ impl State {
         // From here on the credit of the tree bounds it.
         let len = arrived.data.len as u64;
         driver.core.engine.packet_released(arrived.peer, len);
-        let children = group.children(tree, root);
+        let children = group.children(tree, root).count();
+        if let Some(id) =
+            self.take_off(driver, header, arrived.data, (handler, argument), children, false)
+        {
+            self.forward(driver, id, tree);
+            self.deliver_in_order(driver, id, header);
+        }
+    }
+
+    /// A packet is in flight here: it goes to so many children, and to an upcall. `None`: there are
+    /// too many.
+    pub(super) fn take_off(
+        &mut self,
+        driver: &mut Driver,
+        header: Multicast,
+        data: PacketBuf,
+        (handler, argument): (u16, u32),
+        children: usize,
+        by_agent: bool,
+    ) -> Option<u32> {
+        let Multicast { group, root, tree, .. } = header;
         let flight = InFlight {
-            buf: Rc::new(arrived.data),
-            group: header.group,
-            root: header.root,
-            tree: header.tree,
+            buf: Rc::new(data),
+            group,
+            root,
+            tree,
             handler,
             argument,
-            refs: children.count() + 1,
-            by_agent: false,
+            refs: children + 1,
+            by_agent,
         };
-        let Some(id) = self.flights.insert(flight) else {
+        let id = self.flights.insert(flight);
+        if id.is_none() {
             self.stats.malformed += 1;
-            return;
-        };
-        self.forward(driver, id, tree);
-        self.deliver_in_order(driver, id, header);
+            self.give_back(driver, (group, root, tree), by_agent);
+        }
+        id
     }
 
     /// Sends a packet on to the children that have room for it, the others wait.
@@ -350,14 +396,24 @@ impl State {
         if let Ok(buf) = Rc::try_unwrap(flight.buf) {
             driver.core.recycle(buf);
         }
-        if let Some(agent) = self.agent.as_ref().filter(|_| flight.by_agent) {
-            return agent.release(flight.group, flight.root, flight.tree);
+        self.give_back(driver, (flight.group, flight.root, flight.tree), flight.by_agent);
+    }
+
+    /// The memory of a packet is free: its credit goes back to the agent or to the parent.
+    pub(super) fn give_back(
+        &mut self,
+        driver: &mut Driver,
+        (id, root, tree): (u16, u16, u8),
+        by_agent: bool,
+    ) {
+        if let Some(agent) = self.agent.as_ref().filter(|_| by_agent) {
+            return agent.release(id, root, tree);
         }
-        let Some(group) = self.groups.get_mut(&flight.group) else { return };
-        let inlet = group.inlets.entry((flight.root, flight.tree)).or_default();
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let inlet = group.inlets.entry((root, tree)).or_default();
         inlet.freed = inlet.freed.wrapping_add(1);
         if inlet.freed.wrapping_sub(inlet.told) >= self.credit.div_ceil(2) {
-            self.tell_credit(driver, flight.group, flight.root, flight.tree);
+            self.tell_credit(driver, id, root, tree);
         }
     }
 
@@ -503,7 +559,7 @@ impl State {
     pub(super) fn on_time(&mut self, driver: &mut Driver) {
         let now = driver.core.now;
         let mut next = Instant::FAR;
-        let mut asks = Vec::new();
+        let (mut asks, mut slow) = (Vec::new(), Vec::new());
         for (&id, group) in &mut self.groups {
             for (&key, edge) in &mut group.edges {
                 let Some(since) = edge.starving else { continue };
@@ -514,19 +570,13 @@ impl State {
                 }
                 if !edge.named && now >= since + self.patience {
                     edge.named = true;
-                    group.slow.insert(rank, since);
-                    self.stats.slow_members += 1;
-                    let who = driver.describe(group.members[rank]);
-                    let waited = now.since(since).as_secs_f64();
-                    log::warn!(
-                        "multicast group {id}: member {rank} ({who}) has taken no packet for \
-                         {waited:.1} s, and its parent waits"
-                    );
+                    slow.push((id, rank, since));
                 }
                 next = next.min(edge.asked.unwrap_or(since) + ASK_EVERY);
             }
         }
         driver.packets_due = next;
+        slow.into_iter().for_each(|(id, rank, since)| self.name_slow(driver, id, rank, since));
         if self.agent.as_ref().is_some_and(|agent| agent.is_joining()) {
             self.join_what_can_be(driver);
         }
@@ -535,6 +585,19 @@ impl State {
             let ask = Credit { group, root, count: sent, tree: code, ..Credit::default() };
             note(post(driver, peer, tag(Kind::Ask, 0, 0), &ask.encode()), peer);
         }
+    }
+
+    /// A member has taken no packet since then, and those before it in a tree wait.
+    pub(super) fn name_slow(&mut self, driver: &Driver, id: u16, rank: usize, since: Instant) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        group.slow.insert(rank, since);
+        self.stats.slow_members += 1;
+        let who = driver.describe(group.members[rank]);
+        let waited = driver.core.now.since(since).as_secs_f64();
+        log::warn!(
+            "multicast group {id}: member {rank} ({who}) has taken no packet for {waited:.1} s, \
+             and those before it in the tree wait"
+        );
     }
 
     /// Packets that came for a group before it was made.

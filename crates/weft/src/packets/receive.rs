@@ -2,10 +2,11 @@
 
 use super::wire::{tag, Kind};
 use super::{Packets, Slot, State};
-use crate::endpoint::driver::{Arrived, Driver};
-use crate::endpoint::Inner;
+use crate::endpoint::driver::{Arrived, Core, Driver};
+use crate::endpoint::{Inner, Status};
 use std::collections::VecDeque;
 use weft_core::{OpError, PeerId};
+use weft_link::Bytes;
 
 /// What [`Packets::receive`] got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,28 @@ pub struct Received {
     pub argument: u32,
     /// Bytes.
     pub len: usize,
+}
+
+impl From<Status> for Received {
+    #[inline]
+    fn from(s: Status) -> Received {
+        // A packet that came has a sender.
+        let source = s.source.unwrap_or(PeerId(u32::MAX));
+        Received { source, argument: (s.tag >> 32) as u32, len: s.len }
+    }
+}
+
+impl Core {
+    /// A packet that nobody awaits: to be dealt with.
+    #[inline]
+    pub(crate) fn packet(&mut self, peer: PeerId, tag: u64, payload: Bytes<'_>) {
+        // What it acknowledges is sent when the program has seen it.
+        self.ended = true;
+        self.engine.packet_queued();
+        let mut data = self.packet_bufs.pop().unwrap_or_default();
+        payload.copy_to(data.resize(payload.len()));
+        self.packets.push_back(Arrived { peer, tag, data });
+    }
 }
 
 impl Packets {
@@ -39,17 +62,21 @@ impl Packets {
         number: u16,
         buffer: &mut [u8],
     ) -> Result<Received, OpError> {
-        if let Some(result) = self.try_receive(from, number, buffer) {
-            return result;
-        }
-        if self.endpoint.inner.borrow().driver.core.packets.is_empty() {
-            let name = tag(Kind::User, number, 0);
-            if let Some(result) = self.endpoint.await_packet(from, name, buffer) {
-                let received = |(source, argument, len)| Received { source, argument, len };
-                return result.map(received);
+        let soon = {
+            let inner = &mut *self.endpoint.inner.borrow_mut();
+            let slot = inner.packets.as_ref().filter(|state| !state.in_upcall);
+            let slot = slot.and_then(|state| state.handlers.get(usize::from(number)));
+            let none_waits = matches!(slot, Some(Slot::Mailbox(waiting)) if waiting.is_empty())
+                && inner.driver.core.packets.is_empty();
+            match none_waits {
+                true => inner.await_packet(from, tag(Kind::User, number, 0), buffer),
+                false => None,
             }
+        };
+        match soon {
+            Some(result) => result.map(Received::from),
+            None => self.receive_slowly(from, number, buffer),
         }
-        self.receive_slowly(from, number, buffer)
     }
 
     #[cold]

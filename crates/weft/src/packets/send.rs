@@ -3,7 +3,6 @@
 use super::packet::SendBuffer;
 use super::wire::{tag, Kind};
 use super::Packets;
-use crate::choices::Transfer;
 use crate::endpoint::driver::{Driver, PacketBuf};
 use crate::endpoint::error_of;
 use crate::endpoint::ops::Owner;
@@ -31,9 +30,10 @@ fn post_memory(driver: &mut Driver, to: PeerId, tag: u64, memory: Memory) -> Res
 }
 
 impl Packets {
-    /// Sends a packet to `handler` at a peer. The buffer is free when this returns: with transfer
-    /// `copy` (and `auto`) because the bytes lie in the link's frame or, while there is none, in
-    /// library memory; with `gather` because the link has taken them, for which this waits.
+    /// Sends a packet to `handler` at a peer. The buffer is free when this returns, whatever
+    /// transfer is chosen: the bytes lie in the link's frame and, where it may have to be sent
+    /// again or there is no frame yet, in library memory. Without that copy:
+    /// [`gather`](Self::gather).
     ///
     /// # Errors
     /// The peer failed, or the packet is longer than [`packet_max`](Self::packet_max) (`Refused`).
@@ -55,20 +55,17 @@ impl Packets {
     #[cold]
     fn send_slowly(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<(), OpError> {
         self.check_len(to, data.len())?;
-        match self.choices().transfer {
-            Transfer::Gather | Transfer::Rcpy => self.endpoint.gather_packet(to, tag, data),
-            Transfer::Auto | Transfer::Copy => loop {
-                match self.try_post(to, tag, data) {
-                    Err(OpError::Busy) => {
-                        self.endpoint.wait(None);
-                    }
-                    other => return other,
+        loop {
+            match self.try_post(to, tag, data) {
+                Err(OpError::Busy) => {
+                    self.endpoint.wait(None);
                 }
-            },
+                other => return other,
+            }
         }
     }
 
-    fn check_len(&self, to: PeerId, len: usize) -> Result<(), OpError> {
+    pub(super) fn check_len(&self, to: PeerId, len: usize) -> Result<(), OpError> {
         match len <= self.packet_max(to) {
             true => Ok(()),
             false => Err(OpError::Refused),

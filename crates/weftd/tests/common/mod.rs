@@ -5,13 +5,29 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weft::{Address, Clock, Config, Endpoint, EndpointId, PeerId};
 use weft_link::agent::{AgentConfig, AgentLink, ServicesHandle};
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::{Link, LinkError};
 use weftd::options::Options;
 use weftd::{status, Agent};
+
+/// Bound of every wait; reached only when something is broken.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Opens an agent, waiting for its name: that of an agent which ended a moment ago is taken while a
+/// process that another test starts has a copy of its descriptors.
+fn open(options: Options) -> Agent {
+    let end = Instant::now() + LIMIT;
+    loop {
+        match Agent::open(options.clone()) {
+            Ok(agent) => return agent,
+            Err(e) if e.to_string().contains("listening") && Instant::now() < end => {}
+            Err(e) => panic!("{e}"),
+        }
+    }
+}
 
 /// An agent on a thread of its own.
 pub struct Served {
@@ -38,7 +54,7 @@ impl Served {
         let _ = env_logger::builder().is_test(true).try_init();
         let (ready, is_ready) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let mut agent = Agent::open(options).unwrap();
+            let mut agent = open(options);
             ready.send(()).unwrap();
             while !ended.load(Ordering::Relaxed) && !agent.is_done() {
                 agent.step();
@@ -90,7 +106,7 @@ impl Served {
         let job_key = JobKey::from_bytes(&[key; 32]).unwrap();
         let security = Security { mode: Mode::Auth, job_key, me };
         let names = vec![self.name.clone()];
-        let patience = Duration::from_secs(20);
+        let patience = LIMIT;
         let link = AgentLink::attach(&AgentConfig { names, patience }, &security, config)?;
         let services = link.services();
         Ok((link, services))
@@ -129,9 +145,9 @@ impl Rank {
     }
 }
 
-/// Lets both make progress until `done`, or fails after a minute.
+/// Lets both make progress until `done`, or fails after minutes.
 pub fn until(ranks: &[&Rank], mut done: impl FnMut() -> bool) {
-    let end = std::time::Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + LIMIT;
     while !done() {
         for rank in ranks {
             rank.endpoint.progress();
@@ -141,7 +157,7 @@ pub fn until(ranks: &[&Rank], mut done: impl FnMut() -> bool) {
             Some(rank) => drop(rank.endpoint.wait(Some(Duration::from_micros(200)))),
             None => std::thread::yield_now(),
         }
-        assert!(std::time::Instant::now() < end, "nothing came of it for a minute");
+        assert!(Instant::now() < end, "nothing came of it for minutes");
     }
 }
 

@@ -1,8 +1,9 @@
 //! What the two ranks do to measure the packet interface.
 
-use super::super::floor::{median_ns, per, warm_up};
+use super::super::floor::{median_ns, per};
 use super::super::logp::{clock_ns, BURST};
 use super::super::rank::{Outcome, Rank, Task};
+use super::super::volley::volley;
 use anyhow::{Context, Result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,12 +31,31 @@ pub struct Line {
     /// Packets and acknowledgements that came.
     got: Rc<Cell<u64>>,
     acks: Rc<Cell<u64>>,
+    /// Acknowledgements waited for so far.
+    awaited: Cell<u64>,
     /// Where the receiver copies to, if it does.
     into: Rc<RefCell<Vec<u8>>>,
     memory: Exported,
     their_memory: u64,
     counter: Counter,
     their_counter: Counter,
+}
+
+/// The bytes that are sent: of one's own, and as memory that packets are gathered from.
+struct Message {
+    own: Vec<u8>,
+    shared: Rc<[u8]>,
+}
+
+impl Message {
+    fn of(task: &Task) -> Message {
+        let own = vec![1u8; size_of(task)];
+        Message { shared: own.clone().into(), own }
+    }
+
+    fn parts(&self, room: usize) -> u64 {
+        self.own.len().div_ceil(room) as u64
+    }
 }
 
 impl Rank {
@@ -72,6 +92,7 @@ impl Rank {
             peer,
             got,
             acks,
+            awaited: Cell::new(0),
             into,
             memory,
             their_memory: key(0)?,
@@ -89,11 +110,17 @@ impl Line {
     }
 
     /// Sends a message in packets of at most `room` bytes, or copies it to the peer's memory.
-    fn send(&self, data: &[u8], room: usize) -> Result<(), OpError> {
-        let (packets, to) = (&self.packets, self.peer);
+    fn send(&self, message: &Message, room: usize) -> Result<(), OpError> {
+        let (packets, to, data) = (&self.packets, self.peer, &message.own[..]);
         match self.transfer {
             Transfer::Rcpy => return packets.rcpy(to, self.their_memory, 0, data),
-            Transfer::Gather | Transfer::Auto => {
+            Transfer::Gather => {
+                for at in (0..data.len()).step_by(room) {
+                    let part = at..data.len().min(at + room);
+                    packets.gather(to, DATA, at as u32, &message.shared, part)?;
+                }
+            }
+            Transfer::Auto => {
                 for (i, part) in data.chunks(room).enumerate() {
                     packets.send(to, DATA, (i * room) as u32, part)?;
                 }
@@ -137,10 +164,11 @@ impl Line {
     }
 
     /// Sends a message of one packet, or copies it to the peer's memory.
-    fn send_one(&self, data: &[u8]) -> Result<(), OpError> {
-        let (packets, to) = (&self.packets, self.peer);
+    fn send_one(&self, message: &Message) -> Result<(), OpError> {
+        let (packets, to, data) = (&self.packets, self.peer, &message.own[..]);
         match self.transfer {
             Transfer::Rcpy => packets.rcpy(to, self.their_memory, 0, data),
+            Transfer::Gather => packets.gather(to, BOX, 0, &message.shared, 0..data.len()),
             _ => packets.send(to, BOX, 0, data),
         }
     }
@@ -158,17 +186,19 @@ impl Line {
         self.packets.send(self.peer, ACK, 0, &[])
     }
 
+    /// Waits for the next acknowledgement, which may have come while something was sent.
     fn await_ack(&self) {
-        let n = self.acks.get();
-        while self.acks.get() == n {
+        let n = self.awaited.get() + 1;
+        self.awaited.set(n);
+        while self.acks.get() < n {
             self.packets.wait(None);
         }
     }
 
     /// A message whose first bytes are `n`.
-    fn number(&self, data: &mut [u8], n: u64) {
+    fn number(&self, message: &mut Message, n: u64) {
         if self.is_rcpy() {
-            data[..8].copy_from_slice(&n.to_le_bytes());
+            message.own[..8].copy_from_slice(&n.to_le_bytes());
         }
     }
 
@@ -193,58 +223,32 @@ fn size_of(task: &Task) -> usize {
 /// in several packets, by upcalls.
 pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
-    if task.arg == 0 && size_of(task) <= line.room() {
-        return ping_pong_received(rank, task, &line);
-    }
-    let mut data = vec![1u8; size_of(task)];
-    let (warm, room) = (warm_up(task.iters), line.room());
+    let mut data = Message::of(task);
+    let (mut into, room) = (data.own.clone(), line.room());
+    let received = task.arg == 0 && size_of(task) <= room;
     let base = line.reset(0)?;
-    let parts = data.len().div_ceil(room) as u64;
-    rank.sync()?;
-    let mut start = Instant::now();
-    let seed = rank_seed(rank, task)?;
-    for i in 1..=warm + task.iters {
-        if i == warm + 1 {
-            start = Instant::now();
+    let parts = data.parts(room);
+    let seed = rank_seed(rank)?;
+    let (mut sent, mut got) = (0, 0);
+    let send = |line: &mut Rc<Line>| {
+        sent += 1;
+        line.number(&mut data, seed + sent);
+        Ok(if received { line.send_one(&data) } else { line.send(&data, room) }?)
+    };
+    let recv = |line: &mut Rc<Line>| {
+        got += 1;
+        match received {
+            true => line.receive_one(seed + got, &mut into)?,
+            false if line.is_rcpy() => line.await_nth(seed + got),
+            false => line.await_nth(base + got * parts),
         }
-        let awaited = if line.is_rcpy() { seed + i } else { base + i * parts };
-        line.number(&mut data, seed + i);
-        if rank.me == 0 {
-            line.send(&data, room)?;
-            line.await_nth(awaited);
-        } else {
-            line.await_nth(awaited);
-            line.send(&data, room)?;
-        }
-    }
-    Ok(if rank.me == 0 { per(start, 2 * task.iters) } else { Outcome::Elsewhere })
-}
-
-fn ping_pong_received(rank: &mut Rank, task: &Task, line: &Line) -> Result<Outcome> {
-    let mut data = vec![1u8; size_of(task)];
-    let mut into = data.clone();
-    let warm = warm_up(task.iters);
-    rank.sync()?;
-    let mut start = Instant::now();
-    let seed = rank_seed(rank, task)?;
-    for i in 1..=warm + task.iters {
-        if i == warm + 1 {
-            start = Instant::now();
-        }
-        line.number(&mut data, seed + i);
-        if rank.me == 0 {
-            line.send_one(&data)?;
-            line.receive_one(seed + i, &mut into)?;
-        } else {
-            line.receive_one(seed + i, &mut into)?;
-            line.send_one(&data)?;
-        }
-    }
-    Ok(if rank.me == 0 { per(start, 2 * task.iters) } else { Outcome::Elsewhere })
+        Ok(true)
+    };
+    volley(rank, task, &mut Rc::clone(&line), "lost", send, recv)
 }
 
 /// A number that both ranks have and no earlier measurement had.
-fn rank_seed(rank: &mut Rank, _task: &Task) -> Result<u64> {
+fn rank_seed(rank: &mut Rank) -> Result<u64> {
     if rank.me == 0 {
         let seed = weft_link::random_u64() >> 8 << 4;
         rank.tell(&seed.to_le_bytes())?;
@@ -256,10 +260,10 @@ fn rank_seed(rank: &mut Rank, _task: &Task) -> Result<u64> {
 /// Time of a sending call, over bursts that are answered before the next begins.
 pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
-    let data = vec![1u8; size_of(task)];
+    let data = Message::of(task);
     let (clock, mut spans, room) = (clock_ns(), Vec::new(), line.room());
     let base = line.reset(0)?;
-    let parts = data.len().div_ceil(room) as u64;
+    let parts = data.parts(room);
     rank.sync()?;
     for i in 0..task.iters {
         if rank.me == 1 {
@@ -291,13 +295,13 @@ pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// computation: `os` + `or`.
 pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
-    let mut data = vec![1u8; size_of(task)];
+    let mut data = Message::of(task);
     let compute = Duration::from_nanos(task.arg);
     let (clock, mut spans, room) = (clock_ns(), Vec::new(), line.room());
     let base = line.reset(0)?;
-    let parts = data.len().div_ceil(room) as u64;
+    let parts = data.parts(room);
     rank.sync()?;
-    let seed = rank_seed(rank, task)?;
+    let seed = rank_seed(rank)?;
     for i in 1..=task.iters {
         let awaited = if line.is_rcpy() { seed + i } else { base + i * parts };
         line.number(&mut data, seed + i);
@@ -324,10 +328,10 @@ pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// remote-memory copy; the last one is answered.
 pub fn stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
-    let data = vec![1u8; size_of(task)];
+    let data = Message::of(task);
     let room = line.room();
-    let parts = data.len().div_ceil(room) as u64;
-    let copied = if line.is_rcpy() { 0 } else { data.len() };
+    let parts = data.parts(room);
+    let copied = if line.is_rcpy() { 0 } else { data.own.len() };
     let base = line.reset(copied)?;
     rank.sync()?;
     if rank.me == 1 {

@@ -163,7 +163,11 @@ impl Job {
         }
         if let Some((_, time)) = self.deadline.filter(|(at, _)| now >= *at) {
             let left = self.in_state(State::Running);
-            let text = format!("{} still ran after {} s", listed(&left), time.as_secs_f64());
+            let seconds = time.as_secs_f64();
+            let text = match left.is_empty() {
+                true => format!("no rank ran yet after {seconds} s"),
+                false => format!("{} still ran after {seconds} s", listed(&left)),
+            };
             return self.fail(TIMED_OUT, &text, nodes);
         }
         match nodes.iter().find(|node| !node.ready) {

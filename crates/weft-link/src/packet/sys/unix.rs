@@ -11,7 +11,7 @@ use std::time::Duration;
 pub const FDS_MAX: usize = 64;
 
 /// Whoever takes longer to answer does not run.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Room for a header and [`FDS_MAX`] descriptors, aligned as the kernel wants it.
 #[repr(C, align(8))]

@@ -1,6 +1,4 @@
-//! Clock, randomness, user and memory barrier.
-
-use std::io;
+//! Clock, user and memory barrier.
 
 /// Monotonic time in nanoseconds, the same for all processes of the host.
 pub(in crate::shm) fn clock_ns() -> u64 {
@@ -8,17 +6,6 @@ pub(in crate::shm) fn clock_ns() -> u64 {
     // SAFETY: `t` is writable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-}
-
-/// A random number other than zero.
-pub(in crate::shm) fn random() -> io::Result<u64> {
-    let mut bytes = [0u8; 8];
-    // SAFETY: `bytes` is writable for its length. So short a read is never cut.
-    let n = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if n < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(u64::from_ne_bytes(bytes).max(1))
 }
 
 /// Effective user of this process.

@@ -10,7 +10,7 @@ use crate::ether::{EtherHead, Interfaces};
 use crate::packet::BarePacket;
 use std::time::{Duration, Instant};
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(300);
 const REPLY: u16 = 0x7abc;
 
 fn interface(name: &str) -> Interface {

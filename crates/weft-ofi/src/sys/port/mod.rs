@@ -3,6 +3,7 @@
 mod atomic;
 mod buffer;
 mod events;
+mod expect;
 mod many;
 mod meet;
 mod recv;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft::{job, keyfile, launch, Endpoint};
 use weft_core::engine::types::{Completion, OpKind, Refused, SendArgs};
+use weft_core::event::Status;
 use weft_core::{OpError, PeerFailure, PeerId};
 
 /// How long `fi_close` waits until everything sent has arrived.
@@ -122,6 +124,7 @@ impl Port {
             multis: Vec::new(),
             claims: HashMap::new(),
             remote: remote::Remote::new(&endpoint),
+            expecting: None,
         };
         Ok(Rc::new(Port {
             introductions: meet::Introductions::new(&endpoint),
@@ -247,6 +250,9 @@ impl Port {
 
     /// Sends what is under way and leaves.
     pub fn close(&self) {
+        if self.state.borrow_mut().expecting.take().is_some() {
+            self.endpoint.end_expected();
+        }
         self.endpoint.close(CLOSE);
         let bound = std::mem::take(&mut self.state.borrow_mut().bound);
         for cq in [bound.tx, bound.rx].into_iter().flatten() {
@@ -258,6 +264,9 @@ impl Port {
     #[inline]
     pub fn progress(&self) -> bool {
         self.prepared.set(false);
+        if self.state.borrow().expecting.is_some() {
+            return self.progress_expecting();
+        }
         let did = self.endpoint.progress() | self.unreported.take();
         self.reap();
         did
@@ -269,15 +278,20 @@ impl Port {
         if self.prepared.get() {
             return false;
         }
+        let settled = self.settle(&mut self.state.borrow_mut());
         // Has the clock read, and every link looked at.
         self.endpoint.finish_wait();
-        let did = self.endpoint.progress();
+        let did = self.endpoint.progress() | settled;
         self.unreported.set(self.unreported.get() | did);
         did
     }
 
     /// Says that the caller is about to sleep on the endpoint's descriptor; false if there is work.
     pub(super) fn prepare_wait(&self) -> bool {
+        if self.settle(&mut self.state.borrow_mut()) {
+            // It may have ended at once.
+            return false;
+        }
         // What came while the caller was on its way here wakes nobody.
         let may = !self.unreported.get() && self.endpoint.prepare_wait();
         self.prepared.set(may);
@@ -515,29 +529,35 @@ impl Port {
     /// An operation has ended.
     fn complete(&self, state: &mut State, c: &Completion) {
         let Some(mut rec) = state.give_back(c.context as u32) else { return };
-        let way = if c.kind == OpKind::Recv { Way::Recv } else { Way::Send };
-        let status = &c.status;
+        if let Some(multi) = rec.multi {
+            if state.part_ended(multi) {
+                rec.flags |= cap::MULTI_RECV;
+            }
+        }
+        self.ended(state, rec, &c.status, c.error);
+    }
+
+    /// Reports what an operation came to.
+    #[inline]
+    fn ended(&self, state: &mut State, mut rec: Rec, status: &Status, error: Option<OpError>) {
+        let way = if rec.flags & cap::RECV != 0 { Way::Recv } else { Way::Send };
         let len = status.len as usize;
         if let Some(bounce) = &rec.bounce {
             bounce.scatter(len);
         }
-        if let (Some(_), Way::Recv) = (status.data, way) {
-            rec.flags |= cap::REMOTE_CQ_DATA;
-        }
-        let last_part = rec.multi.is_some_and(|multi| state.part_ended(multi));
-        if last_part {
-            rec.flags |= cap::MULTI_RECV;
-        }
         if rec.silent {
             return;
+        }
+        if let (Some(_), Way::Recv) = (status.data, way) {
+            rec.flags |= cap::REMOTE_CQ_DATA;
         }
         let data = status.data.unwrap_or(0);
         let fields = fields(rec.context, rec.flags, len, rec.buf, data, status.tag);
         let source =
             if matches!(way, Way::Recv) { self.source(state, status.source) } else { ADDR_NONE };
-        let Some(error) = c.error else {
+        let Some(error) = error else {
             state.count(way, true);
-            if rec.report || last_part {
+            if rec.report || rec.flags & cap::MULTI_RECV != 0 {
                 state.add(way, Entry { fields, source });
             }
             return;

@@ -21,6 +21,7 @@ impl Port {
             return self.peek(op);
         }
         let state = &mut *self.state.borrow_mut();
+        self.settle(state);
         let report = state.reports(Way::Recv, op.flags);
         if op.flags & cap::CLAIM != 0 {
             let (claimed, _) = state.claims.remove(&(op.context as usize)).ok_or(err::EINVAL)?;
@@ -32,6 +33,10 @@ impl Port {
             let Pieces::One(start, len) = pieces else { return Err(err::EINVAL) };
             state.offer_many(start, len, source, op.context, report);
             self.pump(state);
+            return Ok(0);
+        }
+        // SAFETY: promised by the caller.
+        if unsafe { self.expect(state, &pieces, op, source, report) } {
             return Ok(0);
         }
         let (rec, start, len) = received(&pieces, op, report);
@@ -128,6 +133,7 @@ impl Port {
                 (true, true) => self.endpoint.claim_untagged(source).map(|(c, p)| (Some(c), p)),
             })
         };
+        self.settle(&mut self.state.borrow_mut());
         let mut found = look(&mut self.state.borrow_mut())?;
         if found.is_none() {
             // A caller may do nothing but peek.
@@ -171,6 +177,7 @@ impl Port {
     pub fn cancel(&self, context: *mut c_void) {
         {
             let state = &mut *self.state.borrow_mut();
+            self.settle(state);
             if state.cancel_waiting(context) {
                 return;
             }

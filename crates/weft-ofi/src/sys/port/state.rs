@@ -65,6 +65,7 @@ pub struct State {
     pub multis: Vec<Option<Multi>>,
     pub claims: HashMap<usize, (Claimed, Probed)>,
     pub remote: super::remote::Remote,
+    pub expecting: Option<super::expect::Expecting>,
 }
 
 impl State {

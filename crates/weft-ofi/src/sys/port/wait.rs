@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// for ever.
 ///
 /// For a while it polls on. Then each poll hands the core to whoever is ready, which costs little
-/// when nobody is. It never sleeps: a program may compute between its polls (HPCC's random access
+/// when nobody is. It hardly sleeps: a program may compute between its polls (HPCC's random access
 /// does), and every sleep would slow it down.
 #[derive(Debug, Default)]
 pub struct Idle {
@@ -22,6 +22,8 @@ pub struct Idle {
     /// Handing the core over in vain so often means that nobody wants it any more.
     /// Noted outside of the gate, where several threads may be.
     shared: AtomicU32,
+    /// Hand-overs left in which the caller sleeps instead.
+    hogged: AtomicU32,
 }
 
 /// Polls in vain between looks at the clock.
@@ -33,8 +35,21 @@ const SPIN: Duration = Duration::from_micros(50);
 const TAKEN: Duration = Duration::from_micros(5);
 /// Each time is remembered for so many times that nobody wanted it.
 const MEMORY: u32 = 100;
-/// Most that is remembered.
-const MEMORY_MAX: u32 = 1000;
+/// Most that is remembered; one less than a multiple of `MEASURED`.
+const MEMORY_MAX: u32 = 999;
+/// While that lasts, only each so many-th time is measured: two readings of the clock are a seventh
+/// of a turn in vain.
+const MEASURED: u32 = 8;
+
+/// A core that came back later than this went to a process that computes. Since Linux 6.18 whoever
+/// yields falls behind such a process by a whole slice: a round trip of two ranks that yield takes
+/// milliseconds then, of two that sleep some 20 us.
+const HOGGED: Duration = Duration::from_millis(1);
+/// So many hand-overs are then sleeps, until one is tried again.
+const SLEEPS: u32 = 100;
+/// Longest of them, in milliseconds: no longer than what they are in place of, since the caller may
+/// be one that computes between its polls.
+const NAP_MS: c_int = 1;
 
 impl Idle {
     #[inline]
@@ -50,22 +65,38 @@ impl Idle {
         if times == 1 {
             self.since.set(None);
         }
-        if times.is_multiple_of(LOOK) || self.shared.load(Ordering::Relaxed) > 0 {
-            return self.is_tired();
+        if self.shared.load(Ordering::Relaxed) > 0 {
+            return true;
         }
-        false
+        times.is_multiple_of(LOOK) && self.is_tired()
     }
 
-    /// Hands the core over, and notes whether anybody took it.
-    pub fn hand_over(&self) {
-        let start = Instant::now();
-        std::thread::yield_now();
+    /// Hands the core over, and notes whether anybody took it. False: the caller is to sleep for a
+    /// moment instead.
+    pub fn hand_over(&self) -> bool {
+        let hogged = self.hogged.load(Ordering::Relaxed);
+        if hogged > 0 {
+            self.hogged.store(hogged - 1, Ordering::Relaxed);
+            return false;
+        }
         let shared = self.shared.load(Ordering::Relaxed);
-        let shared = match start.elapsed() > TAKEN {
+        let start = shared.is_multiple_of(MEASURED).then(Instant::now);
+        std::thread::yield_now();
+        self.note(start.map(|start| start.elapsed()));
+        true
+    }
+
+    /// A hand-over took so long, if it was measured.
+    fn note(&self, took: Option<Duration>) {
+        let shared = self.shared.load(Ordering::Relaxed);
+        let shared = match took.is_some_and(|took| took > TAKEN) {
             true => (shared + MEMORY).min(MEMORY_MAX),
             false => shared.saturating_sub(1),
         };
         self.shared.store(shared, Ordering::Relaxed);
+        if took.is_some_and(|took| took > HOGGED) {
+            self.hogged.store(SLEEPS, Ordering::Relaxed);
+        }
     }
 
     #[cold]
@@ -73,7 +104,7 @@ impl Idle {
         let now = Instant::now();
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));
-        let tired = self.shared.load(Ordering::Relaxed) > 0 || now.duration_since(since) >= SPIN;
+        let tired = now.duration_since(since) >= SPIN;
         if tired {
             // From here on every poll comes this way.
             self.in_vain.set(LOOK - 1);
@@ -182,6 +213,28 @@ impl Poller {
         Err(err::EAGAIN)
     }
 
+    /// Sleeps until something may have arrived, for a moment at most.
+    #[cold]
+    pub fn nap(&self, gate: &Gate, ports: &RefCell<Vec<Weak<Port>>>) {
+        let mut fds = Vec::new();
+        {
+            let _inside = gate.enter();
+            if self.prepare(ports).is_err() {
+                return;
+            }
+            for port in ports.borrow().iter().filter_map(Weak::upgrade) {
+                let fd = port.endpoint.wait_fd().unwrap_or(-1);
+                fds.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+            }
+        }
+        // SAFETY: the array has as many entries; a negative descriptor is ignored.
+        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, NAP_MS) };
+        let _inside = gate.enter();
+        for port in ports.borrow().iter().filter_map(Weak::upgrade) {
+            port.finish_wait();
+        }
+    }
+
     /// Sleeps until something may have arrived, for at most `limit`.
     pub fn wait(&self, gate: &Gate, ports: &RefCell<Vec<Weak<Port>>>, limit: Duration) {
         {
@@ -215,5 +268,21 @@ impl Drop for Poller {
                 libc::close(self.wakeup);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn hand_over__sleeps_for_a_while_once_somebody_computed() {
+        let idle = Idle::default();
+        idle.note(Some(TAKEN * 2));
+        assert_eq!(idle.hogged.load(Ordering::Relaxed), 0, "another rank had its turn");
+        idle.note(Some(HOGGED * 2));
+        let sleeps = (0..).take_while(|_| !idle.hand_over()).count();
+        assert_eq!(sleeps, SLEEPS as usize);
     }
 }

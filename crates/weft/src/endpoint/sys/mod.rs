@@ -1,9 +1,11 @@
 //! Memory that operations read and write while they are in progress.
 
 pub(crate) mod epoll;
-pub(crate) mod packet;
+pub(crate) mod expect;
 pub(crate) mod raw;
 
+use std::ops::Range;
+use std::rc::Rc;
 use weft_link::Bytes;
 
 /// The buffer of an operation, or a registered region.
@@ -17,6 +19,8 @@ pub(crate) enum Memory {
     /// The caller's: it promised, by calling an `unsafe` function or by not returning before the
     /// end, that the memory outlives the operation and is not touched meanwhile.
     Raw(*mut u8, usize),
+    /// A part of memory that the caller shares and nobody changes: `start` and length.
+    Shared(Rc<[u8]>, u32, u32),
 }
 
 impl Memory {
@@ -32,11 +36,19 @@ impl Memory {
         }
     }
 
+    /// A part of memory that the caller shares. `None`: there is no such part.
+    pub fn shared(all: &Rc<[u8]>, part: Range<usize>) -> Option<Memory> {
+        let len = u32::try_from(all.get(part.clone())?.len()).ok()?;
+        let start = u32::try_from(part.start).ok()?;
+        Some(if len == 0 { Memory::None } else { Memory::Shared(Rc::clone(all), start, len) })
+    }
+
     pub fn len(&self) -> usize {
         match self {
             Memory::None => 0,
             Memory::Owned(v) => v.len(),
             Memory::Raw(_, len) => *len,
+            Memory::Shared(_, _, len) => *len as usize,
         }
     }
 
@@ -46,6 +58,7 @@ impl Memory {
             Memory::None => 0,
             Memory::Owned(v) => v.as_ptr() as u64,
             Memory::Raw(ptr, _) => *ptr as u64,
+            Memory::Shared(all, start, _) => all.as_ptr() as u64 + u64::from(*start),
         }
     }
 
@@ -65,6 +78,7 @@ impl Memory {
             Memory::Raw(ptr, _) => unsafe {
                 std::slice::from_raw_parts(ptr.wrapping_add(start), len)
             },
+            Memory::Shared(all, first, _) => &all[*first as usize + start..][..len],
         }
     }
 
@@ -78,6 +92,8 @@ impl Memory {
         }
         match self {
             Memory::None => Some(&mut []),
+            // What is only sent from is never written to.
+            Memory::Shared(..) => None,
             Memory::Owned(v) => Some(&mut v[start..end]),
             Memory::Raw(ptr, _) => {
                 // SAFETY: within the memory promised to `raw`; the driver is the only one to

@@ -3,11 +3,11 @@
 
 use super::Memory;
 use crate::endpoint::driver::{AwaitedRecv, Driver, CLOSE_ROUNDS};
-use crate::endpoint::ops::Owner;
+use crate::endpoint::ops::{OpTable, Owner};
 use crate::endpoint::{error_of, Endpoint, Inner, Status};
 use std::mem::ManuallyDrop;
 use weft_core::engine::types::{
-    AtomicCode, Claimed, Completion, Probed, RecvArgs, Refused, SendArgs,
+    AtomicCode, Claimed, Completion, Probed, RecvArgs, Refused, SendArgs, PACKET,
 };
 use weft_core::engine::{packet_args, Rights};
 use weft_core::matching::RecvSpec;
@@ -17,6 +17,9 @@ use weft_link::Frame;
 
 /// Copies of messages queued for a peer before a blocking send waits.
 pub(crate) const INJECTED_MAX: usize = 256;
+
+/// Packets from memory that is lent, to a peer that has others to acknowledge, that leave together.
+const LENT_TRAIN: usize = 16;
 
 /// Rounds of progress in which a blocking receive looks for its message before it is posted.
 const AWAIT_ROUNDS: u32 = 16;
@@ -72,20 +75,59 @@ impl Driver {
     pub(crate) fn packet_now(&mut self, to: PeerId, tag: u64, data: &[u8]) -> bool {
         let Some(link) = self.link_of(to) else { return false };
         let (len, mut header) = (data.len() as u32, HeaderBuf::new());
-        if !self.core.engine.packet_now(to, tag, len, &mut header) {
-            return false;
+        for may_wait in [true, false] {
+            if !self.core.engine.packet_now(to, tag, len, &mut header) {
+                return false;
+            }
+            let frame = Frame { peer: to, header: header.as_slice(), payload: data };
+            if self.links[link].send(&[frame]) == 1 {
+                return true;
+            }
+            self.core.engine.refund(to, len);
+            if !may_wait || !self.links[link].room_soon(to) {
+                break;
+            }
         }
-        let frame = Frame { peer: to, header: header.as_slice(), payload: data };
-        if self.links[link].send(&[frame]) == 1 {
-            return true;
-        }
-        self.core.engine.refund(to, len);
         false
     }
 
     /// Injects a message: a copy of `data` leaves at once if nothing stands in the way, else later.
     #[inline]
     pub(crate) fn inject(&mut self, args: SendArgs, data: &[u8]) -> Result<(), Refused> {
+        self.post_kept(args, data, Owner::Nobody, |ops| ops.copy_of(data))
+    }
+
+    /// Sends a packet from memory that is lent, and holds `data`: at once, or while others are
+    /// under way in a train with those that follow it.
+    pub(crate) fn lend(
+        &mut self,
+        to: PeerId,
+        tag: u64,
+        data: &[u8],
+        memory: Memory,
+    ) -> Result<(), Refused> {
+        let args = packet_args(to, tag, data.len(), true);
+        if !self.core.engine.is_underway(to) {
+            return self.post_kept(args, data, Owner::Lender, |_| memory);
+        }
+        let now = self.core.tick();
+        let op = self.core.engine.send(now, SendArgs { addr: memory.addr(), ..args })?;
+        self.core.ops.insert(op, Owner::Lender, memory);
+        if self.core.engine.queued(to).is_multiple_of(LENT_TRAIN) {
+            self.flush();
+        }
+        Ok(())
+    }
+
+    /// Sends a message whose bytes are kept in `memory` until nobody needs them.
+    #[inline]
+    fn post_kept(
+        &mut self,
+        args: SendArgs,
+        data: &[u8],
+        owner: Owner,
+        memory: impl FnOnce(&mut OpTable) -> Memory,
+    ) -> Result<(), Refused> {
         let now = self.core.tick();
         let mut header = HeaderBuf::new();
         if let Some(op) = self.core.engine.inject_now(now, &args, &mut header) {
@@ -93,16 +135,16 @@ impl Driver {
             let len = frame.header.len() + data.len();
             let link = self.link_by(args.peer, false, len as u32);
             let sent = link.is_none_or(|link| self.links[link].send(&[frame]) == 1);
-            let memory = self.core.ops.copy_of(data);
-            self.core.ops.insert(op, Owner::Nobody, memory);
+            let memory = memory(&mut self.core.ops);
+            self.core.ops.insert(op, owner, memory);
             if !sent {
                 self.core.engine.inject_refused(args.peer, op, data.len() as u32, &header);
             }
             return Ok(());
         }
-        let memory = self.core.ops.copy_of(data);
+        let memory = memory(&mut self.core.ops);
         let op = self.core.engine.send(now, SendArgs { addr: memory.addr(), ..args })?;
-        self.core.ops.insert(op, Owner::Nobody, memory);
+        self.core.ops.insert(op, owner, memory);
         self.send_started(args.peer, data.len());
         Ok(())
     }
@@ -126,26 +168,57 @@ impl Driver {
     }
 }
 
-impl Endpoint {
-    /// Sends a packet from where it lies; returns when the link or the peer has it.
-    pub(crate) fn gather_packet(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<(), OpError> {
-        while self.queued(to) >= INJECTED_MAX {
-            self.wait(None);
+impl Inner {
+    /// Looks for a packet of the packet interface for a moment. `None`: it did not come, or
+    /// something else came that has to be dealt with first.
+    #[inline]
+    pub(crate) fn await_packet(
+        &mut self,
+        source: Option<PeerId>,
+        tag: u64,
+        buffer: &mut [u8],
+    ) -> Option<Result<Status, OpError>> {
+        // The argument is the sender's.
+        let spec = RecvSpec { source, tag: tag | PACKET, ignore: !0 << 32 };
+        let begun = self.driver.core.engine.await_packet(spec, buffer.len() as u64);
+        if begun {
+            self.look_for(buffer)
+        } else {
+            None
         }
-        let op = {
-            let d = &mut self.inner.borrow_mut().driver;
-            // SAFETY: this returns only when the operation has ended.
-            let memory = unsafe { Memory::raw(data.as_ptr(), data.len()) };
-            let now = d.core.tick();
-            let args = SendArgs { addr: memory.addr(), ..packet_args(to, tag, data.len(), false) };
-            let op = d.core.engine.send(now, args).map_err(error_of)?;
-            d.core.ops.insert(op, Owner::Waiter, memory);
-            d.send_started(to, data.len());
-            op
-        };
-        self.wait_op(op).map(|_| ())
     }
 
+    /// Looks for what the engine awaits.
+    #[inline]
+    fn look_for(&mut self, buffer: &mut [u8]) -> Option<Result<Status, OpError>> {
+        let awaiting = Awaiting(self);
+        let inner = &mut *awaiting.0;
+        // SAFETY: nothing but rounds of progress here touches it, and `awaiting` forgets it however
+        // this ends.
+        inner.driver.core.awaited.memory =
+            unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
+        // With more ranks than cores another one may have the message; and who does not want to
+        // spin does not.
+        let spins = inner.hand_over.is_zero() && !inner.spin.is_zero();
+        let (rounds, looks) = if spins { (AWAIT_ROUNDS, CLOSE_ROUNDS) } else { (1, 1) };
+        for round in 0..rounds {
+            if round > 0 || inner.driver.is_round_due() {
+                let did = inner.driver.progress(1);
+                inner.count(did);
+            }
+            let ends = |inner: &Inner| {
+                !inner.driver.core.engine.awaits() || !inner.driver.core.upcalls.is_empty()
+            };
+            if ends(inner) || inner.driver.look_closely(looks, 1) && ends(inner) {
+                break;
+            }
+        }
+        let done = inner.driver.core.awaited.done.take()?;
+        Some(done.error.map_or(Ok(Status::from(done.status)), Err))
+    }
+}
+
+impl Endpoint {
     /// Starts a fetch-and-add on the first word of a region, to be collected.
     pub(crate) fn begin_fetch_add(&self, at: PeerId, key: u64, n: u64) -> Result<OpId, OpError> {
         let d = &mut self.inner.borrow_mut().driver;
@@ -241,30 +314,7 @@ impl Endpoint {
         if !inner.driver.core.engine.await_message(spec, buffer.len() as u64) {
             return None;
         }
-        let awaiting = Awaiting(inner);
-        let inner = &mut *awaiting.0;
-        // SAFETY: nothing but rounds of progress here touches it, and `awaiting` forgets it however
-        // this ends.
-        inner.driver.core.awaited.memory =
-            unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
-        // With more ranks than cores another one may have the message; and who does not want to
-        // spin does not.
-        let spins = inner.hand_over.is_zero() && !inner.spin.is_zero();
-        let (rounds, looks) = if spins { (AWAIT_ROUNDS, CLOSE_ROUNDS) } else { (1, 1) };
-        for round in 0..rounds {
-            if round > 0 || inner.driver.is_round_due() {
-                let did = inner.driver.progress(1);
-                inner.count(did);
-            }
-            let ends = |inner: &Inner| {
-                !inner.driver.core.engine.awaits() || !inner.driver.core.upcalls.is_empty()
-            };
-            if ends(inner) || inner.driver.look_closely(looks, 1) && ends(inner) {
-                break;
-            }
-        }
-        let done = inner.driver.core.awaited.done.take()?;
-        Some(done.error.map_or(Ok(Status::from(done.status)), Err))
+        inner.look_for(buffer)
     }
 
     /// Starts a send whose caller does not return before `collect` gave the result. `None`: `data`

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::thread::JoinHandle;
 
 const SHORT: Duration = Duration::from_millis(50);
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(300);
 
 /// Answers each line with what `reply` makes of it, until the client hangs up.
 fn serve(

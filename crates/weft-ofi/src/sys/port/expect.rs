@@ -1,0 +1,142 @@
+//! The one receive that a caller polls for, as most do: it is posted only when it has to be.
+
+use super::state::{Rec, State};
+use super::{Pieces, Port, RecvOp};
+use crate::sys::abi::cap;
+use libc::c_void;
+use weft::endpoint::Expected;
+use weft_core::engine::types::RecvArgs;
+use weft_core::event::Status;
+use weft_core::matching::RecvSpec;
+use weft_core::{OpError, PeerId};
+
+/// A receive of a message with a tag that the engine has no operation for.
+pub struct Expecting {
+    spec: RecvSpec,
+    start: *mut u8,
+    len: usize,
+    context: *mut c_void,
+    report: bool,
+    polls: u32,
+}
+
+/// Polls in vain after which it is posted: peers are watched over for operations alone.
+const POLLS: u32 = 64;
+
+impl Expecting {
+    fn rec(&self) -> Rec {
+        Rec {
+            op: None,
+            context: self.context,
+            flags: cap::RECV | cap::TAGGED,
+            report: self.report,
+            buf: self.start,
+            bounce: None,
+            multi: None,
+            silent: false,
+        }
+    }
+}
+
+impl Port {
+    /// Expects the message of a receive, if nothing else is in progress. False: it is to be posted.
+    ///
+    /// # Safety
+    /// The pieces can be written until the completion.
+    #[inline]
+    pub(super) unsafe fn expect(
+        &self,
+        state: &mut State,
+        pieces: &Pieces<'_>,
+        op: &RecvOp,
+        source: Option<PeerId>,
+        report: bool,
+    ) -> bool {
+        let Pieces::One(start, len) = *pieces else { return false };
+        if op.untagged || state.recs.len() != state.free.len() {
+            return false;
+        }
+        let spec = RecvSpec { source, tag: op.tag, ignore: op.ignore };
+        // SAFETY: promised by the caller.
+        let expected = unsafe { self.endpoint.expect_message(start, len, spec) };
+        if expected {
+            let context = op.context;
+            state.expecting = Some(Expecting { spec, start, len, context, report, polls: 0 });
+        }
+        expected
+    }
+
+    /// `progress` while a message is expected.
+    pub(super) fn progress_expecting(&self) -> bool {
+        let mut did = self.endpoint.progress_expected() | self.unreported.take();
+        if did {
+            // First: see `reap`.
+            self.reap();
+        }
+        let state = &mut *self.state.borrow_mut();
+        match self.endpoint.expected() {
+            Expected::Waiting => {
+                let Some(expecting) = &mut state.expecting else { return did };
+                expecting.polls += 1;
+                if expecting.polls < POLLS {
+                    return did;
+                }
+                did |= self.post_expected(state);
+            }
+            Expected::Came(came) => {
+                self.came(state, came.status, came.error);
+                return true;
+            }
+            Expected::Post => did |= self.post_expected(state),
+        }
+        did
+    }
+
+    fn came(&self, state: &mut State, status: Status, error: Option<OpError>) {
+        if let Some(expecting) = state.expecting.take() {
+            self.ended(state, expecting.rec(), &status, error);
+        }
+    }
+
+    /// Has the engine know the expected receive, before anything else that concerns matching. True
+    /// if there was one.
+    #[inline]
+    pub(super) fn settle(&self, state: &mut State) -> bool {
+        if state.expecting.is_none() {
+            return false;
+        }
+        match self.endpoint.expected() {
+            Expected::Came(came) => self.came(state, came.status, came.error),
+            Expected::Waiting | Expected::Post => {
+                self.post_expected(state);
+            }
+        }
+        true
+    }
+
+    /// `settle`, for a caller that is about to sleep.
+    pub fn post_all(&self) {
+        self.settle(&mut self.state.borrow_mut());
+    }
+
+    #[cold]
+    fn post_expected(&self, state: &mut State) -> bool {
+        self.endpoint.end_expected();
+        let Some(expecting) = state.expecting.take() else { return false };
+        let Some(at) = state.keep(expecting.rec()) else {
+            log::error!("more operations than there are numbers: a receive is lost");
+            return false;
+        };
+        let RecvSpec { source, tag, ignore } = expecting.spec;
+        let (len, context) = (expecting.len as u64, u64::from(at));
+        let args = RecvArgs { source, tag, ignore, len, addr: 0, context, untagged: false };
+        // SAFETY: the caller gave the memory until the completion.
+        match unsafe { self.endpoint.post_recv(expecting.start, args) } {
+            Ok(id) => state.started(at, id),
+            Err(refused) => {
+                let _reported = self.refused(state, at, refused);
+            }
+        }
+        true
+    }
+}

@@ -155,14 +155,18 @@ fn killed(mpi: Mpi) {
     let job = || {
         let binary = mpi.build("killed")?;
         let mut command = mpi.launcher(3)?;
-        command.arg(binary);
-        Ok::<_, String>(command)
+        let errors = binary.with_extension(format!("errors-{}", std::process::id()));
+        command.arg(binary).arg(&errors);
+        Ok::<_, String>((command, errors))
     };
     // The launcher ends the others, or they notice by themselves and abort.
-    let ended = match job() {
-        Ok(command) => run(command, Duration::from_secs(60)),
+    let (mut ended, errors) = match job() {
+        Ok((command, errors)) => (run(command, Duration::from_secs(60)), errors),
         Err(why) => return skip(&why),
     };
+    let by_ranks = std::fs::read(&errors).unwrap_or_default();
+    let _ = std::fs::remove_file(&errors);
+    ended.said += &String::from_utf8_lossy(&by_ranks);
     assert!(ended.in_time, "a rank waits for one that is dead:\n{}", ended.said);
     assert!(!ended.ok, "{}", ended.said);
     assert!(!ended.said.contains("went well without"), "{}", ended.said);

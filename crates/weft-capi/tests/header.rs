@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 const HEADER: &str = include_str!("../include/weft.h");
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     include_str!("../src/sys/mod.rs"),
+    include_str!("../src/sys/gather.rs"),
     include_str!("../src/sys/job.rs"),
     include_str!("../src/sys/packet.rs"),
     include_str!("../src/sys/receive.rs"),

@@ -11,6 +11,7 @@ use crate::ether::EtherType;
 use crate::rng::Rng;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 /// The program on an interface.
 #[derive(Debug)]
@@ -34,8 +35,12 @@ pub(super) enum Trouble {
     OtherMode,
 }
 
-/// Times to look again when the program appears or goes between two steps.
-const TRIES: u32 = 5;
+/// How long a program that is in the way may be about to go: another rank may be between two modes,
+/// and whoever looks for its own program among those of the system opens each for a moment.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Attaches the program to an interface in the driver (`native`) or in the stack, or joins the one
 /// that is there.
@@ -47,23 +52,33 @@ pub(super) fn attach(
 ) -> Result<Attachment, Trouble> {
     let (ours, other) =
         (name(namespace, ifindex, native, kind), name(namespace, ifindex, !native, kind));
-    for _ in 0..TRIES {
+    let end = Instant::now() + PATIENCE;
+    loop {
         if let Some((link, map)) = find(ifindex, &ours) {
             return Ok(Attachment { _link: link, map, joined: true });
         }
+        let is_late = Instant::now() >= end;
         if find(ifindex, &other).is_some() {
-            return Err(Trouble::OtherMode);
+            if is_late {
+                return Err(Trouble::OtherMode);
+            }
+            std::thread::sleep(PAUSE);
+            continue;
         }
         let map = bpf::socket_map(ENTRIES, &ours).map_err(|e| Trouble::System("make a map", e))?;
         let code = program::assemble(&map, kind);
         match load_and_attach(&code, &ours, ifindex, native)? {
             Ok(link) => return Ok(Attachment { _link: link, map, joined: false }),
             // Somebody was faster; we shall find the program, if it is ours.
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {}
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
+                if is_late {
+                    return Err(Trouble::Foreign);
+                }
+                std::thread::sleep(PAUSE);
+            }
             Err(e) => return Err(Trouble::System("attach the program", e)),
         }
     }
-    Err(Trouble::Foreign)
 }
 
 /// Attaches freshly loaded code; the inner error is that of attaching.

@@ -140,7 +140,8 @@ pub(super) fn attached(interface: &str) -> bool {
 }
 
 /// Waits until no program is attached. At once, but that a process which another test starts at
-/// this moment has our descriptors until it executes its program.
+/// this moment has our descriptors until it executes its program, and that who looks for its own
+/// program among those of the system opens each for a moment.
 pub(super) fn wait_detached(interface: &str) {
     let start = Instant::now();
     while attached(interface) {
@@ -154,6 +155,8 @@ fn send__arrives_in_each_mode_that_copies() {
         return;
     }
     for mode in COPYING {
+        wait_detached("v0");
+        wait_detached("w0");
         let [mut a, mut b] = pair(mode);
         assert_eq!(a.link.modes().collect::<Vec<_>>(), [mode], "forced");
         assert!(a.link.describe()[0].contains(&mode.to_string()), "reported");
@@ -257,10 +260,12 @@ fn new__says_what_is_wrong() {
     assert!(why.contains("v7: no such interface"), "{why}");
     let why = refused(XdpConfig { queue: Some(9), ..on("v0") });
     assert!(why.contains("no queue 9"), "{why}");
+    wait_detached("v0");
     let why = refused(XdpConfig { modes: vec![XdpMode::ZeroCopy], ..on("v0") });
     assert!(why.contains("WEFT_XDP_MODE"), "{why}");
     let why = without_rights(|| refused(on("v0")));
     assert!(why.contains("CAP_NET_RAW"), "{why}");
+    wait_detached("v0");
     let other = XdpConfig { ether_type: EtherType::parse("88b6").unwrap(), ..on("v0") };
     let _other = End::open(other, 1, 1);
     let why = refused(on("v0"));
@@ -368,7 +373,11 @@ fn recv__overrun_tenfold_counts_what_it_lost() {
     if !cable() {
         return;
     }
-    COPYING.into_iter().for_each(|mode| survives_overload(pair(mode)));
+    for mode in COPYING {
+        wait_detached("v0");
+        wait_detached("w0");
+        survives_overload(pair(mode));
+    }
 }
 
 /// Far more frames than the rings hold, and nobody takes them.

@@ -19,7 +19,7 @@ pub mod secure;
 pub mod shm;
 mod sync;
 mod table;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod testing;
 pub mod udp;
 pub mod wrap;

@@ -199,16 +199,6 @@ pub trait Link {
         self.send_run(peer, header, payload, packets)
     }
 
-    /// The oldest run whose memory the link has lent to the network: its peer and the sequence
-    /// number behind its last packet. It is [settled](Link::settle) once the peer has acknowledged
-    /// all before that number; without settling, the link sends in a slower way.
-    fn lent(&self) -> Option<(PeerId, u32)> {
-        None
-    }
-
-    /// The memory of the oldest run is the link's again.
-    fn settle(&mut self) {}
-
     /// Waits a moment for room for a short packet to a peer that takes what it is sent. False:
     /// there is none, or the link cannot tell.
     fn room_soon(&mut self, _peer: PeerId) -> bool {

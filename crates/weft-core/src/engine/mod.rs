@@ -176,14 +176,6 @@ impl Engine {
         self.peers.get(peer.0 as usize).map(|p| (p.endpoint, p.session_in, p.caps))
     }
 
-    /// Whether the peer has acknowledged all packets before number `until`. So has one that is not
-    /// known any more.
-    #[inline]
-    pub fn is_acknowledged(&self, peer: PeerId, until: crate::Seq) -> bool {
-        let window = self.peers.get(peer.0 as usize).and_then(|p| p.windows.as_ref());
-        window.is_none_or(|w| !w.send.oldest().before(until))
-    }
-
     /// Whether the peer has answered and has not failed.
     pub fn peer_ready(&self, peer: PeerId) -> bool {
         self.peers.get(peer.0 as usize).is_some_and(|p| p.state == State::Ready)

@@ -1,7 +1,6 @@
 //! The UDP link: weft packets in UDP datagrams. Works unprivileged wherever there is an IP network.
 //!
 //! - `send.rs`: seals packets and hands runs of equal size to the kernel as one train (UDP GSO).
-//! - `lend.rs`: memory that the kernel sends trains from without copying.
 //! - `recv.rs`: takes trains (UDP GRO) apart, checks each packet, and receives bulk straight into
 //!   place.
 //! - `stripes.rs`: several interfaces that share bulk data.
@@ -9,7 +8,6 @@
 //! - `sys/`: the system calls.
 
 mod interfaces;
-mod lend;
 mod pmtu;
 mod recv;
 mod send;
@@ -40,8 +38,6 @@ pub struct UdpConfig {
     pub port: u16,
     /// Let the kernel or the card cut trains into datagrams (UDP GSO), where it can.
     pub gso: bool,
-    /// Let the kernel send long trains without copying them, where it can.
-    pub lend: bool,
     /// Let the kernel hand over trains (UDP GRO), where it can.
     pub gro: bool,
     /// Socket buffers to ask for, bytes each way.
@@ -62,7 +58,6 @@ impl Default for UdpConfig {
             v6: Some(Ipv6Addr::UNSPECIFIED),
             port: 0,
             gso: true,
-            lend: true,
             gro: true,
             buffer: 8 << 20,
             packet_max: u32::MAX,
@@ -113,7 +108,6 @@ struct Peer {
 struct Counters {
     sent: u64,
     sent_trains: u64,
-    sent_lent: u64,
     sent_striped: u64,
     send_full: u64,
     send_errors: u64,
@@ -137,9 +131,6 @@ pub struct UdpLink {
     news: News,
     count: Counters,
     tx: Box<[u8]>,
-    lender: Option<lend::Lender>,
-    /// A lender may be made once there is a train for it.
-    may_lend: bool,
     rx: recv::Receiver,
     /// A packet was sent to this peer, and nothing was waited for since.
     asked: Option<PeerId>,
@@ -164,8 +155,6 @@ impl UdpLink {
             news: News::default(),
             count: Counters::default(),
             tx: vec![0; pmtu::DATAGRAM_MAX].into(),
-            lender: None,
-            may_lend: config.lend,
             rx: recv::Receiver::new(),
             asked: None,
             corruptor: config.faults.as_ref().map(Corruptor::new),
@@ -395,9 +384,6 @@ impl Link for UdpLink {
     fn disconnect(&mut self, peer: PeerId) {
         self.peers.remove(peer);
         self.secure.remove_peer(peer);
-        if let Some(lender) = &mut self.lender {
-            lender.forget(peer);
-        }
     }
 
     fn doubt(&mut self, peer: PeerId) {
@@ -428,16 +414,6 @@ impl Link for UdpLink {
         self.send_over(peer, stripe, header, payload, packets)
     }
 
-    fn lent(&self) -> Option<(PeerId, u32)> {
-        self.lender.as_ref()?.oldest()
-    }
-
-    fn settle(&mut self) {
-        if let Some(lender) = &mut self.lender {
-            lender.settle();
-        }
-    }
-
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         self.recv_frames(budget, sink)
     }
@@ -463,7 +439,6 @@ impl Link for UdpLink {
         let all = [
             ("sent", c.sent),
             ("sent_trains", c.sent_trains),
-            ("sent_lent", c.sent_lent),
             ("sent_striped", c.sent_striped),
             ("send_full", c.send_full),
             ("send_errors", c.send_errors),

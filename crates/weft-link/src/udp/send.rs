@@ -4,11 +4,9 @@
 //! pieces each: the kernel copies small pieces slower than we do, and the cipher then reads from
 //! the cache (`docs/adr/0005-udp-trains.md` has the figures).
 
-use super::lend::{self, Lender, Slot};
 use super::sys::{self, SockAddr, Socket};
 use super::{pmtu, UdpLink};
 use crate::kind::Kind;
-use crate::secure::Mode;
 use crate::{Frame, LinkEvent};
 use std::io;
 use weft_core::wire::{self, field, PacketType};
@@ -50,11 +48,9 @@ fn classify(error: &io::Error) -> Refusal {
     }
 }
 
-/// Sealed packets to one peer.
+/// Sealed packets to one peer, in `tx`.
 struct Train {
     peer: PeerId,
-    /// Where they are, if not in `tx`.
-    slot: Option<Slot>,
     /// Packets in it.
     packets: usize,
     /// Size of all but the last.
@@ -104,18 +100,13 @@ impl UdpLink {
                 self.count.send_dropped += (packets - done) as u64;
                 return packets;
             };
-            let (sealed, slot) = (train.packets, train.slot);
+            let sealed = train.packets;
             if let Sent::Full = self.send_train(train) {
                 self.count.send_full += 1;
                 break;
             }
             self.count.sent += sealed as u64;
             done += sealed;
-            if let (Some(lender), Some(_)) = (&mut self.lender, slot) {
-                let first = header.get(field::SEQ).and_then(|seq| seq.try_into().ok());
-                let first = u32::from_le_bytes(first.unwrap_or_default());
-                lender.lend(peer, first.wrapping_add(done as u32));
-            }
         }
         done
     }
@@ -136,36 +127,18 @@ impl UdpLink {
         let own = own.get_mut(..header.len())?;
         own.copy_from_slice(header);
         wire::advance(own, first as u32, (first * each) as u64);
-        let payload = payload.get(first * each..)?;
-        let packets = (payload.len() / each.max(1)).min(most);
-        let slot = self.free_slot(packets * segment);
-        let out = match (&mut self.lender, slot) {
-            (Some(lender), Some(slot)) => lender.bytes_mut(slot),
-            _ => &mut self.tx,
-        };
-        let mut train = Train { peer, slot, packets: 0, segment, len: 0 };
-        for part in payload.chunks_exact(each.max(1)).take(packets) {
-            let out = out.get_mut(train.len..)?;
+        let mut train = Train { peer, packets: 0, segment, len: 0 };
+        for part in payload.get(first * each..)?.chunks_exact(each.max(1)).take(most) {
+            let out = self.tx.get_mut(train.len..)?;
             self.secure.seal_into(peer, own, part, out)?;
             if let Some(corruptor) = &mut self.corruptor {
-                corruptor.apply(out.get_mut(..segment)?);
+                corruptor.apply(&mut self.tx[train.len..train.len + segment]);
             }
             wire::advance(own, 1, each as u64);
             train.packets += 1;
             train.len += segment;
         }
         Some(train)
-    }
-
-    /// A slot for a train of `len` bytes that the kernel may send without copying it.
-    fn free_slot(&mut self, len: usize) -> Option<Slot> {
-        if len < lend::LEAST || self.secure.mode() != Mode::Auth {
-            return None;
-        }
-        if std::mem::take(&mut self.may_lend) {
-            self.lender = Lender::new();
-        }
-        self.lender.as_ref()?.slot(len)
     }
 
     /// Seals as many of the first frames as fit one train: same peer, same size but for a shorter
@@ -177,7 +150,7 @@ impl UdpLink {
         let segment = frames[0].header.len() + frames[0].payload.len() + trailer;
         let fits = self.gso && segment <= datagram_len;
         let most = if fits { (self.tx.len() / segment).clamp(1, SEGMENTS_MAX) } else { 1 };
-        let mut train = Train { peer, slot: None, packets: 0, segment, len: 0 };
+        let mut train = Train { peer, packets: 0, segment, len: 0 };
         for frame in frames.iter().take(most) {
             let len = frame.header.len() + frame.payload.len() + trailer;
             if frame.peer != peer || len > segment {
@@ -206,37 +179,16 @@ impl UdpLink {
         }
         if train.packets == 1 {
             self.asked = Some(train.peer);
-            return self.send_one(train.peer, socket, &to, train.slot, 0..train.len);
+            return self.send_one(train.peer, socket, &to, 0..train.len);
         }
-        match self.hand_over(&train, socket, &to) {
+        let segment = train.segment as u16;
+        match self.sockets[socket].send_train(&self.tx[..train.len], segment, &to) {
             Ok(()) => {
                 self.count.sent_trains += 1;
                 Sent::Done
             }
             Err(e) => self.send_apart(train, socket, &to, &e),
         }
-    }
-
-    /// Gives a train to the kernel.
-    #[inline]
-    fn hand_over(&mut self, train: &Train, socket: usize, to: &SockAddr) -> io::Result<()> {
-        let (socket, segment) = (&self.sockets[socket], train.segment as u16);
-        let (Some(lender), Some(slot)) = (&self.lender, train.slot) else {
-            return socket.send_train(&self.tx[..train.len], segment, to);
-        };
-        let Err(error) = lender.send(slot, train.len, segment, socket, to) else {
-            self.count.sent_lent += 1;
-            return Ok(());
-        };
-        if let Refusal::Full = classify(&error) {
-            return Err(error);
-        }
-        let copied = socket.send_train(&lender.bytes(slot)[..train.len], segment, to);
-        if copied.is_ok() {
-            log::debug!("trains are copied by the kernel from now on: {error}");
-            self.lender = None;
-        }
-        copied
     }
 
     /// A train was refused: sends its packets one by one, and learns why.
@@ -263,7 +215,7 @@ impl UdpLink {
         while at < train.len {
             let end = (at + train.segment).min(train.len);
             // A full buffer halfway is a loss: the first part is gone and must not be sent twice.
-            if let Sent::Full = self.send_one(train.peer, socket, to, train.slot, at..end) {
+            if let Sent::Full = self.send_one(train.peer, socket, to, at..end) {
                 self.count.send_errors += 1;
             }
             at = end;
@@ -285,21 +237,16 @@ impl UdpLink {
         peer: PeerId,
         socket: usize,
         to: &SockAddr,
-        slot: Option<Slot>,
         at: std::ops::Range<usize>,
     ) -> Sent {
-        let bytes = match (&self.lender, slot) {
-            (Some(lender), Some(slot)) => &lender.bytes(slot)[at],
-            _ => &self.tx[at],
+        let Err(error) = self.sockets[socket].send_to(&self.tx[at.clone()], to) else {
+            return Sent::Done;
         };
-        let len = bytes.len();
-        let Err(error) = self.sockets[socket].send_to(bytes, to) else { return Sent::Done };
         match classify(&error) {
             Refusal::Full => return Sent::Full,
             Refusal::TooBig => {
-                let fragmented = self.send_fragmented(socket, bytes, to);
-                self.shrink(peer, len);
-                if fragmented {
+                self.shrink(peer, at.len());
+                if self.send_fragmented(socket, &self.tx[at], to) {
                     self.count.send_fragmented += 1;
                     return Sent::Done;
                 }

@@ -5,10 +5,9 @@ use crate::secure::{JobKey, TRAILER};
 use crate::{Bytes, Prediction};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
-use weft_core::wire::{self, emit, Common, Data, Eager, Hello, Packet, PacketType};
-use weft_core::{EndpointId, Seq};
+use weft_core::wire::{emit, Common, Data, Eager, Hello, Packet, PacketType};
+use weft_core::EndpointId;
 
-mod lending;
 mod namespaces;
 
 const A: EndpointId = EndpointId(0xa);

@@ -308,14 +308,6 @@ impl Link for Faulty {
         self.inner.doubt(peer);
     }
 
-    fn lent(&self) -> Option<(PeerId, u32)> {
-        self.inner.lent()
-    }
-
-    fn settle(&mut self) {
-        self.inner.settle();
-    }
-
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         let now = (self.clock)();
         if !self.release(now) {

@@ -85,14 +85,6 @@ macro_rules! forward {
         fn doubt(&mut self, peer: weft_core::PeerId) {
             self.$inner.doubt(peer)
         }
-
-        fn lent(&self) -> Option<(weft_core::PeerId, u32)> {
-            self.$inner.lent()
-        }
-
-        fn settle(&mut self) {
-            self.$inner.settle()
-        }
     };
     (@ $inner:ident poll_event) => {
         fn poll_event(&mut self) -> Option<crate::LinkEvent> {

@@ -4,7 +4,7 @@ use super::driver::{Bulk, Driver};
 use arrayvec::ArrayVec;
 use weft_core::engine::types::Transmit;
 use weft_core::wire::{self, field, EagerMore, Hello, Packet, PacketType};
-use weft_core::{OpId, PeerId, Seq};
+use weft_core::{OpId, PeerId};
 use weft_link::Frame;
 
 /// Packets offered to a link in one call.
@@ -163,12 +163,6 @@ impl Driver {
                 } else {
                     let header = run.header.as_slice();
                     let link = &mut self.links[link];
-                    while let Some((peer, until)) = link.lent() {
-                        if !self.core.engine.is_acknowledged(peer, Seq(until)) {
-                            break;
-                        }
-                        link.settle();
-                    }
                     match run.stripe {
                         0 => link.send_run(run.peer, header, payload, packets),
                         n => link.send_striped(run.peer, n, header, payload, packets),

@@ -7,40 +7,7 @@ use std::mem;
 
 /// Room for control messages, aligned as the kernel wants it.
 #[repr(C, align(8))]
-pub(super) struct Control([u8; 64]);
-
-impl Control {
-    pub(super) fn new() -> Control {
-        Control([0; 64])
-    }
-}
-
-/// A message to `to` that is cut into datagrams of `segment` bytes. Valid as long as what it was
-/// made from.
-pub(super) fn trained(
-    control: &mut Control,
-    segment: u16,
-    to: &SockAddr,
-    parts: &mut [libc::iovec],
-) -> libc::msghdr {
-    // SAFETY: all-zero is a valid msghdr.
-    let mut msg: libc::msghdr = unsafe { mem::zeroed() };
-    msg.msg_name = to.as_ptr().cast_mut().cast();
-    msg.msg_namelen = to.len();
-    msg.msg_iov = parts.as_mut_ptr();
-    msg.msg_iovlen = parts.len() as _;
-    msg.msg_control = control.0.as_mut_ptr().cast();
-    // SAFETY: the control buffer has room for one header with two bytes, and is aligned.
-    unsafe {
-        msg.msg_controllen = libc::CMSG_SPACE(mem::size_of::<u16>() as u32) as _;
-        let head = libc::CMSG_FIRSTHDR(&raw const msg);
-        (*head).cmsg_level = libc::SOL_UDP;
-        (*head).cmsg_type = libc::UDP_SEGMENT;
-        (*head).cmsg_len = libc::CMSG_LEN(mem::size_of::<u16>() as u32) as _;
-        libc::CMSG_DATA(head).cast::<u16>().write_unaligned(segment);
-    }
-    msg
-}
+struct Control([u8; 64]);
 
 impl Socket {
     /// Sends one datagram.
@@ -59,9 +26,24 @@ impl Socket {
     /// call.
     pub fn send_train(&self, bytes: &[u8], segment: u16, to: &SockAddr) -> io::Result<()> {
         let data = bytes.as_ptr().cast_mut().cast();
-        let mut iov = [libc::iovec { iov_base: data, iov_len: bytes.len() }];
-        let mut control = Control::new();
-        let msg = trained(&mut control, segment, to, &mut iov);
+        let mut iov = libc::iovec { iov_base: data, iov_len: bytes.len() };
+        let mut control = Control([0; 64]);
+        // SAFETY: all-zero is a valid msghdr.
+        let mut msg: libc::msghdr = unsafe { mem::zeroed() };
+        msg.msg_name = to.as_ptr().cast_mut().cast();
+        msg.msg_namelen = to.len();
+        msg.msg_iov = &raw mut iov;
+        msg.msg_iovlen = 1;
+        msg.msg_control = control.0.as_mut_ptr().cast();
+        // SAFETY: the control buffer has room for one header with two bytes, and is aligned.
+        unsafe {
+            msg.msg_controllen = libc::CMSG_SPACE(mem::size_of::<u16>() as u32) as _;
+            let head = libc::CMSG_FIRSTHDR(&raw const msg);
+            (*head).cmsg_level = libc::SOL_UDP;
+            (*head).cmsg_type = libc::UDP_SEGMENT;
+            (*head).cmsg_len = libc::CMSG_LEN(mem::size_of::<u16>() as u32) as _;
+            libc::CMSG_DATA(head).cast::<u16>().write_unaligned(segment);
+        }
         // SAFETY: every pointer in `msg` is valid for the call; the kernel only reads.
         if unsafe { libc::sendmsg(self.raw(), &raw const msg, libc::MSG_DONTWAIT) } < 0 {
             return Err(io::Error::last_os_error());

@@ -3,13 +3,11 @@
 
 mod addr;
 mod io;
-mod lend;
 mod net;
 mod socket;
 #[cfg(test)]
 pub(super) mod testing;
 
 pub(super) use addr::SockAddr;
-pub(super) use lend::{sends_pages, Pages, Pipe};
 pub(super) use net::{interfaces, route_to, Interface};
 pub(super) use socket::Socket;

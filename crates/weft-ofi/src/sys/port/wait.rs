@@ -41,7 +41,7 @@ const MEMORY_MAX: u32 = 999;
 /// of a turn in vain.
 const MEASURED: u32 = 8;
 
-/// A core that came back later than this went to a process that computes. Since Linux 6.18 whoever
+/// A core that came back later than this went to a process that computes. On Linux 6.18 whoever
 /// yields falls behind such a process by a whole slice: a round trip of two ranks that yield takes
 /// milliseconds then, of two that sleep some 20 us.
 const HOGGED: Duration = Duration::from_millis(1);

@@ -51,39 +51,39 @@ impl Driver {
         if data.len() > 1 << 20 {
             return false;
         }
-        let Some(link) = self.link_of(to) else { return false };
-        let mut header = HeaderBuf::new();
-        for may_wait in [true, false] {
-            if !self.core.engine.send_now(to, tag, len, imm, untagged, &mut header) {
-                return false;
-            }
-            let frame = Frame { peer: to, header: header.as_slice(), payload: data };
-            if self.links[link].send(&[frame]) == 1 {
-                return true;
-            }
-            self.core.engine.refund(to, len);
-            // A message that has to be queued costs more, and has those behind it queued.
-            if !may_wait || !self.links[link].room_soon(to) {
-                break;
-            }
-        }
-        false
+        self.leave_now(to, data, |engine, header| {
+            engine.send_now(to, tag, len, imm, untagged, header)
+        })
     }
 
     /// The latency path of a packet: as [`send_now`](Self::send_now).
     #[inline]
     pub(crate) fn packet_now(&mut self, to: PeerId, tag: u64, data: &[u8]) -> bool {
+        let len = data.len() as u32;
+        self.leave_now(to, data, |engine, header| engine.packet_now(to, tag, len, header))
+    }
+
+    /// Sends one packet at once, if `begin` says that nothing stands in its way and gives its
+    /// header, and the link has room, now or in a moment.
+    #[inline]
+    fn leave_now(
+        &mut self,
+        to: PeerId,
+        data: &[u8],
+        mut begin: impl FnMut(&mut Engine, &mut HeaderBuf) -> bool,
+    ) -> bool {
         let Some(link) = self.link_of(to) else { return false };
-        let (len, mut header) = (data.len() as u32, HeaderBuf::new());
+        let mut header = HeaderBuf::new();
         for may_wait in [true, false] {
-            if !self.core.engine.packet_now(to, tag, len, &mut header) {
+            if !begin(&mut self.core.engine, &mut header) {
                 return false;
             }
             let frame = Frame { peer: to, header: header.as_slice(), payload: data };
             if self.links[link].send(&[frame]) == 1 {
                 return true;
             }
-            self.core.engine.refund(to, len);
+            self.core.engine.refund(to, data.len() as u32);
+            // A message that has to be queued costs more, and has those behind it queued.
             if !may_wait || !self.links[link].room_soon(to) {
                 break;
             }

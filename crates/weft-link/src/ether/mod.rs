@@ -3,14 +3,17 @@
 //! - `frame.rs`: EtherType and shim, checked view and typed form (`PROTOCOL.md`, Encapsulation).
 //! - `addr.rs`: where an endpoint can be reached on one interface.
 //! - `interfaces.rs`: which interfaces there are and which can be used; which reaches a peer.
+//! - `proof.rs`: what speaks for the path to a peer that is in use.
 //! - `sys/`: rtnetlink.
 
 mod addr;
 mod frame;
 mod interfaces;
+mod proof;
 mod sys;
 
 pub use addr::{EtherAddr, Mac};
 pub use frame::{EtherFrame, EtherHead, EtherType, FrameError};
 pub use interfaces::{network_hint, Interface, Interfaces, Path, Unusable, PATHS_MAX};
+pub(crate) use proof::Proof;
 pub use sys::Monitor;

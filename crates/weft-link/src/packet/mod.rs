@@ -23,7 +23,9 @@ mod tests;
 pub use bare::BarePacket;
 pub(crate) use stand_in::{Sent, StandIn};
 
-use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, PATHS_MAX};
+use crate::ether::{
+    EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, Proof, PATHS_MAX,
+};
 use crate::secure::{Lane, Mode, Secure, Security};
 use crate::table::{News, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
@@ -82,14 +84,7 @@ struct Peer {
     paths: Vec<Path>,
     /// The one in use.
     at: usize,
-    /// An authentic frame came over the path in use: the others need not be tried.
-    confirmed: bool,
-    /// Packets over the path in use stay unacknowledged: only an answer confirms a path.
-    doubted: bool,
-    /// The path the last question came over: the answer goes back there.
-    caller: Option<usize>,
-    /// Authentic frames in a row that came over another path.
-    stray: u8,
+    proof: Proof,
     /// Where frames of the path in use come from.
     source: Source,
     port: usize,
@@ -280,7 +275,7 @@ impl Link for PacketLink {
     fn doubt(&mut self, peer: PeerId) {
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.paths.len() > 1 {
-            (known.confirmed, known.doubted) = (false, true);
+            known.proof.doubt();
         }
     }
 

@@ -2,15 +2,13 @@
 //! an authentic frame comes over is used. When it breaks, another one is.
 
 use super::{source, PacketLink, Peer, Source};
-use crate::ether::{EtherHead, Interface, Interfaces, Path};
+use crate::ether::{EtherHead, Interface, Interfaces, Path, Proof};
 use crate::kind::Kind;
 use crate::{LinkEvent, PeerInfo};
 use weft_core::{EndpointId, PeerId};
 
 /// Callers whose whereabouts are remembered until they become peers.
 const CALLERS_MAX: usize = 16;
-/// So many authentic frames in a row over another path: the peer has moved.
-const STRAYS: u8 = 8;
 
 impl PacketLink {
     /// Makes a peer known; returns the Ethernet payload of the path chosen.
@@ -26,12 +24,9 @@ impl PacketLink {
             return Err("every interface towards the peer is down".into());
         };
         let known = Peer {
-            confirmed: proven.is_some() || paths.len() == 1,
+            proof: Proof::new(proven.is_some() || paths.len() == 1),
             paths,
             at: first,
-            doubted: false,
-            caller: None,
-            stray: 0,
             source: 0,
             port: 0,
             head: [0; EtherHead::LEN],
@@ -92,19 +87,8 @@ impl PacketLink {
             return;
         };
         let Some(at) = position(&known.paths, from) else { return };
-        if kind == Kind::Question {
-            known.caller = Some(at);
-        }
         let same = known.source == from;
-        known.stray = if same { 0 } else { known.stray.saturating_add(1) };
-        let proven = !known.confirmed && (!known.doubted || kind == Kind::Answer);
-        // Who asked over this way and now sends over it has left the other.
-        let moved = known.caller == Some(at) && kind == Kind::Other;
-        if !proven && (same || !moved && known.stray < STRAYS) {
-            return;
-        }
-        (known.confirmed, known.doubted, known.stray) = (true, false, 0);
-        if !same {
+        if known.proof.hear(at, same, kind) && !same {
             self.change_path(peer, at);
         }
     }
@@ -175,7 +159,7 @@ impl PacketLink {
             if let Some(at) = (0..paths).find(|&at| self.usable(peer, at)) {
                 self.change_path(peer, at);
                 if let Some(known) = self.peers.get_mut(peer) {
-                    (known.confirmed, known.doubted) = (false, true);
+                    known.proof.doubt();
                 }
             }
         }

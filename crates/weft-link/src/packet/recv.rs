@@ -123,7 +123,7 @@ fn news(peers: &PeerTable<Peer>, opened: &Opened, header: &[u8], from: Source) -
         Some(peer) => {
             let known = peers.get(peer)?;
             let kind = Kind::of(header);
-            let usual = known.confirmed && known.source == from && known.stray == 0;
+            let usual = known.source == from && known.proof.is_settled();
             let expected = usual && kind == Kind::Other;
             (!expected).then_some(News::Peer(peer, from, kind))
         }

@@ -93,7 +93,7 @@ impl PacketLink {
         let mut packed = 0;
         for frame in frames.iter().take(self.tx.frames()) {
             let fits = match self.peers.get(frame.peer) {
-                Some(peer) => peer.port == port && (packed == 0 || peer.confirmed),
+                Some(peer) => peer.port == port && (packed == 0 || peer.proof.is_confirmed()),
                 None => false,
             };
             if !fits || self.seal_at(packed, frame).is_none() {
@@ -139,10 +139,10 @@ impl PacketLink {
     fn send_hello(&mut self, frame: &Frame<'_>) -> bool {
         let Some(known) = self.peer(frame.peer) else { return false };
         let used = known.at;
-        let caller = known.caller.filter(|_| Kind::of(frame.header) == Kind::Answer);
+        let caller = known.proof.caller().filter(|_| Kind::of(frame.header) == Kind::Answer);
         let over = match caller {
             Some(at) => at..at + 1,
-            None if known.confirmed => return false,
+            None if known.proof.is_confirmed() => return false,
             None => 0..known.paths.len(),
         };
         for at in over {

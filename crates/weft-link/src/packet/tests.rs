@@ -418,10 +418,10 @@ fn send__first_hello_takes_every_path_and_a_broken_one_is_left() {
     b.until(&mut keep, |k, _| k.0.len() == 2);
     // What came over two cables tells the way back.
     b.knows(&a);
-    assert!(b.link.peer(PeerId(1)).unwrap().confirmed);
+    assert!(b.link.peer(PeerId(1)).unwrap().proof.is_confirmed());
     b.send(1, 7, b"here");
     a.expect(&[7]);
-    assert!(a.link.peer(PeerId(2)).unwrap().confirmed);
+    assert!(a.link.peer(PeerId(2)).unwrap().proof.is_confirmed());
     let (used, _) = a.link.peer_path(PeerId(2)).unwrap();
     let (used, other) = if used == "v0" { ("v0", "v1") } else { ("v1", "v0") };
     ip(&format!("link set {used} down"));

@@ -31,7 +31,7 @@ mod way;
 pub use bare::BareXdp;
 pub use mode::{UnknownMode, XdpMode};
 
-use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Monitor, Path, PATHS_MAX};
+use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Monitor, Path, Proof, PATHS_MAX};
 use crate::packet::StandIn;
 use crate::secure::{Lane, Mode, Secure, Security};
 use crate::table::{News, PeerTable};
@@ -68,14 +68,7 @@ struct Peer {
     paths: Vec<Path>,
     /// The one in use.
     at: usize,
-    /// An authentic packet came over the path in use: the others need not be tried.
-    confirmed: bool,
-    /// Packets over the path in use stay unacknowledged: only an answer confirms a path.
-    doubted: bool,
-    /// The path the last question came over: the answer goes back there.
-    caller: Option<usize>,
-    /// Authentic packets in a row that came over another path.
-    stray: u8,
+    proof: Proof,
 }
 
 impl Peer {
@@ -344,11 +337,10 @@ impl Link for XdpLink {
         let theirs: Vec<_> = info.address.ether.iter().filter(|a| a.is_xdp()).copied().collect();
         let paths = Path::find(&self.interfaces(), &theirs).map_err(LinkError::Unreachable)?;
         let mtu = self.path_len(&paths[0]);
-        let confirmed = paths.len() == 1;
-        let (doubted, caller, stray) = (false, None, 0);
+        let proof = Proof::new(paths.len() == 1);
         let at = paths.iter().position(|path| !self.rails[path.ours].down).unwrap_or(0);
         let mtu = paths.get(at).map_or(mtu, |path| self.path_len(path));
-        let peer = Peer { paths, at, confirmed, doubted, caller, stray };
+        let peer = Peer { paths, at, proof };
         self.peers.insert(info.peer, peer);
         self.secure.add_peer(info.peer, info.session, info.endpoint);
         Ok(XdpLink::path_caps(mtu))
@@ -362,7 +354,7 @@ impl Link for XdpLink {
     fn doubt(&mut self, peer: PeerId) {
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.paths.len() > 1 {
-            (known.confirmed, known.doubted) = (false, true);
+            known.proof.doubt();
         }
     }
 

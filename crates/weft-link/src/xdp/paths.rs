@@ -7,15 +7,12 @@ use crate::kind::Kind;
 use crate::LinkEvent;
 use weft_core::PeerId;
 
-/// So many authentic packets in a row over another path: the peer has moved.
-const STRAYS: u8 = 8;
-
 impl Peer {
     /// Whether packets are expected over this interface from this station.
     #[inline]
     pub(super) fn is_usual(&self, rail: usize, from: Mac) -> bool {
         let path = self.path();
-        self.confirmed && self.stray == 0 && path.ours == rail && path.to.mac == from
+        self.proof.is_settled() && path.ours == rail && path.to.mac == from
     }
 }
 
@@ -29,19 +26,10 @@ impl XdpLink {
         };
         let found = known.paths.iter().position(|p| p.ours == rail && p.to.mac == from);
         let Some(at) = found else { return };
-        if kind == Kind::Question {
-            known.caller = Some(at);
-        }
         let same = known.at == at;
-        known.stray = if same { 0 } else { known.stray.saturating_add(1) };
-        let proven = !known.confirmed && (!known.doubted || kind == Kind::Answer);
-        // Who asked over this way and now sends over it has left the other.
-        let moved = known.caller == Some(at) && kind == Kind::Other;
-        if !proven && (same || !moved && known.stray < STRAYS) {
-            return;
+        if known.proof.hear(at, same, kind) {
+            self.take_path(peer, at);
         }
-        (known.confirmed, known.doubted, known.stray) = (true, false, 0);
-        self.take_path(peer, at);
     }
 
     /// Uses one of a peer's paths from now on.
@@ -67,7 +55,7 @@ impl XdpLink {
             let Some(at) = known.paths.iter().position(alive) else { continue };
             self.take_path(peer, at);
             if let Some(known) = self.peers.get_mut(peer) {
-                (known.confirmed, known.doubted) = (false, true);
+                known.proof.doubt();
             }
         }
     }

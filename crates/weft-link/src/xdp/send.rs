@@ -47,10 +47,10 @@ impl XdpLink {
         let mut path = *known.path();
         if is_hello {
             // So that it proves the way.
-            let caller = known.caller.filter(|_| Kind::of(frame.header) == Kind::Answer);
+            let caller = known.proof.caller().filter(|_| Kind::of(frame.header) == Kind::Answer);
             match caller.and_then(|at| known.paths.get(at)) {
                 Some(back) => path = *back,
-                None if known.confirmed => {}
+                None if known.proof.is_confirmed() => {}
                 None => return self.send_everywhere(frame),
             }
         }

@@ -1,25 +1,14 @@
 //! One message after another between two endpoints of one process, for counting instructions:
-//! `valgrind --tool=callgrind --toggle-collect='instructions::message' instructions [LINKS]`; with
-//! `packet` behind the links, of the packet interface (`instructions::packet`).
+//! `valgrind --tool=callgrind --toggle-collect='instructions::message' instructions [LINKS
+//! [BYTES]]`; with `packet` behind the links, of the packet interface (`instructions::packet`).
 
+use weft::job::{config_from_env, open_endpoint};
 use weft::packets::Packets;
-use weft::{job::open_endpoint, Config, Endpoint, Links, PeerId};
+use weft::{Endpoint, Links, PeerId};
 
 #[inline(never)]
-fn message(
-    (a, to_b): (&Endpoint, PeerId),
-    (b, to_a): (&Endpoint, PeerId),
-    buffer: &mut [u8],
-    network: bool,
-) {
-    a.send_blocking(to_b, 1, &[7; 8]).unwrap();
-    // Over a network messages need the sender's progress too.
-    if network {
-        while b.probe(Some(to_a), 1, 0).is_none() {
-            a.progress();
-            b.progress();
-        }
-    }
+fn message((a, to_b): (&Endpoint, PeerId), (b, to_a): (&Endpoint, PeerId), buffer: &mut [u8]) {
+    a.send_blocking(to_b, 1, buffer).unwrap();
     b.recv_blocking(Some(to_a), 1, 0, buffer).unwrap();
 }
 
@@ -31,9 +20,11 @@ fn packet((a, to_b): (&Packets, PeerId), (b, to_a): (&Packets, PeerId), buffer: 
 
 fn main() {
     let links = std::env::args().nth(1).unwrap_or_else(|| "shm".into());
-    let network = links != "shm";
+    let what = std::env::args().nth(2);
+    // More than is injected would have to be acknowledged before the send returns.
+    let len = what.as_ref().and_then(|len| len.parse::<usize>().ok()).unwrap_or(8).min(16 << 10);
     let links = Links::parse(&links).unwrap();
-    let open = || open_endpoint(Config::default(), links, [1; 32]).unwrap();
+    let open = || open_endpoint(config_from_env().unwrap(), links, [1; 32]).unwrap();
     let (a, b) = (open(), open());
     let to_b = a.connect(&b.address()).unwrap();
     let to_a = b.connect(&a.address()).unwrap();
@@ -44,7 +35,7 @@ fn main() {
         b.progress();
     }
     b.recv_blocking(Some(to_a), 2, 0, &mut buffer).unwrap();
-    if std::env::args().nth(2).is_some_and(|what| what == "packet") {
+    if what.is_some_and(|what| what == "packet") {
         let (a, b) = (Packets::new(&a).unwrap(), Packets::new(&b).unwrap());
         b.mailbox(1);
         for _ in 0..1000 {
@@ -52,7 +43,10 @@ fn main() {
         }
         return;
     }
-    for _ in 0..1000 {
-        message((&a, to_b), (&b, to_a), &mut buffer, network);
+    // To and fro: an answer acknowledges.
+    let mut buffer = vec![7; len];
+    for _ in 0..500 {
+        message((&a, to_b), (&b, to_a), &mut buffer);
+        message((&b, to_a), (&a, to_b), &mut buffer);
     }
 }

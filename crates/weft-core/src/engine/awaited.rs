@@ -1,11 +1,13 @@
 //! The receive that its caller does nothing but wait for: a message of one packet that matches it
-//! is placed and reported at once, without an operation.
+//! is placed and reported at once, without an operation. For a longer one the operation is made
+//! when its first packet comes, as if it had been posted.
 
+use super::op::{Kind, Recv, RecvState};
 use super::types::{Awaited, Placement};
-use super::{Engine, TAGGED};
+use super::{Engine, Op, TAGGED};
 use crate::error::OpError;
 use crate::event::Status;
-use crate::id::PeerId;
+use crate::id::{OpId, PeerId};
 use crate::matching::RecvSpec;
 use crate::peer::State;
 use crate::time::Instant;
@@ -15,8 +17,9 @@ use crate::wire::{self, flags, Common, Eager};
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     spec: RecvSpec,
-    /// Length of the buffer.
+    /// Length of the buffer, and its address for a direct copy.
     len: u64,
+    addr: u64,
     /// The flags that it carries: `ACTIVE` of a packet of the packet interface.
     kind: u16,
 }
@@ -35,15 +38,17 @@ impl Wanted {
 impl Engine {
     /// From now on a message that `spec` accepts, if it is one packet, comes as
     /// [`Placement::Awaited`], until it came or [`Engine::end_await`]; receives posted before take
-    /// theirs first, and none may be posted meanwhile. False, and nothing begun, when a message
-    /// is there already, another is awaited, or the sender has not answered yet: then the receive
-    /// is to be posted.
+    /// theirs first, and none may be posted meanwhile. For one of several packets, or announced,
+    /// there is an operation as soon as its first packet is here: see [`Engine::take_posted`].
+    /// False, and nothing begun, when a message is there already, another is awaited, or the
+    /// sender has not answered yet: then the receive is to be posted. `len` and `addr` are the
+    /// buffer's, as in [`super::types::RecvArgs`].
     #[inline]
-    pub fn await_message(&mut self, spec: RecvSpec, len: u64) -> bool {
+    pub fn await_message(&mut self, spec: RecvSpec, len: u64, addr: u64) -> bool {
         let clear =
             self.may_await(spec) && (self.unexpected[TAGGED].is_empty() || !self.is_here(spec));
         if clear {
-            self.wanted = Some(Wanted { spec, len, kind: 0 });
+            self.wanted = Some(Wanted { spec, len, addr, kind: 0 });
         }
         clear
     }
@@ -55,7 +60,7 @@ impl Engine {
     pub fn await_packet(&mut self, spec: RecvSpec, len: u64) -> bool {
         let clear = self.may_await(spec);
         if clear {
-            self.wanted = Some(Wanted { spec, len, kind: flags::ACTIVE });
+            self.wanted = Some(Wanted { spec, len, addr: 0, kind: flags::ACTIVE });
         }
         clear
     }
@@ -81,8 +86,8 @@ impl Engine {
         self.unexpected[TAGGED].peek(&spec).is_some()
     }
 
-    /// Whether a message is awaited still. It is not once it came, or when what came instead needs
-    /// an operation: an announcement, a first fragment, or the failure of a peer.
+    /// Whether a message is awaited still. It is not once it came, or has an operation, or a peer
+    /// has failed.
     #[inline]
     pub fn awaits(&self) -> bool {
         self.wanted.is_some()
@@ -163,12 +168,39 @@ impl Engine {
         Some(wanted.met(peer, &common, tag, len))
     }
 
-    /// A message that must wait for a receive: if it is the awaited one, that has to be posted.
+    /// The receive of a message that needs an operation: one posted, or else the awaited one, if it
+    /// is that.
     #[inline]
-    pub(super) fn not_awaited(&mut self, queue: usize, peer: PeerId, tag: u64) {
-        if self.wanted.is_some_and(|w| w.kind == 0 && queue == TAGGED && w.spec.accepts(peer, tag))
-        {
-            self.wanted = None;
+    pub(super) fn arrive(
+        &mut self,
+        now: Instant,
+        queue: usize,
+        peer: PeerId,
+        tag: u64,
+    ) -> Option<OpId> {
+        let posted = self.posted[queue].arrive(peer, tag);
+        if posted.is_some() || self.wanted.is_none() || queue != TAGGED {
+            return posted;
         }
+        let wanted = self.wanted.filter(|w| w.kind == 0 && w.spec.accepts(peer, tag))?;
+        self.wanted = None;
+        let recv = Recv { len: wanted.len, addr: wanted.addr, state: RecvState::Posted };
+        // Without room for it the message is stored, and the caller's own try to post refused.
+        let op = self.add_op(now, Op::new(wanted.spec.source, 0, Kind::Recv(recv))).ok()?;
+        self.posted_awaited = Some(op);
+        Some(op)
+    }
+
+    /// The operation of the awaited message, once, before anything is placed for it: its context is
+    /// 0 until [`Engine::set_context`].
+    #[inline]
+    pub fn take_posted(&mut self) -> Option<OpId> {
+        self.posted_awaited.take()
+    }
+
+    /// Gives an operation the context that its completion is to carry. False: it has ended.
+    pub fn set_context(&mut self, op: OpId, context: u64) -> bool {
+        let op = self.ops.get_mut(op.0).filter(|op| !op.reported);
+        op.map(|op| op.context = context).is_some()
     }
 }

@@ -319,7 +319,7 @@ impl Engine {
                 return Placement::None;
             };
             Target::Upcall { id, tag: first.tag }
-        } else if let Some(id) = self.posted[queue_of(common)].arrive(peer, first.tag) {
+        } else if let Some(id) = self.arrive(now, queue_of(common), peer, first.tag) {
             self.matched(id, peer, first.tag, first.total, data);
             self.bind(now, id, peer);
             Target::Recv(id)
@@ -444,7 +444,6 @@ impl Engine {
         state: StoredState,
     ) -> Option<u32> {
         let id = self.keep(peer, common, tag, len, state)?;
-        self.not_awaited(queue_of(common), peer, tag);
         self.stats.unexpected += 1;
         self.unexpected[queue_of(common)].add(peer, tag, id);
         Some(id)

@@ -6,7 +6,7 @@ use crate::caps::LinkCaps;
 use crate::error::PeerFailure;
 use crate::id::PeerId;
 use crate::peer::{LastWord, Peer, State};
-use crate::reliability::{SackMap, Verdict};
+use crate::reliability::{nearly_full, SackMap, Verdict};
 use crate::seq::Seq;
 use crate::time::Instant;
 use crate::wire::{self, flags, reason, Common, Packet, WireError};
@@ -207,7 +207,7 @@ impl Engine {
     ) {
         let p = &mut self.peers[peer.0 as usize];
         let Some(w) = &mut p.windows else { return };
-        let limited = w.send.in_network() * 4 >= w.congestion.window() * 3;
+        let limited = w.send.in_network() >= nearly_full(w.congestion.window());
         let ops = &mut self.ops;
         let mut free = [crate::OpId(0); 32];
         let mut frees = 0;

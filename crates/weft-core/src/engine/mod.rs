@@ -78,6 +78,8 @@ pub struct Engine {
     unexpected: [Unexpected<u32>; 2],
     /// A message that is received without an operation.
     wanted: Option<awaited::Wanted>,
+    /// Its operation, until the driver asks for it.
+    posted_awaited: Option<OpId>,
     stored: Slab<Stored>,
     regions: Regions,
     ready: VecDeque<PeerId>,
@@ -128,6 +130,7 @@ impl Engine {
             posted: Default::default(),
             unexpected: Default::default(),
             wanted: None,
+            posted_awaited: None,
             stored: Slab::default(),
             regions: Regions::default(),
             ready: VecDeque::new(),

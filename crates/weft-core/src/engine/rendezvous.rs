@@ -71,7 +71,7 @@ impl Engine {
         // An address from which the message would not fit into memory is none.
         let addr = rts.addr.checked_add(rts.total).map_or(0, |_| rts.addr);
         let data = eager::data_of(common);
-        match self.posted[eager::queue_of(common)].arrive(peer, rts.tag) {
+        match self.arrive(now, eager::queue_of(common), peer, rts.tag) {
             Some(id) => {
                 self.matched(id, peer, rts.tag, rts.total, data);
                 self.pull(now, id, peer, rts.msg, addr);

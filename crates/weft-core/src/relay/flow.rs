@@ -4,7 +4,7 @@ use super::{Kept, Out, LINKS_MAX};
 use crate::config::{Config, Reliability};
 use crate::id::{EndpointId, PeerId};
 use crate::reliability::{
-    should_ask, AckOutcome, AckPolicy, Congestion, RecvWindow, Rtt, SendWindow,
+    nearly_full, should_ask, AckOutcome, AckPolicy, Congestion, RecvWindow, Rtt, SendWindow,
 };
 use crate::seq::Seq;
 use crate::time::Instant;
@@ -194,7 +194,7 @@ impl Flow {
 
     /// Whether the window is, or all but is, used up.
     pub fn is_limited(&self) -> bool {
-        self.send.in_network() * 4 >= self.congestion.window() * 3
+        self.send.in_network() >= nearly_full(self.congestion.window())
     }
 
     /// Numbers a packet that is sent for the first time; its flags beyond those it has.

@@ -16,7 +16,7 @@ mod send_window;
 mod tests;
 
 pub use crate::config::{Reliability, UnknownReliability};
-pub use asking::{asks_at, should_ask};
+pub use asking::{asks_at, nearly_full, should_ask};
 pub use congestion::{Congestion, DelayWindow, Signal};
 pub use credit::{cost, CreditIn, CreditOut, UNIT};
 pub use recv_window::{AckPolicy, RecvWindow, Verdict};

@@ -1,6 +1,6 @@
 //! The driver: owns engine, links and clock, and moves bytes between them.
 
-use super::ops::{OpTable, Owner};
+use super::ops::{AwaitedRecv, OpTable, Owner};
 use super::paths::Route;
 use super::regions::{AtOnce, Regions};
 use super::sys::Memory;
@@ -80,13 +80,6 @@ pub(super) struct Bulk {
 struct Held {
     header: Vec<u8>,
     payload: Vec<u8>,
-}
-
-/// A blocking receive without an operation.
-#[derive(Default)]
-pub(crate) struct AwaitedRecv {
-    pub memory: Memory,
-    pub done: Option<Awaited>,
 }
 
 /// Everything but the links: what a link's `recv` calls into.
@@ -546,6 +539,9 @@ impl Core {
 
     #[inline]
     fn place(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
+        if let Some(op) = self.engine.take_posted() {
+            self.awaited.posted(op, &mut self.ops);
+        }
         match placement {
             Placement::None => {}
             Placement::Done(completion) => {

@@ -3,7 +3,7 @@
 use super::sys::Memory;
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
-use weft_core::engine::types::Completion;
+use weft_core::engine::types::{Awaited, Completion};
 use weft_core::slab::Slab;
 use weft_core::OpId;
 use weft_link::Bytes;
@@ -31,6 +31,27 @@ struct Entry {
     /// End of the last byte that bulk data was placed at.
     high: u64,
     waker: Option<Waker>,
+}
+
+/// A receive without an operation, until it needs one.
+#[derive(Default)]
+pub(crate) struct AwaitedRecv {
+    pub memory: Memory,
+    pub done: Option<Awaited>,
+    /// The operation that it became: it has the memory.
+    pub posted: Option<OpId>,
+}
+
+impl AwaitedRecv {
+    pub fn into(memory: Memory) -> AwaitedRecv {
+        AwaitedRecv { memory, ..AwaitedRecv::default() }
+    }
+
+    /// It has an operation now.
+    pub fn posted(&mut self, op: OpId, ops: &mut OpTable) {
+        ops.insert(op, Owner::Waiter, std::mem::take(&mut self.memory));
+        self.posted = Some(op);
+    }
 }
 
 /// One entry beside each operation of the engine, at the same index.
@@ -218,6 +239,21 @@ impl OpTable {
         entry.done = None;
         entry.owner = Owner::Nobody;
         Some((done, Memory::None))
+    }
+
+    /// Nobody waits for the operation any more, and its memory is gone.
+    pub fn lose(&mut self, op: OpId) {
+        if let Some(e) = self.get_mut(op) {
+            e.memory = Memory::None;
+        }
+        self.abandon(op);
+    }
+
+    /// The completion of an operation that a waiter had goes to the queue.
+    pub fn queue(&mut self, op: OpId) {
+        if let Some(e) = self.get_mut(op) {
+            e.owner = Owner::Queue;
+        }
     }
 
     /// Whether the result of an operation is there.

@@ -7,6 +7,11 @@ fn spec(source: Option<PeerId>, tag: u64) -> RecvSpec {
     RecvSpec { source, tag, ignore: 0 }
 }
 
+fn wait_for(net: &mut Net, spec: RecvSpec, len: u64) -> bool {
+    net.nodes[1].await_len = len;
+    net.nodes[1].engine.await_message(spec, len, 0)
+}
+
 /// What came to who awaits it.
 fn came(net: &mut Net) -> Option<(Awaited, Vec<u8>)> {
     net.nodes[1].awaited.take()
@@ -19,8 +24,8 @@ fn await_message__one_packet_comes_without_an_operation() {
         let peer = net.peer(1, 0);
         for source in [Some(peer), None] {
             for len in [0, 1, 300] {
-                assert!(net.nodes[1].engine.await_message(spec(source, 7), 300));
-                assert!(!net.nodes[1].engine.await_message(spec(source, 7), 300), "one at a time");
+                assert!(wait_for(&mut net, spec(source, 7), 300));
+                assert!(!wait_for(&mut net, spec(source, 7), 300), "one at a time");
                 let data = pattern(len, len);
                 net.send_with(0, 1, 7, &data, |a| SendArgs { data: Some(5), ..a });
                 net.run(10);
@@ -39,7 +44,7 @@ fn await_message__one_packet_comes_without_an_operation() {
 #[test]
 fn await_message__too_long_is_truncated() {
     let mut net = Net::open((memory(), Config::default()));
-    assert!(net.nodes[1].engine.await_message(spec(None, 7), 3));
+    assert!(wait_for(&mut net, spec(None, 7), 3));
     net.send(0, 1, 7, b"12345");
     net.run(10);
     let (awaited, bytes) = came(&mut net).unwrap();
@@ -52,7 +57,7 @@ fn await_message__others_go_where_they_would() {
     for kind in every_kind() {
         let mut net = Net::open(kind);
         let earlier = net.recv(1, Some(0), 7, 5);
-        assert!(net.nodes[1].engine.await_message(spec(None, 7), 10));
+        assert!(wait_for(&mut net, spec(None, 7), 10));
         net.send(0, 1, 8, b"other");
         net.send(0, 1, 7, b"first");
         net.run(10);
@@ -63,7 +68,7 @@ fn await_message__others_go_where_they_would() {
         net.run(10);
         assert_eq!(came(&mut net).unwrap().1, b"second");
         // What is there already is not awaited.
-        assert!(!net.nodes[1].engine.await_message(spec(None, 7), 10));
+        assert!(!wait_for(&mut net, spec(None, 7), 10));
         let (other, third) = (net.recv(1, Some(0), 8, 5), net.recv(1, None, 7, 5));
         assert_eq!(net.nodes[1].bytes(other), b"other");
         assert_eq!(net.nodes[1].bytes(third), b"third");
@@ -73,29 +78,35 @@ fn await_message__others_go_where_they_would() {
 }
 
 #[test]
-fn await_message__what_is_no_single_packet_ends_it() {
+fn await_message__of_several_packets_or_announced_is_posted_when_it_comes() {
     for kind in every_kind() {
-        for len in [40_000, 2_000_000] {
+        for (len, room) in [(40_000, 40_000), (40_000, 39), (2_000_000, 2_000_000), (2_000_000, 5)]
+        {
             let mut net = Net::open(kind.clone());
             let data = pattern(1, len);
-            assert!(net.nodes[1].engine.await_message(spec(None, 7), len));
+            assert!(wait_for(&mut net, spec(None, 7), room));
             let long = net.send(0, 1, 7, &data);
             // Matches as well, but comes later.
             let short = net.send(0, 1, 7, b"short");
             net.run(10);
+            assert!(!net.nodes[1].engine.awaits());
+            let rest = net.recv(1, None, 7, 5);
             // Where packets are long, it is one.
-            let (taken, rest) = match came(&mut net) {
-                Some((_, bytes)) => (bytes, [7].map(|tag| net.recv(1, None, tag, len))[0]),
-                None => {
-                    assert!(!net.nodes[1].engine.awaits());
-                    let recv = net.recv(1, None, 7, len);
-                    net.wait(&[(0, long), (1, recv)]);
-                    (net.nodes[1].bytes(recv).to_vec(), net.recv(1, None, 7, 5))
+            let taken = match (came(&mut net), net.nodes[1].posted.take()) {
+                (Some((_, bytes)), None) => bytes,
+                (None, Some(recv)) => {
+                    net.run_until(|net| net.nodes[1].done.contains_key(&recv));
+                    let done = net.nodes[1].done[&recv];
+                    let cut = (len > room).then_some(OpError::Truncated { sent: len });
+                    assert_eq!((done.error, done.status.tag, done.context), (cut, 7, 0));
+                    net.nodes[1].bytes(recv).to_vec()
                 }
+                other => panic!("{other:?}"),
             };
-            assert!(taken == data, "in order");
-            net.wait(&[(0, short), (1, rest)]);
+            assert!(taken == data[..room as usize], "in order, and no more than there is room");
+            net.wait(&[(0, long), (0, short), (1, rest)]);
             assert_eq!(&net.nodes[1].bytes(rest)[..5], b"short");
+            assert_eq!(net.nodes[1].engine.stats().unexpected, 1, "the short one alone");
             net.run(1000);
             net.assert_clean();
         }
@@ -103,19 +114,32 @@ fn await_message__what_is_no_single_packet_ends_it() {
 }
 
 #[test]
+fn set_context__is_what_the_completion_carries() {
+    let mut net = Net::open((network(), Config::default()));
+    assert!(wait_for(&mut net, spec(None, 7), 2_000_000));
+    let long = net.send(0, 1, 7, &pattern(1, 2_000_000));
+    net.run_until(|net| net.nodes[1].posted.is_some());
+    let recv = net.nodes[1].posted.take().unwrap();
+    assert!(net.nodes[1].engine.set_context(recv, 12));
+    net.wait(&[(0, long), (1, recv)]);
+    assert_eq!(net.nodes[1].done[&recv].context, 12);
+    assert!(!net.nodes[1].engine.set_context(recv, 13), "it has ended");
+}
+
+#[test]
 fn await_message__a_failure_ends_it_and_strangers_are_not_awaited() {
     let mut net = Net::pair((network(), Config::default()));
     let peer = net.peer(1, 0);
-    assert!(!net.nodes[1].engine.await_message(spec(Some(peer), 7), 10), "not open yet");
+    assert!(!wait_for(&mut net, spec(Some(peer), 7), 10), "not open yet");
     let mut net = Net::open((network(), Config::default()));
     let peer = net.peer(1, 0);
-    assert!(net.nodes[1].engine.await_message(spec(Some(peer), 7), 10));
+    assert!(wait_for(&mut net, spec(Some(peer), 7), 10));
     net.nodes[0].engine.close().into_iter().for_each(|t| {
         net.inject(0, 1, t.header.as_slice(), Body::Bytes(Vec::new()));
     });
     net.run(10);
     assert!(!net.nodes[1].engine.awaits());
-    assert!(!net.nodes[1].engine.await_message(spec(Some(peer), 7), 10));
+    assert!(!wait_for(&mut net, spec(Some(peer), 7), 10));
 }
 
 #[test]
@@ -134,7 +158,7 @@ fn take_awaited__every_message_comes_once_and_in_order_over_rough_networks() {
                     sent += 1;
                 }
                 let mut got = None;
-                if net.nodes[1].engine.await_message(spec(Some(peer), 7), 40) {
+                if wait_for(&mut net, spec(Some(peer), 7), 40) {
                     for _ in 0..rng.below(30) {
                         net.run(1);
                         got = got.or_else(|| came(&mut net));

@@ -47,6 +47,29 @@ fn send__every_size_arrives_over_every_kind_of_link() {
     }
 }
 
+/// Messages that go to and fro acknowledge one another, whatever part of the first window they
+/// fill: one that filled three fifths of it asked each time, and the window never grew.
+#[test]
+fn send__messages_that_answer_one_another_need_no_acknowledgements() {
+    for packets in 1..16 {
+        let mut net = Net::open((network(), Config::default()));
+        let data = pattern(packets, packets * 1400);
+        let before: Vec<_> = net.nodes.iter().map(|n| n.engine.stats().acks_sent).collect();
+        for turn in 0..100 {
+            let (from, to) = (turn % 2, 1 - turn % 2);
+            let recv = net.recv(to, Some(from), 1, data.len() as u64);
+            let args =
+                SendArgs { inject: true, ..send_args(net.peer(from, to), 1, data.len() as u64) };
+            net.try_send(from, args, Body::Bytes(data.clone())).unwrap();
+            net.wait(&[(to, recv)]);
+        }
+        for (node, before) in net.nodes.iter().zip(before) {
+            let acks = node.engine.stats().acks_sent - before;
+            assert!(acks < 10, "{acks} acknowledgements for 50 messages of {packets} packets");
+        }
+    }
+}
+
 #[test]
 fn send__both_ways_under_loss() {
     for (caps, config) in &every_kind()[1..] {

@@ -135,6 +135,9 @@ pub struct Node {
     atomics: Vec<AtomicRequest>,
     /// Whether a peer is at hand to help with a direct copy.
     pub attentive: bool,
+    /// Room for the awaited message, and its operation if it got one.
+    pub await_len: u64,
+    pub posted: Option<OpId>,
     /// Direct copies that still succeed.
     pub direct_budget: u32,
     /// Does not act on direct copies while set.
@@ -241,6 +244,8 @@ impl Node {
             addresses: BTreeMap::new(),
             next_address: 1 << 40,
             atomics: Vec::new(),
+            await_len: 0,
+            posted: None,
             attentive: false,
             direct_budget: u32::MAX,
             hold_direct: false,
@@ -297,6 +302,10 @@ impl Node {
     }
 
     fn place(&mut self, placement: Placement, header: &[u8], body: &Body) {
+        if let Some(op) = self.engine.take_posted() {
+            self.buffers.insert(op, Body::Bytes(vec![0; self.await_len as usize]));
+            self.posted = Some(op);
+        }
         match placement {
             Placement::None | Placement::Hello { .. } => {}
             Placement::Recv { op, offset, len } => {

@@ -5,10 +5,10 @@ use super::{Pieces, Port, RecvOp};
 use crate::sys::abi::cap;
 use libc::c_void;
 use weft::endpoint::Expected;
-use weft_core::engine::types::RecvArgs;
+use weft_core::engine::types::{RecvArgs, Refused};
 use weft_core::event::Status;
 use weft_core::matching::RecvSpec;
-use weft_core::{OpError, PeerId};
+use weft_core::{OpError, OpId, PeerId};
 
 /// A receive of a message with a tag that the engine has no operation for.
 pub struct Expecting {
@@ -87,6 +87,10 @@ impl Port {
                 self.came(state, came.status, came.error);
                 return true;
             }
+            Expected::Posted(op) => {
+                self.posted(state, op);
+                return true;
+            }
             Expected::Post => did |= self.post_expected(state),
         }
         did
@@ -107,6 +111,7 @@ impl Port {
         }
         match self.endpoint.expected() {
             Expected::Came(came) => self.came(state, came.status, came.error),
+            Expected::Posted(op) => self.posted(state, op),
             Expected::Waiting | Expected::Post => {
                 self.post_expected(state);
             }
@@ -119,20 +124,38 @@ impl Port {
         self.settle(&mut self.state.borrow_mut());
     }
 
+    /// The engine has posted it: from now on it is one of many.
+    fn posted(&self, state: &mut State, op: OpId) {
+        let Some(expecting) = state.expecting.take() else { return };
+        // There is a number: nothing else was in progress when it was expected.
+        let Some(at) = state.keep(expecting.rec()) else { return };
+        match self.endpoint.adopt(op, at.into()) {
+            None => state.started(at, op),
+            Some(came) => {
+                if let Some(rec) = state.give_back(at) {
+                    self.ended(state, rec, &came.status, came.error);
+                }
+            }
+        }
+    }
+
+    /// True if it is posted, or has ended in an error; else it is tried again.
     #[cold]
     fn post_expected(&self, state: &mut State) -> bool {
         self.endpoint.end_expected();
         let Some(expecting) = state.expecting.take() else { return false };
-        let Some(at) = state.keep(expecting.rec()) else {
-            log::error!("more operations than there are numbers: a receive is lost");
-            return false;
-        };
+        let Some(at) = state.keep(expecting.rec()) else { return false };
         let RecvSpec { source, tag, ignore } = expecting.spec;
         let (len, context) = (expecting.len as u64, u64::from(at));
         let args = RecvArgs { source, tag, ignore, len, addr: 0, context, untagged: false };
         // SAFETY: the caller gave the memory until the completion.
         match unsafe { self.endpoint.post_recv(expecting.start, args) } {
             Ok(id) => state.started(at, id),
+            Err(Refused::Busy) => {
+                state.give_back(at);
+                state.expecting = Some(expecting);
+                return false;
+            }
             Err(refused) => {
                 let _reported = self.refused(state, at, refused);
             }

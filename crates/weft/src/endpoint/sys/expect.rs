@@ -1,10 +1,12 @@
 //! Receives that a caller polls for, without an operation for as long as one is not needed.
 
 use super::Memory;
-use crate::endpoint::driver::AwaitedRecv;
+use crate::endpoint::driver::Core;
+use crate::endpoint::ops::AwaitedRecv;
 use crate::endpoint::Endpoint;
 use weft_core::engine::types::Awaited;
 use weft_core::matching::RecvSpec;
+use weft_core::OpId;
 
 /// Close looks in a round: a caller may compute between two of them.
 const LOOKS: u32 = 2;
@@ -16,25 +18,39 @@ pub enum Expected {
     Waiting,
     /// It is in its buffer, and expected no more.
     Came(Awaited),
-    /// What came needs an operation: the receive is to be posted.
+    /// It is posted: see [`Endpoint::adopt`].
+    Posted(OpId),
+    /// Its peer has failed: the receive is to be posted, which says so.
     Post,
+}
+
+impl Core {
+    /// Ends what is awaited: its memory is not written to any more.
+    pub fn end_await(&mut self) {
+        self.engine.end_await();
+        if let Some(op) = std::mem::take(&mut self.awaited).posted {
+            self.engine.discard(op);
+            self.ops.lose(op);
+        }
+    }
 }
 
 impl Endpoint {
     /// Expects a message, instead of posting its receive: it is taken in with less work if it is
-    /// one packet. At most one at a time. False: the receive is to be posted. It is to be posted
-    /// too when the message does not come soon, since nobody watches over a peer that is expected
-    /// to send, and before any other receive of messages with tags, probe or claim.
+    /// one packet, and posted when it turns out to be more. At most one at a time. False: the
+    /// receive is to be posted. It is to be posted too when the message does not come soon, since
+    /// nobody watches over a peer that is expected to send, and before any other receive of
+    /// messages with tags, probe or claim.
     ///
     /// # Safety
     /// `ptr..ptr+len` stays valid and untouched until the message came or `end_expected`.
     #[inline]
     pub unsafe fn expect_message(&self, ptr: *mut u8, len: usize, spec: RecvSpec) -> bool {
         let core = &mut self.inner.borrow_mut().driver.core;
-        let begun = core.engine.await_message(spec, len as u64);
+        let begun = core.engine.await_message(spec, len as u64, ptr as u64);
         if begun {
             // SAFETY: promised by the caller.
-            core.awaited = AwaitedRecv { memory: unsafe { Memory::raw(ptr, len) }, done: None };
+            core.awaited = AwaitedRecv::into(unsafe { Memory::raw(ptr, len) });
         }
         begun
     }
@@ -64,19 +80,28 @@ impl Endpoint {
         if core.engine.awaits() {
             return Expected::Waiting;
         }
-        match core.awaited.done.take() {
-            Some(came) => {
-                core.awaited.memory = Memory::None;
-                Expected::Came(came)
-            }
-            None => Expected::Post,
+        let awaited = std::mem::take(&mut core.awaited);
+        match (awaited.done, awaited.posted) {
+            (Some(came), _) => Expected::Came(came),
+            (None, Some(op)) => Expected::Posted(op),
+            (None, None) => Expected::Post,
         }
     }
 
-    /// Ends what `expect_message` began. A message that came is to be asked for before.
-    pub fn end_expected(&self) {
+    /// Has the completion of an expected message that was posted go to the completion queue, with
+    /// this context. It may have come to its end already: then here it is.
+    pub fn adopt(&self, op: OpId, context: u64) -> Option<Awaited> {
         let core = &mut self.inner.borrow_mut().driver.core;
-        core.engine.end_await();
-        core.awaited = AwaitedRecv::default();
+        if let Some((done, _)) = core.ops.take_done(op) {
+            return Some(Awaited { status: done.status, error: done.error });
+        }
+        core.engine.set_context(op, context);
+        core.ops.queue(op);
+        None
+    }
+
+    /// Ends what `expect_message` began: the memory is not written to any more.
+    pub fn end_expected(&self) {
+        self.inner.borrow_mut().driver.core.end_await();
     }
 }

@@ -2,8 +2,8 @@
 //! completion queue for interfaces built on top.
 
 use super::Memory;
-use crate::endpoint::driver::{AwaitedRecv, Driver, CLOSE_ROUNDS};
-use crate::endpoint::ops::{OpTable, Owner};
+use crate::endpoint::driver::{Driver, CLOSE_ROUNDS};
+use crate::endpoint::ops::{AwaitedRecv, OpTable, Owner};
 use crate::endpoint::{error_of, Endpoint, Inner, Status};
 use std::mem::ManuallyDrop;
 use weft_core::engine::types::{
@@ -29,10 +29,16 @@ struct Awaiting<'a>(&'a mut Inner);
 
 impl Drop for Awaiting<'_> {
     fn drop(&mut self) {
-        let core = &mut self.0.driver.core;
-        core.engine.end_await();
-        core.awaited = AwaitedRecv::default();
+        self.0.driver.core.end_await();
     }
+}
+
+/// What became of a message that was looked for.
+enum Looked {
+    Came(Result<Status, OpError>),
+    /// It has an operation.
+    Posted(OpId),
+    Nothing,
 }
 
 impl Driver {
@@ -181,22 +187,21 @@ impl Inner {
         // The argument is the sender's.
         let spec = RecvSpec { source, tag: tag | PACKET, ignore: !0 << 32 };
         let begun = self.driver.core.engine.await_packet(spec, buffer.len() as u64);
-        if begun {
-            self.look_for(buffer)
-        } else {
-            None
+        match begun.then(|| self.look_for(buffer)) {
+            Some(Looked::Came(result)) => Some(result),
+            _ => None,
         }
     }
 
     /// Looks for what the engine awaits.
     #[inline]
-    fn look_for(&mut self, buffer: &mut [u8]) -> Option<Result<Status, OpError>> {
+    fn look_for(&mut self, buffer: &mut [u8]) -> Looked {
         let awaiting = Awaiting(self);
         let inner = &mut *awaiting.0;
         // SAFETY: nothing but rounds of progress here touches it, and `awaiting` forgets it however
         // this ends.
-        inner.driver.core.awaited.memory =
-            unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
+        inner.driver.core.awaited =
+            AwaitedRecv::into(unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) });
         // With more ranks than cores another one may have the message; and who does not want to
         // spin does not.
         let spins = inner.hand_over.is_zero() && !inner.spin.is_zero();
@@ -213,8 +218,12 @@ impl Inner {
                 break;
             }
         }
-        let done = inner.driver.core.awaited.done.take()?;
-        Some(done.error.map_or(Ok(Status::from(done.status)), Err))
+        let awaited = std::mem::take(&mut inner.driver.core.awaited);
+        match (awaited.done, awaited.posted) {
+            (Some(done), _) => Looked::Came(done.error.map_or(Ok(Status::from(done.status)), Err)),
+            (None, Some(op)) => Looked::Posted(op),
+            (None, None) => Looked::Nothing,
+        }
     }
 }
 
@@ -293,14 +302,15 @@ impl Endpoint {
         ignore: u64,
         buffer: &mut [u8],
     ) -> Result<Status, OpError> {
-        if let Some(result) = self.await_message(from, tag, ignore, buffer) {
-            return result;
-        }
-        let op = self.begin_recv(from, tag, ignore, buffer)?;
+        let op = match self.await_message(from, tag, ignore, buffer) {
+            Looked::Came(result) => return result,
+            Looked::Posted(op) => op,
+            Looked::Nothing => self.begin_recv(from, tag, ignore, buffer)?,
+        };
         self.wait_op(op)
     }
 
-    /// Looks for the message for a moment, without an operation. `None`: it has to be posted.
+    /// Looks for the message for a moment, without an operation before it needs one.
     #[inline]
     fn await_message(
         &self,
@@ -308,13 +318,14 @@ impl Endpoint {
         tag: u64,
         ignore: u64,
         buffer: &mut [u8],
-    ) -> Option<Result<Status, OpError>> {
+    ) -> Looked {
         let inner = &mut *self.inner.borrow_mut();
         let spec = RecvSpec { source, tag, ignore };
-        if !inner.driver.core.engine.await_message(spec, buffer.len() as u64) {
-            return None;
+        let (len, addr) = (buffer.len() as u64, buffer.as_mut_ptr() as u64);
+        match inner.driver.core.engine.await_message(spec, len, addr) {
+            true => inner.look_for(buffer),
+            false => Looked::Nothing,
         }
-        inner.look_for(buffer)
     }
 
     /// Starts a send whose caller does not return before `collect` gave the result. `None`: `data`

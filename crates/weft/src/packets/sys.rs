@@ -47,8 +47,8 @@ impl Packets {
         let name = tag(Kind::User, handler, argument);
         let free = match len {
             0 => self.lend(to, name, &[], || Ok(Memory::None))?,
-            // SAFETY: promised by the caller; nobody else writes to it.
             _ => {
+                // SAFETY: promised by the caller; nobody else writes to it.
                 let data = unsafe { std::slice::from_raw_parts(ptr, len) };
                 self.lend(to, name, data, || Ok(memory))?
             }

@@ -113,7 +113,7 @@ impl Driver {
         let now = self.core.tick();
         let op = self.core.engine.send(now, SendArgs { addr: memory.addr(), ..args })?;
         self.core.ops.insert(op, Owner::Lender, memory);
-        if self.core.engine.queued(to) % LENT_TRAIN == 0 {
+        if self.core.engine.queued(to).is_multiple_of(LENT_TRAIN) {
             self.flush();
         }
         Ok(())

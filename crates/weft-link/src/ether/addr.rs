@@ -29,8 +29,8 @@ pub struct EtherAddr {
     pub mac: Mac,
     /// Which endpoint on the interface, as in the shim of a frame. The bit [`EtherAddr::XDP`] is
     /// set when the frames are the XDP link's and clear for the packet link, so the two never share
-    /// a number; within the former, [`EtherAddr::STAND_IN`] marks packet sockets. How the other bits
-    /// are given out is up to the receiving link.
+    /// a number; within the former, [`EtherAddr::STAND_IN`] marks packet sockets. How the other
+    /// bits are given out is up to the receiving link.
     pub slot: u16,
     /// Largest Ethernet payload the interface takes, bytes; Ethernet has no other way to tell.
     pub mtu: u16,

@@ -92,14 +92,25 @@ fn xdp_without_queues(mode: Mode, place: XdpMode) -> Result<Ends, String> {
     xdp_on_the_cable(mode, place)
 }
 
-/// A pair of links through two agents on threads, which reach each other over loopback.
-fn agent(mode: Mode) -> Result<Ends, String> {
+/// A pair of links through two agents on threads, which reach each other over loopback, or over a
+/// cable with an XDP program at each end.
+fn agent(mode: Mode, links: &str) -> Result<Ends, String> {
+    let over_cable = links == "xdp";
+    if over_cable {
+        cable::lay(1500)?;
+    }
+    let free = std::cell::Cell::new(cable::ENDS.iter());
     let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
     // What is sent to an end that is gone is given up soon.
     let engine = weft_core::Config { peer_timeout_ms: 10_000, ..weft_core::Config::default() };
     let ends = Ends::of(|me| {
         let name = format!("@weft-conformance-{:016x}", weft_link::random_u64());
-        let words = ["--name", &name, "--links", "udp", "--once"].map(String::from);
+        let mut ends = free.take();
+        let interface = ends.next().filter(|_| over_cable);
+        free.set(ends);
+        let mut words = vec!["--name", &name, "--links", links, "--seats", "3", "--once"];
+        words.extend(interface.map(|name| ["--interfaces", name]).into_iter().flatten());
+        let words = words.into_iter().map(String::from);
         let options = weftd::options::Options::parse(words).expect("options of an agent");
         let (ready, is_ready) = std::sync::mpsc::channel();
         // Ends with its rank.
@@ -119,8 +130,10 @@ fn agent(mode: Mode) -> Result<Ends, String> {
     Ok(ends.greet())
 }
 
-link_suite!(agent_authenticated, || agent(Mode::Auth));
-link_suite!(agent_encrypted, || agent(Mode::Encrypt));
+link_suite!(agent_authenticated, || agent(Mode::Auth, "udp"));
+link_suite!(agent_encrypted, || agent(Mode::Encrypt, "udp"));
+link_suite!(agent_over_xdp, || agent(Mode::Auth, "xdp"));
+link_suite!(agent_over_xdp_encrypted, || agent(Mode::Encrypt, "xdp"));
 link_suite!(xdp_generic, || xdp(Mode::Auth, XdpMode::Generic, 1500));
 link_suite!(xdp_native, || xdp(Mode::Auth, XdpMode::Native, 1500));
 link_suite!(xdp_encrypted, || xdp(Mode::Encrypt, XdpMode::Generic, 1500));

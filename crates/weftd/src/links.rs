@@ -1,12 +1,16 @@
-//! Links that the agent owns: raw sockets, opened while there was a right to, and UDP.
+//! Links that the agent owns: XDP programs with their queues and raw sockets, opened while there was
+//! a right to, and UDP.
 
 use crate::options::Options;
 use weft_core::{EndpointId, LinkCaps};
 use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::{Frame, Link, LinkError, PacketConfig, PacketLink, PeerInfo, UdpConfig, UdpLink};
+use weft_link::{Frame, Link, LinkError, PacketConfig, PacketLink, PeerInfo};
+use weft_link::{UdpConfig, UdpLink, XdpConfig, XdpLink};
 
 /// A link that carries a rank's frames.
 pub enum Carrier {
+    /// A part of the queues of an XDP program; goes back to the pool.
+    Xdp(Box<XdpLink>),
     /// Raw Ethernet; goes back to the pool.
     Packet(Box<PacketLink>),
     /// UDP.
@@ -17,6 +21,7 @@ impl Carrier {
     /// The link.
     pub fn link(&mut self) -> &mut dyn Link {
         match self {
+            Carrier::Xdp(link) => &mut **link,
             Carrier::Packet(link) => &mut **link,
             Carrier::Udp(link) => &mut **link,
         }
@@ -25,6 +30,7 @@ impl Carrier {
     /// Its capabilities.
     pub fn caps(&self) -> LinkCaps {
         match self {
+            Carrier::Xdp(link) => link.caps(),
             Carrier::Packet(link) => link.caps(),
             Carrier::Udp(link) => link.caps(),
         }
@@ -44,6 +50,7 @@ impl Carrier {
 
 /// Raw sockets that no rank uses now.
 pub struct Pool {
+    xdps: Vec<XdpLink>,
     packets: Vec<PacketLink>,
     udp: bool,
     host: u64,
@@ -63,9 +70,23 @@ impl Pool {
     /// No link at all.
     pub fn open(options: &Options) -> Result<Pool, LinkError> {
         let host = weft_link::shm::host().unwrap_or(0);
-        let mut pool = Pool { packets: Vec::new(), udp: options.udp, host };
+        let mut pool = Pool { xdps: Vec::new(), packets: Vec::new(), udp: options.udp, host };
         // All of one fanout group, as the ranks of a job would be.
         let security = nobody()?;
+        if options.xdp {
+            let config = XdpConfig {
+                interfaces: options.interfaces.clone(),
+                ether_type: options.kind,
+                ..XdpConfig::default()
+            };
+            match XdpLink::several(&config, options.seats, &security) {
+                Ok(links) => pool.xdps = links,
+                Err(e) if options.udp || options.packet => {
+                    log::warn!("no XDP program: {e}; ranks are served over other links");
+                }
+                Err(e) => return Err(e),
+            }
+        }
         for _ in 0..if options.packet { options.seats } else { 0 } {
             let config = PacketConfig {
                 kind: options.kind,
@@ -87,7 +108,7 @@ impl Pool {
 
     /// Raw sockets that are free.
     pub fn raw(&self) -> usize {
-        self.packets.len()
+        self.packets.len().max(self.xdps.len())
     }
 
     /// The links of a rank, the quickest first.
@@ -96,6 +117,10 @@ impl Pool {
     /// There are none.
     pub fn take(&mut self, security: &Security) -> Result<Vec<Carrier>, LinkError> {
         let mut carriers = Vec::new();
+        if let Some(mut link) = self.xdps.pop() {
+            link.adopt(security);
+            carriers.push(Carrier::Xdp(Box::new(link)));
+        }
         if let Some(mut link) = self.packets.pop() {
             link.adopt(security);
             carriers.push(Carrier::Packet(Box::new(link)));
@@ -122,14 +147,23 @@ impl Pool {
     /// Takes the links of a rank back.
     pub fn give_back(&mut self, carriers: Vec<Carrier>) {
         for carrier in carriers {
-            if let Carrier::Packet(mut link) = carrier {
-                match nobody() {
-                    Ok(security) => {
-                        link.adopt(&security);
-                        self.packets.push(*link);
-                    }
-                    Err(e) => log::error!("a raw socket is given up: {e}"),
+            let security = match nobody() {
+                Ok(security) => security,
+                Err(e) => {
+                    log::error!("a raw socket is given up: {e}");
+                    continue;
                 }
+            };
+            match carrier {
+                Carrier::Xdp(mut link) => {
+                    link.adopt(&security);
+                    self.xdps.push(*link);
+                }
+                Carrier::Packet(mut link) => {
+                    link.adopt(&security);
+                    self.packets.push(*link);
+                }
+                Carrier::Udp(_) => {}
             }
         }
     }

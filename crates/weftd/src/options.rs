@@ -49,6 +49,8 @@ pub struct Options {
     pub kind: EtherType,
     /// Whether to open raw sockets.
     pub packet: bool,
+    /// Serves over XDP programs, whose queues its ranks share.
+    pub xdp: bool,
     /// Whether to open UDP sockets.
     pub udp: bool,
     /// User to become after set-up, where that is permitted; empty: stay.
@@ -70,6 +72,7 @@ impl Default for Options {
             interfaces: None,
             kind: EtherType::default(),
             packet: true,
+            xdp: false,
             udp: true,
             user: "nobody".into(),
             once: false,
@@ -110,7 +113,8 @@ usage: weftd [options]
   --seats N          ranks served at a time; raw sockets opened on each interface [16]
   --interfaces LIST  interfaces for raw sockets, separated by commas [all]
   --ethertype HEX    EtherType of raw frames [88b5]
-  --links LIST       packet (raw Ethernet, needs CAP_NET_RAW), udp, or both [packet,udp]
+  --links LIST       of packet (raw Ethernet, needs CAP_NET_RAW), xdp (an XDP program whose queues
+                     all ranks share; needs CAP_NET_ADMIN and CAP_BPF too) and udp [packet,udp]
   --user NAME        user to become after set-up when started by root; '' to stay [nobody]
   --once             end when the last rank has left
   --spin-us N        time to hand the core over before sleeping [200]
@@ -184,12 +188,15 @@ impl Options {
                 self.kind = EtherType::parse(value).ok_or_else(wrong)?;
             }
             "--links" => {
-                (self.packet, self.udp) = (false, false);
+                (self.packet, self.xdp, self.udp) = (false, false, false);
                 for word in value.split(',') {
                     match word.trim() {
                         "packet" => self.packet = true,
+                        "xdp" => self.xdp = true,
                         "udp" => self.udp = true,
-                        other => return Err(Wrong(format!("--links {other:?}: packet or udp"))),
+                        other => {
+                            return Err(Wrong(format!("--links {other:?}: packet, xdp or udp")))
+                        }
                     }
                 }
             }

@@ -5,7 +5,8 @@
 //!
 //! - `program.rs`: the XDP program; `attach.rs`: how ranks share it on an interface.
 //! - `mode.rs`, `open.rs`: what is tried on an interface, and why it did not work.
-//! - `way.rs`: a queue, or a packet socket where another process has the queue.
+//! - `way.rs`: a queue, or a packet socket where another process has the queue; `share.rs`: one queue
+//!   for several endpoints of a process.
 //! - `paths.rs`: which interface a peer is reached over.
 //! - `send.rs`, `recv.rs`: packets to frames and back.
 //! - `counters/`: fetch-and-add by a program of its own.
@@ -23,6 +24,7 @@ mod paths;
 mod program;
 mod recv;
 mod send;
+mod share;
 mod sys;
 #[cfg(test)]
 mod tests;
@@ -111,22 +113,66 @@ impl XdpLink {
     /// [`LinkError::Unreachable`] if no interface can be used, [`LinkError::System`] with the
     /// reason if none could be opened; an interface that fails beside one that works is a warning.
     pub fn new(config: XdpConfig, security: Security) -> Result<XdpLink, LinkError> {
-        let usable = usable(&config)?;
         let job = security.job_key.public_id();
-        let mut rails = Vec::new();
-        let mut failed = Vec::new();
-        for interface in usable.iter().take(PATHS_MAX) {
-            match open::open_or_stand_in(&config, interface, job) {
-                Ok(rail) => rails.push(rail),
-                Err(error) => failed.push((&interface.name, error)),
+        let open = |interface: &Interface| open::open_or_stand_in(&config, interface, job);
+        let (rails, failed) = XdpLink::rails(&config, open)?;
+        let mut link = XdpLink::over(rails, &config, &security);
+        for (name, error) in failed {
+            link.warn(format!("interface {name} is not used: {error}"));
+        }
+        link.say_who_stands_in();
+        link.start(&config);
+        Ok(link)
+    }
+
+    /// Links of so many endpoints of this process that share the queues of each interface. Each
+    /// has a slot of its own; nobody else gets those queues.
+    ///
+    /// # Errors
+    /// As [`XdpLink::new`]; also where another process has a queue.
+    pub fn several(
+        config: &XdpConfig,
+        count: usize,
+        security: &Security,
+    ) -> Result<Vec<XdpLink>, LinkError> {
+        let (rails, failed) = XdpLink::rails(config, |interface| open::open(config, interface))?;
+        for (name, error) in failed {
+            log::warn!("interface {name} is not used: {error}");
+        }
+        let mut first = XdpLink::over(rails, config, security);
+        first.start(config);
+        let mut links: Vec<XdpLink> =
+            (0..count).map(|_| XdpLink::over(Vec::new(), config, security)).collect();
+        for rail in first.rails {
+            for (link, part) in links.iter_mut().zip(open::share(config, rail, count)?) {
+                link.rails.push(part);
             }
         }
-        if rails.is_empty() {
-            return Err(failed.into_iter().next().map_or(LinkError::Unsupported, |(_, e)| e));
+        links.iter_mut().for_each(|link| link.busy_poll = first.busy_poll);
+        Ok(links)
+    }
+
+    fn rails(
+        config: &XdpConfig,
+        open: impl Fn(&Interface) -> Result<Rail, LinkError>,
+    ) -> Result<(Vec<Rail>, Vec<(String, LinkError)>), LinkError> {
+        let (mut rails, mut failed) = (Vec::new(), Vec::new());
+        for interface in usable(config)?.iter().take(PATHS_MAX) {
+            match open(interface) {
+                Ok(rail) => rails.push(rail),
+                Err(error) => failed.push((interface.name.clone(), error)),
+            }
         }
-        let mut link = XdpLink {
+        match rails.is_empty() {
+            true => Err(failed.into_iter().next().map_or(LinkError::Unsupported, |(_, e)| e)),
+            false => Ok((rails, failed)),
+        }
+    }
+
+    fn over(rails: Vec<Rail>, config: &XdpConfig, security: &Security) -> XdpLink {
+        XdpLink {
             rails,
-            secure: Secure::new(&security, Lane::Xdp),
+            secure: Secure::new(security, Lane::Xdp),
             kind: config.ether_type,
             peers: PeerTable::default(),
             news: News::default(),
@@ -135,13 +181,17 @@ impl XdpLink {
             monitor_in: MONITOR_ROUNDS,
             busy_poll: false,
             corruptor: config.faults.as_ref().map(Corruptor::new),
-        };
-        for (name, error) in failed {
-            link.warn(format!("interface {name} is not used: {error}"));
         }
-        link.say_who_stands_in();
-        link.start(&config);
-        Ok(link)
+    }
+
+    /// Gives the link to another endpoint: all peers are forgotten, and frames are protected as
+    /// `security` says. Queues and slots stay.
+    pub fn adopt(&mut self, security: &Security) {
+        for peer in self.peers.ids() {
+            self.peers.remove(peer);
+        }
+        self.rails.iter_mut().flat_map(|rail| &mut rail.ways).for_each(Way::clear);
+        self.secure = Secure::new(security, Lane::Xdp);
     }
 
     fn start(&mut self, config: &XdpConfig) {
@@ -204,7 +254,7 @@ impl XdpLink {
                     "{name}: a packet socket, since another process has its queue, slot {slot:#06x}"
                 );
             };
-            let zero_copy = rail.ways.iter().filter_map(Way::port).all(|p| p.is_zero_copy());
+            let zero_copy = rail.ways.iter().all(Way::is_zero_copy);
             let copy = if zero_copy { "without copies" } else { "with a copy" };
             let queues = rail.ways.len();
             let share = if rail.joined { ", program shared with another rank" } else { "" };

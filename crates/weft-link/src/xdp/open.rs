@@ -2,6 +2,7 @@
 
 use super::attach::{self, Attachment, Trouble};
 use super::program::{self, QUEUES, SLOTS};
+use super::share;
 use super::sys::{bpf, net, Port, PortConfig, Socket};
 use super::way::Way;
 use super::{XdpConfig, XdpMode};
@@ -11,6 +12,7 @@ use crate::random_u64;
 use crate::LinkError;
 use std::io;
 use std::ops::Range;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// An interface in use.
@@ -32,7 +34,7 @@ pub(super) struct Rail {
     /// It was found to be down, and that was said.
     pub down: bool,
     /// Keeps the program attached.
-    _attachment: Option<Attachment>,
+    _attachment: Option<Rc<Attachment>>,
 }
 
 /// A socket that was closed a moment ago keeps its queue until the kernel has tidied up.
@@ -91,6 +93,42 @@ pub(super) fn open_or_stand_in(
     })
 }
 
+/// Divides an interface that was opened among so many endpoints of this process.
+pub(super) fn share(config: &XdpConfig, rail: Rail, count: usize) -> Result<Vec<Rail>, LinkError> {
+    let failed = |source| system(format!("share the queues of {}", rail.interface.name), source);
+    let first = config.queue.unwrap_or(0);
+    let Some(attachment) = rail._attachment.clone() else { return Err(LinkError::Unsupported) };
+    let mut slots = vec![rail.slot];
+    while slots.len() < count {
+        let ports = rail.ways.iter().filter_map(Way::port);
+        slots.push(claim(&attachment, ports, first).map_err(failed)?);
+    }
+    let (interface, mode, joined) = (rail.interface.clone(), rail.mode, rail.joined);
+    let payload_max = rail.payload_max;
+    let part = |&slot| Rail {
+        interface: interface.clone(),
+        slot,
+        ways: Vec::new(),
+        mode,
+        joined,
+        tried: Vec::new(),
+        payload_max,
+        down: false,
+        _attachment: Some(Rc::clone(&attachment)),
+    };
+    let mut parts: Vec<Rail> = slots.iter().map(part).collect();
+    for way in rail.ways {
+        let Way::Queue(port) = way else { continue };
+        let name = &interface.name;
+        let seats = share::share(port, &slots)
+            .map_err(|source| system(format!("share the queues of {name}"), source))?;
+        for (part, seat) in parts.iter_mut().zip(seats) {
+            part.ways.push(Way::Seat(seat));
+        }
+    }
+    Ok(parts)
+}
+
 /// What this machine offers, without attaching anything: one line for each interface.
 pub(super) fn probe(config: &XdpConfig, usable: &[Interface]) -> Result<Vec<String>, LinkError> {
     Socket::open().map_err(|source| system("open an AF_XDP socket", source))?;
@@ -139,7 +177,7 @@ fn open_as(
         })
         .collect::<Result<_, _>>()?;
     let first = queues(config, interface)?.start;
-    let slot = claim(&attachment, &ports, first)
+    let slot = claim(&attachment, ports.iter(), first)
         .map_err(|source| system(format!("claim a slot on {}", interface.name), source))?;
     Ok(Rail {
         interface: interface.clone(),
@@ -150,7 +188,7 @@ fn open_as(
         tried: Vec::new(),
         payload_max,
         down: false,
-        _attachment: Some(attachment),
+        _attachment: Some(Rc::new(attachment)),
     })
 }
 
@@ -181,11 +219,15 @@ fn open_port(config: &PortConfig) -> io::Result<Port> {
 }
 
 /// Takes a slot that is free on every queue.
-fn claim(attachment: &Attachment, ports: &[Port], first: u32) -> io::Result<u16> {
+fn claim<'a>(
+    attachment: &Attachment,
+    ports: impl Iterator<Item = &'a Port> + Clone,
+    first: u32,
+) -> io::Result<u16> {
     let mut full = io::ErrorKind::AlreadyExists.into();
     for _ in 0..SLOT_TRIES {
         let slot = EtherAddr::XDP + (random_u64() % u64::from(SLOTS)) as u16;
-        let taken = ports.iter().zip(first..).try_for_each(|(port, queue)| {
+        let taken = ports.clone().zip(first..).try_for_each(|(port, queue)| {
             bpf::insert(&attachment.map, program::key(slot, queue), port.fd())
         });
         match taken {

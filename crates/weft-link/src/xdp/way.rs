@@ -1,14 +1,17 @@
-//! How frames get from an interface into this process and back: by a queue of its own, or by a
-//! packet socket in its place.
+//! How frames get from an interface into this process and back: by a queue of its own, by a part of
+//! one, or by a packet socket in its place.
 
+use super::share::Seat;
 use super::sys::{Flushed, Port, Statistics};
 use crate::packet::{Sent, StandIn};
 use std::os::fd::BorrowedFd;
 
-/// One of the two.
+/// One of the three.
 pub(super) enum Way {
     /// An AF_XDP socket on a queue.
     Queue(Port),
+    /// A part of a queue that other endpoints of this process use too.
+    Seat(Seat),
     /// A packet socket: the queue serves another process.
     StandIn(StandIn),
 }
@@ -18,15 +21,31 @@ impl Way {
     pub fn port(&self) -> Option<&Port> {
         match self {
             Way::Queue(port) => Some(port),
-            Way::StandIn(_) => None,
+            _ => None,
         }
     }
 
     /// The packet socket, where it is one.
     pub fn stand_in(&self) -> Option<&StandIn> {
         match self {
-            Way::Queue(_) => None,
             Way::StandIn(socket) => Some(socket),
+            _ => None,
+        }
+    }
+
+    /// Whether the driver uses our memory without a copy.
+    pub fn is_zero_copy(&self) -> bool {
+        match self {
+            Way::Queue(port) => port.is_zero_copy(),
+            Way::Seat(seat) => seat.is_zero_copy(),
+            Way::StandIn(_) => false,
+        }
+    }
+
+    /// Another endpoint has it now: what came for the last one is dropped.
+    pub fn clear(&mut self) {
+        if let Way::Seat(seat) = self {
+            seat.clear();
         }
     }
 
@@ -34,6 +53,7 @@ impl Way {
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Way::Queue(port) => port.fd(),
+            Way::Seat(seat) => seat.fd(),
             Way::StandIn(socket) => socket.fd(),
         }
     }
@@ -43,6 +63,7 @@ impl Way {
     pub fn is_empty(&mut self) -> bool {
         match self {
             Way::Queue(port) => port.is_empty(),
+            Way::Seat(seat) => seat.is_empty(),
             Way::StandIn(socket) => socket.is_empty(),
         }
     }
@@ -52,6 +73,7 @@ impl Way {
     pub fn next(&mut self) -> Option<&mut [u8]> {
         match self {
             Way::Queue(port) => port.next(),
+            Way::Seat(seat) => seat.next(),
             Way::StandIn(socket) => socket.next(),
         }
     }
@@ -61,14 +83,17 @@ impl Way {
     pub fn settle(&mut self) {
         match self {
             Way::Queue(port) => port.settle(),
+            Way::Seat(seat) => seat.settle(),
             Way::StandIn(socket) => socket.settle(),
         }
     }
 
     /// Lets the kernel poll the card.
     pub fn busy_poll(&self) {
-        if let Way::Queue(port) = self {
-            port.busy_poll();
+        match self {
+            Way::Queue(port) => port.busy_poll(),
+            Way::Seat(seat) => seat.busy_poll(),
+            Way::StandIn(_) => {}
         }
     }
 
@@ -77,6 +102,7 @@ impl Way {
     pub fn put(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         match self {
             Way::Queue(port) => port.put(write),
+            Way::Seat(seat) => seat.put(write),
             Way::StandIn(socket) => socket.put(write),
         }
     }
@@ -86,6 +112,7 @@ impl Way {
     pub fn has_unsent(&self) -> bool {
         match self {
             Way::Queue(port) => port.has_unsent(),
+            Way::Seat(seat) => seat.has_unsent(),
             Way::StandIn(socket) => socket.has_unsent(),
         }
     }
@@ -95,6 +122,7 @@ impl Way {
     pub fn flush(&mut self) -> Flushed {
         match self {
             Way::Queue(port) => port.flush(),
+            Way::Seat(seat) => seat.flush(),
             Way::StandIn(socket) => match socket.flush() {
                 Sent::All => Flushed::Gone,
                 Sent::Some => Flushed::Some,
@@ -114,6 +142,7 @@ impl Way {
     pub fn statistics(&self) -> Statistics {
         match self {
             Way::Queue(port) => port.socket().statistics().unwrap_or_default(),
+            Way::Seat(seat) => seat.statistics(),
             Way::StandIn(socket) => {
                 Statistics { ring_full: socket.drops(), ..Statistics::default() }
             }

@@ -1,7 +1,7 @@
 //! One message after another between two endpoints of one process, for counting instructions:
 //! `valgrind --tool=callgrind --toggle-collect='instructions::message' instructions [LINKS
-//! [BYTES]]`; above 16 KiB it is `instructions::bulk`; with `packet` behind the links, of the packet
-//! interface, `instructions::packet`.
+//! [BYTES]]`; above 16 KiB it is `instructions::bulk`; with `packet` behind the links, of the
+//! packet interface, `instructions::packet`.
 
 use weft::job::{config_from_env, open_endpoint};
 use weft::packets::Packets;

@@ -1,5 +1,5 @@
-//! Links that the agent owns: XDP programs with their queues and raw sockets, opened while there was
-//! a right to, and UDP.
+//! Links that the agent owns: XDP programs with their queues and raw sockets, opened while there
+//! was a right to, and UDP.
 
 use crate::options::Options;
 use weft_core::{EndpointId, LinkCaps};

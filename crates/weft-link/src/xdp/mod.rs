@@ -5,8 +5,8 @@
 //!
 //! - `program.rs`: the XDP program; `attach.rs`: how ranks share it on an interface.
 //! - `mode.rs`, `open.rs`: what is tried on an interface, and why it did not work.
-//! - `way.rs`: a queue, or a packet socket where another process has the queue; `share.rs`: one queue
-//!   for several endpoints of a process.
+//! - `way.rs`: a queue, or a packet socket where another process has the queue; `share.rs`: one
+//!   queue for several endpoints of a process.
 //! - `paths.rs`: which interface a peer is reached over.
 //! - `send.rs`, `recv.rs`: packets to frames and back.
 //! - `counters/`: fetch-and-add by a program of its own.
@@ -106,6 +106,9 @@ pub struct XdpLink {
     corruptor: Option<Corruptor>,
 }
 
+/// Interfaces that are not used, and why.
+type Failures = Vec<(String, LinkError)>;
+
 impl XdpLink {
     /// Attaches the program to the interfaces and opens the sockets.
     ///
@@ -152,10 +155,11 @@ impl XdpLink {
         Ok(links)
     }
 
+    /// The interfaces that could be opened, and why others could not.
     fn rails(
         config: &XdpConfig,
         open: impl Fn(&Interface) -> Result<Rail, LinkError>,
-    ) -> Result<(Vec<Rail>, Vec<(String, LinkError)>), LinkError> {
+    ) -> Result<(Vec<Rail>, Failures), LinkError> {
         let (mut rails, mut failed) = (Vec::new(), Vec::new());
         for interface in usable(config)?.iter().take(PATHS_MAX) {
             match open(interface) {

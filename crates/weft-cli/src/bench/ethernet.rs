@@ -301,6 +301,24 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// TCP on the cable whose ends weft has opened, against TCP where nobody has.
+    fn neighbours(&mut self) -> Result<()> {
+        let aim = |floor| Aim { floor: Some(floor), peer: None };
+        let names = ("tcp alone", "");
+        let mut beside = |probe: Probe, size: usize, unit: fn(usize, f64) -> f64| {
+            let subjects = [probe.into(), self.bench.bare(probe)];
+            self.bench.measure(size, &subjects, |s| unit(size, s))
+        };
+        let size = 1 << 20;
+        let rate = beside(Probe::Stream(Channel::Tcp), size, |size, s| size as f64 / s / 1e9)?;
+        let time = beside(Probe::Exchange(Channel::Tcp), 16, |_, s| s * 1e6)?;
+        let line = ("tcp beside weft", size, "GB/s", Better::Higher);
+        self.push(line, [rate[0], rate[1], None], names, aim(0.95));
+        let line = ("tcp beside weft, one way", 16, "us", Better::Lower);
+        self.push(line, [time[0], time[1], None], names, aim(1.05));
+        Ok(())
+    }
+
     fn loss(&mut self) -> Result<()> {
         if !self.is_whole() {
             return Ok(());
@@ -328,12 +346,13 @@ impl<'a> Run<'a> {
 /// A part of the table.
 type Part = for<'a, 'b> fn(&'b mut Run<'a>) -> Result<()>;
 /// Each with the sizes that it is about; empty for those that know them better.
-const PARTS: [(&str, usize, Part); 6] = [
+const PARTS: [(&str, usize, Part); 7] = [
     ("latency", 0, |run| run.latency()),
     ("blocking wait", 16, |run| run.blocking()),
     ("message rate", 16, |run| run.rate()),
     ("8 ranks a host", 16, |run| run.crowd()),
     ("bulk", 0, |run| run.bulk()),
+    ("neighbours", 1 << 20, |run| run.neighbours()),
     ("loss", 1 << 20, |run| run.loss()),
 ];
 

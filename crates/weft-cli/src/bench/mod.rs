@@ -8,6 +8,7 @@ pub mod far;
 mod floor;
 mod iperf;
 mod kernel;
+mod load;
 mod logp;
 mod mpi;
 pub mod netns;
@@ -26,8 +27,9 @@ mod wire;
 
 pub use suite::date;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use clap::ValueEnum;
+use load::Load;
 use netns::Place;
 use pair::{Kind, Meter, Pair, Sample, Subject};
 use rank::Probe;
@@ -70,6 +72,10 @@ pub struct Options {
     /// picture in about a minute
     #[arg(long)]
     pub quick: bool,
+    /// With a thread on every core that computes without pause at the same priority, as where there
+    /// are more ranks than cores
+    #[arg(long)]
+    pub loaded: bool,
     /// Measure udp between two lab hosts instead of over loopback; packet, xdp and auto always
     /// need them
     #[arg(long, value_enum, default_value_t = netns::Mode::Auto)]
@@ -399,8 +405,9 @@ fn header(options: &Options) -> String {
         true => "one short repetition, figures mean nothing".to_string(),
         false => format!("median of {}", options.repeat),
     };
+    let load = if options.loaded { "every core also computes; " } else { "" };
     format!(
-        "weft {} {}\n{}\n{repeat}; weft, floor and peer in turn; \
+        "weft {} {}\n{}\n{load}{repeat}; weft, floor and peer in turn; \
          ratios are weft/floor and weft/best peer\n",
         env!("CARGO_PKG_VERSION"),
         command.join(" "),
@@ -410,11 +417,16 @@ fn header(options: &Options) -> String {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
+    if args.what == What::Suite {
+        ensure!(
+            !args.options.loaded,
+            "the suite has situations for it: --situations inside-loaded"
+        );
+        return suite::run(&args.suite, &args.options);
+    }
+    let _load = args.options.loaded.then(Load::start).transpose()?;
     if args.what == What::Choices {
         return choice::grid::run(args.suite.out.as_deref(), &args.link, &args.options);
-    }
-    if args.what == What::Suite {
-        return suite::run(&args.suite, &args.options);
     }
     let all = [What::Pingpong, What::Bandwidth, What::Rate, What::Logp, What::Wait, What::Auth];
     let benches = if args.what == What::All { all.to_vec() } else { vec![args.what] };

@@ -10,17 +10,16 @@
 
 mod advice;
 pub mod draw;
-mod load;
 mod measure;
 mod plan;
 pub mod plot;
 mod report;
 
+use super::load::Load;
 use super::netns::Place;
 use super::Options;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use load::Load;
 use measure::{Absence, Effort, Measure, Results};
 use plan::Situation;
 use std::path::{Path, PathBuf};

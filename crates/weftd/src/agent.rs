@@ -10,7 +10,7 @@ use std::time::Duration;
 use weft_core::{Instant, PeerId};
 use weft_link::agent::{Attach, Caller, Control, FromRank, Hub, Served, VERSION};
 use weft_link::secure::{JobKey, Security};
-use weft_link::{Bytes, LinkError, LinkEvent, WaitFd};
+use weft_link::{Bytes, LinkError, LinkEvent, Turn, WaitFd};
 
 /// Packets and messages taken from all ranks before the links are looked at.
 const BUDGET: usize = 256;
@@ -22,10 +22,6 @@ const SELDOM: Duration = Duration::from_millis(1);
 const LINGER: Duration = Duration::from_secs(5);
 /// How long a rank may take from connecting to asking.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A core that was handed over comes back sooner, unless somebody computes there.
-const LONG_AWAY: Duration = Duration::from_millis(1);
-/// How long that is remembered.
-const CROWDED: Duration = Duration::from_millis(20);
 /// Longest sleep: signals and the desk are looked at as often.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// With `once`, how long nobody may be there.
@@ -50,8 +46,7 @@ pub struct Agent {
     listen_at: Instant,
     empty_since: Option<Instant>,
     idle_since: Option<Instant>,
-    /// Until then the agent does not hand its core over: somebody would keep it.
-    crowded_until: Instant,
+    turn: Turn,
     /// No new ranks: it ends when those that are here have left.
     draining: bool,
 }
@@ -219,7 +214,7 @@ impl Agent {
             listen_at: now,
             empty_since: Some(now),
             idle_since: None,
-            crowded_until: Instant(0),
+            turn: Turn::default(),
             draining: false,
         })
     }
@@ -347,14 +342,8 @@ impl Agent {
         }
         let now = self.room.now;
         let since = *self.idle_since.get_or_insert(now);
-        if now.since(since) < self.options.spin && now >= self.crowded_until {
-            // A rank of this core may have what the agent waits for.
-            std::thread::yield_now();
-            if sys::now().since(now) > LONG_AWAY {
-                // It computes, and keeps the core for its whole turn: woken from sleep, the agent
-                // goes first.
-                self.crowded_until = sys::now() + CROWDED;
-            }
+        if now.since(since) < self.options.spin && self.turn.may_hand_over(now) {
+            self.turn.hand_over(now, sys::now);
         } else {
             self.sleep(now);
             self.idle_since = None;

@@ -161,7 +161,7 @@ pub enum LinkName {
 
 impl LinkName {
     /// Its name in tables.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             LinkName::Shm => "shm",
             LinkName::Udp => "udp",
@@ -173,11 +173,11 @@ impl LinkName {
     }
 
     /// As in `WEFT_LINK`.
-    fn links(self) -> &'static str {
+    const fn links(self) -> &'static str {
         match self {
             // As in a job on several hosts; shared memory does not reach from one to another.
             LinkName::Auto => "shm,packet,udp",
-            other => other.name(),
+            _ => self.name(),
         }
     }
 

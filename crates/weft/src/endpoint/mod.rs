@@ -38,7 +38,7 @@ use wait::Waiter;
 use weft_core::engine::types::{self, AtomicCode, Claimed, Probed, RecvArgs, Refused, SendArgs};
 use weft_core::{Config, EndpointId, Instant, LinkCaps, OpError, PeerFailure, PeerId, Stats};
 use weft_link::agent::ServicesHandle;
-use weft_link::{Address, Link};
+use weft_link::{Address, Link, Turn};
 
 /// How an operation ended well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,6 +109,7 @@ pub(crate) struct Inner {
     spin: Duration,
     /// How long a wait hands its core to others before it sleeps.
     hand_over: Duration,
+    turn: Turn,
     page: Option<Page>,
     pub(crate) packets: Option<Box<crate::packets::State>>,
     pub(crate) agent: Option<ServicesHandle>,
@@ -182,6 +183,7 @@ impl Endpoint {
             awake: 0,
             spin,
             hand_over,
+            turn: Turn::default(),
             page: None,
             packets: None,
             agent: None,
@@ -403,11 +405,13 @@ impl Endpoint {
             if timeout.is_some_and(|t| waited >= t) {
                 return false;
             }
-            if waited >= limit {
+            let mut turn = self.inner.borrow().turn;
+            let hands_over = waited >= spin && !hand_over.is_zero();
+            if waited >= limit || hands_over && !turn.may_hand_over(now) {
                 self.sleep_once(timeout.map(|t| now + (t - waited)));
-            } else if waited >= spin && !hand_over.is_zero() {
-                // Another rank of this core may have what this one waits for.
-                std::thread::yield_now();
+            } else if hands_over {
+                turn.hand_over(now, || self.now());
+                self.inner.borrow_mut().turn = turn;
             }
             self.inner.borrow_mut().stay_awake();
         }

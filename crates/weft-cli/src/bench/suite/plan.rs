@@ -2,7 +2,7 @@
 
 use super::super::netns::Place;
 use super::super::rank::{Channel, Probe};
-use super::super::Options;
+use super::super::{LinkName, Options};
 use serde::Serialize;
 
 /// Where, over what, and beside what other work.
@@ -144,7 +144,8 @@ const INSIDE: [Way; 11] = [
 ];
 
 const BETWEEN: [Way; 10] = [
-    weft("weft auto", "auto", 5),
+    // What ranks on several hosts get; those of the benchmark have no launcher that says so.
+    weft("weft auto", LinkName::Auto.links(), 5),
     weft("weft udp", "udp", 2),
     weft("weft packet", "packet", 3),
     weft("weft xdp", "xdp", 4),
@@ -189,5 +190,19 @@ pub fn stream(way: &Way, size: usize) -> Option<Probe> {
     match way.stream {
         Some(Probe::WeftBandwidth) if size <= SMALL => Some(Probe::WeftRate),
         probe => probe,
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways__auto_is_what_ranks_on_several_hosts_get() {
+        let between = ways(Situation { place: Place::Between(1500), loaded: false });
+        let auto = between.iter().find(|way| way.name == "weft auto").expect("a way");
+        // By itself `auto` is without packet sockets unless a launcher knows of other hosts.
+        assert!(auto.link.split(',').any(|link| link == "packet"), "{}", auto.link);
     }
 }

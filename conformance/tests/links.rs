@@ -45,11 +45,9 @@ fn udp(mode: Mode, offload: bool) -> Result<Ends, String> {
 fn packet(mode: Mode, mtu: u32) -> Result<Ends, String> {
     cable::lay(mtu)?;
     let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
-    let free = std::cell::Cell::new(cable::ENDS.iter());
+    let free = FreeEnds::default();
     Ends::of(|me| {
-        let mut ends = free.take();
-        let interfaces = ends.next().map(|name| vec![name.to_string()]);
-        free.set(ends);
+        let interfaces = Some(vec![free.take().to_string()]);
         let config = PacketConfig { interfaces, ..PacketConfig::default() };
         PacketLink::new(config, Security { mode, job_key: job_key.clone(), me })
     })
@@ -61,13 +59,23 @@ fn xdp(mode: Mode, place: XdpMode, mtu: u32) -> Result<Ends, String> {
     xdp_on_the_cable(mode, place)
 }
 
+/// The ends of the cable, one after the other.
+#[derive(Default)]
+struct FreeEnds(std::cell::Cell<usize>);
+
+impl FreeEnds {
+    fn take(&self) -> &'static str {
+        let at = self.0.get();
+        self.0.set(at + 1);
+        cable::ENDS[at]
+    }
+}
+
 fn xdp_on_the_cable(mode: Mode, place: XdpMode) -> Result<Ends, String> {
     let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
-    let free = std::cell::Cell::new(cable::ENDS.iter());
+    let free = FreeEnds::default();
     Ends::of(|me| {
-        let mut ends = free.take();
-        let interfaces = ends.next().map(|name| vec![name.to_string()]);
-        free.set(ends);
+        let interfaces = Some(vec![free.take().to_string()]);
         let config = XdpConfig { interfaces, modes: vec![place], ..XdpConfig::default() };
         XdpLink::new(config, Security { mode, job_key: job_key.clone(), me })
     })
@@ -99,17 +107,16 @@ fn agent(mode: Mode, links: &str) -> Result<Ends, String> {
     if over_cable {
         cable::lay(1500)?;
     }
-    let free = std::cell::Cell::new(cable::ENDS.iter());
+    let free = FreeEnds::default();
     let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
     // What is sent to an end that is gone is given up soon.
     let engine = weft_core::Config { peer_timeout_ms: 10_000, ..weft_core::Config::default() };
     let ends = Ends::of(|me| {
         let name = format!("@weft-conformance-{:016x}", weft_link::random_u64());
-        let mut ends = free.take();
-        let interface = ends.next().filter(|_| over_cable);
-        free.set(ends);
         let mut words = vec!["--name", &name, "--links", links, "--seats", "3", "--once"];
-        words.extend(interface.map(|name| ["--interfaces", name]).into_iter().flatten());
+        if over_cable {
+            words.extend(["--interfaces", free.take()]);
+        }
         let words = words.into_iter().map(String::from);
         let options = weftd::options::Options::parse(words).expect("options of an agent");
         let (ready, is_ready) = std::sync::mpsc::channel();

@@ -34,7 +34,7 @@ pub(super) struct Rail {
     /// It was found to be down, and that was said.
     pub down: bool,
     /// Keeps the program attached.
-    _attachment: Option<Rc<Attachment>>,
+    attachment: Option<Rc<Attachment>>,
 }
 
 /// A socket that was closed a moment ago keeps its queue until the kernel has tidied up.
@@ -89,7 +89,7 @@ pub(super) fn open_or_stand_in(
         tried: Vec::new(),
         payload_max: interface.mtu.min(u32::from(u16::MAX)),
         down: false,
-        _attachment: None,
+        attachment: None,
     })
 }
 
@@ -97,7 +97,7 @@ pub(super) fn open_or_stand_in(
 pub(super) fn share(config: &XdpConfig, rail: Rail, count: usize) -> Result<Vec<Rail>, LinkError> {
     let failed = |source| system(format!("share the queues of {}", rail.interface.name), source);
     let first = config.queue.unwrap_or(0);
-    let Some(attachment) = rail._attachment.clone() else { return Err(LinkError::Unsupported) };
+    let Some(attachment) = rail.attachment.clone() else { return Err(LinkError::Unsupported) };
     let mut slots = vec![rail.slot];
     while slots.len() < count {
         let ports = rail.ways.iter().filter_map(Way::port);
@@ -114,7 +114,7 @@ pub(super) fn share(config: &XdpConfig, rail: Rail, count: usize) -> Result<Vec<
         tried: Vec::new(),
         payload_max,
         down: false,
-        _attachment: Some(Rc::clone(&attachment)),
+        attachment: Some(Rc::clone(&attachment)),
     };
     let mut parts: Vec<Rail> = slots.iter().map(part).collect();
     for way in rail.ways {
@@ -188,7 +188,7 @@ fn open_as(
         tried: Vec::new(),
         payload_max,
         down: false,
-        _attachment: Some(Rc::new(attachment)),
+        attachment: Some(Rc::new(attachment)),
     })
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct AwaitedRecv {
 }
 
 impl AwaitedRecv {
-    pub fn into(memory: Memory) -> AwaitedRecv {
+    pub fn new(memory: Memory) -> AwaitedRecv {
         AwaitedRecv { memory, ..AwaitedRecv::default() }
     }
 

@@ -20,7 +20,8 @@ pub enum Expected {
     Came(Awaited),
     /// It is posted: see [`Endpoint::adopt`].
     Posted(OpId),
-    /// Its peer has failed: the receive is to be posted, which says so.
+    /// Its peer has failed, or there was no room for an operation: the receive is to be posted,
+    /// which says so.
     Post,
 }
 
@@ -50,7 +51,7 @@ impl Endpoint {
         let begun = core.engine.await_message(spec, len as u64, ptr as u64);
         if begun {
             // SAFETY: promised by the caller.
-            core.awaited = AwaitedRecv::into(unsafe { Memory::raw(ptr, len) });
+            core.awaited = AwaitedRecv::new(unsafe { Memory::raw(ptr, len) });
         }
         begun
     }

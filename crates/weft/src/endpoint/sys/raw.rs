@@ -201,7 +201,7 @@ impl Inner {
         // SAFETY: nothing but rounds of progress here touches it, and `awaiting` forgets it however
         // this ends.
         inner.driver.core.awaited =
-            AwaitedRecv::into(unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) });
+            AwaitedRecv::new(unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) });
         // With more ranks than cores another one may have the message; and who does not want to
         // spin does not.
         let spins = inner.hand_over.is_zero() && !inner.spin.is_zero();

@@ -248,3 +248,17 @@ fn measure_cost__reports_positive_times() {
     let cost = measure_cost(40);
     assert!(cost.packet_len == 40 && cost.seal_ns > 0.0 && cost.open_ns > 0.0);
 }
+
+/// `PROTOCOL.md` has the frames of an example, for whoever writes the protocol anew.
+#[test]
+fn seal__makes_the_frames_in_protocol_md() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../PROTOCOL.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    for (mode, name) in [(Mode::Auth, "authenticated"), (Mode::Encrypt, "encrypted")] {
+        let frame = sealed(&mut pair(mode).0, &data(9), b"weft over Ethernet");
+        let hex: String = frame.iter().map(|b| format!("{b:02x}")).collect();
+        let said = text.lines().filter_map(|l| l.strip_prefix(&format!("    {name} ")));
+        let said: Vec<_> = said.map(|hex| hex.replace(' ', "")).collect();
+        assert_eq!(said.concat(), hex, "{name}");
+    }
+}

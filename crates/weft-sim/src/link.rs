@@ -5,6 +5,7 @@ use crate::config::{LinkKind, SimConfig};
 use crate::network::{Packet, SharedNetwork};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use weft_core::wire::{field, Hello, PacketType};
 use weft_core::{LinkCaps, PeerId};
 use weft_link::run::{is_part, Run};
 use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
@@ -29,12 +30,60 @@ pub struct SimLink {
     at: usize,
     /// Of the data that is being spread, the one to take.
     stripe: usize,
+    /// What is known of the ways to each host, where data is spread.
+    ways: BTreeMap<u32, Ways>,
     /// Host of each peer, by peer number.
     hosts: Vec<Option<u32>>,
     /// Peer that was connected last, by host.
     peers: BTreeMap<u32, PeerId>,
     events: VecDeque<LinkEvent>,
     spare: Packet,
+}
+
+/// Packets in a row from a peer who asked over another network and now sends over it, after which
+/// it has left the one in use.
+const STRAYS: u8 = 4;
+
+/// The networks to a host, as a link that spreads data over several finds them: those over which a
+/// question was answered. What is single takes the one in use; once it is doubted, that over which
+/// the first answer comes.
+#[derive(Default)]
+struct Ways {
+    used: usize,
+    /// The one in use comes first.
+    proven: Vec<usize>,
+    /// The last question to it: header, payload, and check.
+    question: [Vec<u8>; 3],
+    /// Where the last question from it came from.
+    caller: Option<usize>,
+    strays: u8,
+}
+
+impl Ways {
+    /// A packet came over this network. True if that proves another network, or moves to it.
+    fn note(&mut self, network: usize, header: &[u8]) -> bool {
+        let hello = header.get(field::TYPE) == Some(&(PacketType::Hello as u8));
+        if hello && Hello::is_answer(header) {
+            let new = !self.proven.contains(&network);
+            if self.proven.is_empty() {
+                self.used = network;
+            }
+            self.proven.extend(Some(network).filter(|_| new));
+            return new;
+        }
+        if hello {
+            self.caller = Some(network);
+        }
+        let strays = !hello && self.used != network && self.caller == Some(network);
+        self.strays = if strays { self.strays + 1 } else { 0 };
+        let moved = self.strays >= STRAYS;
+        if moved {
+            (self.strays, self.used) = (0, network);
+            self.proven.retain(|&n| n != network);
+            self.proven.insert(0, network);
+        }
+        moved
+    }
 }
 
 /// A 64-bit check over the parts as one run of bytes: finds flipped bits, resists no attacker.
@@ -83,6 +132,7 @@ impl SimLink {
             at: networks.start,
             stripe: 0,
             networks,
+            ways: BTreeMap::new(),
             hosts: Vec::new(),
             peers: BTreeMap::new(),
             events: VecDeque::new(),
@@ -117,11 +167,57 @@ impl SimLink {
             let end = packet.bytes.len() - CHECK_LEN;
             let (header, payload) = packet.bytes[..end].split_at(usize::from(packet.header_len));
             if check(header, payload)[..] == packet.bytes[end..] {
+                self.note_way();
                 return true;
             }
             self.net.borrow_mut().note_refused(packet);
         }
         false
+    }
+
+    fn is_spread(&self) -> bool {
+        self.networks.len() > 1
+    }
+
+    /// Notes the way that the packet in `spare` took.
+    fn note_way(&mut self) {
+        if !self.is_spread() {
+            return;
+        }
+        let ways = self.ways.entry(self.spare.src).or_default();
+        if ways.note(self.at, &self.spare.bytes) {
+            let stripes = ways.proven.len() as u8;
+            let peer = self.peers.get(&self.spare.src);
+            self.events.extend(peer.map(|&peer| LinkEvent::Stripes(peer, stripes)));
+            // Over the others, too, if it was this side that asked.
+            let question = ways.question.each_ref().map(Vec::as_slice);
+            let mut net = self.net.borrow_mut();
+            let asked = !question[0].is_empty();
+            let others = self.networks.clone().filter(|n| asked && !ways.proven.contains(n));
+            for network in others {
+                net.send((self.host, self.spare.src), network, self.clock.now().0, question);
+            }
+        }
+    }
+
+    /// The networks that a frame to a host takes: a question all, while it is not known which of
+    /// them work; the answer that of the question; data that is spread its own.
+    fn ways_of(&mut self, host: u32, parts: [&[u8]; 3]) -> Range<usize> {
+        let (all, only) = (self.networks.clone(), |network: usize| network..network + 1);
+        if !self.is_spread() {
+            return all;
+        }
+        let ways = self.ways.entry(host).or_default();
+        let hello = parts[0].get(field::TYPE) == Some(&(PacketType::Hello as u8));
+        let answer = hello && Hello::is_answer(parts[0]);
+        if hello && !answer {
+            ways.question = parts.map(<[u8]>::to_vec);
+        }
+        match ways.caller.filter(|_| answer) {
+            Some(caller) => only(caller),
+            None if hello && ways.proven.is_empty() => all,
+            None => only(ways.proven.get(self.stripe).copied().unwrap_or(ways.used)),
+        }
     }
 
     /// Delivers the packet in `spare`.
@@ -196,7 +292,6 @@ impl Link for SimLink {
         caps.bytes_per_us = u32::try_from(wire.bytes_per_us).unwrap_or(u32::MAX);
         caps.small_bytes_per_us = caps.bytes_per_us;
         caps.train = config.train.max(1);
-        caps.stripes = self.networks.len() as u8;
         caps
     }
 
@@ -230,20 +325,30 @@ impl Link for SimLink {
         }
     }
 
+    fn doubt(&mut self, peer: PeerId) {
+        let Some(ways) = self.host_of(peer).and_then(|host| self.ways.get_mut(&host)) else {
+            return;
+        };
+        ways.proven.clear();
+        self.events.push_back(LinkEvent::Stripes(peer, 1));
+    }
+
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         if !self.alive() {
             return frames.len();
         }
-        let mut net = self.net.borrow_mut();
+        let net = SharedNetwork::clone(&self.net);
+        let mut net = net.borrow_mut();
         let cost = net.config().host.send_ns;
-        let network = self.networks.start + self.stripe;
         for (i, frame) in frames.iter().enumerate() {
             let Some(host) = self.host_of(frame.peer) else { continue };
             self.clock.spend(cost);
             let trailer = check(frame.header, frame.payload);
             let parts = [frame.header, frame.payload, &trailer];
-            if !net.send((self.host, host), network, self.clock.now().0, parts) {
-                return i;
+            for network in self.ways_of(host, parts) {
+                if !net.send((self.host, host), network, self.clock.now().0, parts) {
+                    return i;
+                }
             }
         }
         frames.len()

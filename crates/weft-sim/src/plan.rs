@@ -336,9 +336,7 @@ fn draw_networks(config: &mut SimConfig, rng: &mut Rng) {
         let from = rng.below(20);
         let span = Span::ms(from, from + *rng.pick(&[1, 20, 300, 60_000]));
         let dead = Fault::Loss { ppm: 1_000_000, span };
-        // Where networks share, what is single takes the first, whatever becomes of it.
-        let first = u64::from(config.striped);
-        config.faults.push(dead.on((first + rng.below(networks - first)) as usize));
+        config.faults.push(dead.on(rng.below(networks) as usize));
     }
 }
 

@@ -77,10 +77,6 @@ fn networks__one_loses_a_hundredth() {
 #[test]
 fn networks__one_is_dead_from_the_start() {
     for (config, network) in kinds().into_iter().flat_map(|c| [(c.clone(), 0), (c, 1)]) {
-        // What is striped asks by the first network who is there.
-        if config.striped && network == 0 {
-            continue;
-        }
         pass(config.fault(Fault::loss(1_000_000).on(network)));
     }
 }
@@ -88,9 +84,6 @@ fn networks__one_is_dead_from_the_start() {
 #[test]
 fn networks__one_dies_under_way() {
     for (config, network) in kinds().into_iter().flat_map(|c| [(c.clone(), 0), (c, 1)]) {
-        if config.striped && network == 0 {
-            continue;
-        }
         let span = Span { from: 2_000_000, until: u64::MAX };
         let spare = network == 1 && !config.striped && config.wire == config.more[0];
         let report = pass(config.fault(Fault::Loss { ppm: 1_000_000, span }.on(network)));

@@ -12,6 +12,11 @@ const KNOWN: &[(Mpi, &str)] = &[
     (Mpi::Mpich, "testDistgraphcomm"),
     (Mpi::Mpich, "testGetFortranInfo"),
     (Mpi::Open, "testRevoke"),
+    (Mpi::Intel, "testGetFortranInfo"),
+    (Mpi::Intel, "*TestWinCreateDynamic*.testAttachDetach"),
+    (Mpi::Intel, "*TestWinCreateDynamic*.testAttributes"),
+    (Mpi::Intel, "*TestWinCreateDynamic*.testGetAttr"),
+    (Mpi::Intel, "*TestWinCreateDynamic*.testMemory"),
 ];
 
 /// What is run where suites of others are not.

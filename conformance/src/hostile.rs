@@ -3,6 +3,7 @@
 //! calls them from `fuzz/`, the tests with seeded inputs.
 
 pub use crate::engine::engine;
+use std::hash::{Hash, Hasher};
 use weft_core::wire::{self, Common, Eager, Packet};
 use weft_core::{EndpointId, PeerId};
 use weft_link::agent::Control;
@@ -61,8 +62,13 @@ const BOB: EndpointId = EndpointId(0xb0b);
 const PEER: PeerId = PeerId(0);
 const SESSION: u32 = wire::session_number(0, 1);
 
-fn secure(mode: Mode, me: EndpointId, other: EndpointId) -> Secure {
-    let job_key = JobKey::from_bytes(&[7; 32]).expect("32 bytes are a key");
+/// With a key of its own for each input: a fuzzer sees what tags are compared with, and under one
+/// key it would learn to forge them.
+fn secure(input: &[u8], mode: Mode, me: EndpointId, other: EndpointId) -> Secure {
+    let mut hash = std::hash::DefaultHasher::new();
+    input.hash(&mut hash);
+    let job_key = [hash.finish().to_le_bytes(), [7; 8]].concat();
+    let job_key = JobKey::from_bytes(&job_key).expect("16 bytes are a key");
     let mut secure = Secure::new(&Security { mode, job_key, me }, Lane::Udp);
     secure.add_peer(PEER, SESSION, other);
     secure
@@ -73,12 +79,12 @@ fn secure(mode: Mode, me: EndpointId, other: EndpointId) -> Secure {
 pub fn secure_open(data: &[u8]) {
     let Some((choice, bytes)) = data.split_first() else { return };
     let mode = if choice & 1 == 0 { Mode::Auth } else { Mode::Encrypt };
-    let mut bob = secure(mode, BOB, ALICE);
+    let mut bob = secure(data, mode, BOB, ALICE);
     if choice & 2 == 0 {
         assert!(bob.open(&mut bytes.to_vec()).is_err(), "accepted a frame that nobody sealed");
         return;
     }
-    let mut alice = secure(mode, ALICE, BOB);
+    let mut alice = secure(data, mode, ALICE, BOB);
     let common = Common { session: SESSION, ..Common::default() };
     let header = wire::emit(&common, &Packet::Eager(Eager { tag: 1 }));
     let mut genuine = [0; 128];

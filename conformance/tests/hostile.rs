@@ -116,6 +116,11 @@ fn secure_open__accepts_only_what_was_sealed() {
     let mut good: Vec<Vec<u8>> = (0..4).map(change).collect();
     let raw = |packet: Vec<u8>| [&[0], &packet[..], &[0; 16]].concat();
     good.extend(packets().into_iter().map(raw));
+    // A change with the tag for it, which a fuzzer had learned under the one key of then.
+    let mut learned = vec![0; 129];
+    (learned[0], learned[2]) = (10, 10);
+    learned[61..69].copy_from_slice(&[0x05, 0x77, 0xf3, 0x68, 0x9c, 0x22, 0x89, 0x2a]);
+    good.push(learned);
     feed(&good, hostile::secure_open);
 }
 

@@ -24,7 +24,7 @@ pub struct SimLink {
     generation: u32,
     clock: SimClock,
     kind: LinkKind,
-    /// The networks it is on; what is sent takes the first of them.
+    /// The networks it is on.
     networks: Range<usize>,
     /// The one whose frames are taken now.
     at: usize,

@@ -4,7 +4,7 @@ use weft_core::wire::{field, Hello, PacketType};
 
 /// What an authentic packet tells about the way it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A HELLO that asks for an answer.
     Question,
     /// The answer to one: the way works in both directions.
@@ -14,6 +14,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Of a packet with this header.
     #[inline]
     pub fn of(header: &[u8]) -> Kind {
         if header.get(field::TYPE) != Some(&(PacketType::Hello as u8)) {

@@ -8,7 +8,7 @@ pub mod address;
 pub mod agent;
 pub mod bytes;
 pub mod ether;
-mod kind;
+pub mod kind;
 pub mod link;
 pub mod looplink;
 pub mod packet;

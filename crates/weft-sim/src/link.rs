@@ -5,8 +5,8 @@ use crate::config::{LinkKind, SimConfig};
 use crate::network::{Packet, SharedNetwork};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use weft_core::wire::{field, Hello, PacketType};
 use weft_core::{LinkCaps, PeerId};
+use weft_link::kind::Kind;
 use weft_link::run::{is_part, Run};
 use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 
@@ -62,8 +62,8 @@ struct Ways {
 impl Ways {
     /// A packet came over this network. True if that proves another network, or moves to it.
     fn note(&mut self, network: usize, header: &[u8]) -> bool {
-        let hello = header.get(field::TYPE) == Some(&(PacketType::Hello as u8));
-        if hello && Hello::is_answer(header) {
+        let kind = Kind::of(header);
+        if kind == Kind::Answer {
             let new = !self.proven.contains(&network);
             if self.proven.is_empty() {
                 self.used = network;
@@ -71,10 +71,10 @@ impl Ways {
             self.proven.extend(Some(network).filter(|_| new));
             return new;
         }
-        if hello {
+        if kind == Kind::Question {
             self.caller = Some(network);
         }
-        let strays = !hello && self.used != network && self.caller == Some(network);
+        let strays = kind == Kind::Other && self.used != network && self.caller == Some(network);
         self.strays = if strays { self.strays + 1 } else { 0 };
         let moved = self.strays >= STRAYS;
         if moved {
@@ -208,15 +208,14 @@ impl SimLink {
             return all;
         }
         let ways = self.ways.entry(host).or_default();
-        let hello = parts[0].get(field::TYPE) == Some(&(PacketType::Hello as u8));
-        let answer = hello && Hello::is_answer(parts[0]);
-        if hello && !answer {
+        let kind = Kind::of(parts[0]);
+        if kind == Kind::Question {
             ways.question = parts.map(<[u8]>::to_vec);
         }
-        match ways.caller.filter(|_| answer) {
-            Some(caller) => only(caller),
-            None if hello && ways.proven.is_empty() => all,
-            None => only(ways.proven.get(self.stripe).copied().unwrap_or(ways.used)),
+        match (kind, ways.caller) {
+            (Kind::Answer, Some(caller)) => only(caller),
+            (Kind::Question, _) if ways.proven.is_empty() => all,
+            _ => only(ways.proven.get(self.stripe).copied().unwrap_or(ways.used)),
         }
     }
 

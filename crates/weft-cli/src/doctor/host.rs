@@ -1,6 +1,7 @@
 //! The machine: processors and clock.
 
 use super::Check;
+use weft_link::secure::Backend;
 
 /// A file's text without the line end.
 pub fn read(path: &str) -> Option<String> {
@@ -42,26 +43,14 @@ fn load() -> Check {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn aes() -> (bool, bool) {
-    let has = std::arch::is_x86_feature_detected!("aes");
-    (has, has && std::arch::is_x86_feature_detected!("vaes"))
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn aes() -> (bool, bool) {
-    (false, false)
-}
-
 fn authentication() -> Check {
-    match aes() {
-        (_, true) => Check::ok("authentication", "VAES instructions: two blocks at a time"),
-        (true, _) => Check::ok("authentication", "AES instructions"),
-        _ => Check::warn(
+    match Backend::detect() {
+        Backend::Portable => Check::warn(
             "authentication",
             "no AES instructions that weft uses: authenticating udp frames takes more time",
             "pass AES through to the virtual machine (CPU model `host`)",
         ),
+        backend => Check::ok("authentication", format!("instructions: {}", backend.name())),
     }
 }
 

@@ -73,6 +73,7 @@ impl Mac {
             let tag = unsafe {
                 match self.backend {
                     Backend::Wide => x86::tag_wide(keys, nonce, message),
+                    Backend::Half => x86::tag_half(keys, nonce, message),
                     _ => x86::tag_narrow(keys, nonce, message),
                 }
             };
@@ -94,6 +95,7 @@ impl Mac {
             let tag = unsafe {
                 match self.backend {
                     Backend::Wide => x86::tag_copy_wide(keys, nonce, message, to),
+                    Backend::Half => x86::tag_copy_half(keys, nonce, message, to),
                     _ => x86::tag_copy_narrow(keys, nonce, message, to),
                 }
             };

@@ -24,9 +24,13 @@ const AD_MAX: usize = 128;
 /// Which implementation runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// Vector AES and carry-less multiplication (VAES, VPCLMULQDQ, AVX-512).
+    /// AES in 256-bit and carry-less multiplication in 512-bit registers (VAES, VPCLMULQDQ,
+    /// AVX-512).
     #[cfg(target_arch = "x86_64")]
     Wide,
+    /// Both in 256-bit registers (VAES, VPCLMULQDQ, AVX2).
+    #[cfg(target_arch = "x86_64")]
+    Half,
     /// 128-bit AES and carry-less multiplication (AES-NI, PCLMULQDQ).
     #[cfg(target_arch = "x86_64")]
     Narrow,
@@ -47,9 +51,12 @@ impl Backend {
         {
             use std::arch::is_x86_feature_detected as has;
             let narrow = has!("aes") && has!("pclmulqdq");
-            let vectors = has!("avx2") && has!("avx512f") && has!("avx512bw");
-            if narrow && vectors && has!("vaes") && has!("vpclmulqdq") {
+            let half = narrow && has!("avx2") && has!("vaes") && has!("vpclmulqdq");
+            if half && has!("avx512f") && has!("avx512bw") {
                 out.push(Backend::Wide);
+            }
+            if half {
+                out.push(Backend::Half);
             }
             if narrow {
                 out.push(Backend::Narrow);
@@ -63,9 +70,11 @@ impl Backend {
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Backend::Wide => "vaes",
+            Backend::Wide => "VAES, VPCLMULQDQ, AVX-512",
             #[cfg(target_arch = "x86_64")]
-            Backend::Narrow => "aes-ni",
+            Backend::Half => "VAES, VPCLMULQDQ, AVX2",
+            #[cfg(target_arch = "x86_64")]
+            Backend::Narrow => "AES-NI, PCLMULQDQ",
             Backend::Portable => "portable",
         }
     }
@@ -161,7 +170,7 @@ impl Aegis {
             // SAFETY: the constructor checked that the processor has the instructions; memory by
             // contract.
             #[cfg(target_arch = "x86_64")]
-            Backend::Wide => unsafe { x86_aes::run_vaes::<MODE>(job) },
+            Backend::Wide | Backend::Half => unsafe { x86_aes::run_vaes::<MODE>(job) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Backend::Narrow => unsafe { x86_aes::run_aesni::<MODE>(job) },

@@ -70,11 +70,28 @@ fn mac__backends_agree_at_every_length() {
         Backend::available().into_iter().map(|b| Mac::new([5; 16], [6; 16], b)).collect();
     let lengths = (0..300).chain([1424, 1456, 1984, 2047, 2048, 2049, 4096, 8940, 32_700, 40_000]);
     for len in lengths {
-        for header in [24, 32, 48, 49, 56, 64, 113] {
+        for header in [0, 1, 3, 4, 7, 8, 9, 15, 24, 32, 48, 49, 56, 64, 113] {
             let message =
                 Message { number: 9, header: &bytes[3..3 + header], payload: &bytes[..len] };
             let tags: Vec<_> = macs.iter().map(|m| m.tag([1, 2], &message)).collect();
             assert!(tags.iter().all(|t| *t == tags[0]), "{header} {len}: {tags:?}");
+        }
+    }
+}
+
+#[test]
+fn mac__copies_the_payload_and_nothing_else() {
+    let bytes: Vec<u8> = (0..5000u32).map(|i| (i * 7 + i / 251) as u8).collect();
+    for backend in Backend::available() {
+        let mac = Mac::new([5; 16], [6; 16], backend);
+        for len in (0..300).chain([1424, 1456, 2047, 2048, 2049, 4096]) {
+            let message = Message { number: 9, header: &bytes[..32], payload: &bytes[7..7 + len] };
+            let mut copy = vec![0xee; len + 128];
+            let tag = mac.tag_copy([1, 2], &message, &mut copy[64..64 + len]);
+            assert_eq!(tag, mac.tag([1, 2], &message), "{backend:?} {len}");
+            assert_eq!(&copy[64..64 + len], message.payload, "{backend:?} {len}");
+            let (before, after) = (&copy[..64], &copy[64 + len..]);
+            assert!(before.iter().chain(after).all(|b| *b == 0xee), "{backend:?} {len}");
         }
     }
 }

@@ -212,6 +212,105 @@ unsafe fn fold_wide(s: __m512i) -> __m128i {
     }
 }
 
+/// 256-bit registers (AVX2, VPCLMULQDQ).
+#[derive(Clone, Copy)]
+struct Half([__m256i; 2]);
+
+impl Lanes for Half {
+    type Sums = [__m256i; 3];
+
+    #[inline(always)]
+    unsafe fn zero() -> [__m256i; 3] {
+        // SAFETY: AVX2 by the caller's contract.
+        unsafe { [_mm256_setzero_si256(); 3] }
+    }
+
+    #[inline(always)]
+    unsafe fn load(p: *const u8, n: usize) -> Half {
+        // SAFETY: `n` readable bytes and AVX2 by the caller's contract.
+        unsafe {
+            if n == GROUP {
+                return Half([_mm256_loadu_si256(p.cast()), _mm256_loadu_si256(p.add(32).cast())]);
+            }
+            Half::of(load_blocks(p, n))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_after(first: __m128i, p: *const u8, n: usize) -> Half {
+        // SAFETY: `n` readable bytes and AVX2 by the caller's contract.
+        unsafe {
+            let [a, b, c, _] = load_blocks(p, n);
+            Half::of([first, a, b, c])
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, p: *mut u8, n: usize) {
+        let Half([a, b]) = self;
+        // SAFETY: `n` writable bytes and AVX2 by the caller's contract.
+        unsafe {
+            if n == GROUP {
+                _mm256_storeu_si256(p.cast(), a);
+                return _mm256_storeu_si256(p.add(32).cast(), b);
+            }
+            let a = [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)];
+            let b = [_mm256_castsi256_si128(b), _mm256_extracti128_si256::<1>(b)];
+            store_blocks([a[0], a[1], b[0], b[1]], p, n);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_first(self, block: __m128i) -> Half {
+        let Half([a, b]) = self;
+        // SAFETY: AVX2 by the caller's contract.
+        Half([unsafe { _mm256_xor_si256(a, _mm256_zextsi128_si256(block)) }, b])
+    }
+
+    /// Three products a block instead of four (Karatsuba): processors with this width and no wider
+    /// one multiply every second cycle.
+    #[inline(always)]
+    unsafe fn multiply(self, powers: &[u8; GROUP], sums: &mut [__m256i; 3]) {
+        for (i, x) in self.0.into_iter().enumerate() {
+            // SAFETY: 32 readable bytes; AVX2 and VPCLMULQDQ by the caller's contract.
+            unsafe {
+                let h = _mm256_loadu_si256(powers.as_ptr().add(32 * i).cast());
+                let xs = _mm256_xor_si256(x, _mm256_shuffle_epi32::<0b01_00_11_10>(x));
+                let hs = _mm256_xor_si256(h, _mm256_shuffle_epi32::<0b01_00_11_10>(h));
+                let both = _mm256_clmulepi64_epi128::<0x00>(xs, hs);
+                sums[0] = _mm256_xor_si256(sums[0], _mm256_clmulepi64_epi128::<0x00>(x, h));
+                sums[1] = _mm256_xor_si256(sums[1], both);
+                sums[2] = _mm256_xor_si256(sums[2], _mm256_clmulepi64_epi128::<0x11>(x, h));
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn fold(sums: [__m256i; 3]) -> [__m128i; 3] {
+        // SAFETY: AVX2 by the caller's contract.
+        unsafe {
+            let [low, both, high] = [fold_half(sums[0]), fold_half(sums[1]), fold_half(sums[2])];
+            [low, _mm_xor_si128(both, _mm_xor_si128(low, high)), high]
+        }
+    }
+}
+
+impl Half {
+    /// From four blocks.
+    #[inline(always)]
+    unsafe fn of([a, b, c, d]: [__m128i; 4]) -> Half {
+        // SAFETY: AVX2 by the caller's contract.
+        unsafe { Half([_mm256_set_m128i(b, a), _mm256_set_m128i(d, c)]) }
+    }
+}
+
+/// Exclusive or of the two blocks.
+#[inline(always)]
+unsafe fn fold_half(s: __m256i) -> __m128i {
+    // SAFETY: AVX2 by the caller's contract.
+    unsafe { _mm_xor_si128(_mm256_castsi256_si128(s), _mm256_extracti128_si256::<1>(s)) }
+}
+
 /// 128-bit registers (PCLMULQDQ).
 #[derive(Clone, Copy)]
 struct Narrow([__m128i; 4]);
@@ -227,41 +326,21 @@ impl Lanes for Narrow {
 
     #[inline(always)]
     unsafe fn load(p: *const u8, n: usize) -> Narrow {
-        let mut group = [0u8; GROUP];
-        // SAFETY: `n` readable bytes by contract, at most the group's.
-        unsafe {
-            let mut from = p;
-            if n < GROUP {
-                std::ptr::copy_nonoverlapping(p, group.as_mut_ptr(), n);
-                from = group.as_ptr();
-            }
-            let from = from.cast::<__m128i>();
-            Narrow([
-                _mm_loadu_si128(from),
-                _mm_loadu_si128(from.add(1)),
-                _mm_loadu_si128(from.add(2)),
-                _mm_loadu_si128(from.add(3)),
-            ])
-        }
+        // SAFETY: by contract.
+        Narrow(unsafe { load_blocks(p, n) })
     }
 
     #[inline(always)]
     unsafe fn load_after(first: __m128i, p: *const u8, n: usize) -> Narrow {
         // SAFETY: by contract.
-        let Narrow([a, b, c, _]) = unsafe { Narrow::load(p, n) };
+        let [a, b, c, _] = unsafe { load_blocks(p, n) };
         Narrow([first, a, b, c])
     }
 
     #[inline(always)]
     unsafe fn store(self, p: *mut u8, n: usize) {
-        let mut group = [0u8; GROUP];
-        // SAFETY: `n` writable bytes by contract, at most the group's.
-        unsafe {
-            for (i, x) in self.0.into_iter().enumerate() {
-                _mm_storeu_si128(group.as_mut_ptr().add(16 * i).cast(), x);
-            }
-            std::ptr::copy_nonoverlapping(group.as_ptr(), p, n);
-        }
+        // SAFETY: by contract.
+        unsafe { store_blocks(self.0, p, n) }
     }
 
     #[inline(always)]
@@ -289,6 +368,106 @@ impl Lanes for Narrow {
     #[inline(always)]
     unsafe fn fold(sums: [__m128i; 3]) -> [__m128i; 3] {
         sums
+    }
+}
+
+/// `n` bytes (at most 64) from `p`, then zeros, without a detour through memory.
+///
+/// # Safety
+/// `n` bytes are readable.
+#[inline(always)]
+unsafe fn load_blocks(p: *const u8, n: usize) -> [__m128i; 4] {
+    // SAFETY: each load stays within the `n` bytes; SSE2 is part of x86-64.
+    unsafe {
+        let mut blocks = [_mm_setzero_si128(); 4];
+        for (i, block) in blocks.iter_mut().enumerate() {
+            let at = 16 * i;
+            if n >= at + 16 {
+                *block = _mm_loadu_si128(p.add(at).cast());
+            } else if n > at {
+                *block = load_part(p.add(at), n - at);
+            }
+        }
+        blocks
+    }
+}
+
+/// `n` bytes, 1 to 15, from `p`, then zeros: words that overlap, moved into place.
+///
+/// # Safety
+/// `n` bytes are readable.
+#[inline(always)]
+unsafe fn load_part(p: *const u8, n: usize) -> __m128i {
+    let bits = 8 * n as u32;
+    // SAFETY: each read stays within the `n` bytes.
+    let (low, high) = unsafe {
+        match n {
+            8.. => {
+                let last = p.add(n - 8).cast::<u64>().read_unaligned();
+                (p.cast::<u64>().read_unaligned(), last.unbounded_shr(128 - bits))
+            }
+            4.. => {
+                let [first, last] = [p, p.add(n - 4)].map(|p| p.cast::<u32>().read_unaligned());
+                (u64::from(first) | u64::from(last) << (bits - 32), 0)
+            }
+            _ => {
+                let middle = n / 2;
+                let [a, b, c] = [p, p.add(middle), p.add(n - 1)].map(|p| u64::from(p.read()));
+                (a | b << (8 * middle) | c << (bits - 8), 0)
+            }
+        }
+    };
+    // SAFETY: SSE2 is part of x86-64.
+    unsafe { _mm_set_epi64x(high as i64, low as i64) }
+}
+
+/// Writes the first `n` bytes (at most 64) to `p`.
+///
+/// # Safety
+/// `n` bytes are writable.
+#[inline(always)]
+unsafe fn store_blocks(blocks: [__m128i; 4], p: *mut u8, n: usize) {
+    for (i, block) in blocks.into_iter().enumerate() {
+        let at = 16 * i;
+        // SAFETY: each write stays within the `n` bytes; SSE2 is part of x86-64.
+        unsafe {
+            if n >= at + 16 {
+                _mm_storeu_si128(p.add(at).cast(), block);
+            } else if n > at {
+                store_part(block, p.add(at), n - at);
+            }
+        }
+    }
+}
+
+/// Writes the first `n` bytes, 1 to 15, to `p`: words that overlap.
+///
+/// # Safety
+/// `n` bytes are writable.
+#[inline(always)]
+unsafe fn store_part(block: __m128i, p: *mut u8, n: usize) {
+    // SAFETY: each write stays within the `n` bytes; SSE2 is part of x86-64.
+    unsafe {
+        let low = _mm_cvtsi128_si64(block) as u64;
+        let high = _mm_cvtsi128_si64(_mm_unpackhi_epi64(block, block)) as u64;
+        let bits = 8 * n as u32;
+        match n {
+            8.. => {
+                let last = low.unbounded_shr(bits - 64) | high.unbounded_shl(128 - bits);
+                p.cast::<u64>().write_unaligned(low);
+                p.add(n - 8).cast::<u64>().write_unaligned(last);
+            }
+            4.. => {
+                p.cast::<u32>().write_unaligned(low as u32);
+                p.add(n - 4).cast::<u32>().write_unaligned((low >> (bits - 32)) as u32);
+            }
+            _ => {
+                let middle = n / 2;
+                p.write(low as u8);
+                p.add(middle).write((low >> (8 * middle)) as u8);
+                p.add(n - 1).write((low >> (bits - 8)) as u8);
+            }
+        }
     }
 }
 
@@ -360,6 +539,15 @@ pub(super) unsafe fn tag_wide(keys: &Keys, nonce: [u64; 2], message: &Message<'_
 }
 
 /// # Safety
+/// The processor has AVX2, VPCLMULQDQ, PCLMULQDQ and AES-NI.
+#[target_feature(enable = "avx2,vpclmulqdq,pclmulqdq,aes")]
+pub(super) unsafe fn tag_half(keys: &Keys, nonce: [u64; 2], message: &Message<'_>) -> u64 {
+    let none = std::ptr::null_mut();
+    // SAFETY: by contract; nothing is copied.
+    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Half, false>(&keys.powers, message, none) }
+}
+
+/// # Safety
 /// The processor has PCLMULQDQ and AES-NI.
 #[target_feature(enable = "pclmulqdq,aes")]
 pub(super) unsafe fn tag_narrow(keys: &Keys, nonce: [u64; 2], message: &Message<'_>) -> u64 {
@@ -381,6 +569,21 @@ pub(super) unsafe fn tag_copy_wide(
 ) -> u64 {
     // SAFETY: by contract.
     unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Wide, true>(&keys.powers, message, copy) }
+}
+
+/// As [`tag_half`], and copies the payload to `copy`.
+///
+/// # Safety
+/// As [`tag_half`]; the payload's length is writable at `copy`.
+#[target_feature(enable = "avx2,vpclmulqdq,pclmulqdq,aes")]
+pub(super) unsafe fn tag_copy_half(
+    keys: &Keys,
+    nonce: [u64; 2],
+    message: &Message<'_>,
+    copy: *mut u8,
+) -> u64 {
+    // SAFETY: by contract.
+    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Half, true>(&keys.powers, message, copy) }
 }
 
 /// As [`tag_narrow`], and copies the payload to `copy`.

@@ -33,6 +33,6 @@ pub use link::{Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction, Sink, Wa
 pub use packet::{BarePacket, PacketConfig, PacketLink};
 pub use random::random_u64;
 pub use shm::{DirectCopy, ShmConfig, ShmLink};
-pub use turn::Turn;
+pub use turn::{Next, Turn};
 pub use udp::{UdpConfig, UdpLink};
 pub use xdp::{BareXdp, XdpConfig, XdpLink, XdpMode};

@@ -3,6 +3,10 @@
 
 use std::sync::atomic::{compiler_fence, AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::Thread;
+
+/// Looks for the guest's end before a caller sleeps: a visit that is not interrupted is short.
+const LOOKS: u32 = 1000;
 
 /// One thread at a time in the objects of a domain.
 ///
@@ -19,6 +23,8 @@ pub struct Gate {
     turns: AtomicU64,
     /// The guest is inside, or about to look whether it may be.
     guest: AtomicBool,
+    /// Sleeps until the guest has left.
+    waiter: Mutex<Option<Thread>>,
 }
 
 /// Being inside.
@@ -58,10 +64,21 @@ impl Gate {
         Inside { gate: self, locked }
     }
 
+    /// The guest may have lost its core inside, to another rank of a crowded host. It is not waited
+    /// for by yielding: on another core that helps nobody, and each time puts the caller further
+    /// behind the others.
     #[cold]
     fn wait_for_guest(&self) {
+        for _ in 0..LOOKS {
+            if !self.guest.load(Ordering::Acquire) {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
+        // The guest either finds the waiter or has left before it was noted.
         while self.guest.load(Ordering::Acquire) {
-            std::thread::yield_now();
+            std::thread::park();
         }
     }
 
@@ -107,6 +124,10 @@ impl Drop for Inside<'_> {
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
         self.gate.guest.store(false, Ordering::Release);
+        let waiter = self.gate.waiter.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = waiter {
+            thread.unpark();
+        }
     }
 }
 
@@ -139,5 +160,24 @@ mod tests {
         drop(inside);
         drop(gate.enter());
         assert!(gate.visit(|| {}).is_some());
+    }
+
+    #[test]
+    fn enter__sleeps_until_the_guest_has_left() {
+        let gate = Gate::new(false);
+        let visit = gate.visit(|| {}).expect("nobody is inside");
+        let entered = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _inside = gate.enter();
+                entered.store(true, Ordering::SeqCst);
+            });
+            while gate.waiter.lock().unwrap().is_none() {
+                std::thread::yield_now();
+            }
+            assert!(!entered.load(Ordering::SeqCst));
+            drop(visit);
+        });
+        assert!(entered.load(Ordering::SeqCst));
     }
 }

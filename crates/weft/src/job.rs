@@ -320,7 +320,8 @@ pub fn open_endpoint(
         }
     };
     if links.shm {
-        take("shm", ShmLink::new(ShmConfig::new(id)).map(|l| Box::new(l) as _));
+        let shm = ShmConfig { sleeps_often: oversubscribed(), ..ShmConfig::new(id) };
+        take("shm", ShmLink::new(shm).map(|l| Box::new(l) as _));
     }
     let security = Security { mode, job_key, me: id };
     let mut services = None;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use weft_core::{Instant, PeerId};
 use weft_link::agent::{Attach, Caller, Control, FromRank, Hub, Served, VERSION};
 use weft_link::secure::{JobKey, Security};
-use weft_link::{Bytes, LinkError, LinkEvent, Turn, WaitFd};
+use weft_link::{Bytes, LinkError, LinkEvent, Next, Turn, WaitFd};
 
 /// Packets and messages taken from all ranks before the links are looked at.
 const BUDGET: usize = 256;
@@ -342,9 +342,8 @@ impl Agent {
         }
         let now = self.room.now;
         let since = *self.idle_since.get_or_insert(now);
-        if now.since(since) < self.options.spin && self.turn.may_hand_over(now) {
-            self.turn.hand_over(now, sys::now);
-        } else {
+        let late = now.since(since) >= self.options.spin;
+        if late || self.turn.hand_over(now, sys::now) == Next::Sleep {
             self.sleep(now);
             self.idle_since = None;
         }

@@ -166,7 +166,8 @@ impl AgentLink {
             if Instant::now() > end {
                 return Err(LinkError::Unreachable(format!("{} does not answer", self.agent())));
             }
-            std::thread::yield_now();
+            // The agent may need this core, and get it only from one who sleeps.
+            std::thread::sleep(Duration::from_micros(50));
         }
     }
 

@@ -25,6 +25,7 @@ pub struct Hub {
 pub(super) fn ring_config(endpoint: EndpointId, ranks: usize) -> ShmConfig {
     let mut config = ShmConfig::new(endpoint);
     config.max_peers = ranks;
+    config.sleeps_often = true;
     config
 }
 

@@ -38,7 +38,7 @@ use wait::Waiter;
 use weft_core::engine::types::{self, AtomicCode, Claimed, Probed, RecvArgs, Refused, SendArgs};
 use weft_core::{Config, EndpointId, Instant, LinkCaps, OpError, PeerFailure, PeerId, Stats};
 use weft_link::agent::ServicesHandle;
-use weft_link::{Address, Link, Turn};
+use weft_link::{Address, Link, Next, Turn};
 
 /// How an operation ended well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -405,13 +405,13 @@ impl Endpoint {
             if timeout.is_some_and(|t| waited >= t) {
                 return false;
             }
-            let mut turn = self.inner.borrow().turn;
             let hands_over = waited >= spin && !hand_over.is_zero();
-            if waited >= limit || hands_over && !turn.may_hand_over(now) {
+            let shall_sleep = || {
+                let turn = &self.inner.borrow().turn;
+                turn.hand_over(now, || self.now()) == Next::Sleep
+            };
+            if waited >= limit || hands_over && shall_sleep() {
                 self.sleep_once(timeout.map(|t| now + (t - waited)));
-            } else if hands_over {
-                turn.hand_over(now, || self.now());
-                self.inner.borrow_mut().turn = turn;
             }
             self.inner.borrow_mut().stay_awake();
         }

@@ -6,52 +6,61 @@ use crate::sys::abi::err;
 use libc::c_int;
 use std::cell::{Cell, RefCell};
 use std::rc::Weak;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
+use weft_link::{Next, Turn};
 
 /// What a caller does that polls in vain: other ranks may want its core, and libraries above poll
 /// for ever.
 ///
 /// For a while it polls on. Then each poll hands the core to whoever is ready, which costs little
-/// when nobody is. It hardly sleeps: a program may compute between its polls (HPCC's random access
-/// does), and every sleep would slow it down.
-#[derive(Debug, Default)]
+/// when nobody is. It sleeps where somebody computes on the core, and where there are more ranks
+/// than cores, once nobody of its own kind wants it: others may, of another scheduling group, and
+/// they get it only from one who sleeps. A program that computes between its polls (HPCC's random
+/// access does) would be slowed down by that, so it has to poll one time after the other.
+#[derive(Debug)]
 pub struct Idle {
     in_vain: Cell<u32>,
     since: Cell<Option<Instant>>,
+    /// There are more ranks than cores.
+    crowded: bool,
+    // What follows is noted outside of the gate, where several threads may be.
+    turn: Turn,
     /// Handing the core over in vain so often means that nobody wants it any more.
-    /// Noted outside of the gate, where several threads may be.
     shared: AtomicU32,
-    /// Hand-overs left in which the caller sleeps instead.
-    hogged: AtomicU32,
+    /// When it was handed over last.
+    last: AtomicU64,
 }
 
 /// Polls in vain between looks at the clock.
 const LOOK: u32 = 16;
 /// Time of polling on.
 const SPIN: Duration = Duration::from_micros(50);
-/// A core that was handed over came back later than this: somebody else wanted it. Launchers do not
-/// know of all that runs on a host.
-const TAKEN: Duration = Duration::from_micros(5);
-/// Each time is remembered for so many times that nobody wanted it.
+/// Each time that somebody took the core is remembered for so many times that nobody wanted it.
+/// Launchers do not know of all that runs on a host.
 const MEMORY: u32 = 100;
-/// Most that is remembered; one less than a multiple of `MEASURED`.
-const MEMORY_MAX: u32 = 999;
-/// While that lasts, only each so many-th time is measured: two readings of the clock are a seventh
-/// of a turn in vain.
-const MEASURED: u32 = 8;
-
-/// A core that came back later than this went to a process that computes. On Linux 6.18 whoever
-/// yields falls behind such a process by a whole slice: a round trip of two ranks that yield takes
-/// milliseconds then, of two that sleep some 20 us.
-const HOGGED: Duration = Duration::from_millis(1);
-/// So many hand-overs are then sleeps, until one is tried again.
-const SLEEPS: u32 = 100;
-/// Longest of them, in milliseconds: no longer than what they are in place of, since the caller may
-/// be one that computes between its polls.
+/// Most that is remembered.
+const MEMORY_MAX: u32 = 1000;
+/// Who computes between two polls takes longer.
+const AT_ONCE: Duration = Duration::from_micros(10);
+/// Longest sleep, in milliseconds: no longer than what it is in place of, since the caller may be
+/// one that computes between its polls.
 const NAP_MS: c_int = 1;
 
 impl Idle {
+    /// Of a caller on a host with, or without, more ranks than cores.
+    pub fn new(crowded: bool) -> Idle {
+        Idle {
+            in_vain: Cell::new(0),
+            since: Cell::new(None),
+            crowded,
+            turn: Turn::default(),
+            shared: AtomicU32::new(if crowded { MEMORY } else { 0 }),
+            last: AtomicU64::new(0),
+        }
+    }
+
     #[inline]
     pub fn something(&self) {
         self.in_vain.set(0);
@@ -71,31 +80,26 @@ impl Idle {
         times.is_multiple_of(LOOK) && self.is_tired()
     }
 
-    /// Hands the core over, and notes whether anybody took it. False: the caller is to sleep for a
-    /// moment instead.
+    /// Hands the core over. False: the caller is to sleep for a moment instead.
     pub fn hand_over(&self) -> bool {
-        let hogged = self.hogged.load(Ordering::Relaxed);
-        if hogged > 0 {
-            self.hogged.store(hogged - 1, Ordering::Relaxed);
-            return false;
-        }
-        let shared = self.shared.load(Ordering::Relaxed);
-        let start = shared.is_multiple_of(MEASURED).then(Instant::now);
-        std::thread::yield_now();
-        self.note(start.map(|start| start.elapsed()));
-        true
+        let now = clock();
+        let before = weft_core::Instant(self.last.swap(now.0, Ordering::Relaxed));
+        let next = self.turn.hand_over(now, clock);
+        self.goes_on(next, now.since(before) < AT_ONCE)
     }
 
-    /// A hand-over took so long, if it was measured.
-    fn note(&self, took: Option<Duration>) {
+    /// Whether the caller, which came `at_once` or not, polls on.
+    fn goes_on(&self, next: Next, at_once: bool) -> bool {
         let shared = self.shared.load(Ordering::Relaxed);
-        let shared = match took.is_some_and(|took| took > TAKEN) {
-            true => (shared + MEMORY).min(MEMORY_MAX),
-            false => shared.saturating_sub(1),
+        let shared = match next {
+            Next::Taken => (shared + MEMORY).min(MEMORY_MAX),
+            _ => shared.saturating_sub(1),
         };
         self.shared.store(shared, Ordering::Relaxed);
-        if took.is_some_and(|took| took > HOGGED) {
-            self.hogged.store(SLEEPS, Ordering::Relaxed);
+        match next {
+            Next::Taken | Next::Look => true,
+            Next::Alone => !(self.crowded && at_once),
+            Next::Sleep => false,
         }
     }
 
@@ -111,6 +115,12 @@ impl Idle {
         }
         tired
     }
+}
+
+/// Time since this was first asked.
+fn clock() -> weft_core::Instant {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    weft_core::Instant(START.elapsed().as_nanos() as u64)
 }
 
 /// Sleeping until an endpoint has something.
@@ -277,12 +287,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hand_over__sleeps_for_a_while_once_somebody_computed() {
-        let idle = Idle::default();
-        idle.note(Some(TAKEN * 2));
-        assert_eq!(idle.hogged.load(Ordering::Relaxed), 0, "another rank had its turn");
-        idle.note(Some(HOGGED * 2));
-        let sleeps = (0..).take_while(|_| !idle.hand_over()).count();
-        assert_eq!(sleeps, SLEEPS as usize);
+    fn goes_on__sleeps_where_others_may_want_the_core() {
+        let (crowded, roomy) = (Idle::new(true), Idle::new(false));
+        for idle in [&crowded, &roomy] {
+            assert!(idle.goes_on(Next::Taken, true) && idle.goes_on(Next::Look, true));
+            assert!(!idle.goes_on(Next::Sleep, false), "somebody computes");
+            assert!(idle.goes_on(Next::Alone, false), "it computes between its polls");
+        }
+        assert!(!crowded.goes_on(Next::Alone, true) && roomy.goes_on(Next::Alone, true));
+    }
+
+    #[test]
+    fn nothing__hands_over_at_once_while_others_want_the_core() {
+        let idle = Idle::new(false);
+        assert!(!idle.nothing());
+        idle.goes_on(Next::Taken, true);
+        let times = (0..).take_while(|_| idle.nothing() && idle.goes_on(Next::Look, true)).count();
+        assert_eq!(times, MEMORY as usize);
+        assert!(Idle::new(true).nothing());
     }
 }

@@ -17,10 +17,10 @@ const CROWDED_MAX: Duration = Duration::from_secs(1);
 const IN_VAIN: Duration = Duration::from_nanos(1500);
 /// Until the next try after one in vain: at first, doubled each time, and at most.
 ///
-/// Each yield puts the caller a slice, 1.4 ms or more, behind the processes of its scheduling group,
-/// also one that nobody takes because those who run on the core are of another group: another
-/// session, another container. Two callers that yielded 4 ms long without pause, one system call
-/// after the other, then waited 250 ms for others that yielded.
+/// Each yield puts the caller a slice, 1.4 ms or more, behind the others of its scheduling group,
+/// also when nobody takes the core because those who want it are of another group: another session,
+/// another container. Ranks that yielded for 4 ms without pause then waited 250 ms for others
+/// (record 17).
 const GAP: Duration = Duration::from_micros(1);
 const GAP_MAX: Duration = Duration::from_micros(64);
 

@@ -30,17 +30,21 @@ pub fn main(args: &[String]) -> Result<bool, String> {
             return Err(format!("no fuzz target {arg}; there are: {}", targets().join(" ")));
         }
     }
-    if !installed() {
-        println!("installing cargo-fuzz");
-        if !succeeds(&mut cargo(&["install", "cargo-fuzz", "--locked"])) {
-            return Err(
-                "cargo-fuzz cannot be installed here; the same target bodies run on seeded \
-                        inputs in `cargo test -p weft-conformance hostile`"
-                    .into(),
-            );
-        }
+    if !install() {
+        return Err(MISSING.into());
     }
     Ok(wanted.iter().all(|target| run(target, seconds)))
+}
+
+const MISSING: &str = "cargo-fuzz cannot be installed here; the same target bodies run on seeded \
+                       inputs in `cargo test -p weft-conformance hostile`";
+
+/// Installs cargo-fuzz, once. False: that does not work here.
+fn install() -> bool {
+    installed() || {
+        println!("installing cargo-fuzz");
+        succeeds(&mut cargo(&["install", "cargo-fuzz", "--locked"])) && installed()
+    }
 }
 
 fn installed() -> bool {
@@ -80,11 +84,11 @@ fn run(target: &str, seconds: u32) -> bool {
 
 /// A few seconds of every target, as a test suite.
 pub fn smoke() -> Outcome {
-    if !installed() {
-        return Outcome::skip("cargo-fuzz is not installed: `cargo xtask fuzz` installs it");
-    }
     if output_of(Command::new("c++").arg("--version")).is_none() {
         return Outcome::skip("libFuzzer needs a C++ compiler");
+    }
+    if !install() {
+        return Outcome::skip(MISSING);
     }
     let mut outcome = Outcome::default();
     for target in targets() {

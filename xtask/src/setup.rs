@@ -5,17 +5,29 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Program, Debian package, and what is skipped without it.
-const TOOLS: &[(&str, &str, &str)] = &[
+/// A program, or a file by its whole path; its Debian package; and what is skipped without it.
+type Tool = (&'static str, &'static str, &'static str);
+
+const TOOLS: &[Tool] = &[
     ("ip", "iproute2", "tests over network namespaces"),
     ("iperf3", "iperf3", "the comparison with kernel TCP"),
+    ("cc", "gcc", "C programs"),
+    ("c++", "g++", "the fuzz targets"),
+    ("gfortran", "gfortran", "Fortran programs"),
+    ("/usr/include/rdma/fabric.h", "libfabric-dev", "programs on the libfabric provider"),
+    ("mpiexec.openmpi", "openmpi-bin", "MPI programs with the system's Open MPI"),
+    ("mpicc.openmpi", "libopenmpi-dev", "C programs with the system's Open MPI"),
+    ("mpiexec.hydra", "mpich", "programs under MPICH's launcher"),
+    ("hpcc", "hpcc", "HPCC with its verification"),
+    ("NPopenmpi", "netpipe-openmpi", "NetPIPE"),
 ];
 
 /// A compilation target without an operating system: what builds for it does not use one.
 pub const BARE_TARGET: &str =
     if cfg!(target_arch = "aarch64") { "aarch64-unknown-none" } else { "x86_64-unknown-none" };
 
-/// Whether `program` is in `PATH` or where the system keeps its own.
+/// Whether `program` is in `PATH` or where the system keeps its own; a whole path, whether it is
+/// there.
 pub fn has(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut folders = path.split(':').chain(["/usr/sbin", "/sbin"]);
@@ -28,30 +40,29 @@ fn is_root() -> bool {
 
 /// Installs missing tools where that is possible. Returns what will be skipped, and why.
 pub fn install_tools() -> Vec<String> {
-    install(TOOLS)
-}
-
-/// Installs programs of a table that are missing, where that is possible. Returns what will be
-/// skipped, and why.
-pub fn install(tools: &[(&str, &str, &str)]) -> Vec<String> {
-    let missing = |tool: &&(&str, &str, &str)| !has(tool.0);
+    let missing = |tool: &&Tool| !has(tool.0);
     let packages: Vec<&str> =
-        tools.iter().filter(missing).map(|(_, package, _)| *package).collect();
+        TOOLS.iter().filter(missing).map(|(_, package, _)| *package).collect();
     if packages.is_empty() {
         return Vec::new();
     }
     if has("apt-get") && is_root() {
         println!("installing {}", packages.join(" "));
-        let install =
-            || succeeds(apt(&["install", "-y", "--no-install-recommends"]).args(&packages));
-        if !install() && succeeds(&mut apt(&["update"])) {
-            install();
+        let install = |packages: &[&str]| {
+            succeeds(apt(&["install", "-y", "--no-install-recommends"]).args(packages))
+        };
+        let all = install(&packages) || succeeds(&mut apt(&["update"])) && install(&packages);
+        if !all {
+            // A distribution without one of them may have the others.
+            for package in packages {
+                install(&[package]);
+            }
         }
     }
-    let skipped = |(program, package, what): &(&str, &str, &str)| {
+    let skipped = |(program, package, what): &Tool| {
         format!("without `{program}` (package {package}) these are skipped: {what}")
     };
-    tools.iter().filter(missing).map(skipped).collect()
+    TOOLS.iter().filter(missing).map(skipped).collect()
 }
 
 fn apt(args: &[&str]) -> Command {

@@ -92,8 +92,15 @@ impl Turn {
             return;
         }
         self.gap.store(0, Ordering::Relaxed);
-        if away <= LONG_AWAY {
-            self.remembered.store(nanos(CROWDED), Ordering::Relaxed);
+        match away <= LONG_AWAY {
+            true => self.remembered.store(nanos(CROWDED), Ordering::Relaxed),
+            false => self.lost(from, back),
+        }
+    }
+
+    /// The core was with somebody else in between, whether it was handed over or taken away.
+    pub fn lost(&self, from: Instant, back: Instant) {
+        if back.since(from) <= LONG_AWAY {
             return;
         }
         let remembered = self.remembered.load(Ordering::Relaxed);

@@ -116,17 +116,26 @@ fn mpi__ranks_get_variables_and_one_key_that_no_command_line_shows() {
 
 #[test]
 fn mpi__ranks_of_other_hosts_get_them_too() {
-    // In place of ssh: an environment that has nothing of this one.
-    let agent = "env -i PATH=/usr/bin:/bin HOME=/tmp sh -c 'shift; exec \"$@\"' agent";
+    // In place of ssh: an environment that has nothing of this one. Each host has temporary files of
+    // its own, as hosts do: Open MPI's daemons, two at a time in one folder, at times wait for ever.
+    // The path is short, for sockets.
+    let folder = std::env::temp_dir().join(format!("weft-mpi-{}", std::process::id()));
+    for host in ["h1", "h2"] {
+        std::fs::create_dir_all(folder.join(host)).unwrap();
+    }
+    let set = format!("PATH=/usr/bin:/bin HOME=/tmp TMPDIR={}", folder.display());
+    let agent =
+        format!("env -i {set} sh -c 'export TMPDIR=\"$TMPDIR/$1\"; shift; exec \"$@\"' agent");
     for launcher in launchers() {
         let path = launcher.to_str().unwrap();
         let args = ["mpi", "--mpi", path, "--hosts", "h1:1,h2:1", "--timeout", "300"];
         let mut command = weft(&args);
-        command.args(["--launch-agent", agent, "sh", "-c", "echo $FI_PROVIDER ${#WEFT_KEY}"]);
+        command.args(["--launch-agent", &agent, "sh", "-c", "echo $FI_PROVIDER ${#WEFT_KEY}"]);
         let (done, out, err) = output(&mut command);
         assert!(done, "{path}: {out}{err}");
         assert_eq!(out.lines().filter(|l| *l == "weft 64").count(), 2, "{path}: {out}{err}");
     }
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Sums over all ranks, and says so in one write: what ranks write in pieces may mix.

@@ -29,8 +29,9 @@ pub struct Idle {
     turn: Turn,
     /// Handing the core over in vain so often means that nobody wants it any more.
     shared: AtomicU32,
-    /// When it was handed over last.
+    /// When that was tried last, and how often in a row without anything else in between.
     last: AtomicU64,
+    row: AtomicU32,
 }
 
 /// Polls in vain between looks at the clock.
@@ -44,6 +45,8 @@ const MEMORY: u32 = 100;
 const MEMORY_MAX: u32 = 1000;
 /// Who computes between two polls takes longer.
 const AT_ONCE: Duration = Duration::from_micros(10);
+/// Who did so often in a row waits, and does not stop for long by itself.
+const ROW: u32 = 64;
 /// Longest sleep, in milliseconds: no longer than what it is in place of, since the caller may be
 /// one that computes between its polls.
 const NAP_MS: c_int = 1;
@@ -58,12 +61,14 @@ impl Idle {
             turn: Turn::default(),
             shared: AtomicU32::new(if crowded { MEMORY } else { 0 }),
             last: AtomicU64::new(0),
+            row: AtomicU32::new(0),
         }
     }
 
     #[inline]
     pub fn something(&self) {
         self.in_vain.set(0);
+        self.row.store(0, Ordering::Relaxed);
     }
 
     /// A poll found nothing; true if the caller shall hand its core over now.
@@ -84,8 +89,29 @@ impl Idle {
     pub fn hand_over(&self) -> bool {
         let now = clock();
         let before = weft_core::Instant(self.last.swap(now.0, Ordering::Relaxed));
+        let at_once = self.is_at_once(before, now);
         let next = self.turn.hand_over(now, clock);
-        self.goes_on(next, now.since(before) < AT_ONCE)
+        if next == Next::Taken {
+            self.last.store(clock().0, Ordering::Relaxed);
+        }
+        let goes_on = self.goes_on(next, at_once);
+        if !goes_on {
+            // It stops for long by itself.
+            self.row.store(0, Ordering::Relaxed);
+        }
+        goes_on
+    }
+
+    /// Whether the caller came right after the last time. One that always did, and now comes late,
+    /// had its core taken away.
+    fn is_at_once(&self, before: weft_core::Instant, now: weft_core::Instant) -> bool {
+        let row = self.row.load(Ordering::Relaxed);
+        let at_once = now.since(before) < AT_ONCE;
+        if !at_once && row >= ROW {
+            self.turn.lost(before, now);
+        }
+        self.row.store(if at_once { row.saturating_add(1) } else { 0 }, Ordering::Relaxed);
+        at_once
     }
 
     /// Whether the caller, which came `at_once` or not, polls on.
@@ -295,6 +321,23 @@ mod tests {
             assert!(idle.goes_on(Next::Alone, false), "it computes between its polls");
         }
         assert!(!crowded.goes_on(Next::Alone, true) && roomy.goes_on(Next::Alone, true));
+    }
+
+    #[test]
+    fn hand_over__one_whose_core_is_taken_away_sleeps() {
+        let late = |row| {
+            let idle = Idle::new(false);
+            let mut now = clock();
+            for _ in 0..row {
+                assert!(idle.is_at_once(now, now + AT_ONCE / 2));
+                now = now + AT_ONCE / 2;
+            }
+            assert!(!idle.is_at_once(now, now + Duration::from_millis(4)));
+            let back = now + Duration::from_millis(4);
+            idle.turn.hand_over(back, || back)
+        };
+        assert_eq!(late(ROW), Next::Sleep);
+        assert_ne!(late(ROW - 1), Next::Sleep, "it may have computed");
     }
 
     #[test]

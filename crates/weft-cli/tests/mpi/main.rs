@@ -116,9 +116,9 @@ fn mpi__ranks_get_variables_and_one_key_that_no_command_line_shows() {
 
 #[test]
 fn mpi__ranks_of_other_hosts_get_them_too() {
-    // In place of ssh: an environment that has nothing of this one. Each host has temporary files of
-    // its own, as hosts do: Open MPI's daemons, two at a time in one folder, at times wait for ever.
-    // The path is short, for sockets.
+    // In place of ssh: an environment that has nothing of this one. Each host has temporary files
+    // of its own, as hosts do: of Open MPI's daemons two that start in one folder at times wait for
+    // ever. The path is short, for sockets.
     let folder = std::env::temp_dir().join(format!("weft-mpi-{}", std::process::id()));
     for host in ["h1", "h2"] {
         std::fs::create_dir_all(folder.join(host)).unwrap();

@@ -17,8 +17,9 @@ use weft_link::{Next, Turn};
 /// For a while it polls on. Then each poll hands the core to whoever is ready, which costs little
 /// when nobody is. It sleeps where somebody computes on the core, and where there are more ranks
 /// than cores, once nobody of its own kind wants it: others may, of another scheduling group, and
-/// they get it only from one who sleeps. A program that computes between its polls (HPCC's random
-/// access does) would be slowed down by that, so it has to poll one time after the other.
+/// they get it only from one who sleeps. A program that computes between its polls, or whose
+/// messages come every few microseconds (HPCC's random access does both), would be slowed down by
+/// that, so it has to poll one time after the other, for long.
 #[derive(Debug)]
 pub struct Idle {
     in_vain: Cell<u32>,
@@ -29,9 +30,9 @@ pub struct Idle {
     turn: Turn,
     /// Handing the core over in vain so often means that nobody wants it any more.
     shared: AtomicU32,
-    /// When that was tried last, and how often in a row without anything else in between.
+    /// When that was tried last, and since when it was tried one time right after the other.
     last: AtomicU64,
-    row: AtomicU32,
+    since_when: AtomicU64,
 }
 
 /// Polls in vain between looks at the clock.
@@ -45,8 +46,13 @@ const MEMORY: u32 = 100;
 const MEMORY_MAX: u32 = 1000;
 /// Who computes between two polls takes longer.
 const AT_ONCE: Duration = Duration::from_micros(10);
-/// Who did so often in a row waits, and does not stop for long by itself.
-const ROW: u32 = 64;
+/// Who has not done so for long waits, and does not stop for long by itself.
+const ROW: Duration = Duration::from_micros(100);
+/// Who has not done so for longer sleeps where nobody of its kind wants the core: 300 us halve the
+/// random accesses of 3 ranks on 2 cores, and the steps of 16 ranks gain nothing by less than this.
+const PATIENCE: Duration = Duration::from_millis(2);
+/// No row of polls.
+const NONE: u64 = u64::MAX;
 /// Longest sleep, in milliseconds: no longer than what it is in place of, since the caller may be
 /// one that computes between its polls.
 const NAP_MS: c_int = 1;
@@ -61,14 +67,14 @@ impl Idle {
             turn: Turn::default(),
             shared: AtomicU32::new(if crowded { MEMORY } else { 0 }),
             last: AtomicU64::new(0),
-            row: AtomicU32::new(0),
+            since_when: AtomicU64::new(NONE),
         }
     }
 
     #[inline]
     pub fn something(&self) {
         self.in_vain.set(0);
-        self.row.store(0, Ordering::Relaxed);
+        self.since_when.store(NONE, Ordering::Relaxed);
     }
 
     /// A poll found nothing; true if the caller shall hand its core over now.
@@ -89,33 +95,36 @@ impl Idle {
     pub fn hand_over(&self) -> bool {
         let now = clock();
         let before = weft_core::Instant(self.last.swap(now.0, Ordering::Relaxed));
-        let at_once = self.is_at_once(before, now);
+        let polling = self.polling(before, now);
         let next = self.turn.hand_over(now, clock);
         if next == Next::Taken {
             self.last.store(clock().0, Ordering::Relaxed);
         }
-        let goes_on = self.goes_on(next, at_once);
+        let goes_on = self.goes_on(next, polling);
         if !goes_on {
             // It stops for long by itself.
-            self.row.store(0, Ordering::Relaxed);
+            self.since_when.store(NONE, Ordering::Relaxed);
         }
         goes_on
     }
 
-    /// Whether the caller came right after the last time. One that always did, and now comes late,
-    /// had its core taken away.
-    fn is_at_once(&self, before: weft_core::Instant, now: weft_core::Instant) -> bool {
-        let row = self.row.load(Ordering::Relaxed);
+    /// How long the caller has come one time right after the other. One that did for long, and now
+    /// comes late, had its core taken away.
+    fn polling(&self, before: weft_core::Instant, now: weft_core::Instant) -> Duration {
+        let since = self.since_when.load(Ordering::Relaxed);
         let at_once = now.since(before) < AT_ONCE;
-        if !at_once && row >= ROW {
+        if at_once && since != NONE {
+            return now.since(weft_core::Instant(since));
+        }
+        if since != NONE && before.since(weft_core::Instant(since)) >= ROW {
             self.turn.lost(before, now);
         }
-        self.row.store(if at_once { row.saturating_add(1) } else { 0 }, Ordering::Relaxed);
-        at_once
+        self.since_when.store(now.0, Ordering::Relaxed);
+        Duration::ZERO
     }
 
-    /// Whether the caller, which came `at_once` or not, polls on.
-    fn goes_on(&self, next: Next, at_once: bool) -> bool {
+    /// Whether the caller goes on that has polled for so long.
+    fn goes_on(&self, next: Next, polling: Duration) -> bool {
         let shared = self.shared.load(Ordering::Relaxed);
         let shared = match next {
             Next::Taken => (shared + MEMORY).min(MEMORY_MAX),
@@ -124,7 +133,7 @@ impl Idle {
         self.shared.store(shared, Ordering::Relaxed);
         match next {
             Next::Taken | Next::Look => true,
-            Next::Alone => !(self.crowded && at_once),
+            Next::Alone => !(self.crowded && polling >= PATIENCE),
             Next::Sleep => false,
         }
     }
@@ -315,37 +324,54 @@ mod tests {
     #[test]
     fn goes_on__sleeps_where_others_may_want_the_core() {
         let (crowded, roomy) = (Idle::new(true), Idle::new(false));
+        let short = PATIENCE / 2;
         for idle in [&crowded, &roomy] {
-            assert!(idle.goes_on(Next::Taken, true) && idle.goes_on(Next::Look, true));
-            assert!(!idle.goes_on(Next::Sleep, false), "somebody computes");
-            assert!(idle.goes_on(Next::Alone, false), "it computes between its polls");
+            assert!(idle.goes_on(Next::Taken, PATIENCE) && idle.goes_on(Next::Look, PATIENCE));
+            assert!(!idle.goes_on(Next::Sleep, Duration::ZERO), "somebody computes");
+            assert!(idle.goes_on(Next::Alone, short), "its messages may come soon");
         }
-        assert!(!crowded.goes_on(Next::Alone, true) && roomy.goes_on(Next::Alone, true));
+        assert!(!crowded.goes_on(Next::Alone, PATIENCE) && roomy.goes_on(Next::Alone, PATIENCE));
+    }
+
+    #[test]
+    fn polling__counts_from_the_first_poll_after_something_else() {
+        let idle = Idle::new(true);
+        let (soon, mut now) = (AT_ONCE / 2, clock());
+        for times in 0..10 {
+            assert_eq!(idle.polling(now, now + soon), soon * times);
+            now = now + soon;
+        }
+        assert_eq!(idle.polling(now, now + AT_ONCE), Duration::ZERO, "it computed");
+        assert_eq!(idle.polling(now + AT_ONCE, now + AT_ONCE + soon), soon);
+        idle.something();
+        assert_eq!(idle.polling(now + AT_ONCE, now + AT_ONCE + soon), Duration::ZERO);
     }
 
     #[test]
     fn hand_over__one_whose_core_is_taken_away_sleeps() {
-        let late = |row| {
+        let late = |row: Duration| {
             let idle = Idle::new(false);
-            let mut now = clock();
-            for _ in 0..row {
-                assert!(idle.is_at_once(now, now + AT_ONCE / 2));
-                now = now + AT_ONCE / 2;
+            let (start, soon) = (clock(), AT_ONCE / 2);
+            let mut now = start;
+            while idle.polling(now, now + soon) < row {
+                now = now + soon;
             }
-            assert!(!idle.is_at_once(now, now + Duration::from_millis(4)));
+            now = now + soon;
             let back = now + Duration::from_millis(4);
+            assert_eq!(idle.polling(now, back), Duration::ZERO);
             idle.turn.hand_over(back, || back)
         };
         assert_eq!(late(ROW), Next::Sleep);
-        assert_ne!(late(ROW - 1), Next::Sleep, "it may have computed");
+        assert_ne!(late(ROW / 2), Next::Sleep, "it may have computed");
     }
 
     #[test]
     fn nothing__hands_over_at_once_while_others_want_the_core() {
         let idle = Idle::new(false);
         assert!(!idle.nothing());
-        idle.goes_on(Next::Taken, true);
-        let times = (0..).take_while(|_| idle.nothing() && idle.goes_on(Next::Look, true)).count();
+        idle.goes_on(Next::Taken, Duration::ZERO);
+        let looks = || idle.nothing() && idle.goes_on(Next::Look, Duration::ZERO);
+        let times = (0..).take_while(|_| looks()).count();
         assert_eq!(times, MEMORY as usize);
         assert!(Idle::new(true).nothing());
     }

@@ -27,7 +27,7 @@ const GAP_MAX: Duration = Duration::from_micros(64);
 /// What the caller does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It looks again: another one had its turn.
+    /// It looks again: another one had its turn a moment ago.
     Taken,
     /// It looks again: nobody wanted the core a moment ago.
     Look,
@@ -47,6 +47,8 @@ pub struct Turn {
     /// Until then the core is not handed over, and how long that was.
     next_at: AtomicU64,
     gap: AtomicU64,
+    /// How long a core that came back is kept.
+    keep: u64,
 }
 
 impl Default for Turn {
@@ -56,6 +58,7 @@ impl Default for Turn {
             remembered: AtomicU64::new(nanos(CROWDED)),
             next_at: AtomicU64::new(0),
             gap: AtomicU64::new(0),
+            keep: 0,
         }
     }
 }
@@ -67,6 +70,11 @@ fn nanos(time: Duration) -> u64 {
 // Threads that share one lose nothing but an observation: every order of their loads and stores
 // will do.
 impl Turn {
+    /// Of a caller that uses a core which came back for so long before it hands it over again.
+    pub fn keeping(time: Duration) -> Turn {
+        Turn { keep: nanos(time), ..Turn::default() }
+    }
+
     /// Hands the core over, if that is worth trying now.
     pub fn hand_over(&self, now: Instant, clock: impl Fn() -> Instant) -> Next {
         if now.0 < self.crowded_until.load(Ordering::Relaxed) {
@@ -92,6 +100,7 @@ impl Turn {
             return;
         }
         self.gap.store(0, Ordering::Relaxed);
+        self.next_at.store(back.0 + self.keep, Ordering::Relaxed);
         match away <= LONG_AWAY {
             true => self.remembered.store(nanos(CROWDED), Ordering::Relaxed),
             false => self.lost(from, back),
@@ -156,5 +165,24 @@ mod tests {
         assert_eq!(says(&turn, now), Next::Alone);
         turn.note(now, now + IN_VAIN);
         assert_eq!(says(&turn, now), Next::Taken, "somebody took it");
+    }
+
+    #[test]
+    fn keeping__hands_over_again_after_that_time() {
+        let (keep, tries) = (Duration::from_micros(10), std::cell::Cell::new(0));
+        for (turn, expected) in [(Turn::default(), 3), (Turn::keeping(keep), 2)] {
+            tries.set(0);
+            let back = |now: Instant| {
+                tries.set(tries.get() + 1);
+                now + IN_VAIN
+            };
+            let mut now = Instant(1);
+            for _ in 0..2 {
+                assert_eq!(turn.hand_over(now, || back(now)), Next::Taken);
+                now = now + IN_VAIN;
+            }
+            turn.hand_over(now + keep, || back(now + keep));
+            assert_eq!(tries.get(), expected);
+        }
     }
 }

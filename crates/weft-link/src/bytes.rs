@@ -1,5 +1,6 @@
 //! Received payload bytes that may lie in memory another process can write.
 
+use crate::sys;
 use std::marker::PhantomData;
 
 /// A borrowed run of bytes that may change while it is read (shared memory): no `&[u8]` is made
@@ -53,7 +54,7 @@ impl<'a> Bytes<'a> {
             return;
         }
         // SAFETY: source is readable for len bytes by construction; copy allows overlap.
-        unsafe { std::ptr::copy(self.ptr, dst.as_mut_ptr(), dst.len()) }
+        unsafe { sys::copy(self.ptr, dst.as_mut_ptr(), dst.len()) }
     }
 
     /// A copy on the heap.

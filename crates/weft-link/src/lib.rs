@@ -18,6 +18,8 @@ pub mod run;
 pub mod secure;
 pub mod shm;
 mod sync;
+#[allow(unsafe_code)]
+mod sys;
 mod table;
 #[cfg(test)]
 mod testing;

@@ -1,6 +1,6 @@
 //! Copies straight between this process's memory and a peer's (Linux `process_vm_readv(2)`).
 
-use super::sys::memory;
+use super::sys::memory::{self, Detour};
 use super::sys::socket::Cred;
 use crate::LinkError;
 
@@ -15,7 +15,7 @@ pub enum DirectCopy {
 }
 
 /// What is known of direct access to one peer.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Direct {
     pid: i32,
     state: State,
@@ -62,15 +62,25 @@ impl Direct {
     }
 
     /// Reads `into.len()` bytes at `addr` of the peer.
-    pub(super) fn read(&self, addr: u64, into: &mut [u8]) -> Result<(), LinkError> {
+    pub(super) fn read(
+        &self,
+        detour: &mut Detour,
+        addr: u64,
+        into: &mut [u8],
+    ) -> Result<(), LinkError> {
         self.check()?;
-        memory::read(self.pid, addr, into).map_err(|e| self.error("reading", e))
+        detour.read(self.pid, addr, into).map_err(|e| self.error("reading", e))
     }
 
     /// Writes `from` at `addr` of the peer.
-    pub(super) fn write(&self, addr: u64, from: &[u8]) -> Result<(), LinkError> {
+    pub(super) fn write(
+        &self,
+        detour: &mut Detour,
+        addr: u64,
+        from: &[u8],
+    ) -> Result<(), LinkError> {
         self.check()?;
-        memory::write(self.pid, addr, from).map_err(|e| self.error("writing", e))
+        detour.write(self.pid, addr, from).map_err(|e| self.error("writing", e))
     }
 
     fn check(&self) -> Result<(), LinkError> {
@@ -106,10 +116,12 @@ mod tests {
         let addr = &raw const word as u64;
         let mut direct = Direct::probe(cred(std::process::id() as i32), DirectCopy::Auto);
         assert!(direct.usable() && !direct.verified());
-        assert!(matches!(direct.read(addr, &mut [0; 8]), Err(LinkError::Unsupported)));
+        let detour = &mut Detour::default();
+        let early = direct.read(detour, addr, &mut [0; 8]);
+        assert!(matches!(early, Err(LinkError::Unsupported)));
         assert!(direct.verify(addr, word) && direct.verified());
         let mut into = [0; 8];
-        direct.read(addr, &mut into).unwrap();
+        direct.read(detour, addr, &mut into).unwrap();
         assert_eq!(u64::from_ne_bytes(into), word);
     }
 

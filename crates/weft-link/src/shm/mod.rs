@@ -115,6 +115,7 @@ pub struct ShmLink {
     is_hub: bool,
     /// A random word that peers read to prove that direct copies reach this process.
     probe: Box<u64>,
+    detour: sys::memory::Detour,
     doors: Doors,
     peers: Vec<Peer>,
     /// By peer number: position in `peers`, `GONE` or `NEVER`.
@@ -148,6 +149,7 @@ impl ShmLink {
             barrier: !config.sleeps_often && misc::register_barrier(),
             is_hub: name.is_some(),
             probe: Box::new(probe),
+            detour: sys::memory::Detour::default(),
             doors,
             peers: Vec::new(),
             index: Vec::new(),
@@ -484,12 +486,14 @@ impl Link for ShmLink {
 
     fn read_direct(&mut self, peer: PeerId, addr: u64, into: &mut [u8]) -> Result<(), LinkError> {
         self.counters.direct += 1;
-        self.verified(peer)?.direct.read(addr, into)
+        let direct = self.verified(peer)?.direct;
+        direct.read(&mut self.detour, addr, into)
     }
 
     fn write_direct(&mut self, peer: PeerId, addr: u64, from: &[u8]) -> Result<(), LinkError> {
         self.counters.direct += 1;
-        self.verified(peer)?.direct.write(addr, from)
+        let direct = self.verified(peer)?.direct;
+        direct.write(&mut self.detour, addr, from)
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {

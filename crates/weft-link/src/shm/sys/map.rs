@@ -174,7 +174,7 @@ impl Area for Half {
         // a peer that writes there at the same time garbles its own packets only.
         unsafe {
             let to = self.data.add(offset).as_ptr();
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            crate::sys::copy(bytes.as_ptr(), to, bytes.len());
         }
     }
 

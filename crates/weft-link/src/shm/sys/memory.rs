@@ -1,5 +1,6 @@
 //! Copies between the memory of two processes.
 
+use crate::{sys, Bytes};
 use std::io;
 
 /// Most bytes of one call: the kernel cuts longer ones.
@@ -44,6 +45,56 @@ pub(in crate::shm) fn write(pid: i32, addr: u64, from: &[u8]) -> io::Result<()> 
     })
 }
 
+/// Bytes of a copy by way of a [`Detour`] at a time: they stay in the nearest caches.
+const PIECE: usize = 32 << 10;
+/// The kernel's copies are split at pages.
+const PAGE: usize = 4096;
+
+/// Memory between two others: a copy by the kernel that would crawl ([`sys::crawls`]) goes through
+/// it in two that do not.
+#[derive(Debug, Default)]
+pub(in crate::shm) struct Detour(Vec<u8>);
+
+impl Detour {
+    /// Reads `into.len()` bytes at `addr` of process `pid`.
+    pub(in crate::shm) fn read(&mut self, pid: i32, addr: u64, into: &mut [u8]) -> io::Result<()> {
+        if !needed(addr as usize, into.as_ptr().addr(), into.len()) {
+            return read(pid, addr, into);
+        }
+        for (i, piece) in into.chunks_mut(PIECE).enumerate() {
+            let room = &mut self.room(addr as usize)[..piece.len()];
+            read(pid, addr.saturating_add((i * PIECE) as u64), room)?;
+            Bytes::from_slice(room).copy_to(piece);
+        }
+        Ok(())
+    }
+
+    /// Writes `from` to `addr` of process `pid`.
+    pub(in crate::shm) fn write(&mut self, pid: i32, addr: u64, from: &[u8]) -> io::Result<()> {
+        if !needed(from.as_ptr().addr(), addr as usize, from.len()) {
+            return write(pid, addr, from);
+        }
+        for (i, piece) in from.chunks(PIECE).enumerate() {
+            let room = &mut self.room(addr as usize)[..piece.len()];
+            Bytes::from_slice(piece).copy_to(room);
+            write(pid, addr.saturating_add((i * PIECE) as u64), room)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that lie half a page off `addr`, modulo pages.
+    fn room(&mut self, addr: usize) -> &mut [u8] {
+        self.0.resize(PIECE + PAGE, 0);
+        let away = addr.wrapping_add(PAGE / 2).wrapping_sub(self.0.as_ptr().addr());
+        &mut self.0[away % PAGE..]
+    }
+}
+
+/// Whether the way past the slow instruction pays.
+fn needed(src: usize, dst: usize, len: usize) -> bool {
+    len >= PAGE / 2 && sys::crawls(src, dst)
+}
+
 /// Repeats `call(done, len, remote)` until `total` bytes are through.
 fn transfer(
     total: usize,
@@ -62,4 +113,48 @@ fn transfer(
         }
     }
     Ok(())
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// `len` bytes of `memory` that follow `behind` by `distance`, modulo pages.
+    fn after(memory: &mut [u8], behind: usize, distance: usize, len: usize) -> &mut [u8] {
+        let at = memory.as_ptr().addr();
+        &mut memory[behind.wrapping_add(distance).wrapping_sub(at) % PAGE..][..len]
+    }
+
+    #[test]
+    fn detour__copies_the_same_bytes() {
+        let pid = std::process::id() as i32;
+        let source: Vec<u8> = (0..3 * PIECE + 77).map(|i| (i / 3) as u8).collect();
+        let mut detour = Detour::default();
+        for distance in [0, 1, 16, 31, 32] {
+            for len in [100, PAGE / 2, PIECE, PIECE + 1, source.len()] {
+                let from = &source[..len];
+                let (mut memory, at) = (vec![0; source.len() + PAGE], from.as_ptr().addr());
+                let into = after(&mut memory, at, distance, len);
+                detour.read(pid, at as u64, into).unwrap();
+                assert!(into == from, "reading: {distance} {len}");
+                into.fill(0);
+                detour.write(pid, into.as_mut_ptr() as u64, from).unwrap();
+                assert!(into == from, "writing: {distance} {len}");
+            }
+        }
+        assert!(!detour.0.is_empty(), "some went by way of it");
+    }
+
+    #[test]
+    fn detour__fails_as_the_kernel_does() {
+        let (pid, mut detour) = (std::process::id() as i32, Detour::default());
+        let mut memory = vec![0; PIECE + PAGE];
+        for addr in [PAGE, usize::MAX - 100] {
+            let bytes = after(&mut memory, addr, 1, PIECE);
+            assert!(detour.read(pid, addr as u64, bytes).is_err());
+            let bytes = after(&mut memory, addr, PAGE - 1, PIECE);
+            assert!(detour.write(pid, addr as u64, bytes).is_err());
+        }
+    }
 }

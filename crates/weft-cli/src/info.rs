@@ -4,6 +4,7 @@ use crate::tune;
 use anyhow::Result;
 use serde::Serialize;
 use std::process::ExitCode;
+use weft::choices::Transfer;
 use weft::endpoint::choice;
 use weft::job::config_from_env;
 use weft::{Calibration, Config, EndpointId, Links};
@@ -145,8 +146,12 @@ fn reason(config: &Config, caps: &LinkCaps, choice: Protocol) -> String {
             bytes(config.pull_block.into())
         ),
         Protocol::Direct => format!(
-            "one copy between the two processes, from WEFT_DIRECT_MIN = {} on",
-            bytes(config.direct_min.into())
+            "one copy between the two processes, from WEFT_DIRECT_MIN = {} on{}",
+            bytes(config.direct_min.into()),
+            match config.transfer {
+                Transfer::Rcpy => "",
+                _ => ", unless packets measure faster while the job runs",
+            }
         ),
     }
 }

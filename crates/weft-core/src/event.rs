@@ -320,7 +320,8 @@ pub enum Event {
     },
     /// Forget a stored unexpected message.
     FreeStored(u32),
-    /// Copy from the peer's memory into the operation's buffer, then call `direct_read_done`.
+    /// Copy from the peer's memory into the operation's buffer, then call `direct_read_done`; or
+    /// decline this part, and what is left, by `direct_declined`.
     DirectRead(Direct),
     /// Copy from the operation's buffer into the peer's memory, then call `direct_write_done`.
     DirectWrite(Direct),
@@ -348,6 +349,8 @@ pub struct Direct {
     pub offset: u64,
     /// Bytes.
     pub len: u64,
+    /// Bytes of the whole message.
+    pub total: u64,
     /// For `DirectWrite`: the peer's number for its receive.
     pub recv: u32,
 }

@@ -48,6 +48,7 @@ counters! {
     credit_stalls: "Times the next message had to wait for credit.",
     demoted: "Messages announced instead of sent because credit did not come.",
     direct_bytes: "Bytes moved by direct copies between processes.",
+    direct_declined: "Messages that came in packets, which measured faster than direct copies.",
     direct_failures: "Direct copies refused by the system and done through packets instead.",
     refused: "Remote-memory operations refused: key, bounds or rights.",
     peers_failed: "Peers that failed.",

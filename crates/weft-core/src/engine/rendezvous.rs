@@ -114,15 +114,9 @@ impl Engine {
         let (Some(peer), Kind::Recv(r)) = (op.peer, &mut op.kind) else { return };
         let RecvState::Pull { addr, pull, .. } = &mut r.state else { return };
         if let Some(Part { offset, len }) = pull.claim_front(block) {
-            let addr = *addr + offset;
-            self.events.push_back(Event::DirectRead(Direct {
-                op: id,
-                peer,
-                addr,
-                offset,
-                len,
-                recv: 0,
-            }));
+            let (addr, total) = (*addr + offset, pull.want());
+            let part = Direct { op: id, peer, addr, offset, len, total, recv: 0 };
+            self.events.push_back(Event::DirectRead(part));
         }
     }
 
@@ -167,24 +161,46 @@ impl Engine {
         }
     }
 
+    /// Whether a message is being fetched for this operation.
+    pub fn is_fetching(&self, id: OpId) -> bool {
+        self.ops.get(id.0).is_some_and(|op| !op.finished)
+    }
+
+    /// The driver takes what is left of a message, `d` included, in packets.
+    pub fn direct_declined(&mut self, now: Instant, d: &Direct) {
+        if self.packets_instead(now, d) {
+            self.stats.direct_declined += 1;
+        }
+    }
+
+    /// The rest of a message comes by packets, this part included. False: nobody waits for it any
+    /// more.
+    fn packets_instead(&mut self, now: Instant, d: &Direct) -> bool {
+        let Some(op) = self.ops.get_mut(d.op.0) else { return false };
+        let Kind::Recv(r) = &mut op.kind else { return false };
+        let RecvState::Pull { msg, addr, pull } = &mut r.state else { return false };
+        *addr = 0;
+        pull.reclaim_as_packets(Part { offset: d.offset, len: d.len });
+        let ask = wire::Pull { offset: d.offset, len: d.len, recv: d.op.0, addr: 0 };
+        let p = &mut self.peers[d.peer.0 as usize];
+        p.ctrl.push_back(Desc::bare(Packet::Pull(ask), *msg));
+        self.ask_on(now, d.op);
+        true
+    }
+
     /// The driver has done, or could not do, a direct read. `helping`: the sender is at hand.
     pub fn direct_read_done(&mut self, now: Instant, d: &Direct, ok: bool, helping: bool) {
         let share = self.cfg.direct_share && helping;
-        let Some(op) = self.ops.get_mut(d.op.0) else { return };
-        let Kind::Recv(r) = &mut op.kind else { return };
-        let RecvState::Pull { msg, addr, pull } = &mut r.state else { return };
         if !ok {
-            // The rest comes by packets, this part included.
-            self.stats.direct_failures += 1;
-            *addr = 0;
-            pull.reclaim_as_packets(Part { offset: d.offset, len: d.len });
-            let ask = wire::Pull { offset: d.offset, len: d.len, recv: d.op.0, addr: 0 };
-            let p = &mut self.peers[d.peer.0 as usize];
-            p.caps.direct = false;
-            p.ctrl.push_back(Desc::bare(Packet::Pull(ask), *msg));
-            self.ask_on(now, d.op);
+            if self.packets_instead(now, d) {
+                self.stats.direct_failures += 1;
+                self.peers[d.peer.0 as usize].caps.direct = false;
+            }
             return;
         }
+        let Some(op) = self.ops.get_mut(d.op.0) else { return };
+        let Kind::Recv(r) = &mut op.kind else { return };
+        let RecvState::Pull { pull, .. } = &mut r.state else { return };
         self.stats.direct_bytes += d.len;
         pull.arrived(d.offset, d.len);
         if pull.complete() {
@@ -205,6 +221,7 @@ impl Engine {
         ask: &wire::Pull,
     ) -> Placement {
         let id = OpId(common.imm);
+        let mut total = 0;
         // Each byte is asked for once.
         let valid = match self.ops.get_mut(id.0).filter(|op| !op.finished) {
             Some(Op { peer: Some(p), kind: Kind::Send(s), .. }) if *p == peer && s.announced => {
@@ -212,6 +229,7 @@ impl Engine {
                     && ask.len > 0
                     && ask.len <= s.len - s.asked;
                 s.asked += if fits { ask.len } else { 0 };
+                total = s.len;
                 fits
             }
             _ => false,
@@ -222,14 +240,8 @@ impl Engine {
         }
         let direct = common.flags & flags::DIRECT != 0 && ask.addr != 0;
         if direct && self.peers[peer.0 as usize].caps.direct {
-            let d = Direct {
-                op: id,
-                peer,
-                addr: ask.addr,
-                offset: ask.offset,
-                len: ask.len,
-                recv: ask.recv,
-            };
+            let wire::Pull { offset, len, recv, addr } = *ask;
+            let d = Direct { op: id, peer, addr, offset, len, total, recv };
             self.events.push_back(Event::DirectWrite(d));
         } else {
             self.stream(now, peer, StreamSource::Op(id), ask.recv, ask.offset, 0, ask.len);

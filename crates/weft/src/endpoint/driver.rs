@@ -4,6 +4,7 @@ use super::ops::{AwaitedRecv, OpTable, Owner};
 use super::paths::Route;
 use super::regions::{AtOnce, Regions};
 use super::sys::Memory;
+use super::ways::Ways;
 use crate::calibration::Calibration;
 use crate::clock::Clock;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -120,6 +121,7 @@ pub(crate) struct Core {
     deferred: VecDeque<Event>,
     /// Parts of direct copies to be done.
     copies: VecDeque<Event>,
+    pub(super) ways: Ways,
     link: usize,
     /// Capabilities of the links, in their order.
     pub(crate) caps: Vec<LinkCaps>,
@@ -219,6 +221,7 @@ impl Driver {
                 for_agent: VecDeque::new(),
                 deferred: VecDeque::new(),
                 copies: VecDeque::new(),
+                ways: Ways::default(),
                 link: 0,
                 caps: links.iter().map(|l| l.caps()).collect(),
                 bulk: None,
@@ -468,25 +471,8 @@ impl Driver {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::DirectRead(d) => {
-                let link = self.link_of(d.peer);
-                let (mut ok, mut helping) = (false, false);
-                if let (Some(link), Some(into)) = (link, self.core.ops.write(d.op, d.offset, d.len))
-                {
-                    ok = self.links[link].read_direct(d.peer, d.addr, into).is_ok();
-                    helping = self.links[link].attentive(d.peer);
-                }
-                self.core.engine.direct_read_done(self.core.now, &d, ok, helping);
-            }
-            Event::DirectWrite(d) => {
-                let link = self.link_of(d.peer);
-                let from = self.core.ops.read(d.op, d.offset, d.len as usize);
-                let whole = from.len() as u64 == d.len;
-                let ok = whole
-                    && link
-                        .is_some_and(|l| self.links[l].write_direct(d.peer, d.addr, from).is_ok());
-                self.core.engine.direct_write_done(self.core.now, &d, ok);
-            }
+            Event::DirectRead(d) => self.read_part(&d),
+            Event::DirectWrite(d) => self.write_part(&d),
             Event::PeerFailed(peer, failure) => {
                 self.report_failure(peer, failure);
                 self.unroute(peer);
@@ -706,8 +692,16 @@ impl Core {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Complete(c) => self.complete(c),
-            Event::Release(op) => self.ops.release(op),
+            Event::Complete(c) => {
+                if !self.ways.is_idle() {
+                    self.ways.end(self.clock.now(), c.op, c.result().is_ok());
+                }
+                self.complete(c);
+            }
+            Event::Release(op) => {
+                self.ways.end(self.now, op, false);
+                self.ops.release(op);
+            }
             Event::CopyStored { id, op, len } => {
                 let data = std::mem::take(&mut self.stored[Slab::<()>::index(id)]);
                 self.ops.place(op, 0, len, Bytes::from_slice(&data));

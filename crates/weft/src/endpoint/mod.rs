@@ -1,5 +1,6 @@
 //! The endpoint: the local communication object of programs.
 
+mod direct;
 pub(crate) mod driver;
 mod future;
 pub(crate) mod ops;
@@ -10,6 +11,7 @@ mod routing;
 pub(crate) mod sys;
 mod transmit;
 mod wait;
+mod ways;
 
 pub use future::{Operation, Sleep, Yield};
 pub use regions::{Denied, Regions};

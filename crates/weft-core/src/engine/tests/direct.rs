@@ -71,6 +71,34 @@ fn direct__failure_in_the_middle_goes_on_with_packets() {
 }
 
 #[test]
+fn direct__what_is_declined_comes_in_packets_and_the_next_one_directly() {
+    let block = u64::from(Config::default().direct_block);
+    for (len, at) in [(LEN, 0), (40_000, 0), (LEN, 2 * block), (2 * block + 1, 2 * block)] {
+        let mut net = Net::open((direct(), Config::default()));
+        net.nodes[1].attentive = true;
+        net.nodes[1].declines = Some(at);
+        let recv = net.recv(1, None, 1, LEN);
+        let send = net.send(0, 1, 1, &pattern(1, len));
+        net.wait(&[(0, send), (1, recv)]);
+        assert!(net.nodes[1].bytes(recv)[..len as usize] == pattern(1, len));
+        assert!(net.sent(0, PacketType::Data) > 0, "{len} {at}");
+        let stats = net.nodes[1].engine.stats();
+        assert_eq!((stats.direct_declined, stats.direct_failures), (1, 0));
+        assert_eq!(stats.direct_bytes > 0, at > 0);
+        net.nodes[1].declines = None;
+        let recv = net.recv(1, None, 1, LEN);
+        assert!(net.nodes[1].engine.is_fetching(recv));
+        let send = net.send(0, 1, 1, &pattern(2, LEN));
+        net.wait(&[(0, send), (1, recv)]);
+        assert!(!net.nodes[1].engine.is_fetching(recv));
+        assert!(net.nodes[1].bytes(recv) == pattern(2, LEN));
+        assert_eq!(net.nodes[1].engine.stats().direct_declined, 1);
+        net.run(1000);
+        net.assert_clean();
+    }
+}
+
+#[test]
 fn direct__discarded_while_the_sender_writes_keeps_the_buffer_until_the_end() {
     let mut net = Net::open((direct(), Config::default()));
     net.nodes[1].attentive = true;

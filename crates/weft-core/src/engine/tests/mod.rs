@@ -135,6 +135,8 @@ pub struct Node {
     atomics: Vec<AtomicRequest>,
     /// Whether a peer is at hand to help with a direct copy.
     pub attentive: bool,
+    /// Takes messages in packets, from this offset on, that it could copy directly.
+    pub declines: Option<u64>,
     /// Room for the awaited message, and its operation if it got one.
     pub await_len: u64,
     pub posted: Option<OpId>,
@@ -247,6 +249,7 @@ impl Node {
             await_len: 0,
             posted: None,
             attentive: false,
+            declines: None,
             direct_budget: u32::MAX,
             hold_direct: false,
             awaited: None,
@@ -702,6 +705,9 @@ impl Net {
     fn event(&mut self, at: usize, event: Event) {
         let now = self.now;
         match event {
+            Event::DirectRead(d) if self.nodes[at].declines == Some(d.offset) => {
+                self.nodes[at].engine.direct_declined(now, &d);
+            }
             Event::DirectRead(d) => {
                 let ok = self.copy(at, &d, false);
                 let helping = self.nodes[at].attentive;

@@ -187,16 +187,24 @@ impl LinkName {
     }
 }
 
+/// Of a size, with what it is shifted by; the empty one is found last.
+const UNITS: [(&[&str], u32); 4] = [
+    (&["G", "GB", "GIB"], 30),
+    (&["M", "MB", "MIB"], 20),
+    (&["K", "KB", "KIB"], 10),
+    (&["B", ""], 0),
+];
+
 fn parse_size(text: &str) -> Result<usize, String> {
-    let text = text.trim();
-    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_uppercase) {
-        Some(b'K') => (&text[..text.len() - 1], 10),
-        Some(b'M') => (&text[..text.len() - 1], 20),
-        Some(b'G') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
+    let plain = text.trim().to_ascii_uppercase();
+    let without = |&(names, shift): &(&'static [&str], u32)| {
+        names
+            .iter()
+            .find_map(|name| plain.strip_suffix(name)?.trim_end().parse::<usize>().ok())
+            .and_then(|n| n.checked_mul(1 << shift))
     };
-    let size = digits.parse::<usize>().ok().and_then(|n| n.checked_mul(1 << shift));
-    size.filter(|&n| n <= 1 << 30).ok_or_else(|| format!("{text:?} is no size up to 1G"))
+    let size = UNITS.iter().find_map(without).filter(|&n| n <= 1 << 30);
+    size.ok_or_else(|| format!("{text:?} is no size up to 1G, such as 64, 4K or 1MiB"))
 }
 
 fn others(all: impl Iterator<Item = (&'static str, Option<Sample>)>) -> Vec<Other> {
@@ -490,4 +498,23 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse_size__takes_the_units_people_write() {
+        for (text, size) in
+            [("0", 0), ("64", 64), ("8B", 8), ("4k", 4096), ("64 KiB", 65536), ("1M", 1 << 20)]
+        {
+            assert_eq!(parse_size(text), Ok(size), "{text}");
+        }
+        assert_eq!(parse_size("1GiB"), Ok(1 << 30));
+        for text in ["", "K", "2G", "-1", "1iB", "4Ki", "99999999999999999999G", "1.5K"] {
+            assert!(parse_size(text).unwrap_err().contains("such as"), "{text}");
+        }
+    }
 }

@@ -27,6 +27,9 @@ const BOUNDS: [u64; 2] = [128 << 10, 1 << 20];
 /// What is measured at a time: so many bytes, and so many messages.
 const TRIAL_BYTES: u64 = 4 << 20;
 const TRIAL_MESSAGES: u32 = 4;
+/// What is not measured after a change: until the ring's memory is in the caches again, packets
+/// seem up to twice as slow as they are.
+const WARM_BYTES: u64 = 2 << 20;
 /// Most trials of the faster way until the other is tried again. There is one at first, when memory
 /// and caches are cold, then twice as many each time.
 const AGAIN_MAX: u32 = 128;
@@ -48,6 +51,8 @@ struct Class {
     busy: Duration,
     messages: u32,
     bytes: u64,
+    /// Bytes that end before it is measured.
+    cold: u64,
     /// Bytes a second of each way, 0: not measured. Slower results count less: much slows a copy
     /// down, nothing speeds it up.
     rates: [u64; 2],
@@ -68,6 +73,7 @@ impl Default for Class {
             busy: Duration::ZERO,
             messages: 0,
             bytes: 0,
+            cold: 0,
             rates: [0; 2],
             faster: Way::Direct,
             left: 0,
@@ -95,6 +101,11 @@ impl Class {
     fn end(&mut self, now: Instant, len: u64) {
         self.flying -= 1;
         let Some(since) = self.since else { return };
+        if self.cold > 0 {
+            self.cold = self.cold.saturating_sub(len);
+            self.since = (self.flying > 0).then_some(now);
+            return;
+        }
         self.bytes += len;
         self.messages += 1;
         let busy = self.busy + now.since(since);
@@ -133,6 +144,7 @@ impl Class {
         if next != self.way {
             self.way = next;
             self.trial = self.trial.wrapping_add(1);
+            self.cold = WARM_BYTES;
             self.stale += std::mem::take(&mut self.flying);
         }
         self.since = (self.flying > 0).then_some(now);
@@ -246,6 +258,27 @@ mod tests {
                 assert!(counts[best.other() as usize] > 0, "the other one is tried again");
             }
         }
+    }
+
+    #[test]
+    fn ways__the_first_messages_after_a_change_do_not_count() {
+        let (mut ways, mut now, mut before) = (Ways::default(), Instant(1), Way::Direct);
+        let (mut cold, mut packets) = (0, 0);
+        for n in 1..=2000 {
+            ways.start(now, OpId(n), PEER, LEN);
+            let way = ways.rest(OpId(n), true);
+            cold = if way == before { cold + 1 } else { 0 };
+            before = way;
+            let us = match (way, cold) {
+                (Way::Direct, _) => 100,
+                (Way::Packets, 0 | 1) => 250,
+                (Way::Packets, _) => 60,
+            };
+            now = now + Duration::from_micros(us);
+            ways.end(now, OpId(n), true);
+            packets += u32::from(way == Way::Packets);
+        }
+        assert!(packets > 1800, "{packets}");
     }
 
     #[test]

@@ -24,6 +24,11 @@ impl Host {
         &self.spaces[1 - self.side]
     }
 
+    /// The network namespaces of both hosts, as files.
+    pub fn spaces(&self) -> &[String; 2] {
+        &self.spaces
+    }
+
     /// Runs a command with these words on the other host.
     pub fn other(&self, words: &str) {
         let space = self.other_space();

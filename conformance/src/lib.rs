@@ -9,6 +9,7 @@ mod engine;
 pub mod hostile;
 pub mod hosts;
 pub mod links;
+pub mod slurm;
 mod sys;
 
 use std::io::Write;

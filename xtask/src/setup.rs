@@ -18,6 +18,9 @@ const TOOLS: &[Tool] = &[
     ("mpiexec.openmpi", "openmpi-bin", "MPI programs with the system's Open MPI"),
     ("mpicc.openmpi", "libopenmpi-dev", "C programs with the system's Open MPI"),
     ("mpiexec.hydra", "mpich", "programs under MPICH's launcher"),
+    ("slurmctld", "slurmctld", "ranks that Slurm starts"),
+    ("slurmd", "slurmd", "ranks that Slurm starts"),
+    ("srun", "slurm-client", "ranks that Slurm starts"),
     ("hpcc", "hpcc", "HPCC with its verification"),
     ("NPopenmpi", "netpipe-openmpi", "NetPIPE"),
 ];

@@ -2,8 +2,10 @@
 //! launcher is not installed.
 
 use crate::harness::{bootstrap_keys, Job};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use weft_conformance::hosts::{self, Host};
 use weft_conformance::skip;
+use weft_conformance::slurm::Cluster;
 
 /// The text of `program --version`, when there is such a program.
 fn version(program: &str) -> Option<String> {
@@ -56,47 +58,48 @@ fn prterun__ranks_join_through_pmix() {
     }
 }
 
-/// Whether a Slurm cluster answers here; else why not.
-fn slurm() -> Result<(), String> {
-    let mut ask = Command::new("sinfo");
-    ask.args(["--noheader", "--states=idle,mixed"]).stdin(Stdio::null());
-    let answer = ask.output().map_err(|e| format!("Slurm's sinfo: {e}"))?;
-    match answer.stdout.is_empty() {
-        true => Err("no Slurm node is free here".into()),
-        false => Ok(()),
+/// `srun` of a cluster of this test's own, with one of Slurm's plugins for MPI.
+fn srun(cluster: &Cluster, plugin: &str) -> Option<Command> {
+    if !cluster.offers(plugin) {
+        skip(&format!("Slurm has no plugin {plugin}"));
+        return None;
     }
+    let mut command = cluster.srun();
+    command.arg(format!("--mpi={plugin}"));
+    Some(command)
 }
 
-/// `srun` with one of its plugins for MPI, when Slurm has it and a node is free.
-fn srun(plugin: &str) -> Result<Command, String> {
-    slurm()?;
-    let plugins = Command::new("srun").arg("--mpi=list").output();
-    let listed = plugins.map_err(|e| format!("srun: {e}"))?;
-    // Older versions print the list on the error stream.
-    let text = String::from_utf8_lossy(&[listed.stdout, listed.stderr].concat()).into_owned();
-    if !text.contains(plugin) {
-        return Err(format!("Slurm has no plugin {plugin}"));
-    }
-    let mut command = Command::new("srun");
-    command.args(["--immediate=30", "--overcommit", &format!("--mpi={plugin}")]);
-    Ok(command)
-}
-
-/// One after the other: a job waits until the one before has left the node.
-#[test]
-fn srun__ranks_join_by_what_slurm_offers() {
+fn on_slurm(cluster: &Cluster) {
     for (plugin, launcher) in [("pmix", "pmix"), ("pmi2", "pmi1")] {
-        match srun(plugin) {
-            Ok(command) => check(command, launcher),
-            Err(why) => skip(&why),
-        }
+        let Some(command) = srun(cluster, plugin) else { continue };
+        check(command, launcher);
+        // Messages from two hosts to one, by links that a user gets.
+        let mut command = srun(cluster, plugin).expect("it was there");
+        command.args(["-n", "4", env!("CARGO_BIN_EXE_weft"), "selftest", "incast"]);
+        Job::of(command).finish().assert_code(0);
+        let mut command = srun(cluster, plugin).expect("it was there");
+        command.args(["-n", "4"]);
+        let done = Job::of(command).selftest(&["--aborts", "3"]).finish();
+        assert_ne!(done.code, Some(0), "rank 3 aborts the job: {}", done.err);
     }
-    let mut command = match srun("none") {
-        Ok(command) => command,
-        Err(why) => return skip(&why),
-    };
+    let Some(mut command) = srun(cluster, "none") else { return };
     command.args(["-n", "2"]);
     let done = Job::of(command).selftest(&[]).finish();
     done.assert_code(1);
     done.assert_says(&["--mpi=pmi2 or --mpi=pmix"]);
+}
+
+#[test]
+fn srun__ranks_on_two_nodes_join_by_what_slurm_offers() {
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    let on_first = |host: &Host| {
+        let _until_dropped = done;
+        match Cluster::start(host) {
+            Ok(cluster) => on_slurm(&cluster),
+            Err(why) => skip(&why),
+        }
+    };
+    if let Err(why) = hosts::run(1, on_first, move |_| wait.recv().is_err()) {
+        skip(&why);
+    }
 }

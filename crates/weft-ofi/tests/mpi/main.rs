@@ -9,6 +9,7 @@
 
 mod harness;
 mod hosts;
+mod slurm;
 mod suites;
 mod versions;
 

@@ -12,12 +12,17 @@ const NSPACE_LEN: usize = 256;
 /// Length of `pmix_key_t`: `PMIX_MAX_KEYLEN + 1`.
 const KEY_LEN: usize = 512;
 const SUCCESS: c_int = 0;
+/// `PMIX_BOOL`.
+const TYPE_BOOL: u16 = 1;
 /// `PMIX_UINT32`.
 const TYPE_UINT32: u16 = 14;
 /// `PMIX_BYTE_OBJECT`.
 const TYPE_BYTES: u16 = 27;
 /// `PMIX_GLOBAL`.
 const SCOPE_GLOBAL: u8 = 3;
+
+/// `PMIX_COLLECT_DATA`.
+const COLLECT: &str = "pmix.collect";
 
 /// `PMIX_RANK_WILDCARD`: the job itself rather than one of its ranks.
 pub(in super::super) const RANK_JOB: u32 = u32::MAX - 1;
@@ -45,6 +50,7 @@ struct ByteObject {
 /// `pmix_envar_t`, which has two pointers and a character.
 #[repr(C)]
 union Data {
+    flag: bool,
     uint32: u32,
     bytes: ByteObject,
     room: [usize; 3],
@@ -57,12 +63,20 @@ struct Value {
     data: Data,
 }
 
+/// `pmix_info_t`.
+#[repr(C)]
+struct Info {
+    key: [c_char; KEY_LEN],
+    flags: u32,
+    value: Value,
+}
+
 type Init = unsafe extern "C" fn(*mut Proc, *mut c_void, usize) -> c_int;
 type Finalize = unsafe extern "C" fn(*const c_void, usize) -> c_int;
 type Abort = unsafe extern "C" fn(c_int, *const c_char, *mut Proc, usize) -> c_int;
 type Put = unsafe extern "C" fn(u8, *const c_char, *mut Value) -> c_int;
 type Commit = unsafe extern "C" fn() -> c_int;
-type Fence = unsafe extern "C" fn(*const Proc, usize, *const c_void, usize) -> c_int;
+type Fence = unsafe extern "C" fn(*const Proc, usize, *const Info, usize) -> c_int;
 type Get = unsafe extern "C" fn(
     *const Proc,
     *const c_char,
@@ -194,10 +208,16 @@ impl Client {
         check("PMIx_Commit", unsafe { (self.commit)() })
     }
 
-    /// Waits for all ranks of the job.
+    /// Waits for all ranks of the job, and has what they put brought to this host: a rank of
+    /// another host that is asked for it later may not be found (Slurm 22.05, every other time).
     pub(in super::super) fn fence(&self) -> Result<(), Failed> {
-        // SAFETY: null arrays of length 0 mean all ranks and no options.
-        check("PMIx_Fence", unsafe { (self.fence)(ptr::null(), 0, ptr::null(), 0) })
+        // Zeroed whole, as in `put`.
+        let mut value = Value { kind: TYPE_BOOL, data: Data { room: [0; 3] } };
+        value.data.flag = true;
+        let collect = Info { key: key(COLLECT)?, flags: 0, value };
+        // SAFETY: a null array of length 0 means all ranks; the one option is whole, and lives
+        // until the call returns.
+        check("PMIx_Fence", unsafe { (self.fence)(ptr::null(), 0, &collect, 1) })
     }
 
     /// Gets a value of `rank`, or of the job for [`RANK_JOB`].

@@ -55,6 +55,8 @@ enum Command {
     LabKeeper(lab::keeper::Args),
     #[command(hide = true)]
     LabHost(lab::init::Args),
+    #[command(hide = true)]
+    LabProxy(lab::proxy::Args),
     Sim(sim::Args),
     Top(top::Args),
     App(app::Args),
@@ -83,6 +85,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Lab(args) => lab::run(args),
         Command::LabKeeper(args) => lab::keeper::run(&args),
         Command::LabHost(args) => lab::init::run(&args),
+        Command::LabProxy(args) => lab::proxy::run(&args),
         Command::Sim(args) => sim::run(args),
         Command::Top(args) => top::run(args),
         Command::App(args) => app::run(args),

@@ -3,7 +3,7 @@
 use super::keeper::Started;
 use super::spec::{free_subnet, Conditions, Spec};
 use super::wire::{self, Description};
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use rustix::thread::{move_into_thread_name_spaces, ThreadNameSpaceType};
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
@@ -106,18 +106,40 @@ impl Drop for Attached {
 /// A host that can be entered.
 pub struct Entrance {
     process: OwnedFd,
+    /// In which this process is not yet.
     own_user_namespace: bool,
     /// Its IPv4 address.
     pub address: IpAddr,
+    /// Its name.
+    pub name: String,
+}
+
+/// A host, as one finds it.
+pub enum Found {
+    /// From outside of the lab.
+    Outside(Entrance),
+    /// From a host, which cannot enter others: its number.
+    Inside(usize),
 }
 
 impl Entrance {
     /// Looks a host up by its number.
     ///
     /// # Errors
-    /// There is no such lab or host.
+    /// There is no such lab or host, or this process is on one.
     pub fn find(lab: &str, host: usize) -> Result<Entrance> {
         let (description, process) = wire::describe(lab, Some(host))?;
+        if description.inside {
+            bail!("from a host of lab {lab} the others cannot be entered: do this outside of it");
+        }
+        Entrance::of(&description, host, process)
+    }
+
+    /// Looks a host up for a process beside the keeper.
+    pub(super) fn for_proxy(lab: &str, host: usize) -> Result<Entrance> {
+        let (mut description, process) = wire::describe(lab, Some(host))?;
+        // Its starter is in it already.
+        description.own_user_namespace = false;
         Entrance::of(&description, host, process)
     }
 
@@ -125,16 +147,20 @@ impl Entrance {
     ///
     /// # Errors
     /// There is no such lab or host.
-    pub fn find_named(lab: &str, host: &str) -> Result<Entrance> {
+    pub fn find_named(lab: &str, host: &str) -> Result<Found> {
         let (description, _) = wire::describe(lab, None)?;
         let Some(at) = description.spec.host_index(host) else {
             let last = description.spec.host_name(description.spec.hosts - 1);
             bail!("lab {lab} has no host {host}: its hosts are h1 to {last}");
         };
-        Entrance::find(lab, at)
+        match description.inside {
+            true => Ok(Found::Inside(at)),
+            false => Entrance::find(lab, at).map(Found::Outside),
+        }
     }
 
     fn of(lab: &Description, host: usize, process: Option<OwnedFd>) -> Result<Entrance> {
+        ensure!(host < lab.spec.hosts, "lab {} has no host {host}", lab.spec.name);
         let name = lab.spec.host_name(host);
         let process = process.with_context(|| {
             format!(
@@ -143,7 +169,7 @@ impl Entrance {
             )
         })?;
         let address = lab.spec.v4(host).into();
-        Ok(Entrance { process, own_user_namespace: lab.own_user_namespace, address })
+        Ok(Entrance { process, own_user_namespace: lab.own_user_namespace, address, name })
     }
 
     /// Descriptor of the host's first process.

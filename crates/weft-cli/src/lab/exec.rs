@@ -1,7 +1,7 @@
 //! `weft lab exec`: a command on a host of a lab.
 
-use super::client::Entrance;
-use super::sys;
+use super::client::{Entrance, Found};
+use super::{proxy, sys};
 use crate::run::poll::{Set, READ};
 use anyhow::{Context, Result};
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
@@ -38,64 +38,88 @@ pub struct Args {
 /// # Errors
 /// There is no such lab or host.
 pub fn run(lab: &str, args: &Args) -> Result<ExitCode> {
-    Entrance::find_named(lab, &args.host)?.enter()?;
-    let me = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
+    let host = match Entrance::find_named(lab, &args.host)? {
+        Found::Outside(host) => host,
+        Found::Inside(host) => return proxy::ask(lab, host, &args.command),
+    };
+    host.enter()?;
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
-    command.env("WEFT_LAB", lab).env("HOSTNAME", &args.host);
-    sys::die_together(&mut command, &me);
     // Ctrl-C at the terminal reaches the command as well; whether it ends by it is its affair.
-    let signals = Signals::catch()?;
-    let mut child = match command.spawn() {
+    let ignored = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGQUIT] {
+        signal_hook::flag::register(signal, ignored.clone())?;
+    }
+    let caught = Caught::of(&[SIGTERM, SIGHUP])?;
+    let mut child = match start(command, lab, &host.name) {
         Ok(child) => child,
-        Err(e) => {
-            eprintln!("weft lab exec: {}: {e}", args.command[0]);
-            return Ok(ExitCode::from(if e.kind() == ErrorKind::NotFound { 127 } else { 126 }));
+        Err((code, why)) => {
+            eprintln!("{why}");
+            return Ok(ExitCode::from(code));
         }
     };
-    signals.pass_on_until_the_end_of(Pid::from_child(&child))?;
-    Ok(code(child.wait().context("waiting for the command")?))
-}
-
-fn code(status: ExitStatus) -> ExitCode {
-    let signal = status.signal().map(|signal| 128 + signal);
-    ExitCode::from(status.code().or(signal).unwrap_or(1) as u8)
-}
-
-/// Signals to this process alone are meant for the command.
-struct Signals {
-    terminate: UnixStream,
-    hang_up: UnixStream,
-}
-
-impl Signals {
-    fn catch() -> Result<Signals> {
-        let ignored = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGQUIT] {
-            signal_hook::flag::register(signal, ignored.clone())?;
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    loop {
+        let mut set = Set::new();
+        set.add(None, process.as_fd(), READ);
+        caught.add_to(&mut set);
+        for ready in set.wait(None)? {
+            let Some(signal) = ready else {
+                return Ok(ExitCode::from(code(child.wait().context("waiting for the command")?)));
+            };
+            // It may have ended meanwhile: then the next turn says so.
+            let _ = pidfd_send_signal(&process, caught.take(signal)?);
         }
-        let [terminate, hang_up] = [SIGTERM, SIGHUP].map(|signal| {
+    }
+}
+
+/// Starts a command on the host that this process has entered, to end with this process; else the
+/// exit status that says so, and why.
+pub(super) fn start(mut command: Command, lab: &str, host: &str) -> Result<Child, (u8, String)> {
+    command.env("WEFT_LAB", lab).env("HOSTNAME", host);
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = |e: std::io::Error| {
+        let code = if e.kind() == ErrorKind::NotFound { 127 } else { 126 };
+        (code, format!("weft lab exec: {program}: {e}"))
+    };
+    let me = pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
+    let me = me.map_err(|e| failed(e.into()))?;
+    sys::die_together(&mut command, &me);
+    command.spawn().map_err(failed)
+}
+
+/// An exit status as a shell has it.
+pub(super) fn code(status: ExitStatus) -> u8 {
+    let signal = status.signal().map(|signal| 128 + signal);
+    status.code().or(signal).unwrap_or(1) as u8
+}
+
+/// Signals to this process alone, which are meant for the command.
+pub(super) struct Caught(Vec<(UnixStream, Signal)>);
+
+impl Caught {
+    /// Catches these from now on.
+    pub fn of(signals: &[i32]) -> Result<Caught> {
+        let mut caught = Vec::new();
+        for &signal in signals {
             let (read, write) = UnixStream::pair()?;
             signal_hook::low_level::pipe::register(signal, write)?;
-            std::io::Result::Ok(read)
-        });
-        Ok(Signals { terminate: terminate?, hang_up: hang_up? })
+            caught.push((read, Signal::from_named_raw(signal).context("a signal with a name")?));
+        }
+        Ok(Caught(caught))
     }
 
-    fn pass_on_until_the_end_of(&self, child: Pid) -> Result<()> {
-        let process = pidfd_open(child, PidfdFlags::empty())?;
-        let mut drain = [0; 64];
-        loop {
-            let mut set = Set::new();
-            set.add(None, process.as_fd(), READ);
-            set.add(Some((&self.terminate, Signal::TERM)), self.terminate.as_fd(), READ);
-            set.add(Some((&self.hang_up, Signal::HUP)), self.hang_up.as_fd(), READ);
-            for ready in set.wait(None)? {
-                let Some((mut caught, signal)) = ready else { return Ok(()) };
-                let _ = caught.read(&mut drain)?;
-                // It may have ended meanwhile: then the next turn says so.
-                let _ = pidfd_send_signal(&process, signal);
-            }
+    /// Waits for them as well.
+    pub fn add_to<'a>(&'a self, set: &mut Set<'a, Option<usize>>) {
+        for (at, (stream, _)) in self.0.iter().enumerate() {
+            set.add(Some(at), stream.as_fd(), READ);
         }
+    }
+
+    /// The one that came.
+    pub fn take(&self, at: usize) -> Result<Signal> {
+        let (mut stream, signal) = (&self.0[at].0, self.0[at].1);
+        let _several_are_one = stream.read(&mut [0; 64])?;
+        Ok(signal)
     }
 }

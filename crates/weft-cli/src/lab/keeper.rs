@@ -14,13 +14,16 @@ use super::wire::{self, Description, HostState, Request};
 use crate::run::poll::{Set, READ};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::process::{pidfd_open, waitpid, Pid, PidfdFlags, WaitOptions};
-use rustix::thread::UnshareFlags;
+use rustix::thread::{
+    move_into_link_name_space, move_into_thread_name_spaces, LinkNameSpaceType,
+    ThreadNameSpaceType, UnshareFlags,
+};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -62,6 +65,24 @@ struct Keeper {
     notes: Vec<String>,
     switch: Option<Switch>,
     me: u32,
+    /// Where commands ask: outside, in this process's own network, and on the hosts.
+    doors: Vec<Door>,
+    /// Processes that start commands for callers on hosts.
+    proxies: Vec<Child>,
+}
+
+struct Door {
+    listener: UnixListener,
+    /// On a host.
+    inside: bool,
+}
+
+/// Who wants something.
+#[derive(Clone, Copy)]
+enum Ready {
+    Starter,
+    Door(usize),
+    Host(usize),
 }
 
 /// Makes a lab and serves it until it is told to end.
@@ -71,17 +92,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         rustix::process::setsid().context("a session of its own")?;
     }
     let (started, lab) = match make(&args.spec) {
-        Ok((listener, keeper)) => (Started::Ready(keeper.notes.clone()), Some((listener, keeper))),
+        Ok(keeper) => (Started::Ready(keeper.notes.clone()), Some(keeper)),
         Err(e) => (Started::Failed(format!("{e:#}")), None),
     };
     let mut text = serde_json::to_string(&started)?;
     text.push('\n');
     // Whoever asked for the lab may be gone: then nobody wants it, and the error ends this process.
     let told = std::io::stdout().write_all(text.as_bytes());
-    let Some((listener, mut keeper)) = lab else { return Ok(ExitCode::FAILURE) };
+    let Some(mut keeper) = lab else { return Ok(ExitCode::FAILURE) };
     told.context("nobody waits for this lab any more")?;
     silence()?;
-    keeper.serve(listener, args.attached)?;
+    keeper.serve(args.attached)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -93,7 +114,7 @@ fn silence() -> Result<()> {
     Ok(())
 }
 
-fn make(spec: &str) -> Result<(UnixListener, Keeper)> {
+fn make(spec: &str) -> Result<Keeper> {
     let spec: Spec = serde_json::from_str(spec).context("the lab's description")?;
     let listener = match wire::listen(&spec.name) {
         Err(e) if e.kind() == ErrorKind::AddrInUse => bail!(
@@ -105,8 +126,16 @@ fn make(spec: &str) -> Result<(UnixListener, Keeper)> {
     };
     let me = std::process::id();
     let own_user_namespace = enter()?;
-    let mut keeper =
-        Keeper { spec, hosts: Vec::new(), own_user_namespace, notes: Vec::new(), switch: None, me };
+    let mut keeper = Keeper {
+        spec,
+        hosts: Vec::new(),
+        own_user_namespace,
+        notes: Vec::new(),
+        switch: None,
+        me,
+        doors: vec![Door { listener, inside: false }],
+        proxies: Vec::new(),
+    };
     let text = serde_json::to_string(&keeper.spec)?;
     for host in 0..keeper.spec.hosts {
         let (line, theirs) = UnixStream::pair()?;
@@ -121,10 +150,11 @@ fn make(spec: &str) -> Result<(UnixListener, Keeper)> {
     let pids: Vec<u32> = keeper.hosts.iter().map(|h| h.pid.as_raw_nonzero().get() as u32).collect();
     net::connect(&keeper.spec, &pids)?;
     keeper.notes = keeper.set_up_hosts()?;
+    keeper.open_doors().context("the lab's sockets on its hosts")?;
     if let Some(delay) = keeper.spec.delay {
         keeper.switch = Some(Switch::start(&keeper.spec, delay).context("the delaying switch")?);
     }
-    Ok((listener, keeper))
+    Ok(keeper)
 }
 
 /// Enters namespaces of this process's own: a network, and where that takes rights it lacks, first
@@ -195,27 +225,48 @@ impl Keeper {
         Ok(notes)
     }
 
-    fn serve(&mut self, listener: UnixListener, attached: bool) -> Result<()> {
+    /// Listens in this process's own network, where proxies are, and in that of each host: names of
+    /// abstract sockets are a network's own.
+    fn open_doors(&mut self) -> Result<()> {
+        let home = std::fs::File::open("/proc/self/ns/net")?;
+        let mut open = |inside| {
+            let listener = wire::listen(&self.spec.name)?;
+            self.doors.push(Door { listener, inside });
+            anyhow::Ok(())
+        };
+        open(false)?;
+        for host in &self.hosts {
+            let network = ThreadNameSpaceType::NETWORK;
+            move_into_thread_name_spaces(host.process.as_fd(), network)?;
+            open(true)?;
+        }
+        move_into_link_name_space(home.as_fd(), Some(LinkNameSpaceType::Network))?;
+        Ok(())
+    }
+
+    fn serve(&mut self, attached: bool) -> Result<()> {
         let stdin = std::io::stdin();
         loop {
             let mut set = Set::new();
-            set.add(None, listener.as_fd(), READ);
+            for (at, door) in self.doors.iter().enumerate() {
+                set.add(Ready::Door(at), door.listener.as_fd(), READ);
+            }
             if attached {
-                set.add(Some(usize::MAX), stdin.as_fd(), READ);
+                set.add(Ready::Starter, stdin.as_fd(), READ);
             }
             for (at, host) in self.hosts.iter().enumerate().filter(|(_, host)| !host.ended) {
-                set.add(Some(at), host.process.as_fd(), READ);
+                set.add(Ready::Host(at), host.process.as_fd(), READ);
             }
             for ready in set.wait(None)? {
                 match ready {
-                    None => {
-                        if self.answer(&listener)? {
-                            drop(listener);
+                    Ready::Door(at) => {
+                        if self.answer(at)? {
+                            self.doors.clear();
                             return Ok(());
                         }
                     }
-                    Some(usize::MAX) => return self.end(),
-                    Some(host) => self.bury(host),
+                    Ready::Starter => return self.end(),
+                    Ready::Host(host) => self.bury(host),
                 }
             }
         }
@@ -244,7 +295,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn describe(&self) -> Description {
+    fn describe(&self, inside: bool) -> Description {
         let host = |(at, host): (usize, &Host)| HostState {
             name: self.spec.host_name(at),
             v4: self.spec.v4(at),
@@ -258,18 +309,36 @@ impl Keeper {
             keeper: self.me,
             own_user_namespace: self.own_user_namespace,
             notes: self.notes.clone(),
+            inside,
             overflowed: self.switch.as_ref().map(|s| s.overflowed.load(Ordering::Relaxed)),
         }
     }
 
+    /// Has a process of this one's namespaces start a command on a host: it may enter all of them.
+    fn hand_to_proxy(&mut self, stream: UnixStream, host: usize) -> std::io::Result<()> {
+        self.proxies.retain_mut(|proxy| matches!(proxy.try_wait(), Ok(None)));
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("weft").args(["lab-proxy", "--lab", &self.spec.name]);
+        command.args(["--host", &host.to_string()]).stdin(OwnedFd::from(stream));
+        self.proxies.push(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+        Ok(())
+    }
+
     /// Answers one connection; true when the lab has ended by it. What a caller does wrong harms
     /// nobody but the caller.
-    fn answer(&mut self, listener: &UnixListener) -> Result<bool> {
+    fn answer(&mut self, door: usize) -> Result<bool> {
+        let Door { listener, inside } = &self.doors[door];
+        let inside = *inside;
         let Ok((stream, _)) = listener.accept() else { return Ok(false) };
         let Ok(Some(request)) = wire::receive_request(&stream) else { return Ok(false) };
         let fd = match request {
             Request::Describe => None,
             Request::Host(at) => self.hosts.get(at).filter(|h| !h.ended).map(|h| &h.process),
+            Request::Exec(host) => {
+                // Without a proxy the connection ends, which the caller reports.
+                let _ = self.hand_to_proxy(stream, host);
+                return Ok(false);
+            }
             Request::Down => {
                 self.end()?;
                 // The caller waits for the end of this connection, which is that of this process.
@@ -277,7 +346,7 @@ impl Keeper {
                 return Ok(true);
             }
         };
-        let _ = wire::reply(&stream, &self.describe(), fd);
+        let _ = wire::reply(&stream, &self.describe(inside), fd);
         Ok(false)
     }
 }

@@ -7,7 +7,7 @@
 //! | `keeper`, `init` | the process that holds a lab, the first process of a host |
 //! | `wire` | between the command and the keeper |
 //! | `net`, `switch` | interfaces, rate and loss; delay |
-//! | `exec`, `job` | commands and jobs on hosts |
+//! | `exec`, `proxy`, `job` | commands on hosts, from outside and from other hosts; jobs |
 
 pub mod client;
 mod exec;
@@ -15,6 +15,7 @@ pub mod init;
 mod job;
 pub mod keeper;
 mod net;
+pub mod proxy;
 pub mod spec;
 mod switch;
 mod sys;

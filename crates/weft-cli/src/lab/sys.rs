@@ -7,6 +7,7 @@ use rustix::thread::{unshare_unsafe, UnshareFlags};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -72,6 +73,18 @@ pub fn die_together(command: &mut Command, own: &OwnedFd) {
 pub fn ignore_children() {
     // SAFETY: sets the disposition of a signal for which there is no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+}
+
+/// The user at the other end. Its process may have no number here: it can be of an outer PID
+/// namespace.
+pub fn peer_user(stream: &UnixStream) -> io::Result<u32> {
+    let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    let (fd, at) = (stream.as_raw_fd(), std::ptr::from_mut(&mut cred).cast());
+    // SAFETY: the kernel writes at most `len` bytes, the size of `cred`.
+    let got = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, at, &mut len) };
+    check(got.into())?;
+    Ok(cred.uid)
 }
 
 /// A packet socket that sees every frame that arrives at an interface of this namespace and sends

@@ -1,6 +1,7 @@
 //! Between the command and a lab's keeper: one request and one answer a connection, as JSON.
 
 use super::spec::{check_name, Spec};
+use super::sys;
 use anyhow::{bail, ensure, Context, Result};
 use rustix::net::{
     recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
@@ -24,6 +25,10 @@ pub enum Request {
     Host(usize),
     /// The end of the lab; the connection ends when all is gone.
     Down,
+    /// A command on this host, for a caller that is on a host itself and cannot enter another: the
+    /// rest of the connection is between the caller and a process that does it
+    /// ([`super::proxy`]).
+    Exec(usize),
 }
 
 /// A host as it is now.
@@ -54,6 +59,8 @@ pub struct Description {
     pub own_user_namespace: bool,
     /// What is not as it should be.
     pub notes: Vec<String>,
+    /// Whether whoever asked is on a host of the lab.
+    pub inside: bool,
     /// Packets dropped since the delaying switch was full; `None` without such a switch.
     pub overflowed: Option<u64>,
 }
@@ -64,6 +71,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const END: Duration = Duration::from_secs(240);
 /// Longest request.
 const MAX_REQUEST: u64 = 256;
+/// Most descriptors with a message.
+const MOST: usize = 3;
 /// Longest answer.
 const MAX_ANSWER: u64 = 1 << 20;
 
@@ -95,7 +104,7 @@ pub fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn connect(name: &str) -> Result<UnixStream> {
+pub(super) fn connect(name: &str) -> Result<UnixStream> {
     check_name(name)?;
     let stream = match UnixStream::connect_addr(&address(name)?) {
         Err(e) if e.kind() == ErrorKind::ConnectionRefused => bail!(
@@ -105,14 +114,17 @@ fn connect(name: &str) -> Result<UnixStream> {
         other => other.with_context(|| format!("the lab {name}"))?,
     };
     // Any user may take a name first.
-    let other = rustix::net::sockopt::socket_peercred(&stream)?;
-    ensure!(other.uid == rustix::process::getuid(), "another user holds the name of lab {name}");
+    let other = sys::peer_user(&stream)?;
+    ensure!(
+        other == rustix::process::getuid().as_raw(),
+        "another user holds the name of lab {name}"
+    );
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     Ok(stream)
 }
 
-fn ask(stream: &UnixStream, request: &Request) -> Result<()> {
+pub(super) fn ask(stream: &UnixStream, request: &Request) -> Result<()> {
     let mut text = serde_json::to_string(request)?;
     text.push('\n');
     let mut stream = stream;
@@ -126,22 +138,13 @@ fn ask(stream: &UnixStream, request: &Request) -> Result<()> {
 pub fn describe(name: &str, host: Option<usize>) -> Result<(Description, Option<OwnedFd>)> {
     let stream = connect(name)?;
     ask(&stream, &host.map_or(Request::Describe, Request::Host))?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut text = vec![0; 4096];
-    let got =
-        recvmsg(&stream, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)
-            .with_context(|| format!("lab {name} does not answer"))?;
-    text.truncate(got.bytes);
-    let mut fd = None;
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(fds) = message {
-            fd = fds.last();
-        }
-    }
+    let (got, mut fds) =
+        receive(&stream, &mut text).with_context(|| format!("lab {name} does not answer"))?;
+    text.truncate(got);
     (&stream).take(MAX_ANSWER).read_to_end(&mut text)?;
     let description = serde_json::from_slice(&text);
-    Ok((description.with_context(|| format!("lab {name} does not answer"))?, fd))
+    Ok((description.with_context(|| format!("lab {name} does not answer"))?, fds.pop()))
 }
 
 /// Ends a lab and waits until it is gone.
@@ -161,8 +164,7 @@ pub fn down(name: &str) -> Result<()> {
 
 /// Reads the request of a connection; `None` if it is another user's.
 pub fn receive_request(stream: &UnixStream) -> Result<Option<Request>> {
-    let other = rustix::net::sockopt::socket_peercred(stream)?;
-    if other.uid != rustix::process::getuid() {
+    if sys::peer_user(stream)? != rustix::process::getuid().as_raw() {
         return Ok(None);
     }
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -173,15 +175,33 @@ pub fn receive_request(stream: &UnixStream) -> Result<Option<Request>> {
 }
 
 /// Answers with a description and perhaps a descriptor.
-pub fn reply(mut stream: &UnixStream, answer: &Description, fd: Option<&OwnedFd>) -> Result<()> {
-    let text = serde_json::to_vec(answer)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+pub fn reply(stream: &UnixStream, answer: &Description, fd: Option<&OwnedFd>) -> Result<()> {
+    let fds: Vec<BorrowedFd<'_>> = fd.iter().map(|fd| fd.as_fd()).collect();
+    send(stream, &serde_json::to_vec(answer)?, &fds)
+}
+
+/// Sends bytes, and with the first of them descriptors.
+pub(super) fn send(mut stream: &UnixStream, text: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let fds = fd.map(|fd| [fd.as_fd()]);
-    if let Some(fds) = &fds {
-        ensure!(control.push(SendAncillaryMessage::ScmRights(fds)), "no room for a descriptor");
+    if !fds.is_empty() {
+        ensure!(control.push(SendAncillaryMessage::ScmRights(fds)), "no room for descriptors");
     }
-    let sent = sendmsg(stream, &[IoSlice::new(&text)], &mut control, SendFlags::NOSIGNAL)?;
+    let sent = sendmsg(stream, &[IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL)?;
     stream.write_all(&text[sent..])?;
     Ok(())
+}
+
+/// Receives some bytes and the descriptors that came with them.
+pub(super) fn receive(stream: &UnixStream, into: &mut [u8]) -> Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got = recvmsg(stream, &mut [IoSliceMut::new(into)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = message {
+            fds.extend(passed);
+        }
+    }
+    Ok((got.bytes, fds))
 }

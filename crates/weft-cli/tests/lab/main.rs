@@ -2,8 +2,9 @@
 #![allow(non_snake_case)]
 
 #[allow(dead_code)]
-#[path = "run/harness.rs"]
+#[path = "../run/harness.rs"]
 mod harness;
+mod inside;
 
 use harness::{left_behind, Job, Running, MARK};
 use serde_json::Value;

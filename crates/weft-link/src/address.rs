@@ -74,7 +74,7 @@ impl Address {
     pub const MAX_UDP: usize = 5;
 
     /// Most Ethernet interfaces an encoding holds.
-    pub const MAX_ETHER: usize = 4;
+    pub const MAX_ETHER: usize = 12;
 
     /// The bytes that [`Address::decode`] understands; at most [`Address::MAX`]. Only the first
     /// [`Address::MAX_UDP`] UDP sockets and [`Address::MAX_ETHER`] Ethernet interfaces are carried

@@ -23,6 +23,7 @@ mod sys;
 mod table;
 #[cfg(test)]
 mod testing;
+mod train;
 mod turn;
 pub mod udp;
 pub mod wrap;

@@ -32,6 +32,8 @@ pub struct Links {
     pub udp: bool,
     /// Packet sockets on plain Ethernet between hosts; need `CAP_NET_RAW`.
     pub packet: bool,
+    /// Trains of packets on packet sockets, where they arrive whole; likewise.
+    pub gso: bool,
     /// The agent of the host, `weftd`: whoever is served by it needs no other way to the network.
     pub agent: bool,
     /// Nobody chose: a job on several hosts tries packet sockets too, and does without where the
@@ -41,28 +43,37 @@ pub struct Links {
 
 impl Links {
     /// The links that need no privilege and change nothing on the host.
-    pub const AUTO: Links =
-        Links { shm: true, xdp: false, udp: true, packet: false, agent: false, auto: true };
+    pub const AUTO: Links = Links {
+        shm: true,
+        xdp: false,
+        udp: true,
+        packet: false,
+        gso: false,
+        agent: false,
+        auto: true,
+    };
 
     /// What a job of `size` ranks opens of which `here` run on this host, if that is known.
     pub fn of_job(self, size: usize, here: Option<usize>) -> Links {
         let far = size > 1 && here.is_none_or(|here| here < size);
-        Links { packet: self.packet || (self.auto && far), ..self }
+        let raw = self.auto && far;
+        Links { packet: self.packet || raw, gso: self.gso || raw, ..self }
     }
 
     /// What is opened beside the agent. It speaks to the network in the endpoint's name: nobody
     /// else may. Where it does not serve, what needs no rights takes its place.
     fn beside_agent(self, served: bool) -> Links {
-        let others = self.udp || self.packet || self.xdp;
+        let others = self.udp || self.packet || self.gso || self.xdp;
         Links {
             xdp: self.xdp && !served,
             packet: self.packet && !served,
+            gso: self.gso && !served,
             udp: !served && (self.udp || !others),
             ..self
         }
     }
 
-    /// From `auto`, `shm`, `udp`, `packet`, `xdp`, `agent` or a comma-separated list.
+    /// From `auto`, `shm`, `udp`, `packet`, `gso`, `xdp`, `agent` or a comma-separated list.
     pub fn parse(text: &str) -> Option<Links> {
         let none = Links { shm: false, udp: false, auto: false, ..Links::AUTO };
         let mut links = none;
@@ -75,6 +86,7 @@ impl Links {
                 "xdp" => links.xdp = true,
                 "udp" => links.udp = true,
                 "packet" => links.packet = true,
+                "gso" => links.gso = true,
                 "agent" => links.agent = true,
                 _ => return None,
             }
@@ -129,7 +141,7 @@ pub fn links_from_env() -> Result<Links, JobError> {
     match std::env::var("WEFT_LINK") {
         Ok(text) => Links::parse(&text).ok_or_else(|| {
             JobError::Config(format!(
-                "WEFT_LINK={text:?} is not understood; use auto, shm, udp, packet, xdp, agent or a \
+                "WEFT_LINK={text:?} is not understood; use auto, shm, udp, packet, gso, xdp, agent or a \
                  list"
             ))
         }),
@@ -338,9 +350,12 @@ pub fn open_endpoint(
         let xdp = XdpConfig { faults: wrappers.faults, ..xdp_from_env()? };
         take("xdp", XdpLink::new(xdp, security.clone()).map(|l| Box::new(l) as _));
     }
-    if links.packet {
-        let packet = PacketConfig { faults: wrappers.faults, ..packet_from_env()? };
-        take("packet", PacketLink::new(packet, security.clone()).map(|l| Box::new(l) as _));
+    for (name, asked) in [("packet", links.packet), ("gso", links.gso)] {
+        if asked {
+            let faults = wrappers.faults;
+            let config = PacketConfig { faults, trains: name == "gso", ..packet_from_env()? };
+            take(name, PacketLink::new(config, security.clone()).map(|l| Box::new(l) as _));
+        }
     }
     if links.udp {
         let alone = !links.shm;
@@ -355,8 +370,8 @@ pub fn open_endpoint(
     }
     for (name, why) in &failed {
         // Nobody asked for packet sockets by name: most users have no right to them.
-        let level =
-            if links.auto && *name == "packet" { log::Level::Info } else { log::Level::Warn };
+        let unasked = links.auto && ["packet", "gso"].contains(name);
+        let level = if unasked { log::Level::Info } else { log::Level::Warn };
         log::log!(level, "link {name} is not available: {why}");
     }
     let endpoint = Endpoint::with_links(config, id, clock, open);

@@ -151,6 +151,8 @@ pub enum LinkName {
     Udp,
     /// Packet sockets
     Packet,
+    /// Trains of packets on packet sockets
+    Gso,
     /// AF_XDP
     Xdp,
     /// Through an agent (weftd) on each host, which has the raw sockets
@@ -166,6 +168,7 @@ impl LinkName {
             LinkName::Shm => "shm",
             LinkName::Udp => "udp",
             LinkName::Packet => "packet",
+            LinkName::Gso => "gso",
             LinkName::Xdp => "xdp",
             LinkName::Agent => "agent",
             LinkName::Auto => "auto",
@@ -176,14 +179,14 @@ impl LinkName {
     const fn links(self) -> &'static str {
         match self {
             // As in a job on several hosts; shared memory does not reach from one to another.
-            LinkName::Auto => "shm,packet,udp",
+            LinkName::Auto => "shm,packet,gso,udp",
             _ => self.name(),
         }
     }
 
     /// Whether it uses raw Ethernet: between hosts of a lab only.
     fn is_raw(self) -> bool {
-        matches!(self, LinkName::Packet | LinkName::Xdp | LinkName::Agent | LinkName::Auto)
+        !matches!(self, LinkName::Shm | LinkName::Udp)
     }
 }
 

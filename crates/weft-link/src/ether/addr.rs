@@ -28,9 +28,10 @@ pub struct EtherAddr {
     /// The interface.
     pub mac: Mac,
     /// Which endpoint on the interface, as in the shim of a frame. The bit [`EtherAddr::XDP`] is
-    /// set when the frames are the XDP link's and clear for the packet link, so the two never share
-    /// a number; within the former, [`EtherAddr::STAND_IN`] marks packet sockets. How the other
-    /// bits are given out is up to the receiving link.
+    /// set when the frames are the XDP link's; within these, [`EtherAddr::STAND_IN`] marks packet
+    /// sockets. [`EtherAddr::TRAIN`] without it is the gso link's, neither of both the packet
+    /// link's, so no two links share a number. How the other bits are given out is up to the
+    /// receiving link.
     pub slot: u16,
     /// Largest Ethernet payload the interface takes, bytes; Ethernet has no other way to tell.
     pub mtu: u16,
@@ -49,9 +50,17 @@ impl EtherAddr {
     /// of its own. The XDP program lets its frames pass, and a packet socket takes them.
     pub const STAND_IN: u16 = 0xc000;
 
+    /// Bit of `slot`: frames are trains of packets.
+    pub const TRAIN: u16 = 0x4000;
+
     /// Whether the XDP link receives there.
     pub fn is_xdp(&self) -> bool {
         self.slot & EtherAddr::XDP != 0
+    }
+
+    /// Whether the gso link receives there.
+    pub fn is_train(&self) -> bool {
+        self.slot & EtherAddr::STAND_IN == EtherAddr::TRAIN
     }
 
     /// Its bytes.
@@ -79,7 +88,11 @@ impl EtherAddr {
 
 impl fmt::Display for EtherAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.is_xdp() { "xdp" } else { "packet" };
+        let kind = match self.is_xdp() {
+            true => "xdp",
+            false if self.is_train() => "gso",
+            false => "packet",
+        };
         write!(f, "{kind} {} slot {:#06x} mtu {}", self.mac, self.slot, self.mtu)
     }
 }

@@ -1,6 +1,6 @@
 //! The link's socket and ring with nothing around them: what a link on them can reach at best.
 
-use super::sys::{Geometry, Ring, Socket};
+use super::sys::{Carries, Geometry, Ring, Socket};
 use super::SEND_BUFFER;
 use crate::ether::{EtherType, Interface};
 use std::io;
@@ -20,10 +20,10 @@ impl BarePacket {
     /// The kernel's: `EPERM` without `CAP_NET_RAW`.
     pub fn open(interface: &Interface, kind: EtherType, ring: usize) -> io::Result<BarePacket> {
         let sizes = Geometry::new(interface.mtu, ring);
-        let socket = Socket::open()?;
-        socket.prepare(sizes, SEND_BUFFER)?;
+        let (carries, socket) = (Carries::Packets(kind), Socket::open()?);
+        socket.prepare(carries, sizes, SEND_BUFFER)?;
         let ring = Ring::map(&socket.fd, sizes, false)?;
-        socket.bind(kind, interface.index)?;
+        socket.bind(carries, interface.index)?;
         Ok(BarePacket { socket, ring })
     }
 

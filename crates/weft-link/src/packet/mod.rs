@@ -3,7 +3,12 @@
 //! capability `CAP_NET_RAW`.
 //!
 //! - `seat.rs`: how the endpoints of a host share an interface.
+//! The same sockets, set up for trains, are the gso link: several packets in one frame longer than
+//! the MTU, which arrives whole between the containers and virtual machines of a host. A HELLO over
+//! it is as long as the longest train, so that it proves what it asks.
+//!
 //! - `send.rs`: seals frames and hands them to the driver, several in one call.
+//! - `trains.rs`: the same for trains.
 //! - `recv.rs`: takes frames out of the memory-mapped ring.
 //! - `paths.rs`: which interface a peer is reached over; what happens when one goes away.
 //! - `stand_in.rs`: a socket for an endpoint of the XDP link that has no queue.
@@ -19,22 +24,25 @@ mod stand_in;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod trains;
 
 pub use bare::BarePacket;
 pub(crate) use stand_in::{Sent, StandIn};
 
 use crate::ether::{
-    EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, Proof, PATHS_MAX,
+    EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, Proof, TrainHead, PATHS_MAX,
 };
 use crate::secure::{Lane, Mode, Secure, Security};
 use crate::table::{News, PeerTable};
+use crate::train::Arrived;
 use crate::wrap::{Corruptor, FaultSpec};
+use crate::link::send_apart;
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use seat::{GroupName, Seat};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
-use sys::{Geometry, Sleeper};
+use sys::{Carries, Geometry, Sleeper};
 use weft_core::{LinkCaps, PeerId};
 
 /// Settings of a packet link.
@@ -42,6 +50,8 @@ use weft_core::{LinkCaps, PeerId};
 pub struct PacketConfig {
     /// EtherType of the frames.
     pub kind: EtherType,
+    /// Trains of packets, which are no frames of this EtherType: the gso link.
+    pub trains: bool,
     /// Names of the interfaces to choose from; `None` for all.
     pub interfaces: Option<Vec<String>>,
     /// Receive ring of each interface, bytes; 0 for what fits cache and window.
@@ -56,6 +66,7 @@ impl Default for PacketConfig {
     fn default() -> PacketConfig {
         PacketConfig {
             kind: EtherType::default(),
+            trains: false,
             interfaces: None,
             ring: 0,
             packet_max: u32::MAX,
@@ -75,6 +86,8 @@ struct Port {
     up: bool,
     /// It no longer exists.
     gone: bool,
+    /// What is left of the train at the ring's head.
+    arrived: Arrived,
     /// Frames lost as the ring was full. The kernel forgets when asked.
     drops: Cell<u64>,
 }
@@ -90,6 +103,10 @@ struct Peer {
     port: usize,
     /// Header and shim of the path in use, but for the length.
     head: [u8; EtherHead::LEN],
+    /// The same for a train.
+    train: TrainHead,
+    /// Ethernet payload of the path in use.
+    mtu: u32,
     /// Largest frame (packet and trailer) of the path in use.
     frame_len: usize,
 }
@@ -105,11 +122,13 @@ fn source(port: usize, mac: &[u8]) -> Source {
 struct Counters {
     sent: u64,
     sent_calls: u64,
+    sent_trains: u64,
     send_full: u64,
     send_errors: u64,
     send_dropped: u64,
     send_too_long: u64,
     received: u64,
+    received_placed: u64,
     other_station: u64,
     other_slot: u64,
     cut_off: u64,
@@ -118,7 +137,7 @@ struct Counters {
 
 /// The packet link of an endpoint.
 pub struct PacketLink {
-    kind: EtherType,
+    carries: Carries,
     ports: Vec<Port>,
     secure: Secure,
     packet_max: u32,
@@ -142,6 +161,13 @@ fn system(what: &str, source: std::io::Error) -> LinkError {
     LinkError::System { what: what.into(), source, fix: "see `weft doctor`, or use the udp link" }
 }
 
+fn lane(carries: Carries) -> Lane {
+    match carries {
+        Carries::Packets(_) => Lane::Packet,
+        Carries::Trains => Lane::Gso,
+    }
+}
+
 impl PacketLink {
     /// Opens a socket on every interface that can be used.
     ///
@@ -154,29 +180,38 @@ impl PacketLink {
         let sleeper = Sleeper::new(monitor.fd()).map_err(|e| system("make an epoll set", e))?;
         let chosen = all.usable(config.interfaces.as_deref()).map_err(LinkError::Unreachable)?;
         let job = security.job_key.public_id();
+        let carries =
+            if config.trains { Carries::Trains } else { Carries::Packets(config.kind) };
         let mut ports = Vec::new();
         let mut failed = None;
         for interface in chosen {
-            let (kind, index) = (config.kind, interface.index);
-            let group = GroupName { job, kind, interface: index, xdp: false };
-            let sizes = Geometry::new(interface.mtu, config.ring);
+            let group = GroupName { job, carries, interface: interface.index, xdp: false };
+            let sizes = match carries {
+                Carries::Packets(_) => Geometry::new(interface.mtu, config.ring),
+                Carries::Trains => trains::ring(config.ring),
+            };
             match Seat::take(&group, sizes, SEND_BUFFER) {
                 Ok(seat) => {
-                    let drops = Cell::new(0);
-                    ports.push(Port { interface, seat, up: true, gone: false, drops });
+                    let (arrived, drops) = (Arrived::nothing(), Cell::new(0));
+                    ports.push(Port { interface, seat, up: true, gone: false, arrived, drops });
                 }
                 Err(e) => failed = Some(e),
             }
         }
+        let widest = ports.iter().map(|p| p.interface.mtu).max().unwrap_or(0);
+        let tx = match carries {
+            Carries::Packets(_) => send::Outbox::new(widest),
+            Carries::Trains => send::Outbox::new(trains::FRAME),
+        };
         let mut link = PacketLink {
-            kind: config.kind,
-            secure: Secure::new(&security, Lane::Packet),
+            carries,
+            secure: Secure::new(&security, lane(carries)),
             packet_max: config.packet_max,
             peers: PeerTable::default(),
             callers: VecDeque::new(),
             news: News::default(),
             count: Counters::default(),
-            tx: send::Outbox::new(ports.iter().map(|p| p.interface.mtu).max().unwrap_or(0)),
+            tx,
             monitor,
             sleeper,
             idle: 0,
@@ -186,7 +221,10 @@ impl PacketLink {
         };
         match failed {
             Some(error) if link.ports.is_empty() => return Err(error),
-            Some(error) => link.warn(format!("packet link without one interface: {error}")),
+            Some(error) => {
+                let name = link.name();
+                link.warn(format!("{name} link without one interface: {error}"));
+            }
             None => {}
         }
         if link.secure.mode() == Mode::None {
@@ -202,7 +240,7 @@ impl PacketLink {
             self.peers.remove(peer);
         }
         self.callers.clear();
-        self.secure = Secure::new(security, Lane::Packet);
+        self.secure = Secure::new(security, lane(self.carries));
     }
 
     /// Lets nobody join the groups of sockets any more, so that no thread of the link is left: for
@@ -235,15 +273,35 @@ impl PacketLink {
         self.news.warn(text);
     }
 
+    fn name(&self) -> &'static str {
+        match self.carries {
+            Carries::Packets(_) => "packet",
+            Carries::Trains => "gso",
+        }
+    }
+
+    /// Largest frame (packet and trailer) for an Ethernet payload of this size.
+    fn frame_len(&self, mtu: u32) -> usize {
+        let around = match self.carries {
+            Carries::Packets(_) => EtherHead::SHIM,
+            // As long as a datagram's, so that packets fit the udp link's, too.
+            Carries::Trains => TrainHead::IP_AND_UDP,
+        };
+        mtu.min(u32::from(u16::MAX)) as usize - around
+    }
+
     /// Largest packet for an Ethernet payload of this size.
     fn packet_len(&self, mtu: u32) -> u32 {
-        let around = EtherHead::SHIM + self.secure.trailer_len();
-        (mtu.min(u32::from(u16::MAX)) - around as u32).min(self.packet_max)
+        ((self.frame_len(mtu) - self.secure.trailer_len()) as u32).min(self.packet_max)
     }
 
     fn path_caps(&self, mtu: u32) -> LinkCaps {
-        let mut caps = LinkCaps::network("packet", self.packet_len(mtu));
+        let mut caps = LinkCaps::network(self.name(), self.packet_len(mtu));
         (caps.latency_ns, caps.bytes_per_us, caps.polled) = (2_500, 600, true);
+        if self.carries == Carries::Trains {
+            (caps.latency_ns, caps.bytes_per_us) = (2_900, 4_000);
+            caps.train = trains::packets(self.frame_len(mtu)) as u32;
+        }
         caps.small_bytes_per_us = caps.bytes_per_us;
         caps
     }
@@ -280,7 +338,17 @@ impl Link for PacketLink {
     }
 
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
-        self.send_frames(frames)
+        match self.carries {
+            Carries::Packets(_) => self.send_frames(frames),
+            Carries::Trains => self.send_trains(frames),
+        }
+    }
+
+    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        match self.carries {
+            Carries::Packets(_) => send_apart(self, peer, header, payload, packets),
+            Carries::Trains => self.send_data(peer, header, payload, packets),
+        }
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
@@ -329,11 +397,13 @@ impl Link for PacketLink {
         let all = [
             ("sent", c.sent),
             ("sent_calls", c.sent_calls),
+            ("sent_trains", c.sent_trains),
             ("send_full", c.send_full),
             ("send_errors", c.send_errors),
             ("send_dropped", c.send_dropped),
             ("send_too_long", c.send_too_long),
             ("received", c.received),
+            ("received_placed", c.received_placed),
             ("ring_drops", self.ports.iter().map(drops).sum()),
             ("other_station", c.other_station),
             ("other_slot", c.other_slot),

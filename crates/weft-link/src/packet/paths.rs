@@ -2,10 +2,14 @@
 //! an authentic frame comes over is used. When it breaks, another one is.
 
 use super::{source, PacketLink, Peer, Source};
-use crate::ether::{EtherHead, Interface, Interfaces, Path, Proof};
+use super::sys::Carries;
+use crate::ether::{EtherAddr, EtherHead, EtherType, Interface, Interfaces, Mac, Path, Proof, TrainHead};
 use crate::kind::Kind;
 use crate::{LinkEvent, PeerInfo};
 use weft_core::{EndpointId, PeerId};
+
+const NO_TRAIN: TrainHead =
+    TrainHead { dst: Mac([0; 6]), src: Mac([0; 6]), slot: 0, each: 0, len: 0 };
 
 /// Callers whose whereabouts are remembered until they become peers.
 const CALLERS_MAX: usize = 16;
@@ -15,7 +19,9 @@ impl PacketLink {
     pub(super) fn add_peer(&mut self, info: &PeerInfo) -> Result<u32, String> {
         self.check_interfaces();
         let ours: Vec<Interface> = self.ports.iter().map(|p| p.interface.clone()).collect();
-        let theirs: Vec<_> = info.address.ether.iter().filter(|e| !e.is_xdp()).copied().collect();
+        let trains = self.carries == Carries::Trains;
+        let like_us = |e: &&EtherAddr| !e.is_xdp() && e.is_train() == trains;
+        let theirs: Vec<_> = info.address.ether.iter().filter(like_us).copied().collect();
         let paths = Path::find(&ours, &theirs)?;
         let called = self.callers.iter().rev().find(|(e, _)| *e == info.endpoint);
         let proven = called.and_then(|(_, from)| position(&paths, *from));
@@ -30,6 +36,8 @@ impl PacketLink {
             source: 0,
             port: 0,
             head: [0; EtherHead::LEN],
+            train: NO_TRAIN,
+            mtu: 0,
             frame_len: 0,
         };
         self.peers.insert(info.peer, known);
@@ -47,17 +55,18 @@ impl PacketLink {
         let path = *self.peer(peer)?.paths.get(at)?;
         let interface = &self.ports[path.ours].interface;
         let mtu = path.mtu.min(interface.mtu);
-        let head = EtherHead {
-            dst: path.to.mac,
-            src: interface.mac,
-            kind: self.kind,
-            slot: path.to.slot,
-            len: 0,
+        let (dst, src, slot) = (path.to.mac, interface.mac, path.to.slot);
+        let kind = match self.carries {
+            Carries::Packets(kind) => kind,
+            Carries::Trains => EtherType::default(),
         };
+        let head = EtherHead { dst, src, kind, slot, len: 0 };
+        let frame_len = self.frame_len(mtu);
         let known = self.peers.get_mut(peer)?;
         (known.at, known.port, known.head) = (at, path.ours, head.encode());
+        known.train = TrainHead { dst, src, slot, each: 0, len: 0 };
         known.source = source(path.ours, &path.to.mac.0);
-        known.frame_len = mtu as usize - EtherHead::SHIM;
+        (known.mtu, known.frame_len) = (mtu, frame_len);
         Some(mtu)
     }
 
@@ -138,7 +147,9 @@ impl PacketLink {
         }
         if mtu != old_mtu && up {
             self.warn(format!("the MTU of interface {name} changed from {old_mtu} to {mtu}"));
-            self.tx.grow(mtu);
+            if matches!(self.carries, Carries::Packets(_)) {
+                self.tx.grow(mtu);
+            }
             for peer in self.peers_on(at) {
                 let path = self.peer(peer).map_or(0, |p| p.at);
                 self.change_path(peer, path);

@@ -1,7 +1,7 @@
 //! Receiving: out of the ring, check, deliver.
 
-use super::{source, Peer, Port, Source};
-use super::{Counters, PacketLink};
+use super::sys::Carries;
+use super::{source, trains, Counters, PacketLink, Peer, Port, Source};
 use crate::ether::{EtherFrame, EtherHead, EtherType};
 use crate::kind::Kind;
 use crate::secure::{Mode, Opened, Reject, Secure};
@@ -14,7 +14,7 @@ use weft_core::{EndpointId, PeerId};
 const CHECK_EVERY: u32 = 1 << 16;
 
 /// What a frame said about where its sender is.
-enum News {
+pub(super) enum News {
     /// Authentic, from this peer, not over the path in use, or that is still to be confirmed,
     /// or a question or an answer.
     Peer(PeerId, Source, Kind),
@@ -34,14 +34,15 @@ impl PacketLink {
         for at in 0..self.ports.len() {
             // Hostile frames bring no packet but count too, so a flood cannot keep us here.
             while seen < budget {
-                let PacketLink { kind, ports, secure, peers, count, .. } = self;
-                let Some((delivered, news)) =
-                    take(*kind, at, &mut ports[at], secure, peers, count, sink)
-                else {
-                    break;
+                let PacketLink { carries, ports, secure, peers, count, .. } = self;
+                let (port, left) = (&mut ports[at], budget - seen);
+                let taken = match *carries {
+                    Carries::Packets(kind) => take(kind, at, port, secure, peers, count, sink),
+                    Carries::Trains => trains::take(at, port, secure, peers, count, left, sink),
                 };
-                seen += 1;
-                done += usize::from(delivered);
+                let Some((delivered, news)) = taken else { break };
+                seen += delivered.max(1);
+                done += delivered;
                 if let Some(news) = news {
                     self.hear(news);
                 }
@@ -78,7 +79,7 @@ fn take(
     peers: &PeerTable<Peer>,
     count: &mut Counters,
     sink: &mut dyn Sink,
-) -> Option<(bool, Option<News>)> {
+) -> Option<(usize, Option<News>)> {
     let seen = port.seat.ring.peek()?;
     let result = if seen.station != libc::PACKET_HOST {
         count.other_station += 1;
@@ -99,17 +100,17 @@ fn take(
             }
         }
     };
-    let mut outcome = (false, None);
+    let mut outcome = (0, None);
     if let Some(len) = result {
         let from = source(at, &seen.bytes[6..12]);
         let frame = &mut seen.bytes[EtherHead::LEN..][..len];
         if let Ok(opened) = secure.open(frame) {
             if known_source(secure, peers, &opened, from) {
                 let (header, payload) = frame[..opened.packet_len].split_at(opened.header_len);
-                let news = news(peers, &opened, header, from);
+                let news = news(peers, opened.peer, header, from);
                 sink.frame(None, header, Bytes::from_slice(payload));
                 count.received += 1;
-                outcome = (true, news);
+                outcome = (1, news);
             }
         }
     }
@@ -117,16 +118,16 @@ fn take(
     Some(outcome)
 }
 
+/// What an authentic packet of this header tells.
 #[inline]
-fn news(peers: &PeerTable<Peer>, opened: &Opened, header: &[u8], from: Source) -> Option<News> {
-    match opened.peer {
-        Some(peer) => {
-            let known = peers.get(peer)?;
-            let kind = Kind::of(header);
-            let usual = known.source == from && known.proof.is_settled();
-            let expected = usual && kind == Kind::Other;
-            (!expected).then_some(News::Peer(peer, from, kind))
-        }
+pub(super) fn news(
+    peers: &PeerTable<Peer>,
+    peer: Option<PeerId>,
+    header: &[u8],
+    from: Source,
+) -> Option<News> {
+    match peer {
+        Some(peer) => news_of(peers, peer, Kind::of(header), from),
         None if header[field::TYPE] == PacketType::Hello as u8 => {
             let id = header.get(Hello::SRC_EID.range())?.try_into().ok()?;
             Some(News::Caller(EndpointId(u64::from_le_bytes(id)), from))
@@ -135,9 +136,23 @@ fn news(peers: &PeerTable<Peer>, opened: &Opened, header: &[u8], from: Source) -
     }
 }
 
+/// What an authentic packet of a peer tells.
+#[inline]
+pub(super) fn news_of(
+    peers: &PeerTable<Peer>,
+    peer: PeerId,
+    kind: Kind,
+    from: Source,
+) -> Option<News> {
+    let known = peers.get(peer)?;
+    let usual = known.source == from && known.proof.is_settled();
+    let expected = usual && kind == Kind::Other;
+    (!expected).then_some(News::Peer(peer, from, kind))
+}
+
 /// Without authentication, only the source address speaks for a frame.
 #[inline]
-fn known_source(
+pub(super) fn known_source(
     secure: &mut Secure,
     peers: &PeerTable<Peer>,
     opened: &Opened,

@@ -10,8 +10,8 @@
 //! and a small thread answers for each, since the program may be computing.
 //! `docs/adr/0006-packet-fanout.md` has the reasons.
 
-use super::sys::{self, Geometry, Ring, Socket};
-use crate::ether::{EtherAddr, EtherType};
+use super::sys::{self, Carries, Geometry, Ring, Socket};
+use crate::ether::EtherAddr;
 use crate::LinkError;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -23,10 +23,12 @@ use std::time::{Duration, Instant};
 const INDEX_BITS: u32 = 10;
 /// Most members of a group.
 pub const SEATS_MAX: usize = 1 << INDEX_BITS;
-/// Bits of the slot above the index, below [`EtherAddr::XDP`], that tell jobs apart.
-const TAG_BITS: u32 = 5;
+/// Bits of the slot above the index, below [`EtherAddr::TRAIN`], that tell jobs apart.
+const TAG_BITS: u32 = 4;
 /// The same in the slots of [`EtherAddr::STAND_IN`].
 const STAND_IN_TAG_BITS: u32 = 3;
+/// The part of the slot that a socket's filter compares.
+const TAG_MASK: u16 = EtherAddr::STAND_IN | (((1 << TAG_BITS) - 1) << INDEX_BITS);
 /// Another process sits down in microseconds.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -35,8 +37,8 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 pub struct GroupName {
     /// Names the job; not secret.
     pub job: u64,
-    /// EtherType of the frames.
-    pub kind: EtherType,
+    /// What its sockets carry.
+    pub carries: Carries,
     /// Number of the interface.
     pub interface: u32,
     /// Its members are endpoints of the XDP link.
@@ -46,15 +48,17 @@ pub struct GroupName {
 impl GroupName {
     fn of(&self, what: impl std::fmt::Display) -> String {
         let link = if self.xdp { "xdp-" } else { "" };
-        format!("weft-{link}{:016x}-{:04x}-{}-{what}", self.job, self.kind.get(), self.interface)
+        let (job, kind) = (self.job, self.carries.ether_type());
+        format!("weft-{link}{job:016x}-{kind:04x}-{}-{what}", self.interface)
     }
 
     /// The part of the slot that all members share.
     fn tag(&self) -> u16 {
         let top = |bits: u32| ((self.job >> (64 - bits)) as u16) << INDEX_BITS;
-        match self.xdp {
-            true => EtherAddr::STAND_IN | top(STAND_IN_TAG_BITS),
-            false => top(TAG_BITS),
+        match self.carries {
+            Carries::Packets(_) if self.xdp => EtherAddr::STAND_IN | top(STAND_IN_TAG_BITS),
+            Carries::Packets(_) => top(TAG_BITS),
+            Carries::Trains => EtherAddr::TRAIN | top(TAG_BITS),
         }
     }
 }
@@ -199,15 +203,15 @@ fn open(
     first: Option<&Held>,
 ) -> Result<(Socket, Ring), LinkError> {
     let socket = Socket::open().map_err(failed("open a packet socket"))?;
-    socket.prepare(sizes, buffer).map_err(failed("set up a receive ring"))?;
+    socket.prepare(group.carries, sizes, buffer).map_err(failed("set up a receive ring"))?;
     let ring = Ring::map(&socket.fd, sizes, false).map_err(failed("map a receive ring"))?;
-    let mask = ((EtherAddr::XDP | (((1 << TAG_BITS) - 1) << INDEX_BITS)) >> 8) as u8;
-    let filter = socket.filter((group.tag() >> 8) as u8, mask);
+    let (high, mask) = ((group.tag() >> 8) as u8, (TAG_MASK >> 8) as u8);
+    let filter = socket.filter(group.carries, high, mask);
     filter.map_err(failed("attach a filter to a packet socket"))?;
-    socket.bind(group.kind, group.interface).map_err(failed("bind a packet socket"))?;
+    socket.bind(group.carries, group.interface).map_err(failed("bind a packet socket"))?;
     let joined = match first {
         Some(member) => socket.join(&member.fd),
-        None => socket.found(INDEX_BITS),
+        None => socket.found(group.carries, INDEX_BITS),
     };
     joined.map_err(failed("join a group of packet sockets"))?;
     Ok((socket, ring))

@@ -1,6 +1,7 @@
 //! Sending: head, seal, hand over.
 
-use super::{sys, PacketLink};
+use super::sys::{self, Carries};
+use super::PacketLink;
 use crate::ether::EtherHead;
 use crate::kind::Kind;
 use crate::Frame;
@@ -9,7 +10,7 @@ use weft_core::wire::{field, PacketType};
 
 /// Frames on their way to the kernel, `stride` bytes apart.
 pub struct Outbox {
-    bytes: Box<[u8]>,
+    pub(super) bytes: Box<[u8]>,
     stride: usize,
     lens: [u32; sys::BURST],
 }
@@ -36,7 +37,7 @@ impl Outbox {
     }
 }
 
-fn is_hello(frame: &Frame<'_>) -> bool {
+pub(super) fn is_hello(frame: &Frame<'_>) -> bool {
     frame.header.get(field::TYPE) == Some(&(PacketType::Hello as u8))
 }
 
@@ -77,7 +78,7 @@ impl PacketLink {
     }
 
     #[cold]
-    fn send_failed(&mut self, error: Option<i32>) {
+    pub(super) fn send_failed(&mut self, error: Option<i32>) {
         match error {
             Some(libc::EMSGSIZE) => self.count.send_too_long += 1,
             _ => self.count.send_errors += 1,
@@ -132,11 +133,21 @@ impl PacketLink {
         socket.send_many(&self.tx.bytes, self.tx.stride, lens)
     }
 
+    fn send_alone(&mut self, frame: &Frame<'_>) -> Option<io::Result<usize>> {
+        match self.carries {
+            Carries::Packets(_) => {
+                let port = self.peer(frame.peer)?.port;
+                self.seal_at(0, frame).map(|()| self.hand_over(port, 1))
+            }
+            Carries::Trains => self.send_train(std::slice::from_ref(frame)),
+        }
+    }
+
     /// An answer goes back the way the question came, so that it proves the way. A question takes
     /// every path while it is not known which works; the first answer decides. False if it may
     /// take the path in use.
     #[cold]
-    fn send_hello(&mut self, frame: &Frame<'_>) -> bool {
+    pub(super) fn send_hello(&mut self, frame: &Frame<'_>) -> bool {
         let Some(known) = self.peer(frame.peer) else { return false };
         let used = known.at;
         let caller = known.proof.caller().filter(|_| Kind::of(frame.header) == Kind::Answer);
@@ -150,9 +161,7 @@ impl PacketLink {
                 continue;
             }
             self.use_path(frame.peer, at);
-            let port = self.peer(frame.peer).map_or(0, |p| p.port);
-            let sent = self.seal_at(0, frame).map(|()| self.hand_over(port, 1));
-            match sent {
+            match self.send_alone(frame) {
                 Some(Ok(_)) => self.count.sent += 1,
                 _ => self.count.send_errors += 1,
             }

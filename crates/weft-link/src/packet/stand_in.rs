@@ -2,7 +2,7 @@
 //! same frames, delivered by the network stack.
 
 use super::seat::{GroupName, Seat};
-use super::sys::{Geometry, BURST};
+use super::sys::{Carries, Geometry, BURST};
 use super::SEND_BUFFER;
 use crate::ether::{EtherHead, EtherType, Interface};
 use crate::LinkError;
@@ -46,7 +46,8 @@ impl StandIn {
     /// # Errors
     /// As [`PacketLink::new`](super::PacketLink::new).
     pub fn take(job: u64, kind: EtherType, interface: &Interface) -> Result<StandIn, LinkError> {
-        let group = GroupName { job, kind, interface: interface.index, xdp: true };
+        let carries = Carries::Packets(kind);
+        let group = GroupName { job, carries, interface: interface.index, xdp: true };
         let seat = Seat::take(&group, Geometry::new(interface.mtu, 0), SEND_BUFFER)?;
         let stride = (interface.mtu as usize + EtherHead::ETHERNET).next_multiple_of(64);
         Ok(StandIn {

@@ -17,6 +17,8 @@ pub enum Lane {
     Xdp = 3,
     /// The simulator.
     Sim = 4,
+    /// Packet sockets that carry trains.
+    Gso = 5,
 }
 
 /// Bits of a packet number below the lane.

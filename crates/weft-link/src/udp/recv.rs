@@ -4,13 +4,11 @@ use super::send::SEGMENTS_MAX;
 use super::sys::{SockAddr, Socket};
 use super::{same_host_port, Peer, UdpLink};
 use crate::kind::Kind;
-use crate::run::{is_part, Run};
-use crate::secure::{Mode, Opened, Reject, Secure, TRAILER};
+use crate::secure::{Mode, Opened, Reject, Secure};
 use crate::table::PeerTable;
-use crate::{Bytes, Sink};
+use crate::train::Arrived;
+use crate::Sink;
 use std::io;
-use std::ops::Range;
-use weft_core::wire::Data;
 use weft_core::PeerId;
 
 /// Longest train the kernel hands over.
@@ -33,8 +31,7 @@ pub struct Received {
 pub struct Receiver {
     buffer: Box<[u8]>,
     /// The part of the buffer that the budget left over.
-    rest: Range<usize>,
-    segment: usize,
+    arrived: Arrived,
     from: SockAddr,
     /// The socket that had data last: asked at every poll.
     busy: usize,
@@ -45,24 +42,16 @@ impl Receiver {
     pub fn new() -> Receiver {
         Receiver {
             buffer: vec![0; BUFFER].into(),
-            rest: 0..0,
-            segment: 1,
+            arrived: Arrived::nothing(),
             from: SockAddr::empty(),
             busy: 0,
             polls: 0,
         }
     }
 
-    /// The next datagram in the buffer, empty at the end.
-    #[inline]
-    fn next(&self) -> Range<usize> {
-        let start = self.rest.start;
-        start..(start + self.segment).min(self.rest.end)
-    }
-
     /// Whether something received was not delivered yet.
     pub fn has_rest(&self) -> bool {
-        !self.rest.is_empty()
+        !self.arrived.rest.is_empty()
     }
 
     /// Asks every socket at the next poll.
@@ -122,7 +111,8 @@ impl UdpLink {
         if got.len == 0 {
             self.secure.reject(Reject::Short);
         }
-        (self.rx.rest, self.rx.segment, self.rx.from) = (0..got.len, got.segment.max(1), got.from);
+        self.rx.arrived = Arrived { rest: 0..got.len, segment: got.segment.max(1) };
+        self.rx.from = got.from;
         Ok(self.deliver_rest(budget, sink))
     }
 
@@ -130,69 +120,25 @@ impl UdpLink {
     #[inline]
     fn deliver_rest(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut done = 0;
-        while done < budget && !self.rx.rest.is_empty() {
-            if let Some(n) = self.deliver_run(budget - done, sink) {
-                done += n;
-                continue;
+        while done < budget && self.rx.has_rest() {
+            let UdpLink { rx, secure, peers, count, .. } = self;
+            let (mut peer, mut kind) = (None, Kind::Other);
+            let Receiver { buffer, arrived, from, .. } = rx;
+            let step = arrived.step(buffer, budget - done, secure, sink, |secure, opened, header| {
+                (peer, kind) = (opened.peer, Kind::of(header));
+                known_source(secure, peers, opened, from)
+            });
+            count.received += step.packets as u64;
+            if step.run.is_some() {
+                count.received_placed += step.packets as u64;
+                peer = step.run;
             }
-            let range = self.rx.next();
-            self.rx.rest.start = range.end;
-            let frame = &mut self.rx.buffer[range];
-            let Ok(opened) = self.secure.open(frame) else { continue };
-            if !known_source(&mut self.secure, &self.peers, &opened, &self.rx.from) {
-                continue;
+            done += step.packets;
+            if step.packets > 0 {
+                self.note_source(peer, kind);
             }
-            let (header, payload) = frame[..opened.packet_len].split_at(opened.header_len);
-            let kind = Kind::of(header);
-            sink.frame(None, header, Bytes::from_slice(payload));
-            self.count.received += 1;
-            done += 1;
-            self.note_source(opened.peer, kind);
         }
         done
-    }
-
-    /// Checks the DATA packets at the front of what was received and writes their payload to where
-    /// it belongs in one pass, as long as the prediction holds; delivers them as one run. `None` if
-    /// the first one is not as predicted.
-    fn deliver_run(&mut self, budget: usize, sink: &mut dyn Sink) -> Option<usize> {
-        let first = self.rx.next();
-        if self.secure.mode() != Mode::Auth || !is_part(&self.rx.buffer[first.clone()]) {
-            return None;
-        }
-        let prediction = sink.predict()?;
-        let mut run = Run::start(&prediction, &self.rx.buffer[first.clone()])?;
-        let mut next = first.clone();
-        let mut peer = None;
-        while !next.is_empty() && run.packets() < budget {
-            let frame = &self.rx.buffer[next.clone()];
-            let Some(len) = frame.len().checked_sub(Data::LEN + TRAILER) else { break };
-            let Some(place) = run.place(prediction.memory, frame, len) else { break };
-            self.rx.rest.start = next.end;
-            let Ok(opened) = self.secure.open_into(frame, Data::LEN, place) else { break };
-            peer = opened.peer;
-            run.push(len);
-            next = self.rx.next();
-        }
-        if self.rx.rest.start == first.start {
-            return None;
-        }
-        self.count.received += run.packets() as u64;
-        self.count.received_placed += run.packets() as u64;
-        if !run.deliver(sink) {
-            self.deliver_each(first, run.packets(), sink);
-        }
-        self.note_source(peer, Kind::Other);
-        Some(run.packets())
-    }
-
-    /// Delivers checked DATA packets one by one.
-    fn deliver_each(&self, first: Range<usize>, packets: usize, sink: &mut dyn Sink) {
-        let frames = self.rx.buffer[first.start..self.rx.rest.start].chunks(self.rx.segment);
-        for frame in frames.take(packets) {
-            let (header, payload) = frame[..frame.len() - TRAILER].split_at(Data::LEN);
-            sink.frame(None, header, Bytes::from_slice(payload));
-        }
     }
 
     #[inline]

@@ -7,9 +7,10 @@
 use super::sys::{self, SockAddr, Socket};
 use super::{pmtu, UdpLink};
 use crate::kind::Kind;
+use crate::train::{DataRun, Sealed, Sealer};
 use crate::{Frame, LinkEvent};
 use std::io;
-use weft_core::wire::{self, field, PacketType};
+use weft_core::wire::{field, PacketType};
 use weft_core::PeerId;
 
 /// Most datagrams in a train: `UDP_MAX_SEGMENTS` of the kernel.
@@ -48,17 +49,6 @@ fn classify(error: &io::Error) -> Refusal {
     }
 }
 
-/// Sealed packets to one peer, in `tx`.
-struct Train {
-    peer: PeerId,
-    /// Packets in it.
-    packets: usize,
-    /// Size of all but the last.
-    segment: usize,
-    /// Bytes in all.
-    len: usize,
-}
-
 impl UdpLink {
     pub(super) fn send_frames(&mut self, frames: &[Frame<'_>]) -> usize {
         let mut done = 0;
@@ -69,13 +59,15 @@ impl UdpLink {
                 done += 1;
                 continue;
             }
-            let Some(train) = self.seal_train(&frames[done..]) else {
+            let segment = frame.header.len() + frame.payload.len() + self.secure.trailer_len();
+            let most = self.most(frame.peer, segment);
+            let Some(train) = most.and_then(|n| self.sealer(n).frames(&frames[done..])) else {
                 self.count.send_dropped += 1;
                 done += 1;
                 continue;
             };
             let packets = train.packets;
-            if let Sent::Full = self.send_train(train) {
+            if let Sent::Full = self.send_train(frame.peer, &train) {
                 self.count.send_full += 1;
                 break;
             }
@@ -93,15 +85,17 @@ impl UdpLink {
         payload: &[u8],
         packets: usize,
     ) -> usize {
-        let each = payload.len() / packets.max(1);
+        let run = DataRun { peer, header, payload, each: payload.len() / packets.max(1) };
+        let segment = header.len() + run.each + self.secure.trailer_len();
         let mut done = 0;
         while done < packets {
-            let Some(train) = self.seal_run(peer, header, payload, each, done) else {
+            let most = self.most(peer, segment);
+            let Some(train) = most.and_then(|n| self.sealer(n).run(&run, done)) else {
                 self.count.send_dropped += (packets - done) as u64;
                 return packets;
             };
             let sealed = train.packets;
-            if let Sent::Full = self.send_train(train) {
+            if let Sent::Full = self.send_train(peer, &train) {
                 self.count.send_full += 1;
                 break;
             }
@@ -111,75 +105,27 @@ impl UdpLink {
         done
     }
 
-    /// Seals as many packets of a run, from number `first` on, as fit one train.
-    fn seal_run(
-        &mut self,
-        peer: PeerId,
-        header: &[u8],
-        payload: &[u8],
-        each: usize,
-        first: usize,
-    ) -> Option<Train> {
-        let segment = header.len() + each + self.secure.trailer_len();
+    /// Most packets of `segment` bytes that go to a peer with one call.
+    fn most(&self, peer: PeerId, segment: usize) -> Option<usize> {
         let fits = self.gso && segment <= self.peer(peer)?.datagram_len;
-        let most = if fits { (self.tx.len() / segment).clamp(1, SEGMENTS_MAX) } else { 1 };
-        let mut own = [0; 64];
-        let own = own.get_mut(..header.len())?;
-        own.copy_from_slice(header);
-        wire::advance(own, first as u32, (first * each) as u64);
-        let mut train = Train { peer, packets: 0, segment, len: 0 };
-        for part in payload.get(first * each..)?.chunks_exact(each.max(1)).take(most) {
-            let out = self.tx.get_mut(train.len..)?;
-            self.secure.seal_into(peer, own, part, out)?;
-            if let Some(corruptor) = &mut self.corruptor {
-                corruptor.apply(&mut self.tx[train.len..train.len + segment]);
-            }
-            wire::advance(own, 1, each as u64);
-            train.packets += 1;
-            train.len += segment;
-        }
-        Some(train)
+        Some(if fits { (self.tx.len() / segment).clamp(1, SEGMENTS_MAX) } else { 1 })
     }
 
-    /// Seals as many of the first frames as fit one train: same peer, same size but for a shorter
-    /// last one. `None` if the first frame cannot be sent at all.
-    #[inline]
-    fn seal_train(&mut self, frames: &[Frame<'_>]) -> Option<Train> {
-        let (peer, trailer) = (frames[0].peer, self.secure.trailer_len());
-        let datagram_len = self.peer(peer)?.datagram_len;
-        let segment = frames[0].header.len() + frames[0].payload.len() + trailer;
-        let fits = self.gso && segment <= datagram_len;
-        let most = if fits { (self.tx.len() / segment).clamp(1, SEGMENTS_MAX) } else { 1 };
-        let mut train = Train { peer, packets: 0, segment, len: 0 };
-        for frame in frames.iter().take(most) {
-            let len = frame.header.len() + frame.payload.len() + trailer;
-            if frame.peer != peer || len > segment {
-                break;
-            }
-            let out = self.tx.get_mut(train.len..)?;
-            self.secure.seal_into(peer, frame.header, frame.payload, out)?;
-            if let Some(corruptor) = &mut self.corruptor {
-                corruptor.apply(&mut self.tx[train.len..train.len + len]);
-            }
-            train.packets += 1;
-            train.len += len;
-            if len < segment {
-                break;
-            }
-        }
-        Some(train)
+    fn sealer(&mut self, most: usize) -> Sealer<'_> {
+        let UdpLink { secure, corruptor, tx, .. } = self;
+        Sealer { secure, corruptor, out: tx, most }
     }
 
     #[inline]
-    fn send_train(&mut self, train: Train) -> Sent {
-        let Some(known) = self.peers.get_mut(train.peer) else { return Sent::Done };
+    fn send_train(&mut self, peer: PeerId, train: &Sealed) -> Sent {
+        let Some(known) = self.peers.get_mut(peer) else { return Sent::Done };
         let (socket, to) = (known.socket, known.to);
         if known.small > 0 {
-            self.look_again(train.peer);
+            self.look_again(peer);
         }
         if train.packets == 1 {
-            self.asked = Some(train.peer);
-            return self.send_one(train.peer, socket, &to, 0..train.len);
+            self.asked = Some(peer);
+            return self.send_one(peer, socket, &to, 0..train.len);
         }
         let segment = train.segment as u16;
         match self.sockets[socket].send_train(&self.tx[..train.len], segment, &to) {
@@ -187,7 +133,7 @@ impl UdpLink {
                 self.count.sent_trains += 1;
                 Sent::Done
             }
-            Err(e) => self.send_apart(train, socket, &to, &e),
+            Err(e) => self.send_apart(peer, train, socket, &to, &e),
         }
     }
 
@@ -195,7 +141,8 @@ impl UdpLink {
     #[cold]
     fn send_apart(
         &mut self,
-        train: Train,
+        peer: PeerId,
+        train: &Sealed,
         socket: usize,
         to: &SockAddr,
         error: &io::Error,
@@ -215,7 +162,7 @@ impl UdpLink {
         while at < train.len {
             let end = (at + train.segment).min(train.len);
             // A full buffer halfway is a loss: the first part is gone and must not be sent twice.
-            if let Sent::Full = self.send_one(train.peer, socket, to, at..end) {
+            if let Sent::Full = self.send_one(peer, socket, to, at..end) {
                 self.count.send_errors += 1;
             }
             at = end;

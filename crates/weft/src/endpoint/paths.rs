@@ -50,6 +50,11 @@ impl Path {
         Path { link: link as u8, caps, state, asked, answered, since: never, hold: never, wait }
     }
 
+    /// Bytes per microsecond of data, over all its interfaces.
+    fn rate(&self) -> u64 {
+        u64::from(self.caps.bytes_per_us) * u64::from(self.caps.stripes.max(1))
+    }
+
     fn ask_at(&self) -> Option<Instant> {
         match (self.state, self.asked) {
             (State::Proven, _) => None,
@@ -108,7 +113,7 @@ impl Route {
     /// for data.
     pub fn caps(&self) -> LinkCaps {
         let quick = self.best(|p| u64::from(u32::MAX - p.caps.latency_ns));
-        let fast = self.best(|p| u64::from(p.caps.bytes_per_us));
+        let fast = self.best(Path::rate);
         // The rate of what is sent at once is that of the quick one, too.
         let mut caps = quick;
         caps.mtu = self.paths.iter().map(|p| p.caps.mtu).min().unwrap_or(quick.mtu);
@@ -132,6 +137,7 @@ impl Route {
         for path in self.paths.iter_mut().filter(|p| usize::from(p.link) == link) {
             path.caps.stripes = stripes;
         }
+        self.choose();
         self.caps().stripes
     }
 
@@ -148,7 +154,7 @@ impl Route {
         let candidates = || self.paths.iter().filter(|p| Some(p.state) == state);
         let small = candidates().min_by_key(|p| p.caps.latency_ns).map_or(self.small, |p| p.link);
         // Of two that are equal, the one in use for small packets.
-        let rate = |p: &&Path| (p.caps.bytes_per_us, p.link == small);
+        let rate = |p: &&Path| (p.rate(), p.link == small);
         let bulk = candidates().max_by_key(rate).map_or(self.bulk, |p| p.link);
         let changed = (self.small, self.bulk) != (small, bulk);
         (self.small, self.bulk) = (small, bulk);
@@ -245,7 +251,8 @@ impl Route {
     }
 }
 
-/// Packets that the quick path carries in less time than a train takes to get ready, measured.
+/// Packets that the quick path carries in less time than a train takes to get ready, measured;
+/// where a train needs no system call to be received, it pays from the second packet on.
 const QUICK_PACKETS: u32 = 3;
 
 /// Bytes of a message from which on the path of the higher rate has it there first, by latencies
@@ -258,7 +265,7 @@ fn bulk_min(quick: &LinkCaps, fast: &LinkCaps, mtu: u32) -> u32 {
     }
     let later = u64::from(fast.latency_ns.saturating_sub(quick.latency_ns));
     let bytes = u32::try_from(later * 1000 / gain).unwrap_or(u32::MAX - 1);
-    bytes.max(QUICK_PACKETS.saturating_mul(mtu))
+    bytes.max(if fast.polled { mtu } else { QUICK_PACKETS.saturating_mul(mtu) })
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ mod socket;
 pub(super) mod testing;
 mod unix;
 
-pub(super) use ring::{Geometry, Ring};
+pub(super) use ring::{Geometry, Ring, Seen};
 pub(super) use sleeper::Sleeper;
-pub(super) use socket::{Socket, BURST};
+pub(super) use socket::{offload, Carries, Socket, BURST, OFFLOAD};
 pub(super) use unix::{
     accept, connect, credentials, listen, recv, send, shut_down, without_signals, FDS_MAX,
 };

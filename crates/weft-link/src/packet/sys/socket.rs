@@ -1,7 +1,7 @@
 //! A packet socket on one interface.
 
 use super::{check, Geometry};
-use crate::ether::EtherType;
+use crate::ether::{EtherHead, EtherType, TrainHead};
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -50,11 +50,56 @@ const SHIFT: u32 = libc::BPF_ALU | libc::BPF_LSH | libc::BPF_K;
 const RETURN_A: u32 = libc::BPF_RET | libc::BPF_A;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
-/// Offset in the shim, where the fanout program's packet begins: slot, low and high byte.
-const SLOT: [u32; 2] = [0, 1];
-/// The high byte of the slot for a socket's own filter, whose packet begins with the Ethernet
-/// header.
-const SLOT_HIGH: u32 = 15;
+/// What a packet socket carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carries {
+    /// Frames of an EtherType of its own, a packet each.
+    Packets(EtherType),
+    /// Trains of packets, which are UDP datagrams to the kernel.
+    Trains,
+}
+
+impl Carries {
+    /// EtherType of the frames.
+    pub fn ether_type(self) -> u16 {
+        match self {
+            Carries::Packets(kind) => kind.get(),
+            Carries::Trains => libc::ETH_P_IP as u16,
+        }
+    }
+
+    /// Where the slot stands in a frame.
+    fn slot(self) -> u32 {
+        let at = match self {
+            Carries::Packets(_) => EtherHead::SLOT,
+            Carries::Trains => TrainHead::SLOT,
+        };
+        at as u32
+    }
+}
+
+/// What the kernel is told of a frame: `struct virtio_net_hdr`, in the byte order of the machine.
+pub const OFFLOAD: usize = 10;
+
+/// Tells the kernel that the train behind it may be cut into frames for this MTU, and is to be
+/// handed on as it is where that need not be.
+pub fn offload(mtu: u32) -> [u8; OFFLOAD] {
+    const NEEDS_CHECKSUM: u8 = 1;
+    const UDP_L4: u8 = 5;
+    const CHECKSUM: u16 = 6;
+    let mut out = [0; OFFLOAD];
+    (out[0], out[1]) = (NEEDS_CHECKSUM, UDP_L4);
+    let segment = mtu as usize - TrainHead::IP_AND_UDP;
+    let fields = [TrainHead::OUTER as u16, segment as u16, TrainHead::UDP as u16, CHECKSUM];
+    for (at, field) in fields.into_iter().enumerate() {
+        out[2 + 2 * at..][..2].copy_from_slice(&field.to_ne_bytes());
+    }
+    out
+}
+
+const PORT: u32 = TrainHead::PORT as u32;
+const LOAD_HALF: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
+const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 
 impl Socket {
     /// Opens one that receives nothing yet.
@@ -76,8 +121,11 @@ impl Socket {
     }
 
     /// Sets up the receive ring and how frames leave: straight to the driver.
-    pub fn prepare(&self, sizes: Geometry, buffer: usize) -> io::Result<()> {
+    pub fn prepare(&self, carries: Carries, sizes: Geometry, buffer: usize) -> io::Result<()> {
         let fd = self.raw();
+        if carries == Carries::Trains {
+            set(fd, ANY, libc::PACKET_VNET_HDR, &1i32)?;
+        }
         set(fd, ANY, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as i32))?;
         set(fd, ANY, libc::PACKET_RX_RING, &sizes.request())?;
         set(fd, ANY, libc::PACKET_QDISC_BYPASS, &1i32)?;
@@ -91,14 +139,25 @@ impl Socket {
     }
 
     /// Refuses frames whose slot has another high part than `high` (under `mask`).
-    pub fn filter(&self, high: u8, mask: u8) -> io::Result<()> {
-        let mut program = [
-            op(LOAD_BYTE, 0, 0, SLOT_HIGH),
+    pub fn filter(&self, carries: Carries, high: u8, mask: u8) -> io::Result<()> {
+        let mut program = Vec::new();
+        if carries == Carries::Trains {
+            // Those of others on the interface: everything of IPv4.
+            let port = (TrainHead::UDP + 2) as u32;
+            let mine = [(LOAD_BYTE, 14, 0x45), (LOAD_BYTE, 23, 17), (LOAD_HALF, port, PORT)];
+            for (load, at, expected) in mine {
+                program.push(op(load, 0, 0, at));
+                program.push(op(EQUAL, 1, 0, expected));
+                program.push(op(RETURN, 0, 0, 0));
+            }
+        }
+        program.extend([
+            op(LOAD_BYTE, 0, 0, carries.slot() + 1),
             op(AND, 0, 0, u32::from(mask)),
-            op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, u32::from(high)),
+            op(EQUAL, 0, 1, u32::from(high)),
             op(RETURN, 0, 0, u32::MAX),
             op(RETURN, 0, 0, 0),
-        ];
+        ]);
         self.attach(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut program)
     }
 
@@ -107,12 +166,12 @@ impl Socket {
         set(self.raw(), level, name, &whole)
     }
 
-    /// Receives frames of this EtherType from this interface from now on.
-    pub fn bind(&self, kind: EtherType, index: u32) -> io::Result<()> {
+    /// Receives frames from this interface from now on.
+    pub fn bind(&self, carries: Carries, index: u32) -> io::Result<()> {
         // SAFETY: all-zero is a valid sockaddr_ll.
         let mut name: libc::sockaddr_ll = unsafe { mem::zeroed() };
         name.sll_family = libc::AF_PACKET as u16;
-        name.sll_protocol = kind.get().to_be();
+        name.sll_protocol = carries.ether_type().to_be();
         name.sll_ifindex = index as i32;
         let len = mem::size_of_val(&name) as libc::socklen_t;
         // SAFETY: `name` is readable for its length.
@@ -121,15 +180,17 @@ impl Socket {
     }
 
     /// Founds a fanout group in which the low `bits` of the slot pick the member.
-    pub fn found(&self, bits: u32) -> io::Result<()> {
+    pub fn found(&self, carries: Carries, bits: u32) -> io::Result<()> {
+        // The program's packet begins behind the Ethernet header.
+        let slot = carries.slot() - EtherHead::ETHERNET as u32;
         let how = libc::PACKET_FANOUT_CBPF | libc::PACKET_FANOUT_FLAG_UNIQUEID;
         set(self.raw(), ANY, libc::PACKET_FANOUT, &((how << 16) as i32))?;
         let mut program = [
-            op(LOAD_BYTE, 0, 0, SLOT[1]),
+            op(LOAD_BYTE, 0, 0, slot + 1),
             op(AND, 0, 0, (1 << (bits - 8)) - 1),
             op(SHIFT, 0, 0, 8),
             op(libc::BPF_MISC | libc::BPF_TAX, 0, 0, 0),
-            op(LOAD_BYTE, 0, 0, SLOT[0]),
+            op(LOAD_BYTE, 0, 0, slot),
             op(libc::BPF_ALU | libc::BPF_OR | libc::BPF_X, 0, 0, 0),
             op(RETURN_A, 0, 0, 0),
         ];

@@ -1,0 +1,214 @@
+//! Trains: several packets in one frame longer than the MTU.
+
+use super::recv::{known_source, news as news_in, news_of, News};
+use super::send::is_hello;
+use super::sys::{offload, Geometry, Seen, OFFLOAD};
+use super::{source, Counters, PacketLink, Peer, Port};
+use crate::ether::{TrainFrame, TrainHead};
+use crate::kind::Kind;
+use crate::secure::{Reject, Secure};
+use crate::table::PeerTable;
+use crate::train::{Arrived, DataRun, Sealed, Sealer};
+use crate::{Frame, Sink};
+use std::io;
+use weft_core::PeerId;
+
+/// Bytes of the packets of a train at most: as many as fit 64 KiB with all that stands before them.
+const TRAIN: usize = 65_360;
+/// Bytes of an Ethernet payload at most.
+pub(super) const FRAME: u32 = (TRAIN + TrainHead::SHIM + TrainHead::IP_AND_UDP) as u32;
+/// Where the packets lie in the outbox.
+const START: usize = OFFLOAD + TrainHead::LEN;
+/// Bytes of a ring by default: 64 trains.
+const RING: usize = 4 << 20;
+/// Packets of a train at most: what the driver looks at in one go.
+const PACKETS: usize = 64;
+
+const _: () = assert!(TRAIN <= TrainHead::TRAIN_MAX);
+
+/// The ring for trains.
+pub(super) fn ring(bytes: usize) -> Geometry {
+    Geometry::new(FRAME, if bytes == 0 { RING } else { bytes })
+}
+
+/// Packets of this length, trailer included, in a full train.
+pub(super) fn packets(frame_len: usize) -> usize {
+    (TRAIN / frame_len.max(1)).clamp(1, PACKETS)
+}
+
+impl PacketLink {
+    pub(super) fn send_trains(&mut self, frames: &[Frame<'_>]) -> usize {
+        let mut done = 0;
+        while done < frames.len() {
+            let first = &frames[done];
+            if is_hello(first) && self.send_hello(first) {
+                done += 1;
+                continue;
+            }
+            let sent = self.send_train(&frames[done..]);
+            if !self.note_sent(first.peer, sent, &mut done, frames.len()) {
+                break;
+            }
+        }
+        done
+    }
+
+    /// Sends a run of DATA packets, a train at a time; returns how many went.
+    pub(super) fn send_data(
+        &mut self,
+        peer: PeerId,
+        header: &[u8],
+        payload: &[u8],
+        packets: usize,
+    ) -> usize {
+        let run = DataRun { peer, header, payload, each: payload.len() / packets.max(1) };
+        let mut done = 0;
+        while done < packets {
+            let sealed = self.sealer(PACKETS).run(&run, done);
+            let sent = sealed.and_then(|train| self.hand_over_train(peer, &train, 0));
+            if !self.note_sent(peer, sent, &mut done, packets) {
+                break;
+            }
+        }
+        done
+    }
+
+    /// Counts what became of a train. False: there is no room, try again later.
+    fn note_sent(
+        &mut self,
+        peer: PeerId,
+        sent: Option<io::Result<usize>>,
+        done: &mut usize,
+        all: usize,
+    ) -> bool {
+        match sent {
+            None => {
+                self.count.send_dropped += 1;
+                *done += 1;
+            }
+            Some(Ok(packets)) => {
+                self.count.sent += packets as u64;
+                self.asked = (packets == 1).then_some(peer);
+                *done += packets;
+            }
+            Some(Err(e)) => match e.raw_os_error() {
+                Some(libc::EAGAIN | libc::ENOBUFS) => {
+                    self.count.send_full += 1;
+                    return false;
+                }
+                // As good as lost on the way.
+                error => {
+                    self.send_failed(error);
+                    *done += 1;
+                }
+            },
+        }
+        *done < all
+    }
+
+    /// Sends as many of the first frames as make a train: how many. A HELLO goes by itself, as long
+    /// as a train may be. `None` if the first cannot be sent at all.
+    pub(super) fn send_train(&mut self, frames: &[Frame<'_>]) -> Option<io::Result<usize>> {
+        let peer = frames[0].peer;
+        self.peer(peer)?;
+        let alone = is_hello(&frames[0]);
+        let train = self.sealer(if alone { 1 } else { PACKETS }).frames(frames)?;
+        let padding = if alone { TRAIN - train.len } else { 0 };
+        self.hand_over_train(peer, &train, padding)
+    }
+
+    fn sealer(&mut self, most: usize) -> Sealer<'_> {
+        let PacketLink { secure, corruptor, tx, .. } = self;
+        Sealer { secure, corruptor, out: &mut tx.bytes[START..START + TRAIN], most }
+    }
+
+    fn hand_over_train(
+        &mut self,
+        peer: PeerId,
+        train: &Sealed,
+        padding: usize,
+    ) -> Option<io::Result<usize>> {
+        let known = self.peers.get(peer)?;
+        let (port, mtu) = (known.port, known.mtu);
+        let head = TrainHead { each: train.segment as u16, len: train.len as u16, ..known.train };
+        let end = START + train.len + padding;
+        let out = &mut self.tx.bytes[..end];
+        out[START + train.len..].fill(0);
+        out[OFFLOAD..START].copy_from_slice(&head.encode(padding));
+        let whole = end - OFFLOAD - TrainHead::ETHERNET <= mtu as usize;
+        out[..OFFLOAD].copy_from_slice(&if whole { [0; OFFLOAD] } else { offload(mtu) });
+        self.count.sent_calls += 1;
+        self.count.sent_trains += u64::from(!whole);
+        let sent = self.ports[port].seat.socket.send(out);
+        Some(sent.map(|()| train.packets))
+    }
+}
+
+/// Takes packets off the train at the head of a ring.
+#[inline]
+pub(super) fn take(
+    at: usize,
+    port: &mut Port,
+    secure: &mut Secure,
+    peers: &PeerTable<Peer>,
+    count: &mut Counters,
+    budget: usize,
+    sink: &mut dyn Sink,
+) -> Option<(usize, Option<News>)> {
+    let slot = port.seat.slot;
+    let seen = port.seat.ring.peek()?;
+    if port.arrived.rest.is_empty() {
+        port.arrived = begin(slot, &seen, secure, count);
+    }
+    let from = source(at, &seen.bytes[6..12]);
+    let (mut done, mut news) = (0, None);
+    while done < budget && news.is_none() && !port.arrived.rest.is_empty() {
+        let left = budget - done;
+        let step = port.arrived.step(seen.bytes, left, secure, sink, |secure, opened, header| {
+            let known = known_source(secure, peers, opened, from);
+            news = known.then(|| news_in(peers, opened.peer, header, from)).flatten();
+            known
+        });
+        if let Some(peer) = step.run {
+            count.received_placed += step.packets as u64;
+            news = news_of(peers, peer, Kind::Other, from);
+        }
+        count.received += step.packets as u64;
+        done += step.packets;
+    }
+    if port.arrived.rest.is_empty() {
+        port.seat.ring.release();
+    }
+    Some((done, news))
+}
+
+/// Where the packets of a received frame lie; nowhere if it is no train for this slot.
+fn begin(
+    slot: u16,
+    seen: &Seen<'_>,
+    secure: &mut Secure,
+    count: &mut Counters,
+) -> Arrived {
+    if seen.station != libc::PACKET_HOST {
+        count.other_station += 1;
+        return Arrived::nothing();
+    }
+    if !seen.whole {
+        count.cut_off += 1;
+        return Arrived::nothing();
+    }
+    match TrainFrame::new_checked(seen.bytes) {
+        Ok(train) if train.slot() == slot => {
+            let rest = TrainHead::LEN..TrainHead::LEN + train.train().len();
+            Arrived { rest, segment: train.each() }
+        }
+        Ok(_) => {
+            count.other_slot += 1;
+            Arrived::nothing()
+        }
+        Err(_) => {
+            secure.reject(Reject::Short);
+            Arrived::nothing()
+        }
+    }
+}

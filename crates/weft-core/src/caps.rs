@@ -29,6 +29,8 @@ pub struct LinkCaps {
     /// Packets of equal size that the link sends best together (segmentation offload); 1 if it has
     /// no preference. Blocks of large messages are whole trains.
     pub train: u32,
+    /// Largest packet of bulk data, where its way carries longer ones than `mtu`; else 0.
+    pub bulk_mtu: u32,
     /// Packets longer than `mtu` arrive too, in pieces, at a cost: those made before the path
     /// shrank.
     pub cuts: bool,
@@ -56,6 +58,7 @@ impl LinkCaps {
             bytes_per_us: 3_000,
             small_bytes_per_us: 3_000,
             train: 1,
+            bulk_mtu: 0,
             cuts: false,
             eager_max: 0,
             bulk_min: u32::MAX,
@@ -77,6 +80,7 @@ impl LinkCaps {
             bytes_per_us: 10_000,
             small_bytes_per_us: 10_000,
             train: 1,
+            bulk_mtu: 0,
             cuts: false,
             eager_max: 0,
             bulk_min: u32::MAX,

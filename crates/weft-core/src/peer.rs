@@ -403,6 +403,7 @@ impl Peer {
         self.carried = caps;
         self.caps = caps;
         self.caps.mtu = self.chosen_mtu(caps.mtu);
+        self.caps.bulk_mtu = self.chosen_mtu(caps.bulk_mtu);
         self.eager_max = crate::transfer::select::eager_max(cfg, &caps);
         let needs_windows = !(caps.reliable && caps.ordered) && self.trusted.is_none();
         if !needs_windows && self.state == State::Idle {
@@ -457,6 +458,33 @@ impl Peer {
     #[inline]
     pub fn mtu(&self) -> u32 {
         self.caps.mtu.min(self.peer_mtu).max(MTU_MIN)
+    }
+
+    /// The same for what goes the way of bulk data.
+    #[inline]
+    pub fn bulk_mtu(&self) -> u32 {
+        let mtu = self.mtu();
+        match self.peer_mtu < self.caps.mtu {
+            // It has chosen short ones.
+            true => mtu,
+            false => mtu.max(self.caps.bulk_mtu),
+        }
+    }
+
+    /// Largest packet of an eager message of this length.
+    #[inline]
+    pub fn mtu_for(&self, len: u64) -> u32 {
+        match len >= u64::from(self.caps.bulk_min) {
+            true => self.bulk_mtu(),
+            false => self.mtu(),
+        }
+    }
+
+    /// The way of bulk data is another one now.
+    pub fn set_bulk(&mut self, caps: LinkCaps) {
+        let LinkCaps { bulk_mtu, bulk_min, train, stripes, .. } = caps;
+        (self.caps.bulk_mtu, self.caps.bulk_min) = (self.chosen_mtu(bulk_mtu), bulk_min);
+        (self.caps.train, self.caps.stripes) = (train, stripes);
     }
 
     /// Takes in the largest packet the peer accepts.

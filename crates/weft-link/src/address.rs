@@ -62,7 +62,7 @@ impl fmt::Display for AddressError {
 
 impl std::error::Error for AddressError {}
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const FLAG_SIM: u8 = 1;
 const FIXED: usize = 28;
 
@@ -74,7 +74,7 @@ impl Address {
     pub const MAX_UDP: usize = 5;
 
     /// Most Ethernet interfaces an encoding holds.
-    pub const MAX_ETHER: usize = 12;
+    pub const MAX_ETHER: usize = 4;
 
     /// The bytes that [`Address::decode`] understands; at most [`Address::MAX`]. Only the first
     /// [`Address::MAX_UDP`] UDP sockets and [`Address::MAX_ETHER`] Ethernet interfaces are carried
@@ -211,6 +211,7 @@ mod tests {
             ether: vec![EtherAddr {
                 mac: Mac([2, 0, 0, 0, 0, 9]),
                 slot: 3,
+                train: 5,
                 mtu: 1500,
                 net: 0x0102_0304,
             }],

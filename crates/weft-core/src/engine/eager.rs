@@ -46,7 +46,7 @@ pub(super) fn queue_of(common: &Common) -> usize {
 pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Step {
     let Some(op) = ops.get_mut(id.0) else { return Step::Gone };
     let Kind::Send(s) = &mut op.kind else { return Step::Gone };
-    let mtu = u64::from(p.mtu());
+    let mtu = u64::from(p.mtu_for(s.len));
     let (packet, imm) = if s.sent == 0 {
         if !p.credit_in.try_take(s.len as usize) {
             return Step::Wait;
@@ -65,6 +65,8 @@ pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId
         (1.., Some(w)) => (left / room).clamp(1, u64::from(w.run_max(every, more).min(RUN_MAX))),
         _ => 1,
     };
+    // Of two packets neither is short: the first is on its way while the second is made.
+    let room = if s.sent == 0 && left.div_ceil(room) == 2 { left.div_ceil(2) } else { room };
     let len = left.min(room * packets);
     // Also when empty: the operation ends when its last packet is acknowledged.
     let payload = Payload::Op { op: id, offset: s.sent, len: len as u32 };

@@ -236,10 +236,11 @@ impl Engine {
         }
     }
 
-    /// Pulled data may now be spread over so many ways of equal rate.
-    pub fn set_stripes(&mut self, peer: PeerId, stripes: u8) {
+    /// Bulk data now goes a way of these capabilities: longest packet, trains, stripes, and from
+    /// which length on messages take it.
+    pub fn set_bulk(&mut self, peer: PeerId, caps: LinkCaps) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.caps.stripes = stripes;
+            p.set_bulk(caps);
         }
     }
 
@@ -345,11 +346,18 @@ impl Engine {
         self.peers.get(peer.0 as usize).map_or(0, |p| p.msgs.len())
     }
 
-    /// Longest message to a peer that is one packet, bytes.
+    /// Longest message to a peer that is one packet, whatever way it goes, bytes.
     #[inline]
     pub fn single_max(&self, peer: PeerId) -> usize {
         let mtu = self.peers.get(peer.0 as usize).map_or(0, |p| p.mtu() as usize);
         mtu.saturating_sub(Eager::LEN)
+    }
+
+    /// Whether an eager message of `len` bytes to a peer is one packet.
+    #[inline]
+    pub fn is_single(&self, peer: PeerId, len: usize) -> bool {
+        let mtu = self.peers.get(peer.0 as usize).map_or(0, |p| p.mtu_for(len as u64) as usize);
+        len <= mtu.saturating_sub(Eager::LEN)
     }
 
     /// Whether `poll_event` or `poll_transmit` may have something.

@@ -141,7 +141,7 @@ impl Engine {
             }
             n => (self.pulls.bytes(), self.pulls.bytes() / u64::from(n)),
         };
-        let packet = u64::from(p.mtu()) - Data::LEN as u64;
+        let packet = u64::from(p.bulk_mtu()) - Data::LEN as u64;
         let len = part_len(block, packet, u64::from(p.caps.train.max(1)), share);
         let fits = p.pulled + len <= share.max(len) && self.pulls.out + len <= window.max(len);
         if !fits && !assured {

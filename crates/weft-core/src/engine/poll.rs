@@ -146,7 +146,7 @@ impl Engine {
     /// Data to be sent: a packet, or as many as make a train.
     fn next_stream(&mut self, peer: PeerId) -> Option<(Desc, u32)> {
         let p = &mut self.peers[peer.0 as usize];
-        let mtu = p.mtu();
+        let mtu = p.bulk_mtu();
         let room = p.windows.as_ref().map_or(1, |w| w.send.room());
         let most = p.caps.train.min(room).max(1);
         let least = p.windows.as_ref().map_or(1, |w| w.least_run(p.caps.train));

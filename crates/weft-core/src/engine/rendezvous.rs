@@ -49,7 +49,7 @@ pub(super) fn next_data(mtu: u32, stream: &mut Stream, most: u32) -> (Desc, u32)
 
 /// Bytes asked for at a time: about `wanted`, in whole trains of full packets.
 pub(super) fn block_len(wanted: u32, p: &Peer) -> u64 {
-    let train = (u64::from(p.mtu()) - Data::LEN as u64) * u64::from(p.caps.train.max(1));
+    let train = (u64::from(p.bulk_mtu()) - Data::LEN as u64) * u64::from(p.caps.train.max(1));
     (u64::from(wanted) / train).max(1) * train
 }
 

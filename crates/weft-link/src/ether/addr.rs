@@ -22,17 +22,19 @@ impl fmt::Display for Mac {
 
 /// One interface of an endpoint, as part of its [`Address`](crate::Address).
 ///
-/// Encoding, little-endian, 14 bytes: mac 6, slot u16, mtu u16, net u32.
+/// Encoding, little-endian, 16 bytes: mac 6, slot u16, train u16, mtu u16, net u32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EtherAddr {
     /// The interface.
     pub mac: Mac,
-    /// Which endpoint on the interface, as in the shim of a frame. The bit [`EtherAddr::XDP`] is
-    /// set when the frames are the XDP link's; within these, [`EtherAddr::STAND_IN`] marks packet
-    /// sockets. [`EtherAddr::TRAIN`] without it is the gso link's, neither of both the packet
-    /// link's, so no two links share a number. How the other bits are given out is up to the
+    /// Which endpoint on the interface, as in the shim of a frame; [`EtherAddr::NONE`] if it takes
+    /// no frames. The bit [`EtherAddr::XDP`] is set when the frames are the XDP link's and clear for
+    /// the packet link, so the two never share a number; within the former,
+    /// [`EtherAddr::STAND_IN`] marks packet sockets. How the other bits are given out is up to the
     /// receiving link.
     pub slot: u16,
+    /// The same for trains, which the gso link receives.
+    pub train: u16,
     /// Largest Ethernet payload the interface takes, bytes; Ethernet has no other way to tell.
     pub mtu: u16,
     /// What the attached IP network hashes to
@@ -43,24 +45,28 @@ pub struct EtherAddr {
 
 impl EtherAddr {
     /// Bytes of the encoding.
-    pub const LEN: usize = 14;
+    pub const LEN: usize = 16;
+    /// No endpoint has this number.
+    pub const NONE: u16 = 0xffff;
     /// Bit of `slot`: an AF_XDP socket.
     pub const XDP: u16 = 0x8000;
     /// Bits of `slot`, [`EtherAddr::XDP`] among them: an endpoint of the XDP link that has no queue
     /// of its own. The XDP program lets its frames pass, and a packet socket takes them.
     pub const STAND_IN: u16 = 0xc000;
 
-    /// Bit of `slot`: frames are trains of packets.
-    pub const TRAIN: u16 = 0x4000;
-
     /// Whether the XDP link receives there.
     pub fn is_xdp(&self) -> bool {
-        self.slot & EtherAddr::XDP != 0
+        self.slot != EtherAddr::NONE && self.slot & EtherAddr::XDP != 0
     }
 
-    /// Whether the gso link receives there.
-    pub fn is_train(&self) -> bool {
-        self.slot & EtherAddr::STAND_IN == EtherAddr::TRAIN
+    /// Whether the packet link receives there.
+    pub fn is_packet(&self) -> bool {
+        self.slot & EtherAddr::XDP == 0
+    }
+
+    /// Where the gso link receives, its slot in place of the other.
+    pub fn of_trains(&self) -> Option<EtherAddr> {
+        (self.train != EtherAddr::NONE).then_some(EtherAddr { slot: self.train, ..*self })
     }
 
     /// Its bytes.
@@ -68,18 +74,20 @@ impl EtherAddr {
         let mut out = [0; EtherAddr::LEN];
         out[..6].copy_from_slice(&self.mac.0);
         out[6..8].copy_from_slice(&self.slot.to_le_bytes());
-        out[8..10].copy_from_slice(&self.mtu.to_le_bytes());
-        out[10..].copy_from_slice(&self.net.to_le_bytes());
+        out[8..10].copy_from_slice(&self.train.to_le_bytes());
+        out[10..12].copy_from_slice(&self.mtu.to_le_bytes());
+        out[12..].copy_from_slice(&self.net.to_le_bytes());
         out
     }
 
     /// Reads an encoding; `None` if no interface can have that MAC address.
     pub fn decode(bytes: &[u8; EtherAddr::LEN]) -> Option<EtherAddr> {
-        let [m0, m1, m2, m3, m4, m5, s0, s1, t0, t1, net @ ..] = *bytes;
+        let [m0, m1, m2, m3, m4, m5, s0, s1, r0, r1, t0, t1, net @ ..] = *bytes;
         let mac = Mac([m0, m1, m2, m3, m4, m5]);
         mac.is_station().then_some(EtherAddr {
             mac,
             slot: u16::from_le_bytes([s0, s1]),
+            train: u16::from_le_bytes([r0, r1]),
             mtu: u16::from_le_bytes([t0, t1]),
             net: u32::from_le_bytes(net),
         })
@@ -88,12 +96,9 @@ impl EtherAddr {
 
 impl fmt::Display for EtherAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.is_xdp() {
-            true => "xdp",
-            false if self.is_train() => "gso",
-            false => "packet",
-        };
-        write!(f, "{kind} {} slot {:#06x} mtu {}", self.mac, self.slot, self.mtu)
+        let EtherAddr { mac, slot, train, mtu, .. } = self;
+        let kind = if self.is_xdp() { "xdp" } else { "packet" };
+        write!(f, "{kind} {mac} slot {slot:#06x} train {train:#06x} mtu {mtu}")
     }
 }
 
@@ -104,10 +109,13 @@ mod tests {
 
     #[test]
     fn decode__round_trips_and_refuses_group_addresses() {
-        let one =
-            EtherAddr { mac: Mac([2, 0, 0, 0, 0, 1]), slot: 0x8003, mtu: 9000, net: 0x0403_0201 };
+        let (mac, train) = (Mac([2, 0, 0, 0, 0, 1]), 7);
+        let one = EtherAddr { mac, slot: 0x8003, train, mtu: 9000, net: 0x0403_0201 };
         assert_eq!(EtherAddr::decode(&one.encode()), Some(one));
-        assert_eq!(one.to_string(), "xdp 02:00:00:00:00:01 slot 0x8003 mtu 9000");
+        assert_eq!(one.to_string(), "xdp 02:00:00:00:00:01 slot 0x8003 train 0x0007 mtu 9000");
+        assert_eq!(one.of_trains().map(|e| e.slot), Some(7));
+        let bare = EtherAddr { slot: EtherAddr::NONE, train: EtherAddr::NONE, ..one };
+        assert!(!bare.is_xdp() && !bare.is_packet() && bare.of_trains().is_none());
         for mac in [Mac([0; 6]), Mac([0xff; 6]), Mac([1, 0, 0, 0, 0, 1])] {
             assert_eq!(EtherAddr::decode(&EtherAddr { mac, ..one }.encode()), None);
         }

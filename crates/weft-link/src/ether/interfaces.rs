@@ -91,7 +91,7 @@ impl Interface {
     /// How a peer reaches `slot` on this interface.
     pub fn address(&self, slot: u16) -> EtherAddr {
         let mtu = u16::try_from(self.mtu).unwrap_or(u16::MAX);
-        EtherAddr { mac: self.mac, slot, mtu, net: self.hint() }
+        EtherAddr { mac: self.mac, slot, train: EtherAddr::NONE, mtu, net: self.hint() }
     }
 
     /// [`network_hint`] of its first address that is not link-local, IPv4 before IPv6.

@@ -36,7 +36,6 @@ use crate::secure::{Lane, Mode, Secure, Security};
 use crate::table::{News, PeerTable};
 use crate::train::Arrived;
 use crate::wrap::{Corruptor, FaultSpec};
-use crate::link::send_apart;
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use seat::{GroupName, Seat};
 use std::cell::Cell;
@@ -284,8 +283,7 @@ impl PacketLink {
     fn frame_len(&self, mtu: u32) -> usize {
         let around = match self.carries {
             Carries::Packets(_) => EtherHead::SHIM,
-            // As long as a datagram's, so that packets fit the udp link's, too.
-            Carries::Trains => TrainHead::IP_AND_UDP,
+            Carries::Trains => return trains::TRAIN,
         };
         mtu.min(u32::from(u16::MAX)) as usize - around
     }
@@ -300,7 +298,6 @@ impl PacketLink {
         (caps.latency_ns, caps.bytes_per_us, caps.polled) = (2_500, 600, true);
         if self.carries == Carries::Trains {
             (caps.latency_ns, caps.bytes_per_us) = (2_900, 4_000);
-            caps.train = trains::packets(self.frame_len(mtu)) as u32;
         }
         caps.small_bytes_per_us = caps.bytes_per_us;
         caps
@@ -315,7 +312,11 @@ impl Link for PacketLink {
 
     fn advertise(&self, address: &mut Address) {
         for port in self.ports.iter().take(PATHS_MAX) {
-            address.ether.push(port.interface.address(port.seat.slot));
+            let own = port.interface.address(port.seat.slot);
+            match self.carries {
+                Carries::Packets(_) => address.ether.push(own),
+                Carries::Trains => trains::advertise(own, address),
+            }
         }
     }
 
@@ -341,13 +342,6 @@ impl Link for PacketLink {
         match self.carries {
             Carries::Packets(_) => self.send_frames(frames),
             Carries::Trains => self.send_trains(frames),
-        }
-    }
-
-    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        match self.carries {
-            Carries::Packets(_) => send_apart(self, peer, header, payload, packets),
-            Carries::Trains => self.send_data(peer, header, payload, packets),
         }
     }
 

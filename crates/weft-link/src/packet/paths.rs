@@ -19,9 +19,11 @@ impl PacketLink {
     pub(super) fn add_peer(&mut self, info: &PeerInfo) -> Result<u32, String> {
         self.check_interfaces();
         let ours: Vec<Interface> = self.ports.iter().map(|p| p.interface.clone()).collect();
-        let trains = self.carries == Carries::Trains;
-        let like_us = |e: &&EtherAddr| !e.is_xdp() && e.is_train() == trains;
-        let theirs: Vec<_> = info.address.ether.iter().filter(like_us).copied().collect();
+        let like_us = |e: &EtherAddr| match self.carries {
+            Carries::Packets(_) => e.is_packet().then_some(*e),
+            Carries::Trains => e.of_trains(),
+        };
+        let theirs: Vec<_> = info.address.ether.iter().filter_map(like_us).collect();
         let paths = Path::find(&ours, &theirs)?;
         let called = self.callers.iter().rev().find(|(e, _)| *e == info.endpoint);
         let proven = called.and_then(|(_, from)| position(&paths, *from));

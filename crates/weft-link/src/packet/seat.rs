@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 const INDEX_BITS: u32 = 10;
 /// Most members of a group.
 pub const SEATS_MAX: usize = 1 << INDEX_BITS;
-/// Bits of the slot above the index, below [`EtherAddr::TRAIN`], that tell jobs apart.
-const TAG_BITS: u32 = 4;
+/// Bits of the slot above the index, below [`EtherAddr::XDP`], that tell jobs apart.
+const TAG_BITS: u32 = 5;
 /// The same in the slots of [`EtherAddr::STAND_IN`].
 const STAND_IN_TAG_BITS: u32 = 3;
 /// The part of the slot that a socket's filter compares.
-const TAG_MASK: u16 = EtherAddr::STAND_IN | (((1 << TAG_BITS) - 1) << INDEX_BITS);
+const TAG_MASK: u16 = EtherAddr::XDP | (((1 << TAG_BITS) - 1) << INDEX_BITS);
 /// Another process sits down in microseconds.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -55,10 +55,9 @@ impl GroupName {
     /// The part of the slot that all members share.
     fn tag(&self) -> u16 {
         let top = |bits: u32| ((self.job >> (64 - bits)) as u16) << INDEX_BITS;
-        match self.carries {
-            Carries::Packets(_) if self.xdp => EtherAddr::STAND_IN | top(STAND_IN_TAG_BITS),
-            Carries::Packets(_) => top(TAG_BITS),
-            Carries::Trains => EtherAddr::TRAIN | top(TAG_BITS),
+        match self.xdp {
+            true => EtherAddr::STAND_IN | top(STAND_IN_TAG_BITS),
+            false => top(TAG_BITS),
         }
     }
 }

@@ -304,7 +304,7 @@ fn recv__frames_of_others_are_dropped_and_counted() {
     let mut stranger = End::with(on("v0"), 9, Mode::Auth, 2);
     stranger.knows(&b);
     let raw = Socket::open().unwrap();
-    raw.bind(EtherType::default(), a.link.ports[0].interface.index).unwrap();
+    raw.bind(Carries::Packets(EtherType::default()), a.link.ports[0].interface.index).unwrap();
     let to = b.link.ports[0].interface.address(b.slot());
     let head = |to: EtherAddr, len| {
         let (dst, src) = (to.mac, a.link.ports[0].interface.mac);

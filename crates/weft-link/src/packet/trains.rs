@@ -4,17 +4,18 @@ use super::recv::{known_source, news as news_in, news_of, News};
 use super::send::is_hello;
 use super::sys::{offload, Geometry, Seen, OFFLOAD};
 use super::{source, Counters, PacketLink, Peer, Port};
-use crate::ether::{TrainFrame, TrainHead};
+use crate::ether::{EtherAddr, TrainFrame, TrainHead};
 use crate::kind::Kind;
 use crate::secure::{Reject, Secure};
 use crate::table::PeerTable;
-use crate::train::{Arrived, DataRun, Sealed, Sealer};
-use crate::{Frame, Sink};
+use crate::train::{Arrived, Sealed, Sealer};
+use crate::{Address, Frame, Sink};
 use std::io;
 use weft_core::PeerId;
 
-/// Bytes of the packets of a train at most: as many as fit 64 KiB with all that stands before them.
-const TRAIN: usize = 65_360;
+/// Bytes of a train, and of a packet and its trailer, at most: what fits 64 KiB with all that stands
+/// before it.
+pub(super) const TRAIN: usize = 65_360;
 /// Bytes of an Ethernet payload at most.
 pub(super) const FRAME: u32 = (TRAIN + TrainHead::SHIM + TrainHead::IP_AND_UDP) as u32;
 /// Where the packets lie in the outbox.
@@ -31,9 +32,12 @@ pub(super) fn ring(bytes: usize) -> Geometry {
     Geometry::new(FRAME, if bytes == 0 { RING } else { bytes })
 }
 
-/// Packets of this length, trailer included, in a full train.
-pub(super) fn packets(frame_len: usize) -> usize {
-    (TRAIN / frame_len.max(1)).clamp(1, PACKETS)
+/// Adds where trains are received: to what is said of the interface, if something is.
+pub(super) fn advertise(own: EtherAddr, address: &mut Address) {
+    match address.ether.iter_mut().find(|e| e.mac == own.mac && e.train == EtherAddr::NONE) {
+        Some(known) => known.train = own.slot,
+        None => address.ether.push(EtherAddr { slot: EtherAddr::NONE, train: own.slot, ..own }),
+    }
 }
 
 impl PacketLink {
@@ -47,26 +51,6 @@ impl PacketLink {
             }
             let sent = self.send_train(&frames[done..]);
             if !self.note_sent(first.peer, sent, &mut done, frames.len()) {
-                break;
-            }
-        }
-        done
-    }
-
-    /// Sends a run of DATA packets, a train at a time; returns how many went.
-    pub(super) fn send_data(
-        &mut self,
-        peer: PeerId,
-        header: &[u8],
-        payload: &[u8],
-        packets: usize,
-    ) -> usize {
-        let run = DataRun { peer, header, payload, each: payload.len() / packets.max(1) };
-        let mut done = 0;
-        while done < packets {
-            let sealed = self.sealer(PACKETS).run(&run, done);
-            let sent = sealed.and_then(|train| self.hand_over_train(peer, &train, 0));
-            if !self.note_sent(peer, sent, &mut done, packets) {
                 break;
             }
         }

@@ -8,6 +8,7 @@
 
 use arrayvec::ArrayVec;
 use std::time::Duration;
+use weft_core::wire::Eager;
 use weft_core::{Instant, LinkCaps};
 
 /// Most paths to a peer.
@@ -72,8 +73,8 @@ pub(super) struct Route {
     pub small: u8,
     /// Link for DATA.
     pub bulk: u8,
-    /// Longest packet that both carry.
-    fits: u32,
+    /// Longest packet of each.
+    fits: [u32; 2],
     /// Link the last question came over: the answer goes back the same way.
     reply: u8,
 }
@@ -82,7 +83,7 @@ impl Route {
     /// `None` without a path.
     pub fn new(paths: ArrayVec<Path, PATHS_MAX>) -> Option<Route> {
         let first = paths.first()?.link;
-        let mut route = Route { paths, small: first, bulk: first, fits: 0, reply: first };
+        let mut route = Route { paths, small: first, bulk: first, fits: [0; 2], reply: first };
         route.choose();
         Some(route)
     }
@@ -109,17 +110,24 @@ impl Route {
     }
 
     /// What the engine has to know: packets fit every path, so that none has to be cut anew when
-    /// one is lost; latency is that of the best path for small packets, the rate that of the best
-    /// for data.
+    /// one is lost, but for those of bulk data where another path cuts what is too long; latency is
+    /// that of the best path for small packets, the rate that of the best for data.
     pub fn caps(&self) -> LinkCaps {
         let quick = self.best(|p| u64::from(u32::MAX - p.caps.latency_ns));
-        let fast = self.best(Path::rate);
+        // While none is proven, the best of all; longer packets only where they are known to pass.
+        let proven = |p: &&Path| p.link == self.bulk && p.state == State::Proven;
+        let way = self.paths.iter().find(proven).map(|p| p.caps);
+        let fast = way.unwrap_or_else(|| self.best(Path::rate));
         // The rate of what is sent at once is that of the quick one, too.
         let mut caps = quick;
         caps.mtu = self.paths.iter().map(|p| p.caps.mtu).min().unwrap_or(quick.mtu);
-        (caps.bytes_per_us, caps.train) = (fast.bytes_per_us, fast.train);
-        caps.stripes = fast.stripes;
+        (caps.bytes_per_us, caps.stripes) = (fast.bytes_per_us, fast.stripes);
         caps.bulk_min = bulk_min(&quick, &fast, caps.mtu);
+        (caps.bulk_mtu, caps.train) = match way.is_some() && self.paths.iter().any(|p| p.caps.cuts)
+        {
+            true => (fast.mtu, fast.train),
+            false => (0, fast.train * (fast.mtu / caps.mtu.max(1)).max(1)),
+        };
         caps
     }
 
@@ -132,13 +140,12 @@ impl Route {
         self.caps().mtu
     }
 
-    /// A link spreads data over so many interfaces; returns how many that for data has.
-    pub fn set_stripes(&mut self, link: usize, stripes: u8) -> u8 {
+    /// A link spreads data over so many interfaces.
+    pub fn set_stripes(&mut self, link: usize, stripes: u8) {
         for path in self.paths.iter_mut().filter(|p| usize::from(p.link) == link) {
             path.caps.stripes = stripes;
         }
         self.choose();
-        self.caps().stripes
     }
 
     fn best(&self, rank: impl Fn(&Path) -> u64) -> LinkCaps {
@@ -163,16 +170,17 @@ impl Route {
     }
 
     fn measure(&mut self) {
-        let used = [self.small, self.bulk];
-        let used = self.paths.iter().filter(|p| used.contains(&p.link));
-        self.fits = used.map(|p| p.caps.mtu).min().unwrap_or(0);
+        self.fits = [self.small, self.bulk].map(|link| {
+            let path = self.paths.iter().find(|p| p.link == link);
+            path.map_or(0, |p| p.caps.mtu)
+        });
     }
 
     /// Link for a packet of this length.
     #[inline]
     pub fn link_for(&self, bulk: bool, len: u32) -> u8 {
         let link = if bulk { self.bulk } else { self.small };
-        if len <= self.fits {
+        if len <= self.fits[usize::from(bulk)] {
             return link;
         }
         self.link_with_room(link, len)
@@ -260,12 +268,13 @@ const QUICK_PACKETS: u32 = 3;
 fn bulk_min(quick: &LinkCaps, fast: &LinkCaps, mtu: u32) -> u32 {
     let ps = |caps: &LinkCaps| 1_000_000 / u64::from(caps.bytes_per_us.max(1));
     let gain = ps(quick).saturating_sub(ps(fast));
-    if gain == 0 || fast.train < 2 {
+    if gain == 0 || fast.train < 2 && fast.mtu <= mtu {
         return u32::MAX;
     }
     let later = u64::from(fast.latency_ns.saturating_sub(quick.latency_ns));
     let bytes = u32::try_from(later * 1000 / gain).unwrap_or(u32::MAX - 1);
-    bytes.max(if fast.polled { mtu } else { QUICK_PACKETS.saturating_mul(mtu) })
+    let single = mtu.saturating_sub(Eager::LEN as u32);
+    bytes.max(if fast.polled { single + 1 } else { QUICK_PACKETS.saturating_mul(mtu) })
 }
 
 #[cfg(test)]

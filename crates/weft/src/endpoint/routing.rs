@@ -142,7 +142,15 @@ impl Driver {
         if !answer {
             route.asked_over(link);
         } else if route.has_choice() && route.answered(link, now) {
+            self.set_bulk(peer);
             log::debug!("{}", self.describe(peer));
+        }
+    }
+
+    /// Tells the engine which way bulk data goes.
+    fn set_bulk(&mut self, peer: PeerId) {
+        if let Some(Some(route)) = self.routes.get(peer.0 as usize) {
+            self.core.engine.set_bulk(peer, route.caps());
         }
     }
 
@@ -182,6 +190,7 @@ impl Driver {
         let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { return };
         if times > 2 && route.judge(now) {
             self.core.engine.path_changed(now, peer);
+            self.set_bulk(peer);
             log::warn!("a path is lost; going on: {}", self.describe(peer));
             if !self.unproven.contains(&peer) {
                 self.unproven.push(peer);
@@ -208,12 +217,13 @@ impl Driver {
                 if let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) {
                     let mtu = route.set_mtu(link, mtu);
                     self.core.engine.set_mtu(peer, mtu);
+                    self.set_bulk(peer);
                 }
             }
             LinkEvent::Stripes(peer, stripes) => {
                 if let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) {
-                    let stripes = route.set_stripes(link, stripes);
-                    self.core.engine.set_stripes(peer, stripes);
+                    route.set_stripes(link, stripes);
+                    self.set_bulk(peer);
                 }
             }
             LinkEvent::Warning(text) => log::warn!("{}: {text}", self.links[link].caps().name),

@@ -128,7 +128,7 @@ impl Driver {
     /// of progress.
     #[inline]
     pub(crate) fn send_started(&mut self, peer: PeerId, len: usize) {
-        if self.core.engine.queued(peer) != 1 || len > self.core.engine.single_max(peer) {
+        if self.core.engine.queued(peer) != 1 || !self.core.engine.is_single(peer, len) {
             self.flush();
             return;
         }

@@ -38,8 +38,9 @@ fn links(names: &str, ring: usize, id: EndpointId) -> Vec<Box<dyn Link>> {
     let open = |name| -> Box<dyn Link> {
         match name {
             "xdp" => Box::new(XdpLink::new(XdpConfig::default(), security.clone()).unwrap()),
-            "packet" => {
-                let config = PacketConfig { ring, ..PacketConfig::default() };
+            "packet" | "gso" => {
+                let config =
+                    PacketConfig { ring, trains: name == "gso", ..PacketConfig::default() };
                 Box::new(PacketLink::new(config, security.clone()).unwrap())
             }
             _ => Box::new(UdpLink::new(UdpConfig::default(), security.clone()).unwrap()),
@@ -179,6 +180,41 @@ fn packet__dies_and_comes_back() {
     });
 }
 
+/// Where the kernel begins to cut long frames, small ones still pass; what was long before goes in
+/// pieces over udp, if there is that, or is not long.
+fn cut(names: &str, all: &'static str, rest: &'static str) {
+    flow(1, names, 90, move |i, side| {
+        let longest = |bytes: &str| {
+            side.host.ip(&format!("link set cable0 gso_max_size {bytes}"));
+            side.host.other(&format!("ip link set cable0 gso_max_size {bytes}"));
+        };
+        match i {
+            20 => {
+                side.until("over all", |s| s.describe() == all);
+                longest("1500");
+            }
+            60 => {
+                side.until("over the rest", |s| s.describe() == rest);
+                longest("65536");
+                side.until("over all again", |s| s.describe() == all);
+            }
+            _ => {}
+        }
+    });
+}
+
+#[test]
+fn gso__is_cut_on_the_way_and_comes_back() {
+    cut("packet,gso,udp", "packet, data over gso", "packet, data over udp");
+    cut("packet,gso", "packet, data over gso", "packet");
+}
+
+#[test]
+fn interface__goes_down_and_up_under_gso() {
+    cables_in_turn("packet,gso,udp", "gso");
+    cables_in_turn("gso", "gso");
+}
+
 /// One interface goes down, comes up, then the other does.
 fn cables_in_turn(names: &str, moves: &'static str) {
     flow(2, names, 120, |i, side| match i {
@@ -213,7 +249,7 @@ fn interface__goes_down_and_up_under_both() {
 
 #[test]
 fn interface__vanishes() {
-    for names in ["packet", "udp", "packet,udp", "xdp", "xdp,udp"] {
+    for names in ["packet", "udp", "packet,udp", "packet,gso,udp", "xdp", "xdp,udp"] {
         flow(2, names, 60, |i, side| {
             if i == 20 {
                 side.host.ip("link del cable0");
@@ -224,7 +260,7 @@ fn interface__vanishes() {
 
 #[test]
 fn mtu__shrinks_and_grows() {
-    for names in ["udp", "packet,udp", "xdp,udp"] {
+    for names in ["udp", "packet,udp", "packet,gso,udp", "xdp,udp"] {
         flow(1, names, 120, |i, side| {
             let mtu = [(20, 1000), (50, 1500), (70, 600), (100, 1400)];
             if let Some((_, mtu)) = mtu.iter().find(|(at, _)| *at == i) {

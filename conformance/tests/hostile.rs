@@ -75,7 +75,13 @@ fn address_decode__survives_hostile_bytes() {
         host: 2,
         shm: 3,
         udp,
-        ether: vec![EtherAddr { mac: Mac([2, 0, 0, 0, 0, 1]), slot: 2, train: 4, mtu: 1500, net: 3 }],
+        ether: vec![EtherAddr {
+            mac: Mac([2, 0, 0, 0, 0, 1]),
+            slot: 2,
+            train: 4,
+            mtu: 1500,
+            net: 3,
+        }],
         sim: Some(4),
     };
     feed(&[full.encode(), Address::default().encode()], hostile::address_decode);

@@ -43,12 +43,21 @@ fn udp(mode: Mode, offload: bool) -> Result<Ends, String> {
 
 /// A pair of packet links on the two ends of a cable.
 fn packet(mode: Mode, mtu: u32) -> Result<Ends, String> {
+    sockets(mode, mtu, false)
+}
+
+/// The same for trains.
+fn gso(mode: Mode, mtu: u32) -> Result<Ends, String> {
+    sockets(mode, mtu, true)
+}
+
+fn sockets(mode: Mode, mtu: u32, trains: bool) -> Result<Ends, String> {
     cable::lay(mtu)?;
     let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
     let free = FreeEnds::default();
     Ends::of(|me| {
         let interfaces = Some(vec![free.take().to_string()]);
-        let config = PacketConfig { interfaces, ..PacketConfig::default() };
+        let config = PacketConfig { interfaces, trains, ..PacketConfig::default() };
         PacketLink::new(config, Security { mode, job_key: job_key.clone(), me })
     })
 }
@@ -153,6 +162,10 @@ link_suite!(packet_authenticated, || packet(Mode::Auth, 1500));
 link_suite!(packet_encrypted, || packet(Mode::Encrypt, 1500));
 link_suite!(packet_open, || packet(Mode::None, 1500));
 link_suite!(packet_jumbo, || packet(Mode::Auth, 9000));
+link_suite!(gso_authenticated, || gso(Mode::Auth, 1500));
+link_suite!(gso_encrypted, || gso(Mode::Encrypt, 1500));
+link_suite!(gso_open, || gso(Mode::None, 1500));
+link_suite!(gso_jumbo, || gso(Mode::Auth, 9000));
 link_suite!(udp_authenticated, || udp(Mode::Auth, true));
 link_suite!(udp_encrypted, || udp(Mode::Encrypt, true));
 link_suite!(udp_open, || udp(Mode::None, true));

@@ -68,7 +68,7 @@ const FIXED: usize = 28;
 
 impl Address {
     /// Longest encoding.
-    pub const MAX: usize = 208;
+    pub const MAX: usize = 216;
 
     /// Most UDP sockets an encoding holds, of any family.
     pub const MAX_UDP: usize = 5;

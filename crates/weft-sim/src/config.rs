@@ -91,6 +91,9 @@ pub struct SimConfig {
     pub seed: u64,
     /// Largest weft packet, in bytes.
     pub mtu: u32,
+    /// Largest packet of bulk data; 0: as of all. Of networks with links of their own, the second
+    /// carries these, and the others in pieces.
+    pub long: u32,
     /// Packets the link sends best together; above 1 it also takes and delivers runs.
     pub train: u32,
     /// Kind of link.
@@ -132,6 +135,7 @@ impl SimConfig {
             hosts,
             seed,
             mtu: SimConfig::MTU,
+            long: 0,
             train: 1,
             kind: LinkKind::Network,
             served: false,
@@ -180,6 +184,9 @@ impl fmt::Display for SimConfig {
         }
         let w = &self.wire;
         write!(f, ", {} MB/s, {} ns a hop", w.bytes_per_us, w.latency_ns)?;
+        if self.long > 0 {
+            write!(f, ", long packets of {}", self.long)?;
+        }
         if self.train > 1 {
             write!(f, ", trains of {}", self.train)?;
         }

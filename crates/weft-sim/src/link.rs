@@ -291,6 +291,13 @@ impl Link for SimLink {
         caps.bytes_per_us = u32::try_from(wire.bytes_per_us).unwrap_or(u32::MAX);
         caps.small_bytes_per_us = caps.bytes_per_us;
         caps.train = config.train.max(1);
+        if config.long > config.mtu && self.kind == LinkKind::Network {
+            match (self.networks.len() == config.networks(), self.networks.start) {
+                (true, _) => (caps.bulk_mtu, caps.bulk_min) = (config.long, config.mtu),
+                (false, 1) => (caps.mtu, caps.polled) = (config.long, true),
+                (false, _) => caps.cuts = true,
+            }
+        }
         caps
     }
 

@@ -199,6 +199,7 @@ impl Plan {
         plan.draw_ways(&edges, &mut Rng::stream(seed, 4));
         plan.draw_remotes(&edges, &mut Rng::stream(seed, 5));
         draw_networks(&mut plan.config, &mut Rng::stream(seed, 6));
+        draw_long(&mut plan.config, &mut Rng::stream(seed, 7));
         let mortal = plan.mortal();
         if !mortal.is_empty() {
             // A collective over a dead host is an error for all, which is tested apart; a receive
@@ -337,6 +338,14 @@ fn draw_networks(config: &mut SimConfig, rng: &mut Rng) {
         let span = Span::ms(from, from + *rng.pick(&[1, 20, 300, 60_000]));
         let dead = Fault::Loss { ppm: 1_000_000, span };
         config.faults.push(dead.on(rng.below(networks) as usize));
+    }
+}
+
+/// Packets of bulk data, longer than others.
+fn draw_long(config: &mut SimConfig, rng: &mut Rng) {
+    let longest = if config.wire.queue_bytes > 128 << 10 { 65_344 } else { 16_400 };
+    if rng.chance(400_000) {
+        config.long = *rng.pick(&[4 * config.mtu, 16_400, longest]);
     }
 }
 

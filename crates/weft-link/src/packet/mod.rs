@@ -179,8 +179,7 @@ impl PacketLink {
         let sleeper = Sleeper::new(monitor.fd()).map_err(|e| system("make an epoll set", e))?;
         let chosen = all.usable(config.interfaces.as_deref()).map_err(LinkError::Unreachable)?;
         let job = security.job_key.public_id();
-        let carries =
-            if config.trains { Carries::Trains } else { Carries::Packets(config.kind) };
+        let carries = if config.trains { Carries::Trains } else { Carries::Packets(config.kind) };
         let mut ports = Vec::new();
         let mut failed = None;
         for interface in chosen {

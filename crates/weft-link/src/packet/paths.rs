@@ -1,9 +1,11 @@
 //! Which interface a peer is reached over. The first HELLO takes every path that may work; the one
 //! an authentic frame comes over is used. When it breaks, another one is.
 
-use super::{source, PacketLink, Peer, Source};
 use super::sys::Carries;
-use crate::ether::{EtherAddr, EtherHead, EtherType, Interface, Interfaces, Mac, Path, Proof, TrainHead};
+use super::{source, PacketLink, Peer, Source};
+use crate::ether::{
+    EtherAddr, EtherHead, EtherType, Interface, Interfaces, Mac, Path, Proof, TrainHead,
+};
 use crate::kind::Kind;
 use crate::{LinkEvent, PeerInfo};
 use weft_core::{EndpointId, PeerId};

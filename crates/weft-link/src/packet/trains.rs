@@ -167,12 +167,7 @@ pub(super) fn take(
 }
 
 /// Where the packets of a received frame lie; nowhere if it is no train for this slot.
-fn begin(
-    slot: u16,
-    seen: &Seen<'_>,
-    secure: &mut Secure,
-    count: &mut Counters,
-) -> Arrived {
+fn begin(slot: u16, seen: &Seen<'_>, secure: &mut Secure, count: &mut Counters) -> Arrived {
     if seen.station != libc::PACKET_HOST {
         count.other_station += 1;
         return Arrived::nothing();

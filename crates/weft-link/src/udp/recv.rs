@@ -124,10 +124,11 @@ impl UdpLink {
             let UdpLink { rx, secure, peers, count, .. } = self;
             let (mut peer, mut kind) = (None, Kind::Other);
             let Receiver { buffer, arrived, from, .. } = rx;
-            let step = arrived.step(buffer, budget - done, secure, sink, |secure, opened, header| {
-                (peer, kind) = (opened.peer, Kind::of(header));
-                known_source(secure, peers, opened, from)
-            });
+            let step =
+                arrived.step(buffer, budget - done, secure, sink, |secure, opened, header| {
+                    (peer, kind) = (opened.peer, Kind::of(header));
+                    known_source(secure, peers, opened, from)
+                });
             count.received += step.packets as u64;
             if step.run.is_some() {
                 count.received_placed += step.packets as u64;

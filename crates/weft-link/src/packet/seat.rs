@@ -29,6 +29,9 @@ const TAG_BITS: u32 = 5;
 const STAND_IN_TAG_BITS: u32 = 3;
 /// The part of the slot that a socket's filter compares.
 const TAG_MASK: u16 = EtherAddr::XDP | (((1 << TAG_BITS) - 1) << INDEX_BITS);
+/// The name of a member that has gone is free, unless it was just making another process, which
+/// holds what it held until it has become another program.
+const NAME_PATIENCE: Duration = Duration::from_secs(1);
 /// Another process sits down in microseconds.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -139,7 +142,7 @@ impl Seat {
         if index == SEATS_MAX {
             return Err(unreachable(format!("all {SEATS_MAX} places on the interface are taken")));
         }
-        let listener = sys::listen(&group.of(index))
+        let listener = name(&group.of(index), NAME_PATIENCE)
             .map_err(|e| unreachable(format!("the name {} is in use: {e}", group.of(index))))?;
         let (socket, ring) = open(group, sizes, buffer, held.first())?;
         held.push(Held { fd: socket.fd.clone(), sizes });
@@ -216,22 +219,26 @@ fn open(
     Ok((socket, ring))
 }
 
-/// Lets one process of the group sit down at a time; the name is free again when it is dropped.
-fn lock(group: &GroupName) -> Result<OwnedFd, LinkError> {
-    let end = Instant::now() + LOCK_PATIENCE;
-    let name = group.of("join");
+/// Listens under a name, which may be in use for so long.
+fn name(text: &str, patience: Duration) -> io::Result<OwnedFd> {
+    let end = Instant::now() + patience;
     loop {
-        match sys::listen(&name) {
-            Ok(lock) => return Ok(lock),
+        match sys::listen(text) {
             Err(e) if e.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
                 std::thread::sleep(Duration::from_micros(200));
             }
-            Err(e) => {
-                let why = "another process seems to hang while it opens its packet link";
-                return Err(unreachable(format!("{why} (abstract socket {name}): {e}")));
-            }
+            done => return done,
         }
     }
+}
+
+/// Lets one process of the group sit down at a time; the name is free again when it is dropped.
+fn lock(group: &GroupName) -> Result<OwnedFd, LinkError> {
+    let text = group.of("join");
+    name(&text, LOCK_PATIENCE).map_err(|e| {
+        let why = "another process seems to hang while it opens its packet link";
+        unreachable(format!("{why} (abstract socket {text}): {e}"))
+    })
 }
 
 /// A member that lives.

@@ -331,6 +331,98 @@ fn recv__frames_of_others_are_dropped_and_counted() {
     assert_eq!(refusals.map(|n| b.count(n)).iter().sum::<u64>(), 1);
 }
 
+/// Ends of the gso link on v0 and w0.
+fn trains(mode: Mode) -> (End, End) {
+    let with = |end: &str| PacketConfig { trains: true, ..on(end) };
+    let (mut a, mut b) = (End::with(with("v0"), 1, mode, 1), End::with(with("w0"), 2, mode, 1));
+    assert_eq!(a.knows(&b) as usize, 65_360 - if mode == Mode::None { 0 } else { TRAILER });
+    b.knows(&a);
+    (a, b)
+}
+
+#[test]
+fn trains__carry_long_packets_and_several_of_one_size() {
+    if !cables(1, 1500) {
+        return;
+    }
+    for mode in [Mode::Auth, Mode::Encrypt, Mode::None] {
+        let (mut a, mut b) = trains(mode);
+        for len in [0, 1, 1400, 1500, 9000, 65_000] {
+            a.send(2, len as u64, &bytes(len));
+            assert_eq!(b.expect(&[len as u64]), [bytes(len)], "{mode:?} {len}");
+        }
+        let before = a.count("sent_calls");
+        let lens = [2000; 20].into_iter().chain([700, 2000]);
+        let (headers, payloads): (Vec<_>, Vec<_>) =
+            lens.enumerate().map(|(tag, len)| (a.header(tag as u64), bytes(len))).unzip();
+        let frame = |(header, payload)| Frame { peer: PeerId(2), header, payload };
+        let frames: Vec<Frame> =
+            headers.iter().zip(&payloads).map(|(h, p)| (&h[..], &p[..])).map(frame).collect();
+        assert_eq!(a.link.send(&frames), 22);
+        assert_eq!(b.expect(&(0..22).collect::<Vec<_>>()), payloads);
+        assert_eq!(a.count("sent_calls") - before, 2, "the short one ends a train");
+    }
+}
+
+#[test]
+fn trains__a_hello_is_as_long_as_a_train_and_is_lost_where_those_are_cut() {
+    if !cables(1, 1500) {
+        return;
+    }
+    let hello = |a: &End, b: &End| {
+        let (src_eid, dst_eid) = (a.id.0, b.id.0);
+        let hello = Hello { src_eid, dst_eid, mtu: 1456, ..Hello::default() };
+        emit(&Common::default(), &Packet::Hello(hello)).as_slice().to_vec()
+    };
+    let (mut a, mut b) = trains(Mode::Auth);
+    let header = hello(&a, &b);
+    let ask = |a: &mut End| {
+        a.link.send(&[Frame { peer: PeerId(2), header: &header, payload: b"where I am" }])
+    };
+    assert_eq!(ask(&mut a), 1);
+    assert_eq!((a.count("sent"), a.count("sent_trains")), (1, 1));
+    b.until(&mut Keep::default(), |keep, _| keep.0.len() == 1);
+    // From now on the kernel cuts what is longer than the MTU.
+    ip("link set v0 gso_max_size 1500");
+    ask(&mut a);
+    a.send(2, 8, &bytes(9000));
+    a.send(2, 9, b"short");
+    let mut keep = Keep::default();
+    b.until(&mut keep, |keep, _| keep.0.iter().any(|(tag, _)| *tag == 9));
+    assert_eq!(keep.0.len(), 1, "no pieces");
+    assert_eq!(a.count("send_errors"), 2);
+}
+
+#[test]
+fn trains__leave_the_interface_to_others() {
+    if !cables(1, 1500) {
+        return;
+    }
+    let (mut a, mut b) = trains(Mode::Auth);
+    let raw = Socket::open().unwrap();
+    let index = a.link.ports[0].interface.index;
+    raw.bind(Carries::Trains, index).unwrap();
+    let (dst, src) = (b.link.ports[0].interface.mac, a.link.ports[0].interface.mac);
+    let head = TrainHead { dst, src, slot: b.slot(), each: 40, len: 40 };
+    let good = [&head.encode(0)[..], &[7; 40]].concat();
+    // Other protocols, ports and versions of IP; fragments and options are not looked into.
+    for (at, value) in [(14, 0x65), (14, 0x46), (23, 6), (36, 0), (37, 0)] {
+        let mut other = good.clone();
+        other[at] = value;
+        raw.send(&other).unwrap();
+    }
+    let no_host = TrainHead { slot: b.slot() ^ 1, ..head };
+    raw.send(&[&no_host.encode(0)[..], &[7; 40]].concat()).unwrap();
+    let elsewhere = TrainHead { dst: Mac([2, 2, 2, 2, 2, 2]), ..head };
+    raw.send(&[&elsewhere.encode(0)[..], &[7; 40]].concat()).unwrap();
+    raw.send(&[&TrainHead { len: 900, ..head }.encode(0)[..], &[7; 40]].concat()).unwrap();
+    raw.send(&good).unwrap();
+    a.send(2, 77, b"after all that");
+    assert_eq!(b.expect(&[77]), [b"after all that".to_vec()]);
+    let names = ["other_slot", "other_station", "short", "malformed", "received"];
+    assert_eq!(names.map(|n| b.count(n)), [1, 1, 1, 1, 1]);
+}
+
 #[test]
 fn recv__an_overrun_ring_counts_what_it_lost() {
     if !cables(1, 1500) {

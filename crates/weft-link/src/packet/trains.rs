@@ -76,9 +76,14 @@ impl PacketLink {
                 *done += packets;
             }
             Some(Err(e)) => match e.raw_os_error() {
-                Some(libc::EAGAIN | libc::ENOBUFS) => {
+                Some(libc::EAGAIN) => {
                     self.count.send_full += 1;
                     return false;
+                }
+                // The kernel would have to cut it, and drops it.
+                Some(libc::ENOBUFS) => {
+                    self.count.send_errors += 1;
+                    *done += 1;
                 }
                 // As good as lost on the way.
                 error => {

@@ -123,8 +123,8 @@ impl Route {
         caps.mtu = self.paths.iter().map(|p| p.caps.mtu).min().unwrap_or(quick.mtu);
         (caps.bytes_per_us, caps.stripes) = (fast.bytes_per_us, fast.stripes);
         caps.bulk_min = bulk_min(&quick, &fast, caps.mtu);
-        (caps.bulk_mtu, caps.train) = match way.is_some() && self.paths.iter().any(|p| p.caps.cuts)
-        {
+        let long = way.is_some() && fast.mtu >= 2 * caps.mtu;
+        (caps.bulk_mtu, caps.train) = match long && self.paths.iter().any(|p| p.caps.cuts) {
             true => (fast.mtu, fast.train),
             false => (0, fast.train * (fast.mtu / caps.mtu.max(1)).max(1)),
         };
@@ -325,6 +325,53 @@ mod tests {
             let paths = paths.into_iter().enumerate().map(|(i, caps)| Path::new(i, caps));
             assert_eq!(Route::new(paths.collect()).unwrap().caps().bulk_min, u32::MAX);
         }
+    }
+
+    const GSO: usize = 4;
+
+    fn three(names: &[usize]) -> Route {
+        let mut gso = LinkCaps::network("gso", 65_344);
+        (gso.latency_ns, gso.bytes_per_us, gso.polled) = (2_900, 4_000, true);
+        let two = two().paths.into_iter().chain([Path::new(GSO, gso)]);
+        let paths = two.filter(|p| names.contains(&usize::from(p.link)));
+        Route::new(paths.collect()).unwrap()
+    }
+
+    #[test]
+    fn caps__long_packets_where_they_pass_and_another_path_cuts_them() {
+        let mut route = three(&[RAW, UDP, GSO]);
+        route.ask_due(at(1));
+        route.answered(RAW, at(2));
+        assert_eq!((route.caps().mtu, route.caps().bulk_mtu), (1456, 0), "unproven");
+        assert!(route.answered(GSO, at(3)) && !route.answered(UDP, at(4)));
+        let caps = route.caps();
+        assert_eq!((caps.mtu, caps.bulk_mtu, caps.train), (1456, 65_344, 1));
+        assert_eq!(caps.bulk_min, 1456 - Eager::LEN as u32 + 1, "what does not fit one packet");
+        assert_eq!((route.link_for(true, 60_000), route.link_for(false, 1456)), (4, 2));
+        route.ask_all(at(100));
+        route.answered(UDP, at(110));
+        route.answered(RAW, at(110));
+        assert!(route.judge(at(5000)));
+        let caps = route.caps();
+        assert_eq!((caps.bulk_mtu, caps.train), (0, 44));
+        assert_eq!(route.link_for(true, 60_000), UDP as u8, "in pieces");
+        // Nobody would carry them were it lost.
+        let mut route = three(&[RAW, GSO]);
+        route.ask_due(at(1));
+        route.answered(GSO, at(3));
+        let caps = route.caps();
+        assert_eq!((caps.mtu, caps.bulk_mtu, caps.train), (1480, 0, 44));
+    }
+
+    #[test]
+    fn caps__data_over_several_interfaces_counts_as_many_times() {
+        let mut route = three(&[UDP, GSO]);
+        route.ask_due(at(1));
+        route.answered(GSO, at(2));
+        route.answered(UDP, at(2));
+        assert_eq!(route.bulk, GSO as u8);
+        route.set_stripes(UDP, 2);
+        assert_eq!((route.bulk, route.caps().stripes), (UDP as u8, 2));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use weft::{Calibration, Config, EndpointId, Links};
 use weft_core::transfer::select::{eager_max, protocol, rendezvous_ns, Protocol};
 use weft_core::LinkCaps;
 use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::{Link, PacketLink, ShmConfig, ShmLink, UdpConfig, UdpLink, XdpLink};
+use weft_link::{Link, PacketConfig, PacketLink, ShmConfig, ShmLink, UdpConfig, UdpLink, XdpLink};
 
 /// Show links, protocols and the effective configuration
 #[derive(Debug, clap::Args)]
@@ -273,20 +273,27 @@ fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
     let key: Vec<u8> = (0..4).flat_map(|_| weft_link::random_u64().to_le_bytes()).collect();
     let Some(job_key) = JobKey::from_bytes(&key) else { return vec![shm] };
     let security = Security { mode, job_key, me };
-    let packet = weft::job::packet_from_env().map_err(|e| e.to_string());
-    let packet =
-        packet.and_then(|c| PacketLink::new(c, security.clone()).map_err(|e| e.to_string()));
-    let packet = match packet {
-        Ok(mut link) => {
-            let mut info = describe(config, "packet", Some(&mut link));
-            let ports = link.ports();
-            info.addresses =
-                ports.iter().map(|(name, slot)| format!("{name} {slot:#06x}")).collect();
-            info.notes.push("used when asked for: WEFT_LINK=packet, or packet in a list".into());
-            info
+    let sockets = |name: &'static str| {
+        let open = weft::job::packet_from_env().map_err(|e| e.to_string()).and_then(|c| {
+            let c = PacketConfig { trains: name == "gso", ..c };
+            PacketLink::new(c, security.clone()).map_err(|e| e.to_string())
+        });
+        let mut link = match open {
+            Ok(link) => link,
+            Err(error) => return failed(name, &error),
+        };
+        let mut info = describe(config, name, Some(&mut link));
+        let ports = link.ports();
+        info.addresses = ports.iter().map(|(name, slot)| format!("{name} {slot:#06x}")).collect();
+        info.notes.push(format!(
+            "used between hosts by default, and when asked for: WEFT_LINK={name}, or in a list"
+        ));
+        if name == "gso" {
+            info.notes.push("takes part where frames longer than the MTU arrive whole".into());
         }
-        Err(error) => failed("packet", &error),
+        info
     };
+    let (packet, gso) = (sockets("packet"), sockets("gso"));
     let xdp = xdp(config, security.clone()).unwrap_or_else(|error| failed("xdp", &error));
     let udp = match UdpLink::new(UdpConfig::default(), security) {
         Ok(mut link) => {
@@ -296,7 +303,7 @@ fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
         }
         Err(error) => failed("udp", &error),
     };
-    vec![shm, agent(), xdp, packet, udp]
+    vec![shm, agent(), xdp, packet, gso, udp]
 }
 
 /// The agent, if one serves here: asked how it is, not to serve.
@@ -402,6 +409,7 @@ fn all_messages(config: &Config, links: &[LinkInfo]) -> Vec<Messages> {
         "shm" => asked.shm,
         "xdp" => asked.xdp,
         "packet" => asked.packet,
+        "gso" => asked.gso,
         _ => asked.udp,
     };
     let open: Vec<LinkCaps> = links.iter().filter(|l| on(l.name)).filter_map(|l| l.raw).collect();

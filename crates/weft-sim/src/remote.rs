@@ -28,6 +28,9 @@ fn area(remotes: &[Remote], src: u32, dst: u32) -> usize {
     8 * WORDS as usize + before
 }
 
+/// Pauses are shorter than this.
+const STARTED_MS: u32 = 1000;
+
 /// Registers this host's region, and tells the others its key.
 pub(crate) fn register(env: &Env, shared: &Shared) {
     let len = area(&shared.plan.remotes, env.hosts, env.host);
@@ -65,9 +68,16 @@ async fn act_on(env: &Env, shared: &Shared, dst: u32, mine: Vec<Remote>) {
     if mine.is_empty() {
         return;
     }
-    // Hosts start at the same time; one that dies may never have.
+    // Hosts start at the same time, but for one that pauses; one that dies may never have.
+    let known = || shared.keys.borrow().get(&dst).copied();
     env.sleep(1).await;
-    let Some((key, len)) = shared.keys.borrow().get(&dst).copied() else {
+    for _ in 0..STARTED_MS {
+        if known().is_some() || shared.mortal(dst) {
+            break;
+        }
+        env.sleep(1_000_000).await;
+    }
+    let Some((key, len)) = known() else {
         if !shared.mortal(dst) {
             shared.checker.borrow_mut().violation(|| format!("host {dst} has no region"));
         }

@@ -141,8 +141,8 @@ pub fn links_from_env() -> Result<Links, JobError> {
     match std::env::var("WEFT_LINK") {
         Ok(text) => Links::parse(&text).ok_or_else(|| {
             JobError::Config(format!(
-                "WEFT_LINK={text:?} is not understood; use auto, shm, udp, packet, gso, xdp, agent or a \
-                 list"
+                "WEFT_LINK={text:?} is not understood; use auto, shm, udp, packet, gso, xdp, \
+                 agent or a list"
             ))
         }),
         Err(_) => Ok(Links::AUTO),
@@ -352,9 +352,9 @@ pub fn open_endpoint(
     }
     for (name, asked) in [("packet", links.packet), ("gso", links.gso)] {
         if asked {
-            let faults = wrappers.faults;
-            let config = PacketConfig { faults, trains: name == "gso", ..packet_from_env()? };
-            take(name, PacketLink::new(config, security.clone()).map(|l| Box::new(l) as _));
+            let trains = name == "gso";
+            let raw = PacketConfig { faults: wrappers.faults, trains, ..packet_from_env()? };
+            take(name, PacketLink::new(raw, security.clone()).map(|l| Box::new(l) as _));
         }
     }
     if links.udp {
@@ -368,18 +368,23 @@ pub fn open_endpoint(
     if open.len() == 1 {
         return Err(JobError::NoLink(failed));
     }
-    for (name, why) in &failed {
-        // Nobody asked for packet sockets by name: most users have no right to them.
-        let unasked = links.auto && ["packet", "gso"].contains(name);
-        let level = if unasked { log::Level::Info } else { log::Level::Warn };
-        log::log!(level, "link {name} is not available: {why}");
-    }
+    tell(&failed, links.auto);
     let endpoint = Endpoint::with_links(config, id, clock, open);
     endpoint.calibrate(Calibration::in_use());
     if let Some(services) = services {
         endpoint.served_by(services);
     }
     Ok(endpoint)
+}
+
+/// Says which links are not there. Who did not choose asked for no packet sockets by name: most
+/// users have no right to them.
+fn tell(failed: &[(&'static str, LinkError)], auto: bool) {
+    for (name, why) in failed {
+        let unasked = auto && ["packet", "gso"].contains(name);
+        let level = if unasked { log::Level::Info } else { log::Level::Warn };
+        log::log!(level, "link {name} is not available: {why}");
+    }
 }
 
 /// Refuses a link that nobody could reach.

@@ -55,8 +55,7 @@ fn send_recv__many_threads_over_udp() {
 #[test]
 fn watchdog__serves_peers_while_the_owner_computes() {
     let config = Config { receipt: Receipt::Watchdog, watchdog_us: 100, ..Config::default() };
-    let links =
-        Links { shm: true, udp: false, xdp: false, packet: false, agent: false, auto: false };
+    let links = Links { udp: false, auto: false, ..Links::AUTO };
     let owner = SharedEndpoint::open(config, links, [5; 32]).unwrap();
     let other = SharedEndpoint::open(Config::default(), links, [5; 32]).unwrap();
     let counter = owner.counter(7).unwrap();

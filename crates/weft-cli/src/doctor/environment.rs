@@ -55,7 +55,7 @@ fn rights() -> Check {
         .unwrap_or(0);
     let has = effective >> NET_RAW & 1 == 1;
     let finding = if has { "CAP_NET_RAW is here" } else { "no CAP_NET_RAW" };
-    Check::ok("rights", format!("{finding}; only the links packet and xdp need it"))
+    Check::ok("rights", format!("{finding}; only the links packet, gso and xdp need it"))
 }
 
 fn configuration() -> Check {

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use weft::EndpointId;
 use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::{PacketLink, UdpConfig, UdpLink, XdpLink};
+use weft_link::{PacketConfig, PacketLink, UdpConfig, UdpLink, XdpLink};
 
 /// Socket buffers that hold the packets of a fast burst, in bytes.
 const BUFFER: u64 = 4 << 20;
@@ -35,29 +35,31 @@ pub fn checks() -> Vec<Check> {
     checks.push(buffer("receive buffer", "net.core.rmem_max"));
     checks.push(buffer("send buffer", "net.core.wmem_max"));
     checks.push(ports());
-    checks.push(ethernet());
+    checks.push(ethernet("packet link", false));
+    checks.push(ethernet("gso link", true));
     checks.push(xdp());
     checks.extend(interfaces());
     checks
 }
 
-/// The packet link: nobody needs it, so that it does not open is no failure.
-fn ethernet() -> Check {
+/// The links on packet sockets: nobody needs them, so that one does not open is no failure.
+fn ethernet(what: &'static str, trains: bool) -> Check {
     let config = match weft::job::packet_from_env() {
-        Ok(config) => config,
-        Err(error) => return Check::warn("packet link", error.to_string(), "correct the variable"),
+        Ok(config) => PacketConfig { trains, ..config },
+        Err(error) => return Check::warn(what, error.to_string(), "correct the variable"),
     };
     let Some(job_key) = JobKey::from_bytes(&[7; 32]) else {
-        return Check::fail("packet link", "no key", "this is an error of weft: please report it");
+        return Check::fail(what, "no key", "this is an error of weft: please report it");
     };
     let me = EndpointId(weft_link::random_u64());
     match PacketLink::new(config, Security { mode: Mode::Auth, job_key, me }) {
         Ok(link) => {
             let names: Vec<String> = link.ports().into_iter().map(|(name, _)| name).collect();
-            Check::ok("packet link", format!("opens on {}", names.join(", ")))
+            let where_to = if trains { "; used where long frames pass whole" } else { "" };
+            Check::ok(what, format!("opens on {}{where_to}", names.join(", ")))
         }
         Err(error) => Check::warn(
-            "packet link",
+            what,
             error.to_string(),
             "setcap cap_net_raw+ep PROGRAM for lower latency between hosts; udp works without",
         ),

@@ -45,8 +45,9 @@ pub struct Selection {
     /// the active virtual environment, else the first on PATH]
     #[arg(long, value_name = "MPI")]
     mpi: Option<String>,
-    /// Links the ranks may use: auto, shm, udp, packet (raw Ethernet), xdp (AF_XDP, root) or a
-    /// list, as packet,udp; packet and xdp include shm [default: what WEFT_LINK says, else auto]
+    /// Links the ranks may use: auto, shm, udp, packet (raw Ethernet), gso (the same with long
+    /// frames), xdp (AF_XDP, root) or a list, as packet,udp; packet, gso and xdp include shm
+    /// [default: what WEFT_LINK says, else auto]
     #[arg(long, value_name = "LIST", value_parser = parse_links)]
     link: Option<String>,
     /// Ranks of one host use weft too, in place of the MPI's own shared memory

@@ -29,11 +29,11 @@ pub fn parse_links(text: &str) -> Result<String, String> {
     let links = weft::Links::parse(text).filter(|_| !text.trim().is_empty());
     let links = links.ok_or_else(|| {
         format!(
-            "{text:?} is not understood; use auto, shm, udp, packet, xdp, agent or a list: \
-             packet,udp"
+            "{text:?} is not understood; use auto, shm, udp, packet, gso, xdp, agent or a \
+             list: packet,udp"
         )
     })?;
-    let raw = (links.packet || links.xdp || links.agent) && !links.shm;
+    let raw = (links.packet || links.gso || links.xdp || links.agent) && !links.shm;
     Ok(if raw { format!("shm,{text}") } else { text.to_owned() })
 }
 
@@ -58,9 +58,9 @@ pub struct Args {
     /// File with a host a line: host, host:4 or host slots=4
     #[arg(long, value_name = "FILE")]
     pub hostfile: Option<PathBuf>,
-    /// Links the ranks may use: auto, shm, udp, packet (raw Ethernet), xdp (AF_XDP, root) or a
-    /// list, as packet,udp; packet, xdp and agent (served by weftd) include shm [default: what
-    /// WEFT_LINK says, else auto]
+    /// Links the ranks may use: auto, shm, udp, packet (raw Ethernet), gso (the same with long
+    /// frames), xdp (AF_XDP, root) or a list, as packet,udp; packet, gso, xdp and agent (served by
+    /// weftd) include shm [default: what WEFT_LINK says, else auto]
     #[arg(long, value_name = "LIST", value_parser = parse_links)]
     pub link: Option<String>,
     /// Start an agent (weftd) on each host for the time of the job, and have it serve the ranks

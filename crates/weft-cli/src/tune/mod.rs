@@ -66,26 +66,32 @@ enum LinkName {
     Shm,
     Xdp,
     Packet,
+    Gso,
     Udp,
 }
 
 impl LinkName {
     /// In the order in which endpoints prefer them.
-    const ALL: [LinkName; 4] = [LinkName::Shm, LinkName::Xdp, LinkName::Packet, LinkName::Udp];
+    const ALL: [LinkName; 5] =
+        [LinkName::Shm, LinkName::Xdp, LinkName::Packet, LinkName::Gso, LinkName::Udp];
 
     fn name(self) -> &'static str {
         match self {
             LinkName::Shm => "shm",
             LinkName::Xdp => "xdp",
             LinkName::Packet => "packet",
+            LinkName::Gso => "gso",
             LinkName::Udp => "udp",
         }
     }
 }
 
 /// Lists of links over which small packets and data may part.
-const LISTS: [(&str, [&str; 2]); 2] =
-    [("xdp,udp", ["xdp", "udp"]), ("packet,udp", ["packet", "udp"])];
+const LISTS: [(&str, &[&str]); 3] = [
+    ("xdp,udp", &["xdp", "udp"]),
+    ("packet,udp", &["packet", "udp"]),
+    ("packet,gso,udp", &["packet", "gso", "udp"]),
+];
 /// Time after which no further switch-over is looked at.
 const BUDGET: Duration = Duration::from_secs(45);
 
@@ -124,6 +130,12 @@ fn path() -> Result<PathBuf> {
 fn caps(name: &'static str) -> LinkCaps {
     match name {
         "shm" => LinkCaps::memory(name, 32 << 10),
+        // Longer packets than others.
+        "gso" => {
+            let mut caps = LinkCaps::network(name, 64_000);
+            caps.polled = true;
+            caps
+        }
         _ => LinkCaps::network(name, 1456),
     }
 }
@@ -219,7 +231,7 @@ fn measure(wanted: &[LinkName], config: &Config, effort: &Effort<'_>) -> Finding
     }
     for (list, names) in LISTS {
         if names.iter().all(|name| found.has(name)) {
-            found.switch(list, &names, config, effort);
+            found.switch(list, names, config, effort);
         }
         done += 1;
         progress.at(done, total);

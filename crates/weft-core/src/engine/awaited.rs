@@ -150,6 +150,10 @@ impl Engine {
         let (grew, owed) = (p.credit_in.on_grant(common.credit), p.credit_out.worth_announcing());
         p.ack_asked |= owed;
         let urgent = owed || grew && p.has_work();
+        if grew && p.starved_since != Instant::FAR {
+            self.takes_messages(now, peer);
+        }
+        let p = &mut self.peers[peer.0 as usize];
         if let Some(w) = &mut p.windows {
             w.recv.on_run(now, 1, common.flags & flags::ACKNOW != 0);
             let news = w.late_ack.is_none() && common.ack != w.send.oldest();

@@ -212,9 +212,21 @@ impl Engine {
         self.stats.bytes_sent -= u64::from(len);
     }
 
+    /// The peer took messages out of its store, or one that was announced: who waits for credit
+    /// goes on waiting. Announced messages are taken one at a time, a round trip each; a receiver
+    /// that was late once would get nothing else ever after.
+    pub(super) fn takes_messages(&mut self, now: Instant, peer: PeerId) {
+        let p = &mut self.peers[peer.0 as usize];
+        if p.starved_since != Instant::FAR {
+            p.starved_since = now;
+            let patience = Duration::from_micros(u64::from(self.cfg.credit_patience_us));
+            self.timers.arm(p, now + patience);
+        }
+    }
+
     /// No credit for the message at the head of the queue. It usually comes back soon, so the
-    /// message waits; when it has waited for `credit_patience_us` it is announced instead, since
-    /// the receiver may be waiting for one behind it.
+    /// message waits; when it has waited for `credit_patience_us`, and the receiver took nothing in
+    /// that time, it is announced instead, since the receiver may be waiting for one behind it.
     pub(super) fn demote(&mut self, now: Instant, peer: PeerId) -> bool {
         let p = &mut self.peers[peer.0 as usize];
         let Some(&Item::Eager(id)) = p.msgs.front() else { return false };

@@ -38,6 +38,7 @@ impl Engine {
         let grew = p.credit_in.on_grant(common.credit);
         let (windowed, trusted) = (p.windows.is_some(), p.trusted.is_some());
         if grew {
+            self.takes_messages(now, peer);
             self.wake_queued(peer);
         }
         if !windowed {

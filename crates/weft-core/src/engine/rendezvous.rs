@@ -238,6 +238,7 @@ impl Engine {
             self.stats.violations += 1;
             return Placement::None;
         }
+        self.takes_messages(now, peer);
         let direct = common.flags & flags::DIRECT != 0 && ask.addr != 0;
         if direct && self.peers[peer.0 as usize].caps.direct {
             let wire::Pull { offset, len, recv, addr } = *ask;
@@ -362,6 +363,7 @@ impl Engine {
         self.stats.packets_received += u64::from(count);
         self.stats.bytes_received += len;
         if grew {
+            self.takes_messages(now, peer);
             self.wake_queued(peer);
         }
         if gap {

@@ -28,8 +28,8 @@ pub struct EtherAddr {
     /// The interface.
     pub mac: Mac,
     /// Which endpoint on the interface, as in the shim of a frame; [`EtherAddr::NONE`] if it takes
-    /// no frames. The bit [`EtherAddr::XDP`] is set when the frames are the XDP link's and clear for
-    /// the packet link, so the two never share a number; within the former,
+    /// no frames. The bit [`EtherAddr::XDP`] is set when the frames are the XDP link's and clear
+    /// for the packet link, so the two never share a number; within the former,
     /// [`EtherAddr::STAND_IN`] marks packet sockets. How the other bits are given out is up to the
     /// receiving link.
     pub slot: u16,

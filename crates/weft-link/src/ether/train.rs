@@ -1,9 +1,9 @@
 //! A train on Ethernet: several packets of one size in one frame longer than the MTU, which the
 //! kernel hands on whole where no wire lies in between (segmentation offload).
 //!
-//! The kernel takes such a frame only if it knew how to cut it, so this one is a UDP datagram. It is
-//! nobody's: its address is a group that no host joins, so the receiver's IP layer drops it without
-//! a word after a packet socket has taken it.
+//! The kernel takes such a frame only if it knew how to cut it, so this one is a UDP datagram. It
+//! is nobody's: its address is a group that no host joins, so the receiver's IP layer drops it
+//! without a word after a packet socket has taken it.
 
 use super::{FrameError, Mac};
 use std::fmt;

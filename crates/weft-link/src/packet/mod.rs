@@ -2,11 +2,11 @@
 //! latency that Linux offers without a kernel module or a program in the driver; needs the
 //! capability `CAP_NET_RAW`.
 //!
-//! - `seat.rs`: how the endpoints of a host share an interface.
-//! The same sockets, set up for trains, are the gso link: several packets in one frame longer than
-//! the MTU, which arrives whole between the containers and virtual machines of a host. A HELLO over
-//! it is as long as the longest train, so that it proves what it asks.
+//! The same sockets, set up for trains, are the gso link: frames longer than the MTU, which arrive
+//! whole between the containers of a host. A HELLO over it is as long as the longest frame, so that
+//! it proves what it asks.
 //!
+//! - `seat.rs`: how the endpoints of a host share an interface.
 //! - `send.rs`: seals frames and hands them to the driver, several in one call.
 //! - `trains.rs`: the same for trains.
 //! - `recv.rs`: takes frames out of the memory-mapped ring.

@@ -13,8 +13,8 @@ use crate::{Address, Frame, Sink};
 use std::io;
 use weft_core::PeerId;
 
-/// Bytes of a train, and of a packet and its trailer, at most: what fits 64 KiB with all that stands
-/// before it.
+/// Bytes of a train, and of a packet and its trailer, at most: what fits 64 KiB with all that
+/// stands before it.
 pub(super) const TRAIN: usize = 65_360;
 /// Bytes of an Ethernet payload at most.
 pub(super) const FRAME: u32 = (TRAIN + TrainHead::SHIM + TrainHead::IP_AND_UDP) as u32;

@@ -181,6 +181,7 @@ fn steps(link: LinkName) -> Vec<Step> {
 fn multicast_links(link: LinkName) -> &'static str {
     match link {
         LinkName::Packet => "shm,packet",
+        LinkName::Gso => "shm,gso",
         LinkName::Xdp => "shm,xdp",
         other => other.links(),
     }

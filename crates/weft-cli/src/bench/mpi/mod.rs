@@ -254,7 +254,11 @@ impl Run<'_> {
         if !wanted {
             return None;
         }
-        let kind = Kind { link: "shm,packet,udp", config: CONFIG, place: Place::Between(MTU) };
+        let kind = Kind {
+            link: super::LinkName::Auto.links(),
+            config: CONFIG,
+            place: Place::Between(MTU),
+        };
         let mut pair = Pair::start(&kind).ok()?;
         let iters = if self.options.quick { 10 } else { 20_000 };
         let task = Task { probe: Probe::WeftPingPong, size: 8, iters, arg: 0 };

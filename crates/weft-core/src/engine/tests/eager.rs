@@ -127,6 +127,30 @@ fn credit__exhaustion_demotes_to_rendezvous_and_recovers() {
 }
 
 #[test]
+fn credit__is_waited_for_while_the_receiver_takes_messages() {
+    // Late by more than the credit allows at first; then it takes one for each that is sent.
+    for (caps, config) in every_kind() {
+        let mut net = Net::open((caps, config));
+        let ahead = 2 * u64::from(Config::default().eager_credit) / 4096;
+        let mut sends: Vec<_> =
+            (0..ahead).map(|i| (0, net.send(0, 1, i, &pattern(i, 4000)))).collect();
+        net.run(20);
+        let mut announced = net.nodes[0].engine.stats().demoted;
+        assert!(announced > 0);
+        for i in 0..3 * ahead {
+            if i == ahead {
+                announced = net.nodes[0].engine.stats().demoted;
+            }
+            sends.push((0, net.send(0, 1, ahead + i, &pattern(i, 4000))));
+            let recv = net.recv(1, Some(0), i, 4000);
+            net.wait(&[(1, recv)]);
+        }
+        let more = net.nodes[0].engine.stats().demoted - announced;
+        assert!(more < 10, "{more} of {} announced", 2 * ahead);
+    }
+}
+
+#[test]
 fn credit__used_up_behind_a_gap_is_waited_for() {
     // What the receiver holds behind a missing packet uses up the credit; announcing messages then
     // would slow down everything that follows.

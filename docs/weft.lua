@@ -295,6 +295,35 @@ function ether.dissector(buffer, pinfo, root)
     return buffer:len()
 end
 
+-- In a long frame: slot, bytes of each frame, bytes of all; the frames one behind the other.
+local long = Proto("weft_long", "weft in a long frame")
+local long_slot = ProtoField.uint16("weft_long.slot", "slot", HEX)
+local each = ProtoField.uint16("weft_long.each", "each", DEC)
+local all = ProtoField.uint16("weft_long.len", "len", DEC)
+local padding = ProtoField.uint16("weft_long.padding", "padding", DEC)
+long.fields = { long_slot, each, all, padding }
+
+function long.dissector(buffer, pinfo, root)
+    if buffer:len() < 8 then
+        return 0
+    end
+    local tree = root:add(long, buffer(0, 8))
+    tree:add_le(long_slot, buffer(0, 2))
+    tree:add_le(each, buffer(2, 2))
+    tree:add_le(all, buffer(4, 2))
+    tree:add_le(padding, buffer(6, 2))
+    local size = buffer(2, 2):le_uint()
+    local stop = math.min(8 + buffer(4, 2):le_uint(), buffer:len())
+    local at = 8
+    while size > 0 and at < stop do
+        local bytes = math.min(size, stop - at)
+        weft.dissector(buffer(at, bytes):tvb(), pinfo, root)
+        at = at + bytes
+    end
+    return buffer:len()
+end
+
 DissectorTable.get("ethertype"):add(0x88b5, ether)
+DissectorTable.get("udp.port"):add(0x7766, long)
 weft:register_heuristic("udp", heuristic)
 DissectorTable.get("udp.port"):add_for_decode_as(weft)

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use weft_core::wire::{self, Common, Eager, Packet};
 use weft_core::{EndpointId, PeerId};
 use weft_link::agent::Control;
-use weft_link::ether::{EtherFrame, EtherHead};
+use weft_link::ether::{EtherFrame, EtherHead, TrainFrame, TrainHead};
 use weft_link::secure::{JobKey, Lane, Mode, Secure, Security};
 use weft_link::Address;
 
@@ -37,6 +37,14 @@ pub fn address_decode(data: &[u8]) {
 
 /// A frame on Ethernet: the view never panics, and what it accepts encodes to the same bytes.
 pub fn ether_frame(data: &[u8]) {
+    if let Ok(train) = TrainFrame::new_checked(data) {
+        let head = train.head();
+        let all = train.train().len() + usize::from(head.padding);
+        assert!(TrainHead::LEN + all <= data.len() && train.each() > 0);
+        let shim = TrainHead::OUTER..TrainHead::LEN;
+        assert_eq!(head.encode()[shim.clone()], data[shim], "a shim with two encodings");
+        assert!(!head.to_string().contains('\n'));
+    }
     let Ok(frame) = EtherFrame::new_checked(data, None) else { return };
     let head = frame.head();
     assert_eq!(head.encode(), data[..EtherHead::LEN], "a head with two encodings");

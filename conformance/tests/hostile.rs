@@ -6,7 +6,7 @@ use weft_core::group::tree::Tree;
 use weft_core::wire::{PacketType, VERSION};
 use weft_core::{Config, EndpointId, PeerId};
 use weft_link::agent::{Attach, Control, GroupRole};
-use weft_link::ether::{EtherAddr, EtherHead, EtherType, Mac};
+use weft_link::ether::{EtherAddr, EtherHead, EtherType, Mac, TrainHead};
 use weft_link::rng::Rng;
 use weft_link::secure::Mode;
 use weft_link::Address;
@@ -91,7 +91,9 @@ fn address_decode__survives_hostile_bytes() {
 fn ether_frame__survives_hostile_bytes() {
     let mac = Mac([2, 0, 0, 0, 0, 1]);
     let head = EtherHead { dst: mac, src: mac, kind: EtherType::default(), slot: 5, len: 40 };
-    feed(&[[&head.encode()[..], &[7; 60]].concat()], hostile::ether_frame);
+    let long = TrainHead { dst: mac, src: mac, slot: 5, each: 30, len: 50, padding: 10 };
+    let good = [[&head.encode()[..], &[7; 60]].concat(), [&long.encode()[..], &[7; 60]].concat()];
+    feed(&good, hostile::ether_frame);
 }
 
 #[test]

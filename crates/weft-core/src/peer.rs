@@ -81,8 +81,11 @@ pub(crate) enum LastWord {
     Bye(u32),
 }
 
+/// A packet may take so long (as Linux has it for TCP's, `sk_pacing_shift`).
+const LONG_PACKET: Duration = Duration::from_millis(1);
+
 /// Smallest packet every path carries, bytes: what HELLO with the longest address needs.
-const MTU_MIN: u32 = 256;
+const MTU_MIN: u32 = 272;
 
 /// A message waiting its turn; messages to a peer leave in the order they were started.
 #[derive(Clone, Copy)]
@@ -164,6 +167,18 @@ impl Windows {
     #[inline]
     pub fn should_ask(&mut self, packets: u32, most: u32, more: bool) -> bool {
         should_ask(&mut self.unasked, &self.send, &self.congestion, (packets, most), more)
+    }
+
+    /// Whether the window is such that packets of `long` bytes are no burden on the network: what
+    /// may be sent of those of `mtu` bytes in the time given to one is more than that. Who shares a
+    /// slow network keeps a window of a few short ones.
+    pub fn is_roomy(&self, mtu: u32, long: u32) -> bool {
+        if !self.congestion.adapts() {
+            return true;
+        }
+        let Some(rtt) = self.rtt.smoothed() else { return false };
+        let window = u128::from(self.congestion.window()) * u128::from(mtu);
+        window * LONG_PACKET.as_nanos() >= u128::from(long) * rtt.as_nanos()
     }
 
     /// Whether this is the next packet, and nothing else is to be done at once.
@@ -460,14 +475,26 @@ impl Peer {
         self.caps.mtu.min(self.peer_mtu).max(MTU_MIN)
     }
 
-    /// The same for what goes the way of bulk data.
+    /// The same for what goes the way of bulk data, where there is room.
     #[inline]
-    pub fn bulk_mtu(&self) -> u32 {
+    pub fn long_mtu(&self) -> u32 {
         let mtu = self.mtu();
         match self.peer_mtu < self.caps.mtu {
             // It has chosen short ones.
             true => mtu,
             false => mtu.max(self.caps.bulk_mtu),
+        }
+    }
+
+    /// The same for what is sent now.
+    #[inline]
+    pub fn bulk_mtu(&self) -> u32 {
+        let (mtu, long) = (self.mtu(), self.long_mtu());
+        let roomy = long > mtu && self.windows.as_ref().is_none_or(|w| w.is_roomy(mtu, long));
+        if roomy {
+            long
+        } else {
+            mtu
         }
     }
 

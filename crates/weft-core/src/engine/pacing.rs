@@ -6,7 +6,7 @@
 //! that this side sees on the way from them: senders that know nothing of each other meet in a
 //! queue that only the receiver can keep short (receiver-driven as in Homa, SIGCOMM 2018).
 
-use super::rendezvous::block_len;
+use super::rendezvous::{block_len, train_len};
 use super::Engine;
 use crate::config::Config;
 use crate::id::{OpId, PeerId};
@@ -141,8 +141,8 @@ impl Engine {
             }
             n => (self.pulls.bytes(), self.pulls.bytes() / u64::from(n)),
         };
-        let packet = u64::from(p.bulk_mtu()) - Data::LEN as u64;
-        let len = part_len(block, packet, u64::from(p.caps.train.max(1)), share);
+        let packet = u64::from(p.mtu()) - Data::LEN as u64;
+        let len = part_len(block, packet, train_len(p), share);
         let fits = p.pulled + len <= share.max(len) && self.pulls.out + len <= window.max(len);
         if !fits && !assured {
             return false;
@@ -177,12 +177,13 @@ impl Engine {
 }
 
 /// Bytes asked for at a time: half a share, in whole trains or at least packets, at most a block.
+/// The short ones: a share of a slow network is less than a long packet.
 fn part_len(block: u64, packet: u64, train: u64, share: u64) -> u64 {
     let half = share / 2;
     if half >= block {
         return block;
     }
-    let unit = if half >= packet * train { packet * train } else { packet };
+    let unit = if half >= train { train } else { packet };
     (half / unit).max(1) * unit
 }
 
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn part_len__half_a_share_in_whole_trains_or_packets() {
-        let (packet, train) = (1000, 8);
+        let (packet, train) = (1000, 8000);
         for (share, want) in [
             (1 << 20, 128_000),
             (256_000, 128_000),

@@ -47,9 +47,14 @@ pub(super) fn next_data(mtu: u32, stream: &mut Stream, most: u32) -> (Desc, u32)
     (Desc { packet, flags: 0, imm: stream.recv, payload, bulk: true }, packets as u32)
 }
 
+/// Bytes of a full train.
+pub(super) fn train_len(p: &Peer) -> u64 {
+    (u64::from(p.long_mtu()) - Data::LEN as u64) * u64::from(p.caps.train.max(1))
+}
+
 /// Bytes asked for at a time: about `wanted`, in whole trains of full packets.
 pub(super) fn block_len(wanted: u32, p: &Peer) -> u64 {
-    let train = (u64::from(p.bulk_mtu()) - Data::LEN as u64) * u64::from(p.caps.train.max(1));
+    let train = train_len(p);
     (u64::from(wanted) / train).max(1) * train
 }
 

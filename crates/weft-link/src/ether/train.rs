@@ -31,6 +31,7 @@ const TO: [u8; 4] = [239, 255, 0x77, 0x66];
 /// | 42 | 2 | slot, little-endian |
 /// | 44 | 2 | each, little-endian |
 /// | 46 | 2 | len, little-endian |
+/// | 48 | 2 | padding, little-endian |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrainHead {
     /// Receiver's interface.
@@ -41,8 +42,10 @@ pub struct TrainHead {
     pub slot: u16,
     /// Bytes of each weft frame that follows; the last may be shorter.
     pub each: u16,
-    /// Bytes of all of them; what comes after is padding.
+    /// Bytes of all of them.
     pub len: u16,
+    /// Bytes of nothing behind them.
+    pub padding: u16,
 }
 
 impl TrainHead {
@@ -50,8 +53,8 @@ impl TrainHead {
     pub const ETHERNET: usize = 14;
     /// Bytes of the headers before the shim.
     pub const OUTER: usize = Self::ETHERNET + IP_LEN + UDP_LEN;
-    /// Bytes of the shim: `slot`, `each`, `len`.
-    pub const SHIM: usize = 6;
+    /// Bytes of the shim: `slot`, `each`, `len`, `padding`.
+    pub const SHIM: usize = 8;
     /// Bytes of both.
     pub const LEN: usize = Self::OUTER + Self::SHIM;
     /// Where `slot` stands.
@@ -65,10 +68,11 @@ impl TrainHead {
     /// Bytes of packets in a train at most: an IP packet has 65,535.
     pub const TRAIN_MAX: usize = 65_535 - IP_LEN - UDP_LEN - Self::SHIM;
 
-    /// Its bytes, before a train of `self.len` bytes and `padding`.
-    pub fn encode(&self, padding: usize) -> [u8; TrainHead::LEN] {
+    /// Its bytes, to be followed by a train of `len` bytes and `padding`, together at most
+    /// [`TRAIN_MAX`](Self::TRAIN_MAX).
+    pub fn encode(&self) -> [u8; TrainHead::LEN] {
         let mut out = [0; TrainHead::LEN];
-        let udp_len = UDP_LEN + Self::SHIM + usize::from(self.len) + padding;
+        let udp_len = UDP_LEN + Self::SHIM + usize::from(self.len) + usize::from(self.padding);
         out[..6].copy_from_slice(&self.dst.0);
         out[6..12].copy_from_slice(&self.src.0);
         out[12..14].copy_from_slice(&IPV4.to_be_bytes());
@@ -85,7 +89,8 @@ impl TrainHead {
         udp[..2].copy_from_slice(&Self::PORT.to_be_bytes());
         udp[2..4].copy_from_slice(&Self::PORT.to_be_bytes());
         udp[4..6].copy_from_slice(&(udp_len as u16).to_be_bytes());
-        for (at, field) in [self.slot, self.each, self.len].into_iter().enumerate() {
+        let shim = [self.slot, self.each, self.len, self.padding];
+        for (at, field) in shim.into_iter().enumerate() {
             udp[UDP_LEN + 2 * at..][..2].copy_from_slice(&field.to_le_bytes());
         }
         out
@@ -102,8 +107,8 @@ fn checksum(bytes: &[u8]) -> u16 {
 
 impl fmt::Display for TrainHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TrainHead { dst, src, slot, each, len } = self;
-        write!(f, "{src} > {dst} train slot {slot:#06x} each {each} len {len}")
+        let TrainHead { dst, src, slot, each, len, padding } = self;
+        write!(f, "{src} > {dst} train slot {slot:#06x} each {each} len {len} and {padding}")
     }
 }
 
@@ -115,7 +120,8 @@ pub struct TrainFrame<'a> {
 }
 
 impl<'a> TrainFrame<'a> {
-    /// Checks headers and lengths. One of several packets has come in one piece, or not at all.
+    /// Checks headers and lengths: it has come in one piece, or not at all. The first piece of one
+    /// that was cut, whose padding is missing, is none.
     pub fn new_checked(bytes: &'a [u8]) -> Result<TrainFrame<'a>, FrameError> {
         let head = bytes.first_chunk::<{ TrainHead::LEN }>().ok_or(FrameError::Short)?;
         let big = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
@@ -129,7 +135,7 @@ impl<'a> TrainFrame<'a> {
         }
         let frame = TrainFrame { bytes, end: bytes.len() };
         let end = TrainHead::LEN + usize::from(frame.shim(2));
-        if end > bytes.len() || frame.shim(1) == 0 {
+        if end + usize::from(frame.shim(3)) > bytes.len() || frame.shim(1) == 0 {
             return Err(FrameError::Truncated);
         }
         Ok(TrainFrame { bytes, end })
@@ -143,8 +149,8 @@ impl<'a> TrainFrame<'a> {
     /// All headers.
     pub fn head(&self) -> TrainHead {
         let mac = |at: usize| Mac(std::array::from_fn(|i| self.bytes[at + i]));
-        let (slot, each, len) = (self.slot(), self.shim(1), self.shim(2));
-        TrainHead { dst: mac(0), src: mac(6), slot, each, len }
+        let (each, len, padding) = (self.shim(1), self.shim(2), self.shim(3));
+        TrainHead { dst: mac(0), src: mac(6), slot: self.slot(), each, len, padding }
     }
 
     /// The endpoint it is for.
@@ -170,12 +176,12 @@ mod tests {
 
     fn sample() -> TrainHead {
         let (dst, src) = (Mac([2, 1, 2, 3, 4, 5]), Mac([2, 9, 8, 7, 6, 5]));
-        TrainHead { dst, src, slot: 0x4102, each: 2, len: 3 }
+        TrainHead { dst, src, slot: 0x4102, each: 2, len: 3, padding: 39 }
     }
 
     #[test]
     fn new_checked__round_trips_and_leaves_padding_out() {
-        let bytes = [&sample().encode(39)[..], b"abc", &[0; 39]].concat();
+        let bytes = [&sample().encode()[..], b"abc", &[0; 39]].concat();
         let frame = TrainFrame::new_checked(&bytes).unwrap();
         assert_eq!((frame.head(), frame.train(), frame.each()), (sample(), &b"abc"[..], 2));
         // Lengths of IP and UDP, and a checksum that a host would accept.
@@ -183,12 +189,15 @@ mod tests {
         assert_eq!(bytes[38..40], ((bytes.len() - 34) as u16).to_be_bytes());
         assert_eq!(checksum(&bytes[14..34]), 0);
         let line = frame.head().to_string();
-        assert_eq!(line, "02:09:08:07:06:05 > 02:01:02:03:04:05 train slot 0x4102 each 2 len 3");
+        assert_eq!(
+            line,
+            "02:09:08:07:06:05 > 02:01:02:03:04:05 train slot 0x4102 each 2 len 3 and 39"
+        );
     }
 
     #[test]
     fn new_checked__refuses_what_was_cut_and_datagrams_of_others() {
-        let bytes = [&sample().encode(0)[..], b"abc"].concat();
+        let bytes = [&sample().encode()[..], b"abc", &[0; 39]].concat();
         for end in 0..bytes.len() {
             let short = end < TrainHead::LEN;
             let expected = if short { FrameError::Short } else { FrameError::Truncated };
@@ -200,7 +209,7 @@ mod tests {
             assert_eq!(TrainFrame::new_checked(&other).unwrap_err(), FrameError::Foreign, "{at}");
         }
         let empty = TrainHead { each: 0, ..sample() };
-        let empty = [&empty.encode(0)[..], b"abc"].concat();
+        let empty = [&empty.encode()[..], b"abc", &[0; 39]].concat();
         assert_eq!(TrainFrame::new_checked(&empty).unwrap_err(), FrameError::Truncated);
     }
 }

@@ -11,7 +11,7 @@ use crate::{LinkEvent, PeerInfo};
 use weft_core::{EndpointId, PeerId};
 
 const NO_TRAIN: TrainHead =
-    TrainHead { dst: Mac([0; 6]), src: Mac([0; 6]), slot: 0, each: 0, len: 0 };
+    TrainHead { dst: Mac([0; 6]), src: Mac([0; 6]), slot: 0, each: 0, len: 0, padding: 0 };
 
 /// Callers whose whereabouts are remembered until they become peers.
 const CALLERS_MAX: usize = 16;
@@ -68,7 +68,7 @@ impl PacketLink {
         let frame_len = self.frame_len(mtu);
         let known = self.peers.get_mut(peer)?;
         (known.at, known.port, known.head) = (at, path.ours, head.encode());
-        known.train = TrainHead { dst, src, slot, each: 0, len: 0 };
+        known.train = TrainHead { dst, src, slot, ..NO_TRAIN };
         known.source = source(path.ours, &path.to.mac.0);
         (known.mtu, known.frame_len) = (mtu, frame_len);
         Some(mtu)

@@ -403,8 +403,8 @@ fn trains__leave_the_interface_to_others() {
     let index = a.link.ports[0].interface.index;
     raw.bind(Carries::Trains, index).unwrap();
     let (dst, src) = (b.link.ports[0].interface.mac, a.link.ports[0].interface.mac);
-    let head = TrainHead { dst, src, slot: b.slot(), each: 40, len: 40 };
-    let good = [&head.encode(0)[..], &[7; 40]].concat();
+    let head = TrainHead { dst, src, slot: b.slot(), each: 40, len: 40, padding: 0 };
+    let good = [&head.encode()[..], &[7; 40]].concat();
     // Other protocols, ports and versions of IP; fragments and options are not looked into.
     for (at, value) in [(14, 0x65), (14, 0x46), (23, 6), (36, 0), (37, 0)] {
         let mut other = good.clone();
@@ -412,15 +412,16 @@ fn trains__leave_the_interface_to_others() {
         raw.send(&other).unwrap();
     }
     let no_host = TrainHead { slot: b.slot() ^ 1, ..head };
-    raw.send(&[&no_host.encode(0)[..], &[7; 40]].concat()).unwrap();
+    raw.send(&[&no_host.encode()[..], &[7; 40]].concat()).unwrap();
     let elsewhere = TrainHead { dst: Mac([2, 2, 2, 2, 2, 2]), ..head };
-    raw.send(&[&elsewhere.encode(0)[..], &[7; 40]].concat()).unwrap();
-    raw.send(&[&TrainHead { len: 900, ..head }.encode(0)[..], &[7; 40]].concat()).unwrap();
+    raw.send(&[&elsewhere.encode()[..], &[7; 40]].concat()).unwrap();
+    raw.send(&[&TrainHead { len: 900, ..head }.encode()[..], &[7; 40]].concat()).unwrap();
+    raw.send(&[&TrainHead { padding: 900, ..head }.encode()[..], &[7; 40]].concat()).unwrap();
     raw.send(&good).unwrap();
     a.send(2, 77, b"after all that");
     assert_eq!(b.expect(&[77]), [b"after all that".to_vec()]);
     let names = ["other_slot", "other_station", "short", "malformed", "received"];
-    assert_eq!(names.map(|n| b.count(n)), [1, 1, 1, 1, 1]);
+    assert_eq!(names.map(|n| b.count(n)), [1, 1, 2, 1, 1]);
 }
 
 #[test]

@@ -119,11 +119,12 @@ impl PacketLink {
     ) -> Option<io::Result<usize>> {
         let known = self.peers.get(peer)?;
         let (port, mtu) = (known.port, known.mtu);
-        let head = TrainHead { each: train.segment as u16, len: train.len as u16, ..known.train };
+        let (each, len) = (train.segment as u16, train.len as u16);
+        let head = TrainHead { each, len, padding: padding as u16, ..known.train };
         let end = START + train.len + padding;
         let out = &mut self.tx.bytes[..end];
         out[START + train.len..].fill(0);
-        out[OFFLOAD..START].copy_from_slice(&head.encode(padding));
+        out[OFFLOAD..START].copy_from_slice(&head.encode());
         let whole = end - OFFLOAD - TrainHead::ETHERNET <= mtu as usize;
         out[..OFFLOAD].copy_from_slice(&if whole { [0; OFFLOAD] } else { offload(mtu) });
         self.count.sent_calls += 1;

@@ -16,6 +16,12 @@ pub(super) const PATHS_MAX: usize = 4;
 /// Between two questions over a path that never answered or is lost: at first, and at most.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(30);
+/// Paths for packets longer than this are asked by questions as long: one at a time, in so long at
+/// least, and if it is not proven, after so long at first. Several peers that share a slow network
+/// would fill it with questions.
+const LONG: u32 = 16 << 10;
+const ASK_LONG: Duration = Duration::from_millis(100);
+const ASK_LONG_AGAIN: Duration = Duration::from_secs(1);
 /// A path that was proven for this long is asked again soon when it is lost; one that comes and
 /// goes, less and less often.
 const STEADY: Duration = Duration::from_secs(10);
@@ -27,6 +33,18 @@ enum State {
     Unproven,
     Proven,
     Lost,
+}
+
+fn is_long(caps: &LinkCaps) -> bool {
+    caps.mtu > LONG && !caps.cuts
+}
+
+fn ask_again(caps: &LinkCaps) -> Duration {
+    if is_long(caps) {
+        ASK_LONG_AGAIN
+    } else {
+        ASK_AGAIN
+    }
 }
 
 /// One way to a peer.
@@ -47,13 +65,22 @@ pub(super) struct Path {
 impl Path {
     pub fn new(link: usize, caps: LinkCaps) -> Path {
         let (asked, answered, never) = (None, None, Instant(0));
-        let (state, wait) = (State::Unproven, ASK_AGAIN);
+        let (state, wait) = (State::Unproven, ask_again(&caps));
         Path { link: link as u8, caps, state, asked, answered, since: never, hold: never, wait }
     }
 
     /// Bytes per microsecond of data, over all its interfaces.
     fn rate(&self) -> u64 {
         u64::from(self.caps.bytes_per_us) * u64::from(self.caps.stripes.max(1))
+    }
+
+    /// Whether a long question may be asked; it is then.
+    fn ask_long(&mut self, now: Instant) -> bool {
+        let may = self.asked.is_none_or(|asked| now >= asked + ASK_LONG);
+        if may {
+            self.asked = Some(now);
+        }
+        may
     }
 
     fn ask_at(&self) -> Option<Instant> {
@@ -232,12 +259,25 @@ impl Route {
         due
     }
 
-    /// Links to ask now, because packets stay unacknowledged: all.
+    /// Links to ask now, because the session opens: all.
+    pub fn ask_first(&mut self, now: Instant) -> ArrayVec<usize, PATHS_MAX> {
+        let alone = !self.has_choice();
+        let ask = |p: &mut Path| alone || !is_long(&p.caps) || p.ask_long(now);
+        self.paths.iter_mut().filter_map(|p| ask(p).then_some(p.link.into())).collect()
+    }
+
+    /// Links to ask now, because packets stay unacknowledged: all that are in use.
     pub fn ask_all(&mut self, now: Instant) -> ArrayVec<usize, PATHS_MAX> {
+        let alone = !self.has_choice();
+        let mut links = ArrayVec::new();
         for path in &mut self.paths {
-            path.asked = Some(now);
+            let long = is_long(&path.caps) && !alone;
+            if !long || path.state == State::Proven && path.ask_long(now) {
+                path.asked = Some(now);
+                links.push(path.link.into());
+            }
         }
-        self.links().collect()
+        links
     }
 
     /// Gives up proven paths that have not answered although another has. True if another choice
@@ -251,7 +291,8 @@ impl Route {
         for path in &mut self.paths {
             if path.state == State::Proven && !fresh(path) {
                 let steady = now.since(path.since) > STEADY;
-                path.wait = if steady { ASK_AGAIN } else { (path.wait * 2).min(ASK_AGAIN_MAX) };
+                path.wait =
+                    if steady { ask_again(&path.caps) } else { (path.wait * 2).min(ASK_AGAIN_MAX) };
                 (path.state, path.since, path.hold) = (State::Lost, now, now + path.wait);
             }
         }
@@ -348,10 +389,14 @@ mod tests {
         assert_eq!((caps.mtu, caps.bulk_mtu, caps.train), (1456, 65_344, 1));
         assert_eq!(caps.bulk_min, 1456 - Eager::LEN as u32 + 1, "what does not fit one packet");
         assert_eq!((route.link_for(true, 60_000), route.link_for(false, 1456)), (4, 2));
-        route.ask_all(at(100));
-        route.answered(UDP, at(110));
-        route.answered(RAW, at(110));
-        assert!(route.judge(at(5000)));
+        let links = |asked: ArrayVec<usize, PATHS_MAX>| asked.to_vec();
+        assert_eq!(links(route.ask_all(at(100))), [RAW, UDP], "long questions are rare");
+        assert_eq!(links(route.ask_all(at(200_000))), [RAW, UDP, GSO]);
+        route.answered(UDP, at(200_010));
+        route.answered(RAW, at(200_010));
+        assert!(route.judge(at(205_000)));
+        assert_eq!(links(route.ask_all(at(400_000))), [RAW, UDP], "not in use");
+        assert!(route.ask_at() >= Some(at(1_200_000)));
         let caps = route.caps();
         assert_eq!((caps.bulk_mtu, caps.train), (0, 44));
         assert_eq!(route.link_for(true, 60_000), UDP as u8, "in pieces");

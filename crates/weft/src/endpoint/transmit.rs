@@ -47,11 +47,12 @@ impl Driver {
     /// A HELLO goes over every path, so that one that works is found; the answer to one goes back
     /// the way it came, so that it proves the path.
     fn send_hello(&mut self, t: &Transmit) -> bool {
-        let Some(Some(route)) = self.routes.get(t.peer.0 as usize) else { return true };
+        let now = self.core.now;
+        let Some(Some(route)) = self.routes.get_mut(t.peer.0 as usize) else { return true };
         let links: ArrayVec<usize, { super::paths::PATHS_MAX }> =
             match Hello::is_answer(t.header.as_slice()) {
                 true => [route.reply()].into_iter().collect(),
-                false => route.links().collect(),
+                false => route.ask_first(now),
             };
         for link in links {
             self.hello_over(link, t);

@@ -36,7 +36,7 @@ enum State {
 }
 
 fn is_long(caps: &LinkCaps) -> bool {
-    caps.mtu > LONG && !caps.cuts
+    caps.network && caps.mtu > LONG && !caps.cuts
 }
 
 fn ask_again(caps: &LinkCaps) -> Duration {

@@ -421,7 +421,7 @@ impl Peer {
         self.caps.bulk_mtu = self.chosen_mtu(caps.bulk_mtu);
         self.eager_max = crate::transfer::select::eager_max(cfg, &caps);
         let needs_windows = !(caps.reliable && caps.ordered) && self.trusted.is_none();
-        if !needs_windows && self.state == State::Idle {
+        if !needs_windows && matches!(self.state, State::Idle | State::Opening { .. }) {
             self.windows = None;
         }
         if needs_windows && self.windows.is_none() {

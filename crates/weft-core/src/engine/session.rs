@@ -99,6 +99,11 @@ impl Engine {
     /// Packets to this peer now take another path: what is unacknowledged is sent again at once.
     pub fn path_changed(&mut self, now: Instant, peer: PeerId) {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
+        if let State::Opening { .. } = p.state {
+            p.hello_due = true;
+            self.make_ready(peer);
+            return;
+        }
         let Some(w) = &mut p.windows else { return };
         w.rtt.end_backoff();
         w.timeouts = 0;
@@ -108,7 +113,7 @@ impl Engine {
         self.wake(now, peer);
     }
 
-    /// A HELLO. `caps` are those of the link it came over, for a peer not known before.
+    /// A HELLO. `caps` are those of the link it came over.
     pub(super) fn on_hello(
         &mut self,
         now: Instant,
@@ -129,12 +134,12 @@ impl Engine {
         let Some(peer) = known.or_else(|| self.add_peer(endpoint, caps)) else {
             return Placement::None;
         };
-        let placement = Placement::Hello { peer, new: known.is_none() };
+        let Some(moves) = self.same_way(now, peer, caps) else { return Placement::None };
+        let placement = Placement::Hello { peer, new: known.is_none() || moves };
         let reply = common.flags & flags::REPLY != 0;
         if hello.version_min > wire::VERSION || hello.version_max < wire::VERSION {
-            return self
-                .on_other_version(peer, hello, reply)
-                .map_or(Placement::None, |()| placement);
+            let meant = self.on_other_version(peer, hello, reply);
+            return meant.map_or(Placement::None, |()| placement);
         }
         let p = &mut self.peers[peer.0 as usize];
         if p.failure().is_some() {
@@ -170,6 +175,23 @@ impl Engine {
         }
         self.wake(now, peer);
         placement
+    }
+
+    /// Memory or network, both ways: whether the peer, which says HELLO over a link of `caps`, is
+    /// now reached over memory, as it reaches us. `None`: it shall hear from us over memory first,
+    /// or refuse our connection.
+    fn same_way(&mut self, now: Instant, peer: PeerId, caps: LinkCaps) -> Option<bool> {
+        let p = &mut self.peers[peer.0 as usize];
+        if p.caps.network == caps.network || !matches!(p.state, State::Idle | State::Opening { .. })
+        {
+            return Some(false);
+        }
+        if caps.network {
+            self.wake(now, peer);
+            return None;
+        }
+        p.set_caps(&self.cfg, caps);
+        Some(true)
     }
 
     /// A HELLO without a common version. A request is answered all the same, so that its sender can

@@ -446,11 +446,7 @@ impl Driver {
         }
         while let Some((peer, link, address)) = self.core.connects.pop() {
             did = true;
-            if self.link_of(peer).is_none() {
-                if let Err(reasons) = self.route(peer, &address, Some(link)) {
-                    log::warn!("{}: no way back to {peer}: {reasons:?}", self.core.engine.id());
-                }
-            }
+            self.route_back(peer, &address, link);
         }
         while let Some((peer, link, answer)) = self.core.hellos.pop() {
             self.on_hello(peer, link, answer);

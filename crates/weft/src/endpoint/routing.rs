@@ -53,15 +53,53 @@ impl Driver {
         let Some(peer) = self.core.engine.add_peer(address.endpoint, caps) else {
             return Err(vec![("weft", "the peer table is full (WEFT_PEERS_MAX)".to_string())]);
         };
-        self.route(peer, address, None).map(|()| peer)
+        match self.route(peer, address, 0..self.links.len()) {
+            Ok(()) => Ok(peer),
+            Err(reasons) => {
+                self.core.engine.peer_failed(peer, PeerFailure::NoLink);
+                Err(reasons)
+            }
+        }
     }
 
-    /// Finds a link for a peer, trying `first` before the others.
-    pub(super) fn route(
+    /// A peer that we do not lead to, or not by memory as it does to us, said HELLO over `link`.
+    pub(super) fn route_back(&mut self, peer: PeerId, address: &Address, link: usize) {
+        let network = |link: usize| self.core.caps[link].network;
+        match self.link_of(peer) {
+            Some(now) if network(link) || !network(now) => return,
+            Some(_) => self.unroute(peer),
+            None => {}
+        }
+        let others = (0..self.links.len()).filter(|&other| other != link);
+        if let Err(reasons) = self.route(peer, address, std::iter::once(link).chain(others)) {
+            self.core.engine.peer_failed(peer, PeerFailure::NoLink);
+            log::warn!("{}: no way back to {peer}: {reasons:?}", self.core.engine.id());
+        }
+    }
+
+    /// A peer does not take our connection. Nothing was said but HELLO: another link may do.
+    fn on_refused(&mut self, peer: PeerId, link: usize) {
+        let address = self.addresses.get(peer.0 as usize).cloned().flatten();
+        let ready = self.core.engine.peer_ready(peer);
+        if let Some(address) = address.filter(|_| !ready) {
+            let what = self.describe(peer);
+            self.unroute(peer);
+            let others = (0..self.links.len()).filter(|&other| other != link);
+            if self.route(peer, &address, others).is_ok() {
+                log::warn!("{what} refused the connection; going on: {}", self.describe(peer));
+                self.core.engine.path_changed(self.core.now, peer);
+                return;
+            }
+        }
+        self.core.engine.peer_failed(peer, PeerFailure::Refused);
+    }
+
+    /// Finds a link for a peer, trying `links` in this order; why each refuses, when all do.
+    fn route(
         &mut self,
         peer: PeerId,
         address: &Address,
-        first: Option<usize>,
+        links: impl Iterator<Item = usize>,
     ) -> Result<(), Vec<(&'static str, String)>> {
         let Some((endpoint, session, _)) = self.core.engine.peer_info(peer) else {
             return Err(Vec::new());
@@ -69,8 +107,7 @@ impl Driver {
         let info = PeerInfo { peer, session, endpoint, address: address.clone() };
         let mut reasons = Vec::new();
         let mut paths = ArrayVec::<Path, PATHS_MAX>::new();
-        let order = first.into_iter().chain((0..self.links.len()).filter(|&i| Some(i) != first));
-        for i in order {
+        for i in links {
             // Inside the host one path is enough; over networks, more than one is welcome.
             let network = self.core.caps[i].network;
             if paths.is_full() || !(network || paths.is_empty()) {
@@ -87,10 +124,7 @@ impl Driver {
                 Err(error) => reasons.push((self.links[i].caps().name, error.to_string())),
             }
         }
-        let Some(route) = Route::new(paths) else {
-            self.core.engine.peer_failed(peer, PeerFailure::NoLink);
-            return Err(reasons);
-        };
+        let Some(route) = Route::new(paths) else { return Err(reasons) };
         let name = |link: u8| self.links[usize::from(link)].caps().name;
         let caps = together(&route, &self.calibration, name);
         self.core.engine.set_path(peer, caps);
@@ -211,7 +245,7 @@ impl Driver {
                 self.core.engine.peer_failed(peer, PeerFailure::Gone);
             }
             LinkEvent::PeerRefused(peer) if self.link_of(peer) == Some(link) => {
-                self.core.engine.peer_failed(peer, PeerFailure::Refused);
+                self.on_refused(peer, link);
             }
             LinkEvent::Mtu(peer, mtu) => {
                 if let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) {

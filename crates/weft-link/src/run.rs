@@ -83,7 +83,7 @@ impl Run {
 
     /// Hands the run over. False if the packets have to be delivered one by one.
     pub fn deliver(&self, sink: &mut dyn Sink) -> bool {
-        self.packets > 1 && sink.run(&self.header, self.packets as u32, self.len as u64)
+        self.packets > 0 && sink.run(&self.header, self.packets as u32, self.len as u64)
     }
 }
 

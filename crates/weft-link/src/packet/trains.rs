@@ -6,7 +6,7 @@ use super::sys::{offload, Geometry, Seen, OFFLOAD};
 use super::{source, Counters, PacketLink, Peer, Port};
 use crate::ether::{EtherAddr, TrainFrame, TrainHead};
 use crate::kind::Kind;
-use crate::secure::{Reject, Secure};
+use crate::secure::{Mode, Reject, Secure};
 use crate::table::PeerTable;
 use crate::train::{Arrived, Sealed, Sealer};
 use crate::{Address, Frame, Sink};
@@ -24,6 +24,10 @@ const START: usize = OFFLOAD + TrainHead::LEN;
 const RING: usize = 4 << 20;
 /// Packets of a train at most: what the driver looks at in one go.
 const PACKETS: usize = 64;
+/// A packet with a payload of so many bytes that goes by itself is not copied before the kernel
+/// copies it: another part of a message costs as much as some KiB.
+const LENT: usize = 4 << 10;
+const NOTHING: [&[u8]; 2] = [&[]; 2];
 
 const _: () = assert!(TRAIN <= TrainHead::TRAIN_MAX);
 
@@ -98,12 +102,33 @@ impl PacketLink {
     /// Sends as many of the first frames as make a train: how many. A HELLO goes by itself, as long
     /// as a train may be. `None` if the first cannot be sent at all.
     pub(super) fn send_train(&mut self, frames: &[Frame<'_>]) -> Option<io::Result<usize>> {
-        let peer = frames[0].peer;
+        let first = &frames[0];
+        let peer = first.peer;
         self.peer(peer)?;
-        let alone = is_hello(&frames[0]);
-        let train = self.sealer(if alone { 1 } else { PACKETS }).frames(frames)?;
-        let padding = if alone { TRAIN - train.len } else { 0 };
-        self.hand_over_train(peer, &train, padding)
+        if is_hello(first) {
+            let train = self.sealer(1).frames(frames)?;
+            return self.hand_over_train(peer, &train, TRAIN - train.len, NOTHING);
+        }
+        let long = first.payload.len() > TRAIN / 2;
+        let alone = long || frames.get(1).is_none_or(|next| next.peer != peer);
+        if alone && first.payload.len() >= LENT && self.may_lend() {
+            let (header, payload) = (first.header, first.payload);
+            let trailer = self.secure.seal(peer, header, payload)?;
+            let len = header.len() + payload.len() + trailer.len();
+            if len > TRAIN {
+                return None;
+            }
+            self.tx.bytes.get_mut(START..START + header.len())?.copy_from_slice(header);
+            let train = Sealed { packets: 1, segment: len, len };
+            return self.hand_over_train(peer, &train, 0, [payload, &trailer]);
+        }
+        let train = self.sealer(PACKETS).frames(frames)?;
+        self.hand_over_train(peer, &train, 0, NOTHING)
+    }
+
+    /// Whether payloads leave as they are.
+    fn may_lend(&self) -> bool {
+        self.secure.mode() == Mode::Auth && self.corruptor.is_none()
     }
 
     fn sealer(&mut self, most: usize) -> Sealer<'_> {
@@ -111,25 +136,33 @@ impl PacketLink {
         Sealer { secure, corruptor, out: &mut tx.bytes[START..START + TRAIN], most }
     }
 
+    /// Sends a train that lies in the outbox, but for its `lent` parts at the end.
     fn hand_over_train(
         &mut self,
         peer: PeerId,
         train: &Sealed,
         padding: usize,
+        lent: [&[u8]; 2],
     ) -> Option<io::Result<usize>> {
         let known = self.peers.get(peer)?;
         let (port, mtu) = (known.port, known.mtu);
         let (each, len) = (train.segment as u16, train.len as u16);
         let head = TrainHead { each, len, padding: padding as u16, ..known.train };
-        let end = START + train.len + padding;
-        let out = &mut self.tx.bytes[..end];
-        out[START + train.len..].fill(0);
+        let all = START + train.len + padding;
+        let here = START + train.len - lent[0].len() - lent[1].len();
+        let out = &mut self.tx.bytes[..here + padding];
+        out[here..].fill(0);
         out[OFFLOAD..START].copy_from_slice(&head.encode());
-        let whole = end - OFFLOAD - TrainHead::ETHERNET <= mtu as usize;
-        out[..OFFLOAD].copy_from_slice(&if whole { [0; OFFLOAD] } else { offload(mtu) });
+        let whole = all - OFFLOAD - TrainHead::ETHERNET <= mtu as usize;
+        let told = if whole { [0; OFFLOAD] } else { offload(mtu, all - OFFLOAD) };
+        out[..OFFLOAD].copy_from_slice(&told);
         self.count.sent_calls += 1;
         self.count.sent_trains += u64::from(!whole);
-        let sent = self.ports[port].seat.socket.send(out);
+        let socket = &mut self.ports[port].seat.socket;
+        let sent = match lent {
+            NOTHING => socket.send(out),
+            [payload, trailer] => socket.send_parts([out, payload, trailer]),
+        };
         Some(sent.map(|()| train.packets))
     }
 }

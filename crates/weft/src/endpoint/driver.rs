@@ -127,6 +127,8 @@ pub(crate) struct Core {
     pub(crate) caps: Vec<LinkCaps>,
     /// The receive that bulk data arrived for last.
     pub(super) bulk: Option<Bulk>,
+    /// The link that DATA came over last.
+    data_over: Option<usize>,
 }
 
 pub(crate) struct Driver {
@@ -225,6 +227,7 @@ impl Driver {
                 link: 0,
                 caps: links.iter().map(|l| l.caps()).collect(),
                 bulk: None,
+                data_over: None,
             },
             links,
             address,
@@ -318,9 +321,11 @@ impl Driver {
             && (self.core.caps[i].polled || self.quiet[i] < QUIET || !self.has_polled_network)
     }
 
-    /// Data is on its way: it may come over any link.
-    pub(super) fn look_everywhere(&mut self) {
-        self.quiet.fill(0);
+    /// Data is on its way: most likely over the link it came over before, but maybe over another.
+    pub(super) fn look_for_data(&mut self) {
+        if !self.core.data_over.is_some_and(|link| self.core.caps[link].polled) {
+            self.quiet.fill(0);
+        }
     }
 
     /// Between two rounds of progress: looks closely, up to `looks` times, at the one link in use,
@@ -742,7 +747,10 @@ impl Sink for Core {
         let placement = self.engine.handle_packet(self.now, from, caps, header, len);
         self.place(placement, header, payload);
         match header.get(field::TYPE) {
-            Some(&kind) if kind == PacketType::Data as u8 => self.note_bulk(placement, header),
+            Some(&kind) if kind == PacketType::Data as u8 => {
+                self.data_over = Some(self.link);
+                self.note_bulk(placement, header);
+            }
             Some(&kind) if kind == PacketType::EagerFirst as u8 => {
                 self.note_first(placement, header)
             }
@@ -763,6 +771,7 @@ impl Sink for Core {
         let Some((op, offset)) = self.engine.handle_run(self.now, header, count, len) else {
             return false;
         };
+        self.data_over = Some(self.link);
         self.ops.placed(op, offset, len);
         self.settle();
         true

@@ -72,7 +72,7 @@ impl Driver {
         if !is(t, PacketType::Pull) {
             return;
         }
-        self.look_everywhere();
+        self.look_for_data();
         let Ok((_, Packet::Pull(ask), _)) = wire::parse(t.header.as_slice()) else { return };
         let core = &mut self.core;
         let busy =

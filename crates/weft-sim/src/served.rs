@@ -6,7 +6,7 @@ use crate::link::SimLink;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use weft_core::relay::{Arrival, Relay, RelayEvent, Room};
+use weft_core::relay::{Arrival, LinkTo, Relay, RelayEvent, Room};
 use weft_core::wire::{field, HeaderBuf, PacketType};
 use weft_core::{Config, Instant, LinkCaps, PeerId};
 use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
@@ -115,7 +115,8 @@ impl Link for ServedLink {
 
     fn connect(&mut self, peer: &PeerInfo) -> Result<LinkCaps, LinkError> {
         let caps = self.inner.connect(peer)?;
-        let links = [(0, caps.latency_ns)];
+        let (latency_ns, bytes_per_us) = (caps.latency_ns, caps.bytes_per_us);
+        let links = [LinkTo { link: 0, latency_ns, bytes_per_us }];
         match self.relay.connect(peer.peer, peer.session, peer.endpoint, &links) {
             true => Ok(self.caps()),
             false => Err(LinkError::Unreachable("too many peers".into())),

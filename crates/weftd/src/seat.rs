@@ -6,7 +6,7 @@ use crate::links::Carrier;
 use crate::options::Quotas;
 use crate::payloads::Payloads;
 use std::collections::{HashMap, VecDeque};
-use weft_core::relay::{Arrival, Out, Relay, RelayEvent, Room};
+use weft_core::relay::{Arrival, LinkTo, Out, Relay, RelayEvent, Room};
 use weft_core::wire::{self, field, status, HeaderBuf, Packet, PacketType};
 use weft_core::{EndpointId, Instant, PeerId};
 use weft_link::agent::{Attach, Caller, Control, Hub};
@@ -202,7 +202,8 @@ impl Seat {
             for (at, way) in self.ways.iter_mut().enumerate() {
                 match way.carrier.connect(&info) {
                     Ok(caps) => {
-                        links.push((at as u8, caps.latency_ns));
+                        let (latency_ns, bytes_per_us) = (caps.latency_ns, caps.bytes_per_us);
+                        links.push(LinkTo { link: at as u8, latency_ns, bytes_per_us });
                         mtu = mtu.min(caps.mtu);
                     }
                     Err(e) => reasons.push(format!("{}: {e}", way.carrier.caps().name)),

@@ -1,6 +1,6 @@
 //! What a relay keeps of one peer.
 
-use super::{Kept, Out, LINKS_MAX};
+use super::{Kept, LinkTo, Out, LINKS_MAX};
 use crate::config::{Config, Reliability};
 use crate::id::{EndpointId, PeerId};
 use crate::reliability::{
@@ -15,11 +15,21 @@ use core::time::Duration;
 /// Largest credit ever open, in units: larger steps are none (`reliability/credit.rs`).
 const MAX_STEP: u32 = 1 << 29;
 
+/// Packets that wait behind one from which on they take the way of the highest rate.
+const BULK: usize = 8;
+/// Copies in a row, nothing new between them, after which the peer's way is taken.
+const COPIES: u32 = 3;
+/// Without an acknowledgement for so long, the link may be dead: an agent that shares its core does
+/// not run for some milliseconds.
+const STUCK: Duration = Duration::from_millis(20);
+/// Shortest retransmission timeout: longer than Linux leaves a core to who computes beside an agent
+/// (a slice, 3 ms). A timeout that was none costs the window, and most losses show without one.
+const RTO_MIN: Duration = Duration::from_millis(4);
+
 /// One way to the peer.
 #[derive(Clone, Copy)]
 struct Way {
-    link: u8,
-    latency_ns: u32,
+    to: LinkTo,
     /// A HELLO came over it.
     proven: bool,
 }
@@ -57,20 +67,27 @@ pub(super) struct Flow {
     pub ready: bool,
     pub armed: Instant,
     ways: [Option<Way>; LINKS_MAX],
-    at: usize,
+    /// The quickest way, and the one of the highest rate.
+    quick: usize,
+    wide: usize,
+    /// Many packets are under way: all take the wide way, until all have arrived.
+    bulk: bool,
+    /// Packets that had come before, in a row.
+    repeated: u32,
     /// Copies of the HELLO at the head that were sent.
     copies: usize,
-    /// Link the last question came over.
-    pub asked_over: u8,
+    /// Ways that questions came over, a bit each, since the last answer.
+    asked: u8,
 }
 
 impl Flow {
-    pub fn new(cfg: &Config, session: u32, endpoint: EndpointId, links: &[(u8, u32)]) -> Flow {
+    pub fn new(cfg: &Config, session: u32, endpoint: EndpointId, links: &[LinkTo]) -> Flow {
         let mode = match cfg.reliability {
             Reliability::None | Reliability::Agent => Reliability::Selective,
             mode => mode,
         };
         let us = |n: u32| Duration::from_micros(u64::from(n));
+        let rto_min = us(cfg.rto_min_us).max(RTO_MIN).min(us(cfg.rto_max_us));
         let mut recv = RecvWindow::new(mode, Seq(0), cfg.window);
         recv.set_ack_policy(AckPolicy {
             every: cfg.ack_every,
@@ -78,8 +95,8 @@ impl Flow {
             peer_window: cfg.window,
         });
         let mut ways = [None; LINKS_MAX];
-        for (way, &(link, latency_ns)) in ways.iter_mut().zip(links) {
-            *way = Some(Way { link, latency_ns, proven: false });
+        for (way, &to) in ways.iter_mut().zip(links) {
+            *way = Some(Way { to, proven: false });
         }
         let mut send = SendWindow::new(mode, cfg.window, Seq(0));
         let congestion = Congestion::new(crate::peer::target(cfg), send.limit());
@@ -92,7 +109,7 @@ impl Flow {
             recv,
             congestion,
             unasked: 0,
-            rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
+            rtt: Rtt::new(rto_min.max(us(cfg.rto_min_us) * 10), rto_min, us(cfg.rto_max_us)),
             credit: 0,
             heard_credit: 0,
             backlog: VecDeque::new(),
@@ -106,9 +123,12 @@ impl Flow {
             ready: false,
             armed: Instant::FAR,
             ways,
-            at: 0,
+            quick: 0,
+            wide: 0,
+            bulk: false,
+            repeated: 0,
             copies: 0,
-            asked_over: links.first().map_or(0, |l| l.0),
+            asked: 0,
         };
         flow.choose();
         flow
@@ -117,55 +137,92 @@ impl Flow {
     /// The link in use.
     #[inline]
     pub fn link(&self) -> u8 {
-        self.ways[self.at].map_or(0, |w| w.link)
+        self.ways[self.at()].map_or(0, |w| w.to.link)
+    }
+
+    fn at(&self) -> usize {
+        if self.bulk {
+            self.wide
+        } else {
+            self.quick
+        }
     }
 
     fn ways(&self) -> impl Iterator<Item = (usize, Way)> + '_ {
         self.ways.iter().enumerate().filter_map(|(i, w)| Some((i, (*w)?)))
     }
 
-    /// The quickest link that is proven, or that may be.
+    /// The quickest and the widest of the ways that are proven, or that may be.
     fn choose(&mut self) {
-        let best = self.ways().min_by_key(|(_, w)| (!w.proven, w.latency_ns));
-        self.at = best.map_or(0, |(i, _)| i);
+        let quick = self.ways().min_by_key(|(_, w)| (!w.proven, w.to.latency_ns));
+        self.quick = quick.map_or(0, |(i, _)| i);
+        let rate = |w: &Way| core::cmp::Reverse(w.to.bytes_per_us);
+        let wide = self.ways().filter(|(_, w)| w.proven).min_by_key(|(_, w)| rate(w));
+        self.wide = wide.map_or(self.quick, |(i, _)| i);
     }
 
     /// A HELLO came over `link`; the session number in it is for packets to the peer.
     pub fn on_hello(&mut self, link: u8, answer: bool, session: u32) {
         self.session_out = session;
-        if !answer {
-            self.asked_over = link;
-        }
-        for way in self.ways.iter_mut().flatten().filter(|w| w.link == link) {
-            way.proven = true;
+        for (i, way) in self.ways.iter_mut().enumerate() {
+            if let Some(way) = way.as_mut().filter(|w| w.to.link == link) {
+                way.proven = true;
+                self.asked |= u8::from(!answer) << i;
+            }
         }
         self.choose();
     }
 
-    /// Packets stay unacknowledged: another link, if there is one. True if it changed.
-    pub fn move_on(&mut self) -> bool {
-        let before = self.at;
-        if let Some(way) = &mut self.ways[before] {
-            way.proven = false;
-        }
-        let others = self.ways().filter(|(i, _)| *i != before);
-        let best = others.min_by_key(|(_, w)| (!w.proven, w.latency_ns)).map(|(i, _)| i);
-        self.at = best.unwrap_or(before);
-        if self.at != before {
-            self.timeouts = 0;
-            self.on_new_path();
-        }
-        self.at != before
+    /// Whether nothing new has been acknowledged for long.
+    pub fn is_stuck(&self, now: Instant) -> bool {
+        self.send.stuck_since().is_some_and(|since| now.since(since) >= STUCK)
     }
 
-    /// Goes over to the link that the peer sends over again and again. True if it changed.
-    pub fn follow(&mut self, link: u8) -> bool {
-        let found = self.ways().find(|(_, w)| w.link == link).map(|(i, _)| i);
-        let Some(at) = found.filter(|&at| at != self.at) else { return false };
-        if let Some(way) = &mut self.ways[self.at] {
+    /// Packets stay unacknowledged: another link, if there is one. True if it changed.
+    pub fn move_on(&mut self) -> bool {
+        let before = self.at();
+        if self.ways().count() < 2 {
+            return false;
+        }
+        self.leave(before);
+        if self.at() == before {
+            // None is proven: any other.
+            let others = self.ways().filter(|(i, _)| *i != before);
+            let best = others.min_by_key(|(_, w)| w.to.latency_ns).map_or(before, |(i, _)| i);
+            (self.quick, self.wide) = (best, best);
+        }
+        self.timeouts = 0;
+        self.on_new_path();
+        true
+    }
+
+    fn leave(&mut self, at: usize) {
+        if let Some(way) = &mut self.ways[at] {
             way.proven = false;
         }
-        self.at = at;
+        self.choose();
+    }
+
+    /// Something came that had not come before.
+    #[inline]
+    pub fn note_new(&mut self) {
+        self.repeated = 0;
+    }
+
+    /// Goes over to the link that the peer sends over again and again: what it is told does not
+    /// arrive. True if the link changed.
+    pub fn follow(&mut self, link: u8) -> bool {
+        self.repeated += 1;
+        let found = self.ways().find(|(_, w)| w.to.link == link).map(|(i, _)| i);
+        let Some(at) = found.filter(|&at| at != self.at() && self.repeated >= COPIES) else {
+            return false;
+        };
+        self.repeated = 0;
+        let before = self.at();
+        if let Some(way) = &mut self.ways[at] {
+            way.proven = true;
+        }
+        self.leave(before);
         self.on_new_path();
         true
     }
@@ -200,6 +257,12 @@ impl Flow {
     /// Numbers a packet that is sent for the first time; its flags beyond those it has.
     pub fn push(&mut self, now: Instant, key: u32, asks: bool, every: u32) -> (Seq, u16) {
         let more = !self.backlog.is_empty();
+        if self.backlog.len() >= BULK {
+            self.bulk = true;
+        } else if self.send.is_empty() {
+            // None is under way that this one could overtake.
+            self.bulk = false;
+        }
         let due =
             should_ask(&mut self.unasked, &self.send, &self.congestion, (1, every), more) || asks;
         let seq = self.send.push(now, key);
@@ -210,10 +273,18 @@ impl Flow {
         (seq, if due { flags::ACKNOW } else { 0 })
     }
 
+    /// The link of the next copy of an answer, which goes back each way that a question came, and
+    /// whether it is the last.
+    pub fn next_answer(&mut self) -> (u8, bool) {
+        let at = (0..LINKS_MAX).find(|at| self.asked >> at & 1 != 0).unwrap_or(self.at());
+        self.asked &= !(1 << at);
+        (self.ways[at].map_or(0, |w| w.to.link), self.asked == 0)
+    }
+
     /// The link of the next copy of a question, and whether it is the last.
     pub fn next_copy(&mut self) -> (u8, bool) {
         let count = self.ways().count();
-        let link = self.ways().nth(self.copies).map_or(0, |(_, w)| w.link);
+        let link = self.ways().nth(self.copies).map_or(0, |(_, w)| w.to.link);
         self.copies += 1;
         let last = self.copies >= count;
         if last {

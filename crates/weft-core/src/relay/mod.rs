@@ -29,6 +29,17 @@ pub type Handle = u32;
 
 /// Most links a peer is reached over.
 pub const LINKS_MAX: usize = 4;
+
+/// One of the caller's links, as it leads to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkTo {
+    /// The caller's number for it.
+    pub link: u8,
+    /// Delay in nanoseconds: the quickest link is used for all but bulk.
+    pub latency_ns: u32,
+    /// Rate in bytes per microsecond: where packets queue, they take the link of the highest.
+    pub bytes_per_us: u32,
+}
 /// Packets of one rank that wait for a window, to any peer, before no more are taken from it.
 const BACKLOG_MAX: usize = 512;
 /// Packets of one peer before others get their turn.
@@ -164,14 +175,13 @@ impl Relay {
     }
 
     /// A peer, as the rank has told: the session number that it puts into packets to the rank, and
-    /// the links that reach it with the delay of each in nanoseconds, at most [`LINKS_MAX`]. False
-    /// if the rank has too many peers.
+    /// the links that reach it, at most [`LINKS_MAX`]. False if the rank has too many peers.
     pub fn connect(
         &mut self,
         peer: PeerId,
         session: u32,
         endpoint: EndpointId,
-        links: &[(u8, u32)],
+        links: &[LinkTo],
     ) -> bool {
         let at = peer.0 as usize;
         if at >= (self.cfg.peers_max as usize).min(1 << 20) || links.is_empty() {
@@ -423,10 +433,12 @@ impl Relay {
                 if flow.recv.has_gap() {
                     self.replaying = Some(peer);
                 }
+                flow.note_new();
                 self.stats.delivered += 1;
                 Arrival::Deliver(Some(peer))
             }
             Verdict::Hold => {
+                flow.note_new();
                 self.stats.held += 1;
                 Arrival::Hold(peer, common.seq)
             }
@@ -528,7 +540,7 @@ impl Relay {
         Some(flow.emit(peer, &kept, Seq(0), 0))
     }
 
-    /// A HELLO: a question goes over every link, an answer back the way the question came.
+    /// A HELLO: a question goes over every link, an answer back each way a question came.
     fn emit_plain(&mut self, peer: PeerId, key: u32) -> Option<Out> {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return None };
         let kept = *self.kept.get(key)?;
@@ -538,7 +550,7 @@ impl Relay {
             && !answer;
         let (link, last) = match question {
             true => flow.next_copy(),
-            false if answer => (flow.asked_over, true),
+            false if answer => flow.next_answer(),
             false => (flow.link(), true),
         };
         if last {
@@ -596,7 +608,7 @@ impl Relay {
                 if flow.timeouts > 1 {
                     flow.on_silence();
                 }
-                if flow.timeouts > 2 && flow.move_on() {
+                if flow.timeouts > 2 && flow.is_stuck(now) && flow.move_on() {
                     self.stats.moved += 1;
                 }
             }

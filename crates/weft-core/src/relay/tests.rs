@@ -17,18 +17,25 @@ struct Side {
     room: bool,
 }
 
+/// A quick one, and a wide one.
+const LINKS: [LinkTo; 2] = [
+    LinkTo { link: 0, latency_ns: 2_000, bytes_per_us: 600 },
+    LinkTo { link: 1, latency_ns: 9_000, bytes_per_us: 3_000 },
+];
 const PEER: PeerId = PeerId(3);
 const SESSION: [u32; 2] = [wire::session_number(3, 7), wire::session_number(3, 9)];
 
 impl Side {
-    fn new(me: usize, cfg: &Config, links: &[(u8, u32)]) -> Side {
+    fn new(me: usize, cfg: &Config, links: &[LinkTo]) -> Side {
         let mut relay = Relay::new(cfg.clone());
         let other = EndpointId(2 - me as u64);
         assert!(relay.connect(PEER, SESSION[me], other, links));
         let (held, got) = (Map::new(), Vec::new());
         let mut side = Side { relay, held, got, acks: 0, byes: 0, given: 0, back: 0, room: true };
         // As an exchange of HELLOs would.
-        side.relay.flow(PEER).unwrap().on_hello(links[0].0, true, SESSION[1 - me]);
+        for to in links {
+            side.relay.flow(PEER).unwrap().on_hello(to.link, true, SESSION[1 - me]);
+        }
         side
     }
 
@@ -89,11 +96,13 @@ struct Net {
     under_way: Map<(Instant, u64), (usize, u8, HeaderBuf)>,
     count: u64,
     dead_link: Option<u8>,
+    /// Packets with a number, by link.
+    sent: [u32; 2],
 }
 
 impl Net {
     fn new(seed: u64, loss: u64) -> Net {
-        Net { seed: seed | 1, loss, under_way: Map::new(), count: 0, dead_link: None }
+        Net { seed: seed | 1, loss, under_way: Map::new(), count: 0, dead_link: None, sent: [0; 2] }
     }
 
     fn random(&mut self, below: u64) -> u64 {
@@ -105,6 +114,8 @@ impl Net {
     }
 
     fn put(&mut self, now: Instant, to: usize, out: &Out) {
+        let (_, packet, _) = wire::parse(out.header.as_slice()).unwrap();
+        self.sent[usize::from(out.link)] += u32::from(packet.is_sequenced());
         if self.dead_link == Some(out.link) {
             return;
         }
@@ -116,7 +127,7 @@ impl Net {
         for _ in 0..copies {
             let jitter = if self.loss > 0 { self.random(30_000) } else { 0 };
             self.count += 1;
-            let at = now + Duration::from_nanos(5_000 + jitter);
+            let at = now + Duration::from_nanos(5_000 + 4_000 * u64::from(out.link) + jitter);
             self.under_way.insert((at, self.count), (to, out.link, out.header));
         }
     }
@@ -148,7 +159,7 @@ fn run(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant) {
 }
 
 fn pair(cfg: &Config) -> [Side; 2] {
-    [0, 1].map(|me| Side::new(me, cfg, &[(0, 5_000)]))
+    [0, 1].map(|me| Side::new(me, cfg, &LINKS[..1]))
 }
 
 #[test]
@@ -213,17 +224,61 @@ fn run_for(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant, ns: u64) {
 
 #[test]
 fn relay__moves_to_another_link_when_one_dies() {
-    let cfg = Config::default();
-    let links = [(0, 2_000), (1, 9_000)];
-    let mut sides = [0, 1].map(|me| Side::new(me, &cfg, &links));
+    for (dead, more) in [(0, 10), (1, 10), (0, 300), (1, 300)] {
+        let cfg = Config::default();
+        let mut sides = [0, 1].map(|me| Side::new(me, &cfg, &LINKS));
+        let (mut net, mut now) = (Net::new(9, 0), Instant(1));
+        (0..10).for_each(|tag| sides[0].send(now, tag));
+        run(&mut sides, &mut net, &mut now);
+        net.dead_link = Some(dead);
+        for tag in 10..10 + more {
+            sides[0].send(now, tag);
+            // In a burst, and one at a time.
+            if more == 10 {
+                run(&mut sides, &mut net, &mut now);
+            }
+        }
+        run(&mut sides, &mut net, &mut now);
+        assert_eq!(sides[1].got, (0..10 + more).collect::<Vec<_>>(), "{dead} {more}");
+        let moved: u64 = sides.iter().map(|s| s.relay.stats().moved).sum();
+        assert_eq!(moved > 0, dead == 0 || more > 10, "{dead} {more}");
+    }
+}
+
+#[test]
+fn relay__what_queues_takes_the_wide_link_and_nothing_overtakes_it() {
+    let mut sides = [0, 1].map(|me| Side::new(me, &Config::default(), &LINKS));
     let (mut net, mut now) = (Net::new(9, 0), Instant(1));
-    (0..10).for_each(|tag| sides[0].send(now, tag));
+    sides[0].send(now, 0);
     run(&mut sides, &mut net, &mut now);
-    net.dead_link = Some(0);
-    (10..20).for_each(|tag| sides[0].send(now, tag));
+    assert_eq!(net.sent, [1, 0]);
+    (1..200).for_each(|tag| sides[0].send(now, tag));
+    run_for(&mut sides, &mut net, &mut now, 1);
+    sides[0].send(now, 200);
     run(&mut sides, &mut net, &mut now);
-    assert_eq!(sides[1].got, (0..20).collect::<Vec<_>>());
-    assert!(sides[0].relay.stats().moved > 0);
+    assert_eq!(net.sent, [1, 200]);
+    assert_eq!((sides[1].relay.stats().held, sides[1].relay.stats().duplicates), (0, 0));
+    sides[0].send(now, 201);
+    run(&mut sides, &mut net, &mut now);
+    assert_eq!(net.sent, [2, 200]);
+    assert_eq!(sides[1].got, (0..202).collect::<Vec<_>>());
+}
+
+#[test]
+fn relay__follows_the_peer_only_when_it_repeats_itself() {
+    let mut sides = [0, 1].map(|me| Side::new(me, &Config::default(), &LINKS));
+    let mut now = Instant(1);
+    let mut copies = |sides: &mut [Side; 2], tag, count| {
+        sides[0].send(now, tag);
+        let out = sides[0].relay.poll_transmit(now).unwrap();
+        (0..=count).for_each(|_| sides[1].arrive(now, 1, &out.header));
+        run(sides, &mut Net::new(9, 0), &mut now);
+        sides[1].relay.stats().moved
+    };
+    for tag in 0..10 {
+        assert_eq!(copies(&mut sides, tag, 2), 0);
+    }
+    assert_eq!(copies(&mut sides, 10, 3), 1);
 }
 
 #[test]
@@ -276,7 +331,7 @@ fn relay__a_silent_peer_is_given_up_and_named() {
 
 #[test]
 fn from_wire__hostile_bytes_change_nothing() {
-    let mut side = Side::new(0, &Config::default(), &[(0, 1)]);
+    let mut side = Side::new(0, &Config::default(), &LINKS[..1]);
     let mut net = Net::new(77, 0);
     for _ in 0..20_000 {
         let len = net.random(70) as usize;
@@ -292,7 +347,7 @@ fn from_wire__hostile_bytes_change_nothing() {
 
 #[test]
 fn from_wire__an_acknowledgement_of_nothing_sent_is_ignored() {
-    let mut side = Side::new(0, &Config::default(), &[(0, 1)]);
+    let mut side = Side::new(0, &Config::default(), &LINKS[..1]);
     let common = Common { session: SESSION[0], ack: Seq(99), ..Common::default() };
     let header = wire::emit(&common, &Packet::Ack(Ack { sack: [u64::MAX; 4] }));
     assert_eq!(side.relay.from_wire(Instant(1), 0, header.as_slice(), Room::ANY), Arrival::Drop);

@@ -338,10 +338,7 @@ impl Link for PacketLink {
     }
 
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
-        match self.carries {
-            Carries::Packets(_) => self.send_frames(frames),
-            Carries::Trains => self.send_trains(frames),
-        }
+        self.send_frames(frames)
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {

@@ -7,6 +7,7 @@ use crate::kind::Kind;
 use crate::Frame;
 use std::io;
 use weft_core::wire::{field, PacketType};
+use weft_core::PeerId;
 
 /// Frames on their way to the kernel, `stride` bytes apart.
 pub struct Outbox {
@@ -50,31 +51,56 @@ impl PacketLink {
                 done += 1;
                 continue;
             }
-            let Some((port, packed)) = self.pack(&frames[done..]) else {
-                self.count.send_dropped += 1;
-                done += 1;
-                continue;
-            };
-            match self.hand_over(port, packed) {
-                Ok(n) => {
-                    self.count.sent += n as u64;
-                    self.asked = Some(first.peer);
-                    done += n;
-                }
-                Err(e) => match e.raw_os_error() {
-                    Some(libc::EAGAIN | libc::ENOBUFS) => {
-                        self.count.send_full += 1;
-                        break;
-                    }
-                    error => {
-                        // As good as lost on the way.
-                        self.send_failed(error);
-                        done += 1;
-                    }
-                },
+            let sent = self.send_some(&frames[done..]);
+            if !self.note_sent(first.peer, sent, &mut done) {
+                break;
             }
         }
         done
+    }
+
+    /// Sends some of the first frames with one call: how many. `None` if the first cannot be sent
+    /// at all.
+    #[inline]
+    fn send_some(&mut self, frames: &[Frame<'_>]) -> Option<io::Result<usize>> {
+        match self.carries {
+            Carries::Packets(_) => {
+                let (port, packed) = self.pack(frames)?;
+                Some(self.hand_over(port, packed))
+            }
+            Carries::Trains => self.send_train(frames),
+        }
+    }
+
+    /// Counts what became of frames. False: there is no room, try again later.
+    #[inline]
+    fn note_sent(
+        &mut self,
+        peer: PeerId,
+        sent: Option<io::Result<usize>>,
+        done: &mut usize,
+    ) -> bool {
+        match sent {
+            None => self.count.send_dropped += 1,
+            Some(Ok(n)) => {
+                self.count.sent += n as u64;
+                self.asked = Some(peer);
+                *done += n;
+                return true;
+            }
+            Some(Err(e)) => match (e.raw_os_error(), self.carries) {
+                (Some(libc::EAGAIN), _) | (Some(libc::ENOBUFS), Carries::Packets(_)) => {
+                    self.count.send_full += 1;
+                    return false;
+                }
+                // The kernel would have to cut it, and drops it.
+                (Some(libc::ENOBUFS), Carries::Trains) => self.count.send_errors += 1,
+                // As good as lost on the way.
+                (error, _) => self.send_failed(error),
+            },
+        }
+        *done += 1;
+        true
     }
 
     #[cold]
@@ -133,16 +159,6 @@ impl PacketLink {
         socket.send_many(&self.tx.bytes, self.tx.stride, lens)
     }
 
-    fn send_alone(&mut self, frame: &Frame<'_>) -> Option<io::Result<usize>> {
-        match self.carries {
-            Carries::Packets(_) => {
-                let port = self.peer(frame.peer)?.port;
-                self.seal_at(0, frame).map(|()| self.hand_over(port, 1))
-            }
-            Carries::Trains => self.send_train(std::slice::from_ref(frame)),
-        }
-    }
-
     /// An answer goes back the way the question came, so that it proves the way. A question takes
     /// every path while it is not known which works; the first answer decides. False if it may
     /// take the path in use.
@@ -161,7 +177,7 @@ impl PacketLink {
                 continue;
             }
             self.use_path(frame.peer, at);
-            match self.send_alone(frame) {
+            match self.send_some(std::slice::from_ref(frame)) {
                 Some(Ok(_)) => self.count.sent += 1,
                 _ => self.count.send_errors += 1,
             }

@@ -45,60 +45,6 @@ pub(super) fn advertise(own: EtherAddr, address: &mut Address) {
 }
 
 impl PacketLink {
-    pub(super) fn send_trains(&mut self, frames: &[Frame<'_>]) -> usize {
-        let mut done = 0;
-        while done < frames.len() {
-            let first = &frames[done];
-            if is_hello(first) && self.send_hello(first) {
-                done += 1;
-                continue;
-            }
-            let sent = self.send_train(&frames[done..]);
-            if !self.note_sent(first.peer, sent, &mut done, frames.len()) {
-                break;
-            }
-        }
-        done
-    }
-
-    /// Counts what became of a train. False: there is no room, try again later.
-    fn note_sent(
-        &mut self,
-        peer: PeerId,
-        sent: Option<io::Result<usize>>,
-        done: &mut usize,
-        all: usize,
-    ) -> bool {
-        match sent {
-            None => {
-                self.count.send_dropped += 1;
-                *done += 1;
-            }
-            Some(Ok(packets)) => {
-                self.count.sent += packets as u64;
-                self.asked = (packets == 1).then_some(peer);
-                *done += packets;
-            }
-            Some(Err(e)) => match e.raw_os_error() {
-                Some(libc::EAGAIN) => {
-                    self.count.send_full += 1;
-                    return false;
-                }
-                // The kernel would have to cut it, and drops it.
-                Some(libc::ENOBUFS) => {
-                    self.count.send_errors += 1;
-                    *done += 1;
-                }
-                // As good as lost on the way.
-                error => {
-                    self.send_failed(error);
-                    *done += 1;
-                }
-            },
-        }
-        *done < all
-    }
-
     /// Sends as many of the first frames as make a train: how many. A HELLO goes by itself, as long
     /// as a train may be. `None` if the first cannot be sent at all.
     pub(super) fn send_train(&mut self, frames: &[Frame<'_>]) -> Option<io::Result<usize>> {

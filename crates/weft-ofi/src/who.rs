@@ -7,6 +7,19 @@ pub const LONGEST: usize = 128;
 /// Variables by which launchers tell a rank.
 pub const RANKS: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"];
 
+/// Variables by which launchers tell the number of ranks.
+pub const SIZES: [&str; 3] = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"];
+
+/// What to call the job a process belongs to, as its launcher does; of one that gives no name, by
+/// the launcher's process on this host.
+pub fn job(lookup: &dyn Fn(&str) -> Option<String>, parent: u32) -> String {
+    let of_slurm = || {
+        let step = lookup("SLURM_STEP_ID").map_or_else(String::new, |step| format!(".{step}"));
+        Some(format!("slurm-{}{step}", lookup("SLURM_JOB_ID")?))
+    };
+    lookup("PMIX_NAMESPACE").or_else(of_slurm).unwrap_or_else(|| format!("mpi-{parent}"))
+}
+
 /// How a process introduces itself: version of weft, a line break, and what to call it.
 pub fn introduction(version: &str, rank: Option<&str>, process: u32, host: &str) -> String {
     let who = match rank {
@@ -41,6 +54,19 @@ pub fn read(bytes: &[u8]) -> Option<Introduced<'_>> {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
+
+    #[test]
+    fn job__is_called_what_its_launcher_calls_it() {
+        let with = |set: &[(&str, &str)]| {
+            let of = |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, v)| v.to_string());
+            job(&of, 17)
+        };
+        assert_eq!(with(&[]), "mpi-17");
+        assert_eq!(with(&[("SLURM_JOB_ID", "5")]), "slurm-5");
+        let slurm = [("SLURM_JOB_ID", "5"), ("SLURM_STEP_ID", "0")];
+        assert_eq!(with(&slurm), "slurm-5.0");
+        assert_eq!(with(&[slurm[0], ("PMIX_NAMESPACE", "prterun-a-9@1")]), "prterun-a-9@1");
+    }
 
     #[test]
     fn read__gives_back_an_introduction() {

@@ -347,3 +347,19 @@ fn recv_blocking__a_handler_that_panics_meanwhile_leaves_nothing_awaited() {
         b.progress();
     }
 }
+
+#[test]
+fn counters__who_sends_and_never_polls_is_counted() {
+    let pair = shm(Config::default());
+    let recv = pair.b.recv(None, 1, 0, vec![0]);
+    pair.run(pair.a.send(pair.to_b, 1, vec![1]), recv).0 .0.unwrap();
+    let job = format!("sends-{}", std::process::id());
+    let who = weft::counters::Who { job: job.clone(), rank: 0, size: 2 };
+    pair.a.publish_counters(&who).unwrap();
+    for _ in 0..100 {
+        pair.a.inject(pair.to_b, 2, &[2], None, false).unwrap();
+    }
+    let all = weft::counters::scan().unwrap();
+    let sent = all.iter().find(|s| s.job == job).unwrap().get("messages_sent");
+    assert!(sent > 10, "{sent}");
+}

@@ -166,6 +166,50 @@ fn mpi__a_program_runs_on_the_real_provider() {
     }
 }
 
+/// Meets the other ranks until there is a file `end`; leaves its process number in one of its own.
+const MEET: &str = "import os, sys, time
+from mpi4py import MPI
+world, folder = MPI.COMM_WORLD, sys.argv[1]
+with open(f'{folder}/{world.rank}.new', 'w') as file: file.write(str(os.getpid()))
+os.rename(f'{folder}/{world.rank}.new', f'{folder}/{world.rank}')
+while not world.bcast(os.path.exists(f'{folder}/end')): time.sleep(0.01)
+";
+
+#[test]
+fn top__shows_the_ranks_of_an_mpi_program() {
+    if !Path::new(WEFT).with_file_name("libweft_fi.so").is_file() {
+        return skip("the provider is not built: cargo build -p weft-ofi");
+    }
+    for launcher in launchers().into_iter().filter(|l| l.with_file_name("python").is_file()) {
+        let path = launcher.to_str().unwrap();
+        let folder = scratch("top").join(path.replace('/', "-"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut command = weft(&["mpi", "--mpi", path, "--all-through-weft", "-n", "2"]);
+        command.arg(launcher.with_file_name("python")).args(["-c", MEET]).arg(&folder);
+        let mut job = command.env_remove("WEFT_PROVIDER").spawn().unwrap();
+        let process = |rank: &str| std::fs::read_to_string(folder.join(rank)).ok()?.parse().ok();
+        let rows = loop {
+            assert!(job.try_wait().unwrap().is_none(), "{path} ended early");
+            let (done, out, err) = output(&mut weft(&["top", "--once", "--json"]));
+            assert!(done, "{err}");
+            let ranks: Vec<u64> = ["0", "1"].into_iter().filter_map(process).collect();
+            let of_job = |row: &Value| ranks.contains(&row["pid"].as_u64().unwrap());
+            let rows: Vec<Value> = out.lines().map(json).filter(of_job).collect();
+            let busy = |row: &Value| row["counters"]["messages_sent"].as_u64() > Some(0);
+            if rows.len() == 2 && rows.iter().all(busy) {
+                break rows;
+            }
+        };
+        std::fs::write(folder.join("end"), "").unwrap();
+        assert!(job.wait().unwrap().success(), "{path}");
+        assert_eq!(rows[0]["job"], rows[1]["job"], "{path}");
+        assert!(rows[0]["job"].as_str().is_some_and(|job| !job.is_empty()));
+        for (rank, row) in rows.iter().enumerate() {
+            assert_eq!((&row["rank"], &row["size"]), (&rank.into(), &2.into()), "{path}");
+        }
+    }
+}
+
 #[test]
 fn mpi__the_exit_code_is_that_of_the_launcher() {
     for launcher in launchers() {

@@ -41,6 +41,25 @@ impl Snapshot {
     }
 }
 
+/// Adds up the pages of one rank: each of its endpoints has one.
+pub(super) fn merge(all: impl IntoIterator<Item = Snapshot>) -> Vec<Snapshot> {
+    let mut ranks: BTreeMap<(String, u64, u32), Snapshot> = BTreeMap::new();
+    for page in all {
+        let Some(rank) = ranks.get_mut(&(page.job.clone(), page.rank, page.pid)) else {
+            ranks.insert((page.job.clone(), page.rank, page.pid), page);
+            continue;
+        };
+        rank.start = rank.start.min(page.start);
+        rank.updated = rank.updated.max(page.updated);
+        rank.peers = rank.peers.max(page.peers);
+        for (name, value) in page.counters {
+            let sum = rank.counters.entry(name).or_default();
+            *sum = sum.saturating_add(value);
+        }
+    }
+    ranks.into_values().collect()
+}
+
 /// Printable text up to the first zero.
 fn text(words: &[u64]) -> String {
     let bytes = words.iter().flat_map(|word| word.to_le_bytes()).take_while(|&b| b != 0);
@@ -129,7 +148,5 @@ pub fn scan() -> io::Result<Vec<Snapshot>> {
             }
         }
     }
-    let mut all: Vec<Snapshot> = pages.into_values().collect();
-    all.sort_by(|a, b| (&a.job, a.rank, a.pid).cmp(&(&b.job, b.rank, b.pid)));
-    Ok(all)
+    Ok(merge(pages.into_values()))
 }

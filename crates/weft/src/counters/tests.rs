@@ -21,6 +21,21 @@ fn scan__finds_a_page_of_this_process() {
 }
 
 #[test]
+fn scan__the_endpoints_of_a_rank_are_one() {
+    let job = format!("two-{}", std::process::id());
+    let pages = [1, 5].map(|peers| {
+        let mut page = Page::create(&who(&job)).unwrap();
+        page.write(Instant(0), peers, |put| put("messages_sent", 7));
+        page
+    });
+    let found = scan().unwrap();
+    let mine: Vec<_> = found.iter().filter(|s| s.job == job).collect();
+    assert_eq!(mine.len(), 1);
+    assert_eq!((mine[0].get("messages_sent"), mine[0].peers), (14, 5));
+    drop(pages);
+}
+
+#[test]
 fn note__at_most_every_interval() {
     let mut page = Page::create(&who("j")).unwrap();
     assert!(page.note(false, Instant(0)), "a new page is written");

@@ -1,5 +1,6 @@
 //! The endpoint: the local communication object of programs.
 
+mod count;
 mod direct;
 pub(crate) mod driver;
 mod future;
@@ -113,6 +114,8 @@ pub(crate) struct Inner {
     hand_over: Duration,
     turn: Turn,
     page: Option<Page>,
+    /// Messages sent since the last poll.
+    unpolled: u32,
     pub(crate) packets: Option<Box<crate::packets::State>>,
     pub(crate) agent: Option<ServicesHandle>,
 }
@@ -130,32 +133,6 @@ impl Inner {
         if self.awake == AWAKE {
             self.waiter.let_go();
         }
-    }
-
-    /// Writes the counters where others read them, when it is time to.
-    #[inline]
-    fn count(&mut self, did: bool) {
-        let now = self.driver.core.now;
-        if self.page.as_mut().is_some_and(|page| page.note(did, now)) {
-            self.write_counters(now);
-        }
-    }
-
-    #[cold]
-    fn write_counters(&mut self, now: Instant) {
-        let (driver, Some(page)) = (&self.driver, &mut self.page) else { return };
-        page.write(now, driver.addresses.len(), |put| {
-            let stats = driver.core.engine.stats();
-            let names = Stats::NAMES.iter().map(|(name, _)| *name);
-            names.zip(stats.values()).for_each(|(name, value)| put(name, value));
-            for link in &driver.links {
-                let prefix = format!("{}_", link.caps().name);
-                link.counters(&mut |name, value| match name.starts_with(&prefix) {
-                    true => put(name, value),
-                    false => put(&format!("{prefix}{name}"), value),
-                });
-            }
-        });
     }
 }
 
@@ -187,6 +164,7 @@ impl Endpoint {
             hand_over,
             turn: Turn::default(),
             page: None,
+            unpolled: 0,
             packets: None,
             agent: None,
         };
@@ -476,11 +454,11 @@ impl Endpoint {
         sync: bool,
     ) -> Operation {
         let inner = &mut *self.inner.borrow_mut();
-        let d = &mut inner.driver;
-        if !sync && d.send_now(to, tag, &data, imm, false) {
+        if !sync && inner.send_now(to, tag, &data, imm, false) {
             let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
             return self.ended(Ok(status), data);
         }
+        let d = &mut inner.driver;
         let inject = !sync && data.len() <= d.core.engine.config().inject_max as usize;
         let mut args = SendArgs {
             peer: to,

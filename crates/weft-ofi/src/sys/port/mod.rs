@@ -24,6 +24,7 @@ use super::domain::Domain;
 use super::mr::Region;
 use super::{watchdog, Answer};
 use crate::name::{self, Name};
+use crate::who;
 use buffer::Bounce;
 use libc::{c_int, c_void};
 use state::{fields, Bound, Rec, State, Way};
@@ -33,6 +34,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
+use weft::counters::Who;
 use weft::{job, keyfile, launch, Endpoint};
 use weft_core::engine::types::{Completion, OpKind, Refused, SendArgs};
 use weft_core::event::Status;
@@ -95,12 +97,20 @@ fn open_endpoint() -> Result<(Endpoint, Duration), String> {
     let every = Duration::from_millis(u64::from(config.watchdog_ms));
     let links = job::links_from_env().map_err(|e| e.to_string())?;
     let lookup = |name: &str| std::env::var(name).ok();
-    let sizes = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"];
-    let size = sizes.iter().find_map(|name| lookup(name)?.trim().parse().ok());
+    let number = |names: &[&str]| names.iter().find_map(|name| lookup(name)?.trim().parse().ok());
+    let size = number(&who::SIZES);
     // Of a job whose size nobody tells, some ranks may be far.
     let links = links.of_job(size.unwrap_or(usize::MAX), launch::ranks_here(&lookup));
     let key = keyfile::obtain().map_err(|e| e.to_string())?;
     let endpoint = job::open_endpoint(config, links, key).map_err(|e| e.to_string())?;
+    let who = Who {
+        job: who::job(&lookup, std::os::unix::process::parent_id()),
+        rank: number(&who::RANKS).unwrap_or(0),
+        size: size.unwrap_or(1),
+    };
+    if let Err(e) = endpoint.publish_counters(&who) {
+        log::warn!("`weft top` will not see this rank: {e}");
+    }
     Ok((endpoint, every))
 }
 

@@ -42,27 +42,7 @@ enum Looked {
 }
 
 impl Driver {
-    /// The latency path: sends at once if nothing stands in the way. `data` is free when it returns
-    /// true.
-    #[inline]
-    pub(in crate::endpoint) fn send_now(
-        &mut self,
-        to: PeerId,
-        tag: u64,
-        data: &[u8],
-        imm: Option<u32>,
-        untagged: bool,
-    ) -> bool {
-        let len = data.len() as u32;
-        if data.len() > 1 << 20 {
-            return false;
-        }
-        self.leave_now(to, data, |engine, header| {
-            engine.send_now(to, tag, len, imm, untagged, header)
-        })
-    }
-
-    /// The latency path of a packet: as [`send_now`](Self::send_now).
+    /// The latency path of a packet: as [`Inner::send_now`].
     #[inline]
     pub(crate) fn packet_now(&mut self, to: PeerId, tag: u64, data: &[u8]) -> bool {
         let len = data.len() as u32;
@@ -175,6 +155,30 @@ impl Driver {
 }
 
 impl Inner {
+    /// The latency path: sends at once if nothing stands in the way. `data` is free when it returns
+    /// true.
+    #[inline]
+    pub(in crate::endpoint) fn send_now(
+        &mut self,
+        to: PeerId,
+        tag: u64,
+        data: &[u8],
+        imm: Option<u32>,
+        untagged: bool,
+    ) -> bool {
+        let len = data.len() as u32;
+        if data.len() > 1 << 20 {
+            return false;
+        }
+        let sent = self.driver.leave_now(to, data, |engine, header| {
+            engine.send_now(to, tag, len, imm, untagged, header)
+        });
+        if sent {
+            self.count_sent();
+        }
+        sent
+    }
+
     /// Looks for a packet of the packet interface for a moment. `None`: it did not come, or
     /// something else came that has to be dealt with first.
     #[inline]
@@ -337,7 +341,7 @@ impl Endpoint {
         tag: u64,
         data: &[u8],
     ) -> Result<Option<OpId>, OpError> {
-        if self.inner.borrow_mut().driver.send_now(to, tag, data, None, false) {
+        if self.inner.borrow_mut().send_now(to, tag, data, None, false) {
             return Ok(None);
         }
         while self.queued(to) >= INJECTED_MAX {
@@ -428,15 +432,16 @@ impl Endpoint {
         ptr: *const u8,
         mut args: SendArgs,
     ) -> Result<Option<OpId>, Refused> {
-        let d = &mut self.inner.borrow_mut().driver;
+        let inner = &mut *self.inner.borrow_mut();
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, args.len as usize) };
         if !args.sync && !args.active {
             let bytes = memory.read(0, args.len as usize);
-            if d.send_now(args.peer, args.tag, bytes, args.data, args.untagged) {
+            if inner.send_now(args.peer, args.tag, bytes, args.data, args.untagged) {
                 return Ok(None);
             }
         }
+        let d = &mut inner.driver;
         if args.inject {
             return d.inject(args, memory.read(0, args.len as usize)).map(|()| None);
         }
@@ -461,10 +466,11 @@ impl Endpoint {
         imm: Option<u32>,
         untagged: bool,
     ) -> Result<(), Refused> {
-        let d = &mut self.inner.borrow_mut().driver;
-        if d.send_now(to, tag, data, imm, untagged) {
+        let inner = &mut *self.inner.borrow_mut();
+        if inner.send_now(to, tag, data, imm, untagged) {
             return Ok(());
         }
+        let d = &mut inner.driver;
         if d.core.engine.queued(to) >= INJECTED_MAX {
             return Err(Refused::Busy);
         }

@@ -1,0 +1,46 @@
+//! Counters that other processes read: when they are written.
+
+use super::Inner;
+use weft_core::{Instant, Stats};
+
+/// Messages of who does not poll after which its counters may be written.
+const UNPOLLED: u32 = 64;
+
+impl Inner {
+    /// Writes the counters where others read them, when it is time to.
+    #[inline]
+    pub(super) fn count(&mut self, did: bool) {
+        self.unpolled = 0;
+        let now = self.driver.core.now;
+        if self.page.as_mut().is_some_and(|page| page.note(did, now)) {
+            self.write_counters(now);
+        }
+    }
+
+    /// A message left. Who only sends, and never polls, is counted as well.
+    #[inline]
+    pub(super) fn count_sent(&mut self) {
+        self.unpolled += 1;
+        if self.unpolled == UNPOLLED {
+            self.driver.core.tick();
+            self.count(true);
+        }
+    }
+
+    #[cold]
+    fn write_counters(&mut self, now: Instant) {
+        let (driver, Some(page)) = (&self.driver, &mut self.page) else { return };
+        page.write(now, driver.addresses.len(), |put| {
+            let stats = driver.core.engine.stats();
+            let names = Stats::NAMES.iter().map(|(name, _)| *name);
+            names.zip(stats.values()).for_each(|(name, value)| put(name, value));
+            for link in &driver.links {
+                let prefix = format!("{}_", link.caps().name);
+                link.counters(&mut |name, value| match name.starts_with(&prefix) {
+                    true => put(name, value),
+                    false => put(&format!("{prefix}{name}"), value),
+                });
+            }
+        });
+    }
+}

@@ -1,50 +1,271 @@
-//! `cargo xtask install`: the command, the C library with its header, and a file for pkg-config.
+//! `cargo xtask install` and `uninstall`: the commands, the MPI provider, the C library with its
+//! header, and what a system wants beside them.
 
-use crate::run::{cargo, succeeds};
+use crate::run::{cargo, output_of, succeeds, Outcome};
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Names of all that was installed, below the prefix; folders that were made for it end with `/`.
+const MANIFEST: &str = "share/weft/manifest";
+const USAGE: &str = "usage: cargo xtask install|uninstall [--prefix DIR] [--destdir DIR] [--debug]";
 
-fn prefix(args: &[String]) -> Result<PathBuf, String> {
-    match args {
-        [name, folder] if name == "--prefix" => {
-            std::path::absolute(folder).map_err(|e| format!("{folder}: {e}"))
+#[derive(Debug, PartialEq, Eq)]
+struct Options {
+    /// Where the files will be used.
+    prefix: PathBuf,
+    /// Where the prefix is while a package is made.
+    destdir: Option<PathBuf>,
+    debug: bool,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Options, String> {
+        let absolute =
+            |folder: &str| std::path::absolute(folder).map_err(|e| format!("{folder}: {e}"));
+        let mut options =
+            Options { prefix: PathBuf::from("/usr/local"), destdir: None, debug: false };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let mut folder = || absolute(args.next().ok_or(USAGE)?);
+            match arg.as_str() {
+                "--prefix" => options.prefix = folder()?,
+                "--destdir" => options.destdir = Some(folder()?),
+                "--debug" => options.debug = true,
+                _ => return Err(USAGE.into()),
+            }
         }
-        _ => Err("usage: cargo xtask install --prefix DIR".into()),
+        Ok(options)
+    }
+
+    /// Where the prefix is now.
+    fn root(&self) -> PathBuf {
+        match &self.destdir {
+            Some(stage) => stage.join(self.prefix.strip_prefix("/").unwrap_or(&self.prefix)),
+            None => self.prefix.clone(),
+        }
     }
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    let folder = to.parent().unwrap_or(to);
-    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    // A library that is in use is replaced, not overwritten.
-    let _absent = std::fs::remove_file(to);
-    std::fs::copy(from, to).map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))?;
-    println!("{}", to.display());
+/// An installation that is under way.
+struct Install {
+    root: PathBuf,
+    names: Vec<String>,
+    /// Folders that were not there before this or an earlier installation.
+    made: Vec<String>,
+}
+
+impl Install {
+    fn new(root: PathBuf) -> Install {
+        let before = read(&root.join(MANIFEST)).unwrap_or_default();
+        let made = before.lines().filter(|name| name.ends_with('/')).map(str::to_owned).collect();
+        Install { root, names: Vec::new(), made }
+    }
+
+    /// Notes the folders of a name that have to be made.
+    fn note_folders(&mut self, name: &str) {
+        let folders = Path::new(name).ancestors().skip(1);
+        for folder in folders.filter(|f| !f.as_os_str().is_empty()) {
+            let text = format!("{}/", folder.display());
+            if !self.root.join(folder).is_dir() && !self.made.contains(&text) {
+                self.made.push(text);
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<(), String> {
+        let to = self.path(MANIFEST)?;
+        // The innermost first, to be removed in this order.
+        self.made.sort_by_key(|name| std::cmp::Reverse(name.matches('/').count()));
+        self.names.append(&mut self.made);
+        let text = self.names.join("\n");
+        fs::write(&to, format!("{text}\n")).map_err(|e| format!("{}: {e}", to.display()))
+    }
+
+    fn path(&mut self, name: &str) -> Result<PathBuf, String> {
+        self.note_folders(name);
+        let path = self.root.join(name);
+        let folder = path.parent().unwrap_or(&path);
+        fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        // A library that is in use is replaced, not overwritten.
+        let _absent = fs::remove_file(&path);
+        println!("{}", path.display());
+        self.names.push(name.to_owned());
+        Ok(path)
+    }
+
+    fn copy(&mut self, from: &Path, name: &str) -> Result<(), String> {
+        let to = self.path(name)?;
+        let failed = |e| format!("{} to {}: {e}", from.display(), to.display());
+        fs::copy(from, &to).map(|_| ()).map_err(failed)
+    }
+
+    fn write(&mut self, name: &str, text: &str) -> Result<(), String> {
+        let to = self.path(name)?;
+        fs::write(&to, text).map_err(|e| format!("{}: {e}", to.display()))
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn install(options: &Options) -> Result<bool, String> {
+    let mut build = vec!["build", "-p", "weft-cli", "-p", "weftd", "-p", "weft-ofi"];
+    build.extend(["-p", "weft-capi"].into_iter().chain((!options.debug).then_some("--release")));
+    if !succeeds(&mut cargo(&build)) {
+        return Ok(false);
+    }
+    let source = crate::root();
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.unwrap_or_else(|| source.join("target"));
+    let built = target.join(if options.debug { "debug" } else { "release" });
+    let prefix = options.prefix.display().to_string();
+    let mut to = Install::new(options.root());
+    for name in ["weft", "weftd"] {
+        to.copy(&built.join(name), &format!("bin/{name}"))?;
+    }
+    to.copy(&built.join("libweft_fi.so"), "lib/weft/libweft-fi.so")?;
+    for name in ["libweft_capi.so", "libweft_capi.a"] {
+        to.copy(&built.join(name), &format!("lib/{name}"))?;
+    }
+    let capi = source.join("crates/weft-capi");
+    to.copy(&capi.join("include/weft.h"), "include/weft.h")?;
+    let text = read(&capi.join("weft.pc.in"))?;
+    let text = text.replace("@PREFIX@", &prefix).replace("@VERSION@", VERSION);
+    to.write("lib/pkgconfig/weft.pc", &text)?;
+    let unit = read(&source.join("dist/weftd.service"))?;
+    to.write("lib/systemd/system/weftd.service", &unit.replace("/usr/local", &prefix))?;
+    for name in ["LICENSE-MIT", "LICENSE-APACHE", "docs/weft.lua"] {
+        let base = name.rsplit('/').next().unwrap_or(name);
+        to.copy(&source.join(name), &format!("share/doc/weft/{base}"))?;
+    }
+    pages(&built.join("weft"), &mut to)?;
+    to.finish()?;
+    Ok(true)
+}
+
+/// What the command itself prints: for shells and for `man`.
+fn pages(weft: &Path, to: &mut Install) -> Result<(), String> {
+    let folders = [
+        ("bash", "share/bash-completion/completions/weft"),
+        ("zsh", "share/zsh/site-functions/_weft"),
+        ("fish", "share/fish/vendor_completions.d/weft.fish"),
+    ];
+    for (shell, name) in folders {
+        let script = output_of(Command::new(weft).args(["completions", shell]));
+        to.write(name, &script.ok_or_else(|| format!("`weft completions {shell}` failed"))?)?;
+    }
+    to.note_folders("share/man/man1/weft.1");
+    let folder = to.root.join("share/man/man1");
+    if !succeeds(Command::new(weft).arg("man").arg(&folder)) {
+        return Err("`weft man` failed".into());
+    }
+    let pages = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut pages: Vec<String> =
+        pages.flatten().filter_map(|page| page.file_name().into_string().ok()).collect();
+    pages.retain(|page| page == "weft.1" || page.starts_with("weft-"));
+    pages.sort();
+    to.names.extend(pages.iter().map(|page| format!("share/man/man1/{page}")));
+    println!("{} ({} pages)", folder.display(), pages.len());
+    Ok(())
+}
+
+fn uninstall(root: &Path) -> Result<(), String> {
+    let names = read(&root.join(MANIFEST))?;
+    for name in names.lines() {
+        let path = root.join(name);
+        match name.ends_with('/') {
+            // A folder that others use as well is not empty, and stays.
+            true => drop(fs::remove_dir(&path)),
+            false => match fs::remove_file(&path) {
+                Ok(()) => println!("removed {}", path.display()),
+                Err(e) => println!("{}: {e}", path.display()),
+            },
+        }
+    }
     Ok(())
 }
 
 /// The task.
-pub fn main(args: &[String]) -> Result<bool, String> {
-    let prefix = prefix(args)?;
-    let build = ["build", "--release", "-p", "weft-cli", "-p", "weft-capi"];
-    if !succeeds(&mut cargo(&build)) {
-        return Ok(false);
+pub fn main(task: &str, args: &[String]) -> Result<bool, String> {
+    let options = Options::parse(args)?;
+    match task {
+        "install" => install(&options),
+        _ => uninstall(&options.root()).map(|()| true),
     }
-    let root = crate::root();
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let built = target.unwrap_or_else(|| root.join("target")).join("release");
-    let capi = root.join("crates/weft-capi");
-    copy(&built.join("weft"), &prefix.join("bin/weft"))?;
-    copy(&built.join("libweft_capi.so"), &prefix.join("lib/libweft_capi.so"))?;
-    copy(&built.join("libweft_capi.a"), &prefix.join("lib/libweft_capi.a"))?;
-    copy(&capi.join("include/weft.h"), &prefix.join("include/weft.h"))?;
-    let template = capi.join("weft.pc.in");
-    let text = std::fs::read_to_string(&template).map_err(|e| e.to_string())?;
-    let text = text.replace("@PREFIX@", &prefix.display().to_string());
-    let text = text.replace("@VERSION@", VERSION);
-    let file = prefix.join("lib/pkgconfig/weft.pc");
-    copy(&template, &file)?;
-    std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
-    Ok(true)
+}
+
+/// Installs into a new folder, uses what is there as a stranger would, and removes it.
+pub fn suite() -> Outcome {
+    let prefix = crate::root().join(format!("target/tmp/installed-{}", std::process::id()));
+    let options = Options { prefix: prefix.clone(), destdir: None, debug: true };
+    let mut outcome = Outcome::one(install(&options) == Ok(true));
+    if outcome.failed > 0 {
+        return outcome.note("install failed");
+    }
+    let weft = prefix.join("bin/weft");
+    let mut check = |what: &str, held: bool| {
+        println!("{what}: {}", if held { "ok" } else { "FAILED" });
+        outcome.add(Outcome::one(held));
+    };
+    let said = |program: &Path, args: &[&str]| output_of(Command::new(program).args(args));
+    let version = |name: &str| said(&prefix.join("bin").join(name), &["--version"]);
+    let of = |name: &str| version(name).is_some_and(|v| v.trim() == format!("{name} {VERSION}"));
+    check("versions", of("weft") && of("weftd"));
+    let provider = prefix.join("lib/weft/libweft-fi.so").display().to_string();
+    // It may well find faults with this machine.
+    let doctor = Command::new(&weft).args(["doctor", "--mpi"]).output();
+    let seen = doctor.is_ok_and(|d| String::from_utf8_lossy(&d.stdout).contains(&provider));
+    check("the provider is found", seen);
+    let ranks = said(&weft, &["run", "-n", "2", "echo", "here"]).unwrap_or_default();
+    check("two ranks", ranks == "here\nhere\n");
+    check("a program in C", c_program(&prefix));
+    let page = read(&prefix.join("share/man/man1/weft-run.1")).unwrap_or_default();
+    check("a manual page", page.starts_with(".ie") && page.contains("\\-\\-hosts"));
+    let bash = prefix.join("share/bash-completion/completions/weft");
+    check("completions", said(Path::new("bash"), &["-n", &bash.display().to_string()]).is_some());
+    check("removed", uninstall(&prefix).is_ok());
+    let left = fs::read_dir(&prefix).map(|folder| folder.count());
+    check("nothing is left", left.is_ok_and(|left| left == 0));
+    let _ = fs::remove_dir(&prefix);
+    outcome
+}
+
+/// Compiles an example with what pkg-config says, and runs it.
+fn c_program(prefix: &Path) -> bool {
+    let mut config = Command::new("pkg-config");
+    config.args(["--cflags", "--libs", "weft"]);
+    config.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let Some(flags) = output_of(&mut config) else { return false };
+    let source = crate::root().join("crates/weft-capi/examples/pingpong.c");
+    let program = prefix.join("pingpong");
+    let mut cc = Command::new("cc");
+    cc.arg("-o").arg(&program).arg(source).args(flags.split_whitespace());
+    let compiled = succeeds(&mut cc);
+    let ran = Command::new(prefix.join("bin/weft")).args(["run", "-n", "2"]).arg(&program).status();
+    let _ = fs::remove_file(&program);
+    compiled && ran.is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse__a_package_is_staged_below_its_destdir() {
+        let parse = |text: &str| {
+            let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            Options::parse(&words)
+        };
+        assert_eq!(parse("").unwrap().root(), Path::new("/usr/local"));
+        let staged = parse("--prefix /usr --destdir /tmp/p").unwrap();
+        assert_eq!(
+            (staged.prefix.to_str(), staged.root().to_str()),
+            (Some("/usr"), Some("/tmp/p/usr"))
+        );
+        assert!(parse("--prefix").is_err() && parse("/usr").is_err());
+    }
 }

@@ -1,4 +1,4 @@
-//! Project tasks: `cargo xtask test`, `tidy`, `fuzz`, `install`.
+//! Project tasks: `cargo xtask test`, `tidy`, `fuzz`, `install`, `uninstall`.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -20,7 +20,10 @@ usage: cargo xtask TASK
   test --list                        name the suites
   tidy                               check the house rules
   fuzz [TARGET] [--seconds S]        feed fuzz targets for S seconds each (default 60)
-  install --prefix DIR               build and install the command and the C library
+  install [--prefix DIR]             build and install all below DIR (/usr/local): the commands, the
+                                     MPI provider, the C library, manual pages, completions
+          [--destdir DIR] [--debug]  below another folder for now, to make a package; unoptimised
+  uninstall [--prefix DIR]           remove what was installed
 ";
 
 /// The repository.
@@ -38,7 +41,7 @@ fn main() -> ExitCode {
         "test" => suites::main(rest),
         "tidy" => tidy::run(&root()).map(|(_, broken)| broken == 0),
         "fuzz" => fuzz::main(rest),
-        "install" => install::main(rest),
+        "install" | "uninstall" => install::main(task, rest),
         _ => Err(USAGE.to_string()),
     };
     match result {

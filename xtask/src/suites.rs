@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every suite in order, then one table.
 
 use crate::run::{cargo, counted, output_of, succeeds, Outcome};
-use crate::{fuzz, mpi, setup, tidy};
+use crate::{fuzz, install, mpi, setup, tidy};
 use std::time::{Duration, Instant};
 
 struct Suite {
@@ -24,6 +24,12 @@ const SUITES: &[Suite] = &[
     Suite { name: "clippy", what: "lints, warnings denied", quick: false, run: clippy },
     Suite { name: "test", what: "unit and integration tests", quick: true, run: tests },
     Suite { name: "mpi", what: "MPI programs, with real MPIs", quick: false, run: mpi::suite },
+    Suite {
+        name: "install",
+        what: "installed, used and removed",
+        quick: false,
+        run: install::suite,
+    },
     Suite { name: "doc", what: "documentation builds, links resolve", quick: false, run: doc },
     Suite { name: "loom", what: "all interleavings of the rings", quick: false, run: loom },
     Suite { name: "swarm", what: "simulated clusters from many seeds", quick: false, run: swarm },

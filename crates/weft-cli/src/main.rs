@@ -13,6 +13,7 @@ mod doctor;
 mod info;
 mod lab;
 mod mpi;
+mod pages;
 mod run;
 mod selftest;
 mod sim;
@@ -20,7 +21,7 @@ mod top;
 mod tune;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -60,6 +61,8 @@ enum Command {
     Sim(sim::Args),
     Top(top::Args),
     App(app::Args),
+    Completions(pages::Completions),
+    Man(pages::Man),
     /// Start the ranks of one host for `weft run`
     #[command(hide = true)]
     RunProxy,
@@ -89,6 +92,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Sim(args) => sim::run(args),
         Command::Top(args) => top::run(args),
         Command::App(args) => app::run(args),
+        Command::Completions(args) => pages::completions(&args, &Cli::command()),
+        Command::Man(args) => pages::man(&args, &Cli::command()),
         Command::RunProxy => run::proxy::run(),
         Command::Selftest(args) => selftest::run(args),
     }

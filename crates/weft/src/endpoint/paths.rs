@@ -102,15 +102,18 @@ pub(super) struct Route {
     pub bulk: u8,
     /// Longest packet of each.
     fits: [u32; 2],
-    /// Link the last question came over: the answer goes back the same way.
-    reply: u8,
+    /// Links that questions came over since the last answer, which goes back the same ways, and the
+    /// last one of all: a peer that lost its core finds questions over all of them at once.
+    asked: ArrayVec<u8, PATHS_MAX>,
+    asked_last: u8,
 }
 
 impl Route {
     /// `None` without a path.
     pub fn new(paths: ArrayVec<Path, PATHS_MAX>) -> Option<Route> {
         let first = paths.first()?.link;
-        let mut route = Route { paths, small: first, bulk: first, fits: [0; 2], reply: first };
+        let (fits, asked) = ([0; 2], ArrayVec::new());
+        let mut route = Route { paths, small: first, bulk: first, fits, asked, asked_last: first };
         route.choose();
         Some(route)
     }
@@ -125,14 +128,21 @@ impl Route {
         self.paths.len() > 1
     }
 
-    pub fn reply(&self) -> usize {
-        self.reply.into()
+    /// Links an answer goes over: it proves each of them.
+    pub fn take_asked(&mut self) -> ArrayVec<usize, PATHS_MAX> {
+        if self.asked.is_empty() {
+            self.asked.push(self.asked_last);
+        }
+        self.asked.drain(..).map(usize::from).collect()
     }
 
     /// A question came over this link.
     pub fn asked_over(&mut self, link: usize) {
         if self.links().any(|l| l == link) {
-            self.reply = link as u8;
+            self.asked_last = link as u8;
+            if !self.asked.contains(&self.asked_last) {
+                self.asked.push(self.asked_last);
+            }
         }
     }
 
@@ -345,6 +355,15 @@ mod tests {
         route.answered(RAW, at(2));
         route.answered(UDP, at(3));
         route
+    }
+
+    #[test]
+    fn take_asked__every_way_that_questions_came_is_answered() {
+        let mut route = proven();
+        assert_eq!(route.take_asked()[..], [RAW], "one that came before the route was made");
+        [RAW, UDP, RAW, 9].into_iter().for_each(|link| route.asked_over(link));
+        assert_eq!(route.take_asked()[..], [RAW, UDP], "both came while the rank had no core");
+        assert_eq!(route.take_asked()[..], [RAW], "the last one");
     }
 
     #[test]

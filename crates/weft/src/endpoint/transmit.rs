@@ -44,14 +44,14 @@ impl Driver {
         Some(usize::from(route.link_for(bulk, len)))
     }
 
-    /// A HELLO goes over every path, so that one that works is found; the answer to one goes back
-    /// the way it came, so that it proves the path.
+    /// A HELLO goes over every path, so that one that works is found; the answer goes back
+    /// each way that questions came, so that it proves the paths.
     fn send_hello(&mut self, t: &Transmit) -> bool {
         let now = self.core.now;
         let Some(Some(route)) = self.routes.get_mut(t.peer.0 as usize) else { return true };
         let links: ArrayVec<usize, { super::paths::PATHS_MAX }> =
             match Hello::is_answer(t.header.as_slice()) {
-                true => [route.reply()].into_iter().collect(),
+                true => route.take_asked(),
                 false => route.ask_first(now),
             };
         for link in links {

@@ -13,6 +13,7 @@ const TOOLS: &[Tool] = &[
     ("iperf3", "iperf3", "the comparison with kernel TCP"),
     ("cc", "gcc", "C programs"),
     ("c++", "g++", "the fuzz targets"),
+    ("pkg-config", "pkg-config", "the C library once installed"),
     ("gfortran", "gfortran", "Fortran programs"),
     ("/usr/include/rdma/fabric.h", "libfabric-dev", "programs on the libfabric provider"),
     ("mpiexec.openmpi", "openmpi-bin", "MPI programs with the system's Open MPI"),

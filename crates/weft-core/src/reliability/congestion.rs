@@ -28,6 +28,9 @@ const BASE_AGE: u64 = 10_000_000_000;
 /// not of this path's making, but that of a processor shared with others.
 const FUTILE_CUTS: u32 = 6;
 const FUTILE_PART: u32 = 4;
+/// Round trips without a sample after which losses end a round alone: what is sent again gives no
+/// sample (Karn), so while a window is sent again and again there is none.
+const UNMEASURED: u64 = 4;
 /// Time for which delay is then not listened to, unless packets are lost.
 const DEAF: u64 = 100_000_000;
 
@@ -59,6 +62,9 @@ pub struct DelayWindow {
     before: u64,
     cuts: Option<Cuts>,
     deaf_until: Instant,
+    /// The last round trip, and when it was measured.
+    rtt: u64,
+    sampled: Instant,
 }
 
 /// What the round trip now going on has shown.
@@ -100,6 +106,8 @@ impl DelayWindow {
             before: u64::MAX,
             cuts: None,
             deaf_until: Instant(0),
+            rtt: 0,
+            sampled: Instant(0),
         }
     }
 
@@ -133,18 +141,41 @@ impl DelayWindow {
         if self.slow_start && self.round.limited {
             self.grow(signal.arrived << FRACTION);
         }
-        let (rtt, delay) = signal.delay?;
+        let Some((rtt, delay)) = signal.delay else {
+            let due = Instant(self.sampled.0.saturating_add(self.rtt.saturating_mul(UNMEASURED)));
+            if self.round.lost > 0 && now >= due.max(self.round.end) {
+                self.end_unmeasured(now);
+            }
+            return None;
+        };
+        (self.rtt, self.sampled) = (rtt, now);
         self.round.delay = self.round.delay.min(delay);
         self.slow_start &= delay <= self.target / 4;
         (now >= self.round.end).then(|| self.end_round(now, rtt))
     }
 
+    /// A round of which only losses are known.
+    fn end_unmeasured(&mut self, now: Instant) {
+        let many = self.lost_many();
+        let rest = self.rtt.saturating_mul(UNMEASURED);
+        self.round = Round::until(Instant(now.0.saturating_add(rest)));
+        if many {
+            self.slow_start = false;
+            let target = self.scaled_target();
+            self.cut(now, target, target, true);
+        }
+    }
+
+    /// So many that they count without delay.
+    fn lost_many(&self) -> bool {
+        self.round.lost >= LOSS_MIN && self.round.lost >= self.packets() / LOSS_PART
+    }
+
     fn end_round(&mut self, now: Instant, rtt: u64) -> u64 {
-        let round = self.round;
+        let (round, many) = (self.round, self.lost_many());
         self.round = Round::until(Instant(now.0.saturating_add(rtt)));
         let standing = round.delay.min(self.before);
         self.before = round.delay;
-        let many = round.lost >= LOSS_MIN && round.lost >= self.packets() / LOSS_PART;
         let heard = now >= self.deaf_until;
         let lost = many || (round.lost > 0 && standing > self.target / 2);
         let target = self.scaled_target();

@@ -67,6 +67,20 @@ fn window__loss_with_delay_or_of_an_eighth_cuts() {
 }
 
 #[test]
+fn window__losses_without_a_sample_cut_in_the_end() {
+    let mut w = window(256);
+    let now = rounds(&mut w, 0, 1, 0, 0);
+    let before = w.packets();
+    let resent = |w: &mut DelayWindow, at: u64| {
+        w.on_signal(Instant(at), Signal { lost: before, limited: true, ..Signal::default() });
+    };
+    resent(&mut w, now);
+    assert_eq!(w.packets(), before, "one round of it is borne");
+    (1..40).for_each(|n| resent(&mut w, now + n * 5 * 20_000));
+    assert_eq!(w.packets(), 2);
+}
+
+#[test]
 fn window__one_late_answer_is_no_queue() {
     let mut w = window(400);
     let at = rounds(&mut w, 0, 1, 0, 0);

@@ -106,6 +106,8 @@ pub(super) struct Route {
     /// last one of all: a peer that lost its core finds questions over all of them at once.
     asked: ArrayVec<u8, PATHS_MAX>,
     asked_last: u8,
+    /// When packets were last found to stay unacknowledged, and paths were asked.
+    stalled: Instant,
 }
 
 impl Route {
@@ -113,7 +115,15 @@ impl Route {
     pub fn new(paths: ArrayVec<Path, PATHS_MAX>) -> Option<Route> {
         let first = paths.first()?.link;
         let (fits, asked) = ([0; 2], ArrayVec::new());
-        let mut route = Route { paths, small: first, bulk: first, fits, asked, asked_last: first };
+        let mut route = Route {
+            paths,
+            small: first,
+            bulk: first,
+            fits,
+            asked,
+            asked_last: first,
+            stalled: Instant(0),
+        };
         route.choose();
         Some(route)
     }
@@ -279,6 +289,7 @@ impl Route {
     /// Links to ask now, because packets stay unacknowledged: all that are in use.
     pub fn ask_all(&mut self, now: Instant) -> ArrayVec<usize, PATHS_MAX> {
         let alone = !self.has_choice();
+        self.stalled = now;
         let mut links = ArrayVec::new();
         for path in &mut self.paths {
             let long = is_long(&path.caps) && !alone;
@@ -290,16 +301,20 @@ impl Route {
         links
     }
 
-    /// Gives up proven paths that have not answered although another has. True if another choice
-    /// follows from it.
+    /// Gives up proven paths that have not answered although another has, of those that were asked
+    /// since packets stay unacknowledged. True if another choice follows from it.
     pub fn judge(&mut self, now: Instant) -> bool {
+        let stalled = self.stalled;
+        // What a path answered before says nothing of the peer now, which may have lost its core.
+        let in_question = |p: &Path| p.asked.is_some_and(|asked| asked >= stalled);
         let fresh = |p: &Path| p.asked.zip(p.answered).is_some_and(|(asked, at)| at >= asked);
-        let answered = self.paths.iter().filter(|p| fresh(p)).filter_map(|p| p.answered).min();
+        let alive = self.paths.iter().filter(|p| in_question(p) && fresh(p));
+        let answered = alive.filter_map(|p| p.answered).min();
         if answered.is_none_or(|at| now < at + GRACE) {
             return false;
         }
         for path in &mut self.paths {
-            if path.state == State::Proven && !fresh(path) {
+            if path.state == State::Proven && in_question(path) && !fresh(path) {
                 let steady = now.since(path.since) > STEADY;
                 path.wait =
                     if steady { ask_again(&path.caps) } else { (path.wait * 2).min(ASK_AGAIN_MAX) };
@@ -364,6 +379,25 @@ mod tests {
         [RAW, UDP, RAW, 9].into_iter().for_each(|link| route.asked_over(link));
         assert_eq!(route.take_asked()[..], [RAW, UDP], "both came while the rank had no core");
         assert_eq!(route.take_asked()[..], [RAW], "the last one");
+    }
+
+    #[test]
+    fn judge__a_path_that_was_not_asked_is_no_witness_that_the_peer_runs() {
+        let mut route = three(&[RAW, UDP, GSO]);
+        route.ask_due(at(1));
+        [RAW, UDP, GSO].into_iter().for_each(|link| _ = route.answered(link, at(200_000)));
+        assert_eq!(route.ask_all(at(210_000)).len(), 3);
+        [RAW, UDP, GSO].into_iter().for_each(|link| _ = route.answered(link, at(210_010)));
+        // The long question is too young to be asked again, and its answer is old.
+        assert_eq!(route.ask_all(at(220_000))[..], [RAW, UDP]);
+        assert!(!route.judge(at(225_000)), "nobody has answered");
+        route.answered(UDP, at(226_000));
+        assert!(route.judge(at(228_000)), "the peer runs, and is not heard over one");
+        assert_eq!(
+            (route.small, route.bulk),
+            (GSO as u8, GSO as u8),
+            "that was not asked: it stays"
+        );
     }
 
     #[test]

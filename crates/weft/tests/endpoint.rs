@@ -363,3 +363,26 @@ fn counters__who_sends_and_never_polls_is_counted() {
     let sent = all.iter().find(|s| s.job == job).unwrap().get("messages_sent");
     assert!(sent > 10, "{sent}");
 }
+
+#[test]
+fn send__beyond_what_is_copied_ahead_waits_in_its_own_buffer() {
+    const COUNT: usize = 600;
+    let pair = shm(Config::default());
+    let sends: Vec<_> =
+        (0..COUNT as u64).map(|n| pair.a.send(pair.to_b, n, bytes(n, 16 << 10))).collect();
+    let ahead = sends.iter().filter(|send| send.is_done()).count();
+    assert!((200..=400).contains(&ahead), "{ahead} were done before anybody received");
+    let send = async {
+        for send in sends {
+            send.await.0.unwrap();
+        }
+    };
+    let recv = async {
+        for n in 0..COUNT as u64 {
+            let (status, got) = pair.b.recv(Some(pair.to_a), n, 0, vec![0; 16 << 10]).await;
+            assert_eq!(status.unwrap().len, 16 << 10);
+            assert!(got == bytes(n, 16 << 10), "{n}");
+        }
+    };
+    pair.run(send, recv);
+}

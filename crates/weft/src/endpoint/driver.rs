@@ -637,6 +637,8 @@ impl Core {
         let store = &mut self.stored[at];
         if offset == 0 {
             // The engine has checked the length against the credit it gave.
+            let before = std::mem::replace(store, self.ops.spare.take());
+            self.ops.spare.keep(before);
             store.clear();
             store.resize(total as usize, 0);
         }
@@ -706,10 +708,11 @@ impl Core {
             Event::CopyStored { id, op, len } => {
                 let data = std::mem::take(&mut self.stored[Slab::<()>::index(id)]);
                 self.ops.place(op, 0, len, Bytes::from_slice(&data));
+                self.ops.spare.keep(data);
             }
             Event::FreeStored(id) => {
                 if let Some(s) = self.stored.get_mut(Slab::<()>::index(id)) {
-                    *s = Vec::new();
+                    self.ops.spare.keep(std::mem::take(s));
                 }
             }
             _ => {}

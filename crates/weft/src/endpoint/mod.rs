@@ -8,6 +8,7 @@ pub(crate) mod ops;
 mod paths;
 mod regions;
 mod routing;
+mod spare;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
 mod transmit;
@@ -459,7 +460,10 @@ impl Endpoint {
             return self.ended(Ok(status), data);
         }
         let d = &mut inner.driver;
-        let inject = !sync && data.len() <= d.core.engine.config().inject_max as usize;
+        // Where much waits already its memory does as well as a copy of it.
+        let inject = !sync
+            && data.len() <= d.core.engine.config().inject_max as usize
+            && d.core.engine.queued(to) < sys::raw::INJECTED_MAX;
         let mut args = SendArgs {
             peer: to,
             tag,

@@ -1,5 +1,6 @@
 //! The driver's side of operations: their buffers and who waits for them.
 
+use super::spare::Spare;
 use super::sys::Memory;
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -61,17 +62,13 @@ pub(crate) struct OpTable {
     /// Operations that the engine has ended and whose index it gave to a new one before their
     /// completion was acted on and collected.
     displaced: BTreeMap<u32, Entry>,
-    spare: Vec<Vec<u8>>,
+    /// Memory for copies, and for messages that nobody has asked for.
+    pub(super) spare: Spare,
     /// Operations whose memory is lent.
     lent: usize,
     /// Memory at an address that was lent and is free; bounded by who lends.
     pub returned: VecDeque<u64>,
 }
-
-/// Copies kept for injected messages, in number.
-const SPARE_MAX: usize = 256;
-/// Longest kept copy, in bytes.
-const SPARE_LEN: usize = 32 << 10;
 
 impl OpTable {
     #[inline]
@@ -133,7 +130,7 @@ impl OpTable {
 
     /// A copy of `data` in memory that is reused.
     pub fn copy_of(&mut self, data: &[u8]) -> Memory {
-        let mut v = self.spare.pop().unwrap_or_default();
+        let mut v = self.spare.take();
         v.clear();
         v.extend_from_slice(data);
         Memory::Owned(v)
@@ -222,9 +219,7 @@ impl OpTable {
 
     fn keep(&mut self, memory: Memory) {
         if let Memory::Owned(v) = memory {
-            if self.spare.len() < SPARE_MAX && v.capacity() <= SPARE_LEN {
-                self.spare.push(v);
-            }
+            self.spare.keep(v);
         }
     }
 

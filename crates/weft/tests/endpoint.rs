@@ -371,7 +371,7 @@ fn send__beyond_what_is_copied_ahead_waits_in_its_own_buffer() {
     let sends: Vec<_> =
         (0..COUNT as u64).map(|n| pair.a.send(pair.to_b, n, bytes(n, 16 << 10))).collect();
     let ahead = sends.iter().filter(|send| send.is_done()).count();
-    assert!((200..=400).contains(&ahead), "{ahead} were done before anybody received");
+    assert!((60..=200).contains(&ahead), "{ahead} were done before anybody received");
     let send = async {
         for send in sends {
             send.await.0.unwrap();

@@ -463,7 +463,7 @@ impl Endpoint {
         // Where much waits already its memory does as well as a copy of it.
         let inject = !sync
             && data.len() <= d.core.engine.config().inject_max as usize
-            && d.core.engine.queued(to) < sys::raw::INJECTED_MAX;
+            && d.core.engine.queued(to) * data.len() < spare::MOST;
         let mut args = SendArgs {
             peer: to,
             tag,

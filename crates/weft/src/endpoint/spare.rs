@@ -1,7 +1,7 @@
 //! Memory of copies and of stored messages, kept for the next ones.
 
-/// Most that is kept: copies of the longest injected message, as many as may wait for one peer.
-const MOST: usize = 256 * (16 << 10);
+/// Most that is kept, and that is copied ahead of one peer: as much as stays in a core's caches.
+pub(super) const MOST: usize = 1 << 20;
 
 /// Memory that a message was copied to. Without it the allocator gives the pages of each back to
 /// the system and takes others, which costs a fault for every 4 KiB: 5 us for a message of 16 KiB.

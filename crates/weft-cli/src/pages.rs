@@ -28,8 +28,9 @@ pub struct Man {
 /// The command without those that only weft itself calls.
 fn visible(whole: &clap::Command) -> clap::Command {
     let shown = whole.get_subcommands().filter(|c| !c.is_hide_set()).map(visible);
-    let mut bare =
-        clap::Command::new(whole.get_name().to_owned().leak() as &str).args(whole.get_arguments());
+    // The program ends when these are written; without a feature more, clap wants names for ever.
+    let name: &str = whole.get_name().to_owned().leak();
+    let mut bare = clap::Command::new(name).args(whole.get_arguments());
     bare = bare.subcommands(shown).subcommand_required(whole.is_subcommand_required_set());
     if let Some(about) = whole.get_about() {
         bare = bare.about(about.clone());

@@ -167,6 +167,7 @@ fn mpi__a_program_runs_on_the_real_provider() {
 }
 
 /// Meets the other ranks until there is a file `end`; leaves its process number in one of its own.
+/// The pause leaves a core to `weft top`: it is no time that anything here waits for.
 const MEET: &str = "import os, sys, time
 from mpi4py import MPI
 world, folder = MPI.COMM_WORLD, sys.argv[1]

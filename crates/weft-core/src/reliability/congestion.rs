@@ -31,6 +31,7 @@ const FUTILE_PART: u32 = 4;
 /// Round trips without a sample after which losses end a round alone: what is sent again gives no
 /// sample (Karn), so while a window is sent again and again there is none.
 const UNMEASURED: u64 = 4;
+const RTT_GUESS: u64 = 1_000_000;
 /// Time for which delay is then not listened to, unless packets are lost.
 const DEAF: u64 = 100_000_000;
 
@@ -62,7 +63,7 @@ pub struct DelayWindow {
     before: u64,
     cuts: Option<Cuts>,
     deaf_until: Instant,
-    /// The last round trip, and when it was measured.
+    /// The last round trip, a guess until one is known, and when it was measured.
     rtt: u64,
     sampled: Instant,
 }
@@ -106,7 +107,7 @@ impl DelayWindow {
             before: u64::MAX,
             cuts: None,
             deaf_until: Instant(0),
-            rtt: 0,
+            rtt: RTT_GUESS,
             sampled: Instant(0),
         }
     }

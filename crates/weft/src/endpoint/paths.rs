@@ -104,8 +104,8 @@ pub(super) struct Route {
     fits: [u32; 2],
     /// Links that questions came over since the last answer, which goes back the same ways, and the
     /// last one of all: a peer that lost its core finds questions over all of them at once.
-    asked: ArrayVec<u8, PATHS_MAX>,
-    asked_last: u8,
+    callers: ArrayVec<u8, PATHS_MAX>,
+    last_caller: u8,
     /// When packets were last found to stay unacknowledged, and paths were asked.
     stalled: Instant,
 }
@@ -114,14 +114,14 @@ impl Route {
     /// `None` without a path.
     pub fn new(paths: ArrayVec<Path, PATHS_MAX>) -> Option<Route> {
         let first = paths.first()?.link;
-        let (fits, asked) = ([0; 2], ArrayVec::new());
+        let (fits, callers) = ([0; 2], ArrayVec::new());
         let mut route = Route {
             paths,
             small: first,
             bulk: first,
             fits,
-            asked,
-            asked_last: first,
+            callers,
+            last_caller: first,
             stalled: Instant(0),
         };
         route.choose();
@@ -139,19 +139,19 @@ impl Route {
     }
 
     /// Links an answer goes over: it proves each of them.
-    pub fn take_asked(&mut self) -> ArrayVec<usize, PATHS_MAX> {
-        if self.asked.is_empty() {
-            self.asked.push(self.asked_last);
+    pub fn take_callers(&mut self) -> ArrayVec<usize, PATHS_MAX> {
+        if self.callers.is_empty() {
+            self.callers.push(self.last_caller);
         }
-        self.asked.drain(..).map(usize::from).collect()
+        self.callers.drain(..).map(usize::from).collect()
     }
 
     /// A question came over this link.
     pub fn asked_over(&mut self, link: usize) {
         if self.links().any(|l| l == link) {
-            self.asked_last = link as u8;
-            if !self.asked.contains(&self.asked_last) {
-                self.asked.push(self.asked_last);
+            self.last_caller = link as u8;
+            if !self.callers.contains(&self.last_caller) {
+                self.callers.push(self.last_caller);
             }
         }
     }
@@ -373,12 +373,12 @@ mod tests {
     }
 
     #[test]
-    fn take_asked__every_way_that_questions_came_is_answered() {
+    fn take_callers__every_way_that_questions_came_is_answered() {
         let mut route = proven();
-        assert_eq!(route.take_asked()[..], [RAW], "one that came before the route was made");
+        assert_eq!(route.take_callers()[..], [RAW], "one that came before the route was made");
         [RAW, UDP, RAW, 9].into_iter().for_each(|link| route.asked_over(link));
-        assert_eq!(route.take_asked()[..], [RAW, UDP], "both came while the rank had no core");
-        assert_eq!(route.take_asked()[..], [RAW], "the last one");
+        assert_eq!(route.take_callers()[..], [RAW, UDP], "both came while the rank had no core");
+        assert_eq!(route.take_callers()[..], [RAW], "the last one");
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Driver {
         let Some(Some(route)) = self.routes.get_mut(t.peer.0 as usize) else { return true };
         let links: ArrayVec<usize, { super::paths::PATHS_MAX }> =
             match Hello::is_answer(t.header.as_slice()) {
-                true => route.take_asked(),
+                true => route.take_callers(),
                 false => route.ask_first(now),
             };
         for link in links {

@@ -10,6 +10,7 @@ mod app;
 mod bench;
 mod demo;
 mod doctor;
+mod idle;
 mod info;
 mod lab;
 mod mpi;

@@ -27,6 +27,7 @@ mod wire;
 
 pub use suite::date;
 
+use crate::idle;
 use anyhow::{bail, ensure, Context, Result};
 use clap::ValueEnum;
 use load::Load;
@@ -381,9 +382,6 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Load average from which others disturb the ranks.
-const BUSY: f64 = 1.0;
-
 fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model =
@@ -394,11 +392,9 @@ fn machine() -> String {
         Some([a, b]) => format!("ranks on cores {a} and {b}"),
         None => "both ranks on one core".to_string(),
     };
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().and_then(|first| first.parse::<f64>().ok());
-    let busy = match load.filter(|&load| load > BUSY) {
-        Some(load) => {
-            format!("\nTHE MACHINE IS BUSY (load {load}): figures and ratios mean little")
+    let busy = match idle::busy() {
+        Some(cores) => {
+            format!("\nTHE MACHINE IS BUSY ({cores:.1} cores): figures and ratios mean little")
         }
         None => String::new(),
     };

@@ -1,6 +1,7 @@
 //! The machine: processors and clock.
 
 use super::Check;
+use crate::idle;
 use weft_link::secure::Backend;
 
 /// A file's text without the line end.
@@ -29,17 +30,17 @@ fn cores() -> Check {
 }
 
 fn load() -> Check {
-    let usable = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    let text = read("/proc/loadavg").unwrap_or_default();
-    let load = text.split(' ').next().and_then(|first| first.parse::<f64>().ok());
-    match load {
-        Some(load) if load > usable => Check::warn(
+    let Some(cores) = idle::cores_in_use() else {
+        return Check::ok("load", "unknown: /proc/stat cannot be read");
+    };
+    let finding = format!("{cores:.1} cores in use");
+    match cores > idle::BUSY {
+        true => Check::warn(
             "load",
-            format!("{load:.1} on {usable} cores: measurements will be noisy"),
+            format!("{finding}: measurements will be noisy"),
             "wait until other programs have ended before you measure",
         ),
-        Some(load) => Check::ok("load", format!("{load:.1}")),
-        None => Check::ok("load", "unknown: /proc/loadavg cannot be read"),
+        false => Check::ok("load", finding),
     }
 }
 

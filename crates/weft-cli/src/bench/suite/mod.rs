@@ -18,6 +18,7 @@ mod report;
 use super::load::Load;
 use super::netns::Place;
 use super::Options;
+use crate::idle;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use measure::{Absence, Effort, Measure, Results};
@@ -84,11 +85,9 @@ pub fn date(since_epoch: Duration) -> String {
 
 /// A warning if the machine has other work: then figures are worse than they could be.
 fn busy() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-    let load: f64 = text.split_whitespace().next()?.parse().ok()?;
-    (load > 0.5).then(|| {
+    idle::busy().map(|cores| {
         format!(
-            "The machine was not idle: its load average was {load} when this run started. Figures \
+            "The machine was not idle: {cores:.1} cores were in use when this run started. Figures \
              vary more and are worse than on an idle machine."
         )
     })

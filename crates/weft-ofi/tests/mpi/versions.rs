@@ -9,20 +9,20 @@ use weft_conformance::skip;
 /// What the provider's version lies behind in its file; see `src/name.rs`.
 const MARK: &[u8] = b"weft-fi version ";
 
-/// The folder of a provider of another version than that of [`provider`].
-fn other() -> Result<PathBuf, String> {
-    let mut bytes = std::fs::read(provider()?.join("libweft-fi.so")).map_err(|e| e.to_string())?;
+/// The folder, for tests with one MPI, of a provider of another version than that of [`provider`].
+fn other(mpi: Mpi) -> Result<PathBuf, String> {
+    let mut bytes = std::fs::read(provider()?.join("libweft-fi.so")).expect("the provider");
     let marks: Vec<usize> =
         (0..bytes.len() - MARK.len()).filter(|&at| bytes[at..].starts_with(MARK)).collect();
     assert!(!marks.is_empty(), "the provider names no version");
     for at in marks {
         bytes[at + MARK.len()] += 1;
     }
-    let folder = scratch().join("other-version");
-    std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
+    let folder = scratch().join(format!("other-version-{mpi:?}"));
     let fresh = folder.join(format!("fresh-{}", std::process::id()));
-    std::fs::write(&fresh, bytes).map_err(|e| e.to_string())?;
-    std::fs::rename(&fresh, folder.join("libweft-fi.so")).map_err(|e| e.to_string())?;
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(&fresh, bytes).expect("the provider, changed");
+    std::fs::rename(&fresh, folder.join("libweft-fi.so")).expect("the provider, changed");
     Ok(folder)
 }
 
@@ -31,7 +31,7 @@ fn mixed(mpi: Mpi) {
     let job = || -> Result<Command, String> {
         let program = mpi.build("collectives")?;
         let mut command = mpi.launcher(1)?;
-        let folder = other()?;
+        let folder = other(mpi)?;
         command.arg(&program).arg("2").args([":", "-n", "1"]);
         if mpi.is_hydra() {
             command.args(["-env", "FI_PROVIDER_PATH"]).arg(folder);

@@ -17,6 +17,9 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
+/// Small messages from which on one train of them costs less than a packet for each.
+const MANY: usize = 8;
+
 /// Everything needed to emit a packet, now and again when it is retransmitted.
 #[derive(Clone, Copy)]
 pub(crate) struct Desc {
@@ -555,6 +558,15 @@ impl Peer {
     #[inline]
     pub fn has_more(&self) -> bool {
         self.msgs.len() > 1 || !self.data.is_empty()
+    }
+
+    /// So many messages wait, and may go now, that they leave quicker together, the way of bulk
+    /// data, than one by one the quick way.
+    #[inline]
+    pub fn has_many(&self) -> bool {
+        self.msgs.len() >= MANY
+            && self.caps.bulk_min != u32::MAX
+            && self.windows.as_ref().is_some_and(|w| w.send.room() >= MANY as u32)
     }
 
     /// Nothing is queued, in flight or owed.

@@ -171,6 +171,53 @@ fn send__after_a_pause_is_timed_from_its_start() {
 }
 
 #[test]
+fn inject__a_row_leaves_in_trains_and_its_end_with_the_next_look() {
+    let at = Rc::new(Cell::new(1_000_000));
+    let ids = (weft_link::random_u64(), weft_link::random_u64());
+    let links = [udp_link(ids.0, None), udp_link(ids.1, None)];
+    let p = pair_at(Clock::Virtual(at.clone()), Config::default(), links, ids);
+    let tags = Cell::new(0_u64);
+    let inject = |count: u64| {
+        for tag in (tags.get()..).take(count as usize) {
+            p.a.inject(p.to_b, tag, &bytes(tag, 16), None, false).unwrap();
+        }
+        tags.set(tags.get() + count);
+    };
+    let received = Cell::new(0);
+    let receive = |count: u64| {
+        for tag in (received.get()..).take(count as usize) {
+            let recv = p.b.recv(Some(p.to_a), tag, 0, vec![0; 16]);
+            let (_, (status, got)) = p.run(async {}, recv);
+            status.unwrap();
+            assert_eq!(got, bytes(tag, 16));
+            at.set(at.get() + 10_000);
+        }
+        received.set(received.get() + count);
+    };
+    let sent = || p.a.link_counters().iter().find(|c| c.1 == "sent").unwrap().2;
+    // A connection, and a window.
+    for _ in 0..10 {
+        inject(200);
+        receive(200);
+    }
+    let before = sent();
+    inject(17);
+    assert_eq!(sent() - before, 17, "the first leave at once");
+    inject(63);
+    assert_eq!(sent() - before, 17, "a train is not full");
+    inject(1);
+    assert_eq!(sent() - before, 81);
+    inject(5);
+    assert_eq!(sent() - before, 81);
+    assert!(!p.a.prepare_wait(), "nobody sleeps on them");
+    p.a.progress();
+    assert_eq!(sent() - before, 86);
+    inject(1);
+    assert_eq!(sent() - before, 87, "another row");
+    receive(87);
+}
+
+#[test]
 fn recv__too_small_a_buffer_is_an_error_with_the_sent_length() {
     for (name, p) in subjects(&Config::default()) {
         for len in [10usize, 5000, 200_000] {

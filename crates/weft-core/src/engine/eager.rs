@@ -194,6 +194,14 @@ impl Engine {
             && p.credit_in.try_take(len as usize)
     }
 
+    /// Whether several small packets to a peer leave with one call of the link.
+    #[inline]
+    pub fn sends_trains(&self, peer: PeerId) -> bool {
+        self.peers.get(peer.0 as usize).is_some_and(|p| {
+            p.windows.is_some() && (p.caps.train > 1 || p.caps.bulk_min != u32::MAX)
+        })
+    }
+
     /// The link refused what `inject_now` gave: it goes out later.
     #[cold]
     pub fn inject_refused(&mut self, peer: PeerId, op: OpId, len: u32, header: &HeaderBuf) {

@@ -180,6 +180,7 @@ impl Engine {
         loop {
             let p = &mut self.peers[peer.0 as usize];
             let item = *p.msgs.front()?;
+            let many = p.has_many();
             let step = match item {
                 Item::Eager(op) => eager::next(self.cfg.ack_every, p, &mut self.ops, op),
                 Item::Rts(op) => {
@@ -189,7 +190,8 @@ impl Engine {
                 Item::Single(desc) => put::single(p, &mut self.ops, desc),
             };
             match step {
-                Step::Send(desc, packets, last) => {
+                Step::Send(mut desc, packets, last) => {
+                    desc.bulk |= many;
                     if last {
                         p.msgs.pop_front();
                     }

@@ -159,6 +159,8 @@ pub(crate) struct Driver {
     only: Option<usize>,
     /// Rounds of progress, and close looks, since the clock was read.
     rounds: u32,
+    /// The same since the start, modulo 2^32.
+    pub(super) looks: u32,
     /// When every link is looked at again.
     look_at: Instant,
     rarely: Duration,
@@ -168,6 +170,8 @@ pub(crate) struct Driver {
     pub(super) has_polled_network: bool,
     /// Something to send was left to the next round, which must come before any sleep.
     pub(super) put_off: bool,
+    /// Until when messages wait for others to leave with.
+    pub(super) company_until: Instant,
     /// Time is virtual: a simulator calls only when something happened, so every round looks
     /// everywhere.
     exact: bool,
@@ -245,11 +249,13 @@ impl Driver {
             busy,
             only: None,
             rounds: 0,
+            looks: 0,
             look_at: now,
             rarely: RARELY[0],
             woken: None,
             has_polled_network: false,
             put_off: false,
+            company_until: now,
             exact,
         }
     }
@@ -259,6 +265,7 @@ impl Driver {
     #[inline]
     pub fn progress(&mut self, budget: usize) -> bool {
         self.rounds += 1;
+        self.looks = self.looks.wrapping_add(1);
         let (mut did, mut rare) = (false, self.exact);
         let woken = self.woken.take().filter(|_| !self.exact);
         self.core.fresh = false;
@@ -334,6 +341,7 @@ impl Driver {
     pub fn look_closely(&mut self, looks: u32, budget: usize) -> bool {
         let Some(only) = self.only else { return false };
         self.rounds += 1;
+        self.looks = self.looks.wrapping_add(1);
         (self.core.link, self.core.fresh, self.core.ended) = (only, false, false);
         let budget = if self.core.caps[only].network { TRAIN_BUDGET } else { budget };
         let found = self.links[only].recv_soon(looks, budget, &mut self.core) > 0;
@@ -416,20 +424,6 @@ impl Driver {
                 return did;
             }
         }
-    }
-
-    fn wake_sleepers(&mut self) -> bool {
-        let mut did = false;
-        while let Some((&(at, _), _)) = self.sleepers.first_key_value() {
-            if at > self.core.now {
-                break;
-            }
-            if let Some((_, waker)) = self.sleepers.pop_first() {
-                waker.wake();
-                did = true;
-            }
-        }
-        did
     }
 
     /// When `progress` wants to be called again although nothing arrives.

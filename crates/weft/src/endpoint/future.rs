@@ -1,5 +1,6 @@
 //! Futures of operations. They start when they are made; awaiting only collects the result.
 
+use super::driver::Driver;
 use super::{Inner, Status};
 use std::cell::RefCell;
 use std::future::Future;
@@ -125,5 +126,22 @@ impl Future for Yield {
         self.yielded = true;
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+}
+
+impl Driver {
+    /// Wakes who sleeps no longer than until now. True if there was somebody.
+    pub(super) fn wake_sleepers(&mut self) -> bool {
+        let mut did = false;
+        while let Some((&(at, _), _)) = self.sleepers.first_key_value() {
+            if at > self.core.now {
+                break;
+            }
+            if let Some((_, waker)) = self.sleepers.pop_first() {
+                waker.wake();
+                did = true;
+            }
+        }
+        did
     }
 }

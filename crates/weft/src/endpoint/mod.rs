@@ -8,6 +8,7 @@ pub(crate) mod ops;
 mod paths;
 mod regions;
 mod routing;
+mod row;
 mod spare;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
@@ -464,7 +465,7 @@ impl Endpoint {
         let inject = !sync
             && data.len() <= d.core.engine.config().inject_max as usize
             && d.core.engine.queued(to) * data.len() < spare::MOST;
-        let mut args = SendArgs {
+        let args = SendArgs {
             peer: to,
             tag,
             len: data.len() as u64,
@@ -476,22 +477,13 @@ impl Endpoint {
             active: false,
             untagged: false,
         };
-        let now = d.core.tick();
         if !inject {
+            let now = d.core.tick();
             let started = d.core.engine.send(now, args);
             return self.started(d, started, Memory::Owned(data));
         }
-        let memory = d.core.ops.copy_of(&data);
-        args.addr = memory.addr();
-        match d.core.engine.send(now, args) {
-            Ok(op) => {
-                d.core.ops.insert(op, Owner::Nobody, memory);
-                d.send_started(to, data.len());
-                let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
-                self.ended(Ok(status), data)
-            }
-            Err(refused) => self.ended(Err(error_of(refused)), data),
-        }
+        let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
+        self.ended(d.inject(args, &data).map(|()| status).map_err(error_of), data)
     }
 
     fn started(

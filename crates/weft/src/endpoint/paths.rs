@@ -6,6 +6,7 @@
 //! unacknowledged, all paths are asked again; those that stay silent while another answers are
 //! lost, and what they carried moves.
 
+use super::row::Row;
 use arrayvec::ArrayVec;
 use std::time::Duration;
 use weft_core::wire::Eager;
@@ -106,6 +107,8 @@ pub(super) struct Route {
     /// last one of all: a peer that lost its core finds questions over all of them at once.
     callers: ArrayVec<u8, PATHS_MAX>,
     last_caller: u8,
+    /// Of messages to the peer.
+    pub row: Row,
     /// When packets were last found to stay unacknowledged, and paths were asked.
     stalled: Instant,
 }
@@ -122,6 +125,7 @@ impl Route {
             fits,
             callers,
             last_caller: first,
+            row: Row::default(),
             stalled: Instant(0),
         };
         route.choose();

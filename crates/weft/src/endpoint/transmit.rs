@@ -8,7 +8,7 @@ use weft_core::{OpId, PeerId};
 use weft_link::Frame;
 
 /// Packets offered to a link in one call.
-const BURST: usize = 64;
+pub(super) const BURST: usize = 64;
 const HELLO: PacketType = PacketType::Hello;
 
 #[inline]

@@ -335,6 +335,25 @@ fn send__what_follows_goes_the_same_way_until_that_is_acknowledged() {
 }
 
 #[test]
+fn send__many_small_messages_that_wait_go_the_way_of_data_and_few_the_quick_one() {
+    for (count, way) in [(7, false), (8, true), (10, true)] {
+        let mut net = Net::open((two_ways(), Config::default()));
+        let recv: Vec<_> = (0..count).map(|tag| net.recv(1, Some(0), tag, 16)).collect();
+        (0..count).for_each(|tag| _ = net.send(0, 1, tag, &pattern(tag, 16)));
+        let out = sent(&mut net, 0);
+        assert_eq!(out.len() as u64, count);
+        assert!(out.iter().all(|t| t.bulk == way), "{count}");
+        // All lost: sent again, in order.
+        for (tag, &op) in (0..).zip(&recv) {
+            net.wait(&[(1, op)]);
+            assert_eq!(net.nodes[1].bytes(op), pattern(tag, 16));
+        }
+        net.run(1000);
+        net.assert_clean();
+    }
+}
+
+#[test]
 fn send__an_only_message_asks_for_no_acknowledgement_while_there_is_room() {
     // Half a window, and more than one.
     for (len, asks) in [(7_000, false), (60_000, true)] {

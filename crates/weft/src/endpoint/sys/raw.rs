@@ -116,7 +116,9 @@ impl Driver {
     ) -> Result<(), Refused> {
         let now = self.core.tick();
         let mut header = HeaderBuf::new();
-        if let Some(op) = self.core.engine.inject_now(now, &args, &mut header) {
+        let waits = self.is_in_row(args.peer);
+        let at_once = (!waits).then(|| self.core.engine.inject_now(now, &args, &mut header));
+        if let Some(op) = at_once.flatten() {
             let frame = Frame { peer: args.peer, header: header.as_slice(), payload: data };
             let len = frame.header.len() + data.len();
             let link = self.link_by(args.peer, false, len as u32);
@@ -131,7 +133,10 @@ impl Driver {
         let memory = memory(&mut self.core.ops);
         let op = self.core.engine.send(now, SendArgs { addr: memory.addr(), ..args })?;
         self.core.ops.insert(op, owner, memory);
-        self.send_started(args.peer, data.len());
+        match waits {
+            true => self.wait_for_company(args.peer),
+            false => self.send_started(args.peer, data.len()),
+        }
         Ok(())
     }
 
@@ -347,6 +352,7 @@ impl Endpoint {
         while self.queued(to) >= INJECTED_MAX {
             // Backpressure: what was taken before has to leave first.
             self.wait(None);
+            self.inner.borrow_mut().driver.keep_row(to);
         }
         let d = &mut self.inner.borrow_mut().driver;
         let args = SendArgs {

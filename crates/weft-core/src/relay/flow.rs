@@ -8,7 +8,7 @@ use crate::reliability::{
 };
 use crate::seq::Seq;
 use crate::time::Instant;
-use crate::wire::{self, field, flags, Ack, Common, Packet};
+use crate::wire::{self, field, flags, Ack, Common, HeaderBuf, Hello, Packet};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
@@ -25,13 +25,17 @@ const STUCK: Duration = Duration::from_millis(20);
 /// Shortest retransmission timeout: longer than Linux leaves a core to who computes beside an agent
 /// (a slice, 3 ms). A timeout that was none costs the window, and most losses show without one.
 const RTO_MIN: Duration = Duration::from_millis(4);
+/// Until a way that was left, or never answered, is asked again: at first and at most, doubled each
+/// time.
+const ASK_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
 /// One way to the peer.
 #[derive(Clone, Copy)]
 struct Way {
     to: LinkTo,
-    /// A HELLO came over it.
+    /// A HELLO came over it, and since it was left an answer.
     proven: bool,
+    left: bool,
 }
 
 /// A peer of the rank.
@@ -78,6 +82,12 @@ pub(super) struct Flow {
     copies: usize,
     /// Ways that questions came over, a bit each, since the last answer.
     asked: u8,
+    /// The question of the rank, without its payload: the peer knows the address.
+    question: Option<HeaderBuf>,
+    /// Ways over which it goes out now, a bit each, and when it does so next.
+    asks: u8,
+    ask_at: Instant,
+    ask_every: Duration,
 }
 
 impl Flow {
@@ -96,7 +106,7 @@ impl Flow {
         });
         let mut ways = [None; LINKS_MAX];
         for (way, &to) in ways.iter_mut().zip(links) {
-            *way = Some(Way { to, proven: false });
+            *way = Some(Way { to, proven: false, left: false });
         }
         let mut send = SendWindow::new(mode, cfg.window, Seq(0));
         let congestion = Congestion::new(crate::peer::target(cfg), send.limit());
@@ -129,6 +139,10 @@ impl Flow {
             repeated: 0,
             copies: 0,
             asked: 0,
+            question: None,
+            asks: 0,
+            ask_at: Instant::FAR,
+            ask_every: ASK_EVERY[0],
         };
         flow.choose();
         flow
@@ -162,15 +176,55 @@ impl Flow {
     }
 
     /// A HELLO came over `link`; the session number in it is for packets to the peer.
-    pub fn on_hello(&mut self, link: u8, answer: bool, session: u32) {
+    pub fn on_hello(&mut self, now: Instant, link: u8, answer: bool, session: u32) {
         self.session_out = session;
+        let before = self.link();
         for (i, way) in self.ways.iter_mut().enumerate() {
             if let Some(way) = way.as_mut().filter(|w| w.to.link == link) {
-                way.proven = true;
+                way.left &= !answer;
+                way.proven |= !way.left;
                 self.asked |= u8::from(!answer) << i;
             }
         }
         self.choose();
+        if self.link() != before && !self.send.is_empty() {
+            self.on_new_path();
+        }
+        self.ask_later(now);
+    }
+
+    /// The rank says HELLO.
+    pub fn note_hello(&mut self, imm: u32, hello: Hello) {
+        let common = Common { imm, ..Common::default() };
+        self.question = Some(wire::emit(&common, &Packet::Hello(hello)));
+    }
+
+    /// Ways that are not proven are asked in a while.
+    fn ask_later(&mut self, now: Instant) {
+        if self.ways().all(|(_, way)| way.proven) {
+            self.ask_at = Instant::FAR;
+        } else if self.ask_at == Instant::FAR {
+            self.ask_at = now + self.ask_every;
+            self.ask_every = (self.ask_every * 2).min(ASK_EVERY[1]);
+        }
+    }
+
+    /// Whether ways are to be asked now.
+    pub fn asks(&mut self, now: Instant) -> bool {
+        if self.ask_at <= now {
+            self.asks = self.ways().fold(0, |bits, (i, way)| bits | u8::from(!way.proven) << i);
+            self.ask_at = Instant::FAR;
+            self.ask_later(now);
+        }
+        self.asks != 0
+    }
+
+    /// The next question over a way that is not proven.
+    pub fn next_question(&mut self, peer: PeerId) -> Option<Out> {
+        let at = (0..LINKS_MAX).find(|at| self.asks >> at & 1 != 0)?;
+        self.asks &= !(1 << at);
+        let (way, header) = (self.ways[at]?, self.question?);
+        Some(Out { peer, link: way.to.link, header, payload: 0, last: false })
     }
 
     /// Whether nothing new has been acknowledged for long.
@@ -179,12 +233,12 @@ impl Flow {
     }
 
     /// Packets stay unacknowledged: another link, if there is one. True if it changed.
-    pub fn move_on(&mut self) -> bool {
+    pub fn move_on(&mut self, now: Instant) -> bool {
         let before = self.at();
         if self.ways().count() < 2 {
             return false;
         }
-        self.leave(before);
+        self.leave(now, before);
         if self.at() == before {
             // None is proven: any other.
             let others = self.ways().filter(|(i, _)| *i != before);
@@ -196,11 +250,12 @@ impl Flow {
         true
     }
 
-    fn leave(&mut self, at: usize) {
+    fn leave(&mut self, now: Instant, at: usize) {
         if let Some(way) = &mut self.ways[at] {
-            way.proven = false;
+            (way.proven, way.left) = (false, true);
         }
         self.choose();
+        self.ask_later(now);
     }
 
     /// Something came that had not come before.
@@ -211,7 +266,7 @@ impl Flow {
 
     /// Goes over to the link that the peer sends over again and again: what it is told does not
     /// arrive. True if the link changed.
-    pub fn follow(&mut self, link: u8) -> bool {
+    pub fn follow(&mut self, now: Instant, link: u8) -> bool {
         self.repeated += 1;
         let found = self.ways().find(|(_, w)| w.to.link == link).map(|(i, _)| i);
         let Some(at) = found.filter(|&at| at != self.at() && self.repeated >= COPIES) else {
@@ -220,9 +275,9 @@ impl Flow {
         self.repeated = 0;
         let before = self.at();
         if let Some(way) = &mut self.ways[at] {
-            way.proven = true;
+            (way.proven, way.left) = (true, false);
         }
-        self.leave(before);
+        self.leave(now, before);
         self.on_new_path();
         true
     }
@@ -353,6 +408,7 @@ impl Flow {
         });
         // Nothing can be said to a peer whose number for this one is not known yet.
         let ack = self.recv.ack_deadline().filter(|_| self.session_out != 0);
-        [resend, give_up, ack].into_iter().flatten().min()
+        let ask = Some(self.ask_at).filter(|&at| at != Instant::FAR);
+        [resend, give_up, ack, ask].into_iter().flatten().min()
     }
 }

@@ -253,6 +253,9 @@ impl Relay {
             return Err(WireError::Field);
         };
         let reply = common.flags & flags::REPLY != 0;
+        if let Packet::Hello(hello) = packet {
+            flow.note_hello(common.imm, hello);
+        }
         match packet {
             Packet::Hello(_) if !reply => {}
             _ => flow.session_out = common.session,
@@ -363,8 +366,9 @@ impl Relay {
         let known = self.by_endpoint.get(&EndpointId(hello.src_eid)).copied();
         if let Some(flow) = known.and_then(|p| self.flow(p)) {
             flow.last_heard = now;
-            flow.on_hello(link, common.flags & flags::REPLY != 0, hello.session_offer);
+            flow.on_hello(now, link, common.flags & flags::REPLY != 0, hello.session_offer);
         }
+        known.into_iter().for_each(|peer| self.make_ready(peer));
         match room {
             true => Arrival::Deliver(known),
             false => Arrival::Drop,
@@ -428,6 +432,9 @@ impl Relay {
         let verdict = flow.recv.on_packet(common.seq);
         flow.recv.note_received(now, common.flags & flags::ACKNOW != 0);
         flow.note_heard_credit(common.credit);
+        // What is acknowledged does not arrive, but this did.
+        let moved = verdict == Verdict::Duplicate && flow.follow(now, link);
+        self.stats.moved += u64::from(moved);
         let arrival = match verdict {
             Verdict::Deliver => {
                 if flow.recv.has_gap() {
@@ -444,8 +451,6 @@ impl Relay {
             }
             Verdict::Duplicate => {
                 self.stats.duplicates += 1;
-                // What is acknowledged does not arrive, but this did.
-                self.stats.moved += u64::from(flow.follow(link));
                 Arrival::Drop
             }
             Verdict::Gap | Verdict::Outside => {
@@ -454,6 +459,7 @@ impl Relay {
             }
         };
         match flow.recv.ack_deadline() {
+            _ if moved => self.make_ready(peer),
             Some(at) if at <= now => self.make_ready(peer),
             Some(at) => self.arm(peer, at),
             None => {}
@@ -509,6 +515,9 @@ impl Relay {
             return self.emit_plain(peer, key);
         }
         let flow = &mut **flow;
+        if let Some(question) = flow.next_question(peer) {
+            return Some(question);
+        }
         if flow.recv.has_gap() && flow.recv.ack_due(now) {
             self.stats.acks += 1;
             return Some(flow.emit_ack(peer));
@@ -608,11 +617,12 @@ impl Relay {
                 if flow.timeouts > 1 {
                     flow.on_silence();
                 }
-                if flow.timeouts > 2 && flow.is_stuck(now) && flow.move_on() {
+                if flow.timeouts > 2 && flow.is_stuck(now) && flow.move_on(now) {
                     self.stats.moved += 1;
                 }
             }
-            let due = flow.recv.ack_due(now) || flow.send.awaiting_retransmit() > 0;
+            let mut due = flow.recv.ack_due(now) || flow.send.awaiting_retransmit() > 0;
+            due |= flow.asks(now);
             match flow.deadline(&self.cfg) {
                 _ if due => self.make_ready(peer),
                 Some(next) => self.arm(peer, next.max(now + Duration::from_micros(1))),

@@ -12,6 +12,7 @@ struct Side {
     got: Vec<u64>,
     acks: u32,
     byes: u32,
+    asked: u32,
     given: u32,
     back: u32,
     room: bool,
@@ -31,10 +32,10 @@ impl Side {
         let other = EndpointId(2 - me as u64);
         assert!(relay.connect(PEER, SESSION[me], other, links));
         let (held, got) = (Map::new(), Vec::new());
-        let mut side = Side { relay, held, got, acks: 0, byes: 0, given: 0, back: 0, room: true };
+        let mut side = Side { relay, held, got, acks: 0, byes: 0, asked: 0, given: 0, back: 0, room: true };
         // As an exchange of HELLOs would.
         for to in links {
-            side.relay.flow(PEER).unwrap().on_hello(to.link, true, SESSION[1 - me]);
+            side.relay.flow(PEER).unwrap().on_hello(Instant(1), to.link, true, SESSION[1 - me]);
         }
         side
     }
@@ -46,6 +47,25 @@ impl Side {
         self.given += 1;
         let handle = self.given;
         self.relay.from_rank(now, PEER, header.as_slice(), handle).unwrap();
+    }
+
+    /// HELLO, as the rank says it.
+    fn say_hello(&mut self, now: Instant, answer: bool) {
+        let flow = self.relay.flow(PEER).unwrap();
+        let me = EndpointId(3 - flow.endpoint.0);
+        let (session, flags) = if answer { (flow.session_out, flags::REPLY) } else { (0, 0) };
+        let common = Common { session, flags, ..Common::default() };
+        let hello = Hello {
+            src_eid: me.0,
+            dst_eid: flow.endpoint.0,
+            session_offer: flow.session_in,
+            mtu: 1500,
+            version_min: 1,
+            version_max: 1,
+            credit: 0,
+        };
+        let header = wire::emit(&common, &Packet::Hello(hello));
+        self.relay.from_rank(now, PEER, header.as_slice(), 0).unwrap();
     }
 
     fn arrive(&mut self, now: Instant, link: u8, header: &HeaderBuf) {
@@ -78,6 +98,8 @@ impl Side {
             Packet::Eager(eager) => self.got.push(eager.tag),
             Packet::Ack(_) => self.acks += 1,
             Packet::Bye(_) => self.byes += 1,
+            Packet::Hello(_) if Hello::is_answer(header.as_slice()) => {}
+            Packet::Hello(_) => self.asked += 1,
             other => panic!("{other}"),
         }
     }
@@ -153,6 +175,9 @@ fn run(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant) {
         {
             let (to, link, header) = net.under_way.remove(&(at, n)).unwrap();
             sides[to].arrive(*now, link, &header);
+            for _ in 0..std::mem::take(&mut sides[to].asked) {
+                sides[to].say_hello(*now, true);
+            }
         }
         sides.iter_mut().for_each(|s| s.relay.handle_timeout(*now));
     }
@@ -217,6 +242,9 @@ fn run_for(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant, ns: u64) {
         for key in due {
             let (to, link, header) = net.under_way.remove(&key).unwrap();
             sides[to].arrive(*now, link, &header);
+            for _ in 0..std::mem::take(&mut sides[to].asked) {
+                sides[to].say_hello(*now, true);
+            }
         }
         sides.iter_mut().for_each(|s| s.relay.handle_timeout(*now));
     }
@@ -243,6 +271,32 @@ fn relay__moves_to_another_link_when_one_dies() {
         let moved: u64 = sides.iter().map(|s| s.relay.stats().moved).sum();
         assert_eq!(moved > 0, dead == 0 || more > 10, "{dead} {more}");
     }
+}
+
+#[test]
+fn relay__a_link_that_was_left_is_used_again_when_it_answers() {
+    let mut sides = [0, 1].map(|me| Side::new(me, &Config::default(), &LINKS));
+    let (mut net, mut now) = (Net::new(9, 0), Instant(1));
+    sides[0].say_hello(now, false);
+    sides[0].send(now, 0);
+    run(&mut sides, &mut net, &mut now);
+    assert_eq!(net.sent, [1, 0]);
+    net.dead_link = Some(0);
+    sides[0].send(now, 1);
+    run_for(&mut sides, &mut net, &mut now, 3_000_000_000);
+    assert_eq!(sides[1].got.len(), 2);
+    net.dead_link = None;
+    let mut next_over_quick = |sides: &mut [Side; 2], ns: u64, tag| {
+        run_for(sides, &mut net, &mut now, ns);
+        let before = net.sent[0];
+        sides[0].send(now, tag);
+        run_for(sides, &mut net, &mut now, 10_000_000);
+        assert_eq!(sides[1].got.len() as u64, tag + 1);
+        net.sent[0] > before
+    };
+    assert!(!next_over_quick(&mut sides, 500_000_000, 2), "it was asked twice, in vain");
+    assert!(next_over_quick(&mut sides, 4_500_000_000, 3));
+    assert_eq!(sides[0].relay.next_timeout(), None, "nobody is asked for ever");
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn fetch_source(folder: &Path) -> Result<(), Missing> {
     let _old = (std::fs::remove_dir_all(&loads), std::fs::remove_dir_all(&place));
     let to = loads.display().to_string();
     let environment = folder.join(with_pip.name);
-    pip(&environment, &["download", "--no-deps", "--no-binary", ":all:", "--dest", &to, SOURCE])?;
+    pip(&environment, &["download", "--no-deps", "--no-binary", "mpi4py", "--dest", &to, SOURCE])?;
     let entries = std::fs::read_dir(&loads).map_err(|e| failed(format!("{to}: {e}")))?;
     let archive = entries.flatten().map(|entry| entry.path()).next();
     let archive = archive.ok_or(failed(format!("pip left nothing in {to}")))?;

@@ -125,6 +125,30 @@ fn send__in_order_whole_and_from_send_buffers_over_every_link() {
 }
 
 #[test]
+fn counters__who_sends_packets_and_never_polls_is_counted() {
+    let h = hosts("shm", 2, &Config::default());
+    let (from, to) = (&h.packets[0], h.peers[0][1]);
+    h.packets[1].handle(1, |_, _| {});
+    from.send(to, 1, 0, &[0]).unwrap();
+    h.until(|| h.packets[1].endpoint().stats().messages_received > 0);
+    let job = format!("packets-{}", std::process::id());
+    let who = weft::counters::Who { job: job.clone(), rank: 0, size: 2 };
+    from.endpoint().publish_counters(&who).unwrap();
+    for n in 0..100 {
+        let mut buffer = from.alloc(1);
+        buffer[0] = 2;
+        match n % 3 {
+            0 => from.send(to, 1, n, &[2]).unwrap(),
+            1 => from.gather(to, 1, n, &[2].into(), 0..1).unwrap(),
+            _ => from.send_buffer(to, 1, n, buffer).unwrap(),
+        }
+    }
+    let all = weft::counters::scan().unwrap();
+    let sent = all.iter().find(|s| s.job == job).unwrap().get("packets_sent");
+    assert!(sent > 60, "{sent}");
+}
+
+#[test]
 fn send__gathered_from_user_memory_is_free_when_it_returns() {
     // The receiver has to run meanwhile: a thread of its own.
     for (name, faults) in [("udp", false), ("faulty", true)] {

@@ -32,7 +32,8 @@ impl Side {
         let other = EndpointId(2 - me as u64);
         assert!(relay.connect(PEER, SESSION[me], other, links));
         let (held, got) = (Map::new(), Vec::new());
-        let mut side = Side { relay, held, got, acks: 0, byes: 0, asked: 0, given: 0, back: 0, room: true };
+        let mut side =
+            Side { relay, held, got, acks: 0, byes: 0, asked: 0, given: 0, back: 0, room: true };
         // As an exchange of HELLOs would.
         for to in links {
             side.relay.flow(PEER).unwrap().on_hello(Instant(1), to.link, true, SESSION[1 - me]);

@@ -1,7 +1,7 @@
 //! Counters that other processes read: when they are written.
 
 use super::Inner;
-use weft_core::{Instant, Stats};
+use weft_core::{Instant, PeerId, Stats};
 
 /// Messages of who does not poll after which its counters may be written.
 const UNPOLLED: u32 = 64;
@@ -25,6 +25,16 @@ impl Inner {
             self.driver.core.tick();
             self.count(true);
         }
+    }
+
+    /// The latency path of a packet, counted.
+    #[inline]
+    pub(crate) fn packet_now(&mut self, to: PeerId, tag: u64, data: &[u8]) -> bool {
+        let sent = self.driver.packet_now(to, tag, data);
+        if sent {
+            self.count_sent();
+        }
+        sent
     }
 
     #[cold]

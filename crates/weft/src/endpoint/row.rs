@@ -47,7 +47,7 @@ impl Driver {
     }
 
     /// Looks for news that made room for messages to a peer do not end their row.
-    pub(super) fn keep_row(&mut self, peer: PeerId) {
+    pub(crate) fn keep_row(&mut self, peer: PeerId) {
         let (now, looks) = (self.core.now, self.looks);
         if let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) {
             route.row.keep(now, looks);

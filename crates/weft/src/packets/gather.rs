@@ -97,11 +97,11 @@ impl Packets {
         lend: impl FnOnce() -> Result<Memory, OpError>,
     ) -> Result<bool, OpError> {
         let copies = {
-            let driver = &mut self.endpoint.inner.borrow_mut().driver;
-            if driver.packet_now(to, tag, data) {
+            let inner = &mut *self.endpoint.inner.borrow_mut();
+            if inner.packet_now(to, tag, data) {
                 return Ok(true);
             }
-            driver.core.engine.config().transfer == Transfer::Copy || data.is_empty()
+            inner.driver.core.engine.config().transfer == Transfer::Copy || data.is_empty()
         };
         self.check_len(to, data.len())?;
         if copies {

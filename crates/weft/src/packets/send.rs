@@ -46,7 +46,7 @@ impl Packets {
         data: &[u8],
     ) -> Result<(), OpError> {
         let tag = tag(Kind::User, handler, argument);
-        if self.endpoint.inner.borrow_mut().driver.packet_now(to, tag, data) {
+        if self.endpoint.inner.borrow_mut().packet_now(to, tag, data) {
             return Ok(());
         }
         self.send_slowly(to, tag, data)
@@ -59,6 +59,7 @@ impl Packets {
             match self.try_post(to, tag, data) {
                 Err(OpError::Busy) => {
                     self.endpoint.wait(None);
+                    self.endpoint.inner.borrow_mut().driver.keep_row(to);
                 }
                 other => return other,
             }
@@ -94,7 +95,7 @@ impl Packets {
         data: &[u8],
     ) -> Result<(), OpError> {
         let tag = tag(Kind::User, handler, argument);
-        if self.endpoint.inner.borrow_mut().driver.packet_now(to, tag, data) {
+        if self.endpoint.inner.borrow_mut().packet_now(to, tag, data) {
             return Ok(());
         }
         self.check_len(to, data.len())?;
@@ -142,12 +143,13 @@ impl Packets {
         buffer: SendBuffer,
     ) -> Result<(), OpError> {
         let tag = tag(Kind::User, handler, argument);
-        let driver = &mut self.endpoint.inner.borrow_mut().driver;
+        let inner = &mut *self.endpoint.inner.borrow_mut();
         let PacketBuf { mut bytes, len } = buffer.buf;
-        if driver.packet_now(to, tag, &bytes[..len]) {
-            driver.core.recycle(PacketBuf { bytes, len });
+        if inner.packet_now(to, tag, &bytes[..len]) {
+            inner.driver.core.recycle(PacketBuf { bytes, len });
             return Ok(());
         }
+        let driver = &mut inner.driver;
         if len > driver.core.engine.single_max(to) {
             return Err(OpError::Refused);
         }

@@ -1,5 +1,6 @@
 //! The driver: owns engine, links and clock, and moves bytes between them.
 
+use super::look::Close;
 use super::ops::{AwaitedRecv, OpTable, Owner};
 use super::paths::Route;
 use super::regions::{AtOnce, Regions};
@@ -21,7 +22,7 @@ use weft_link::{Address, Bytes, Link, Prediction, Sink};
 /// Packets taken from a link before others are looked at.
 pub(super) const RECV_BUDGET: usize = 256;
 /// Packets taken from a network before acknowledgements and requests go out: one GSO train.
-const TRAIN_BUDGET: usize = 64;
+pub(super) const TRAIN_BUDGET: usize = 64;
 
 /// An active message that arrived; its handler runs when the driver is not borrowed.
 pub(crate) struct Upcall {
@@ -90,7 +91,7 @@ pub(crate) struct Core {
     /// One timestamp a burst: see [`Core::tick`].
     pub now: Instant,
     /// `now` was read in this round of progress.
-    fresh: bool,
+    pub(super) fresh: bool,
     pub ops: OpTable,
     pub awaited: AwaitedRecv,
     /// Something that the program waits for came to its end in this round of progress.
@@ -122,13 +123,13 @@ pub(crate) struct Core {
     /// Parts of direct copies to be done.
     copies: VecDeque<Event>,
     pub(super) ways: Ways,
-    link: usize,
+    pub(super) link: usize,
     /// Capabilities of the links, in their order.
     pub(crate) caps: Vec<LinkCaps>,
     /// The receive that bulk data arrived for last.
     pub(super) bulk: Option<Bulk>,
     /// The link that DATA came over last.
-    data_over: Option<usize>,
+    pub(super) data_over: Option<usize>,
 }
 
 pub(crate) struct Driver {
@@ -144,7 +145,7 @@ pub(crate) struct Driver {
     pub(super) unproven: Vec<PeerId>,
     pub(super) ask_at: Instant,
     /// Looks at each link since the last that found something.
-    quiet: Vec<u32>,
+    pub(super) quiet: Vec<u32>,
     pub addresses: Vec<Option<Address>>,
     /// What people call peers, where somebody has said it.
     pub names: HashMap<PeerId, String>,
@@ -155,10 +156,10 @@ pub(crate) struct Driver {
     pub(super) used: Vec<u32>,
     /// Links looked at in every round: those somebody talks over.
     pub(super) busy: Vec<bool>,
-    /// The link looked at closely between rounds of progress.
-    only: Option<usize>,
+    /// The links looked at closely between rounds of progress.
+    pub(super) close: Close,
     /// Rounds of progress, and close looks, since the clock was read.
-    rounds: u32,
+    pub(super) rounds: u32,
     /// The same since the start, modulo 2^32.
     pub(super) looks: u32,
     /// When every link is looked at again.
@@ -181,12 +182,8 @@ pub(crate) struct Driver {
 /// from the first to the last, doubled by each look in vain. Not rounds: where a round costs
 /// nothing, such looks would make up most of the time.
 const RARELY: [Duration; 2] = [Duration::from_micros(16), Duration::from_micros(128)];
-/// Looks in vain after which a link that costs a system call is looked at rarely.
-const QUIET: u32 = 256;
-/// Close looks at a link between two rounds.
-pub(super) const CLOSE_ROUNDS: u32 = 16;
 /// Rounds between readings of the clock while nothing happens.
-const CLOCK_ROUNDS: u32 = 8;
+pub(super) const CLOCK_ROUNDS: u32 = 8;
 
 impl Driver {
     pub fn new(config: Config, id: EndpointId, clock: Clock, links: Vec<Box<dyn Link>>) -> Driver {
@@ -247,7 +244,7 @@ impl Driver {
             packets_due: Instant::FAR,
             used,
             busy,
-            only: None,
+            close: Close::default(),
             rounds: 0,
             looks: 0,
             look_at: now,
@@ -273,7 +270,7 @@ impl Driver {
         if rare || self.rounds >= CLOCK_ROUNDS {
             self.rounds = 0;
             did |= self.on_time();
-            self.only = self.only_link();
+            self.choose_close();
             if self.core.now >= self.look_at || woken.is_some() {
                 self.look_at = self.core.now + self.rarely;
                 self.rarely = (self.rarely * 2).min(RARELY[1]);
@@ -305,7 +302,7 @@ impl Driver {
 
     /// Ends a round: acts and sends, or leaves it to the next round.
     #[inline]
-    fn wind_up(&mut self, rare: bool) -> bool {
+    pub(super) fn wind_up(&mut self, rare: bool) -> bool {
         self.put_off = !rare && self.may_put_off();
         self.put_off || {
             self.core.freshen();
@@ -318,61 +315,6 @@ impl Driver {
     #[inline]
     fn may_put_off(&self) -> bool {
         self.core.ended && !self.put_off && !self.core.has_urgent()
-    }
-
-    /// Whether a link is looked at in every round: one in use, unless a look costs a system call
-    /// and nothing came over it for long, while another in use costs none.
-    #[inline]
-    fn is_looked_at(&self, i: usize) -> bool {
-        self.busy[i]
-            && (self.core.caps[i].polled || self.quiet[i] < QUIET || !self.has_polled_network)
-    }
-
-    /// Data is on its way: most likely over the link it came over before, but maybe over another.
-    pub(super) fn look_for_data(&mut self) {
-        if !self.core.data_over.is_some_and(|link| self.core.caps[link].polled) {
-            self.quiet.fill(0);
-        }
-    }
-
-    /// Between two rounds of progress: looks closely, up to `looks` times, at the one link in use,
-    /// if that costs no system call, and takes what comes as a round does.
-    #[inline]
-    pub fn look_closely(&mut self, looks: u32, budget: usize) -> bool {
-        let Some(only) = self.only else { return false };
-        self.rounds += 1;
-        self.looks = self.looks.wrapping_add(1);
-        (self.core.link, self.core.fresh, self.core.ended) = (only, false, false);
-        let budget = if self.core.caps[only].network { TRAIN_BUDGET } else { budget };
-        let found = self.links[only].recv_soon(looks, budget, &mut self.core) > 0;
-        if found {
-            self.quiet[only] = 0;
-            if self.core.has_work() {
-                self.wind_up(false);
-            }
-        }
-        found
-    }
-
-    /// Whether there is a link to look at closely.
-    #[inline]
-    pub fn has_close_look(&self) -> bool {
-        self.only.is_some()
-    }
-
-    /// Whether the next round is to be one of progress: not only a close look.
-    #[inline]
-    pub fn is_round_due(&self) -> bool {
-        self.put_off || self.rounds + 1 >= CLOCK_ROUNDS
-    }
-
-    /// The one link that is looked at in every round, if that costs no system call.
-    fn only_link(&self) -> Option<usize> {
-        let mut looked_at = (0..self.links.len()).filter(|&i| self.is_looked_at(i));
-        match (looked_at.next(), looked_at.next()) {
-            (Some(only), None) if self.core.caps[only].polled => Some(only),
-            _ => None,
-        }
     }
 
     /// Reads the clock and does what has become due.

@@ -4,6 +4,7 @@ mod count;
 mod direct;
 pub(crate) mod driver;
 mod future;
+mod look;
 pub(crate) mod ops;
 mod paths;
 mod regions;
@@ -275,7 +276,7 @@ impl Endpoint {
     #[inline]
     fn look_closely(&self, budget: usize) -> bool {
         let mut inner = self.inner.borrow_mut();
-        inner.driver.look_closely(driver::CLOSE_ROUNDS, budget) && self.call_back(inner, true)
+        inner.driver.look_closely(look::CLOSE_ROUNDS, budget) && self.call_back(inner, true)
     }
 
     /// Calls the handlers of what came. True if that was anything, or `did` is.

@@ -2,7 +2,8 @@
 //! completion queue for interfaces built on top.
 
 use super::Memory;
-use crate::endpoint::driver::{Driver, CLOSE_ROUNDS};
+use crate::endpoint::driver::Driver;
+use crate::endpoint::look::CLOSE_ROUNDS;
 use crate::endpoint::ops::{AwaitedRecv, OpTable, Owner};
 use crate::endpoint::{error_of, Endpoint, Inner, Status};
 use std::mem::ManuallyDrop;

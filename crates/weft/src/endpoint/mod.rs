@@ -99,7 +99,7 @@ pub struct ActiveMessage {
 }
 
 /// Rounds of progress between looks at the clock while spinning.
-const SPINS: u32 = 16;
+const SPINS: u32 = 8;
 /// Looks at the clock without sleep after which the links' descriptors are let go.
 const AWAKE: u32 = 256;
 

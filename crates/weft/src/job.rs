@@ -32,7 +32,7 @@ pub struct Links {
     pub udp: bool,
     /// Packet sockets on plain Ethernet between hosts; need `CAP_NET_RAW`.
     pub packet: bool,
-    /// Trains of packets on packet sockets, where they arrive whole; likewise.
+    /// Frames longer than the MTU on packet sockets, where they arrive whole; likewise.
     pub gso: bool,
     /// The agent of the host, `weftd`: whoever is served by it needs no other way to the network.
     pub agent: bool,

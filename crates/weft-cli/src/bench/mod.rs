@@ -152,7 +152,7 @@ pub enum LinkName {
     Udp,
     /// Packet sockets
     Packet,
-    /// Trains of packets on packet sockets
+    /// Frames longer than the MTU on packet sockets
     Gso,
     /// AF_XDP
     Xdp,

@@ -79,6 +79,8 @@ int main(int argc, char **argv) {
         int size = atoi(argv[a]);
         out = calloc(1, size + 8);
         in = calloc(1, size + 8);
+        /* The first of a size opens connections and touches its memory. */
+        timed(once, size, 1);
         long count = 1;
         double took = 0;
         for (;;) {

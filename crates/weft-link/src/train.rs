@@ -154,7 +154,7 @@ impl Arrived {
     /// not as predicted.
     fn run(
         &mut self,
-        buffer: &[u8],
+        buffer: &mut [u8],
         budget: usize,
         secure: &mut Secure,
         sink: &mut dyn Sink,
@@ -168,7 +168,7 @@ impl Arrived {
         let mut next = first.clone();
         let mut peer = None;
         while !next.is_empty() && run.packets() < budget {
-            let frame = &buffer[next.clone()];
+            let frame = &mut buffer[next.clone()];
             let Some(len) = frame.len().checked_sub(Data::LEN + TRAILER) else { break };
             let Some(place) = run.place(prediction.memory, frame, len) else { break };
             self.rest.start = next.end;

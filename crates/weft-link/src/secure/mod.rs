@@ -284,13 +284,13 @@ impl Secure {
     /// that of the packet's type. Only for [`Mode::Auth`].
     pub fn open_into(
         &mut self,
-        frame: &[u8],
+        frame: &mut [u8],
         header_len: usize,
         place: &mut [u8],
     ) -> Result<Opened, Reject> {
         debug_assert_eq!(self.mode, Mode::Auth);
-        let (packet, end) = frame.split_last_chunk().ok_or(Reject::Short)?;
-        let (header, payload) = packet.split_at_checked(header_len).ok_or(Reject::Short)?;
+        let (packet, end) = frame.split_last_chunk_mut().ok_or(Reject::Short)?;
+        let (header, payload) = packet.split_at_mut_checked(header_len).ok_or(Reject::Short)?;
         let result = self.try_open_parts(header, payload, end, Some(place));
         self.count(result)
     }
@@ -309,7 +309,7 @@ impl Secure {
         header[field::TYPE] = PacketType::Eager as u8;
         header[field::SESSION].copy_from_slice(&session.to_le_bytes());
         // As likely accepted as any forgery.
-        let _ = self.try_open_parts(&header, &[0; 16], &trailer(pn, [0; 8]), None);
+        let _ = self.try_open_parts(&header, &mut [0; 16], &trailer(pn, [0; 8]), None);
         let message = Message { number: 0, header: &header, payload: &[0; 16] };
         std::hint::black_box(self.mac.tag_copy([0, 0], &message, &mut [0; 16]));
     }
@@ -361,7 +361,7 @@ impl Secure {
     fn try_open_parts(
         &mut self,
         header: &[u8],
-        payload: &[u8],
+        payload: &mut [u8],
         end: &[u8; TRAILER],
         place: Option<&mut [u8]>,
     ) -> Result<Opened, Reject> {
@@ -369,11 +369,8 @@ impl Secure {
             return Err(Reject::Malformed);
         }
         let (source, peer, pn) = self.admit(header, end)?;
-        let message = Message { number: self.me.0, header, payload };
-        let tag = match place {
-            Some(place) => self.mac.tag_copy([source.0, pn], &message, place),
-            None => self.mac.tag([source.0, pn], &message),
-        };
+        let nonce = [source.0, pn];
+        let tag = self.mac.tag_received(nonce, self.me.0, (header, &mut *payload), place);
         if !equal(tag, end) {
             return Err(Reject::AuthFailed);
         }

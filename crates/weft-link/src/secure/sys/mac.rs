@@ -12,13 +12,17 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use polyval::{universal_hash::UniversalHash, Polyval};
 
 #[cfg(target_arch = "x86_64")]
-use super::x86_clmul as x86;
+use super::x86_clmul::{self as x86, Text};
 use super::Backend;
 
 /// Bytes hashed at a time.
 pub(super) const GROUP: usize = 64;
 /// Groups hashed between two reductions.
 pub(super) const GROUPS: usize = 32;
+
+/// No copy is made.
+#[cfg(target_arch = "x86_64")]
+const NOWHERE: *mut u8 = std::ptr::null_mut();
 
 /// Keys of the code, ready to use.
 #[derive(Clone)]
@@ -45,8 +49,15 @@ pub struct Message<'a> {
 impl Message<'_> {
     /// Number and lengths, as the first 16 bytes encoded.
     #[inline(always)]
-    pub(super) fn first(&self) -> [u64; 2] {
+    fn first(&self) -> [u64; 2] {
         [self.number, self.header.len() as u64 | (self.payload.len() as u64) << 32]
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn text(&self) -> Text<'_> {
+        let payload = (self.payload.as_ptr(), self.payload.len());
+        Text { first: self.first(), header: self.header, payload }
     }
 }
 
@@ -69,17 +80,11 @@ impl Mac {
     pub fn tag(&self, nonce: [u64; 2], message: &Message<'_>) -> [u8; 8] {
         #[cfg(target_arch = "x86_64")]
         if let Some(keys) = &self.keys {
-            // SAFETY: the constructor checked that the processor has the backend's instructions.
-            let tag = unsafe {
-                match self.backend {
-                    Backend::Wide => x86::tag_wide(keys, nonce, message),
-                    Backend::Half => x86::tag_half(keys, nonce, message),
-                    _ => x86::tag_narrow(keys, nonce, message),
-                }
-            };
-            return tag.to_le_bytes();
+            let text = message.text();
+            // SAFETY: nothing is written.
+            return unsafe { self.tag_x86::<false, false>(keys, nonce, &text, NOWHERE) };
         }
-        (self.hash_portable(message) ^ self.pad_portable(nonce)).to_le_bytes()
+        self.tag_portable(nonce, message)
     }
 
     /// As [`tag`](Self::tag), and copies the payload into `copy`, of the same length: one pass over
@@ -89,20 +94,74 @@ impl Mac {
         assert_eq!(message.payload.len(), copy.len());
         #[cfg(target_arch = "x86_64")]
         if let Some(keys) = &self.keys {
-            let to = copy.as_mut_ptr();
-            // SAFETY: the constructor checked that the processor has the backend's instructions;
-            // `copy` is as long as the payload and does not overlap it.
-            let tag = unsafe {
-                match self.backend {
-                    Backend::Wide => x86::tag_copy_wide(keys, nonce, message, to),
-                    Backend::Half => x86::tag_copy_half(keys, nonce, message, to),
-                    _ => x86::tag_copy_narrow(keys, nonce, message, to),
-                }
-            };
-            return tag.to_le_bytes();
+            let text = message.text();
+            // SAFETY: `copy` is as long as the payload and does not overlap it.
+            return unsafe { self.tag_x86::<true, false>(keys, nonce, &text, copy.as_mut_ptr()) };
         }
         copy.copy_from_slice(message.payload);
-        self.tag(nonce, message)
+        self.tag_portable(nonce, message)
+    }
+
+    /// The tag of a message received in memory that another core writes again and again. A byte of
+    /// each cache line of its payload is written as it was, so that the line has one owner when it
+    /// is filled next (`docs/adr/0021-readers-own-lines.md`). With `copy`, as
+    /// [`tag_copy`](Self::tag_copy).
+    #[inline]
+    pub fn tag_received(
+        &self,
+        nonce: [u64; 2],
+        number: u64,
+        (header, payload): (&[u8], &mut [u8]),
+        copy: Option<&mut [u8]>,
+    ) -> [u8; 8] {
+        assert!(copy.as_ref().is_none_or(|copy| copy.len() == payload.len()));
+        #[cfg(target_arch = "x86_64")]
+        if let Some(keys) = &self.keys {
+            let first = Message { number, header, payload }.first();
+            let text = Text { first, header, payload: (payload.as_mut_ptr(), payload.len()) };
+            // SAFETY: the payload is ours to write, and `copy` as long and elsewhere.
+            return unsafe {
+                match copy {
+                    Some(copy) => self.tag_x86::<true, true>(keys, nonce, &text, copy.as_mut_ptr()),
+                    None => self.tag_x86::<false, true>(keys, nonce, &text, NOWHERE),
+                }
+            };
+        }
+        for line in payload.chunks_mut(GROUP) {
+            line[0] = std::hint::black_box(line[0]);
+        }
+        if let Some(copy) = copy {
+            copy.copy_from_slice(payload);
+        }
+        self.tag_portable(nonce, &Message { number, header, payload })
+    }
+
+    /// # Safety
+    /// With `COPY` the payload's length is writable at `copy` and does not overlap it, with `OWN`
+    /// the payload is writable.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn tag_x86<const COPY: bool, const OWN: bool>(
+        &self,
+        keys: &x86::Keys,
+        nonce: [u64; 2],
+        text: &Text<'_>,
+        copy: *mut u8,
+    ) -> [u8; 8] {
+        // SAFETY: the constructor checked that the processor has the backend's instructions; the
+        // rest by contract.
+        let tag = unsafe {
+            match self.backend {
+                Backend::Wide => x86::tag_wide::<COPY, OWN>(keys, nonce, text, copy),
+                Backend::Half => x86::tag_half::<COPY, OWN>(keys, nonce, text, copy),
+                _ => x86::tag_narrow::<COPY, OWN>(keys, nonce, text, copy),
+            }
+        };
+        tag.to_le_bytes()
+    }
+
+    fn tag_portable(&self, nonce: [u64; 2], message: &Message<'_>) -> [u8; 8] {
+        (self.hash_portable(message) ^ self.pad_portable(nonce)).to_le_bytes()
     }
 
     fn pad_portable(&self, nonce: [u64; 2]) -> u64 {

@@ -97,6 +97,28 @@ fn mac__copies_the_payload_and_nothing_else() {
 }
 
 #[test]
+fn mac__leaves_a_received_message_as_it_was() {
+    let bytes: Vec<u8> = (0..5000u32).map(|i| (i * 7 + i / 251) as u8).collect();
+    for backend in Backend::available() {
+        let mac = Mac::new([5; 16], [6; 16], backend);
+        for len in (0..300).chain([1424, 1456, 2047, 2048, 2049, 4096]) {
+            let (header, mut memory) = (&bytes[..32], bytes.clone());
+            let range = 7..7 + len;
+            let message = Message { number: 9, header, payload: &bytes[range.clone()] };
+            let want = mac.tag([1, 2], &message);
+            let mut copy = vec![0xee; len];
+            let payload = &mut memory[range.clone()];
+            let tag = mac.tag_received([1, 2], 9, (header, payload), Some(&mut copy));
+            assert_eq!((tag, &copy[..]), (want, message.payload), "{backend:?} {len}");
+            let payload = &mut memory[range.clone()];
+            let tag = mac.tag_received([1, 2], 9, (header, payload), None);
+            assert_eq!(tag, want, "{backend:?} {len}");
+            assert_eq!(memory, bytes, "{backend:?} {len}");
+        }
+    }
+}
+
+#[test]
 fn mac__is_polyval_hidden_by_aes() {
     use aes::cipher::{BlockCipherEncrypt, KeyInit};
     use polyval::universal_hash::UniversalHash;

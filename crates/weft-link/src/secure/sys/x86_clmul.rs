@@ -1,6 +1,6 @@
 //! POLYVAL with carry-less multiplication on x86-64, four blocks at a time; AES-128 of one block.
 
-use super::mac::{Message, GROUP, GROUPS};
+use super::mac::{GROUP, GROUPS};
 use std::arch::x86_64::*;
 
 /// How far ahead memory is asked for while a payload is copied.
@@ -61,72 +61,127 @@ unsafe fn reduce([low, middle, high]: [__m128i; 3]) -> __m128i {
     }
 }
 
-/// The hash of a message; with `COPY`, its payload goes to `copy` on the way.
+/// A message whose payload may be written while it is hashed.
+#[derive(Clone, Copy)]
+pub(super) struct Text<'a> {
+    /// The first 16 bytes encoded.
+    pub first: [u64; 2],
+    /// First part.
+    pub header: &'a [u8],
+    /// Second part: its start and length.
+    pub payload: (*const u8, usize),
+}
+
+/// Takes `n` bytes (at most 64) from `p`; with `COPY` they go to `copy`, with `OWN` the first of
+/// them is also written back.
+///
+/// # Safety
+/// `n` bytes are readable, with `COPY` writable at `copy`, with `OWN` writable at `p`; the
+/// processor has the implementation's instructions.
 #[inline(always)]
-unsafe fn hash<L: Lanes, const COPY: bool>(
+unsafe fn take<L: Lanes, const COPY: bool, const OWN: bool>(
+    p: *const u8,
+    n: usize,
+    copy: *mut u8,
+) -> L {
+    // SAFETY: by contract.
+    unsafe {
+        let group = L::load(p, n);
+        if COPY {
+            group.store(copy, n);
+        }
+        if OWN {
+            p.cast_mut().write_volatile(p.read_volatile());
+        }
+        group
+    }
+}
+
+/// Where a hash stands.
+struct Sum<L: Lanes> {
+    sums: L::Sums,
+    /// The next power, [`GROUPS`] after the last.
+    power: usize,
+    /// Groups to come.
+    left: usize,
+}
+
+/// Adds a part of a message; `COPY` and `OWN` as in [`take`].
+///
+/// # Safety
+/// As in [`take`], for all `len` bytes.
+#[inline(always)]
+unsafe fn add<L: Lanes, const COPY: bool, const OWN: bool>(
     powers: &[[u8; GROUP]; GROUPS],
-    message: &Message<'_>,
+    sum: &mut Sum<L>,
+    (part, len): (*const u8, usize),
+    copy: *mut u8,
+) {
+    let mut at = 0;
+    // SAFETY: each access stays within the part and its copy; the rest by contract.
+    unsafe {
+        while at < len {
+            // Whole runs without a test in between; the last group may be cut short.
+            let run = (GROUPS - sum.power).min((len - at) / GROUP);
+            for _ in 0..run {
+                if COPY {
+                    // Whatever is copied next mostly follows in memory, on both sides.
+                    _mm_prefetch::<_MM_HINT_T0>(part.wrapping_add(at + AHEAD).cast());
+                    _mm_prefetch::<_MM_HINT_ET0>(copy.wrapping_add(at + AHEAD).cast());
+                }
+                let group: L = take::<L, COPY, OWN>(part.add(at), GROUP, copy.wrapping_add(at));
+                group.multiply(&powers[sum.power], &mut sum.sums);
+                at += GROUP;
+                sum.power += 1;
+            }
+            sum.left -= run;
+            if sum.power < GROUPS && at < len {
+                let n = (len - at).min(GROUP);
+                let group: L = take::<L, COPY, OWN>(part.add(at), n, copy.wrapping_add(at));
+                group.multiply(&powers[sum.power], &mut sum.sums);
+                at += n;
+                sum.power += 1;
+                sum.left -= 1;
+            }
+            if sum.power == GROUPS && at < len {
+                let carry = reduce(L::fold(sum.sums));
+                sum.power = GROUPS - sum.left.min(GROUPS);
+                sum.sums = L::zero();
+                let n = (len - at).min(GROUP);
+                let group: L = take::<L, COPY, OWN>(part.add(at), n, copy.wrapping_add(at));
+                group.add_first(carry).multiply(&powers[sum.power], &mut sum.sums);
+                at += n;
+                sum.power += 1;
+                sum.left -= 1;
+            }
+        }
+    }
+}
+
+/// The hash of a message; `COPY` and `OWN` are for its payload, as in [`take`].
+///
+/// # Safety
+/// As in [`take`], for the whole payload.
+#[inline(always)]
+unsafe fn hash<L: Lanes, const COPY: bool, const OWN: bool>(
+    powers: &[[u8; GROUP]; GROUPS],
+    text: &Text<'_>,
     copy: *mut u8,
 ) -> u64 {
-    let (header, payload) = (message.header, message.payload);
-    let at_once = header.len().min(GROUP - 16);
-    let groups = 1 + (header.len() - at_once).div_ceil(GROUP) + payload.len().div_ceil(GROUP);
-    let [a, b] = message.first();
+    let (at_once, rest) = text.header.split_at(text.header.len().min(GROUP - 16));
+    let groups = 1 + rest.len().div_ceil(GROUP) + text.payload.1.div_ceil(GROUP);
+    let [a, b] = text.first;
     // SAFETY: each load stays within header or payload; instructions by the caller's contract.
     unsafe {
         let first = _mm_set_epi64x(b as i64, a as i64);
-        let mut power = GROUPS - groups.min(GROUPS);
-        let mut left = groups;
-        let mut sums = L::zero();
-        L::load_after(first, header.as_ptr(), at_once).multiply(&powers[power], &mut sums);
-        power += 1;
-        left -= 1;
-        for (part, copy_it) in [(&header[at_once..], false), (payload, COPY)] {
-            let mut at = 0;
-            while at < part.len() {
-                // Whole runs without a test in between; the last group of a part may be cut short.
-                let run = (GROUPS - power).min((part.len() - at) / GROUP);
-                for _ in 0..run {
-                    let group = L::load(part.as_ptr().add(at), GROUP);
-                    if copy_it {
-                        // Whatever is copied next mostly follows in memory, on both sides.
-                        _mm_prefetch::<_MM_HINT_T0>(part.as_ptr().wrapping_add(at + AHEAD).cast());
-                        _mm_prefetch::<_MM_HINT_ET0>(copy.wrapping_add(at + AHEAD).cast());
-                        group.store(copy.add(at), GROUP);
-                    }
-                    group.multiply(&powers[power], &mut sums);
-                    at += GROUP;
-                    power += 1;
-                }
-                left -= run;
-                if power < GROUPS && at < part.len() {
-                    let n = (part.len() - at).min(GROUP);
-                    let group = L::load(part.as_ptr().add(at), n);
-                    if copy_it {
-                        group.store(copy.add(at), n);
-                    }
-                    group.multiply(&powers[power], &mut sums);
-                    at += n;
-                    power += 1;
-                    left -= 1;
-                }
-                if power == GROUPS && at < part.len() {
-                    let carry = reduce(L::fold(sums));
-                    power = GROUPS - left.min(GROUPS);
-                    sums = L::zero();
-                    let n = (part.len() - at).min(GROUP);
-                    let group = L::load(part.as_ptr().add(at), n);
-                    if copy_it {
-                        group.store(copy.add(at), n);
-                    }
-                    group.add_first(carry).multiply(&powers[power], &mut sums);
-                    at += n;
-                    power += 1;
-                    left -= 1;
-                }
-            }
-        }
-        _mm_cvtsi128_si64(reduce(L::fold(sums))) as u64
+        let power = GROUPS - groups.min(GROUPS);
+        let mut sum = Sum { sums: L::zero(), power: power + 1, left: groups - 1 };
+        let group = L::load_after(first, at_once.as_ptr(), at_once.len());
+        group.multiply(&powers[power], &mut sum.sums);
+        let rest = (rest.as_ptr(), rest.len());
+        add::<L, false, false>(powers, &mut sum, rest, std::ptr::null_mut());
+        add::<L, COPY, OWN>(powers, &mut sum, text.payload, copy);
+        _mm_cvtsi128_si64(reduce(L::fold(sum.sums))) as u64
     }
 }
 
@@ -529,74 +584,47 @@ pub(super) struct Keys {
     pub rounds: [[u8; 16]; 11],
 }
 
+/// The tag of a message, in 512-bit registers.
+///
 /// # Safety
-/// The processor has AVX-512 F and BW, VPCLMULQDQ, PCLMULQDQ and AES-NI.
+/// As [`hash`]; the processor has AVX-512 F and BW, VPCLMULQDQ, PCLMULQDQ and AES-NI.
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,pclmulqdq,aes")]
-pub(super) unsafe fn tag_wide(keys: &Keys, nonce: [u64; 2], message: &Message<'_>) -> u64 {
-    let none = std::ptr::null_mut();
-    // SAFETY: by contract; nothing is copied.
-    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Wide, false>(&keys.powers, message, none) }
+pub(super) unsafe fn tag_wide<const COPY: bool, const OWN: bool>(
+    keys: &Keys,
+    nonce: [u64; 2],
+    text: &Text<'_>,
+    copy: *mut u8,
+) -> u64 {
+    // SAFETY: by contract.
+    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Wide, COPY, OWN>(&keys.powers, text, copy) }
 }
 
+/// As [`tag_wide`], in 256-bit registers.
+///
 /// # Safety
-/// The processor has AVX2, VPCLMULQDQ, PCLMULQDQ and AES-NI.
+/// As [`hash`]; the processor has AVX2, VPCLMULQDQ, PCLMULQDQ and AES-NI.
 #[target_feature(enable = "avx2,vpclmulqdq,pclmulqdq,aes")]
-pub(super) unsafe fn tag_half(keys: &Keys, nonce: [u64; 2], message: &Message<'_>) -> u64 {
-    let none = std::ptr::null_mut();
-    // SAFETY: by contract; nothing is copied.
-    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Half, false>(&keys.powers, message, none) }
+pub(super) unsafe fn tag_half<const COPY: bool, const OWN: bool>(
+    keys: &Keys,
+    nonce: [u64; 2],
+    text: &Text<'_>,
+    copy: *mut u8,
+) -> u64 {
+    // SAFETY: by contract.
+    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Half, COPY, OWN>(&keys.powers, text, copy) }
 }
 
+/// As [`tag_wide`], in 128-bit registers.
+///
 /// # Safety
-/// The processor has PCLMULQDQ and AES-NI.
+/// As [`hash`]; the processor has PCLMULQDQ and AES-NI.
 #[target_feature(enable = "pclmulqdq,aes")]
-pub(super) unsafe fn tag_narrow(keys: &Keys, nonce: [u64; 2], message: &Message<'_>) -> u64 {
-    let none = std::ptr::null_mut();
-    // SAFETY: by contract; nothing is copied.
-    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Narrow, false>(&keys.powers, message, none) }
-}
-
-/// As [`tag_wide`], and copies the payload to `copy`.
-///
-/// # Safety
-/// As [`tag_wide`]; the payload's length is writable at `copy`.
-#[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,pclmulqdq,aes")]
-pub(super) unsafe fn tag_copy_wide(
+pub(super) unsafe fn tag_narrow<const COPY: bool, const OWN: bool>(
     keys: &Keys,
     nonce: [u64; 2],
-    message: &Message<'_>,
+    text: &Text<'_>,
     copy: *mut u8,
 ) -> u64 {
     // SAFETY: by contract.
-    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Wide, true>(&keys.powers, message, copy) }
-}
-
-/// As [`tag_half`], and copies the payload to `copy`.
-///
-/// # Safety
-/// As [`tag_half`]; the payload's length is writable at `copy`.
-#[target_feature(enable = "avx2,vpclmulqdq,pclmulqdq,aes")]
-pub(super) unsafe fn tag_copy_half(
-    keys: &Keys,
-    nonce: [u64; 2],
-    message: &Message<'_>,
-    copy: *mut u8,
-) -> u64 {
-    // SAFETY: by contract.
-    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Half, true>(&keys.powers, message, copy) }
-}
-
-/// As [`tag_narrow`], and copies the payload to `copy`.
-///
-/// # Safety
-/// As [`tag_narrow`]; the payload's length is writable at `copy`.
-#[target_feature(enable = "pclmulqdq,aes")]
-pub(super) unsafe fn tag_copy_narrow(
-    keys: &Keys,
-    nonce: [u64; 2],
-    message: &Message<'_>,
-    copy: *mut u8,
-) -> u64 {
-    // SAFETY: by contract.
-    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Narrow, true>(&keys.powers, message, copy) }
+    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Narrow, COPY, OWN>(&keys.powers, text, copy) }
 }

@@ -50,6 +50,12 @@ impl Area for Model {
         }
         Bytes::from_slice(&[0; 256][..len])
     }
+
+    fn own(&self, offset: usize, len: usize) {
+        for unit in offset / UNIT..(offset + len).div_ceil(UNIT) {
+            self.data[unit].with_mut(|_| ());
+        }
+    }
 }
 
 impl Model {

@@ -83,6 +83,9 @@ pub(super) trait Area {
     fn put(&self, offset: usize, bytes: &[u8]);
     /// Bytes of the data area. Panics beyond its end.
     fn get(&self, offset: usize, len: usize) -> Bytes<'_>;
+    /// Makes the lines of bytes that were taken this core's own
+    /// (`docs/adr/0021-readers-own-lines.md`). Panics beyond the data area's end.
+    fn own(&self, offset: usize, len: usize);
 }
 
 /// The other side wrote something impossible.
@@ -435,6 +438,7 @@ impl Consumer {
             area.get(offset, len.header).copy_to(&mut header[..len.header]);
             take(&header[..len.header], area.get(offset + len.header, len.payload));
         }
+        area.own(offset, spill);
         self.data_pos = start.wrapping_add(units(spill));
     }
 

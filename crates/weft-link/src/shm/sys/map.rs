@@ -1,11 +1,12 @@
 //! Sealed memory files and their mapping.
 
-use crate::shm::ring::{Area, ConsumerLine, HintLine, ProducerLine, Sizes, Slot};
+use crate::shm::ring::{Area, ConsumerLine, HintLine, ProducerLine, Sizes, Slot, UNIT};
 use crate::shm::segment::{CONSUMER, HINT, PRODUCER, SLOTS};
 use crate::Bytes;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
 
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -183,5 +184,15 @@ impl Area for Half {
         assert!(offset <= self.data_len && len <= self.data_len - offset);
         // SAFETY: the range is within the data area, mapped while self lives.
         unsafe { Bytes::from_raw(self.data.add(offset).as_ptr(), len) }
+    }
+
+    #[inline]
+    fn own(&self, offset: usize, len: usize) {
+        assert!(offset <= self.data_len && len <= self.data_len - offset);
+        for at in (offset..offset + len).step_by(UNIT) {
+            // SAFETY: within the data area, mapped while self lives, and taken for atomics only.
+            let byte = unsafe { AtomicU8::from_ptr(self.data.add(at).as_ptr()) };
+            byte.store(byte.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 }

@@ -4,9 +4,11 @@
 //! - `recv.rs`: takes trains (UDP GRO) apart, checks each packet, and receives bulk straight into
 //!   place.
 //! - `stripes.rs`: several interfaces that share bulk data.
+//! - `connected.rs`: a socket of its own for the peer that most is exchanged with.
 //! - `interfaces.rs`: which addresses to offer and to use; `pmtu.rs`: packet sizes.
 //! - `sys/`: the system calls.
 
+mod connected;
 mod interfaces;
 mod pmtu;
 mod recv;
@@ -109,6 +111,7 @@ struct Counters {
     sent: u64,
     sent_trains: u64,
     sent_striped: u64,
+    sent_connected: u64,
     send_full: u64,
     send_errors: u64,
     send_dropped: u64,
@@ -123,8 +126,11 @@ struct Counters {
 /// The UDP link of an endpoint.
 pub struct UdpLink {
     sockets: Vec<Socket>,
+    connected: connected::Connected,
     secure: Secure,
     gso: bool,
+    gro: bool,
+    buffer: usize,
     packet_max: u32,
     host: u64,
     peers: PeerTable<Peer>,
@@ -148,6 +154,9 @@ impl UdpLink {
         let sockets = open_sockets(&config)?;
         let mut link = UdpLink {
             gso: config.gso && sockets.iter().all(Socket::has_gso),
+            gro: config.gro,
+            buffer: config.buffer,
+            connected: connected::Connected::default(),
             secure: Secure::new(&security, Lane::Udp),
             packet_max: config.packet_max,
             host: config.host,
@@ -231,6 +240,7 @@ impl UdpLink {
         let known = self.peer(peer)?;
         let candidate = *known.candidates.get(at)?;
         let socket = self.socket_for(candidate.addr.is_ipv6())?;
+        self.connected.forget(peer);
         let known = self.peers.get_mut(peer)?;
         known.socket = socket;
         known.addr = candidate.addr;
@@ -382,11 +392,13 @@ impl Link for UdpLink {
     }
 
     fn disconnect(&mut self, peer: PeerId) {
+        self.connected.forget(peer);
         self.peers.remove(peer);
         self.secure.remove_peer(peer);
     }
 
     fn doubt(&mut self, peer: PeerId) {
+        self.connected.forget(peer);
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.candidates.len() > 1 {
             known.doubts = known.doubts.saturating_add(1);
@@ -423,7 +435,8 @@ impl Link for UdpLink {
     }
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {
-        out.extend(self.sockets.iter().map(|s| WaitFd { fd: s.raw() as RawFd }));
+        let sockets = self.sockets.iter().chain(self.connected.socket());
+        out.extend(sockets.map(|s| WaitFd { fd: s.raw() as RawFd }));
     }
 
     fn prepare_wait(&mut self) -> bool {
@@ -440,6 +453,7 @@ impl Link for UdpLink {
             ("sent", c.sent),
             ("sent_trains", c.sent_trains),
             ("sent_striped", c.sent_striped),
+            ("sent_connected", c.sent_connected),
             ("send_full", c.send_full),
             ("send_errors", c.send_errors),
             ("send_dropped", c.send_dropped),

@@ -8,7 +8,7 @@ use crate::secure::{Mode, Opened, Reject, Secure};
 use crate::table::PeerTable;
 use crate::train::Arrived;
 use crate::Sink;
-use std::io;
+use std::io::{self, ErrorKind::WouldBlock};
 use weft_core::PeerId;
 
 /// Longest train the kernel hands over.
@@ -33,7 +33,7 @@ pub struct Receiver {
     /// The part of the buffer that the budget left over.
     arrived: Arrived,
     from: SockAddr,
-    /// The socket that had data last: asked at every poll.
+    /// The socket that had data last: asked at every poll. Behind the last the connected one.
     busy: usize,
     polls: u32,
 }
@@ -65,11 +65,13 @@ impl UdpLink {
         let mut done = self.deliver_rest(budget, sink);
         let all = self.rx.polls.is_multiple_of(QUIET);
         self.rx.polls = self.rx.polls.wrapping_add(1);
+        let sockets = self.sockets.len() + usize::from(self.connected.socket().is_some());
         let first = self.rx.busy;
-        for i in 0..self.sockets.len() {
-            let at = (first + i) % self.sockets.len();
-            if i > 0 && !all {
-                break;
+        for i in 0..sockets {
+            let at = (first + i) % sockets;
+            let in_use = at == self.sockets.len() && self.connected.is_in_use();
+            if i > 0 && !all && !in_use {
+                continue;
             }
             // Hostile datagrams bring no packet but count too, so a flood cannot keep us here.
             let mut calls = 0;
@@ -85,7 +87,7 @@ impl UdpLink {
                             break;
                         }
                     }
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    Err(e) if e.kind() == WouldBlock => {
                         if let Some(peer) = self.asked.take() {
                             self.secure.rehearse(peer);
                         }
@@ -105,7 +107,8 @@ impl UdpLink {
     /// One receive call; returns how many packets it delivered.
     #[inline]
     fn recv_once(&mut self, at: usize, budget: usize, sink: &mut dyn Sink) -> io::Result<usize> {
-        let socket: &Socket = &self.sockets[at];
+        let socket = self.sockets.get(at).or(self.connected.socket());
+        let Some(socket): Option<&Socket> = socket else { return Err(WouldBlock.into()) };
         let got = socket.recv(&mut self.rx.buffer)?;
         self.count.received_calls += 1;
         if got.len == 0 {

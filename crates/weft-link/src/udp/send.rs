@@ -123,17 +123,46 @@ impl UdpLink {
         if known.small > 0 {
             self.look_again(peer);
         }
+        self.note_send(peer);
         if train.packets == 1 {
             self.asked = Some(peer);
+        }
+        if let Some(sent) = self.send_connected(peer, train, &to) {
+            return sent;
+        }
+        if train.packets == 1 {
             return self.send_one(peer, socket, &to, 0..train.len);
         }
         let segment = train.segment as u16;
-        match self.sockets[socket].send_train(&self.tx[..train.len], segment, &to) {
+        match self.sockets[socket].send_train(&self.tx[..train.len], segment, Some(&to)) {
             Ok(()) => {
                 self.count.sent_trains += 1;
                 Sent::Done
             }
             Err(e) => self.send_apart(peer, train, socket, &to, &e),
+        }
+    }
+
+    /// Sends by the connected socket, if it leads there. `None`: the other one has to.
+    #[inline]
+    fn send_connected(&mut self, peer: PeerId, train: &Sealed, to: &SockAddr) -> Option<Sent> {
+        let (socket, bytes) = (self.connected.to(peer, to)?, &self.tx[..train.len]);
+        let result = match train.packets {
+            1 => socket.send_one(bytes, None),
+            _ => socket.send_train(bytes, train.segment as u16, None),
+        };
+        match result.as_ref().map_err(classify) {
+            Ok(()) => {
+                self.count.sent_connected += train.packets as u64;
+                self.count.sent_trains += u64::from(train.packets > 1);
+                Some(Sent::Done)
+            }
+            Err(Refusal::Full) => Some(Sent::Full),
+            // The other socket tells what is wrong; this may be the error of an earlier packet.
+            Err(_) => {
+                self.connected.park();
+                None
+            }
         }
     }
 

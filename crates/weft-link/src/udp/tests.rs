@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use weft_core::wire::{emit, Common, Data, Eager, Hello, Packet, PacketType};
 use weft_core::EndpointId;
 
+mod connected;
 mod namespaces;
 
 const A: EndpointId = EndpointId(0xa);

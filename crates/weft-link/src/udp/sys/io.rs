@@ -13,25 +13,34 @@ impl Socket {
     /// Sends one datagram.
     #[inline]
     pub fn send_to(&self, bytes: &[u8], to: &SockAddr) -> io::Result<()> {
+        self.send_one(bytes, Some(to))
+    }
+
+    /// Sends one datagram; without an address to where the socket is connected.
+    #[inline]
+    pub fn send_one(&self, bytes: &[u8], to: Option<&SockAddr>) -> io::Result<()> {
         let (fd, flags) = (self.raw(), libc::MSG_DONTWAIT);
-        let (data, name) = (bytes.as_ptr().cast(), to.as_ptr());
+        let data = bytes.as_ptr().cast();
+        let (name, len) = to.map_or((std::ptr::null(), 0), |to| (to.as_ptr(), to.len()));
         // SAFETY: `bytes` and `to` are readable for their lengths.
-        if unsafe { libc::sendto(fd, data, bytes.len(), flags, name, to.len()) } < 0 {
+        if unsafe { libc::sendto(fd, data, bytes.len(), flags, name, len) } < 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(())
     }
 
     /// Sends `bytes` as datagrams of `segment` bytes each, the last one possibly shorter, in one
-    /// call.
-    pub fn send_train(&self, bytes: &[u8], segment: u16, to: &SockAddr) -> io::Result<()> {
+    /// call; without an address to where the socket is connected.
+    pub fn send_train(&self, bytes: &[u8], segment: u16, to: Option<&SockAddr>) -> io::Result<()> {
         let data = bytes.as_ptr().cast_mut().cast();
         let mut iov = libc::iovec { iov_base: data, iov_len: bytes.len() };
         let mut control = Control([0; 64]);
         // SAFETY: all-zero is a valid msghdr.
         let mut msg: libc::msghdr = unsafe { mem::zeroed() };
-        msg.msg_name = to.as_ptr().cast_mut().cast();
-        msg.msg_namelen = to.len();
+        if let Some(to) = to {
+            msg.msg_name = to.as_ptr().cast_mut().cast();
+            msg.msg_namelen = to.len();
+        }
         msg.msg_iov = &raw mut iov;
         msg.msg_iovlen = 1;
         msg.msg_control = control.0.as_mut_ptr().cast();

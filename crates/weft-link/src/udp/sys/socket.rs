@@ -6,7 +6,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// An unconnected, non-blocking UDP socket of one address family.
+/// A non-blocking UDP socket of one address family.
 pub struct Socket {
     fd: OwnedFd,
     v6: bool,
@@ -78,11 +78,52 @@ impl Socket {
             set(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
         }
         set_discovery(raw, v6, true)?;
-        let name = SockAddr::new(addr);
+        Socket::bound(fd, v6, addr)
+    }
+
+    fn bound(fd: OwnedFd, v6: bool, addr: SocketAddr) -> io::Result<Socket> {
+        let (raw, name) = (fd.as_raw_fd(), SockAddr::new(addr));
         // SAFETY: `name` is readable for its length.
         check(unsafe { libc::bind(raw, name.as_ptr(), name.len()) })?;
         let local = local(raw)?;
         Ok(Socket { fd, v6, local })
+    }
+
+    /// A socket at `addr`, one of the addresses that `main` is bound to, and its port, connected to
+    /// `to`: what comes from there comes to it alone.
+    pub fn beside(
+        main: &Socket,
+        addr: SocketAddr,
+        to: &SockAddr,
+        gro: bool,
+        buffer: usize,
+    ) -> io::Result<Socket> {
+        if !main.local.ip().is_unspecified() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        let fd = open(main.v6)?;
+        let raw = fd.as_raw_fd();
+        if main.v6 {
+            set(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+        }
+        set_discovery(raw, main.v6, true)?;
+        // Only now: sockets that share from the beginning may be given the same port.
+        set(main.raw(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        set(raw, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        let socket = Socket::bound(fd, main.v6, addr)?;
+        if gro {
+            let _ = socket.enable_gro();
+        }
+        socket.set_buffers(buffer)?;
+        socket.connect(to)?;
+        Ok(socket)
+    }
+
+    /// Connects it, again if it was: only what comes from there is received from now on.
+    pub fn connect(&self, to: &SockAddr) -> io::Result<()> {
+        // SAFETY: `to` is readable for its length.
+        check(unsafe { libc::connect(self.raw(), to.as_ptr(), to.len()) })?;
+        Ok(())
     }
 
     /// The address it is bound to.

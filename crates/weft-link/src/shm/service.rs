@@ -109,7 +109,12 @@ enum Heard {
 
 fn hear(fd: &OwnedFd) -> Heard {
     let mut buf = [0; HELLO + 1];
-    match socket::recv(fd, &mut buf) {
+    let mut got = socket::recv(fd, &mut buf);
+    if got.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset) {
+        // It ended without reading all we sent. The kernel says so before it gives what it sent.
+        got = socket::recv(fd, &mut buf);
+    }
+    match got {
         Ok(got) if got.len == 0 => Heard::Closed,
         Ok(got) if buf[..got.len] == BELL => Heard::Bell,
         Ok(got) if buf[..got.len] == REFUSED => Heard::Refused,
@@ -327,5 +332,22 @@ impl ShmLink {
                 return;
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hear__a_refusal_of_one_who_did_not_read_the_hello() {
+        let (listener, key) = rendezvous::listen().unwrap();
+        let ours = socket::connect(socket::Name::Key(key)).unwrap();
+        let theirs = socket::accept(&listener).unwrap();
+        socket::send(&theirs, &REFUSED, None).unwrap();
+        socket::send(&ours, &BELL, None).unwrap();
+        drop(theirs);
+        assert!(matches!(hear(&ours), Heard::Refused));
     }
 }

@@ -195,8 +195,8 @@ fn inject__a_row_leaves_in_trains_and_its_end_with_the_next_look() {
         received.set(received.get() + count);
     };
     let sent = || p.a.link_counters().iter().find(|c| c.1 == "sent").unwrap().2;
-    // A connection, and a window.
-    for _ in 0..10 {
+    // A connection, and a window of more than a train.
+    for _ in 0..40 {
         inject(200);
         receive(200);
     }

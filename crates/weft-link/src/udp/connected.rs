@@ -5,6 +5,9 @@
 //! port of the other sockets, so the peer notices nothing. Only one peer has such a socket: each
 //! further one would have to be looked at, a system call each.
 //!
+//! Packets stay in order: what came to the socket that a peer's packets came to before is taken
+//! before anything else.
+//!
 //! The socket is never closed before another is open, since whoever waits knows it by its number.
 //! Parked, it is connected to itself: nothing reaches it, and what it still holds is taken.
 
@@ -31,6 +34,17 @@ pub(super) struct Connected {
     others: u32,
     /// The system refused one.
     refused: bool,
+    /// The socket that a peer's packets came to until now: all it holds is to be taken first.
+    drain: Option<Drain>,
+}
+
+/// What is to be taken first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Drain {
+    /// What came to this one of the other sockets before the peer had the connected one.
+    Other(usize),
+    /// What came to the connected one before it was parked.
+    Connected,
 }
 
 impl Connected {
@@ -52,9 +66,23 @@ impl Connected {
         self.socket.as_ref().filter(|_| *whose == peer && where_to.same(to))
     }
 
+    /// What is to be taken before anything else.
+    #[inline]
+    pub fn drain(&self) -> Option<Drain> {
+        self.drain
+    }
+
+    /// Nothing is left of it.
+    pub fn drained(&mut self) {
+        self.drain = None;
+    }
+
     /// Takes it away from its peer.
     #[cold]
     pub fn park(&mut self) {
+        if self.to.is_some() {
+            self.drain = Some(Drain::Connected);
+        }
         (self.to, self.row, self.others) = (None, 0, 0);
         if let Some(socket) = self.socket.take() {
             // A socket that cannot be parked would go on taking the peer's packets.
@@ -106,7 +134,8 @@ impl UdpLink {
         let Some(known) = self.peers.get(peer).filter(|k| k.confirmed && !k.doubted) else {
             return;
         };
-        let (main, to) = (&self.sockets[known.socket], known.to);
+        let (at, to) = (known.socket, known.to);
+        let main = &self.sockets[at];
         let Ok(route) = sys::route_to(known.addr) else { return };
         let from = SocketAddr::new(route.source, main.local().port());
         let c = &mut self.connected;
@@ -118,7 +147,7 @@ impl UdpLink {
             }),
         };
         match done {
-            Ok(()) => (c.to, c.others) = (Some((peer, to)), 0),
+            Ok(()) => (c.to, c.others, c.drain) = (Some((peer, to)), 0, Some(Drain::Other(at))),
             Err(_) => c.refused = true,
         }
     }

@@ -1,5 +1,6 @@
 //! Receiving: take trains apart, check, deliver.
 
+use super::connected::Drain;
 use super::send::SEGMENTS_MAX;
 use super::sys::{SockAddr, Socket};
 use super::{same_host_port, Peer, UdpLink};
@@ -66,11 +67,17 @@ impl UdpLink {
         let all = self.rx.polls.is_multiple_of(QUIET);
         self.rx.polls = self.rx.polls.wrapping_add(1);
         let sockets = self.sockets.len() + usize::from(self.connected.socket().is_some());
-        let first = self.rx.busy;
+        let drain = self.connected.drain();
+        let first = match drain {
+            Some(Drain::Other(at)) => at,
+            Some(Drain::Connected) => self.sockets.len(),
+            None => self.rx.busy,
+        };
         for i in 0..sockets {
             let at = (first + i) % sockets;
             let in_use = at == self.sockets.len() && self.connected.is_in_use();
-            if i > 0 && !all && !in_use {
+            let now = all || in_use;
+            if i > 0 && (!now || drain.is_some()) {
                 continue;
             }
             // Hostile datagrams bring no packet but count too, so a flood cannot keep us here.
@@ -88,6 +95,9 @@ impl UdpLink {
                         }
                     }
                     Err(e) if e.kind() == WouldBlock => {
+                        if drain.is_some() {
+                            self.connected.drained();
+                        }
                         if let Some(peer) = self.asked.take() {
                             self.secure.rehearse(peer);
                         }

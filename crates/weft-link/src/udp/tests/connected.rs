@@ -40,6 +40,11 @@ fn send(from: &mut UdpLink, peer: PeerId, session: u32, payload: &[u8]) {
     assert_eq!(from.send(&[Frame { peer, header: &header, payload }]), 1);
 }
 
+/// Round trips with the first peer.
+fn exchange_with(hub: &mut UdpLink, link: &mut UdpLink, rounds: usize) {
+    exchange(hub, std::slice::from_mut(link), 1, rounds);
+}
+
 /// Round trips with the `n`th peer, each payload another.
 fn exchange(hub: &mut UdpLink, peers: &mut [UdpLink], n: u32, rounds: usize) {
     let ((peer, there, here), link) = (numbers(n), &mut peers[n as usize - 1]);
@@ -132,4 +137,33 @@ fn connected__trains_go_by_it_and_nothing_goes_by_it_to_another_address() {
     hub.peers.get_mut(peer).unwrap().to = SockAddr::new("127.0.0.1:9".parse().unwrap());
     send(&mut hub, peer, there, b"lost");
     assert_eq!(count(&hub, "sent_connected"), before + 20);
+}
+
+#[test]
+fn connected__packets_stay_in_order_when_it_is_given_and_parked() {
+    let (mut hub, mut peers) = star(1);
+    let ((peer, there, here), link) = (numbers(1), &mut peers[0]);
+    exchange_with(&mut hub, link, 5);
+    let mut sent = 0_u32;
+    let mut send_some = |link: &mut UdpLink| {
+        for _ in 0..5 {
+            send(link, P, here, &sent.to_le_bytes());
+            sent += 1;
+        }
+    };
+    send_some(link);
+    // The hub's own packets make it give the socket to the peer.
+    let mut given = 0;
+    while !hub.connected.is_in_use() {
+        send(&mut hub, peer, there, b"");
+        given += 1;
+    }
+    send_some(link);
+    let mut got: Vec<_> = receive(&mut hub, 7).into_iter().map(|(_, payload)| payload).collect();
+    hub.connected.park();
+    send_some(link);
+    got.extend(receive(&mut hub, 8).into_iter().map(|(_, payload)| payload));
+    let want: Vec<_> = (0..15_u32).map(|n| n.to_le_bytes().to_vec()).collect();
+    assert_eq!(got, want);
+    receive(link, given);
 }

@@ -111,7 +111,8 @@ impl Connected {
             }
             None if self.last == Some(peer) => {
                 self.row += 1;
-                return self.row >= ROW && !self.refused;
+                // Who has to take something first would forget it.
+                return self.row >= ROW && !self.refused && self.drain.is_none();
             }
             None => (self.last, self.row) = (Some(peer), 0),
         }

@@ -167,3 +167,19 @@ fn connected__packets_stay_in_order_when_it_is_given_and_parked() {
     assert_eq!(got, want);
     receive(link, given);
 }
+
+#[test]
+fn connected__is_not_given_before_all_is_taken_that_came_to_it() {
+    let (mut hub, mut peers) = star(1);
+    exchange(&mut hub, &mut peers, 1, ROUNDS);
+    let ((peer, there, here), link) = (numbers(1), &mut peers[0]);
+    send(link, P, here, b"first");
+    hub.connected.park();
+    send(link, P, here, b"second");
+    (0..ROUNDS).for_each(|_| send(&mut hub, peer, there, b""));
+    assert!(!hub.connected.is_in_use());
+    let got: Vec<_> = receive(&mut hub, 2).into_iter().map(|(_, payload)| payload).collect();
+    assert_eq!(got, [b"first".to_vec(), b"second".to_vec()]);
+    send(&mut hub, peer, there, b"");
+    assert!(has_it(&hub, 1));
+}

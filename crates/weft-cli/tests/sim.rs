@@ -190,3 +190,32 @@ fn args__bad_ones_are_refused() {
     assert!(refused(&["app", "sor", "--size", "2"]).contains("3 x 3"));
     assert!(refused(&["app", "chess"]).contains("chess"));
 }
+
+#[test]
+fn paper004__every_table_prints_its_numbers_and_the_orderings_come_with_all() {
+    for table in ["III", "IV", "V", "VI", "fig6", "fig7", "fig9", "orderings"] {
+        let of_it = lines(&["paper004", "--table", table]);
+        assert!(!of_it.is_empty(), "{table}");
+        for line in &of_it {
+            let keys: Vec<&String> = line.as_object().expect("an object").keys().collect();
+            let mut wanted =
+                ["table", "row", "platform", "unit", "paper", "simulated", "error", "calibrated"];
+            wanted.sort_unstable();
+            assert_eq!(keys, wanted, "{line}");
+            assert_eq!(line["table"], table, "{line}");
+            let [paper, simulated, error] =
+                ["paper", "simulated", "error"].map(|key| line[key].as_f64().expect("a number"));
+            assert!((error - (simulated / paper - 1.0)).abs() < 1e-9, "{line}");
+        }
+    }
+    let table_4 = lines(&["paper004", "--table", "IV"]);
+    let of = |choice: &str| {
+        table_4.iter().filter(|l| l["row"].as_str().is_some_and(|r| r.starts_with(choice))).count()
+    };
+    assert_eq!(["l-sdma", "l-pio", "l-rcpy"].map(of), [10; 3]);
+    let all = lines(&["paper004"]);
+    assert!(all.iter().any(|line| line["table"] == "orderings"));
+    assert_eq!(all, lines(&["paper004", "--seed", "1"]), "the same seed, the same numbers");
+    let text = text(&["paper004", "--table", "orderings"]);
+    assert!(text.starts_with("orderings the paper states: "), "{text}");
+}

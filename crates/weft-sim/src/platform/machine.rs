@@ -181,8 +181,6 @@ pub(super) struct Copies {
     pub send_line: Ps,
     /// From the receive queue to user memory; None: the program reads it where it is.
     pub receive_line: Option<Ps>,
-    /// What a source outside the caches adds to writes over the bus (l-pio).
-    pub source_line: Ps,
 }
 
 /// Counters of one run.

@@ -65,7 +65,6 @@ impl Setup {
         Copies {
             send_line: self.hw.line_copy(cached, true),
             receive_line: copied.then(|| self.hw.line_copy(false, cached)),
-            source_line: if cached { 0 } else { self.hw.line_fill },
         }
     }
 

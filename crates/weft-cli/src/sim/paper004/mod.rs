@@ -6,16 +6,16 @@ use anyhow::{bail, Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft_sim::platform::claims::{claims, Claim};
-use weft_sim::platform::compare::{summary, Lab, Row, Summary, TABLES};
+use weft_sim::platform::compare::{summary, Lab, Row, Summary, ORDERINGS, TABLES};
 
 /// The clusters and choices of "Cluster Communication Protocols for Parallel-Programming Systems"
 /// (2004), beside every number it states
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Numbers of one place in the paper: III, IV, V, VI, fig6, fig7, fig9; or all
+    /// Numbers of one place in the paper: III, IV, V, VI, fig6, fig7, fig9; orderings; or all
     #[arg(long, value_name = "TABLE", default_value = "all", value_parser = parse_table)]
     table: String,
-    /// Print one JSON object for each number in place of the text
+    /// Print one JSON object for each number, and each ordering (1: kept), in place of the text
     #[arg(long)]
     json: bool,
     /// Places the ranks in the network; the same seed gives the same numbers
@@ -44,20 +44,35 @@ struct Line<'a> {
     calibrated: bool,
 }
 
-fn print_json(row: &Row) -> Result<()> {
-    let number = &row.number;
-    let line = Line {
-        table: number.table,
-        row: &number.row,
-        platform: number.platform,
-        unit: number.unit,
-        paper: number.paper,
-        simulated: row.simulated,
-        error: row.error(),
-        calibrated: number.calibrated,
-    };
-    println!("{}", serde_json::to_string(&line)?);
-    Ok(())
+impl<'a> Line<'a> {
+    fn of_row(row: &'a Row) -> Line<'a> {
+        let number = &row.number;
+        Line {
+            table: number.table,
+            row: &number.row,
+            platform: number.platform,
+            unit: number.unit,
+            paper: number.paper,
+            simulated: row.simulated,
+            error: row.error(),
+            calibrated: number.calibrated,
+        }
+    }
+
+    /// The paper says so; the model does, 1, or not, 0.
+    fn of_claim(claim: &'a Claim) -> Line<'a> {
+        let simulated = f64::from(u8::from(claim.kept));
+        Line {
+            table: ORDERINGS,
+            row: &claim.text,
+            platform: claim.platform,
+            unit: "kept",
+            paper: 1.0,
+            simulated,
+            error: simulated - 1.0,
+            calibrated: false,
+        }
+    }
 }
 
 fn print_rows(rows: &[Row]) {
@@ -101,11 +116,12 @@ fn print_summaries(rows: &[Row]) {
     print_summary("predicted, to the paper's decimals", summary(of(false).map(Row::rounded_error)));
     print_summary("calibrated", summary(of(true).map(Row::error)));
     print_summary("all", summary(rows.iter().map(Row::error)));
+    println!("");
 }
 
 fn print_claims(list: &[Claim]) {
     let kept = list.iter().filter(|claim| claim.kept).count();
-    println!("\norderings the paper states: {kept} of {} kept", list.len());
+    println!("orderings the paper states: {kept} of {} kept", list.len());
     for claim in list {
         let word = if claim.kept { "kept" } else { "BROKEN" };
         let figures: Vec<String> = claim.figures.iter().map(|x| format!("{x:.2}")).collect();
@@ -140,14 +156,22 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(path) = &args.plot {
         write_plot(path, &rows)?;
     }
+    let orderings = match args.table.as_str() {
+        "all" | ORDERINGS => claims(&lab),
+        _ => Vec::new(),
+    };
     if args.json {
-        rows.iter().try_for_each(print_json)?;
+        for line in rows.iter().map(Line::of_row).chain(orderings.iter().map(Line::of_claim)) {
+            println!("{}", serde_json::to_string(&line)?);
+        }
         return Ok(ExitCode::SUCCESS);
     }
-    print_rows(&rows);
-    print_summaries(&rows);
-    if args.table == "all" {
-        print_claims(&claims(&lab));
+    if !rows.is_empty() {
+        print_rows(&rows);
+        print_summaries(&rows);
+    }
+    if !orderings.is_empty() {
+        print_claims(&orderings);
     }
     Ok(ExitCode::SUCCESS)
 }

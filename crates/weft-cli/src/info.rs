@@ -6,8 +6,8 @@ use serde::Serialize;
 use std::process::ExitCode;
 use weft::choices::Transfer;
 use weft::endpoint::choice;
-use weft::job::config_from_env;
-use weft::{Calibration, Config, EndpointId, Links};
+use weft::job::{config_from_env, links_from_env};
+use weft::{settings, Calibration, Config, EndpointId};
 use weft_core::transfer::select::{eager_max, protocol, rendezvous_ns, Protocol};
 use weft_core::LinkCaps;
 use weft_link::secure::{JobKey, Mode, Security};
@@ -33,6 +33,7 @@ struct Info {
     links: Vec<LinkInfo>,
     messages: Vec<Messages>,
     config: Vec<Setting>,
+    variables: Vec<Variable>,
 }
 
 /// The calibration in use.
@@ -102,8 +103,31 @@ struct Setting {
     why: &'static str,
 }
 
-fn settings(config: &Config) -> Vec<Setting> {
-    let usual = Config::default();
+/// A setting outside the engine's table.
+#[derive(Serialize)]
+struct Variable {
+    variable: &'static str,
+    value: String,
+    takes: &'static str,
+    is_default: bool,
+    why: &'static str,
+}
+
+fn variables() -> Vec<Variable> {
+    let shown = |v: &settings::Variable| {
+        let set = std::env::var(v.name).ok().filter(|text| !text.is_empty());
+        let is_default = set.is_none();
+        let value = match set {
+            Some(_) if v.secret => "set, not shown".to_string(),
+            Some(text) => text,
+            None => v.usual.to_string(),
+        };
+        Variable { variable: v.name, value, takes: v.takes, is_default, why: v.why }
+    };
+    settings::VARIABLES.iter().map(shown).collect()
+}
+
+fn settings(config: &Config, usual: &Config) -> Vec<Setting> {
     let keys = Config::KEYS.iter();
     keys.map(|key| Setting {
         name: key.name,
@@ -156,27 +180,37 @@ fn reason(config: &Config, caps: &LinkCaps, choice: Protocol) -> String {
     }
 }
 
-/// The protocols by size: where one ends, the next begins. `data` names the link of data.
+/// The link of a message of `len` bytes, or of its announcement and of its data, the link `data`.
+fn path_of(caps: &LinkCaps, data: &str, chosen: Protocol, len: u64) -> String {
+    match chosen {
+        _ if data == caps.name => data.to_string(),
+        Protocol::Pull => format!("{}, data {data}", caps.name),
+        _ if len >= u64::from(caps.bulk_min) => data.to_string(),
+        _ => caps.name.to_string(),
+    }
+}
+
+/// The protocols and paths by size: where one ends, the next begins. `data` names the link of data.
 fn choices(config: &Config, caps: &LinkCaps, data: &str) -> Vec<Choice> {
-    let at = |len| protocol(config, caps, len);
-    let mut ends: Vec<u64> =
-        [config.inject_max, eager_max(config, caps), config.direct_min.saturating_sub(1)]
-            .map(u64::from)
-            .to_vec();
+    let at = |len| {
+        let chosen = protocol(config, caps, len);
+        (chosen, path_of(caps, data, chosen, len))
+    };
+    let mut ends: Vec<u64> = [
+        caps.bulk_min.saturating_sub(1),
+        config.inject_max,
+        eager_max(config, caps),
+        config.direct_min.saturating_sub(1),
+    ]
+    .map(u64::from)
+    .to_vec();
     ends.sort_unstable();
     ends.retain(|&end| at(end) != at(end + 1));
     ends.dedup();
     let choice = |up_to: Option<u64>| {
-        let chosen = at(up_to.unwrap_or(u64::MAX));
-        Choice {
-            up_to_bytes: up_to,
-            protocol: chosen.to_string(),
-            path: match chosen {
-                Protocol::Pull if data != caps.name => format!("{}, data {data}", caps.name),
-                _ => caps.name.to_string(),
-            },
-            why: reason(config, caps, chosen),
-        }
+        let (chosen, path) = at(up_to.unwrap_or(u64::MAX));
+        let protocol = chosen.to_string();
+        Choice { up_to_bytes: up_to, protocol, path, why: reason(config, caps, chosen) }
     };
     ends.into_iter().map(Some).chain([None]).map(choice).collect()
 }
@@ -334,8 +368,7 @@ fn agent() -> LinkInfo {
 /// pause.
 fn xdp(config: &Config, security: Security) -> Result<LinkInfo, String> {
     let xdp = weft::job::xdp_from_env().map_err(|e| e.to_string())?;
-    let asked = std::env::var("WEFT_LINK").ok().and_then(|text| Links::parse(&text));
-    if !asked.is_some_and(|links| links.xdp) {
+    if !links_from_env().map_err(|e| e.to_string())?.xdp {
         let mut notes = XdpLink::probe(&xdp).map_err(|e| e.to_string())?;
         notes.push(
             "used when asked for: WEFT_LINK=xdp, or xdp in a list; then shown in full".into(),
@@ -387,7 +420,7 @@ fn print_messages(m: &Messages) {
     }
 }
 
-fn print_config(settings: &[Setting], why: bool) {
+fn print_config(settings: &[Setting], variables: &[Variable], why: bool) {
     println!("{:<20} {:>10} {:<19}   variable", "name", "value", "unit");
     for s in settings {
         let mark = if s.is_default { ' ' } else { '*' };
@@ -398,13 +431,23 @@ fn print_config(settings: &[Setting], why: bool) {
         );
         println!("{}", line.trim_end());
     }
+    let shown = |v: &&Variable| why || !v.is_default;
+    if variables.iter().any(|v| shown(&v)) {
+        println!("\n{:<22}   {:<18} takes", "variable", "value");
+    }
+    for v in variables.iter().filter(shown) {
+        let mark = if v.is_default { ' ' } else { '*' };
+        let why = if why { v.why } else { "" };
+        let line = format!("{:<22} {mark} {:<18} {:<54} {why}", v.variable, v.value, v.takes);
+        println!("{}", line.trim_end());
+    }
     println!("* differs from the default");
 }
 
-/// Messages inside the host and between hosts, over the links of `WEFT_LINK` that open here.
-fn all_messages(config: &Config, links: &[LinkInfo]) -> Vec<Messages> {
-    let asked = std::env::var("WEFT_LINK").ok().and_then(|text| Links::parse(&text));
-    let asked = asked.unwrap_or(Links::AUTO);
+/// Messages inside the host and between hosts, over the links that open here of those that
+/// `WEFT_LINK` has a job on two hosts use.
+fn all_messages(config: &Config, links: &[LinkInfo]) -> Result<Vec<Messages>> {
+    let asked = links_from_env()?.of_job(2, Some(1));
     let on = |name: &str| match name {
         "shm" => asked.shm,
         "xdp" => asked.xdp,
@@ -417,14 +460,16 @@ fn all_messages(config: &Config, links: &[LinkInfo]) -> Vec<Messages> {
     // Inside a host the first link that reaches a peer is enough.
     inside.truncate(1);
     let of = |place, links: &[LinkCaps]| messages(config, place, links);
-    [of("inside the host", &inside), of("between hosts", &network)].into_iter().flatten().collect()
+    let both = [of("inside the host", &inside), of("between hosts", &network)];
+    Ok(both.into_iter().flatten().collect())
 }
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let config = config_from_env()?;
+    settings::check()?;
+    let (config, usual) = (config_from_env()?, settings::usual());
     if args.config && !args.json {
-        print_config(&settings(&config), true);
+        print_config(&settings(&config, &usual), &variables(), true);
         return Ok(ExitCode::SUCCESS);
     }
     let (mode, security) = security()?;
@@ -439,9 +484,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
             file: file.display().to_string(),
             made_utc: tune::day(calibrated.made),
         }),
-        messages: all_messages(&config, &links),
+        messages: all_messages(&config, &links)?,
         links,
-        config: settings(&config),
+        config: settings(&config, &usual),
+        variables: variables(),
     };
     if args.json {
         println!("{}", serde_json::to_string(&info)?);
@@ -456,7 +502,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     info.links.iter().for_each(print_link);
     info.messages.iter().for_each(print_messages);
     println!("\nconfiguration");
-    print_config(&info.config, false);
+    print_config(&info.config, &info.variables, false);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -480,10 +526,21 @@ mod tests {
     }
 
     #[test]
+    fn choices__what_does_not_fit_a_packet_goes_the_way_of_data() {
+        let mut caps = LinkCaps::network("packet", 1400);
+        caps.bulk_min = 1401;
+        let all = choices(&Config::default(), &caps, "gso");
+        let paths: Vec<_> = all.iter().map(|c| (c.up_to_bytes, c.path.as_str())).collect();
+        assert_eq!(paths[0], (Some(1400), "packet"));
+        assert_eq!(paths[1].1, "gso");
+        assert_eq!(paths.last(), Some(&(None, "packet, data gso")));
+    }
+
+    #[test]
     fn settings__mark_what_differs() {
         let mut config = Config::default();
         config.set("window", "7").unwrap();
-        let all = settings(&config);
+        let all = settings(&config, &Config::default());
         assert_eq!(all.len(), Config::KEYS.len());
         let odd: Vec<_> = all.iter().filter(|s| !s.is_default).map(|s| s.name).collect();
         assert_eq!(odd, ["window"]);

@@ -111,6 +111,47 @@ fn info__shows_what_the_environment_sets() {
 }
 
 #[test]
+fn info__is_of_jobs_and_says_what_a_job_would_do() {
+    let output = weft(&["info", "--json"]);
+    let info = &objects(&stdout(&output))[0];
+    let config = info["config"].as_array().unwrap();
+    assert!(config.iter().all(|c| c["is_default"] == true), "nothing is set: {config:?}");
+    // Between hosts a job takes packet sockets where it may.
+    let may = info["links"].as_array().unwrap().iter();
+    let may = may.filter(|l| l["name"] == "packet").any(|l| !l["caps"].is_null());
+    let messages = info["messages"].as_array().unwrap();
+    let between = messages.iter().find(|m| m["place"] == "between hosts").expect("udp at least");
+    assert_eq!(between["small_over"] == "packet", may, "{between}");
+    let text = stdout(&weft(&["info", "--config"]));
+    for name in ["WEFT_WINDOW", "WEFT_LINK", "WEFT_SECURITY", "WEFT_XDP_MODE", "WEFT_KEY"] {
+        assert!(text.contains(name), "{name} is not in {text}");
+    }
+    let mut secret = Command::new(WEFT);
+    secret.args(["info", "--json"]).env("WEFT_KEY", "5ec2e7");
+    assert!(!stdout(&secret.output().unwrap()).contains("5ec2e7"), "a key is shown");
+}
+
+#[test]
+fn info__refuses_what_a_job_would_refuse() {
+    for (name, value) in [("WEFT_LINK", "bogus"), ("WEFT_FAULTS", "bogus"), ("WEFT_XDP_QUEUE", "x")]
+    {
+        for command in ["info", "doctor"] {
+            let output = Command::new(WEFT).arg(command).env(name, value).output().unwrap();
+            assert!(!output.status.success(), "{command} accepts {name}={value}");
+            let said = [output.stdout, output.stderr].concat();
+            assert!(String::from_utf8_lossy(&said).contains(name), "{command}: {name}");
+        }
+    }
+}
+
+#[test]
+fn doctor__names_variables_that_nothing_reads() {
+    let output = Command::new(WEFT).arg("doctor").env("WEFT_LINKS", "shm").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("nothing reads WEFT_LINKS"), "{said}");
+}
+
+#[test]
 fn doctor__every_line_has_a_verdict_and_faults_a_remedy() {
     let output = weft(&["doctor", "--json"]);
     let checks = objects(&String::from_utf8_lossy(&output.stdout));

@@ -17,7 +17,7 @@ use weft_core::{Config, EndpointId};
 use weft_link::agent::{AgentConfig, AgentLink, ServicesHandle};
 use weft_link::ether::EtherType;
 use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::wrap::Wrappers;
+use weft_link::wrap::{FaultSpec, Wrappers};
 use weft_link::{Address, Link, LinkError, PacketConfig, PacketLink};
 use weft_link::{ShmConfig, ShmLink, UdpConfig, UdpLink, XdpConfig, XdpLink};
 
@@ -149,14 +149,20 @@ pub fn links_from_env() -> Result<Links, JobError> {
     }
 }
 
-/// Reads the configuration from the `WEFT_*` variables.
-pub fn config_from_env() -> Result<Config, JobError> {
+/// The configuration where no variable is set.
+pub(crate) fn usual_config() -> Config {
     let mut config = Config { congestion_target_us: HOST_DELAY_US, ..Config::default() };
     if oversubscribed() {
         // Spinning would take the core from the rank that has work.
         config.spin_us = 0;
         config.yield_us = 200;
     }
+    config
+}
+
+/// Reads the configuration from the `WEFT_*` variables.
+pub fn config_from_env() -> Result<Config, JobError> {
+    let mut config = usual_config();
     for key in Config::KEYS {
         let name = format!("WEFT_{}", key.name.to_uppercase());
         if let Ok(value) = std::env::var(&name) {
@@ -229,16 +235,23 @@ pub fn security_from_env() -> Result<Mode, JobError> {
 /// `loss=1%,dup=0.1%,reorder=1%,delay=1ms,corrupt=0.01%,seed=7`), `WEFT_TRACE=1` (a line per packet
 /// at log level debug), `WEFT_PCAP` (a folder for captures).
 fn wrappers_from_env() -> Result<Wrappers, JobError> {
-    let faults = match std::env::var("WEFT_FAULTS") {
-        Ok(text) if !text.is_empty() => {
-            let spec = text.parse().map_err(|e| JobError::Config(format!("WEFT_FAULTS: {e}")))?;
-            log::warn!("WEFT_FAULTS={text}: faults are injected");
-            Some(spec)
-        }
-        _ => None,
-    };
+    let faults = faults_from_env()?;
+    if faults.is_some() {
+        let text = std::env::var("WEFT_FAULTS").unwrap_or_default();
+        log::warn!("WEFT_FAULTS={text}: faults are injected");
+    }
     let trace = std::env::var("WEFT_TRACE").is_ok_and(|v| v == "1");
     Ok(Wrappers { faults, trace, capture: std::env::var_os("WEFT_PCAP").map(Into::into) })
+}
+
+/// The faults that `WEFT_FAULTS` asks for.
+pub(crate) fn faults_from_env() -> Result<Option<FaultSpec>, JobError> {
+    match std::env::var("WEFT_FAULTS") {
+        Ok(text) if !text.is_empty() => {
+            text.parse().map(Some).map_err(|e| JobError::Config(format!("WEFT_FAULTS: {e}")))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// How Ethernet is used: `WEFT_ETHERTYPE` (hexadecimal, default 0x88b5) and `WEFT_INTERFACES`

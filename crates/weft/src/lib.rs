@@ -17,6 +17,7 @@ pub mod keyfile;
 pub mod launch;
 pub mod packets;
 mod selflink;
+pub mod settings;
 pub mod shared;
 
 pub use calibration::Calibration;

@@ -4,6 +4,7 @@ use super::host::read;
 use super::Check;
 use std::path::PathBuf;
 use weft::launch::{detect, Launcher};
+use weft::settings;
 
 /// All checks.
 pub fn checks() -> Vec<Check> {
@@ -60,12 +61,17 @@ fn rights() -> Check {
 
 fn configuration() -> Check {
     let topic = "configuration";
-    let config = match weft::job::config_from_env() {
+    let config = match settings::check().and_then(|()| weft::job::config_from_env()) {
         Ok(config) => config,
         Err(error) => return Check::fail(topic, error.to_string(), "correct or unset it"),
     };
-    if let Err(error) = weft::job::security_from_env() {
-        return Check::fail(topic, error.to_string(), "correct or unset it");
+    let unknown = settings::unknown();
+    if !unknown.is_empty() {
+        return Check::warn(
+            topic,
+            format!("nothing reads {}", unknown.join(", ")),
+            "correct the name (`weft info --config` lists all) or unset it",
+        );
     }
     if std::env::var("WEFT_SECURITY").as_deref() == Ok("none") {
         return Check::warn(
@@ -74,12 +80,17 @@ fn configuration() -> Check {
             "unset WEFT_SECURITY",
         );
     }
-    let usual = weft::Config::default();
-    let changed: Vec<String> = weft::Config::KEYS
+    let usual = settings::usual();
+    let mut changed: Vec<String> = weft::Config::KEYS
         .iter()
         .filter(|key| config.get(key.name) != usual.get(key.name))
         .map(|key| format!("{}={}", key.name, config.get(key.name).unwrap_or_default()))
         .collect();
+    let shown = |v: &&settings::Variable| !v.secret && std::env::var_os(v.name).is_some();
+    changed.extend(settings::VARIABLES.iter().filter(shown).map(|v| {
+        let value = std::env::var_os(v.name).unwrap_or_default();
+        format!("{}={}", v.name, value.to_string_lossy())
+    }));
     match changed.is_empty() {
         true => Check::ok(topic, "all defaults"),
         false => Check::ok(topic, format!("set: {}", changed.join(", "))),

@@ -124,9 +124,9 @@ unsafe fn add<L: Lanes, const COPY: bool, const OWN: bool>(
             // Whole runs without a test in between; the last group may be cut short.
             let run = (GROUPS - sum.power).min((len - at) / GROUP);
             for _ in 0..run {
+                // Whatever is read next mostly follows in memory, on both sides.
+                _mm_prefetch::<_MM_HINT_T0>(part.wrapping_add(at + AHEAD).cast());
                 if COPY {
-                    // Whatever is copied next mostly follows in memory, on both sides.
-                    _mm_prefetch::<_MM_HINT_T0>(part.wrapping_add(at + AHEAD).cast());
                     _mm_prefetch::<_MM_HINT_ET0>(copy.wrapping_add(at + AHEAD).cast());
                 }
                 let group: L = take::<L, COPY, OWN>(part.add(at), GROUP, copy.wrapping_add(at));

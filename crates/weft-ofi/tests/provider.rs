@@ -115,6 +115,7 @@ cases! {
     recv__an_unknown_sender_is_known_once_inserted = "source";
     cq__waiting_and_its_descriptor = "waiting";
     cntr__counts_what_ends = "counters";
+    cntr__counts_what_fails_at_once = "counted_failures";
     ep__options_names_and_what_is_in_use = "options";
     recv__the_only_one_ends_in_every_way = "alone";
 }

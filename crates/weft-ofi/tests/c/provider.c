@@ -290,6 +290,62 @@ static void counters(void)
 	close_domain(&s);
 }
 
+/* What fails is counted, whether or not a queue hears of it: a send to a peer that has left, at once
+ * or later, and a receive taken back that the engine does not know of. */
+static void counted_failures(void)
+{
+	struct fi_cntr_attr attr = { .events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC };
+	struct fi_cq_tagged_entry e;
+	struct fid_cntr *sent, *received;
+	struct fid_ep *quiet;
+	fi_addr_t peer;
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_cntr_open(s.domain, &attr, &sent, NULL));
+	CHECK(!fi_cntr_open(s.domain, &attr, &received, NULL));
+	CHECK(!fi_endpoint(s.domain, s.info, &quiet, NULL));
+	CHECK(!fi_ep_bind(quiet, &s.a.av->fid, 0));
+	CHECK(!fi_ep_bind(quiet, &sent->fid, FI_SEND));
+	CHECK(!fi_ep_bind(quiet, &received->fid, FI_RECV));
+	CHECK(!fi_enable(quiet));
+	peer = s.a.peer;
+	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, FI_ADDR_UNSPEC, 1, 0, context));
+	CHECK(!fi_tsend(quiet, "x", 1, NULL, peer, 1, NULL));
+	while (fi_cq_read(s.b.cq, &e, 1) != 1)
+		CHECK(fi_cntr_wait(sent, 1, 10) != -FI_EAVAIL);
+	CHECK(!fi_cntr_wait(sent, 1, 20000));
+	close_side(&s.b);
+	/* Some may go well as long as it is not known that the peer has left. */
+	for (uint64_t failures = 0; failures < 3;) {
+		uint64_t before = fi_cntr_read(sent);
+		int ret;
+
+		CHECK(!fi_tsend(quiet, "y", 1, NULL, peer, 2, NULL));
+		ret = fi_cntr_wait(sent, before + 1, 20000);
+		CHECK(!ret || ret == -FI_EAVAIL);
+		failures += ret == -FI_EAVAIL;
+		CHECK(fi_cntr_readerr(sent) == failures);
+	}
+	CHECK(!fi_recv(quiet, buf, 100, NULL, FI_ADDR_UNSPEC, context));
+	CHECK(!fi_cancel(&quiet->fid, context));
+	CHECK(fi_cntr_wait(received, 1, 20000) == -FI_EAVAIL && fi_cntr_readerr(received) == 1);
+	for (int i = 0; i < 2; i++) {
+		struct iovec iov = { buf, 100 };
+		struct fi_msg msg = { &iov, NULL, 1, FI_ADDR_UNSPEC, context + i, 0 };
+
+		CHECK(!fi_recvmsg(quiet, &msg, i ? 0 : FI_MULTI_RECV));
+	}
+	CHECK(!fi_cancel(&quiet->fid, context + 1));
+	CHECK(fi_cntr_readerr(received) == 2);
+	CHECK(!fi_cancel(&quiet->fid, context));
+	CHECK(fi_cntr_readerr(received) == 3 && fi_cntr_read(received) == 0);
+	CHECK(!fi_close(&quiet->fid));
+	close_side(&s.a);
+	CHECK(!fi_close(&sent->fid));
+	CHECK(!fi_close(&received->fid));
+	close_domain(&s);
+}
+
 static void options(void)
 {
 	size_t value = 0, len = sizeof(value);
@@ -393,7 +449,7 @@ int main(int argc, char **argv)
 		{ "truncated", truncated },	{ "many_in_one_buffer", many_in_one_buffer },
 		{ "source", source },		{ "waiting", waiting },
 		{ "counters", counters },	{ "options", options },
-		{ "alone", alone },
+		{ "alone", alone },		{ "counted_failures", counted_failures },
 	};
 
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(*cases); i++)

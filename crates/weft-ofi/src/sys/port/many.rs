@@ -184,6 +184,7 @@ impl State {
             }
             None => return false,
         }
+        self.count(Way::Recv, false);
         self.fail(
             Way::Recv,
             Failure {

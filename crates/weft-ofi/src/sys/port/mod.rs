@@ -523,6 +523,7 @@ impl Port {
             Refused::Peer(peer, why) => format!("{}: {why}", self.endpoint.describe(peer)),
             other => other.to_string(),
         };
+        state.count(way, false);
         state.fail(
             way,
             Failure {

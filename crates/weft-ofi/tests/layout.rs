@@ -299,6 +299,7 @@ const NUMBERS: &[(&str, u64, u64)] = &[
     ("FI_THREAD_ENDPOINT", THREAD_ENDPOINT as u64, 5),
     ("FI_RM_ENABLED", RM_ENABLED as u64, 2),
     ("FI_ADDR_NOTAVAIL", ADDR_NONE, 0xffffffffffffffff),
+    ("FI_KEY_NOTAVAIL", KEY_NONE, 0xffffffffffffffff),
     ("FI_CQ_FORMAT_CONTEXT", CQ_CONTEXT as u64, 1),
     ("FI_CQ_FORMAT_MSG", CQ_MSG as u64, 2),
     ("FI_CQ_FORMAT_DATA", CQ_DATA as u64, 3),

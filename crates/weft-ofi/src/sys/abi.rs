@@ -100,7 +100,7 @@ pub mod err {
     use libc::c_int;
     pub use libc::{
         EACCES, EAGAIN, EBUSY, ECANCELED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EIO,
-        EMSGSIZE, ENODATA, ENOMEM, ENOMSG, ENOSYS, EOPNOTSUPP, ETIMEDOUT,
+        EKEYREJECTED, EMSGSIZE, ENODATA, ENOMEM, ENOMSG, ENOSYS, EOPNOTSUPP, ETIMEDOUT,
     };
     pub const EOTHER: c_int = 256;
     pub const ETOOSMALL: c_int = 257;
@@ -155,6 +155,8 @@ pub const ADDR_WEFT: u32 = 0x8000_0077;
 /// A protocol of weft's own.
 pub const PROTO_WEFT: u32 = 0x8000_0077;
 pub const ADDR_NONE: u64 = u64::MAX;
+/// No key.
+pub const KEY_NONE: u64 = u64::MAX;
 
 pub const CQ_CONTEXT: c_int = 1;
 pub const CQ_MSG: c_int = 2;

@@ -346,6 +346,26 @@ static void counted_failures(void)
 	close_domain(&s);
 }
 
+/* Memory for peers has a key; memory for oneself needs none. */
+static void keys(void)
+{
+	struct fid_mr *mr[2];
+
+	open_domain(&s, hints_of(FI_MSG | FI_RMA));
+	for (uint64_t access = FI_REMOTE_READ; access <= FI_REMOTE_WRITE; access <<= 1)
+		CHECK(fi_mr_reg(s.domain, buf, 64, access, 0, FI_KEY_NOTAVAIL, 0, mr, NULL)
+		      == -FI_EKEYREJECTED);
+	CHECK(!fi_mr_reg(s.domain, buf, 64, FI_REMOTE_READ, 0, 7, 0, mr, NULL));
+	CHECK(fi_mr_key(mr[0]) == 7);
+	CHECK(fi_mr_reg(s.domain, buf, 64, FI_REMOTE_READ, 0, 7, 0, mr + 1, NULL) == -FI_ENOKEY);
+	CHECK(!fi_close(&mr[0]->fid));
+	CHECK(!fi_mr_reg(s.domain, buf, 64, FI_REMOTE_READ, 0, 7, 0, mr, NULL));
+	CHECK(!fi_mr_reg(s.domain, buf, 64, FI_SEND, 0, FI_KEY_NOTAVAIL, 0, mr + 1, NULL));
+	CHECK(!fi_close(&mr[0]->fid));
+	CHECK(!fi_close(&mr[1]->fid));
+	close_domain(&s);
+}
+
 static void options(void)
 {
 	size_t value = 0, len = sizeof(value);
@@ -450,6 +470,7 @@ int main(int argc, char **argv)
 		{ "source", source },		{ "waiting", waiting },
 		{ "counters", counters },	{ "options", options },
 		{ "alone", alone },		{ "counted_failures", counted_failures },
+		{ "keys", keys },
 	};
 
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(*cases); i++)

@@ -235,6 +235,7 @@ const NUMBERS: &[(&str, u64, u64)] = &[
     ("FI_CLAIM", cap::CLAIM, 1 << 59),
     ("FI_DISCARD", cap::DISCARD, 1 << 58),
     ("FI_SELECTIVE_COMPLETION", cap::SELECTIVE_COMPLETION, 1 << 59),
+    ("FI_REG_MR", cap::REG_MR, 1 << 59),
     ("FI_SYNC_ERR", cap::SYNC_ERR, 1 << 58),
     ("FI_PEER", cap::PEER, 1 << 43),
     ("FI_CONTEXT", mode::CONTEXT, 1 << 59),

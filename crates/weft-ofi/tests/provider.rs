@@ -116,6 +116,7 @@ cases! {
     cq__waiting_and_its_descriptor = "waiting";
     cntr__counts_what_ends = "counters";
     cntr__counts_what_fails_at_once = "counted_failures";
+    domain__events_that_never_come_are_refused = "domain_events";
     mr__what_peers_may_use_has_a_key = "keys";
     ep__options_names_and_what_is_in_use = "options";
     recv__the_only_one_ends_in_every_way = "alone";

@@ -46,6 +46,8 @@ pub mod cap {
     pub const DISCARD: u64 = 1 << 58;
     /// Of binding a completion queue: only operations that ask complete.
     pub const SELECTIVE_COMPLETION: u64 = 1 << 59;
+    /// Of binding an event queue to a domain: it hears of memory registered.
+    pub const REG_MR: u64 = 1 << 59;
     /// Of inserting addresses: errors one by one.
     pub const SYNC_ERR: u64 = 1 << 58;
     pub const PEER: u64 = 1 << 43;

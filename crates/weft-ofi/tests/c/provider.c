@@ -346,6 +346,22 @@ static void counted_failures(void)
 	close_domain(&s);
 }
 
+/* A domain takes an event queue, but not to tell it of registered memory: nobody shall wait. */
+static void domain_events(void)
+{
+	struct fi_eq_attr attr = { .wait_obj = FI_WAIT_UNSPEC };
+	struct fid_eq *eq;
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_eq_open(s.fabric, &attr, &eq, NULL));
+	CHECK(!fi_domain_bind(s.domain, &eq->fid, 0));
+	CHECK(fi_domain_bind(s.domain, &eq->fid, FI_REG_MR) == -FI_ENOSYS);
+	CHECK(fi_domain_bind(s.domain, &eq->fid, FI_SEND) == -FI_EBADFLAGS);
+	CHECK(fi_domain_bind(s.domain, &s.a.cq->fid, 0) == -FI_EINVAL);
+	CHECK(!fi_close(&eq->fid));
+	close_both(&s);
+}
+
 /* Memory for peers has a key; memory for oneself needs none. */
 static void keys(void)
 {
@@ -470,7 +486,7 @@ int main(int argc, char **argv)
 		{ "source", source },		{ "waiting", waiting },
 		{ "counters", counters },	{ "options", options },
 		{ "alone", alone },		{ "counted_failures", counted_failures },
-		{ "keys", keys },
+		{ "keys", keys },		{ "domain_events", domain_events },
 	};
 
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(*cases); i++)

@@ -305,6 +305,7 @@ const NUMBERS: &[(&str, u64, u64)] = &[
     ("FI_CQ_FORMAT_MSG", CQ_MSG as u64, 2),
     ("FI_CQ_FORMAT_DATA", CQ_DATA as u64, 3),
     ("FI_CQ_FORMAT_TAGGED", CQ_TAGGED as u64, 4),
+    ("FI_CNTR_EVENTS_COMP", CNTR_COMPLETIONS as u64, 0),
     ("FI_WAIT_NONE", WAIT_NONE as u64, 0),
     ("FI_WAIT_UNSPEC", WAIT_UNSPEC as u64, 1),
     ("FI_WAIT_FD", WAIT_FD as u64, 3),

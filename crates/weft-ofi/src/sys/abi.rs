@@ -165,6 +165,7 @@ pub const CQ_MSG: c_int = 2;
 pub const CQ_DATA: c_int = 3;
 pub const CQ_TAGGED: c_int = 4;
 
+pub const CNTR_COMPLETIONS: c_int = 0;
 pub const WAIT_NONE: c_int = 0;
 pub const WAIT_UNSPEC: c_int = 1;
 pub const WAIT_FD: c_int = 3;

@@ -77,7 +77,12 @@ pub unsafe extern "C" fn open(
     // SAFETY: domain, attributes and out are the caller's, as `fi_cntr_open` says.
     call_int(|| unsafe {
         let domain = object::<DomainObject>(domain.cast(), class::DOMAIN)?.domain.clone();
-        let wait = attr.as_ref().map_or(WAIT_NONE, |a| a.wait_obj);
+        let (wait, events) =
+            attr.as_ref().map_or((WAIT_NONE, CNTR_COMPLETIONS), |a| (a.wait_obj, a.events));
+        if events != CNTR_COMPLETIONS {
+            // Bytes, which versions later than 1.17 know.
+            return Err(err::ENOSYS);
+        }
         if !matches!(wait, WAIT_NONE | WAIT_UNSPEC | WAIT_YIELD) {
             return Err(err::ENOSYS);
         }

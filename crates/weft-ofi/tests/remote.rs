@@ -110,3 +110,13 @@ fn atomic__a_target_that_dies_is_an_error() {
     run("death", &[]);
     run("death", &[("WEFT_LINK", "udp"), ("WEFT_PEER_TIMEOUT_MS", "2000")]);
 }
+
+#[test]
+fn delivery__what_was_reported_outlives_the_sender_and_errors_name_the_rank() {
+    run("delivered", &[("FAILURE", "process ended")]);
+    let silent = [("FAILURE", "nothing heard"), ("NETWORK", "1"), ("WEFT_PEER_TIMEOUT_MS", "3000")];
+    // Nobody makes progress for one who is away.
+    let away = ("WEFT_WATCHDOG_MS", "0");
+    run("delivered", &[&silent[..], &[away, LOSSY[0]]].concat());
+    run("delivered", &[&silent[..], &[away], &LOSSY[..]].concat());
+}

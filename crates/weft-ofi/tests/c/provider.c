@@ -209,6 +209,88 @@ static void many_in_one_buffer(void)
 	close_both(&s);
 }
 
+static void offer(char *at, size_t len, void *ctx)
+{
+	struct iovec iov = { at, len };
+	struct fi_msg msg = { &iov, NULL, 1, FI_ADDR_UNSPEC, ctx, 0 };
+
+	CHECK(!fi_recvmsg(s.b.ep, &msg, FI_MULTI_RECV));
+}
+
+/* Several buffers for many messages, with one behind that takes a single one: each message has its
+ * place, and each buffer is given back once. */
+static void several_buffers(void)
+{
+	static char large[2][1 << 20];
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry failure;
+	fi_addr_t from;
+	size_t least = 10;
+	int ends = 0;
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_setopt(&s.b.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof(least)));
+	memset(large[0], 'l', sizeof(large[0]));
+	/* What does not fit into the rest of the first goes whole into the second. */
+	offer(buf, 100, context);
+	offer(buf + 100, 100, context + 1);
+	CHECK(!fi_recv(s.b.ep, buf + 200, 20, NULL, FI_ADDR_UNSPEC, context + 2));
+	CHECK(!fi_inject(s.a.ep, large[0], 60, s.a.peer));
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context && e.len == 60 && e.buf == buf && !(e.flags & FI_MULTI_RECV));
+	CHECK(!fi_inject(s.a.ep, large[0], 50, s.a.peer));
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context && e.len == 0 && e.flags & FI_MULTI_RECV);
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context + 1 && e.len == 50 && e.buf == buf + 100);
+	CHECK(!(e.flags & FI_MULTI_RECV) && !memcmp(buf + 100, large[0], 50));
+	/* The rest of the second to the last byte, then the one behind it. */
+	CHECK(!fi_inject(s.a.ep, large[0], 50, s.a.peer));
+	CHECK(!fi_inject(s.a.ep, "z", 1, s.a.peer));
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context + 1 && e.len == 50 && e.buf == buf + 150);
+	CHECK(e.flags & FI_MULTI_RECV);
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context + 2 && e.len == 1 && buf[200] == 'z');
+	/* Longer than the whole buffer: cut, and the buffer is given back. */
+	offer(buf, 8, context);
+	CHECK(!fi_inject(s.a.ep, "twelve bytes", 12, s.a.peer));
+	failure = failed(&s, &s.b);
+	CHECK(failure.err == FI_ETRUNC && failure.op_context == context && failure.olen == 4);
+	CHECK(failure.flags & FI_MULTI_RECV && !memcmp(buf, "twelve b", 8));
+	/* Taken back: one that nothing went into, and one that something did. */
+	offer(buf, 100, context);
+	offer(buf + 100, 100, context + 1);
+	CHECK(!fi_cancel(&s.b.ep->fid, context));
+	failure = failed(&s, &s.b);
+	CHECK(failure.err == FI_ECANCELED && failure.op_context == context);
+	CHECK(failure.flags & FI_MULTI_RECV);
+	CHECK(!fi_inject(s.a.ep, "one", 3, s.a.peer));
+	CHECK(done(&s, &s.b).op_context == context + 1);
+	CHECK(!fi_cancel(&s.b.ep->fid, context + 1));
+	failure = failed(&s, &s.b);
+	CHECK(failure.err == FI_ECANCELED && failure.op_context == context + 1);
+	CHECK(failure.flags & FI_MULTI_RECV);
+	/* Taken back while something long is on its way into it, or just before. */
+	offer(large[1], sizeof(large[1]), context);
+	CHECK(!fi_send(s.a.ep, large[0], sizeof(large[0]) - 20, NULL, s.a.peer, context + 1));
+	CHECK(fi_cq_read(s.a.cq, NULL, 0) <= 0 && fi_cq_read(s.b.cq, NULL, 0) <= 0);
+	CHECK(!fi_cancel(&s.b.ep->fid, context));
+	do {
+		ssize_t n = next(&s, &s.b, &e, &from, &failure);
+
+		CHECK(n == 1 || (n == -FI_ECANCELED && failure.op_context == context));
+		CHECK(n != 1 || e.len == 0 || !memcmp(large[0], large[1], e.len));
+		ends += !!((n == 1 ? e.flags : failure.flags) & FI_MULTI_RECV);
+	} while (!ends);
+	/* Nothing of it comes after that, whatever goes elsewhere. */
+	CHECK(!fi_recv(s.b.ep, large[1], sizeof(large[1]), NULL, FI_ADDR_UNSPEC, context + 2));
+	CHECK(!fi_inject(s.a.ep, "last", 4, s.a.peer));
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context + 2);
+	close_both(&s);
+}
+
 /* A sender the receiver does not know yet is known once it is inserted. */
 static void source(void)
 {
@@ -491,6 +573,7 @@ int main(int argc, char **argv)
 		{ "counters", counters },	{ "options", options },
 		{ "alone", alone },		{ "counted_failures", counted_failures },
 		{ "keys", keys },		{ "domain_events", domain_events },
+		{ "several_buffers", several_buffers },
 	};
 
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(*cases); i++)

@@ -867,6 +867,31 @@ static void case_delivered(void)
 	exit(0);
 }
 
+/* A message that its sender has announced and no longer asks about: closing leaves time to fetch
+ * it. */
+static void case_left(void)
+{
+	struct fi_cq_data_entry e;
+	char c = 'x';
+	long ret;
+
+	if (!origin) {
+		AGAIN(fi_tsend(ep, local, SIZE, NULL, peer, 1, NULL));
+		put(&c, 1);
+		OK(fi_close(&ep->fid));
+		_exit(0);
+	}
+	alarm(60);
+	get(&c, 1);
+	for (int i = 0; i < 1000; i++)
+		CHECK(fi_cq_read(txcq, &e, 1) == -FI_EAGAIN);
+	OK(fi_trecv(ep, mem, SIZE, NULL, peer, 1, 0, &c));
+	while ((ret = fi_cq_read(rxcq, &e, 1)) == -FI_EAGAIN)
+		sched_yield();
+	CHECK(ret == 1 && e.len == SIZE);
+	exit(0);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -879,6 +904,7 @@ static const struct {
 	{ "many", case_many },		     { "death", case_death },
 	{ "away", case_away },		     { "events", case_events },
 	{ "fence", case_fence },	     { "delivered", case_delivered },
+	{ "left", case_left },
 };
 
 int main(int argc, char **argv)

@@ -83,6 +83,7 @@ cases! {
     atomicmsg__pieces_here_and_there_are_one_operation "atomic_pieces";
     order__writes_and_atomic_operations_are_done_as_posted "order";
     fence__what_was_posted_before_is_done "fence";
+    close__leaves_time_to_fetch_what_was_announced "left";
     atomic__many_at_a_time_both_ways "many";
 }
 

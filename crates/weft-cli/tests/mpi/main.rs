@@ -209,6 +209,33 @@ fn mpi__a_program_runs_on_the_real_provider() {
     }
 }
 
+#[test]
+fn mpi_env__a_program_runs_by_its_launcher_alone() {
+    if !Path::new(WEFT).with_file_name("libweft_fi.so").is_file() {
+        return skip("the provider is not built: cargo build -p weft-ofi");
+    }
+    // Adds up, on the provider that is mapped.
+    let mapped = "from mpi4py import MPI; assert 'libweft' in open('/proc/self/maps').read()";
+    let program = format!("{mapped}; {SUM}");
+    let script = "out=$(\"$0\" mpi-env --mpi \"$1\" --link \"$3\" --all-through-weft) || exit 1; \
+                  eval \"$out\"; exec timeout 300 \"$1\" -n 2 \"$2\" -c \"$4\"";
+    for launcher in launchers().into_iter().filter(|l| l.with_file_name("python").is_file()) {
+        for link in ["shm", "udp"] {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script, WEFT]).arg(&launcher);
+            shell.arg(launcher.with_file_name("python")).args([link, &program]);
+            shell.stdin(Stdio::null()).env("SHELL", "sh").env_remove("WEFT_KEY");
+            shell.env("XDG_CONFIG_HOME", scratch("config")).env("XDG_CACHE_HOME", scratch("cache"));
+            // As `weft mpi` does by options.
+            shell.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+            let (done, out, err) = output(&mut shell);
+            let name = launcher.display();
+            assert!(done, "{name} {link}: {out}{err}");
+            assert_eq!(out.lines().filter(|l| *l == "sum 1").count(), 2, "{name}: {out}{err}");
+        }
+    }
+}
+
 /// Meets the other ranks until there is a file `end`; leaves its process number in one of its own.
 /// The pause leaves a core to `weft top`: it is no time that anything here waits for.
 const MEET: &str = "import os, sys, time

@@ -151,6 +151,11 @@ static void peek(void)
 static void cancel(void)
 {
 	struct fi_cq_err_entry e;
+	struct {
+		struct fi_cq_err_entry e;
+		char behind[16];
+	} room;
+	size_t end = offsetof(struct fi_cq_err_entry, err_data_size) + sizeof(size_t);
 
 	open_both(&s, FI_WAIT_NONE);
 	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, s.b.peer, 5, 0, context));
@@ -162,6 +167,16 @@ static void cancel(void)
 	CHECK(fi_cq_read(s.b.cq, NULL, 0) == -FI_EAGAIN);
 	CHECK(!fi_tinject(s.a.ep, "six", 3, s.a.peer, 6));
 	CHECK(done(&s, &s.b).op_context == context + 1);
+	/* Of an error no more is written than callers of this version have room for. */
+	memset(&room, 0x5a, sizeof(room));
+	room.e.err_data_size = 0;
+	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, s.b.peer, 7, 0, context));
+	CHECK(!fi_cancel(&s.b.ep->fid, context));
+	while (fi_cq_readerr(s.b.cq, &room.e, 0) != 1)
+		CHECK(fi_cq_read(s.b.cq, NULL, 0) <= 0);
+	CHECK(room.e.err == FI_ECANCELED && room.e.op_context == context);
+	for (size_t i = end; i < sizeof(room); i++)
+		CHECK(((char *)&room)[i] == 0x5a);
 	close_both(&s);
 }
 

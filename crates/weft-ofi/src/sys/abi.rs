@@ -3,7 +3,7 @@
 //! `fi_atomic.h`, `fi_cm.h`, `providers/fi_prov.h`, versions 1.17 to 2.6).
 //!
 //! Structures that grew since 1.17 end here where 1.17 ended: later fields are neither read nor
-//! written.
+//! written. One does not: `CqErrEntry::src_addr` is written, for callers of an API that has it.
 
 use libc::{c_char, c_int, c_void, iovec};
 

@@ -49,7 +49,7 @@ impl Object {
 
 #[test]
 fn needed__no_libfabric_and_no_mpi() {
-    // It is loaded by whichever libfabric an MPI brings: a second one would have a state of its own.
+    // The libfabric that an MPI brings loads it: a second one would have a state of its own.
     let own = std::env::current_exe().unwrap();
     let object = Object(std::fs::read(own.with_file_name("libweft_fi.so")).unwrap());
     assert_eq!(&object.0[..6], b"\x7fELF\x02\x01");

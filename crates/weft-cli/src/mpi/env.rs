@@ -24,7 +24,8 @@ Examples:
 The key is not printed: processes find it in ~/.config/weft/key, which every host of a job needs
 (copy the file where homes are not shared), or in WEFT_KEY. `weft mpi` passes on a key by itself.
 
-Open MPI passes on to other hosts the variables WEFT_... and FI_... that are set when this is run.")]
+Open MPI 5 passes on to other hosts the variables WEFT_... and FI_... that are set when this is
+run.")]
 pub struct Args {
     #[command(flatten)]
     selection: Selection,

@@ -391,8 +391,8 @@ static void counters(void)
 	close_domain(&s);
 }
 
-/* What fails is counted, whether or not a queue hears of it: a send to a peer that has left, at once
- * or later, and a receive taken back that the engine does not know of. */
+/* What fails is counted, whether or not a queue hears of it: a send to a peer that has left, at
+ * once or later, and a receive taken back that the engine does not know of. */
 static void counted_failures(void)
 {
 	struct fi_cntr_attr attr = { .events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC };

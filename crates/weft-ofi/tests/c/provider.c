@@ -306,6 +306,41 @@ static void several_buffers(void)
 	close_both(&s);
 }
 
+/* A buffer for messages of one sender does not keep those of others from the receives behind it. */
+static void directed_buffer(void)
+{
+	struct iovec iov = { buf, 100 };
+	struct fi_msg msg = { &iov, NULL, 1, 0, context, 0 };
+	struct fi_cq_tagged_entry e;
+	time_t start = time(NULL);
+	int of[8] = { 0 };
+	struct side c;
+
+	open_both(&s, FI_WAIT_NONE);
+	open_side(&s, &c, FI_WAIT_NONE);
+	CHECK(fi_av_insert(c.av, s.b.name, 1, &c.peer, 0, NULL) == 1);
+	msg.addr = s.b.peer;
+	CHECK(!fi_recvmsg(s.b.ep, &msg, FI_MULTI_RECV));
+	for (int i = 1; i < 3; i++)
+		CHECK(!fi_recv(s.b.ep, buf + 100 * i, 9, NULL, FI_ADDR_UNSPEC, context + i));
+	CHECK(!fi_inject(s.a.ep, "a", 1, s.a.peer));
+	CHECK(!fi_inject(c.ep, "c", 1, c.peer));
+	CHECK(!fi_inject(s.a.ep, "A", 1, s.a.peer));
+	CHECK(!fi_inject(c.ep, "C", 1, c.peer));
+	for (int found = 0; found < 4;) {
+		ssize_t n = fi_cq_read(s.b.cq, &e, 1);
+
+		CHECK(n == 1 || n == -FI_EAGAIN);
+		CHECK(fi_cq_read(s.a.cq, NULL, 0) <= 0 && fi_cq_read(c.cq, NULL, 0) <= 0);
+		CHECK(time(NULL) - start < 20);
+		if (n == 1)
+			of[(int *)e.op_context - context]++, found++;
+	}
+	CHECK(of[0] == 2 && of[1] == 1 && of[2] == 1 && !memcmp(buf, "aA", 2) && buf[100] == 'c' && buf[200] == 'C');
+	close_side(&c);
+	close_both(&s);
+}
+
 /* A sender the receiver does not know yet is known once it is inserted. */
 static void source(void)
 {
@@ -589,6 +624,7 @@ int main(int argc, char **argv)
 		{ "alone", alone },		{ "counted_failures", counted_failures },
 		{ "keys", keys },		{ "domain_events", domain_events },
 		{ "several_buffers", several_buffers },
+		{ "directed_buffer", directed_buffer },
 	};
 
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(*cases); i++)

@@ -112,9 +112,14 @@ cases! {
     cancel__completes_once = "cancel";
     recv__a_message_too_long_is_cut_and_the_next_is_not = "truncated";
     recv__one_buffer_for_many_messages = "many_in_one_buffer";
+    recv__several_buffers_for_many_messages = "several_buffers";
+    recv__a_buffer_for_one_sender_keeps_nothing_from_others = "directed_buffer";
     recv__an_unknown_sender_is_known_once_inserted = "source";
     cq__waiting_and_its_descriptor = "waiting";
     cntr__counts_what_ends = "counters";
+    cntr__counts_what_fails_at_once = "counted_failures";
+    domain__events_that_never_come_are_refused = "domain_events";
+    mr__what_peers_may_use_has_a_key = "keys";
     ep__options_names_and_what_is_in_use = "options";
     recv__the_only_one_ends_in_every_way = "alone";
 }

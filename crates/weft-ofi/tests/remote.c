@@ -792,6 +792,106 @@ static void case_away(void)
 	away();
 }
 
+/* A message sent with FI_DELIVERY_COMPLETE; the first of them from a copy. */
+static void deliver(const void *from, size_t len, uint64_t tag, void *context)
+{
+	struct iovec iov = { (void *)from, len };
+	struct fi_msg_tagged m = { &iov, NULL, 1, peer, tag, 0, context, 0 };
+
+	AGAIN(fi_tsendmsg(ep, &m, FI_COMPLETION | FI_DELIVERY_COMPLETE | (tag ? 0 : FI_INJECT)));
+}
+
+/* A message whose delivery was reported is there though its sender died the moment it knew, and
+ * nobody had asked for it yet. What fails then names the rank. */
+static void case_delivered(void)
+{
+	static const size_t sizes[] = { 0, 8, 1000, 4000 };
+	enum { SIZES = sizeof(sizes) / sizeof(*sizes) };
+	struct fi_cq_data_entry e;
+	struct fi_cq_err_entry f = { 0 };
+	char text[200], process[40], c = 'x';
+	struct pollfd p = { turns, POLLIN, 0 };
+	pid_t child;
+	long ret;
+
+	if (!origin) {
+		child = getpid();
+		put(&child, sizeof(child));
+		/* They know each other. */
+		deliver("", 0, 100, &c);
+		CHECK(!completion(&c, FI_TAGGED | FI_SEND));
+		meet();
+		for (size_t i = 0; i < SIZES; i++) {
+			pattern(local, sizes[i], (unsigned)i);
+			deliver(local, sizes[i], i, &c);
+			/* Over a network nothing is there before the other side looks. */
+			for (int n = 0; !i && getenv("NETWORK") && n < 300; n++)
+				CHECK(fi_cq_read(txcq, &e, 1) == -FI_EAGAIN);
+			if (!i)
+				put(&c, 1);
+			CHECK(!completion(&c, FI_TAGGED | FI_SEND));
+		}
+		raise(SIGKILL);
+	}
+	get(&child, sizeof(child));
+	OK(fi_trecv(ep, mem, 0, NULL, peer, 100, 0, NULL));
+	while (fi_cq_read(rxcq, &e, 1) != 1)
+		sched_yield();
+	meet();
+	away();
+	while (poll(&p, 1, 0) == 0) {
+		CHECK(fi_cq_read(txcq, &e, 1) == -FI_EAGAIN);
+		sched_yield();
+	}
+	CHECK(read(turns, &c, 1) <= 0);
+	for (size_t i = 0; i < SIZES; i++) {
+		OK(fi_trecv(ep, mem, SIZE, NULL, FI_ADDR_UNSPEC, i, 0, NULL));
+		while ((ret = fi_cq_read(rxcq, &e, 1)) == -FI_EAGAIN)
+			sched_yield();
+		CHECK(ret == 1 && e.len == sizes[i] && is_pattern(mem, sizes[i], (unsigned)i));
+	}
+	do {
+		AGAIN(fi_tsend(ep, local, 8, NULL, peer, 7, &c));
+		while ((ret = fi_cq_read(txcq, &e, 1)) == -FI_EAGAIN)
+			sched_yield();
+	} while (ret == 1);
+	CHECK(ret == -FI_EAVAIL && fi_cq_readerr(txcq, &f, 0) == 1 && f.op_context == &c);
+	CHECK(fi_cq_strerror(txcq, f.prov_errno, f.err_data, text, sizeof(text)) == text);
+	snprintf(process, sizeof(process), "rank 1 (process %d on ", (int)child);
+	if (!strstr(text, process))
+		fprintf(stderr, "expected %s: %s\n", process, text);
+	CHECK(strstr(text, process) && strstr(text, getenv("FAILURE")));
+	/* It was cut to the room there is. */
+	CHECK(fi_cq_strerror(txcq, f.prov_errno, f.err_data, text, 7) == text);
+	CHECK(!strcmp(text, "rank 1"));
+	exit(0);
+}
+
+/* A message that its sender has announced and no longer asks about: closing leaves time to fetch
+ * it. */
+static void case_left(void)
+{
+	struct fi_cq_data_entry e;
+	char c = 'x';
+	long ret;
+
+	if (!origin) {
+		AGAIN(fi_tsend(ep, local, SIZE, NULL, peer, 1, NULL));
+		put(&c, 1);
+		OK(fi_close(&ep->fid));
+		_exit(0);
+	}
+	alarm(60);
+	get(&c, 1);
+	for (int i = 0; i < 1000; i++)
+		CHECK(fi_cq_read(txcq, &e, 1) == -FI_EAGAIN);
+	OK(fi_trecv(ep, mem, SIZE, NULL, peer, 1, 0, &c));
+	while ((ret = fi_cq_read(rxcq, &e, 1)) == -FI_EAGAIN)
+		sched_yield();
+	CHECK(ret == 1 && e.len == SIZE);
+	exit(0);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -803,7 +903,8 @@ static const struct {
 	{ "atomic_pieces", case_atomic_pieces }, { "order", case_order },
 	{ "many", case_many },		     { "death", case_death },
 	{ "away", case_away },		     { "events", case_events },
-	{ "fence", case_fence },
+	{ "fence", case_fence },	     { "delivered", case_delivered },
+	{ "left", case_left },
 };
 
 int main(int argc, char **argv)
@@ -820,6 +921,7 @@ int main(int argc, char **argv)
 	close(pair[origin]);
 	if (!origin)
 		alarm(300);
+	setenv("PMI_RANK", origin ? "0" : "1", 1);
 	start();
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		if (!strcmp(cases[i].name, argv[1]))

@@ -83,6 +83,7 @@ cases! {
     atomicmsg__pieces_here_and_there_are_one_operation "atomic_pieces";
     order__writes_and_atomic_operations_are_done_as_posted "order";
     fence__what_was_posted_before_is_done "fence";
+    close__leaves_time_to_fetch_what_was_announced "left";
     atomic__many_at_a_time_both_ways "many";
 }
 
@@ -109,4 +110,14 @@ fn atomicvalid__agrees_with_query_atomic() {
 fn atomic__a_target_that_dies_is_an_error() {
     run("death", &[]);
     run("death", &[("WEFT_LINK", "udp"), ("WEFT_PEER_TIMEOUT_MS", "2000")]);
+}
+
+#[test]
+fn delivery__what_was_reported_outlives_the_sender_and_errors_name_the_rank() {
+    run("delivered", &[("FAILURE", "process ended")]);
+    let silent = [("FAILURE", "nothing heard"), ("NETWORK", "1"), ("WEFT_PEER_TIMEOUT_MS", "3000")];
+    // Nobody makes progress for one who is away.
+    let away = ("WEFT_WATCHDOG_MS", "0");
+    run("delivered", &[&silent[..], &[away, LOSSY[0]]].concat());
+    run("delivered", &[&silent[..], &[away], &LOSSY[..]].concat());
 }

@@ -55,7 +55,7 @@ pub struct Plan {
 }
 
 /// Names of variables that every rank needs, wherever it runs.
-fn is_passed_on(name: &str) -> bool {
+pub fn is_passed_on(name: &str) -> bool {
     name.starts_with("WEFT_") || name.starts_with("FI_")
 }
 

@@ -1,5 +1,6 @@
 //! `weft mpi-env`: the variables with which an MPI uses weft, for a shell.
 
+use super::command::is_passed_on;
 use super::judge::{self, Fit};
 use super::variables::{contradicting, variables, Choice};
 use super::{choose, job_key, Selection};
@@ -21,7 +22,10 @@ Examples:
   weft mpi-env --shell json
 
 The key is not printed: processes find it in ~/.config/weft/key, which every host of a job needs
-(copy the file where homes are not shared), or in WEFT_KEY. `weft mpi` passes on a key by itself.")]
+(copy the file where homes are not shared), or in WEFT_KEY. `weft mpi` passes on a key by itself.
+
+Open MPI 5 passes on to other hosts the variables WEFT_... and FI_... that are set when this is
+run.")]
 pub struct Args {
     #[command(flatten)]
     selection: Selection,
@@ -90,17 +94,29 @@ pub fn sh_word(text: &str) -> String {
     }
 }
 
-/// The variable by which PRRTE passes others on to the ranks of other hosts, and its value.
-fn passed_on(names: &[(String, String)]) -> (String, String) {
-    const NAME: &str = "OMPI_MCA_mca_base_env_list";
-    let own = std::env::var(NAME).unwrap_or_default();
-    let mut list: Vec<&str> = own.split(';').filter(|n| !n.is_empty()).collect();
-    for (name, _) in names.iter().filter(|(name, _)| !name.starts_with("OMPI_")) {
-        if !list.contains(&name.as_str()) {
+/// The variable by which Open MPI passes others on to the ranks of other hosts.
+const PASSED_ON: &str = "OMPI_MCA_mca_base_env_list";
+
+/// The names in it: those in `before`, of the variables that are set for the ranks, and of weft's
+/// and libfabric's among those that are `inherited`. Names alone: no output and no command line
+/// shows a key.
+fn passed_on(
+    before: &str,
+    set: &[(String, String)],
+    inherited: impl Iterator<Item = String>,
+) -> String {
+    let mut list: Vec<String> =
+        before.split(';').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let mut own: Vec<String> = inherited.filter(|name| is_passed_on(name)).collect();
+    own.sort();
+    // What is Open MPI's own it passes on anyway.
+    let set = set.iter().map(|(name, _)| name).filter(|name| !name.starts_with("OMPI_")).cloned();
+    for name in set.chain(own) {
+        if !list.contains(&name) {
             list.push(name);
         }
     }
-    (NAME.to_owned(), list.join(";"))
+    list.join(";")
 }
 
 /// The subcommand.
@@ -122,7 +138,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let choice = Choice::from(&args.selection);
     let mut set = variables(mpi.family, &provider.folder, &choice);
     if mpi.family == super::detect::Family::OpenMpi5 {
-        set.push(passed_on(&set));
+        let before = std::env::var(PASSED_ON).unwrap_or_default();
+        let inherited = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        set.push((PASSED_ON.to_owned(), passed_on(&before, &set, inherited)));
     }
     let named = std::env::var("SHELL").unwrap_or_default();
     let shell = args.shell.unwrap_or_else(|| Shell::of(&named));
@@ -173,6 +191,20 @@ mod tests {
         assert_eq!(Shell::Fish.set("A", r"x'\"), r"set -gx A 'x\'\\';");
         assert_eq!(sh_word("--map-by"), "--map-by");
         assert_eq!(sh_word(""), "''");
+    }
+
+    #[test]
+    fn passed_on__all_that_ranks_elsewhere_need_by_name() {
+        let set = [("FI_PROVIDER", "weft"), ("OMPI_MCA_pml", "cm"), ("WEFT_LINK", "udp")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let inherited = ["WEFT_WINDOW", "PATH", "WEFT_LINK", "FI_LOG_LEVEL", "WEFT_KEY"];
+        let inherited = || inherited.into_iter().map(str::to_owned);
+        assert_eq!(
+            passed_on("MINE=1;;WEFT_WINDOW", &set, inherited()),
+            "MINE=1;WEFT_WINDOW;FI_PROVIDER;WEFT_LINK;FI_LOG_LEVEL;WEFT_KEY"
+        );
+        let once = passed_on("", &set, inherited());
+        assert_eq!(passed_on(&once, &set, inherited()), once);
     }
 
     #[test]

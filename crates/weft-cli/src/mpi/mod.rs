@@ -153,7 +153,7 @@ fn place(args: &Args) -> Result<(Option<Vec<Share>>, usize)> {
         Some(0) => bail!("-n 0: a job has at least one rank"),
         Some(ranks) => ranks,
         None if listed => hosts::slots(&hosts),
-        None => std::thread::available_parallelism().map_or(1, usize::from),
+        None => cores(),
     };
     if u32::try_from(ranks).is_err() {
         bail!("-n {ranks}: too many ranks");
@@ -245,4 +245,30 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         eprintln!("weft mpi: {}", plan.line());
     }
     supervise::run(&plan, &mpi)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn ranks(words: &[&str]) -> usize {
+        let args = Command::parse_from([&["mpi"], words, &["a.out"]].concat()).args;
+        place(&args).unwrap().1
+    }
+
+    #[test]
+    fn place__without_a_number_no_core_is_shared() {
+        // Threads of one core are one: Open MPI would bind no two ranks to it.
+        assert_eq!(ranks(&[]), cores());
+        assert_eq!(ranks(&["-n", "3"]), 3);
+        assert_eq!(ranks(&["--hosts", "a:2,b:3"]), 5);
+    }
 }

@@ -95,6 +95,49 @@ fn mpi_env__a_shell_gets_the_variables_and_a_key_is_there() {
     }
 }
 
+/// A script that Open MPI calls in place of ssh: starts commands in an environment that has nothing
+/// of this one, with a folder for each host.
+fn empty_host(folder: &Path) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    for host in ["h1", "h2"] {
+        std::fs::create_dir_all(folder.join(host)).unwrap();
+    }
+    let path = folder.join("agent");
+    let set = format!("PATH=/usr/bin:/bin HOME=/tmp TMPDIR={}/$host", folder.display());
+    let words = "while [ \"${1#-}\" != \"$1\" ]; do shift; done; host=$1; shift";
+    std::fs::write(&path, format!("#!/bin/sh\n{words}\nexec env -i {set} sh -c \"$*\"\n")).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn mpi_env__ranks_of_other_hosts_get_what_the_user_set() {
+    // Of the launchers that take the variables of `weft mpi-env` alone, Hydra passes on everything.
+    let of_5 = |launcher: &&PathBuf| {
+        let path = launcher.to_str().unwrap();
+        let (_, out, _) = output(&mut weft(&["mpi-env", "--shell", "json", "--mpi", path]));
+        json(&out)["env"].get("OMPI_MCA_mca_base_env_list").is_some()
+    };
+    let all = launchers();
+    let Some(launcher) = all.iter().find(of_5) else { return skip("no Open MPI 5") };
+    let folder = std::env::temp_dir().join(format!("weft-mpi-env-{}", std::process::id()));
+    let agent = empty_host(&folder);
+    let script = "out=$(\"$0\" mpi-env --mpi \"$1\") || exit 1; eval \"$out\"; exec \"$1\" \
+                  --allow-run-as-root --host h1:1,h2:1 --bind-to none --prtemca plm_ssh_agent \
+                  \"$2\" --prtemca plm_ssh_no_tree_spawn 1 -n 2 \
+                  sh -c 'echo $FI_PROVIDER $WEFT_WINDOW $WEFT_KEY'";
+    let mut shell = Command::new("timeout");
+    shell.args(["300", "sh", "-c", script, WEFT]).arg(launcher).arg(agent);
+    let key = "c0ffee00".repeat(8);
+    shell.env("WEFT_PROVIDER", provider()).env("SHELL", "sh").stdin(Stdio::null());
+    shell.env("WEFT_KEY", &key).env("WEFT_WINDOW", "77");
+    let (done, out, err) = output(&mut shell);
+    assert!(done, "{out}{err}");
+    let wanted = format!("weft 77 {key}");
+    assert_eq!(out.lines().filter(|l| **l == wanted).count(), 2, "{out}{err}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn mpi__ranks_get_variables_and_one_key_that_no_command_line_shows() {
     for launcher in launchers() {
@@ -162,6 +205,33 @@ fn mpi__a_program_runs_on_the_real_provider() {
             assert!(done, "{path} {link}: {out}{err}");
             assert_eq!(out.lines().filter(|l| *l == "sum 3").count(), 3, "{path}: {out}{err}");
             assert!(!err.contains("hint:"), "{err}");
+        }
+    }
+}
+
+#[test]
+fn mpi_env__a_program_runs_by_its_launcher_alone() {
+    if !Path::new(WEFT).with_file_name("libweft_fi.so").is_file() {
+        return skip("the provider is not built: cargo build -p weft-ofi");
+    }
+    // Adds up, on the provider that is mapped.
+    let mapped = "from mpi4py import MPI; assert 'libweft' in open('/proc/self/maps').read()";
+    let program = format!("{mapped}; {SUM}");
+    let script = "out=$(\"$0\" mpi-env --mpi \"$1\" --link \"$3\" --all-through-weft) || exit 1; \
+                  eval \"$out\"; exec timeout 300 \"$1\" -n 2 \"$2\" -c \"$4\"";
+    for launcher in launchers().into_iter().filter(|l| l.with_file_name("python").is_file()) {
+        for link in ["shm", "udp"] {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script, WEFT]).arg(&launcher);
+            shell.arg(launcher.with_file_name("python")).args([link, &program]);
+            shell.stdin(Stdio::null()).env("SHELL", "sh").env_remove("WEFT_KEY");
+            shell.env("XDG_CONFIG_HOME", scratch("config")).env("XDG_CACHE_HOME", scratch("cache"));
+            // As `weft mpi` does by options.
+            shell.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+            let (done, out, err) = output(&mut shell);
+            let name = launcher.display();
+            assert!(done, "{name} {link}: {out}{err}");
+            assert_eq!(out.lines().filter(|l| *l == "sum 1").count(), 2, "{name}: {out}{err}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! `fi_atomic.h`, `fi_cm.h`, `providers/fi_prov.h`, versions 1.17 to 2.6).
 //!
 //! Structures that grew since 1.17 end here where 1.17 ended: later fields are neither read nor
-//! written.
+//! written. One does not: `CqErrEntry::src_addr` is written, for callers of an API that has it.
 
 use libc::{c_char, c_int, c_void, iovec};
 
@@ -46,6 +46,8 @@ pub mod cap {
     pub const DISCARD: u64 = 1 << 58;
     /// Of binding a completion queue: only operations that ask complete.
     pub const SELECTIVE_COMPLETION: u64 = 1 << 59;
+    /// Of binding an event queue to a domain: it hears of memory registered.
+    pub const REG_MR: u64 = 1 << 59;
     /// Of inserting addresses: errors one by one.
     pub const SYNC_ERR: u64 = 1 << 58;
     pub const PEER: u64 = 1 << 43;
@@ -100,7 +102,7 @@ pub mod err {
     use libc::c_int;
     pub use libc::{
         EACCES, EAGAIN, EBUSY, ECANCELED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EIO,
-        EMSGSIZE, ENODATA, ENOMEM, ENOMSG, ENOSYS, EOPNOTSUPP, ETIMEDOUT,
+        EKEYREJECTED, EMSGSIZE, ENODATA, ENOMEM, ENOMSG, ENOSYS, EOPNOTSUPP, ETIMEDOUT,
     };
     pub const EOTHER: c_int = 256;
     pub const ETOOSMALL: c_int = 257;
@@ -155,12 +157,15 @@ pub const ADDR_WEFT: u32 = 0x8000_0077;
 /// A protocol of weft's own.
 pub const PROTO_WEFT: u32 = 0x8000_0077;
 pub const ADDR_NONE: u64 = u64::MAX;
+/// No key.
+pub const KEY_NONE: u64 = u64::MAX;
 
 pub const CQ_CONTEXT: c_int = 1;
 pub const CQ_MSG: c_int = 2;
 pub const CQ_DATA: c_int = 3;
 pub const CQ_TAGGED: c_int = 4;
 
+pub const CNTR_COMPLETIONS: c_int = 0;
 pub const WAIT_NONE: c_int = 0;
 pub const WAIT_UNSPEC: c_int = 1;
 pub const WAIT_FD: c_int = 3;

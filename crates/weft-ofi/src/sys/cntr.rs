@@ -15,6 +15,8 @@ pub struct Counter {
     domain: Arc<Domain>,
     value: AtomicU64,
     errors: AtomicU64,
+    /// Errors that the caller has been told of.
+    told: AtomicU64,
     ports: RefCell<Vec<Weak<Port>>>,
     poller: Poller,
 }
@@ -75,7 +77,12 @@ pub unsafe extern "C" fn open(
     // SAFETY: domain, attributes and out are the caller's, as `fi_cntr_open` says.
     call_int(|| unsafe {
         let domain = object::<DomainObject>(domain.cast(), class::DOMAIN)?.domain.clone();
-        let wait = attr.as_ref().map_or(WAIT_NONE, |a| a.wait_obj);
+        let (wait, events) =
+            attr.as_ref().map_or((WAIT_NONE, CNTR_COMPLETIONS), |a| (a.wait_obj, a.events));
+        if events != CNTR_COMPLETIONS {
+            // Bytes, which versions later than 1.17 know.
+            return Err(err::ENOSYS);
+        }
         if !matches!(wait, WAIT_NONE | WAIT_UNSPEC | WAIT_YIELD) {
             return Err(err::ENOSYS);
         }
@@ -84,6 +91,7 @@ pub unsafe extern "C" fn open(
             domain,
             value: AtomicU64::new(0),
             errors: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             ports: RefCell::default(),
             poller: Poller::new(true)?,
         });
@@ -131,7 +139,13 @@ unsafe extern "C" fn read(cntr: *mut FidCntr) -> u64 {
 
 unsafe extern "C" fn readerr(cntr: *mut FidCntr) -> u64 {
     // SAFETY: see `read`.
-    unsafe { number(cntr, |c| &c.errors) }
+    unsafe {
+        let errors = number(cntr, |c| &c.errors);
+        if let Ok(counter) = counter(cntr) {
+            counter.told.store(errors, Ordering::Relaxed);
+        }
+        errors
+    }
 }
 
 unsafe extern "C" fn add(cntr: *mut FidCntr, value: u64) -> c_int {
@@ -165,16 +179,18 @@ unsafe extern "C" fn seterr(cntr: *mut FidCntr, value: u64) -> c_int {
     // SAFETY: see `read`.
     call_int(|| unsafe {
         counter(cntr)?.errors.store(value, Ordering::Relaxed);
+        counter(cntr)?.told.store(value, Ordering::Relaxed);
         counter(cntr)?.poller.wake();
         Ok(0)
     })
 }
 
+/// Ends with an error too when something failed that the caller has not been told of: of an
+/// operation that fails before the wait, waiting would never see the end.
 unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) -> c_int {
     // SAFETY: see `read`.
     call_int(|| unsafe {
         let counter = counter(cntr)?;
-        let errors = counter.errors.load(Ordering::Relaxed);
         let start = Instant::now();
         let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
         loop {
@@ -185,7 +201,8 @@ unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) ->
             if counter.value.load(Ordering::Relaxed) >= threshold {
                 return Ok(0);
             }
-            if counter.errors.load(Ordering::Relaxed) != errors {
+            let errors = counter.errors.load(Ordering::Relaxed);
+            if counter.told.swap(errors, Ordering::Relaxed) != errors {
                 return Err(err::EAVAIL);
             }
             let left = match limit {

@@ -128,9 +128,19 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     })
 }
 
-unsafe extern "C" fn bind(_fid: *mut Fid, _other: *mut Fid, _flags: u64) -> c_int {
-    // An event queue for asynchronous registration: everything here is done at once.
-    0
+/// Takes an event queue, to which nothing of a domain is ever reported: memory is registered at
+/// once, and whoever wants to hear of that (`FI_REG_MR`) would wait in vain.
+unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
+    // SAFETY: both are the caller's.
+    call_int(|| unsafe {
+        object::<DomainObject>(fid, class::DOMAIN)?;
+        object::<eq::EqObject>(other, class::EQ)?;
+        match flags {
+            0 => Ok(0),
+            cap::REG_MR => Err(err::ENOSYS),
+            _ => Err(err::EBADFLAGS),
+        }
+    })
 }
 
 /// Whether a caller may sleep on the descriptors of these objects.

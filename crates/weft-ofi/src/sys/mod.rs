@@ -126,3 +126,22 @@ unsafe fn pieces<'a>(iov: *const iovec, count: usize) -> Result<&'a [iovec], c_i
     // SAFETY: promised by the caller.
     Ok(unsafe { std::slice::from_raw_parts(iov, count) })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    unsafe extern "C" fn panics(_: *mut Fid) -> c_int {
+        call_int(|| panic!("on purpose"))
+    }
+
+    #[test]
+    fn call__a_panic_is_an_error_number() {
+        let from_c: unsafe extern "C" fn(*mut Fid) -> c_int = panics;
+        // SAFETY: it looks at nothing.
+        assert_eq!(unsafe { from_c(std::ptr::null_mut()) }, -err::EOTHER);
+        assert_eq!(call(|| Ok(7)), 7);
+        assert_eq!(call(|| Err(err::EAGAIN)), -(err::EAGAIN as isize));
+    }
+}

@@ -51,7 +51,10 @@ unsafe fn register(
     let taken = |key| domain.regions.borrow().contains_key(&key);
     let remote = rights.read || rights.write;
     // Memory registered for local use needs no key; callers give the same to all.
-    let key = if !remote { u64::MAX } else { requested };
+    let key = if !remote { KEY_NONE } else { requested };
+    if remote && key == KEY_NONE {
+        return Err(err::EKEYREJECTED);
+    }
     if remote && taken(key) {
         return Err(err::ENOKEY);
     }
@@ -137,7 +140,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         let domain = object.domain.clone();
         let _inside = domain.gate.enter();
         let key = object.region.key;
-        if key != u64::MAX {
+        if key != KEY_NONE {
             domain.each_port(|port| port.hide(key));
             domain.regions.borrow_mut().remove(&key);
         }

@@ -151,6 +151,11 @@ static void peek(void)
 static void cancel(void)
 {
 	struct fi_cq_err_entry e;
+	struct {
+		struct fi_cq_err_entry e;
+		char behind[16];
+	} room;
+	size_t end = offsetof(struct fi_cq_err_entry, err_data_size) + sizeof(size_t);
 
 	open_both(&s, FI_WAIT_NONE);
 	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, s.b.peer, 5, 0, context));
@@ -162,6 +167,16 @@ static void cancel(void)
 	CHECK(fi_cq_read(s.b.cq, NULL, 0) == -FI_EAGAIN);
 	CHECK(!fi_tinject(s.a.ep, "six", 3, s.a.peer, 6));
 	CHECK(done(&s, &s.b).op_context == context + 1);
+	/* Of an error no more is written than callers of this version have room for. */
+	memset(&room, 0x5a, sizeof(room));
+	room.e.err_data_size = 0;
+	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, s.b.peer, 7, 0, context));
+	CHECK(!fi_cancel(&s.b.ep->fid, context));
+	while (fi_cq_readerr(s.b.cq, &room.e, 0) != 1)
+		CHECK(fi_cq_read(s.b.cq, NULL, 0) <= 0);
+	CHECK(room.e.err == FI_ECANCELED && room.e.op_context == context);
+	for (size_t i = end; i < sizeof(room); i++)
+		CHECK(((char *)&room)[i] == 0x5a);
 	close_both(&s);
 }
 
@@ -206,6 +221,124 @@ static void many_in_one_buffer(void)
 	CHECK(!fi_recv(s.b.ep, buf + 200, 20, NULL, FI_ADDR_UNSPEC, context + 1));
 	CHECK(!fi_inject(s.a.ep, "z", 1, s.a.peer));
 	CHECK(done(&s, &s.b).op_context == context + 1 && buf[200] == 'z');
+	close_both(&s);
+}
+
+static void offer(char *at, size_t len, void *ctx)
+{
+	struct iovec iov = { at, len };
+	struct fi_msg msg = { &iov, NULL, 1, FI_ADDR_UNSPEC, ctx, 0 };
+
+	CHECK(!fi_recvmsg(s.b.ep, &msg, FI_MULTI_RECV));
+}
+
+/* Several buffers for many messages, with one behind that takes a single one: each message has its
+ * place, and each buffer is given back once. */
+static void several_buffers(void)
+{
+	static char large[2][1 << 20];
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry failure;
+	fi_addr_t from;
+	size_t least = 10;
+	int ends = 0;
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_setopt(&s.b.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof(least)));
+	memset(large[0], 'l', sizeof(large[0]));
+	/* What does not fit into the rest of the first goes whole into the second. */
+	offer(buf, 100, context);
+	offer(buf + 100, 100, context + 1);
+	CHECK(!fi_recv(s.b.ep, buf + 200, 20, NULL, FI_ADDR_UNSPEC, context + 2));
+	CHECK(!fi_inject(s.a.ep, large[0], 60, s.a.peer));
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context && e.len == 60 && e.buf == buf && !(e.flags & FI_MULTI_RECV));
+	CHECK(!fi_inject(s.a.ep, large[0], 50, s.a.peer));
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context && e.len == 0 && e.flags & FI_MULTI_RECV);
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context + 1 && e.len == 50 && e.buf == buf + 100);
+	CHECK(!(e.flags & FI_MULTI_RECV) && !memcmp(buf + 100, large[0], 50));
+	/* The rest of the second to the last byte, then the one behind it. */
+	CHECK(!fi_inject(s.a.ep, large[0], 50, s.a.peer));
+	CHECK(!fi_inject(s.a.ep, "z", 1, s.a.peer));
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context + 1 && e.len == 50 && e.buf == buf + 150);
+	CHECK(e.flags & FI_MULTI_RECV);
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context + 2 && e.len == 1 && buf[200] == 'z');
+	/* Longer than the whole buffer: cut, and the buffer is given back. */
+	offer(buf, 8, context);
+	CHECK(!fi_inject(s.a.ep, "twelve bytes", 12, s.a.peer));
+	failure = failed(&s, &s.b);
+	CHECK(failure.err == FI_ETRUNC && failure.op_context == context && failure.olen == 4);
+	CHECK(failure.flags & FI_MULTI_RECV && !memcmp(buf, "twelve b", 8));
+	/* Taken back: one that nothing went into, and one that something did. */
+	offer(buf, 100, context);
+	offer(buf + 100, 100, context + 1);
+	CHECK(!fi_cancel(&s.b.ep->fid, context));
+	failure = failed(&s, &s.b);
+	CHECK(failure.err == FI_ECANCELED && failure.op_context == context);
+	CHECK(failure.flags & FI_MULTI_RECV);
+	CHECK(!fi_inject(s.a.ep, "one", 3, s.a.peer));
+	CHECK(done(&s, &s.b).op_context == context + 1);
+	CHECK(!fi_cancel(&s.b.ep->fid, context + 1));
+	failure = failed(&s, &s.b);
+	CHECK(failure.err == FI_ECANCELED && failure.op_context == context + 1);
+	CHECK(failure.flags & FI_MULTI_RECV);
+	/* Taken back while something long is on its way into it, or just before. */
+	offer(large[1], sizeof(large[1]), context);
+	CHECK(!fi_send(s.a.ep, large[0], sizeof(large[0]) - 20, NULL, s.a.peer, context + 1));
+	CHECK(fi_cq_read(s.a.cq, NULL, 0) <= 0 && fi_cq_read(s.b.cq, NULL, 0) <= 0);
+	CHECK(!fi_cancel(&s.b.ep->fid, context));
+	do {
+		ssize_t n = next(&s, &s.b, &e, &from, &failure);
+
+		CHECK(n == 1 || (n == -FI_ECANCELED && failure.op_context == context));
+		CHECK(n != 1 || e.len == 0 || !memcmp(large[0], large[1], e.len));
+		ends += !!((n == 1 ? e.flags : failure.flags) & FI_MULTI_RECV);
+	} while (!ends);
+	/* Nothing of it comes after that, whatever goes elsewhere. */
+	CHECK(!fi_recv(s.b.ep, large[1], sizeof(large[1]), NULL, FI_ADDR_UNSPEC, context + 2));
+	CHECK(!fi_inject(s.a.ep, "last", 4, s.a.peer));
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context + 2);
+	close_both(&s);
+}
+
+/* A buffer for messages of one sender does not keep those of others from the receives behind it. */
+static void directed_buffer(void)
+{
+	struct iovec iov = { buf, 100 };
+	struct fi_msg msg = { &iov, NULL, 1, 0, context, 0 };
+	struct fi_cq_tagged_entry e;
+	time_t start = time(NULL);
+	int of[8] = { 0 };
+	struct side c;
+
+	open_both(&s, FI_WAIT_NONE);
+	open_side(&s, &c, FI_WAIT_NONE);
+	CHECK(fi_av_insert(c.av, s.b.name, 1, &c.peer, 0, NULL) == 1);
+	msg.addr = s.b.peer;
+	CHECK(!fi_recvmsg(s.b.ep, &msg, FI_MULTI_RECV));
+	for (int i = 1; i < 3; i++)
+		CHECK(!fi_recv(s.b.ep, buf + 100 * i, 9, NULL, FI_ADDR_UNSPEC, context + i));
+	CHECK(!fi_inject(s.a.ep, "a", 1, s.a.peer));
+	CHECK(!fi_inject(c.ep, "c", 1, c.peer));
+	CHECK(!fi_inject(s.a.ep, "A", 1, s.a.peer));
+	CHECK(!fi_inject(c.ep, "C", 1, c.peer));
+	for (int found = 0; found < 4;) {
+		ssize_t n = fi_cq_read(s.b.cq, &e, 1);
+
+		CHECK(n == 1 || n == -FI_EAGAIN);
+		CHECK(fi_cq_read(s.a.cq, NULL, 0) <= 0 && fi_cq_read(c.cq, NULL, 0) <= 0);
+		CHECK(time(NULL) - start < 20);
+		if (n == 1)
+			of[(int *)e.op_context - context]++, found++;
+	}
+	CHECK(of[0] == 2 && of[1] == 1 && of[2] == 1);
+	CHECK(!memcmp(buf, "aA", 2) && buf[100] == 'c' && buf[200] == 'C');
+	close_side(&c);
 	close_both(&s);
 }
 
@@ -266,6 +399,10 @@ static void counters(void)
 	struct fid_cntr *sent, *received;
 
 	open_domain(&s, hints_of(FI_MSG));
+	/* Counting bytes, in versions that have it, is not counting completions. */
+	attr.events = FI_CNTR_EVENTS_COMP + 1;
+	CHECK(fi_cntr_open(s.domain, &attr, &sent, NULL) == -FI_ENOSYS);
+	attr.events = FI_CNTR_EVENTS_COMP;
 	CHECK(!fi_cntr_open(s.domain, &attr, &sent, NULL));
 	CHECK(!fi_cntr_open(s.domain, &attr, &received, NULL));
 	open_side(&s, &s.a, FI_WAIT_NONE);
@@ -287,6 +424,98 @@ static void counters(void)
 	close_side(&s.a);
 	CHECK(!fi_close(&sent->fid));
 	CHECK(!fi_close(&received->fid));
+	close_domain(&s);
+}
+
+/* What fails is counted, whether or not a queue hears of it: a send to a peer that has left, at
+ * once or later, and a receive taken back that the engine does not know of. */
+static void counted_failures(void)
+{
+	struct fi_cntr_attr attr = { .events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC };
+	struct fi_cq_tagged_entry e;
+	struct fid_cntr *sent, *received;
+	struct fid_ep *quiet;
+	fi_addr_t peer;
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_cntr_open(s.domain, &attr, &sent, NULL));
+	CHECK(!fi_cntr_open(s.domain, &attr, &received, NULL));
+	CHECK(!fi_endpoint(s.domain, s.info, &quiet, NULL));
+	CHECK(!fi_ep_bind(quiet, &s.a.av->fid, 0));
+	CHECK(!fi_ep_bind(quiet, &sent->fid, FI_SEND));
+	CHECK(!fi_ep_bind(quiet, &received->fid, FI_RECV));
+	CHECK(!fi_enable(quiet));
+	peer = s.a.peer;
+	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, FI_ADDR_UNSPEC, 1, 0, context));
+	CHECK(!fi_tsend(quiet, "x", 1, NULL, peer, 1, NULL));
+	while (fi_cq_read(s.b.cq, &e, 1) != 1)
+		CHECK(fi_cntr_wait(sent, 1, 10) != -FI_EAVAIL);
+	CHECK(!fi_cntr_wait(sent, 1, 20000));
+	close_side(&s.b);
+	/* Some may go well as long as it is not known that the peer has left. */
+	for (uint64_t failures = 0; failures < 3;) {
+		uint64_t before = fi_cntr_read(sent);
+		int ret;
+
+		CHECK(!fi_tsend(quiet, "y", 1, NULL, peer, 2, NULL));
+		ret = fi_cntr_wait(sent, before + 1, 20000);
+		CHECK(!ret || ret == -FI_EAVAIL);
+		failures += ret == -FI_EAVAIL;
+		CHECK(fi_cntr_readerr(sent) == failures);
+	}
+	CHECK(!fi_recv(quiet, buf, 100, NULL, FI_ADDR_UNSPEC, context));
+	CHECK(!fi_cancel(&quiet->fid, context));
+	CHECK(fi_cntr_wait(received, 1, 20000) == -FI_EAVAIL && fi_cntr_readerr(received) == 1);
+	for (int i = 0; i < 2; i++) {
+		struct iovec iov = { buf, 100 };
+		struct fi_msg msg = { &iov, NULL, 1, FI_ADDR_UNSPEC, context + i, 0 };
+
+		CHECK(!fi_recvmsg(quiet, &msg, i ? 0 : FI_MULTI_RECV));
+	}
+	CHECK(!fi_cancel(&quiet->fid, context + 1));
+	CHECK(fi_cntr_readerr(received) == 2);
+	CHECK(!fi_cancel(&quiet->fid, context));
+	CHECK(fi_cntr_readerr(received) == 3 && fi_cntr_read(received) == 0);
+	CHECK(!fi_close(&quiet->fid));
+	close_side(&s.a);
+	CHECK(!fi_close(&sent->fid));
+	CHECK(!fi_close(&received->fid));
+	close_domain(&s);
+}
+
+/* A domain takes an event queue, but not to tell it of registered memory: nobody shall wait. */
+static void domain_events(void)
+{
+	struct fi_eq_attr attr = { .wait_obj = FI_WAIT_UNSPEC };
+	struct fid_eq *eq;
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_eq_open(s.fabric, &attr, &eq, NULL));
+	CHECK(!fi_domain_bind(s.domain, &eq->fid, 0));
+	CHECK(fi_domain_bind(s.domain, &eq->fid, FI_REG_MR) == -FI_ENOSYS);
+	CHECK(fi_domain_bind(s.domain, &eq->fid, FI_SEND) == -FI_EBADFLAGS);
+	CHECK(fi_domain_bind(s.domain, &s.a.cq->fid, 0) == -FI_EINVAL);
+	CHECK(!fi_close(&eq->fid));
+	close_both(&s);
+}
+
+/* Memory for peers has a key; memory for oneself needs none. */
+static void keys(void)
+{
+	struct fid_mr *mr[2];
+
+	open_domain(&s, hints_of(FI_MSG | FI_RMA));
+	for (uint64_t access = FI_REMOTE_READ; access <= FI_REMOTE_WRITE; access <<= 1)
+		CHECK(fi_mr_reg(s.domain, buf, 64, access, 0, FI_KEY_NOTAVAIL, 0, mr, NULL)
+		      == -FI_EKEYREJECTED);
+	CHECK(!fi_mr_reg(s.domain, buf, 64, FI_REMOTE_READ, 0, 7, 0, mr, NULL));
+	CHECK(fi_mr_key(mr[0]) == 7);
+	CHECK(fi_mr_reg(s.domain, buf, 64, FI_REMOTE_READ, 0, 7, 0, mr + 1, NULL) == -FI_ENOKEY);
+	CHECK(!fi_close(&mr[0]->fid));
+	CHECK(!fi_mr_reg(s.domain, buf, 64, FI_REMOTE_READ, 0, 7, 0, mr, NULL));
+	CHECK(!fi_mr_reg(s.domain, buf, 64, FI_SEND, 0, FI_KEY_NOTAVAIL, 0, mr + 1, NULL));
+	CHECK(!fi_close(&mr[0]->fid));
+	CHECK(!fi_close(&mr[1]->fid));
 	close_domain(&s);
 }
 
@@ -393,7 +622,10 @@ int main(int argc, char **argv)
 		{ "truncated", truncated },	{ "many_in_one_buffer", many_in_one_buffer },
 		{ "source", source },		{ "waiting", waiting },
 		{ "counters", counters },	{ "options", options },
-		{ "alone", alone },
+		{ "alone", alone },		{ "counted_failures", counted_failures },
+		{ "keys", keys },		{ "domain_events", domain_events },
+		{ "several_buffers", several_buffers },
+		{ "directed_buffer", directed_buffer },
 	};
 
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(*cases); i++)

@@ -4,6 +4,7 @@
 #define SIDES_H
 
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -42,6 +42,52 @@ fn place(command: &mut Command, mpi: Mpi, agent: &Path, link: &str) {
     }
 }
 
+/// What left the calling thread's network namespace.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    /// Frames on the cable.
+    frames: u64,
+    /// UDP datagrams, a train of them counted once; those within the namespace too.
+    udp: u64,
+    /// TCP segments, likewise.
+    tcp: u64,
+}
+
+fn left() -> Left {
+    let read = |name: &str| {
+        std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).expect("its counts")
+    };
+    let snmp = read("snmp");
+    let of = |protocol: &str, column: &str| -> u64 {
+        let mut lines = snmp.lines().filter(|line| line.starts_with(protocol));
+        let names = lines.next().expect("names").split_whitespace();
+        let mut both = names.zip(lines.next().expect("numbers").split_whitespace());
+        let (_, number) = both.find(|(name, _)| *name == column).expect("a column");
+        number.parse().expect("a number")
+    };
+    let devices = read("dev");
+    let cable = devices.lines().find_map(|line| line.trim().strip_prefix("cable0:"));
+    let frames = cable.and_then(|line| line.split_whitespace().nth(9)).expect("the cable");
+    let frames = frames.parse().expect("a number");
+    Left { frames, udp: of("Udp:", "OutDatagrams"), tcp: of("Tcp:", "OutSegs") }
+}
+
+/// What was sent since `before` left by the links that are named.
+fn went_over(link: &str, before: Left) {
+    // Launchers, and the kernel, send a few of their own.
+    const SOME: u64 = 100;
+    let now = left();
+    let frames = now.frames - before.frames;
+    let (udp, tcp) = (now.udp - before.udp, now.tcp - before.tcp);
+    let as_told = match link {
+        "udp" => udp > SOME && frames > SOME,
+        // A segment is a frame at most.
+        "shm,packet" => udp < SOME && frames > tcp + SOME,
+        _ => frames > SOME,
+    };
+    assert!(as_told, "{link}: {frames} frames, {udp} UDP datagrams, {tcp} TCP segments");
+}
+
 /// Runs programs of ours on two ranks on each of two hosts, over one link.
 fn between_hosts(mpi: Mpi, link: &str) {
     let programs: Vec<_> = PROGRAMS.iter().map(|name| mpi.build(name)).collect();
@@ -51,6 +97,7 @@ fn between_hosts(mpi: Mpi, link: &str) {
     let (done, wait) = channel::<()>();
     let on_first = |host: &Host| {
         let _until_dropped = done;
+        let before = left();
         for program in programs.iter().flatten() {
             let mut command = mpi.launcher(4).expect("checked");
             place(&mut command, mpi, &agent(host, mpi, link), link);
@@ -61,6 +108,7 @@ fn between_hosts(mpi: Mpi, link: &str) {
             }
             run(command, LIMIT).expect(": passed");
         }
+        went_over(link, before);
     };
     if let Err(why) = hosts::run(1, on_first, move |_| wait.recv().is_err()) {
         skip(&why);

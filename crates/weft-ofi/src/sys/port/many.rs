@@ -33,24 +33,34 @@ pub enum Waiting {
 impl Port {
     /// Hands arrived messages without a tag to the receives that wait here, oldest first.
     pub fn pump(&self, state: &mut State) {
-        while let Some(first) = state.waiting.front() {
-            match *first {
-                Waiting::Plain { rec, start, len, source } => {
+        let mut i = 0;
+        while let Some(waiting) = state.waiting.get(i) {
+            match *waiting {
+                Waiting::Plain { rec, start, len, source } if i == 0 => {
                     // The engine may have it: nothing is before it any more.
                     state.waiting.pop_front();
                     self.post_waiting(state, rec, start, len, source);
                 }
-                Waiting::Multi { at, source } => {
-                    let Some(probed) = self.endpoint.probe_untagged(source) else { return };
-                    let Some(multi) = state.multis[at].as_ref() else { return };
-                    let room = multi.len - multi.used;
-                    if probed.len as usize > room && multi.used > 0 {
-                        state.waiting.pop_front();
-                        state.fill(at);
-                        continue;
+                Waiting::Plain { rec, start, len, source } => {
+                    match self.endpoint.claim_untagged(source) {
+                        Some((claimed, _)) => {
+                            state.waiting.remove(i);
+                            let _reported = self.receive_claimed(state, rec, claimed, start, len);
+                        }
+                        None if source.is_none() => return,
+                        None => i += 1,
                     }
-                    self.receive_part(state, at, source);
                 }
+                Waiting::Multi { at, source } => match self.endpoint.probe_untagged(source) {
+                    Some(probed) if state.is_too_long(at, probed.len) => {
+                        state.waiting.remove(i);
+                        state.fill(at);
+                    }
+                    Some(_) => self.receive_part(state, i, at, source),
+                    // It takes from anybody: there is no message at all.
+                    None if source.is_none() => return,
+                    None => i += 1,
+                },
             }
         }
     }
@@ -81,8 +91,8 @@ impl Port {
         }
     }
 
-    /// Receives the next message into a buffer for many.
-    pub fn receive_part(&self, state: &mut State, at: usize, source: Option<PeerId>) {
+    /// Receives a message that is there into a buffer for many, the `i`th that waits.
+    fn receive_part(&self, state: &mut State, i: usize, at: usize, source: Option<PeerId>) {
         let Some((claimed, probed)) = self.endpoint.claim_untagged(source) else { return };
         let least = self.min_multi_recv.get();
         let Some(multi) = state.multis[at].as_mut() else { return };
@@ -102,7 +112,7 @@ impl Port {
             silent: false,
         };
         if multi.full {
-            state.waiting.pop_front();
+            state.waiting.remove(i);
         }
         match state.keep(rec) {
             Some(rec) => {
@@ -130,6 +140,11 @@ impl State {
         });
         self.multis[at] = Some(multi);
         self.waiting.push_back(Waiting::Multi { at, source });
+    }
+
+    /// Whether a message does not fit into the rest of a buffer that holds some already.
+    fn is_too_long(&self, at: usize, len: u64) -> bool {
+        self.multis[at].as_ref().is_some_and(|m| m.used > 0 && len > (m.len - m.used) as u64)
     }
 
     /// A buffer for many messages takes no more.
@@ -184,6 +199,7 @@ impl State {
             }
             None => return false,
         }
+        self.count(Way::Recv, false);
         self.fail(
             Way::Recv,
             Failure {

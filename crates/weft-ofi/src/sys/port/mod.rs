@@ -33,7 +33,7 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weft::counters::Who;
 use weft::{job, keyfile, launch, Endpoint};
 use weft_core::engine::types::{Completion, OpKind, Refused, SendArgs};
@@ -42,6 +42,8 @@ use weft_core::{OpError, PeerFailure, PeerId};
 
 /// How long `fi_close` waits until everything sent has arrived.
 const CLOSE: Duration = Duration::from_secs(5);
+/// Longest sleep in `fi_close` before it looks again.
+const NAP: Duration = Duration::from_millis(50);
 
 /// A send to start.
 pub struct SendOp {
@@ -263,10 +265,28 @@ impl Port {
         if self.state.borrow_mut().expecting.take().is_some() {
             self.endpoint.end_expected();
         }
-        self.endpoint.close(CLOSE);
+        let start = Instant::now();
+        self.finish_sends(CLOSE);
+        self.endpoint.close(CLOSE.saturating_sub(start.elapsed()));
         let bound = std::mem::take(&mut self.state.borrow_mut().bound);
         for cq in [bound.tx, bound.rx].into_iter().flatten() {
             cq.leave(self);
+        }
+    }
+
+    /// Waits, not for ever, until peers have fetched what was announced to them: of a send that it
+    /// no longer asks about (`MPI_Request_free`) a caller may leave the end to us.
+    fn finish_sends(&self, limit: Duration) {
+        let start = Instant::now();
+        self.reap();
+        while !self.state.borrow().is_quiet() {
+            let left = limit.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                log::warn!("closing with messages that nobody has fetched");
+                return;
+            }
+            self.endpoint.wait(Some(left.min(NAP)));
+            self.reap();
         }
     }
 
@@ -523,6 +543,7 @@ impl Port {
             Refused::Peer(peer, why) => format!("{}: {why}", self.endpoint.describe(peer)),
             other => other.to_string(),
         };
+        state.count(way, false);
         state.fail(
             way,
             Failure {

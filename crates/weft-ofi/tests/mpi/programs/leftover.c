@@ -1,5 +1,5 @@
-/* MPI_Finalize with messages that nobody receives, receives that nothing matches, and a collective
-   operation whose last message is still on its way. */
+/* MPI_Finalize with messages that nobody receives, receives that nothing matches, and a message
+   that is still on its way. With `legal` all is received: some MPIs end with an error otherwise. */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -10,7 +10,8 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     int to = (rank + 1) % size;
-    for (int i = 0; i < 100; i++)
+    int legal = argc > 1 && !strcmp(argv[1], "legal");
+    for (int i = 0; i < 100 && !legal; i++)
         MPI_Send(&values[i], 1, MPI_INT, to, i, MPI_COMM_WORLD);
     for (int i = 0; i < 8; i++) {
         MPI_Request request;

@@ -1,6 +1,40 @@
 /* One-sided operations: put, get, accumulate, fetch and compare, under fence, lock and PSCW. */
 #include "check.h"
 
+/* Post, start, complete and wait: everyone writes to the next and reads from it, and nobody else
+   takes part. */
+static void neighbours(MPI_Win win, long *base, int n, int round)
+{
+    static long out[5000], in[5000];
+    int rank, size;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    int to = (rank + 1) % size, from = (rank + size - 1) % size;
+    MPI_Group world, next, last;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_incl(world, 1, &to, &next);
+    MPI_Group_incl(world, 1, &from, &last);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < n; i++) {
+        base[i] = base[n + i] = rank + i;
+        out[i] = rank * 1000003L + round + i;
+    }
+    MPI_Win_post(last, 0, win);
+    MPI_Win_start(next, 0, win);
+    MPI_Put(out, n, MPI_LONG, to, 0, n, MPI_LONG, win);
+    MPI_Get(in, n, MPI_LONG, to, n, n, MPI_LONG, win);
+    MPI_Win_complete(win);
+    for (int i = 0; i < n; i++)
+        CHECK(in[i] == to + i);
+    MPI_Win_wait(win);
+    for (int i = 0; i < n; i++)
+        CHECK(base[i] == from * 1000003L + round + i);
+    MPI_Group_free(&world);
+    MPI_Group_free(&next);
+    MPI_Group_free(&last);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 int main(int argc, char **argv)
 {
     enum { N = 5000 };
@@ -60,6 +94,7 @@ int main(int argc, char **argv)
         won = old == 0;
         MPI_Allreduce(&won, &winners, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
         CHECK(winners == 1);
+        neighbours(win, base, N, round);
     }
     MPI_Win_free(&win);
     passed("onesided");

@@ -32,8 +32,6 @@ enum Place {
     /// Connected; it has not asked yet.
     Waiting(Caller, Instant),
     Served(Box<Seat>),
-    /// Refused: what it was told is still to be read.
-    Refused,
 }
 
 /// The agent of a host.
@@ -54,6 +52,8 @@ pub struct Agent {
 /// The ranks and what they get.
 struct Room {
     places: BTreeMap<u32, Place>,
+    /// Those refused since they were last told: no more than callers.
+    turned_away: Vec<(u32, String)>,
     pool: Pool,
     options: Options,
     now: Instant,
@@ -73,11 +73,14 @@ impl FromRank for Room {
     fn control(&mut self, rank: u32, message: Option<Control>) {
         match (self.places.get_mut(&rank), message) {
             (Some(Place::Served(seat)), Some(message)) => seat.control(self.now, message),
-            (Some(Place::Waiting(..)), Some(Control::Attach(attach))) => self.attach(rank, &attach),
+            (Some(Place::Waiting(caller, _)), message) => {
+                let caller = *caller;
+                self.on_first(rank, caller, message);
+            }
             (Some(Place::Served(seat)), None) => {
                 seat.say(Control::Notice("the agent did not understand a message".into()));
             }
-            _ => {}
+            (None, _) => {}
         }
     }
 }
@@ -88,14 +91,14 @@ impl Room {
         self.places.values().filter_map(|place| match place {
             Place::Waiting(caller, _) => Some(*caller),
             Place::Served(seat) if seat.leaving.is_none() => Some(seat.caller),
-            _ => None,
+            Place::Served(_) => None,
         })
     }
 
     /// Why a caller is not served, if so.
     fn refusal(&self, caller: &Caller, draining: bool) -> Option<String> {
         let (seats, most) = (self.options.seats, self.options.quotas.ranks);
-        let all = self.places.values().filter(|p| !matches!(p, Place::Refused)).count();
+        let all = self.places.len();
         let own = self.taken().filter(|c| c.user == caller.user).count();
         if draining {
             Some("it is about to end (SIGTERM, or weftd --stop)".into())
@@ -109,51 +112,56 @@ impl Room {
         }
     }
 
-    fn attach(&mut self, rank: u32, attach: &Attach) {
-        let Some(Place::Waiting(caller, _)) = self.places.get(&rank) else { return };
-        let caller = *caller;
-        let key = JobKey::from_bytes(&attach.key).filter(|_| attach.endpoint == caller.endpoint);
-        let (Some(job_key), true) = (key, attach.version == VERSION) else {
-            // Another version reads the version in the answer.
-            return self.place(rank, caller, None, attach);
+    /// A caller's first message: it is served, or told why not.
+    fn on_first(&mut self, rank: u32, caller: Caller, message: Option<Control>) {
+        let served = match message {
+            Some(Control::Attach(attach)) => self.attach(rank, caller, &attach),
+            Some(Control::Foreign(theirs, _)) => Err(format!(
+                "it speaks version {VERSION} of the agent's protocol, this program {theirs}: use \
+                 the weftd of this program's release"
+            )),
+            _ => Err("it does not understand how this program asks to be served: use the weftd \
+                      of this program's release"
+                .into()),
         };
-        let security = Security { mode: attach.mode, job_key, me: attach.endpoint };
-        match self.pool.take(&security) {
-            Ok(carriers) => {
-                let quotas = self.options.quotas;
-                let seat = Box::new(Seat::new(rank, caller, attach, carriers, quotas));
-                self.place(rank, caller, Some(seat), attach);
-            }
-            Err(e) => {
-                log::warn!("process {} of user {} is refused: {e}", caller.pid, caller.user);
-                self.refused += 1;
-                self.places.insert(rank, Place::Refused);
-            }
+        if let Err(why) = served {
+            self.refuse(rank, &caller, why);
         }
     }
 
-    fn place(&mut self, rank: u32, caller: Caller, seat: Option<Box<Seat>>, attach: &Attach) {
-        let Some(mut seat) = seat else {
-            log::warn!(
-                "process {} of user {} speaks version {} of the agent's protocol, this weftd \
-                 {VERSION}",
-                caller.pid,
-                caller.user,
-                attach.version
-            );
-            self.refused += 1;
-            self.places.insert(rank, Place::Refused);
-            return;
+    fn attach(&mut self, rank: u32, caller: Caller, attach: &Attach) -> Result<(), String> {
+        let (endpoint, other) = (caller.endpoint, attach.endpoint);
+        if other != endpoint {
+            return Err(format!(
+                "the program connected as endpoint {endpoint} and asks as {other}"
+            ));
+        }
+        let Some(job_key) = JobKey::from_bytes(&attach.key) else {
+            return Err("the program's job has no key: start it by weft run, or with a key file \
+                        that has one"
+                .into());
         };
+        let security = Security { mode: attach.mode, job_key, me: endpoint };
+        let carriers = self.pool.take(&security).map_err(|e| e.to_string())?;
+        let mut seat = Box::new(Seat::new(rank, caller, attach, carriers, self.options.quotas));
         let (address, mtu, latency_ns, bytes_per_us) = seat.offer();
         let pid = std::process::id();
         let address = address.encode();
         let served = Served { version: VERSION, pid, mtu, latency_ns, bytes_per_us, address };
         seat.say(Control::Attached(served));
-        let (process, user, endpoint) = (caller.pid, caller.user, caller.endpoint);
+        let (process, user) = (caller.pid, caller.user);
         log::info!("serving process {process} of user {user}, endpoint {endpoint}");
         self.served += 1;
         self.places.insert(rank, Place::Served(seat));
+        Ok(())
+    }
+
+    /// A caller is not served: it is told why, and its connection ends.
+    fn refuse(&mut self, rank: u32, caller: &Caller, why: String) {
+        log::warn!("process {} of user {} is refused: {why}", caller.pid, caller.user);
+        self.refused += 1;
+        self.places.remove(&rank);
+        self.turned_away.push((rank, why));
     }
 
     /// A rank's connection has ended.
@@ -198,6 +206,7 @@ impl Agent {
         let now = sys::now();
         let room = Room {
             places: BTreeMap::new(),
+            turned_away: Vec::new(),
             pool,
             options: options.clone(),
             now,
@@ -239,6 +248,7 @@ impl Agent {
         let now = sys::now();
         self.room.now = now;
         let mut did = self.hub.recv(BUDGET, &mut self.room) > 0;
+        self.tell_refused();
         let rarely = now >= self.look_at;
         if rarely {
             self.look_at = now + RARELY;
@@ -285,12 +295,16 @@ impl Agent {
                 seat.listen();
             }
         }
-        let late: Vec<u32> =
-            self.room.places.iter().filter(|(_, p)| is_late(p, now)).map(|(r, _)| *r).collect();
-        for rank in late {
-            self.hub.dismiss(rank);
-            self.room.places.remove(&rank);
+        let late = |(&rank, place): (&u32, &Place)| match place {
+            Place::Waiting(caller, until) if now >= *until => Some((rank, *caller)),
+            _ => None,
+        };
+        let late: Vec<(u32, Caller)> = self.room.places.iter().filter_map(late).collect();
+        for (rank, caller) in late {
+            let why = format!("the program asked for nothing within {} s", PATIENCE.as_secs());
+            self.room.refuse(rank, &caller, why);
         }
+        self.tell_refused();
         self.room.clear();
         let (hub, room, draining) = (&self.hub, &self.room, &mut self.draining);
         self.desk.serve(|| report(hub, room), room.taken().count(), draining);
@@ -316,12 +330,16 @@ impl Agent {
             None => {
                 self.room.places.insert(rank, Place::Waiting(caller, now + PATIENCE));
             }
-            Some(why) => {
-                log::warn!("process {} of user {} is refused: {why}", caller.pid, caller.user);
-                self.room.refused += 1;
-                self.hub.say(rank, &Control::Refused(why));
-                self.room.places.insert(rank, Place::Refused);
-            }
+            Some(why) => self.room.refuse(rank, &caller, why),
+        }
+    }
+
+    /// Tells those who are refused why, and ends their connections: what was said can be read
+    /// still, and nobody holds a connection that serves nobody.
+    fn tell_refused(&mut self) {
+        for (rank, why) in self.room.turned_away.drain(..) {
+            self.hub.say(rank, &Control::Refused(why));
+            self.hub.dismiss(rank);
         }
     }
 
@@ -374,10 +392,6 @@ impl Agent {
         // A look at everything, the links that cost a system call too.
         (self.look_at, self.listen_at) = (Instant(0), Instant(0));
     }
-}
-
-fn is_late(place: &Place, now: Instant) -> bool {
-    matches!(place, Place::Waiting(_, until) if now >= *until)
 }
 
 /// What the agent says of itself: a line each, `name value`; of each rank one line.

@@ -142,6 +142,7 @@ impl AgentLink {
         loop {
             let mut unwrap = Unwrap { sink: &mut Nothing, messages: Vec::new(), refused: 0 };
             self.shm.recv(8, &mut unwrap);
+            let mut foreign = unwrap.refused > 0;
             for message in unwrap.messages {
                 match message {
                     Control::Attached(served) if served.version == VERSION => return Ok(served),
@@ -157,8 +158,15 @@ impl AgentLink {
                         let agent = self.agent();
                         return Err(LinkError::Unreachable(format!("{agent} refuses: {why}")));
                     }
-                    _ => {}
+                    _ => foreign = true,
                 }
+            }
+            if foreign {
+                return Err(LinkError::Unreachable(format!(
+                    "{} answers what this program does not understand: use the weftd of this \
+                     release",
+                    self.agent()
+                )));
             }
             self.shm.look_at_sockets();
             if self.shm.poll_event().is_some() {

@@ -18,6 +18,7 @@ fn samples() -> Vec<Control> {
     };
     vec![
         Control::Attach(Attach::new(EndpointId(9), Mode::Encrypt, [3; 32], &config)),
+        Control::Foreign(VERSION + 1, vec![9; 20]),
         Control::Attached(Served {
             version: 1,
             pid: 2,

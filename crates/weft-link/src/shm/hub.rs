@@ -1,8 +1,10 @@
 //! The same rings between an agent and the ranks that it serves, of any user.
 
 use super::rendezvous::{self, Kind};
+use super::ring::Area as _;
 use super::sys::socket;
 use super::{DirectCopy, ShmConfig, ShmLink};
+use crate::sync::Ordering;
 use crate::{Address, LinkError, PeerInfo};
 use weft_core::{EndpointId, PeerId};
 
@@ -78,6 +80,17 @@ impl ShmLink {
     pub(crate) fn mute(&mut self, peer: PeerId, muted: bool) {
         if let Some(peer) = self.peer_mut(peer) {
             peer.muted = muted;
+        }
+    }
+
+    /// Breaks the protocol of the rings to a peer, for tests: its slots, or what was taken of them.
+    pub(crate) fn spoil(&mut self, peer: PeerId, credits: bool) {
+        let slots = self.config.slots;
+        let Some(peer) = self.peer_mut(peer) else { return };
+        if credits {
+            peer.rx_area.consumer().credits.store(u64::MAX, Ordering::Release);
+        } else {
+            (0..slots).for_each(|at| peer.tx_area.slot(at).word.store(u64::MAX, Ordering::Release));
         }
     }
 

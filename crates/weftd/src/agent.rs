@@ -3,7 +3,7 @@
 use crate::links::Pool;
 use crate::options::Options;
 use crate::seat::Seat;
-use crate::status::Desk;
+use crate::status::{Desk, Question};
 use crate::sys;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,6 +56,8 @@ struct Room {
     turned_away: Vec<(u32, String)>,
     pool: Pool,
     options: Options,
+    /// The user who started the agent.
+    owner: u32,
     now: Instant,
     next: u32,
     served: u64,
@@ -86,6 +88,11 @@ impl FromRank for Room {
 }
 
 impl Room {
+    /// Whether a user may end the agent, and see the ranks of all: root, and who started it.
+    fn commands(&self, user: u32) -> bool {
+        user == 0 || user == self.owner
+    }
+
     /// Seats of ranks that are served or about to be.
     fn taken(&self) -> impl Iterator<Item = Caller> + '_ {
         self.places.values().filter_map(|place| match place {
@@ -209,6 +216,7 @@ impl Agent {
             turned_away: Vec::new(),
             pool,
             options: options.clone(),
+            owner: sys::effective_user(),
             now,
             next: 0,
             served: 0,
@@ -306,14 +314,34 @@ impl Agent {
         }
         self.tell_refused();
         self.room.clear();
-        let (hub, room, draining) = (&self.hub, &self.room, &mut self.draining);
-        self.desk.serve(|| report(hub, room), room.taken().count(), draining);
+        self.answer(now);
         match self.room.places.is_empty() {
             true => {
                 self.empty_since.get_or_insert(now);
             }
             false => self.empty_since = None,
         }
+    }
+
+    /// Answers at the desk. To end it takes the same user or root, and nobody who needs it.
+    fn answer(&mut self, now: Instant) {
+        let (hub, room, draining) = (&self.hub, &self.room, &mut self.draining);
+        self.desk.serve(now, |question, user| {
+            let is_owner = room.commands(user);
+            let ranks = room.taken().count();
+            match question {
+                Question::Status => report(hub, room, user),
+                Question::Stop if !is_owner => "refused: not its owner\n".to_string(),
+                Question::Stop if ranks > 0 => format!(
+                    "refused: {ranks} ranks are attached; try again when their jobs have ended, \
+                     or end it by SIGTERM, twice to lose them\n"
+                ),
+                Question::Stop => {
+                    *draining = true;
+                    "ending\n".to_string()
+                }
+            }
+        });
     }
 
     fn meet(&mut self, caller: Caller, now: Instant) {
@@ -394,8 +422,9 @@ impl Agent {
     }
 }
 
-/// What the agent says of itself: a line each, `name value`; of each rank one line.
-fn report(hub: &Hub, room: &Room) -> String {
+/// What the agent says of itself: a line each, `name value`; of each rank that the user may know of
+/// one line.
+fn report(hub: &Hub, room: &Room, asking: u32) -> String {
     let mut out = format!(
         "weftd {}\nprotocol {VERSION}\nprocess {}\nname {}\nranks {}\nseats {}\nraw_free {}\n\
          served {}\nrefused {}\n",
@@ -408,14 +437,23 @@ fn report(hub: &Hub, room: &Room) -> String {
         room.served,
         room.refused,
     );
+    // Of others a user learns how many there are.
+    let (all, mut others) = (room.commands(asking), 0);
     for place in room.places.values() {
         let Place::Served(seat) = place else { continue };
         let Caller { endpoint, user, pid } = seat.caller;
+        if !all && user != asking {
+            others += 1;
+            continue;
+        }
         out.push_str(&format!("rank {endpoint} user {user} process {pid}"));
         for (name, value) in seat.state() {
             out.push_str(&format!(" {name} {value}"));
         }
         out.push('\n');
+    }
+    if !all {
+        out.push_str(&format!("others {others}\n"));
     }
     out
 }

@@ -34,6 +34,15 @@ enum Place {
     Served(Box<Seat>),
 }
 
+impl Place {
+    fn user(&self) -> u32 {
+        match self {
+            Place::Waiting(caller, _) => caller.user,
+            Place::Served(seat) => seat.caller.user,
+        }
+    }
+}
+
 /// The agent of a host.
 pub struct Agent {
     options: Options,
@@ -104,9 +113,11 @@ impl Room {
 
     /// Why a caller is not served, if so.
     fn refusal(&self, caller: &Caller, draining: bool) -> Option<String> {
-        let (seats, most) = (self.options.seats, self.options.quotas.ranks);
+        let seats = self.options.seats;
+        let most = self.options.ranks_of(caller.user, self.owner);
         let all = self.places.len();
-        let own = self.taken().filter(|c| c.user == caller.user).count();
+        // Those that have ended and still deliver have a seat too.
+        let own = self.places.values().filter(|p| p.user() == caller.user).count();
         if draining {
             Some("it is about to end (SIGTERM, or weftd --stop)".into())
         } else if all >= seats {
@@ -205,8 +216,9 @@ impl Agent {
     /// Somebody else listens there, or no link can be opened.
     pub fn open(options: Options) -> Result<Agent, LinkError> {
         sys::make_way(&options.name);
-        // More callers than seats, so that those in excess are told why.
-        let hub = Hub::listen(&options.name, options.seats + 64)?;
+        // More callers than seats, so that those in excess are told why, and room for others
+        // whatever one user does.
+        let hub = Hub::listen(&options.name, options.seats + 64, options.seats + 16)?;
         sys::let_all_connect(&options.name);
         let desk = Desk::open(&options.name)?;
         let pool = Pool::open(&options)?;
@@ -456,4 +468,39 @@ fn report(hub: &Hub, room: &Room, asking: u32) -> String {
         out.push_str(&format!("others {others}\n"));
     }
     out
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use weft_core::EndpointId;
+
+    #[test]
+    fn refusal__whatever_one_user_takes_another_finds_a_seat() {
+        let words = ["--links", "udp"].map(String::from);
+        let options = Options::parse(words).unwrap();
+        let pool = Pool::open(&options).unwrap();
+        let mut room = Room {
+            places: BTreeMap::new(),
+            turned_away: Vec::new(),
+            pool,
+            options,
+            owner: 0,
+            now: Instant(0),
+            next: 0,
+            served: 0,
+            refused: 0,
+        };
+        let caller = |user| Caller { endpoint: EndpointId(1), user, pid: 1 };
+        let mut rank = 0;
+        while room.refusal(&caller(1000), false).is_none() {
+            room.places.insert(rank, Place::Waiting(caller(1000), Instant(1)));
+            rank += 1;
+        }
+        let why = room.refusal(&caller(1000), false).unwrap();
+        assert!(why.contains("user 1000 has 12 ranks, the quota"), "{why}");
+        assert_eq!(room.refusal(&caller(1001), false), None);
+        assert_eq!(room.refusal(&caller(0), false), None);
+    }
 }

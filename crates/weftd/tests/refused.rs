@@ -80,6 +80,29 @@ fn agent__without_a_socket_for_a_rank_says_so_at_once() {
 }
 
 #[test]
+fn agent__those_refused_hold_no_connection_whatever_they_do() {
+    let agent = Served::start("--seats 1");
+    let first = agent.rank(1);
+    let mut all = Vec::new();
+    for _ in 0..100 {
+        let mut rank = caller(&agent, someone());
+        let mut heard = Vec::new();
+        until(&[], || {
+            heard.extend(rank.heard());
+            rank.has_ended()
+        });
+        refused_for(&heard, "seats are taken");
+        // Its process goes on.
+        all.push(rank);
+    }
+    drop(first);
+    until(&[], || agent.reports("ranks ") == 0);
+    until(&[], || agent.try_rank(1).is_ok());
+    assert_eq!(agent.reports("seats "), 1);
+    drop(all);
+}
+
+#[test]
 fn agent__an_answer_that_is_not_understood_is_an_error_that_says_what_to_do() {
     use weft_link::agent::{FromRank, Hub};
     use weft_link::Bytes;
@@ -90,7 +113,7 @@ fn agent__an_answer_that_is_not_understood_is_an_error_that_says_what_to_do() {
         fn control(&mut self, _: u32, _: Option<Control>) {}
     }
     let name = format!("@weft-test-{:016x}", weft_link::random_u64());
-    let mut hub = Hub::listen(&name, 8).unwrap();
+    let mut hub = Hub::listen(&name, 8, 8).unwrap();
     let served = Served { name, end: std::sync::Arc::default(), thread: None };
     std::thread::scope(|threads| {
         let asked = threads.spawn(|| refusal(served.try_rank(1)));

@@ -169,15 +169,19 @@ impl AgentLink {
                 )));
             }
             self.shm.look_at_sockets();
-            if self.shm.poll_event().is_some() {
-                let why = format!("{} hung up; its log says why", self.agent());
-                return Err(LinkError::Unreachable(why));
-            }
-            if Instant::now() > end {
-                return Err(LinkError::Unreachable(format!("{} does not answer", self.agent())));
-            }
-            // The agent may need this core, and get it only from one who sleeps.
-            std::thread::sleep(Duration::from_micros(50));
+            let why = match self.shm.poll_event() {
+                Some(LinkEvent::PeerRefused(_)) => {
+                    "has no room for another connection of this user: try again"
+                }
+                Some(_) => "hung up; its log says why",
+                None if Instant::now() > end => "does not answer",
+                None => {
+                    // The agent may need this core, and get it only from one who sleeps.
+                    std::thread::sleep(Duration::from_micros(50));
+                    continue;
+                }
+            };
+            return Err(LinkError::Unreachable(format!("{} {why}", self.agent())));
         }
     }
 

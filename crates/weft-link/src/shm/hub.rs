@@ -21,9 +21,12 @@ pub struct Caller {
 
 impl ShmLink {
     /// A link that listens at `name` (a path, or `@` and an abstract name) for processes of any
-    /// user, whose rings are no larger than `config` says. Nobody's memory is copied directly.
-    pub(crate) fn hub(config: ShmConfig, name: &str) -> Result<ShmLink, LinkError> {
-        ShmLink::open(ShmConfig { direct: DirectCopy::Off, ..config }, Some(name))
+    /// user, whose rings are no larger than `config` says; at most `of_user` of one user. Nobody's
+    /// memory is copied directly.
+    pub(crate) fn hub(config: ShmConfig, name: &str, of_user: usize) -> Result<ShmLink, LinkError> {
+        let mut hub = ShmLink::open(ShmConfig { direct: DirectCopy::Off, ..config }, Some(name))?;
+        hub.of_user = of_user;
+        Ok(hub)
     }
 
     /// Connects to the agent that listens at `name`, of the same user or of root. Returns its

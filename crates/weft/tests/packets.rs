@@ -6,8 +6,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use weft::choices::{Place, Transfer, Tree};
-use weft::packets::{wire, Counter, MulticastError, Packet, Packets};
+use weft::choices::{NoAgent, Place, Receipt, Transfer, Tree};
+use weft::packets::{wire, ChoiceError, Counter, Exported, MulticastError, Packet, Packets};
 use weft::{Choices, Clock, Config, Endpoint, EndpointId, OpError, PeerId, Reliability};
 use weft_link::rng::Rng;
 use weft_link::secure::{JobKey, Mode, Security};
@@ -487,10 +487,74 @@ fn choose__one_peer_before_the_session_begins() {
     h.packets[0].try_send(to, 0, 0, &[1; 992]).unwrap();
     h.until(|| got.get());
     let other = Choices { mtu: 2048, ..choices };
-    assert_eq!(h.packets[0].choose(to, &other), Err(OpError::Busy), "the session has begun");
+    assert_eq!(h.packets[0].choose(to, &other), Err(ChoiceError::Begun));
     assert_eq!(h.packets[0].choose(to, &choices), Ok(()), "as it is");
-    let agent = Choices { fetch_add: Place::Agent, ..choices };
-    assert_eq!(h.packets[0].choose(to, &agent), Err(OpError::Refused));
+    let agent = Choices { reliability: Reliability::Agent, ..choices };
+    let refused = h.packets[0].choose(to, &agent).unwrap_err();
+    assert_eq!(refused, ChoiceError::NoAgent(NoAgent { setting: "reliability" }));
+}
+
+#[test]
+fn choose__one_part_after_the_other() {
+    let h = hosts("udp", 2, &Config { mtu: 4096, ..Config::default() });
+    let (packets, to) = (&h.packets[0], h.peers[0][1]);
+    let before = packets.chosen(to).unwrap();
+    assert_eq!(before, packets.choices());
+    packets.choose(to, &Choices { reliability: Reliability::GoBackN, ..before }).unwrap();
+    packets.choose(to, &Choices { mtu: 1024, ..packets.chosen(to).unwrap() }).unwrap();
+    let chosen = packets.chosen(to).unwrap();
+    assert_eq!((chosen.reliability, chosen.mtu), (Reliability::GoBackN, 1024));
+    assert_eq!(packets.choices(), before, "others are chosen for as before");
+    assert_eq!(packets.chosen(PeerId(77)), None);
+}
+
+#[test]
+fn choose__what_holds_for_a_job_is_not_taken_for_a_peer() {
+    let h = hosts("shm", 2, &Config::default());
+    let (packets, to, job) = (&h.packets[0], h.peers[0][1], Choices::default());
+    for (choices, setting) in [
+        (Choices { transfer: Transfer::Copy, ..job }, "transfer"),
+        (Choices { tree: Tree::Flat, ..job }, "tree"),
+        (Choices { receipt: Receipt::Polling, ..job }, "receipt"),
+        (Choices { multicast: Place::Agent, ..job }, "multicast"),
+        (Choices { fetch_add: Place::Agent, ..job }, "fetch_add"),
+    ] {
+        let refused = packets.choose(to, &choices).unwrap_err();
+        assert_eq!(refused, ChoiceError::NotForPeer { setting });
+        let said = refused.to_string();
+        assert!(said.contains(&format!("WEFT_{}", setting.to_uppercase())), "{said}");
+    }
+}
+
+#[test]
+fn unexport__what_is_not_exported_stays() {
+    let h = hosts("shm", 2, &Config::default());
+    let (packets, to) = (&h.packets[1], h.peers[0][1]);
+    let counter = packets.counter(5).unwrap();
+    for key in [counter.key, counter.key ^ 1] {
+        assert!(!packets.exports(key));
+        assert_eq!(packets.unexport_blocking(Exported { key, len: 8 }), None);
+    }
+    let adding = async {
+        assert_eq!(h.packets[0].fetch_add(to, counter, 2).await, Ok(5));
+    };
+    h.run(vec![Box::pin(adding)], || true);
+    assert_eq!(packets.counter_value(counter), Some(7));
+}
+
+#[test]
+fn end_counter__who_adds_then_is_refused() {
+    let h = hosts("shm", 2, &Config::default());
+    let (packets, to) = (&h.packets[1], h.peers[0][1]);
+    let (counter, memory) = (packets.counter(5).unwrap(), packets.export(100).unwrap());
+    assert!(!packets.end_counter(Counter { key: memory.key }), "an export is none");
+    assert!(packets.end_counter(counter) && !packets.end_counter(counter));
+    let adding = async {
+        assert_eq!(h.packets[0].fetch_add(to, counter, 2).await, Err(OpError::Refused));
+        assert_eq!(h.packets[0].rcpy_async(to, memory.key, 0, &[1]).await, Ok(()));
+    };
+    h.run(vec![Box::pin(adding)], || true);
+    assert_eq!(packets.counter_value(counter), None);
 }
 
 #[test]

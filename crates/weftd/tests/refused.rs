@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use weft::{Config, EndpointId};
-use weft_link::agent::{Attach, BareRank, Control, VERSION};
+use weft_link::agent::{Attach, BareRank, Control, Nonsense, VERSION};
 use weft_link::secure::Mode;
 
 fn caller(agent: &Served, me: EndpointId) -> BareRank {
@@ -100,6 +100,37 @@ fn agent__those_refused_hold_no_connection_whatever_they_do() {
     until(&[], || agent.try_rank(1).is_ok());
     assert_eq!(agent.reports("seats "), 1);
     drop(all);
+}
+
+#[test]
+fn agent__rings_that_lie_end_that_rank_alone() {
+    let agent = Served::start("");
+    let (a, b) = (agent.rank(1), agent.rank(1));
+    let to_b = a.connect(&b);
+    pass(&a, to_b, &b, 1, b"before");
+    for nonsense in [Nonsense::Slots, Nonsense::Credits] {
+        for asks in [false, true] {
+            let me = someone();
+            let mut liar = caller(&agent, me);
+            if asks {
+                assert!(liar.say(&attach(me, [1; 32])));
+                until(&[], || matches!(liar.heard()[..], [Control::Attached(_)]));
+            }
+            liar.spoil(nonsense);
+            until(&[], || {
+                liar.heard();
+                if nonsense == Nonsense::Credits {
+                    // The agent looks when it has said as much as the ring holds. Hearing puts the
+                    // credits right.
+                    liar.say(&Control::CounterRead(1, 2).encode());
+                    liar.spoil(nonsense);
+                }
+                liar.has_ended()
+            });
+            pass(&a, to_b, &b, 1, &pattern(2, 40_000));
+        }
+    }
+    until(&[], || agent.reports("ranks ") == 2);
 }
 
 #[test]

@@ -474,6 +474,47 @@ fn hostile__headers_of_a_member_break_nothing() {
     assert_eq!(wire::parse_tag(1 << 30), None);
 }
 
+/// Two hosts over UDP that trust the network; how many of 3000 packets came, and what the sender saw.
+fn trusting(name: &'static str) -> (u32, Option<OpError>) {
+    let (reliability, eager_credit) = (Reliability::None, 32 << 10);
+    let h = hosts(name, 2, &Config { reliability, eager_credit, ..Config::default() });
+    let got = Rc::new(Cell::new(0));
+    let heard = Rc::clone(&got);
+    h.packets[1].handle(4, move |_, packet| {
+        assert_eq!(packet.argument(), heard.get());
+        heard.set(heard.get() + 1);
+    });
+    let (from, to, back) = (&h.packets[0], h.peers[0][1], h.peers[1][0]);
+    let ended = || h.packets[1].endpoint().peer_failure(back).is_some();
+    let mut error = None;
+    for n in 0..3000u32 {
+        error = loop {
+            match from.try_send(to, 4, n, &bytes(1, 200)) {
+                Err(OpError::Busy) => h.packets.iter().for_each(|p| _ = p.poll()),
+                other => break other.err(),
+            }
+        };
+        if error.is_some() {
+            break;
+        }
+    }
+    h.until(|| got.get() == 3000 || ended() || from.endpoint().peer_failure(to).is_some());
+    for packets in &h.packets {
+        let stats = packets.endpoint().stats();
+        assert_eq!((stats.retransmitted, stats.held, stats.timeouts), (0, 0, 0));
+    }
+    let failure = from.endpoint().peer_failure(to);
+    (got.get(), error.or(failure.map(|failure| OpError::Peer { peer: to, failure })))
+}
+
+#[test]
+fn reliability_none__a_network_that_keeps_its_promise_and_one_that_does_not() {
+    assert_eq!(trusting("udp"), (3000, None));
+    let (got, error) = trusting("lossy");
+    assert!(got < 3000, "{got} came although some were lost, and nothing is sent again");
+    assert!(error.is_none_or(|e| matches!(e, OpError::Peer { .. })), "{error:?}");
+}
+
 #[test]
 fn choose__one_peer_before_the_session_begins() {
     let h = hosts("udp", 2, &Config::default());

@@ -474,7 +474,7 @@ fn hostile__headers_of_a_member_break_nothing() {
     assert_eq!(wire::parse_tag(1 << 30), None);
 }
 
-/// Two hosts over UDP that trust the network; how many of 3000 packets came, and what the sender saw.
+/// Two hosts over UDP that trust the network: how many of 3000 packets came, and the error, if any.
 fn trusting(name: &'static str) -> (u32, Option<OpError>) {
     let (reliability, eager_credit) = (Reliability::None, 32 << 10);
     let h = hosts(name, 2, &Config { reliability, eager_credit, ..Config::default() });

@@ -407,21 +407,27 @@ impl Agent {
         }
     }
 
-    fn sleep(&mut self, now: Instant) {
-        let mut fds: Vec<WaitFd> = Vec::new();
-        self.hub.wait_fds(&mut fds);
-        self.desk.wait_fds(&mut fds);
-        let mut idle = self.hub.prepare_wait();
+    /// How long to sleep, and on what. `None`: there is something.
+    fn prepare_sleep(&mut self, now: Instant, fds: &mut Vec<WaitFd>) -> Option<Instant> {
+        self.hub.wait_fds(fds);
+        self.desk.wait_fds(fds);
+        // A caller who came a moment ago has said all it will.
+        let mut idle = self.hub.prepare_wait() && !self.hub.has_callers();
         let mut until = now + SLEEP_MAX;
         for place in self.room.places.values_mut() {
             let Place::Served(seat) = place else { continue };
             until = seat.next_timeout().map_or(until, |at| until.min(at));
             for carrier in seat.carriers() {
                 idle &= carrier.link().prepare_wait();
-                carrier.link().wait_fds(&mut fds);
+                carrier.link().wait_fds(fds);
             }
         }
-        if idle {
+        idle.then_some(until)
+    }
+
+    fn sleep(&mut self, now: Instant) {
+        let mut fds: Vec<WaitFd> = Vec::new();
+        if let Some(until) = self.prepare_sleep(now, &mut fds) {
             sys::wait(&fds, until.since(now));
         }
         self.hub.finish_wait();
@@ -502,5 +508,23 @@ mod tests {
         assert!(why.contains("user 1000 has 12 ranks, the quota"), "{why}");
         assert_eq!(room.refusal(&caller(1001), false), None);
         assert_eq!(room.refusal(&caller(0), false), None);
+    }
+
+    #[test]
+    fn sleep__not_while_a_caller_waits_to_be_met() {
+        let name = format!("@weft-agent-test-{:016x}", weft_link::random_u64());
+        let words = ["--links", "udp", "--name", &name].map(String::from);
+        let mut agent = Agent::open(Options::parse(words).unwrap()).unwrap();
+        let now = sys::now();
+        agent.progress();
+        assert!(agent.prepare_sleep(now, &mut Vec::new()).is_some());
+        agent.hub.finish_wait();
+        let _caller = weft_link::agent::BareRank::connect(&name, EndpointId(5)).unwrap();
+        // As when it is noticed between two looks at callers.
+        agent.hub.look_at_sockets();
+        assert!(agent.prepare_sleep(now, &mut Vec::new()).is_none());
+        agent.hub.finish_wait();
+        agent.attend(now);
+        assert!(agent.prepare_sleep(now, &mut Vec::new()).is_some());
     }
 }

@@ -71,6 +71,11 @@ impl Hub {
         }
     }
 
+    /// Whether anybody connected who has neither been admitted nor turned away.
+    pub fn has_callers(&self) -> bool {
+        self.shm.has_callers()
+    }
+
     /// Makes a rank of a caller, under a number that no other has.
     pub fn admit(&mut self, caller: EndpointId, rank: u32) -> bool {
         self.shm.admit_caller(caller, PeerId(rank))

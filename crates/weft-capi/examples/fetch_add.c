@@ -39,6 +39,9 @@ int main(void)
         printf("%d ranks drew %d tickets\n", size, (int)value - 1);
         if (value != 1 + (uint64_t)size * TICKETS)
             return 1;
+        CHECK(weft_counter_end(job, key));
+        if (weft_counter_end(job, key) != WEFT_ARGUMENT)
+            return 1;
     }
     CHECK(weft_barrier(job));
     CHECK(weft_finish(job));

@@ -32,6 +32,8 @@ int main(void)
         CHECK(weft_send(job, 0, KEY, 0, &key, sizeof key));
         while (done < ROUNDS)
             CHECK(weft_wait(job, -1));
+        if (weft_unexport(job, key ^ 1) != WEFT_ARGUMENT)
+            return 1;
         CHECK(weft_unexport(job, key));
         for (int i = 0; i < LEN; i++)
             if (memory[i] != ROUNDS) {

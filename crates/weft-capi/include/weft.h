@@ -69,7 +69,7 @@ int weft_poll(weft_job *job);
 int weft_wait(weft_job *job, int64_t timeout_us);
 /* Returns when every rank has called it. */
 int weft_barrier(weft_job *job);
-/* Chooses "reliability" or "mtu" for one rank, before anything is sent to it. */
+/* Chooses "reliability" or "mtu" for one rank, before anything is sent to it; the other stays. */
 int weft_choose(weft_job *job, int rank, const char *name, const char *value);
 
 /* Has an upcall called with each packet for a handler. Set handlers before others send: before
@@ -124,10 +124,12 @@ int weft_group_packet_max(const weft_group *group);
 int weft_multicast(weft_group *group, int tree, uint16_t handler, uint32_t argument,
                    const void *data, size_t len);
 
-/* Makes a counter here, reads it, adds to one at a rank. */
+/* Makes a counter here, reads it, adds to one at a rank; ends one made here, and with it what it
+ * took of the agent's quota. */
 int weft_counter(weft_job *job, uint64_t value, uint64_t *key);
 int weft_counter_value(const weft_job *job, uint64_t key, uint64_t *value);
 int weft_fetch_add(weft_job *job, int rank, uint64_t key, uint64_t n, uint64_t *old);
+int weft_counter_end(weft_job *job, uint64_t key);
 
 /* Lets ranks that are told the key copy to this memory at any time; ends that. */
 int weft_export(weft_job *job, void *memory, size_t len, uint64_t *key);

@@ -7,7 +7,8 @@ use std::fmt;
 use weft_core::{Config, Reliability};
 
 /// What is chosen. Each part is a setting of its own, `WEFT_` and the field's name in upper case,
-/// for a whole job; [`Packets::choose`](crate::packets::Packets::choose) sets it for one peer.
+/// for a whole job; [`Packets::choose`](crate::packets::Packets::choose) sets reliability and
+/// maximum transfer unit for one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
     /// How payload reaches the link.

@@ -180,11 +180,11 @@ pub fn config_from_env() -> Result<Config, JobError> {
     Ok(config)
 }
 
-/// Nobody but its thread makes progress for a job's endpoint, which takes no lock.
+/// Nobody but its thread makes progress for an endpoint, which takes no lock.
 fn check_receipt(config: &Config) -> Result<(), JobError> {
     match config.receipt {
         Receipt::Watchdog => Err(JobError::Config(
-            "WEFT_RECEIPT=watchdog: the endpoint of a job belongs to one thread and takes no lock, \
+            "WEFT_RECEIPT=watchdog: the endpoint belongs to one thread and takes no lock, \
              so no other thread can poll for it; use weft::SharedEndpoint, or have an agent serve \
              peers while this rank computes (WEFT_LINK=agent, WEFT_MULTICAST=agent, \
              WEFT_FETCH_ADD=agent), or adaptive"
@@ -321,7 +321,17 @@ fn attach(config: &mut Config, security: &Security) -> Result<AgentLink, LinkErr
 
 /// Opens an endpoint over the links asked for; those that fail are left out with a warning as long
 /// as one remains.
-pub fn open_endpoint(
+///
+/// # Errors
+/// No link is left; the settings ask for what cannot be: an agent that does not serve this process,
+/// or a watchdog, which takes a [`SharedEndpoint`](crate::SharedEndpoint).
+pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endpoint, JobError> {
+    check_receipt(&config)?;
+    open_locked(config, links, key)
+}
+
+/// As `open_endpoint`, for who locks it.
+pub(crate) fn open_locked(
     mut config: Config,
     mut links: Links,
     key: [u8; 32],

@@ -6,8 +6,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use weft::choices::{Place, Transfer, Tree};
-use weft::packets::{wire, Counter, MulticastError, Packet, Packets};
+use weft::choices::{NoAgent, Place, Receipt, Transfer, Tree};
+use weft::packets::{wire, ChoiceError, Counter, Exported, MulticastError, Packet, Packets};
 use weft::{Choices, Clock, Config, Endpoint, EndpointId, OpError, PeerId, Reliability};
 use weft_link::rng::Rng;
 use weft_link::secure::{JobKey, Mode, Security};
@@ -474,6 +474,47 @@ fn hostile__headers_of_a_member_break_nothing() {
     assert_eq!(wire::parse_tag(1 << 30), None);
 }
 
+/// Two hosts over UDP that trust the network: how many of 3000 packets came, and the error, if any.
+fn trusting(name: &'static str) -> (u32, Option<OpError>) {
+    let (reliability, eager_credit) = (Reliability::None, 32 << 10);
+    let h = hosts(name, 2, &Config { reliability, eager_credit, ..Config::default() });
+    let got = Rc::new(Cell::new(0));
+    let heard = Rc::clone(&got);
+    h.packets[1].handle(4, move |_, packet| {
+        assert_eq!(packet.argument(), heard.get());
+        heard.set(heard.get() + 1);
+    });
+    let (from, to, back) = (&h.packets[0], h.peers[0][1], h.peers[1][0]);
+    let ended = || h.packets[1].endpoint().peer_failure(back).is_some();
+    let mut error = None;
+    for n in 0..3000u32 {
+        error = loop {
+            match from.try_send(to, 4, n, &bytes(1, 200)) {
+                Err(OpError::Busy) => h.packets.iter().for_each(|p| _ = p.poll()),
+                other => break other.err(),
+            }
+        };
+        if error.is_some() {
+            break;
+        }
+    }
+    h.until(|| got.get() == 3000 || ended() || from.endpoint().peer_failure(to).is_some());
+    for packets in &h.packets {
+        let stats = packets.endpoint().stats();
+        assert_eq!((stats.retransmitted, stats.held, stats.timeouts), (0, 0, 0));
+    }
+    let failure = from.endpoint().peer_failure(to);
+    (got.get(), error.or(failure.map(|failure| OpError::Peer { peer: to, failure })))
+}
+
+#[test]
+fn reliability_none__a_network_that_keeps_its_promise_and_one_that_does_not() {
+    assert_eq!(trusting("udp"), (3000, None));
+    let (got, error) = trusting("lossy");
+    assert!(got < 3000, "{got} came although some were lost, and nothing is sent again");
+    assert!(error.is_none_or(|e| matches!(e, OpError::Peer { .. })), "{error:?}");
+}
+
 #[test]
 fn choose__one_peer_before_the_session_begins() {
     let h = hosts("udp", 2, &Config::default());
@@ -487,10 +528,74 @@ fn choose__one_peer_before_the_session_begins() {
     h.packets[0].try_send(to, 0, 0, &[1; 992]).unwrap();
     h.until(|| got.get());
     let other = Choices { mtu: 2048, ..choices };
-    assert_eq!(h.packets[0].choose(to, &other), Err(OpError::Busy), "the session has begun");
+    assert_eq!(h.packets[0].choose(to, &other), Err(ChoiceError::Begun));
     assert_eq!(h.packets[0].choose(to, &choices), Ok(()), "as it is");
-    let agent = Choices { fetch_add: Place::Agent, ..choices };
-    assert_eq!(h.packets[0].choose(to, &agent), Err(OpError::Refused));
+    let agent = Choices { reliability: Reliability::Agent, ..choices };
+    let refused = h.packets[0].choose(to, &agent).unwrap_err();
+    assert_eq!(refused, ChoiceError::NoAgent(NoAgent { setting: "reliability" }));
+}
+
+#[test]
+fn choose__one_part_after_the_other() {
+    let h = hosts("udp", 2, &Config { mtu: 4096, ..Config::default() });
+    let (packets, to) = (&h.packets[0], h.peers[0][1]);
+    let before = packets.chosen(to).unwrap();
+    assert_eq!(before, packets.choices());
+    packets.choose(to, &Choices { reliability: Reliability::GoBackN, ..before }).unwrap();
+    packets.choose(to, &Choices { mtu: 1024, ..packets.chosen(to).unwrap() }).unwrap();
+    let chosen = packets.chosen(to).unwrap();
+    assert_eq!((chosen.reliability, chosen.mtu), (Reliability::GoBackN, 1024));
+    assert_eq!(packets.choices(), before, "others are chosen for as before");
+    assert_eq!(packets.chosen(PeerId(77)), None);
+}
+
+#[test]
+fn choose__what_holds_for_a_job_is_not_taken_for_a_peer() {
+    let h = hosts("shm", 2, &Config::default());
+    let (packets, to, job) = (&h.packets[0], h.peers[0][1], Choices::default());
+    for (choices, setting) in [
+        (Choices { transfer: Transfer::Copy, ..job }, "transfer"),
+        (Choices { tree: Tree::Flat, ..job }, "tree"),
+        (Choices { receipt: Receipt::Polling, ..job }, "receipt"),
+        (Choices { multicast: Place::Agent, ..job }, "multicast"),
+        (Choices { fetch_add: Place::Agent, ..job }, "fetch_add"),
+    ] {
+        let refused = packets.choose(to, &choices).unwrap_err();
+        assert_eq!(refused, ChoiceError::NotForPeer { setting });
+        let said = refused.to_string();
+        assert!(said.contains(&format!("WEFT_{}", setting.to_uppercase())), "{said}");
+    }
+}
+
+#[test]
+fn unexport__what_is_not_exported_stays() {
+    let h = hosts("shm", 2, &Config::default());
+    let (packets, to) = (&h.packets[1], h.peers[0][1]);
+    let counter = packets.counter(5).unwrap();
+    for key in [counter.key, counter.key ^ 1] {
+        assert!(!packets.exports(key));
+        assert_eq!(packets.unexport_blocking(Exported { key, len: 8 }), None);
+    }
+    let adding = async {
+        assert_eq!(h.packets[0].fetch_add(to, counter, 2).await, Ok(5));
+    };
+    h.run(vec![Box::pin(adding)], || true);
+    assert_eq!(packets.counter_value(counter), Some(7));
+}
+
+#[test]
+fn end_counter__who_adds_then_is_refused() {
+    let h = hosts("shm", 2, &Config::default());
+    let (packets, to) = (&h.packets[1], h.peers[0][1]);
+    let (counter, memory) = (packets.counter(5).unwrap(), packets.export(100).unwrap());
+    assert!(!packets.end_counter(Counter { key: memory.key }), "an export is none");
+    assert!(packets.end_counter(counter) && !packets.end_counter(counter));
+    let adding = async {
+        assert_eq!(h.packets[0].fetch_add(to, counter, 2).await, Err(OpError::Refused));
+        assert_eq!(h.packets[0].rcpy_async(to, memory.key, 0, &[1]).await, Ok(()));
+    };
+    h.run(vec![Box::pin(adding)], || true);
+    assert_eq!(packets.counter_value(counter), None);
 }
 
 #[test]

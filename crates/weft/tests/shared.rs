@@ -53,6 +53,17 @@ fn send_recv__many_threads_over_udp() {
 }
 
 #[test]
+fn watchdog__of_an_endpoint_of_one_thread_is_refused_with_the_reason() {
+    let config = Config { receipt: Receipt::Watchdog, ..Config::default() };
+    let links = Links::parse("shm").unwrap();
+    let Err(why) = weft::job::open_endpoint(config, links, [1; 32]) else {
+        panic!("nobody would poll for it")
+    };
+    let why = why.to_string();
+    assert!(why.contains("WEFT_RECEIPT=watchdog") && why.contains("SharedEndpoint"), "{why}");
+}
+
+#[test]
 fn watchdog__serves_peers_while_the_owner_computes() {
     let config = Config { receipt: Receipt::Watchdog, watchdog_us: 100, ..Config::default() };
     let links = Links { udp: false, auto: false, ..Links::AUTO };

@@ -3,7 +3,7 @@
 use crate::links::Pool;
 use crate::options::Options;
 use crate::seat::Seat;
-use crate::status::Desk;
+use crate::status::{Desk, Question};
 use crate::sys;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,8 +32,15 @@ enum Place {
     /// Connected; it has not asked yet.
     Waiting(Caller, Instant),
     Served(Box<Seat>),
-    /// Refused: what it was told is still to be read.
-    Refused,
+}
+
+impl Place {
+    fn user(&self) -> u32 {
+        match self {
+            Place::Waiting(caller, _) => caller.user,
+            Place::Served(seat) => seat.caller.user,
+        }
+    }
 }
 
 /// The agent of a host.
@@ -54,8 +61,12 @@ pub struct Agent {
 /// The ranks and what they get.
 struct Room {
     places: BTreeMap<u32, Place>,
+    /// Those refused since they were last told: no more than callers.
+    turned_away: Vec<(u32, String)>,
     pool: Pool,
     options: Options,
+    /// The user who started the agent.
+    owner: u32,
     now: Instant,
     next: u32,
     served: u64,
@@ -73,30 +84,40 @@ impl FromRank for Room {
     fn control(&mut self, rank: u32, message: Option<Control>) {
         match (self.places.get_mut(&rank), message) {
             (Some(Place::Served(seat)), Some(message)) => seat.control(self.now, message),
-            (Some(Place::Waiting(..)), Some(Control::Attach(attach))) => self.attach(rank, &attach),
+            (Some(Place::Waiting(caller, _)), message) => {
+                let caller = *caller;
+                self.on_first(rank, caller, message);
+            }
             (Some(Place::Served(seat)), None) => {
                 seat.say(Control::Notice("the agent did not understand a message".into()));
             }
-            _ => {}
+            (None, _) => {}
         }
     }
 }
 
 impl Room {
+    /// Whether a user may end the agent, and see the ranks of all: root, and who started it.
+    fn commands(&self, user: u32) -> bool {
+        user == 0 || user == self.owner
+    }
+
     /// Seats of ranks that are served or about to be.
     fn taken(&self) -> impl Iterator<Item = Caller> + '_ {
         self.places.values().filter_map(|place| match place {
             Place::Waiting(caller, _) => Some(*caller),
             Place::Served(seat) if seat.leaving.is_none() => Some(seat.caller),
-            _ => None,
+            Place::Served(_) => None,
         })
     }
 
     /// Why a caller is not served, if so.
     fn refusal(&self, caller: &Caller, draining: bool) -> Option<String> {
-        let (seats, most) = (self.options.seats, self.options.quotas.ranks);
-        let all = self.places.values().filter(|p| !matches!(p, Place::Refused)).count();
-        let own = self.taken().filter(|c| c.user == caller.user).count();
+        let seats = self.options.seats;
+        let most = self.options.ranks_of(caller.user, self.owner);
+        let all = self.places.len();
+        // Those that have ended and still deliver have a seat too.
+        let own = self.places.values().filter(|p| p.user() == caller.user).count();
         if draining {
             Some("it is about to end (SIGTERM, or weftd --stop)".into())
         } else if all >= seats {
@@ -109,51 +130,56 @@ impl Room {
         }
     }
 
-    fn attach(&mut self, rank: u32, attach: &Attach) {
-        let Some(Place::Waiting(caller, _)) = self.places.get(&rank) else { return };
-        let caller = *caller;
-        let key = JobKey::from_bytes(&attach.key).filter(|_| attach.endpoint == caller.endpoint);
-        let (Some(job_key), true) = (key, attach.version == VERSION) else {
-            // Another version reads the version in the answer.
-            return self.place(rank, caller, None, attach);
+    /// A caller's first message: it is served, or told why not.
+    fn on_first(&mut self, rank: u32, caller: Caller, message: Option<Control>) {
+        let served = match message {
+            Some(Control::Attach(attach)) => self.attach(rank, caller, &attach),
+            Some(Control::Foreign(theirs, _)) => Err(format!(
+                "it speaks version {VERSION} of the agent's protocol, this program {theirs}: use \
+                 the weftd of this program's release"
+            )),
+            _ => Err("it does not understand how this program asks to be served: use the weftd \
+                      of this program's release"
+                .into()),
         };
-        let security = Security { mode: attach.mode, job_key, me: attach.endpoint };
-        match self.pool.take(&security) {
-            Ok(carriers) => {
-                let quotas = self.options.quotas;
-                let seat = Box::new(Seat::new(rank, caller, attach, carriers, quotas));
-                self.place(rank, caller, Some(seat), attach);
-            }
-            Err(e) => {
-                log::warn!("process {} of user {} is refused: {e}", caller.pid, caller.user);
-                self.refused += 1;
-                self.places.insert(rank, Place::Refused);
-            }
+        if let Err(why) = served {
+            self.refuse(rank, &caller, why);
         }
     }
 
-    fn place(&mut self, rank: u32, caller: Caller, seat: Option<Box<Seat>>, attach: &Attach) {
-        let Some(mut seat) = seat else {
-            log::warn!(
-                "process {} of user {} speaks version {} of the agent's protocol, this weftd \
-                 {VERSION}",
-                caller.pid,
-                caller.user,
-                attach.version
-            );
-            self.refused += 1;
-            self.places.insert(rank, Place::Refused);
-            return;
+    fn attach(&mut self, rank: u32, caller: Caller, attach: &Attach) -> Result<(), String> {
+        let (endpoint, other) = (caller.endpoint, attach.endpoint);
+        if other != endpoint {
+            return Err(format!(
+                "the program connected as endpoint {endpoint} and asks as {other}"
+            ));
+        }
+        let Some(job_key) = JobKey::from_bytes(&attach.key) else {
+            return Err("the program's job has no key: start it by weft run, or with a key file \
+                        that has one"
+                .into());
         };
+        let security = Security { mode: attach.mode, job_key, me: endpoint };
+        let carriers = self.pool.take(&security).map_err(|e| e.to_string())?;
+        let mut seat = Box::new(Seat::new(rank, caller, attach, carriers, self.options.quotas));
         let (address, mtu, latency_ns, bytes_per_us) = seat.offer();
         let pid = std::process::id();
         let address = address.encode();
         let served = Served { version: VERSION, pid, mtu, latency_ns, bytes_per_us, address };
         seat.say(Control::Attached(served));
-        let (process, user, endpoint) = (caller.pid, caller.user, caller.endpoint);
+        let (process, user) = (caller.pid, caller.user);
         log::info!("serving process {process} of user {user}, endpoint {endpoint}");
         self.served += 1;
         self.places.insert(rank, Place::Served(seat));
+        Ok(())
+    }
+
+    /// A caller is not served: it is told why, and its connection ends.
+    fn refuse(&mut self, rank: u32, caller: &Caller, why: String) {
+        log::warn!("process {} of user {} is refused: {why}", caller.pid, caller.user);
+        self.refused += 1;
+        self.places.remove(&rank);
+        self.turned_away.push((rank, why));
     }
 
     /// A rank's connection has ended.
@@ -190,16 +216,19 @@ impl Agent {
     /// Somebody else listens there, or no link can be opened.
     pub fn open(options: Options) -> Result<Agent, LinkError> {
         sys::make_way(&options.name);
-        // More callers than seats, so that those in excess are told why.
-        let hub = Hub::listen(&options.name, options.seats + 64)?;
+        // More callers than seats, so that those in excess are told why, and room for others
+        // whatever one user does.
+        let hub = Hub::listen(&options.name, options.seats + 64, options.seats + 16)?;
         sys::let_all_connect(&options.name);
         let desk = Desk::open(&options.name)?;
         let pool = Pool::open(&options)?;
         let now = sys::now();
         let room = Room {
             places: BTreeMap::new(),
+            turned_away: Vec::new(),
             pool,
             options: options.clone(),
+            owner: sys::effective_user(),
             now,
             next: 0,
             served: 0,
@@ -239,6 +268,7 @@ impl Agent {
         let now = sys::now();
         self.room.now = now;
         let mut did = self.hub.recv(BUDGET, &mut self.room) > 0;
+        self.tell_refused();
         let rarely = now >= self.look_at;
         if rarely {
             self.look_at = now + RARELY;
@@ -285,21 +315,45 @@ impl Agent {
                 seat.listen();
             }
         }
-        let late: Vec<u32> =
-            self.room.places.iter().filter(|(_, p)| is_late(p, now)).map(|(r, _)| *r).collect();
-        for rank in late {
-            self.hub.dismiss(rank);
-            self.room.places.remove(&rank);
+        let late = |(&rank, place): (&u32, &Place)| match place {
+            Place::Waiting(caller, until) if now >= *until => Some((rank, *caller)),
+            _ => None,
+        };
+        let late: Vec<(u32, Caller)> = self.room.places.iter().filter_map(late).collect();
+        for (rank, caller) in late {
+            let why = format!("the program asked for nothing within {} s", PATIENCE.as_secs());
+            self.room.refuse(rank, &caller, why);
         }
+        self.tell_refused();
         self.room.clear();
-        let (hub, room, draining) = (&self.hub, &self.room, &mut self.draining);
-        self.desk.serve(|| report(hub, room), room.taken().count(), draining);
+        self.answer(now);
         match self.room.places.is_empty() {
             true => {
                 self.empty_since.get_or_insert(now);
             }
             false => self.empty_since = None,
         }
+    }
+
+    /// Answers at the desk. To end it takes the same user or root, and nobody who needs it.
+    fn answer(&mut self, now: Instant) {
+        let (hub, room, draining) = (&self.hub, &self.room, &mut self.draining);
+        self.desk.serve(now, |question, user| {
+            let is_owner = room.commands(user);
+            let ranks = room.taken().count();
+            match question {
+                Question::Status => report(hub, room, user),
+                Question::Stop if !is_owner => "refused: not its owner\n".to_string(),
+                Question::Stop if ranks > 0 => format!(
+                    "refused: {ranks} ranks are attached; try again when their jobs have ended, \
+                     or end it by SIGTERM, twice to lose them\n"
+                ),
+                Question::Stop => {
+                    *draining = true;
+                    "ending\n".to_string()
+                }
+            }
+        });
     }
 
     fn meet(&mut self, caller: Caller, now: Instant) {
@@ -316,12 +370,16 @@ impl Agent {
             None => {
                 self.room.places.insert(rank, Place::Waiting(caller, now + PATIENCE));
             }
-            Some(why) => {
-                log::warn!("process {} of user {} is refused: {why}", caller.pid, caller.user);
-                self.room.refused += 1;
-                self.hub.say(rank, &Control::Refused(why));
-                self.room.places.insert(rank, Place::Refused);
-            }
+            Some(why) => self.room.refuse(rank, &caller, why),
+        }
+    }
+
+    /// Tells those who are refused why, and ends their connections: what was said can be read
+    /// still, and nobody holds a connection that serves nobody.
+    fn tell_refused(&mut self) {
+        for (rank, why) in self.room.turned_away.drain(..) {
+            self.hub.say(rank, &Control::Refused(why));
+            self.hub.dismiss(rank);
         }
     }
 
@@ -349,21 +407,27 @@ impl Agent {
         }
     }
 
-    fn sleep(&mut self, now: Instant) {
-        let mut fds: Vec<WaitFd> = Vec::new();
-        self.hub.wait_fds(&mut fds);
-        self.desk.wait_fds(&mut fds);
-        let mut idle = self.hub.prepare_wait();
+    /// How long to sleep, and on what. `None`: there is something.
+    fn prepare_sleep(&mut self, now: Instant, fds: &mut Vec<WaitFd>) -> Option<Instant> {
+        self.hub.wait_fds(fds);
+        self.desk.wait_fds(fds);
+        // A caller who came a moment ago has said all it will.
+        let mut idle = self.hub.prepare_wait() && !self.hub.has_callers();
         let mut until = now + SLEEP_MAX;
         for place in self.room.places.values_mut() {
             let Place::Served(seat) = place else { continue };
             until = seat.next_timeout().map_or(until, |at| until.min(at));
             for carrier in seat.carriers() {
                 idle &= carrier.link().prepare_wait();
-                carrier.link().wait_fds(&mut fds);
+                carrier.link().wait_fds(fds);
             }
         }
-        if idle {
+        idle.then_some(until)
+    }
+
+    fn sleep(&mut self, now: Instant) {
+        let mut fds: Vec<WaitFd> = Vec::new();
+        if let Some(until) = self.prepare_sleep(now, &mut fds) {
             sys::wait(&fds, until.since(now));
         }
         self.hub.finish_wait();
@@ -376,12 +440,9 @@ impl Agent {
     }
 }
 
-fn is_late(place: &Place, now: Instant) -> bool {
-    matches!(place, Place::Waiting(_, until) if now >= *until)
-}
-
-/// What the agent says of itself: a line each, `name value`; of each rank one line.
-fn report(hub: &Hub, room: &Room) -> String {
+/// What the agent says of itself: a line each, `name value`; of each rank that the user may know of
+/// one line.
+fn report(hub: &Hub, room: &Room, asking: u32) -> String {
     let mut out = format!(
         "weftd {}\nprotocol {VERSION}\nprocess {}\nname {}\nranks {}\nseats {}\nraw_free {}\n\
          served {}\nrefused {}\n",
@@ -394,14 +455,76 @@ fn report(hub: &Hub, room: &Room) -> String {
         room.served,
         room.refused,
     );
+    // Of others a user learns how many there are.
+    let (all, mut others) = (room.commands(asking), 0);
     for place in room.places.values() {
         let Place::Served(seat) = place else { continue };
         let Caller { endpoint, user, pid } = seat.caller;
+        if !all && user != asking {
+            others += 1;
+            continue;
+        }
         out.push_str(&format!("rank {endpoint} user {user} process {pid}"));
         for (name, value) in seat.state() {
             out.push_str(&format!(" {name} {value}"));
         }
         out.push('\n');
     }
+    if !all {
+        out.push_str(&format!("others {others}\n"));
+    }
     out
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use weft_core::EndpointId;
+
+    #[test]
+    fn refusal__whatever_one_user_takes_another_finds_a_seat() {
+        let words = ["--links", "udp"].map(String::from);
+        let options = Options::parse(words).unwrap();
+        let pool = Pool::open(&options).unwrap();
+        let mut room = Room {
+            places: BTreeMap::new(),
+            turned_away: Vec::new(),
+            pool,
+            options,
+            owner: 0,
+            now: Instant(0),
+            next: 0,
+            served: 0,
+            refused: 0,
+        };
+        let caller = |user| Caller { endpoint: EndpointId(1), user, pid: 1 };
+        let mut rank = 0;
+        while room.refusal(&caller(1000), false).is_none() {
+            room.places.insert(rank, Place::Waiting(caller(1000), Instant(1)));
+            rank += 1;
+        }
+        let why = room.refusal(&caller(1000), false).unwrap();
+        assert!(why.contains("user 1000 has 12 ranks, the quota"), "{why}");
+        assert_eq!(room.refusal(&caller(1001), false), None);
+        assert_eq!(room.refusal(&caller(0), false), None);
+    }
+
+    #[test]
+    fn sleep__not_while_a_caller_waits_to_be_met() {
+        let name = format!("@weft-agent-test-{:016x}", weft_link::random_u64());
+        let words = ["--links", "udp", "--name", &name].map(String::from);
+        let mut agent = Agent::open(Options::parse(words).unwrap()).unwrap();
+        let now = sys::now();
+        agent.progress();
+        assert!(agent.prepare_sleep(now, &mut Vec::new()).is_some());
+        agent.hub.finish_wait();
+        let _caller = weft_link::agent::BareRank::connect(&name, EndpointId(5)).unwrap();
+        // As when it is noticed between two looks at callers.
+        agent.hub.look_at_sockets();
+        assert!(agent.prepare_sleep(now, &mut Vec::new()).is_none());
+        agent.hub.finish_wait();
+        agent.attend(now);
+        assert!(agent.prepare_sleep(now, &mut Vec::new()).is_some());
+    }
 }

@@ -7,8 +7,9 @@ use weft_link::ether::EtherType;
 /// What one user, and one rank, may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {
-    /// Ranks of one user.
-    pub ranks: usize,
+    /// Ranks of one user; `None`: all seats for the user who started the agent, and for another so
+    /// many that some are left.
+    pub ranks: Option<usize>,
     /// Peers of one rank.
     pub peers: u32,
     /// Bytes kept for one rank each way: sent and not acknowledged; received and not taken.
@@ -77,7 +78,7 @@ impl Default for Options {
             user: "nobody".into(),
             once: false,
             spin: Duration::from_micros(200),
-            quotas: Quotas { ranks: 16, peers: 1024, bytes: 16 << 20, words: 4096, groups: 64 },
+            quotas: Quotas { ranks: None, peers: 1024, bytes: 16 << 20, words: 4096, groups: 64 },
         }
     }
 }
@@ -119,8 +120,9 @@ usage: weftd [options]
   --once             end when the last rank has left
   --spin-us N        time to hand the core over before sleeping [200]
   --quota KEY=N      what one user or rank may take; repeat for more:
-                     ranks (of a user) [16], peers (of a rank) [1024], bytes (kept for a rank,
-                     each way) [16M], words (for fetch-and-add) [4096], groups [64]
+                     ranks (of a user) [three quarters of the seats; all for who started it],
+                     peers (of a rank) [1024], bytes (kept for a rank, each way) [16M],
+                     words (for fetch-and-add) [4096], groups [64]
   --status           print what the agent at NAME says of itself
   --stop             end the agent at NAME, unless ranks are attached
   --version, --help
@@ -173,6 +175,15 @@ impl Options {
         Ok(options)
     }
 
+    /// How many ranks a user may have at a time, `owner` being who started the agent.
+    pub fn ranks_of(&self, user: u32, owner: u32) -> usize {
+        match self.quotas.ranks {
+            Some(most) => most,
+            None if user == owner => self.seats,
+            None => self.seats - (self.seats / 4).max(1).min(self.seats - 1),
+        }
+    }
+
     fn set(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
         match name {
             "--name" => self.name = value.to_string(),
@@ -211,7 +222,7 @@ impl Options {
         let (key, amount) = value.split_once('=').ok_or_else(wrong)?;
         let amount = number(key, amount)?;
         match key {
-            "ranks" => self.quotas.ranks = amount,
+            "ranks" => self.quotas.ranks = Some(amount),
             "peers" => self.quotas.peers = u32::try_from(amount).unwrap_or(u32::MAX),
             "bytes" => self.quotas.bytes = amount.max(1 << 20),
             "words" => self.quotas.words = amount,
@@ -243,9 +254,20 @@ mod tests {
             ("@x", 3, false, true, true)
         );
         assert_eq!(o.interfaces, Some(vec!["a".to_string(), "b".to_string()]));
-        assert_eq!((o.quotas.ranks, o.quotas.bytes, o.spin.as_micros()), (2, 4 << 20, 7));
+        assert_eq!((o.quotas.ranks, o.quotas.bytes, o.spin.as_micros()), (Some(2), 4 << 20, 7));
         assert_eq!((o.user.as_str(), o.kind.get()), ("", 0x88b6));
         assert_eq!(parse("--status").unwrap().action, Action::Status);
+    }
+
+    #[test]
+    fn ranks_of__by_default_one_user_leaves_seats_to_another() {
+        let of = |words: &str, user| parse(words).unwrap().ranks_of(user, 0);
+        assert_eq!((of("", 1000), of("", 0)), (12, 16));
+        assert_eq!(
+            (of("--seats 1", 1000), of("--seats 2", 1000), of("--seats 3", 1000)),
+            (1, 1, 2)
+        );
+        assert_eq!((of("--quota ranks=16", 1000), of("--quota ranks=2", 0)), (16, 2));
     }
 
     #[test]

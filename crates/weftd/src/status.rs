@@ -1,11 +1,13 @@
 //! The desk: a socket beside the agent's where anybody asks how it is, and its owner ends it.
 
 use crate::sys;
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use weft_core::Instant;
 use weft_link::{LinkError, WaitFd};
 
 /// How is it?
@@ -14,14 +16,35 @@ const STATUS: u8 = b's';
 const STOP: u8 = b'q';
 /// Questions answered in one go.
 const AT_ONCE: usize = 8;
-/// Who asks has so long, since everybody else waits.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// How long a connection may take to ask, and to read the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Connections that have not asked, or not read their answer; the oldest gives way.
+const VISITORS_MAX: usize = 32;
 /// How long a question may take.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// The listener.
+/// What is asked at the desk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// How is it?
+    Status,
+    /// It shall end, if nobody needs it.
+    Stop,
+}
+
+/// The listener, and those who came.
 pub struct Desk {
     listener: UnixListener,
+    visitors: VecDeque<Visitor>,
+}
+
+/// Who came to the desk.
+struct Visitor {
+    stream: UnixStream,
+    user: u32,
+    until: Instant,
+    /// What is left of the answer; empty: it has not asked.
+    answer: Vec<u8>,
 }
 
 fn address(name: &str) -> io::Result<SocketAddr> {
@@ -41,12 +64,12 @@ fn connect(name: &str) -> io::Result<UnixStream> {
 /// connecting and asking.
 fn ask(name: &str, question: u8) -> io::Result<String> {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    let end = Instant::now() + ANSWER;
+    let end = std::time::Instant::now() + ANSWER;
     loop {
         match ask_once(name, question) {
             Err(e)
                 if matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
-                    && Instant::now() < end => {}
+                    && std::time::Instant::now() < end => {}
             done => return done,
         }
     }
@@ -93,41 +116,136 @@ impl Desk {
         let listener = address(name).and_then(|a| UnixListener::bind_addr(&a)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         sys::let_all_connect(&format!("{name}-desk"));
-        Ok(Desk { listener })
+        Ok(Desk { listener, visitors: VecDeque::new() })
     }
 
-    /// Descriptor that becomes readable when somebody asks.
+    /// Descriptors that become readable when somebody asks.
     pub fn wait_fds(&self, out: &mut Vec<WaitFd>) {
         out.push(WaitFd { fd: self.listener.as_raw_fd() });
+        let silent = self.visitors.iter().filter(|v| v.answer.is_empty());
+        out.extend(silent.map(|v| WaitFd { fd: v.stream.as_raw_fd() }));
     }
 
-    /// Answers who asks. To end it takes the same user or root, and nobody who needs it: `ranks`.
-    pub fn serve(&self, report: impl Fn() -> String, ranks: usize, drain: &mut bool) {
+    /// Answers those who ask, by `answer` to a question of a user, and never waits for one.
+    pub fn serve(&mut self, now: Instant, mut answer: impl FnMut(Question, u32) -> String) {
         for _ in 0..AT_ONCE {
-            let Ok((mut stream, _)) = self.listener.accept() else { return };
-            let mut question = [0];
-            let asked = stream
-                .set_read_timeout(Some(PATIENCE))
-                .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
-                .and_then(|()| stream.read_exact(&mut question));
-            if asked.is_err() {
+            let Ok((stream, _)) = self.listener.accept() else { break };
+            let (Ok(()), Some(user)) = (stream.set_nonblocking(true), sys::peer_user(&stream))
+            else {
                 continue;
-            }
-            let answer = match question[0] {
-                STATUS => report(),
-                STOP if !sys::may_command(&stream) => "refused: not its owner\n".to_string(),
-                STOP if ranks > 0 => format!(
-                    "refused: {ranks} ranks are attached; try again when their jobs have ended, \
-                     or end it by SIGTERM, twice to lose them\n"
-                ),
-                STOP => {
-                    *drain = true;
-                    "ending\n".to_string()
-                }
-                _ => "not understood\n".to_string(),
             };
-            // Who has left does not wait for the answer.
-            let _ = stream.write_all(answer.as_bytes());
+            let until = now + PATIENCE;
+            self.visitors.push_back(Visitor { stream, user, until, answer: Vec::new() });
         }
+        self.visitors.retain_mut(|visitor| visitor.goes_on(&mut answer) && now < visitor.until);
+        let many = self.visitors.len().saturating_sub(VISITORS_MAX);
+        self.visitors.drain(..many);
+    }
+}
+
+impl Visitor {
+    /// Hears and answers as far as that needs no waiting. False: it is done, or has left.
+    fn goes_on(&mut self, answer: &mut impl FnMut(Question, u32) -> String) -> bool {
+        if self.answer.is_empty() {
+            let mut question = [0];
+            match self.stream.read(&mut question) {
+                Ok(1..) => {}
+                Err(e) if is_early(&e) => return true,
+                _ => return false,
+            }
+            self.answer = match question[0] {
+                STATUS => answer(Question::Status, self.user).into_bytes(),
+                STOP => answer(Question::Stop, self.user).into_bytes(),
+                _ => b"not understood\n".to_vec(),
+            };
+        }
+        match self.stream.write(&self.answer) {
+            Ok(0) => false,
+            Ok(n) => {
+                self.answer.drain(..n);
+                !self.answer.is_empty()
+            }
+            Err(e) => is_early(&e),
+        }
+    }
+}
+
+fn is_early(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn desk() -> (String, Desk) {
+        let name = format!("@weft-desk-test-{:016x}", weft_link::random_u64());
+        let desk = Desk::open(&name).unwrap();
+        (name, desk)
+    }
+
+    /// Serves once, answering with the question and the user.
+    fn serve(desk: &mut Desk, now: Instant) {
+        desk.serve(now, |question, user| format!("{question:?} of {user}\n"));
+    }
+
+    fn read(stream: &mut UnixStream) -> String {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).map(|_| text).unwrap_or_default()
+    }
+
+    #[test]
+    fn serve__one_who_says_nothing_is_not_waited_for_and_answered_when_it_asks() {
+        let (name, mut desk) = desk();
+        let now = Instant(1);
+        let (mut silent, mut asking) = (connect(&name).unwrap(), connect(&name).unwrap());
+        asking.write_all(&[STATUS]).unwrap();
+        serve(&mut desk, now);
+        let me = sys::effective_user();
+        assert_eq!(read(&mut asking), format!("Status of {me}\n"));
+        assert_eq!(desk.visitors.len(), 1, "the other one is still there");
+        serve(&mut desk, now);
+        silent.write_all(&[STOP]).unwrap();
+        serve(&mut desk, now);
+        assert_eq!(read(&mut silent), format!("Stop of {me}\n"));
+        assert!(desk.visitors.is_empty());
+    }
+
+    #[test]
+    fn serve__those_who_say_nothing_are_few_and_end() {
+        let (name, mut desk) = desk();
+        let all: Vec<UnixStream> = (0..100).map(|_| connect(&name).unwrap()).collect();
+        for _ in 0..100 {
+            serve(&mut desk, Instant(1));
+            assert!(desk.visitors.len() <= VISITORS_MAX);
+        }
+        let mut asking = connect(&name).unwrap();
+        asking.write_all(&[STATUS]).unwrap();
+        serve(&mut desk, Instant(1));
+        assert!(read(&mut asking).contains("Status"));
+        serve(&mut desk, Instant(1) + PATIENCE);
+        assert!(desk.visitors.is_empty());
+        drop(all);
+    }
+
+    #[test]
+    fn serve__a_long_answer_goes_as_it_is_read() {
+        let (name, mut desk) = desk();
+        let mut asking = connect(&name).unwrap();
+        asking.write_all(&[STATUS]).unwrap();
+        let long = "x".repeat(900_000);
+        desk.serve(Instant(1), |_, _| long.clone());
+        assert_eq!(desk.visitors.len(), 1, "it does not fit a socket");
+        asking.set_nonblocking(true).unwrap();
+        let (mut got, mut some) = (0, [0; 4096]);
+        while got < long.len() {
+            match asking.read(&mut some) {
+                Ok(n) => got += n,
+                Err(_) => desk.serve(Instant(1), |_, _| String::new()),
+            }
+        }
+        desk.serve(Instant(1), |_, _| String::new());
+        assert!(desk.visitors.is_empty());
     }
 }

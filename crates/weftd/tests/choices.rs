@@ -9,7 +9,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use weft::choices::{Choices, Place, Tree};
-use weft::packets::{Counter, MulticastError, MulticastGroup, Packets};
+use weft::packets::{ChoiceError, Counter, MulticastError, MulticastGroup, Packets};
 use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerId, Reliability};
 use weft_link::{Link, ShmConfig, ShmLink};
 
@@ -140,7 +140,11 @@ fn multicast__a_slow_member_is_named_and_holds_up_within_bounds() {
     until(&[&root.rank, &awake.rank], || {
         match root.group.try_send(Tree::Flat, HANDLER, n, b"packet") {
             Ok(()) => n += 1,
-            Err(MulticastError::Busy { rank }) => busy = Some(rank),
+            Err(MulticastError::Busy { rank }) => {
+                let slow: Vec<usize> = root.group.slow().iter().map(|(m, _)| *m).collect();
+                assert_eq!(rank, slow.first().copied(), "only who is known to be slow is named");
+                busy = rank;
+            }
             Err(e) => panic!("{e}"),
         }
         // On a crowded machine the other one may be slow for a while, too.
@@ -273,6 +277,21 @@ fn counter__beyond_the_quota_is_none() {
 }
 
 #[test]
+fn end_counter__its_word_is_free_for_another() {
+    let agent = Served::start("--quota words=2");
+    let rank = agent.try_rank_with(1, by_agent()).unwrap();
+    let packets = Packets::new(&rank.endpoint).unwrap();
+    let (first, second) = (packets.counter(1).unwrap(), packets.counter(2).unwrap());
+    assert!(packets.counter(3).is_none());
+    for n in 10..30 {
+        let last = if n == 10 { first } else { packets.counter(n).unwrap() };
+        assert!(packets.end_counter(last));
+        assert_eq!(packets.counter_value(last), None);
+    }
+    assert_eq!(packets.counter_value(second), Some(2));
+}
+
+#[test]
 fn choose__the_agent_for_a_peer_that_is_reached_through_it() {
     let (here, there) = (Served::start(""), Served::start(""));
     let (a, b) = (here.rank(1), there.rank(1));
@@ -291,5 +310,5 @@ fn choose__the_agent_for_a_peer_that_is_reached_through_it() {
     c.served_by(a.services.clone());
     let to_d = c.connect(&d.address()).unwrap();
     let packets = Packets::new(&c).unwrap();
-    assert_eq!(packets.choose(to_d, &choices), Err(OpError::Refused));
+    assert_eq!(packets.choose(to_d, &choices), Err(ChoiceError::PastAgent));
 }

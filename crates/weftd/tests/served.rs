@@ -273,6 +273,10 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
         // What has the same name is another user's, and stays that user's.
         assert_eq!(word(&a, Some(1_000_000)), Some(1_000_000));
         assert!(status::stop(&served.name).unwrap().contains("not its owner"));
+        let seen = status::status(&served.name).unwrap();
+        let ranks: Vec<&str> = seen.lines().filter(|l| l.starts_with("rank ")).collect();
+        assert!(ranks.len() == 2 && ranks.iter().all(|l| l.contains(" user 65534 ")), "{seen}");
+        assert!(seen.contains("\nranks 4\n") && seen.contains("\nothers 2\n"), "{seen}");
         return;
     }
     if !sys::is_root() {
@@ -300,6 +304,7 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
     pass(&a, to_b, &b, 1, b"undisturbed");
     assert_eq!(word(&a, None), Some(5));
+    assert!(status::status(&agent.name).unwrap().contains(" user 0 process "), "root sees all");
 }
 
 /// The word of a rank under a key that others use too; opened first with a value, if one is given.

@@ -13,7 +13,7 @@ use job::WeftJob;
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use weft::packets::MulticastError;
+use weft::packets::{ChoiceError, MulticastError};
 use weft::OpError;
 
 /// It worked.
@@ -71,6 +71,16 @@ impl From<OpError> for Fault {
         let code = match error {
             OpError::Busy => WEFT_BUSY,
             OpError::Peer { .. } => WEFT_PEER,
+            _ => WEFT_REFUSED,
+        };
+        Fault(code, error.to_string())
+    }
+}
+
+impl From<ChoiceError> for Fault {
+    fn from(error: ChoiceError) -> Fault {
+        let code = match error {
+            ChoiceError::Begun => WEFT_BUSY,
             _ => WEFT_REFUSED,
         };
         Fault(code, error.to_string())

@@ -174,6 +174,26 @@ pub unsafe extern "C" fn weft_counter_value(
     })
 }
 
+/// Ends a counter made here: ranks that add to it then are refused, and an agent that kept it has
+/// room for another. WEFT_BUSY: try again after progress.
+///
+/// # Safety
+/// `job` is a living handle.
+#[no_mangle]
+pub unsafe extern "C" fn weft_counter_end(job: *mut WeftJob, key: u64) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        if !job.packets.counts(Counter { key }) {
+            return Err(Fault::argument("there is no such counter here"));
+        }
+        match job.packets.end_counter(Counter { key }) {
+            true => Ok(WEFT_OK),
+            false => Err(Fault(WEFT_BUSY, "the agent is busy".into())),
+        }
+    })
+}
+
 /// Adds `n` to a counter at a rank and stores the value before.
 ///
 /// # Safety
@@ -226,7 +246,8 @@ pub unsafe extern "C" fn weft_export(
     })
 }
 
-/// Ends an export: when this returns, nobody writes to the memory any more.
+/// Ends an export: when this returns, nobody writes to the memory any more. WEFT_ARGUMENT: nothing
+/// is exported under this key, and nothing is ended.
 ///
 /// # Safety
 /// `job` is a living handle.
@@ -236,6 +257,9 @@ pub unsafe extern "C" fn weft_unexport(job: *mut WeftJob, key: u64) -> c_int {
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         job.may_wait()?;
+        if !job.packets.exports(key) {
+            return Err(Fault::argument("nothing is exported under this key"));
+        }
         job.packets.unexport_blocking(Exported { key, len: 0 });
         Ok(WEFT_OK)
     })
@@ -264,8 +288,23 @@ pub unsafe extern "C" fn weft_rcpy(
     })
 }
 
+/// What is chosen when one part of it is chosen anew.
+fn choose(chosen: Choices, name: &str, value: &str) -> Result<Choices, Fault> {
+    if !["reliability", "mtu"].contains(&name) {
+        return Err(Fault::argument(
+            "chosen for one rank are reliability and mtu; the rest for a job (WEFT_...), the tree \
+             of a multicast and how a packet is sent with the call",
+        ));
+    }
+    let mut config = weft::Config::default();
+    chosen.write(&mut config);
+    config.set(name, value).map_err(|error| Fault::argument(&error.to_string()))?;
+    Ok(Choices::of(&config))
+}
+
 /// Chooses for one rank, before anything is sent to it: `name` is `reliability` or `mtu`, `value`
-/// as in WEFT_RELIABILITY and WEFT_MTU. WEFT_BUSY when the session has begun otherwise.
+/// as in WEFT_RELIABILITY and WEFT_MTU; what was chosen before for the other stays. WEFT_BUSY when
+/// the session has begun otherwise.
 ///
 /// # Safety
 /// `job` is a living handle, `name` and `value` are strings.
@@ -287,17 +326,28 @@ pub unsafe extern "C" fn weft_choose(
         let (Ok(name), Ok(value)) = (name.to_str(), value.to_str()) else {
             return Err(Fault::argument("name and value are words"));
         };
-        if !["reliability", "mtu"].contains(&name) {
-            return Err(Fault::argument("chosen for one rank are reliability and mtu"));
-        }
-        let mut config = weft::Config::default();
-        job.packets.choices().write(&mut config);
-        config.set(name, value).map_err(|error| Fault::argument(&error.to_string()))?;
-        match job.packets.choose(job.peer(rank)?, &Choices::of(&config)) {
-            Err(weft::OpError::Busy) => {
-                Err(Fault(WEFT_BUSY, format!("the session with rank {rank} has begun")))
-            }
-            other => Ok(other.map(|()| WEFT_OK)?),
-        }
+        let peer = job.peer(rank)?;
+        let chosen = job.packets.chosen(peer).ok_or_else(|| Fault::argument("no such peer"))?;
+        let choices = choose(chosen, name, value)?;
+        job.packets.choose(peer, &choices)?;
+        Ok(WEFT_OK)
     })
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use weft::Reliability;
+
+    #[test]
+    fn choose__what_was_chosen_before_stays() {
+        let chosen = |before, name, value| choose(before, name, value).ok();
+        let first = chosen(Choices::default(), "reliability", "gbn").unwrap();
+        let both = chosen(first, "mtu", "2K").unwrap();
+        assert_eq!((both.reliability, both.mtu), (Reliability::GoBackN, 2048));
+        assert_eq!(chosen(both, "reliability", "selective").map(|c| c.mtu), Some(2048));
+        assert_eq!(chosen(both, "tree", "flat"), None);
+        assert_eq!(chosen(both, "mtu", "much"), None);
+    }
 }

@@ -8,6 +8,8 @@ mod harness;
 
 use harness::{bootstrap_keys, shell, Job};
 use std::io::Write;
+use std::path::Path;
+use weft_conformance::skip;
 
 #[test]
 fn bootstrap__ranks_exchange_values_and_agree_on_a_key() {
@@ -66,6 +68,22 @@ fn agent__that_never_answers_is_given_up() {
     let done = Job::new(&args).command(shell("true")).finish();
     done.assert_code(1);
     done.assert_says(&["host deaf did not answer", "true"]);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn weftd__of_a_job_serves_its_ranks_and_ends_with_them() {
+    let weft = env!("CARGO_BIN_EXE_weft");
+    if !Path::new(weft).with_file_name("weftd").is_file() {
+        return skip("weftd is not built beside weft (cargo build -p weftd)");
+    }
+    let asp = [weft, "app", "asp", "--nodes", "200", "--check"].map(String::from);
+    // Nobody else carries anything, and without an agent both settings are errors.
+    let job = Job::new(&["-n", "3", "--agent", "--link", "agent"]).env("WEFT_RELIABILITY", "agent");
+    let done = job.command(asp).finish();
+    done.assert_code(0);
+    assert!(done.out.contains("PASS"), "{}", done.out);
+    assert_eq!(done.err.matches("weftd: info: serving process").count(), 3, "{}", done.err);
     done.assert_nothing_left();
 }
 

@@ -77,6 +77,11 @@ impl Engine {
         true
     }
 
+    /// What is chosen for a peer: who retransmits, and how long packets are at most.
+    pub fn chosen(&self, peer: PeerId) -> Option<(Reliability, u32)> {
+        self.peers.get(peer.0 as usize).map(|p| (p.reliability, p.mtu_max))
+    }
+
     /// Who retransmits to a peer: the choice, or nobody where the path is reliable by itself.
     pub fn reliability_of(&self, peer: PeerId) -> Option<Reliability> {
         let p = self.peers.get(peer.0 as usize)?;

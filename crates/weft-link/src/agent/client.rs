@@ -142,6 +142,7 @@ impl AgentLink {
         loop {
             let mut unwrap = Unwrap { sink: &mut Nothing, messages: Vec::new(), refused: 0 };
             self.shm.recv(8, &mut unwrap);
+            let mut foreign = unwrap.refused > 0;
             for message in unwrap.messages {
                 match message {
                     Control::Attached(served) if served.version == VERSION => return Ok(served),
@@ -157,19 +158,30 @@ impl AgentLink {
                         let agent = self.agent();
                         return Err(LinkError::Unreachable(format!("{agent} refuses: {why}")));
                     }
-                    _ => {}
+                    _ => foreign = true,
                 }
             }
+            if foreign {
+                return Err(LinkError::Unreachable(format!(
+                    "{} answers what this program does not understand: use the weftd of this \
+                     release",
+                    self.agent()
+                )));
+            }
             self.shm.look_at_sockets();
-            if self.shm.poll_event().is_some() {
-                let why = format!("{} hung up; its log says why", self.agent());
-                return Err(LinkError::Unreachable(why));
-            }
-            if Instant::now() > end {
-                return Err(LinkError::Unreachable(format!("{} does not answer", self.agent())));
-            }
-            // The agent may need this core, and get it only from one who sleeps.
-            std::thread::sleep(Duration::from_micros(50));
+            let why = match self.shm.poll_event() {
+                Some(LinkEvent::PeerRefused(_)) => {
+                    "has no room for another connection of this user: try again"
+                }
+                Some(_) => "hung up; its log says why",
+                None if Instant::now() > end => "does not answer",
+                None => {
+                    // The agent may need this core, and get it only from one who sleeps.
+                    std::thread::sleep(Duration::from_micros(50));
+                    continue;
+                }
+            };
+            return Err(LinkError::Unreachable(format!("{} {why}", self.agent())));
         }
     }
 

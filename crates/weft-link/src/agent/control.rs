@@ -16,8 +16,6 @@ pub const VERSION: u16 = 2;
 /// What a rank asks its agent for.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Attach {
-    /// [`VERSION`] of the rank.
-    pub version: u16,
     /// The rank's identity.
     pub endpoint: EndpointId,
     /// How frames are protected.
@@ -33,7 +31,7 @@ pub struct Attach {
 
 impl fmt::Debug for Attach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Attach({} version {})", self.endpoint, self.version)
+        write!(f, "Attach({})", self.endpoint)
     }
 }
 
@@ -49,7 +47,7 @@ impl Attach {
             c.peer_timeout_ms,
             c.peers_max,
         ];
-        Attach { version: VERSION, endpoint, mode, reliability: c.reliability, numbers, key }
+        Attach { endpoint, mode, reliability: c.reliability, numbers, key }
     }
 
     /// The configuration that concerns reliability.
@@ -111,6 +109,8 @@ pub struct GroupRole {
 pub enum Control {
     /// Rank: serve me.
     Attach(Attach),
+    /// Rank: the same in another version of these messages, and what follows that.
+    Foreign(u16, Vec<u8>),
     /// Agent: I do.
     Attached(Served),
     /// Agent: I do not; why.
@@ -263,13 +263,14 @@ impl Control {
         let new = |number: u8| Writer(vec![number]);
         match self {
             Control::Attach(a) => {
-                let w = new(1).u16(a.version).u64(a.endpoint.0);
+                let w = new(1).u16(VERSION).u64(a.endpoint.0);
                 let w = w.u16(u16::from_le_bytes([
                     mode_number(a.mode),
                     reliability_number(a.reliability),
                 ]));
                 a.numbers.iter().fold(w, |w, &n| w.u32(n)).bytes(&a.key)
             }
+            Control::Foreign(version, rest) => new(1).u16(*version).bytes(rest),
             Control::Attached(s) => {
                 let w = new(2).u16(s.version).u32(s.pid).u32(s.mtu).u32(s.latency_ns);
                 w.u32(s.bytes_per_us).bytes(&s.address)
@@ -321,7 +322,10 @@ impl Control {
     pub fn decode(bytes: &[u8]) -> Result<Control, ControlError> {
         let mut r = Reader(bytes);
         let message = match r.u8()? {
-            1 => Control::Attach(attach(&mut r)?),
+            1 => match r.u16()? {
+                VERSION => Control::Attach(attach(&mut r)?),
+                other => Control::Foreign(other, r.rest()),
+            },
             2 => Control::Attached(Served {
                 version: r.u16()?,
                 pid: r.u32()?,
@@ -364,7 +368,7 @@ impl Control {
 }
 
 fn attach(r: &mut Reader<'_>) -> Result<Attach, ControlError> {
-    let (version, endpoint) = (r.u16()?, EndpointId(r.u64()?));
+    let endpoint = EndpointId(r.u64()?);
     let mode = match r.u8()? {
         0 => Mode::Auth,
         1 => Mode::Encrypt,
@@ -381,7 +385,7 @@ fn attach(r: &mut Reader<'_>) -> Result<Attach, ControlError> {
     for n in &mut numbers {
         *n = r.u32()?;
     }
-    Ok(Attach { version, endpoint, mode, reliability, numbers, key: r.take()? })
+    Ok(Attach { endpoint, mode, reliability, numbers, key: r.take()? })
 }
 
 fn atomic(r: &mut Reader<'_>) -> Result<Atomic, ControlError> {

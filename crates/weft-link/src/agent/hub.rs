@@ -48,12 +48,14 @@ impl Sink for Route<'_> {
 }
 
 impl Hub {
-    /// Listens at `name`: a path, or `@` and an abstract name.
+    /// Listens at `name`: a path, or `@` and an abstract name, for so many ranks and callers, and
+    /// so many of one user.
     ///
     /// # Errors
     /// The name is taken (another agent), or the system refuses.
-    pub fn listen(name: &str, ranks: usize) -> Result<Hub, LinkError> {
-        Ok(Hub { shm: ShmLink::hub(ring_config(AGENT, ranks), name)?, name: name.to_string() })
+    pub fn listen(name: &str, ranks: usize, of_user: usize) -> Result<Hub, LinkError> {
+        let shm = ShmLink::hub(ring_config(AGENT, ranks), name, of_user)?;
+        Ok(Hub { shm, name: name.to_string() })
     }
 
     /// Where it listens.
@@ -67,6 +69,11 @@ impl Hub {
             true => self.shm.callers(),
             false => Vec::new(),
         }
+    }
+
+    /// Whether anybody connected who has neither been admitted nor turned away.
+    pub fn has_callers(&self) -> bool {
+        self.shm.has_callers()
     }
 
     /// Makes a rank of a caller, under a number that no other has.

@@ -10,7 +10,9 @@
 //! - `hub.rs`: the agent's end of all rings.
 //! - `client.rs`: the rank's end, a [`Link`](crate::Link).
 //! - `services.rs`: what the rank asks for besides carrying packets.
+//! - `bare.rs`: a rank's end that says anything, for tests of agents.
 
+mod bare;
 mod client;
 mod control;
 mod hub;
@@ -19,6 +21,7 @@ mod services;
 mod tests;
 
 pub use crate::shm::Caller;
+pub use bare::{BareRank, Nonsense};
 pub use client::{AgentConfig, AgentLink};
 pub use control::{Attach, Control, ControlError, GroupRole, Served, VERSION};
 pub use hub::{FromRank, Hub};

@@ -18,6 +18,7 @@ fn samples() -> Vec<Control> {
     };
     vec![
         Control::Attach(Attach::new(EndpointId(9), Mode::Encrypt, [3; 32], &config)),
+        Control::Foreign(VERSION + 1, vec![9; 20]),
         Control::Attached(Served {
             version: 1,
             pid: 2,
@@ -112,4 +113,23 @@ fn attach__without_an_agent_says_what_to_do() {
     };
     let why = why.to_string();
     assert!(why.contains(&names[0]) && why.contains("start weftd"), "{why}");
+}
+
+#[test]
+fn hub__one_user_has_so_many_connections_and_no_more() {
+    let name = format!("@weft-hub-{:016x}", crate::random_u64());
+    let mut hub = Hub::listen(&name, 8, 3).unwrap();
+    let mut ranks: Vec<BareRank> =
+        (1..=5).map(|id| BareRank::connect(&name, EndpointId(id)).unwrap()).collect();
+    hub.look_at_sockets();
+    assert_eq!(hub.callers().len(), 3);
+    ranks.iter_mut().for_each(|rank| assert!(rank.heard().is_empty()));
+    ranks.iter_mut().for_each(|rank| assert!(rank.heard().is_empty()));
+    let ended: Vec<bool> = ranks.iter().map(BareRank::has_ended).collect();
+    assert_eq!(ended, [false, false, false, true, true]);
+    // One that leaves makes room.
+    hub.turn_away(EndpointId(1));
+    let _again = BareRank::connect(&name, EndpointId(6)).unwrap();
+    hub.look_at_sockets();
+    assert_eq!(hub.callers().len(), 3);
 }

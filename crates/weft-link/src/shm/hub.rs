@@ -1,8 +1,10 @@
 //! The same rings between an agent and the ranks that it serves, of any user.
 
 use super::rendezvous::{self, Kind};
+use super::ring::Area as _;
 use super::sys::socket;
 use super::{DirectCopy, ShmConfig, ShmLink};
+use crate::sync::Ordering;
 use crate::{Address, LinkError, PeerInfo};
 use weft_core::{EndpointId, PeerId};
 
@@ -19,9 +21,12 @@ pub struct Caller {
 
 impl ShmLink {
     /// A link that listens at `name` (a path, or `@` and an abstract name) for processes of any
-    /// user, whose rings are no larger than `config` says. Nobody's memory is copied directly.
-    pub(crate) fn hub(config: ShmConfig, name: &str) -> Result<ShmLink, LinkError> {
-        ShmLink::open(ShmConfig { direct: DirectCopy::Off, ..config }, Some(name))
+    /// user, whose rings are no larger than `config` says; at most `of_user` of one user. Nobody's
+    /// memory is copied directly.
+    pub(crate) fn hub(config: ShmConfig, name: &str, of_user: usize) -> Result<ShmLink, LinkError> {
+        let mut hub = ShmLink::open(ShmConfig { direct: DirectCopy::Off, ..config }, Some(name))?;
+        hub.of_user = of_user;
+        Ok(hub)
     }
 
     /// Connects to the agent that listens at `name`, of the same user or of root. Returns its
@@ -78,6 +83,17 @@ impl ShmLink {
     pub(crate) fn mute(&mut self, peer: PeerId, muted: bool) {
         if let Some(peer) = self.peer_mut(peer) {
             peer.muted = muted;
+        }
+    }
+
+    /// Breaks the protocol of the rings to a peer, for tests: its slots, or what was taken of them.
+    pub(crate) fn spoil(&mut self, peer: PeerId, credits: bool) {
+        let slots = self.config.slots;
+        let Some(peer) = self.peer_mut(peer) else { return };
+        if credits {
+            peer.rx_area.consumer().credits.store(u64::MAX, Ordering::Release);
+        } else {
+            (0..slots).for_each(|at| peer.tx_area.slot(at).word.store(u64::MAX, Ordering::Release));
         }
     }
 

@@ -115,6 +115,8 @@ pub struct ShmLink {
     barrier: bool,
     /// Serves processes of any user.
     is_hub: bool,
+    /// Most connections of one user.
+    of_user: usize,
     /// A random word that peers read to prove that direct copies reach this process.
     probe: Box<u64>,
     detour: sys::memory::Detour,
@@ -150,6 +152,7 @@ impl ShmLink {
             user: misc::effective_user(),
             barrier: !config.sleeps_often && misc::register_barrier(),
             is_hub: name.is_some(),
+            of_user: usize::MAX,
             probe: Box::new(probe),
             detour: sys::memory::Detour::default(),
             doors,
@@ -314,7 +317,7 @@ impl ShmLink {
         sizes: Sizes,
         dialed: rendezvous::Dialed,
     ) -> Result<LinkCaps, LinkError> {
-        let socket = self.doors.watch(dialed.socket)?;
+        let socket = self.doors.watch(dialed.socket, dialed.cred.uid)?;
         let direct = direct::Direct::probe(dialed.cred, self.config.direct);
         let mut peer = Peer::new(info.endpoint, socket, sizes, dialed.halves, direct);
         peer.dialed = true;

@@ -15,6 +15,8 @@ use weft_core::{EndpointId, PeerId};
 pub(super) struct Socket {
     pub fd: OwnedFd,
     pub token: u64,
+    /// The user at the other end.
+    pub user: u32,
 }
 
 impl Drop for Socket {

@@ -8,10 +8,11 @@ use super::sys::map;
 use super::sys::socket::{self, Epoll};
 use super::ShmLink;
 use crate::LinkError;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Accepted sockets that have not said hello yet; the oldest gives way.
+/// Accepted sockets that have not said hello yet; the oldest of the user who has most gives way.
 const MAX_PENDING: usize = 64;
 /// Connections accepted, and messages read of a socket, in one go.
 const BURST: usize = 256;
@@ -65,11 +66,22 @@ impl Doors {
     }
 
     /// Adds a connected socket to the epoll set.
-    pub(super) fn watch(&mut self, fd: OwnedFd) -> Result<Socket, LinkError> {
+    pub(super) fn watch(&mut self, fd: OwnedFd, user: u32) -> Result<Socket, LinkError> {
         self.last_token += 1;
         let token = self.last_token;
         self.epoll.add(&fd, token).map_err(|e| system("watching a socket", e))?;
-        Ok(Socket { fd, token })
+        Ok(Socket { fd, token, user })
+    }
+
+    /// Gives up the oldest of the accepted sockets of the user who has most of them: nobody else's
+    /// hello is lost to one who says none.
+    fn give_up_pending(&mut self) {
+        let mut of: BTreeMap<u32, usize> = BTreeMap::new();
+        self.pending.iter().for_each(|s| *of.entry(s.user).or_default() += 1);
+        let most = of.values().copied().max().unwrap_or(0);
+        if let Some(at) = self.pending.iter().position(|s| of.get(&s.user) == Some(&most)) {
+            self.pending.remove(at);
+        }
     }
 
     /// Tells the next one who waits that it is refused: it would wait for long, without knowing
@@ -160,24 +172,27 @@ impl ShmLink {
             };
             let checked = socket::peer_cred(&fd).map_err(|e| e.to_string()).and_then(|cred| {
                 if self.is_hub {
-                    Ok(())
+                    Ok(cred.uid)
                 } else {
-                    same_user(self.user, cred)
+                    same_user(self.user, cred).map(|()| cred.uid)
                 }
             });
-            if let Err(why) = checked {
-                self.refuse(&why);
-                continue;
-            }
-            match self.doors.watch(fd) {
+            let user = match checked {
+                Ok(user) => user,
+                Err(why) => {
+                    self.refuse(&why);
+                    continue;
+                }
+            };
+            match self.doors.watch(fd, user) {
                 Ok(socket) => self.doors.pending.push(socket),
                 Err(e) => return self.refuse(&e.to_string()),
             }
+            self.greet(self.doors.pending.len() - 1);
             if self.doors.pending.len() > MAX_PENDING {
-                self.doors.pending.remove(0);
+                self.doors.give_up_pending();
                 self.refuse("too many connections without a hello");
             }
-            self.greet(self.doors.pending.len() - 1);
         }
     }
 
@@ -214,7 +229,7 @@ impl ShmLink {
         let socket = self.doors.pending.remove(at);
         let checked = match heard {
             Heard::Hello(hello, Some(segment)) => {
-                self.check(&socket.fd, &hello, &segment).map(|place| (hello, place))
+                self.check(&socket, &hello, &segment).map(|place| (hello, place))
             }
             Heard::Hello(_, None) => Err("hello without a segment".into()),
             Heard::Closed => return,
@@ -236,7 +251,7 @@ impl ShmLink {
     /// that was made at the same time, if one was, and what to receive and to send in.
     fn check(
         &mut self,
-        fd: &OwnedFd,
+        Socket { fd, user, .. }: &Socket,
         hello: &Hello,
         segment: &OwnedFd,
     ) -> Result<(Option<usize>, [map::Half; 2]), String> {
@@ -261,6 +276,10 @@ impl ShmLink {
         let crossed = same.filter(|&at| !self.peers[at].hung_up);
         if crossed.is_none() && self.peers.len() >= self.config.max_peers {
             return Err(format!("no room for endpoint {endpoint}"));
+        }
+        let own = || self.peers.iter().filter(|p| p.socket.user == *user).count();
+        if self.is_hub && own() >= self.of_user {
+            return Err(format!("user {user} has {} connections, the most", self.of_user));
         }
         let answer = self.hello(Kind::Answer, endpoint, hello.sizes).encode();
         let halves = map::map(segment, hello.sizes).map_err(|e| e.to_string())?;
@@ -349,5 +368,22 @@ mod tests {
         socket::send(&ours, &BELL, None).unwrap();
         drop(theirs);
         assert!(matches!(hear(&ours), Heard::Refused));
+    }
+
+    #[test]
+    fn give_up_pending__it_is_the_oldest_of_the_user_who_has_most() {
+        let mut doors = Doors::open(None).unwrap();
+        for user in [1, 2, 3, 2, 2, 3] {
+            let socket = doors.watch(socket::connect(socket::Name::Key(doors.key)).unwrap(), user);
+            doors.pending.push(socket.unwrap());
+        }
+        let mut left = || {
+            doors.give_up_pending();
+            doors.pending.iter().map(|s| s.user).collect::<Vec<u32>>()
+        };
+        assert_eq!(left(), [1, 3, 2, 2, 3]);
+        assert_eq!(left(), [1, 2, 2, 3]);
+        assert_eq!(left(), [1, 2, 3]);
+        assert_eq!(left(), [2, 3]);
     }
 }

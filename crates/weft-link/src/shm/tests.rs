@@ -741,7 +741,7 @@ fn recv__budget_is_kept_over_many_peers() {
 fn hub__a_liar_is_ended_alone_and_nobody_is_heard_before_admission() {
     use ring::Area;
     let name = format!("@weft-hub-{:016x}", crate::random_u64());
-    let mut hub = ShmLink::hub(config(100), &name).unwrap();
+    let mut hub = ShmLink::hub(config(100), &name, 8).unwrap();
     let mut ranks: Vec<_> = (1..3).map(|n| ShmLink::new(config(n)).unwrap()).collect();
     for rank in &mut ranks {
         rank.connect_agent(&name, EndpointId(100), PEER).unwrap();
@@ -778,7 +778,7 @@ fn hub__a_liar_is_ended_alone_and_nobody_is_heard_before_admission() {
 #[test]
 fn hub__rings_larger_than_it_serves_are_refused() {
     let name = format!("@weft-hub-{:016x}", crate::random_u64());
-    let mut hub = ShmLink::hub(config(100), &name).unwrap();
+    let mut hub = ShmLink::hub(config(100), &name, 8).unwrap();
     let large = ShmConfig { data_bytes: 4 << 20, ..config(1) };
     let mut rank = ShmLink::new(large).unwrap();
     rank.connect_agent(&name, EndpointId(100), PEER).unwrap();

@@ -12,7 +12,7 @@ use super::wire::{tag, Join, Kind, Multicast};
 use super::{Packets, State};
 use crate::choices::{Place, Tree};
 use crate::endpoint::driver::{Driver, PacketBuf};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Inner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weft_core::engine::types::AtomicRequest;
@@ -203,8 +203,8 @@ impl State {
         bytes.extend_from_slice(&name.to_le_bytes());
         let tree = agent_group(head.group, head.root, head.tree);
         if !agent.services.borrow_mut().multicast(tree, *next, &bytes) {
-            let slow = group.slow.keys().next().copied();
-            return Err(Stop::Busy(slow.unwrap_or(usize::from(group.me == 0))));
+            // Agents say who it is when somebody has taken nothing for long.
+            return Err(Stop::Busy(group.slow.keys().next().copied()));
         }
         *next = next.wrapping_add(1);
         self.stats.agent_multicasts += 1;
@@ -495,6 +495,24 @@ impl Packets {
             log::warn!("the agent keeps no counter for this process (weftd --quota words=N)");
         }
         opened
+    }
+
+    /// Has the agent forget a counter, if it has it. False: not now.
+    pub(super) fn close_at_agent(&self, key: u64) -> bool {
+        let Inner { driver, agent, .. } = &mut *self.endpoint.inner.borrow_mut();
+        if !driver.core.at_agent.contains(&key) {
+            return true;
+        }
+        // One that has ended has no counters any more.
+        let closed = agent.as_ref().is_none_or(|services| {
+            let mut services = services.borrow_mut();
+            services.ended().is_some() || services.close_counter(key)
+        });
+        if closed {
+            driver.core.at_agent.remove(&key);
+            nudge(driver);
+        }
+        closed
     }
 
     /// The value of a counter at the agent.

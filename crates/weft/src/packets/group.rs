@@ -25,8 +25,9 @@ pub enum MulticastError {
     },
     /// A member has no room yet: try again after progress.
     Busy {
-        /// The first such member.
-        rank: usize,
+        /// The first such member, if it is known: agents that forward say only who holds them up
+        /// for long.
+        rank: Option<usize>,
     },
     /// The packet is longer than [`MulticastGroup::packet_max`].
     TooLong,
@@ -41,9 +42,13 @@ impl fmt::Display for MulticastError {
             MulticastError::Member { rank, failure: None } => {
                 write!(f, "member {rank} of the multicast group failed, as another one told")
             }
-            MulticastError::Busy { rank } => write!(
+            MulticastError::Busy { rank: Some(rank) } => write!(
                 f,
                 "member {rank} of the multicast group has no room yet: try again after progress"
+            ),
+            MulticastError::Busy { rank: None } => f.write_str(
+                "a member of the multicast group, or its agent, has no room yet: try again after \
+                 progress",
             ),
             MulticastError::TooLong => f.write_str("longer than a packet of the multicast group"),
         }

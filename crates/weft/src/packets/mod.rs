@@ -9,6 +9,7 @@
 //! `try_` forms for that, since nothing arrives while they wait.
 
 mod agent;
+mod choose;
 mod dispatch;
 mod gather;
 mod group;
@@ -21,6 +22,7 @@ mod send;
 mod sys;
 pub mod wire;
 
+pub use choose::ChoiceError;
 pub use group::{MulticastError, MulticastGroup};
 pub use packet::{KeptPacket, Packet, SendBuffer, TooManyKept};
 pub use rcpy::Exported;
@@ -32,14 +34,14 @@ use agent::Agent;
 use multicast::{Delivery, Group, InFlight};
 use rcpy::Copies;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 use weft_core::engine::types::AtomicCode;
 use weft_core::engine::Rights;
 use weft_core::slab::Slab;
-use weft_core::{Config, OpError, PeerId, Reliability};
+use weft_core::{Config, OpError, PeerId};
 use weft_link::agent::ServicesHandle;
 
 /// Pause of a future before it tries again to send.
@@ -119,6 +121,8 @@ pub(crate) struct State {
     /// Multicast packets of groups that are yet to be made here: bounded by the senders' credit.
     orphans: VecDeque<crate::endpoint::driver::Arrived>,
     copies: Copies,
+    /// Keys of counters made here: bounded by the keys of the engine.
+    counters: BTreeSet<u64>,
     /// The agent of the host, if one serves this endpoint.
     agent: Option<Agent>,
     /// Who shall forward multicasts.
@@ -148,6 +152,7 @@ impl State {
             deliveries: VecDeque::new(),
             orphans: VecDeque::new(),
             copies: Copies::new(config.rcpy_tlb.max(1) as usize),
+            counters: BTreeSet::new(),
             agent: agent.map(Agent::new),
             place: config.multicast,
             wakers: Vec::new(),
@@ -197,30 +202,6 @@ impl Packets {
     /// The endpoint below.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
-    }
-
-    /// What is chosen for this endpoint.
-    pub fn choices(&self) -> Choices {
-        Choices::of(self.endpoint.inner.borrow().driver.core.engine.config())
-    }
-
-    /// Chooses reliability and maximum transfer unit of one peer. Both hold from the start of the
-    /// session.
-    ///
-    /// # Errors
-    /// `Busy` when the session has begun with others, `Refused` when it takes an agent and none
-    /// serves this endpoint, or the peer is not reached through it.
-    pub fn choose(&self, peer: PeerId, choices: &Choices) -> Result<(), OpError> {
-        let inner = &mut *self.endpoint.inner.borrow_mut();
-        choices.check(inner.agent.is_some()).map_err(|_| OpError::Refused)?;
-        let by_agent = choices.reliability == Reliability::Agent;
-        if by_agent && !agent::is_served(&inner.driver, peer) {
-            return Err(OpError::Refused);
-        }
-        match inner.driver.core.engine.choose(peer, choices.reliability, choices.mtu) {
-            true => Ok(()),
-            false => Err(OpError::Busy),
-        }
     }
 
     /// Counters.
@@ -274,17 +255,35 @@ impl Packets {
     /// keys, or the agent refuses.
     pub fn counter(&self, value: u64) -> Option<Counter> {
         let key = self.endpoint.register(8, Rights::ALL)?;
-        if self.fetch_add_place() == Place::Agent {
-            if self.open_at_agent(key, value) {
-                return Some(Counter { key });
-            }
+        let at_agent = self.fetch_add_place() == Place::Agent;
+        let write = |word: &mut [u8]| word.copy_from_slice(&value.to_le_bytes());
+        if at_agent && !self.open_at_agent(key, value) {
             self.endpoint.unregister(key);
             return None;
         }
-        let regions = &mut self.endpoint.inner.borrow_mut().driver.core.regions;
-        let word = regions.get_mut(&key).and_then(|m| m.write(0, 8))?;
-        word.copy_from_slice(&value.to_le_bytes());
+        if !at_agent {
+            self.endpoint.with_region(key, write)?;
+        }
+        self.with(|state| state.counters.insert(key));
         Some(Counter { key })
+    }
+
+    /// Whether a counter is made here.
+    pub fn counts(&self, counter: Counter) -> bool {
+        self.with(|state| state.counters.contains(&counter.key))
+    }
+
+    /// Ends a counter made here: who adds to it then is refused, and what it took of the agent's
+    /// quota is free for another. False: there is no such counter, or so much is to be said to the
+    /// agent that this has to be tried again after progress.
+    pub fn end_counter(&self, counter: Counter) -> bool {
+        let Counter { key } = counter;
+        if !self.counts(counter) || !self.close_at_agent(key) {
+            return false;
+        }
+        self.with(|state| state.counters.remove(&key));
+        self.endpoint.unregister(key);
+        true
     }
 
     /// The value of a counter made here. If it is at the agent, this waits for the answer.

@@ -110,7 +110,7 @@ pub(super) struct Group {
 pub(super) enum Stop {
     Dead(Dead),
     /// Lacking credit of this member.
-    Busy(usize),
+    Busy(Option<usize>),
 }
 
 pub(super) fn tree_of(code: u8) -> Option<Tree> {
@@ -236,7 +236,7 @@ impl State {
             let edge = group.edges.entry(key(rank)).or_default();
             if !edge.pending.is_empty() || !edge.has_credit(window) {
                 group.starve(driver, key(rank), now);
-                return Err(Stop::Busy(rank));
+                return Err(Stop::Busy(Some(rank)));
             }
         }
         let mut buf = driver.core.packet_bufs.pop().unwrap_or_default();

@@ -415,8 +415,13 @@ impl Packets {
         })
     }
 
+    /// Whether memory is exported here under a key.
+    pub fn exports(&self, key: u64) -> bool {
+        self.with(|state| state.copies.exports.contains_key(&key))
+    }
+
     /// Ends the export of memory once no peer writes to it any more, and returns it if it was
-    /// allocated by [`export`](Self::export).
+    /// allocated by [`export`](Self::export). Of what is not exported nothing is ended.
     pub async fn unexport(&self, exported: Exported) -> Option<Vec<u8>> {
         let watched = self.begin_unexport(exported);
         poll_fn(|cx| {
@@ -446,9 +451,9 @@ impl Packets {
     /// Refuses new copies and tells those who have translations; returns whose silence is noticed.
     fn begin_unexport(&self, exported: Exported) -> Vec<PeerId> {
         let Inner { driver, packets, .. } = &mut *self.endpoint.inner.borrow_mut();
-        driver.core.engine.unregister(exported.key);
         let Some(state) = packets else { return Vec::new() };
         let Some(export) = state.copies.exports.get_mut(&exported.key) else { return Vec::new() };
+        driver.core.engine.unregister(exported.key);
         let now = driver.core.tick();
         let head = Invalidate { key: exported.key };
         let name = tag(Kind::Invalidate, 0, 0);
@@ -460,8 +465,8 @@ impl Packets {
     }
 
     fn end_unexport(&self, exported: Exported) -> Option<Vec<u8>> {
-        self.endpoint.unregister(exported.key);
         let export = self.with(|state| state.copies.exports.remove(&exported.key))?;
+        self.endpoint.unregister(exported.key);
         export.owned.map(ManuallyDrop::into_inner)
     }
 }

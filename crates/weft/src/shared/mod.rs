@@ -6,7 +6,7 @@ mod watchdog;
 
 use crate::choices::{NoAgent, Receipt};
 use crate::endpoint::{ActiveMessage, ConnectError, Endpoint, Status};
-use crate::job::{open_endpoint, JobError, Links};
+use crate::job::{open_locked, JobError, Links};
 use crate::packets::{Counter, Packet, Packets};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -38,11 +38,11 @@ impl SharedEndpoint {
     /// Opens an endpoint over the given links with the job's key.
     ///
     /// # Errors
-    /// As [`open_endpoint`].
+    /// As [`open_endpoint`](crate::job::open_endpoint), but for a watchdog, which it has.
     pub fn open(config: Config, links: Links, key: [u8; 32]) -> Result<SharedEndpoint, JobError> {
         let watchdog = config.receipt == Receipt::Watchdog;
         let period = Duration::from_micros(u64::from(config.watchdog_us.max(1)));
-        let endpoint = Owned::new(open_endpoint(config, links, key)?);
+        let endpoint = Owned::new(open_locked(config, links, key)?);
         let state = Mutex::new(State { endpoint, leader: false, calls: 0 });
         let shared = Arc::new(Shared { state, progressed: Condvar::new() });
         if watchdog {

@@ -34,6 +34,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weft::choices::Receipt;
 use weft::counters::Who;
 use weft::{job, keyfile, launch, Endpoint};
 use weft_core::engine::types::{Completion, OpKind, Refused, SendArgs};
@@ -95,7 +96,11 @@ pub struct Port {
 
 /// An endpoint, and how often progress is to be made for a caller that is away.
 fn open_endpoint() -> Result<(Endpoint, Duration), String> {
-    let config = job::config_from_env().map_err(|e| e.to_string())?;
+    let mut config = job::config_from_env().map_err(|e| e.to_string())?;
+    if config.receipt == Receipt::Watchdog {
+        log::info!("WEFT_RECEIPT=watchdog: under MPI it is the provider's (WEFT_WATCHDOG_MS)");
+        config.receipt = Receipt::Adaptive;
+    }
     let every = Duration::from_millis(u64::from(config.watchdog_ms));
     let links = job::links_from_env().map_err(|e| e.to_string())?;
     let lookup = |name: &str| std::env::var(name).ok();

@@ -1,0 +1,161 @@
+//! Programs that an agent refuses or ends: what they are told, and that nobody else suffers.
+#![allow(non_snake_case)]
+
+mod common;
+
+use common::*;
+use weft::{Config, EndpointId};
+use weft_link::agent::{Attach, BareRank, Control, Nonsense, VERSION};
+use weft_link::secure::Mode;
+
+fn caller(agent: &Served, me: EndpointId) -> BareRank {
+    BareRank::connect(&agent.name, me).unwrap()
+}
+
+fn someone() -> EndpointId {
+    EndpointId(weft_link::random_u64())
+}
+
+/// What an agent says to one whose first words are these, until it ends the connection.
+fn answers(agent: &Served, me: EndpointId, words: &[u8]) -> Vec<Control> {
+    let mut rank = caller(agent, me);
+    assert!(rank.say(words));
+    let mut heard = Vec::new();
+    until(&[], || {
+        heard.extend(rank.heard());
+        rank.has_ended()
+    });
+    heard
+}
+
+fn attach(me: EndpointId, key: [u8; 32]) -> Vec<u8> {
+    Control::Attach(Attach::new(me, Mode::Auth, key, &Config::default())).encode()
+}
+
+#[track_caller]
+fn refused_for(heard: &[Control], what: &str) {
+    let [Control::Refused(why)] = heard else { panic!("{heard:?}") };
+    assert!(why.contains(what), "{why}");
+}
+
+#[test]
+fn agent__who_speaks_another_version_is_told_both_and_what_to_do() {
+    let agent = Served::start("");
+    let me = someone();
+    for other in [VERSION + 1, VERSION - 1, u16::MAX] {
+        let mut words = attach(me, [1; 32]);
+        words[1..3].copy_from_slice(&other.to_le_bytes());
+        for len in [words.len(), words.len() - 9, 3] {
+            let heard = answers(&agent, me, &words[..len]);
+            refused_for(&heard, &format!("version {VERSION} of the agent's protocol"));
+            refused_for(&heard, &format!("this program {other}: use the weftd of"));
+        }
+    }
+}
+
+#[test]
+fn agent__who_asks_in_a_way_that_is_not_understood_is_told_so() {
+    let agent = Served::start("");
+    let me = someone();
+    let whole = attach(me, [1; 32]);
+    let longer = [&whole[..], &[0; 4]].concat();
+    let other = Control::CounterRead(1, 2).encode();
+    for words in [&whole[..whole.len() - 1], &longer, &other, &[], &[200, 1, 2]] {
+        refused_for(&answers(&agent, me, words), "does not understand");
+    }
+    refused_for(&answers(&agent, me, &attach(someone(), [1; 32])), &format!("endpoint {me}"));
+}
+
+#[test]
+fn agent__without_a_socket_for_a_rank_says_so_at_once() {
+    let mut options = options("");
+    // Nothing to serve over, as where descriptors have run out.
+    options.udp = false;
+    options.packet = false;
+    let agent = Served::with(options);
+    let why = refusal(agent.try_rank(1));
+    assert!(why.contains("refuses") && why.contains("no socket left"), "{why}");
+    let me = someone();
+    refused_for(&answers(&agent, me, &attach(me, [1; 32])), "no socket left");
+}
+
+#[test]
+fn agent__those_refused_hold_no_connection_whatever_they_do() {
+    let agent = Served::start("--seats 1");
+    let first = agent.rank(1);
+    let mut all = Vec::new();
+    for _ in 0..100 {
+        let mut rank = caller(&agent, someone());
+        let mut heard = Vec::new();
+        until(&[], || {
+            heard.extend(rank.heard());
+            rank.has_ended()
+        });
+        refused_for(&heard, "seats are taken");
+        // Its process goes on.
+        all.push(rank);
+    }
+    drop(first);
+    until(&[], || agent.reports("ranks ") == 0);
+    until(&[], || agent.try_rank(1).is_ok());
+    assert_eq!(agent.reports("seats "), 1);
+    drop(all);
+}
+
+#[test]
+fn agent__rings_that_lie_end_that_rank_alone() {
+    let agent = Served::start("");
+    let (a, b) = (agent.rank(1), agent.rank(1));
+    let to_b = a.connect(&b);
+    pass(&a, to_b, &b, 1, b"before");
+    for nonsense in [Nonsense::Slots, Nonsense::Credits] {
+        for asks in [false, true] {
+            let me = someone();
+            let mut liar = caller(&agent, me);
+            if asks {
+                assert!(liar.say(&attach(me, [1; 32])));
+                until(&[], || matches!(liar.heard()[..], [Control::Attached(_)]));
+            }
+            liar.spoil(nonsense);
+            until(&[], || {
+                liar.heard();
+                if nonsense == Nonsense::Credits {
+                    // The agent looks when it has said as much as the ring holds. Hearing puts the
+                    // credits right.
+                    liar.say(&Control::CounterRead(1, 2).encode());
+                    liar.spoil(nonsense);
+                }
+                liar.has_ended()
+            });
+            pass(&a, to_b, &b, 1, &pattern(2, 40_000));
+        }
+    }
+    until(&[], || agent.reports("ranks ") == 2);
+}
+
+#[test]
+fn agent__an_answer_that_is_not_understood_is_an_error_that_says_what_to_do() {
+    use weft_link::agent::{FromRank, Hub};
+    use weft_link::Bytes;
+
+    struct Deaf;
+    impl FromRank for Deaf {
+        fn packet(&mut self, _: u32, _: weft::PeerId, _: &[u8], _: Bytes<'_>) {}
+        fn control(&mut self, _: u32, _: Option<Control>) {}
+    }
+    let name = format!("@weft-test-{:016x}", weft_link::random_u64());
+    let mut hub = Hub::listen(&name, 8, 8).unwrap();
+    let served = Served { name, end: std::sync::Arc::default(), thread: None };
+    std::thread::scope(|threads| {
+        let asked = threads.spawn(|| refusal(served.try_rank(1)));
+        until(&[], || {
+            hub.look_at_sockets();
+            hub.callers().first().is_some_and(|caller| hub.admit(caller.endpoint, 1))
+        });
+        hub.recv(8, &mut Deaf);
+        // A message that no version of this program knows.
+        assert!(hub.say(1, &Control::Foreign(7, vec![1, 2, 3])));
+        let why = asked.join().unwrap();
+        assert!(why.contains("use the weftd of this release"), "{why}");
+    });
+}

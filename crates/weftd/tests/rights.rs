@@ -1,0 +1,90 @@
+//! The rights that a real agent is left with.
+#![allow(non_snake_case)]
+
+mod common;
+
+use common::*;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use weft_conformance::skip;
+use weftd::sys;
+
+/// An agent as a process, which says that it serves; killed in the end.
+struct Process(Child, Served);
+
+impl Process {
+    fn start(words: &str) -> Process {
+        let name = format!("@weft-test-{:016x}", weft_link::random_u64());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
+        command.args(["--name", &name]).args(words.split(' ')).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("serving at") && line.contains("capabilities 0"), "{line:?}");
+        Process(child, Served { name, end: Arc::default(), thread: None })
+    }
+
+    /// What the kernel says of it, by name.
+    fn status(&self) -> BTreeMap<String, Vec<String>> {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+        let pair = |line: &str| {
+            let (name, values) = line.split_once(':')?;
+            Some((name.to_string(), values.split_whitespace().map(String::from).collect()))
+        };
+        text.lines().filter_map(pair).collect()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has ended needs neither.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn rights__are_given_up_before_anybody_is_served() {
+    if !sys::is_root() {
+        return skip("only root has rights to give up");
+    }
+    for (words, user) in [
+        ("--user nobody", None),
+        ("--user 12345 --links udp", Some("12345")),
+        ("--user= --links packet,udp", Some("0")),
+    ] {
+        let agent = Process::start(words);
+        let status = agent.status();
+        for name in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert_eq!(status[name], ["0000000000000000"], "{words}: {name}");
+        }
+        assert_eq!(status["NoNewPrivs"], ["1"], "{words}");
+        let now = status["Uid"][0].as_str();
+        assert!(status["Uid"] == [now; 4] && user.is_none_or(|u| u == now), "{words}: {now}");
+        if user != Some("0") {
+            assert_ne!(now, "0", "{words}");
+            assert!(!status["Gid"].contains(&"0".to_string()), "{words}");
+            assert!(status["Groups"].is_empty(), "{words}: {:?}", status["Groups"]);
+        }
+        // What it opened before serves on.
+        let (a, b) = (agent.1.rank(1), agent.1.rank(1));
+        let to_b = a.connect(&b);
+        pass(&a, to_b, &b, 1, b"without any right");
+    }
+}
+
+#[test]
+fn rights__of_a_user_who_does_not_exist_end_the_agent() {
+    if !sys::is_root() {
+        return skip("only root becomes another user");
+    }
+    let name = format!("@weft-test-{:016x}", weft_link::random_u64());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
+    command.args(["--name", &name, "--links", "udp", "--user", "no-such-user-here"]);
+    let done = command.output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(!done.status.success() && done.stdout.is_empty(), "{said}");
+    assert!(said.contains("giving up rights") && said.contains("no-such-user-here"), "{said}");
+}

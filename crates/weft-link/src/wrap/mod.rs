@@ -68,6 +68,10 @@ macro_rules! forward {
         fn advertise(&self, address: &mut crate::Address) {
             self.$inner.advertise(address)
         }
+
+        fn way(&self, peer: weft_core::PeerId) -> String {
+            self.$inner.way(peer)
+        }
     };
     (@ $inner:ident connect) => {
         fn connect(

@@ -149,6 +149,8 @@ pub(crate) struct Driver {
     pub addresses: Vec<Option<Address>>,
     /// What people call peers, where somebody has said it.
     pub names: HashMap<PeerId, String>,
+    /// The last way to peers that are not reached any more: what failed is told later, too.
+    pub(super) lost: HashMap<PeerId, String>,
     pub sleepers: BTreeMap<(Instant, u64), Waker>,
     /// When the packet interface wants to be called.
     pub packets_due: Instant,
@@ -240,6 +242,7 @@ impl Driver {
             quiet,
             addresses: Vec::new(),
             names: HashMap::new(),
+            lost: HashMap::new(),
             sleepers: BTreeMap::new(),
             packets_due: Instant::FAR,
             used,

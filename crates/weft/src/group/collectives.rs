@@ -20,6 +20,14 @@ impl Group {
         self.tag(COLLECTIVE, n)
     }
 
+    /// The tag of the next collective operation, which needs a rank of this number.
+    fn collective_from(&self, root: usize) -> Result<u64, OpError> {
+        match root < self.size() {
+            true => Ok(self.collective()),
+            false => Err(self.no_rank(root)),
+        }
+    }
+
     fn post(&self, to: usize, tag: u64, data: Vec<u8>) -> Result<Operation, OpError> {
         Ok(self.inner.endpoint.send(self.peer(to)?, tag, data))
     }
@@ -43,7 +51,7 @@ impl Group {
 
     /// Gives every rank the root's `data`; the other ranks may pass an empty vector.
     pub async fn broadcast(&self, root: usize, data: Vec<u8>) -> Result<Vec<u8>, OpError> {
-        let tag = self.collective();
+        let tag = self.collective_from(root)?;
         let kind = self.inner.tree.get();
         let parent = tree::parent(kind, root, self.rank(), self.size());
         let children: Vec<usize> = tree::children(kind, root, self.rank(), self.size()).collect();
@@ -96,7 +104,7 @@ impl Group {
         mut values: Vec<T>,
         op: Op,
     ) -> Result<Option<Vec<T>>, OpError> {
-        let tag = self.collective();
+        let tag = self.collective_from(root)?;
         let kind = self.inner.tree.get();
         for child in tree::children(kind, root, self.rank(), self.size()) {
             let theirs = self.take(child, tag, values.len() * T::SIZE).await?;
@@ -149,7 +157,7 @@ impl Group {
         root: usize,
         data: Vec<u8>,
     ) -> Result<Option<Vec<Vec<u8>>>, OpError> {
-        let tag = self.collective();
+        let tag = self.collective_from(root)?;
         if self.rank() != root {
             self.post(root, tag, data)?.await.0?;
             return Ok(None);
@@ -182,9 +190,16 @@ impl Group {
 
     /// Sends `data[r]` to each rank `r` and returns what each rank sent here, in order of rank.
     /// `data` has one message a rank.
+    ///
+    /// # Errors
+    /// `Count` where it has not: nothing was sent, and the other ranks wait. As for every
+    /// operation, `Peer` when a rank that is needed has failed.
     pub async fn alltoall(&self, mut data: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, OpError> {
-        let tag = self.collective();
         let size = self.size();
+        if data.len() != size {
+            return Err(OpError::Count { wanted: size as u32, given: data.len() as u32 });
+        }
+        let tag = self.collective();
         let mut all = vec![Vec::new(); size];
         all[self.rank()] = std::mem::take(&mut data[self.rank()]);
         for step in 1..size {

@@ -218,7 +218,7 @@ table! {
     multicast: Place = Place::Host, "host|agent",
         "Who forwards multicast packets; the rank, as not every host has an agent.";
     tree: Tree = Tree::Binomial, "flat|chain|binary|binomial",
-        "Tree of multicasts that name none; binomial has the lowest latency for one packet.";
+        "Tree of multicasts, broadcasts, reductions that name none; binomial has the lowest latency.";
     multicast_credit: u32 = 32, "packets",
         "Packets of a multicast tree on their way over an edge: hides a round trip.";
     fetch_add: Place = Place::Host, "host|agent",

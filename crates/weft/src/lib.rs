@@ -23,7 +23,7 @@ pub use calibration::Calibration;
 pub use choices::Choices;
 pub use clock::Clock;
 pub use endpoint::{ActiveMessage, ConnectError, Endpoint, Operation, Status};
-pub use group::{Element, Group, Op};
+pub use group::{Element, Group, Op, Tree};
 pub use job::{Job, JobError, Links};
 pub use selflink::SelfLink;
 pub use shared::SharedEndpoint;

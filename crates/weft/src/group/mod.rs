@@ -5,13 +5,13 @@ mod collectives;
 mod element;
 
 pub use element::{Element, Op};
+pub use weft_core::group::tree::Tree;
 
 use crate::endpoint::{Endpoint, Operation};
 use any::Senders;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Context;
-use weft_core::group::tree::Tree;
 use weft_core::{OpError, PeerFailure, PeerId};
 use weft_link::Address;
 
@@ -66,16 +66,17 @@ const COLLECTIVE: u64 = 1 << 32;
 impl Group {
     /// The group of all ranks of a directory.
     pub fn new(endpoint: Endpoint, directory: impl Directory + 'static, rank: usize) -> Group {
-        let size = directory.size();
-        Group::of(endpoint, Rc::new(directory), (0..size).collect(), rank, 0)
+        let members = (0..directory.size()).collect();
+        let tree = endpoint.inner.borrow().driver.core.engine.config().tree;
+        Group::of(endpoint, Rc::new(directory), members, (rank, 0), tree)
     }
 
     fn of(
         endpoint: Endpoint,
         directory: Rc<dyn Directory>,
         members: Vec<usize>,
-        rank: usize,
-        context: u16,
+        (rank, context): (usize, u16),
+        tree: Tree,
     ) -> Group {
         let inner = Inner {
             endpoint,
@@ -86,7 +87,7 @@ impl Group {
             context,
             collectives: Cell::new(0),
             reported: RefCell::default(),
-            tree: Cell::new(Tree::Binomial),
+            tree: Cell::new(tree),
             nowhere: RefCell::default(),
         };
         Group { inner: Rc::new(inner) }
@@ -100,7 +101,8 @@ impl Group {
         let member = |&rank: &usize| self.inner.members.get(rank).copied();
         let members = ranks.iter().map(member).collect::<Option<_>>()?;
         let (endpoint, directory) = (self.inner.endpoint.clone(), self.inner.directory.clone());
-        Some(Group::of(endpoint, directory, members, rank, context))
+        let tree = self.inner.tree.get();
+        Some(Group::of(endpoint, directory, members, (rank, context), tree))
     }
 
     /// This process's rank.
@@ -118,7 +120,8 @@ impl Group {
         &self.inner.endpoint
     }
 
-    /// The tree broadcasts and reductions use from now on; every rank sets the same.
+    /// The tree that broadcasts and reductions which name none use from now on, in place of that of
+    /// the endpoint's configuration (`WEFT_TREE`); every rank sets the same.
     pub fn set_tree(&self, tree: Tree) {
         self.inner.tree.set(tree);
     }

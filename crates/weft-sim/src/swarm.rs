@@ -94,8 +94,8 @@ pub fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-/// Runs the plan of a seed, the hosts behind `agents` or not; a failure is shrunk with at most `tries` runs and told with the plan
-/// that remains.
+/// Runs the plan of a seed, the hosts behind `agents` or not; a failure is shrunk with at most
+/// `tries` runs and told with the plan that remains.
 pub fn run_seed(seed: u64, agents: bool, tries: usize) -> Result<PlanReport, Failure> {
     let plan = Plan::of_seed(seed, agents);
     run_plan(&plan).map_err(|failure| explain(&plan, failure, tries))

@@ -257,6 +257,26 @@ mod tests {
     }
 
     #[test]
+    fn encode__lays_fields_out_as_the_protocol_says() {
+        let bytes = hello().encode();
+        let fields: [(usize, &[u8]); 10] = [
+            (0, b"weft"),
+            (4, &[1, 1, 1, 0]),
+            (8, &1u64.to_le_bytes()),
+            (16, &(u64::MAX - 1).to_le_bytes()),
+            (24, &256u32.to_le_bytes()),
+            (28, &(1u32 << 14).to_le_bytes()),
+            (32, &(32u32 << 10).to_le_bytes()),
+            (36, &[0; 4]),
+            (40, &0x7fff_0123_4567_89ab_u64.to_le_bytes()),
+            (48, &3u64.to_le_bytes()),
+        ];
+        for (at, field) in fields {
+            assert_eq!(&bytes[at..at + field.len()], field, "offset {at}");
+        }
+    }
+
+    #[test]
     fn decode__refuses_what_is_not_canonical() {
         let bytes = hello().encode();
         assert!(Hello::decode(&bytes[1..]).is_err());

@@ -196,8 +196,7 @@ impl Driver {
         let encoded = address.encode();
         let now = clock.now();
         let exact = clock.is_virtual();
-        let used = vec![0; links.len()];
-        let busy = vec![false; links.len()];
+        let (used, busy) = (vec![0; links.len()], vec![false; links.len()]);
         let quiet = vec![0; links.len()];
         Driver {
             core: Core {

@@ -94,8 +94,8 @@ impl Group {
     }
 
     /// A group of some of these ranks, in the order given; `None` on ranks that are not named, and
-    /// where a number is that of no rank. All ranks named pass the same list and a `context` (1 to 65535) that no other group of the job
-    /// uses.
+    /// where a number is that of no rank. All ranks named pass the same list and a `context` (1 to
+    /// 65535) that no other group of the job uses.
     pub fn subset(&self, ranks: &[usize], context: u16) -> Option<Group> {
         let rank = ranks.iter().position(|&r| r == self.rank())?;
         let member = |&rank: &usize| self.inner.members.get(rank).copied();

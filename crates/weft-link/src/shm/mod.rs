@@ -21,7 +21,7 @@ mod tests;
 
 pub use direct::DirectCopy;
 pub use hub::Caller;
-pub use rendezvous::host;
+pub use rendezvous::{check as check_hello, example as example_hello, host};
 
 use crate::random_u64;
 use crate::sync::Ordering;

@@ -101,6 +101,35 @@ impl Hello {
     }
 }
 
+/// Reads bytes as the hello of a peer: none panics, and what is accepted has one encoding, and
+/// sizes that a segment can have. For fuzzing.
+///
+/// # Panics
+/// That does not hold.
+pub fn check(bytes: &[u8]) {
+    if let Ok(hello) = Hello::decode(bytes) {
+        assert_eq!(hello.encode(), bytes, "a hello with two encodings: {hello:?}");
+        assert!(hello.sizes.segment_len() <= 2 * ((1 << 30) + (1 << 23)));
+        assert!(hello.sizes.mtu as usize * 4 <= hello.sizes.data_len());
+    }
+}
+
+/// The bytes of a hello, for tests that damage it.
+pub fn example() -> Vec<u8> {
+    let sizes = Sizes { slots: 256, units: 1 << 14, mtu: 32 << 10 };
+    let (from, to) = (EndpointId(1), EndpointId(2));
+    let hello = Hello {
+        kind: Kind::Offer,
+        from,
+        to,
+        sizes,
+        barrier: true,
+        probe_addr: 0x7fff_0123_4567,
+        probe_word: 3,
+    };
+    hello.encode().to_vec()
+}
+
 /// The rule of both sides: only processes of the same user share memory.
 pub(super) fn same_user(ours: u32, theirs: Cred) -> Result<(), String> {
     if ours == theirs.uid {

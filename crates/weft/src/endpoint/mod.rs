@@ -369,6 +369,16 @@ impl Endpoint {
         idle
     }
 
+    /// A thread sleeps on `wait_fd` and others go on: it is to wake for what they have begun. At
+    /// once, where it has something to look at.
+    pub(crate) fn rearm(&self, at_once: bool) {
+        let inner = &mut *self.inner.borrow_mut();
+        inner.driver.core.engine.refine_timeout();
+        let now = inner.driver.core.clock.now();
+        let until = if at_once { Some(now) } else { inner.driver.next_timeout() };
+        inner.waiter.arm(now, until);
+    }
+
     /// Ends what `prepare_wait` began.
     pub fn finish_wait(&self) {
         let driver = &mut self.inner.borrow_mut().driver;

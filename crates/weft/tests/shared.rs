@@ -208,15 +208,25 @@ fn cancel__ends_receives_that_wait_in_either_role() {
     }
 }
 
+/// Whether the thread of this name sleeps in the kernel.
+fn sleeps(name: &str) -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    stats.into_iter().any(|stat| stat.contains(&format!("({name}) S")))
+}
+
 #[test]
 fn cancel__wakes_the_thread_that_sleeps_for_all() {
     let ([_a, b], _, _) = pair("udp");
     for _ in 0..20 {
         let cancel = Cancel::default();
         std::thread::scope(|s| {
-            let waiting = s.spawn(|| b.recv_or_cancel(None, 77, 0, &mut [0; 8], &cancel));
-            // Long enough to fall asleep, mostly; either way it has to end.
-            std::thread::sleep(Duration::from_millis(1));
+            let thread = std::thread::Builder::new().name("sleeper".into());
+            let receive = || b.recv_or_cancel(None, 77, 0, &mut [0; 8], &cancel);
+            let waiting = thread.spawn_scoped(s, receive).unwrap();
+            while !sleeps("sleeper") {
+                std::thread::yield_now();
+            }
             b.cancel(&cancel);
             assert_eq!(waiting.join().unwrap(), Err(OpError::Cancelled));
         });

@@ -26,7 +26,8 @@ struct State {
     calls: u64,
 }
 
-/// Names a receive, one at a time, for another thread to cancel: see [`SharedEndpoint::recv_or_cancel`].
+/// Names a receive, one at a time, for another thread to cancel: see
+/// [`SharedEndpoint::recv_or_cancel`].
 #[derive(Debug, Default)]
 pub struct Cancel {
     wish: Mutex<Wish>,
@@ -141,9 +142,9 @@ impl SharedEndpoint {
         }
     }
 
-    /// Receives a message into `buffer` and returns when it is there. `from: None` takes any source,
-    /// also peers that are yet to call: only such a wait has no bound. See
-    /// [`recv_or_cancel`](Self::recv_or_cancel).
+    /// Receives a message into `buffer` and returns when it is there. `from: None` takes any
+    /// source, also peers that are yet to call: only such a wait has no bound, but
+    /// [`cancel`](Self::cancel) ends one of [`recv_or_cancel`](Self::recv_or_cancel).
     ///
     /// # Errors
     /// The peer failed, or the message was longer than the buffer.

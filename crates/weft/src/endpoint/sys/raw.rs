@@ -342,8 +342,8 @@ impl Endpoint {
         }
     }
 
-    /// Receives a message into `buffer` and returns when it is there. `from: None` takes any source,
-    /// also peers that are yet to call: only such a wait has no bound.
+    /// Receives a message into `buffer` and returns when it is there. `from: None` takes any
+    /// source, also peers that are yet to call: only such a wait has no bound.
     #[inline]
     pub fn recv_blocking(
         &self,

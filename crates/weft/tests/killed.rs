@@ -39,7 +39,7 @@ fn moved(endpoint: &Endpoint) -> u64 {
 /// The process that is killed: begins a large transfer, says so once it is under way, and does
 /// nothing more.
 #[test]
-fn victim() {
+fn victim__waits_to_be_killed() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let words: Vec<&str> = role.split(' ').collect();
     let [way, links, address] = words[..] else { panic!("{role}") };
@@ -75,7 +75,7 @@ impl Victim {
     fn start(way: &str, links: &str, address: &Address) -> Victim {
         let role = format!("{way} {links} {}", to_hex(&address.encode()));
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "victim", "--nocapture"]).env(ROLE, role);
+        command.args(["--exact", "victim__waits_to_be_killed", "--nocapture"]).env(ROLE, role);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let (say, midway) = channel();

@@ -185,7 +185,7 @@ fn app__the_death_of_a_host_ends_the_others_with_its_name() {
         assert_eq!((&got[0]["pass"], &got[0]["died"]), (&true.into(), &[2].into()), "{}", got[0]);
         let errors = got[0]["errors"].as_array().expect("a list");
         let names =
-            |e: &Value| e.as_str().is_some_and(|e| e.contains("rank 2 ") && e.contains("sim"));
+            |e: &Value| e.as_str().is_some_and(|e| e.contains("rank 2 over sim (host 2) failed"));
         assert!(errors.iter().any(names), "{}", got[0]);
         assert!(text(&words).contains("hosts [2] died"));
     }

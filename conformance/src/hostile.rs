@@ -65,6 +65,12 @@ pub fn agent_control(data: &[u8]) {
     }
 }
 
+/// The hello of a connection through shared memory: decoding never panics, and each hello has one
+/// encoding and sizes that a segment can have.
+pub fn shm_hello(data: &[u8]) {
+    weft_link::shm::check_hello(data);
+}
+
 const ALICE: EndpointId = EndpointId(0xa11ce);
 const BOB: EndpointId = EndpointId(0xb0b);
 const PEER: PeerId = PeerId(0);

@@ -107,7 +107,13 @@ impl Side<'_> {
 
     fn describe(&self) -> String {
         let all = self.endpoint.describe(self.peer);
-        all.split(" over ").skip(1).collect::<Vec<_>>().join(" over ")
+        let links: Vec<_> = all.split(" over ").skip(1).collect();
+        // Without the interfaces and addresses.
+        let bare = links.iter().map(|link| match (link.find(" ("), link.find(')')) {
+            (Some(from), Some(to)) => format!("{}{}", &link[..from], &link[to + 1..]),
+            _ => (*link).to_string(),
+        });
+        bare.collect::<Vec<_>>().join(" over ")
     }
 
     /// Lets time pass until it is so.

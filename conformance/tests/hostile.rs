@@ -119,6 +119,32 @@ fn agent_control__survives_hostile_bytes() {
 }
 
 #[test]
+fn shm_hello__survives_hostile_bytes() {
+    let good = weft_link::shm::example_hello();
+    let mut answer = good.clone();
+    answer[5] = 2;
+    feed(&[good, answer], hostile::shm_hello);
+}
+
+#[test]
+fn pmi_lines__survive_hostile_bytes() {
+    let good = [
+        &b"cmd=init pmi_version=1 pmi_subversion=1\n"[..],
+        b"cmd=put kvsname=k key=weft-address value=00ff0a\ncmd=barrier_in\n",
+        br"cmd=abort exitcode=3 message=a\ \\ b=c\ d\ ",
+        b"cmd=get_result rc=0 value=(vector,(0,1,4)) \r\n\0",
+        b"00ff0a",
+    ];
+    feed(&good.map(<[u8]>::to_vec), weft::launch::wire::check);
+}
+
+#[test]
+fn packet_headers__survive_hostile_bytes() {
+    let good: Vec<_> = [4, 8, 12, 24, 40, 64].map(|len| vec![1; len]).to_vec();
+    feed(&good, weft::packets::wire::check);
+}
+
+#[test]
 fn secure_open__accepts_only_what_was_sealed() {
     let change = |choice: u8| [vec![choice], vec![0; 80]].concat();
     let mut good: Vec<Vec<u8>> = (0..4).map(change).collect();

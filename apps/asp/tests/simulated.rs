@@ -9,7 +9,7 @@ use weft_sim::{Fault, Sim, SimConfig, Span};
 /// Runs on `config.hosts` ranks, of which only the first knows the graph; the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
     let outcomes = Rc::new(RefCell::new(vec![None; config.hosts as usize]));
-    let mut sim = Sim::new("asp", config);
+    let mut sim = Sim::new("asp", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
     let (shared, root) = (Rc::clone(&outcomes), params.clone());
     let other = Params { graph: Graph::default(), keep: Keep::None, ..params.clone() };
     sim.spawn_all(move |env| {
@@ -22,7 +22,7 @@ fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
             world.barrier().await.expect("no rank fails");
         }
     });
-    sim.run().expect("the simulation ends");
+    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
     let all = outcomes.borrow_mut().drain(..).collect::<Option<Vec<_>>>();
     all.expect("every rank has an outcome")
 }

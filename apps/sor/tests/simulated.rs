@@ -9,7 +9,7 @@ use weft_sor::{run, sequential, Outcome, Params};
 /// Runs on `config.hosts` ranks; the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
     let outcomes = Rc::new(RefCell::new(vec![None; config.hosts as usize]));
-    let mut sim = Sim::new("sor", config);
+    let mut sim = Sim::new("sor", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
     let (shared, params) = (Rc::clone(&outcomes), params.clone());
     sim.spawn_all(move |env| {
         let (outcomes, params) = (Rc::clone(&shared), params.clone());
@@ -20,7 +20,7 @@ fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
             world.barrier().await.expect("no rank fails");
         }
     });
-    sim.run().expect("the simulation ends");
+    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
     let all = outcomes.borrow_mut().drain(..).collect::<Option<Vec<_>>>();
     all.expect("every rank has an outcome")
 }

@@ -167,6 +167,42 @@ fn app_asp__equals_sequential_and_is_repeatable() {
 }
 
 #[test]
+fn app__hosts_pause_and_are_cut_off_and_the_result_is_the_same() {
+    let fates = ["--partition", "0,2-3@1ms..40ms", "--pause", "1@2ms..90ms"];
+    let size = ["app", "sor", "--hosts", "5", "--size", "40x64"];
+    let plain = lines(&size);
+    let got = lines(&[&size[..], &fates].concat());
+    assert_eq!(got[0]["checksum"], plain[0]["checksum"]);
+    assert!(got[0]["network"]["partitioned"].as_u64() > Some(0), "{}", got[0]);
+    assert!(got[0]["virtual_ms"].as_f64() > plain[0]["virtual_ms"].as_f64(), "{}", got[0]);
+}
+
+#[test]
+fn app__the_death_of_a_host_ends_the_others_with_its_name() {
+    for app in ["sor", "asp"] {
+        let words = ["app", app, "--hosts", "4", "--death", "2@1ms"];
+        let got = lines(&words);
+        assert_eq!((&got[0]["pass"], &got[0]["died"]), (&true.into(), &[2].into()), "{}", got[0]);
+        let errors = got[0]["errors"].as_array().expect("a list");
+        let names =
+            |e: &Value| e.as_str().is_some_and(|e| e.contains("rank 2 over sim (host 2) failed"));
+        assert!(errors.iter().any(names), "{}", got[0]);
+        assert!(text(&words).contains("hosts [2] died"));
+    }
+    // Too late to matter.
+    assert!(lines(&["app", "sor", "--hosts", "3", "--size", "40", "--death", "2@10s"])[0]
+        ["speedup"]
+        .is_f64());
+    assert!(refused(&["app", "sor", "--hosts", "3", "--death", "3@1ms"]).contains("no host 3"));
+}
+
+#[test]
+fn swarm__a_seed_behind_agents() {
+    let told = text(&["swarm", "--agents", "--seed", "1003"]);
+    assert!(told.contains("seed 1003"), "{told}");
+}
+
+#[test]
 fn failure__tells_seed_and_replay() {
     // Nothing gets through within the time that sessions are given to open.
     let words = ["loss", "--loss", "99.9999%", "--seed", "3"];

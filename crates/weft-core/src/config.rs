@@ -218,7 +218,7 @@ table! {
     multicast: Place = Place::Host, "host|agent",
         "Who forwards multicast packets; the rank, as not every host has an agent.";
     tree: Tree = Tree::Binomial, "flat|chain|binary|binomial",
-        "Tree of multicasts that name none; binomial has the lowest latency for one packet.";
+        "Tree of multicasts, broadcasts, reductions that name none; binomial has least latency.";
     multicast_credit: u32 = 32, "packets",
         "Packets of a multicast tree on their way over an edge: hides a round trip.";
     fetch_add: Place = Place::Host, "host|agent",
@@ -236,7 +236,7 @@ table! {
     congestion: CongestionControl = CongestionControl::Delay, "delay|none",
         "How much of the windows is used; delay keeps queues short where many share a bottleneck.";
     congestion_target_us: u32 = 100, "us",
-        "Delay in queues that is aimed at: a quarter of what a port of a common switch can hold.";
+        "Delay in queues aimed at; 1000 in jobs, whose ranks share their cores with others.";
     inject_max: u32 = 16 << 10, "bytes",
         "Up to this size the buffer is reusable when send returns: a copy is cheaper than a wait.";
     eager_max: u32 = 0, "bytes",

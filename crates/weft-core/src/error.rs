@@ -36,6 +36,30 @@ pub enum PeerFailure {
     Lost,
 }
 
+impl PeerFailure {
+    /// What to look at, or to do; empty where the text of the failure says it.
+    #[must_use]
+    pub fn advice(self) -> &'static str {
+        match self {
+            PeerFailure::Silent { .. } => {
+                "`weft top` on its host tells whether it runs, `weft doctor` on both whether the \
+                 network works; WEFT_PEER_TIMEOUT_MS is how long it may be silent"
+            }
+            PeerFailure::Unreachable { .. } => {
+                "`weft doctor` on both hosts tells whether the network between them works; \
+                 WEFT_CONNECT_TIMEOUT_MS is how long it may take"
+            }
+            PeerFailure::Gone => "its own last messages and its launcher say why",
+            PeerFailure::Closed => "it did not wait for what was still to be exchanged with it",
+            PeerFailure::Version { .. } => "start every rank from the same build of weft",
+            PeerFailure::Protocol => {
+                "its messages say more; WEFT_TRACE=1 WEFT_LOG=debug logs every packet"
+            }
+            PeerFailure::Refused | PeerFailure::NoLink | PeerFailure::Lost => "",
+        }
+    }
+}
+
 /// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -58,6 +82,20 @@ pub enum OpError {
     Refused,
     /// The remote side has no handler of that number.
     NoHandler,
+    /// The group has no such rank.
+    NoRank {
+        /// The rank asked for.
+        rank: u32,
+        /// Ranks in the group.
+        size: u32,
+    },
+    /// A collective operation was given a list of another length than it needs.
+    Count {
+        /// Entries it needs: one a rank.
+        wanted: u32,
+        /// Entries given.
+        given: u32,
+    },
     /// Too much is queued for the peer: try again after progress (backpressure).
     Busy,
 }
@@ -97,6 +135,12 @@ impl fmt::Display for OpError {
             OpError::Peer { peer: PeerId(u32::MAX), failure } => write!(f, "a rank: {failure}"),
             OpError::Peer { peer, failure } => write!(f, "{peer} failed: {failure}"),
             OpError::Refused => write!(f, "refused by the remote side: key, bounds or rights"),
+            OpError::NoRank { rank, size } => {
+                write!(f, "there is no rank {rank}: the group has {size}, numbered from 0")
+            }
+            OpError::Count { wanted, given } => {
+                write!(f, "{given} messages given, the group needs {wanted}: one a rank")
+            }
             OpError::Busy => write!(f, "too much is queued for the peer: try again after progress"),
             OpError::NoHandler => write!(f, "the remote side has no such handler"),
         }

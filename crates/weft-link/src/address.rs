@@ -227,6 +227,25 @@ mod tests {
     }
 
     #[test]
+    fn encode__lays_fields_out_as_the_protocol_says() {
+        let wanted: [&[u8]; 12] = [
+            &[3, 1, 2, 1],
+            &0x0102_0304_0506_0708_u64.to_le_bytes(),
+            &9u64.to_le_bytes(),
+            &10u64.to_le_bytes(),
+            &77u32.to_le_bytes(),
+            &[4, 0, 0xa0, 0x0f, 10, 0, 0, 1],
+            &[6, 0, 5, 0],
+            &Ipv6Addr::LOCALHOST.octets(),
+            &3u32.to_le_bytes(),
+            &[2, 0, 0, 0, 0, 9],
+            &[3, 0, 5, 0, 0xdc, 0x05],
+            &0x0102_0304_u32.to_le_bytes(),
+        ];
+        assert_eq!(sample().encode(), wanted.concat());
+    }
+
+    #[test]
     fn encode__is_bounded_and_keeps_the_best_sockets() {
         let v6 = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 1);
         let udp: Vec<_> = (0..40).map(|i| SocketAddr::new(v6.ip(), i)).collect();

@@ -260,6 +260,12 @@ pub trait Link {
         false
     }
 
+    /// The way to a peer, for messages to people: interface and addresses. Empty where the link's
+    /// name says it all.
+    fn way(&self, _peer: PeerId) -> String {
+        String::new()
+    }
+
     /// Counters of the link, by name: for `weft top`, `info` and tests.
     fn counters(&self, _each: &mut dyn FnMut(&'static str, u64)) {}
 }

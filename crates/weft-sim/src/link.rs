@@ -323,6 +323,11 @@ impl Link for SimLink {
         Ok(self.caps())
     }
 
+    fn way(&self, peer: PeerId) -> String {
+        let host = self.hosts.get(peer.0 as usize).copied().flatten();
+        host.map_or_else(String::new, |host| format!("host {host}"))
+    }
+
     fn disconnect(&mut self, peer: PeerId) {
         if let Some(host) = self.hosts.get_mut(peer.0 as usize).and_then(Option::take) {
             if self.peers.get(&host) == Some(&peer) {

@@ -158,6 +158,15 @@ const MAX_REMOTE_LEN: usize = 400 << 10;
 const MAX_REMOTE_BYTES: usize = 3 << 20;
 
 impl Plan {
+    /// The scenario of `seed`, every host served by an agent or none.
+    pub fn of_seed(seed: u64, agents: bool) -> Plan {
+        let mut plan = Plan::draw(seed);
+        if agents {
+            (plan.config.served, plan.config.kind) = (true, LinkKind::Network);
+        }
+        plan
+    }
+
     /// The scenario of `seed`.
     pub fn draw(seed: u64) -> Plan {
         let mut rng = Rng::stream(seed, 2);

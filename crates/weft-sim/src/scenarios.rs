@@ -155,7 +155,8 @@ pub fn run_named(name: &str, config: SimConfig) -> Result<Report, Failure> {
             let names: Vec<_> = SCENARIOS.iter().map(|s| s.name).collect();
             let what = format!("no scenario `{name}`; there are {}", names.join(", "));
             let name = names[0].to_string();
-            Err(Failure { name, seed: config.seed, what, trace: Box::default() })
+            let replay = "weft sim list".to_string();
+            Err(Failure { name, seed: config.seed, what, replay, trace: Box::default() })
         }
     }
 }
@@ -456,7 +457,7 @@ fn collectives(config: SimConfig) -> Result<Report, Failure> {
 
 /// The plan of the seed; hosts and links of `config` are not used, those of the plan are.
 fn swarm_one(config: SimConfig) -> Result<Report, Failure> {
-    let mut plan = Plan::draw(config.seed);
+    let mut plan = Plan::of_seed(config.seed, config.served);
     plan.config.trace = config.trace;
     let (report, trace) = swarm::run_traced(&plan).map_err(|f| swarm::explain(&plan, f, 300))?;
     let lines = vec![

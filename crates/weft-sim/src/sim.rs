@@ -31,6 +31,8 @@ pub struct Failure {
     pub seed: u64,
     /// What went wrong.
     pub what: String,
+    /// The command that shows it again.
+    pub replay: String,
     /// Its packets, as many as [`SimConfig::trace`] allowed.
     pub trace: Box<Trace>,
 }
@@ -38,7 +40,29 @@ pub struct Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.what)?;
-        write!(f, "seed {}; replay: weft sim {} --seed {}", self.seed, self.name, self.seed)
+        write!(f, "seed {}; replay: {}", self.seed, self.replay)
+    }
+}
+
+impl Failure {
+    /// The failure of a simulation that only a test knows: see [`Sim::of_test`].
+    #[must_use]
+    pub fn of_test(self, package: &str, file: &str) -> Failure {
+        Failure { replay: test_command(package, file), ..self }
+    }
+}
+
+/// The command that runs a seed of a scenario again.
+pub(crate) fn scenario_command(name: &str, seed: u64) -> String {
+    format!("weft sim {name} --seed {seed}")
+}
+
+/// The command that runs the test of this thread again, as far as the thread tells its name.
+fn test_command(package: &str, file: &str) -> String {
+    let all = format!("cargo test -p {package} --test {file}");
+    match std::thread::current().name() {
+        Some(test) if test != "main" => format!("{all} -- --exact {test}"),
+        _ => all,
     }
 }
 
@@ -161,6 +185,7 @@ pub struct Sim {
     net: SharedNetwork,
     runner: Runner<Machine>,
     notes: Notes,
+    replay: String,
 }
 
 impl Sim {
@@ -170,8 +195,17 @@ impl Sim {
         let runner = Runner::new(&net);
         let notes = Notes::default();
         let name = name.into();
-        Sim { name, config, settings: Config::default(), net, runner, notes }
+        let replay = scenario_command(&name, config.seed);
+        Sim { name, config, settings: Config::default(), net, runner, notes, replay }
             .settings(Config::default())
+    }
+
+    /// A simulation that no command knows, only a test of `file` in `package`: a failure tells how
+    /// to run that again. `cargo` has both names as `CARGO_PKG_NAME` and `CARGO_CRATE_NAME`.
+    #[must_use]
+    pub fn of_test(mut self, package: &str, file: &str) -> Sim {
+        self.replay = test_command(package, file);
+        self
     }
 
     /// Settings of the endpoints spawned from now on, below those of [`SimConfig::settings`].
@@ -253,6 +287,7 @@ impl Sim {
     /// A failure of this simulation.
     pub fn failure(&self, what: String) -> Failure {
         let trace = Box::new(self.net.borrow().trace().clone());
-        Failure { name: self.name.clone(), seed: self.config.seed, what, trace }
+        let (name, replay) = (self.name.clone(), self.replay.clone());
+        Failure { name, seed: self.config.seed, what, replay, trace }
     }
 }

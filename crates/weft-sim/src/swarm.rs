@@ -56,7 +56,8 @@ pub fn run_plan(plan: &Plan) -> Result<PlanReport, Failure> {
 
 /// Runs one plan; its packets are kept if its configuration says so.
 pub(crate) fn run_traced(plan: &Plan) -> Result<(PlanReport, Trace), Failure> {
-    let mut sim = Sim::new("swarm", plan.config.clone());
+    let name = if plan.config.served { "swarm --agents" } else { "swarm" };
+    let mut sim = Sim::new(name, plan.config.clone());
     let checker = Checker::shared(plan.config.seed);
     let mortal = plan.mortal();
     let keys = RefCell::default();
@@ -78,21 +79,37 @@ pub(crate) fn run_traced(plan: &Plan) -> Result<(PlanReport, Trace), Failure> {
     }
 }
 
-/// Runs the plan of a seed; a failure is shrunk with at most `tries` runs and told with the plan
-/// that remains.
-pub fn run_seed(seed: u64, tries: usize) -> Result<PlanReport, Failure> {
-    let plan = Plan::draw(seed);
+/// Seeds as people name them: `A..B`, B not included, or the first `N`.
+///
+/// # Errors
+/// What is wanted instead.
+pub fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
+    let parsed = match text.split_once("..") {
+        Some((from, to)) => from.parse().and_then(|from| Ok(from..to.parse()?)),
+        None => text.parse().map(|count| 0..count),
+    };
+    match parsed {
+        Ok(seeds) if !seeds.is_empty() => Ok(seeds),
+        _ => Err("seeds such as 0..1000, or a number of them, are wanted".to_string()),
+    }
+}
+
+/// Runs the plan of a seed, the hosts behind `agents` or not; a failure is shrunk with at most
+/// `tries` runs and told with the plan that remains.
+pub fn run_seed(seed: u64, agents: bool, tries: usize) -> Result<PlanReport, Failure> {
+    let plan = Plan::of_seed(seed, agents);
     run_plan(&plan).map_err(|failure| explain(&plan, failure, tries))
 }
 
 /// Runs the plan of every seed, until the first failure.
 pub fn swarm(
     seeds: Range<u64>,
+    agents: bool,
     tries: usize,
     each: &mut dyn FnMut(u64, &PlanReport),
 ) -> Result<(), Failure> {
     for seed in seeds {
-        each(seed, &run_seed(seed, tries)?);
+        each(seed, &run_seed(seed, agents, tries)?);
     }
     Ok(())
 }
@@ -353,5 +370,41 @@ async fn collective(world: &weft::Group, index: usize, c: &Collective) -> Option
         Ok(true) => None,
         Ok(false) => Some("wrong result".into()),
         Err(e) => Some(e.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn parse_seeds__range_or_count() {
+        assert_eq!(parse_seeds("3..7"), Ok(3..7));
+        assert_eq!(parse_seeds("25"), Ok(0..25));
+        for bad in ["", "0", "7..3", "3..", "..", "-1..4", "x"] {
+            assert!(parse_seeds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn failure__names_the_command_that_runs_the_same_plan() {
+        for (agents, command) in [(false, "swarm"), (true, "swarm --agents")] {
+            let mut plan = Plan::of_seed(1003, agents);
+            // Nobody can be that quick.
+            plan.config.limit_ns = 1;
+            let failure = run_plan(&plan).expect_err("out of time").to_string();
+            let replay = format!("seed 1003; replay: weft sim {command} --seed 1003");
+            assert!(failure.ends_with(&replay), "{failure}");
+        }
+    }
+
+    #[test]
+    fn failure__of_a_test_names_the_test() {
+        let mut plan = Plan::of_seed(1, false);
+        plan.config.limit_ns = 1;
+        let failure = run_plan(&plan).expect_err("out of time").of_test("weft-sim", "networks");
+        assert!(failure.replay.starts_with("cargo test -p weft-sim --test networks"));
+        assert!(failure.replay.ends_with("failure__of_a_test_names_the_test"), "{failure}");
     }
 }

@@ -7,6 +7,11 @@ use std::time::Duration;
 use weft::{OpError, PeerFailure};
 use weft_sim::{Env, Fault, Sim, SimConfig};
 
+/// A simulation that only these tests know.
+fn sim_of(name: &str, config: SimConfig) -> Sim {
+    Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
+}
+
 const MS: u64 = 1_000_000;
 
 type Log = Rc<RefCell<Vec<String>>>;
@@ -22,7 +27,7 @@ where
     Fut: std::future::Future<Output = ()> + 'static,
 {
     let config = SimConfig { faults, ..SimConfig::new(hosts, 1) };
-    let mut sim = Sim::new("any source", config);
+    let mut sim = sim_of("any source", config);
     let log = Log::default();
     let note = Rc::clone(&log);
     sim.spawn(0, move |env| {
@@ -87,7 +92,7 @@ fn recv_any__a_visible_death_is_reported_at_once() {
 #[test]
 fn recv_any__every_receive_that_had_begun_learns_of_a_death() {
     let config = SimConfig { faults: vec![death(1, 10, true)], ..SimConfig::new(3, 1) };
-    let mut sim = Sim::new("any source", config);
+    let mut sim = sim_of("any source", config);
     let log = Log::default();
     let note = Rc::clone(&log);
     sim.spawn_all(move |env| {

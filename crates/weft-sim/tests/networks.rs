@@ -5,7 +5,12 @@
 use std::rc::Rc;
 use weft_sim::plan::{Message, Plan};
 use weft_sim::swarm::{run_plan, PlanReport};
-use weft_sim::{Env, Fault, SharedNetwork, Sim, SimConfig, Span, Wire};
+use weft_sim::{Env, Failure, Fault, SharedNetwork, Sim, SimConfig, Span, Wire};
+
+/// A simulation that only these tests know.
+fn sim_of(name: &str, config: SimConfig) -> Sim {
+    Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
+}
 
 /// Far and fast, beside the near and slow first network.
 const FAR: Wire = Wire { latency_ns: 50_000, ..Wire::ethernet(10) };
@@ -42,7 +47,9 @@ fn plan(config: SimConfig) -> Plan {
 }
 
 fn pass(config: SimConfig) -> PlanReport {
-    let report = run_plan(&plan(config.clone())).unwrap_or_else(|e| panic!("{config}: {e}"));
+    let run = run_plan(&plan(config.clone()));
+    let of_test = |e: Failure| e.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let report = run.map_err(of_test).unwrap_or_else(|e| panic!("{config}: {e}"));
     assert_eq!((report.delivered, report.failed), (48, 0), "{config}");
     report
 }
@@ -112,7 +119,7 @@ fn stripes__share_a_large_message() {
 
 /// Four MiB from one host to the other.
 fn large(config: SimConfig) -> Sim {
-    let mut sim = Sim::new("networks", config);
+    let mut sim = sim_of("networks", config);
     sim.spawn_all(|env: Env| async move {
         let peer = env.peer(1 - env.host);
         if env.host == 0 {
@@ -133,7 +140,7 @@ fn failover__is_said_and_the_network_is_used_again_when_it_is_back() {
     for network in [0, 1] {
         let config = two(false, NEAR, FAR);
         let dead = Fault::Loss { ppm: 1_000_000, span };
-        let mut sim = Sim::new("networks", config.fault(dead.on(network)));
+        let mut sim = sim_of("networks", config.fault(dead.on(network)));
         let net = Rc::clone(sim.network());
         sim.spawn_all(move |env: Env| ticks(env, Rc::clone(&net), network));
         sim.run().unwrap_or_else(|e| panic!("network {network}: {e}"));

@@ -12,6 +12,11 @@ use weft_core::Reliability;
 use weft_sim::runner::Outcome;
 use weft_sim::{Env, Fault, Sim, SimConfig, Span};
 
+/// A simulation that only these tests know.
+fn sim_of(name: &str, config: SimConfig) -> Sim {
+    Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
+}
+
 const MS: u64 = 1_000_000;
 const GROUP: u16 = 7;
 
@@ -53,7 +58,7 @@ fn run(mut sim: Sim) -> Outcome {
 /// Every host multicasts `count` packets, each over another tree than the one before; all arrive
 /// everywhere, once and in the order of their root.
 fn everybody_multicasts(config: SimConfig, settings: Config, count: u32) -> Outcome {
-    let mut sim = Sim::new("multicast", config).settings(settings);
+    let mut sim = sim_of("multicast", config).settings(settings);
     sim.spawn_all(move |env| async move {
         let packets = packets(&env);
         let got: Rc<RefCell<Vec<u32>>> = Rc::new(RefCell::new(vec![0; env.hosts as usize]));
@@ -106,7 +111,7 @@ fn multicast__one_credit_an_edge_is_no_deadlock() {
 #[test]
 fn multicast__lost_credit_is_asked_for_and_comes_back() {
     let settings = Config { multicast_credit: 4, ..Config::default() };
-    let mut sim = Sim::new("credit leak", SimConfig::new(3, 1)).settings(settings);
+    let mut sim = sim_of("credit leak", SimConfig::new(3, 1)).settings(settings);
     let asked = Rc::new(Cell::new(0));
     let note = Rc::clone(&asked);
     sim.spawn_all(move |env| {
@@ -137,7 +142,7 @@ fn multicast__lost_credit_is_asked_for_and_comes_back() {
 #[test]
 fn multicast__a_slow_receiver_is_named_and_memory_stays_bounded() {
     let settings = Config { multicast_credit: 8, warn_after_ms: 50, ..Config::default() };
-    let mut sim = Sim::new("slow receiver", SimConfig::new(4, 1)).settings(settings);
+    let mut sim = sim_of("slow receiver", SimConfig::new(4, 1)).settings(settings);
     let named: Rc<RefCell<Vec<(u32, usize)>>> = Rc::default();
     let note = Rc::clone(&named);
     sim.spawn_all(move |env| {
@@ -203,7 +208,7 @@ fn multicast__a_member_that_dies_fails_the_group_by_name() {
             keepalive_ms: 50,
             ..Config::default()
         };
-        let mut sim = Sim::new("dead member", config).settings(settings);
+        let mut sim = sim_of("dead member", config).settings(settings);
         let errors: Rc<RefCell<Vec<MulticastError>>> = Rc::default();
         let note = Rc::clone(&errors);
         sim.spawn_all(move |env| {
@@ -236,7 +241,7 @@ fn multicast__a_member_that_dies_fails_the_group_by_name() {
 
 #[test]
 fn multicast__a_group_made_late_gets_everything() {
-    let mut sim = Sim::new("late group", SimConfig::new(3, 1));
+    let mut sim = sim_of("late group", SimConfig::new(3, 1));
     sim.spawn_all(|env| async move {
         let packets = packets(&env);
         let got = Rc::new(Cell::new(0));
@@ -288,7 +293,7 @@ fn gather__in_order_whole_and_free_after_a_flush_under_loss() {
     for reliability in [Reliability::GoBackN, Reliability::Selective] {
         for (seed, loss) in [(1, 0.0), (2, 0.02), (3, 0.05)] {
             let settings = Config { reliability, eager_credit: 128 << 10, ..Config::default() };
-            let mut sim = Sim::new("gather", faulty(2, seed, loss)).settings(settings);
+            let mut sim = sim_of("gather", faulty(2, seed, loss)).settings(settings);
             sim.spawn_all(|env| async move {
                 let packets = packets(&env);
                 let got = Rc::new(Cell::new(0));
@@ -317,7 +322,7 @@ fn gather__memory_comes_back_from_a_peer_that_dies_and_the_flush_names_it() {
     let death = Fault::Death { host: 1, at: MS, visible: false };
     let config = SimConfig { faults: vec![death], ..SimConfig::new(2, 1) };
     let settings = Config { peer_timeout_ms: 1000, keepalive_ms: 50, ..Config::default() };
-    let mut sim = Sim::new("gather and death", config).settings(settings);
+    let mut sim = sim_of("gather and death", config).settings(settings);
     sim.spawn_all(|env| async move {
         let packets = packets(&env);
         packets.handle(1, |_, _| {});
@@ -343,7 +348,7 @@ fn gather__memory_comes_back_from_a_peer_that_dies_and_the_flush_names_it() {
 #[test]
 fn gather__with_transfer_copy_memory_is_free_at_once() {
     let settings = Config { transfer: weft::choices::Transfer::Copy, ..Config::default() };
-    let mut sim = Sim::new("copied", SimConfig::new(2, 1)).settings(settings);
+    let mut sim = sim_of("copied", SimConfig::new(2, 1)).settings(settings);
     sim.spawn_all(|env| async move {
         let packets = packets(&env);
         let got = Rc::new(Cell::new(0));
@@ -365,7 +370,7 @@ fn gather__with_transfer_copy_memory_is_free_at_once() {
 #[test]
 fn packets__kept_beyond_the_bound_are_refused_and_credit_comes_back() {
     let settings = Config { packets_kept: 5, eager_credit: 128 << 10, ..Config::default() };
-    let mut sim = Sim::new("kept", faulty(2, 3, 0.01)).settings(settings);
+    let mut sim = sim_of("kept", faulty(2, 3, 0.01)).settings(settings);
     sim.spawn_all(|env| async move {
         let packets = packets(&env);
         let other = env.peer(1 - env.host);
@@ -403,7 +408,7 @@ fn packets__kept_beyond_the_bound_are_refused_and_credit_comes_back() {
 fn fetch_add__every_ticket_once_under_loss() {
     for reliability in [Reliability::GoBackN, Reliability::Selective] {
         let settings = Config { reliability, ..Config::default() };
-        let mut sim = Sim::new("tickets", faulty(5, 2, 0.02)).settings(settings);
+        let mut sim = sim_of("tickets", faulty(5, 2, 0.02)).settings(settings);
         let tickets: Rc<RefCell<Vec<u64>>> = Rc::default();
         let note = Rc::clone(&tickets);
         sim.spawn_all(move |env| {
@@ -441,7 +446,7 @@ fn fetch_add__every_ticket_once_under_loss() {
 fn rcpy__places_bytes_counts_hits_and_invalidates() {
     const LEN: usize = 300_000;
     let settings = Config { rcpy_tlb: 3, ..Config::default() };
-    let mut sim = Sim::new("rcpy", faulty(2, 4, 0.02)).settings(settings);
+    let mut sim = sim_of("rcpy", faulty(2, 4, 0.02)).settings(settings);
     sim.spawn_all(|env| async move {
         let (packets, world) = (packets(&env), env.world());
         if env.host == 1 {
@@ -491,7 +496,7 @@ fn trusted(loss: f64) -> (u32, Option<OpError>) {
     if loss > 0.0 {
         config.faults = vec![Fault::loss((loss * 1e6) as u32)];
     }
-    let mut sim = Sim::new("trusted", config).settings(settings);
+    let mut sim = sim_of("trusted", config).settings(settings);
     let outcome = Rc::new(RefCell::new((0, None)));
     let note = Rc::clone(&outcome);
     sim.spawn_all(move |env| {
@@ -539,7 +544,7 @@ fn reliability_none__a_network_that_keeps_its_promise_and_one_that_does_not() {
 fn mtu__the_smaller_of_what_is_chosen_and_carried() {
     for (chosen, most) in [(0, SimConfig::MTU), (1024, 1024), (4096, SimConfig::MTU)] {
         let settings = Config { mtu: chosen, ..Config::default() };
-        let mut sim = Sim::new("mtu", SimConfig::new(2, 1)).settings(settings);
+        let mut sim = sim_of("mtu", SimConfig::new(2, 1)).settings(settings);
         sim.spawn_all(move |env| async move {
             let packets = packets(&env);
             let other = env.peer(1 - env.host);

@@ -254,6 +254,18 @@ pub(crate) fn faults_from_env() -> Result<Option<FaultSpec>, JobError> {
     }
 }
 
+/// Without tags nothing detects what corruption does.
+fn check_faults(wrappers: &Wrappers, mode: Mode) -> Result<(), JobError> {
+    match wrappers.faults {
+        Some(spec) if spec.corrupt > 0 && mode == Mode::None => Err(JobError::Config(
+            "WEFT_FAULTS with corrupt and WEFT_SECURITY=none: damaged packets would be delivered \
+             as good; leave one of the two out"
+                .to_string(),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// How Ethernet is used: `WEFT_ETHERTYPE` (hexadecimal, default 0x88b5) and `WEFT_INTERFACES`
 /// (names, separated by commas; default all).
 pub fn packet_from_env() -> Result<PacketConfig, JobError> {
@@ -343,6 +355,7 @@ pub(crate) fn open_locked(
         return Err(JobError::Config("the job key has the wrong length".to_string()));
     };
     let wrappers = wrappers_from_env()?;
+    check_faults(&wrappers, mode)?;
     let clock = Clock::system();
     let mut open: Vec<Box<dyn Link>> = vec![Box::new(SelfLink::new(id))];
     let mut failed = Vec::new();
@@ -515,5 +528,21 @@ impl Drop for Job {
         if let Err(e) = self.boot.borrow_mut().finalize() {
             log::warn!("leaving the job: {e}");
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_faults__no_corruption_without_tags() {
+        let of = |text: &str| Wrappers { faults: text.parse().ok(), ..Wrappers::default() };
+        let corrupt = of("corrupt=1%");
+        assert!(check_faults(&corrupt, Mode::Auth).is_ok());
+        let why = check_faults(&corrupt, Mode::None).unwrap_err().to_string();
+        assert!(why.contains("WEFT_SECURITY=none") && why.contains("delivered as good"), "{why}");
+        assert!(check_faults(&of("loss=1%"), Mode::None).is_ok());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 use weft::choices::Receipt;
-use weft::{Config, Links, SharedEndpoint};
+use weft::{AtomicCode, Cancel, Config, Links, OpError, PeerId, Rights, SharedEndpoint};
 
 fn open(links: &str) -> SharedEndpoint {
     SharedEndpoint::open(Config::default(), Links::parse(links).unwrap(), [3; 32]).unwrap()
@@ -95,4 +95,151 @@ fn watchdog__serves_peers_while_the_owner_computes() {
     }
     adding.join().unwrap();
     assert_eq!(owner.counter_value(counter), Some(27));
+}
+
+/// Two endpoints that know each other, and B's region of 64 words.
+fn pair(links: &str) -> ([SharedEndpoint; 2], [PeerId; 2], u64) {
+    let (a, b) = (open(links), open(links));
+    let (to_b, to_a) = (a.connect(&b.address()).unwrap(), b.connect(&a.address()).unwrap());
+    let key = b.register(64 * 8, Rights { read: true, write: true }).unwrap();
+    ([a, b], [to_b, to_a], key)
+}
+
+/// Runs `work` on four threads while another makes progress for B.
+fn beside(b: &SharedEndpoint, work: impl Fn(u64) + Sync) {
+    let done = AtomicU32::new(0);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while done.load(Ordering::SeqCst) < 4 {
+                b.poll();
+            }
+        });
+        for thread in 0..4 {
+            let (work, done) = (&work, &done);
+            s.spawn(move || {
+                work(thread);
+                done.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+    });
+}
+
+#[test]
+fn remote_memory__many_threads_at_once() {
+    for links in ["shm", "udp"] {
+        let ([a, b], [to_b, _], key) = pair(links);
+        beside(&b, |thread| {
+            let area = 64 + thread * 64;
+            for round in 0..50u8 {
+                let data = [round ^ thread as u8; 64];
+                a.put(to_b, key, area, &data).unwrap();
+                let mut back = [0; 64];
+                a.get(to_b, key, area, &mut back).unwrap();
+                assert_eq!(back, data, "{links}");
+                a.atomic(to_b, (key, 0), AtomicCode::FetchAdd, 1, 0).unwrap();
+                // The second word counts too, by comparing.
+                let mut seen = 0;
+                loop {
+                    let swap = AtomicCode::CompareSwap;
+                    match a.atomic(to_b, (key, 8), swap, seen + 1, seen).unwrap() {
+                        old if old == seen => break,
+                        old => seen = old,
+                    }
+                }
+            }
+        });
+        let word = |at: usize| {
+            let read = |bytes: &mut [u8]| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+            b.with_region(key, read).unwrap()
+        };
+        assert_eq!((word(0), word(8)), (200, 200), "{links}");
+        let beyond = std::sync::Mutex::new(None);
+        beside(&b, |thread| {
+            if thread == 0 {
+                *beyond.lock().unwrap() = Some(a.put(to_b, key, 64 * 8 - 4, &[0; 8]));
+            }
+        });
+        assert_eq!(beyond.into_inner().unwrap(), Some(Err(OpError::Refused)));
+        assert_eq!(b.unregister(key).len(), 64 * 8);
+    }
+}
+
+#[test]
+fn probe__sees_what_another_thread_will_receive() {
+    let ([a, b], [to_b, to_a], _) = pair("shm");
+    let found = std::thread::scope(|s| {
+        s.spawn(|| a.send(to_b, 5, &[1, 2, 3]).unwrap());
+        loop {
+            a.poll();
+            b.poll();
+            if let Some(found) = b.probe(Some(to_a), 5, 0) {
+                break found;
+            }
+        }
+    });
+    assert_eq!(found.len, 3);
+    let mut buffer = [0; 3];
+    b.recv(Some(to_a), 5, 0, &mut buffer).unwrap();
+    assert!(b.probe(Some(to_a), 5, 0).is_none() && buffer == [1, 2, 3]);
+}
+
+#[test]
+fn cancel__ends_receives_that_wait_in_either_role() {
+    for links in ["shm", "udp"] {
+        let ([a, b], [_, to_a], _) = pair(links);
+        // Of two that wait one makes progress for both, and sleeps.
+        let cancels = [Cancel::default(), Cancel::default()];
+        std::thread::scope(|s| {
+            let waiting = cancels.each_ref().map(|cancel| {
+                let b = b.clone();
+                s.spawn(move || b.recv_or_cancel(None, 77, 0, &mut [0; 8], cancel))
+            });
+            // Also one that has not begun yet ends.
+            cancels.iter().for_each(|cancel| assert!(b.cancel(cancel)));
+            for thread in waiting {
+                assert_eq!(thread.join().unwrap(), Err(OpError::Cancelled), "{links}");
+            }
+        });
+        // A message that comes is received as ever.
+        std::thread::scope(|s| {
+            let (to_b, cancel) = (a.connect(&b.address()).unwrap(), &cancels[0]);
+            let done = Arc::new(AtomicU32::new(0));
+            let over = Arc::clone(&done);
+            let a = a.clone();
+            s.spawn(move || {
+                a.send(to_b, 78, &[9]).unwrap();
+                while over.load(Ordering::SeqCst) == 0 {
+                    a.poll();
+                }
+            });
+            let got = b.recv_or_cancel(Some(to_a), 78, 0, &mut [0; 8], cancel);
+            done.store(1, Ordering::SeqCst);
+            assert_eq!(got.unwrap().len, 1);
+        });
+    }
+}
+
+/// Whether the thread of this name sleeps in the kernel.
+fn sleeps(name: &str) -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    stats.into_iter().any(|stat| stat.contains(&format!("({name}) S")))
+}
+
+#[test]
+fn cancel__wakes_the_thread_that_sleeps_for_all() {
+    let ([_a, b], _, _) = pair("udp");
+    for _ in 0..20 {
+        let cancel = Cancel::default();
+        std::thread::scope(|s| {
+            let thread = std::thread::Builder::new().name("sleeper".into());
+            let receive = || b.recv_or_cancel(None, 77, 0, &mut [0; 8], &cancel);
+            let waiting = thread.spawn_scoped(s, receive).unwrap();
+            while !sleeps("sleeper") {
+                std::thread::yield_now();
+            }
+            b.cancel(&cancel);
+            assert_eq!(waiting.join().unwrap(), Err(OpError::Cancelled));
+        });
+    }
 }

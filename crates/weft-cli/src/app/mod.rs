@@ -115,11 +115,7 @@ fn prepare_out(out: Option<&Path>) -> Result<()> {
 
 /// An error with the rank it comes from in place of the number of a peer.
 fn explain(job: &Job, error: OpError) -> anyhow::Error {
-    let OpError::Peer { peer, failure } = &error else { return error.into() };
-    match job.world().rank_of(*peer) {
-        Some(rank) => anyhow!("rank {rank}, {}: {failure}", job.endpoint().describe(*peer)),
-        None => error.into(),
-    }
+    anyhow!(job.world().explain(error))
 }
 
 fn run_rank(job: &Job, which: &Which) -> Result<ExitCode> {

@@ -247,6 +247,58 @@ mod tests {
         assert!(incoming.next::<Up>().is_err());
     }
 
+    /// Reads until there is no whole frame or one is refused, as both sides do.
+    fn read_all<T: DeserializeOwned + Serialize>(bytes: &[u8], piece: usize) -> usize {
+        let (mut incoming, mut frames) = (Incoming::default(), 0);
+        for part in bytes.chunks(piece) {
+            incoming.extend(part);
+            loop {
+                match incoming.next::<T>() {
+                    Ok(Some((message, body))) => {
+                        assert!(body.len() <= MAX_BODY);
+                        let mut again = Outgoing::default();
+                        again.push(&message, &body);
+                        frames += 1;
+                    }
+                    Ok(None) => break,
+                    Err(_) => return frames,
+                }
+            }
+        }
+        assert!(incoming.pending().len() <= bytes.len());
+        frames
+    }
+
+    #[test]
+    fn next__survives_damaged_frames_in_pieces_of_any_size() {
+        let mut good = Outgoing::default();
+        good.push(&Up::Hello { version: "1".into(), cores: 2 }, b"");
+        good.push(&Up::Pmi { rank: 1 }, b"cmd=init pmi_version=1");
+        good.push(&Up::Ended { rank: 1, end: End::Signal(9) }, b"");
+        let mut down = Outgoing::default();
+        down.push(&Down::Pmi { rank: 1 }, b"cmd=response");
+        down.push(&Down::Signal { signal: 15 }, b"");
+        assert_eq!((read_all::<Up>(&good.bytes, 3), read_all::<Down>(&down.bytes, 3)), (3, 2));
+        for seed in 0..5_000 {
+            let mut rng = weft_link::rng::Rng::new(seed);
+            let mut bytes = if rng.chance(500_000) { &good } else { &down }.bytes.clone();
+            for _ in 0..1 + rng.below(4) {
+                let at = rng.below(bytes.len() as u64 + 1) as usize;
+                match rng.below(4) {
+                    0 => bytes.truncate(at.max(1)),
+                    1 => bytes.insert(at, rng.next_u64() as u8),
+                    2 => bytes.extend_from_within(..at),
+                    _ => bytes.iter_mut().skip(at).take(1).for_each(|b| *b ^= 1 << rng.below(8)),
+                }
+            }
+            let piece = 1 + rng.below(64) as usize;
+            let read = std::panic::catch_unwind(|| {
+                read_all::<Up>(&bytes, piece) + read_all::<Down>(&bytes, piece)
+            });
+            assert!(read.is_ok(), "seed {seed}: {bytes:02x?}");
+        }
+    }
+
     #[test]
     fn code__is_what_a_shell_gives() {
         assert_eq!(End::Status(3).code(), 3);

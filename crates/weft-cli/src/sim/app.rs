@@ -1,19 +1,21 @@
 //! `weft sim app`: the applications of `weft app`, on simulated hosts.
 
-use super::network::Network;
+use super::network::{Hosts, Network};
 use super::replay::{self, Files};
 use super::scenario::counters;
 use crate::app::Progress;
 use anyhow::Result;
 use serde_json::json;
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::{poll_fn, Future};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::rc::{Rc, Weak};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use weft::{Group, OpError};
 use weft_asp::Graph;
-use weft_sim::{Counters, Failure, Sim, SimConfig};
+use weft_sim::{Counters, Env, Failure, Sim, SimConfig};
 use weft_sor::parse_size;
 
 /// Run an application on simulated hosts, against the sequential program
@@ -77,6 +79,8 @@ struct Common {
     #[command(flatten)]
     network: Network,
     #[command(flatten)]
+    fates: Hosts,
+    #[command(flatten)]
     files: Files,
 }
 
@@ -86,11 +90,43 @@ enum Stop {
     Refused(anyhow::Error),
     /// The simulation failed.
     Failed(Failure),
+    /// Hosts died as they were to, and others noticed: how, a line each.
+    Died(Vec<String>),
 }
 
 impl From<anyhow::Error> for Stop {
     fn from(why: anyhow::Error) -> Stop {
         Stop::Refused(why)
+    }
+}
+
+/// How a host ended without a result: the error, and its text.
+type Ending = (OpError, String);
+
+/// What becomes of a run in which some host has no result. Where hosts die that is as it must be
+/// if another ended with the error of a peer.
+fn without_result(
+    sim: &Sim,
+    mortal: &[u32],
+    hosts: u32,
+    ended: &[(u32, Option<Ending>)],
+) -> Result<(), Stop> {
+    let mut lines = Vec::new();
+    for (host, ending) in ended {
+        match ending {
+            Some((OpError::Peer { .. }, text)) if !mortal.is_empty() => {
+                lines.push(format!("host {host}: {text}"));
+            }
+            Some((_, text)) => return Err(sim.failure(format!("host {host}: {text}")).into()),
+            None => {}
+        }
+    }
+    match (lines.is_empty(), ended.len() == hosts as usize) {
+        (false, _) => Err(Stop::Died(lines)),
+        (true, true) => Ok(()),
+        (true, false) => {
+            Err(sim.failure(format!("{} of {hosts} hosts have a result", ended.len())).into())
+        }
     }
 }
 
@@ -107,27 +143,54 @@ struct Ended<O> {
     retransmitted: u64,
 }
 
+/// How often a host looks whether the job was ended.
+const LOOK_NS: u64 = 10_000_000;
+
+/// What `work` comes to, unless the job is ended before.
+async fn unless<T>(work: impl Future<Output = T>, job: Option<(Env, Rc<Cell<bool>>)>) -> Option<T> {
+    let mut work = pin!(work);
+    let Some((env, aborted)) = job else { return Some(work.await) };
+    while !aborted.get() {
+        let mut sleep = pin!(env.sleep(LOOK_NS));
+        let step = poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => sleep.as_mut().poll(cx).map(|()| None),
+        });
+        if let Some(done) = step.await {
+            return Some(done);
+        }
+    }
+    None
+}
+
 /// Runs a program on every host; it is an error when one of the ranks has none.
-fn simulate<O, F, Fut>(sim: &mut Sim, hosts: u32, program: F) -> Result<Ended<O>, Failure>
+fn simulate<O, F, Fut>(sim: &mut Sim, of: (u32, &[u32]), program: F) -> Result<Ended<O>, Stop>
 where
     O: 'static,
     F: Fn(Group) -> Fut + Clone + 'static,
     Fut: Future<Output = Result<O, OpError>> + 'static,
 {
+    let (hosts, mortal) = of;
     let results = Rc::new(RefCell::new(Vec::new()));
     let retransmitted = Rc::new(Cell::new(0));
     let (shared, sum) = (Rc::clone(&results), Rc::clone(&retransmitted));
+    // The first that fails ends the job, as under a launcher; the others hear of it in a while.
+    let aborts = !mortal.is_empty();
+    let aborted = Rc::new(Cell::new(false));
     sim.spawn_all(move |env| {
         let (results, sum) = (Rc::clone(&shared), Rc::clone(&sum));
-        let world = env.world();
+        let (world, aborted) = (env.world(), Rc::clone(&aborted));
         let work = program(world.clone());
         async move {
-            let result = work.await;
+            let job = || aborts.then(|| (env.clone(), Rc::clone(&aborted)));
+            let Some(result) = unless(work, job()).await else { return };
+            let result = result.map_err(|error| (error, world.explain(error)));
             let failed = result.is_err();
+            aborted.set(aborted.get() | failed);
             results.borrow_mut().push((env.host, result));
             if !failed {
                 // Until all have what they need, this host answers.
-                let _ = world.barrier().await;
+                let _ = unless(world.barrier(), job()).await;
             }
             sum.set(sum.get() + env.endpoint.stats().retransmitted);
         }
@@ -135,17 +198,17 @@ where
     let run = sim.run();
     let mut results = results.take();
     results.sort_by_key(|(host, _)| *host);
-    let mut outcomes = Vec::new();
+    let (mut outcomes, mut ended) = (Vec::new(), Vec::new());
     for (host, result) in results {
-        match result {
-            Ok(outcome) => outcomes.push(outcome),
-            Err(error) => return Err(sim.failure(format!("host {host}: {error}"))),
-        }
+        ended.push((host, result.map(|outcome| outcomes.push(outcome)).err()));
     }
-    let counters = run?.counters;
-    if outcomes.len() != hosts as usize {
-        return Err(sim.failure(format!("{} of {hosts} hosts have a result", outcomes.len())));
-    }
+    let errors = ended.iter().any(|(_, ending)| ending.is_some());
+    let counters = match run {
+        Ok(outcome) => outcome.counters,
+        Err(_) if mortal.is_empty() && errors => Counters::default(),
+        Err(failure) => return Err(failure.into()),
+    };
+    without_result(sim, mortal, hosts, &ended)?;
     Ok(Ended { outcomes, counters, retransmitted: retransmitted.get() })
 }
 
@@ -227,9 +290,10 @@ impl Sor {
 
     fn run(&self, sim: &mut Sim, config: &SimConfig) -> Result<Report, Stop> {
         let params = self.params()?;
+        let mortal = self.common.fates.mortal();
         let (bar, given) = (Rc::new(Progress::new(0, "simulated SOR")), params.clone());
         let shown = Rc::downgrade(&bar);
-        let ended = simulate(sim, config.hosts, move |world| {
+        let ended = simulate(sim, (config.hosts, &mortal), move |world| {
             let (params, shown) = (given.clone(), shown.clone());
             async move {
                 let tell = |done, of| show(&shown, &world, done, of);
@@ -262,10 +326,11 @@ impl Asp {
 
     fn run(&self, sim: &mut Sim, config: &SimConfig) -> Result<Report, Stop> {
         let params = self.params(config.seed, config.hosts)?;
+        let mortal = self.common.fates.mortal();
         let (bar, given) = (Rc::new(Progress::new(0, "simulated ASP")), params.clone());
         let shown = Rc::downgrade(&bar);
         let other = weft_asp::Params { graph: Graph::default(), ..params.clone() };
-        let ended = simulate(sim, config.hosts, move |world| {
+        let ended = simulate(sim, (config.hosts, &mortal), move |world| {
             let params = if world.rank() == 0 { given.clone() } else { other.clone() };
             let shown = shown.clone();
             async move {
@@ -312,6 +377,21 @@ fn report<O>(
     }
 }
 
+/// Tells how the others ended where hosts have died.
+fn print_died(name: &str, died: &[u32], config: &SimConfig, how: &[String], as_json: bool) {
+    if as_json {
+        let line = json!({
+            "scenario": name, "seed": config.seed, "pass": true, "config": config.to_string(),
+            "hosts": config.hosts, "died": died, "errors": how,
+        });
+        println!("{line}");
+        return;
+    }
+    println!("{name}: {config}");
+    how.iter().for_each(|line| println!("  {line}"));
+    println!("  PASS: hosts {died:?} died, and the job ended with the first that noticed");
+}
+
 /// Runs the application.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let (name, common) = match &args.which {
@@ -321,7 +401,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let seed = common.network.seed;
     let mut config = SimConfig::new(common.hosts, seed);
     config.trace = common.files.keep();
-    let config = common.network.apply(config);
+    let config = common.fates.apply(common.network.apply(config))?;
     let start = Instant::now();
     let mut sim = Sim::new(name, config.clone());
     let result = match &args.which {
@@ -335,6 +415,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         Ok(report) => Some(sim.failure(report.verdict())),
         Err(Stop::Failed(failure)) => Some(failure),
+        Err(Stop::Died(how)) => {
+            print_died(name, &common.fates.mortal(), &config, &how, common.json);
+            None
+        }
         Err(Stop::Refused(why)) => return Err(why),
     };
     common.files.write(sim.network().borrow().trace())?;

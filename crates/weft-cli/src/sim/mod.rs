@@ -31,7 +31,7 @@ enum Fixed {
     /// The scenarios there are, one a line
     List,
     Swarm(swarm::Args),
-    App(app::Args),
+    App(Box<app::Args>),
     Paper004(paper004::Args),
 }
 

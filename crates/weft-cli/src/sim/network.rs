@@ -1,8 +1,9 @@
 //! Options that say what the simulated network is like.
 
+use anyhow::{bail, Result};
 use clap::ValueEnum;
 use std::time::Duration;
-use weft_sim::{Fault, SimConfig};
+use weft_sim::{Fault, SimConfig, Span};
 
 /// The network between the hosts, and what goes wrong on it.
 #[derive(Debug, clap::Args)]
@@ -78,6 +79,109 @@ impl Network {
     }
 }
 
+/// What happens to hosts, and to all between some and the others.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Hosts")]
+pub struct Hosts {
+    /// Nothing passes between these hosts and the others for a time: 0,2-3@1ms..5ms
+    #[arg(long, value_name = "HOSTS@FROM..UNTIL", value_parser = parse_partition)]
+    partition: Vec<Fault>,
+    /// A host does nothing for a time, but its network interface: 2@1ms..5ms
+    #[arg(long, value_name = "HOST@FROM..UNTIL", value_parser = parse_pause)]
+    pause: Vec<Fault>,
+    /// A host stops for ever, and nobody is told: 3@2ms
+    #[arg(long, value_name = "HOST@TIME", value_parser = parse_death)]
+    death: Vec<Fault>,
+}
+
+/// Where hosts die: longer than any outage that is worth a simulation, in virtual time.
+const PATIENCE_MS: &str = "10000";
+
+impl Hosts {
+    /// `config` with what was asked for.
+    ///
+    /// # Errors
+    /// A host that is none.
+    pub fn apply(&self, mut config: SimConfig) -> Result<SimConfig> {
+        let all = [&self.partition, &self.pause, &self.death].into_iter().flatten();
+        for fault in all {
+            let hosts = match fault {
+                Fault::Partition { side, .. } => side.clone(),
+                Fault::Pause { host, .. } | Fault::Death { host, .. } => vec![*host],
+                _ => Vec::new(),
+            };
+            if let Some(host) = hosts.into_iter().find(|&host| host >= config.hosts) {
+                bail!(
+                    "there is no host {host}: --hosts {} are 0 to {}",
+                    config.hosts,
+                    config.hosts - 1
+                );
+            }
+            config.faults.push(fault.clone());
+        }
+        if !self.death.is_empty() {
+            let patience = ["connect_timeout_ms", "peer_timeout_ms"];
+            config.settings.extend(patience.map(|key| (key, PATIENCE_MS.to_string())));
+        }
+        Ok(config)
+    }
+
+    /// The hosts that die.
+    pub fn mortal(&self) -> Vec<u32> {
+        let host = |fault: &Fault| match fault {
+            Fault::Death { host, .. } => Some(*host),
+            _ => None,
+        };
+        self.death.iter().filter_map(host).collect()
+    }
+}
+
+/// Reads `HOSTS@FROM..UNTIL`, hosts as in `0,2-3`.
+fn parse_partition(text: &str) -> Result<Fault, String> {
+    let wrong = || "hosts and a time such as 0,2-3@1ms..5ms are wanted".to_string();
+    let (hosts, span) = text.split_once('@').ok_or_else(wrong)?;
+    let mut side = Vec::new();
+    for part in hosts.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.parse::<u16>().map(u32::from).map_err(|_| wrong());
+        side.extend(number(first)?..=number(last)?);
+    }
+    match side.is_empty() {
+        true => Err(wrong()),
+        false => Ok(Fault::Partition { side, one_way: false, span: parse_span(span)? }),
+    }
+}
+
+/// Reads `HOST@FROM..UNTIL`.
+fn parse_pause(text: &str) -> Result<Fault, String> {
+    let (host, span) = parse_host(text, "2@1ms..5ms")?;
+    Ok(Fault::Pause { host, span: parse_span(span)? })
+}
+
+/// Reads `HOST@TIME`.
+fn parse_death(text: &str) -> Result<Fault, String> {
+    let (host, at) = parse_host(text, "3@2ms")?;
+    let at = parse_time(at)?.as_nanos() as u64;
+    Ok(Fault::Death { host, at, visible: false })
+}
+
+fn parse_host<'a>(text: &'a str, like: &str) -> Result<(u32, &'a str), String> {
+    let split = text.split_once('@').and_then(|(host, rest)| Some((host.parse().ok()?, rest)));
+    split.ok_or_else(|| format!("a host and a time such as {like} are wanted"))
+}
+
+/// Reads `1ms..5ms`.
+fn parse_span(text: &str) -> Result<Span, String> {
+    let wrong = "a stretch of time such as 1ms..5ms is wanted";
+    let (from, until) = text.split_once("..").ok_or(wrong)?;
+    let ns = |text: &str| parse_time(text).map(|time| time.as_nanos() as u64);
+    let span = Span { from: ns(from)?, until: ns(until)? };
+    match span.from < span.until {
+        true => Ok(span),
+        false => Err(wrong.to_string()),
+    }
+}
+
 /// A number with one of the units, each with its factor; at least 0.
 fn number(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let split = text.find(|c: char| c.is_ascii_alphabetic() || c == '%').unwrap_or(text.len());
@@ -134,6 +238,36 @@ mod tests {
         for bad in ["", "10", "us", "11s", "1h"] {
             assert!(parse_time(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn parse_faults__hosts_and_times() {
+        let span = Span::ms(1, 5);
+        let side = vec![0, 2, 3];
+        assert_eq!(
+            parse_partition("0,2-3@1ms..5ms"),
+            Ok(Fault::Partition { side, one_way: false, span })
+        );
+        assert_eq!(parse_pause("2@1ms..5ms"), Ok(Fault::Pause { host: 2, span }));
+        let death = Fault::Death { host: 3, at: 2_000_000, visible: false };
+        assert_eq!(parse_death("3@2ms"), Ok(death));
+        for bad in
+            ["", "2", "@1ms..5ms", "2@1ms", "2@5ms..1ms", "x@1ms..5ms", "2@..", "3-2@1ms..5ms"]
+        {
+            assert!(parse_partition(bad).is_err(), "{bad}");
+        }
+        assert!(parse_pause("1,2@1ms..5ms").is_err() && parse_death("3@1ms..5ms").is_err());
+    }
+
+    #[test]
+    fn apply__refuses_a_host_that_is_none() {
+        let death = vec![parse_death("8@1ms").unwrap()];
+        let hosts = Hosts { partition: Vec::new(), pause: Vec::new(), death };
+        assert_eq!(hosts.mortal(), [8]);
+        let why = hosts.apply(SimConfig::new(8, 1)).unwrap_err().to_string();
+        assert!(why.contains("no host 8") && why.contains("0 to 7"), "{why}");
+        let config = hosts.apply(SimConfig::new(9, 1)).unwrap();
+        assert_eq!(config.faults.len(), 1);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 use weft_sim::scenarios::default_config;
-use weft_sim::swarm::{run_seed, PlanReport};
+use weft_sim::swarm::{parse_seeds, run_seed, PlanReport};
 use weft_sim::Failure;
 
 /// Hosts, links, faults and traffic as the seeds say, every promise checked; or one seed, in detail
@@ -24,6 +24,9 @@ pub struct Args {
     /// This seed alone, told in detail
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
+    /// An agent on every host, which speaks to the network in its rank's place
+    #[arg(long)]
+    agents: bool,
     /// Simulations at a time [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -40,22 +43,12 @@ pub struct Args {
 /// Runs spent on making the plan of a failure smaller.
 const TRIES: usize = 300;
 
-fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
-    let parsed = match text.split_once("..") {
-        Some((from, to)) => from.parse().and_then(|from| Ok(from..to.parse()?)),
-        None => text.parse().map(|count| 0..count),
-    };
-    match parsed {
-        Ok(seeds) if !seeds.is_empty() => Ok(seeds),
-        _ => Err("seeds such as 0..1000, or a number of them, are wanted".to_string()),
-    }
-}
-
 /// What the threads share.
 struct Work {
     next: AtomicU64,
     until: u64,
     tries: usize,
+    agents: bool,
     stop: AtomicBool,
 }
 
@@ -69,7 +62,7 @@ impl Work {
             if seed >= self.until {
                 return;
             }
-            let result = run_seed(seed, self.tries);
+            let result = run_seed(seed, self.agents, self.tries);
             if result.is_err() && self.tries > 0 {
                 self.stop.store(true, Ordering::Relaxed);
             }
@@ -129,7 +122,8 @@ fn many(args: &Args) -> ExitCode {
     let seeds = args.seeds.end - args.seeds.start;
     let tries = if args.keep_going { 0 } else { TRIES };
     let (next, until) = (AtomicU64::new(args.seeds.start), args.seeds.end);
-    let work = Work { next, until, tries, stop: AtomicBool::new(false) };
+    let (agents, stop) = (args.agents, AtomicBool::new(false));
+    let work = Work { next, until, tries, agents, stop };
     let (start, bar, mut total) = (Instant::now(), bar(seeds), Total::default());
     std::thread::scope(|scope| {
         let (to, done) = mpsc::channel();
@@ -148,7 +142,7 @@ fn many(args: &Args) -> ExitCode {
                 }
                 Err(failure) => {
                     total.failed += 1;
-                    bar.suspend(|| replay::tell(&failure, &again(seed), args.json));
+                    bar.suspend(|| replay::tell(&failure, &again(seed, args.agents), args.json));
                 }
             }
             bar.set_message(total.messages.to_string());
@@ -175,13 +169,13 @@ fn many(args: &Args) -> ExitCode {
 
 fn one(seed: u64, args: &Args) -> Result<ExitCode> {
     let mut config = default_config("swarm", seed).context("the swarm is a scenario")?;
-    config.trace = args.files.keep();
-    scenario::play("swarm", config, &again(seed), &args.files, args.json)
+    (config.trace, config.served) = (args.files.keep(), args.agents);
+    scenario::play("swarm", config, &again(seed, args.agents), &args.files, args.json)
 }
 
 /// The command that shows a seed again.
-fn again(seed: u64) -> String {
-    format!("weft sim swarm --seed {seed}")
+fn again(seed: u64, agents: bool) -> String {
+    format!("weft sim swarm {}--seed {seed}", if agents { "--agents " } else { "" })
 }
 
 /// Runs the seeds.
@@ -189,20 +183,5 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match args.seed {
         Some(seed) => one(seed, args),
         None => Ok(many(args)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(non_snake_case)]
-    use super::*;
-
-    #[test]
-    fn parse_seeds__range_or_count() {
-        assert_eq!(parse_seeds("3..7"), Ok(3..7));
-        assert_eq!(parse_seeds("25"), Ok(0..25));
-        for bad in ["", "0", "7..3", "3..", "..", "-1..4", "x"] {
-            assert!(parse_seeds(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -376,6 +376,10 @@ impl Link for AgentLink {
         self.shm.finish_wait();
     }
 
+    fn way(&self, _peer: PeerId) -> String {
+        format!("by {}", self.agent())
+    }
+
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let c = &self.count;
         for (name, value) in [

@@ -378,6 +378,10 @@ impl Link for PacketLink {
         }
     }
 
+    fn way(&self, peer: PeerId) -> String {
+        self.peer_path(peer).map_or_else(String::new, |(name, to)| format!("on {name} to {to}"))
+    }
+
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let c = &self.count;
         let drops = |p: &Port| {

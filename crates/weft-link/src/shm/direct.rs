@@ -38,6 +38,11 @@ impl Direct {
         Direct { pid: cred.pid, state }
     }
 
+    /// The process at the other end, as the kernel named it when the socket was connected.
+    pub(super) fn process(&self) -> i32 {
+        self.pid
+    }
+
     /// Whether direct copies will work, as far as is known.
     pub(super) fn usable(&self) -> bool {
         self.state != State::Forbidden

@@ -21,7 +21,7 @@ mod tests;
 
 pub use direct::DirectCopy;
 pub use hub::Caller;
-pub use rendezvous::host;
+pub use rendezvous::{check as check_hello, example as example_hello, host};
 
 use crate::random_u64;
 use crate::sync::Ordering;
@@ -124,6 +124,8 @@ pub struct ShmLink {
     peers: Vec<Peer>,
     /// By peer number: position in `peers`, `GONE` or `NEVER`.
     index: Vec<u32>,
+    /// Processes of peers that are gone, until these are disconnected.
+    gone: Vec<(PeerId, i32)>,
     events: VecDeque<LinkEvent>,
     counters: Counters,
     calls: u32,
@@ -158,6 +160,7 @@ impl ShmLink {
             doors,
             peers: Vec::new(),
             index: Vec::new(),
+            gone: Vec::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
             calls: 0,
@@ -244,6 +247,7 @@ impl ShmLink {
             }
             if let Some(id) = peer.id {
                 self.set_index(id, GONE);
+                self.gone.push((id, peer.direct.process()));
                 self.events.push_back(match peer.refused {
                     true => LinkEvent::PeerRefused(id),
                     false => LinkEvent::PeerGone(id),
@@ -367,6 +371,7 @@ impl Link for ShmLink {
                 self.remove(at as usize);
             }
             self.index[peer.0 as usize] = NEVER;
+            self.gone.retain(|(gone, _)| *gone != peer);
         }
     }
 
@@ -508,6 +513,15 @@ impl Link for ShmLink {
         self.counters.direct += 1;
         let direct = self.verified(peer)?.direct;
         direct.write(&mut self.detour, addr, from)
+    }
+
+    fn way(&self, peer: PeerId) -> String {
+        let gone = || self.gone.iter().find(|(gone, _)| *gone == peer).map(|(_, process)| *process);
+        match self.peer(peer).map(|p| p.direct.process()).or_else(gone) {
+            // Zero: it is in a process namespace that this one does not see.
+            None | Some(0) => String::new(),
+            Some(process) => format!("process {process}"),
+        }
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {

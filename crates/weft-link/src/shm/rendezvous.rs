@@ -101,6 +101,35 @@ impl Hello {
     }
 }
 
+/// Reads bytes as the hello of a peer: none panics, and what is accepted has one encoding, and
+/// sizes that a segment can have. For fuzzing.
+///
+/// # Panics
+/// That does not hold.
+pub fn check(bytes: &[u8]) {
+    if let Ok(hello) = Hello::decode(bytes) {
+        assert_eq!(hello.encode(), bytes, "a hello with two encodings: {hello:?}");
+        assert!(hello.sizes.segment_len() <= 2 * ((1 << 30) + (1 << 23)));
+        assert!(hello.sizes.mtu as usize * 4 <= hello.sizes.data_len());
+    }
+}
+
+/// The bytes of a hello, for tests that damage it.
+pub fn example() -> Vec<u8> {
+    let sizes = Sizes { slots: 256, units: 1 << 14, mtu: 32 << 10 };
+    let (from, to) = (EndpointId(1), EndpointId(2));
+    let hello = Hello {
+        kind: Kind::Offer,
+        from,
+        to,
+        sizes,
+        barrier: true,
+        probe_addr: 0x7fff_0123_4567,
+        probe_word: 3,
+    };
+    hello.encode().to_vec()
+}
+
 /// The rule of both sides: only processes of the same user share memory.
 pub(super) fn same_user(ours: u32, theirs: Cred) -> Result<(), String> {
     if ours == theirs.uid {
@@ -253,6 +282,26 @@ mod tests {
         for kind in [Kind::Offer, Kind::Answer] {
             let hello = Hello { kind, ..hello() };
             assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+        }
+    }
+
+    #[test]
+    fn encode__lays_fields_out_as_the_protocol_says() {
+        let bytes = hello().encode();
+        let fields: [(usize, &[u8]); 10] = [
+            (0, b"weft"),
+            (4, &[1, 1, 1, 0]),
+            (8, &1u64.to_le_bytes()),
+            (16, &(u64::MAX - 1).to_le_bytes()),
+            (24, &256u32.to_le_bytes()),
+            (28, &(1u32 << 14).to_le_bytes()),
+            (32, &(32u32 << 10).to_le_bytes()),
+            (36, &[0; 4]),
+            (40, &0x7fff_0123_4567_89ab_u64.to_le_bytes()),
+            (48, &3u64.to_le_bytes()),
+        ];
+        for (at, field) in fields {
+            assert_eq!(&bytes[at..at + field.len()], field, "offset {at}");
         }
     }
 

@@ -20,6 +20,8 @@ pub struct Candidate {
     pub device: u32,
     /// That interface's speed, Mbit/s; 0 if not known.
     pub speed: u32,
+    /// The local address it is sent from.
+    pub source: IpAddr,
 }
 
 /// Whether the peer runs in this host and network namespace.
@@ -102,7 +104,8 @@ pub fn candidates(
             Ok((rank, route)) => {
                 let over = ours.iter().find(|i| i.ip == route.source && !local);
                 let (device, speed) = over.map_or((0, 0), |i| (i.index, i.speed));
-                found.push((rank, Candidate { addr, ip_mtu: route.mtu, device, speed }));
+                let (ip_mtu, source) = (route.mtu, route.source);
+                found.push((rank, Candidate { addr, ip_mtu, device, speed, source }));
             }
             Err(reason) => why.push(format!("{addr}: {reason}")),
         }

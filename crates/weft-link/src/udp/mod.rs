@@ -447,6 +447,19 @@ impl Link for UdpLink {
         self.rx.poll_all();
     }
 
+    fn way(&self, peer: PeerId) -> String {
+        let Some(known) = self.peer(peer) else { return String::new() };
+        let to = known.addr;
+        let Some(used) = known.candidates.iter().find(|c| c.addr == to) else {
+            return format!("to {to}");
+        };
+        match (used.device, sys::name_of(used.device)) {
+            (0, _) => format!("from {} to {to}", used.source),
+            (index, None) => format!("from {} to {to}, interface {index} is gone", used.source),
+            (_, Some(name)) => format!("from {} on {name} to {to}", used.source),
+        }
+    }
+
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let c = &self.count;
         let all = [

@@ -23,7 +23,8 @@ pub type Clock = Rc<dyn Fn() -> Instant>;
 #[derive(Clone, Debug, Default)]
 pub struct Wrappers {
     /// Faults to inject. On a network link all but corruption, which has to strike below the
-    /// authentication: such a link takes a [`Corruptor`].
+    /// authentication: such a link takes a [`Corruptor`]. A link inside the host authenticates
+    /// nothing and is not wrapped with corruption: damaged data would be delivered as good.
     pub faults: Option<FaultSpec>,
     /// Log a line per packet.
     pub trace: bool,
@@ -35,9 +36,12 @@ impl Wrappers {
     /// Wraps `link`. Log and capture show what faults left.
     ///
     /// # Errors
-    /// The capture file cannot be made.
+    /// The capture file cannot be made; corruption is asked for where nothing would detect it.
     pub fn around(&self, link: Box<dyn Link>, clock: &Clock) -> Result<Box<dyn Link>, LinkError> {
         let caps = link.caps();
+        if !caps.network && self.faults.is_some_and(|spec| spec.corrupt > 0) {
+            return Err(undetected(caps.name));
+        }
         let mut link = link;
         if let Some(folder) = &self.capture {
             let name = format!("weft-{}-{}.pcapng", std::process::id(), caps.name);
@@ -67,6 +71,10 @@ macro_rules! forward {
     (@ $inner:ident advertise) => {
         fn advertise(&self, address: &mut crate::Address) {
             self.$inner.advertise(address)
+        }
+
+        fn way(&self, peer: weft_core::PeerId) -> String {
+            self.$inner.way(peer)
         }
     };
     (@ $inner:ident connect) => {
@@ -130,6 +138,15 @@ macro_rules! forward {
 }
 use forward;
 
+fn undetected(name: &str) -> LinkError {
+    let why = "its packets carry no tag, so that damaged ones would be delivered as good";
+    LinkError::System {
+        what: format!("inject corruption into {name}"),
+        source: std::io::Error::new(std::io::ErrorKind::Unsupported, why),
+        fix: "corrupt a network link: WEFT_LINK=udp",
+    }
+}
+
 /// A sink that shows every packet to `see` before it passes it on.
 struct Tap<'a, F> {
     sink: &'a mut dyn Sink,
@@ -177,6 +194,17 @@ mod tests {
         let file = folder.join(format!("weft-{}-loop.pcapng", std::process::id()));
         assert!(std::fs::metadata(&file).unwrap().len() > 0);
         std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn around__no_corruption_where_nothing_detects_it() {
+        let faults = |text: &str| Some(text.parse().unwrap());
+        let corrupt = Wrappers { faults: faults("loss=1%,corrupt=0.1%"), ..Wrappers::default() };
+        let why = counters(&corrupt).unwrap_err().to_string();
+        for part in ["corruption into loop", "delivered as good", "WEFT_LINK=udp"] {
+            assert!(why.contains(part), "{why}");
+        }
+        assert!(counters(&Wrappers { faults: faults("loss=1%"), ..Wrappers::default() }).is_ok());
     }
 
     #[test]

@@ -447,6 +447,11 @@ impl Link for XdpLink {
         self.monitor_in = 0;
     }
 
+    fn way(&self, peer: PeerId) -> String {
+        let Some(path) = self.peers.get(peer).map(Peer::path) else { return String::new() };
+        format!("on {} to {}", self.rails[path.ours].interface.name, path.to.mac)
+    }
+
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let c = &self.count;
         let mut lost = sys::Statistics::default();

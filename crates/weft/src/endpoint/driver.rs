@@ -149,6 +149,8 @@ pub(crate) struct Driver {
     pub addresses: Vec<Option<Address>>,
     /// What people call peers, where somebody has said it.
     pub names: HashMap<PeerId, String>,
+    /// The last way to peers that are not reached any more: what failed is told later, too.
+    pub(super) lost: HashMap<PeerId, String>,
     pub sleepers: BTreeMap<(Instant, u64), Waker>,
     /// When the packet interface wants to be called.
     pub packets_due: Instant,
@@ -194,8 +196,7 @@ impl Driver {
         let encoded = address.encode();
         let now = clock.now();
         let exact = clock.is_virtual();
-        let used = vec![0; links.len()];
-        let busy = vec![false; links.len()];
+        let (used, busy) = (vec![0; links.len()], vec![false; links.len()]);
         let quiet = vec![0; links.len()];
         Driver {
             core: Core {
@@ -240,6 +241,7 @@ impl Driver {
             quiet,
             addresses: Vec::new(),
             names: HashMap::new(),
+            lost: HashMap::new(),
             sleepers: BTreeMap::new(),
             packets_due: Instant::FAR,
             used,

@@ -232,9 +232,25 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A peer with its address and link, for messages to people.
+    /// A peer with its name or address, and the link, interface and addresses it is reached over,
+    /// for messages to people. Of a peer that has failed, those it was reached over.
     pub fn describe(&self, peer: PeerId) -> String {
         self.inner.borrow().driver.describe(peer)
+    }
+
+    /// The whole text of an error that an operation of this endpoint ended with: which peer over
+    /// which link, interface and address, why, and what to do. The error's own `Display` knows the
+    /// number of the peer alone.
+    pub fn explain(&self, error: OpError) -> String {
+        match error {
+            OpError::Peer { peer, failure } => self.inner.borrow().driver.explain(peer, failure),
+            other => other.to_string(),
+        }
+    }
+
+    /// The peer of this identity, if it is known.
+    pub(crate) fn find_peer(&self, id: EndpointId) -> Option<PeerId> {
+        self.inner.borrow().driver.core.engine.find_peer(id)
     }
 
     /// From now on messages to people call the peer this, as in `rank 3 (process 17 on host a)`.
@@ -351,6 +367,16 @@ impl Endpoint {
             links.iter_mut().for_each(|l| l.finish_wait());
         }
         idle
+    }
+
+    /// A thread sleeps on `wait_fd` and others go on: it is to wake for what they have begun. At
+    /// once, where it has something to look at.
+    pub(crate) fn rearm(&self, at_once: bool) {
+        let inner = &mut *self.inner.borrow_mut();
+        inner.driver.core.engine.refine_timeout();
+        let now = inner.driver.core.clock.now();
+        let until = if at_once { Some(now) } else { inner.driver.next_timeout() };
+        inner.waiter.arm(now, until);
     }
 
     /// Ends what `prepare_wait` began.

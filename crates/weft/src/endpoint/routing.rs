@@ -56,10 +56,18 @@ impl Driver {
         match self.route(peer, address, 0..self.links.len()) {
             Ok(()) => Ok(peer),
             Err(reasons) => {
-                self.core.engine.peer_failed(peer, PeerFailure::NoLink);
+                self.unreached(peer, &reasons);
                 Err(reasons)
             }
         }
+    }
+
+    /// No link leads to a peer, for these reasons.
+    fn unreached(&mut self, peer: PeerId, reasons: &[(&'static str, String)]) {
+        let each: Vec<String> =
+            reasons.iter().map(|(link, why)| format!("{link}: {why}")).collect();
+        self.lost.insert(peer, format!("no link ({})", each.join("; ")));
+        self.core.engine.peer_failed(peer, PeerFailure::NoLink);
     }
 
     /// A peer that we do not lead to, or not by memory as it does to us, said HELLO over `link`.
@@ -72,7 +80,7 @@ impl Driver {
         }
         let others = (0..self.links.len()).filter(|&other| other != link);
         if let Err(reasons) = self.route(peer, address, std::iter::once(link).chain(others)) {
-            self.core.engine.peer_failed(peer, PeerFailure::NoLink);
+            self.unreached(peer, &reasons);
             log::warn!("{}: no way back to {peer}: {reasons:?}", self.core.engine.id());
         }
     }
@@ -156,6 +164,7 @@ impl Driver {
     pub(super) fn unroute(&mut self, peer: PeerId) {
         let Some(slot) = self.routes.get_mut(peer.0 as usize) else { return };
         let Some(route) = slot.take() else { return };
+        self.lost.insert(peer, self.ways_of(peer, &route));
         for link in route.links() {
             self.links[link].disconnect(peer);
             self.used[link] -= 1;
@@ -266,27 +275,48 @@ impl Driver {
     }
 
     pub(super) fn report_failure(&self, peer: PeerId, failure: PeerFailure) {
-        let what = self.describe(peer);
         match failure {
-            PeerFailure::Closed => log::debug!("{what}: {failure}"),
-            _ => log::warn!("{what} failed: {failure}"),
+            PeerFailure::Closed => log::debug!("{}: {failure}", self.describe(peer)),
+            _ => log::warn!("{}", self.explain(peer, failure)),
         }
     }
 
-    /// A peer with its endpoint, link and address, for messages to people.
+    /// What failed, how, and what to do.
+    pub fn explain(&self, peer: PeerId, failure: PeerFailure) -> String {
+        let what = self.describe(peer);
+        match failure.advice() {
+            "" => format!("{what} failed: {failure}"),
+            advice => format!("{what} failed: {failure} ({advice})"),
+        }
+    }
+
+    /// A peer with the links, interfaces and addresses that it is reached over, for messages to
+    /// people; one that has failed with those that it was.
     pub fn describe(&self, peer: PeerId) -> String {
-        let name = |link: u8| self.links[usize::from(link)].caps().name;
-        let link = match self.routes.get(peer.0 as usize).and_then(Option::as_ref) {
-            None => "no link".to_string(),
-            Some(r) if r.small == r.bulk => name(r.small).to_string(),
-            Some(r) => format!("{}, data over {}", name(r.small), name(r.bulk)),
+        let way = match self.routes.get(peer.0 as usize).and_then(Option::as_ref) {
+            Some(route) => self.ways_of(peer, route),
+            None => self.lost.get(&peer).map_or("no link", String::as_str).to_string(),
         };
         if let Some(name) = self.names.get(&peer) {
-            return format!("{name} over {link}");
+            return format!("{name} over {way}");
         }
         match self.addresses.get(peer.0 as usize).and_then(Option::as_ref) {
-            Some(address) => format!("{peer} ({address}) over {link}"),
-            None => format!("{peer} over {link}"),
+            Some(address) => format!("{peer} ({address}) over {way}"),
+            None => format!("{peer} over {way}"),
+        }
+    }
+
+    fn ways_of(&self, peer: PeerId, route: &Route) -> String {
+        let way = |link: u8| {
+            let link = &self.links[usize::from(link)];
+            match (link.caps().name, link.way(peer)) {
+                (name, way) if way.is_empty() => name.to_string(),
+                (name, way) => format!("{name} ({way})"),
+            }
+        };
+        match route.small == route.bulk {
+            true => way(route.small),
+            false => format!("{}, data over {}", way(route.small), way(route.bulk)),
         }
     }
 }

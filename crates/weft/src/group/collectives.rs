@@ -3,8 +3,9 @@
 use super::element::{decode, encode, fold, Element, Op};
 use super::{Group, COLLECTIVE};
 use crate::endpoint::Operation;
+use weft_core::group::tree::Tree;
 use weft_core::group::tree::{self, Doubling};
-use weft_core::OpError;
+use weft_core::{OpError, PeerFailure};
 
 /// A broadcast travels in parts of this size, so that the levels of the tree work at the same time.
 const PART: usize = 64 << 10;
@@ -18,6 +19,14 @@ impl Group {
         let n = self.inner.collectives.get().wrapping_add(1);
         self.inner.collectives.set(n);
         self.tag(COLLECTIVE, n)
+    }
+
+    /// The tag of the next collective operation, which needs a rank of this number.
+    fn collective_from(&self, root: usize) -> Result<u64, OpError> {
+        match root < self.size() {
+            true => Ok(self.collective()),
+            false => Err(self.no_rank(root)),
+        }
     }
 
     fn post(&self, to: usize, tag: u64, data: Vec<u8>) -> Result<Operation, OpError> {
@@ -43,8 +52,17 @@ impl Group {
 
     /// Gives every rank the root's `data`; the other ranks may pass an empty vector.
     pub async fn broadcast(&self, root: usize, data: Vec<u8>) -> Result<Vec<u8>, OpError> {
-        let tag = self.collective();
-        let kind = self.inner.tree.get();
+        self.broadcast_over(self.inner.tree.get(), root, data).await
+    }
+
+    /// As [`broadcast`](Self::broadcast), over a tree that all ranks name.
+    pub async fn broadcast_over(
+        &self,
+        kind: Tree,
+        root: usize,
+        data: Vec<u8>,
+    ) -> Result<Vec<u8>, OpError> {
+        let tag = self.collective_from(root)?;
         let parent = tree::parent(kind, root, self.rank(), self.size());
         let children: Vec<usize> = tree::children(kind, root, self.rank(), self.size()).collect();
         let mut sends = Vec::new();
@@ -93,11 +111,21 @@ impl Group {
     pub async fn reduce<T: Element>(
         &self,
         root: usize,
+        values: Vec<T>,
+        op: Op,
+    ) -> Result<Option<Vec<T>>, OpError> {
+        self.reduce_over(self.inner.tree.get(), root, values, op).await
+    }
+
+    /// As [`reduce`](Self::reduce), over a tree that all ranks name.
+    pub async fn reduce_over<T: Element>(
+        &self,
+        kind: Tree,
+        root: usize,
         mut values: Vec<T>,
         op: Op,
     ) -> Result<Option<Vec<T>>, OpError> {
-        let tag = self.collective();
-        let kind = self.inner.tree.get();
+        let tag = self.collective_from(root)?;
         for child in tree::children(kind, root, self.rank(), self.size()) {
             let theirs = self.take(child, tag, values.len() * T::SIZE).await?;
             fold(&mut values, &theirs, op);
@@ -144,22 +172,52 @@ impl Group {
     }
 
     /// Collects one message of every rank at the root, in order of rank; `None` on other ranks.
+    /// Each sends to the root itself, so that nothing crosses a network twice.
     pub async fn gather(
         &self,
         root: usize,
         data: Vec<u8>,
     ) -> Result<Option<Vec<Vec<u8>>>, OpError> {
-        let tag = self.collective();
-        if self.rank() != root {
-            self.post(root, tag, data)?.await.0?;
-            return Ok(None);
+        self.gather_over(Tree::Flat, root, data).await
+    }
+
+    /// As [`gather`](Self::gather), over a tree that all ranks name: ranks on the way add theirs to
+    /// what came from below, so that the root receives fewer messages, which pays where they are
+    /// short.
+    pub async fn gather_over(
+        &self,
+        kind: Tree,
+        root: usize,
+        data: Vec<u8>,
+    ) -> Result<Option<Vec<Vec<u8>>>, OpError> {
+        let tag = self.collective_from(root)?;
+        let children = |rank| tree::children(kind, root, rank, self.size());
+        let parent = tree::parent(kind, root, self.rank(), self.size());
+        let (mut all, mut packed) = (vec![Vec::new(); self.size()], Vec::new());
+        let inner = parent.is_some() && children(self.rank()).next().is_some();
+        if inner {
+            pack(&mut packed, self.rank(), &data);
         }
-        let mut all = vec![Vec::new(); self.size()];
-        for rank in (0..self.size()).filter(|&r| r != root) {
-            all[rank] = self.take(rank, tag, ANY).await?;
+        for child in children(self.rank()) {
+            let theirs = self.take(child, tag, ANY).await?;
+            // What comes from a leaf is its message alone.
+            match (children(child).next(), parent) {
+                (None, None) => all[child] = theirs,
+                (None, Some(_)) => pack(&mut packed, child, &theirs),
+                (Some(_), Some(_)) => packed.extend_from_slice(&theirs),
+                (Some(_), None) => {
+                    let broken = |peer| OpError::Peer { peer, failure: PeerFailure::Protocol };
+                    let peer = self.peer(child)?;
+                    unpack(&theirs, &mut all).ok_or_else(|| broken(peer))?;
+                }
+            }
         }
-        all[root] = data;
-        Ok(Some(all))
+        let Some(parent) = parent else {
+            all[root] = data;
+            return Ok(Some(all));
+        };
+        self.post(parent, tag, if inner { packed } else { data })?.await.0?;
+        Ok(None)
     }
 
     /// Gives every rank the messages of all, in order of rank. Ring: size - 1 steps, each link used
@@ -182,9 +240,16 @@ impl Group {
 
     /// Sends `data[r]` to each rank `r` and returns what each rank sent here, in order of rank.
     /// `data` has one message a rank.
+    ///
+    /// # Errors
+    /// `Count` where it has not: nothing was sent, and the other ranks wait. As for every
+    /// operation, `Peer` when a rank that is needed has failed.
     pub async fn alltoall(&self, mut data: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, OpError> {
-        let tag = self.collective();
         let size = self.size();
+        if data.len() != size {
+            return Err(OpError::Count { wanted: size as u32, given: data.len() as u32 });
+        }
+        let tag = self.collective();
         let mut all = vec![Vec::new(); size];
         all[self.rank()] = std::mem::take(&mut data[self.rank()]);
         for step in 1..size {
@@ -195,5 +260,49 @@ impl Group {
             sent.await.0?;
         }
         Ok(all)
+    }
+}
+
+/// Adds a rank's message to what goes up the tree: rank (8 bytes), length (8 bytes), message.
+fn pack(out: &mut Vec<u8>, rank: usize, message: &[u8]) {
+    out.extend_from_slice(&(rank as u64).to_le_bytes());
+    out.extend_from_slice(&(message.len() as u64).to_le_bytes());
+    out.extend_from_slice(message);
+}
+
+/// Puts packed messages at their ranks; `None` where they are no such thing.
+fn unpack(mut packed: &[u8], all: &mut [Vec<u8>]) -> Option<()> {
+    while !packed.is_empty() {
+        let (rank, rest) = packed.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let rank = usize::try_from(u64::from_le_bytes(*rank)).ok()?;
+        let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
+        let (message, rest) = rest.split_at_checked(len)?;
+        *all.get_mut(rank)? = message.to_vec();
+        packed = rest;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unpack__is_the_reverse_of_pack_and_refuses_junk() {
+        let mut packed = Vec::new();
+        pack(&mut packed, 2, b"two");
+        pack(&mut packed, 0, b"");
+        let mut all = vec![Vec::new(); 3];
+        assert_eq!(unpack(&packed, &mut all), Some(()));
+        assert_eq!(all, [b"".to_vec(), b"".to_vec(), b"two".to_vec()]);
+        for end in 1..packed.len() {
+            // Only the first message is whole at 19.
+            assert_eq!(unpack(&packed[..end], &mut all).is_some(), end == 19, "{end}");
+        }
+        assert_eq!(unpack(&packed, &mut all[..2]), None, "a rank that is none");
+        packed[8..16].fill(0xff);
+        assert_eq!(unpack(&packed, &mut all), None);
     }
 }

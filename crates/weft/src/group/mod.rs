@@ -5,13 +5,13 @@ mod collectives;
 mod element;
 
 pub use element::{Element, Op};
+pub use weft_core::group::tree::Tree;
 
 use crate::endpoint::{Endpoint, Operation};
 use any::Senders;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Context;
-use weft_core::group::tree::Tree;
 use weft_core::{OpError, PeerFailure, PeerId};
 use weft_link::Address;
 
@@ -46,6 +46,8 @@ struct Inner {
     /// Ranks whose failure a receive from any rank has reported.
     reported: RefCell<Vec<usize>>,
     tree: Cell<Tree>,
+    /// Why the address of a rank was not to be had, the last time.
+    nowhere: RefCell<String>,
 }
 
 /// An ordered set of ranks with a tag space of its own. Clones are the same group.
@@ -54,7 +56,7 @@ pub struct Group {
     inner: Rc<Inner>,
 }
 
-/// The error of a rank that no link reaches.
+/// The error of a rank whose address nobody knows.
 const NO_LINK: OpError = OpError::Peer { peer: PeerId(u32::MAX), failure: PeerFailure::NoLink };
 
 /// What a tag is for: bits 32..48 of the match bits; the context is in bits 48..64.
@@ -64,16 +66,17 @@ const COLLECTIVE: u64 = 1 << 32;
 impl Group {
     /// The group of all ranks of a directory.
     pub fn new(endpoint: Endpoint, directory: impl Directory + 'static, rank: usize) -> Group {
-        let size = directory.size();
-        Group::of(endpoint, Rc::new(directory), (0..size).collect(), rank, 0)
+        let members = (0..directory.size()).collect();
+        let tree = endpoint.inner.borrow().driver.core.engine.config().tree;
+        Group::of(endpoint, Rc::new(directory), members, (rank, 0), tree)
     }
 
     fn of(
         endpoint: Endpoint,
         directory: Rc<dyn Directory>,
         members: Vec<usize>,
-        rank: usize,
-        context: u16,
+        (rank, context): (usize, u16),
+        tree: Tree,
     ) -> Group {
         let inner = Inner {
             endpoint,
@@ -84,19 +87,22 @@ impl Group {
             context,
             collectives: Cell::new(0),
             reported: RefCell::default(),
-            tree: Cell::new(Tree::Binomial),
+            tree: Cell::new(tree),
+            nowhere: RefCell::default(),
         };
         Group { inner: Rc::new(inner) }
     }
 
-    /// A group of some of these ranks, in the order given; `None` on ranks that are not named. All
-    /// ranks named pass the same list and a `context` (1 to 65535) that no other group of the job
-    /// uses.
+    /// A group of some of these ranks, in the order given; `None` on ranks that are not named, and
+    /// where a number is that of no rank. All ranks named pass the same list and a `context` (1 to
+    /// 65535) that no other group of the job uses.
     pub fn subset(&self, ranks: &[usize], context: u16) -> Option<Group> {
         let rank = ranks.iter().position(|&r| r == self.rank())?;
-        let members = ranks.iter().map(|&r| self.inner.members[r]).collect();
+        let member = |&rank: &usize| self.inner.members.get(rank).copied();
+        let members = ranks.iter().map(member).collect::<Option<_>>()?;
         let (endpoint, directory) = (self.inner.endpoint.clone(), self.inner.directory.clone());
-        Some(Group::of(endpoint, directory, members, rank, context))
+        let tree = self.inner.tree.get();
+        Some(Group::of(endpoint, directory, members, (rank, context), tree))
     }
 
     /// This process's rank.
@@ -114,7 +120,8 @@ impl Group {
         &self.inner.endpoint
     }
 
-    /// The tree broadcasts and reductions use from now on; every rank sets the same.
+    /// The tree that broadcasts and reductions which name none use from now on, in place of that of
+    /// the endpoint's configuration (`WEFT_TREE`); every rank sets the same.
     pub fn set_tree(&self, tree: Tree) {
         self.inner.tree.set(tree);
     }
@@ -122,20 +129,54 @@ impl Group {
     /// The peer of a rank.
     ///
     /// # Errors
-    /// `NoLink`, with the reasons logged, when no link leads there.
+    /// `NoRank` where the group has none of that number; `NoLink`, with the reasons logged and in
+    /// what [`explain`](Self::explain) says, when no link leads there.
     pub fn peer(&self, rank: usize) -> Result<PeerId, OpError> {
-        if let Some(peer) = self.inner.peers.borrow()[rank] {
-            return Ok(peer);
+        let known = self.inner.peers.borrow().get(rank).copied();
+        match known {
+            Some(Some(peer)) => Ok(peer),
+            Some(None) => self.find(rank),
+            None => Err(self.no_rank(rank)),
         }
-        let address = self.inner.directory.address(self.inner.members[rank]);
-        let peer = address
-            .and_then(|a| self.inner.endpoint.connect(&a).map_err(|e| e.to_string()))
-            .map_err(|why| {
-                log::error!("rank {rank}: {why}");
-                NO_LINK
-            })?;
+    }
+
+    #[cold]
+    fn no_rank(&self, rank: usize) -> OpError {
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        OpError::NoRank { rank: number(rank), size: number(self.size()) }
+    }
+
+    /// Makes a peer of a rank that is used for the first time.
+    #[cold]
+    fn find(&self, rank: usize) -> Result<PeerId, OpError> {
+        let (endpoint, number) = (&self.inner.endpoint, self.inner.members[rank]);
+        let address = self.inner.directory.address(number).map_err(|why| {
+            log::error!("rank {number}: {why}");
+            *self.inner.nowhere.borrow_mut() = format!("rank {number}: {why}");
+            NO_LINK
+        })?;
+        let connected = endpoint.connect(&address);
+        let known = endpoint.find_peer(address.endpoint);
+        if let Some(peer) = known {
+            endpoint.set_name(peer, &name(number, &address, endpoint.address().host));
+        }
+        let peer = connected.map_err(|why| {
+            log::error!("rank {number}: {why}");
+            *self.inner.nowhere.borrow_mut() = format!("rank {number}: {why}");
+            known.map_or(NO_LINK, |peer| OpError::Peer { peer, failure: PeerFailure::NoLink })
+        })?;
         self.inner.peers.borrow_mut()[rank] = Some(peer);
         Ok(peer)
+    }
+
+    /// The whole text of an error that an operation of this group ended with: which rank on which
+    /// host, over which link, interface and address, why, and what to do. The error's own `Display`
+    /// knows the number of the peer alone.
+    pub fn explain(&self, error: OpError) -> String {
+        match error {
+            NO_LINK => self.inner.nowhere.borrow().clone(),
+            other => self.inner.endpoint.explain(other),
+        }
     }
 
     /// The rank of a peer, if it is one of this group that was used before.
@@ -207,6 +248,15 @@ impl Group {
             return Ok(data);
         }
         endpoint.recv_sized(Some(peer), tag, 0, max_len).await.map(|(_, data)| data)
+    }
+}
+
+/// What people call a rank: with the host it runs on, as far as its address tells.
+fn name(rank: usize, address: &Address, here: u64) -> String {
+    match address.udp.first() {
+        _ if here != 0 && address.host == here => format!("rank {rank} on this host"),
+        Some(socket) => format!("rank {rank} on host {}", socket.ip()),
+        None => format!("rank {rank}"),
     }
 }
 

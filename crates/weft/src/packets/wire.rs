@@ -1,7 +1,7 @@
 //! What packets of the packet interface carry beside the program's bytes.
 //!
 //! A packet is an active message whose tag has bit 31 set. Bits 0 to 15 of the tag are the number
-//! of the handler, bits 16 to 19 the kind, bits 32 to 63 the program's argument. Packets of kind 0
+//! of the handler, bits 16 to 30 the kind, bits 32 to 63 the program's argument. Packets of kind 0
 //! carry the program's bytes and nothing else; those of other kinds begin with one of the headers
 //! below, all integers in little-endian order.
 

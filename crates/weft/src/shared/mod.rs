@@ -11,6 +11,8 @@ use crate::packets::{Counter, Packet, Packets};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use sys::Owned;
+use weft_core::engine::types::{AtomicCode, Probed};
+use weft_core::engine::Rights;
 use weft_core::{Config, OpError, OpId, PeerId, Stats};
 use weft_link::Address;
 
@@ -18,8 +20,34 @@ struct State {
     endpoint: Owned,
     /// A thread makes progress for all; the others sleep until it has.
     leader: bool,
+    /// That thread sleeps, without the lock.
+    asleep: bool,
     /// Calls of the program.
     calls: u64,
+}
+
+/// Names a receive, one at a time, for another thread to cancel: see
+/// [`SharedEndpoint::recv_or_cancel`].
+#[derive(Debug, Default)]
+pub struct Cancel {
+    wish: Mutex<Wish>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Wish {
+    #[default]
+    Nothing,
+    /// A receive to be cancelled.
+    Running(OpId),
+    /// The next receive is not to begin.
+    Asked,
+}
+
+impl Cancel {
+    /// Taken under the endpoint's lock or without that, for a moment only.
+    fn lock(&self) -> MutexGuard<'_, Wish> {
+        self.wish.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct Shared {
@@ -43,7 +71,7 @@ impl SharedEndpoint {
         let watchdog = config.receipt == Receipt::Watchdog;
         let period = Duration::from_micros(u64::from(config.watchdog_us.max(1)));
         let endpoint = Owned::new(open_locked(config, links, key)?);
-        let state = Mutex::new(State { endpoint, leader: false, calls: 0 });
+        let state = Mutex::new(State { endpoint, leader: false, asleep: false, calls: 0 });
         let shared = Arc::new(Shared { state, progressed: Condvar::new() });
         if watchdog {
             watchdog::start(&shared, period);
@@ -114,7 +142,9 @@ impl SharedEndpoint {
         }
     }
 
-    /// Receives a message into `buffer` and returns when it is there.
+    /// Receives a message into `buffer` and returns when it is there. `from: None` takes any
+    /// source, also peers that are yet to call: only such a wait has no bound, but
+    /// [`cancel`](Self::cancel) ends one of [`recv_or_cancel`](Self::recv_or_cancel).
     ///
     /// # Errors
     /// The peer failed, or the message was longer than the buffer.
@@ -129,6 +159,119 @@ impl SharedEndpoint {
         self.wait_op(op)
     }
 
+    /// As [`recv`](Self::recv), until another thread calls [`cancel`](Self::cancel).
+    ///
+    /// # Errors
+    /// `Cancelled`; as `recv`.
+    pub fn recv_or_cancel(
+        &self,
+        from: Option<PeerId>,
+        tag: u64,
+        ignore: u64,
+        buffer: &mut [u8],
+        cancel: &Cancel,
+    ) -> Result<Status, OpError> {
+        let op = self.with(|e| {
+            if *cancel.lock() == Wish::Asked {
+                return Err(OpError::Cancelled);
+            }
+            let op = e.begin_recv(from, tag, ignore, buffer)?;
+            *cancel.lock() = Wish::Running(op);
+            Ok(op)
+        });
+        let result = op.and_then(|op| self.wait_op(op));
+        *cancel.lock() = Wish::Nothing;
+        result
+    }
+
+    /// Ends the receive that `cancel` was given to, or the next one that it will be. False: its
+    /// message came before.
+    pub fn cancel(&self, cancel: &Cancel) -> bool {
+        let mut state = self.lock();
+        state.calls += 1;
+        let endpoint = state.endpoint.get();
+        let mut wish = cancel.lock();
+        let cancelled = match *wish {
+            Wish::Running(op) => endpoint.cancel(op),
+            Wish::Nothing | Wish::Asked => {
+                *wish = Wish::Asked;
+                return true;
+            }
+        };
+        if state.asleep {
+            endpoint.rearm(true);
+        }
+        self.shared.progressed.notify_all();
+        cancelled
+    }
+
+    /// Looks for a message without receiving it, among what has arrived: [`poll`](Self::poll) takes
+    /// in what has. Another thread may receive it first.
+    pub fn probe(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<Probed> {
+        self.with(|e| e.probe(from, tag, ignore))
+    }
+
+    /// Registers `len` bytes of new memory, zeroed, for remote use; returns its key.
+    pub fn register(&self, len: usize, rights: Rights) -> Option<u64> {
+        self.with(|e| e.register(len, rights))
+    }
+
+    /// Ends remote use of a region and returns its memory.
+    pub fn unregister(&self, key: u64) -> Vec<u8> {
+        self.with(|e| e.unregister(key))
+    }
+
+    /// Reads or writes a registered region of this endpoint, under the lock.
+    pub fn with_region<R>(&self, key: u64, f: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
+        self.with(|e| e.with_region(key, f))
+    }
+
+    /// Writes `data` to the peer's region at `offset`; returns when it is there.
+    ///
+    /// # Errors
+    /// The peer failed, or refused: key, bounds or rights.
+    pub fn put(&self, to: PeerId, key: u64, offset: u64, data: &[u8]) -> Result<(), OpError> {
+        let op = self.with(|e| e.begin_put(to, (key, offset), data))?;
+        self.wait_op(op).map(|_| ())
+    }
+
+    /// Reads from the peer's region at `offset` as much as `buffer` is long.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn get(
+        &self,
+        from: PeerId,
+        key: u64,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), OpError> {
+        let op = self.with(|e| e.begin_get(from, (key, offset), buffer))?;
+        self.wait_op(op).map(|_| ())
+    }
+
+    /// Does an atomic operation on the 8 bytes at `offset` of the peer's region; returns the old
+    /// value. `compare` matters to compare-and-swap only.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn atomic(
+        &self,
+        at: PeerId,
+        (key, offset): (u64, u64),
+        code: AtomicCode,
+        operand: u64,
+        compare: u64,
+    ) -> Result<u64, OpError> {
+        let op = self.with(|e| e.begin_atomic(at, (key, offset), code, (operand, compare)))?;
+        self.wait_op(op).map(|status| status.value)
+    }
+
+    /// The whole text of an error, as [`Endpoint::explain`].
+    pub fn explain(&self, error: OpError) -> String {
+        self.with(|e| e.explain(error))
+    }
+
     fn wait_op(&self, op: OpId) -> Result<Status, OpError> {
         let mut state = self.lock();
         state.calls += 1;
@@ -137,6 +280,10 @@ impl SharedEndpoint {
                 return result;
             }
             if state.leader {
+                if state.asleep {
+                    // What was begun here may have to be repeated sooner than it would wake.
+                    state.endpoint.get().rearm(false);
+                }
                 let waited = self.shared.progressed.wait(state);
                 state = waited.unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -149,15 +296,17 @@ impl SharedEndpoint {
     }
 
     /// One round of progress for all; sleeps without the lock when there is nothing to do.
-    fn lead<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let endpoint = state.endpoint.get();
         if endpoint.wait(Some(Duration::from_micros(2))) || !endpoint.prepare_wait() {
             return state;
         }
         let Some(fd) = endpoint.wait_fd() else { return state };
+        state.asleep = true;
         drop(state);
         crate::endpoint::sleep_on(fd);
-        let state = self.lock();
+        let mut state = self.lock();
+        state.asleep = false;
         state.endpoint.get().finish_wait();
         state
     }

@@ -9,5 +9,5 @@ mod socket;
 pub(super) mod testing;
 
 pub(super) use addr::SockAddr;
-pub(super) use net::{interfaces, route_to, Interface};
+pub(super) use net::{interfaces, name_of, route_to, Interface};
 pub(super) use socket::Socket;

@@ -50,6 +50,17 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(out)
 }
 
+/// Name of the interface with this index, if there is one.
+pub fn name_of(index: u32) -> Option<String> {
+    let mut name = [0u8; libc::IF_NAMESIZE];
+    // SAFETY: `name` is writable for the length that the call demands.
+    if unsafe { libc::if_indextoname(index, name.as_mut_ptr().cast()) }.is_null() {
+        return None;
+    }
+    let name = std::ffi::CStr::from_bytes_until_nul(&name).ok()?;
+    Some(name.to_string_lossy().into_owned())
+}
+
 /// Speed of an interface in Mbit/s (`ETHTOOL_GSET`, linux/ethtool.h); `None` if its driver does not
 /// tell.
 fn speed(name: &std::ffi::CStr) -> Option<u32> {
@@ -106,6 +117,14 @@ mod tests {
     fn route_to__loopback_is_local_and_wide() {
         let route = route_to("127.0.0.1:9".parse().unwrap()).unwrap();
         assert!(route.source.is_loopback() && route.mtu >= 1500, "{route:?}");
+    }
+
+    #[test]
+    fn name_of__of_an_index() {
+        let all = interfaces().unwrap();
+        let loopback = all.iter().find(|i| i.ip.is_loopback()).unwrap();
+        assert_eq!(name_of(loopback.index).as_deref(), Some("lo"));
+        assert_eq!(name_of(u32::MAX), None);
     }
 
     #[test]

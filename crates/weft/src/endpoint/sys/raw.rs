@@ -240,10 +240,58 @@ impl Inner {
 impl Endpoint {
     /// Starts a fetch-and-add on the first word of a region, to be collected.
     pub(crate) fn begin_fetch_add(&self, at: PeerId, key: u64, n: u64) -> Result<OpId, OpError> {
+        self.begin_atomic(at, (key, 0), AtomicCode::FetchAdd, (n, 0))
+    }
+
+    /// Starts an atomic operation on the word at `offset` of a region, to be collected.
+    pub(crate) fn begin_atomic(
+        &self,
+        at: PeerId,
+        (key, offset): (u64, u64),
+        code: AtomicCode,
+        operands: (u64, u64),
+    ) -> Result<OpId, OpError> {
+        self.begin(Memory::None, |engine, now| {
+            engine.atomic(now, at, key, offset, code, operands, 0)
+        })
+    }
+
+    /// Starts a put whose caller does not return before `collect` gave the result.
+    pub(crate) fn begin_put(
+        &self,
+        to: PeerId,
+        (key, offset): (u64, u64),
+        data: &[u8],
+    ) -> Result<OpId, OpError> {
+        let len = data.len() as u64;
+        // SAFETY: the callers in this crate return only when the operation has ended.
+        let memory = unsafe { Memory::raw(data.as_ptr(), data.len()) };
+        self.begin(memory, |engine, now| engine.put(now, to, key, offset, len, 0))
+    }
+
+    /// Starts a get whose caller does not return before `collect` gave the result.
+    pub(crate) fn begin_get(
+        &self,
+        from: PeerId,
+        (key, offset): (u64, u64),
+        buffer: &mut [u8],
+    ) -> Result<OpId, OpError> {
+        let len = buffer.len() as u64;
+        // SAFETY: the callers in this crate return only when the operation has ended.
+        let memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
+        self.begin(memory, |engine, now| engine.get(now, from, key, offset, len, 0))
+    }
+
+    /// Starts an operation to be collected.
+    fn begin(
+        &self,
+        memory: Memory,
+        start: impl FnOnce(&mut Engine, Instant) -> Result<OpId, Refused>,
+    ) -> Result<OpId, OpError> {
         let d = &mut self.inner.borrow_mut().driver;
-        let (now, code) = (d.core.tick(), AtomicCode::FetchAdd);
-        let op = d.core.engine.atomic(now, at, key, 0, code, (n, 0), 0).map_err(error_of)?;
-        d.core.ops.insert(op, Owner::Waiter, Memory::None);
+        let now = d.core.tick();
+        let op = start(&mut d.core.engine, now).map_err(error_of)?;
+        d.core.ops.insert(op, Owner::Waiter, memory);
         d.flush();
         Ok(op)
     }
@@ -260,18 +308,9 @@ impl Endpoint {
         let mut result = Ok(());
         let mut ops = Vec::with_capacity(parts.len());
         for part in parts {
-            let d = &mut self.inner.borrow_mut().driver;
-            let bytes = &data[part.clone()];
-            // SAFETY: this returns only when all operations have ended.
-            let memory = unsafe { Memory::raw(bytes.as_ptr(), bytes.len()) };
-            let (now, at) = (d.core.tick(), offset + part.start as u64);
-            match d.core.engine.put(now, to, key, at, bytes.len() as u64, 0) {
-                Ok(op) => {
-                    d.core.ops.insert(op, Owner::Waiter, memory);
-                    d.flush();
-                    ops.push(op);
-                }
-                Err(refused) => result = Err(error_of(refused)),
+            match self.begin_put(to, (key, offset + part.start as u64), &data[part.clone()]) {
+                Ok(op) => ops.push(op),
+                Err(error) => result = Err(error),
             }
         }
         for op in ops {
@@ -303,7 +342,8 @@ impl Endpoint {
         }
     }
 
-    /// Receives a message into `buffer` and returns when it is there.
+    /// Receives a message into `buffer` and returns when it is there. `from: None` takes any
+    /// source, also peers that are yet to call: only such a wait has no bound.
     #[inline]
     pub fn recv_blocking(
         &self,

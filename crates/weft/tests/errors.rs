@@ -1,0 +1,102 @@
+//! What errors tell: which rank, over which link, interface and address, why, and what to do.
+#![allow(non_snake_case)]
+
+use weft::{Config, Endpoint, EndpointId, Group, OpError, PeerFailure};
+use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::{Address, Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
+
+fn endpoint(link: impl FnOnce(EndpointId) -> Box<dyn Link>) -> Endpoint {
+    let config = Config { connect_timeout_ms: 50, ..Config::default() };
+    let me = EndpointId(weft_link::random_u64());
+    Endpoint::with_links(config, me, weft::Clock::system(), vec![link(me)])
+}
+
+fn shm() -> Endpoint {
+    endpoint(|me| Box::new(ShmLink::new(ShmConfig::new(me)).unwrap()))
+}
+
+fn udp() -> Endpoint {
+    endpoint(|me| {
+        let config = UdpConfig { host: weft_link::shm::host().unwrap(), ..UdpConfig::default() };
+        let job_key = JobKey::from_bytes(&[7; 32]).unwrap();
+        let security = Security { mode: Mode::Auth, job_key, me };
+        Box::new(UdpLink::new(config, security).unwrap())
+    })
+}
+
+/// Rank 0 of two, the other of which is there.
+fn group(a: Endpoint, other: Address) -> Group {
+    let addresses = vec![a.address(), other];
+    Group::new(a, addresses, 0)
+}
+
+fn assert_has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no {part:?} in {text:?}");
+    }
+}
+
+#[test]
+fn explain__of_a_process_that_ended_names_rank_link_and_process() {
+    let (a, b) = (shm(), shm());
+    let world = group(a.clone(), b.address());
+    b.connect(&a.address()).unwrap();
+    let to_b = world.peer(1).unwrap();
+    drop(b);
+    let error = a.block_on(world.recv(1, 3, 8)).unwrap_err();
+    assert_eq!(error, OpError::Peer { peer: to_b, failure: PeerFailure::Gone });
+    let process = format!("over shm (process {})", std::process::id());
+    let wanted = ["rank 1 on this host ", &process, "its process ended", "its launcher"];
+    assert_has(&world.explain(error), &wanted);
+    // Whoever asks later gets the same.
+    let later = a.block_on(world.send(1, 3, vec![1])).unwrap_err();
+    assert_has(&world.explain(later), &wanted);
+    assert_has(&a.describe(to_b), &wanted[..2]);
+}
+
+#[test]
+fn explain__of_a_peer_that_never_answers_names_addresses_and_what_to_do() {
+    let (a, b) = (udp(), udp());
+    let there = b.address();
+    drop(b);
+    let world = group(a.clone(), there.clone());
+    let error = a.block_on(world.recv(1, 3, 8)).unwrap_err();
+    let text = world.explain(error);
+    assert_has(&text, &["rank 1 on ", "over udp (from ", "no answer to the first packet"]);
+    assert_has(&text, &["weft doctor", "WEFT_CONNECT_TIMEOUT_MS"]);
+    let named = |socket: &std::net::SocketAddr| text.contains(&format!(" to {socket}"));
+    assert!(there.udp.iter().any(named), "{text}");
+}
+
+#[test]
+fn explain__of_a_rank_without_a_link_names_each_and_why() {
+    let world = group(shm(), Address { endpoint: EndpointId(5), ..Address::default() });
+    for _ in 0..2 {
+        let error = world.endpoint().block_on(world.send(1, 3, vec![1])).unwrap_err();
+        assert!(matches!(error, OpError::Peer { failure: PeerFailure::NoLink, .. }), "{error}");
+        let wanted = ["rank 1 over no link (shm: unreachable", "offers no shared memory", "doctor"];
+        assert_has(&world.explain(error), &wanted);
+    }
+}
+
+#[test]
+fn peer__of_a_rank_that_is_none_is_an_error() {
+    let world = group(shm(), Address::default());
+    let endpoint = world.endpoint();
+    let error = OpError::NoRank { rank: 2, size: 2 };
+    assert_eq!(endpoint.block_on(world.send(2, 0, vec![])), Err(error));
+    assert_eq!(endpoint.block_on(world.recv(2, 0, 1)), Err(error));
+    assert_eq!(endpoint.block_on(world.broadcast(2, vec![])), Err(error));
+    assert_eq!(endpoint.block_on(world.gather(2, vec![])), Err(error));
+    assert_eq!(endpoint.block_on(world.reduce(2, vec![1u64], weft::Op::Sum)), Err(error));
+    assert_has(&world.explain(error), &["there is no rank 2", "the group has 2"]);
+    assert!(world.subset(&[0, 7], 1).is_none());
+}
+
+#[test]
+fn alltoall__of_a_short_list_is_an_error() {
+    let world = group(shm(), Address::default());
+    let error = world.endpoint().block_on(world.alltoall(vec![vec![1]])).unwrap_err();
+    assert_eq!(error, OpError::Count { wanted: 2, given: 1 });
+    assert_has(&world.explain(error), &["1 messages given", "needs 2"]);
+}

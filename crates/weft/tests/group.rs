@@ -1,0 +1,126 @@
+//! Collective operations of real endpoints, over every tree.
+#![allow(non_snake_case)]
+
+use std::sync::{Barrier, Mutex};
+use std::time::Duration;
+use weft::{Clock, Config, Endpoint, EndpointId, Group, Op, PeerId, Tree};
+use weft_link::{ShmConfig, ShmLink};
+
+const SIZES: [usize; 4] = [1, 2, 5, 8];
+
+/// Runs `program` as each of `size` ranks, a thread each, over shared memory.
+fn ranks(size: usize, tree: Tree, program: impl Fn(&Group) + Sync) {
+    let (addresses, met) = (Mutex::new(vec![None; size]), Barrier::new(size));
+    let rank = |me: usize| {
+        let id = EndpointId(weft_link::random_u64());
+        let link = Box::new(ShmLink::new(ShmConfig::new(id)).unwrap());
+        let config = Config { tree, spin_us: 0, ..Config::default() };
+        let endpoint = Endpoint::with_links(config, id, Clock::system(), vec![link]);
+        addresses.lock().unwrap()[me] = Some(endpoint.address());
+        met.wait();
+        let all: Option<Vec<_>> = addresses.lock().unwrap().iter().cloned().collect();
+        program(&Group::new(endpoint.clone(), all.unwrap(), me));
+        endpoint.close(Duration::from_secs(60));
+        met.wait();
+    };
+    std::thread::scope(|s| {
+        (0..size).for_each(|me| {
+            s.spawn(move || rank(me));
+        });
+    });
+}
+
+fn message(rank: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + rank * 31) as u8).collect()
+}
+
+/// Runs `program` on groups of all sizes with each tree.
+fn everywhere(program: impl Fn(&Group, Tree) + Sync) {
+    for size in SIZES {
+        for &tree in Tree::ALL {
+            ranks(size, tree, |group| program(group, tree));
+        }
+    }
+}
+
+#[test]
+fn broadcast__over_every_tree_from_every_root() {
+    everywhere(|group, _| {
+        for root in 0..group.size() {
+            // Nothing, less than a part, and several parts.
+            for len in [0, 100, 200_000] {
+                let own = if group.rank() == root { message(root, len) } else { Vec::new() };
+                let got = group.endpoint().block_on(group.broadcast(root, own)).unwrap();
+                assert!(got == message(root, len), "{len} bytes from {root}");
+            }
+        }
+    });
+}
+
+#[test]
+fn reduce__over_every_tree_to_every_root() {
+    everywhere(|group, _| {
+        let size = group.size() as u64;
+        for root in 0..group.size() {
+            let own = vec![group.rank() as u64, 1];
+            let got = group.endpoint().block_on(group.reduce(root, own, Op::Sum)).unwrap();
+            let wanted = (group.rank() == root).then(|| vec![size * (size - 1) / 2, size]);
+            assert_eq!(got, wanted);
+        }
+    });
+}
+
+#[test]
+fn gather__over_every_tree_to_every_root() {
+    everywhere(|group, tree| {
+        for root in 0..group.size() {
+            let own = || message(group.rank(), 1000 * group.rank());
+            let direct = group.endpoint().block_on(group.gather(root, own())).unwrap();
+            let over = group.endpoint().block_on(group.gather_over(tree, root, own())).unwrap();
+            let each = || (0..group.size()).map(|r| message(r, 1000 * r)).collect::<Vec<_>>();
+            let wanted = (group.rank() == root).then(each);
+            assert!(direct == wanted && over == wanted, "at {} to {root}", group.rank());
+        }
+    });
+}
+
+#[test]
+fn alltoall__everyone_gets_what_is_theirs() {
+    for size in SIZES {
+        ranks(size, Tree::Binomial, |group| {
+            let (me, size) = (group.rank(), group.size());
+            let own = (0..size).map(|to| message(me * size + to, 500 * to)).collect();
+            let got = group.endpoint().block_on(group.alltoall(own)).unwrap();
+            let wanted: Vec<_> = (0..size).map(|r| message(r * size + me, 500 * me)).collect();
+            assert!(got == wanted, "at {me} of {size}");
+        });
+    }
+}
+
+/// Ranks that this one has exchanged anything with.
+fn partners(group: &Group) -> usize {
+    (0..group.size() as u32).filter(|&n| group.rank_of(PeerId(n)).is_some()).count()
+}
+
+#[test]
+fn tree__of_the_configuration_decides_who_sends_to_whom() {
+    let wanted = [(Tree::Flat, 7), (Tree::Chain, 1), (Tree::Binary, 2), (Tree::Binomial, 3)];
+    for (tree, at_root) in wanted {
+        ranks(8, tree, |group| {
+            let endpoint = group.endpoint();
+            endpoint.block_on(group.broadcast(0, vec![1])).unwrap();
+            endpoint.block_on(group.reduce(0, vec![1u64], Op::Sum)).unwrap();
+            let below = group.subset(&[0, 1, 2, 3, 4, 5, 6, 7], 1).unwrap();
+            endpoint.block_on(below.broadcast(0, vec![1])).unwrap();
+            if group.rank() == 0 {
+                assert_eq!((partners(group), partners(&below)), (at_root, at_root), "{tree:?}");
+                // One call may name another.
+            }
+            endpoint.block_on(below.broadcast_over(Tree::Flat, 0, vec![1])).unwrap();
+            assert!(group.rank() != 0 || partners(&below) == 7);
+            group.set_tree(Tree::Flat);
+            endpoint.block_on(group.broadcast(0, vec![1])).unwrap();
+            assert!(group.rank() != 0 || partners(group) == 7);
+        });
+    }
+}

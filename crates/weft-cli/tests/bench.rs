@@ -210,6 +210,44 @@ fn suite__writes_table_plots_and_a_report_that_needs_nothing_else() {
 }
 
 #[test]
+fn suite__without_hosts_of_a_lab_measures_inside_this_one() {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let folder = folder.join(format!("suite-off-{}", std::process::id()));
+    let out = folder.to_str().expect("text");
+    let situations = "inside-idle,between-1500-idle";
+    let words = ["suite", "--out", out, "--netns", "off", "--situations", situations];
+    let said = text(&[&words[..], &["--size", "64"]].concat());
+    for why in ["everything: --netns off", "System V queue: "] {
+        assert!(said.contains(why), "no {why:?}: {said}");
+    }
+    let table = std::fs::read_to_string(folder.join("results.csv")).expect("a table");
+    assert!(table.contains("inside,,idle,weft shm,") && !table.contains("between,"), "{table}");
+    std::fs::remove_dir_all(&folder).expect("removing the report");
+}
+
+#[test]
+fn bandwidth__the_note_has_the_window() {
+    let got = text(&["bandwidth", "--size", "1K"]);
+    assert!(got.contains("as many as fit 1 MiB (2 to 32)"), "{got}");
+}
+
+#[test]
+fn args__what_a_benchmark_would_ignore_is_refused_with_a_reason() {
+    for (words, why) in [
+        (&["suite", "--out", "x", "--link", "udp"][..], "leave out --link"),
+        (&["agent", "--link", "xdp"], "leave out --link"),
+        (&["mpi", "--link", "udp"], "leave out --link"),
+        (&["agent", "--netns", "off"], "leave out --netns off"),
+        (&["ethernet", "--link", "packet,shm"], "does not use Ethernet"),
+        (&["ethernet", "--link", "udp", "--netns", "off"], "leave out --netns off"),
+    ] {
+        let output = bench(words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn args__bad_ones_are_refused() {
     for words in [
         &["suite"][..],

@@ -7,7 +7,7 @@ use super::rank::{Channel, Probe, Task};
 use super::table::{figure, human, Better, Line, Other, Row, Table};
 use super::wire::{Socket, FRAME};
 use super::{Bench, LinkName, Options, MTU};
-use anyhow::Result;
+use anyhow::{ensure, Result};
 use serde::Serialize;
 use std::io::Write;
 
@@ -358,6 +358,8 @@ const PARTS: [(&str, usize, Part); 7] = [
 /// All parts of the table for one link. What fails is noted, and the rest goes on with new ranks.
 fn measure(link: LinkName, options: &Options) -> Result<(Vec<Check>, Vec<String>)> {
     let bench = Bench::start(link, options)?;
+    let why = bench.why_not.as_deref().unwrap_or("leave out --netns off");
+    ensure!(bench.place == Place::Between(MTU), "ethernet needs two lab hosts: {why}");
     let mut run = Run { bench, link, checks: Vec::new(), notes: Vec::new() };
     run.notes.extend(run.bench.path());
     for (name, size, part) in PARTS {

@@ -342,6 +342,24 @@ fn loss__takes_some_packets_and_not_all() {
 }
 
 #[test]
+fn loss__meets_single_packets_also_of_long_frames() {
+    let Some(lab) = Lab::up(&["2", "--loss", "0.1%"]) else { return };
+    let count = |what: &str| {
+        let file = format!("cat /sys/class/net/eth0/statistics/rx_{what}");
+        lab.sh("h1", &file).trim().parse::<u64>().expect("a number")
+    };
+    for link in ["udp", "packet,gso,udp"] {
+        let (packets, bytes) = (count("packets"), count("bytes"));
+        let incast = [WEFT, "selftest", "incast", "--bytes", "1000000", "--messages", "4"];
+        let link = format!("--with=--link={link}");
+        let ran = lab.weft(&[&["lab", "run", "-n", "2", &link][..], &incast].concat());
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        let (packets, bytes) = (count("packets") - packets, count("bytes") - bytes);
+        assert!(bytes > 4_000_000 && bytes / packets <= 1514, "{link}: {bytes} in {packets}");
+    }
+}
+
+#[test]
 fn up__labs_side_by_side_have_their_own_networks() {
     let (Some(a), Some(b)) = (Lab::up(&["1"]), Lab::up(&["2", "--direct"])) else { return };
     assert_ne!(a.status()["hosts"][0]["v4"], b.status()["hosts"][0]["v4"]);

@@ -155,6 +155,21 @@ fn ethernet__every_line_of_a_link_says_whether_its_target_is_met() {
 }
 
 #[test]
+fn ethernet__loss_is_that_of_a_switch_for_weft_as_for_tcp() {
+    let output = bench(&["ethernet", "--link", "auto", "--size", "1M"]);
+    let (said, why) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !output.status.success() {
+        assert!(why.contains("two lab hosts") || why.contains("CAP_"), "{why}");
+        return weft_conformance::skip(&why);
+    }
+    let line = said.lines().find(|line| line.trim_start().starts_with("bandwidth, 1 % loss"));
+    let line = line.unwrap_or_else(|| panic!("no line with loss: {said}"));
+    assert!(line.contains("no loss ") && line.contains("tcp, 1 % loss "), "{line}");
+    assert!(said.contains("through a switch of their own"), "{said}");
+}
+
+#[test]
 fn ethernet__without_lab_hosts_there_is_nothing_to_measure() {
     let output = bench(&["ethernet", "--netns", "off"]);
     let why = String::from_utf8_lossy(&output.stderr);

@@ -303,11 +303,20 @@ impl<'a> Bench<'a> {
         config: &'static [(&'static str, &'static str)],
         work: impl FnOnce(&mut Self, usize) -> Result<T>,
     ) -> Result<T> {
-        let kind = Kind { link: self.link.links(), config, place: self.place };
-        let index = self.meter.pairs.len();
-        self.meter.pairs.push(Pair::start(&kind)?);
-        let result = work(self, index);
-        self.meter.pairs.truncate(index);
+        self.with(&[Kind { link: self.link.links(), config, place: self.place }], work)
+    }
+
+    /// Does `work` with further ranks, a pair of each kind; it is given the index of the first.
+    fn with<T>(
+        &mut self,
+        kinds: &[Kind],
+        work: impl FnOnce(&mut Self, usize) -> Result<T>,
+    ) -> Result<T> {
+        let pairs = kinds.iter().map(Pair::start).collect::<Result<Vec<_>>>()?;
+        let first = self.meter.pairs.len();
+        self.meter.pairs.extend(pairs);
+        let result = work(self, first);
+        self.meter.pairs.truncate(first);
         result
     }
 

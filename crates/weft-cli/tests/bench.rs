@@ -196,7 +196,7 @@ fn table__has_machine_command_and_ratios() {
 fn suite__writes_table_plots_and_a_report_that_needs_nothing_else() {
     let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let folder = folder.join(format!("suite-{}", std::process::id()));
-    let situations = ["inside-idle", "between-1500-loaded"];
+    let situations = ["inside-idle", "between-1500-loaded", "between-9000-idle"];
     let (out, situations) = (folder.to_str().expect("text"), situations.join(","));
     let said = text(&["suite", "--out", out, "--situations", &situations, "--size", "64,8K"]);
     let read = |name: &str| std::fs::read(folder.join(name)).expect("a file of the report");
@@ -220,7 +220,17 @@ fn suite__writes_table_plots_and_a_report_that_needs_nothing_else() {
     for way in ["System V queue", "TCP no offload", "weft udp"] {
         assert!(table.contains(way), "no {way}: {said}");
     }
-    assert!(table.contains("between,1500,loaded,weft udp,weft,true,8192,efficiency,B/cpu s,"));
+    for situation in ["between,1500,loaded", "between,9000,idle"] {
+        let figure = format!("{situation},weft udp,weft,true,8192,efficiency,B/cpu s,");
+        assert!(table.contains(&figure), "no {figure}: {said}");
+        // What could not be measured is named with a reason.
+        for way in ["packet", "gso", "xdp", "auto", "agent"].map(|link| format!("weft {link}")) {
+            let (figure, reason) = (format!("{situation},{way},"), format!("{way}: "));
+            assert!(table.contains(&figure) || said.contains(&reason), "{figure}: {said}");
+        }
+    }
+    assert!(html.contains("Between hosts, MTU 9000, idle"));
+    assert!(read("between-9000-idle-throughput.png").starts_with(b"\x89PNG"));
     std::fs::remove_dir_all(&folder).expect("removing the report");
 }
 

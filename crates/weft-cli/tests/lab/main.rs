@@ -296,8 +296,8 @@ fn run__a_bridge_that_floods_disturbs_nobody() {
         Ok(output) => return weft_conformance::skip(&text(&output.stderr)),
         Err(e) => return weft_conformance::skip(&format!("nsenter: {e}")),
     }
-    for link in ["--link=packet", "--link=xdp", "--link=packet,udp"] {
-        raw(&lab, "8", &[link], &[]);
+    for link in ["packet", "gso", "xdp", "packet,udp", "packet,gso,udp"] {
+        raw(&lab, "8", &[&format!("--link={link}")], &[]);
     }
 }
 

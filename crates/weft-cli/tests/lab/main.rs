@@ -10,7 +10,7 @@ use harness::{left_behind, Job, Running, MARK};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -444,6 +444,40 @@ fn kill__of_a_job_with_its_own_lab_leaves_nothing() {
         running.signal(signal);
         assert_ne!(running.finish().code, Some(0), "{signal}");
         lab.wait_until_nothing_left();
+    }
+}
+
+/// Runs a benchmark between hosts of labs of its own; with `at` it is killed once a process of that
+/// name is there.
+fn bench(link: &str, at: Option<&str>) {
+    let lab = Lab::unmade();
+    let effort = if at.is_some() { "--repeat=1000" } else { "--quick" };
+    let mut command = lab.command(&["bench", "pingpong", "--link", link, "--size", "16", effort]);
+    let mut bench = command.stdout(Stdio::null()).spawn().expect("weft starts");
+    if let Some(name) = at {
+        let there = || left_behind(&lab.name).iter().any(|line| line.contains(name));
+        until(there, || format!("no {name}: {:?}", left_behind(&lab.name)));
+        bench.kill().expect("it runs");
+    }
+    assert_eq!(bench.wait().expect("a status").success(), at.is_none(), "{link}, {at:?}");
+    lab.wait_until_nothing_left();
+    let list = text(&lab.weft(&["lab", "list"]).stdout);
+    assert!(!list.contains(&format!("bench-{}-", bench.id())), "{list}");
+}
+
+#[test]
+fn bench__leaves_no_hosts_when_it_ends_or_is_killed() {
+    if Lab::up(&["1"]).is_none() {
+        return;
+    }
+    for at in [None, Some("lab-keeper"), Some("lab-host"), Some("bench-rank")] {
+        bench("packet", at);
+    }
+    if !Path::new(WEFT).with_file_name("weftd").is_file() {
+        return weft_conformance::skip("no weftd beside weft: not with agents");
+    }
+    for at in [None, Some("weftd"), Some("bench-rank")] {
+        bench("agent", at);
     }
 }
 

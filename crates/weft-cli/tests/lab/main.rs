@@ -181,8 +181,9 @@ fn run__messages_survive_loss_delay_and_a_rate() {
 
 /// What `selftest incast` printed: bytes a second, how alike the shares are, and for what share of
 /// the time the receiver waited for a processor.
-fn incast(lab: &Lab, hosts: &str) -> [f64; 3] {
-    let words = ["lab", "run", "-n", hosts, WEFT, "selftest", "incast"];
+fn incast(lab: &Lab, senders: u32, messages: u32) -> [f64; 3] {
+    let (hosts, messages) = ((senders + 1).to_string(), messages.to_string());
+    let words = ["lab", "run", "-n", &hosts, WEFT, "selftest", "incast", "--messages", &messages];
     let ran = lab.weft(&words);
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     let out = text(&ran.stdout);
@@ -190,21 +191,50 @@ fn incast(lab: &Lab, hosts: &str) -> [f64; 3] {
     ["a rate", "shares", "a wait"].map(|what| figures.next().expect(what))
 }
 
-#[test]
-fn run__many_senders_share_a_bottleneck_and_keep_it_full() {
-    const SENDERS: u32 = 16;
-    let hosts = (SENDERS + 1).to_string();
-    let Some(lab) = Lab::up(&[&hosts, "--rate", "100mbit"]) else { return };
+/// Runs a command in the network of the lab's switch; `None`, with a note, where that is not
+/// allowed.
+fn at_switch(lab: &Lab, words: &str) -> Option<String> {
+    let keeper = lab.status()["keeper"].to_string();
+    let words = ["-t", &keeper, "-n"].into_iter().chain(words.split(' '));
+    let why = match Command::new("nsenter").args(words).output() {
+        Ok(output) if output.status.success() => return Some(text(&output.stdout)),
+        Ok(output) => text(&output.stderr),
+        Err(e) => format!("nsenter: {e}"),
+    };
+    weft_conformance::skip(&why);
+    None
+}
+
+/// Packets that the switch sent to the first host, and those for which its queue had no room.
+fn through_queue(lab: &Lab) -> Option<[u64; 2]> {
+    let said = at_switch(lab, "tc -s qdisc show dev p1 root")?;
+    let after = |mark: &str| {
+        let rest = said.split_once(mark).unwrap_or_else(|| panic!("no {mark}: {said}")).1;
+        let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        number.parse().unwrap_or_else(|e| panic!("{mark}: {e}: {said}"))
+    };
+    let packets = said.split_once(" bytes ").expect("counts").1;
+    let packets = packets.split_once(" pkt").expect("packets").0.parse().expect("a number");
+    Some([packets, after("dropped ")])
+}
+
+/// Senders share a bottleneck fairly and keep it full, and its queue has room for all but this share
+/// of their packets.
+fn share(senders: u32, messages: u32, full: f64, most_lost: f64) {
+    let Some(lab) = Lab::up(&[&(senders + 1).to_string(), "--rate", "100mbit"]) else { return };
     // Bytes on the wire for those of a message: 1424 of 1514 in a full packet.
     let wire = 100e6 / 8.0 * 1424.0 / 1514.0;
     // Where other programs hold the processors for a while, the link is idle for a while, too.
     let mut turns = Vec::new();
     let (mut good, mut calm) = (false, 0);
-    while !good && calm < 5 && turns.len() < 15 {
-        let turn = incast(&lab, &hosts);
-        let [rate, jain, waited] = turn;
-        turns.push(turn);
-        good = rate >= 0.9 * wire && jain >= 0.9;
+    while !good && calm < 5 && turns.len() < 10 {
+        let Some(before) = through_queue(&lab) else { return };
+        let [rate, jain, waited] = incast(&lab, senders, messages);
+        let Some(after) = through_queue(&lab) else { return };
+        let [passed, dropped] = [0, 1].map(|i| (after[i] - before[i]) as f64);
+        let lost = dropped / (passed + dropped);
+        turns.push([rate, jain, waited, lost]);
+        good = rate >= full * wire && jain >= 0.9 && lost <= most_lost;
         calm += usize::from(waited < 0.05);
     }
     assert!(turns.iter().all(|[rate, ..]| *rate <= 1.1 * wire), "no bottleneck: {turns:?}");
@@ -212,7 +242,17 @@ fn run__many_senders_share_a_bottleneck_and_keep_it_full() {
         let why = "other programs hold the processors: nothing can be said of rates";
         return weft_conformance::skip(&format!("{why}: {turns:?}"));
     }
-    assert!(good, "of {wire} bytes a second, and shares: {turns:?}");
+    assert!(good, "of {wire} bytes a second, shares and losses: {turns:?}");
+}
+
+#[test]
+fn run__many_senders_share_a_bottleneck_and_keep_it_full() {
+    share(32, 16, 0.9, 0.2);
+}
+
+#[test]
+fn run__two_senders_share_a_bottleneck() {
+    share(2, 128, 0.8, 0.02);
 }
 
 /// Runs `selftest incast` on a lab, with options of `weft run`; what it wrote to standard error.
@@ -288,13 +328,8 @@ fn run__a_card_that_refuses_af_xdp_is_named_and_the_next_link_taken() {
 fn run__a_bridge_that_floods_disturbs_nobody() {
     let Some(lab) = Lab::up(&["4"]) else { return };
     // It forgets at once behind which port a station is.
-    let keeper = lab.status()["keeper"].to_string();
-    let forget = ["-t", &keeper, "-n", "ip", "link", "set", "sw0", "type", "bridge"];
-    let forget = Command::new("nsenter").args(forget).args(["ageing_time", "0"]).output();
-    match forget {
-        Ok(output) if output.status.success() => {}
-        Ok(output) => return weft_conformance::skip(&text(&output.stderr)),
-        Err(e) => return weft_conformance::skip(&format!("nsenter: {e}")),
+    if at_switch(&lab, "ip link set sw0 type bridge ageing_time 0").is_none() {
+        return;
     }
     for link in ["packet", "gso", "xdp", "packet,udp", "packet,gso,udp"] {
         raw(&lab, "8", &[&format!("--link={link}")], &[]);
@@ -303,7 +338,12 @@ fn run__a_bridge_that_floods_disturbs_nobody() {
 
 /// Datagrams that came to a port of h2 where nobody listens.
 fn arrived(lab: &Lab) -> u64 {
-    let table = lab.sh("h2", "grep ^Udp: /proc/net/snmp");
+    arrived_at(lab, "h2")
+}
+
+/// The same for any host.
+fn arrived_at(lab: &Lab, host: &str) -> u64 {
+    let table = lab.sh(host, "grep ^Udp: /proc/net/snmp");
     let mut lines = table.lines().map(|line| line.split_whitespace());
     let (mut names, mut values) = (lines.next().unwrap(), lines.next().unwrap());
     let at = names.position(|name| name == "NoPorts").expect("the counter");
@@ -356,6 +396,69 @@ fn loss__meets_single_packets_also_of_long_frames() {
         assert!(ran.status.success(), "{}", text(&ran.stderr));
         let (packets, bytes) = (count("packets") - packets, count("bytes") - bytes);
         assert!(bytes > 4_000_000 && bytes / packets <= 1514, "{link}: {bytes} in {packets}");
+    }
+}
+
+#[test]
+fn delay__is_as_long_as_asked_for() {
+    let Some(lab) = Lab::up(&["2", "--delay", "20ms"]) else { return };
+    if !Path::new("/bin/bash").exists() {
+        return weft_conformance::skip("no bash to measure a round trip with");
+    }
+    // Nobody listens: one packet there, one back. The first asks for an Ethernet address, too.
+    let to = lab.status()["hosts"][1]["v4"].as_str().unwrap().to_owned();
+    let script = format!(
+        "for i in $(seq 10); do a=${{EPOCHREALTIME/[.,]/}}; (exec 3<>/dev/tcp/{to}/9) 2>&-; \
+         b=${{EPOCHREALTIME/[.,]/}}; echo $((b - a)); done"
+    );
+    let mut all = Vec::new();
+    while all.len() < 5 {
+        let ran = lab.weft(&["lab", "exec", "h1", "bash", "-c", &script]);
+        let said = text(&ran.stdout);
+        let took = said.lines().map(|line| line.parse::<u64>().expect("microseconds"));
+        let least = took.min().unwrap_or_else(|| panic!("{}", text(&ran.stderr)));
+        assert!(least >= 40_000, "sooner than asked for: {said}");
+        if least < 50_000 {
+            return;
+        }
+        all.push(least);
+    }
+    panic!("round trips of twice 20 ms took at least {all:?} us");
+}
+
+#[test]
+fn queue__has_room_for_as_much_as_asked_for() {
+    if !Path::new("/bin/bash").exists() {
+        return weft_conformance::skip("no bash to send datagrams with");
+    }
+    const EACH: u64 = 100;
+    for (queue, room) in [("5K", false), ("1M", true)] {
+        let Some(lab) = Lab::up(&["3", "--rate", "1mbit", "--queue", queue]) else { return };
+        // Twice the rate of the receiver, once the first bytes of each are through.
+        std::thread::scope(|scope| {
+            for host in ["h2", "h3"] {
+                let script = format!(
+                    "printf -v x %1000s; for i in $(seq {EACH}); do echo \"$x\" > /dev/udp/h1/9; done"
+                );
+                let lab = &lab;
+                scope.spawn(move || {
+                    let sent = lab.weft(&["lab", "exec", host, "bash", "-c", &script]);
+                    assert!(sent.status.success(), "{}", text(&sent.stderr));
+                });
+            }
+        });
+        let dropped = || through_queue(&lab).map(|[_, dropped]| dropped);
+        if dropped().is_none() {
+            return;
+        }
+        match room {
+            true => {
+                let all = || arrived_at(&lab, "h1") == 2 * EACH;
+                until(all, || format!("{} have arrived", arrived_at(&lab, "h1")));
+                assert_eq!(dropped(), Some(0), "there is room for all");
+            }
+            false => until(|| dropped() > Some(0), || "no loss".into()),
+        }
     }
 }
 

@@ -257,12 +257,13 @@ fn run__two_senders_share_a_bottleneck() {
 
 /// Runs `selftest incast` on a lab, with options of `weft run`; what it wrote to standard error.
 /// `None`, with a note: the machine has no AF_XDP.
-fn raw(lab: &Lab, ranks: &str, options: &[&str], command: &[&str]) -> Option<String> {
+fn raw(lab: &Lab, ranks: &str, options: &[&str], command: &[String]) -> Option<String> {
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
     let with = options.iter().map(|o| format!("--with={o}")).collect::<Vec<_>>();
     let with: Vec<&str> = with.iter().map(String::as_str).collect();
     let incast = [WEFT, "selftest", "incast", "--bytes", "20000", "--messages", "40"];
     let head = ["lab", "run", "-n", ranks];
-    let ran = lab.weft(&[&head[..], &with, command, &incast].concat());
+    let ran = lab.weft(&[&head[..], &with, &command, &incast].concat());
     let said = text(&ran.stderr);
     if said.contains("link xdp is not available") && said.contains("this kernel has no") {
         weft_conformance::skip(&said);
@@ -300,10 +301,7 @@ fn run__two_jobs_on_one_wire_do_not_disturb_each_other() {
 #[test]
 fn run__without_the_right_to_raw_sockets_takes_udp_and_says_so_once() {
     let Some(lab) = Lab::up(&["2"]) else { return };
-    let without = ["setpriv", "--bounding-set=-net_raw,-net_admin", "--inh-caps=-all"];
-    if lab.code(&["h1", "setpriv", "--version"]) != Some(0) {
-        return weft_conformance::skip("no setpriv (util-linux) to give up rights with");
-    }
+    let Some(without) = without(&lab, "-net_raw,-net_admin") else { return };
     for link in ["packet", "xdp"] {
         let options = [format!("--link={link},udp")];
         let options = options.each_ref().map(String::as_str);
@@ -312,6 +310,43 @@ fn run__without_the_right_to_raw_sockets_takes_udp_and_says_so_once() {
         assert_eq!(said.matches(&line).count(), 2, "once a rank: {said}");
         assert!(said.contains("CAP_NET_RAW"), "{said}");
     }
+}
+
+/// The start of a command that lacks these rights.
+fn without(lab: &Lab, rights: &str) -> Option<[String; 3]> {
+    if lab.code(&["h1", "setpriv", "--version"]) == Some(0) {
+        let bounds = format!("--bounding-set={rights}");
+        return Some(["setpriv".into(), bounds, "--inh-caps=-all".into()]);
+    }
+    weft_conformance::skip("no setpriv (util-linux) to give up rights with");
+    None
+}
+
+#[test]
+fn run__by_default_without_the_right_to_raw_sockets_one_line_says_so() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    let Some(without) = without(&lab, "-net_raw") else { return };
+    // Several ranks on each host.
+    let Some(said) = raw(&lab, "6", &[], &without) else { return };
+    assert_eq!(said.matches("no packet sockets").count(), 1, "once a job: {said}");
+    assert_eq!(said.matches("CAP_NET_RAW").count(), 1, "{said}");
+    assert!(!said.contains("is not available"), "{said}");
+    let Some(said) = raw(&lab, "2", &["--link=shm,udp"], &without) else { return };
+    assert!(!said.contains("CAP_NET_RAW"), "nobody asked for more: {said}");
+}
+
+#[test]
+fn run__without_the_right_to_change_interfaces_only_xdp_is_missing() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    // Who may do everything with BPF needs no other right for it.
+    let Some(without) = without(&lab, "-net_admin,-sys_admin") else { return };
+    for links in ["packet", "gso", "shm,packet,gso,udp"] {
+        let Some(said) = raw(&lab, "2", &[&format!("--link={links}")], &without) else { return };
+        assert!(!said.contains("is not available"), "{links}: {said}");
+    }
+    let Some(said) = raw(&lab, "2", &["--link=xdp,packet"], &without) else { return };
+    assert_eq!(said.matches("link xdp is not available").count(), 2, "once a rank: {said}");
+    assert!(said.contains("CAP_NET_ADMIN"), "{said}");
 }
 
 #[test]

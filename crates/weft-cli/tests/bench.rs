@@ -130,13 +130,18 @@ fn raw_lines(words: &[&str]) -> Vec<Value> {
 
 #[test]
 fn pingpong__raw_ethernet_beside_its_own_sockets() {
-    for (link, floor) in [("packet", "AF_PACKET"), ("auto", "AF_PACKET"), ("xdp", "AF_XDP")] {
+    for (link, floor) in
+        [("packet", "AF_PACKET"), ("gso", "AF_PACKET"), ("auto", "AF_PACKET"), ("xdp", "AF_XDP")]
+    {
         for line in raw_lines(&["pingpong", "--link", link, "--size", "16,4K"]) {
             let want = if line["size"] == 16 { floor } else { "bare UDP" };
             assert_eq!(line["link"], link);
             // On a busy machine a bare frame may get lost; then there is no floor.
             assert!(line["floor"].is_null() || line["floor_name"] == want, "{line}");
             assert_eq!(line["peer_name"], "tcp", "{line}");
+        }
+        for line in raw_lines(&["rate", "--link", link]) {
+            assert_eq!(line["floor_name"], floor, "{line}");
         }
     }
 }

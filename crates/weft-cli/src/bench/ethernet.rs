@@ -6,7 +6,7 @@ use super::pair::{Kind, Sample, Subject};
 use super::rank::{Channel, Probe, Task};
 use super::table::{figure, human, Better, Line, Other, Row, Table};
 use super::wire::{Socket, FRAME};
-use super::{Bench, LinkName, Options, MTU};
+use super::{rate, Bench, LinkName, Options, MTU};
 use anyhow::{ensure, Result};
 use serde::Serialize;
 use std::io::Write;
@@ -244,15 +244,16 @@ impl<'a> Run<'a> {
 
     fn rate(&mut self) -> Result<()> {
         let size = 16;
+        let (name, floor) = rate::floor_of(self.link);
         let subjects = [
             Probe::WeftRate.into(),
-            self.bench.bare(Probe::UdpRate),
+            self.bench.bare(floor),
             self.bench.bare(Probe::Stream(Channel::Tcp)),
         ];
         let got = self.bench.measure(size, &subjects, |s| 1e-6 / s)?;
         let line = ("messages", size, "M/s", Better::Higher);
         let aim = Aim { peer: Some(3.0), floor: None };
-        self.push(line, [got[0], got[1], got[2]], ("bare UDP", "tcp nodelay"), aim);
+        self.push(line, [got[0], got[1], got[2]], (name, "tcp nodelay"), aim);
         Ok(())
     }
 

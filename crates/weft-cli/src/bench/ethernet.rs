@@ -301,7 +301,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// TCP on the cable whose ends weft has opened, against TCP where nobody has.
+    /// TCP on the cable whose ends weft has opened and sends nothing over, against TCP where nobody
+    /// has.
     fn neighbours(&mut self) -> Result<()> {
         let (names, size) = (("tcp alone", ""), 1 << 20);
         let stream = Probe::Stream(Channel::Tcp);
@@ -313,6 +314,7 @@ impl<'a> Run<'a> {
         let exchange = Probe::Exchange(Channel::Tcp);
         let subjects = [exchange.into(), self.bench.bare(exchange)];
         let got = self.bench.measure(16, &subjects, |s| s * 1e6)?;
+        self.notes.push("tcp beside weft: weft has opened the interfaces, and is silent".into());
         let line = ("tcp beside weft, one way", 16, "us", Better::Lower);
         self.push(line, [got[0], got[1], None], names, Aim { floor: Some(1.05), peer: None });
         Ok(())

@@ -1,4 +1,4 @@
-//! Tests that cannot run on a machine. Unit tests of crates that this one builds on include this file.
+//! Tests that cannot run on a machine. Crates that this one builds on include this file for theirs.
 
 use std::io::Write;
 

@@ -140,9 +140,13 @@ fn pingpong__raw_ethernet_beside_its_own_sockets() {
             assert!(line["floor"].is_null() || line["floor_name"] == want, "{line}");
             assert_eq!(line["peer_name"], "tcp", "{line}");
         }
-        for line in raw_lines(&["rate", "--link", link]) {
-            assert_eq!(line["floor_name"], floor, "{line}");
-        }
+        // Frames may get lost here, too, but not every time.
+        let mut lines = Vec::new();
+        let named = (0..5).any(|_| {
+            lines = raw_lines(&["rate", "--link", link]);
+            lines.iter().all(|line| line["floor_name"] == floor)
+        });
+        assert!(named, "no {floor}: {lines:?}");
     }
 }
 

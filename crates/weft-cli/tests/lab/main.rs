@@ -218,8 +218,8 @@ fn through_queue(lab: &Lab) -> Option<[u64; 2]> {
     Some([packets, after("dropped ")])
 }
 
-/// Senders share a bottleneck fairly and keep it full, and its queue has room for all but this share
-/// of their packets.
+/// Senders share a bottleneck fairly and keep it full, and its queue has room for all but this
+/// share of their packets.
 fn share(senders: u32, messages: u32, full: f64, most_lost: f64) {
     let Some(lab) = Lab::up(&[&(senders + 1).to_string(), "--rate", "100mbit"]) else { return };
     // Bytes on the wire for those of a message: 1424 of 1514 in a full packet.
@@ -473,7 +473,8 @@ fn queue__has_room_for_as_much_as_asked_for() {
         std::thread::scope(|scope| {
             for host in ["h2", "h3"] {
                 let script = format!(
-                    "printf -v x %1000s; for i in $(seq {EACH}); do echo \"$x\" > /dev/udp/h1/9; done"
+                    "printf -v x %1000s; \
+                     for i in $(seq {EACH}); do echo \"$x\" > /dev/udp/h1/9; done"
                 );
                 let lab = &lab;
                 scope.spawn(move || {

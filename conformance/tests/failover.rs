@@ -144,6 +144,62 @@ fn flow(cables: usize, names: &str, count: usize, at: impl FnMut(usize, &Side<'_
     }
 }
 
+/// Bytes that this thread's host has sent over each of two cables.
+fn sent_bytes() -> [u64; 2] {
+    // What /sys has is of the namespace in which it was mounted.
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    ["cable0:", "cable1:"].map(|name| {
+        let line = table.lines().find_map(|line| line.trim().strip_prefix(name)).unwrap();
+        line.split_whitespace().nth(8).unwrap().parse().unwrap()
+    })
+}
+
+#[test]
+fn udp__one_message_goes_over_both_cables() {
+    const BYTES: usize = 64 << 20;
+    let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
+    let data: Vec<u8> =
+        (0..BYTES as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let ran = hosts::run(
+        2,
+        |host| {
+            let side = open(host, "udp", 1 << 20, (to_b, from_b));
+            let send = |data| side.endpoint.block_on(side.endpoint.send(side.peer, TAG, data));
+            // Until both ways are proven.
+            let end = Instant::now() + LIMIT;
+            while side.counter("udp", "sent_striped") == 0 {
+                assert!(Instant::now() < end, "never over both: {}", side.describe());
+                send(vec![0; LONG]).0.unwrap();
+            }
+            let before = sent_bytes();
+            send(data.clone()).0.unwrap();
+            let carried = [0, 1].map(|i| sent_bytes()[i] - before[i]);
+            side.endpoint.close(Duration::from_secs(1));
+            carried
+        },
+        |host| {
+            let side = open(host, "udp", 1 << 20, (to_a, from_a));
+            let mut got = vec![0; BYTES];
+            loop {
+                let recv = side.endpoint.recv(Some(side.peer), TAG, 0, got);
+                let (status, data) = side.endpoint.block_on(recv);
+                got = data;
+                if status.unwrap().len == BYTES {
+                    side.endpoint.close(Duration::from_secs(1));
+                    return got;
+                }
+            }
+        },
+    );
+    match ran {
+        Ok((carried, got)) => {
+            assert!(got == data, "the message is not as sent");
+            assert!(carried.iter().all(|&bytes| bytes > BYTES as u64 / 10), "{carried:?}");
+        }
+        Err(why) => skip(&why),
+    }
+}
+
 const BOTH: &str = "packet, data over udp";
 
 #[test]
@@ -278,8 +334,15 @@ fn mtu__shrinks_and_grows() {
 }
 
 /// Sends frames of random content to the seats of an address until told to stop, as many as go.
-fn flood(address: &Address, security: Security, stop: &AtomicBool, begun: &AtomicBool) -> u64 {
-    let mut link = PacketLink::new(PacketConfig::default(), security).unwrap();
+fn flood(
+    link: &str,
+    address: &Address,
+    security: Security,
+    stop: &AtomicBool,
+    begun: &AtomicBool,
+) -> u64 {
+    let config = PacketConfig { trains: link == "gso", ..PacketConfig::default() };
+    let mut link = PacketLink::new(config, security).unwrap();
     let (endpoint, address) = (address.endpoint, address.clone());
     link.connect(&PeerInfo { peer: PeerId(0), session: 1, endpoint, address }).unwrap();
     let (mut bytes, mut sent) = ([0; 1024], 0);
@@ -297,17 +360,19 @@ fn flood(address: &Address, security: Security, stop: &AtomicBool, begun: &Atomi
     sent
 }
 
-/// Messages flow while another process of the first host floods the second one. Returns the frames
-/// of the flood that went, and of the second host the frames its ring lost and those it refused.
-fn flooded(ring: usize, security: Security) -> Option<[u64; 3]> {
+/// Messages flow while another process of the first host floods a link of the second one. Returns
+/// the frames of the flood that went, and of the second host the frames its ring lost and those it
+/// refused.
+fn flooded(link: &str, ring: usize, security: Security) -> Option<[u64; 3]> {
     let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
-    let (names, begun) = ("packet,udp", &AtomicBool::new(false));
+    let names = if link == "gso" { "packet,gso,udp" } else { "packet,udp" };
+    let begun = &AtomicBool::new(false);
     let attack = |host: &Host| {
         let side = open(host, names, ring, (to_b, from_b));
         let stop = AtomicBool::new(false);
         let address = side.address.clone();
         std::thread::scope(|scope| {
-            let flood = scope.spawn(|| flood(&address, security, &stop, begun));
+            let flood = scope.spawn(|| flood(link, &address, security, &stop, begun));
             side.until("flooding", |_| begun.load(Ordering::Relaxed) || flood.is_finished());
             side.send(40, |_, _| {});
             stop.store(true, Ordering::Relaxed);
@@ -324,8 +389,8 @@ fn flooded(ring: usize, security: Security) -> Option<[u64; 3]> {
         }
         side.receive(40);
         let refused = ["short", "malformed", "stale_session", "auth_failed"];
-        let refused = refused.map(|name| side.counter("packet", name)).iter().sum::<u64>();
-        [side.counter("packet", "ring_drops"), refused]
+        let refused = refused.map(|name| side.counter(link, name)).iter().sum::<u64>();
+        [side.counter(link, "ring_drops"), refused]
     });
     match ran {
         Ok((sent, [drops, refused])) => Some([sent, drops, refused]),
@@ -336,16 +401,34 @@ fn flooded(ring: usize, security: Security) -> Option<[u64; 3]> {
     }
 }
 
-#[test]
-fn overload__drops_are_counted_and_messages_intact() {
-    let Some([sent, drops, _]) = flooded(64 << 10, security(7, Mode::Auth)) else { return };
+fn overload(link: &str) {
+    let Some([sent, drops, _]) = flooded(link, 64 << 10, security(7, Mode::Auth)) else { return };
     assert!(drops > 0, "of {sent}");
 }
 
 #[test]
-fn strangers__random_content_and_a_wrong_key_are_refused() {
+fn overload__drops_are_counted_and_messages_intact() {
+    overload("packet");
+}
+
+#[test]
+fn overload__of_long_frames_as_well() {
+    overload("gso");
+}
+
+fn strangers(link: &str) {
     for security in [security(7, Mode::None), security(8, Mode::Auth)] {
-        let Some([sent, _, refused]) = flooded(1 << 20, security) else { return };
+        let Some([sent, _, refused]) = flooded(link, 1 << 20, security) else { return };
         assert!(refused > 0, "of {sent}");
     }
+}
+
+#[test]
+fn strangers__random_content_and_a_wrong_key_are_refused() {
+    strangers("packet");
+}
+
+#[test]
+fn strangers__are_refused_in_long_frames_as_well() {
+    strangers("gso");
 }

@@ -38,8 +38,9 @@ impl Way {
         let security = Security { mode: Mode::Auth, job_key, me };
         let interfaces = Some(vec![cable::ENDS[side].to_string()]);
         let link: Box<dyn Link> = match self.link {
-            "packet" => {
-                let config = PacketConfig { interfaces, ..PacketConfig::default() };
+            "packet" | "gso" => {
+                let trains = self.link == "gso";
+                let config = PacketConfig { interfaces, trains, ..PacketConfig::default() };
                 Box::new(PacketLink::new(config, security)?)
             }
             "xdp" => {
@@ -164,6 +165,16 @@ fn packet__selective() {
 #[test]
 fn packet__go_back_n() {
     spin("packet", Reliability::GoBackN);
+}
+
+#[test]
+fn gso__selective() {
+    spin("gso", Reliability::Selective);
+}
+
+#[test]
+fn gso__go_back_n() {
+    spin("gso", Reliability::GoBackN);
 }
 
 #[test]

@@ -80,6 +80,18 @@ impl fmt::Display for LinkError {
 
 impl std::error::Error for LinkError {}
 
+impl LinkError {
+    /// Where no interface can be used: the one reason of all, or each with its own.
+    pub(crate) fn of_all(mut failed: Vec<(String, LinkError)>) -> LinkError {
+        let reasons: Vec<String> = failed.iter().map(|(_, error)| error.to_string()).collect();
+        if reasons.windows(2).all(|two| two[0] == two[1]) {
+            return failed.pop().map_or(LinkError::Unsupported, |(_, error)| error);
+        }
+        let each = failed.iter().zip(&reasons).map(|((name, _), why)| format!("{name}: {why}"));
+        LinkError::Unreachable(each.collect::<Vec<_>>().join("; "))
+    }
+}
+
 /// Where bulk payload is expected to go: a link may write the payload of a matching packet there
 /// while it checks the packet.
 pub struct Prediction<'a> {
@@ -268,4 +280,31 @@ pub trait Link {
 
     /// Counters of the link, by name: for `weft top`, `info` and tests.
     fn counters(&self, _each: &mut dyn FnMut(&'static str, u64)) {}
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_all__names_each_interface_unless_all_have_one_reason() {
+        let refused = || LinkError::System {
+            what: "open a socket".into(),
+            source: std::io::Error::from_raw_os_error(libc::EPERM),
+            fix: "be root",
+        };
+        let taken = || LinkError::Unreachable("taken".into());
+        let of = |errors: Vec<LinkError>| {
+            let names = ["eth0", "eth1", "eth2"].map(String::from);
+            LinkError::of_all(names.into_iter().zip(errors).collect())
+        };
+        let one = of(vec![refused(), refused()]);
+        assert!(matches!(one, LinkError::System { .. }), "{one}");
+        let all = of(vec![taken(), refused(), taken()]).to_string();
+        for part in ["eth0: unreachable: taken", "eth1: open a socket", "eth2: "] {
+            assert!(all.contains(part), "{all}");
+        }
+        assert!(matches!(of(Vec::new()), LinkError::Unsupported));
+    }
 }

@@ -1,4 +1,10 @@
-//! Commands that tests run, and descriptors that must not be in other hands meanwhile.
+//! Commands that tests run, descriptors that must not be in other hands meanwhile, and tests that
+//! cannot run.
+
+#[path = "../../../conformance/src/skip.rs"]
+mod skip;
+
+pub(crate) use skip::skip;
 
 use std::io;
 use std::process::{Child, Command, Stdio};
@@ -30,5 +36,36 @@ pub(crate) fn run(words: &str) -> Result<String, String> {
     match out.status.success() {
         true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
         false => Err(format!("{words}: {}", String::from_utf8_lossy(&out.stderr).trim())),
+    }
+}
+
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skip__a_run_without_the_ip_command_names_what_it_left_out() {
+        let tests = [
+            "packet::tests::send__all_sizes_in_every_mode",
+            "udp::tests::namespaces::connect__two_hosts_at_mtu_1500",
+            "xdp::tests::program__tcp_passes_unharmed",
+            "xdp::counters::tests::fetch_add__every_ticket_once",
+        ];
+        let log = format!("weft-skipped-{:x}", crate::random_u64());
+        let log = std::env::temp_dir().join(log);
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg("--exact").args(tests).stdout(Stdio::null()).stderr(Stdio::null());
+        // Threads have the names of tests where there are several.
+        command.envs([("PATH", "/nowhere"), ("RUST_TEST_THREADS", "2")]).env("WEFT_SKIP_LOG", &log);
+        let ran = start(&mut command).and_then(Child::wait_with_output).unwrap();
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        let _ = std::fs::remove_file(&log);
+        assert!(ran.status.success(), "{text}");
+        let mut names: Vec<&str> =
+            text.lines().filter_map(|l| Some(l.split_once(": ")?.0)).collect();
+        names.sort_unstable();
+        let mut wanted = tests.to_vec();
+        wanted.sort_unstable();
+        assert_eq!(names, wanted, "{text}");
     }
 }

@@ -122,7 +122,9 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
         table.push("", size, got[0], others(floors), others(peers));
     }
     table.notes.push(format!(
-        "receives posted ahead, as many as fit 1 MiB (1 to 32), by futures; {}",
+        "receives posted ahead, as many as fit 1 MiB ({} to {}), by futures; {}",
+        window(usize::MAX),
+        window(0),
         match bench.link {
             LinkName::Shm => "floor: process_vm_readv of one buffer into one, again and again",
             _ => "floor: 44 x 1472 B a send by UDP GSO and GRO, counted where it arrives",

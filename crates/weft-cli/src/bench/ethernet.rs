@@ -2,12 +2,12 @@
 //! refers to, measured in turn between lab hosts.
 
 use super::netns::Place;
-use super::pair::{Kind, Pair, Sample, Subject};
+use super::pair::{Kind, Sample, Subject};
 use super::rank::{Channel, Probe, Task};
 use super::table::{figure, human, Better, Line, Other, Row, Table};
 use super::wire::{Socket, FRAME};
-use super::{Bench, LinkName, Options, MTU};
-use anyhow::Result;
+use super::{rate, Bench, LinkName, Options, MTU};
+use anyhow::{ensure, Result};
 use serde::Serialize;
 use std::io::Write;
 
@@ -147,8 +147,7 @@ const LOSS: u32 = 1;
 
 /// Configuration of further pairs; the first entry as that of all.
 const BLOCKING: &[(&str, &str)] = &[("WEFT_WARN_AFTER_MS", "60000"), ("WEFT_SPIN_US", "0")];
-const LOSING: &[(&str, &str)] =
-    &[("WEFT_WARN_AFTER_MS", "60000"), ("WEFT_FAULTS", "loss=1%,seed=7"), ("WEFT_LOG", "error")];
+const QUIET: &[(&str, &str)] = &[("WEFT_WARN_AFTER_MS", "60000"), ("WEFT_LOG", "error")];
 
 /// The measurements over one link.
 struct Run<'a> {
@@ -245,15 +244,16 @@ impl<'a> Run<'a> {
 
     fn rate(&mut self) -> Result<()> {
         let size = 16;
+        let (name, floor) = rate::floor_of(self.link);
         let subjects = [
             Probe::WeftRate.into(),
-            self.bench.bare(Probe::UdpRate),
+            self.bench.bare(floor),
             self.bench.bare(Probe::Stream(Channel::Tcp)),
         ];
         let got = self.bench.measure(size, &subjects, |s| 1e-6 / s)?;
         let line = ("messages", size, "M/s", Better::Higher);
         let aim = Aim { peer: Some(3.0), floor: None };
-        self.push(line, [got[0], got[1], got[2]], ("bare UDP", "tcp nodelay"), aim);
+        self.push(line, [got[0], got[1], got[2]], (name, "tcp nodelay"), aim);
         Ok(())
     }
 
@@ -301,7 +301,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// TCP on the cable whose ends weft has opened, against TCP where nobody has.
+    /// TCP on the cable whose ends weft has opened and sends nothing over, against TCP where nobody
+    /// has.
     fn neighbours(&mut self) -> Result<()> {
         let (names, size) = (("tcp alone", ""), 1 << 20);
         let stream = Probe::Stream(Channel::Tcp);
@@ -313,31 +314,39 @@ impl<'a> Run<'a> {
         let exchange = Probe::Exchange(Channel::Tcp);
         let subjects = [exchange.into(), self.bench.bare(exchange)];
         let got = self.bench.measure(16, &subjects, |s| s * 1e6)?;
+        self.notes.push("tcp beside weft: weft has opened the interfaces, and is silent".into());
         let line = ("tcp beside weft, one way", 16, "us", Better::Lower);
         self.push(line, [got[0], got[1], None], names, Aim { floor: Some(1.05), peer: None });
         Ok(())
     }
 
+    /// All behind the same switch, to which packets come one by one.
     fn loss(&mut self) -> Result<()> {
         if !self.is_whole() {
             return Ok(());
         }
         let size = 1 << 20;
-        let place = Place::Losing(MTU, LOSS);
-        let got = self.bench.beside(LOSING, |bench, pair| {
-            let kind = Kind { link: "udp", config: super::CONFIG, place };
-            bench.meter.pairs.push(Pair::start(&kind)?);
-            let on = |pair, probe: Probe| Subject { pair, ..probe.into() };
+        let kind = |link, loss| Kind { link, config: QUIET, place: Place::Losing(MTU, loss) };
+        let link = self.link.links();
+        let kinds = [kind(link, LOSS), kind(link, 0), kind("udp", LOSS)];
+        let got = self.bench.with(&kinds, |bench, first| {
+            let on = |at, probe: Probe| Subject { pair: first + at, ..probe.into() };
             let subjects = [
-                on(pair, Probe::WeftBandwidth),
-                Probe::WeftBandwidth.into(),
-                on(pair + 1, Probe::Stream(Channel::Tcp)),
+                on(0, Probe::WeftBandwidth),
+                on(1, Probe::WeftBandwidth),
+                on(2, Probe::Stream(Channel::Tcp)),
             ];
             bench.measure(size, &subjects, |s| size as f64 / s / 1e9)
         })?;
         let line = ("bandwidth, 1 % loss", size, "GB/s", Better::Higher);
         let aim = Aim { floor: Some(0.8), peer: None };
         self.push(line, [got[0], got[1], got[2]], ("no loss", "tcp, 1 % loss"), aim);
+        self.notes.push(
+            "1 % loss: weft, weft without loss and TCP each through a switch of their own that \
+             takes packets of one MTU and drops each with this chance; long frames are cut up \
+             before it, so that weft's data goes over udp there"
+                .into(),
+        );
         Ok(())
     }
 }
@@ -358,6 +367,8 @@ const PARTS: [(&str, usize, Part); 7] = [
 /// All parts of the table for one link. What fails is noted, and the rest goes on with new ranks.
 fn measure(link: LinkName, options: &Options) -> Result<(Vec<Check>, Vec<String>)> {
     let bench = Bench::start(link, options)?;
+    let why = bench.why_not.as_deref().unwrap_or("leave out --netns off");
+    ensure!(bench.place == Place::Between(MTU), "ethernet needs two lab hosts: {why}");
     let mut run = Run { bench, link, checks: Vec::new(), notes: Vec::new() };
     run.notes.extend(run.bench.path());
     for (name, size, part) in PARTS {

@@ -77,8 +77,8 @@ pub struct Options {
     /// are more ranks than cores
     #[arg(long)]
     pub loaded: bool,
-    /// Measure udp between two lab hosts instead of over loopback; packet, xdp and auto always
-    /// need them
+    /// Measure udp between two lab hosts instead of over loopback, and the suite on hosts of labs;
+    /// packet, gso, xdp, agent and auto always need them
     #[arg(long, value_enum, default_value_t = netns::Mode::Auto)]
     pub netns: netns::Mode,
 }
@@ -303,11 +303,20 @@ impl<'a> Bench<'a> {
         config: &'static [(&'static str, &'static str)],
         work: impl FnOnce(&mut Self, usize) -> Result<T>,
     ) -> Result<T> {
-        let kind = Kind { link: self.link.links(), config, place: self.place };
-        let index = self.meter.pairs.len();
-        self.meter.pairs.push(Pair::start(&kind)?);
-        let result = work(self, index);
-        self.meter.pairs.truncate(index);
+        self.with(&[Kind { link: self.link.links(), config, place: self.place }], work)
+    }
+
+    /// Does `work` with further ranks, a pair of each kind; it is given the index of the first.
+    fn with<T>(
+        &mut self,
+        kinds: &[Kind],
+        work: impl FnOnce(&mut Self, usize) -> Result<T>,
+    ) -> Result<T> {
+        let pairs = kinds.iter().map(Pair::start).collect::<Result<Vec<_>>>()?;
+        let first = self.meter.pairs.len();
+        self.meter.pairs.extend(pairs);
+        let result = work(self, first);
+        self.meter.pairs.truncate(first);
         result
     }
 
@@ -422,8 +431,27 @@ fn header(options: &Options) -> String {
     )
 }
 
+/// Refuses what a benchmark could only ignore.
+fn check(args: &Args) -> Result<()> {
+    let fixed = match args.what {
+        What::Suite => "the suite measures every link",
+        What::Agent => "agent compares the link agent with packet",
+        What::Mpi => "mpi compares what MPI programs get by default with TCP",
+        _ => "",
+    };
+    ensure!(fixed.is_empty() || args.link.is_empty(), "{fixed}: leave out --link");
+    if args.options.netns == netns::Mode::Off && matches!(args.what, What::Agent | What::Mpi) {
+        bail!("this is measured between lab hosts only: leave out --netns off");
+    }
+    if args.what == What::Ethernet && args.link.contains(&LinkName::Shm) {
+        bail!("shm does not use Ethernet: --link packet, gso, xdp, agent, auto or udp");
+    }
+    Ok(())
+}
+
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
+    check(&args)?;
     if args.what == What::Suite {
         ensure!(
             !args.options.loaded,

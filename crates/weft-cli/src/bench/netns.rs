@@ -25,7 +25,8 @@ pub enum Place {
     Inside,
     /// On two hosts of a lab, joined by a veth pair of this MTU.
     Between(u32),
-    /// As that, behind a switch that loses this share of the packets, in percent.
+    /// As that, behind a switch that loses this share of the packets, in percent. They come to it
+    /// one by one; with 0 percent, too.
     Losing(u32, u32),
 }
 

@@ -27,15 +27,21 @@ pub fn floor_of(link: LinkName, size: usize) -> (&'static str, Probe) {
         (LinkName::Agent, _) => ("weft packet", Probe::WeftPingPong),
         (LinkName::Shm, 0..=SMALL) => ("cache line", Probe::CacheLine),
         (LinkName::Shm, _) => ("vm_readv", Probe::RemoteCopy),
-        (LinkName::Packet | LinkName::Auto, 0..=wire::FRAME) => raw(wire::Socket::Packet),
-        (LinkName::Xdp, 0..=wire::FRAME) => raw(wire::Socket::Xdp),
+        (_, 0..=wire::FRAME) => match socket_of(link) {
+            Some(socket) => (socket.name(), Probe::Wire(socket, false)),
+            None => ("bare UDP", Probe::Udp),
+        },
         _ => ("bare UDP", Probe::Udp),
     }
 }
 
-/// The floor on raw Ethernet.
-fn raw(socket: wire::Socket) -> (&'static str, Probe) {
-    (socket.name(), Probe::Wire(socket, false))
+/// The sockets on raw Ethernet that a link's small messages go over.
+pub fn socket_of(link: LinkName) -> Option<wire::Socket> {
+    match link {
+        LinkName::Packet | LinkName::Gso | LinkName::Auto => Some(wire::Socket::Packet),
+        LinkName::Xdp => Some(wire::Socket::Xdp),
+        LinkName::Shm | LinkName::Udp | LinkName::Agent => None,
+    }
 }
 
 /// The table.
@@ -51,7 +57,7 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
         let floors: &[&'static str] = match bench.link {
             LinkName::Agent => &["weft packet"],
             LinkName::Xdp => &["AF_XDP", "bare UDP"],
-            LinkName::Packet | LinkName::Auto => &["AF_PACKET", "bare UDP"],
+            LinkName::Packet | LinkName::Gso | LinkName::Auto => &["AF_PACKET", "bare UDP"],
             _ => &["bare UDP"],
         };
         (&[16, 64, 1 << 10, 8 << 10, 64 << 10, 1 << 20], floors, &[Channel::Tcp])
@@ -74,8 +80,8 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
          pipe and Unix socket block"
             .into()
     } else {
-        "floor: bare UDP, both sides spinning (above 1472 B with GSO and GRO), or single frames on \
-         bare sockets of the link's kind; TCP with TCP_NODELAY, spinning"
+        "floor: bare UDP, both sides spinning (above 1472 B with GSO and GRO), or, up to a frame, \
+         single frames on bare sockets of the link's kind; TCP with TCP_NODELAY, spinning"
             .into()
     });
     Ok(table)

@@ -57,6 +57,8 @@ pub enum Probe {
     Udp,
     /// Frames to and fro on raw Ethernet, one way; spinning or, if the flag is set, blocking.
     Wire(wire::Socket, bool),
+    /// Frames on raw Ethernet one after the other.
+    WireRate(wire::Socket),
     /// A stream of `size` bytes a turn over UDP with GSO and GRO.
     UdpStream,
     /// Bare UDP datagrams one after the other.
@@ -357,6 +359,7 @@ impl Rank {
             Probe::Futex => floor::futex(self, task),
             Probe::Udp => floor::udp(self, task),
             Probe::Wire(socket, block) => wire::ping_pong(self, task, socket, block),
+            Probe::WireRate(socket) => wire::rate(self, task, socket),
             Probe::UdpStream => floor::udp_stream(self, task),
             Probe::UdpRate => floor::udp_rate(self, task),
             Probe::PingPong(channel) => peers::ping_pong(self, task, channel),

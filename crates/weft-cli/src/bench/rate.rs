@@ -1,6 +1,7 @@
 //! Small messages a second, one pair, one direction.
 
 use super::floor::per;
+use super::pingpong::socket_of;
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG, TAG_ACK};
 use super::table::{Better, Table};
 use super::{others, Bench, LinkName, Subject};
@@ -48,11 +49,19 @@ pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(per(start, task.iters))
 }
 
+/// What the machine does at least for each message of a link between hosts.
+pub fn floor_of(link: LinkName) -> (&'static str, Probe) {
+    match socket_of(link) {
+        Some(socket) => (socket.name(), Probe::WireRate(socket)),
+        None => ("bare UDP", Probe::UdpRate),
+    }
+}
+
 /// The table.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
     let (floor, channels): ((&'static str, Probe), &[Channel]) = match bench.link {
         LinkName::Shm => (("ring", Probe::Ring), &[Channel::Pipe, Channel::Unix]),
-        _ => (("bare UDP", Probe::UdpRate), &[Channel::Pipe, Channel::Tcp]),
+        link => (floor_of(link), &[Channel::Pipe, Channel::Tcp]),
     };
     let mut table = bench.table("rate", "messages", "M/s", Better::Higher);
     for size in bench.sizes(&[8]) {
@@ -68,9 +77,11 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
                   pipe, unix: a write a message, read as many at once as there are"
                 .into()
         }
-        _ => "by send_blocking and recv_blocking; bare UDP: a call a datagram, counted where it \
-              arrives; pipe, tcp: a write a message, read as many at once as there are"
-            .into(),
+        _ => format!(
+            "by send_blocking and recv_blocking; {}: a call a message, counted where it arrives; \
+             pipe, tcp: a write a message, read as many at once as there are",
+            floor.0
+        ),
     });
     Ok(table)
 }

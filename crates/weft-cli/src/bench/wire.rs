@@ -8,7 +8,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weft_link::ether::{EtherHead, EtherType, Interface, Interfaces, Mac};
 use weft_link::{BarePacket, BareXdp};
 
@@ -72,8 +72,26 @@ pub fn interface() -> Result<Interface> {
     all.0.into_iter().find(|i| i.name == name).with_context(|| format!("no interface {name}"))
 }
 
+/// What is done with frames.
+#[derive(Clone, Copy)]
+enum Work {
+    /// To and fro; blocking in poll(2), not spinning, if set.
+    Exchange(bool),
+    /// One direction.
+    Stream,
+}
+
 /// One-way time of single frames of `size` bytes; `block`: in poll(2), not spinning.
 pub fn ping_pong(rank: &mut Rank, task: &Task, socket: Socket, block: bool) -> Result<Outcome> {
+    open(rank, task, socket, Work::Exchange(block))
+}
+
+/// One direction of frames of `size` bytes, a call each, counted where they arrive.
+pub fn rate(rank: &mut Rank, task: &Task, socket: Socket) -> Result<Outcome> {
+    open(rank, task, socket, Work::Stream)
+}
+
+fn open(rank: &mut Rank, task: &Task, socket: Socket, work: Work) -> Result<Outcome> {
     if task.size > FRAME {
         return Ok(Outcome::Absent("a message of more than one frame".into()));
     }
@@ -82,12 +100,12 @@ pub fn ping_pong(rank: &mut Rank, task: &Task, socket: Socket, block: bool) -> R
     match socket {
         Socket::Packet => {
             let wire = BarePacket::open(&interface, kind, RING).context("a packet socket")?;
-            exchange(rank, task, wire, (kind, interface.mac, 0), block)
+            run(rank, task, wire, (kind, interface.mac, 0), work)
         }
         Socket::Xdp => {
             let wire = BareXdp::open(&interface, &weft::job::xdp_from_env()?)?;
             let slot = wire.slot();
-            exchange(rank, task, wire, (kind, interface.mac, slot), block)
+            run(rank, task, wire, (kind, interface.mac, slot), work)
         }
     }
 }
@@ -138,19 +156,72 @@ fn recv(wire: &mut impl Wire, alone: bool, block: bool) -> Result<bool> {
     Ok(true)
 }
 
-fn exchange(
+fn run(
     rank: &mut Rank,
     task: &Task,
     mut wire: impl Wire,
     from: (EtherType, Mac, u16),
-    block: bool,
+    work: Work,
 ) -> Result<Outcome> {
     let frame = meet(rank, from, task.size)?;
     let alone = rank.alone;
-    let lost = "a bare frame got lost";
-    let throw = |wire: &mut _| send(wire, &frame, alone);
-    let outcome = volley(rank, task, &mut wire, lost, throw, |wire| recv(wire, alone, block))?;
+    let outcome = match work {
+        Work::Exchange(block) => {
+            let lost = "a bare frame got lost";
+            let throw = |wire: &mut _| send(wire, &frame, alone);
+            volley(rank, task, &mut wire, lost, throw, |wire| recv(wire, alone, block))?
+        }
+        Work::Stream => stream(rank, task, &mut wire, &frame)?,
+    };
     // The other side may still wait for what this one sent last.
     rank.sync()?;
     Ok(outcome)
+}
+
+/// Frames of a stream at least, or there would be nothing to time.
+const LEAST: u64 = 64;
+/// Frames taken for each look at the clock, which costs as much as one.
+const LOOK: u64 = 16;
+/// How long the first frame may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long nothing comes after the last frame.
+const SILENCE: Duration = Duration::from_millis(100);
+
+/// Sends; or takes frames until no more come, and gives the time from one to the next.
+fn stream(rank: &mut Rank, task: &Task, wire: &mut impl Wire, frame: &[u8]) -> Result<Outcome> {
+    let alone = rank.alone;
+    rank.sync()?;
+    if rank.me == 0 {
+        for _ in 0..task.iters.max(LEAST) {
+            send(wire, frame, alone)?;
+        }
+        return Ok(Outcome::Elsewhere);
+    }
+    let (mut first, mut last, mut taken, mut turns) = (None, Instant::now(), 0u64, 0u32);
+    loop {
+        if wire.take().is_some() {
+            taken += 1;
+            turns = 0;
+            if first.is_none() || taken.is_multiple_of(LOOK) {
+                last = Instant::now();
+                // What came before the clock started does not count.
+                if first.is_none() {
+                    (first, taken) = (Some(last), 0);
+                }
+            }
+            continue;
+        }
+        turns += 1;
+        let limit = if first.is_some() { SILENCE } else { PATIENCE };
+        if turns.is_multiple_of(1024) && last.elapsed() > limit {
+            break;
+        }
+        pause(alone);
+    }
+    let whole = taken - taken % LOOK;
+    let took = first.map_or(0.0, |first| (last - first).as_secs_f64());
+    Ok(match whole {
+        0 => Outcome::Absent("too few frames arrived".into()),
+        _ => Outcome::Value(took / whole as f64),
+    })
 }

@@ -18,6 +18,9 @@ pub const INTERFACE: &str = "eth0";
 /// The switch.
 const BRIDGE: &str = "sw0";
 
+/// Kernels refuse a longest train shorter than the headers of TCP may get.
+const LEAST_GSO: u32 = 512;
+
 /// The switch's port of a host.
 pub fn port(host: usize) -> String {
     format!("p{}", host + 1)
@@ -111,7 +114,9 @@ fn quiet(spec: &Spec) -> &'static str {
 pub fn configure(spec: &Spec, host: usize) -> Result<()> {
     let mut lines = vec!["link set lo up".to_string()];
     if whole_packets(spec) {
-        lines.push(format!("link set {INTERFACE} gso_max_segs 1"));
+        // The kernel counts no segments of what a packet socket sends: its length decides.
+        let longest = spec.mtu.max(LEAST_GSO);
+        lines.push(format!("link set {INTERFACE} gso_max_segs 1 gso_max_size {longest}"));
     }
     lines.push(format!("addr add {}/24 dev {INTERFACE}", spec.v4(host)));
     if let Some(address) = spec.v6(host) {
@@ -213,6 +218,13 @@ mod tests {
         assert!(shape(&spec, "eth0", false).is_empty());
         let lines = shape(&spec, "p1", true).join("\n");
         assert!(lines.contains("53 0 1 2147483648") && lines.contains("pfifo limit 0"), "{lines}");
+    }
+
+    #[test]
+    fn lottery__of_nothing_loses_nothing() {
+        // At or above 0 no: every number.
+        assert!(lottery(0.0).contains(",53 0 1 0,6 0 0 0,"), "{}", lottery(0.0));
+        assert!(whole_packets(&spec(None, Some(0.0))));
     }
 
     #[test]

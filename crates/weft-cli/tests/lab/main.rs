@@ -10,7 +10,7 @@ use harness::{left_behind, Job, Running, MARK};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -181,8 +181,9 @@ fn run__messages_survive_loss_delay_and_a_rate() {
 
 /// What `selftest incast` printed: bytes a second, how alike the shares are, and for what share of
 /// the time the receiver waited for a processor.
-fn incast(lab: &Lab, hosts: &str) -> [f64; 3] {
-    let words = ["lab", "run", "-n", hosts, WEFT, "selftest", "incast"];
+fn incast(lab: &Lab, senders: u32, messages: u32) -> [f64; 3] {
+    let (hosts, messages) = ((senders + 1).to_string(), messages.to_string());
+    let words = ["lab", "run", "-n", &hosts, WEFT, "selftest", "incast", "--messages", &messages];
     let ran = lab.weft(&words);
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     let out = text(&ran.stdout);
@@ -190,21 +191,50 @@ fn incast(lab: &Lab, hosts: &str) -> [f64; 3] {
     ["a rate", "shares", "a wait"].map(|what| figures.next().expect(what))
 }
 
-#[test]
-fn run__many_senders_share_a_bottleneck_and_keep_it_full() {
-    const SENDERS: u32 = 16;
-    let hosts = (SENDERS + 1).to_string();
-    let Some(lab) = Lab::up(&[&hosts, "--rate", "100mbit"]) else { return };
+/// Runs a command in the network of the lab's switch; `None`, with a note, where that is not
+/// allowed.
+fn at_switch(lab: &Lab, words: &str) -> Option<String> {
+    let keeper = lab.status()["keeper"].to_string();
+    let words = ["-t", &keeper, "-n"].into_iter().chain(words.split(' '));
+    let why = match Command::new("nsenter").args(words).output() {
+        Ok(output) if output.status.success() => return Some(text(&output.stdout)),
+        Ok(output) => text(&output.stderr),
+        Err(e) => format!("nsenter: {e}"),
+    };
+    weft_conformance::skip(&why);
+    None
+}
+
+/// Packets that the switch sent to the first host, and those for which its queue had no room.
+fn through_queue(lab: &Lab) -> Option<[u64; 2]> {
+    let said = at_switch(lab, "tc -s qdisc show dev p1 root")?;
+    let after = |mark: &str| {
+        let rest = said.split_once(mark).unwrap_or_else(|| panic!("no {mark}: {said}")).1;
+        let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        number.parse().unwrap_or_else(|e| panic!("{mark}: {e}: {said}"))
+    };
+    let packets = said.split_once(" bytes ").expect("counts").1;
+    let packets = packets.split_once(" pkt").expect("packets").0.parse().expect("a number");
+    Some([packets, after("dropped ")])
+}
+
+/// Senders share a bottleneck fairly and keep it full, and its queue has room for all but this
+/// share of their packets.
+fn share(senders: u32, messages: u32, full: f64, most_lost: f64) {
+    let Some(lab) = Lab::up(&[&(senders + 1).to_string(), "--rate", "100mbit"]) else { return };
     // Bytes on the wire for those of a message: 1424 of 1514 in a full packet.
     let wire = 100e6 / 8.0 * 1424.0 / 1514.0;
     // Where other programs hold the processors for a while, the link is idle for a while, too.
     let mut turns = Vec::new();
     let (mut good, mut calm) = (false, 0);
-    while !good && calm < 5 && turns.len() < 15 {
-        let turn = incast(&lab, &hosts);
-        let [rate, jain, waited] = turn;
-        turns.push(turn);
-        good = rate >= 0.9 * wire && jain >= 0.9;
+    while !good && calm < 5 && turns.len() < 10 {
+        let Some(before) = through_queue(&lab) else { return };
+        let [rate, jain, waited] = incast(&lab, senders, messages);
+        let Some(after) = through_queue(&lab) else { return };
+        let [passed, dropped] = [0, 1].map(|i| (after[i] - before[i]) as f64);
+        let lost = dropped / (passed + dropped);
+        turns.push([rate, jain, waited, lost]);
+        good = rate >= full * wire && jain >= 0.9 && lost <= most_lost;
         calm += usize::from(waited < 0.05);
     }
     assert!(turns.iter().all(|[rate, ..]| *rate <= 1.1 * wire), "no bottleneck: {turns:?}");
@@ -212,17 +242,28 @@ fn run__many_senders_share_a_bottleneck_and_keep_it_full() {
         let why = "other programs hold the processors: nothing can be said of rates";
         return weft_conformance::skip(&format!("{why}: {turns:?}"));
     }
-    assert!(good, "of {wire} bytes a second, and shares: {turns:?}");
+    assert!(good, "of {wire} bytes a second, shares and losses: {turns:?}");
+}
+
+#[test]
+fn run__many_senders_share_a_bottleneck_and_keep_it_full() {
+    share(32, 16, 0.9, 0.2);
+}
+
+#[test]
+fn run__two_senders_share_a_bottleneck() {
+    share(2, 128, 0.8, 0.02);
 }
 
 /// Runs `selftest incast` on a lab, with options of `weft run`; what it wrote to standard error.
 /// `None`, with a note: the machine has no AF_XDP.
-fn raw(lab: &Lab, ranks: &str, options: &[&str], command: &[&str]) -> Option<String> {
+fn raw(lab: &Lab, ranks: &str, options: &[&str], command: &[String]) -> Option<String> {
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
     let with = options.iter().map(|o| format!("--with={o}")).collect::<Vec<_>>();
     let with: Vec<&str> = with.iter().map(String::as_str).collect();
     let incast = [WEFT, "selftest", "incast", "--bytes", "20000", "--messages", "40"];
     let head = ["lab", "run", "-n", ranks];
-    let ran = lab.weft(&[&head[..], &with, command, &incast].concat());
+    let ran = lab.weft(&[&head[..], &with, &command, &incast].concat());
     let said = text(&ran.stderr);
     if said.contains("link xdp is not available") && said.contains("this kernel has no") {
         weft_conformance::skip(&said);
@@ -260,10 +301,7 @@ fn run__two_jobs_on_one_wire_do_not_disturb_each_other() {
 #[test]
 fn run__without_the_right_to_raw_sockets_takes_udp_and_says_so_once() {
     let Some(lab) = Lab::up(&["2"]) else { return };
-    let without = ["setpriv", "--bounding-set=-net_raw,-net_admin", "--inh-caps=-all"];
-    if lab.code(&["h1", "setpriv", "--version"]) != Some(0) {
-        return weft_conformance::skip("no setpriv (util-linux) to give up rights with");
-    }
+    let Some(without) = without(&lab, "-net_raw,-net_admin") else { return };
     for link in ["packet", "xdp"] {
         let options = [format!("--link={link},udp")];
         let options = options.each_ref().map(String::as_str);
@@ -272,6 +310,43 @@ fn run__without_the_right_to_raw_sockets_takes_udp_and_says_so_once() {
         assert_eq!(said.matches(&line).count(), 2, "once a rank: {said}");
         assert!(said.contains("CAP_NET_RAW"), "{said}");
     }
+}
+
+/// The start of a command that lacks these rights.
+fn without(lab: &Lab, rights: &str) -> Option<[String; 3]> {
+    if lab.code(&["h1", "setpriv", "--version"]) == Some(0) {
+        let bounds = format!("--bounding-set={rights}");
+        return Some(["setpriv".into(), bounds, "--inh-caps=-all".into()]);
+    }
+    weft_conformance::skip("no setpriv (util-linux) to give up rights with");
+    None
+}
+
+#[test]
+fn run__by_default_without_the_right_to_raw_sockets_one_line_says_so() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    let Some(without) = without(&lab, "-net_raw") else { return };
+    // Several ranks on each host.
+    let Some(said) = raw(&lab, "6", &[], &without) else { return };
+    assert_eq!(said.matches("no packet sockets").count(), 1, "once a job: {said}");
+    assert_eq!(said.matches("CAP_NET_RAW").count(), 1, "{said}");
+    assert!(!said.contains("is not available"), "{said}");
+    let Some(said) = raw(&lab, "2", &["--link=shm,udp"], &without) else { return };
+    assert!(!said.contains("CAP_NET_RAW"), "nobody asked for more: {said}");
+}
+
+#[test]
+fn run__without_the_right_to_change_interfaces_only_xdp_is_missing() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    // Who may do everything with BPF needs no other right for it.
+    let Some(without) = without(&lab, "-net_admin,-sys_admin") else { return };
+    for links in ["packet", "gso", "shm,packet,gso,udp"] {
+        let Some(said) = raw(&lab, "2", &[&format!("--link={links}")], &without) else { return };
+        assert!(!said.contains("is not available"), "{links}: {said}");
+    }
+    let Some(said) = raw(&lab, "2", &["--link=xdp,packet"], &without) else { return };
+    assert_eq!(said.matches("link xdp is not available").count(), 2, "once a rank: {said}");
+    assert!(said.contains("CAP_NET_ADMIN"), "{said}");
 }
 
 #[test]
@@ -288,22 +363,22 @@ fn run__a_card_that_refuses_af_xdp_is_named_and_the_next_link_taken() {
 fn run__a_bridge_that_floods_disturbs_nobody() {
     let Some(lab) = Lab::up(&["4"]) else { return };
     // It forgets at once behind which port a station is.
-    let keeper = lab.status()["keeper"].to_string();
-    let forget = ["-t", &keeper, "-n", "ip", "link", "set", "sw0", "type", "bridge"];
-    let forget = Command::new("nsenter").args(forget).args(["ageing_time", "0"]).output();
-    match forget {
-        Ok(output) if output.status.success() => {}
-        Ok(output) => return weft_conformance::skip(&text(&output.stderr)),
-        Err(e) => return weft_conformance::skip(&format!("nsenter: {e}")),
+    if at_switch(&lab, "ip link set sw0 type bridge ageing_time 0").is_none() {
+        return;
     }
-    for link in ["--link=packet", "--link=xdp", "--link=packet,udp"] {
-        raw(&lab, "8", &[link], &[]);
+    for link in ["packet", "gso", "xdp", "packet,udp", "packet,gso,udp"] {
+        raw(&lab, "8", &[&format!("--link={link}")], &[]);
     }
 }
 
 /// Datagrams that came to a port of h2 where nobody listens.
 fn arrived(lab: &Lab) -> u64 {
-    let table = lab.sh("h2", "grep ^Udp: /proc/net/snmp");
+    arrived_at(lab, "h2")
+}
+
+/// The same for any host.
+fn arrived_at(lab: &Lab, host: &str) -> u64 {
+    let table = lab.sh(host, "grep ^Udp: /proc/net/snmp");
     let mut lines = table.lines().map(|line| line.split_whitespace());
     let (mut names, mut values) = (lines.next().unwrap(), lines.next().unwrap());
     let at = names.position(|name| name == "NoPorts").expect("the counter");
@@ -339,6 +414,88 @@ fn loss__takes_some_packets_and_not_all() {
     send_datagrams(&lossy, 200);
     let got = arrived(&lossy);
     assert!(0 < got && got < sent + 200, "{got}");
+}
+
+#[test]
+fn loss__meets_single_packets_also_of_long_frames() {
+    let Some(lab) = Lab::up(&["2", "--loss", "0.1%"]) else { return };
+    let count = |what: &str| {
+        let file = format!("cat /sys/class/net/eth0/statistics/rx_{what}");
+        lab.sh("h1", &file).trim().parse::<u64>().expect("a number")
+    };
+    for link in ["udp", "packet,gso,udp"] {
+        let (packets, bytes) = (count("packets"), count("bytes"));
+        let incast = [WEFT, "selftest", "incast", "--bytes", "1000000", "--messages", "4"];
+        let link = format!("--with=--link={link}");
+        let ran = lab.weft(&[&["lab", "run", "-n", "2", &link][..], &incast].concat());
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        let (packets, bytes) = (count("packets") - packets, count("bytes") - bytes);
+        assert!(bytes > 4_000_000 && bytes / packets <= 1514, "{link}: {bytes} in {packets}");
+    }
+}
+
+#[test]
+fn delay__is_as_long_as_asked_for() {
+    let Some(lab) = Lab::up(&["2", "--delay", "20ms"]) else { return };
+    if !Path::new("/bin/bash").exists() {
+        return weft_conformance::skip("no bash to measure a round trip with");
+    }
+    // Nobody listens: one packet there, one back. The first asks for an Ethernet address, too.
+    let to = lab.status()["hosts"][1]["v4"].as_str().unwrap().to_owned();
+    let script = format!(
+        "for i in $(seq 10); do a=${{EPOCHREALTIME/[.,]/}}; (exec 3<>/dev/tcp/{to}/9) 2>&-; \
+         b=${{EPOCHREALTIME/[.,]/}}; echo $((b - a)); done"
+    );
+    let mut all = Vec::new();
+    while all.len() < 5 {
+        let ran = lab.weft(&["lab", "exec", "h1", "bash", "-c", &script]);
+        let said = text(&ran.stdout);
+        let took = said.lines().map(|line| line.parse::<u64>().expect("microseconds"));
+        let least = took.min().unwrap_or_else(|| panic!("{}", text(&ran.stderr)));
+        assert!(least >= 40_000, "sooner than asked for: {said}");
+        if least < 50_000 {
+            return;
+        }
+        all.push(least);
+    }
+    panic!("round trips of twice 20 ms took at least {all:?} us");
+}
+
+#[test]
+fn queue__has_room_for_as_much_as_asked_for() {
+    if !Path::new("/bin/bash").exists() {
+        return weft_conformance::skip("no bash to send datagrams with");
+    }
+    const EACH: u64 = 100;
+    for (queue, room) in [("5K", false), ("1M", true)] {
+        let Some(lab) = Lab::up(&["3", "--rate", "1mbit", "--queue", queue]) else { return };
+        // Twice the rate of the receiver, once the first bytes of each are through.
+        std::thread::scope(|scope| {
+            for host in ["h2", "h3"] {
+                let script = format!(
+                    "printf -v x %1000s; \
+                     for i in $(seq {EACH}); do echo \"$x\" > /dev/udp/h1/9; done"
+                );
+                let lab = &lab;
+                scope.spawn(move || {
+                    let sent = lab.weft(&["lab", "exec", host, "bash", "-c", &script]);
+                    assert!(sent.status.success(), "{}", text(&sent.stderr));
+                });
+            }
+        });
+        let dropped = || through_queue(&lab).map(|[_, dropped]| dropped);
+        if dropped().is_none() {
+            return;
+        }
+        match room {
+            true => {
+                let all = || arrived_at(&lab, "h1") == 2 * EACH;
+                until(all, || format!("{} have arrived", arrived_at(&lab, "h1")));
+                assert_eq!(dropped(), Some(0), "there is room for all");
+            }
+            false => until(|| dropped() > Some(0), || "no loss".into()),
+        }
+    }
 }
 
 #[test]
@@ -426,6 +583,40 @@ fn kill__of_a_job_with_its_own_lab_leaves_nothing() {
         running.signal(signal);
         assert_ne!(running.finish().code, Some(0), "{signal}");
         lab.wait_until_nothing_left();
+    }
+}
+
+/// Runs a benchmark between hosts of labs of its own; with `at` it is killed once a process of that
+/// name is there.
+fn bench(link: &str, at: Option<&str>) {
+    let lab = Lab::unmade();
+    let effort = if at.is_some() { "--repeat=1000" } else { "--quick" };
+    let mut command = lab.command(&["bench", "pingpong", "--link", link, "--size", "16", effort]);
+    let mut bench = command.stdout(Stdio::null()).spawn().expect("weft starts");
+    if let Some(name) = at {
+        let there = || left_behind(&lab.name).iter().any(|line| line.contains(name));
+        until(there, || format!("no {name}: {:?}", left_behind(&lab.name)));
+        bench.kill().expect("it runs");
+    }
+    assert_eq!(bench.wait().expect("a status").success(), at.is_none(), "{link}, {at:?}");
+    lab.wait_until_nothing_left();
+    let list = text(&lab.weft(&["lab", "list"]).stdout);
+    assert!(!list.contains(&format!("bench-{}-", bench.id())), "{list}");
+}
+
+#[test]
+fn bench__leaves_no_hosts_when_it_ends_or_is_killed() {
+    if Lab::up(&["1"]).is_none() {
+        return;
+    }
+    for at in [None, Some("lab-keeper"), Some("lab-host"), Some("bench-rank")] {
+        bench("packet", at);
+    }
+    if !Path::new(WEFT).with_file_name("weftd").is_file() {
+        return weft_conformance::skip("no weftd beside weft: not with agents");
+    }
+    for at in [None, Some("weftd"), Some("bench-rank")] {
+        bench("agent", at);
     }
 }
 

@@ -181,7 +181,7 @@ impl PacketLink {
         let job = security.job_key.public_id();
         let carries = if config.trains { Carries::Trains } else { Carries::Packets(config.kind) };
         let mut ports = Vec::new();
-        let mut failed = None;
+        let mut failed = Vec::new();
         for interface in chosen {
             let group = GroupName { job, carries, interface: interface.index, xdp: false };
             let sizes = match carries {
@@ -193,8 +193,11 @@ impl PacketLink {
                     let (arrived, drops) = (Arrived::nothing(), Cell::new(0));
                     ports.push(Port { interface, seat, up: true, gone: false, arrived, drops });
                 }
-                Err(e) => failed = Some(e),
+                Err(e) => failed.push((interface.name, e)),
             }
+        }
+        if ports.is_empty() {
+            return Err(LinkError::of_all(failed));
         }
         let widest = ports.iter().map(|p| p.interface.mtu).max().unwrap_or(0);
         let tx = match carries {
@@ -217,13 +220,8 @@ impl PacketLink {
             corruptor: config.faults.as_ref().map(Corruptor::new),
             ports,
         };
-        match failed {
-            Some(error) if link.ports.is_empty() => return Err(error),
-            Some(error) => {
-                let name = link.name();
-                link.warn(format!("{name} link without one interface: {error}"));
-            }
-            None => {}
+        for (interface, error) in failed {
+            link.warn(format!("{} link without interface {interface}: {error}", link.name()));
         }
         if link.secure.mode() == Mode::None {
             link.warn("Ethernet frames are NOT authenticated (security mode none)".into());

@@ -5,7 +5,7 @@
 use super::*;
 use crate::ether::EtherAddr;
 use crate::secure::{JobKey, TRAILER};
-use crate::testing::{none_starts, run};
+use crate::testing::{none_starts, run, skip};
 use crate::Bytes;
 use std::time::{Duration, Instant};
 use sys::testing::{new_namespace, without_rights};
@@ -31,7 +31,7 @@ fn cables(cables: usize, mtu: u32) -> bool {
         })
     });
     if let Err(why) = &made {
-        eprintln!("skipped: needs root and the ip command: {why}");
+        skip(&format!("needs root and the ip command: {why}"));
     }
     made.is_ok()
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::secure::{JobKey, TRAILER};
+use crate::testing::skip;
 use crate::{Bytes, Prediction};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ fn v6_only() -> Option<UdpConfig> {
     match UdpLink::new(config.clone(), security(A, Mode::Auth, 1)) {
         Ok(_) => Some(config),
         Err(e) => {
-            eprintln!("skipped: no IPv6 loopback on this machine: {e}");
+            skip(&format!("no IPv6 loopback on this machine: {e}"));
             None
         }
     }

@@ -168,7 +168,7 @@ impl XdpLink {
             }
         }
         match rails.is_empty() {
-            true => Err(failed.into_iter().next().map_or(LinkError::Unsupported, |(_, e)| e)),
+            true => Err(LinkError::of_all(failed)),
             false => Ok((rails, failed)),
         }
     }

@@ -9,7 +9,7 @@ use super::sys::{bpf, Port, PortConfig};
 use super::*;
 use crate::ether::EtherAddr;
 use crate::secure::JobKey;
-use crate::testing::{run, start};
+use crate::testing::{run, skip, start};
 use crate::Bytes;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -32,7 +32,7 @@ fn cable_to(to: &str) -> bool {
         run("ip link set v0 up")
     });
     if let Err(why) = &made {
-        eprintln!("skipped: needs root, AF_XDP and the ip command: {why}");
+        skip(&format!("needs root, AF_XDP and the ip command: {why}"));
     }
     made.is_ok()
 }
@@ -500,9 +500,10 @@ fn program__tcp_passes_unharmed() {
             end.until(&mut keep, |keep, _| keep.0.iter().any(|p| p == b"end"));
             Some(got == expected && keep.0.iter().any(|p| p == b"meanwhile"))
         });
-        let other = is_ready.recv().ok().filter(|tid| cable_to(&format!("netns {tid}")));
-        if other.is_none() {
-            eprintln!("skipped: needs root, AF_XDP and the ip command");
+        let Ok(tid) = is_ready.recv() else {
+            return skip("needs root to make a network namespace");
+        };
+        if !cable_to(&format!("netns {tid}")) {
             return;
         }
         run("ip addr add 10.91.7.1/24 dev v0").unwrap();

@@ -16,7 +16,7 @@ pub mod plot;
 mod report;
 
 use super::load::Load;
-use super::netns::Place;
+use super::netns::{Mode, Place};
 use super::Options;
 use crate::idle;
 use anyhow::{Context, Result};
@@ -121,6 +121,18 @@ fn bar(steps: usize) -> ProgressBar {
     bar
 }
 
+/// Whether hosts of a lab are used, and if not, why.
+fn labs(mode: Mode) -> Result<Result<(), String>> {
+    if mode == Mode::Off {
+        return Ok(Err("--netns off: there are no hosts".into()));
+    }
+    let works = measure::place_works(Place::Between(1500));
+    match mode {
+        Mode::On => works.map(Ok).context("hosts of a lab (--netns auto does without)"),
+        _ => Ok(works.map_err(|e| format!("{e:#}"))),
+    }
+}
+
 /// Measures everything and writes the report into `folder`.
 ///
 /// # Errors
@@ -138,7 +150,7 @@ pub fn run(args: &Wanted, options: &Options) -> Result<ExitCode> {
     let (start, effort, sizes) = (Instant::now(), effort(options), plan::sizes(options));
     let mut results = Results::default();
     let bar = bar(situations.len() * sizes.len() * 2);
-    let labs = measure::place_works(Place::Between(1500)).map_err(|e| format!("{e:#}"));
+    let labs = labs(options.netns)?;
     let effort = Effort { labs: labs.is_ok(), ..effort };
     for situation in situations {
         if let (Err(why), Place::Between(_)) = (&labs, situation.place) {

@@ -143,13 +143,14 @@ const INSIDE: [Way; 11] = [
     floor("floor", Probe::CacheLine, Probe::Copy),
 ];
 
-const BETWEEN: [Way; 11] = [
+const BETWEEN: [Way; 12] = [
     // What ranks on several hosts get; those of the benchmark have no launcher that says so.
     weft("weft auto", LinkName::Auto.links(), 5),
     weft("weft udp", "udp", 2),
     weft("weft packet", "packet", 3),
     weft("weft gso", "gso", 15),
     weft("weft xdp", "xdp", 4),
+    weft("weft agent", "agent", 16),
     kernel("TCP", Channel::Tcp, 8),
     kernel("TCP Nagle", Channel::TcpNagle, 13),
     Way { no_offloads: true, ..kernel("TCP no offload", Channel::Tcp, 14) },
@@ -197,7 +198,40 @@ pub fn stream(way: &Way, size: usize) -> Option<Probe> {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::plot::COLOURS;
     use super::*;
+    use clap::ValueEnum;
+
+    fn names(place: Place) -> Vec<&'static str> {
+        ways(Situation { place, loaded: false }).iter().map(|way| way.name).collect()
+    }
+
+    #[test]
+    fn ways__every_link_is_there() {
+        let all = [names(Place::Inside), names(Place::Between(1500))].concat();
+        for link in LinkName::value_variants() {
+            let way = format!("weft {}", link.name());
+            assert!(all.contains(&way.as_str()), "no {way}");
+        }
+    }
+
+    #[test]
+    fn ways__every_layer_is_there_and_has_a_colour_of_its_own() {
+        let kernel = ["TCP", "TCP Nagle", "TCP spinning", "UDP", "floor"];
+        let inside = ["pipe", "FIFO", "System V queue", "Unix socket"];
+        let between = ["TCP no offload"];
+        for (place, more) in [(Place::Inside, &inside[..]), (Place::Between(9000), &between)] {
+            let names = names(place);
+            for name in kernel.iter().chain(more) {
+                assert!(names.contains(name), "no {name}: {names:?}");
+            }
+            let ways = ways(Situation { place, loaded: false });
+            let mut colours: Vec<usize> = ways.iter().map(|way| way.colour).collect();
+            colours.sort_unstable();
+            colours.dedup();
+            assert!(colours.len() == ways.len() && colours.iter().all(|&c| c < COLOURS.len()));
+        }
+    }
 
     #[test]
     fn ways__auto_is_what_ranks_on_several_hosts_get() {

@@ -23,7 +23,7 @@ const GRID: Colour = [228, 228, 228];
 const FAINT: Colour = [243, 243, 243];
 
 /// Colours of the ways: warm ones for weft, cool ones for the kernel.
-pub const COLOURS: [Colour; 16] = [
+pub const COLOURS: [Colour; 17] = [
     [60, 60, 60],
     [214, 39, 40],
     [255, 127, 14],
@@ -40,6 +40,7 @@ pub const COLOURS: [Colour; 16] = [
     [150, 150, 30],
     [0, 90, 80],
     [235, 170, 30],
+    [165, 95, 60],
 ];
 
 /// Where a text stands.

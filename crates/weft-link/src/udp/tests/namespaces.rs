@@ -15,7 +15,7 @@ impl Hosts {
         match hosts.build(mtu) {
             Ok(()) => Some(hosts),
             Err(why) => {
-                eprintln!("skipped: cannot make network namespaces: {why}");
+                skip(&format!("cannot make network namespaces: {why}"));
                 None
             }
         }
@@ -194,7 +194,7 @@ fn send__a_full_link_takes_a_prefix() {
         hosts.0[0]
     );
     if let Err(why) = run(&slow) {
-        return eprintln!("skipped: cannot slow the link: {why}");
+        return skip(&format!("cannot slow the link: {why}"));
     }
     let config = UdpConfig { buffer: 64 << 10, ..two_hosts() };
     hosts.run(

@@ -157,6 +157,7 @@ fn sent_bytes() -> [u64; 2] {
 #[test]
 fn udp__one_message_goes_over_both_cables() {
     const BYTES: usize = 64 << 20;
+    let over_both = |carried: &[u64; 2]| carried.iter().all(|&bytes| bytes > BYTES as u64 / 4);
     let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
     let data: Vec<u8> =
         (0..BYTES as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -171,30 +172,46 @@ fn udp__one_message_goes_over_both_cables() {
                 assert!(Instant::now() < end, "never over both: {}", side.describe());
                 send(vec![0; LONG]).0.unwrap();
             }
-            let before = sent_bytes();
-            send(data.clone()).0.unwrap();
-            let carried = [0, 1].map(|i| sent_bytes()[i] - before[i]);
+            // A way that is doubted meanwhile, as ranks get no processor, carries nothing.
+            let mut all = Vec::new();
+            while all.len() < 10 {
+                let before = sent_bytes();
+                send(data.clone()).0.unwrap();
+                let after = sent_bytes();
+                all.push([0, 1].map(|i| after[i] - before[i]));
+                if all.last().is_some_and(over_both) {
+                    break;
+                }
+            }
+            send(vec![1]).0.unwrap();
             side.endpoint.close(Duration::from_secs(1));
-            carried
+            all
         },
         |host| {
             let side = open(host, "udp", 1 << 20, (to_a, from_a));
-            let mut got = vec![0; BYTES];
+            let (mut got, mut whole) = (vec![0; BYTES], 0);
             loop {
                 let recv = side.endpoint.recv(Some(side.peer), TAG, 0, got);
-                let (status, data) = side.endpoint.block_on(recv);
-                got = data;
-                if status.unwrap().len == BYTES {
-                    side.endpoint.close(Duration::from_secs(1));
-                    return got;
+                let (status, filled) = side.endpoint.block_on(recv);
+                got = filled;
+                match status.unwrap().len {
+                    BYTES => {
+                        assert!(got == data, "message {whole} is not as sent");
+                        whole += 1;
+                        got.fill(0);
+                    }
+                    1 => break,
+                    _ => {}
                 }
             }
+            side.endpoint.close(Duration::from_secs(1));
+            whole
         },
     );
     match ran {
-        Ok((carried, got)) => {
-            assert!(got == data, "the message is not as sent");
-            assert!(carried.iter().all(|&bytes| bytes > BYTES as u64 / 10), "{carried:?}");
+        Ok((all, whole)) => {
+            assert_eq!(all.len(), whole);
+            assert!(all.last().is_some_and(over_both), "bytes over each cable: {all:?}");
         }
         Err(why) => skip(&why),
     }
@@ -355,7 +372,7 @@ fn flood(
         let (header, payload) = bytes.split_at(24 + sent as usize % 13 * 8);
         let payload = &payload[..sent as usize % payload.len()];
         sent += link.send(&[Frame { peer: PeerId(0), header, payload }; 32]) as u64;
-        begun.store(sent > 1000, Ordering::Relaxed);
+        begun.store(sent > 20_000, Ordering::Relaxed);
     }
     sent
 }

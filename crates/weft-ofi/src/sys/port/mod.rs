@@ -612,12 +612,7 @@ impl Port {
 
     /// An error, for people.
     fn text_of(&self, error: OpError) -> String {
-        match error {
-            OpError::Peer { peer, failure } => {
-                format!("{}: {failure}", self.endpoint.describe(peer))
-            }
-            other => other.to_string(),
-        }
+        self.endpoint.explain(error)
     }
 }
 

@@ -255,8 +255,8 @@ table! {
         "Blocks asked for ahead of those that arrived: keeps the sender busy for a round trip.";
     direct_min: u32 = 32 << 10, "bytes",
         "From this size on a reachable peer's memory is copied directly.";
-    direct_block: u32 = 64 << 10, "bytes",
-        "Part of a direct copy done at a time; between parts other traffic is served.";
+    direct_block: u32 = 512 << 10, "bytes",
+        "Most of a direct copy done at a time; between parts other traffic is served.";
     direct_share: bool = true, "on|off",
         "A waiting sender copies part of a large message itself, so that both cores work.";
     ack_delay_us: u32 = 100, "us",

@@ -111,17 +111,33 @@ impl Engine {
         }
     }
 
-    /// Direct copying: the next part for this side, and one from the back for the sender if it is
-    /// at hand.
+    /// Direct copying: the next part for this side.
     fn read_on(&mut self, id: OpId) {
         let block = u64::from(self.cfg.direct_block);
         let Some(op) = self.ops.get_mut(id.0) else { return };
         let (Some(peer), Kind::Recv(r)) = (op.peer, &mut op.kind) else { return };
         let RecvState::Pull { addr, pull, .. } = &mut r.state else { return };
-        if let Some(Part { offset, len }) = pull.claim_front(block) {
+        if let Some(Part { offset, len }) = pull.claim_direct(block) {
             let (addr, total) = (*addr + offset, pull.want());
             let part = Direct { op: id, peer, addr, offset, len, total, recv: 0 };
             self.events.push_back(Event::DirectRead(part));
+        }
+    }
+
+    /// The sender of a message is at hand when the driver is about to copy part `d` of it: it is
+    /// asked to copy, too, which may leave less of the part. What it is asked should leave before
+    /// that copy.
+    pub fn direct_share(&mut self, now: Instant, d: &mut Direct) {
+        let block = u64::from(self.cfg.direct_block);
+        if !self.cfg.direct_share {
+            return;
+        }
+        let Some(pull) = self.ops.get_mut(d.op.0).and_then(Op::pull) else { return };
+        pull.unclaim(Part { offset: d.offset, len: d.len });
+        self.share(now, d.op);
+        let pull = self.ops.get_mut(d.op.0).and_then(Op::pull);
+        if let Some(part) = pull.and_then(|pull| pull.claim_direct(block)) {
+            d.len = part.len;
         }
     }
 
@@ -131,6 +147,9 @@ impl Engine {
         let Some(op) = self.ops.get_mut(id.0) else { return };
         let (Some(peer), Kind::Recv(r)) = (op.peer, &mut op.kind) else { return };
         let RecvState::Pull { msg, pull, .. } = &mut r.state else { return };
+        if r.addr == 0 {
+            return;
+        }
         while let Some(Part { offset, len }) = pull.claim_back(block, BACK_PARTS) {
             let ask = wire::Pull { offset, len, recv: id.0, addr: r.addr + offset };
             let desc = Desc::bare(Packet::Pull(ask), *msg).with_flags(flags::DIRECT);
@@ -193,9 +212,8 @@ impl Engine {
         true
     }
 
-    /// The driver has done, or could not do, a direct read. `helping`: the sender is at hand.
-    pub fn direct_read_done(&mut self, now: Instant, d: &Direct, ok: bool, helping: bool) {
-        let share = self.cfg.direct_share && helping;
+    /// The driver has done, or could not do, a direct read.
+    pub fn direct_read_done(&mut self, now: Instant, d: &Direct, ok: bool) {
         if !ok {
             if self.packets_instead(now, d) {
                 self.stats.direct_failures += 1;
@@ -211,9 +229,6 @@ impl Engine {
         if pull.complete() {
             self.ask_on(now, d.op);
             return;
-        }
-        if share && r.addr != 0 {
-            self.share(now, d.op);
         }
         self.read_on(d.op);
     }

@@ -9,6 +9,13 @@ pub struct Part {
     pub len: u64,
 }
 
+/// Parts that two sides copy begin at multiples of this: no page is looked up twice.
+const PAGE: u64 = 4096;
+/// Shorter parts are not copied by themselves: a system call costs as much.
+const PART_MIN: u64 = 32 << 10;
+/// The first part of a sender that is not at hand yet; each further one is as long as all before.
+const PART_ALONE: u64 = 64 << 10;
+
 /// Progress of a pull. Parts are claimed from the front by the receiver and, when the sender helps
 /// with direct copies, from the back; the two meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,8 +30,11 @@ pub struct Pull {
     back: u64,
     /// Bytes claimed by packets that have not arrived.
     outstanding: u64,
-    /// Parts claimed from the back that have not arrived.
+    /// Parts claimed from the back that have not arrived, and their bytes.
     back_parts: u32,
+    back_bytes: u64,
+    /// Bytes of the last direct copy from the front.
+    copying: u64,
     /// Parts are claimed when the window shared by all pulls has room.
     paced: bool,
 }
@@ -85,14 +95,44 @@ impl Pull {
         Some(part)
     }
 
-    /// Claims a part from the back for the sender to copy, leaving one block to the front.
+    /// Claims the next part from the front for a direct copy, at most `block` long: as much as lets
+    /// both sides end at the same time if the sender copies too; else little at first, so that it
+    /// finds something to copy as soon as it is at hand.
+    pub fn claim_direct(&mut self, block: u64) -> Option<Part> {
+        let left = self.back - self.front;
+        let fair = match self.back_parts {
+            0 => self.front.max(PART_ALONE),
+            _ => (left + self.back_bytes).div_ceil(2).next_multiple_of(PAGE),
+        };
+        let fair = fair.clamp(PART_MIN, block.max(PART_MIN));
+        let part = self.claim_front(if left < fair + PART_MIN { left } else { fair })?;
+        self.copying = part.len;
+        Some(part)
+    }
+
+    /// Gives the last part from [`Pull::claim_direct`] back: it is to be shared with the sender.
+    pub fn unclaim(&mut self, part: Part) {
+        if part.len == self.copying && part.offset + part.len == self.front {
+            self.front -= part.len;
+            self.copying = 0;
+        }
+    }
+
+    /// Claims a part from the back for the sender to copy, at most `block` long, while fewer than
+    /// `most` are outstanding: as much as lets both sides end at the same time.
     pub fn claim_back(&mut self, block: u64, most: u32) -> Option<Part> {
-        if self.back_parts >= most || self.back - self.front < 2 * block {
+        let left = self.back - self.front;
+        let fair = ((left + self.copying + self.back_bytes) / 2).saturating_sub(self.back_bytes);
+        let start = self.back - fair.min(block.max(PART_MIN)).min(left);
+        let start = start.next_multiple_of(PAGE).min(self.back);
+        let len = self.back - start;
+        if self.back_parts >= most || len < PART_MIN {
             return None;
         }
-        self.back -= block;
+        self.back = start;
         self.back_parts += 1;
-        Some(Part { offset: self.back, len: block })
+        self.back_bytes += len;
+        Some(Part { offset: start, len })
     }
 
     /// A part claimed for direct copying is to come by packets instead.
@@ -113,10 +153,11 @@ impl Pull {
 
     /// A part the sender copied is there.
     pub fn arrived_back(&mut self, offset: u64, len: u64) -> bool {
-        if self.back_parts == 0 || !self.arrived(offset, len) {
+        if self.back_parts == 0 || len > self.back_bytes || !self.arrived(offset, len) {
             return false;
         }
         self.back_parts -= 1;
+        self.back_bytes -= len;
         true
     }
 
@@ -141,29 +182,58 @@ impl Pull {
 mod tests {
     use super::*;
 
+    const BLOCK: u64 = 512 << 10;
+
     #[test]
     fn claims__front_and_back_meet_and_cover_once() {
-        for want in [0u64, 1, 99, 100, 101, 1000, 1234] {
+        let sizes = [0, 1, PART_MIN, 3 * PART_MIN + 5, BLOCK, 2 * BLOCK, 5 * BLOCK + 77];
+        for (want, helped) in sizes.into_iter().flat_map(|want| (0..9).map(move |h| (want, h))) {
             let mut p = Pull::new(want);
-            let mut seen = alloc::vec![0u8; want as usize];
-            let mut parts = alloc::vec::Vec::new();
-            loop {
-                let before = parts.len();
-                parts.extend(p.claim_back(100, 8));
-                parts.extend(p.claim_front(100));
-                if parts.len() == before {
-                    break;
+            let (mut front, mut sides) = (0, [0, 0]);
+            let mut theirs = alloc::collections::VecDeque::new();
+            for turn in 0.. {
+                let Some(part) = p.claim_direct(BLOCK) else { break };
+                let mut part = part;
+                if turn >= helped {
+                    p.unclaim(part);
+                    while let Some(part) = p.claim_back(BLOCK, 2) {
+                        assert!(part.len >= PART_MIN && part.len <= BLOCK);
+                        assert_eq!(part.offset % PAGE, 0);
+                        theirs.push_back(part);
+                    }
+                    part = p.claim_direct(BLOCK).expect("some is left to the front");
+                }
+                assert!(part.offset == front && part.len <= BLOCK + PART_MIN, "{want} {part:?}");
+                front += part.len;
+                assert!(p.arrived(part.offset, part.len));
+                sides[0] += part.len;
+                // The sender is as quick.
+                while theirs.front().is_some_and(|part| sides[1] + part.len <= sides[0]) {
+                    let Some(part) = theirs.pop_front() else { break };
+                    assert!(p.arrived_back(part.offset, part.len));
+                    sides[1] += part.len;
                 }
             }
-            for Part { offset, len } in parts {
-                for b in &mut seen[offset as usize..(offset + len) as usize] {
-                    *b += 1;
-                }
-                assert!(p.arrived(offset, len));
+            for part in theirs {
+                assert!(p.arrived_back(part.offset, part.len));
+                sides[1] += part.len;
             }
-            assert!(seen.iter().all(|&b| b == 1));
-            assert!(p.complete());
+            assert!(p.complete() && sides[0] + sides[1] == want, "{want} {sides:?}");
+            if helped == 0 && want >= 2 * PART_MIN {
+                assert!(
+                    sides[0].abs_diff(sides[1]) <= (want / 4).max(2 * PART_MIN),
+                    "{want} {sides:?}"
+                );
+            }
         }
+    }
+
+    #[test]
+    fn claims__a_sender_that_is_not_at_hand_leaves_all_to_the_receiver() {
+        let mut p = Pull::new(2 * BLOCK);
+        let lens: alloc::vec::Vec<u64> =
+            core::iter::from_fn(|| p.claim_direct(BLOCK)).map(|part| part.len).collect();
+        assert_eq!(lens, [64 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10]);
     }
 
     #[test]

@@ -17,11 +17,16 @@ impl Driver {
             self.core.engine.direct_declined(self.core.now, d);
             return;
         }
+        let mut d = *d;
+        if helping {
+            self.core.engine.direct_share(self.core.now, &mut d);
+            self.transmit();
+        }
         let mut ok = false;
         if let (Some(link), Some(into)) = (link, self.core.ops.write(d.op, d.offset, d.len)) {
             ok = self.links[link].read_direct(d.peer, d.addr, into).is_ok();
         }
-        self.core.engine.direct_read_done(self.core.now, d, ok, helping);
+        self.core.engine.direct_read_done(self.core.now, &d, ok);
     }
 
     /// How the rest of a message is to come.

@@ -5,6 +5,11 @@ use crate::wire::{flags, DirectDone, Pull};
 
 const LEN: u64 = 2_000_003;
 
+/// So that messages have many parts.
+fn small_parts() -> Config {
+    Config { direct_block: 64 << 10, ..Config::default() }
+}
+
 #[test]
 fn direct__read_moves_no_payload_through_packets() {
     let mut net = Net::open((direct(), Config::default()));
@@ -49,7 +54,7 @@ fn direct__sender_at_hand_copies_from_the_back() {
 fn direct__failure_in_the_middle_goes_on_with_packets() {
     for reads in 0..8 {
         for writes in 0..3 {
-            let mut net = Net::open((direct(), Config::default()));
+            let mut net = Net::open((direct(), small_parts()));
             net.nodes[1].attentive = true;
             net.nodes[1].direct_budget = reads;
             net.nodes[0].direct_budget = writes;
@@ -72,9 +77,9 @@ fn direct__failure_in_the_middle_goes_on_with_packets() {
 
 #[test]
 fn direct__what_is_declined_comes_in_packets_and_the_next_one_directly() {
-    let block = u64::from(Config::default().direct_block);
-    for (len, at) in [(LEN, 0), (40_000, 0), (LEN, 2 * block), (2 * block + 1, 2 * block)] {
-        let mut net = Net::open((direct(), Config::default()));
+    let block = u64::from(small_parts().direct_block);
+    for (len, at) in [(LEN, 0), (40_000, 0), (LEN, 2 * block), (4 * block + 1, block)] {
+        let mut net = Net::open((direct(), small_parts()));
         net.nodes[1].attentive = true;
         net.nodes[1].declines = Some(at);
         let recv = net.recv(1, None, 1, LEN);

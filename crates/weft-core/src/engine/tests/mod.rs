@@ -708,10 +708,12 @@ impl Net {
             Event::DirectRead(d) if self.nodes[at].declines == Some(d.offset) => {
                 self.nodes[at].engine.direct_declined(now, &d);
             }
-            Event::DirectRead(d) => {
+            Event::DirectRead(mut d) => {
+                if self.nodes[at].attentive {
+                    self.nodes[at].engine.direct_share(now, &mut d);
+                }
                 let ok = self.copy(at, &d, false);
-                let helping = self.nodes[at].attentive;
-                self.nodes[at].engine.direct_read_done(now, &d, ok, helping);
+                self.nodes[at].engine.direct_read_done(now, &d, ok);
             }
             Event::DirectWrite(d) => {
                 let ok = self.copy(at, &d, true);

@@ -49,16 +49,22 @@ pub(in crate::shm) fn write(pid: i32, addr: u64, from: &[u8]) -> io::Result<()> 
 const PIECE: usize = 32 << 10;
 /// The kernel's copies are split at pages.
 const PAGE: usize = 4096;
+/// A distance at which copies may crawl: what two buffers from `malloc` have.
+const CLOSE: usize = 16;
 
 /// Memory between two others: a copy by the kernel that would crawl ([`sys::crawls`]) goes through
 /// it in two that do not.
 #[derive(Debug, Default)]
-pub(in crate::shm) struct Detour(Vec<u8>);
+pub(in crate::shm) struct Detour {
+    room: Vec<u8>,
+    /// Whether this processor crawls, measured when it first matters.
+    pays: Option<bool>,
+}
 
 impl Detour {
     /// Reads `into.len()` bytes at `addr` of process `pid`.
     pub(in crate::shm) fn read(&mut self, pid: i32, addr: u64, into: &mut [u8]) -> io::Result<()> {
-        if !needed(addr as usize, into.as_ptr().addr(), into.len()) {
+        if !self.needed(addr as usize, into.as_ptr().addr(), into.len()) {
             return read(pid, addr, into);
         }
         for (i, piece) in into.chunks_mut(PIECE).enumerate() {
@@ -71,7 +77,7 @@ impl Detour {
 
     /// Writes `from` to `addr` of process `pid`.
     pub(in crate::shm) fn write(&mut self, pid: i32, addr: u64, from: &[u8]) -> io::Result<()> {
-        if !needed(from.as_ptr().addr(), addr as usize, from.len()) {
+        if !self.needed(from.as_ptr().addr(), addr as usize, from.len()) {
             return write(pid, addr, from);
         }
         for (i, piece) in from.chunks(PIECE).enumerate() {
@@ -84,15 +90,34 @@ impl Detour {
 
     /// Bytes that lie half a page off `addr`, modulo pages.
     fn room(&mut self, addr: usize) -> &mut [u8] {
-        self.0.resize(PIECE + PAGE, 0);
-        let away = addr.wrapping_add(PAGE / 2).wrapping_sub(self.0.as_ptr().addr());
-        &mut self.0[away % PAGE..]
+        self.room.resize(PIECE + PAGE, 0);
+        let away = addr.wrapping_add(PAGE / 2).wrapping_sub(self.room.as_ptr().addr());
+        &mut self.room[away % PAGE..]
+    }
+
+    /// Whether the way past the slow instruction pays.
+    fn needed(&mut self, src: usize, dst: usize, len: usize) -> bool {
+        let may = len >= PAGE / 2 && sys::crawls(src, dst);
+        may && *self.pays.get_or_insert_with(|| pays().unwrap_or(true))
     }
 }
 
-/// Whether the way past the slow instruction pays.
-fn needed(src: usize, dst: usize, len: usize) -> bool {
-    len >= PAGE / 2 && sys::crawls(src, dst)
+/// Measures whether this processor copies several times more slowly where [`sys::crawls`] says that
+/// some do: within this process, best of a few turns of each.
+fn pays() -> io::Result<bool> {
+    let pid = std::process::id() as i32;
+    let (from, mut memory) = (vec![1; PIECE + PAGE], vec![0; PIECE + 2 * PAGE]);
+    let start = from.as_ptr().addr().next_multiple_of(PAGE);
+    let into = start.wrapping_sub(memory.as_ptr().addr()) % PAGE;
+    let mut best = [u128::MAX; 2];
+    for _ in 0..5 {
+        for (best, behind) in best.iter_mut().zip([CLOSE, PAGE / 2]) {
+            let began = std::time::Instant::now();
+            read(pid, start as u64, &mut memory[into + behind..][..PIECE])?;
+            *best = (*best).min(began.elapsed().as_nanos());
+        }
+    }
+    Ok(best[0] > 2 * best[1])
 }
 
 /// Repeats `call(done, len, remote)` until `total` bytes are through.
@@ -130,7 +155,7 @@ mod tests {
     fn detour__copies_the_same_bytes() {
         let pid = std::process::id() as i32;
         let source: Vec<u8> = (0..3 * PIECE + 77).map(|i| (i / 3) as u8).collect();
-        let mut detour = Detour::default();
+        let mut detour = Detour { pays: Some(true), ..Detour::default() };
         for distance in [0, 1, 16, 31, 32] {
             for len in [100, PAGE / 2, PIECE, PIECE + 1, source.len()] {
                 let from = &source[..len];
@@ -143,12 +168,28 @@ mod tests {
                 assert!(into == from, "writing: {distance} {len}");
             }
         }
-        assert!(!detour.0.is_empty(), "some went by way of it");
+        assert!(!detour.room.is_empty(), "some went by way of it");
+    }
+
+    #[test]
+    fn detour__is_taken_as_the_processor_is_measured() {
+        let pid = std::process::id() as i32;
+        let (source, mut memory) = (vec![7; PIECE], vec![0; PIECE + PAGE]);
+        let into = after(&mut memory, source.as_ptr().addr(), 16, PIECE);
+        let mut detour = Detour::default();
+        detour.read(pid, source.as_ptr().addr() as u64, into).unwrap();
+        assert!(into == source);
+        assert_eq!(detour.pays, Some(!detour.room.is_empty()));
+        let mut straight = Detour { pays: Some(false), ..Detour::default() };
+        into.fill(0);
+        straight.write(pid, into.as_mut_ptr() as u64, &source).unwrap();
+        assert!(into == source && straight.room.is_empty());
     }
 
     #[test]
     fn detour__fails_as_the_kernel_does() {
-        let (pid, mut detour) = (std::process::id() as i32, Detour::default());
+        let pid = std::process::id() as i32;
+        let mut detour = Detour { pays: Some(true), ..Detour::default() };
         let mut memory = vec![0; PIECE + PAGE];
         for addr in [PAGE, usize::MAX - 100] {
             let bytes = after(&mut memory, addr, 1, PIECE);

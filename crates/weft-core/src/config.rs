@@ -253,7 +253,7 @@ table! {
         "Most interfaces that share a large message, at most 3; 1 uses one.";
     pull_depth: u32 = 6, "blocks",
         "Blocks asked for ahead of those that arrived: keeps the sender busy for a round trip.";
-    direct_min: u32 = 32 << 10, "bytes",
+    direct_min: u32 = 16 << 10, "bytes",
         "From this size on a reachable peer's memory is copied directly.";
     direct_block: u32 = 512 << 10, "bytes",
         "Most of a direct copy done at a time; between parts other traffic is served.";

@@ -22,8 +22,8 @@ impl Way {
     }
 }
 
-/// Messages are measured by size: up to the first, up to the second, and above.
-const BOUNDS: [u64; 2] = [128 << 10, 1 << 20];
+/// Messages are measured by size: up to the first, up to the second and so on, and above.
+const BOUNDS: [u64; 3] = [32 << 10, 128 << 10, 1 << 20];
 /// What is measured at a time: so many bytes, and so many messages.
 const TRIAL_BYTES: u64 = 4 << 20;
 const TRIAL_MESSAGES: u32 = 4;

@@ -42,6 +42,9 @@ impl XdpLink {
         for look in 0..budget {
             let this = &mut self.rails[rail];
             let slot = this.slot;
+            if let Some(port) = this.ways[way].port() {
+                port.foresee();
+            }
             let Some(bytes) = this.ways[way].next() else {
                 if look == 0 && self.busy_poll {
                     this.ways[way].busy_poll();

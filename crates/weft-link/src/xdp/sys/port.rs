@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Entries of the receive ring, and frames to receive into.
-const RX_FRAMES: u32 = 2048;
+const RX_FRAMES: u32 = 512;
 /// Entries of the fill ring: the kernel shows a received frame before it shows that it took it
 /// from this ring, so for a moment there seem to be more than there are.
 const FILL: u32 = 2 * RX_FRAMES;
@@ -14,6 +14,11 @@ const FILL: u32 = 2 * RX_FRAMES;
 const TX_FRAMES: u32 = 1024;
 /// What the kernel keeps free at the start of a frame it receives into (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
+/// A cache line, and how many of a frame are asked for before they are read.
+const LINE: usize = 64;
+const LINES: usize = 4;
+/// Frames looked through for the one that was received into, where it is not the expected one.
+const LOST: u32 = 64;
 /// Calls to the kernel for one burst: it takes at least 32 frames in each.
 const KICKS: u32 = TX_FRAMES / 32 + 1;
 
@@ -59,6 +64,8 @@ pub(in crate::xdp) struct Port {
     free: Vec<u64>,
     /// The frame that `next` gave out.
     held: Option<u64>,
+    /// Place in the fill ring of the frame that the kernel has probably received into next.
+    expected: u32,
     /// Frames were taken in since `settle`.
     unsettled: bool,
     /// Frames were put into the transmit ring that the kernel has not taken, as far as we know.
@@ -120,6 +127,7 @@ impl Port {
             zero_copy: socket.is_zero_copy(),
             free: sending.rev().map(|i| i * chunk as u64).collect(),
             held: None,
+            expected: 0,
             unsettled: false,
             unsent: false,
             socket,
@@ -166,27 +174,46 @@ impl Port {
             // The kernel never says such a thing; nobody owns that memory.
             return Some(&mut []);
         }
-        self.held = Some((at & !(self.chunk - 1)) as u64);
-        self.fetch(at, len);
+        let frame = (at & !(self.chunk - 1)) as u64;
+        self.held = Some(frame);
+        self.follow(frame);
+        self.fetch(at, 1, len);
         // SAFETY: within the memory. The kernel gave the frame to us with this entry and gets it
         // back with `give_back`, which needs `&mut self`; other frames given out are sending ones.
         Some(unsafe { std::slice::from_raw_parts_mut(self.memory.base().as_ptr().add(at), len) })
     }
 
-    /// Brings the first lines of a frame from the core that received it, all at the same time.
+    /// The kernel takes frames to receive into in their order, but for those that it drops: finds
+    /// the one after this.
     #[inline]
-    fn fetch(&self, at: usize, len: usize) {
-        const LINE: usize = 64;
-        const LINES: usize = 4;
+    fn follow(&mut self, frame: u64) {
+        let ahead = (0..LOST).find(|&n| self.fill.entry(self.expected.wrapping_add(n)) == frame);
+        self.expected = self.expected.wrapping_add(ahead.map_or(0, |n| n + 1));
+    }
+
+    /// Where something was received: asks for the first lines of the frame that it is probably in,
+    /// before the entry that names the frame has come over.
+    #[inline]
+    pub fn foresee(&self) {
+        if !self.rx.is_empty() {
+            let at = self.fill.entry(self.expected) as usize + HEADROOM;
+            self.fetch(at, 0, LINES * LINE);
+        }
+    }
+
+    /// Brings the first lines of a frame, from this one on, from the core that received it, all at
+    /// the same time.
+    #[inline]
+    fn fetch(&self, at: usize, first: usize, len: usize) {
         #[cfg(target_arch = "x86_64")]
-        for line in 1..len.div_ceil(LINE).min(LINES) {
+        for line in first..len.div_ceil(LINE).min(LINES) {
             use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
             let line = self.memory.base().as_ptr().wrapping_add(at + line * LINE);
             // SAFETY: a hint without effect on memory.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
         }
         #[cfg(not(target_arch = "x86_64"))]
-        let _ = (at, len);
+        let _ = (at, first, len);
     }
 
     /// Returns the frame given out to the kernel.

@@ -35,7 +35,7 @@ const TRIAL_BYTES_MAX: u64 = 32 << 20;
 /// Most trials of the faster way until the other is tried again. There is one at first, when memory
 /// and caches are cold, then twice as many each time, or 8 times as many if it is faster by
 /// `CLEARLY`, in percent.
-const AGAIN_MAX: u32 = 128;
+const AGAIN_MAX: u32 = 256;
 const CLEARLY: u128 = 150;
 /// Packets have to be faster by this, in percent: a direct copy leaves the sender's core alone.
 const ADVANTAGE: u128 = 125;

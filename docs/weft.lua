@@ -143,6 +143,7 @@ local VALUES = {
         [1] = "SILENT",
         [2] = "PROTOCOL",
         [3] = "GONE",
+        [4] = "LOST",
     },
 }
 for number, kind in pairs(TYPES) do

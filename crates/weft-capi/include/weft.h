@@ -53,7 +53,8 @@ typedef void (*weft_upcall)(weft_job *job, weft_packet *packet, void *context);
 
 /* What a code means. */
 const char *weft_strerror(int code);
-/* More about the last call of this thread that failed, valid until the next one that fails. */
+/* More about the last call of this thread that failed, valid until the next one that fails; of a
+ * rank that failed its number, host, link, interface and addresses, why, and what to do. */
 const char *weft_last_error(void);
 
 /* Joins the job this process was started in and stores its handle. */

@@ -51,6 +51,8 @@ enum Command {
     #[command(hide = true)]
     BenchRank(bench::rank::Args),
     #[command(hide = true)]
+    BenchBarrier(bench::barrier::Args),
+    #[command(hide = true)]
     BenchService(bench::service::Args),
     Lab(lab::Args),
     #[command(hide = true)]
@@ -85,6 +87,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Tune(args) => tune::run(args),
         Command::TuneStore(args) => tune::store::run(&args),
         Command::BenchRank(args) => bench::rank::run(args),
+        Command::BenchBarrier(args) => bench::barrier::rank(&args),
         Command::BenchService(args) => bench::service::run(args),
         Command::Lab(args) => lab::run(args),
         Command::LabKeeper(args) => lab::keeper::run(&args),

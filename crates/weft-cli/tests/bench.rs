@@ -98,6 +98,35 @@ fn logp__has_all_parameters_of_each_size() {
 }
 
 #[test]
+fn barrier__hops_of_more_ranks_beside_those_of_two() {
+    for (link, words, ranks) in [
+        ("shm", &["barrier"][..], ["2 ranks", "4 ranks"]),
+        ("udp", &["barrier"], ["2 ranks", "4 ranks"]),
+        ("shm", &["barrier", "--link", "shm", "--ranks", "3"], ["2 ranks", "3 ranks"]),
+    ] {
+        let all = lines(words);
+        let got: Vec<&Value> = all.iter().filter(|line| line["link"] == link).collect();
+        assert_eq!(got.iter().map(|line| &line["what"]).collect::<Vec<_>>(), ranks);
+        assert!(got.iter().all(|line| line["bench"] == "barrier" && line["unit"] == "us"));
+        assert!(got[0]["floor"].is_null(), "two ranks are the floor: {}", got[0]);
+        assert_eq!((&got[1]["floor"], &got[1]["floor_name"]), (&got[0]["value"], &ranks[0].into()));
+    }
+}
+
+#[test]
+fn barrier__refuses_what_it_would_ignore() {
+    for words in [
+        &["barrier", "--link", "packet"][..],
+        &["barrier", "--size", "8"],
+        &["barrier", "--netns", "on"],
+        &["barrier", "--ranks", "1"],
+        &["pingpong", "--ranks", "4"],
+    ] {
+        assert!(!bench(words).status.success(), "{words:?}");
+    }
+}
+
+#[test]
 fn wait__share_of_a_core_and_wake_up() {
     for link in ["shm", "udp"] {
         let units: Vec<Value> =

@@ -32,7 +32,9 @@ fn compile(name: &'static str) -> Option<PathBuf> {
     cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-o"]).arg(&program);
     cc.arg(sources().join("examples").join(name).with_extension("c"));
     cc.arg("-I").arg(sources().join("include")).arg("-L").arg(folder);
-    cc.arg(format!("-Wl,-rpath,{}", folder.display())).arg("-lweft_capi");
+    // Before LD_LIBRARY_PATH, in which cargo names first where an older one may be.
+    let here = format!("-Wl,--disable-new-dtags,-rpath,{}", folder.display());
+    cc.arg(here).arg("-lweft_capi");
     let out = cc.output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     done.insert(name, program.clone());
@@ -136,6 +138,53 @@ fn fetch_add__tickets_are_different() {
 #[test]
 fn rcpy__bytes_are_there() {
     all("rcpy", 2, "bytes are there");
+}
+
+/// Runs `failed` with an argument, and has what each of its calls was told of rank 1 say all parts.
+fn names_the_rank(link: &str, argument: &str, parts: &[&str]) {
+    let Some(program) = compile("failed") else { return };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(["run", "-n", "2", "--link", link]).arg(program).arg(argument);
+    command.envs([("WEFT_PEER_TIMEOUT_MS", "600"), ("WEFT_KEEPALIVE_MS", "100")]);
+    let out = command.output().unwrap();
+    let told = String::from_utf8_lossy(&out.stdout);
+    let complaints = String::from_utf8_lossy(&out.stderr);
+    let lines: Vec<_> = told.lines().collect();
+    let calls = ["receive", "send", "send_from", "multicast", "fetch_add", "barrier"];
+    assert_eq!(lines.len(), calls.len(), "{told} {complaints}");
+    for (call, line) in calls.iter().zip(lines) {
+        assert!(line.starts_with(&format!("{call}: a rank failed: ")), "{line}");
+        assert!(parts.iter().all(|part| line.contains(part)), "not all of {parts:?}: {line}");
+    }
+}
+
+#[test]
+fn last_error__names_rank_host_link_process_and_what_to_do() {
+    let parts = ["rank 1 on this host over shm (process ", "its process ended", "its launcher"];
+    names_the_rank("shm", "dies", &parts);
+}
+
+#[test]
+fn last_error__names_addresses_of_a_rank_that_is_silent() {
+    let parts = ["rank 1 on this host over udp (from ", " to ", "nothing heard", "weft doctor"];
+    names_the_rank("udp", "stops", &parts);
+}
+
+#[test]
+fn last_error__names_each_link_that_leads_nowhere() {
+    let Some(program) = compile("pingpong") else { return };
+    let apart = "[ $PMI_RANK = 0 ] && export WEFT_LINK=shm || export WEFT_LINK=udp; exec $PROGRAM";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(["run", "-n", "2", "sh", "-c", apart]).env("PROGRAM", program);
+    let out = command.output().unwrap();
+    let complaints = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success());
+    // By the program, beside what is logged.
+    let own = complaints.lines().find(|line| line.contains("a rank failed: rank 1"));
+    let line = own.unwrap_or_else(|| panic!("{complaints}"));
+    for part in ["shm: unreachable", "offers no shared memory"] {
+        assert!(line.contains(part), "no {part:?}: {complaints}");
+    }
 }
 
 #[test]

@@ -145,6 +145,24 @@ fn info__refuses_what_a_job_would_refuse() {
 }
 
 #[test]
+fn commands__say_once_that_nothing_is_authenticated() {
+    for args in [
+        &["info"][..],
+        &["info", "--json"],
+        &["doctor"],
+        &["doctor", "--json"],
+        &["app", "sor", "--size", "20"],
+    ] {
+        let mut command = Command::new(WEFT);
+        command.args(args).env("WEFT_SECURITY", "none").env_remove("WEFT_LOG");
+        let output = command.output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(said.matches("WEFT_SECURITY=none").count(), 1, "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn doctor__names_variables_that_nothing_reads() {
     let output = Command::new(WEFT).arg("doctor").env("WEFT_LINKS", "shm").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -150,6 +150,7 @@ fn reasons() -> Vec<(u64, String)> {
         (reason::SILENT, "SILENT"),
         (reason::PROTOCOL, "PROTOCOL"),
         (reason::GONE, "GONE"),
+        (reason::LOST, "LOST"),
     ])
 }
 

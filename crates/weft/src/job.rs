@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::Once;
 use std::time::Duration;
 use weft_core::{Config, EndpointId};
 use weft_link::agent::{AgentConfig, AgentLink, ServicesHandle};
@@ -221,14 +222,24 @@ pub fn security_from_env() -> Result<Mode, JobError> {
     match std::env::var("WEFT_SECURITY").as_deref() {
         Err(_) | Ok("auth") => Ok(Mode::Auth),
         Ok("encrypt") => Ok(Mode::Encrypt),
-        Ok("none") => {
-            log::warn!("WEFT_SECURITY=none: frames on networks are not authenticated");
-            Ok(Mode::None)
-        }
+        Ok("none") => Ok(Mode::None),
         Ok(other) => Err(JobError::Config(format!(
             "WEFT_SECURITY={other:?} is not understood; use auth, encrypt or none"
         ))),
     }
+}
+
+/// The same for an endpoint that opens: that anybody on the network can forge its frames is said
+/// once in a process.
+fn protection() -> Result<Mode, JobError> {
+    static SAID: Once = Once::new();
+    let mode = security_from_env()?;
+    if mode == Mode::None {
+        SAID.call_once(|| {
+            log::warn!("WEFT_SECURITY=none: frames on networks are not authenticated");
+        });
+    }
+    Ok(mode)
 }
 
 /// What goes around the links: `WEFT_FAULTS` (as
@@ -350,7 +361,7 @@ pub(crate) fn open_locked(
 ) -> Result<Endpoint, JobError> {
     Choices::of(&config).check(links.agent).map_err(|e| JobError::Config(e.to_string()))?;
     let id = EndpointId(weft_link::random_u64());
-    let mode = security_from_env()?;
+    let mode = protection()?;
     let Some(job_key) = JobKey::from_bytes(&key) else {
         return Err(JobError::Config("the job key has the wrong length".to_string()));
     };

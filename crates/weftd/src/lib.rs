@@ -9,6 +9,7 @@
 //! - `links.rs`: sockets that were opened while there was a right to.
 //! - `counters.rs`, `groups.rs`: fetch-and-add and multicast in the rank's place.
 //! - `options.rs`: settings, quotas; `status.rs`: what it tells about itself.
+//! - `limit.rs`: how much the log takes.
 //! - `rights.rs`: giving them up; `sys/`: the system calls.
 //!
 //! A crate of its own since it is what an administrator gives a capability: it links nothing but
@@ -19,6 +20,7 @@
 mod agent;
 mod counters;
 mod groups;
+pub mod limit;
 mod links;
 pub mod options;
 mod payloads;

@@ -2,15 +2,22 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+use log::Log;
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Instant;
+use weftd::limit::Limited;
 use weftd::options::{Action, Options, HELP};
 use weftd::{rights, status, sys, Agent};
 
+/// The log of this process.
+type Logger = Limited<env_logger::Logger>;
+
 fn main() -> ExitCode {
-    let env = env_logger::Env::default().filter_or("WEFT_LOG", "info");
-    env_logger::Builder::from_env(env).format(line).init();
-    match run() {
+    let logger = start_log();
+    let result = run(logger);
+    logger.flush();
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("weftd: {why}");
@@ -19,11 +26,23 @@ fn main() -> ExitCode {
     }
 }
 
+/// Has everything logged from now on, within bounds.
+fn start_log() -> &'static Logger {
+    let env = env_logger::Env::default().filter_or("WEFT_LOG", "info");
+    let logger = env_logger::Builder::from_env(env).format(line).build();
+    let most = logger.filter();
+    let logger: &Logger = Box::leak(Box::new(Limited::new(logger)));
+    if log::set_logger(logger).is_ok() {
+        log::set_max_level(most);
+    }
+    logger
+}
+
 fn line(out: &mut env_logger::fmt::Formatter, record: &log::Record<'_>) -> std::io::Result<()> {
     writeln!(out, "weftd: {}: {}", record.level().as_str().to_lowercase(), record.args())
 }
 
-fn run() -> Result<(), String> {
+fn run(logger: &Logger) -> Result<(), String> {
     let options = Options::parse(std::env::args().skip(1)).map_err(|e| e.to_string())?;
     let absent = |e: std::io::Error| format!("no agent answers at {}: {e}", options.name);
     match options.action {
@@ -37,12 +56,12 @@ fn run() -> Result<(), String> {
                 return Err(format!("the agent at {} goes on", options.name));
             }
         }
-        Action::Serve => return serve(options),
+        Action::Serve => return serve(options, logger),
     }
     Ok(())
 }
 
-fn serve(options: Options) -> Result<(), String> {
+fn serve(options: Options, logger: &Logger) -> Result<(), String> {
     if let Ok(text) = status::status(&options.name) {
         let of = |key: &str| {
             let value = |l: &str| l.strip_prefix(key).map(|v| v.trim().to_string());
@@ -71,6 +90,7 @@ fn serve(options: Options) -> Result<(), String> {
     let mut ends = 0;
     while !agent.is_done() {
         agent.step();
+        logger.tell(Instant::now());
         let asked = sys::ends();
         if asked > 1 && agent.ranks() > 0 {
             return Err(format!("ended with {} ranks attached", agent.ranks()));

@@ -4,9 +4,12 @@
 mod common;
 
 use common::*;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use weft::{Config, EndpointId};
 use weft_link::agent::{Attach, BareRank, Control, Nonsense, VERSION};
 use weft_link::secure::Mode;
+use weftd::limit::BURST;
 
 fn caller(agent: &Served, me: EndpointId) -> BareRank {
     BareRank::connect(&agent.name, me).unwrap()
@@ -100,6 +103,41 @@ fn agent__those_refused_hold_no_connection_whatever_they_do() {
     until(&[], || agent.try_rank(1).is_ok());
     assert_eq!(agent.reports("seats "), 1);
     drop(all);
+}
+
+#[test]
+fn agent__refusals_without_end_do_not_fill_its_log() {
+    const CALLERS: usize = 300;
+    let name = format!("@weft-test-{:016x}", weft_link::random_u64());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
+    command
+        .args(["--name", &name, "--links", "udp", "--user", "", "--once"])
+        .env_remove("WEFT_LOG");
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut ready = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let agent = Served { name, end: std::sync::Arc::default(), thread: None };
+    for _ in 0..CALLERS {
+        refused_for(&answers(&agent, someone(), &[200, 1, 2]), "does not understand");
+    }
+    assert_eq!(agent.reports("refused "), CALLERS as u64);
+    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let (mut written, mut omitted) = (0, 0usize);
+    // The agent goes on, and says how many it has left out.
+    while written + omitted < CALLERS {
+        let line = lines.next().expect("the agent ended");
+        match line.split_once(" more such lines were left out") {
+            Some((before, _)) => {
+                omitted += before.rsplit(' ').next().unwrap().parse::<usize>().unwrap();
+            }
+            None => written += usize::from(line.contains("is refused: it does not understand")),
+        }
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert_eq!(written + omitted, CALLERS);
+    // One more in each pause, should the callers have taken so long.
+    assert!((BURST as usize..CALLERS / 2).contains(&written), "{written}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub unsafe extern "C" fn weft_send_from(
                     let why = "memory was given back: weft_returned tells which, or weft_flush";
                     return Err(Fault(WEFT_TOO_MANY, why.into()));
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return job.explained(Err(error)),
             };
         }
     })
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn weft_flush(job: *mut WeftJob) -> c_int {
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         job.may_wait()?;
-        job.packets.flush()?;
+        job.explained(job.packets.flush())?;
         Ok(WEFT_OK)
     })
 }

@@ -1,14 +1,15 @@
 //! Jobs: joining, leaving, progress.
 
+use super::WEFT_UPCALL;
 use super::{enter, job_of, store, Fault, Marked};
-use super::{WEFT_INIT, WEFT_NO_AGENT, WEFT_OK, WEFT_THREAD, WEFT_UPCALL};
+use super::{WEFT_BUSY, WEFT_INIT, WEFT_NO_AGENT, WEFT_OK, WEFT_PEER, WEFT_REFUSED, WEFT_THREAD};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::thread::ThreadId;
 use std::time::Duration;
 use weft::packets::Packets;
-use weft::{Group, Job, PeerId};
+use weft::{Group, Job, OpError, PeerId};
 
 /// A rank of a job: `struct weft_job`.
 pub struct WeftJob {
@@ -60,9 +61,27 @@ impl WeftJob {
     pub(crate) fn peer(&self, rank: c_int) -> Result<PeerId, Fault> {
         let rank = usize::try_from(rank).ok().filter(|&r| r < self.world().size());
         let rank = rank.ok_or_else(|| Fault::argument("there is no such rank"))?;
-        let peer = self.world().peer(rank)?;
+        let peer = self.explained(self.world().peer(rank))?;
         self.ranks.borrow_mut().insert(peer, rank);
         Ok(peer)
+    }
+
+    /// What an operation ended with; an error names rank, host, link, interface and address, and
+    /// says what to do.
+    pub(crate) fn explained<T>(&self, result: Result<T, OpError>) -> Result<T, Fault> {
+        result.map_err(|error| {
+            let code = match error {
+                OpError::Busy => WEFT_BUSY,
+                OpError::Peer { .. } => WEFT_PEER,
+                _ => WEFT_REFUSED,
+            };
+            Fault(code, self.world().explain(error))
+        })
+    }
+
+    /// A peer with its rank and host and the way to it, for messages to people.
+    pub(crate) fn describe(&self, peer: PeerId) -> String {
+        self.job.endpoint().describe(peer)
     }
 
     /// The rank of a peer; -1 if it is none of this job.
@@ -183,7 +202,7 @@ pub unsafe extern "C" fn weft_barrier(job: *mut WeftJob) -> c_int {
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         job.may_wait()?;
-        job.job.block_on(job.world().barrier())?;
+        job.explained(job.job.block_on(job.world().barrier()))?;
         Ok(WEFT_OK)
     })
 }

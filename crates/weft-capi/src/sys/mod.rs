@@ -13,8 +13,7 @@ use job::WeftJob;
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use weft::packets::{ChoiceError, MulticastError};
-use weft::OpError;
+use weft::packets::ChoiceError;
 
 /// It worked.
 pub const WEFT_OK: c_int = 0;
@@ -66,33 +65,11 @@ impl Fault {
     }
 }
 
-impl From<OpError> for Fault {
-    fn from(error: OpError) -> Fault {
-        let code = match error {
-            OpError::Busy => WEFT_BUSY,
-            OpError::Peer { .. } => WEFT_PEER,
-            _ => WEFT_REFUSED,
-        };
-        Fault(code, error.to_string())
-    }
-}
-
 impl From<ChoiceError> for Fault {
     fn from(error: ChoiceError) -> Fault {
         let code = match error {
             ChoiceError::Begun => WEFT_BUSY,
             _ => WEFT_REFUSED,
-        };
-        Fault(code, error.to_string())
-    }
-}
-
-impl From<MulticastError> for Fault {
-    fn from(error: MulticastError) -> Fault {
-        let code = match error {
-            MulticastError::Busy { .. } => WEFT_BUSY,
-            MulticastError::TooLong => WEFT_TOO_LONG,
-            _ => WEFT_PEER,
         };
         Fault(code, error.to_string())
     }
@@ -126,7 +103,8 @@ pub extern "C" fn weft_strerror(code: c_int) -> *const c_char {
     found.map_or(c"no such code", |(_, text)| text).as_ptr()
 }
 
-/// More about the last call of this thread that failed, valid until the next one that fails.
+/// More about the last call of this thread that failed, valid until the next one that fails; of a
+/// rank that failed its number, host, link, interface and addresses, why, and what to do.
 #[no_mangle]
 pub extern "C" fn weft_last_error() -> *const c_char {
     LAST.with(|last| last.borrow().as_ptr())

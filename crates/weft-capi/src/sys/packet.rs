@@ -225,8 +225,8 @@ pub unsafe extern "C" fn weft_send(
         let peer = job.peer(rank)?;
         check_len(job, peer, len)?;
         match job.depth.get() {
-            0 => job.packets.send(peer, handler, argument, data)?,
-            _ => job.packets.try_send(peer, handler, argument, data)?,
+            0 => job.explained(job.packets.send(peer, handler, argument, data))?,
+            _ => job.explained(job.packets.try_send(peer, handler, argument, data))?,
         }
         Ok(WEFT_OK)
     })
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn weft_try_send(
         let (job, data) = unsafe { (job_of(job)?, bytes(data.cast(), len)?) };
         let peer = job.peer(rank)?;
         check_len(job, peer, len)?;
-        job.packets.try_send(peer, handler, argument, data)?;
+        job.explained(job.packets.try_send(peer, handler, argument, data))?;
         Ok(WEFT_OK)
     })
 }
@@ -324,7 +324,7 @@ pub unsafe extern "C" fn weft_buffer_send(
         let mut buffer = unsafe { Box::from_raw(buffer) };
         let Some(buffer) = buffer.buffer.take() else { return Ok(WEFT_OK) };
         check_len(job, peer, buffer.len())?;
-        job.packets.send_buffer(peer, handler, argument, buffer)?;
+        job.explained(job.packets.send_buffer(peer, handler, argument, buffer))?;
         Ok(WEFT_OK)
     })
 }

@@ -62,12 +62,11 @@ pub unsafe extern "C" fn weft_receive(
         }
         let from = if rank == WEFT_ANY { None } else { Some(job.peer(rank)?) };
         let received = match job.packets.receive(from, number, into) {
-            Ok(received) => received,
             Err(OpError::Truncated { sent }) => {
                 let text = format!("a packet of {sent} bytes, and room for {len}: it is lost");
                 return Err(Fault(WEFT_TOO_LONG, text));
             }
-            Err(error) => return Err(error.into()),
+            other => job.explained(other)?,
         };
         let Received { source: peer, argument: said, len } = received;
         // SAFETY: promised by the caller; null is not stored to.

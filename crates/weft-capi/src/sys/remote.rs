@@ -3,16 +3,17 @@
 
 use super::job::WeftJob;
 use super::{bytes, enter, free, job_of, object, store, Fault, Marked};
-use super::{WEFT_BUSY, WEFT_OK, WEFT_TOO_MANY};
+use super::{WEFT_BUSY, WEFT_OK, WEFT_PEER, WEFT_TOO_LONG, WEFT_TOO_MANY};
 use std::ffi::{c_char, c_int, c_void, CStr};
 use weft::choices::Tree;
-use weft::packets::{Counter, Exported, MulticastGroup};
-use weft::Choices;
+use weft::packets::{Counter, Exported, MulticastError, MulticastGroup};
+use weft::{Choices, OpError, PeerId};
 
 /// A multicast group: `struct weft_group`.
 pub struct WeftGroup {
     mark: u64,
     group: MulticastGroup,
+    members: Vec<PeerId>,
     job: *const WeftJob,
 }
 
@@ -28,6 +29,32 @@ impl Marked for WeftGroup {
 impl Drop for WeftGroup {
     fn drop(&mut self) {
         self.mark = 0;
+    }
+}
+
+impl WeftGroup {
+    /// Why a multicast failed. Of a member that failed it says all that is known, as it would
+    /// where a packet was sent to that rank alone.
+    fn fault(&self, job: &WeftJob, error: MulticastError) -> Fault {
+        let code = match error {
+            MulticastError::Busy { .. } => WEFT_BUSY,
+            MulticastError::TooLong => WEFT_TOO_LONG,
+            _ => WEFT_PEER,
+        };
+        let MulticastError::Member { rank, failure } = error else {
+            return Fault(code, error.to_string());
+        };
+        let Some(&peer) = self.members.get(rank) else { return Fault(code, error.to_string()) };
+        Fault(
+            code,
+            match failure {
+                Some(failure) => {
+                    let why = job.world().explain(OpError::Peer { peer, failure });
+                    format!("member {rank} of the multicast group: {why}")
+                }
+                None => format!("{error}: {}", job.describe(peer)),
+            },
+        )
     }
 }
 
@@ -77,10 +104,11 @@ pub unsafe extern "C" fn weft_group_make(
         let own = owner.world().rank() as c_int;
         let me = ranks.iter().position(|&rank| rank == own);
         let me = me.ok_or_else(|| Fault::argument("this rank is not among the ranks"))?;
-        let peers = ranks.iter().map(|&rank| owner.peer(rank)).collect::<Result<_, _>>()?;
-        let made = owner.packets.group(id, peers, me);
+        let members: Vec<_> =
+            ranks.iter().map(|&rank| owner.peer(rank)).collect::<Result<_, _>>()?;
+        let made = owner.packets.group(id, members.clone(), me);
         let made = made.ok_or_else(|| Fault(WEFT_TOO_MANY, format!("group {id} exists")))?;
-        let handle = Box::new(WeftGroup { mark: WeftGroup::MARK, group: made, job });
+        let handle = Box::new(WeftGroup { mark: WeftGroup::MARK, group: made, members, job });
         // SAFETY: promised by the caller.
         unsafe { store(group, Box::into_raw(handle)) }?;
         Ok(WEFT_OK)
@@ -130,10 +158,11 @@ pub unsafe extern "C" fn weft_multicast(
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(group.job) }?;
         let tree = tree_of(job, tree)?;
-        match job.depth.get() {
-            0 => group.group.send_blocking(tree, handler, argument, data)?,
-            _ => group.group.try_send(tree, handler, argument, data)?,
-        }
+        let sent = match job.depth.get() {
+            0 => group.group.send_blocking(tree, handler, argument, data),
+            _ => group.group.try_send(tree, handler, argument, data),
+        };
+        sent.map_err(|error| group.fault(job, error))?;
         Ok(WEFT_OK)
     })
 }
@@ -210,7 +239,9 @@ pub unsafe extern "C" fn weft_fetch_add(
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         job.may_wait()?;
-        let before = job.packets.fetch_add_blocking(job.peer(rank)?, Counter { key }, n)?;
+        let peer = job.peer(rank)?;
+        let before = job.packets.fetch_add_blocking(peer, Counter { key }, n);
+        let before = job.explained(before)?;
         if !old.is_null() {
             // SAFETY: promised by the caller.
             unsafe { store(old, before) }?;
@@ -283,7 +314,8 @@ pub unsafe extern "C" fn weft_rcpy(
         // SAFETY: promised by the caller.
         let (job, data) = unsafe { (job_of(job)?, bytes(data.cast(), len)?) };
         job.may_wait()?;
-        job.packets.rcpy(job.peer(rank)?, key, offset, data)?;
+        let peer = job.peer(rank)?;
+        job.explained(job.packets.rcpy(peer, key, offset, data))?;
         Ok(WEFT_OK)
     })
 }

@@ -2,6 +2,7 @@
 
 mod auth;
 mod bandwidth;
+pub mod barrier;
 pub mod choice;
 mod ethernet;
 pub mod far;
@@ -45,10 +46,13 @@ pub struct Args {
     /// What to measure
     #[arg(value_enum)]
     what: What,
-    /// Links, one after the other [default: shm; all: shm,udp; auth: udp; ethernet:
+    /// Links, one after the other [default: shm; all, barrier: shm,udp; auth: udp; ethernet:
     /// packet,xdp,auto]
     #[arg(long, value_enum, value_delimiter = ',')]
     link: Vec<LinkName>,
+    /// Numbers of ranks of a barrier: 4,8 [default: 4]; two are always measured
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=1024))]
+    ranks: Vec<u32>,
     #[command(flatten)]
     options: Options,
     #[command(flatten)]
@@ -122,6 +126,8 @@ pub enum What {
     Wait,
     /// Cost of authenticating frames
     Auth,
+    /// Time of a barrier's hop among ranks of this host, also of more than there are cores
+    Barrier,
     /// Bytes a second through the packet interface
     Throughput,
     /// Time until the last member has a packet, and rate
@@ -391,16 +397,20 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// The machine, with the two ranks where a pair has them.
 fn machine() -> String {
+    machine_with(&match pair::cores() {
+        Some([a, b]) => format!("ranks on cores {a} and {b}"),
+        None => "both ranks on one core".to_string(),
+    })
+}
+
+fn machine_with(ranks: &str) -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model =
         info.lines().find_map(|l| Some(l.strip_prefix("model name")?.split_once(':')?.1.trim()));
     let uname = rustix::system::uname();
     let all = std::thread::available_parallelism().map_or(1, usize::from);
-    let ranks = match pair::cores() {
-        Some([a, b]) => format!("ranks on cores {a} and {b}"),
-        None => "both ranks on one core".to_string(),
-    };
     let busy = match idle::busy() {
         Some(cores) => {
             format!("\nTHE MACHINE IS BUSY ({cores:.1} cores): figures and ratios mean little")
@@ -415,19 +425,22 @@ fn machine() -> String {
     )
 }
 
-fn header(options: &Options) -> String {
+fn header(what: What, options: &Options) -> String {
     let command: Vec<String> = std::env::args().skip(1).collect();
     let repeat = match options.quick {
         true => "one short repetition, figures mean nothing".to_string(),
         false => format!("median of {}", options.repeat),
     };
     let load = if options.loaded { "every core also computes; " } else { "" };
+    let machine = match what {
+        What::Barrier => machine_with("ranks on any core"),
+        _ => machine(),
+    };
     format!(
-        "weft {} {}\n{}\n{load}{repeat}; weft, floor and peer in turn; \
+        "weft {} {}\n{machine}\n{load}{repeat}; weft, floor and peer in turn; \
          ratios are weft/floor and weft/best peer\n",
         env!("CARGO_PKG_VERSION"),
         command.join(" "),
-        machine()
     )
 }
 
@@ -442,6 +455,13 @@ fn check(args: &Args) -> Result<()> {
     ensure!(fixed.is_empty() || args.link.is_empty(), "{fixed}: leave out --link");
     if args.options.netns == netns::Mode::Off && matches!(args.what, What::Agent | What::Mpi) {
         bail!("this is measured between lab hosts only: leave out --netns off");
+    }
+    if args.what == What::Barrier {
+        ensure!(!args.link.iter().any(|l| l.is_raw()), "barrier takes --link shm or udp");
+        ensure!(args.options.size.is_empty(), "a barrier has no size: leave out --size");
+        ensure!(args.options.netns != netns::Mode::On, "barrier is measured on this host alone");
+    } else {
+        ensure!(args.ranks.is_empty(), "only barrier takes --ranks");
     }
     if args.what == What::Ethernet && args.link.contains(&LinkName::Shm) {
         bail!("shm does not use Ethernet: --link packet, gso, xdp, agent, auto or udp");
@@ -466,7 +486,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let all = [What::Pingpong, What::Bandwidth, What::Rate, What::Logp, What::Wait, What::Auth];
     let benches = if args.what == What::All { all.to_vec() } else { vec![args.what] };
     let links = match (args.link.is_empty(), args.what) {
-        (true, What::All) => vec![LinkName::Shm, LinkName::Udp],
+        (true, What::All | What::Barrier) => vec![LinkName::Shm, LinkName::Udp],
         (true, What::Auth) => vec![LinkName::Udp],
         (true, What::Ethernet) => vec![LinkName::Packet, LinkName::Xdp, LinkName::Auto],
         (true, _) => vec![LinkName::Shm],
@@ -495,7 +515,7 @@ fn show(out: &mut impl Write, json: bool, table: &Table) -> Result<()> {
 fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     let mut out = std::io::stdout();
     if !args.json {
-        writeln!(out, "{}", header(&args.options))?;
+        writeln!(out, "{}", header(args.what, &args.options))?;
     }
     if args.what == What::Mpi {
         return mpi::print(&args.options, args.json, &mut out);
@@ -512,6 +532,10 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
             for table in choice::tables(link, &args.options, &args.choices, args.what)? {
                 show(&mut out, args.json, &table)?;
             }
+            continue;
+        }
+        if args.what == What::Barrier {
+            show(&mut out, args.json, &barrier::table(link, &args.ranks, &args.options)?)?;
             continue;
         }
         let mut bench = Bench::start(link, &args.options)?;

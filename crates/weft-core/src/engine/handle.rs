@@ -58,7 +58,7 @@ impl Engine {
             return true;
         }
         self.stats.gaps += 1;
-        self.end_peer(peer, PeerFailure::Lost, Some(LastWord::Bye(reason::PROTOCOL)));
+        self.end_peer(peer, PeerFailure::Lost, Some(LastWord::Bye(reason::LOST)));
         false
     }
 

@@ -223,6 +223,7 @@ impl Engine {
         let failure = match bye.reason {
             reason::PROTOCOL => PeerFailure::Protocol,
             reason::GONE => PeerFailure::Gone,
+            reason::LOST => PeerFailure::Lost,
             _ => PeerFailure::Closed,
         };
         self.fail_peer(peer, failure);

@@ -42,6 +42,8 @@ pub mod reason {
     pub const PROTOCOL: u32 = 2;
     /// The sender's process has ended without a word: its agent speaks for it.
     pub const GONE: u32 = 3;
+    /// A packet was lost or overtaken on a network that both sides trust.
+    pub const LOST: u32 = 4;
 }
 
 packet! {

@@ -259,13 +259,20 @@ fn fin__for_what_was_not_announced_ends_nothing() {
 }
 
 #[test]
-fn bye__protocol_names_its_reason() {
-    let mut net = Net::open((network(), Config::default()));
-    let bye = Packet::Bye(wire::Bye { reason: reason::PROTOCOL });
-    let header = forge(&mut net, 0, 1, 0, bye);
-    net.inject(0, 1, header.as_slice(), Body::Fake(0));
-    net.run(1);
-    assert_eq!(net.nodes[1].failed, [(PeerId(0), PeerFailure::Protocol)]);
+fn bye__names_its_reason() {
+    for (reason, failure) in [
+        (reason::PROTOCOL, PeerFailure::Protocol),
+        (reason::GONE, PeerFailure::Gone),
+        (reason::LOST, PeerFailure::Lost),
+        (reason::CLOSED, PeerFailure::Closed),
+        (77, PeerFailure::Closed),
+    ] {
+        let mut net = Net::open((network(), Config::default()));
+        let header = forge(&mut net, 0, 1, 0, Packet::Bye(wire::Bye { reason }));
+        net.inject(0, 1, header.as_slice(), Body::Fake(0));
+        net.run(1);
+        assert_eq!(net.nodes[1].failed, [(PeerId(0), failure)]);
+    }
 }
 
 #[test]

@@ -1,0 +1,43 @@
+/* What a program learns of a rank that fails: rank 1 is killed, or with the argument `stops` only
+ * stopped, and rank 0 prints what each way to need it answers. */
+#define _POSIX_C_SOURCE 200809L
+#include "check.h"
+#include <signal.h>
+#include <string.h>
+
+enum { BOX = 1, GROUP = 1 };
+
+static void expect(int code, const char *what)
+{
+    if (code != WEFT_PEER) {
+        fprintf(stderr, "%s: %d, and not that a rank failed\n", what, code);
+        exit(1);
+    }
+    printf("%s: %s: %s\n", what, weft_strerror(code), weft_last_error());
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    weft_job *job;
+    weft_group *group;
+    const int ranks[] = {0, 1};
+    char data[16] = "weft", into[16];
+
+    /* The launcher ends the other ranks when one fails: there is time to say what happened. */
+    signal(SIGTERM, SIG_IGN);
+    CHECK(weft_init(&job));
+    CHECK(weft_mailbox(job, BOX));
+    CHECK(weft_group_make(job, GROUP, ranks, 2, &group));
+    CHECK(weft_barrier(job));
+    if (weft_rank(job) == 1)
+        raise(argc > 1 && strcmp(argv[1], "stops") == 0 ? SIGSTOP : SIGKILL);
+    expect(weft_receive(job, 1, BOX, into, sizeof into, NULL, NULL, NULL), "receive");
+    expect(weft_send(job, 1, BOX, 0, data, sizeof data), "send");
+    expect(weft_send_from(job, 1, BOX, 0, data, sizeof data), "send_from");
+    expect(weft_multicast(group, WEFT_TREE_FLAT, BOX, 0, data, sizeof data), "multicast");
+    expect(weft_fetch_add(job, 1, 1, 1, NULL), "fetch_add");
+    expect(weft_barrier(job), "barrier");
+    /* Of two ranks one is missing: the job has failed. */
+    return 1;
+}

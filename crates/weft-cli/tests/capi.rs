@@ -88,6 +88,11 @@ fn gather__memory_comes_back_and_is_used_again() {
     all("gather", 3, "from memory lent");
 }
 
+#[test]
+fn choose__each_rank_has_what_is_chosen_for_it() {
+    all("choose", 3, "200 packets to each of two ranks");
+}
+
 /// Runs an example whose ranks an agent serves that does what can be done at one.
 fn served(name: &'static str, ranks: u32, says: &str) {
     // The agent waits for ranks, but not for a compiler on a crowded machine.
@@ -123,6 +128,7 @@ fn agent__does_what_is_chosen_for_it() {
     served("pingpong", 2, "us one way");
     served("multicast", 5, "100 packets to 4 ranks");
     served("fetch_add", 4, "4 ranks drew 400 tickets");
+    served("choose", 3, "200 packets to each of two ranks");
 }
 
 #[test]

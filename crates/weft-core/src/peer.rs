@@ -1,6 +1,7 @@
 //! What this endpoint keeps of one peer, composed of the mechanisms.
 
 use crate::caps::LinkCaps;
+use crate::choices::{Place, Transfer};
 use crate::config::{Config, CongestionControl};
 use crate::error::PeerFailure;
 use crate::event::{Payload, Transmit};
@@ -11,7 +12,7 @@ use crate::reliability::{
 };
 use crate::seq::Seq;
 use crate::time::Instant;
-use crate::transfer::select::ACTIVE_MAX;
+use crate::transfer::select::{eager_max_of, Limits, ACTIVE_MAX};
 use crate::wire::{Common, Packet};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -287,6 +288,11 @@ pub(crate) struct Peer {
     pub reliability: Reliability,
     /// Longest packet chosen for it, bytes; 0: what the link carries.
     pub mtu_max: u32,
+    /// How payload gets to it and from it, and the lengths that follow from that.
+    pub transfer: Transfer,
+    pub limits: Limits,
+    /// Who serves what is added to its counters, if that was chosen for it.
+    pub fetch_add: Option<Place>,
     /// Both sides trust the network: packets are counted, and none is kept.
     pub trusted: Option<Count>,
     /// Largest packet the peer takes, from its HELLO.
@@ -373,6 +379,9 @@ impl Peer {
             carried: caps,
             reliability: cfg.reliability,
             mtu_max: cfg.mtu,
+            transfer: cfg.transfer,
+            limits: Limits::of(cfg),
+            fetch_add: None,
             trusted: None,
             peer_mtu: u32::MAX,
             state: State::Idle,
@@ -422,7 +431,7 @@ impl Peer {
         self.caps = caps;
         self.caps.mtu = self.chosen_mtu(caps.mtu);
         self.caps.bulk_mtu = self.chosen_mtu(caps.bulk_mtu);
-        self.eager_max = crate::transfer::select::eager_max(cfg, &caps);
+        self.set_eager_max(cfg);
         let needs_windows = !(caps.reliable && caps.ordered) && self.trusted.is_none();
         if !needs_windows && matches!(self.state, State::Idle | State::Opening { .. }) {
             self.windows = None;
@@ -454,6 +463,17 @@ impl Peer {
                 rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
             }));
         }
+    }
+
+    fn set_eager_max(&mut self, cfg: &Config) {
+        self.eager_max = eager_max_of(self.limits.eager_max, cfg.eager_credit, &self.carried);
+    }
+
+    /// Takes another transfer, for what is sent to it and fetched from it from now on.
+    pub fn set_transfer(&mut self, cfg: &Config, transfer: Transfer) {
+        self.transfer = transfer;
+        self.limits = Limits::for_peer(cfg, transfer);
+        self.set_eager_max(cfg);
     }
 
     /// The longest packet to use of a path that carries packets of `carries` bytes.

@@ -213,14 +213,27 @@ impl Checker {
             return;
         }
         let other = (0u64..).zip(&state.lens).find(|&(i, &len)| fits(i, len)).map(|(i, _)| i);
-        self.violation(|| match other {
-            Some(other) => format!("{lane}: message {other} came where {index} was due"),
-            None => format!(
+        let meant = self.meant_for(sent, data);
+        self.violation(|| match (other, meant) {
+            (Some(other), _) => format!("{lane}: message {other} came where {index} was due"),
+            (None, Some((other, i))) => format!("{lane}: message {i} of {other} came"),
+            (None, None) => format!(
                 "{lane}: message {index} of {len} bytes is damaged: \
                  {sent} bytes announced, {} given",
                 data.len()
             ),
         });
+    }
+
+    /// The message that these bytes are the beginning of, if they are that of any.
+    fn meant_for(&self, sent: usize, data: &[u8]) -> Option<(Lane, u64)> {
+        let fits = |&(lane, i): &(Lane, u64)| data == content(self.seed, lane, i, data.len());
+        let of_lane = |(&lane, state): (&Lane, &LaneState)| {
+            let long = (0u64..).zip(state.lens.clone()).filter(|&(_, len)| len == sent);
+            long.map(|(i, _)| (lane, i)).collect::<Vec<_>>()
+        };
+        let mut found = self.lanes.iter().flat_map(of_lane);
+        found.find(fits).filter(|_| data.len() >= 8)
     }
 
     /// A receive of this lane failed in a way that is acceptable: nothing more can be expected.
@@ -387,6 +400,17 @@ mod tests {
         assert!(text.contains("message 1 came where 0 was due"), "{text}");
         assert!(text.contains("message 1 of 50 bytes is damaged"), "{text}");
         assert!(text.contains("message 2 of 2 received"), "{text}");
+    }
+
+    #[test]
+    fn received__what_was_meant_for_another_is_named() {
+        let mut c = Checker::new(3);
+        let old = Lane { dst: 9, ..LANE };
+        let _ = c.send_posted(LANE, 50);
+        let data = c.send_posted(old, 50).1;
+        c.received(LANE, 50, &data);
+        let text = text(&mut c, &[1]);
+        assert!(text.contains("1 > 2 tag 0x7: message 0 of 1 > 9 tag 0x7 came"), "{text}");
     }
 
     #[test]

@@ -129,6 +129,15 @@ impl Fault {
         matches!(self, Fault::Pause { .. } | Fault::Death { .. } | Fault::Restart { .. })
     }
 
+    /// Whether nothing at all gets over a network for as long as this, milliseconds.
+    pub fn is_outage(&self, ms: u64) -> bool {
+        match self {
+            Fault::On { fault, .. } => fault.is_outage(ms),
+            Fault::Loss { ppm: 1_000_000.., span } => span.until - span.from >= ms * 1_000_000,
+            _ => false,
+        }
+    }
+
     /// The same on one network only.
     pub fn on(self, network: usize) -> Fault {
         Fault::On { network, fault: Box::new(self) }

@@ -3,9 +3,10 @@
 use crate::clock::SimClock;
 use crate::config::{LinkKind, SimConfig};
 use crate::network::{Packet, SharedNetwork};
+use crate::sim::endpoint_id;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use weft_core::{LinkCaps, PeerId};
+use weft_core::{EndpointId, LinkCaps, PeerId};
 use weft_link::kind::Kind;
 use weft_link::run::{is_part, Run};
 use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
@@ -32,8 +33,8 @@ pub struct SimLink {
     stripe: usize,
     /// What is known of the ways to each host, where data is spread.
     ways: BTreeMap<u32, Ways>,
-    /// Host of each peer, by peer number.
-    hosts: Vec<Option<u32>>,
+    /// Host of each peer, and who it is there, by peer number.
+    hosts: Vec<Option<(u32, EndpointId)>>,
     /// Peer that was connected last, by host.
     peers: BTreeMap<u32, PeerId>,
     events: VecDeque<LinkEvent>,
@@ -141,7 +142,14 @@ impl SimLink {
     }
 
     fn host_of(&self, peer: PeerId) -> Option<u32> {
-        self.hosts.get(peer.0 as usize).copied().flatten()
+        self.hosts.get(peer.0 as usize).copied().flatten().map(|(host, _)| host)
+    }
+
+    /// The peers on a host that are this incarnation of it.
+    fn peers_of(&self, host: u32, generation: u32) -> impl Iterator<Item = PeerId> + '_ {
+        let me = endpoint_id(self.net.borrow().config().seed, host, generation);
+        let peers = (0u32..).zip(&self.hosts);
+        peers.filter(move |(_, &at)| at == Some((host, me))).map(|(peer, _)| PeerId(peer))
     }
 
     /// Takes the next packet into `spare`: of the same network as the last one, as long as there
@@ -224,7 +232,7 @@ impl SimLink {
         let packet = &self.spare;
         let from = match self.kind {
             LinkKind::Network => None,
-            LinkKind::Memory => self.peers.get(&packet.src).copied(),
+            LinkKind::Memory => self.peers_of(packet.src, packet.generation).next(),
         };
         let end = packet.bytes.len() - CHECK_LEN;
         let (header, payload) = packet.bytes[..end].split_at(usize::from(packet.header_len));
@@ -318,18 +326,17 @@ impl Link for SimLink {
         if self.hosts.len() <= index {
             self.hosts.resize(index + 1, None);
         }
-        self.hosts[index] = Some(host);
+        self.hosts[index] = Some((host, peer.endpoint));
         self.peers.insert(host, peer.peer);
         Ok(self.caps())
     }
 
     fn way(&self, peer: PeerId) -> String {
-        let host = self.hosts.get(peer.0 as usize).copied().flatten();
-        host.map_or_else(String::new, |host| format!("host {host}"))
+        self.host_of(peer).map_or_else(String::new, |host| format!("host {host}"))
     }
 
     fn disconnect(&mut self, peer: PeerId) {
-        if let Some(host) = self.hosts.get_mut(peer.0 as usize).and_then(Option::take) {
+        if let Some((host, _)) = self.hosts.get_mut(peer.0 as usize).and_then(Option::take) {
             if self.peers.get(&host) == Some(&peer) {
                 self.peers.remove(&host);
             }
@@ -398,10 +405,14 @@ impl Link for SimLink {
     fn poll_event(&mut self) -> Option<LinkEvent> {
         // Told once for all links.
         if self.networks.start == 0 && self.alive() {
-            while let Some(host) = self.net.borrow_mut().take_gone(self.host) {
-                let gone = (0u32..).zip(&self.hosts).filter(|(_, &h)| h == Some(host));
-                self.events.extend(gone.map(|(p, _)| LinkEvent::PeerGone(PeerId(p))));
+            let mut gone = Vec::new();
+            while let Some((host, generation)) = {
+                let next = self.net.borrow_mut().take_gone(self.host);
+                next
+            } {
+                gone.extend(self.peers_of(host, generation).map(LinkEvent::PeerGone));
             }
+            self.events.extend(gone);
         }
         self.events.pop_front()
     }

@@ -88,6 +88,8 @@ impl Counters {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Packet {
     pub src: u32,
+    /// Which incarnation of it.
+    pub generation: u32,
     pub dst: u32,
     /// The network it is on.
     pub network: usize,
@@ -132,8 +134,8 @@ struct Nic {
     claimed: u32,
     /// Memory links: senders refused for lack of room here.
     refused: Vec<u32>,
-    /// Hosts whose death its link has not been told yet.
-    gone: VecDeque<u32>,
+    /// Hosts whose death its link has not been told yet, and which incarnation died.
+    gone: VecDeque<(u32, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -350,14 +352,15 @@ impl Network {
         if !visible {
             return;
         }
+        let died = (host, self.generation(host));
         for other in (0..self.config.hosts).filter(|&h| h != host) {
-            self.nics[other as usize].gone.push_back(host);
+            self.nics[other as usize].gone.push_back(died);
             self.wake(other, self.now + self.config.wire.latency_ns);
         }
     }
 
-    /// A host whose death this host's link should report.
-    pub(crate) fn take_gone(&mut self, host: u32) -> Option<u32> {
+    /// A host whose death this host's link should report, and its incarnation.
+    pub(crate) fn take_gone(&mut self, host: u32) -> Option<(u32, u32)> {
         self.nics[host as usize].gone.pop_front()
     }
 
@@ -385,7 +388,9 @@ impl Network {
             return false;
         }
         let packet = self.new_packet();
+        let generation = self.generation(src);
         let p = &mut self.packets[packet as usize];
+        p.generation = generation;
         p.bytes.clear();
         parts.iter().for_each(|part| p.bytes.extend_from_slice(part));
         (p.src, p.dst, p.sent_at, p.header_len) = (src, dst, at, parts[0].len() as u16);

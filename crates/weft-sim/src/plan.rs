@@ -2,9 +2,19 @@
 
 use crate::config::{LinkKind, SimConfig, Topology, Wire};
 use crate::fault::{Fault, Span};
+use std::collections::BTreeSet;
 use std::fmt;
 use weft_core::engine::ACTIVE_MAX;
 use weft_link::rng::Rng;
+
+/// In a plan, the second incarnation of host `h`, which restarts, is number `REBORN + h`: it takes
+/// part as if it were another host.
+pub const REBORN: u32 = 1 << 16;
+
+/// The host that a number of a plan stands for, and which incarnation of it.
+pub fn who(number: u32) -> (u32, u32) {
+    (number % REBORN, number / REBORN)
+}
 
 /// A message of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +158,9 @@ pub struct Plan {
     pub cancels: u32,
 }
 
+/// How long a silent peer is waited for, milliseconds.
+const PATIENCE_MS: u64 = 10_000;
+
 /// Limits of what is drawn.
 const MAX_MESSAGES: u64 = 120;
 const MAX_BYTES: usize = 6 << 20;
@@ -156,6 +169,8 @@ const MAX_ACTIVES: u64 = 40;
 const MAX_REMOTES: u64 = 80;
 const MAX_REMOTE_LEN: usize = 400 << 10;
 const MAX_REMOTE_BYTES: usize = 3 << 20;
+const MAX_REBORN: u64 = 24;
+const MAX_REBORN_BYTES: usize = 1 << 20;
 
 impl Plan {
     /// The scenario of `seed`, every host served by an agent or none.
@@ -163,6 +178,8 @@ impl Plan {
         let mut plan = Plan::draw(seed);
         if agents {
             (plan.config.served, plan.config.kind) = (true, LinkKind::Network);
+            // Agents have one network, which must not stay away for longer than peers wait.
+            plan.config.faults.retain(|fault| !fault.is_outage(PATIENCE_MS));
         }
         plan
     }
@@ -179,8 +196,8 @@ impl Plan {
             ("window", window.to_string()),
             ("pull_block", pull_block.to_string()),
             // Shorter than in production, longer than any outage that is drawn.
-            ("connect_timeout_ms", "10000".to_string()),
-            ("peer_timeout_ms", "10000".to_string()),
+            ("connect_timeout_ms", PATIENCE_MS.to_string()),
+            ("peer_timeout_ms", PATIENCE_MS.to_string()),
         ];
         let edges = [config.mtu as usize, 2 * config.mtu as usize, 16 << 10, pull_block as usize];
         let messages = draw_messages(config.hosts, &edges, &mut rng);
@@ -209,6 +226,7 @@ impl Plan {
         plan.draw_remotes(&edges, &mut Rng::stream(seed, 5));
         draw_networks(&mut plan.config, &mut Rng::stream(seed, 6));
         draw_long(&mut plan.config, &mut Rng::stream(seed, 7));
+        plan.draw_restart(&edges, &mut Rng::stream(seed, 8));
         let mortal = plan.mortal();
         if !mortal.is_empty() {
             // A collective over a dead host is an error for all, which is tested apart; a receive
@@ -262,10 +280,78 @@ impl Plan {
         }
     }
 
-    /// The hosts that die in it.
+    /// A host that starts anew, some time after it died or at once, and what its second
+    /// incarnation has to do with others: under the same tags as the first, so that one could be
+    /// taken for the other.
+    fn draw_restart(&mut self, edges: &[usize], rng: &mut Rng) {
+        if !self.mortal().is_empty() || !rng.chance(150_000) {
+            return;
+        }
+        let hosts = u64::from(self.config.hosts);
+        let host = rng.below(hosts) as u32;
+        let at = rng.below(40) * *rng.pick(&[100_000, 1_000_000]);
+        if rng.chance(300_000) {
+            let (at, visible) = (at / 2, rng.chance(500_000));
+            self.config.faults.push(Fault::Death { host, at, visible });
+        }
+        self.config.faults.push(Fault::Restart { host, at });
+        let pair = |rng: &mut Rng| {
+            let other = (host + 1 + rng.below(hosts - 1) as u32) % hosts as u32;
+            if rng.chance(500_000) {
+                (REBORN + host, other)
+            } else {
+                (other, REBORN + host)
+            }
+        };
+        let mut left = MAX_REBORN_BYTES;
+        for _ in 0..rng.between(1, MAX_REBORN) {
+            let (src, dst) = pair(rng);
+            let len = draw_len(edges, rng).min(left);
+            left -= len;
+            let kind = if rng.chance(250_000) { WILD } else { PLAIN };
+            let tag = kind | rng.below(4);
+            let (sync, sized) = (rng.chance(100_000), rng.chance(250_000));
+            let message = Message { src, dst, tag, len, short: 0, pause_ns: 0, sync, sized };
+            let at = rng.below(self.messages.len() as u64 + 1) as usize;
+            self.messages.insert(at, message);
+        }
+        for _ in 0..rng.below(6) {
+            let ((src, dst), len) = (pair(rng), draw_len(edges, rng).min(ACTIVE_MAX as usize));
+            self.actives.push(Active { src, dst, len });
+        }
+        for _ in 0..rng.below(12) {
+            let ((src, dst), at, len) = (pair(rng), rng.below(100) as usize, rng.below(9000));
+            let act = match rng.below(3) {
+                0 => Act::Put { at, len: len as usize },
+                1 => Act::Get { at, len: len as usize },
+                _ => Act::Add { word: rng.below(2) as u32 },
+            };
+            self.remotes.push(Remote { src, dst, act });
+        }
+    }
+
+    /// The hosts whose first incarnation dies in it.
     pub fn mortal(&self) -> Vec<u32> {
-        let host = |f: &Fault| if let Fault::Death { host, .. } = f { Some(*host) } else { None };
-        self.config.faults.iter().filter_map(host).collect()
+        let host = |f: &Fault| match f {
+            Fault::Death { host, .. } | Fault::Restart { host, .. } => Some(*host),
+            _ => None,
+        };
+        let hosts: BTreeSet<u32> = self.config.faults.iter().filter_map(host).collect();
+        hosts.into_iter().collect()
+    }
+
+    /// Without what a host does that does not start anew, as a fault was taken away.
+    fn without_unborn(mut self) -> Plan {
+        let restart = |f: &Fault| match f {
+            Fault::Restart { host, .. } => Some(REBORN + host),
+            _ => None,
+        };
+        let born: BTreeSet<u32> = self.config.faults.iter().filter_map(restart).collect();
+        let lives = |number: u32| number < REBORN || born.contains(&number);
+        self.messages.retain(|m| lives(m.src) && lives(m.dst));
+        self.actives.retain(|a| lives(a.src) && lives(a.dst));
+        self.remotes.retain(|r| lives(r.src) && lives(r.dst));
+        self
     }
 }
 
@@ -441,7 +527,7 @@ pub fn shrink(plan: &Plan, tries: usize, fails: &mut dyn FnMut(&Plan) -> bool) -
     for at in (0..best.config.faults.len()).rev() {
         let mut candidate = best.clone();
         candidate.config.faults.remove(at);
-        attempt(candidate, &mut best);
+        attempt(candidate.without_unborn(), &mut best);
     }
     for at in (0..best.collectives.len()).rev() {
         let mut candidate = best.clone();
@@ -505,15 +591,31 @@ mod tests {
     }
 
     #[test]
+    fn of_seed__the_one_network_of_agents_comes_back_in_time() {
+        let outage = |p: &Plan| p.config.faults.iter().any(|f| f.is_outage(PATIENCE_MS));
+        assert!((0..300).map(Plan::draw).any(|p| outage(&p)));
+        assert!(!(0..300).map(|seed| Plan::of_seed(seed, true)).any(|p| outage(&p)));
+    }
+
+    #[test]
     fn draw__stays_within_limits_and_covers_the_faults() {
         let plans: Vec<_> = (0..300).map(Plan::draw).collect();
         for p in &plans {
             assert!((2..=16).contains(&p.config.hosts));
-            assert!(p.messages.iter().map(|m| m.len).sum::<usize>() <= MAX_BYTES);
-            assert!(p.messages.iter().all(|m| m.src != m.dst && m.dst < p.config.hosts));
+            let most = MAX_BYTES + MAX_REBORN_BYTES;
+            assert!(p.messages.iter().map(|m| m.len).sum::<usize>() <= most);
+            let is_host = |n: u32| who(n).0 < p.config.hosts;
+            assert!(p.messages.iter().all(|m| who(m.src).0 != who(m.dst).0 && is_host(m.dst)));
             assert!(p.messages.iter().all(|m| m.short <= m.len));
         }
         assert!(plans.iter().any(|p| !p.mortal().is_empty()));
+        let restarts = |p: &&Plan| {
+            let restart = |f: &Fault| matches!(f, Fault::Restart { .. });
+            p.config.faults.iter().any(restart)
+        };
+        assert!((20..80).contains(&plans.iter().filter(restarts).count()));
+        let reborn = |p: &Plan| p.messages.iter().any(|m| m.src.max(m.dst) >= REBORN);
+        assert!(plans.iter().filter(restarts).all(reborn));
         assert!(plans.iter().any(|p| p.config.kind == LinkKind::Memory));
         assert!(plans.iter().any(|p| p.messages.iter().any(|m| m.len > 1 << 20)));
         assert!(plans.iter().any(|p| p.messages.iter().any(|m| m.sync && m.sized)));
@@ -527,6 +629,19 @@ mod tests {
         assert!(remotes().all(|r| r.src != r.dst));
         assert!(remotes().any(|r| matches!(r.act, Act::Put { len, .. } if len > 300_000)));
         assert!(remotes().any(|r| matches!(r.act, Act::Exchange { compare: true, .. })));
+    }
+
+    #[test]
+    fn shrink__without_a_restart_there_is_no_second_incarnation() {
+        let plan = (0..).map(Plan::draw).find(|p| p.messages.iter().any(|m| m.dst >= REBORN));
+        let plan = plan.unwrap();
+        let born = |p: &Plan| p.messages.iter().any(|m| m.src.max(m.dst) >= REBORN);
+        let small = shrink(&plan, 500, &mut |p| {
+            let restarts = |f: &Fault| matches!(f, Fault::Restart { .. });
+            assert!(p.config.faults.iter().any(restarts) || !born(p));
+            !p.messages.is_empty()
+        });
+        assert_eq!(small.messages.len(), 1);
     }
 
     #[test]

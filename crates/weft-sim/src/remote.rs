@@ -6,7 +6,8 @@
 use crate::checker::Word;
 use crate::plan::{Act, Remote};
 use crate::sim::Env;
-use crate::swarm::Shared;
+use crate::swarm::{me, peer, Shared};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use weft::{AtomicCode, OpError, PeerId, Rights};
 
@@ -24,8 +25,8 @@ fn area_len(remotes: &[Remote], src: u32, dst: u32) -> usize {
 
 /// Where the area of `src` at `dst` begins.
 fn area(remotes: &[Remote], src: u32, dst: u32) -> usize {
-    let before: usize = (0..src).map(|s| area_len(remotes, s, dst)).sum();
-    8 * WORDS as usize + before
+    let before: BTreeSet<u32> = remotes.iter().map(|r| r.src).filter(|&s| s < src).collect();
+    8 * WORDS as usize + before.into_iter().map(|s| area_len(remotes, s, dst)).sum::<usize>()
 }
 
 /// Pauses are shorter than this.
@@ -33,19 +34,20 @@ const STARTED_MS: u32 = 1000;
 
 /// Registers this host's region, and tells the others its key.
 pub(crate) fn register(env: &Env, shared: &Shared) {
-    let len = area(&shared.plan.remotes, env.hosts, env.host);
+    let len = area(&shared.plan.remotes, u32::MAX, me(env));
     match env.endpoint.register(len, Rights::ALL) {
-        Some(key) => drop(shared.keys.borrow_mut().insert(env.host, (key, len))),
+        Some(key) => drop(shared.keys.borrow_mut().insert(me(env), (key, len))),
         None => shared.checker.borrow_mut().violation(|| "no room for a region".into()),
     }
 }
 
 /// Does this host's operations, those on one target one after the other.
 pub(crate) async fn act_all(env: Env, shared: Rc<Shared>) {
-    let lanes = (0..env.hosts).map(|dst| {
-        let mine = shared.plan.remotes.iter().filter(|r| (r.src, r.dst) == (env.host, dst));
-        act_on(&env, &shared, dst, mine.copied().collect())
-    });
+    let mine = || shared.plan.remotes.iter().filter(|r| r.src == me(&env));
+    let targets: BTreeSet<u32> = mine().map(|r| r.dst).collect();
+    let lanes = targets
+        .into_iter()
+        .map(|dst| act_on(&env, &shared, dst, mine().filter(|r| r.dst == dst).copied().collect()));
     crate::tasks::join_all(lanes).await;
 }
 
@@ -83,21 +85,21 @@ async fn act_on(env: &Env, shared: &Shared, dst: u32, mine: Vec<Remote>) {
         }
         return;
     };
-    let area = vec![0; area_len(&shared.plan.remotes, env.host, dst)];
-    let base = self::area(&shared.plan.remotes, env.host, dst);
-    let peer = env.peer(dst);
+    let area = vec![0; area_len(&shared.plan.remotes, me(env), dst)];
+    let base = self::area(&shared.plan.remotes, me(env), dst);
+    let peer = peer(env, dst);
     let mut target = Target { env, shared, dst, peer, key, len, base, area };
     for (index, remote) in mine.iter().enumerate() {
         let what = format!("{:?} at host {dst}", remote.act);
-        let ticket = shared.checker.borrow_mut().posted(env.host, what.as_str());
+        let ticket = shared.checker.borrow_mut().posted(me(env), what.as_str());
         let result = target.act(index as u64, remote.act).await;
         let mut checker = shared.checker.borrow_mut();
         checker.ended(ticket);
         match result {
             Ok(None) => checker.remote_done(),
-            Ok(Some(wrong)) => checker.violation(|| format!("host {}: {what}: {wrong}", env.host)),
+            Ok(Some(wrong)) => checker.violation(|| format!("host {}: {what}: {wrong}", me(env))),
             Err(e) if shared.accepts(&e, dst, peer) => return checker.remote_failed(),
-            Err(e) => return checker.violation(|| format!("host {}: {what}: {e}", env.host)),
+            Err(e) => return checker.violation(|| format!("host {}: {what}: {e}", me(env))),
         }
     }
 }
@@ -118,7 +120,7 @@ impl Target<'_> {
 
     async fn put(&mut self, index: u64, at: usize, len: usize) -> Verdict {
         let seed = self.shared.plan.config.seed;
-        let lane = crate::checker::Lane { src: self.env.host, dst: self.dst, tag: u64::MAX - 1 };
+        let lane = crate::checker::Lane { src: me(self.env), dst: self.dst, tag: u64::MAX - 1 };
         let data = crate::checker::content(seed, lane, index, len);
         self.area[at..at + len].copy_from_slice(&data);
         let offset = (self.base + at) as u64;
@@ -182,7 +184,7 @@ impl Target<'_> {
     /// found last.
     async fn exchange(&mut self, index: u64, number: u32, compare: bool) -> Verdict {
         let word = self.word(number);
-        let mine = u64::from(self.env.host + 1) << 32 | (index + 1);
+        let mine = u64::from(me(self.env) + 1) << 32 | (index + 1);
         self.shared.checker.borrow_mut().exchange_posted(word, mine);
         let (mut expected, mut tries) = (0, 0);
         loop {

@@ -92,7 +92,8 @@ pub fn address_of(seed: u64, host: u32, incarnation: u32) -> Address {
     }
 }
 
-fn endpoint_id(seed: u64, host: u32, incarnation: u32) -> EndpointId {
+/// Who an incarnation of a host is.
+pub(crate) fn endpoint_id(seed: u64, host: u32, incarnation: u32) -> EndpointId {
     let mut state = seed ^ (u64::from(host) << 32 | u64::from(incarnation));
     EndpointId(splitmix(&mut state))
 }

@@ -1,7 +1,7 @@
 //! Runs plans drawn from seeds, checks them, and makes failing ones smaller.
 
 use crate::checker::{Checker, Lane, SharedChecker};
-use crate::plan::{shrink, Active, Collective, Message, Plan, NEVER, WILD};
+use crate::plan::{shrink, who, Active, Collective, Message, Plan, NEVER, REBORN, WILD};
 use crate::remote;
 use crate::runner::Outcome;
 use crate::sim::{Env, Failure, Sim};
@@ -47,6 +47,17 @@ impl Shared {
     pub fn accepts(&self, error: &OpError, host: u32, peer: PeerId) -> bool {
         matches!(error, OpError::Peer { peer: named, .. } if *named == peer) && self.mortal(host)
     }
+}
+
+/// The number that this incarnation of its host has in a plan.
+pub(crate) fn me(env: &Env) -> u32 {
+    env.host + env.incarnation * REBORN
+}
+
+/// The peer of a number of a plan.
+pub(crate) fn peer(env: &Env, number: u32) -> PeerId {
+    let (host, incarnation) = who(number);
+    env.peer_incarnation(host, incarnation)
 }
 
 /// Runs one plan.
@@ -133,7 +144,7 @@ async fn host_program(env: Env, shared: Rc<Shared>) {
         Box::pin(remote::act_all(env.clone(), Rc::clone(&shared))),
     ];
     let mut lanes: BTreeMap<(Option<u32>, u64), Vec<Message>> = BTreeMap::new();
-    for m in shared.plan.messages.iter().filter(|m| m.dst == env.host) {
+    for m in shared.plan.messages.iter().filter(|m| m.dst == me(&env)) {
         let source = if m.tag & WILD == 0 { Some(m.src) } else { None };
         let tag = if source.is_some() { m.tag } else { WILD };
         lanes.entry((source, tag)).or_default().push(*m);
@@ -147,6 +158,9 @@ async fn host_program(env: Env, shared: Rc<Shared>) {
     }
     join_all(parts).await;
     cancel(&env, &shared, never);
+    if env.incarnation > 0 {
+        find_strays(&env, &shared);
+    }
     if !shared.plan.collectives.is_empty() {
         collectives(env, shared).await;
     }
@@ -173,6 +187,14 @@ fn cancel(env: &Env, shared: &Shared, never: Vec<Operation>) {
     }
 }
 
+/// Nothing is left at a second incarnation when all that was meant for it has been received.
+fn find_strays(env: &Env, shared: &Shared) {
+    if let Some(stray) = env.endpoint.probe(None, 0, u64::MAX) {
+        let (mut checker, me) = (shared.checker.borrow_mut(), me(env));
+        checker.violation(|| format!("host {me}: not meant for this incarnation: {stray:?}"));
+    }
+}
+
 /// The lane that the active messages from `src` to `dst` are checked as.
 fn active_lane(src: u32, dst: u32) -> Lane {
     Lane { src, dst, tag: u64::MAX }
@@ -183,8 +205,8 @@ const HANDLER: u32 = 5;
 
 /// Posts this host's active messages in order.
 async fn send_actives(env: Env, shared: Rc<Shared>) {
-    for &Active { dst, len, .. } in shared.plan.actives.iter().filter(|a| a.src == env.host) {
-        let (lane, peer) = (active_lane(env.host, dst), env.peer(dst));
+    for &Active { dst, len, .. } in shared.plan.actives.iter().filter(|a| a.src == me(&env)) {
+        let (lane, peer) = (active_lane(me(&env), dst), peer(&env, dst));
         let (index, data) = shared.checker.borrow_mut().send_posted(lane, len);
         let result = loop {
             match env.endpoint.send_active(peer, HANDLER, index as u32, &data) {
@@ -200,11 +222,11 @@ async fn send_actives(env: Env, shared: Rc<Shared>) {
 
 /// Checks the active messages for this host until all have come.
 async fn handle_actives(env: Env, shared: Rc<Shared>) {
-    let mine = || shared.plan.actives.iter().filter(|a| a.dst == env.host);
+    let mine = || shared.plan.actives.iter().filter(|a| a.dst == me(&env));
     let left = Rc::new(Cell::new(mine().count()));
-    let sources: BTreeMap<PeerId, u32> = mine().map(|a| (env.peer(a.src), a.src)).collect();
+    let sources: BTreeMap<PeerId, u32> = mine().map(|a| (peer(&env, a.src), a.src)).collect();
     let waiting: Rc<RefCell<Option<Waker>>> = Rc::default();
-    let (host, count, waker) = (env.host, Rc::clone(&left), Rc::clone(&waiting));
+    let (host, count, waker) = (me(&env), Rc::clone(&left), Rc::clone(&waiting));
     let checker = Rc::clone(&shared.checker);
     let ticket = checker.borrow_mut().posted(host, format!("{} active messages", left.get()));
     env.endpoint.handle(HANDLER, move |_, ActiveMessage { source, argument, data }| {
@@ -234,7 +256,7 @@ async fn handle_actives(env: Env, shared: Rc<Shared>) {
 
 /// Posts this host's messages in order, `depth` at a time.
 async fn send_all(env: Env, shared: Rc<Shared>) {
-    let mine: Vec<_> = shared.plan.messages.iter().filter(|m| m.src == env.host).collect();
+    let mine: Vec<_> = shared.plan.messages.iter().filter(|m| m.src == me(&env)).collect();
     for batch in mine.chunks(shared.plan.depth.max(1)) {
         let pause = batch.iter().map(|m| m.pause_ns).max().unwrap_or(0);
         if pause > 0 {
@@ -246,10 +268,10 @@ async fn send_all(env: Env, shared: Rc<Shared>) {
 
 async fn send_one(env: &Env, shared: &Shared, m: &Message) {
     let lane = Lane { src: m.src, dst: m.dst, tag: m.tag };
-    let peer = env.peer(m.dst);
+    let peer = peer(env, m.dst);
     let (index, data) = shared.checker.borrow_mut().send_posted(lane, m.len);
     let what = format!("send {index} of {lane}, {} bytes", m.len);
-    let ticket = shared.checker.borrow_mut().posted(env.host, what);
+    let ticket = shared.checker.borrow_mut().posted(me(env), what);
     let (result, _) = match m.sync {
         true => env.endpoint.send_sync(peer, m.tag, data).await,
         false => env.endpoint.send(peer, m.tag, data).await,
@@ -283,8 +305,8 @@ async fn receive_lane(env: Env, shared: Rc<Shared>, messages: Vec<Message>) {
     for m in messages {
         let lane = Lane { src: m.src, dst: m.dst, tag: m.tag };
         let what = format!("receive of {lane}, {} bytes", m.len);
-        let ticket = shared.checker.borrow_mut().posted(env.host, what);
-        let peer = env.peer(m.src);
+        let ticket = shared.checker.borrow_mut().posted(me(&env), what);
+        let peer = peer(&env, m.src);
         let (result, data) = receive(&env, &m, Some(peer), (m.tag, 0), m.len - m.short).await;
         let mut checker = shared.checker.borrow_mut();
         checker.ended(ticket);
@@ -309,10 +331,10 @@ async fn receive_lane(env: Env, shared: Rc<Shared>, messages: Vec<Message>) {
 async fn receive_wild(env: Env, shared: Rc<Shared>, messages: Vec<Message>) {
     let room = messages.iter().map(|m| m.len).max().unwrap_or(0);
     let sources: BTreeMap<PeerId, u32> =
-        messages.iter().map(|m| (env.peer(m.src), m.src)).collect();
+        messages.iter().map(|m| (peer(&env, m.src), m.src)).collect();
     for m in &messages {
         let what = format!("receive from anywhere, one of {}", messages.len());
-        let ticket = shared.checker.borrow_mut().posted(env.host, what);
+        let ticket = shared.checker.borrow_mut().posted(me(&env), what);
         let (result, data) = receive(&env, m, None, (WILD, 0xff), room).await;
         let mut checker = shared.checker.borrow_mut();
         checker.ended(ticket);
@@ -321,7 +343,7 @@ async fn receive_wild(env: Env, shared: Rc<Shared>, messages: Vec<Message>) {
                 let Some(&src) = status.source.and_then(|peer| sources.get(&peer)) else {
                     return checker.violation(|| format!("from nobody: {status:?}"));
                 };
-                let lane = Lane { src, dst: env.host, tag: status.tag };
+                let lane = Lane { src, dst: me(&env), tag: status.tag };
                 checker.received(lane, status.len, &data[..status.len]);
             }
             Err(e) => {

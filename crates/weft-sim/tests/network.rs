@@ -3,11 +3,11 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use weft_core::{EndpointId, Instant, PeerId};
+use weft_core::{Instant, PeerId};
 use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, Sink};
 use weft_sim::runner::{Host, HostEnv, RunError, Runner, Task};
+use weft_sim::{address_of, Topology, Wire};
 use weft_sim::{Fault, LinkKind, Network, SharedNetwork, SimClock, SimConfig, SimLink, Span, Step};
-use weft_sim::{Topology, Wire};
 
 /// Keeps what arrives: (from, first four header bytes as a number, payload).
 #[derive(Default)]
@@ -26,11 +26,11 @@ fn header(number: u32) -> [u8; 24] {
     h
 }
 
-fn info(peer: u32, host: u32) -> PeerInfo {
+fn info(net: &SharedNetwork, peer: u32, host: u32) -> PeerInfo {
     PeerInfo {
         peer: PeerId(peer),
         session: peer,
-        endpoint: EndpointId(u64::from(host)),
+        endpoint: address_of(net.borrow().config().seed, host, 0).endpoint,
         address: Address { sim: Some(host), ..Address::default() },
     }
 }
@@ -41,7 +41,7 @@ fn links(net: &SharedNetwork) -> Vec<(SimLink, SimClock)> {
     let one = |host| {
         let clock = SimClock::new();
         let mut link = SimLink::new(net, host, &clock);
-        (0..hosts).for_each(|h| assert!(link.connect(&info(h, h)).is_ok()));
+        (0..hosts).for_each(|h| assert!(link.connect(&info(net, h, h)).is_ok()));
         (link, clock)
     };
     (0..hosts).map(one).collect()
@@ -229,7 +229,7 @@ fn death__frames_vanish_and_peers_are_told() {
 fn connect__unknown_address_is_named() {
     let net = Network::shared(SimConfig::new(2, 1));
     let mut link = SimLink::new(&net, 0, &SimClock::new());
-    let error = link.connect(&info(0, 2)).unwrap_err().to_string();
+    let error = link.connect(&info(&net, 0, 2)).unwrap_err().to_string();
     assert!(error.contains("host 2 is not among the 2"), "{error}");
 }
 
@@ -262,7 +262,7 @@ impl Host for Plain {
 fn ring(env: &HostEnv, hosts: u32, rounds: u32) -> (Plain, Task) {
     let mut link = SimLink::new(&env.net, env.host, &env.clock);
     let next = (env.host + 1) % hosts;
-    link.connect(&info(0, next)).unwrap();
+    link.connect(&info(&env.net, 0, next)).unwrap();
     let link = Rc::new(RefCell::new(link));
     let (inbox, waker) = <(Rc<RefCell<Kept>>, Rc<RefCell<Option<std::task::Waker>>>)>::default();
     let host = Plain { link: Rc::clone(&link), inbox: Rc::clone(&inbox), waker: Rc::clone(&waker) };

@@ -4,11 +4,12 @@
 pub use weft_core::choices::{Place, Receipt, Transfer, Tree, UnknownName};
 
 use std::fmt;
+use weft_core::transfer::select::Limits;
 use weft_core::{Config, Reliability};
 
 /// What is chosen. Each part is a setting of its own, `WEFT_` and the field's name in upper case,
-/// for a whole job; [`Packets::choose`](crate::packets::Packets::choose) sets reliability and
-/// maximum transfer unit for one peer.
+/// for a whole job; [`Packets::choose`](crate::packets::Packets::choose) sets transfer,
+/// reliability, maximum transfer unit and the place of fetch-and-add for one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
     /// How payload reaches the link.
@@ -102,28 +103,16 @@ impl Choices {
 /// Sets what follows from the choices and was not set by hand (`given`): by these settings the
 /// protocols of all interfaces follow them.
 pub fn derive(config: &mut Config, given: &dyn Fn(&str) -> bool) {
-    let (transfer, receipt) = (config.transfer, config.receipt);
+    let receipt = config.receipt;
+    let limits = Limits::of(config).with(config.transfer);
     let mut set = |name: &str, field: fn(&mut Config) -> &mut u32, value: u32| {
         if !given(name) {
             *field(config) = value;
         }
     };
-    match transfer {
-        Transfer::Auto => {}
-        Transfer::Copy => {
-            set("inject_max", |c| &mut c.inject_max, u32::MAX);
-            set("direct_min", |c| &mut c.direct_min, u32::MAX);
-        }
-        Transfer::Gather => {
-            set("inject_max", |c| &mut c.inject_max, 0);
-            set("direct_min", |c| &mut c.direct_min, u32::MAX);
-        }
-        // A receive that was announced names the place that data goes to.
-        Transfer::Rcpy => {
-            set("eager_max", |c| &mut c.eager_max, RCPY_MIN);
-            set("direct_min", |c| &mut c.direct_min, RCPY_MIN);
-        }
-    }
+    set("inject_max", |c| &mut c.inject_max, limits.inject_max);
+    set("eager_max", |c| &mut c.eager_max, limits.eager_max);
+    set("direct_min", |c| &mut c.direct_min, limits.direct_min);
     match receipt {
         Receipt::Adaptive | Receipt::Watchdog => {}
         Receipt::Polling => set("spin_us", |c| &mut c.spin_us, u32::MAX),
@@ -133,9 +122,6 @@ pub fn derive(config: &mut Config, given: &dyn Fn(&str) -> bool) {
         }
     }
 }
-
-/// Longest message that is not worth an announcement, bytes.
-const RCPY_MIN: u32 = 4096;
 
 #[cfg(test)]
 #[allow(non_snake_case)]

@@ -554,17 +554,159 @@ fn choose__what_holds_for_a_job_is_not_taken_for_a_peer() {
     let h = hosts("shm", 2, &Config::default());
     let (packets, to, job) = (&h.packets[0], h.peers[0][1], Choices::default());
     for (choices, setting) in [
-        (Choices { transfer: Transfer::Copy, ..job }, "transfer"),
         (Choices { tree: Tree::Flat, ..job }, "tree"),
         (Choices { receipt: Receipt::Polling, ..job }, "receipt"),
         (Choices { multicast: Place::Agent, ..job }, "multicast"),
-        (Choices { fetch_add: Place::Agent, ..job }, "fetch_add"),
     ] {
         let refused = packets.choose(to, &choices).unwrap_err();
         assert_eq!(refused, ChoiceError::NotForPeer { setting });
         let said = refused.to_string();
         assert!(said.contains(&format!("WEFT_{}", setting.to_uppercase())), "{said}");
     }
+}
+
+impl Hosts {
+    /// Chooses a transfer at `a` for `b`; the rest stays.
+    fn transfer(&self, a: usize, b: usize, transfer: Transfer) {
+        let (packets, peer) = (&self.packets[a], self.peers[a][b]);
+        let before = packets.chosen(peer).unwrap();
+        packets.choose(peer, &Choices { transfer, ..before }).unwrap();
+        assert_eq!(packets.chosen(peer).unwrap(), Choices { transfer, ..before });
+    }
+
+    /// Bytes that two hosts have copied directly.
+    fn copied(&self, a: usize, b: usize) -> usize {
+        let copied = |i: usize| self.packets[i].endpoint().stats().direct_bytes;
+        (copied(a) + copied(b)) as usize
+    }
+
+    /// A message from `a` to `b`: whether its buffer was free at once, and how many of its bytes
+    /// were copied directly.
+    fn message(&self, a: usize, b: usize, len: usize) -> (bool, usize) {
+        let [from, to] = [a, b].map(|i| self.packets[i].endpoint());
+        let before = self.copied(a, b);
+        let data = bytes(len as u64, len);
+        let send = from.send(self.peers[a][b], 5, data.clone());
+        let free = send.is_done();
+        let receive = async {
+            let (status, got) = to.recv(Some(self.peers[b][a]), 5, 0, vec![0; len]).await;
+            assert_eq!(status.unwrap().len, len);
+            assert!(got == data);
+        };
+        let sent = async { assert!(send.await.0.is_ok()) };
+        self.run(vec![Box::pin(receive), Box::pin(sent)], || true);
+        (free, self.copied(a, b) - before)
+    }
+}
+
+#[test]
+fn choose__each_peer_in_memory_has_its_transfer() {
+    let h = hosts("shm", 4, &Config::default());
+    let len = 200_000;
+    for (peer, transfer) in [(1, Transfer::Copy), (2, Transfer::Gather), (3, Transfer::Rcpy)] {
+        h.transfer(0, peer, transfer);
+    }
+    h.transfer(3, 0, Transfer::Rcpy);
+    // Host 0 alone has chosen for 1 and 2: whether it waits, and what is copied.
+    for (peer, free, direct) in [(1, true, 0), (2, false, 0), (3, false, len)] {
+        assert_eq!(h.message(0, peer, len), (free, direct), "to {peer}");
+        assert_eq!(h.message(peer, 0, len).1, direct, "from {peer}");
+    }
+    // From 4 KiB on, and not below; another peer sends as ever.
+    assert_eq!(h.message(0, 3, 5000).1, 5000);
+    assert_eq!(h.message(0, 3, 4000).1, 0);
+    assert_eq!(h.message(0, 1, 5000).1, 0);
+    // What others choose between them is theirs.
+    assert_eq!(h.message(1, 2, len).1, len);
+    // It can be chosen while the session lasts, for what begins then.
+    h.transfer(0, 1, Transfer::Rcpy);
+    h.transfer(1, 0, Transfer::Rcpy);
+    assert_eq!(h.message(0, 1, len).1, len);
+    h.transfer(0, 3, Transfer::Gather);
+    assert_eq!(h.message(0, 3, len).1, 0);
+    assert_eq!(h.message(0, 1, len).1, len, "it stays");
+    assert_eq!(h.packets[0].choices(), Choices::default());
+}
+
+#[test]
+fn choose__a_peer_otherwise_than_the_job() {
+    let config = Config {
+        transfer: Transfer::Copy,
+        inject_max: u32::MAX,
+        direct_min: u32::MAX,
+        ..Config::default()
+    };
+    let h = hosts("shm", 3, &config);
+    for (a, b) in [(0, 2), (2, 0)] {
+        h.transfer(a, b, Transfer::Rcpy);
+    }
+    assert_eq!(h.message(0, 1, 100_000), (true, 0));
+    assert_eq!(h.message(0, 2, 100_000), (false, 100_000));
+    h.transfer(0, 2, Transfer::Copy);
+    assert_eq!(h.message(0, 2, 100_000), (true, 0), "as for all again");
+}
+
+#[test]
+fn choose__each_peer_over_a_network_has_its_transfer() {
+    let h = hosts("udp", 4, &Config::default());
+    for (peer, transfer) in [(1, Transfer::Copy), (2, Transfer::Gather), (3, Transfer::Rcpy)] {
+        h.transfer(0, peer, transfer);
+        h.packets[peer].handle(1, |_, _| {});
+    }
+    // What is free at once: with copy all, with gather nothing, with rcpy what is short.
+    for (len, free) in [(100_000, [true, false, false]), (100, [true, false, true])] {
+        let got = [1, 2, 3].map(|peer| h.message(0, peer, len).0);
+        assert_eq!(got, free, "{len} bytes");
+    }
+    // Packets are lent to whom gather holds for, and copied for whom copy does.
+    let memory: Rc<[u8]> = bytes(3, 1000).into();
+    for (peer, lent) in [(1, 0), (2, 1)] {
+        h.packets[0].gather(h.peers[0][peer], 1, 0, &memory, 0..1000).unwrap();
+        assert_eq!((h.packets[0].lent(), Rc::strong_count(&memory)), (lent, lent + 1), "{peer}");
+        h.until(|| h.packets[0].lent() == 0);
+    }
+    // A message that nobody expects is left at its sender with rcpy from 4 KiB on.
+    let unexpected = |peer: usize| {
+        let before = h.packets[peer].endpoint().stats().bytes_received;
+        let send = h.packets[0].endpoint().send(h.peers[0][peer], 9, bytes(1, 8000));
+        let there = || {
+            let found = h.packets[peer].endpoint().probe(None, 9, 0);
+            found.is_some_and(|status| status.len == 8000)
+        };
+        h.until(there);
+        let came = h.packets[peer].endpoint().stats().bytes_received - before;
+        let take = async {
+            h.packets[peer].endpoint().recv(None, 9, 0, vec![0; 8000]).await.0.unwrap();
+        };
+        let sent = async { assert!(send.await.0.is_ok()) };
+        h.run(vec![Box::pin(take), Box::pin(sent)], || true);
+        came
+    };
+    let first = unexpected(1);
+    assert!(first > 0, "a packet at least has come");
+    assert_eq!(unexpected(3), 0);
+}
+
+#[test]
+fn choose__the_place_of_fetch_and_add_needs_an_agent_or_none() {
+    let h = hosts("shm", 2, &Config::default());
+    let own = h.packets[0].endpoint().connect(&h.packets[0].endpoint().address()).unwrap();
+    let by_agent = |peer| {
+        let choices = Choices { fetch_add: Place::Agent, ..Choices::default() };
+        h.packets[0].choose(peer, &choices)
+    };
+    assert_eq!(by_agent(h.peers[0][1]), Err(ChoiceError::PastAgent));
+    assert_eq!(by_agent(own), Err(ChoiceError::NoAgent(NoAgent { setting: "fetch_add" })));
+    assert_eq!(h.packets[0].fetch_add_place(), Place::Host);
+    // Whether a peer over a network has one is not known.
+    let h = hosts("udp", 2, &Config::default());
+    let choices = Choices { fetch_add: Place::Agent, ..Choices::default() };
+    assert_eq!(h.packets[0].choose(h.peers[0][1], &choices), Ok(()));
+    let counter = h.packets[1].counter(5).unwrap();
+    let adding = async {
+        assert_eq!(h.packets[0].fetch_add(h.peers[0][1], counter, 2).await, Ok(5));
+    };
+    h.run(vec![Box::pin(adding)], || true);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::options::Quotas;
 use crate::payloads::Payloads;
 use std::collections::{HashMap, VecDeque};
 use weft_core::relay::{Arrival, LinkTo, Out, Relay, RelayEvent, Room};
-use weft_core::wire::{self, field, status, HeaderBuf, Packet, PacketType};
+use weft_core::wire::{self, field, flags, status, HeaderBuf, Packet, PacketType};
 use weft_core::{EndpointId, Instant, PeerId};
 use weft_link::agent::{Attach, Caller, Control, Hub};
 use weft_link::{Address, Bytes, Frame, LinkEvent, PeerInfo, Sink};
@@ -472,6 +472,8 @@ impl Body {
     fn serve(&mut self, now: Instant, peer: PeerId, header: &[u8], payload: &[u8]) -> bool {
         let Ok((common, packet, _)) = wire::parse(header) else { return true };
         match packet {
+            // Its sender wants it to be done by the rank.
+            Packet::Atomic(_) if common.flags & flags::DIRECT != 0 => return false,
             Packet::Atomic(atomic) => {
                 let Some(reply) = self.counters.serve(&atomic) else { return false };
                 self.relay.inject(now, peer, &Packet::Reply(reply), common.imm, 0);

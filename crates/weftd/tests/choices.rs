@@ -268,6 +268,63 @@ fn fetch_add__of_a_peer_past_the_agent_reaches_the_same_word() {
 }
 
 #[test]
+fn choose__who_serves_what_one_rank_adds() {
+    let (here, there) = (Served::start(""), Served::start(""));
+    let config = || Config { reliability: Reliability::Agent, ..Config::default() };
+    let ranks: Vec<Rank> = [&there, &here, &here]
+        .map(|agent| agent.try_rank_with(1, config()).unwrap())
+        .into_iter()
+        .collect();
+    let [owner, near, far] = [0, 1, 2].map(|i| Packets::new(&ranks[i].endpoint).unwrap());
+    // The job says host: this rank alone has its counters at its agent, from now on.
+    let at_rank = owner.counter(7).unwrap();
+    let own = ranks[0].connect(&ranks[0]);
+    let choose = |packets: &Packets, peer, fetch_add| {
+        let before = packets.chosen(peer).unwrap();
+        packets.choose(peer, &Choices { fetch_add, ..before }).unwrap();
+        assert_eq!(packets.chosen(peer).unwrap().fetch_add, fetch_add);
+    };
+    choose(&owner, own, Place::Agent);
+    assert_eq!((owner.fetch_add_place(), near.fetch_add_place()), (Place::Agent, Place::Host));
+    let counter = owner.counter(1000).unwrap();
+    let ids = [1, 2].map(|i| ranks[i].connect(&ranks[0]));
+    for (i, id) in ids.into_iter().enumerate() {
+        pass(&ranks[i + 1], id, &ranks[0], 1, b"the session is open");
+    }
+    // One rank wants the agent, the other the owner.
+    choose(&near, ids[0], Place::Agent);
+    choose(&far, ids[1], Place::Agent);
+    choose(&far, ids[1], Place::Host);
+    // The owner makes no progress: its agent serves the first.
+    for n in 0..20 {
+        assert_eq!(near.fetch_add_blocking(ids[0], counter, 1), Ok(1000 + n));
+    }
+    let mut by_owner = std::pin::pin!(far.fetch_add(ids[1], counter, 1));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(by_owner.as_mut().poll(&mut cx).is_pending());
+    for n in 20..40 {
+        assert_eq!(near.fetch_add_blocking(ids[0], counter, 1), Ok(1000 + n));
+        ranks[2].endpoint.progress();
+        assert!(by_owner.as_mut().poll(&mut cx).is_pending(), "nobody has served it");
+    }
+    // The owner looks: it is the same word.
+    let mut got = Poll::Pending;
+    until(&[&ranks[0], &ranks[2]], || {
+        got = by_owner.as_mut().poll(&mut cx);
+        got.is_ready()
+    });
+    assert_eq!(got, Poll::Ready(Ok(1040)));
+    assert_eq!(owner.counter_value(counter), Some(1041));
+    // What was made before stays where it is.
+    let mut old = std::pin::pin!(near.fetch_add(ids[0], at_rank, 1));
+    until(&[&ranks[0], &ranks[1]], || {
+        got = old.as_mut().poll(&mut cx);
+        got.is_ready()
+    });
+    assert_eq!(got, Poll::Ready(Ok(7)));
+}
+
+#[test]
 fn counter__beyond_the_quota_is_none() {
     let agent = Served::start("--quota words=2");
     let rank = agent.try_rank_with(1, by_agent()).unwrap();

@@ -322,10 +322,10 @@ pub unsafe extern "C" fn weft_rcpy(
 
 /// What is chosen when one part of it is chosen anew.
 fn choose(chosen: Choices, name: &str, value: &str) -> Result<Choices, Fault> {
-    if !["reliability", "mtu"].contains(&name) {
+    if !["transfer", "reliability", "mtu", "fetch_add"].contains(&name) {
         return Err(Fault::argument(
-            "chosen for one rank are reliability and mtu; the rest for a job (WEFT_...), the tree \
-             of a multicast and how a packet is sent with the call",
+            "chosen for one rank are transfer, reliability, mtu and fetch_add; the rest for a job \
+             (WEFT_...), the tree of a multicast with the call",
         ));
     }
     let mut config = weft::Config::default();
@@ -334,9 +334,9 @@ fn choose(chosen: Choices, name: &str, value: &str) -> Result<Choices, Fault> {
     Ok(Choices::of(&config))
 }
 
-/// Chooses for one rank, before anything is sent to it: `name` is `reliability` or `mtu`, `value`
-/// as in WEFT_RELIABILITY and WEFT_MTU; what was chosen before for the other stays. WEFT_BUSY when
-/// the session has begun otherwise.
+/// Chooses for one rank: `name` is `transfer`, `reliability`, `mtu` or `fetch_add`, `value` as in
+/// WEFT_TRANSFER and so on; what was chosen before for the others stays. Reliability and mtu are
+/// chosen before anything is sent to the rank: WEFT_BUSY when the session has begun otherwise.
 ///
 /// # Safety
 /// `job` is a living handle, `name` and `value` are strings.
@@ -370,6 +370,7 @@ pub unsafe extern "C" fn weft_choose(
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use weft::choices::{Place, Transfer};
     use weft::Reliability;
 
     #[test]
@@ -379,6 +380,10 @@ mod tests {
         let both = chosen(first, "mtu", "2K").unwrap();
         assert_eq!((both.reliability, both.mtu), (Reliability::GoBackN, 2048));
         assert_eq!(chosen(both, "reliability", "selective").map(|c| c.mtu), Some(2048));
+        let all = chosen(chosen(both, "transfer", "rcpy").unwrap(), "fetch_add", "agent").unwrap();
+        assert_eq!((all.transfer, all.fetch_add), (Transfer::Rcpy, Place::Agent));
+        assert_eq!((all.reliability, all.mtu), (Reliability::GoBackN, 2048));
+        assert_eq!(chosen(both, "transfer", "quick"), None);
         assert_eq!(chosen(both, "tree", "flat"), None);
         assert_eq!(chosen(both, "mtu", "much"), None);
     }

@@ -4,10 +4,11 @@ use super::op::{Kind, Op};
 use super::region::Rights;
 use super::types::{AtomicCode, AtomicRequest, Placement, Refused};
 use super::Engine;
+use crate::choices::Place;
 use crate::id::{OpId, PeerId};
 use crate::peer::{Desc, Item};
 use crate::time::Instant;
-use crate::wire::{Atomic, Common, Packet};
+use crate::wire::{flags, Atomic, Common, Packet};
 
 impl Engine {
     /// Does an atomic operation on the 8 bytes at `offset` (a multiple of 8) of a region of the
@@ -23,12 +24,13 @@ impl Engine {
         operands: (u64, u64),
         context: u64,
     ) -> Result<OpId, Refused> {
-        self.usable(peer)?;
+        let past_agent = self.usable(peer)?.fetch_add == Some(Place::Host);
         let id = self.add_op(now, Op::new(Some(peer), context, Kind::Atomic))?;
         self.stats.messages_sent += 1;
         let (operand, compare) = operands;
         let packet = Packet::Atomic(Atomic { key, offset, operand, compare, code: code as u8 });
-        self.enqueue(now, peer, Item::Single(Desc::bare(packet, id.0)));
+        let flags = if past_agent { flags::DIRECT } else { 0 };
+        self.enqueue(now, peer, Item::Single(Desc::bare(packet, id.0).with_flags(flags)));
         Ok(id)
     }
 

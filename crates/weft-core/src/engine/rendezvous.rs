@@ -21,7 +21,8 @@ pub(super) fn announce(most: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: O
     }
     s.announced = true;
     p.rendezvous_out += 1;
-    let addr = if p.caps.direct { s.addr } else { 0 };
+    let direct = p.caps.direct && s.len >= u64::from(p.limits.direct_min);
+    let addr = if direct { s.addr } else { 0 };
     let rts = Rts { tag: s.tag, total: s.len, msg: id.0, addr };
     Step::Send(Desc::bare(Packet::Rts(rts), s.imm).with_flags(s.flags), 1, true)
 }
@@ -92,8 +93,8 @@ impl Engine {
     /// Starts fetching an announced message into a matched receive.
     pub(super) fn pull(&mut self, now: Instant, id: OpId, peer: PeerId, msg: u32, addr: u64) {
         self.bind(now, id, peer);
-        let direct_min = u64::from(self.cfg.direct_min);
         let p = &self.peers[peer.0 as usize];
+        let direct_min = u64::from(p.limits.direct_min);
         let Some(op) = self.ops.get_mut(id.0) else { return };
         let want = op.status.len;
         let Kind::Recv(r) = &mut op.kind else { return };

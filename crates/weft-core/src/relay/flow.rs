@@ -199,6 +199,15 @@ impl Flow {
         self.question = Some(wire::emit(&common, &Packet::Hello(hello)));
     }
 
+    /// The answer to a question of the peer, without its payload, if the rank has begun to send:
+    /// it has answered before, and none is due already.
+    pub fn answer(&self) -> Option<HeaderBuf> {
+        let sends = !self.send.is_empty() || !self.backlog.is_empty();
+        let (common, packet, _) = wire::parse(self.question?.as_slice()).ok()?;
+        let common = Common { flags: flags::REPLY, session: self.session_out, ..common };
+        (sends && self.plain.is_empty()).then(|| wire::emit(&common, &packet))
+    }
+
     /// Ways that are not proven are asked in a while.
     fn ask_later(&mut self, now: Instant) {
         if self.ways().all(|(_, way)| way.proven) {

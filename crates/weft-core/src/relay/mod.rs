@@ -364,14 +364,27 @@ impl Relay {
         room: bool,
     ) -> Arrival {
         let known = self.by_endpoint.get(&EndpointId(hello.src_eid)).copied();
+        let answer = common.flags & flags::REPLY != 0;
         if let Some(flow) = known.and_then(|p| self.flow(p)) {
             flow.last_heard = now;
-            flow.on_hello(now, link, common.flags & flags::REPLY != 0, hello.session_offer);
+            flow.on_hello(now, link, answer, hello.session_offer);
+        }
+        if !answer && !self.has_room() {
+            known.into_iter().for_each(|peer| self.answer(peer));
         }
         known.into_iter().for_each(|peer| self.make_ready(peer));
         match room {
             true => Arrival::Deliver(known),
             false => Arrival::Drop,
+        }
+    }
+
+    /// Answers a question in the rank's place. Its own answer waits behind packets that are not
+    /// taken before others have arrived, which the peer cannot say of them without an answer.
+    fn answer(&mut self, peer: PeerId) {
+        let Some(header) = self.flow(peer).and_then(|f| f.answer()) else { return };
+        if let Some(key) = self.kept.insert(Kept { header, payload: 0 }) {
+            self.flow(peer).into_iter().for_each(|f| f.plain.push_back(key));
         }
     }
 
@@ -518,7 +531,7 @@ impl Relay {
         if let Some(question) = flow.next_question(peer) {
             return Some(question);
         }
-        if flow.recv.has_gap() && flow.recv.ack_due(now) {
+        if flow.recv.has_gap() && flow.recv.ack_due(now) && flow.session_out != 0 {
             self.stats.acks += 1;
             return Some(flow.emit_ack(peer));
         }

@@ -176,7 +176,9 @@ fn run(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant) {
         {
             let (to, link, header) = net.under_way.remove(&(at, n)).unwrap();
             sides[to].arrive(*now, link, &header);
-            for _ in 0..std::mem::take(&mut sides[to].asked) {
+            // A rank of which nothing is taken says nothing.
+            while sides[to].asked > 0 && sides[to].relay.has_room() {
+                sides[to].asked -= 1;
                 sides[to].say_hello(*now, true);
             }
         }
@@ -243,7 +245,9 @@ fn run_for(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant, ns: u64) {
         for key in due {
             let (to, link, header) = net.under_way.remove(&key).unwrap();
             sides[to].arrive(*now, link, &header);
-            for _ in 0..std::mem::take(&mut sides[to].asked) {
+            // A rank of which nothing is taken says nothing.
+            while sides[to].asked > 0 && sides[to].relay.has_room() {
+                sides[to].asked -= 1;
                 sides[to].say_hello(*now, true);
             }
         }
@@ -350,6 +354,35 @@ fn relay__a_probe_is_answered_though_the_rank_computes() {
     }
     run(&mut sides, &mut net, &mut now);
     assert_eq!(sides[0].acks, 1);
+}
+
+#[test]
+fn relay__answers_for_a_rank_whose_answer_would_wait_behind_its_data() {
+    let mut sides = pair(&Config { window: 8, ..Config::default() });
+    let mut now = Instant(1_000_000);
+    // The first has answered, which was lost, and sent more than is taken: the second does not know
+    // its number, and acknowledges nothing.
+    sides[0].say_hello(now, true);
+    assert!(sides[0].relay.poll_transmit(now).is_some());
+    sides[1].relay.flow(PEER).unwrap().session_out = 0;
+    let (mut net, mut sent) = (Net::new(1, 0), 0);
+    for _ in 0..2 {
+        while sides[0].relay.has_room() {
+            sides[0].send(now, sent);
+            sent += 1;
+        }
+        run_for(&mut sides, &mut net, &mut now, 50_000_000);
+    }
+    assert_eq!((sides[1].got.len(), sides[0].back), (8, 0));
+    assert!(!sides[0].relay.has_room());
+    // It asks again. The rank of the first would answer, but nothing of it is taken.
+    sides[1].say_hello(now, false);
+    run_for(&mut sides, &mut net, &mut now, 50_000_000);
+    assert_eq!(sides[1].got.len() as u64, sent);
+    sides[0].collect();
+    assert_eq!(u64::from(sides[0].back), sent);
+    // Who has sent nothing has not answered, and is not spoken for.
+    assert!(sides[1].relay.flow(PEER).unwrap().answer().is_none());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The cost model: which protocol a message of a given size takes on a path, and why.
 
 use crate::caps::LinkCaps;
+use crate::choices::Transfer;
 use crate::config::Config;
 use core::fmt;
 
@@ -28,6 +29,58 @@ impl fmt::Display for Protocol {
             Protocol::Pull => "rendezvous, pulled",
             Protocol::Direct => "rendezvous, direct copy",
         })
+    }
+}
+
+/// With transfer `rcpy`: longest message that is not worth an announcement, bytes.
+const RCPY_MIN: u32 = 4096;
+
+/// The lengths by which messages to and from a peer take one way or another, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Up to this one the buffer can be used again when a send returns.
+    pub inject_max: u32,
+    /// Longest message sent at once; 0: as the cost model says.
+    pub eager_max: u32,
+    /// From this one on memory is copied directly, where it can be reached.
+    pub direct_min: u32,
+}
+
+impl Limits {
+    /// Those of a configuration.
+    pub fn of(cfg: &Config) -> Limits {
+        Limits { inject_max: cfg.inject_max, eager_max: cfg.eager_max, direct_min: cfg.direct_min }
+    }
+
+    /// What a transfer makes of them.
+    pub fn with(self, transfer: Transfer) -> Limits {
+        match transfer {
+            Transfer::Auto => self,
+            Transfer::Copy => Limits { inject_max: u32::MAX, direct_min: u32::MAX, ..self },
+            Transfer::Gather => Limits { inject_max: 0, direct_min: u32::MAX, ..self },
+            // A receive that was announced names the place that data goes to.
+            Transfer::Rcpy => Limits { eager_max: RCPY_MIN, direct_min: RCPY_MIN, ..self },
+        }
+    }
+
+    /// Those for a peer that `transfer` is chosen for. What was set by hand stays: what is neither
+    /// the default nor follows from the transfer of the configuration.
+    pub fn for_peer(cfg: &Config, transfer: Transfer) -> Limits {
+        let set = Limits::of(cfg);
+        if transfer == cfg.transfer {
+            return set;
+        }
+        let usual = Limits::of(&Config::default());
+        let (followed, wanted) = (usual.with(cfg.transfer), usual.with(transfer));
+        let pick = |limit: fn(&Limits) -> u32| {
+            let by_hand = limit(&set) != limit(&usual) && limit(&set) != limit(&followed);
+            limit(if by_hand { &set } else { &wanted })
+        };
+        Limits {
+            inject_max: pick(|l| l.inject_max),
+            eager_max: pick(|l| l.eager_max),
+            direct_min: pick(|l| l.direct_min),
+        }
     }
 }
 
@@ -61,10 +114,15 @@ pub fn rendezvous_ns(caps: &LinkCaps) -> u64 {
 /// rendezvous; that size, rounded down to a power of two and kept between 4 KiB and a quarter of
 /// the credit window, is the threshold. A measured one, kept between the same, takes its place.
 pub fn eager_max(cfg: &Config, caps: &LinkCaps) -> u32 {
-    if cfg.eager_max != 0 {
-        return cfg.eager_max;
+    eager_max_of(cfg.eager_max, cfg.eager_credit, caps)
+}
+
+/// The same where `fixed` is chosen, unless that is 0, within a credit window of `credit` bytes.
+pub fn eager_max_of(fixed: u32, credit: u32, caps: &LinkCaps) -> u32 {
+    if fixed != 0 {
+        return fixed;
     }
-    let most = u64::from(cfg.eager_credit / 4).max(4096);
+    let most = u64::from(credit / 4).max(4096);
     if caps.eager_max != 0 {
         return u64::from(caps.eager_max).clamp(4096, most) as u32;
     }
@@ -119,6 +177,24 @@ mod tests {
         }
         let fixed = Config { eager_max: 777, ..Config::default() };
         assert_eq!(eager_max(&fixed, &caps), 777, "what the user says comes first");
+    }
+
+    #[test]
+    fn limits__of_a_peer_are_those_of_its_transfer_but_for_what_was_set_by_hand() {
+        let usual = Limits::of(&Config::default());
+        for &job in Transfer::ALL {
+            let Limits { inject_max, eager_max, direct_min } = usual.with(job);
+            let cfg =
+                Config { transfer: job, inject_max, eager_max, direct_min, ..Config::default() };
+            for &peer in Transfer::ALL {
+                assert_eq!(Limits::for_peer(&cfg, peer), usual.with(peer), "{job} {peer}");
+            }
+            let by_hand = Config { inject_max: 77, ..cfg };
+            for &peer in Transfer::ALL {
+                let want = Limits { inject_max: 77, ..usual.with(peer) };
+                assert_eq!(Limits::for_peer(&by_hand, peer), want, "{job} {peer}");
+            }
+        }
     }
 
     #[test]

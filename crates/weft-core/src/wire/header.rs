@@ -44,7 +44,8 @@ pub mod flags {
     pub const NACK: u16 = 1 << 2;
     /// In HELLO: this is an answer.
     pub const REPLY: u16 = 1 << 3;
-    /// In PULL: please write the range to `addr` with one remote copy.
+    /// In PULL: please write the range to `addr` with one remote copy. In ATOMIC: the rank is to
+    /// do it, and not its agent.
     pub const DIRECT: u16 = 1 << 4;
     /// The last packet of a PUT.
     pub const LAST: u16 = 1 << 5;

@@ -31,7 +31,7 @@ impl Driver {
 
     /// How the rest of a message is to come.
     fn way(&mut self, d: &Direct, at_hand: bool) -> Way {
-        if self.core.engine.config().transfer == Transfer::Rcpy {
+        if self.core.engine.transfer_of(d.peer) == Transfer::Rcpy {
             return Way::Direct;
         }
         if d.offset == 0 {

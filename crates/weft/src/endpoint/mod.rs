@@ -490,7 +490,7 @@ impl Endpoint {
         let d = &mut inner.driver;
         // Where much waits already its memory does as well as a copy of it.
         let inject = !sync
-            && data.len() <= d.core.engine.config().inject_max as usize
+            && data.len() <= d.core.engine.inject_max(to)
             && d.core.engine.queued(to) * data.len() < spare::MOST;
         let args = SendArgs {
             peer: to,

@@ -45,7 +45,8 @@ impl Driver {
     }
 
     /// A HELLO goes over every path, so that one that works is found; the answer goes back
-    /// each way that questions came, so that it proves the paths.
+    /// each way that questions came, so that it proves the paths. Where all links are full it waits
+    /// for room as other packets do: sent anew, it would find them full again.
     fn send_hello(&mut self, t: &Transmit) -> bool {
         let now = self.core.now;
         let Some(Some(route)) = self.routes.get_mut(t.peer.0 as usize) else { return true };
@@ -54,17 +55,19 @@ impl Driver {
                 true => route.take_callers(),
                 false => route.ask_first(now),
             };
-        for link in links {
-            self.hello_over(link, t);
+        let asked = !links.is_empty();
+        let taken = links.into_iter().filter(|&link| self.hello_over(link, t)).count();
+        if asked && taken == 0 {
+            self.core.engine.refused(*t);
         }
-        true
+        taken > 0
     }
 
-    /// Sends a HELLO over one link; when the link is full it is lost, and comes again.
-    pub(super) fn hello_over(&mut self, link: usize, t: &Transmit) {
+    /// Sends a HELLO over one link; whether that had room.
+    pub(super) fn hello_over(&mut self, link: usize, t: &Transmit) -> bool {
         let payload = self.core.resolve(&t.payload, &self.encoded);
         let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload };
-        self.links[link].send(&[frame]);
+        self.links[link].send(&[frame]) > 0
     }
 
     /// Expects what the peer is asked for with this packet, if it is a request.
@@ -234,5 +237,68 @@ impl Driver {
             && (t.packets == 1 || is(t, PacketType::EagerMore))
             && self.link_for(t) == link
             && !is(t, HELLO)
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use weft_core::{Config, EndpointId, LinkCaps};
+    use weft_link::{Address, Link, LinkError, PeerInfo, Sink, WaitFd};
+
+    /// Has room or not, and counts the HELLOs that it took.
+    #[derive(Clone, Default)]
+    struct Narrow {
+        room: Rc<Cell<bool>>,
+        hellos: Rc<Cell<u32>>,
+    }
+
+    impl Link for Narrow {
+        fn caps(&self) -> LinkCaps {
+            LinkCaps::network("narrow", 1456)
+        }
+        fn advertise(&self, _: &mut Address) {}
+        fn connect(&mut self, _: &PeerInfo) -> Result<LinkCaps, LinkError> {
+            Ok(self.caps())
+        }
+        fn disconnect(&mut self, _: PeerId) {}
+        fn send(&mut self, frames: &[Frame<'_>]) -> usize {
+            if !self.room.get() {
+                return 0;
+            }
+            let hello = |f: &&Frame<'_>| f.header[field::TYPE] == HELLO as u8;
+            let hellos = frames.iter().filter(hello).count() as u32;
+            self.hellos.set(self.hellos.get() + hellos);
+            frames.len()
+        }
+        fn recv(&mut self, _: usize, _: &mut dyn Sink) -> usize {
+            0
+        }
+        fn wait_fds(&self, _: &mut Vec<WaitFd>) {}
+    }
+
+    #[test]
+    fn send_hello__waits_for_room_and_leaves_once() {
+        let link = Narrow::default();
+        let links: Vec<Box<dyn Link>> = vec![Box::new(link.clone())];
+        let clock = crate::Clock::system();
+        let mut driver = Driver::new(Config::default(), EndpointId(9), clock, links);
+        let address = Address { endpoint: EndpointId(1), ..Address::default() };
+        let peer = driver.connect(&address).unwrap();
+        let now = driver.core.tick();
+        driver.core.engine.open(now, peer);
+        for _ in 0..3 {
+            driver.flush();
+        }
+        assert_eq!(link.hellos.get(), 0);
+        assert!(driver.core.engine.has_blocked());
+        link.room.set(true);
+        driver.flush();
+        driver.flush();
+        assert_eq!(link.hellos.get(), 1, "no timer has sent it anew");
+        assert!(!driver.core.engine.has_blocked());
     }
 }

@@ -97,6 +97,12 @@ pub(super) fn is_served(driver: &Driver, peer: PeerId) -> bool {
     driver.link_of(peer).is_some_and(|link| driver.core.caps[link].name == "agent")
 }
 
+/// Whether a peer is reached past any agent: through memory.
+pub(super) fn is_past(driver: &Driver, peer: PeerId) -> bool {
+    let caps = driver.link_of(peer).map(|link| &driver.core.caps[link]);
+    caps.is_some_and(|caps| caps.reliable && caps.name != "agent")
+}
+
 /// Has what was asked go to the agent now.
 fn nudge(driver: &mut Driver) {
     let found = (0..driver.links.len()).find(|&i| driver.core.caps[i].name == "agent");

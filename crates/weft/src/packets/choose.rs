@@ -1,7 +1,8 @@
 //! What is chosen for one peer.
 
 use super::{agent, Packets};
-use crate::choices::{Choices, NoAgent};
+use crate::choices::{Choices, NoAgent, Place};
+use crate::endpoint::driver::Driver;
 use std::fmt;
 use weft_core::{PeerId, Reliability};
 
@@ -35,15 +36,14 @@ impl fmt::Display for ChoiceError {
             ),
             ChoiceError::NotForPeer { setting } => {
                 let call = match *setting {
-                    "transfer" => " or with the call: send copies, gather lends, rcpy places",
                     "tree" => " or with the call that multicasts",
                     _ => "",
                 };
                 let upper = setting.to_uppercase();
                 write!(
                     f,
-                    "{setting} is chosen for a job (WEFT_{upper}){call}; for one peer reliability \
-                     and mtu are"
+                    "{setting} is chosen for a job (WEFT_{upper}){call}; for one peer transfer, \
+                     reliability, mtu and fetch_add are"
                 )
             }
         }
@@ -55,10 +55,8 @@ impl std::error::Error for ChoiceError {}
 /// The first part in which two choices differ, of those that hold for all peers.
 fn differs(a: &Choices, b: &Choices) -> Option<&'static str> {
     [
-        ("transfer", a.transfer != b.transfer),
         ("multicast", a.multicast != b.multicast),
         ("tree", a.tree != b.tree),
-        ("fetch_add", a.fetch_add != b.fetch_add),
         ("receipt", a.receipt != b.receipt),
     ]
     .into_iter()
@@ -74,31 +72,75 @@ impl Packets {
     /// What is chosen for one peer: as for the endpoint, but for what [`choose`](Self::choose) has
     /// changed. `None`: there is no such peer.
     pub fn chosen(&self, peer: PeerId) -> Option<Choices> {
-        let chosen = self.endpoint.inner.borrow().driver.core.engine.chosen(peer);
-        let (reliability, mtu) = chosen?;
-        Some(Choices { reliability, mtu, ..self.choices() })
+        let inner = self.endpoint.inner.borrow();
+        chosen(&inner.driver, peer)
     }
 
-    /// Chooses reliability and maximum transfer unit of one peer. Both hold from the start of the
-    /// session. The other parts hold for all peers, and are to be those of
-    /// [`choices`](Self::choices).
+    /// Chooses for one peer, and for no other:
+    ///
+    /// - reliability and maximum transfer unit, from the start of the session;
+    /// - transfer, for what is sent to the peer and fetched from it from now on: each side chooses
+    ///   how it sends, and memory is copied directly where neither side's transfer forbids it;
+    /// - the place of fetch-and-add: `host` has what is added to the peer's counters pass its agent
+    ///   by, `agent` leaves it to that where the counter is there. Chosen for this endpoint itself,
+    ///   it is where counters made from now on lie.
+    ///
+    /// The other parts hold for all peers, and are to be those of [`choices`](Self::choices).
     ///
     /// # Errors
-    /// The session has begun with others; it takes an agent and none serves this endpoint, or the
-    /// peer is not reached through it; another part is chosen otherwise than for the endpoint.
+    /// The session has begun with another reliability or unit; it takes an agent and none serves
+    /// this endpoint, or the peer is not reached through it; another part is chosen otherwise than
+    /// for the endpoint.
     pub fn choose(&self, peer: PeerId, choices: &Choices) -> Result<(), ChoiceError> {
         if let Some(setting) = differs(choices, &self.choices()) {
             return Err(ChoiceError::NotForPeer { setting });
         }
         let inner = &mut *self.endpoint.inner.borrow_mut();
-        choices.check(inner.agent.is_some()).map_err(ChoiceError::NoAgent)?;
-        let by_agent = choices.reliability == Reliability::Agent;
-        if by_agent && !agent::is_served(&inner.driver, peer) {
-            return Err(ChoiceError::PastAgent);
+        let driver = &mut inner.driver;
+        let Some(before) = chosen(driver, peer) else { return Err(ChoiceError::Begun) };
+        check(driver, peer, [&before, choices], inner.agent.is_some())?;
+        let engine = &mut driver.core.engine;
+        if !engine.choose(peer, choices.reliability, choices.mtu) {
+            return Err(ChoiceError::Begun);
         }
-        match inner.driver.core.engine.choose(peer, choices.reliability, choices.mtu) {
-            true => Ok(()),
-            false => Err(ChoiceError::Begun),
+        if choices.transfer != before.transfer {
+            engine.choose_transfer(peer, choices.transfer);
         }
+        if choices.fetch_add != before.fetch_add {
+            engine.choose_fetch_add(peer, choices.fetch_add);
+        }
+        Ok(())
+    }
+}
+
+fn chosen(driver: &Driver, peer: PeerId) -> Option<Choices> {
+    let engine = &driver.core.engine;
+    let (reliability, mtu) = engine.chosen(peer)?;
+    let (transfer, fetch_add) = (engine.transfer_of(peer), engine.fetch_add_of(peer));
+    Some(Choices { transfer, reliability, mtu, fetch_add, ..Choices::of(engine.config()) })
+}
+
+/// Whether agents do what they are newly chosen for with one peer.
+fn check(
+    driver: &Driver,
+    peer: PeerId,
+    [before, choices]: [&Choices; 2],
+    served: bool,
+) -> Result<(), ChoiceError> {
+    let needs = |setting| Err(ChoiceError::NoAgent(NoAgent { setting }));
+    let own = driver.core.engine.find_peer(driver.core.engine.id()) == Some(peer);
+    let sends =
+        choices.reliability == Reliability::Agent && before.reliability != Reliability::Agent;
+    let counts = choices.fetch_add == Place::Agent && before.fetch_add != Place::Agent;
+    if sends && !served {
+        return needs("reliability");
+    }
+    if sends && !agent::is_served(driver, peer) {
+        return Err(ChoiceError::PastAgent);
+    }
+    match counts {
+        true if own && !served => needs("fetch_add"),
+        true if !own && agent::is_past(driver, peer) => Err(ChoiceError::PastAgent),
+        _ => Ok(()),
     }
 }

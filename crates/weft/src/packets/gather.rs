@@ -26,7 +26,8 @@ impl Packets {
     /// While earlier packets to the peer are not acknowledged, those that follow leave in trains;
     /// the last ones with the next call that makes progress.
     ///
-    /// With transfer `copy` the bytes are copied, as by [`send`](Self::send).
+    /// With transfer `copy`, of the job or chosen for the peer, the bytes are copied, as by
+    /// [`send`](Self::send).
     ///
     /// # Errors
     /// The peer failed; the packet is longer than [`packet_max`](Self::packet_max), or `part` lies
@@ -101,7 +102,7 @@ impl Packets {
             if inner.packet_now(to, tag, data) {
                 return Ok(true);
             }
-            inner.driver.core.engine.config().transfer == Transfer::Copy || data.is_empty()
+            inner.driver.core.engine.transfer_of(to) == Transfer::Copy || data.is_empty()
         };
         self.check_len(to, data.len())?;
         if copies {

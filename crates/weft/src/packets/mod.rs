@@ -251,8 +251,8 @@ impl Packets {
     }
 
     /// Makes a counter here, for [`fetch_add`](Self::fetch_add) by peers; with
-    /// `WEFT_FETCH_ADD=agent` at the agent of this host, which this waits for. `None`: no more
-    /// keys, or the agent refuses.
+    /// `WEFT_FETCH_ADD=agent`, or when that is chosen for this endpoint itself, at the agent of
+    /// this host, which this waits for. `None`: no more keys, or the agent refuses.
     pub fn counter(&self, value: u64) -> Option<Counter> {
         let key = self.endpoint.register(8, Rights::ALL)?;
         let at_agent = self.fetch_add_place() == Place::Agent;
@@ -316,9 +316,11 @@ impl Packets {
         self.endpoint.wait_op(op).map(|status| status.value)
     }
 
-    /// Who serves fetch-and-add.
+    /// Who serves counters that are made here from now on.
     pub fn fetch_add_place(&self) -> Place {
-        self.choices().fetch_add
+        let engine = &self.endpoint.inner.borrow().driver.core.engine;
+        let own = engine.find_peer(engine.id());
+        own.map_or(engine.config().fetch_add, |me| engine.fetch_add_of(me))
     }
 
     /// A program that takes in its own credit packets badly: the next `count` of multicast trees

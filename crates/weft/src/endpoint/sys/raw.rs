@@ -403,7 +403,7 @@ impl Endpoint {
             data: None,
             context: 0,
             addr: 0,
-            inject: data.len() <= d.core.engine.config().inject_max as usize,
+            inject: data.len() <= d.core.engine.inject_max(to),
             sync: false,
             active: false,
             untagged: false,

@@ -162,7 +162,7 @@ impl Side {
                     assert!(len <= stored && len <= self.ops[&op].0);
                 }
                 Event::FreeStored(id) => drop(self.stored.remove(&id)),
-                Event::DirectRead(d) => self.engine.direct_read_done(now, &d, d.len % 2 == 0, true),
+                Event::DirectRead(d) => self.engine.direct_read_done(now, &d, d.len % 2 == 0),
                 Event::DirectWrite(d) => self.engine.direct_write_done(now, &d, d.len % 2 == 0),
                 _ => {}
             }

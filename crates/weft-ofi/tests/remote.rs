@@ -112,6 +112,23 @@ fn atomic__a_target_that_dies_is_an_error() {
     run("death", &[("WEFT_LINK", "udp"), ("WEFT_PEER_TIMEOUT_MS", "2000")]);
 }
 
+/// Settings under which nobody makes progress for one who is away, of a link that sees the end of a
+/// process and of one that does not.
+const AWAY: [&[(&str, &str)]; 2] = [
+    &[("WEFT_WATCHDOG_MS", "0")],
+    &[("WEFT_WATCHDOG_MS", "0"), ("WEFT_LINK", "udp"), ("WEFT_PEER_TIMEOUT_MS", "2000")],
+];
+
+#[test]
+fn atomic__who_sleeps_hears_of_a_target_that_dies() {
+    AWAY.iter().for_each(|settings| run("asleep", settings));
+}
+
+#[test]
+fn recv__a_sender_that_dies_ends_what_waits_behind_a_buffer_for_many() {
+    AWAY.iter().for_each(|settings| run("behind", settings));
+}
+
 #[test]
 fn delivery__what_was_reported_outlives_the_sender_and_errors_name_the_rank() {
     run("delivered", &[("FAILURE", "process ended")]);

@@ -194,6 +194,11 @@ impl Engine {
         self.ops.len()
     }
 
+    /// Whether there is room for an operation more: no receive is refused as busy.
+    pub fn has_room(&self) -> bool {
+        !self.ops.is_full()
+    }
+
     /// Nothing is queued for or unacknowledged by any living peer, and no message that its sender
     /// takes for sent still waits to be fetched: the endpoint may close.
     pub fn quiet(&self) -> bool {

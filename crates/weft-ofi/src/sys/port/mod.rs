@@ -142,6 +142,7 @@ impl Port {
             claims: HashMap::new(),
             remote: remote::Remote::new(&endpoint),
             expecting: None,
+            failures: 0,
         };
         Ok(Rc::new(Port {
             introductions: meet::Introductions::new(&endpoint),
@@ -357,6 +358,21 @@ impl Port {
         if state.remote.has_news() {
             self.hear(state);
         }
+        if state.failures != self.endpoint.failures() {
+            self.lose(state);
+        }
+    }
+
+    /// Peers have failed: ends what waits for them without an operation.
+    #[cold]
+    fn lose(&self, state: &mut State) {
+        if !self.endpoint.has_room() {
+            // What they sent before is to be received first.
+            return;
+        }
+        state.failures = self.endpoint.failures();
+        self.lose_waiting(state);
+        self.give_up(state);
     }
 
     /// Sends from a copy; nothing is reported.

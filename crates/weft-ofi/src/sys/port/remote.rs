@@ -124,10 +124,7 @@ impl Remote {
 
     #[inline]
     pub fn has_news(&self) -> bool {
-        !self.notices.borrow().is_empty()
-            || self.touched.has_news()
-            || self.answers.has_news()
-            || !self.asked.is_empty()
+        !self.notices.borrow().is_empty() || self.touched.has_news() || self.answers.has_news()
     }
 
     /// Whether every operation of this endpoint on memory of others has ended.

@@ -614,6 +614,18 @@ impl Endpoint {
         })
     }
 
+    /// Whether there is room for an operation more: no receive is refused as busy.
+    pub fn has_room(&self) -> bool {
+        self.inner.borrow().driver.core.engine.has_room()
+    }
+
+    /// Peers that have failed since the start: who waits for one without an operation looks at them
+    /// when this changes.
+    #[inline]
+    pub fn failures(&self) -> u64 {
+        self.inner.borrow().driver.core.engine.stats().peers_failed
+    }
+
     /// Looks for a message without a tag.
     #[inline]
     pub fn probe_untagged(&self, from: Option<PeerId>) -> Option<Probed> {

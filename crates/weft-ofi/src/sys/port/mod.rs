@@ -352,6 +352,7 @@ impl Port {
         while let Some(c) = self.endpoint.poll_completion() {
             match c.kind {
                 OpKind::Put | OpKind::Get => self.part_ended(state, &c),
+                OpKind::Send if remote::is_part(&c) => self.part_ended(state, &c),
                 _ => self.complete(state, &c),
             }
         }
@@ -486,6 +487,7 @@ impl Port {
             addr: 0,
             inject,
             sync,
+            delivered: op.flags & cap::DELIVERY_COMPLETE != 0,
             active: false,
             untagged: op.untagged,
         };

@@ -79,6 +79,7 @@ impl Side {
             addr: 1 << 40,
             inject: flag(16),
             sync: flag(32),
+            delivered: flag(8),
             active: flag(64),
             untagged: flag(128),
         };

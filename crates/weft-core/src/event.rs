@@ -374,10 +374,33 @@ pub struct SendArgs {
     pub inject: bool,
     /// Complete only when the message was matched.
     pub sync: bool,
+    /// Complete only when the peer has acted on the message, and on all that was sent before: it is
+    /// in its receive's buffer, or in memory until one is posted. Not of what is injected.
+    pub delivered: bool,
     /// An active message.
     pub active: bool,
     /// Matched apart from messages with tags, by source alone; `tag` is 0.
     pub untagged: bool,
+}
+
+impl SendArgs {
+    /// A message of `len` bytes with a tag, and nothing more about it.
+    #[inline]
+    pub fn new(peer: PeerId, tag: u64, len: u64) -> SendArgs {
+        SendArgs {
+            peer,
+            tag,
+            len,
+            data: None,
+            context: 0,
+            addr: 0,
+            inject: false,
+            sync: false,
+            delivered: false,
+            active: false,
+            untagged: false,
+        }
+    }
 }
 
 /// A receive to post.

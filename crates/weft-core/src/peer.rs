@@ -124,6 +124,8 @@ pub(crate) struct Partial {
     pub total: u64,
     pub got: u64,
     pub target: Target,
+    /// The sender's number for who is to be told when all of it is here.
+    pub receipt: Option<u32>,
 }
 
 #[derive(Clone, Copy)]

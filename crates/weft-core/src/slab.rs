@@ -42,7 +42,13 @@ impl<T> Slab<T> {
         self.len == 0
     }
 
-    /// Adds an entry; `None` when 2^20 entries live.
+    /// Whether `insert` would give `None`.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.len >= INDEX_MASK
+    }
+
+    /// Adds an entry; `None` when 2^20 - 1 entries live.
     #[inline]
     pub fn insert(&mut self, value: T) -> Option<u32> {
         if self.free == NONE {

@@ -114,6 +114,7 @@ cases! {
     recv__one_buffer_for_many_messages = "many_in_one_buffer";
     recv__several_buffers_for_many_messages = "several_buffers";
     recv__a_buffer_for_one_sender_keeps_nothing_from_others = "directed_buffer";
+    recv__waits_for_room_for_an_operation = "no_room";
     recv__an_unknown_sender_is_known_once_inserted = "source";
     cq__waiting_and_its_descriptor = "waiting";
     cntr__counts_what_ends = "counters";

@@ -154,7 +154,8 @@ static void start(void)
 	uint64_t both = FI_REMOTE_READ | FI_REMOTE_WRITE, where;
 
 	hints->ep_attr->type = FI_EP_RDM;
-	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_FENCE;
+	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_FENCE | FI_DIRECTED_RECV |
+		      FI_MULTI_RECV;
 	if (getenv("EVENTS"))
 		hints->caps |= FI_RMA_EVENT;
 	hints->fabric_attr->prov_name = strdup("weft");
@@ -703,6 +704,92 @@ static void case_death(void)
 	exit(0);
 }
 
+/* The target dies while who waits for its answer sleeps. */
+static void case_asleep(void)
+{
+	uint64_t one = 1, old, before = fi_cntr_read(reads);
+
+	/* They know each other. */
+	if (origin) {
+		AGAIN(fi_write(ep, local, 8, NULL, peer, 0, KEY, NULL));
+		CHECK(!completion(NULL, FI_RMA | FI_WRITE));
+	}
+	meet();
+	if (!origin) {
+		alarm(1);
+		for (;;)
+			pause();
+	}
+	AGAIN(fi_fetch_atomic(ep, &one, 1, NULL, &old, NULL, peer, 0, KEY, FI_UINT64, FI_SUM, &one));
+	CHECK(fi_cntr_wait(reads, before + 1, 60000) == -FI_EAVAIL);
+	CHECK(completion(&one, FI_ATOMIC | FI_READ));
+	exit(0);
+}
+
+/* The next failure of a receive. */
+static struct fi_cq_err_entry failed_receive(void)
+{
+	struct fi_cq_data_entry e;
+	struct fi_cq_err_entry f = { 0 };
+	long ret;
+
+	while ((ret = fi_cq_read(rxcq, &e, 1)) == -FI_EAGAIN)
+		sched_yield();
+	CHECK(ret == -FI_EAVAIL && fi_cq_readerr(rxcq, &f, 0) == 1);
+	return f;
+}
+
+static void offer(size_t at, fi_addr_t from, void *context)
+{
+	struct iovec iov = { mem + at, 4096 };
+	struct fi_msg msg = { &iov, NULL, 1, from, context, 0 };
+
+	OK(fi_recvmsg(ep, &msg, FI_MULTI_RECV));
+}
+
+/* The target dies: receives of its messages fail that wait behind a buffer for many. What it had
+ * sent before is received, and the buffer for messages of all goes on. */
+static void case_behind(void)
+{
+	static int context[4];
+	struct fi_cq_data_entry e;
+	struct fi_cq_err_entry f;
+	char c = 'x';
+
+	/* They know each other. */
+	if (origin) {
+		AGAIN(fi_write(ep, local, 8, NULL, peer, 0, KEY, NULL));
+		CHECK(!completion(NULL, FI_RMA | FI_WRITE));
+	}
+	meet();
+	if (!origin) {
+		AGAIN(fi_send(ep, &c, 1, NULL, peer, &c));
+		CHECK(!completion(&c, FI_MSG | FI_SEND));
+		meet();
+		raise(SIGKILL);
+	}
+	offer(0, FI_ADDR_UNSPEC, context);
+	OK(fi_recv(ep, mem + 4096, 8, NULL, peer, context + 1));
+	offer(8192, peer, context + 2);
+	while (fi_cq_read(rxcq, &e, 1) != 1)
+		sched_yield();
+	CHECK(e.op_context == context && e.len == 1 && mem[0] == 'x');
+	meet();
+	f = failed_receive();
+	CHECK(f.op_context == context + 1 && f.err != FI_ECANCELED);
+	CHECK(f.flags == (FI_RECV | FI_MSG));
+	f = failed_receive();
+	CHECK(f.op_context == context + 2 && f.err != FI_ECANCELED);
+	CHECK(f.flags == (FI_RECV | FI_MSG | FI_MULTI_RECV));
+	/* One that comes later. */
+	OK(fi_recv(ep, mem + 4096, 8, NULL, peer, context + 3));
+	CHECK(failed_receive().op_context == context + 3);
+	OK(fi_cancel(&ep->fid, context));
+	f = failed_receive();
+	CHECK(f.op_context == context && f.err == FI_ECANCELED);
+	exit(0);
+}
+
 /* Counters of what peers do to memory here, of the endpoint and of the region. */
 static void case_events(void)
 {
@@ -801,6 +888,85 @@ static void deliver(const void *from, size_t len, uint64_t tag, void *context)
 	AGAIN(fi_tsendmsg(ep, &m, FI_COMPLETION | FI_DELIVERY_COMPLETE | (tag ? 0 : FI_INJECT)));
 }
 
+/* What is sent with FI_DELIVERY_COMPLETE, with tags and without, received already or not, is there
+ * when it completes: not before its target has looked. */
+static void case_taken(void)
+{
+	static const size_t sizes[] = { 0, 8, 24, 1000, 4000, 16000 };
+	enum { SIZES = sizeof(sizes) / sizeof(*sizes), ROOM = 16384 };
+	struct fi_cq_data_entry e;
+	unsigned char *at = local;
+	char c = 'x';
+
+	if (origin) {
+		/* They know each other. */
+		AGAIN(fi_write(ep, local, 8, NULL, peer, 0, KEY, NULL));
+		CHECK(!completion(NULL, FI_RMA | FI_WRITE));
+		meet();
+		for (size_t i = 0; i < 2 * SIZES; i++, at += ROOM) {
+			pattern(at, sizes[i % SIZES], (unsigned)i);
+			deliver(at, sizes[i % SIZES], i, NULL);
+		}
+		struct fi_msg m = { &(struct iovec){ at, ROOM }, NULL, 1, peer, NULL, 0 };
+		AGAIN(fi_sendmsg(ep, &m, FI_COMPLETION | FI_DELIVERY_COMPLETE));
+		for (int n = 0; n < 3000; n++)
+			CHECK(fi_cq_read(txcq, &e, 1) == -FI_EAGAIN);
+		put(&c, 1);
+		for (size_t i = 0; i < 2 * SIZES; i++)
+			CHECK(!completion(NULL, FI_TAGGED | FI_SEND));
+		CHECK(!completion(NULL, FI_MSG | FI_SEND));
+		meet();
+		return;
+	}
+	/* The first are received already. */
+	for (size_t i = 0; i < SIZES; i++)
+		OK(fi_trecv(ep, mem + i * ROOM, ROOM, NULL, peer, i, 0, NULL));
+	meet();
+	away();
+	/* Makes progress; asks for nothing more. */
+	get(&c, 1);
+	for (size_t i = 0; i < SIZES; i++)
+		CHECK(is_pattern(mem + i * ROOM, sizes[i], (unsigned)i));
+	put(&c, 1);
+	for (size_t i = SIZES; i < 2 * SIZES; i++)
+		OK(fi_trecv(ep, mem + i * ROOM, ROOM, NULL, peer, i, 0, NULL));
+	OK(fi_recv(ep, mem + 2 * SIZES * ROOM, ROOM, NULL, peer, NULL));
+	for (size_t i = 0; i <= 2 * SIZES; i++) {
+		while (fi_cq_read(rxcq, &e, 1) == -FI_EAGAIN)
+			sched_yield();
+	}
+	for (size_t i = SIZES; i < 2 * SIZES; i++)
+		CHECK(is_pattern(mem + i * ROOM, sizes[i % SIZES], (unsigned)i));
+}
+
+/* A write with FI_DELIVERY_COMPLETE and data is complete when the data is there, too: its origin
+ * does nothing any more. */
+static void case_notified(void)
+{
+	enum { ROUNDS = 100 };
+	char c = 'x';
+
+	alarm(60);
+	for (uint64_t i = 0; i < ROUNDS; i++) {
+		struct fi_rma_iov there = { 64, 8, KEY };
+		struct fi_msg_rma m = { &(struct iovec){ local, 8 }, NULL, 1, peer, &there, 1, NULL, i };
+		struct fi_cq_data_entry e;
+
+		if (origin) {
+			AGAIN(fi_writemsg(ep, &m, FI_COMPLETION | FI_DELIVERY_COMPLETE | FI_REMOTE_CQ_DATA));
+			CHECK(!completion(NULL, FI_RMA | FI_WRITE));
+			put(&c, 1);
+			away();
+			continue;
+		}
+		get(&c, 1);
+		while (fi_cq_read(rxcq, &e, 1) == -FI_EAGAIN)
+			sched_yield();
+		CHECK(e.data == i && e.len == 8);
+		put(&c, 1);
+	}
+}
+
 /* A message whose delivery was reported is there though its sender died the moment it knew, and
  * nobody had asked for it yet. What fails then names the rank. */
 static void case_delivered(void)
@@ -824,8 +990,8 @@ static void case_delivered(void)
 		for (size_t i = 0; i < SIZES; i++) {
 			pattern(local, sizes[i], (unsigned)i);
 			deliver(local, sizes[i], i, &c);
-			/* Over a network nothing is there before the other side looks. */
-			for (int n = 0; !i && getenv("NETWORK") && n < 300; n++)
+			/* Nothing is there before the other side looks. */
+			for (int n = 0; !i && n < 300; n++)
 				CHECK(fi_cq_read(txcq, &e, 1) == -FI_EAGAIN);
 			if (!i)
 				put(&c, 1);
@@ -904,7 +1070,9 @@ static const struct {
 	{ "many", case_many },		     { "death", case_death },
 	{ "away", case_away },		     { "events", case_events },
 	{ "fence", case_fence },	     { "delivered", case_delivered },
-	{ "left", case_left },
+	{ "left", case_left },		     { "asleep", case_asleep },
+	{ "behind", case_behind },	     { "taken", case_taken },
+	{ "notified", case_notified },
 };
 
 int main(int argc, char **argv)

@@ -112,12 +112,45 @@ fn atomic__a_target_that_dies_is_an_error() {
     run("death", &[("WEFT_LINK", "udp"), ("WEFT_PEER_TIMEOUT_MS", "2000")]);
 }
 
+/// Settings under which nobody makes progress for one who is away, of a link that sees the end of a
+/// process and of one that does not.
+const AWAY: [&[(&str, &str)]; 2] = [
+    &[("WEFT_WATCHDOG_MS", "0")],
+    &[("WEFT_WATCHDOG_MS", "0"), ("WEFT_LINK", "udp"), ("WEFT_PEER_TIMEOUT_MS", "2000")],
+];
+
+#[test]
+fn atomic__who_sleeps_hears_of_a_target_that_dies() {
+    AWAY.iter().for_each(|settings| run("asleep", settings));
+}
+
+#[test]
+fn recv__a_sender_that_dies_ends_what_waits_behind_a_buffer_for_many() {
+    AWAY.iter().for_each(|settings| run("behind", settings));
+}
+
+#[test]
+fn delivery__is_reported_when_the_target_has_looked() {
+    run("taken", AWAY[0]);
+    run("taken", &[AWAY[0], &LOSSY[..1]].concat());
+    run("taken", &[AWAY[0], &LOSSY[..]].concat());
+}
+
+#[test]
+fn delivery__of_data_with_a_write() {
+    run("notified", AWAY[0]);
+    run(
+        "notified",
+        &[AWAY[0], &[LOSSY[0], ("WEFT_FAULTS", "loss=20%,reorder=5%,seed=7")]].concat(),
+    );
+}
+
 #[test]
 fn delivery__what_was_reported_outlives_the_sender_and_errors_name_the_rank() {
-    run("delivered", &[("FAILURE", "process ended")]);
-    let silent = [("FAILURE", "nothing heard"), ("NETWORK", "1"), ("WEFT_PEER_TIMEOUT_MS", "3000")];
     // Nobody makes progress for one who is away.
     let away = ("WEFT_WATCHDOG_MS", "0");
+    run("delivered", &[("FAILURE", "process ended"), away]);
+    let silent = [("FAILURE", "nothing heard"), ("WEFT_PEER_TIMEOUT_MS", "3000")];
     run("delivered", &[&silent[..], &[away, LOSSY[0]]].concat());
     run("delivered", &[&silent[..], &[away], &LOSSY[..]].concat());
 }

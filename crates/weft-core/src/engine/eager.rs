@@ -2,13 +2,15 @@
 
 use super::op::{Kind, Op, RecvState, Send};
 use super::types::{Completion, Event, OpKind, Payload, Placement, SendArgs, Transmit, PACKET};
-use super::{Engine, Stored, StoredState, ACTIVE_MAX};
+use super::{Engine, Stored, StoredState, ACTIVE_MAX, REQUESTS_MAX};
 use crate::error::OpError;
 use crate::id::{OpId, PeerId};
 use crate::peer::{Desc, Item, Partial, Peer, State, Step, Target};
 use crate::slab::Slab;
 use crate::time::Instant;
-use crate::wire::{self, flags, Common, Eager, EagerFirst, EagerMore, HeaderBuf, Packet};
+use crate::wire::{
+    self, flags, status, Common, Eager, EagerFirst, EagerMore, Fin, HeaderBuf, Packet,
+};
 use core::time::Duration;
 
 /// Most packets of a message in one descriptor.
@@ -48,10 +50,15 @@ pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId
     let Kind::Send(s) = &mut op.kind else { return Step::Gone };
     let mtu = u64::from(p.mtu_for(s.len));
     let (packet, imm) = if s.sent == 0 {
-        if !p.credit_in.try_take(s.len as usize) {
+        if s.receipt && p.requests_out >= REQUESTS_MAX || !p.credit_in.try_take(s.len as usize) {
             return Step::Wait;
         }
-        if s.len + Eager::LEN as u64 <= mtu {
+        if s.receipt {
+            op.request = true;
+            p.requests_out += 1;
+        }
+        // Only a message with a number can be answered.
+        if s.len + Eager::LEN as u64 <= mtu && !s.receipt {
             (Packet::Eager(Eager { tag: s.tag }), s.imm)
         } else {
             (Packet::EagerFirst(EagerFirst { tag: s.tag, total: s.len, msg: id.0 }), s.imm)
@@ -74,10 +81,12 @@ pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId
     let last = s.sent == s.len;
     // Somebody waits for the buffer: do not let the acknowledgement be delayed.
     let hurry = if last && !op.reported { flags::ACKNOW } else { 0 };
-    // The operation ends when its packets are acknowledged.
-    op.finished |= last;
+    // The operation ends when its packets are acknowledged, or when it is answered.
+    op.finished |= last && !s.receipt;
+    let receipt = if s.receipt { flags::SYNC } else { 0 };
     let bulk = s.len >= u64::from(p.caps.bulk_min);
-    Step::Send(Desc { packet, flags: s.flags | hurry, imm, payload, bulk }, packets as u32, last)
+    let flags = s.flags | hurry | receipt;
+    Step::Send(Desc { packet, flags, imm, payload, bulk }, packets as u32, last)
 }
 
 impl Engine {
@@ -132,8 +141,17 @@ impl Engine {
         }
         let (mut flags, imm) = (flags(a), a.data.unwrap_or(0));
         let (tag, addr) = (a.tag, a.addr);
-        let send =
-            Send { tag, len: a.len, flags, imm, addr, sent: a.len, asked: 0, announced: false };
+        let send = Send {
+            tag,
+            len: a.len,
+            flags,
+            imm,
+            addr,
+            sent: a.len,
+            asked: 0,
+            announced: false,
+            receipt: false,
+        };
         let mut op = Op::new(Some(a.peer), a.context, Kind::Send(send));
         (op.reported, op.finished, op.unacked) = (true, true, 1);
         let Ok(id) = self.add_op(now, op) else {
@@ -323,6 +341,7 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         let credited =
             first.total <= u64::from(u32::MAX) && p.credit_out.arrived(first.total as usize);
+        let receipt = (common.flags & flags::SYNC != 0).then_some(first.msg);
         let active = common.flags & flags::ACTIVE != 0;
         let too_long = active && first.total > ACTIVE_MAX;
         if p.partial.is_some() || len > first.total || !credited || too_long {
@@ -334,6 +353,7 @@ impl Engine {
             if len == first.total {
                 self.consumed(peer, len);
                 self.stats.messages_received += 1;
+                self.answer_eager(peer, receipt);
                 return Placement::Upcall { peer, tag: first.tag };
             }
             let Some(id) = self.keep(peer, common, first.tag, first.total, StoredState::Arriving)
@@ -352,8 +372,17 @@ impl Engine {
             }
         };
         self.peers[peer.0 as usize].partial =
-            Some(Partial { msg: first.msg, total: first.total, got: 0, target });
+            Some(Partial { msg: first.msg, total: first.total, got: 0, target, receipt });
         self.fragment(peer, 0, len)
+    }
+
+    /// Tells the sender of a message that all of it is here, under the number that it has for who
+    /// wants to know.
+    fn answer_eager(&mut self, peer: PeerId, receipt: Option<u32>) {
+        if let Some(msg) = receipt {
+            let fin = Fin { status: status::OK };
+            self.answer_open(peer, Desc::bare(Packet::Fin(fin), msg));
+        }
     }
 
     /// Whether fragments of `len` bytes in all, from this one on, are what comes next of the
@@ -400,6 +429,9 @@ impl Engine {
         partial.got += len;
         let last = partial.got == partial.total;
         self.peers[peer.0 as usize].partial = (!last).then_some(partial);
+        if last {
+            self.answer_eager(peer, partial.receipt);
+        }
         match partial.target {
             Target::Recv(id) => {
                 let room = match self.ops.get(id.0).map(|o| &o.kind) {

@@ -102,7 +102,8 @@ const UNTAGGED: usize = 1;
 /// Messages that may be queued for one peer before senders get `Busy`.
 const QUEUE_MAX: usize = 1 << 16;
 
-/// Puts, gets and atomic operations to one peer that are not answered; more wait.
+/// Puts, gets, atomic operations and messages with a receipt that one peer has not answered; more
+/// wait.
 const REQUESTS_MAX: u32 = 4096;
 
 /// Packets to one peer before others get their turn: one GSO train.
@@ -194,6 +195,11 @@ impl Engine {
         self.ops.len()
     }
 
+    /// Whether there is room for an operation more: no receive is refused as busy.
+    pub fn has_room(&self) -> bool {
+        !self.ops.is_full()
+    }
+
     /// Nothing is queued for or unacknowledged by any living peer, and no message that its sender
     /// takes for sent still waits to be fetched: the endpoint may close.
     pub fn quiet(&self) -> bool {
@@ -263,6 +269,7 @@ impl Engine {
             sent: 0,
             asked: 0,
             announced: false,
+            receipt: a.delivered && !a.inject,
         });
         let mut op = Op::new(Some(a.peer), a.context, kind);
         op.status.len = a.len;

@@ -20,7 +20,7 @@ pub(crate) struct Op {
     pub status: Status,
     /// How the operation ends, if not well.
     pub error: Option<OpError>,
-    /// A put, get or atomic operation counted in `Peer::requests_out`.
+    /// A put, get, atomic operation or message with a receipt counted in `Peer::requests_out`.
     pub request: bool,
     pub kind: Kind,
 }
@@ -56,6 +56,8 @@ pub(crate) struct Send {
     pub asked: u64,
     /// RTS was sent.
     pub announced: bool,
+    /// Sent at once, it is to be answered by FIN all the same.
+    pub receipt: bool,
 }
 
 pub(crate) struct Recv {

@@ -127,16 +127,5 @@ impl Engine {
 
 /// The arguments of a packet that is sent the ordinary way.
 pub fn packet_args(peer: PeerId, tag: u64, len: usize, inject: bool) -> SendArgs {
-    SendArgs {
-        peer,
-        tag: tag | PACKET,
-        len: len as u64,
-        data: None,
-        context: 0,
-        addr: 0,
-        inject,
-        sync: false,
-        active: true,
-        untagged: false,
-    }
+    SendArgs { inject, active: true, ..SendArgs::new(peer, tag | PACKET, len as u64) }
 }

@@ -145,6 +145,14 @@ impl Engine {
 
     /// Queues an answer to something the peer asked for.
     pub(super) fn answer(&mut self, now: Instant, peer: PeerId, desc: Desc) {
+        self.answer_open(peer, desc);
+        if self.peers[peer.0 as usize].failure().is_none() {
+            self.wake(now, peer);
+        }
+    }
+
+    /// The same to a peer whose session is open.
+    pub(super) fn answer_open(&mut self, peer: PeerId, desc: Desc) {
         let most = 2 * self.asks_max();
         let p = &mut self.peers[peer.0 as usize];
         if p.failure().is_some() {
@@ -155,7 +163,7 @@ impl Engine {
             return;
         }
         p.ctrl.push_back(desc);
-        self.wake(now, peer);
+        self.make_ready(peer);
     }
 
     pub(super) fn on_reply(&mut self, peer: PeerId, common: &Common, reply: &Reply) -> Placement {

@@ -457,19 +457,21 @@ impl Engine {
 
     pub(super) fn on_fin(&mut self, peer: PeerId, common: &Common) -> Placement {
         let id = OpId(common.imm);
-        let valid = match self.ops.get(id.0) {
-            Some(op) if op.peer == Some(peer) && !op.finished => {
-                matches!(&op.kind, Kind::Send(s) if s.announced)
+        let mine = |op: &&Op| op.peer == Some(peer) && !op.finished;
+        let (announced, receipt) = match self.ops.get(id.0).filter(mine) {
+            Some(Op { kind: Kind::Send(s), request, .. }) => {
+                (s.announced, *request && s.sent == s.len)
             }
-            _ => false,
+            _ => (false, false),
         };
-        if !valid {
+        if announced {
+            let p = &mut self.peers[peer.0 as usize];
+            p.rendezvous_out = p.rendezvous_out.saturating_sub(1);
+            self.wake_queued(peer);
+        } else if !receipt {
             self.stats.violations += 1;
             return Placement::None;
         }
-        let p = &mut self.peers[peer.0 as usize];
-        p.rendezvous_out = p.rendezvous_out.saturating_sub(1);
-        self.wake_queued(peer);
         self.finish(id);
         Placement::None
     }

@@ -342,6 +342,54 @@ static void directed_buffer(void)
 	close_both(&s);
 }
 
+/* So many receives are posted that there is no room for one more: what comes for a buffer for many,
+ * for a receive behind it, and what was looked at and is claimed, waits until there is. */
+static void no_room(void)
+{
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry failure;
+	uint64_t posted = 0;
+	size_t least = 10;
+	fi_addr_t from;
+	int ended = 0;
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_setopt(&s.b.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof(least)));
+	CHECK(!fi_tinject(s.a.ep, "claimed", 7, s.a.peer, 1));
+	while (look(1, FI_PEEK | FI_CLAIM, NULL, 0, context), fi_cq_read(s.b.cq, &e, 1) == -FI_EAVAIL) {
+		CHECK(failed(&s, &s.b).err == FI_ENOMSG);
+		CHECK(fi_cq_read(s.a.cq, NULL, 0) <= 0);
+	}
+	CHECK(!fi_tinject(s.a.ep, "dropped", 7, s.a.peer, 2));
+	while (!fi_trecv(s.b.ep, buf, 1, NULL, s.b.peer, 10 + posted, 0, context + 1))
+		CHECK(++posted < 1 << 24);
+	offer(buf, 20, context + 2);
+	CHECK(!fi_recv(s.b.ep, buf + 100, 20, NULL, FI_ADDR_UNSPEC, context + 3));
+	CHECK(!fi_inject(s.a.ep, "sixteen of twenty", 16, s.a.peer));
+	CHECK(!fi_inject(s.a.ep, "z", 1, s.a.peer));
+	for (int i = 0; i < 1000; i++) {
+		CHECK(fi_cq_read(s.a.cq, NULL, 0) <= 0);
+		CHECK(fi_cq_read(s.b.cq, &e, 1) == -FI_EAGAIN);
+	}
+	CHECK(look(1, FI_CLAIM, buf + 200, 20, context) == -FI_EAGAIN);
+	CHECK(look(2, FI_PEEK | FI_DISCARD, NULL, 0, context + 4) == -FI_EAGAIN);
+	/* There is room for one at a time. */
+	CHECK(!fi_cancel(&s.b.ep->fid, context + 1));
+	for (int i = 0; i < 3; i++) {
+		ssize_t n = next(&s, &s.b, &e, &from, &failure);
+
+		CHECK(n == 1 || (n == -FI_ECANCELED && failure.op_context == context + 1));
+		ended += n == 1 ? e.op_context == context + 2 + ended : 0;
+	}
+	CHECK(ended == 2 && !memcmp(buf, "sixteen of twent", 16) && buf[100] == 'z');
+	CHECK(!look(1, FI_CLAIM, buf + 200, 20, context));
+	e = done(&s, &s.b);
+	CHECK(e.op_context == context && e.len == 7 && !memcmp(buf + 200, "claimed", 7));
+	CHECK(!look(2, FI_PEEK | FI_DISCARD, NULL, 0, context + 4));
+	CHECK(done(&s, &s.b).op_context == context + 4);
+	close_both(&s);
+}
+
 /* A sender the receiver does not know yet is known once it is inserted. */
 static void source(void)
 {
@@ -625,7 +673,7 @@ int main(int argc, char **argv)
 		{ "alone", alone },		{ "counted_failures", counted_failures },
 		{ "keys", keys },		{ "domain_events", domain_events },
 		{ "several_buffers", several_buffers },
-		{ "directed_buffer", directed_buffer },
+		{ "directed_buffer", directed_buffer },	{ "no_room", no_room },
 	};
 
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(*cases); i++)

@@ -493,16 +493,11 @@ impl Endpoint {
             && data.len() <= d.core.engine.inject_max(to)
             && d.core.engine.queued(to) * data.len() < spare::MOST;
         let args = SendArgs {
-            peer: to,
-            tag,
-            len: data.len() as u64,
             data: imm,
-            context: 0,
             addr: data.as_ptr() as u64,
             inject,
             sync,
-            active: false,
-            untagged: false,
+            ..SendArgs::new(to, tag, data.len() as u64)
         };
         if !inject {
             let now = d.core.tick();
@@ -698,18 +693,9 @@ impl Endpoint {
         data: &[u8],
     ) -> Result<(), OpError> {
         let d = &mut self.inner.borrow_mut().driver;
-        let args = SendArgs {
-            peer: to,
-            tag: u64::from(argument) << 32 | u64::from(handler),
-            len: data.len() as u64,
-            data: None,
-            context: 0,
-            addr: 0,
-            inject: true,
-            sync: false,
-            active: true,
-            untagged: false,
-        };
+        let tag = u64::from(argument) << 32 | u64::from(handler);
+        let args =
+            SendArgs { inject: true, active: true, ..SendArgs::new(to, tag, data.len() as u64) };
         let memory = d.core.ops.copy_of(data);
         let now = d.core.tick();
         let op = d.core.engine.send(now, args).map_err(error_of)?;

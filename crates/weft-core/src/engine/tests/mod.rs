@@ -6,6 +6,7 @@ extern crate std;
 mod awaited;
 mod bounds;
 mod close;
+mod delivered;
 mod direct;
 mod eager;
 mod failure;
@@ -834,18 +835,7 @@ impl Net {
 }
 
 pub fn send_args(peer: PeerId, tag: u64, len: u64) -> SendArgs {
-    SendArgs {
-        peer,
-        tag,
-        len,
-        data: None,
-        context: 0,
-        addr: 0,
-        inject: false,
-        sync: false,
-        active: false,
-        untagged: false,
-    }
+    SendArgs::new(peer, tag, len)
 }
 
 /// A packet from node `from` to node `to` with a valid session, next in sequence number `seq`.

@@ -21,8 +21,6 @@ const ANSWER: u32 = 0x6f66_0003;
 
 /// Requests to a peer that are not answered.
 const REQUESTS_MAX: u32 = 1024;
-/// Looks for what came in between two looks for peers that failed.
-const PATIENCE: u32 = 64;
 
 /// An atomic operation to start. Operands and values to compare with are whole already.
 pub struct AtomicOp<'a> {
@@ -49,7 +47,6 @@ pub struct Asked {
     pending: Vec<Option<Pending>>,
     free: Vec<u32>,
     count: Tally,
-    looks: u32,
 }
 
 impl Asked {
@@ -252,7 +249,7 @@ impl Port {
         }
     }
 
-    /// Acts on answers, gives those that are owed, and looks for peers that will give none.
+    /// Acts on answers, and gives those that are owed.
     pub(super) fn hear_answers(&self, state: &mut State) {
         let heard = std::mem::take(&mut *state.remote.answers.heard.borrow_mut());
         for (peer, number, answer) in heard {
@@ -266,10 +263,6 @@ impl Port {
             self.answered(state, pending, &answer);
         }
         state.remote.answers.owed.borrow_mut().pay(&self.endpoint);
-        state.remote.asked.looks = state.remote.asked.looks.wrapping_add(1);
-        if state.remote.asked.looks.is_multiple_of(PATIENCE) {
-            self.give_up(state);
-        }
     }
 
     fn answered(&self, state: &State, pending: Pending, answer: &[u8]) {
@@ -297,7 +290,7 @@ impl Port {
 
     /// Ends what was asked of peers that failed.
     #[cold]
-    fn give_up(&self, state: &mut State) {
+    pub(super) fn give_up(&self, state: &mut State) {
         let peers: Vec<PeerId> = state.remote.asked.count.peers().collect();
         for peer in peers {
             let Some(failure) = self.endpoint.peer_failure(peer) else { continue };

@@ -4,10 +4,10 @@
 //! here, and arrived messages are claimed for them one by one.
 
 use super::state::{fields, Rec, State, Way};
-use super::Port;
+use super::{failure_of, Port};
 use crate::sys::abi::{cap, err, ADDR_NONE};
 use crate::sys::cq::{Entry, Failure};
-use libc::c_void;
+use libc::{c_int, c_void};
 use weft_core::engine::types::RecvArgs;
 use weft_core::PeerId;
 
@@ -25,35 +25,65 @@ pub struct Multi {
 }
 
 /// A receive of untagged messages that the engine does not know of yet.
-pub enum Waiting {
-    Multi { at: usize, source: Option<PeerId> },
-    Plain { rec: u32, start: *mut u8, len: usize, source: Option<PeerId> },
+pub struct Waiting {
+    what: What,
+    source: Option<PeerId>,
+    /// The silence of its source is noticed meanwhile.
+    watched: bool,
+}
+
+#[derive(Clone, Copy)]
+pub enum What {
+    Multi(usize),
+    Plain { rec: u32, start: *mut u8, len: usize },
 }
 
 impl Port {
-    /// Hands arrived messages without a tag to the receives that wait here, oldest first.
+    /// Has a receive wait here, behind those that do.
+    pub fn queue(&self, state: &mut State, what: What, source: Option<PeerId>) {
+        let watched = source.is_some_and(|peer| self.endpoint.expect(peer));
+        state.waiting.push_back(Waiting { what, source, watched });
+        if source.is_some() && !watched {
+            // It has failed already.
+            state.failures = State::LOOK_AGAIN;
+        }
+        self.pump(state);
+    }
+
+    /// Takes the `i`th receive that waits out of the queue.
+    fn unqueue(&self, state: &mut State, i: usize) -> Option<Waiting> {
+        let waiting = state.waiting.remove(i)?;
+        if let (Some(peer), true) = (waiting.source, waiting.watched) {
+            self.endpoint.unexpect(peer);
+        }
+        Some(waiting)
+    }
+
+    /// Hands arrived messages without a tag to the receives that wait here, oldest first. Each
+    /// needs an operation: without room for one, they wait on.
     pub fn pump(&self, state: &mut State) {
         let mut i = 0;
-        while let Some(waiting) = state.waiting.get(i) {
-            match *waiting {
-                Waiting::Plain { rec, start, len, source } if i == 0 => {
+        while let Some(&Waiting { what, source, .. }) = state.waiting.get(i) {
+            if !self.endpoint.has_room() {
+                return;
+            }
+            match what {
+                What::Plain { rec, start, len } if i == 0 => {
                     // The engine may have it: nothing is before it any more.
-                    state.waiting.pop_front();
+                    self.unqueue(state, 0);
                     self.post_waiting(state, rec, start, len, source);
                 }
-                Waiting::Plain { rec, start, len, source } => {
-                    match self.endpoint.claim_untagged(source) {
-                        Some((claimed, _)) => {
-                            state.waiting.remove(i);
-                            let _reported = self.receive_claimed(state, rec, claimed, start, len);
-                        }
-                        None if source.is_none() => return,
-                        None => i += 1,
+                What::Plain { rec, start, len } => match self.endpoint.claim_untagged(source) {
+                    Some((claimed, _)) => {
+                        self.unqueue(state, i);
+                        let _reported = self.receive_claimed(state, rec, claimed, start, len);
                     }
-                }
-                Waiting::Multi { at, source } => match self.endpoint.probe_untagged(source) {
+                    None if source.is_none() => return,
+                    None => i += 1,
+                },
+                What::Multi(at) => match self.endpoint.probe_untagged(source) {
                     Some(probed) if state.is_too_long(at, probed.len) => {
-                        state.waiting.remove(i);
+                        self.unqueue(state, i);
                         state.fill(at);
                     }
                     Some(_) => self.receive_part(state, i, at, source),
@@ -65,7 +95,52 @@ impl Port {
         }
     }
 
-    pub fn post_waiting(
+    /// Ends the receives that wait here for peers that have failed. What those had sent before, and
+    /// is whole, is received.
+    #[cold]
+    pub fn lose_waiting(&self, state: &mut State) {
+        self.pump(state);
+        let failed = |w: &Waiting| self.endpoint.peer_failure(w.source?);
+        let mut i = 0;
+        while let Some(waiting) = state.waiting.get(i) {
+            let (Some(peer), Some(failure)) = (waiting.source, failed(waiting)) else {
+                i += 1;
+                continue;
+            };
+            if let Some(waiting) = self.unqueue(state, i) {
+                let text = format!("{}: {failure}", self.endpoint.describe(peer));
+                state.fail_waiting(waiting.what, failure_of(failure), text);
+            }
+        }
+    }
+
+    /// Takes back a receive that the engine does not know of.
+    pub fn cancel_waiting(&self, state: &mut State, context: *mut c_void) -> bool {
+        let i = state.waiting.iter().position(|w| state.context_of(w.what) == Some(context));
+        let Some(waiting) = i.and_then(|i| self.unqueue(state, i)) else { return false };
+        state.fail_waiting(waiting.what, err::ECANCELED, "cancelled".to_owned());
+        true
+    }
+
+    /// A buffer for many messages is there.
+    pub fn offer_many(
+        &self,
+        state: &mut State,
+        (start, len): (*mut u8, usize),
+        source: Option<PeerId>,
+        context: *mut c_void,
+        report: bool,
+    ) {
+        let multi = Multi { start, len, used: 0, arriving: 0, full: false, context, report };
+        let at = state.multis.iter().position(Option::is_none).unwrap_or_else(|| {
+            state.multis.push(None);
+            state.multis.len() - 1
+        });
+        state.multis[at] = Some(multi);
+        self.queue(state, What::Multi(at), source);
+    }
+
+    fn post_waiting(
         &self,
         state: &mut State,
         rec: u32,
@@ -112,7 +187,7 @@ impl Port {
             silent: false,
         };
         if multi.full {
-            state.waiting.remove(i);
+            self.unqueue(state, i);
         }
         match state.keep(rec) {
             Some(rec) => {
@@ -124,24 +199,6 @@ impl Port {
 }
 
 impl State {
-    /// A buffer for many messages is there.
-    pub fn offer_many(
-        &mut self,
-        start: *mut u8,
-        len: usize,
-        source: Option<PeerId>,
-        context: *mut c_void,
-        report: bool,
-    ) {
-        let multi = Multi { start, len, used: 0, arriving: 0, full: false, context, report };
-        let at = self.multis.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.multis.push(None);
-            self.multis.len() - 1
-        });
-        self.multis[at] = Some(multi);
-        self.waiting.push_back(Waiting::Multi { at, source });
-    }
-
     /// Whether a message does not fit into the rest of a buffer that holds some already.
     fn is_too_long(&self, at: usize, len: u64) -> bool {
         self.multis[at].as_ref().is_some_and(|m| m.used > 0 && len > (m.len - m.used) as u64)
@@ -172,32 +229,26 @@ impl State {
         last
     }
 
-    /// Takes back a receive that the engine does not know of.
-    pub fn cancel_waiting(&mut self, context: *mut c_void) -> bool {
-        let of = |w: &Waiting| match w {
-            Waiting::Multi { at, .. } => {
-                self.multis[*at].as_ref().is_some_and(|m| m.context == context)
-            }
-            Waiting::Plain { rec, .. } => {
-                self.recs[*rec as usize].as_ref().is_some_and(|r| r.context == context)
-            }
-        };
-        let Some(i) = self.waiting.iter().position(of) else { return false };
+    fn context_of(&self, what: What) -> Option<*mut c_void> {
+        match what {
+            What::Multi(at) => self.multis[at].as_ref().map(|multi| multi.context),
+            What::Plain { rec, .. } => self.recs[rec as usize].as_ref().map(|rec| rec.context),
+        }
+    }
+
+    /// Ends a receive that the engine does not know of with an error.
+    fn fail_waiting(&mut self, what: What, error: c_int, text: String) {
+        let Some(context) = self.context_of(what) else { return };
         let mut flags = cap::RECV | cap::MSG;
-        match self.waiting.remove(i) {
-            Some(Waiting::Multi { at, .. }) => {
-                let arriving = self.multis[at].as_ref().map_or(0, |m| m.arriving);
-                if arriving == 0 {
+        match what {
+            What::Plain { rec, .. } => drop(self.give_back(rec)),
+            What::Multi(at) => match &mut self.multis[at] {
+                Some(multi) if multi.arriving > 0 => multi.full = true,
+                gone => {
                     flags |= cap::MULTI_RECV;
-                    self.multis[at] = None;
-                } else if let Some(multi) = self.multis[at].as_mut() {
-                    multi.full = true;
+                    *gone = None;
                 }
-            }
-            Some(Waiting::Plain { rec, .. }) => {
-                self.give_back(rec);
-            }
-            None => return false,
+            },
         }
         self.count(Way::Recv, false);
         self.fail(
@@ -206,10 +257,9 @@ impl State {
                 fields: fields(context, flags, 0, std::ptr::null_mut(), 0, 0),
                 source: ADDR_NONE,
                 olen: 0,
-                error: err::ECANCELED,
-                text: "cancelled".to_owned(),
+                error,
+                text,
             },
         );
-        true
     }
 }

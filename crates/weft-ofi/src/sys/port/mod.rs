@@ -142,6 +142,7 @@ impl Port {
             claims: HashMap::new(),
             remote: remote::Remote::new(&endpoint),
             expecting: None,
+            failures: 0,
         };
         Ok(Rc::new(Port {
             introductions: meet::Introductions::new(&endpoint),
@@ -351,12 +352,28 @@ impl Port {
         while let Some(c) = self.endpoint.poll_completion() {
             match c.kind {
                 OpKind::Put | OpKind::Get => self.part_ended(state, &c),
+                OpKind::Send if remote::is_part(&c) => self.part_ended(state, &c),
                 _ => self.complete(state, &c),
             }
         }
         if state.remote.has_news() {
             self.hear(state);
         }
+        if state.failures != self.endpoint.failures() {
+            self.lose(state);
+        }
+    }
+
+    /// Peers have failed: ends what waits for them without an operation.
+    #[cold]
+    fn lose(&self, state: &mut State) {
+        if !self.endpoint.has_room() {
+            // What they sent before is to be received first.
+            return;
+        }
+        state.failures = self.endpoint.failures();
+        self.lose_waiting(state);
+        self.give_up(state);
     }
 
     /// Sends from a copy; nothing is reported.
@@ -470,6 +487,7 @@ impl Port {
             addr: 0,
             inject,
             sync,
+            delivered: op.flags & cap::DELIVERY_COMPLETE != 0,
             active: false,
             untagged: op.untagged,
         };

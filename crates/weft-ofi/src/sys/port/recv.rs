@@ -1,7 +1,7 @@
 //! Receives, and looking for messages.
 
 use super::buffer::{Bounce, Pieces};
-use super::many::Waiting;
+use super::many::What;
 use super::state::{fields, Rec, State, Way};
 use super::{Port, RecvOp};
 use crate::sys::abi::{cap, err, ADDR_NONE};
@@ -24,6 +24,10 @@ impl Port {
         self.settle(state);
         let report = state.reports(Way::Recv, op.flags);
         if op.flags & cap::CLAIM != 0 {
+            if !self.endpoint.has_room() {
+                // The message stays claimed.
+                return Err(self.busy());
+            }
             let (claimed, _) = state.claims.remove(&(op.context as usize)).ok_or(err::EINVAL)?;
             return self.take_claimed(state, claimed, pieces, op, report);
         }
@@ -31,8 +35,7 @@ impl Port {
         let source = if directed { Some(self.peer(state, op.source)?) } else { None };
         if op.untagged && op.flags & cap::MULTI_RECV != 0 {
             let Pieces::One(start, len) = pieces else { return Err(err::EINVAL) };
-            state.offer_many(start, len, source, op.context, report);
-            self.pump(state);
+            self.offer_many(state, (start, len), source, op.context, report);
             return Ok(0);
         }
         // SAFETY: promised by the caller.
@@ -42,8 +45,7 @@ impl Port {
         let (rec, start, len) = received(&pieces, op, report);
         let at = state.keep(rec).ok_or(err::EAGAIN)?;
         if op.untagged && !state.waiting.is_empty() {
-            state.waiting.push_back(Waiting::Plain { rec: at, start, len, source });
-            self.pump(state);
+            self.queue(state, What::Plain { rec: at, start, len }, source);
             return Ok(0);
         }
         let args = RecvArgs {
@@ -124,6 +126,9 @@ impl Port {
             let directed = self.directed && op.source != ADDR_NONE;
             let source = if directed { Some(self.peer(state, op.source)?) } else { None };
             let take = op.flags & (cap::CLAIM | cap::DISCARD) != 0;
+            if op.flags & cap::DISCARD != 0 && !self.endpoint.has_room() {
+                return Err(self.busy());
+            }
             Ok(match (op.untagged, take) {
                 (false, false) => self.endpoint.probe(source, op.tag, op.ignore).map(|p| (None, p)),
                 (true, false) => self.endpoint.probe_untagged(source).map(|p| (None, p)),
@@ -178,7 +183,7 @@ impl Port {
         {
             let state = &mut *self.state.borrow_mut();
             self.settle(state);
-            if state.cancel_waiting(context) {
+            if self.cancel_waiting(state, context) {
                 return;
             }
             let of = |rec: &&Option<Rec>| {

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use weft::endpoint::Regions;
 use weft::{Endpoint, OpError, PeerId, Rights};
-use weft_core::engine::types::{Completion, Refused};
+use weft_core::engine::types::{Completion, Refused, SendArgs};
 
 /// Active messages that tell of bytes written just before.
 const NOTICE: u32 = 0x6f66_0001;
@@ -43,13 +43,15 @@ pub(super) struct Report {
     pub len: usize,
 }
 
-/// A read or write in progress: each of its parts is a get or put.
+/// A read or write in progress: each of its parts is a get or put, or the notice of a write whose
+/// end includes that it is heard.
 struct Transfer {
     report: Report,
     left: u32,
     error: Option<OpError>,
     /// What is written from, if not the caller's memory.
     _copy: Option<Vec<u8>>,
+    notice: Option<Vec<u8>>,
     /// Of a read whose end the peer is told: whom, and what was read.
     tells: Option<(PeerId, Vec<RmaIov>)>,
 }
@@ -72,6 +74,14 @@ pub struct Remote {
     pub(super) asked: Asked,
     /// Answers to atomic operations of peers, and theirs.
     pub(super) answers: Answers,
+}
+
+/// In the context of a message: it is a part of a transfer.
+const OF_TRANSFER: u64 = 1 << 32;
+
+/// Whether a message that has ended was a part of a transfer.
+pub(super) fn is_part(c: &Completion) -> bool {
+    c.context & OF_TRANSFER != 0
 }
 
 /// A part of a region: key, offset, bytes.
@@ -124,10 +134,7 @@ impl Remote {
 
     #[inline]
     pub fn has_news(&self) -> bool {
-        !self.notices.borrow().is_empty()
-            || self.touched.has_news()
-            || self.answers.has_news()
-            || !self.asked.is_empty()
+        !self.notices.borrow().is_empty() || self.touched.has_news() || self.answers.has_news()
     }
 
     /// Whether every operation of this endpoint on memory of others has ended.
@@ -211,6 +218,14 @@ pub(super) fn notice(remote: &[RmaIov]) -> Vec<u8> {
     remote.iter().flat_map(numbers).flat_map(u64::to_le_bytes).collect()
 }
 
+fn op_error(refused: Refused) -> OpError {
+    match refused {
+        Refused::Peer(peer, failure) => OpError::Peer { peer, failure },
+        Refused::Busy => OpError::Busy,
+        _ => OpError::Refused,
+    }
+}
+
 impl Port {
     /// Starts a read or write of a peer's memory.
     ///
@@ -247,24 +262,51 @@ impl Port {
         let wanted = !op.injected && state.reports(way, op.flags);
         let flags = cap::RMA | kind;
         let report = Report { context: op.context, flags, way, wanted, buf, len };
-        let left = segments.len() as u32;
+        let heard = op.data.is_some() && op.flags & cap::DELIVERY_COMPLETE != 0;
+        let left = segments.len() as u32 + u32::from(heard);
         let tells = (op.read && self.events).then(|| (peer, remote.to_vec()));
-        let at = state.remote.keep(Transfer { report, left, error: None, _copy: copy, tells });
+        let notice = heard.then(|| notice(remote));
+        let at =
+            state.remote.keep(Transfer { report, left, error: None, _copy: copy, notice, tells });
         // SAFETY: the caller's memory is valid until the completion, and so is the copy.
         let refused = unsafe { self.post(peer, at, &segments, op.read) };
         if let Some((parts, refused)) = refused {
-            return self.not_started(state, at, (left, parts), refused);
+            return self.not_started(state, at, (left, parts + u32::from(heard)), refused);
         }
-        if let Some(data) = op.data {
-            if let Err(why) = self.endpoint.send_active(peer, NOTICE, data as u32, &notice(remote))
-            {
-                log::warn!("{}: remote completion data: {why}", self.endpoint.describe(peer));
-            }
+        match op.data {
+            Some(data) if heard => self.notify(state, peer, at, data as u32),
+            Some(data) => self.notify_early(peer, data as u32, remote),
+            None => {}
         }
         if self.events && !op.read {
             self.tell_event(peer, false, remote);
         }
         Ok(0)
+    }
+
+    /// Tells the peer of the bytes written before.
+    fn notify_early(&self, peer: PeerId, data: u32, remote: &[RmaIov]) {
+        if let Err(why) = self.endpoint.send_active(peer, NOTICE, data, &notice(remote)) {
+            log::warn!("{}: remote completion data: {why}", self.endpoint.describe(peer));
+        }
+    }
+
+    /// The same; the transfer ends when it is heard.
+    fn notify(&self, state: &mut State, peer: PeerId, at: u32, data: u32) {
+        let Some(Some(transfer)) = state.remote.transfers.get(at as usize) else { return };
+        let Some(notice) = &transfer.notice else { return };
+        let args = SendArgs {
+            active: true,
+            delivered: true,
+            context: OF_TRANSFER | u64::from(at),
+            ..SendArgs::new(peer, u64::from(data) << 32 | u64::from(NOTICE), notice.len() as u64)
+        };
+        // SAFETY: the transfer keeps the bytes until all its parts have ended.
+        if let Err(refused) = unsafe { self.endpoint.post_send(notice.as_ptr(), args) } {
+            if let Some(transfer) = state.remote.ended(at, 1, Some(op_error(refused))) {
+                self.tell(state, transfer.report, transfer.error);
+            }
+        }
     }
 
     /// Posts the parts of a transfer; how many could not be posted, and why.
@@ -303,12 +345,7 @@ impl Port {
         (all, parts): (u32, u32),
         refused: Refused,
     ) -> Answer {
-        let error = match refused {
-            Refused::Peer(peer, failure) => OpError::Peer { peer, failure },
-            Refused::Busy => OpError::Busy,
-            _ => OpError::Refused,
-        };
-        let ended = state.remote.ended(at, parts, Some(error));
+        let ended = state.remote.ended(at, parts, Some(op_error(refused)));
         match ended {
             // Nothing has begun: the caller may try again.
             Some(_) if all == parts && refused == Refused::Busy => Err(self.busy()),

@@ -66,9 +66,14 @@ pub struct State {
     pub claims: HashMap<usize, (Claimed, Probed)>,
     pub remote: super::remote::Remote,
     pub expecting: Option<super::expect::Expecting>,
+    /// Peers that had failed at the last look for what waits for them without an operation.
+    pub failures: u64,
 }
 
 impl State {
+    /// Not a number of peers.
+    pub const LOOK_AGAIN: u64 = u64::MAX;
+
     /// Whether every send, and every operation on memory of others, has ended.
     pub fn is_quiet(&self) -> bool {
         let sends = |rec: &Rec| rec.op.is_some() && rec.flags & cap::SEND != 0;

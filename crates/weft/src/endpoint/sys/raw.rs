@@ -396,18 +396,8 @@ impl Endpoint {
             self.inner.borrow_mut().driver.keep_row(to);
         }
         let d = &mut self.inner.borrow_mut().driver;
-        let args = SendArgs {
-            peer: to,
-            tag,
-            len: data.len() as u64,
-            data: None,
-            context: 0,
-            addr: 0,
-            inject: data.len() <= d.core.engine.inject_max(to),
-            sync: false,
-            active: false,
-            untagged: false,
-        };
+        let inject = data.len() <= d.core.engine.inject_max(to);
+        let args = SendArgs { inject, ..SendArgs::new(to, tag, data.len() as u64) };
         if args.inject {
             return d.inject(args, data).map(|()| None).map_err(error_of);
         }
@@ -482,7 +472,7 @@ impl Endpoint {
         let inner = &mut *self.inner.borrow_mut();
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, args.len as usize) };
-        if !args.sync && !args.active {
+        if !args.sync && !args.delivered && !args.active {
             let bytes = memory.read(0, args.len as usize);
             if inner.send_now(args.peer, args.tag, bytes, args.data, args.untagged) {
                 return Ok(None);
@@ -522,16 +512,10 @@ impl Endpoint {
             return Err(Refused::Busy);
         }
         let args = SendArgs {
-            peer: to,
-            tag,
-            len: data.len() as u64,
             data: imm,
-            context: 0,
-            addr: 0,
             inject: true,
-            sync: false,
-            active: false,
             untagged,
+            ..SendArgs::new(to, tag, data.len() as u64)
         };
         d.inject(args, data)
     }
@@ -612,6 +596,18 @@ impl Endpoint {
         self.post(memory, |engine, now, addr| {
             engine.recv_claimed(now, claimed, RecvArgs { addr, ..args })
         })
+    }
+
+    /// Whether there is room for an operation more: no receive is refused as busy.
+    pub fn has_room(&self) -> bool {
+        self.inner.borrow().driver.core.engine.has_room()
+    }
+
+    /// Peers that have failed since the start: who waits for one without an operation looks at them
+    /// when this changes.
+    #[inline]
+    pub fn failures(&self) -> u64 {
+        self.inner.borrow().driver.core.engine.stats().peers_failed
     }
 
     /// Looks for a message without a tag.

@@ -108,6 +108,15 @@ impl fmt::Display for KeyError {
                 path.display(),
                 2 * KEY_LEN
             ),
+            KeyError::System { what, path, source }
+                if matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) =>
+            {
+                write!(
+                    f,
+                    "cannot {what} {}: {source}; raise the limit on open files (ulimit -n)",
+                    path.display()
+                )
+            }
             KeyError::System { what, path, source } => write!(
                 f,
                 "cannot {what} {}: {source}; set XDG_CONFIG_HOME to a folder where that is \

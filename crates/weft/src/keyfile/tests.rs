@@ -136,6 +136,13 @@ fn load__anything_but_a_key_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
+fn load__without_a_descriptor_names_the_limit() {
+    let source = std::io::Error::from_raw_os_error(libc::EMFILE);
+    let error = system("read the key file", Path::new("key"), source);
+    assert!(error.to_string().contains("ulimit -n"), "{error}");
+}
+
+#[test]
 fn load__follows_a_link_and_names_a_dangling_one() {
     let folder = Folder::new("link");
     let path = folder.file(format(&[9; KEY_LEN]).as_bytes(), 0o600);

@@ -4,7 +4,9 @@ use crate::config::{LinkKind, SimConfig, Topology, Wire};
 use crate::fault::{Fault, Span};
 use std::collections::BTreeSet;
 use std::fmt;
+use weft_core::choices::Transfer;
 use weft_core::engine::ACTIVE_MAX;
+use weft_core::Reliability;
 use weft_link::rng::Rng;
 
 /// In a plan, the second incarnation of host `h`, which restarts, is number `REBORN + h`: it takes
@@ -106,6 +108,21 @@ impl Act {
     }
 }
 
+/// What a host chooses for one of its peers, otherwise than for the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The host.
+    pub at: u32,
+    /// Its peer.
+    pub peer: u32,
+    /// How it sends to the peer and fetches from it.
+    pub transfer: Transfer,
+    /// Who retransmits, and how.
+    pub reliability: Reliability,
+    /// Longest packet, bytes; 0: what the link carries.
+    pub mtu: u32,
+}
+
 /// Tag bit of messages that are received with wildcards. Groups leave the upper bits alone.
 pub const WILD: u64 = 1 << 63;
 
@@ -150,6 +167,8 @@ pub struct Plan {
     pub actives: Vec<Active>,
     /// Operations on remote memory, beside the messages.
     pub remotes: Vec<Remote>,
+    /// What is chosen for single peers.
+    pub choices: Vec<Choice>,
     /// Sends that a host has under way at a time.
     pub depth: usize,
     /// Collectives, after the messages.
@@ -216,6 +235,7 @@ impl Plan {
             messages,
             actives: Vec::new(),
             remotes: Vec::new(),
+            choices: Vec::new(),
             depth: 1,
             collectives: collectives.collect(),
             cancels: 0,
@@ -227,6 +247,7 @@ impl Plan {
         draw_networks(&mut plan.config, &mut Rng::stream(seed, 6));
         draw_long(&mut plan.config, &mut Rng::stream(seed, 7));
         plan.draw_restart(&edges, &mut Rng::stream(seed, 8));
+        plan.draw_choices(&mut Rng::stream(seed, 9));
         let mortal = plan.mortal();
         if !mortal.is_empty() {
             // A collective over a dead host is an error for all, which is tested apart; a receive
@@ -330,6 +351,27 @@ impl Plan {
         }
     }
 
+    /// What some hosts choose for some of those that they send to or hear from.
+    fn draw_choices(&mut self, rng: &mut Rng) {
+        if !rng.chance(400_000) {
+            return;
+        }
+        let pairs: BTreeSet<(u32, u32)> =
+            self.messages.iter().flat_map(|m| [(m.src, m.dst), (m.dst, m.src)]).collect();
+        for (at, peer) in pairs {
+            let choice = Choice {
+                at,
+                peer,
+                transfer: *rng.pick(Transfer::ALL),
+                reliability: *rng.pick(&[Reliability::Selective, Reliability::GoBackN]),
+                mtu: *rng.pick(&[0, 600, 1024, 4096]),
+            };
+            if rng.chance(500_000) {
+                self.choices.push(choice);
+            }
+        }
+    }
+
     /// The hosts whose first incarnation dies in it.
     pub fn mortal(&self) -> Vec<u32> {
         let host = |f: &Fault| match f {
@@ -351,6 +393,7 @@ impl Plan {
         self.messages.retain(|m| lives(m.src) && lives(m.dst));
         self.actives.retain(|a| lives(a.src) && lives(a.dst));
         self.remotes.retain(|r| lives(r.src) && lives(r.dst));
+        self.choices.retain(|c| lives(c.at) && lives(c.peer));
         self
     }
 }
@@ -481,8 +524,8 @@ fn draw_messages(hosts: u32, edges: &[usize], rng: &mut Rng) -> Vec<Message> {
 }
 
 /// Makes a failing plan smaller while it still fails, with at most `tries` runs: halves, quarters
-/// and single messages and operations on remote memory, then active messages, faults and
-/// collectives one by one.
+/// and single messages and operations on remote memory, then active messages, choices, faults
+/// and collectives one by one.
 pub fn shrink(plan: &Plan, tries: usize, fails: &mut dyn FnMut(&Plan) -> bool) -> Plan {
     let mut best = plan.clone();
     let mut left = tries;
@@ -524,6 +567,11 @@ pub fn shrink(plan: &Plan, tries: usize, fails: &mut dyn FnMut(&Plan) -> bool) -
         candidate.actives.remove(at);
         attempt(candidate, &mut best);
     }
+    for at in (0..best.choices.len()).rev() {
+        let mut candidate = best.clone();
+        candidate.choices.remove(at);
+        attempt(candidate, &mut best);
+    }
     for at in (0..best.config.faults.len()).rev() {
         let mut candidate = best.clone();
         candidate.config.faults.remove(at);
@@ -553,6 +601,10 @@ impl fmt::Display for Plan {
         write!(f, "\n  {} operations on remote memory", self.remotes.len())?;
         for r in self.remotes.iter().take(8) {
             write!(f, "\n  {} at {}: {:?}", r.src, r.dst, r.act)?;
+        }
+        for c in self.choices.iter().take(8) {
+            let Choice { at, peer, transfer, reliability, mtu } = c;
+            write!(f, "\n  {at} chooses for {peer}: {transfer}, {reliability:?}, mtu {mtu}")?;
         }
         for c in &self.collectives {
             write!(f, "\n  {c:?}")?;
@@ -625,6 +677,10 @@ mod tests {
         assert!(several(true) && several(false));
         assert!(plans.iter().all(|p| p.actives.iter().all(|a| a.len as u64 <= ACTIVE_MAX)));
         assert!(plans.iter().any(|p| !p.mortal().is_empty() && !p.actives.is_empty()));
+        let chosen = |t: &Transfer| {
+            plans.iter().any(|p| p.choices.iter().any(|c| c.transfer == *t && c.mtu == 600))
+        };
+        assert!(Transfer::ALL.iter().all(chosen));
         let remotes = || plans.iter().flat_map(|p| &p.remotes);
         assert!(remotes().all(|r| r.src != r.dst));
         assert!(remotes().any(|r| matches!(r.act, Act::Put { len, .. } if len > 300_000)));
@@ -655,5 +711,6 @@ mod tests {
         assert_eq!(small.messages, [culprit]);
         assert!(small.config.faults.is_empty() && small.collectives.is_empty());
         assert!(small.actives.is_empty() && small.remotes.is_empty());
+        assert!(small.choices.is_empty());
     }
 }

@@ -14,7 +14,8 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
-use weft::{ActiveMessage, Op, Operation, Status};
+use weft::packets::{ChoiceError, Packets};
+use weft::{ActiveMessage, Choices, Op, Operation, Status};
 use weft_core::{OpError, PeerId};
 
 /// What a plan's hosts share.
@@ -135,6 +136,7 @@ pub(crate) fn explain(plan: &Plan, failure: Failure, tries: usize) -> Failure {
 type Part = Pin<Box<dyn Future<Output = ()>>>;
 
 async fn host_program(env: Env, shared: Rc<Shared>) {
+    choose(&env, &shared);
     let never = post_never(&env, &shared);
     remote::register(&env, &shared);
     let mut parts: Vec<Part> = vec![
@@ -163,6 +165,27 @@ async fn host_program(env: Env, shared: Rc<Shared>) {
     }
     if !shared.plan.collectives.is_empty() {
         collectives(env, shared).await;
+    }
+}
+
+/// Chooses what the plan says for single peers. One that has called already is late for some.
+fn choose(env: &Env, shared: &Shared) {
+    let mine: Vec<_> = shared.plan.choices.iter().filter(|c| c.at == me(env)).collect();
+    if mine.is_empty() {
+        return;
+    }
+    let chosen = Packets::new(&env.endpoint).map_err(|e| e.to_string()).and_then(|packets| {
+        mine.iter().try_for_each(|c| {
+            let (transfer, reliability, mtu) = (c.transfer, c.reliability, c.mtu);
+            let choices = Choices { transfer, reliability, mtu, ..packets.choices() };
+            match packets.choose(peer(env, c.peer), &choices) {
+                Ok(()) | Err(ChoiceError::Begun) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    });
+    if let Err(error) = chosen {
+        shared.checker.borrow_mut().violation(|| format!("host {}: {error}", me(env)));
     }
 }
 

@@ -125,6 +125,8 @@ pub struct SendWindow<T: Copy> {
     reorder: u8,
     probes: u8,
     mode: Reliability,
+    /// The receiver has said that it drops what is ahead of a gap, whatever this side's mode is.
+    drops: bool,
 }
 
 impl<T: Copy> SendWindow<T> {
@@ -155,6 +157,7 @@ impl<T: Copy> SendWindow<T> {
             reorder: REORDER_MIN,
             probes: 0,
             mode,
+            drops: false,
         }
     }
 
@@ -203,7 +206,13 @@ impl<T: Copy> SendWindow<T> {
     pub fn can_send(&self) -> bool {
         self.span() < self.limit
             && self.in_network() < self.congestion
-            && (self.lost == 0 || self.mode != Reliability::GoBackN)
+            && (self.lost == 0 || !self.goes_back())
+    }
+
+    /// Whether everything behind a lost packet is sent again: it is chosen, or the receiver has
+    /// chosen it.
+    fn goes_back(&self) -> bool {
+        self.drops || self.mode == Reliability::GoBackN
     }
 
     /// How many more packets may be sent now, if any may.
@@ -338,7 +347,7 @@ impl<T: Copy> SendWindow<T> {
         if advance > 0 {
             self.pop_acked(now, advance, &mut out, &mut evidence, acked);
         }
-        if self.mode == Reliability::Selective {
+        if !self.goes_back() {
             // Without a map nothing is held behind `ack`, or the map has come before.
             let described = ack.plus(1 + SACK_BITS);
             if self.described.before(described) {
@@ -376,12 +385,24 @@ impl<T: Copy> SendWindow<T> {
                 overtook = true;
             }
         }
-        out.lost = match self.mode {
-            Reliability::GoBackN if nack => self.go_back(now),
-            Reliability::Selective => self.judge(now, sack.is_some(), overtook),
-            _ => 0,
-        };
+        out.lost = self.losses(now, sack, nack, overtook);
         out
+    }
+
+    /// What an acknowledgement says of losses.
+    fn losses(&mut self, now: Instant, sack: Option<&SackMap>, nack: bool, overtook: bool) -> u32 {
+        // Who has reported what it holds drops nothing.
+        self.drops |= nack && self.sacked == 0;
+        if !self.goes_back() {
+            return self.judge(now, sack.is_some(), overtook);
+        }
+        // The receiver may be selective although this side is not.
+        let holds = sack.is_some_and(|sack| !sack.is_empty());
+        if nack || holds {
+            self.go_back(now)
+        } else {
+            0
+        }
     }
 
     /// Looks for losses where the acknowledgement tells of any; `overtook`: a packet sent again has
@@ -684,7 +705,7 @@ impl<T: Copy> SendWindow<T> {
             _ => return false,
         }
         self.probes = PROBES;
-        if self.mode == Reliability::GoBackN {
+        if self.goes_back() {
             return self.mark_all_lost() > 0;
         }
         let last = self.slots.iter().rposition(|slot| !slot.is(SACKED)).unwrap_or(0);

@@ -103,6 +103,71 @@ fn direct__what_is_declined_comes_in_packets_and_the_next_one_directly() {
     }
 }
 
+/// Does one of the copies that a side has put off.
+fn copy_one(net: &mut Net, at: usize) {
+    net.nodes[at].hold_direct = false;
+    if let Some(event) = net.next_event(at) {
+        net.event(at, event);
+        net.flush(at);
+    }
+    net.nodes[at].hold_direct = true;
+}
+
+#[test]
+fn direct__both_sides_copy_each_byte_once_in_whatever_order_they_get_to_it() {
+    let mut shared = 0;
+    for seed in 0..400 {
+        let mut rng = Rng(seed);
+        let direct_block = (16 << 10) << rng.below(6);
+        let config = Config { direct_block, direct_share: rng.chance(80), ..Config::default() };
+        let mut net = Net::open((direct(), config));
+        let whole = rng.chance(60);
+        if !whole {
+            let at = rng.below(2) as usize;
+            net.nodes[at].direct_budget = rng.below(8) as u32;
+            net.nodes[1 - at].declines = Some(rng.below(4) * u64::from(direct_block));
+        }
+        let (mut sends, mut recvs, mut bytes) = (vec![], vec![], 0);
+        for n in 0..1 + rng.below(4) {
+            let from = rng.below(2) as usize;
+            let len = [20_000, 70_001, 500_000, LEN][rng.below(4) as usize];
+            let room = if rng.chance(20) { 17_000 } else { len };
+            let early = rng.chance(50);
+            recvs.extend(early.then(|| (1 - from, net.recv(1 - from, None, n, room), n, room)));
+            sends.push((from, net.send(from, 1 - from, n, &pattern(n, len))));
+            recvs.extend((!early).then(|| (1 - from, net.recv(1 - from, None, n, room), n, room)));
+            bytes += room;
+        }
+        let mut turns = 0;
+        let open = |net: &Net| {
+            let mut ops = sends.iter().copied().chain(recvs.iter().map(|r| (r.0, r.1)));
+            ops.any(|(at, op)| !net.nodes[at].done.contains_key(&op))
+        };
+        while open(&net) {
+            net.nodes.iter_mut().for_each(|node| node.attentive = rng.chance(70));
+            let at = rng.below(2) as usize;
+            copy_one(&mut net, at);
+            if rng.chance(50) {
+                net.run(1);
+            }
+            turns += 1;
+            assert!(turns < 5_000, "seed {seed}: stuck");
+        }
+        for (at, recv, n, room) in recvs {
+            let right = net.nodes[at].bytes(recv) == pattern(n, room);
+            assert!(right, "seed {seed} message {n}");
+        }
+        let copied = [0, 1].map(|at| net.nodes[at].engine.stats().direct_bytes);
+        assert!(copied[0] + copied[1] <= bytes, "seed {seed}: {copied:?} of {bytes}");
+        assert!(!whole || copied[0] + copied[1] == bytes, "seed {seed}: {copied:?} of {bytes}");
+        shared += u32::from(copied.iter().all(|&n| n > 0));
+        net.nodes.iter_mut().for_each(|node| node.hold_direct = false);
+        net.run(1000);
+        net.assert_clean();
+    }
+    assert!(shared > 100, "{shared}");
+}
+
 #[test]
 fn direct__discarded_while_the_sender_writes_keeps_the_buffer_until_the_end() {
     let mut net = Net::open((direct(), Config::default()));

@@ -135,6 +135,29 @@ fn on_ack__nack_goes_back_once_per_half_round_trip() {
 }
 
 #[test]
+fn on_ack__a_selective_sender_goes_back_for_a_receiver_that_drops() {
+    let mut window = sent(Reliability::Selective, 6);
+    let mut ignore = |_, _| ();
+    assert_eq!(window.on_ack(at(20), Seq(2), Some(&sack(&[])), true, &mut ignore).lost, 4);
+    assert!(!window.can_send(), "it would be dropped");
+    assert_eq!(resent(&mut window, at(20)), [2, 3, 4, 5]);
+    assert!(window.on_timeout(at(200), us(100)));
+    assert_eq!(resent(&mut window, at(200)), [2, 3, 4, 5]);
+    // One that has reported what it holds is not believed.
+    let mut window = sent(Reliability::Selective, 6);
+    window.on_ack(at(10), Seq(1), Some(&sack(&[3])), false, &mut ignore);
+    window.on_ack(at(20), Seq(1), None, true, &mut ignore);
+    assert!(window.can_send());
+}
+
+#[test]
+fn on_ack__a_sender_that_goes_back_does_so_for_a_receiver_that_holds() {
+    let mut window = sent(Reliability::GoBackN, 6);
+    let map = sack(&[0, 1]);
+    assert_eq!(window.on_ack(at(20), Seq(1), Some(&map), false, &mut |_, _| ()).lost, 5);
+}
+
+#[test]
 fn on_ack__nack_without_an_estimate_goes_back_once_per_burst() {
     let mut window = sent(Reliability::GoBackN, 6);
     let mut ignore = |_, _| ();

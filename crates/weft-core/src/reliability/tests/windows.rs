@@ -7,6 +7,8 @@ use core::cmp::Reverse;
 #[derive(Clone, Copy)]
 struct Channel {
     mode: Reliability,
+    /// Of the receiver.
+    into: Reliability,
     limit: u32,
     initial: Seq,
     packets: u32,
@@ -42,7 +44,7 @@ struct World {
 impl World {
     fn new(channel: Channel, seed: u64) -> World {
         let Channel { mode, limit, initial, .. } = channel;
-        let mut into = RecvWindow::new(mode, initial, limit);
+        let mut into = RecvWindow::new(channel.into, initial, limit);
         into.set_ack_policy(AckPolicy { every: 8, delay: us(50), peer_window: limit });
         World {
             channel,
@@ -91,7 +93,7 @@ impl World {
             self.transmit(Frame::Data { seq: seq.0, value });
         }
         if self.into.ack_due(self.now) {
-            let nack = self.channel.mode == Reliability::GoBackN && self.into.has_gap();
+            let nack = self.channel.into == Reliability::GoBackN && self.into.has_gap();
             let ack = self.into.next_expected().0;
             self.transmit(Frame::Ack { ack, sack: self.into.sack().0, nack });
             self.into.ack_sent();
@@ -157,7 +159,7 @@ impl World {
 
 fn channel(mode: Reliability, limit: u32) -> Channel {
     let initial = Seq(u32::MAX - 700);
-    Channel { mode, limit, initial, packets: 2_000, loss: 0, dup: 0, jitter: 0 }
+    Channel { mode, into: mode, limit, initial, packets: 2_000, loss: 0, dup: 0, jitter: 0 }
 }
 
 #[test]
@@ -175,6 +177,23 @@ fn windows__deliver_exactly_once_in_order_over_a_bad_channel() {
                 ..channel(mode, 0)
             };
             World::new(channel, seed).run();
+        }
+    }
+}
+
+#[test]
+fn windows__two_sides_that_chose_otherwise_lose_no_more_time_than_two_that_go_back() {
+    use Reliability::{GoBackN, Selective};
+    for seed in 0..20 {
+        let run = |mode, into| {
+            let channel = Channel { into, loss: 5, jitter: 30, ..channel(mode, 256) };
+            World::new(channel, seed).run()
+        };
+        let alike = run(GoBackN, GoBackN);
+        for (mode, into) in [(Selective, GoBackN), (GoBackN, Selective)] {
+            let world = run(mode, into);
+            let (took, most) = (world.now.0, 2 * alike.now.0);
+            assert!(took <= most, "{mode} to {into}: {took} ns, alike {} ns", alike.now.0);
         }
     }
 }

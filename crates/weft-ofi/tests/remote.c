@@ -879,6 +879,75 @@ static void case_away(void)
 	away();
 }
 
+/* The next completion of a receive. */
+static void received(size_t len)
+{
+	struct fi_cq_data_entry e;
+	long ret;
+
+	while ((ret = fi_cq_read(rxcq, &e, 1)) == -FI_EAGAIN)
+		sched_yield();
+	CHECK(ret == 1 && e.len == len);
+}
+
+/* One side has begun to send or receive a long message, or is asked for an atomic operation, and
+ * computes. With SERVED a thread of its process does what the other side needs; else nothing happens
+ * until its next call. */
+static void case_computes(void)
+{
+	enum { LONG = 4 << 20 };
+	int served = getenv("SERVED") != NULL;
+	struct fi_cq_data_entry e;
+	uint64_t one = 1, old = 77;
+	char c = 'x';
+
+	alarm(60);
+	meet();
+	for (uint64_t what = 0; what < 3; what++) {
+		if (!origin) {
+			pattern(local, LONG, 1);
+			if (what == 0)
+				AGAIN(fi_tsend(ep, local, LONG, NULL, peer, what, &c));
+			if (what == 1)
+				OK(fi_trecv(ep, mem, LONG, NULL, peer, what, 0, &c));
+			put(&c, 1);
+			away();
+			if (what == 0)
+				CHECK(!completion(&c, FI_TAGGED | FI_SEND));
+			if (what == 1)
+				received(LONG);
+			CHECK(what != 1 || is_pattern(mem, LONG, 2));
+			memset(mem, 0, 8);
+			meet();
+			continue;
+		}
+		get(&c, 1);
+		pattern(local, LONG, 2);
+		if (what == 0)
+			OK(fi_trecv(ep, mem, LONG, NULL, peer, what, 0, &c));
+		if (what == 1)
+			AGAIN(fi_tsend(ep, local, LONG, NULL, peer, what, &c));
+		if (what == 2)
+			AGAIN(fi_fetch_atomic(ep, &one, 1, NULL, &old, NULL, peer, 0, KEY, FI_UINT64,
+					      FI_SUM, &c));
+		for (int n = 0; !served && n < 3000; n++) {
+			CHECK(fi_cq_read(txcq, &e, 1) == -FI_EAGAIN);
+			CHECK(fi_cq_read(rxcq, &e, 1) == -FI_EAGAIN);
+		}
+		if (!served)
+			put(&c, 1);
+		if (what == 0)
+			received(LONG);
+		else
+			CHECK(!completion(&c, what == 1 ? FI_TAGGED | FI_SEND : FI_ATOMIC | FI_READ));
+		CHECK(what != 0 || is_pattern(mem, LONG, 1));
+		CHECK(what != 2 || old == 0);
+		if (served)
+			put(&c, 1);
+		meet();
+	}
+}
+
 /* A message sent with FI_DELIVERY_COMPLETE; the first of them from a copy. */
 static void deliver(const void *from, size_t len, uint64_t tag, void *context)
 {
@@ -1072,7 +1141,7 @@ static const struct {
 	{ "fence", case_fence },	     { "delivered", case_delivered },
 	{ "left", case_left },		     { "asleep", case_asleep },
 	{ "behind", case_behind },	     { "taken", case_taken },
-	{ "notified", case_notified },
+	{ "notified", case_notified },	     { "computes", case_computes },
 };
 
 int main(int argc, char **argv)

@@ -102,6 +102,14 @@ fn progress__is_made_for_one_who_is_away() {
 }
 
 #[test]
+fn progress__of_one_who_computes_is_that_of_a_thread_or_nobodys() {
+    for threads in [&[][..], &[("ONE_THREAD", "1")]] {
+        run("computes", &[&[LOSSY[0], ("SERVED", "1")][..], threads].concat());
+        run("computes", &[&[LOSSY[0], ("WEFT_WATCHDOG_MS", "0")][..], threads].concat());
+    }
+}
+
+#[test]
 fn atomicvalid__agrees_with_query_atomic() {
     run("valid", &[]);
 }

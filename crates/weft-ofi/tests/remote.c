@@ -891,8 +891,8 @@ static void received(size_t len)
 }
 
 /* One side has begun to send or receive a long message, or is asked for an atomic operation, and
- * computes. With SERVED a thread of its process does what the other side needs; else nothing happens
- * until its next call. */
+ * computes. With SERVED a thread of its process does what the other side needs; else nothing
+ * happens until its next call. */
 static void case_computes(void)
 {
 	enum { LONG = 4 << 20 };

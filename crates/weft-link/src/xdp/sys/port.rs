@@ -18,7 +18,7 @@ const HEADROOM: usize = 256;
 const LINE: usize = 64;
 const LINES: usize = 4;
 /// Frames looked through for the one that was received into, where it is not the expected one.
-const LOST: u32 = 64;
+const LOST: u32 = RX_FRAMES;
 /// Calls to the kernel for one burst: it takes at least 32 frames in each.
 const KICKS: u32 = TX_FRAMES / 32 + 1;
 

@@ -156,6 +156,16 @@ fn sent_bytes() -> [u64; 2] {
 
 #[test]
 fn udp__one_message_goes_over_both_cables() {
+    over_both_cables("udp", "udp");
+}
+
+#[test]
+fn gso__one_message_goes_over_both_cables() {
+    over_both_cables("packet,gso,udp", "gso");
+    over_both_cables("gso", "gso");
+}
+
+fn over_both_cables(names: &str, link: &str) {
     const BYTES: usize = 64 << 20;
     let over_both = |carried: &[u64; 2]| carried.iter().all(|&bytes| bytes > BYTES as u64 / 4);
     let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
@@ -164,11 +174,11 @@ fn udp__one_message_goes_over_both_cables() {
     let ran = hosts::run(
         2,
         |host| {
-            let side = open(host, "udp", 1 << 20, (to_b, from_b));
+            let side = open(host, names, 1 << 20, (to_b, from_b));
             let send = |data| side.endpoint.block_on(side.endpoint.send(side.peer, TAG, data));
             // Until both ways are proven.
             let end = Instant::now() + LIMIT;
-            while side.counter("udp", "sent_striped") == 0 {
+            while side.counter(link, "sent_striped") == 0 {
                 assert!(Instant::now() < end, "never over both: {}", side.describe());
                 send(vec![0; LONG]).0.unwrap();
             }
@@ -188,7 +198,7 @@ fn udp__one_message_goes_over_both_cables() {
             all
         },
         |host| {
-            let side = open(host, "udp", 1 << 20, (to_a, from_a));
+            let side = open(host, names, 1 << 20, (to_a, from_a));
             let (mut got, mut whole) = (vec![0; BYTES], 0);
             loop {
                 let recv = side.endpoint.recv(Some(side.peer), TAG, 0, got);

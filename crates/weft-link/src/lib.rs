@@ -17,6 +17,7 @@ pub mod rng;
 pub mod run;
 pub mod secure;
 pub mod shm;
+mod stripes;
 mod sync;
 #[allow(unsafe_code)]
 mod sys;

@@ -3,7 +3,7 @@
 //! - `send.rs`: seals packets and hands runs of equal size to the kernel as one train (UDP GSO).
 //! - `recv.rs`: takes trains (UDP GRO) apart, checks each packet, and receives bulk straight into
 //!   place.
-//! - `stripes.rs`: several interfaces that share bulk data.
+//! - `stripes.rs`: several addresses that share bulk data.
 //! - `connected.rs`: a socket of its own for the peer that most is exchanged with.
 //! - `interfaces.rs`: which addresses to offer and to use; `pmtu.rs`: packet sizes.
 //! - `sys/`: the system calls.
@@ -20,6 +20,7 @@ mod tests;
 
 use crate::kind::Kind;
 use crate::secure::{Lane, Mode, Secure, Security};
+use crate::stripes::Stripes;
 use crate::table::{News, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
@@ -96,7 +97,7 @@ struct Peer {
     stray: u8,
     /// The candidate that the last question came from: the answer goes back there.
     caller: Option<usize>,
-    stripes: stripes::Stripes,
+    stripes: Stripes,
     socket: usize,
     to: SockAddr,
     addr: SocketAddr,
@@ -373,7 +374,7 @@ impl Link for UdpLink {
             rival: None,
             stray: 0,
             caller: None,
-            stripes: stripes::Stripes::default(),
+            stripes: Stripes::default(),
             candidates,
             socket: 0,
             to: SockAddr::new(first),

@@ -35,6 +35,8 @@ pub(crate) struct Stripes {
     /// The last question to the peer, header and payload, and the header's length.
     question: (Vec<u8>, usize),
     asks: u8,
+    /// The path in use was doubted an odd number of times.
+    doubted: bool,
 }
 
 impl Stripes {
@@ -64,11 +66,19 @@ impl Stripes {
         self.question = ([header, payload].concat(), header.len());
     }
 
+    /// Packets over the path in use stay unacknowledged. Every second time, this is a path that
+    /// shares with it and is to be used instead: where it is not the peer that is slow, the path
+    /// may still let questions pass, but nothing else.
+    pub fn doubt(&mut self) -> Option<usize> {
+        self.doubted = !self.doubted;
+        self.path(1).filter(|_| !self.doubted)
+    }
+
     /// Nothing is known of the paths any more. True if they shared.
     pub fn forget(&mut self) -> bool {
         let shared = !self.shared.is_empty();
         let question = std::mem::take(&mut self.question);
-        *self = Stripes { question, ..Stripes::default() };
+        *self = Stripes { question, doubted: self.doubted, ..Stripes::default() };
         shared
     }
 
@@ -174,6 +184,18 @@ mod tests {
         all[1].near = None;
         assert_eq!((stripes.share(&all, 1), stripes.path(0)), (Some(1), None));
         assert!(!stripes.forget() && stripes.share(&all, 0).is_none());
+    }
+
+    #[test]
+    fn doubt__the_second_time_another_path_that_shares_is_used() {
+        let all = [way(1, 8), way(2, 9)];
+        let mut stripes = Stripes::default();
+        for _ in 0..3 {
+            assert_eq!((stripes.doubt(), stripes.forget()), (None, false));
+            (stripes.prove(0), stripes.prove(1));
+            assert_eq!(stripes.share(&all, 0), Some(2));
+            assert_eq!((stripes.doubt(), stripes.forget()), (Some(1), true));
+        }
     }
 
     #[test]

@@ -350,7 +350,11 @@ impl Link for PacketLink {
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.paths.len() > 1 {
             known.proof.doubt();
+            let instead = known.stripes.doubt();
             self.forget_stripes(peer);
+            if let Some(at) = instead {
+                self.change_path(peer, at);
+            }
         }
     }
 

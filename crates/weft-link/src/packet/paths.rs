@@ -85,7 +85,7 @@ impl PacketLink {
     }
 
     /// As [`use_path`](Self::use_path), and says so where the packet size changes.
-    fn change_path(&mut self, peer: PeerId, at: usize) {
+    pub(super) fn change_path(&mut self, peer: PeerId, at: usize) {
         let before = self.peer(peer).map(|p| self.frame_len(p.outlet.mtu));
         let Some(mtu) = self.use_path(peer, at) else { return };
         self.count.path_changes += 1;

@@ -290,6 +290,11 @@ impl UdpLink {
         if same {
             return;
         }
+        self.change_candidate(peer, at);
+    }
+
+    /// As [`use_candidate`](Self::use_candidate), and says so.
+    fn change_candidate(&mut self, peer: PeerId, at: usize) {
         if let Some(mtu) = self.use_candidate(peer, at) {
             self.count.path_changes += 1;
             self.news.push(LinkEvent::Mtu(peer, mtu));
@@ -404,7 +409,11 @@ impl Link for UdpLink {
         if known.candidates.len() > 1 {
             known.doubts = known.doubts.saturating_add(1);
             (known.confirmed, known.doubted) = (false, true);
+            let instead = known.stripes.doubt();
             self.forget_stripes(peer);
+            if let Some(at) = instead {
+                self.change_candidate(peer, at);
+            }
         }
     }
 

@@ -12,6 +12,7 @@ pub mod kind;
 pub mod link;
 pub mod looplink;
 pub mod packet;
+mod proof;
 mod random;
 pub mod rng;
 pub mod run;

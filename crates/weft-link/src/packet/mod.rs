@@ -32,9 +32,9 @@ pub use bare::BarePacket;
 pub(crate) use stand_in::{Sent, StandIn};
 
 use crate::ether::{
-    speed, EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, Proof, TrainHead,
-    PATHS_MAX,
+    speed, EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, TrainHead, PATHS_MAX,
 };
+use crate::proof::Proof;
 use crate::secure::{Lane, Mode, Secure, Security};
 use crate::stripes::Stripes;
 use crate::table::{News, PeerTable};

@@ -4,9 +4,10 @@
 use super::sys::Carries;
 use super::{source, Outlet, PacketLink, Peer, Source};
 use crate::ether::{
-    speed, EtherAddr, EtherHead, EtherType, Interface, Interfaces, Mac, Path, Proof, TrainHead,
+    speed, EtherAddr, EtherHead, EtherType, Interface, Interfaces, Mac, Path, TrainHead,
 };
 use crate::kind::Kind;
+use crate::proof::Proof;
 use crate::stripes::Stripes;
 use crate::{LinkEvent, PeerInfo};
 use weft_core::{EndpointId, PeerId};

@@ -10,12 +10,18 @@ const STRAYS_SHARED: u8 = 64;
 const STRAYS_ASKED: u8 = 4;
 
 /// What the packets of a peer have proven. Paths are named by their place among the peer's.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Proof {
     /// An authentic packet came over the path in use: the others need not be tried.
     confirmed: bool,
     /// Packets over the path in use stay unacknowledged: only an answer confirms a path.
     doubted: bool,
+    /// How often the path in use was doubted since it was confirmed.
+    doubts: u32,
+    /// That number when the first answer came over another path: where both work, the peer was just
+    /// slow, and the answer over the path in use follows. If it does not until the next doubt, an
+    /// answer over any path is good.
+    rival: Option<u32>,
     /// The path the last question came over: the answer goes back there.
     caller: Option<usize>,
     /// That is another path than the one in use, and nothing but HELLOs came over that one since.
@@ -27,7 +33,7 @@ pub(crate) struct Proof {
 impl Proof {
     /// Of a peer of which nothing was heard, `confirmed` if there is nothing to choose from.
     pub fn new(confirmed: bool) -> Proof {
-        Proof { confirmed, doubted: false, caller: None, asked: false, stray: 0 }
+        Proof { confirmed, ..Proof::default() }
     }
 
     /// Whether the path in use is known to work.
@@ -49,6 +55,7 @@ impl Proof {
 
     /// Nothing says any more that the path in use works.
     pub fn doubt(&mut self) {
+        self.doubts = self.doubts.saturating_add(1);
         (self.confirmed, self.doubted) = (false, true);
     }
 
@@ -61,7 +68,12 @@ impl Proof {
         // Who still sends over the way in use has not left it.
         self.asked &= !in_use || kind != Kind::Other;
         self.stray = if in_use { 0 } else { self.stray.saturating_add(1) };
-        let proven = !self.confirmed && (!self.doubted || kind == Kind::Answer);
+        let preferred = in_use || self.rival.is_some_and(|first| first < self.doubts);
+        let answers = kind == Kind::Answer;
+        if self.doubted && answers && self.rival.is_none() {
+            self.rival = Some(self.doubts);
+        }
+        let proven = !self.confirmed && (!self.doubted || answers && preferred);
         // Who asked over this way and now sends over it has left the other.
         let asked = self.asked && self.caller == Some(at) && kind == Kind::Other;
         let strays = match (asked, shares) {
@@ -73,6 +85,7 @@ impl Proof {
         let used = proven || !in_use && self.stray >= strays;
         if used {
             (self.confirmed, self.doubted, self.stray) = (true, false, 0);
+            (self.doubts, self.rival) = (0, None);
         }
         used
     }
@@ -91,7 +104,19 @@ mod tests {
         assert!(!proof.hear(1, true, false, Kind::Other) && !proof.is_confirmed());
         assert!(!proof.hear(0, false, false, Kind::Question));
         assert_eq!(proof.caller(), Some(0));
-        assert!(proof.hear(2, false, false, Kind::Answer) && proof.is_settled());
+        assert!(proof.hear(1, true, false, Kind::Answer) && proof.is_settled());
+    }
+
+    #[test]
+    fn hear__an_answer_over_another_path_does_not_outrun_the_one_in_use() {
+        let mut proof = Proof::new(true);
+        let answer = |proof: &mut Proof, at| proof.hear(at, at == 0, false, Kind::Answer);
+        proof.doubt();
+        assert!(!answer(&mut proof, 1) && answer(&mut proof, 0), "both work");
+        proof.doubt();
+        assert!(!answer(&mut proof, 1) && !answer(&mut proof, 1));
+        proof.doubt();
+        assert!(answer(&mut proof, 2) && proof.is_settled(), "that in use gave none");
     }
 
     #[test]

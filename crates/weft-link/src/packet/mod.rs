@@ -81,6 +81,9 @@ impl Default for PacketConfig {
 /// Bytes of frames on their way out that the kernel may hold for one interface.
 const SEND_BUFFER: usize = 2 << 20;
 
+/// Packets that leave over one of several interfaces before others leave over the next.
+const RUN: u32 = 16;
+
 /// An interface in use.
 struct Port {
     interface: Interface,
@@ -315,6 +318,9 @@ impl PacketLink {
             (caps.latency_ns, caps.bytes_per_us) = (2_900, 4_000);
         }
         caps.small_bytes_per_us = caps.bytes_per_us;
+        if self.carries != Carries::Trains && self.ports.len() > 1 {
+            caps.train = RUN;
+        }
         caps
     }
 }

@@ -13,7 +13,7 @@ use weft_core::PeerId;
 pub struct Outbox {
     pub(super) bytes: Box<[u8]>,
     stride: usize,
-    lens: [u32; sys::BURST],
+    pub(super) lens: [u32; sys::BURST],
 }
 
 /// As much as stays in the cache while it is filled and sent.

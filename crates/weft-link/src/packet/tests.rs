@@ -2,8 +2,11 @@
 //! `ip` command.
 #![allow(non_snake_case)]
 
+mod stripes;
+
 use super::*;
 use crate::ether::EtherAddr;
+use crate::kind::Kind;
 use crate::secure::{JobKey, TRAILER};
 use crate::testing::{none_starts, run, skip};
 use crate::Bytes;

@@ -2,6 +2,7 @@
 #![allow(non_snake_case)]
 
 use std::collections::VecDeque;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -156,6 +157,16 @@ fn sent_bytes() -> [u64; 2] {
 
 #[test]
 fn udp__one_message_goes_over_both_cables() {
+    over_both_cables("udp", "udp");
+}
+
+#[test]
+fn gso__one_message_goes_over_both_cables() {
+    over_both_cables("packet,gso,udp", "gso");
+    over_both_cables("gso", "gso");
+}
+
+fn over_both_cables(names: &str, link: &str) {
     const BYTES: usize = 64 << 20;
     let over_both = |carried: &[u64; 2]| carried.iter().all(|&bytes| bytes > BYTES as u64 / 4);
     let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
@@ -164,11 +175,11 @@ fn udp__one_message_goes_over_both_cables() {
     let ran = hosts::run(
         2,
         |host| {
-            let side = open(host, "udp", 1 << 20, (to_b, from_b));
+            let side = open(host, names, 1 << 20, (to_b, from_b));
             let send = |data| side.endpoint.block_on(side.endpoint.send(side.peer, TAG, data));
             // Until both ways are proven.
             let end = Instant::now() + LIMIT;
-            while side.counter("udp", "sent_striped") == 0 {
+            while side.counter(link, "sent_striped") == 0 {
                 assert!(Instant::now() < end, "never over both: {}", side.describe());
                 send(vec![0; LONG]).0.unwrap();
             }
@@ -188,7 +199,7 @@ fn udp__one_message_goes_over_both_cables() {
             all
         },
         |host| {
-            let side = open(host, "udp", 1 << 20, (to_a, from_a));
+            let side = open(host, names, 1 << 20, (to_a, from_a));
             let (mut got, mut whole) = (vec![0; BYTES], 0);
             loop {
                 let recv = side.endpoint.recv(Some(side.peer), TAG, 0, got);
@@ -214,6 +225,88 @@ fn udp__one_message_goes_over_both_cables() {
             assert!(all.last().is_some_and(over_both), "bytes over each cable: {all:?}");
         }
         Err(why) => skip(&why),
+    }
+}
+
+/// At the second host, a switch between each cable and its interface, which loses nothing yet.
+fn switches(host: &Host) {
+    for n in 0..2 {
+        for words in [
+            format!("link set cable{n} address 02:57:00:00:00:8{n}"),
+            format!("addr del 10.9.{n}.2/24 dev cable{n}"),
+            // Without ARP, it is not used itself.
+            format!("link add switch{n} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"),
+            format!("link set switch{n} arp off up"),
+            format!("link set cable{n} master switch{n}"),
+            format!("link add port{n} type veth peer name end{n}"),
+            format!("link set port{n} master switch{n} up"),
+            format!("link set end{n} address {} up", mac(n, 1)),
+            format!("addr add 10.9.{n}.2/24 dev end{n}"),
+        ] {
+            host.ip(&words);
+        }
+    }
+}
+
+/// The switch behind a cable, at the other host, loses all DATA, whose type stands at this place of
+/// a frame.
+fn lose_data(host: &Host, cable: usize, at: u32) {
+    for words in [
+        format!("qdisc add dev port{cable} root handle 1: htb direct_qlen 10000"),
+        format!("class add dev port{cable} parent 1: classid 1:2 htb rate 1gbit quantum 60000"),
+        format!("qdisc add dev port{cable} parent 1:2 pfifo limit 0"),
+    ] {
+        host.other(&format!("tc {words}"));
+    }
+    let data = format!("4,48 0 0 {at},21 0 1 8,6 0 0 4294967295,6 0 0 0");
+    let filter =
+        format!("tc filter add dev port{cable} parent 1: protocol all prio 1 bpf bytecode");
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net={}", host.other_space())).args(filter.split(' '));
+    assert!(command.args([&data, "flowid", "1:2"]).status().unwrap().success());
+}
+
+/// The path in use, or the one that shares data with it, still lets questions pass, but no data.
+fn loses_data(link: &'static str, at: u32, in_use: bool) {
+    let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
+    let count = 120;
+    let ran = hosts::run(
+        2,
+        |host| {
+            let side = open(host, link, 1 << 20, (to_b, from_b));
+            side.send(count, |i, side| {
+                if i == 60 {
+                    assert!(side.counter(link, "sent_striped") > 0, "{}", side.describe());
+                    let first = side.endpoint.describe(side.peer).contains("cable0");
+                    lose_data(host, usize::from(first != in_use), at);
+                }
+            });
+            match in_use {
+                true => assert!(side.counter(link, "path_changes") > 0, "{link}"),
+                false => assert!(side.endpoint.stats().stripes_lost > 0, "{link}"),
+            }
+        },
+        |host| {
+            switches(host);
+            open(host, link, 1 << 20, (to_a, from_a)).receive(count);
+        },
+    );
+    if let Err(why) = ran {
+        skip(&why);
+    }
+}
+
+#[test]
+fn stripe__passes_questions_but_no_data() {
+    for (link, at) in [("gso", 51), ("udp", 43)] {
+        loses_data(link, at, false);
+    }
+}
+
+#[test]
+fn path__in_use_passes_questions_but_no_data() {
+    for (link, at) in [("gso", 51), ("udp", 43)] {
+        loses_data(link, at, true);
     }
 }
 

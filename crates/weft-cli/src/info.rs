@@ -322,6 +322,12 @@ fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
         info.notes.push(format!(
             "used between hosts by default, and when asked for: WEFT_LINK={name}, or in a list"
         ));
+        if ports.len() > 1 && config.stripes > 1 {
+            info.notes.push(format!(
+                "large messages are spread over up to {} interfaces of equal speed and MTU",
+                config.stripes
+            ));
+        }
         if name == "gso" {
             info.notes.push("takes part where frames longer than the MTU arrive whole".into());
         }

@@ -12,11 +12,13 @@ pub mod kind;
 pub mod link;
 pub mod looplink;
 pub mod packet;
+mod proof;
 mod random;
 pub mod rng;
 pub mod run;
 pub mod secure;
 pub mod shm;
+mod stripes;
 mod sync;
 #[allow(unsafe_code)]
 mod sys;

@@ -54,11 +54,12 @@ fn pass(config: SimConfig) -> PlanReport {
     report
 }
 
-/// Both kinds of two networks, equal and unlike.
+/// Both kinds of two networks, equal and unlike, and data in long packets spread over both.
 fn kinds() -> Vec<SimConfig> {
     let wires = [(Wire::ethernet(10), Wire::ethernet(10)), (NEAR, FAR), (FAR, NEAR)];
     let of = |striped| wires.map(|(first, second)| two(striped, first, second));
-    [of(false), of(true)].concat()
+    let long = of(true).map(|config| SimConfig { train: 1, long: 30_000, ..config });
+    [of(false), of(true), long].concat()
 }
 
 #[test]
@@ -110,11 +111,15 @@ fn networks__each_dies_in_turn_and_comes_back() {
 
 #[test]
 fn stripes__share_a_large_message() {
-    let sim = large(two(true, Wire::ethernet(10), Wire::ethernet(10)));
-    let net = sim.network().borrow();
-    let (first, second) = (net.arrived_on(0), net.arrived_on(1));
-    // Trains take turns; what is single takes the first.
-    assert!(second > 1000, "{first}, {second}");
+    let trains = two(true, Wire::ethernet(10), Wire::ethernet(10));
+    let long = SimConfig { train: 1, long: 30_000, ..trains.clone() };
+    for (config, least) in [(trains, 1000), (long, 50)] {
+        let sim = large(config);
+        let net = sim.network().borrow();
+        let (first, second) = (net.arrived_on(0), net.arrived_on(1));
+        // Trains and long packets take turns; what is small takes the first.
+        assert!(second > least, "{first}, {second}");
+    }
 }
 
 /// Four MiB from one host to the other.

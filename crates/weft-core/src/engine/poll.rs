@@ -265,7 +265,9 @@ impl Engine {
                 bulk = w.follows_bulk(seq, packets, desc.bulk);
                 // Two paths, two queues: see `SendWindow::push_run`.
                 let in_any_order = w.send.mode() == Reliability::Selective;
-                if in_any_order && packets > 1 && matches!(desc.packet, Packet::Data(_)) {
+                // A packet of a link without trains is as much as that takes at once.
+                let unit = packets > 1 || p.caps.train < 2;
+                if in_any_order && unit && matches!(desc.packet, Packet::Data(_)) {
                     stripe = p.stripes.next(now, p.caps.stripes.min(stripes_max));
                 }
                 let apart = p.caps.bulk_min != u32::MAX || p.caps.stripes > 1;

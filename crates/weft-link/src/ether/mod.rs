@@ -4,19 +4,17 @@
 //! - `train.rs`: several packets in one frame.
 //! - `addr.rs`: where an endpoint can be reached on one interface.
 //! - `interfaces.rs`: which interfaces there are and which can be used; which reaches a peer.
-//! - `proof.rs`: what speaks for the path to a peer that is in use.
-//! - `sys/`: rtnetlink.
+//! - `sys/`: rtnetlink, and the speed of interfaces.
 
 mod addr;
 mod frame;
 mod interfaces;
-mod proof;
 mod sys;
 mod train;
 
 pub use addr::{EtherAddr, Mac};
 pub use frame::{EtherFrame, EtherHead, EtherType, FrameError};
 pub use interfaces::{network_hint, Interface, Interfaces, Path, Unusable, PATHS_MAX};
-pub(crate) use proof::Proof;
+pub(crate) use sys::speed;
 pub use sys::Monitor;
 pub use train::{TrainFrame, TrainHead};

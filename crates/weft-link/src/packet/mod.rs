@@ -11,6 +11,7 @@
 //! - `trains.rs`: the same for trains.
 //! - `recv.rs`: takes frames out of the memory-mapped ring.
 //! - `paths.rs`: which interface a peer is reached over; what happens when one goes away.
+//! - `stripes.rs`: several paths that share bulk data.
 //! - `stand_in.rs`: a socket for an endpoint of the XDP link that has no queue.
 //! - `bare.rs`: socket and ring alone, for comparison.
 //! - `sys/`: the system calls.
@@ -21,6 +22,7 @@ mod recv;
 mod seat;
 mod send;
 mod stand_in;
+mod stripes;
 mod sys;
 #[cfg(test)]
 mod tests;
@@ -30,9 +32,11 @@ pub use bare::BarePacket;
 pub(crate) use stand_in::{Sent, StandIn};
 
 use crate::ether::{
-    EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, Proof, TrainHead, PATHS_MAX,
+    speed, EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, TrainHead, PATHS_MAX,
 };
+use crate::proof::Proof;
 use crate::secure::{Lane, Mode, Secure, Security};
+use crate::stripes::Stripes;
 use crate::table::{News, PeerTable};
 use crate::train::Arrived;
 use crate::wrap::{Corruptor, FaultSpec};
@@ -77,6 +81,9 @@ impl Default for PacketConfig {
 /// Bytes of frames on their way out that the kernel may hold for one interface.
 const SEND_BUFFER: usize = 2 << 20;
 
+/// Packets that leave over one of several interfaces before others leave over the next.
+const RUN: u32 = 16;
+
 /// An interface in use.
 struct Port {
     interface: Interface,
@@ -85,6 +92,8 @@ struct Port {
     up: bool,
     /// It no longer exists.
     gone: bool,
+    /// Mbit/s; 0 if not known.
+    speed: u32,
     /// What is left of the train at the ring's head.
     arrived: Arrived,
     /// Frames lost as the ring was full. The kernel forgets when asked.
@@ -97,17 +106,23 @@ struct Peer {
     /// The one in use.
     at: usize,
     proof: Proof,
+    stripes: Stripes,
     /// Where frames of the path in use come from.
     source: Source,
+    /// How frames leave: over the path in use, but for the moment in which one takes another.
+    outlet: Outlet,
+}
+
+/// How frames leave over a path.
+#[derive(Clone, Copy)]
+struct Outlet {
     port: usize,
-    /// Header and shim of the path in use, but for the length.
+    /// Header and shim, but for the length.
     head: [u8; EtherHead::LEN],
     /// The same for a train.
     train: TrainHead,
-    /// Ethernet payload of the path in use.
+    /// Ethernet payload.
     mtu: u32,
-    /// Largest frame (packet and trailer) of the path in use.
-    frame_len: usize,
 }
 
 /// The port a frame came in on and the MAC address of its sender, in one number.
@@ -122,6 +137,7 @@ struct Counters {
     sent: u64,
     sent_calls: u64,
     sent_trains: u64,
+    sent_striped: u64,
     send_full: u64,
     send_errors: u64,
     send_dropped: u64,
@@ -150,6 +166,8 @@ pub struct PacketLink {
     sleeper: Sleeper,
     /// Looks into the rings that found nothing.
     idle: u32,
+    /// The port whose ring is looked into next.
+    turn: usize,
     /// Something was sent to this peer, and nothing was waited for since.
     asked: Option<PeerId>,
     /// Flips bits on their way out, when faults are injected.
@@ -191,7 +209,8 @@ impl PacketLink {
             match Seat::take(&group, sizes, SEND_BUFFER) {
                 Ok(seat) => {
                     let (arrived, drops) = (Arrived::nothing(), Cell::new(0));
-                    ports.push(Port { interface, seat, up: true, gone: false, arrived, drops });
+                    let (up, gone, speed) = (true, false, speed(interface.name.as_bytes()));
+                    ports.push(Port { interface, seat, up, gone, speed, arrived, drops });
                 }
                 Err(e) => failed.push((interface.name, e)),
             }
@@ -216,6 +235,7 @@ impl PacketLink {
             monitor,
             sleeper,
             idle: 0,
+            turn: 0,
             asked: None,
             corruptor: config.faults.as_ref().map(Corruptor::new),
             ports,
@@ -258,7 +278,8 @@ impl PacketLink {
     /// The interface and the MAC address in use for a peer.
     pub fn peer_path(&self, peer: PeerId) -> Option<(&str, Mac)> {
         let known = self.peer(peer)?;
-        Some((&self.ports[known.port].interface.name, known.paths[known.at].to.mac))
+        let path = known.paths[known.at];
+        Some((&self.ports[path.ours].interface.name, path.to.mac))
     }
 
     fn peer(&self, peer: PeerId) -> Option<&Peer> {
@@ -297,6 +318,9 @@ impl PacketLink {
             (caps.latency_ns, caps.bytes_per_us) = (2_900, 4_000);
         }
         caps.small_bytes_per_us = caps.bytes_per_us;
+        if self.carries != Carries::Trains && self.ports.len() > 1 {
+            caps.train = RUN;
+        }
         caps
     }
 }
@@ -332,11 +356,27 @@ impl Link for PacketLink {
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.paths.len() > 1 {
             known.proof.doubt();
+            let instead = known.stripes.doubt();
+            self.forget_stripes(peer);
+            if let Some(at) = instead {
+                self.change_path(peer, at);
+            }
         }
     }
 
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         self.send_frames(frames)
+    }
+
+    fn send_striped(
+        &mut self,
+        peer: PeerId,
+        stripe: u8,
+        header: &[u8],
+        payload: &[u8],
+        packets: usize,
+    ) -> usize {
+        self.send_over(peer, stripe, header, payload, packets)
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
@@ -390,6 +430,7 @@ impl Link for PacketLink {
             ("sent", c.sent),
             ("sent_calls", c.sent_calls),
             ("sent_trains", c.sent_trains),
+            ("sent_striped", c.sent_striped),
             ("send_full", c.send_full),
             ("send_errors", c.send_errors),
             ("send_dropped", c.send_dropped),

@@ -2,11 +2,13 @@
 //! an authentic frame comes over is used. When it breaks, another one is.
 
 use super::sys::Carries;
-use super::{source, PacketLink, Peer, Source};
+use super::{source, Outlet, PacketLink, Peer, Source};
 use crate::ether::{
-    EtherAddr, EtherHead, EtherType, Interface, Interfaces, Mac, Path, Proof, TrainHead,
+    speed, EtherAddr, EtherHead, EtherType, Interface, Interfaces, Mac, Path, TrainHead,
 };
 use crate::kind::Kind;
+use crate::proof::Proof;
+use crate::stripes::Stripes;
 use crate::{LinkEvent, PeerInfo};
 use weft_core::{EndpointId, PeerId};
 
@@ -35,14 +37,11 @@ impl PacketLink {
         };
         let known = Peer {
             proof: Proof::new(proven.is_some() || paths.len() == 1),
-            paths,
+            stripes: Stripes::default(),
             at: first,
             source: 0,
-            port: 0,
-            head: [0; EtherHead::LEN],
-            train: NO_TRAIN,
-            mtu: 0,
-            frame_len: 0,
+            outlet: self.outlet(&paths[first]),
+            paths,
         };
         self.peers.insert(info.peer, known);
         self.use_path(info.peer, first).ok_or_else(|| "no path".to_string())
@@ -54,35 +53,48 @@ impl PacketLink {
         path.is_some_and(|p| self.ports[p.ours].up)
     }
 
-    /// Uses one of a peer's paths from now on; returns the Ethernet payload it carries.
-    pub(super) fn use_path(&mut self, peer: PeerId, at: usize) -> Option<u32> {
-        let path = *self.peer(peer)?.paths.get(at)?;
+    /// How frames leave over a path.
+    pub(super) fn outlet(&self, path: &Path) -> Outlet {
         let interface = &self.ports[path.ours].interface;
-        let mtu = path.mtu.min(interface.mtu);
         let (dst, src, slot) = (path.to.mac, interface.mac, path.to.slot);
         let kind = match self.carries {
             Carries::Packets(kind) => kind,
             Carries::Trains => EtherType::default(),
         };
-        let head = EtherHead { dst, src, kind, slot, len: 0 };
-        let frame_len = self.frame_len(mtu);
+        let head = EtherHead { dst, src, kind, slot, len: 0 }.encode();
+        let train = TrainHead { dst, src, slot, ..NO_TRAIN };
+        Outlet { port: path.ours, head, train, mtu: path.mtu.min(interface.mtu) }
+    }
+
+    /// Uses one of a peer's paths from now on; returns the Ethernet payload it carries.
+    fn use_path(&mut self, peer: PeerId, at: usize) -> Option<u32> {
+        let path = *self.peer(peer)?.paths.get(at)?;
+        let outlet = self.outlet(&path);
         let known = self.peers.get_mut(peer)?;
-        (known.at, known.port, known.head) = (at, path.ours, head.encode());
-        known.train = TrainHead { dst, src, slot, ..NO_TRAIN };
+        (known.at, known.outlet) = (at, outlet);
         known.source = source(path.ours, &path.to.mac.0);
-        (known.mtu, known.frame_len) = (mtu, frame_len);
-        Some(mtu)
+        Some(outlet.mtu)
+    }
+
+    /// Lets frames leave over another of a peer's paths for a moment; `None`: over the one in use
+    /// again.
+    pub(super) fn detour(&mut self, peer: PeerId, at: Option<usize>) -> Option<()> {
+        let known = self.peer(peer)?;
+        let outlet = self.outlet(known.paths.get(at.unwrap_or(known.at))?);
+        self.peers.get_mut(peer)?.outlet = outlet;
+        Some(())
     }
 
     /// As [`use_path`](Self::use_path), and says so where the packet size changes.
-    fn change_path(&mut self, peer: PeerId, at: usize) {
-        let before = self.peer(peer).map(|p| p.frame_len);
+    pub(super) fn change_path(&mut self, peer: PeerId, at: usize) {
+        let before = self.peer(peer).map(|p| self.frame_len(p.outlet.mtu));
         let Some(mtu) = self.use_path(peer, at) else { return };
         self.count.path_changes += 1;
-        if before != self.peer(peer).map(|p| p.frame_len) {
+        if before != Some(self.frame_len(mtu)) {
             let packet = self.packet_len(mtu);
             self.news.push(LinkEvent::Mtu(peer, packet));
         }
+        self.share(peer);
     }
 
     pub(super) fn remember_caller(&mut self, endpoint: EndpointId, from: Source) {
@@ -101,7 +113,11 @@ impl PacketLink {
         };
         let Some(at) = position(&known.paths, from) else { return };
         let same = known.source == from;
-        if known.proof.hear(at, same, kind) && !same {
+        let moved = known.proof.hear(at, same, known.stripes.has(at), kind) && !same;
+        if kind == Kind::Answer || kind == Kind::Other && !same {
+            self.prove(peer, at);
+        }
+        if moved {
             self.change_path(peer, at);
         }
     }
@@ -147,6 +163,7 @@ impl PacketLink {
         }
         if !was_up && up {
             self.ports[at].seat.socket.clear_error();
+            self.ports[at].speed = speed(name.as_bytes());
             self.warn(format!("interface {name} is up again"));
         }
         if mtu != old_mtu && up {
@@ -159,23 +176,28 @@ impl PacketLink {
                 self.change_path(peer, path);
             }
         }
+        if was_up != up || mtu != old_mtu {
+            self.port_changed(at);
+        }
     }
 
     fn peers_on(&self, port: usize) -> Vec<PeerId> {
         let mut all = self.peers.ids();
-        all.retain(|&peer| self.peer(peer).is_some_and(|p| p.port == port));
+        all.retain(|&peer| self.peer(peer).is_some_and(|p| p.paths[p.at].ours == port));
         all
     }
 
-    /// Moves every peer that is reached over this port to another path, where it has one.
+    /// Moves every peer that is reached over this port to another path, where it has one: one that
+    /// is known to work, if there is.
     fn leave_port(&mut self, port: usize) {
         for peer in self.peers_on(port) {
-            let paths = self.peer(peer).map_or(0, |p| p.paths.len());
-            if let Some(at) = (0..paths).find(|&at| self.usable(peer, at)) {
-                self.change_path(peer, at);
-                if let Some(known) = self.peers.get_mut(peer) {
-                    known.proof.doubt();
-                }
+            let Some(known) = self.peer(peer) else { continue };
+            let usable = (0..known.paths.len()).filter(|&at| self.usable(peer, at));
+            let Some(at) = usable.min_by_key(|&at| !known.stripes.is_proven(at)) else { continue };
+            let proven = known.stripes.is_proven(at);
+            self.change_path(peer, at);
+            if let Some(known) = self.peers.get_mut(peer).filter(|_| !proven) {
+                known.proof.doubt();
             }
         }
     }

@@ -31,21 +31,27 @@ impl PacketLink {
     #[inline]
     pub(super) fn recv_frames(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let (mut done, mut seen) = (0, 0);
-        for at in 0..self.ports.len() {
-            // Hostile frames bring no packet but count too, so a flood cannot keep us here.
-            while seen < budget {
-                let PacketLink { carries, ports, secure, peers, count, .. } = self;
-                let (port, left) = (&mut ports[at], budget - seen);
-                let taken = match *carries {
-                    Carries::Packets(kind) => take(kind, at, port, secure, peers, count, sink),
-                    Carries::Trains => trains::take(at, port, secure, peers, count, left, sink),
-                };
-                let Some((delivered, news)) = taken else { break };
-                seen += delivered.max(1);
-                done += delivered;
-                if let Some(news) = news {
-                    self.hear(news);
-                }
+        let (mut empty, all) = (0, self.ports.len());
+        // The rings take turns: where a peer spreads data over several, it is in order about so.
+        // Hostile frames bring no packet but count too, so a flood cannot keep us here.
+        while seen < budget && empty < all {
+            let PacketLink { carries, ports, secure, peers, count, .. } = self;
+            let (at, left) = (self.turn, budget - seen);
+            let port = &mut ports[at];
+            self.turn = if at + 1 == all { 0 } else { at + 1 };
+            let taken = match *carries {
+                Carries::Packets(kind) => take(kind, at, port, secure, peers, count, sink),
+                Carries::Trains => trains::take(at, port, secure, peers, count, left, sink),
+            };
+            let Some((delivered, news)) = taken else {
+                empty += 1;
+                continue;
+            };
+            empty = 0;
+            seen += delivered.max(1);
+            done += delivered;
+            if let Some(news) = news {
+                self.hear(news);
             }
         }
         if seen > 0 {

@@ -13,7 +13,7 @@ use weft_core::PeerId;
 pub struct Outbox {
     pub(super) bytes: Box<[u8]>,
     stride: usize,
-    lens: [u32; sys::BURST],
+    pub(super) lens: [u32; sys::BURST],
 }
 
 /// As much as stays in the cache while it is filled and sent.
@@ -116,11 +116,13 @@ impl PacketLink {
     /// how many. `None` if the first cannot be sent at all.
     #[inline]
     fn pack(&mut self, frames: &[Frame<'_>]) -> Option<(usize, usize)> {
-        let port = self.peer(frames[0].peer)?.port;
+        let port = self.peer(frames[0].peer)?.outlet.port;
         let mut packed = 0;
         for frame in frames.iter().take(self.tx.frames()) {
             let fits = match self.peers.get(frame.peer) {
-                Some(peer) => peer.port == port && (packed == 0 || peer.proof.is_confirmed()),
+                Some(peer) => {
+                    peer.outlet.port == port && (packed == 0 || peer.proof.is_confirmed())
+                }
                 None => false,
             };
             if !fits || self.seal_at(packed, frame).is_none() {
@@ -134,7 +136,7 @@ impl PacketLink {
     /// Seals one frame into the outbox.
     #[inline]
     fn seal_at(&mut self, at: usize, frame: &Frame<'_>) -> Option<()> {
-        let head = &self.peers.get(frame.peer)?.head;
+        let head = &self.peers.get(frame.peer)?.outlet.head;
         let stride = self.tx.stride;
         let out = &mut self.tx.bytes[at * stride..][..stride];
         out[..EtherHead::LEN].copy_from_slice(head);
@@ -164,25 +166,29 @@ impl PacketLink {
     /// take the path in use.
     #[cold]
     pub(super) fn send_hello(&mut self, frame: &Frame<'_>) -> bool {
+        if Kind::of(frame.header) == Kind::Question {
+            self.keep_question(frame.peer, frame.header, frame.payload);
+        }
         let Some(known) = self.peer(frame.peer) else { return false };
-        let used = known.at;
         let caller = known.proof.caller().filter(|_| Kind::of(frame.header) == Kind::Answer);
         let over = match caller {
             Some(at) => at..at + 1,
             None if known.proof.is_confirmed() => return false,
             None => 0..known.paths.len(),
         };
-        for at in over {
-            if !self.usable(frame.peer, at) {
-                continue;
-            }
-            self.use_path(frame.peer, at);
-            match self.send_some(std::slice::from_ref(frame)) {
-                Some(Ok(_)) => self.count.sent += 1,
-                _ => self.count.send_errors += 1,
-            }
-        }
-        self.use_path(frame.peer, used);
+        over.for_each(|at| self.hello_over(at, frame));
+        self.detour(frame.peer, None);
         true
+    }
+
+    /// Sends a HELLO over one of the peer's paths, if its interface is up; that stays taken.
+    pub(super) fn hello_over(&mut self, at: usize, frame: &Frame<'_>) {
+        if !self.usable(frame.peer, at) || self.detour(frame.peer, Some(at)).is_none() {
+            return;
+        }
+        match self.send_some(std::slice::from_ref(frame)) {
+            Some(Ok(_)) => self.count.sent += 1,
+            _ => self.count.send_errors += 1,
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::recv::{known_source, news as news_in, news_of, News};
 use super::send::is_hello;
 use super::sys::{offload, Geometry, Seen, OFFLOAD};
-use super::{source, Counters, PacketLink, Peer, Port};
+use super::{source, Counters, Outlet, PacketLink, Peer, Port};
 use crate::ether::{EtherAddr, TrainFrame, TrainHead};
 use crate::kind::Kind;
 use crate::secure::{Mode, Reject, Secure};
@@ -90,10 +90,9 @@ impl PacketLink {
         padding: usize,
         lent: [&[u8]; 2],
     ) -> Option<io::Result<usize>> {
-        let known = self.peers.get(peer)?;
-        let (port, mtu) = (known.port, known.mtu);
+        let Outlet { port, mtu, train: head, .. } = self.peers.get(peer)?.outlet;
         let (each, len) = (train.segment as u16, train.len as u16);
-        let head = TrainHead { each, len, padding: padding as u16, ..known.train };
+        let head = TrainHead { each, len, padding: padding as u16, ..head };
         let all = START + train.len + padding;
         let here = START + train.len - lent[0].len() - lent[1].len();
         let out = &mut self.tx.bytes[..here + padding];

@@ -132,7 +132,7 @@ impl UdpLink {
 
     #[cold]
     fn give_socket(&mut self, peer: PeerId) {
-        let Some(known) = self.peers.get(peer).filter(|k| k.confirmed && !k.doubted) else {
+        let Some(known) = self.peers.get(peer).filter(|k| k.proof.is_confirmed()) else {
             return;
         };
         let (at, to) = (known.socket, known.to);

@@ -3,7 +3,7 @@
 //! - `send.rs`: seals packets and hands runs of equal size to the kernel as one train (UDP GSO).
 //! - `recv.rs`: takes trains (UDP GRO) apart, checks each packet, and receives bulk straight into
 //!   place.
-//! - `stripes.rs`: several interfaces that share bulk data.
+//! - `stripes.rs`: several addresses that share bulk data.
 //! - `connected.rs`: a socket of its own for the peer that most is exchanged with.
 //! - `interfaces.rs`: which addresses to offer and to use; `pmtu.rs`: packet sizes.
 //! - `sys/`: the system calls.
@@ -19,7 +19,9 @@ mod sys;
 mod tests;
 
 use crate::kind::Kind;
+use crate::proof::Proof;
 use crate::secure::{Lane, Mode, Secure, Security};
+use crate::stripes::Stripes;
 use crate::table::{News, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
@@ -71,32 +73,11 @@ impl Default for UdpConfig {
 
 /// A buffer smaller than this loses bulk data under load, and is worth a warning.
 const BUFFER_MIN: usize = 1 << 20;
-/// So many receive calls in a row that brought authentic packets from another address: the peer
-/// has moved.
-const STRAYS: u8 = 8;
-/// The same where both share data among several addresses, and that is one of them; and if the peer
-/// asked over it.
-const STRAYS_SHARED: u8 = 64;
-const STRAYS_ASKED: u8 = 4;
-
 struct Peer {
     /// Where it may be, best first.
     candidates: Vec<Candidate>,
-    /// An authentic packet came from the address in use: the others need not be tried.
-    confirmed: bool,
-    /// Packets to the address in use stay unacknowledged: only an answer confirms an address.
-    doubted: bool,
-    /// How often the address in use was doubted since it was confirmed.
-    doubts: u32,
-    /// That number when the first answer came over another way: where both work, the peer was just
-    /// slow, and the answer over the way in use follows. If it does not until the next doubt, an
-    /// answer over any way is good.
-    rival: Option<u32>,
-    /// Receive calls in a row that brought authentic packets from another address.
-    stray: u8,
-    /// The candidate that the last question came from: the answer goes back there.
-    caller: Option<usize>,
-    stripes: stripes::Stripes,
+    proof: Proof,
+    stripes: Stripes,
     socket: usize,
     to: SockAddr,
     addr: SocketAddr,
@@ -260,35 +241,18 @@ impl UdpLink {
         let Some(at) = known.candidates.iter().position(|c| same_host_port(c.addr, from)) else {
             return;
         };
-        if kind == Kind::Question {
-            known.caller = Some(at);
-        }
-        let shares = known.stripes.has(at);
         let same = same_host_port(known.addr, from);
-        known.stray = if same { 0 } else { known.stray.saturating_add(1) };
-        let answers = kind == Kind::Answer;
-        let preferred = same || known.rival.is_some_and(|first| first < known.doubts);
-        if known.doubted && answers && known.rival.is_none() {
-            known.rival = Some(known.doubts);
-        }
-        let proven = !known.confirmed && (!known.doubted || answers && preferred);
-        // Who asked over this way and now sends over it has left the other.
-        let moved = known.caller == Some(at)
-            && kind == Kind::Other
-            && (!shares || known.stray >= STRAYS_ASKED);
-        let strays = if shares { STRAYS_SHARED } else { STRAYS };
+        let moved = known.proof.hear(at, same, known.stripes.has(at), kind) && !same;
         if kind == Kind::Answer || kind == Kind::Other && !same {
             self.prove(peer, at);
         }
-        let Some(known) = self.peers.get_mut(peer) else { return };
-        if !proven && (same || !moved && known.stray < strays) {
-            return;
+        if moved {
+            self.change_candidate(peer, at);
         }
-        (known.confirmed, known.doubted, known.stray) = (true, false, 0);
-        (known.doubts, known.rival) = (0, None);
-        if same {
-            return;
-        }
+    }
+
+    /// As [`use_candidate`](Self::use_candidate), and says so.
+    fn change_candidate(&mut self, peer: PeerId, at: usize) {
         if let Some(mtu) = self.use_candidate(peer, at) {
             self.count.path_changes += 1;
             self.news.push(LinkEvent::Mtu(peer, mtu));
@@ -367,13 +331,8 @@ impl Link for UdpLink {
                 .map_err(LinkError::Unreachable)?;
         let first = candidates[0].addr;
         let known = Peer {
-            confirmed: candidates.len() == 1,
-            doubted: false,
-            doubts: 0,
-            rival: None,
-            stray: 0,
-            caller: None,
-            stripes: stripes::Stripes::default(),
+            proof: Proof::new(candidates.len() == 1),
+            stripes: Stripes::default(),
             candidates,
             socket: 0,
             to: SockAddr::new(first),
@@ -401,9 +360,12 @@ impl Link for UdpLink {
         self.connected.forget(peer);
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.candidates.len() > 1 {
-            known.doubts = known.doubts.saturating_add(1);
-            (known.confirmed, known.doubted) = (false, true);
+            known.proof.doubt();
+            let instead = known.stripes.doubt();
             self.forget_stripes(peer);
+            if let Some(at) = instead {
+                self.change_candidate(peer, at);
+            }
         }
     }
 

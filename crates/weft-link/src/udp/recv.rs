@@ -159,7 +159,7 @@ impl UdpLink {
     fn note_source(&mut self, peer: Option<PeerId>, kind: Kind) {
         let Some(peer) = peer else { return };
         let Some(known) = self.peer(peer) else { return };
-        let usual = known.confirmed && known.stray == 0 && kind == Kind::Other;
+        let usual = known.proof.is_settled() && kind == Kind::Other;
         if usual && (known.candidates.len() == 1 || known.to.same(&self.rx.from)) {
             return;
         }

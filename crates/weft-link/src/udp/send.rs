@@ -280,14 +280,14 @@ impl UdpLink {
     #[cold]
     fn send_hello(&mut self, frame: &Frame<'_>) -> bool {
         let Some(known) = self.peer(frame.peer) else { return false };
-        let caller = known.caller.filter(|_| Kind::of(frame.header) == Kind::Answer);
+        let caller = known.proof.caller().filter(|_| Kind::of(frame.header) == Kind::Answer);
         if Kind::of(frame.header) == Kind::Question {
             self.keep_question(frame.peer, frame.header, frame.payload);
         }
         let Some(known) = self.peer(frame.peer) else { return false };
         let to = match caller {
             Some(at) => at..at + 1,
-            None if known.confirmed => return false,
+            None if known.proof.is_confirmed() => return false,
             None => 0..known.candidates.len(),
         };
         for at in to {

@@ -33,8 +33,9 @@ mod way;
 pub use bare::BareXdp;
 pub use mode::{UnknownMode, XdpMode};
 
-use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Monitor, Path, Proof, PATHS_MAX};
+use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Monitor, Path, PATHS_MAX};
 use crate::packet::StandIn;
+use crate::proof::Proof;
 use crate::secure::{Lane, Mode, Secure, Security};
 use crate::table::{News, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};

@@ -27,7 +27,7 @@ impl XdpLink {
         let found = known.paths.iter().position(|p| p.ours == rail && p.to.mac == from);
         let Some(at) = found else { return };
         let same = known.at == at;
-        if known.proof.hear(at, same, kind) {
+        if known.proof.hear(at, same, false, kind) {
             self.take_path(peer, at);
         }
     }

@@ -99,7 +99,7 @@ impl Driver {
                 next = self.core.engine.poll_transmit(self.core.now);
                 continue;
             }
-            if first.packets > 1 && is(&first, PacketType::Data) {
+            if (first.packets > 1 || first.stripe > 0) && is(&first, PacketType::Data) {
                 did |= self.send_run(link, first);
                 next = self.core.engine.poll_transmit(self.core.now);
                 continue;
@@ -235,6 +235,7 @@ impl Driver {
     fn fits(&self, t: &Transmit, link: Option<usize>, room: usize) -> bool {
         t.packets as usize <= room
             && (t.packets == 1 || is(t, PacketType::EagerMore))
+            && t.stripe == 0
             && self.link_for(t) == link
             && !is(t, HELLO)
     }

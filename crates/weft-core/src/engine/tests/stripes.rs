@@ -49,6 +49,18 @@ fn emit__trains_take_turns_and_overtake_each_other_without_loss() {
 }
 
 #[test]
+fn emit__packets_of_a_link_without_trains_take_turns() {
+    let caps = LinkCaps { train: 1, mtu: 9000, ..striped(2) };
+    let mut net = Net::open((caps, Config::default()));
+    let (script, counts) = counting([DELAY, 3 * DELAY, 30 * DELAY, 0]);
+    net.script = script;
+    pass(&mut net, 4 << 20);
+    let [_, first, second, _] = *counts.borrow();
+    assert!(first.abs_diff(second) < 20 && second > 200, "{counts:?}");
+    assert_eq!(net.nodes[0].engine.stats().retransmitted, 0);
+}
+
+#[test]
 fn emit__as_many_ways_as_configured() {
     let config = Config { stripes: 1, ..Config::default() };
     let mut net = Net::open((striped(3), config));

@@ -1,8 +1,10 @@
-//! rtnetlink: the interfaces of this network namespace, and word of their changes.
+//! The interfaces of this network namespace, and word of their changes (rtnetlink); their speed.
 #![allow(unsafe_code)]
 
 mod parse;
 mod socket;
+mod speed;
 
 pub(super) use socket::list;
 pub use socket::Monitor;
+pub use speed::speed;

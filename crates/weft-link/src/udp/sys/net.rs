@@ -1,6 +1,7 @@
 //! What the kernel knows about interfaces and routes.
 
 use super::{socket, SockAddr};
+use crate::ether::speed;
 use crate::udp::pmtu::Route;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -43,7 +44,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
         // SAFETY: as above.
         let index = unsafe { libc::if_nametoindex(entry.ifa_name) };
-        out.push(Interface { ip: addr.ip(), prefix, index, speed: speed(name).unwrap_or(0) });
+        out.push(Interface { ip: addr.ip(), prefix, index, speed: speed(name.to_bytes()) });
     }
     // SAFETY: `list` came from getifaddrs and nothing borrows it any more.
     unsafe { libc::freeifaddrs(list) };
@@ -59,28 +60,6 @@ pub fn name_of(index: u32) -> Option<String> {
     }
     let name = std::ffi::CStr::from_bytes_until_nul(&name).ok()?;
     Some(name.to_string_lossy().into_owned())
-}
-
-/// Speed of an interface in Mbit/s (`ETHTOOL_GSET`, linux/ethtool.h); `None` if its driver does not
-/// tell.
-fn speed(name: &std::ffi::CStr) -> Option<u32> {
-    const GET: u32 = 1;
-    // `struct ethtool_cmd`: the speed's low half is the first of word 3, its high half of word 7.
-    let mut command = [0u32; 11];
-    command[0] = GET;
-    let fd = socket::open(false).ok()?;
-    // SAFETY: all-zero is a valid ifreq.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, &from) in request.ifr_name.iter_mut().zip(name.to_bytes()) {
-        *to = from as libc::c_char;
-    }
-    request.ifr_name[libc::IFNAMSIZ - 1] = 0;
-    request.ifr_ifru.ifru_data = command.as_mut_ptr().cast();
-    // SAFETY: `request` names a command of the size the kernel writes, both alive for the call.
-    let rc = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
-    let half = |word: u32| u32::from(word.to_ne_bytes()[0]) | u32::from(word.to_ne_bytes()[1]) << 8;
-    let known = half(command[3]) | half(command[7]) << 16;
-    (rc == 0 && known != u32::MAX && known != 0xffff).then_some(known)
 }
 
 fn ones(mask: IpAddr) -> u32 {

@@ -1,0 +1,102 @@
+//! Striping over packet sockets: the paths to a peer that share bulk data.
+
+use super::{source, PacketLink, Peer};
+use crate::link::send_apart;
+use crate::stripes::Way;
+use crate::{Frame, LinkEvent};
+use weft_core::PeerId;
+
+impl PacketLink {
+    /// A question is sent to the peer: it may be asked over further paths.
+    pub(super) fn keep_question(&mut self, peer: PeerId, header: &[u8], payload: &[u8]) {
+        let Some(known) = self.peers.get_mut(peer) else { return };
+        if known.paths.iter().any(|path| path.ours != known.paths[0].ours) {
+            known.stripes.keep(header, payload);
+        }
+    }
+
+    /// Nothing is known of the paths to the peer any more.
+    pub(super) fn forget_stripes(&mut self, peer: PeerId) {
+        if self.peers.get_mut(peer).is_some_and(|known| known.stripes.forget()) {
+            self.news.push(LinkEvent::Stripes(peer, 1));
+        }
+    }
+
+    /// A path to and from the peer works. Asks over those that may share with it.
+    pub(super) fn prove(&mut self, peer: PeerId, at: usize) {
+        let Some(known) = self.peers.get_mut(peer) else { return };
+        if known.stripes.prove(at) {
+            self.share(peer);
+            self.ask_rest(peer);
+        }
+    }
+
+    /// Finds the paths that share bulk data.
+    pub(super) fn share(&mut self, peer: PeerId) {
+        let Some(known) = self.peer(peer) else { return };
+        let (ways, used) = (self.ways(known), known.at);
+        let Some(known) = self.peers.get_mut(peer) else { return };
+        if let Some(now) = known.stripes.share(&ways, used) {
+            self.news.push(LinkEvent::Stripes(peer, now));
+        }
+    }
+
+    /// Asks over the paths of interfaces of which nothing is known.
+    pub(super) fn ask_rest(&mut self, peer: PeerId) {
+        let Some(known) = self.peer(peer) else { return };
+        let ways = self.ways(known);
+        let Some(known) = self.peers.get_mut(peer) else { return };
+        let open = known.stripes.to_ask(&ways);
+        let Some((header, payload)) = known.stripes.question() else { return };
+        let (header, payload) = (header.to_vec(), payload.to_vec());
+        let frame = Frame { peer, header: &header, payload: &payload };
+        open.into_iter().for_each(|at| self.hello_over(at, &frame));
+        self.detour(peer, None);
+    }
+
+    /// An interface went down, came up or carries more or less: its paths share no longer, and are
+    /// asked about again.
+    pub(super) fn port_changed(&mut self, port: usize) {
+        for peer in self.peers.ids() {
+            let Some(known) = self.peers.get_mut(peer) else { continue };
+            for at in (0..known.paths.len()).filter(|&at| known.paths[at].ours == port) {
+                known.stripes.disprove(at);
+            }
+            self.share(peer);
+            self.ask_rest(peer);
+        }
+    }
+
+    /// Sends a run of DATA packets over one of the paths that share.
+    pub(super) fn send_over(
+        &mut self,
+        peer: PeerId,
+        stripe: u8,
+        header: &[u8],
+        payload: &[u8],
+        packets: usize,
+    ) -> usize {
+        let path = self.peer(peer).and_then(|known| known.stripes.path(stripe));
+        let taken = path.and_then(|at| self.detour(peer, Some(at)));
+        let sent = send_apart(self, peer, header, payload, packets);
+        if taken.is_some() {
+            self.detour(peer, None);
+            self.count.sent_striped += sent as u64;
+        }
+        sent
+    }
+
+    /// The paths as those that share are chosen by.
+    fn ways(&self, known: &Peer) -> Vec<Way> {
+        let way = |path: &crate::ether::Path| {
+            let port = &self.ports[path.ours];
+            Way {
+                near: port.up.then_some(port.interface.index),
+                far: source(0, &path.to.mac.0),
+                speed: port.speed,
+                len: path.mtu.min(port.interface.mtu),
+            }
+        };
+        known.paths.iter().map(way).collect()
+    }
+}

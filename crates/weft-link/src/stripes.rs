@@ -125,7 +125,7 @@ impl Stripes {
     }
 
     /// Paths to ask over now: those of interfaces over which none is proven.
-    pub fn to_ask(&mut self, ways: &[Way]) -> Vec<usize> {
+    pub fn next_to_ask(&mut self, ways: &[Way]) -> Vec<usize> {
         if self.asks >= ASKS || self.question.0.is_empty() {
             return Vec::new();
         }
@@ -192,7 +192,8 @@ mod tests {
         let mut stripes = Stripes::default();
         for _ in 0..3 {
             assert_eq!((stripes.doubt(), stripes.forget()), (None, false));
-            (stripes.prove(0), stripes.prove(1));
+            stripes.prove(0);
+            stripes.prove(1);
             assert_eq!(stripes.share(&all, 0), Some(2));
             assert_eq!((stripes.doubt(), stripes.forget()), (Some(1), true));
         }
@@ -203,16 +204,17 @@ mod tests {
         let all = [way(1, 8), way(1, 9), way(2, 8), way(2, 9), Way { near: None, ..way(3, 7) }];
         let mut stripes = Stripes::default();
         stripes.prove(0);
-        assert!(stripes.to_ask(&all).is_empty(), "nothing to ask");
+        assert!(stripes.next_to_ask(&all).is_empty(), "nothing to ask");
         stripes.keep(b"header", b"payload");
         assert_eq!(stripes.question(), Some((&b"header"[..], &b"payload"[..])));
         for _ in 0..ASKS {
-            assert_eq!(stripes.to_ask(&all), [2, 3]);
+            assert_eq!(stripes.next_to_ask(&all), [2, 3]);
         }
-        assert!(stripes.to_ask(&all).is_empty());
+        assert!(stripes.next_to_ask(&all).is_empty());
         assert!(!stripes.forget() && stripes.question().is_some());
-        assert_eq!(stripes.to_ask(&all), [0, 1, 2, 3]);
-        (stripes.prove(0), stripes.prove(3));
-        assert!(stripes.to_ask(&all).is_empty(), "each has given one");
+        assert_eq!(stripes.next_to_ask(&all), [0, 1, 2, 3]);
+        stripes.prove(0);
+        stripes.prove(3);
+        assert!(stripes.next_to_ask(&all).is_empty(), "each has given one");
     }
 }

@@ -46,7 +46,7 @@ impl PacketLink {
         let Some(known) = self.peer(peer) else { return };
         let ways = self.ways(known);
         let Some(known) = self.peers.get_mut(peer) else { return };
-        let open = known.stripes.to_ask(&ways);
+        let open = known.stripes.next_to_ask(&ways);
         let Some((header, payload)) = known.stripes.question() else { return };
         let (header, payload) = (header.to_vec(), payload.to_vec());
         let frame = Frame { peer, header: &header, payload: &payload };

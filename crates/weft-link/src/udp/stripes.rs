@@ -45,7 +45,7 @@ impl UdpLink {
     fn ask_rest(&mut self, peer: PeerId) {
         let Some(known) = self.peers.get_mut(peer) else { return };
         let ways = ways(known);
-        for at in known.stripes.to_ask(&ways) {
+        for at in known.stripes.next_to_ask(&ways) {
             let Some(known) = self.peers.get(peer) else { return };
             let Some((header, payload)) = known.stripes.question() else { return };
             let addr = known.candidates[at].addr;

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn to_ask__interfaces_that_gave_no_answer_a_few_times() {
+    fn next_to_ask__interfaces_that_gave_no_answer_a_few_times() {
         let all = [way(1, 8), way(1, 9), way(2, 8), way(2, 9), Way { near: None, ..way(3, 7) }];
         let mut stripes = Stripes::default();
         stripes.prove(0);

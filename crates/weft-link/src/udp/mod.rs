@@ -73,6 +73,7 @@ impl Default for UdpConfig {
 
 /// A buffer smaller than this loses bulk data under load, and is worth a warning.
 const BUFFER_MIN: usize = 1 << 20;
+
 struct Peer {
     /// Where it may be, best first.
     candidates: Vec<Candidate>,

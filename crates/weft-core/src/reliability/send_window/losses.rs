@@ -1,0 +1,196 @@
+//! Which packets are lost, from the order of arrivals or by a timeout, and their retransmission.
+
+use super::{precedes, SendWindow, FAST, LANES, LOST, RESENT, SACKED};
+use crate::reliability::SackMap;
+use crate::{Instant, Seq};
+use core::time::Duration;
+
+/// A packet sent so long before one that arrived over whatever path, and four round trips, is lost.
+const STRANDED: Duration = Duration::from_millis(1);
+
+/// Packets a timeout may send again whatever the congestion window.
+const PROBES: u8 = 2;
+
+impl<T: Copy> SendWindow<T> {
+    /// What an acknowledgement says of losses.
+    pub(super) fn losses(
+        &mut self,
+        now: Instant,
+        sack: Option<&SackMap>,
+        nack: bool,
+        overtook: bool,
+    ) -> u32 {
+        // Who has reported what it holds drops nothing.
+        self.drops |= nack && self.sacked == 0;
+        if !self.goes_back() {
+            return self.judge(now, sack.is_some(), overtook);
+        }
+        // The receiver may be selective although this side is not.
+        let holds = sack.is_some_and(|sack| !sack.is_empty());
+        if nack || holds {
+            self.go_back(now)
+        } else {
+            0
+        }
+    }
+
+    /// Looks for losses where the acknowledgement tells of any; `overtook`: a packet sent again has
+    /// arrived.
+    fn judge(&mut self, now: Instant, has_map: bool, overtook: bool) -> u32 {
+        // A gap is known, and what came behind it lately is still to be said, or was said in an
+        // acknowledgement that is lost.
+        if self.sacked > 0 && !has_map {
+            self.overtook |= overtook;
+            return 0;
+        }
+        let everywhere = overtook | core::mem::take(&mut self.overtook);
+        if self.sacked == 0 && !everywhere {
+            return 0;
+        }
+        self.detect_losses(now, everywhere)
+    }
+
+    /// Marks packets overtaken by `REORDER_MIN` or more later transmissions, or by any later one
+    /// and longer ago than 9/8 of a round trip (RFC 9002 section 6.1); both bounds widen with
+    /// `reorder`. What overtakes a retransmission was sent after it, so each packet is judged at
+    /// most once a round trip. A path over which nothing arrives is judged by time alone. First
+    /// transmissions overtake only packets before them, so that without `everywhere` the search
+    /// ends at the last packet reported received. It never goes beyond what acknowledgements have
+    /// described: packets there may have arrived unreported.
+    fn detect_losses(&mut self, now: Instant, everywhere: bool) -> u32 {
+        let srtt = u64::from(self.srtt);
+        let late = Duration::from_nanos(srtt + srtt * u64::from(self.reorder) / 24);
+        let stranded = Duration::from_nanos(srtt * 4).max(STRANDED);
+        let una = self.oldest();
+        let known = match self.described.before(una) {
+            true => 0,
+            false => self.described.distance_from(una) as usize,
+        };
+        let (mut seen, mut marked) = (0, 0);
+        for i in 0..self.slots.len().min(known) {
+            if seen == self.sacked && !everywhere {
+                break;
+            }
+            let slot = &mut self.slots[i];
+            if slot.is(SACKED) {
+                seen += 1;
+                continue;
+            }
+            let arrived = self.arrived[slot.lane()];
+            let is_stranded = self.latest.since(slot.sent) >= stranded;
+            if slot.is(LOST) || !(precedes(slot.order, arrived) || is_stranded) {
+                continue;
+            }
+            let overtaken = match precedes(slot.order, arrived) {
+                true => arrived.wrapping_sub(slot.order) - 1,
+                false => 0,
+            };
+            let is_late = srtt > 0 && overtaken > 0 && now.since(slot.sent) >= late;
+            if overtaken >= self.reorder.into() || is_late || is_stranded {
+                slot.flags |= LOST | FAST;
+                let fails = &mut self.fails[slot.lane()];
+                *fails = fails.saturating_add(1);
+                self.note_lost(i);
+                marked += 1;
+            }
+        }
+        marked
+    }
+
+    fn note_lost(&mut self, index: usize) {
+        let seq = self.oldest().plus(index as u32);
+        if self.lost == 0 || seq.before(self.cursor) {
+            self.cursor = seq;
+        }
+        self.lost += 1;
+    }
+
+    /// A gap was reported: everything is resent, unless the front was (re)sent within half a round
+    /// trip.
+    fn go_back(&mut self, now: Instant) -> u32 {
+        let Some(front) = self.slots.front() else { return 0 };
+        let age = now.since(front.sent);
+        if front.is(LOST) || age < Duration::from_nanos(u64::from(self.srtt) / 2) {
+            return 0;
+        }
+        if self.srtt == 0 && !front.is(RESENT) {
+            // A later packet made the round trip within this time; without any estimate every
+            // further NACK of the same burst would go back again.
+            self.srtt = u32::try_from(age.as_nanos()).unwrap_or(u32::MAX);
+        }
+        self.mark_all_lost()
+    }
+
+    fn mark_all_lost(&mut self) -> u32 {
+        let before = self.lost;
+        for slot in &mut self.slots {
+            slot.flags = (slot.flags | LOST) & !FAST;
+        }
+        self.lost = self.span();
+        self.cursor = self.oldest();
+        self.lost - before
+    }
+
+    /// The next packet due for retransmission, if the network has room; it counts as sent `now`,
+    /// over the path it took before, or path 1 instead of those that share data with it. (Over a
+    /// quicker path it would arrive, and that the path of its kind is dead would go unnoticed.)
+    /// The oldest never waits for room: the timer watches it once it is sent.
+    #[inline]
+    pub fn next_retransmit(&mut self, now: Instant) -> Option<(Seq, T)> {
+        if self.lost == 0 {
+            return None;
+        }
+        let una = self.oldest();
+        let full = self.in_network() >= self.congestion;
+        let start = if self.cursor.before(una) { 0 } else { self.cursor.distance_from(una) };
+        for i in start..self.span() {
+            let slot = &mut self.slots[i as usize];
+            if !slot.is(LOST) {
+                continue;
+            }
+            if i > 0 && full && self.probes == 0 {
+                self.cursor = una.plus(i);
+                return None;
+            }
+            self.probes = self.probes.saturating_sub(1);
+            self.resent += u32::from(!slot.is(RESENT));
+            slot.flags = (slot.flags | RESENT) & !LOST;
+            slot.sent = now;
+            slot.lane = slot.lane.min(1);
+            let next = &mut self.order[usize::from(slot.lane) % LANES];
+            slot.order = *next;
+            *next = next.wrapping_add(1);
+            self.lost -= 1;
+            let seq = una.plus(i);
+            self.cursor = seq.next();
+            let (run, at) = self.run_of(i)?;
+            return Some((seq, (self.part)(&run.item, at, run.count)));
+        }
+        None
+    }
+
+    /// The retransmission timeout may have fired. [`Reliability::GoBackN`] resends everything.
+    /// [`Reliability::Selective`] only probes with the first and the last missing packet, since
+    /// often just the acknowledgement was lost; the answer shows what else is missing (RFC 9002
+    /// section 6.2.4). The sender should ask for an immediate acknowledgement of whatever it
+    /// retransmits. Returns whether anything was marked; the caller then backs its timeout off.
+    pub fn on_timeout(&mut self, now: Instant, rto: Duration) -> bool {
+        match self.oldest_sent() {
+            Some(oldest) if now.since(oldest) >= rto => {}
+            _ => return false,
+        }
+        self.probes = PROBES;
+        if self.goes_back() {
+            return self.mark_all_lost() > 0;
+        }
+        let last = self.slots.iter().rposition(|slot| !slot.is(SACKED)).unwrap_or(0);
+        for i in [0, last] {
+            let slot = &mut self.slots[i];
+            if !slot.is(LOST) {
+                slot.flags = (slot.flags | LOST) & !FAST;
+                self.note_lost(i);
+            }
+        }
+        true
+    }
+}

@@ -99,6 +99,29 @@ static void meet(void)
 	get(&c, 1);
 }
 
+/* Waits for the other side outside of the provider: no progress. */
+static void away(void)
+{
+	char c;
+
+	CHECK(read(turns, &c, 1) == 1);
+}
+
+/* Both meet, then one is away. The other goes on when that one makes no progress any more, as it may
+ * while it waits to meet. */
+static void part(int leaves)
+{
+	char c = 'x';
+
+	meet();
+	if (leaves) {
+		put(&c, 1);
+		away();
+	} else {
+		get(&c, 1);
+	}
+}
+
 /* The next completion of an operation of ours; its error number if it failed. */
 static int completion(void *context, uint64_t flags)
 {
@@ -837,14 +860,6 @@ static void case_events(void)
 	exit(0);
 }
 
-/* Waits for the other side outside of the provider: no progress. */
-static void away(void)
-{
-	char c;
-
-	CHECK(read(turns, &c, 1) == 1);
-}
-
 /* One side is away: what it sent arrives all the same, though frames are lost; and what the other
  * does to its memory is done. */
 static void case_away(void)
@@ -971,7 +986,7 @@ static void case_taken(void)
 		/* They know each other. */
 		AGAIN(fi_write(ep, local, 8, NULL, peer, 0, KEY, NULL));
 		CHECK(!completion(NULL, FI_RMA | FI_WRITE));
-		meet();
+		part(0);
 		for (size_t i = 0; i < 2 * SIZES; i++, at += ROOM) {
 			pattern(at, sizes[i % SIZES], (unsigned)i);
 			deliver(at, sizes[i % SIZES], i, NULL);
@@ -990,8 +1005,7 @@ static void case_taken(void)
 	/* The first are received already. */
 	for (size_t i = 0; i < SIZES; i++)
 		OK(fi_trecv(ep, mem + i * ROOM, ROOM, NULL, peer, i, 0, NULL));
-	meet();
-	away();
+	part(1);
 	/* Makes progress; asks for nothing more. */
 	get(&c, 1);
 	for (size_t i = 0; i < SIZES; i++)
@@ -1055,7 +1069,7 @@ static void case_delivered(void)
 		/* They know each other. */
 		deliver("", 0, 100, &c);
 		CHECK(!completion(&c, FI_TAGGED | FI_SEND));
-		meet();
+		part(0);
 		for (size_t i = 0; i < SIZES; i++) {
 			pattern(local, sizes[i], (unsigned)i);
 			deliver(local, sizes[i], i, &c);
@@ -1072,8 +1086,7 @@ static void case_delivered(void)
 	OK(fi_trecv(ep, mem, 0, NULL, peer, 100, 0, NULL));
 	while (fi_cq_read(rxcq, &e, 1) != 1)
 		sched_yield();
-	meet();
-	away();
+	part(1);
 	while (poll(&p, 1, 0) == 0) {
 		CHECK(fi_cq_read(txcq, &e, 1) == -FI_EAGAIN);
 		sched_yield();

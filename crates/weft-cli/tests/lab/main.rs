@@ -247,7 +247,8 @@ fn share(senders: u32, messages: u32, full: f64, most_lost: f64) {
 
 #[test]
 fn run__many_senders_share_a_bottleneck_and_keep_it_full() {
-    share(32, 16, 0.9, 0.2);
+    // Of 16 messages each, shares are as much chance as control: an index of 0.76 to 0.97.
+    share(32, 64, 0.9, 0.2);
 }
 
 #[test]

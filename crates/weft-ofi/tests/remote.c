@@ -107,8 +107,8 @@ static void away(void)
 	CHECK(read(turns, &c, 1) == 1);
 }
 
-/* Both meet, then one is away. The other goes on when that one makes no progress any more, as it may
- * while it waits to meet. */
+/* Both meet, then one is away. The other goes on when that one makes no progress any more, as it
+ * may while it waits to meet. */
 static void part(int leaves)
 {
 	char c = 'x';

@@ -169,8 +169,8 @@ impl<T: Copy> SendWindow<T> {
         None
     }
 
-    /// The retransmission timeout may have fired. [`Reliability::GoBackN`] resends everything.
-    /// [`Reliability::Selective`] only probes with the first and the last missing packet, since
+    /// The retransmission timeout may have fired. Going back resends everything.
+    /// Selective retransmission only probes with the first and the last missing packet, since
     /// often just the acknowledgement was lost; the answer shows what else is missing (RFC 9002
     /// section 6.2.4). The sender should ask for an immediate acknowledgement of whatever it
     /// retransmits. Returns whether anything was marked; the caller then backs its timeout off.

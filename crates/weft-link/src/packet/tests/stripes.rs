@@ -146,6 +146,33 @@ fn send_striped__over_two_cables_once_both_are_proven() {
 }
 
 #[test]
+fn recv__a_full_ring_keeps_nobody_from_another() {
+    if !cables(2, 1500) {
+        return;
+    }
+    let (mut busy, mut quiet) = (End::open("v0", 1), End::open("v1", 2));
+    let mut b = End::open("w0,w1", 3);
+    busy.knows(&b);
+    // Nothing tells it that it reaches the second interface alone.
+    let mut address = b.address();
+    address.ether.remove(0);
+    let session = session_number(3, 1);
+    let info = PeerInfo { peer: PeerId(3), session, endpoint: b.id, address };
+    quiet.link.connect(&info).unwrap();
+    b.knows(&busy);
+    b.knows(&quiet);
+    (0..200).for_each(|tag| busy.send(3, tag, b"many"));
+    quiet.send(3, 1000, b"one");
+    let start = Instant::now();
+    while !b.link.ports.iter_mut().all(|port| port.seat.ring.ready()) {
+        assert!(start.elapsed() < LONG, "nothing came");
+    }
+    let mut keep = Keep::default();
+    b.link.recv(16, &mut keep);
+    assert!(keep.0.iter().any(|(tag, _)| *tag == 1000), "{:?}", keep.0);
+}
+
+#[test]
 fn share__only_what_carries_as_much() {
     if !cables(2, 1500) {
         return;

@@ -121,6 +121,19 @@ unsafe fn add<L: Lanes, const COPY: bool, const OWN: bool>(
     // SAFETY: each access stays within the part and its copy; the rest by contract.
     unsafe {
         while at < len {
+            // The first group after a reduction waits for its result, and the others not for it.
+            let mut waiting = None;
+            if sum.power == GROUPS {
+                let carry = reduce(L::fold(sum.sums));
+                sum.power = GROUPS - sum.left.min(GROUPS);
+                sum.sums = L::zero();
+                let n = (len - at).min(GROUP);
+                let group: L = take::<L, COPY, OWN>(part.add(at), n, copy.wrapping_add(at));
+                waiting = Some((group, carry, sum.power));
+                at += n;
+                sum.power += 1;
+                sum.left -= 1;
+            }
             // Whole runs without a test in between; the last group may be cut short.
             let run = (GROUPS - sum.power).min((len - at) / GROUP);
             for _ in 0..run {
@@ -143,16 +156,8 @@ unsafe fn add<L: Lanes, const COPY: bool, const OWN: bool>(
                 sum.power += 1;
                 sum.left -= 1;
             }
-            if sum.power == GROUPS && at < len {
-                let carry = reduce(L::fold(sum.sums));
-                sum.power = GROUPS - sum.left.min(GROUPS);
-                sum.sums = L::zero();
-                let n = (len - at).min(GROUP);
-                let group: L = take::<L, COPY, OWN>(part.add(at), n, copy.wrapping_add(at));
-                group.add_first(carry).multiply(&powers[sum.power], &mut sum.sums);
-                at += n;
-                sum.power += 1;
-                sum.left -= 1;
+            if let Some((group, carry, power)) = waiting {
+                group.add_first(carry).multiply(&powers[power], &mut sum.sums);
             }
         }
     }

@@ -165,6 +165,8 @@ const SWARM_SEEDS: &str = "0..400";
 fn swarm() -> Outcome {
     let seeds = std::env::var("WEFT_SEEDS").unwrap_or_else(|_| SWARM_SEEDS.to_string());
     let args = ["run", "--release", "--package", "weft-cli", "--bin", "weft", "--", "sim", "swarm"];
-    let note = format!("seeds {seeds}; WEFT_SEEDS=A..B for others");
-    counted(cargo(&args).args(["--seeds", &seeds])).note(note)
+    let note = format!("seeds {seeds}, with agents and without; WEFT_SEEDS=A..B for others");
+    let mut outcome = counted(cargo(&args).args(["--seeds", &seeds]));
+    outcome.add(counted(cargo(&args).args(["--agents", "--seeds", &seeds])));
+    outcome.note(note)
 }

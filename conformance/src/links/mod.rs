@@ -281,8 +281,10 @@ impl Sink for Log {
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
         let (common, packet, len) = wire::parse(header).expect("the header as it was sent");
         let Packet::Eager(Eager { tag }) = packet else {
-            // An agent speaks for an end that is gone; ends behind agents say hello.
-            assert!(matches!(packet, Packet::Bye(_) | Packet::Hello(_)), "as it was sent");
+            // An agent speaks for an end that is gone, and passes on what shows that one lives;
+            // ends behind agents say hello.
+            let of_agents = matches!(packet, Packet::Ack(_) | Packet::Bye(_) | Packet::Hello(_));
+            assert!(of_agents, "as it was sent");
             return;
         };
         // Not the sequence number: an agent numbers packets anew.

@@ -318,6 +318,8 @@ pub(crate) struct Peer {
     /// How many of them came back since the link refused the first.
     pub returned: usize,
     pub blocked: bool,
+    /// The link takes nothing for it until it says so.
+    pub held: bool,
     pub ready: bool,
     /// Since when the message at the head of the queue has lacked credit; `FAR`: it does not.
     pub starved_since: Instant,
@@ -400,6 +402,7 @@ impl Peer {
             stalled: VecDeque::new(),
             returned: 0,
             blocked: false,
+            held: false,
             ready: false,
             starved_since: Instant::FAR,
             data_turn: false,

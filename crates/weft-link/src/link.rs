@@ -45,6 +45,9 @@ pub enum LinkEvent {
     /// Pulled data to this peer may be spread over so many interfaces
     /// ([`Link::send_striped`]).
     Stripes(PeerId, u8),
+    /// The link takes nothing more for this peer (true), whatever it takes for others, until it
+    /// says so (false).
+    Held(PeerId, bool),
     /// The link lost a capability or fell back; said once.
     Warning(String),
 }

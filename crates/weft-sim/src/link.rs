@@ -6,6 +6,7 @@ use crate::network::{Packet, SharedNetwork};
 use crate::sim::endpoint_id;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use weft_core::wire::{field, session_index, session_of, PacketType};
 use weft_core::{EndpointId, LinkCaps, PeerId};
 use weft_link::kind::Kind;
 use weft_link::run::{is_part, Run};
@@ -33,12 +34,21 @@ pub struct SimLink {
     stripe: usize,
     /// What is known of the ways to each host, where data is spread.
     ways: BTreeMap<u32, Ways>,
-    /// Host of each peer, and who it is there, by peer number.
-    hosts: Vec<Option<(u32, EndpointId)>>,
+    /// By peer number.
+    hosts: Vec<Option<At>>,
     /// Peer that was connected last, by host.
     peers: BTreeMap<u32, PeerId>,
     events: VecDeque<LinkEvent>,
     spare: Packet,
+}
+
+/// Where a peer is, and who.
+#[derive(Clone, Copy)]
+struct At {
+    host: u32,
+    endpoint: EndpointId,
+    /// The number that it puts into packets to this endpoint.
+    session: u32,
 }
 
 /// Packets in a row from a peer who asked over another network and now sends over it, after which
@@ -94,11 +104,14 @@ fn check(header: &[u8], payload: &[u8]) -> [u8; 8] {
         for chunk in part.chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
-            sum =
-                (sum.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x517c_c1b7_2722_0a95);
+            // A product alone hands a flip of the highest bit on as one bit, which a flip in the
+            // next word would undo.
+            sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x517c_c1b7_2722_0a95);
+            sum = (sum ^ (sum >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            sum ^= sum >> 29;
         }
     }
-    (sum ^ (sum >> 32)).to_le_bytes()
+    sum.to_le_bytes()
 }
 
 impl SimLink {
@@ -141,15 +154,35 @@ impl SimLink {
         }
     }
 
+    fn at(&self, peer: u32) -> Option<At> {
+        self.hosts.get(peer as usize).copied().flatten()
+    }
+
+    /// Who that incarnation of a host is.
+    fn endpoint_of(&self, host: u32, generation: u32) -> EndpointId {
+        endpoint_id(self.net.borrow().config().seed, host, generation)
+    }
+
     fn host_of(&self, peer: PeerId) -> Option<u32> {
-        self.hosts.get(peer.0 as usize).copied().flatten().map(|(host, _)| host)
+        self.at(peer.0).map(|at| at.host)
     }
 
     /// The peers on a host that are this incarnation of it.
     fn peers_of(&self, host: u32, generation: u32) -> impl Iterator<Item = PeerId> + '_ {
-        let me = endpoint_id(self.net.borrow().config().seed, host, generation);
+        let me = self.endpoint_of(host, generation);
+        let is_it =
+            move |at: &Option<At>| at.is_some_and(|at| (at.host, at.endpoint) == (host, me));
         let peers = (0u32..).zip(&self.hosts);
-        peers.filter(move |(_, &at)| at == Some((host, me))).map(|(peer, _)| PeerId(peer))
+        peers.filter(move |(_, at)| is_it(at)).map(|(peer, _)| PeerId(peer))
+    }
+
+    /// Whether a packet is from who has been given its session number. What a peer sent to whoever
+    /// was here before is for another endpoint, and a real link finds no right tag on it.
+    fn is_from_its_peer(&self, packet: &Packet) -> bool {
+        let hello = packet.bytes.get(field::TYPE) == Some(&(PacketType::Hello as u8));
+        let session = session_of(&packet.bytes).filter(|_| !hello);
+        let peer = session.and_then(|s| self.at(session_index(s)).filter(|at| at.session == s));
+        peer.is_none_or(|at| at.endpoint == self.endpoint_of(packet.src, packet.generation))
     }
 
     /// Takes the next packet into `spare`: of the same network as the last one, as long as there
@@ -174,7 +207,8 @@ impl SimLink {
             let packet = &self.spare;
             let end = packet.bytes.len() - CHECK_LEN;
             let (header, payload) = packet.bytes[..end].split_at(usize::from(packet.header_len));
-            if check(header, payload)[..] == packet.bytes[end..] {
+            let whole = check(header, payload)[..] == packet.bytes[end..];
+            if whole && self.is_from_its_peer(packet) {
                 self.note_way();
                 return true;
             }
@@ -326,7 +360,8 @@ impl Link for SimLink {
         if self.hosts.len() <= index {
             self.hosts.resize(index + 1, None);
         }
-        self.hosts[index] = Some((host, peer.endpoint));
+        let PeerInfo { endpoint, session, .. } = *peer;
+        self.hosts[index] = Some(At { host, endpoint, session });
         self.peers.insert(host, peer.peer);
         Ok(self.caps())
     }
@@ -336,7 +371,7 @@ impl Link for SimLink {
     }
 
     fn disconnect(&mut self, peer: PeerId) {
-        if let Some((host, _)) = self.hosts.get_mut(peer.0 as usize).and_then(Option::take) {
+        if let Some(At { host, .. }) = self.hosts.get_mut(peer.0 as usize).and_then(Option::take) {
             if self.peers.get(&host) == Some(&peer) {
                 self.peers.remove(&host);
             }
@@ -444,6 +479,22 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             let (header, payload) = bad.split_at(30);
             assert_ne!(check(header, payload), good, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn check__finds_every_two_flips() {
+        let mut bytes: Vec<u8> = (0..64).collect();
+        let good = check(&[], &bytes);
+        let flip = |bytes: &mut [u8], bit: usize| bytes[bit / 8] ^= 1 << (bit % 8);
+        for first in 0..512 {
+            flip(&mut bytes, first);
+            for second in first + 1..512 {
+                flip(&mut bytes, second);
+                assert_ne!(check(&[], &bytes), good, "bits {first} and {second}");
+                flip(&mut bytes, second);
+            }
+            flip(&mut bytes, first);
         }
     }
 }

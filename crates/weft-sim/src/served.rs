@@ -4,11 +4,11 @@
 use crate::clock::SimClock;
 use crate::link::SimLink;
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use weft_core::relay::{Arrival, LinkTo, Relay, RelayEvent, Room};
+use weft_core::relay::{Arrival, LinkTo, Relay, RelayEvent, Room, Shares};
 use weft_core::wire::{field, HeaderBuf, PacketType};
-use weft_core::{Config, Instant, LinkCaps, PeerId};
+use weft_core::{Config, EndpointId, Instant, LinkCaps, PeerId};
 use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 
 /// When an agent has something to do although nothing arrives.
@@ -23,6 +23,8 @@ pub(crate) struct ServedLink {
     inner: SimLink,
     clock: SimClock,
     relay: Relay,
+    shares: Shares,
+    events: VecDeque<LinkEvent>,
     payloads: BTreeMap<u32, Vec<u8>>,
     given: u32,
     held: BTreeMap<(u32, u32), (HeaderBuf, Vec<u8>)>,
@@ -30,12 +32,20 @@ pub(crate) struct ServedLink {
 }
 
 impl ServedLink {
-    pub fn new(inner: SimLink, clock: &SimClock, config: Config) -> (ServedLink, Due) {
+    /// Of the endpoint `me`.
+    pub fn new(
+        inner: SimLink,
+        clock: &SimClock,
+        me: EndpointId,
+        config: Config,
+    ) -> (ServedLink, Due) {
         let due = Due::default();
         let link = ServedLink {
             inner,
             clock: clock.clone(),
-            relay: Relay::new(config),
+            relay: Relay::new(me, config),
+            shares: Shares::default(),
+            events: VecDeque::new(),
             payloads: BTreeMap::new(),
             given: 0,
             held: BTreeMap::new(),
@@ -117,7 +127,8 @@ impl Link for ServedLink {
         let caps = self.inner.connect(peer)?;
         let (latency_ns, bytes_per_us) = (caps.latency_ns, caps.bytes_per_us);
         let links = [LinkTo { link: 0, latency_ns, bytes_per_us }];
-        match self.relay.connect(peer.peer, peer.session, peer.endpoint, &links) {
+        let given = self.shares.open(peer.peer);
+        match self.relay.connect(peer.peer, (peer.session, given), peer.endpoint, &links) {
             true => Ok(self.caps()),
             false => Err(LinkError::Unreachable("too many peers".into())),
         }
@@ -125,6 +136,9 @@ impl Link for ServedLink {
 
     fn disconnect(&mut self, peer: PeerId) {
         self.relay.disconnect(peer);
+        if self.shares.close(peer) {
+            self.events.push_back(LinkEvent::Held(peer, false));
+        }
         self.held.retain(|(of, _), _| *of != peer.0);
         self.inner.disconnect(peer);
     }
@@ -133,7 +147,9 @@ impl Link for ServedLink {
         let now = self.clock.now();
         let mut taken = 0;
         for frame in frames {
-            if !self.relay.has_room() {
+            if !self.shares.take(frame.peer, frame.header) {
+                let news = self.shares.note_full(frame.peer);
+                self.events.extend(news.then_some(LinkEvent::Held(frame.peer, true)));
                 break;
             }
             taken += 1;
@@ -163,10 +179,15 @@ impl Link for ServedLink {
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
-        if let Some(RelayEvent::Lost(peer, _)) = self.relay.poll_event() {
-            return Some(LinkEvent::PeerGone(peer));
+        while let Some(event) = self.relay.poll_event() {
+            let (peer, room, lost) = match event {
+                RelayEvent::Lost(peer, _) => (peer, self.shares.close(peer), true),
+                RelayEvent::Left(peer, left) => (peer, self.shares.on_left(peer, left), false),
+            };
+            self.events.extend(room.then_some(LinkEvent::Held(peer, false)));
+            self.events.extend(lost.then_some(LinkEvent::PeerGone(peer)));
         }
-        self.inner.poll_event()
+        self.events.pop_front().or_else(|| self.inner.poll_event())
     }
 
     fn wait_fds(&self, _out: &mut Vec<WaitFd>) {}

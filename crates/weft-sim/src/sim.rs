@@ -237,20 +237,17 @@ impl Sim {
         let served = self.config.served && self.config.kind == LinkKind::Network;
         let start = move |at: &HostEnv| -> (Machine, Task) {
             let &HostEnv { host, incarnation, .. } = at;
+            let me = endpoint_id(seed, host, incarnation);
             let (links, due): (Vec<Box<dyn Link>>, Due) = if served {
                 let link = SimLink::new(&at.net, host, &at.clock);
-                let (link, due) = ServedLink::new(link, &at.clock, settings.clone());
+                let (link, due) = ServedLink::new(link, &at.clock, me, settings.clone());
                 (vec![Box::new(link)], due)
             } else {
                 let all = SimLink::all(&at.net, host, &at.clock).into_iter();
                 (all.map(|link| Box::new(link) as _).collect(), Due::default())
             };
-            let endpoint = Endpoint::with_links(
-                settings.clone(),
-                endpoint_id(seed, host, incarnation),
-                Clock::Virtual(at.clock.cell()),
-                links,
-            );
+            let endpoint =
+                Endpoint::with_links(settings.clone(), me, Clock::Virtual(at.clock.cell()), links);
             let notes = Notes::clone(&notes);
             let endpoint_too = endpoint.clone();
             let machine =

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use weft_core::wire::session_number;
 use weft_core::{Instant, PeerId};
 use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, Sink};
 use weft_sim::runner::{Host, HostEnv, RunError, Runner, Task};
@@ -29,7 +30,7 @@ fn header(number: u32) -> [u8; 24] {
 fn info(net: &SharedNetwork, peer: u32, host: u32) -> PeerInfo {
     PeerInfo {
         peer: PeerId(peer),
-        session: peer,
+        session: session_number(peer, 1),
         endpoint: address_of(net.borrow().config().seed, host, 0).endpoint,
         address: Address { sim: Some(host), ..Address::default() },
     }

@@ -99,7 +99,7 @@ impl Seat {
             ways: carriers.into_iter().map(way).collect(),
             body: Body {
                 rank,
-                relay: Relay::new(config),
+                relay: Relay::new(caller.endpoint, config),
                 payloads: Payloads::default(),
                 inbox: VecDeque::new(),
                 inbox_bytes: 0,
@@ -151,8 +151,8 @@ impl Seat {
     pub fn control(&mut self, now: Instant, message: Control) {
         let (body, quotas) = (&mut self.body, self.quotas);
         match message {
-            Control::Connect(peer, session, endpoint, address) => {
-                self.connect(peer, session, endpoint, &address);
+            Control::Connect(peer, session, given, endpoint, address) => {
+                self.connect(peer, (session, given), endpoint, &address);
             }
             Control::Disconnect(peer) => self.forget(peer),
             Control::CounterOpen(key, words, value) => {
@@ -191,7 +191,13 @@ impl Seat {
         self.body.progress_groups(now);
     }
 
-    fn connect(&mut self, peer: PeerId, session: u32, endpoint: EndpointId, address: &[u8]) {
+    fn connect(
+        &mut self,
+        peer: PeerId,
+        (session, given): (u32, u32),
+        endpoint: EndpointId,
+        address: &[u8],
+    ) {
         let address = match Address::decode(address) {
             Ok(address) => address,
             Err(e) => return self.body.say(Control::Lost(peer, format!("its address: {e}"))),
@@ -213,7 +219,7 @@ impl Seat {
             let most = self.quotas.peers;
             reasons.push(format!("the quota of {most} peers is used up (weftd --quota peers=N)"));
         }
-        if self.body.relay.connect(peer, session, endpoint, &links) {
+        if self.body.relay.connect(peer, (session, given), endpoint, &links) {
             self.body.say(Control::Path(peer, mtu));
         } else {
             self.body.say(Control::Lost(peer, reasons.join("; ")));
@@ -291,6 +297,7 @@ impl Seat {
         while let Some(handle) = self.body.relay.poll_free() {
             self.body.payloads.release(handle);
         }
+        self.tell();
         did
     }
 
@@ -303,14 +310,24 @@ impl Seat {
     pub fn on_time(&mut self, now: Instant) {
         if self.body.relay.next_timeout().is_some_and(|at| at <= now) {
             self.body.relay.handle_timeout(now);
-            while let Some(RelayEvent::Lost(peer, after_ms)) = self.body.relay.poll_event() {
-                self.forget(peer);
-                let why =
-                    format!("nothing heard for {after_ms} ms (its host, or its agent, ended)");
-                self.body.say(Control::Lost(peer, why));
-            }
+            self.tell();
         }
         self.body.progress_groups(now);
+    }
+
+    /// Tells the rank what the relay has noticed.
+    fn tell(&mut self) {
+        while let Some(event) = self.body.relay.poll_event() {
+            match event {
+                RelayEvent::Left(peer, left) => self.body.say(Control::Left(peer, left)),
+                RelayEvent::Lost(peer, after_ms) => {
+                    self.forget(peer);
+                    let why =
+                        format!("nothing heard for {after_ms} ms (its host, or its agent, ended)");
+                    self.body.say(Control::Lost(peer, why));
+                }
+            }
+        }
     }
 
     /// When `on_time` wants to be called.
@@ -321,8 +338,7 @@ impl Seat {
 
     /// Whether the rank may send more: else it waits, alone.
     pub fn has_room(&self) -> bool {
-        let room = self.body.relay.has_room() && self.body.inbox.len() < INBOX_MAX;
-        room && self.body.payloads.bytes() < self.quotas.bytes
+        self.body.inbox.len() < INBOX_MAX && self.body.payloads.bytes() < self.quotas.bytes
     }
 
     /// The rank has ended: its peers are told when what it sent has arrived.

@@ -9,7 +9,7 @@ use std::net::UdpSocket;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
-use weft::{AtomicCode, OpError, PeerId};
+use weft::{AtomicCode, Config, OpError, PeerId, Rights};
 use weft_conformance::skip;
 use weft_core::group::tree::{self, Tree};
 use weft_link::agent::GroupRole;
@@ -215,6 +215,58 @@ fn agent__a_rank_that_takes_nothing_holds_up_only_those_who_send_to_it() {
 }
 
 #[test]
+fn agent__a_peer_whose_host_stands_still_holds_up_only_what_is_for_it() {
+    let name = format!("@weft-test-{:016x}", weft_link::random_u64());
+    let frozen = process(&name);
+    let far = Served { name, end: Arc::default(), thread: None };
+    let (here, there) = (Served::start(""), Served::start(""));
+    // Short packets, so that they are many.
+    let short = || Config { mtu: 600, ..Config::default() };
+    let a = here.try_rank_with(1, short()).unwrap();
+    let (b, c) = (far.try_rank_with(1, short()).unwrap(), there.rank(1));
+    let (to_b, to_c) = (a.connect(&b), a.connect(&c));
+    pass(&a, to_b, &b, 1, b"the session is open");
+    let size = 2 << 20;
+    let key = b.endpoint.register(size, Rights { read: false, write: true }).unwrap();
+    frozen.signal("STOP");
+    let put = a.endpoint.put(to_b, key, 0, pattern(5, size));
+    for tag in 10..60 {
+        pass(&a, to_c, &c, tag, &pattern(3, 3_000));
+    }
+    assert!(!put.is_done());
+    frozen.signal("CONT");
+    until(&[&a, &b], || put.is_done());
+    a.endpoint.block_on(put).0.unwrap();
+    for tag in 60..70 {
+        pass(&a, to_b, &b, tag, &pattern(4, 3_000));
+    }
+}
+
+#[test]
+fn agent__a_peer_whose_host_stands_still_for_good_is_given_up_while_others_go_on() {
+    let name = format!("@weft-test-{:016x}", weft_link::random_u64());
+    let frozen = process(&name);
+    let far = Served { name, end: Arc::default(), thread: None };
+    let (here, there) = (Served::start(""), Served::start(""));
+    let short = || Config { mtu: 600, peer_timeout_ms: 3_000, ..Config::default() };
+    let a = here.try_rank_with(1, short()).unwrap();
+    let (b, c) = (far.try_rank_with(1, short()).unwrap(), there.rank(1));
+    let (to_b, to_c) = (a.connect(&b), a.connect(&c));
+    pass(&a, to_b, &b, 1, b"the session is open");
+    let size = 2 << 20;
+    let key = b.endpoint.register(size, Rights { read: false, write: true }).unwrap();
+    frozen.signal("STOP");
+    let put = a.endpoint.put(to_b, key, 0, pattern(5, size));
+    let mut tag = 10;
+    while !put.is_done() {
+        pass(&a, to_c, &c, tag, &pattern(3, 3_000));
+        tag += 1;
+    }
+    assert!(matches!(a.endpoint.block_on(put).0, Err(OpError::Peer { .. })));
+    pass(&a, to_c, &c, tag, &pattern(4, 30_000));
+}
+
+#[test]
 fn agent__frames_of_strangers_and_of_other_jobs_change_nothing() {
     let (here, there) = (Served::start(""), Served::start(""));
     let (a, b, foe) = (here.rank(1), there.rank(1), here.rank(2));
@@ -322,15 +374,37 @@ fn word(rank: &Rank, open: Option<u64>) -> Option<u64> {
     answer.flatten()
 }
 
+/// A process that ends with the test, however that ends: one that stands still would outlive it.
+struct Process(std::process::Child);
+
+impl Process {
+    fn end(&mut self) {
+        let _ended_before = self.0.kill();
+        self.0.wait().unwrap();
+    }
+
+    /// Sends it a signal, by its name.
+    fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 /// An agent as a process of its own.
-fn process(name: &str) -> std::process::Child {
+fn process(name: &str) -> Process {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
     command.args(["--links", "udp", "--user", "", "--name", name]);
-    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut agent = Process(command.stdout(std::process::Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(agent.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.contains("serving at"), "{line}");
-    child
+    agent
 }
 
 #[test]
@@ -343,8 +417,7 @@ fn agent__killed_it_is_named_and_started_again_at_the_same_place_it_serves() {
     let to_b = a.connect(&b);
     pass(&a, to_b, &b, 1, b"before");
     let waiting = a.endpoint.recv(Some(to_b), 99, 0, vec![0; 8]);
-    agent.kill().unwrap();
-    agent.wait().unwrap();
+    agent.end();
     until(&[&a], || waiting.is_done());
     assert!(matches!(a.endpoint.block_on(waiting).0, Err(OpError::Peer { .. })));
     let why = a.services.borrow().ended().expect("the rank knows").to_string();
@@ -355,7 +428,6 @@ fn agent__killed_it_is_named_and_started_again_at_the_same_place_it_serves() {
     let (c, d) = (served.rank(1), served.rank(1));
     let to_d = c.connect(&d);
     pass(&c, to_d, &d, 1, b"after");
-    again.kill().unwrap();
-    again.wait().unwrap();
+    again.end();
     std::fs::remove_dir_all(&folder).unwrap();
 }

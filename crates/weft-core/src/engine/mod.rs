@@ -90,6 +90,8 @@ pub struct Engine {
     timers: Timers,
     replaying: Option<PeerId>,
     blocked: Vec<PeerId>,
+    /// Peers whose link takes nothing for them until it says so.
+    held: usize,
     pulls: Pulls,
     stats: Stats,
 }
@@ -141,6 +143,7 @@ impl Engine {
             timers: Timers::default(),
             replaying: None,
             blocked: Vec::new(),
+            held: 0,
             stats: Stats::default(),
         }
     }

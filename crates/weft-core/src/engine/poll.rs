@@ -79,7 +79,29 @@ impl Engine {
         }
     }
 
-    /// Whether a link refused something that still waits.
+    /// The link takes nothing more for this peer (`true`), until it says so (`false`): what waits
+    /// is not tried again before.
+    pub fn hold(&mut self, peer: PeerId, held: bool) {
+        let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
+        let held = held && p.failure().is_none();
+        if core::mem::replace(&mut p.held, held) == held {
+            return;
+        }
+        if held {
+            self.held += 1;
+        } else {
+            self.held -= 1;
+            self.make_ready(peer);
+        }
+    }
+
+    /// Whether any peer is held: its link may say at any time that it is not any more.
+    #[inline]
+    pub fn has_held(&self) -> bool {
+        self.held > 0
+    }
+
+    /// Whether a link refused something that still waits, and may take it at any time.
     pub fn has_blocked(&self) -> bool {
         !self.blocked.is_empty()
     }
@@ -87,7 +109,7 @@ impl Engine {
     fn next_packet(&mut self, now: Instant, peer: PeerId) -> Option<Transmit> {
         self.acknowledge_late(peer);
         let p = &mut self.peers[peer.0 as usize];
-        if p.blocked {
+        if p.blocked || p.held {
             return None;
         }
         if let Some(t) = p.stalled.pop_front() {

@@ -267,6 +267,7 @@ impl Engine {
         }
         p.state = State::Failed(failure);
         self.forget_pulls(peer);
+        self.hold(peer, false);
         let p = &mut self.peers[peer.0 as usize];
         p.release_queues();
         p.hello_due = false;

@@ -1,5 +1,6 @@
 //! What a relay keeps of one peer.
 
+use super::share::{SHARE, TOLD};
 use super::{Kept, LinkTo, Out, LINKS_MAX};
 use crate::config::{Config, Reliability};
 use crate::id::{EndpointId, PeerId};
@@ -15,6 +16,8 @@ use core::time::Duration;
 /// Largest credit ever open, in units: larger steps are none (`reliability/credit.rs`).
 const MAX_STEP: u32 = 1 << 29;
 
+/// Packets without numbers that wait, at most: more than a rank has to say.
+const PLAIN_MAX: usize = 64;
 /// Packets that wait behind one from which on they take the way of the highest rate.
 const BULK: usize = 8;
 /// Copies in a row, nothing new between them, after which the peer's way is taken.
@@ -57,12 +60,19 @@ pub(super) struct Flow {
     heard_credit: u32,
     /// Numbered packets that wait for the window.
     pub backlog: VecDeque<u32>,
+    /// Those of the rank so far, those of them that do not wait any more, and of how many of these
+    /// it was told.
+    pub given: u32,
+    left: u32,
+    told: u32,
     /// Packets without numbers.
     pub plain: VecDeque<u32>,
     /// The rank's last word.
     pub bye: Option<u32>,
     pub said_bye: bool,
     pub last_heard: Instant,
+    /// When the rank was last given an acknowledgement of the peer.
+    pub heard_up: Instant,
     /// Timeouts since the last acknowledgement of anything new.
     pub timeouts: u32,
     pub ack_now: bool,
@@ -91,7 +101,12 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub fn new(cfg: &Config, session: u32, endpoint: EndpointId, links: &[LinkTo]) -> Flow {
+    pub fn new(
+        cfg: &Config,
+        (session, given): (u32, u32),
+        endpoint: EndpointId,
+        links: &[LinkTo],
+    ) -> Flow {
         let mode = match cfg.reliability {
             Reliability::None | Reliability::Agent => Reliability::Selective,
             mode => mode,
@@ -123,10 +138,14 @@ impl Flow {
             credit: 0,
             heard_credit: 0,
             backlog: VecDeque::new(),
+            given,
+            left: given,
+            told: given,
             plain: VecDeque::new(),
             bye: None,
             said_bye: false,
             last_heard: Instant(0),
+            heard_up: Instant(0),
             timeouts: 0,
             ack_now: false,
             ask_up: false,
@@ -191,6 +210,33 @@ impl Flow {
             self.on_new_path();
         }
         self.ask_later(now);
+    }
+
+    /// Whether as many packets of the rank wait as may.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.given.wrapping_sub(self.left) >= SHARE
+    }
+
+    /// Whether a packet of the rank is taken, one that counts against its share or one without a
+    /// number. A rank that counts as it should is never refused.
+    #[inline]
+    pub fn takes(&self, shared: bool) -> bool {
+        match shared {
+            true => !self.is_full(),
+            false => self.plain.len() < PLAIN_MAX,
+        }
+    }
+
+    /// A packet of the rank does not wait any more. What it is told, if anything.
+    #[inline]
+    pub fn note_left(&mut self) -> Option<u32> {
+        self.left = self.left.wrapping_add(1);
+        let due = self.left.wrapping_sub(self.told) >= TOLD;
+        due.then(|| {
+            self.told = self.left;
+            self.left
+        })
     }
 
     /// The rank says HELLO.

@@ -9,6 +9,7 @@
 //! that the caller gives and gets back in [`Relay::poll_free`].
 
 mod flow;
+mod share;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 use flow::Flow;
+pub use share::{Shares, SHARE};
 
 /// A payload that the caller keeps, as a number of the caller's. 0: none.
 pub type Handle = u32;
@@ -40,8 +42,8 @@ pub struct LinkTo {
     /// Rate in bytes per microsecond: where packets queue, they take the link of the highest.
     pub bytes_per_us: u32,
 }
-/// Packets of one rank that wait for a window, to any peer, before no more are taken from it.
-const BACKLOG_MAX: usize = 512;
+/// The rank hears of a peer that says anything so many times before it would take it for dead.
+const TELLS: u32 = 16;
 /// Packets of one peer before others get their turn.
 const QUANTUM: u32 = 32;
 
@@ -119,6 +121,9 @@ pub struct Out {
 pub enum RelayEvent {
     /// A peer is silent for so many milliseconds and was given up.
     Lost(PeerId, u32),
+    /// So many packets of the rank to a peer, counted from its first, do not wait any more: see
+    /// [`Shares::on_left`].
+    Left(PeerId, u32),
 }
 
 /// A packet of the rank that is kept.
@@ -126,6 +131,8 @@ pub enum RelayEvent {
 struct Kept {
     header: HeaderBuf,
     payload: Handle,
+    /// It counts against the rank's share.
+    shared: bool,
 }
 
 /// The flags of a packet.
@@ -136,6 +143,7 @@ fn common_flags(header: &HeaderBuf) -> u16 {
 
 /// Reliability for all peers of one rank.
 pub struct Relay {
+    me: EndpointId,
     cfg: Config,
     flows: Vec<Option<Box<Flow>>>,
     by_endpoint: BTreeMap<EndpointId, PeerId>,
@@ -146,14 +154,14 @@ pub struct Relay {
     timers: BTreeSet<(Instant, PeerId)>,
     events: VecDeque<RelayEvent>,
     replaying: Option<PeerId>,
-    backlog: usize,
     stats: RelayStats,
 }
 
 impl Relay {
-    /// For a rank with this configuration, as far as it concerns reliability.
-    pub fn new(cfg: Config) -> Relay {
+    /// For a rank with this identity, and this configuration as far as it concerns reliability.
+    pub fn new(me: EndpointId, cfg: Config) -> Relay {
         Relay {
+            me,
             cfg,
             flows: Vec::new(),
             by_endpoint: BTreeMap::new(),
@@ -164,7 +172,6 @@ impl Relay {
             timers: BTreeSet::new(),
             events: VecDeque::new(),
             replaying: None,
-            backlog: 0,
             stats: RelayStats::default(),
         }
     }
@@ -174,12 +181,13 @@ impl Relay {
         &self.stats
     }
 
-    /// A peer, as the rank has told: the session number that it puts into packets to the rank, and
-    /// the links that reach it, at most [`LINKS_MAX`]. False if the rank has too many peers.
+    /// A peer, as the rank has told: the session number that it puts into packets to the rank, the
+    /// packets to it so far ([`Shares::open`]), and the links that reach it, at most [`LINKS_MAX`].
+    /// False if the rank has too many peers.
     pub fn connect(
         &mut self,
         peer: PeerId,
-        session: u32,
+        (session, given): (u32, u32),
         endpoint: EndpointId,
         links: &[LinkTo],
     ) -> bool {
@@ -191,7 +199,7 @@ impl Relay {
         if self.flows.len() <= at {
             self.flows.resize_with(at + 1, || None);
         }
-        self.flows[at] = Some(Box::new(Flow::new(&self.cfg, session, endpoint, links)));
+        self.flows[at] = Some(Box::new(Flow::new(&self.cfg, (session, given), endpoint, links)));
         self.by_endpoint.insert(endpoint, peer);
         true
     }
@@ -203,13 +211,13 @@ impl Relay {
         };
         self.by_endpoint.remove(&flow.endpoint);
         self.timers.remove(&(flow.armed, peer));
-        self.backlog -= flow.backlog.len();
         let (kept, free) = (&mut self.kept, &mut self.free);
         let mut drop_one = |key: u32| {
             free.extend(kept.remove(key).map(|k| k.payload).filter(|&p| p != 0));
         };
         flow.backlog.drain(..).for_each(&mut drop_one);
         flow.plain.drain(..).for_each(&mut drop_one);
+        flow.bye.take().into_iter().for_each(&mut drop_one);
         flow.send.drain(&mut |key, _| drop_one(key));
     }
 
@@ -223,12 +231,6 @@ impl Relay {
         self.flows.get_mut(peer.0 as usize)?.as_deref_mut()
     }
 
-    /// Whether more packets of the rank are taken.
-    #[inline]
-    pub fn has_room(&self) -> bool {
-        self.backlog < BACKLOG_MAX
-    }
-
     /// Whether all that the rank has sent has arrived.
     pub fn is_quiet(&self) -> bool {
         self.flows.iter().flatten().all(|f| {
@@ -240,7 +242,8 @@ impl Relay {
     /// it back, or an [`Out`] says that it is the last.
     ///
     /// # Errors
-    /// It is no packet, or nobody knows the peer: the payload is free.
+    /// It is no packet, nobody knows the peer, or more wait for the peer already than may: the
+    /// payload is free.
     pub fn from_rank(
         &mut self,
         now: Instant,
@@ -271,8 +274,13 @@ impl Relay {
             self.make_ready(peer);
             return Ok(());
         }
-        let kept = Kept { header: HeaderBuf::copy_of(&header[..len]), payload };
-        self.keep(now, peer, kept, packet.is_sequenced(), matches!(packet, Packet::Bye(_)));
+        let shared = packet.is_sequenced();
+        if !flow.takes(shared) {
+            self.stats.refused += 1;
+            return Err(WireError::Field);
+        }
+        let kept = Kept { header: HeaderBuf::copy_of(&header[..len]), payload, shared };
+        self.keep(now, peer, kept, shared, matches!(packet, Packet::Bye(_)));
         Ok(())
     }
 
@@ -288,7 +296,7 @@ impl Relay {
     ) -> bool {
         let Some(flow) = self.flow(peer) else { return false };
         let common = Common { session: flow.session_out, imm, ..Common::default() };
-        let kept = Kept { header: wire::emit(&common, packet), payload };
+        let kept = Kept { header: wire::emit(&common, packet), payload, shared: false };
         self.keep(now, peer, kept, packet.is_sequenced(), false);
         true
     }
@@ -301,10 +309,12 @@ impl Relay {
             return;
         };
         if sequenced {
+            flow.given = flow.given.wrapping_add(kept.shared.into());
             flow.backlog.push_back(key);
-            self.backlog += 1;
         } else if bye {
-            flow.bye = Some(key);
+            if let Some(before) = flow.bye.replace(key).and_then(|key| self.kept.remove(key)) {
+                self.free.extend(Some(before.payload).filter(|&p| p != 0));
+            }
         } else {
             flow.plain.push_back(key);
         }
@@ -322,7 +332,7 @@ impl Relay {
             }
             let common = Common { session: flow.session_out, ..Common::default() };
             let header = wire::emit(&common, &Packet::Bye(Bye { reason: reason::GONE }));
-            flow.bye = self.kept.insert(Kept { header, payload: 0 });
+            flow.bye = self.kept.insert(Kept { header, payload: 0, shared: false });
             self.make_ready(PeerId(at as u32));
         }
     }
@@ -349,7 +359,7 @@ impl Relay {
         };
         self.acknowledged(now, peer, &common, sack.as_ref());
         match packet {
-            Packet::Ack(_) => self.on_ack(peer, common.credit, room.deliver),
+            Packet::Ack(_) => self.on_ack(now, peer, common.credit, room.deliver),
             Packet::Bye(_) => self.deliver(peer, room.deliver),
             _ => self.on_sequenced(now, peer, link, &common, room),
         }
@@ -363,13 +373,18 @@ impl Relay {
         hello: &Hello,
         room: bool,
     ) -> Arrival {
+        if hello.dst_eid != self.me.0 {
+            // For who was reached here before: what it offers is not for this rank.
+            self.stats.refused += 1;
+            return Arrival::Drop;
+        }
         let known = self.by_endpoint.get(&EndpointId(hello.src_eid)).copied();
         let answer = common.flags & flags::REPLY != 0;
         if let Some(flow) = known.and_then(|p| self.flow(p)) {
             flow.last_heard = now;
             flow.on_hello(now, link, answer, hello.session_offer);
         }
-        if !answer && !self.has_room() {
+        if !answer {
             known.into_iter().for_each(|peer| self.answer(peer));
         }
         known.into_iter().for_each(|peer| self.make_ready(peer));
@@ -379,11 +394,12 @@ impl Relay {
         }
     }
 
-    /// Answers a question in the rank's place. Its own answer waits behind packets that are not
-    /// taken before others have arrived, which the peer cannot say of them without an answer.
+    /// Answers a question in the rank's place, once it has begun to send. Its own answer may wait
+    /// behind packets that are not taken before others have arrived, which the peer cannot say of
+    /// them without an answer.
     fn answer(&mut self, peer: PeerId) {
         let Some(header) = self.flow(peer).and_then(|f| f.answer()) else { return };
-        if let Some(key) = self.kept.insert(Kept { header, payload: 0 }) {
+        if let Some(key) = self.kept.insert(Kept { header, payload: 0, shared: false }) {
             self.flow(peer).into_iter().for_each(|f| f.plain.push_back(key));
         }
     }
@@ -415,13 +431,16 @@ impl Relay {
     }
 
     /// Acknowledgements are for the relay; the rank hears of one that brings credit, or that it
-    /// asked for.
-    fn on_ack(&mut self, peer: PeerId, credit: u32, room: bool) -> Arrival {
+    /// asked for, and of one now and then: what it asks with may wait long for the window.
+    fn on_ack(&mut self, now: Instant, peer: PeerId, credit: u32, room: bool) -> Arrival {
+        let often = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms)) / TELLS;
         let Some(flow) = self.flow(peer) else { return Arrival::Drop };
-        if !room || !(flow.ask_up || flow.grows(credit)) {
+        let late = now.since(flow.heard_up) >= often;
+        if !room || !(flow.ask_up || flow.grows(credit) || late) {
             return Arrival::Drop;
         }
         flow.ask_up = false;
+        flow.heard_up = now;
         self.deliver(peer, true)
     }
 
@@ -542,9 +561,11 @@ impl Relay {
         }
         if flow.send.can_send() {
             if let Some(key) = flow.backlog.pop_front() {
-                self.backlog -= 1;
                 self.stats.sent += 1;
                 let kept = self.kept.get(key)?;
+                if kept.shared {
+                    self.events.extend(flow.note_left().map(|left| RelayEvent::Left(peer, left)));
+                }
                 let asks = common_flags(&kept.header) & flags::ACKNOW != 0;
                 let (seq, more) = flow.push(now, key, asks, self.cfg.ack_every);
                 return Some(flow.emit(peer, kept, seq, more));

@@ -8,7 +8,7 @@ extern crate std;
 /// A rank's side of one session: a relay, what was delivered, and payloads by handle.
 struct Side {
     relay: Relay,
-    held: Map<u32, HeaderBuf>,
+    ahead: Map<u32, HeaderBuf>,
     got: Vec<u64>,
     acks: u32,
     byes: u32,
@@ -16,6 +16,9 @@ struct Side {
     given: u32,
     back: u32,
     room: bool,
+    shares: Shares,
+    /// The share is used up, as far as the rank knows.
+    held: bool,
 }
 
 /// A quick one, and a wide one.
@@ -28,12 +31,23 @@ const SESSION: [u32; 2] = [wire::session_number(3, 7), wire::session_number(3, 9
 
 impl Side {
     fn new(me: usize, cfg: &Config, links: &[LinkTo]) -> Side {
-        let mut relay = Relay::new(cfg.clone());
-        let other = EndpointId(2 - me as u64);
-        assert!(relay.connect(PEER, SESSION[me], other, links));
-        let (held, got) = (Map::new(), Vec::new());
-        let mut side =
-            Side { relay, held, got, acks: 0, byes: 0, asked: 0, given: 0, back: 0, room: true };
+        let (mine, other) = (EndpointId(1 + me as u64), EndpointId(2 - me as u64));
+        let mut relay = Relay::new(mine, cfg.clone());
+        let mut shares = Shares::default();
+        assert!(relay.connect(PEER, (SESSION[me], shares.open(PEER)), other, links));
+        let mut side = Side {
+            relay,
+            ahead: Map::new(),
+            got: Vec::new(),
+            acks: 0,
+            byes: 0,
+            asked: 0,
+            given: 0,
+            back: 0,
+            room: true,
+            shares,
+            held: false,
+        };
         // As an exchange of HELLOs would.
         for to in links {
             side.relay.flow(PEER).unwrap().on_hello(Instant(1), to.link, true, SESSION[1 - me]);
@@ -42,12 +56,23 @@ impl Side {
     }
 
     fn send(&mut self, now: Instant, tag: u64) {
+        assert!(self.try_send(now, tag), "the share is used up");
+    }
+
+    /// False: not before others have left.
+    fn try_send(&mut self, now: Instant, tag: u64) -> bool {
         let me = SESSION.iter().position(|&s| s != self.relay.flow(PEER).unwrap().session_in);
         let common = Common { session: SESSION[me.unwrap()], credit: 2000, ..Common::default() };
         let header = wire::emit(&common, &Packet::Eager(Eager { tag }));
+        self.held = !self.shares.take(PEER, header.as_slice());
+        if self.held {
+            self.shares.note_full(PEER);
+            return false;
+        }
         self.given += 1;
         let handle = self.given;
         self.relay.from_rank(now, PEER, header.as_slice(), handle).unwrap();
+        true
     }
 
     /// HELLO, as the rank says it.
@@ -82,13 +107,13 @@ impl Side {
                 Arrival::Deliver(from) => self.take(from, &header),
                 Arrival::Hold(peer, seq) => {
                     assert_eq!(peer, PEER);
-                    self.held.insert(seq.0, header);
+                    self.ahead.insert(seq.0, header);
                     return;
                 }
                 Arrival::Drop => return,
             }
             let Some(next) = self.relay.next_held() else { return };
-            header = self.held.remove(&next.1 .0).expect("held");
+            header = self.ahead.remove(&next.1 .0).expect("held");
             arrival = Arrival::Deliver(Some(next.0));
         }
     }
@@ -108,6 +133,10 @@ impl Side {
     fn collect(&mut self) {
         while self.relay.poll_free().is_some() {
             self.back += 1;
+        }
+        while let Some(RelayEvent::Left(peer, left)) = self.relay.events.front().copied() {
+            self.relay.poll_event();
+            self.held &= !self.shares.on_left(peer, left);
         }
     }
 }
@@ -177,7 +206,7 @@ fn run(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant) {
             let (to, link, header) = net.under_way.remove(&(at, n)).unwrap();
             sides[to].arrive(*now, link, &header);
             // A rank of which nothing is taken says nothing.
-            while sides[to].asked > 0 && sides[to].relay.has_room() {
+            while sides[to].asked > 0 && !sides[to].held {
                 sides[to].asked -= 1;
                 sides[to].say_hello(*now, true);
             }
@@ -207,7 +236,7 @@ fn relay__delivers_once_and_in_order_under_loss() {
             let expected: [Vec<u64>; 2] = [(1_000..1_300).collect(), (0..300).collect()];
             for (side, expected) in sides.iter().zip(expected) {
                 assert_eq!(side.got, expected, "seed {seed} {reliability}");
-                assert!(side.relay.is_quiet() && side.held.is_empty());
+                assert!(side.relay.is_quiet() && side.ahead.is_empty());
                 assert_eq!(side.given, side.back, "every payload comes back");
             }
         }
@@ -239,6 +268,7 @@ fn run_for(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant, ns: u64) {
             while let Some(out) = side.relay.poll_transmit(*now) {
                 net.put(*now, 1 - me, &out);
             }
+            side.collect();
         }
         *now = *now + Duration::from_micros(100);
         let due: Vec<_> = net.under_way.keys().copied().filter(|k| k.0 <= *now).collect();
@@ -246,7 +276,7 @@ fn run_for(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant, ns: u64) {
             let (to, link, header) = net.under_way.remove(&key).unwrap();
             sides[to].arrive(*now, link, &header);
             // A rank of which nothing is taken says nothing.
-            while sides[to].asked > 0 && sides[to].relay.has_room() {
+            while sides[to].asked > 0 && !sides[to].held {
                 sides[to].asked -= 1;
                 sides[to].say_hello(*now, true);
             }
@@ -257,7 +287,7 @@ fn run_for(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant, ns: u64) {
 
 #[test]
 fn relay__moves_to_another_link_when_one_dies() {
-    for (dead, more) in [(0, 10), (1, 10), (0, 300), (1, 300)] {
+    for (dead, more) in [(0, 10), (1, 10), (0, 240), (1, 240)] {
         let cfg = Config::default();
         let mut sides = [0, 1].map(|me| Side::new(me, &cfg, &LINKS));
         let (mut net, mut now) = (Net::new(9, 0), Instant(1));
@@ -367,14 +397,13 @@ fn relay__answers_for_a_rank_whose_answer_would_wait_behind_its_data() {
     sides[1].relay.flow(PEER).unwrap().session_out = 0;
     let (mut net, mut sent) = (Net::new(1, 0), 0);
     for _ in 0..2 {
-        while sides[0].relay.has_room() {
-            sides[0].send(now, sent);
+        while sides[0].try_send(now, sent) {
             sent += 1;
         }
         run_for(&mut sides, &mut net, &mut now, 50_000_000);
     }
     assert_eq!((sides[1].got.len(), sides[0].back), (8, 0));
-    assert!(!sides[0].relay.has_room());
+    assert!(sides[0].held && sent == u64::from(SHARE), "too few have left to tell of");
     // It asks again. The rank of the first would answer, but nothing of it is taken.
     sides[1].say_hello(now, false);
     run_for(&mut sides, &mut net, &mut now, 50_000_000);
@@ -441,4 +470,144 @@ fn from_wire__an_acknowledgement_of_nothing_sent_is_ignored() {
     assert_eq!(side.relay.from_wire(Instant(1), 0, header.as_slice(), Room::ANY), Arrival::Drop);
     assert_eq!(header.as_slice()[1], PacketType::Ack as u8);
     assert!(side.relay.is_quiet());
+}
+
+/// A second peer, which takes what it is sent.
+const OTHER: PeerId = PeerId(5);
+
+/// A packet of the rank with a number, one of data, or without, an acknowledgement.
+fn of_rank(numbered: bool) -> HeaderBuf {
+    let common = Common { session: SESSION[1], ..Common::default() };
+    match numbered {
+        true => wire::emit(&common, &Packet::Eager(Eager { tag: 1 })),
+        false => wire::emit(&common, &Packet::Ack(Ack { sack: [0; 4] })),
+    }
+}
+
+#[test]
+fn relay__a_peer_that_takes_nothing_uses_up_its_own_share() {
+    let mut side = Side::new(0, &Config { window: 8, ..Config::default() }, &LINKS[..1]);
+    let (now, data) = (Instant(1), of_rank(true));
+    let session = wire::session_number(5, 7);
+    let given = side.shares.open(OTHER);
+    assert!(side.relay.connect(OTHER, (session, given), EndpointId(77), &LINKS[..1]));
+    let mut out = [0; 2];
+    for _ in 0..2_000 {
+        for (at, peer) in [PEER, OTHER].into_iter().enumerate() {
+            if side.shares.take(peer, data.as_slice()) {
+                side.relay.from_rank(now, peer, data.as_slice(), 0).unwrap();
+            } else {
+                side.shares.note_full(peer);
+            }
+            while let Some(sent) = side.relay.poll_transmit(now) {
+                assert_eq!(sent.peer, [PEER, OTHER][at]);
+                out[at] += 1;
+            }
+        }
+        // The other acknowledges whatever came.
+        let common = Common { session, ack: Seq(out[1]), ..Common::default() };
+        let ack = wire::emit(&common, &Packet::Ack(Ack { sack: [0; 4] }));
+        side.relay.from_wire(now, 0, ack.as_slice(), Room::ANY);
+        side.collect();
+    }
+    assert_eq!(out, [8, 2_000]);
+    let waiting = side.relay.flow(PEER).unwrap().backlog.len() as u32;
+    assert_eq!(waiting, SHARE - 8, "what it was told of is no more than it was given");
+}
+
+#[test]
+fn relay__what_is_beyond_the_share_is_refused_and_its_payload_free() {
+    let mut side = Side::new(0, &Config { window: 8, ..Config::default() }, &LINKS[..1]);
+    let (now, data) = (Instant(1), of_rank(true));
+    let hello = side.relay.flow(PEER).unwrap().session_in;
+    for i in 0..SHARE {
+        side.relay.from_rank(now, PEER, data.as_slice(), i + 1).unwrap();
+    }
+    for _ in 0..10 {
+        let refused = side.relay.from_rank(now, PEER, data.as_slice(), 9_999);
+        assert_eq!(refused, Err(WireError::Field));
+    }
+    // Of what has no number, too, no more waits than is of use.
+    for _ in 0..1_000 {
+        side.relay.from_rank(now, PEER, of_rank(false).as_slice(), 0).unwrap();
+        let common = Common { session: hello, ..Common::default() };
+        let bye = wire::emit(&common, &Packet::Bye(Bye { reason: reason::CLOSED }));
+        side.relay.from_rank(now, PEER, bye.as_slice(), 0).unwrap();
+    }
+    assert_eq!(side.relay.kept.len() as u32, SHARE + 1);
+    side.relay.disconnect(PEER);
+    assert_eq!(side.relay.kept.len(), 0);
+    side.collect();
+    assert_eq!(side.back, SHARE);
+}
+
+#[test]
+fn relay__the_rank_hears_now_and_then_of_a_peer_that_is_slow() {
+    let cfg = Config { window: 8, peer_timeout_ms: 1_600, ..Config::default() };
+    let (mut sides, mut net) = (pair(&cfg), Net::new(5, 0));
+    let mut now = Instant(1);
+    // Its rank takes nothing: all that the other hears of are acknowledgements without news.
+    sides[1].room = false;
+    (0..40).for_each(|tag| sides[0].send(now, tag));
+    run_for(&mut sides, &mut net, &mut now, 3_200_000_000);
+    assert!((3..=32).contains(&sides[0].acks), "{}", sides[0].acks);
+    assert_eq!(sides[0].relay.peers(), 1);
+}
+
+#[test]
+fn relay__a_question_for_somebody_else_changes_nothing() {
+    let (mut sides, mut net) = (pair(&Config::default()), Net::new(3, 0));
+    let mut now = Instant(1);
+    let hello = Hello {
+        src_eid: 1,
+        dst_eid: 99,
+        session_offer: wire::session_number(3, 1_000),
+        mtu: 1500,
+        version_min: 1,
+        version_max: 1,
+        credit: 0,
+    };
+    let header = wire::emit(&Common::default(), &Packet::Hello(hello));
+    let arrival = sides[1].relay.from_wire(now, 0, header.as_slice(), Room::ANY);
+    assert_eq!((arrival, sides[1].relay.has_output()), (Arrival::Drop, false));
+    (0..100).for_each(|tag| sides[1].send(now, tag));
+    run(&mut sides, &mut net, &mut now);
+    assert_eq!(sides[0].got, (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn shares__what_the_agent_says_is_believed_only_if_it_can_be() {
+    let (mut shares, data) = (Shares::default(), of_rank(true));
+    shares.open(PEER);
+    shares.start_at(PEER, u32::MAX - 100);
+    assert_eq!(shares.open(PEER), u32::MAX - 100);
+    let send = |shares: &mut Shares| shares.take(PEER, data.as_slice());
+    for _ in 0..SHARE {
+        assert!(send(&mut shares));
+    }
+    assert!(!send(&mut shares) && shares.take(PEER, of_rank(false).as_slice()));
+    assert!(shares.note_full(PEER) && !shares.note_full(PEER), "said once");
+    let first = u32::MAX - 100;
+    for none in [first, first.wrapping_add(SHARE + 1), first - 1, first.wrapping_add(1 << 31)] {
+        assert!(!shares.on_left(PEER, none), "{none}");
+    }
+    assert!(!send(&mut shares));
+    assert!(shares.on_left(PEER, first.wrapping_add(64)));
+    assert!(!shares.on_left(PEER, first.wrapping_add(70)), "it has room already");
+    assert_eq!((0..SHARE).filter(|_| send(&mut shares)).count(), 70);
+    // What is not handed over after all counts for nothing.
+    shares.give_back(PEER, data.as_slice());
+    assert!(send(&mut shares) && !send(&mut shares));
+    // What is for a peer that is forgotten waits for nothing, and does not count.
+    assert!(shares.note_full(PEER) && shares.close(PEER) && !shares.close(PEER));
+    assert!((0..1_000).all(|_| send(&mut shares)) && !shares.note_full(PEER));
+    shares.give_back(PEER, data.as_slice());
+    assert!(!shares.on_left(PEER, first.wrapping_add(SHARE)));
+    // Begun anew, nothing waits, and news of before is old.
+    let given = shares.open(PEER);
+    assert_eq!(given, first.wrapping_add(SHARE + 70));
+    assert!(!shares.on_left(PEER, given.wrapping_sub(10)));
+    assert_eq!((0..1_000).filter(|_| send(&mut shares)).count() as u32, SHARE);
+    // Of a peer that nobody has opened nothing is known.
+    assert!(!shares.on_left(PeerId(900), 5) && shares.take(PeerId(900), data.as_slice()));
 }

@@ -9,6 +9,7 @@ use crate::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, W
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use weft_core::relay::Shares;
 use weft_core::wire::HEADER_MAX;
 use weft_core::{Config, LinkCaps, PeerId};
 
@@ -38,6 +39,7 @@ struct Counters {
     sent: u64,
     received: u64,
     full: u64,
+    held: u64,
     refused: u64,
 }
 
@@ -51,6 +53,7 @@ pub struct AgentLink {
     mtu: u32,
     services: ServicesHandle,
     peers: BTreeSet<PeerId>,
+    shares: Shares,
     events: VecDeque<LinkEvent>,
     dead: bool,
     count: Counters,
@@ -116,6 +119,7 @@ impl AgentLink {
             mtu,
             services: ServicesHandle::default(),
             peers: BTreeSet::new(),
+            shares: Shares::default(),
             events: VecDeque::new(),
             dead: false,
             count: Counters::default(),
@@ -239,6 +243,19 @@ impl AgentLink {
         self.shm.send(&packed[..frames.len()])
     }
 
+    /// How many of the frames their peers have a share left for.
+    #[inline]
+    fn shared(&mut self, frames: &[Frame<'_>]) -> usize {
+        let taken = frames.iter().position(|frame| !self.shares.take(frame.peer, frame.header));
+        let Some(at) = taken else { return frames.len() };
+        let peer = frames[at].peer;
+        self.count.held += 1;
+        if self.shares.note_full(peer) {
+            self.events.push_back(LinkEvent::Held(peer, true));
+        }
+        at
+    }
+
     fn on_end(&mut self, why: &str) {
         if self.dead {
             return;
@@ -301,7 +318,8 @@ impl Link for AgentLink {
         }
         if self.peers.insert(info.peer) {
             let address = info.address.encode();
-            let connect = Control::Connect(info.peer, info.session, info.endpoint, address);
+            let given = self.shares.open(info.peer);
+            let connect = Control::Connect(info.peer, info.session, given, info.endpoint, address);
             self.services.borrow_mut().say(connect);
         }
         Ok(self.caps())
@@ -310,6 +328,9 @@ impl Link for AgentLink {
     fn disconnect(&mut self, peer: PeerId) {
         if self.peers.remove(&peer) {
             self.services.borrow_mut().say(Control::Disconnect(peer));
+            if self.shares.close(peer) {
+                self.events.push_back(LinkEvent::Held(peer, false));
+            }
         }
     }
 
@@ -324,13 +345,19 @@ impl Link for AgentLink {
         }
         let mut done = 0;
         for some in frames.chunks(AT_ONCE) {
-            let sent = match some {
+            let shared = self.shared(some);
+            let sent = match &some[..shared] {
+                [] => 0,
                 [one] => self.send_some::<1>(std::slice::from_ref(one)),
-                _ => self.send_some::<AT_ONCE>(some),
+                several => self.send_some::<AT_ONCE>(several),
             };
             done += sent;
-            if sent < some.len() {
+            if sent < shared {
                 self.count.full += 1;
+                let back = &some[sent..shared];
+                back.iter().for_each(|frame| self.shares.give_back(frame.peer, frame.header));
+            }
+            if sent < some.len() {
                 break;
             }
         }
@@ -353,7 +380,19 @@ impl Link for AgentLink {
         self.count.refused += refused;
         self.count.received += received as u64;
         for message in messages {
-            self.services.borrow_mut().take(message, &mut self.events);
+            match message {
+                Control::Left(peer, left) => {
+                    let room = self.shares.on_left(peer, left);
+                    self.events.extend(room.then_some(LinkEvent::Held(peer, false)));
+                }
+                other => {
+                    if let Control::Lost(peer, _) = other {
+                        // Its agent keeps nothing for it any more: nothing is to wait for it here.
+                        self.disconnect(peer);
+                    }
+                    self.services.borrow_mut().take(other, &mut self.events);
+                }
+            }
         }
         received
     }
@@ -386,6 +425,7 @@ impl Link for AgentLink {
             ("agent_sent", c.sent),
             ("agent_received", c.received),
             ("agent_full", c.full),
+            ("agent_held", c.held),
             ("agent_refused", c.refused),
         ] {
             each(name, value);

@@ -11,7 +11,7 @@ use weft_core::wire::Atomic;
 use weft_core::{Config, EndpointId, PeerId, Reliability};
 
 /// Version of what rank and agent say to each other.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// What a rank asks its agent for.
 #[derive(Clone, PartialEq, Eq)]
@@ -115,15 +115,18 @@ pub enum Control {
     Attached(Served),
     /// Agent: I do not; why.
     Refused(String),
-    /// Rank: a peer, the session number that it puts into packets to me, its identity, and its
-    /// encoded address.
-    Connect(PeerId, u32, EndpointId, Vec<u8>),
+    /// Rank: a peer, the session number that it puts into packets to me, the numbered packets to it
+    /// so far, its identity, and its encoded address.
+    Connect(PeerId, u32, u32, EndpointId, Vec<u8>),
     /// Rank: forget a peer.
     Disconnect(PeerId),
     /// Agent: the path to a peer carries packets of this size.
     Path(PeerId, u32),
     /// Agent: a peer cannot be reached, or no more; why.
     Lost(PeerId, String),
+    /// Agent: of the numbered packets to a peer so many, counted from the first, do not wait any
+    /// more.
+    Left(PeerId, u32),
     /// Agent: something people should read.
     Notice(String),
     /// Rank: keep so many words, each of this value, for fetch-and-add under this key.
@@ -276,8 +279,9 @@ impl Control {
                 w.u32(s.bytes_per_us).bytes(&s.address)
             }
             Control::Refused(why) => new(3).text(why),
-            Control::Connect(peer, session, endpoint, address) => {
-                new(4).u32(peer.0).u32(*session).u64(endpoint.0).bytes(address)
+            Control::Connect(peer, session, given, endpoint, address) => {
+                let w = new(4).u32(peer.0).u32(*session).u32(*given);
+                w.u64(endpoint.0).bytes(address)
             }
             Control::Disconnect(peer) => new(5).u32(peer.0).0,
             Control::Path(peer, mtu) => new(6).u32(peer.0).u32(*mtu).0,
@@ -312,6 +316,7 @@ impl Control {
                 w.u64(value.unwrap_or(0)).0
             }
             Control::GroupJoined(group, joined) => new(20).u64(*group).u32((*joined).into()).0,
+            Control::Left(peer, left) => new(21).u32(peer.0).u32(*left).0,
         }
     }
 
@@ -335,7 +340,10 @@ impl Control {
                 address: r.rest(),
             }),
             3 => Control::Refused(r.text()?),
-            4 => Control::Connect(r.peer()?, r.u32()?, EndpointId(r.u64()?), r.rest()),
+            4 => {
+                let (peer, session, given) = (r.peer()?, r.u32()?, r.u32()?);
+                Control::Connect(peer, session, given, EndpointId(r.u64()?), r.rest())
+            }
             5 => Control::Disconnect(r.peer()?),
             6 => Control::Path(r.peer()?, r.u32()?),
             7 => Control::Lost(r.peer()?, r.text()?),
@@ -361,6 +369,7 @@ impl Control {
                 (group, joined @ 0..=1) => Control::GroupJoined(group, joined == 1),
                 _ => return Err(ControlError),
             },
+            21 => Control::Left(r.peer()?, r.u32()?),
             _ => return Err(ControlError),
         };
         r.0.is_empty().then_some(message).ok_or(ControlError)

@@ -296,7 +296,9 @@ impl Driver {
                 did |= found;
             }
         }
-        if rare || self.core.has_work() {
+        // What is held may go when its link has said so.
+        let told = self.put_off || did && self.core.engine.has_held();
+        if rare || told || self.core.has_work() {
             did |= self.wind_up(rare);
         }
         did

@@ -55,7 +55,7 @@ impl Driver {
                 let budget = if self.core.caps[link].network { TRAIN_BUDGET } else { budget };
                 if self.links[link].recv_soon(each, budget, &mut self.core) > 0 {
                     self.quiet[link] = 0;
-                    if self.core.has_work() {
+                    if self.core.has_work() || self.core.engine.has_held() {
                         self.wind_up(false);
                     }
                     return true;

@@ -263,6 +263,11 @@ impl Driver {
                     self.set_bulk(peer);
                 }
             }
+            // Those that waited with it may go.
+            LinkEvent::Held(peer, held) => {
+                self.core.engine.hold(peer, held && self.link_of(peer) == Some(link));
+                self.core.engine.retry_blocked();
+            }
             LinkEvent::Stripes(peer, stripes) => {
                 if let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) {
                     route.set_stripes(link, stripes);

@@ -61,6 +61,47 @@ fn retry_blocked__goes_on_where_the_link_stopped() {
 }
 
 #[test]
+fn hold__one_peer_waits_for_its_link_and_others_go_on() {
+    let mut net = Net::new(3, memory(), Config::default());
+    let (one, two) = (net.peer(0, 1), net.peer(0, 2));
+    let got: Vec<_> = [1, 2].map(|to| net.recv(to, None, 1, 50_000)).into();
+    net.nodes[0].engine.hold(one, true);
+    net.nodes[0].engine.hold(one, true);
+    assert!(net.nodes[0].engine.has_held());
+    net.send(0, 1, 1, &pattern(1, 50_000));
+    net.send(0, 2, 1, &pattern(2, 50_000));
+    net.wait(&[(2, got[1])]);
+    assert!(!net.nodes[1].done.contains_key(&got[0]));
+    assert!(!net.nodes[0].engine.has_blocked(), "it is not tried again and again");
+    net.nodes[0].engine.hold(one, false);
+    net.nodes[0].engine.hold(two, false);
+    assert!(!net.nodes[0].engine.has_held());
+    net.wait(&[(1, got[0])]);
+    assert!(net.nodes[1].bytes(got[0]) == pattern(1, 50_000));
+    net.run(2000);
+    net.assert_clean();
+}
+
+#[test]
+fn hold__of_a_peer_that_fails_ends_and_the_failure_is_told() {
+    let config = Config { peer_timeout_ms: 2_000, ..Config::default() };
+    let mut net = Net::new(2, memory(), config);
+    let peer = net.peer(0, 1);
+    let recv = net.recv(1, None, 1, 10);
+    net.send(0, 1, 1, &pattern(1, 10));
+    net.wait(&[(1, recv)]);
+    net.nodes[0].engine.hold(peer, true);
+    let sent = net.send(0, 1, 2, &pattern(1, 10_000));
+    let lost = net.recv(0, Some(1), 3, 10);
+    net.run(5_000_000);
+    assert!(net.nodes[0].done.contains_key(&sent) && net.nodes[0].done.contains_key(&lost));
+    assert!(matches!(net.nodes[0].failed[..], [(_, PeerFailure::Silent { .. })]));
+    assert!(!net.nodes[0].engine.has_held(), "nothing of it waits");
+    net.nodes[0].engine.hold(peer, true);
+    assert!(!net.nodes[0].engine.has_held());
+}
+
+#[test]
 fn retransmit__the_same_packet_lost_again_and_again_is_sent_again() {
     // Kind of the packet that is lost six times: nothing else may be needed to bring it through.
     use PacketType::*;

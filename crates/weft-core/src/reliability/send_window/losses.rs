@@ -113,7 +113,7 @@ impl<T: Copy> SendWindow<T> {
         if front.is(LOST) || age < Duration::from_nanos(u64::from(self.srtt) / 2) {
             return 0;
         }
-        if self.srtt == 0 && !front.is(RESENT) {
+        if self.srtt == 0 {
             // A later packet made the round trip within this time; without any estimate every
             // further NACK of the same burst would go back again.
             self.srtt = u32::try_from(age.as_nanos()).unwrap_or(u32::MAX);
@@ -181,6 +181,9 @@ impl<T: Copy> SendWindow<T> {
         }
         self.probes = PROBES;
         if self.goes_back() {
+            // What was learnt may be the delay of an acknowledgement that was lost, and while all
+            // is sent again nothing better is. Nothing old is under way now: the next NACK tells.
+            self.srtt = 0;
             return self.mark_all_lost() > 0;
         }
         let last = self.slots.iter().rposition(|slot| !slot.is(SACKED)).unwrap_or(0);

@@ -167,6 +167,29 @@ fn on_ack__nack_without_an_estimate_goes_back_once_per_burst() {
 }
 
 #[test]
+fn on_ack__nack_goes_back_although_an_acknowledgement_came_late() {
+    let mut window = SendWindow::new(Reliability::GoBackN, 64, Seq(0));
+    let mut ignore = |_, _| ();
+    // The acknowledgement of the first was lost; what came half a second later says the same.
+    window.push(at(0), 0);
+    assert!(window.on_ack(at(500_000), Seq(1), None, false, &mut ignore).rtt.is_some());
+    for i in 1..6 {
+        window.push(at(500_010), i);
+    }
+    assert!(window.on_timeout(at(1_500_010), us(1_000_000)));
+    assert_eq!(resent(&mut window, at(1_500_010)), [1, 2, 3, 4, 5]);
+    // Of each flight the second packet is lost, and no timeout is needed to send it again.
+    for round in 0..4u32 {
+        let now = 1_500_020 + u64::from(round) * 10;
+        let out = window.on_ack(at(now), Seq(2 + round), None, true, &mut ignore);
+        assert_eq!((out.newly_acked, out.lost), (1, 4 - round));
+        assert_eq!(window.on_ack(at(now), Seq(2 + round), None, true, &mut ignore).lost, 0);
+        assert_eq!(resent(&mut window, at(now)).len() as u32, 4 - round);
+        assert_eq!(window.on_ack(at(now + 2), Seq(2 + round), None, true, &mut ignore).lost, 0);
+    }
+}
+
+#[test]
 fn on_timeout__selective_probes_with_the_first_and_the_last_missing() {
     let mut window = sent(Reliability::Selective, 6);
     window.on_ack(at(10), Seq(1), Some(&sack(&[0, 1])), false, &mut |_, _| ());

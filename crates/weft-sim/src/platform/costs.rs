@@ -101,9 +101,9 @@ pub const RECORD: u64 = 16;
 /// Window of the implementations that retransmit, in packets: their receive buffers are shared by
 /// all senders (section 5.1), so it does not depend on the cluster's size.
 pub const SHARED_WINDOW: u32 = 32;
-/// Completions that l-pio reports together: the data is written when the call returns, only the
-/// buffer comes back later.
-pub const PIO_COMPLETIONS: u32 = 8;
+/// Buffers whose return is reported together where the host knows earlier that the user's data may
+/// change: with l-pio it is written when the call returns, with l-nirx its fetch is reported.
+pub const BUFFERS_TOGETHER: u32 = 8;
 
 impl NiCosts {
     /// What all control programs share, as one that only takes data by programmed I/O.
@@ -111,13 +111,13 @@ impl NiCosts {
         NiCosts {
             sources: 6,
             source: 5,
-            request: 46,
-            dma: 17,
+            request: 41,
+            dma: 18,
             window: 8,
-            transmit: 9,
+            transmit: 8,
             sent: 9,
             completion: 16,
-            header: 38,
+            header: 34,
             host_buffer: 10,
             release: 8,
             ack_make: 25,
@@ -171,12 +171,12 @@ impl HostCosts {
     /// The library of the base implementation.
     pub fn base() -> HostCosts {
         HostCosts {
-            send: 130,
+            send: 138,
             queue: 87,
             completion: 60,
             resend: 100,
             poll: 60,
-            receive: 180,
+            receive: 174,
             after: 80,
             repair_send: 0,
             repair_receive: 0,
@@ -194,7 +194,7 @@ impl HostCosts {
         let mut costs = self.clone();
         if choice.transfer == Transfer::Pio {
             costs.queue = 0;
-            costs.completion /= u64::from(PIO_COMPLETIONS);
+            costs.completion /= u64::from(BUFFERS_TOGETHER);
         }
         if choice.repair == Repair::Host {
             costs.repair_send = 220;

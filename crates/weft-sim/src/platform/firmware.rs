@@ -1,7 +1,7 @@
 //! The control program of the network interface: one event at a time, each with its cycles.
 
 use super::choice::{Family, Forward, Repair, Transfer};
-use super::costs::PIO_COMPLETIONS;
+use super::costs::BUFFERS_TOGETHER;
 use super::machine::{BufferId, Dma, Event, Kind, Machine, Packet, PacketId, RTO};
 use weft_core::group::tree;
 use weft_core::reliability::Verdict;
@@ -67,7 +67,10 @@ impl Machine {
         let turn = c.sources * c.source;
         let go = c.window + c.repair_send + c.transmit;
         match task {
-            Task::Request(id) if self.fetches(id) => turn + c.request + c.tlb + c.dma,
+            Task::Request(id) if self.fetches(id) => {
+                let fetched = !self.buffers[self.packets[id].buffer].waiting.is_empty();
+                turn + c.request + if fetched { 0 } else { c.tlb + c.dma }
+            }
             Task::Request(_) => turn + c.request + go,
             Task::Fetched(_) | Task::Ready(_) => turn + go,
             Task::Pass(_) => turn + c.forward + go,
@@ -159,6 +162,10 @@ impl Machine {
         // They asked before anything that waits now.
         for &next in waiting[1..].iter().rev() {
             self.nodes[node].tasks.push_front(Task::Ready(next));
+        }
+        if self.keeps_buffers() {
+            // The user's data may change now (section 4.1), the buffer comes back later.
+            self.add_task(node, Task::Report(0));
         }
     }
 
@@ -344,10 +351,8 @@ impl Machine {
     }
 
     fn send_buffer_free(&mut self, node: usize) {
-        let together = match self.choice.transfer {
-            Transfer::Pio => PIO_COMPLETIONS,
-            _ => 1,
-        };
+        let late = self.choice.transfer == Transfer::Pio || self.keeps_buffers();
+        let together = if late { BUFFERS_TOGETHER } else { 1 };
         self.nodes[node].unreported += 1;
         if self.nodes[node].unreported >= together {
             let count = std::mem::take(&mut self.nodes[node].unreported);
@@ -444,6 +449,13 @@ impl Machine {
                 self.wake(node);
             }
         }
+    }
+
+    /// Whether the network interface keeps what it has fetched until that is acknowledged, and
+    /// tells the host when it is fetched. (The manufacturer's software reports once, when all is
+    /// done.)
+    fn keeps_buffers(&self) -> bool {
+        self.choice.repair == Repair::Interface && !self.is_gm()
     }
 
     /// Whether the library is the manufacturer's, whose programs send from registered memory.

@@ -127,8 +127,8 @@ impl Hardware {
             read_clocks: 5 + 8,
             write_clocks: 5,
             burst: 64 * 4,
-            read_start: 310_000,
-            write_start: 780_000,
+            read_start: 300_000,
+            write_start: 750_000,
             ni_cycle: 30_000,
             // 32 bits, two accesses a cycle.
             sram_rate: 267,
@@ -172,7 +172,7 @@ impl Hardware {
             send_memory: 256 << 10,
             link_byte: 4_167,
             hop: 100_000,
-            route: 1_330_000,
+            route: 1_350_000,
             fabric: Fabric::Uniform { hops: 3 },
         }
     }

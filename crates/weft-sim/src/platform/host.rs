@@ -17,8 +17,9 @@ pub(super) enum Op {
     Copy { left: u64, line: Ps },
     /// Writes bytes over the I/O bus, combined to lines.
     Pio { left: u64 },
-    /// Hands a packet to the network interface.
-    Post(PacketId),
+    /// Writes bytes over the I/O bus with which the network interface gets a packet. They are
+    /// posted: the processor goes on, a later write waits for its turn on the bus.
+    Post { bytes: u64, packet: PacketId },
     /// The send call returns.
     Sent,
     /// The packet is the program's.
@@ -64,12 +65,14 @@ impl Machine {
                 }
                 Event::Task(node) => self.task_done(node),
                 Event::DmaReady(node) => self.want_bus(node, User::Dma),
-                Event::Bus(node) => {
-                    if self.bus_done(node) == Some(User::Host) {
+                Event::Bus(node) => match self.bus_done(node) {
+                    Some(User::Host) => {
                         self.nodes[node].host_busy = false;
                         self.host_step(node, programs);
                     }
-                }
+                    Some(User::Posted { packet, .. }) => self.post(node, packet),
+                    _ => {}
+                },
                 Event::Sent(node) => self.chunk_sent(node),
                 Event::Arrived(packet) => self.arrived(packet),
                 Event::Timer(node, other) => self.timer(node, other),
@@ -118,7 +121,10 @@ impl Machine {
                     self.compute(node, self.shared_memory(node, bytes, time));
                     return;
                 }
-                Op::Post(id) => self.post(node, id),
+                Op::Post { bytes: 0, packet } => self.post(node, packet),
+                Op::Post { bytes, packet } => {
+                    self.want_bus(node, User::Posted { bytes, packet });
+                }
                 Op::Sent => programs.sent(node, self.nodes[node].began, self.now),
                 Op::Received(id) => {
                     let began = self.nodes[node].began;
@@ -206,20 +212,17 @@ impl Machine {
         self.cpu(node, cycles);
         self.words(node, 32 * words);
         match self.choice.transfer {
-            Transfer::Pio => {
-                // A source outside the caches adds nothing: combined writes are posted, and a line
-                // is read in less time than the one before takes on the bus.
-                self.op(node, Op::Pio { left: bytes + self.header() });
-                self.op(node, Op::Pio { left: DESCRIPTOR });
-            }
-            Transfer::Sdma if !self.is_gm() => {
+            _ if self.is_gm() => return self.op(node, Op::Post { bytes: 0, packet: id }),
+            // A source outside the caches adds nothing: combined writes are posted, and a line
+            // is read in less time than the one before takes on the bus.
+            Transfer::Pio => self.op(node, Op::Pio { left: self.header() + bytes }),
+            Transfer::Sdma => {
                 self.op(node, Op::Copy { left: bytes, line: self.copies.send_line });
-                self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR });
+                self.op(node, Op::Pio { left: self.header() + ADDRESS });
             }
-            _ if self.is_gm() => {}
-            _ => self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR }),
+            Transfer::Rcpy => self.op(node, Op::Pio { left: self.header() + ADDRESS }),
         }
-        self.op(node, Op::Post(id));
+        self.op(node, Op::Post { bytes: DESCRIPTOR, packet: id });
     }
 
     fn multicast(&mut self, node: usize, bytes: u64, tag: u64) -> bool {
@@ -254,8 +257,7 @@ impl Machine {
             self.buffers[buffer].refs += 1;
             let cycles = self.host.resend + self.host.repair_send;
             self.cpu(node, cycles);
-            self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR });
-            self.op(node, Op::Post(copy));
+            self.op(node, Op::Post { bytes: DESCRIPTOR, packet: copy });
         }
     }
 
@@ -276,8 +278,8 @@ impl Machine {
         // It takes none of the buffers that are counted.
         self.buffers[buffer].refs += 1;
         self.cpu(node, cycles + self.host.repair_send);
-        self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR });
-        self.op(node, Op::Post(id));
+        let bytes = self.header() + ADDRESS + DESCRIPTOR;
+        self.op(node, Op::Post { bytes, packet: id });
     }
 
     /// The network interface finds the request. A host that retransmits numbers the packet first,
@@ -318,7 +320,7 @@ impl Machine {
             }
             let Some(id) = peer.blocked.pop_front() else { return };
             self.number(node, id);
-            self.op(node, Op::Post(id));
+            self.op(node, Op::Post { bytes: 0, packet: id });
         }
     }
 
@@ -423,8 +425,8 @@ impl Machine {
         self.buffers[buffer].refs += 1;
         let cycles = self.host.ack_make;
         self.cpu(node, cycles);
-        self.op(node, Op::Pio { left: self.header() + ADDRESS + DESCRIPTOR });
-        self.op(node, Op::Post(id));
+        let bytes = self.header() + ADDRESS + DESCRIPTOR;
+        self.op(node, Op::Post { bytes, packet: id });
     }
 
     fn host_repeat(&mut self, node: usize, other: usize) {
@@ -435,8 +437,7 @@ impl Machine {
             self.counts.resent += 1;
             let cycles = self.host.resend;
             self.cpu(node, cycles);
-            self.op(node, Op::Pio { left: DESCRIPTOR });
-            self.op(node, Op::Post(id));
+            self.op(node, Op::Post { bytes: DESCRIPTOR, packet: id });
         }
     }
 

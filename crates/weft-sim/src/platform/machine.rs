@@ -85,7 +85,13 @@ pub(super) enum Dma {
 /// Who uses the I/O bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum User {
+    /// The host writes and waits until it is written.
     Host,
+    /// The host has written what gives a packet to the network interface.
+    Posted {
+        bytes: u64,
+        packet: PacketId,
+    },
     Dma,
 }
 
@@ -352,7 +358,8 @@ impl Machine {
         self.nodes[node].bus = Some(user);
         self.counts.bus += 1;
         let time = match user {
-            User::Host => self.pio_time(node),
+            User::Host => self.next_pio_time(node),
+            User::Posted { bytes, .. } => self.pio_time(bytes),
             User::Dma => self.burst_time(node),
         };
         self.nodes[node].streaming = false;
@@ -361,9 +368,13 @@ impl Machine {
     }
 
     /// Time of the lines that the host writes next.
-    fn pio_time(&self, node: usize) -> Ps {
+    fn next_pio_time(&self, node: usize) -> Ps {
         let Some(Op::Pio { left }) = self.nodes[node].ops.front() else { return 0 };
-        let bytes = (*left).min(PIECE);
+        self.pio_time((*left).min(PIECE))
+    }
+
+    /// Time to write bytes in combined lines.
+    fn pio_time(&self, bytes: u64) -> Ps {
         let line = super::hardware::LINE;
         let full = bytes / line * self.hw.bus_time(line, self.hw.pio_clocks);
         match bytes % line {
@@ -393,7 +404,7 @@ impl Machine {
                     *left = left.saturating_sub(PIECE);
                 }
             }
-            None => {}
+            Some(User::Posted { .. }) | None => {}
         }
         self.grant_bus(node);
         user

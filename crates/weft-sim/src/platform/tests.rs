@@ -4,7 +4,8 @@
 use super::choice::Choice;
 use super::claims::claims;
 use super::compare::{summary, Lab, Row};
-use super::hardware::Hardware;
+use super::costs::{ADDRESS, BUFFERS_TOGETHER, HEADER};
+use super::hardware::{Hardware, MICROSECOND};
 use super::measure::Setup;
 use super::reference::Parameter;
 use weft_core::group::tree::Tree;
@@ -22,18 +23,14 @@ fn model__errors_and_orderings_are_those_reported() {
     let predicted = summary(errors(&rows, false));
     assert_eq!(predicted.count, 69);
     assert!(predicted.median <= 0.07, "{predicted:?}");
-    assert!(predicted.within_quarter >= 0.95, "{predicted:?}");
+    assert!(predicted.within_quarter >= 0.94, "{predicted:?}");
     let calibrated = summary(errors(&rows, true));
-    assert!(calibrated.median <= 0.04, "{calibrated:?}");
+    assert!(calibrated.median <= 0.02, "{calibrated:?}");
     let claims = claims(&lab);
     assert_eq!(claims.len(), 78);
     let broken = claims.iter().filter(|claim| !claim.kept);
     let broken: Vec<_> = broken.map(|claim| (claim.platform, claim.text.as_str())).collect();
-    let known = [
-        ("p3", "send overhead, 16 B: l-pio no more than l-sdma and l-rcpy"),
-        ("p3", "multicast latency, l-sdma-hmc: binomial below binary"),
-    ];
-    assert_eq!(broken, known);
+    assert_eq!(broken, [("p3", "multicast latency, l-sdma-hmc: binomial below binary")]);
 }
 
 #[test]
@@ -89,6 +86,34 @@ fn stream__credits_need_more_acknowledgements_than_shared_buffers() {
     assert!((75..=80).contains(&acks(&p3, Choice::SDMA)));
     assert!((310..=320).contains(&acks(&ppro, Choice::SDMA.with_mtu(4096))));
     assert!(acks(&ppro, Choice::HRX) <= 20 && acks(&ppro, Choice::NIRX) <= 20);
+}
+
+/// Section 4.1: a completion says that the user's data may change, which does not wait for the
+/// acknowledgement; only the buffer does.
+#[test]
+fn stream__data_is_reported_when_fetched_and_buffers_together() {
+    let bus = |count| {
+        let (good, counts) = Setup::new(&Hardware::p3(), Choice::NIRX, 1).lossy(16, count, 0);
+        assert!(good);
+        counts.bus
+    };
+    // Header, descriptor, fetch, its report, delivery; the two runs begin and end alike.
+    let more = 512;
+    let wanted = 5 * more + more / u64::from(BUFFERS_TOGETHER);
+    let found = bus(2 * more) - bus(more);
+    assert!(found.abs_diff(wanted) <= 16, "{found}, not about {wanted}");
+}
+
+/// The host writes header and address of l-sdma and waits for the bus, for the descriptor it does
+/// not.
+#[test]
+fn logp__a_descriptor_is_posted() {
+    let setup = Setup::new(&Hardware::p3(), Choice::SDMA, 1);
+    let mut slow = setup.clone();
+    slow.hw.bus_clock *= 2;
+    let bytes = HEADER + ADDRESS;
+    let one = setup.hw.bus_time(bytes, setup.hw.pio_clocks) as f64 / MICROSECOND as f64;
+    assert!((slow.logp(16).os - setup.logp(16).os - one).abs() < 1e-9);
 }
 
 /// Every tree and both forwarders deliver everything in order (the program checks that).

@@ -177,6 +177,12 @@ fn last_error__names_addresses_of_a_rank_that_is_silent() {
 }
 
 #[test]
+fn last_error__names_a_rank_of_this_host_that_is_stopped() {
+    let parts = ["rank 1 on this host over shm (process ", "has been stopped for ", "SIGCONT"];
+    names_the_rank("shm", "stops", &parts);
+}
+
+#[test]
 fn last_error__names_each_link_that_leads_nowhere() {
     let Some(program) = compile("pingpong") else { return };
     let apart = "[ $PMI_RANK = 0 ] && export WEFT_LINK=shm || export WEFT_LINK=udp; exec $PROGRAM";

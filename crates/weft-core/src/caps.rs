@@ -17,6 +17,9 @@ pub struct LinkCaps {
     pub network: bool,
     /// Looking for something received costs no system call.
     pub polled: bool,
+    /// The link sees the end of the peer's process, and as a rule whether it runs ([`Pulse`]):
+    /// then silence does not fail the peer.
+    pub sees_end: bool,
     /// The link can copy between this process's memory and the peer's in one step.
     pub direct: bool,
     /// Estimated cost of a small packet, one way, in nanoseconds: an input of the cost model.
@@ -53,6 +56,7 @@ impl LinkCaps {
             ordered: false,
             network: true,
             polled: false,
+            sees_end: false,
             direct: false,
             latency_ns: 5_000,
             bytes_per_us: 3_000,
@@ -75,6 +79,7 @@ impl LinkCaps {
             ordered: true,
             network: false,
             polled: true,
+            sees_end: true,
             direct: false,
             latency_ns: 200,
             bytes_per_us: 10_000,
@@ -87,4 +92,17 @@ impl LinkCaps {
             stripes: 1,
         }
     }
+}
+
+/// What a link sees of a peer's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pulse {
+    /// It runs, as far as can be seen.
+    Runs,
+    /// A signal has stopped it.
+    Stopped,
+    /// It has ended, though its connection stands.
+    Ended,
+    /// Nothing: silence counts, as over a network.
+    Unseen,
 }

@@ -268,9 +268,9 @@ table! {
     rto_max_us: u32 = 1_000_000, "us",
         "Longest retransmission timeout after backing off.";
     connect_timeout_ms: u32 = 60_000, "ms",
-        "Time a peer may take to answer the first packet; it may be computing.";
+        "Time a peer may take to answer the first packet; over shm, time it may be stopped.";
     peer_timeout_ms: u32 = 300_000, "ms",
-        "Silence after which a peer that is waited for has failed; it may be computing.";
+        "Silence after which a peer that is waited for has failed; over shm, time it is stopped.";
     warn_after_ms: u32 = 5_000, "ms",
         "Silence after which a wait is reported with the peer's name.";
     keepalive_ms: u32 = 500, "ms",

@@ -17,6 +17,11 @@ pub enum PeerFailure {
         /// How long this endpoint waited, in milliseconds.
         after_ms: u32,
     },
+    /// The link saw that its process was stopped all the time that it may be silent.
+    Stopped {
+        /// How long, in milliseconds.
+        after_ms: u32,
+    },
     /// The link saw its process end.
     Gone,
     /// Its process refused the connection.
@@ -48,6 +53,11 @@ impl PeerFailure {
             PeerFailure::Unreachable { .. } => {
                 "`weft doctor` on both hosts tells whether the network between them works; \
                  WEFT_CONNECT_TIMEOUT_MS is how long it may take"
+            }
+            PeerFailure::Stopped { .. } => {
+                "a signal stopped it, as SIGSTOP and control-Z do, and SIGCONT lets it go on; \
+                 WEFT_PEER_TIMEOUT_MS is how long it may be stopped, WEFT_CONNECT_TIMEOUT_MS \
+                 before its first answer"
             }
             PeerFailure::Gone => "its own last messages and its launcher say why",
             PeerFailure::Closed => "it did not wait for what was still to be exchanged with it",
@@ -106,6 +116,9 @@ impl fmt::Display for PeerFailure {
             PeerFailure::Silent { after_ms } => write!(f, "nothing heard for {after_ms} ms"),
             PeerFailure::Unreachable { after_ms } => {
                 write!(f, "no answer to the first packet within {after_ms} ms")
+            }
+            PeerFailure::Stopped { after_ms } => {
+                write!(f, "its process has been stopped for {after_ms} ms")
             }
             PeerFailure::Gone => write!(f, "its process ended"),
             PeerFailure::Refused => {

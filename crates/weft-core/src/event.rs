@@ -331,6 +331,8 @@ pub enum Event {
     PeerFailed(PeerId, PeerFailure),
     /// Something waits for a peer that has been silent for this long.
     PeerSlow(PeerId, Duration),
+    /// Something waits for a silent peer whose process the link sees: answer by `peer_pulse`.
+    PeerSilent(PeerId),
     /// Packets to this peer have been sent again this often in vain: twice or more. If there is
     /// another path, it may be worth a try.
     PeerStalled(PeerId, u32),

@@ -28,7 +28,7 @@ pub mod time;
 pub mod transfer;
 pub mod wire;
 
-pub use caps::LinkCaps;
+pub use caps::{LinkCaps, Pulse};
 pub use config::Config;
 pub use engine::Engine;
 pub use error::{OpError, PeerFailure};

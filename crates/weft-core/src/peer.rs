@@ -349,6 +349,8 @@ pub(crate) struct Peer {
     pub last_heard: Instant,
     pub waiting_since: Instant,
     pub probed_at: Instant,
+    /// Since when the link sees that its process stands still.
+    pub still_since: Option<Instant>,
     pub warned: bool,
     /// When the timer table fires for this peer.
     pub armed: Instant,
@@ -422,6 +424,7 @@ impl Peer {
             last_heard: Instant(0),
             waiting_since: Instant(0),
             probed_at: Instant(0),
+            still_since: None,
             warned: false,
             armed: Instant::FAR,
         };

@@ -4,7 +4,7 @@ use crate::{Address, Bytes};
 use std::fmt;
 use std::os::fd::RawFd;
 use weft_core::wire::{advance, PacketType, HEADER_MAX};
-use weft_core::{EndpointId, LinkCaps, PeerId};
+use weft_core::{EndpointId, LinkCaps, PeerId, Pulse};
 
 /// One frame to send: a weft header and the payload bytes that follow it on the wire.
 /// The link gathers the two; it must have copied or sent both when `send` returns.
@@ -184,6 +184,10 @@ pub trait Link {
     /// Forgets a peer and frees what it held.
     fn disconnect(&mut self, peer: PeerId);
 
+    /// An endpoint connected of itself, said HELLO, and no peer is made of it: a link that can lets
+    /// it know, since it would wait for an answer.
+    fn reject(&mut self, _endpoint: EndpointId) {}
+
     /// Packets to this peer stay unacknowledged: the link doubts the way it uses, if it knows
     /// others. The next HELLO takes them all, and the one it is answered over is used.
     fn doubt(&mut self, _peer: PeerId) {}
@@ -273,6 +277,12 @@ pub trait Link {
     /// at once.
     fn attentive(&self, _peer: PeerId) -> bool {
         false
+    }
+
+    /// What the link sees of a peer's process; asked of links that see its end
+    /// ([`LinkCaps::sees_end`]), when the peer has been silent for a while.
+    fn pulse(&self, _peer: PeerId) -> Pulse {
+        Pulse::Runs
     }
 
     /// The way to a peer, for messages to people: interface and addresses. Empty where the link's

@@ -7,7 +7,7 @@ use crate::sim::endpoint_id;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use weft_core::wire::{field, session_index, session_of, PacketType};
-use weft_core::{EndpointId, LinkCaps, PeerId};
+use weft_core::{EndpointId, LinkCaps, PeerId, Pulse};
 use weft_link::kind::Kind;
 use weft_link::run::{is_part, Run};
 use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
@@ -450,6 +450,20 @@ impl Link for SimLink {
             self.events.extend(gone);
         }
         self.events.pop_front()
+    }
+
+    fn pulse(&self, peer: PeerId) -> Pulse {
+        let Some(Some(at)) = self.hosts.get(peer.0 as usize) else { return Pulse::Runs };
+        let net = self.net.borrow();
+        let now = net.generation(at.host);
+        // A host that restarted is somebody else.
+        let runs =
+            net.alive(at.host, now) && endpoint_id(net.config().seed, at.host, now) == at.endpoint;
+        if runs {
+            Pulse::Runs
+        } else {
+            Pulse::Ended
+        }
     }
 
     fn wait_fds(&self, _out: &mut Vec<WaitFd>) {}

@@ -114,6 +114,7 @@ impl Link for ServedLink {
     fn caps(&self) -> LinkCaps {
         let inner = self.inner.caps();
         let mut caps = LinkCaps::memory("agent", inner.mtu);
+        caps.sees_end = false;
         (caps.latency_ns, caps.bytes_per_us) = (inner.latency_ns, inner.bytes_per_us);
         caps.small_bytes_per_us = inner.bytes_per_us;
         caps

@@ -1,12 +1,20 @@
 //! What errors tell: which rank, over which link, interface and address, why, and what to do.
 #![allow(non_snake_case)]
 
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 use weft::{Config, Endpoint, EndpointId, Group, OpError, PeerFailure};
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::{Address, Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
 
 fn endpoint(link: impl FnOnce(EndpointId) -> Box<dyn Link>) -> Endpoint {
-    let config = Config { connect_timeout_ms: 50, ..Config::default() };
+    endpoint_of(Config::default(), link)
+}
+
+fn endpoint_of(config: Config, link: impl FnOnce(EndpointId) -> Box<dyn Link>) -> Endpoint {
+    let config = Config { connect_timeout_ms: 50, ..config };
     let me = EndpointId(weft_link::random_u64());
     Endpoint::with_links(config, me, weft::Clock::system(), vec![link(me)])
 }
@@ -66,6 +74,27 @@ fn explain__of_a_peer_that_never_answers_names_addresses_and_what_to_do() {
     assert_has(&text, &["weft doctor", "WEFT_CONNECT_TIMEOUT_MS"]);
     let named = |socket: &std::net::SocketAddr| text.contains(&format!(" to {socket}"));
     assert!(there.udp.iter().any(named), "{text}");
+}
+
+#[test]
+fn connect__to_one_that_runs_and_has_no_room_for_a_peer_is_refused() {
+    let full = Config { peers_max: 1, ..Config::default() };
+    let b = endpoint_of(full, |me| Box::new(ShmLink::new(ShmConfig::new(me)).unwrap()));
+    let first = shm();
+    b.connect(&first.address()).unwrap();
+    let a = shm();
+    let to_b = a.connect(&b.address()).unwrap();
+    let mut recv = pin!(a.recv(Some(to_b), 3, 0, vec![0; 8]));
+    let (mut cx, start) = (Context::from_waker(Waker::noop()), Instant::now());
+    let result = loop {
+        assert!(start.elapsed() < Duration::from_secs(60), "nobody tells it");
+        b.progress();
+        a.progress();
+        if let Poll::Ready((result, _)) = recv.as_mut().poll(&mut cx) {
+            break result;
+        }
+    };
+    assert_eq!(result, Err(OpError::Peer { peer: to_b, failure: PeerFailure::Refused }));
 }
 
 #[test]

@@ -97,7 +97,8 @@ fn stop__of_a_rank_at_any_moment_is_noticed_by_the_others() {
         let done = job.finish();
         done.assert_code(1);
         // What is said depends on how far the stopped rank had come.
-        let causes = ["nothing heard for", "no answer to the first packet", "rank"];
+        let causes =
+            ["nothing heard for", "has been stopped for", "no answer to the first packet", "rank"];
         assert!(causes.iter().any(|cause| done.err.contains(cause)), "{}", done.err);
         assert_nothing_left(&done, folder);
     });

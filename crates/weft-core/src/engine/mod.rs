@@ -5,6 +5,7 @@
 //! [`Engine::handle_timeout`] when [`Engine::next_timeout`] has passed, drain
 //! [`Engine::poll_event`], then send what [`Engine::poll_transmit`] gives until it gives nothing.
 
+mod alive;
 mod atomic;
 mod awaited;
 mod eager;

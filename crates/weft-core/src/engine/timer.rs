@@ -5,9 +5,8 @@ use super::{session, Engine};
 use crate::error::PeerFailure;
 use crate::id::PeerId;
 use crate::matching::{Posted, Unexpected};
-use crate::peer::{Desc, Peer, State};
+use crate::peer::{Peer, State};
 use crate::time::Instant;
-use crate::wire::{flags, Nop, Packet};
 use alloc::collections::BTreeSet;
 use core::time::Duration;
 
@@ -22,7 +21,7 @@ pub enum Cause {
     Retransmit,
     /// The message at the head of the queue has waited long enough for credit.
     Credit,
-    /// Something waits for a silent peer: probe it, report it, or declare it failed.
+    /// Something waits for a silent peer: see `alive`.
     Liveness,
     /// Nothing has passed between the two for a while: spare memory is given back.
     Idle,
@@ -175,32 +174,25 @@ impl Engine {
     }
 
     fn reopen(&mut self, now: Instant, peer: PeerId) {
-        let p = &mut self.peers[peer.0 as usize];
-        let State::Opening { since, .. } = p.state else { return };
-        let waited = now.since(since);
-        if waited >= ms(self.cfg.connect_timeout_ms) {
-            let after_ms = waited.as_millis() as u32;
-            self.fail_peer(peer, PeerFailure::Unreachable { after_ms });
+        let State::Opening { since, .. } = self.peers[peer.0 as usize].state else { return };
+        let (waited, limit) = (now.since(since), ms(self.cfg.connect_timeout_ms));
+        if self.overdue(peer, waited, limit, |after_ms| PeerFailure::Unreachable { after_ms }) {
             return;
         }
-        if !p.warned && waited >= ms(self.cfg.warn_after_ms) {
-            p.warned = true;
-            self.events.push_back(Event::PeerSlow(peer, waited));
-        }
-        session::again(p, now);
+        self.warn_slow(peer, waited);
+        session::again(&mut self.peers[peer.0 as usize], now);
         self.wake(now, peer);
     }
 
     fn retransmit(&mut self, now: Instant, peer: PeerId) {
-        let timeout = ms(self.cfg.peer_timeout_ms);
-        let p = &mut self.peers[peer.0 as usize];
-        let Some(w) = &mut p.windows else { return };
-        let stuck = w.send.stuck_since().unwrap_or(now);
-        let silent = now.since(p.last_heard.max(stuck));
-        if silent >= timeout {
-            self.fail_peer(peer, PeerFailure::Silent { after_ms: silent.as_millis() as u32 });
+        let p = &self.peers[peer.0 as usize];
+        let Some(w) = &p.windows else { return };
+        let silent = now.since(p.last_heard.max(w.send.stuck_since().unwrap_or(now)));
+        let limit = ms(self.cfg.peer_timeout_ms);
+        if self.overdue(peer, silent, limit, |after_ms| PeerFailure::Silent { after_ms }) {
             return;
         }
+        let Some(w) = &mut self.peers[peer.0 as usize].windows else { return };
         let rto = w.rtt.rto();
         if w.send.on_timeout(now, rto) {
             self.stats.timeouts += 1;
@@ -212,35 +204,6 @@ impl Engine {
                 self.events.push_back(Event::PeerStalled(peer, w.timeouts));
             }
             self.wake(now, peer);
-        }
-    }
-
-    fn check_alive(&mut self, now: Instant, peer: PeerId) {
-        if self.peers[peer.0 as usize].state == State::Idle {
-            // A receive waits for a peer that has not called: call it, so that the wait is bounded.
-            self.wake(now, peer);
-            return;
-        }
-        let p = &mut self.peers[peer.0 as usize];
-        let silent = now.since(p.last_heard.max(p.waiting_since));
-        if silent >= ms(self.cfg.peer_timeout_ms) {
-            self.fail_peer(peer, PeerFailure::Silent { after_ms: silent.as_millis() as u32 });
-            return;
-        }
-        if silent >= ms(self.cfg.keepalive_ms) {
-            p.probed_at = now;
-            // A packet in flight or about to be sent is probe enough. One that waits for credit or
-            // for room at the peer is not.
-            let in_flight = p.windows.as_ref().is_some_and(|w| !w.send.is_empty());
-            if !in_flight && p.ctrl.is_empty() {
-                p.ctrl.push_back(Desc::bare(Packet::Nop(Nop), 0).with_flags(flags::ACKNOW));
-                self.wake(now, peer);
-            }
-        }
-        let p = &mut self.peers[peer.0 as usize];
-        if !p.warned && silent >= ms(self.cfg.warn_after_ms) {
-            p.warned = true;
-            self.events.push_back(Event::PeerSlow(peer, silent));
         }
     }
 

@@ -297,6 +297,8 @@ impl Link for AgentLink {
     fn caps(&self) -> LinkCaps {
         // Reliable and in order, and not a network to this process: the agent sees to both.
         let mut caps = LinkCaps::memory("agent", self.mtu);
+        // Peers beyond it are not: neither end of the way sees what the other's process does.
+        caps.sees_end = false;
         caps.latency_ns = self.served.latency_ns + HOPS_NS;
         caps.bytes_per_us = self.served.bytes_per_us;
         caps.small_bytes_per_us = caps.bytes_per_us;

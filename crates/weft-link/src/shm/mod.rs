@@ -9,6 +9,7 @@ mod hub;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod peer;
+mod process;
 mod rendezvous;
 mod ring;
 #[cfg(all(test, not(loom)))]
@@ -33,7 +34,7 @@ use service::Doors;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use sys::misc;
-use weft_core::{EndpointId, LinkCaps, PeerId};
+use weft_core::{EndpointId, LinkCaps, PeerId, Pulse};
 
 /// Configuration of a [`ShmLink`].
 #[derive(Clone, Debug)]
@@ -375,6 +376,14 @@ impl Link for ShmLink {
         }
     }
 
+    fn reject(&mut self, endpoint: EndpointId) {
+        let stranger = |p: &Peer| p.endpoint == endpoint && p.id.is_none();
+        if let Some(at) = self.peers.iter().position(stranger) {
+            self.remove(at).socket.refuse();
+            self.counters.refused += 1;
+        }
+    }
+
     #[inline]
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         if let [frame] = frames {
@@ -513,6 +522,10 @@ impl Link for ShmLink {
         self.counters.direct += 1;
         let direct = self.verified(peer)?.direct;
         direct.write(&mut self.detour, addr, from)
+    }
+
+    fn pulse(&self, peer: PeerId) -> Pulse {
+        self.peer(peer).map_or(Pulse::Ended, |p| p.process.pulse())
     }
 
     fn way(&self, peer: PeerId) -> String {

@@ -1,7 +1,8 @@
 //! One connection of the link.
 
 use super::direct::Direct;
-use super::rendezvous::BELL;
+use super::process::Process;
+use super::rendezvous::{BELL, REFUSED};
 use super::ring::{Consumer, Lie, Producer, Sizes};
 use super::sys::map::Half;
 use super::sys::socket;
@@ -17,6 +18,13 @@ pub(super) struct Socket {
     pub token: u64,
     /// The user at the other end.
     pub user: u32,
+}
+
+impl Socket {
+    /// Says that the connection is not taken. If that fails, its end says so.
+    pub(super) fn refuse(&self) {
+        let _ = socket::send(&self.fd, &REFUSED, None);
+    }
 }
 
 impl Drop for Socket {
@@ -49,6 +57,7 @@ pub(super) struct Peer {
     /// The peer's own connection, when both connected at the same time.
     pub crossing: Option<Socket>,
     pub direct: Direct,
+    pub process: Process,
     /// Longest packet to this peer.
     pub mtu: u32,
     /// What it sent is left in its ring for now.
@@ -77,6 +86,7 @@ impl Peer {
             dialed: false,
             socket,
             crossing: None,
+            process: Process::met(direct.process()),
             direct,
             mtu: sizes.mtu,
             muted: false,

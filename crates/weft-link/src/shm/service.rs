@@ -240,8 +240,7 @@ impl ShmLink {
         match checked {
             Ok((hello, (crossed, halves))) => self.admit(socket, &hello, crossed, halves),
             Err(why) => {
-                // If it cannot be told, it finds out by the end of the connection.
-                let _ = socket::send(&socket.fd, &REFUSED, None);
+                socket.refuse();
                 self.refuse(&why);
             }
         }

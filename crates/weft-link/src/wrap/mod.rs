@@ -76,6 +76,14 @@ macro_rules! forward {
         fn way(&self, peer: weft_core::PeerId) -> String {
             self.$inner.way(peer)
         }
+
+        fn pulse(&self, peer: weft_core::PeerId) -> weft_core::Pulse {
+            self.$inner.pulse(peer)
+        }
+
+        fn reject(&mut self, endpoint: weft_core::EndpointId) {
+            self.$inner.reject(endpoint)
+        }
     };
     (@ $inner:ident connect) => {
         fn connect(

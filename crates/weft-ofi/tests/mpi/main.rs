@@ -13,16 +13,21 @@ mod slurm;
 mod suites;
 mod versions;
 
-use harness::{run, whole, Mpi};
+use harness::{run, scratch, whole, Mpi};
 use std::time::Duration;
 use weft_conformance::skip;
 
 /// A program of ours on some ranks ends well.
 fn ours(mpi: Mpi, program: &str, ranks: u32, words: &[&str]) {
+    ours_with(mpi, program, ranks, words, &[]);
+}
+
+/// As `ours`, with settings.
+fn ours_with(mpi: Mpi, program: &str, ranks: u32, words: &[&str], settings: &[(&str, &str)]) {
     let job = || {
         let binary = mpi.build(program)?;
         let mut command = mpi.launcher(ranks)?;
-        command.arg(binary).args(words);
+        command.envs(settings.iter().copied()).arg(binary).args(words);
         Ok::<_, String>(command)
     };
     match job() {
@@ -116,6 +121,16 @@ macro_rules! programs {
             fn killed__the_others_end() {
                 killed($mpi);
             }
+
+            #[test]
+            fn silent__a_rank_of_this_host_that_runs_is_waited_for() {
+                silent($mpi);
+            }
+
+            #[test]
+            fn computes__others_are_served_by_a_thread() {
+                computes($mpi);
+            }
         }
     )*};
 }
@@ -170,6 +185,24 @@ fn large(mpi: Mpi) {
         return skip("needs 6 GiB of memory");
     }
     ours(mpi, "large", 2, &[]);
+}
+
+/// A rank computes and sleeps for far longer than a peer may be silent or stopped.
+fn silent(mpi: Mpi) {
+    let patience = [("WEFT_PEER_TIMEOUT_MS", "300"), ("WEFT_CONNECT_TIMEOUT_MS", "300")];
+    let settings = [[("WEFT_LINK", "shm")].as_slice(), &patience].concat();
+    ours_with(mpi, "silent", 2, &["1"], &settings);
+}
+
+/// A rank computes while the other wants something of it. Over a network: inside a host the
+/// provider has no such thread.
+fn computes(mpi: Mpi) {
+    let file = scratch().join(format!("computes-{mpi:?}-{}", std::process::id()));
+    // MPICH and Intel MPI do this one-sided operation by messages that they handle themselves.
+    let what = if mpi.is_hydra() { "messages" } else { "all" };
+    // And MPICH asks its sender for long messages, unless it is told to leave them whole.
+    let settings = [("WEFT_LINK", "udp"), ("MPIR_CVAR_CH4_OFI_EAGER_THRESHOLD", "16777216")];
+    ours_with(mpi, "computes", 2, &[what, &file.to_string_lossy()], &settings);
 }
 
 fn killed(mpi: Mpi) {

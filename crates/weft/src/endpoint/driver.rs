@@ -113,6 +113,8 @@ pub(crate) struct Core {
     pub(super) connects: Vec<(PeerId, usize, Address)>,
     /// HELLOs that came: from whom, over which link, and whether it was an answer.
     pub(super) hellos: Vec<(PeerId, usize, bool)>,
+    /// Endpoints that said HELLO in vain, and over which link.
+    rejects: Vec<(EndpointId, usize)>,
     atomics: VecDeque<AtomicRequest>,
     /// Keys of words that the agent of the host keeps.
     pub at_agent: BTreeSet<u64>,
@@ -194,8 +196,7 @@ impl Driver {
             link.advertise(&mut address);
         }
         let encoded = address.encode();
-        let now = clock.now();
-        let exact = clock.is_virtual();
+        let (now, exact) = (clock.now(), clock.is_virtual());
         let (used, busy) = (vec![0; links.len()], vec![false; links.len()]);
         let quiet = vec![0; links.len()];
         Driver {
@@ -220,6 +221,7 @@ impl Driver {
                 regions: HashMap::new(),
                 connects: Vec::new(),
                 hellos: Vec::new(),
+                rejects: Vec::new(),
                 atomics: VecDeque::new(),
                 at_agent: BTreeSet::new(),
                 for_agent: VecDeque::new(),
@@ -396,6 +398,9 @@ impl Driver {
         while let Some((peer, link, answer)) = self.core.hellos.pop() {
             self.on_hello(peer, link, answer);
         }
+        while let Some((endpoint, link)) = self.core.rejects.pop() {
+            self.links[link].reject(endpoint);
+        }
         while let Some(request) = self.core.atomics.pop_front() {
             did = true;
             self.core.atomic(&request);
@@ -427,6 +432,7 @@ impl Driver {
                 let what = self.describe(peer);
                 log::warn!("waiting for {what} since {:.1} s", waited.as_secs_f64());
             }
+            Event::PeerSilent(peer) => self.on_silent(peer),
             Event::PeerStalled(peer, times) => self.on_stalled(peer, times),
             other => self.core.event(other),
         }
@@ -569,6 +575,17 @@ impl Core {
         }
     }
 
+    /// A HELLO of an endpoint that the link knows only from its connection.
+    #[cold]
+    fn note_stranger(&mut self, placement: Placement, header: &[u8]) {
+        if placement != Placement::None {
+            return;
+        }
+        if let Ok((_, Packet::Hello(hello), _)) = wire::parse(header) {
+            self.rejects.push((EndpointId(hello.src_eid), self.link));
+        }
+    }
+
     fn store(&mut self, id: u32, offset: u64, total: u64, payload: Bytes<'_>) {
         let at = Slab::<()>::index(id);
         if self.stored.len() <= at {
@@ -596,6 +613,7 @@ impl Core {
             || !self.copies.is_empty()
             || !self.connects.is_empty()
             || !self.hellos.is_empty()
+            || !self.rejects.is_empty()
             || !self.atomics.is_empty()
     }
 
@@ -696,6 +714,9 @@ impl Sink for Core {
             }
             Some(&kind) if kind == PacketType::EagerFirst as u8 => {
                 self.note_first(placement, header)
+            }
+            Some(&kind) if kind == PacketType::Hello as u8 && from.is_none() => {
+                self.note_stranger(placement, header)
             }
             _ => {}
         }

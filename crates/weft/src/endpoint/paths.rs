@@ -173,6 +173,7 @@ impl Route {
         let mut caps = quick;
         caps.mtu = self.paths.iter().map(|p| p.caps.mtu).min().unwrap_or(quick.mtu);
         (caps.bytes_per_us, caps.stripes) = (fast.bytes_per_us, fast.stripes);
+        caps.sees_end = self.paths.iter().all(|p| p.caps.sees_end);
         caps.bulk_min = bulk_min(&quick, &fast, caps.mtu);
         let long = way.is_some() && fast.mtu >= 2 * caps.mtu;
         (caps.bulk_mtu, caps.train) = match long && self.paths.iter().any(|p| p.caps.cuts) {

@@ -248,6 +248,15 @@ impl Driver {
         self.ask(peer, &links);
     }
 
+    /// A peer is silent that a link sees: what does its process do?
+    #[cold]
+    pub(super) fn on_silent(&mut self, peer: PeerId) {
+        if let Some(link) = self.link_of(peer) {
+            let pulse = self.links[link].pulse(peer);
+            self.core.engine.peer_pulse(self.core.now, peer, pulse);
+        }
+    }
+
     pub(super) fn link_event(&mut self, link: usize, event: LinkEvent) {
         match event {
             LinkEvent::PeerGone(peer) if self.link_of(peer) == Some(link) => {

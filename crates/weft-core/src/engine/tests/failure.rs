@@ -9,6 +9,11 @@ fn error(net: &Net, at: usize, op: OpId) -> PeerFailure {
     }
 }
 
+/// Links of every kind that see nothing of a peer's process, as an agent's that lose nothing.
+fn unseen() -> [(LinkCaps, Config); 4] {
+    every_kind().map(|(caps, config)| (LinkCaps { sees_end: false, ..caps }, config))
+}
+
 /// Everything that can be going on between nodes 0 and 1; node 0's operations.
 fn busy(net: &mut Net, seed: u64) -> Vec<OpId> {
     let key = net.register(1, &[0; 100_000]);
@@ -86,7 +91,7 @@ fn peer_failed__in_every_state_ends_everything_once() {
 
 #[test]
 fn silent__peer_fails_after_probes_and_a_warning() {
-    for kind in every_kind() {
+    for kind in unseen() {
         let mut net = Net::open(kind);
         net.script = Box::new(|_| vec![]);
         let recv = net.recv(0, Some(1), 1, 10);
@@ -106,7 +111,7 @@ fn silent__peer_fails_after_probes_and_a_warning() {
 
 #[test]
 fn watch__a_silent_peer_fails_although_nothing_is_posted() {
-    for kind in every_kind() {
+    for kind in unseen() {
         let mut net = Net::open(kind);
         net.script = Box::new(|_| vec![]);
         let (now, peer) = (net.now, net.peer(0, 1));
@@ -135,7 +140,7 @@ fn unwatch__nobody_calls_the_silent_peer() {
 #[test]
 fn silent__in_the_middle_of_a_message_for_any_source() {
     // Not one operation names the peer; the receive got a first fragment and waits for the rest.
-    for kind in every_kind() {
+    for kind in unseen() {
         let mut net = Net::open(kind);
         let recv = net.recv(1, None, 1, 10_000);
         net.send(0, 1, 1, &[1; 10_000]);
@@ -214,4 +219,113 @@ fn claimed__message_of_a_failed_sender() {
             }
         }
     }
+}
+
+/// Shared memory, and the same where packets are lost on purpose.
+fn seen() -> [LinkCaps; 2] {
+    let memory = LinkCaps::memory("test", 4096);
+    [memory, LinkCaps { reliable: false, ordered: false, ..memory }]
+}
+
+#[test]
+fn seen__who_runs_may_be_silent_for_ever() {
+    for caps in seen() {
+        let mut net = Net::open((caps, Config::default()));
+        net.script = Box::new(|_| vec![]);
+        let recv = net.recv(0, Some(1), 1, 10);
+        net.send(0, 1, 1, &[1; 10]);
+        net.run(4_000_000);
+        let peer = net.peer(0, 1);
+        assert_eq!(net.nodes[0].engine.peer_failure(peer), None);
+        assert!(!net.nodes[0].done.contains_key(&recv));
+        assert_eq!(net.nodes[0].slow, [PeerId(0)]);
+        // Its ring is not filled with questions.
+        assert!(!caps.reliable || net.sent(0, PacketType::Nop) == 1);
+    }
+}
+
+#[test]
+fn seen__who_runs_may_leave_the_first_packet_unanswered() {
+    let caps = LinkCaps::memory("test", 4096);
+    let mut net = Net::pair((caps, Config::default()));
+    net.script = Box::new(|_| vec![]);
+    net.recv(0, Some(1), 1, 10);
+    net.run(4_000_000);
+    let peer = net.peer(0, 1);
+    assert_eq!(net.nodes[0].engine.peer_failure(peer), None);
+    assert_eq!(net.nodes[0].slow, [PeerId(0)]);
+    net.nodes[0].pulse = Pulse::Stopped;
+    net.run(62_000);
+    let failure = net.nodes[0].engine.peer_failure(peer);
+    assert!(matches!(failure, Some(PeerFailure::Stopped { after_ms: 60_000..=61_000 })));
+}
+
+#[test]
+fn unseen__who_answers_is_there() {
+    let mut net = Net::open((seen()[0], Config::default()));
+    net.nodes[0].pulse = Pulse::Unseen;
+    let recv = net.recv(0, Some(1), 1, 10);
+    net.run(1_000_000);
+    let peer = net.peer(0, 1);
+    assert_eq!(net.nodes[0].engine.peer_failure(peer), None);
+    net.script = Box::new(|_| vec![]);
+    net.run(302_000);
+    assert!(matches!(error(&net, 0, recv), PeerFailure::Silent { .. }));
+}
+
+#[test]
+fn unseen__who_does_not_answer_the_first_packet_is_unreachable() {
+    let mut net = Net::pair((seen()[0], Config::default()));
+    net.nodes[0].pulse = Pulse::Unseen;
+    net.script = Box::new(|_| vec![]);
+    let recv = net.recv(0, Some(1), 1, 10);
+    net.run(62_000);
+    assert!(matches!(error(&net, 0, recv), PeerFailure::Unreachable { .. }));
+}
+
+#[test]
+fn seen__who_stands_still_fails_after_the_timeout() {
+    for caps in seen() {
+        for pulse in [Pulse::Stopped, Pulse::Ended, Pulse::Unseen] {
+            let mut net = Net::open((caps, Config::default()));
+            net.script = Box::new(|_| vec![]);
+            let recv = net.recv(0, Some(1), 1, 10);
+            // However long it ran before: it is the time of standing still that counts.
+            net.run(1_000_000);
+            net.nodes[0].pulse = pulse;
+            net.run(299_000);
+            assert!(net.nodes[0].done.is_empty());
+            net.nodes[0].pulse = Pulse::Runs;
+            net.run(1_000);
+            net.nodes[0].pulse = pulse;
+            net.run(299_000);
+            assert!(net.nodes[0].done.is_empty());
+            net.run(3_000);
+            match (pulse, error(&net, 0, recv)) {
+                (Pulse::Stopped, PeerFailure::Stopped { after_ms: 300_000..=301_000 }) => {}
+                (Pulse::Ended, PeerFailure::Gone) => {}
+                (Pulse::Unseen, PeerFailure::Silent { after_ms: 300_000..=301_000 }) => {}
+                (_, other) => panic!("{other:?}"),
+            }
+            net.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn seen__what_was_seen_before_it_spoke_does_not_count() {
+    let mut net = Net::open((seen()[0], Config::default()));
+    net.nodes[0].pulse = Pulse::Stopped;
+    let first = net.recv(0, Some(1), 1, 10);
+    net.script = Box::new(|_| vec![]);
+    net.run(200_000);
+    net.script = Box::new(|_| vec![1_000]);
+    net.send(1, 0, 1, &[1; 10]);
+    net.wait(&[(0, first)]);
+    net.script = Box::new(|_| vec![]);
+    let second = net.recv(0, Some(1), 1, 10);
+    net.run(290_000);
+    assert!(!net.nodes[0].done.contains_key(&second));
+    net.run(13_000);
+    assert!(matches!(error(&net, 0, second), PeerFailure::Stopped { .. }));
 }

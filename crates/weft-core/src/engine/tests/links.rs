@@ -85,7 +85,8 @@ fn hold__one_peer_waits_for_its_link_and_others_go_on() {
 #[test]
 fn hold__of_a_peer_that_fails_ends_and_the_failure_is_told() {
     let config = Config { peer_timeout_ms: 2_000, ..Config::default() };
-    let mut net = Net::new(2, memory(), config);
+    // As over an agent, whose peers' processes the link does not see.
+    let mut net = Net::new(2, LinkCaps { sees_end: false, ..memory() }, config);
     let peer = net.peer(0, 1);
     let recv = net.recv(1, None, 1, 10);
     net.send(0, 1, 1, &pattern(1, 10));

@@ -21,7 +21,7 @@ mod stripes;
 
 use super::types::*;
 use super::{Engine, Rights};
-use crate::caps::LinkCaps;
+use crate::caps::{LinkCaps, Pulse};
 use crate::config::Config;
 use crate::error::{OpError, PeerFailure};
 use crate::id::{EndpointId, OpId, PeerId};
@@ -128,6 +128,8 @@ pub struct Node {
     pub up: Vec<PeerId>,
     pub failed: Vec<(PeerId, PeerFailure)>,
     pub slow: Vec<PeerId>,
+    /// What its link says of silent peers.
+    pub pulse: Pulse,
     pub stalled: Vec<(PeerId, u32)>,
     deferred: VecDeque<Event>,
     /// Start of each buffer that has an address.
@@ -242,6 +244,7 @@ impl Node {
             up: Vec::new(),
             failed: Vec::new(),
             slow: Vec::new(),
+            pulse: Pulse::Runs,
             stalled: Vec::new(),
             deferred: VecDeque::new(),
             addresses: BTreeMap::new(),
@@ -723,6 +726,10 @@ impl Net {
             Event::PeerUp(p) => self.nodes[at].up.push(p),
             Event::PeerStalled(p, times) => self.nodes[at].stalled.push((p, times)),
             Event::PeerSlow(p, _) => self.nodes[at].slow.push(p),
+            Event::PeerSilent(p) => {
+                let pulse = self.nodes[at].pulse;
+                self.nodes[at].engine.peer_pulse(now, p, pulse);
+            }
             Event::PeerFailed(p, why) => {
                 self.nodes[at].failed.push((p, why));
                 self.nodes[at].held.retain(|&(q, _), _| q != p);

@@ -1,4 +1,4 @@
-//! Clock, user and memory barrier.
+//! Clocks, users, processes and the memory barrier.
 
 /// Monotonic time in nanoseconds, the same for all processes of the host.
 pub(in crate::shm) fn clock_ns() -> u64 {
@@ -6,6 +6,23 @@ pub(in crate::shm) fn clock_ns() -> u64 {
     // SAFETY: `t` is writable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Time since the start of the system in clock ticks, as `/proc/PID/stat` counts it.
+pub(in crate::shm) fn ticks_since_boot() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut t) };
+    // SAFETY: no memory is passed.
+    let a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+    t.tv_sec as u64 * a_second + t.tv_nsec as u64 * a_second / 1_000_000_000
+}
+
+/// Whether there is a process of this number, running or not yet asked how it ended.
+pub(in crate::shm) fn exists(pid: i32) -> bool {
+    // SAFETY: no memory is passed; signal 0 is none.
+    let found = unsafe { libc::kill(pid, 0) } == 0;
+    found || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
 /// Effective user of this process.

@@ -124,7 +124,7 @@ fn open_endpoint() -> Result<(Endpoint, Duration), String> {
 impl Port {
     pub fn open(domain: Arc<Domain>, defaults: Defaults) -> Result<Rc<Port>, String> {
         let (endpoint, every) = open_endpoint()?;
-        // Inside a host nothing is lost.
+        // Inside a host nothing is lost, and a peer is seen to run although it says nothing.
         if endpoint.link_caps().iter().any(|caps| caps.network) {
             watchdog::add(&domain, every);
         }
@@ -656,7 +656,7 @@ fn error_of(refused: Refused) -> c_int {
 
 fn failure_of(failure: PeerFailure) -> c_int {
     match failure {
-        PeerFailure::Silent { .. } => err::ETIMEDOUT,
+        PeerFailure::Silent { .. } | PeerFailure::Stopped { .. } => err::ETIMEDOUT,
         PeerFailure::Unreachable { .. } | PeerFailure::NoLink => err::EHOSTUNREACH,
         PeerFailure::Refused | PeerFailure::Version { .. } => err::ECONNREFUSED,
         _ => err::ECONNRESET,

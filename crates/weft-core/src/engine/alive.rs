@@ -1,0 +1,119 @@
+//! Whether a peer that something waits for is still there.
+//!
+//! Over a network all that is known of a peer is what it sends: it is asked for an answer, and has
+//! failed when it was silent for the peer timeout. A link inside the host sees more: it says so
+//! when the peer's process ends, and can be asked whether it runs ([`Event::PeerSilent`]). There a
+//! peer may compute for as long as it likes and say nothing. It has failed when it was not seen to
+//! run for the peer timeout: a signal has stopped it, or the link cannot see it.
+
+use super::types::Event;
+use super::Engine;
+use crate::caps::Pulse;
+use crate::error::PeerFailure;
+use crate::id::PeerId;
+use crate::peer::{Desc, State};
+use crate::time::Instant;
+use crate::wire::{flags, Nop, Packet};
+use core::time::Duration;
+
+impl Engine {
+    /// The answer to [`Event::PeerSilent`]: what the link sees of the peer's process.
+    pub fn peer_pulse(&mut self, now: Instant, peer: PeerId, pulse: Pulse) {
+        let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
+        if pulse == Pulse::Runs || p.failure().is_some() {
+            p.still_since = None;
+            return;
+        }
+        let opening = matches!(p.state, State::Opening { .. });
+        // What was seen before it last said something, or before this wait, is another story.
+        let (quiet_since, limit) = match p.state {
+            State::Opening { since, .. } => (since, self.cfg.connect_timeout_ms),
+            _ => (p.last_heard.max(p.waiting_since), self.cfg.peer_timeout_ms),
+        };
+        let since = p.still_since.filter(|&at| at >= quiet_since).unwrap_or(now);
+        p.still_since = Some(since);
+        let still = now.since(since);
+        if still < Duration::from_millis(u64::from(limit)) {
+            return;
+        }
+        let after_ms = still.as_millis() as u32;
+        let failure = match pulse {
+            Pulse::Ended => PeerFailure::Gone,
+            Pulse::Stopped => PeerFailure::Stopped { after_ms },
+            Pulse::Runs | Pulse::Unseen if opening => PeerFailure::Unreachable { after_ms },
+            Pulse::Runs | Pulse::Unseen => PeerFailure::Silent { after_ms },
+        };
+        self.fail_peer(peer, failure);
+    }
+
+    /// A peer has been silent for `silent`, where `limit` is the most. True if that has failed it;
+    /// where the link sees more than silence, the link is asked instead.
+    pub(super) fn overdue(
+        &mut self,
+        peer: PeerId,
+        silent: Duration,
+        limit: Duration,
+        failure: impl FnOnce(u32) -> PeerFailure,
+    ) -> bool {
+        if self.peers[peer.0 as usize].caps.sees_end {
+            if silent >= self.keepalive() {
+                self.events.push_back(Event::PeerSilent(peer));
+            }
+            return false;
+        }
+        if silent >= limit {
+            self.fail_peer(peer, failure(silent.as_millis() as u32));
+        }
+        silent >= limit
+    }
+
+    /// Probes a silent peer, reports it, or declares it failed.
+    pub(super) fn check_alive(&mut self, now: Instant, peer: PeerId) {
+        let p = &self.peers[peer.0 as usize];
+        if p.state == State::Idle {
+            // A receive waits for a peer that has not called: call it, so that the wait is bounded.
+            self.wake(now, peer);
+            return;
+        }
+        let quiet_since = p.last_heard.max(p.waiting_since);
+        let silent = now.since(quiet_since);
+        let limit = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms));
+        if self.overdue(peer, silent, limit, |after_ms| PeerFailure::Silent { after_ms }) {
+            return;
+        }
+        if silent >= self.keepalive() {
+            self.question_silent(now, peer, quiet_since);
+        }
+        self.warn_slow(peer, silent);
+    }
+
+    /// Asks a silent peer for an answer.
+    fn question_silent(&mut self, now: Instant, peer: PeerId, quiet_since: Instant) {
+        let p = &mut self.peers[peer.0 as usize];
+        // What such a link has taken arrives: one question is enough of a peer that runs, and more
+        // of them would fill its ring while it computes for hours.
+        let runs = p.caps.sees_end && p.still_since.is_none();
+        let certain = runs && p.caps.reliable && p.probed_at > quiet_since;
+        p.probed_at = now;
+        // A packet in flight or about to be sent is probe enough. One that waits for credit or for
+        // room at the peer is not.
+        let in_flight = p.windows.as_ref().is_some_and(|w| !w.send.is_empty());
+        if !in_flight && !certain && p.ctrl.is_empty() {
+            p.ctrl.push_back(Desc::bare(Packet::Nop(Nop), 0).with_flags(flags::ACKNOW));
+            self.wake(now, peer);
+        }
+    }
+
+    /// Says once who is waited for.
+    pub(super) fn warn_slow(&mut self, peer: PeerId, silent: Duration) {
+        let p = &mut self.peers[peer.0 as usize];
+        if !p.warned && silent >= Duration::from_millis(u64::from(self.cfg.warn_after_ms)) {
+            p.warned = true;
+            self.events.push_back(Event::PeerSlow(peer, silent));
+        }
+    }
+
+    fn keepalive(&self) -> Duration {
+        Duration::from_millis(u64::from(self.cfg.keepalive_ms))
+    }
+}

@@ -1,0 +1,78 @@
+//! Peers inside a host, whose process the link sees: silence alone fails none.
+#![allow(non_snake_case)]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use weft::{Config, OpError, PeerFailure};
+use weft_sim::{Fault, LinkKind, Sim, SimConfig, Span};
+
+const MS: u64 = 1_000_000;
+
+/// How long a peer may be silent, or take to answer the first packet, milliseconds.
+const PATIENCE: u32 = 1_000;
+
+/// When host 0 waits for two messages of host 1, one from before the fault: what came of them, and
+/// when the last was over, in milliseconds. `greets`: host 1 sends the first.
+fn heard(fault: Fault, greets: bool) -> (Vec<String>, u64) {
+    let config = SimConfig { kind: LinkKind::Memory, ..SimConfig::new(2, 1) }.fault(fault);
+    let settings = Config {
+        peer_timeout_ms: PATIENCE,
+        connect_timeout_ms: PATIENCE,
+        keepalive_ms: 100,
+        ..Config::default()
+    };
+    let sim = Sim::new("memory", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let mut sim = sim.settings(settings);
+    let log: Rc<RefCell<(Vec<String>, u64)>> = Rc::default();
+    let note = Rc::clone(&log);
+    sim.spawn(0, move |env| {
+        let log = Rc::clone(&note);
+        async move {
+            for tag in u64::from(!greets)..2 {
+                let (result, _) = env.endpoint.recv(Some(env.peer(1)), tag, 0, vec![0; 8]).await;
+                let text = match result {
+                    Ok(_) => "came".to_string(),
+                    Err(OpError::Peer { failure: PeerFailure::Gone, .. }) => "gone".to_string(),
+                    Err(other) => other.to_string(),
+                };
+                log.borrow_mut().0.push(text);
+            }
+            log.borrow_mut().1 = env.now().0 / MS;
+        }
+    });
+    sim.spawn(1, move |env| async move {
+        if greets {
+            let _result = env.endpoint.send(env.peer(0), 0, vec![1; 8]).await;
+        }
+        env.sleep(20 * MS).await;
+        let _result = env.endpoint.send(env.peer(0), 1, vec![1; 8]).await;
+    });
+    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+    log.take()
+}
+
+#[test]
+fn memory__a_host_that_pauses_is_waited_for() {
+    let pause = |from| Fault::Pause { host: 1, span: Span::ms(from, 10_000) };
+    let (texts, at) = heard(pause(10), true);
+    assert_eq!(texts, ["came", "came"]);
+    assert!(at >= 10_000, "{at}");
+    // One that has said nothing so far.
+    let (texts, at) = heard(pause(0), false);
+    assert_eq!(texts, ["came"]);
+    assert!(at >= 10_000, "{at}");
+}
+
+#[test]
+fn memory__a_host_that_is_dead_has_failed() {
+    for (greets, texts) in [(true, &["came", "gone"][..]), (false, &["gone"])] {
+        // Its links are told; or they are not, and find out.
+        for (visible, end) in [(true, 0..100), (false, 1_000..2_000)] {
+            // Links are told of those whom they know.
+            let at = if greets || visible { 10 * MS } else { 0 };
+            let (said, at) = heard(Fault::Death { host: 1, at, visible }, greets);
+            assert_eq!(said, texts, "visible {visible}");
+            assert!(end.contains(&at), "greets {greets}, visible {visible}: {at}");
+        }
+    }
+}

@@ -83,6 +83,7 @@ fn address_decode__survives_hostile_bytes() {
             net: 3,
         }],
         sim: Some(4),
+        rank: Some(5),
     };
     feed(&[full.encode(), Address::default().encode()], hostile::address_decode);
 }

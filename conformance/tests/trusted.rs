@@ -5,7 +5,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use weft::packets::Packets;
+use weft::choices::Choices;
+use weft::job::{open_endpoint, Links};
+use weft::packets::{ChoiceError, Packets};
 use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerFailure, PeerId, Reliability};
 use weft_conformance::{cable, skip};
 use weft_link::secure::{JobKey, Mode, Security};
@@ -39,7 +41,8 @@ fn open(name: &str, end: &str, me: EndpointId) -> Result<Box<dyn Link>, LinkErro
         let config = XdpConfig { interfaces, ..XdpConfig::default() };
         return Ok(Box::new(XdpLink::new(config, security)?));
     }
-    let config = PacketConfig { interfaces, ..PacketConfig::default() };
+    let trains = name == "gso";
+    let config = PacketConfig { interfaces, trains, ..PacketConfig::default() };
     Ok(Box::new(PacketLink::new(config, security)?))
 }
 
@@ -210,4 +213,27 @@ fn trusted__where_one_side_does_not_choose_it_losses_are_made_good() {
         });
         assert!(repaired.borrow().iter().all(|&n| n > 0), "{repaired:?}: nothing was lost");
     }
+}
+
+#[test]
+fn trusted__not_over_a_link_whose_receivers_are_overrun() {
+    let Some(pair) = Pair::over("gso", "", [Reliability::Selective; 2]) else { return };
+    let (packets, to) = (&pair.packets[0], pair.peers[1]);
+    let none = Choices { reliability: Reliability::None, ..packets.choices() };
+    let refused = packets.choose(to, &none).unwrap_err();
+    assert!(matches!(refused, ChoiceError::Overrun(_)), "{refused}");
+    let open = |reliability, links| {
+        let mut config = Config::default();
+        config.set("reliability", reliability).unwrap();
+        open_endpoint(config, links, [7; 32]).map(drop).map_err(|e| e.to_string())
+    };
+    let (gso, auto) = (Links::parse("gso,shm").unwrap(), Links { gso: true, ..Links::AUTO });
+    for trusting in ["none", "gbn,3=none"] {
+        let why = open(trusting, gso).unwrap_err();
+        for part in ["reliability none", "link gso", "choose selective", "WEFT_LINK"] {
+            assert!(why.contains(part), "{why}");
+        }
+        assert_eq!(open(trusting, auto), Ok(()), "without it");
+    }
+    assert_eq!(open("gbn", gso), Ok(()));
 }

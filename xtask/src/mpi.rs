@@ -26,8 +26,9 @@ const SOURCE: &str = "mpi4py==4.1.2";
 /// Where the tests look for it, beside the environments.
 const SOURCE_FOLDER: &str = "mpi4py";
 
-/// Crates whose tests named `mpi` are run, in this order.
-const CRATES: &[&str] = &["weft-ofi", "weft-cli"];
+/// The tests that need MPIs, or their launchers, in this order: crate, tests, and which of them.
+const TESTS: &[[&str; 3]] =
+    &[["weft-ofi", "mpi", ""], ["weft-cli", "mpi", ""], ["weft-cli", "run", "foreign::"]];
 
 /// The variable that tells tests where the environments are.
 const VARIABLE: &str = "WEFT_TEST_MPIS";
@@ -156,8 +157,9 @@ pub fn suite() -> Outcome {
         outcome.add(Outcome::one(false).note("the provider does not build"));
         return outcome;
     }
-    for name in CRATES {
-        let mut command = cargo(&["test", "--package", name, "--test", "mpi", "--no-fail-fast"]);
+    for [package, tests, which] in TESTS {
+        let mut command = cargo(&["test", "--package", package, "--test", tests]);
+        command.args(["--no-fail-fast", "--", which]);
         if any(&folder) {
             command.env(VARIABLE, &folder);
         }

@@ -1,5 +1,6 @@
 //! Running commands and counting what they tested.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,6 +17,8 @@ pub struct Outcome {
     pub skipped: u32,
     /// What a reader of the table has to know.
     pub notes: Vec<String>,
+    /// Names of tests that were run, those that then found that they cannot run here included.
+    pub names: BTreeSet<String>,
 }
 
 impl Outcome {
@@ -41,7 +44,28 @@ impl Outcome {
         self.failed += other.failed;
         self.skipped += other.skipped;
         self.notes.extend(other.notes);
+        self.names.extend(other.names);
     }
+
+    /// Leaves out the tests that were skipped and that a later suite, which has what they need,
+    /// runs again: they count there.
+    pub fn leave_to(&mut self, later: &Outcome) {
+        let before = self.notes.len();
+        let again = |name: &str| later.names.contains(name);
+        self.notes.retain(|note| !skipped_test(note).is_some_and(again));
+        let left = u32::try_from(before - self.notes.len()).unwrap_or(u32::MAX);
+        self.skipped = self.skipped.saturating_sub(left);
+    }
+}
+
+/// The test that a note says was skipped.
+fn skipped_test(note: &str) -> Option<&str> {
+    note.strip_prefix("skipped ")?.split_once(": ").map(|(name, _)| name)
+}
+
+/// The test that a line of libtest tells the end of: `test module::name ... ok`.
+fn ended_test(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?.split_once(" ... ").map(|(name, _)| name)
 }
 
 /// `cargo` of the toolchain that built this program, in the repository.
@@ -101,6 +125,7 @@ pub fn counted(command: &mut Command) -> Outcome {
                 if let Some(counts) = summary(&line) {
                     outcome.add(counts);
                 }
+                outcome.names.extend(ended_test(&line).map(str::to_string));
             }
             child.wait().is_ok_and(|status| status.success())
         }
@@ -160,13 +185,13 @@ mod tests {
     fn summary__reads_libtest() {
         let line = "test result: FAILED. 12 passed; 1 failed; 2 ignored; 0 measured; \
                     3 filtered out; finished in 0.02s";
-        let counts = Outcome { passed: 12, failed: 1, skipped: 2, notes: vec![] };
+        let counts = Outcome { passed: 12, failed: 1, skipped: 2, ..Outcome::default() };
         assert_eq!(summary(line), Some(counts));
     }
 
     #[test]
     fn summary__reads_our_own_form() {
-        let counts = Outcome { passed: 7, failed: 0, skipped: 1, notes: vec![] };
+        let counts = Outcome { passed: 7, failed: 0, skipped: 1, ..Outcome::default() };
         assert_eq!(summary("7 passed, 0 failed, 1 skipped"), Some(counts));
     }
 
@@ -174,6 +199,20 @@ mod tests {
     fn summary__leaves_other_lines_alone() {
         assert_eq!(summary("running 3 tests"), None);
         assert_eq!(summary("1 passed, and that is prose"), None);
+    }
+
+    #[test]
+    fn leave_to__a_later_suite_counts_what_it_runs() {
+        let skips = ["skipped a::b: needs x: y", "skipped c: why", "proof: no test a::b"];
+        let notes = skips.map(str::to_string).to_vec();
+        let mut first = Outcome { passed: 5, skipped: 2, notes, ..Outcome::default() };
+        let mut later = Outcome::default();
+        for line in ["test a::b ... ok", "test d ... FAILED", "test result: ok. 1 passed"] {
+            later.names.extend(ended_test(line).map(str::to_string));
+        }
+        first.leave_to(&later);
+        assert_eq!((first.passed, first.skipped), (5, 1));
+        assert_eq!(first.notes, skips[1..]);
     }
 
     #[test]

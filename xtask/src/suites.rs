@@ -77,6 +77,7 @@ fn run_all<'a>(suites: impl Iterator<Item = &'a Suite>) -> bool {
         println!("\n==== {}: {} ====", suite.name, suite.what);
         let start = Instant::now();
         let outcome = (suite.run)();
+        rows.iter_mut().for_each(|(_, before, _): &mut Row| before.leave_to(&outcome));
         rows.push((suite.name, outcome, start.elapsed()));
     }
     let total = table(&rows);
@@ -84,7 +85,10 @@ fn run_all<'a>(suites: impl Iterator<Item = &'a Suite>) -> bool {
     total.failed == 0
 }
 
-fn table(rows: &[(&str, Outcome, Duration)]) -> Outcome {
+/// A suite, what it came to, and how long it took.
+type Row<'a> = (&'a str, Outcome, Duration);
+
+fn table(rows: &[Row<'_>]) -> Outcome {
     println!(
         "\n{:8} {:6} {:>7} {:>7} {:>7} {:>8}",
         "suite", "", "passed", "failed", "skipped", "s"

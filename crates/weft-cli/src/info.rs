@@ -8,6 +8,7 @@ use weft::choices::Transfer;
 use weft::endpoint::choice;
 use weft::job::{config_from_env, links_from_env};
 use weft::{settings, Calibration, Config, EndpointId};
+use weft_core::exception::FOR_PEERS;
 use weft_core::transfer::select::{eager_max, protocol, rendezvous_ns, Protocol};
 use weft_core::LinkCaps;
 use weft_link::secure::{JobKey, Mode, Security};
@@ -426,7 +427,7 @@ fn print_messages(m: &Messages) {
     }
 }
 
-fn print_config(settings: &[Setting], variables: &[Variable], why: bool) {
+fn print_config(config: &Config, settings: &[Setting], variables: &[Variable], why: bool) {
     println!("{:<20} {:>10} {:<19}   variable", "name", "value", "unit");
     for s in settings {
         let mark = if s.is_default { ' ' } else { '*' };
@@ -448,6 +449,10 @@ fn print_config(settings: &[Setting], variables: &[Variable], why: bool) {
         println!("{}", line.trim_end());
     }
     println!("* differs from the default");
+    if why || !config.exceptions.is_empty() {
+        let settings = FOR_PEERS.join(", ");
+        println!("{settings}: auto,3=copy,4-7=rcpy holds otherwise for ranks 3 and 4 to 7");
+    }
 }
 
 /// Messages inside the host and between hosts, over the links that open here of those that
@@ -475,7 +480,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     settings::check()?;
     let (config, usual) = (config_from_env()?, settings::usual());
     if args.config && !args.json {
-        print_config(&settings(&config, &usual), &variables(), true);
+        print_config(&config, &settings(&config, &usual), &variables(), true);
         return Ok(ExitCode::SUCCESS);
     }
     let (mode, security) = security()?;
@@ -508,7 +513,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     info.links.iter().for_each(print_link);
     info.messages.iter().for_each(print_messages);
     println!("\nconfiguration");
-    print_config(&info.config, &info.variables, false);
+    print_config(&config, &info.config, &info.variables, false);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -111,6 +111,24 @@ fn info__shows_what_the_environment_sets() {
 }
 
 #[test]
+fn info__shows_what_holds_otherwise_for_some_ranks() {
+    let info = |args: &[&str]| {
+        let mut command = Command::new(WEFT);
+        command.args(args).env("WEFT_TRANSFER", "copy,3=gather,4-7=rcpy").env("WEFT_MTU", "5=2K");
+        stdout(&command.output().unwrap())
+    };
+    let all = &objects(&info(&["info", "--json"]))[0];
+    let config = all["config"].as_array().unwrap();
+    for (name, value) in [("transfer", "copy,3=gather,4-7=rcpy"), ("mtu", "0,5=2048")] {
+        let shown = config.iter().find(|c| c["name"] == name).unwrap();
+        assert_eq!((&shown["value"], &shown["is_default"]), (&value.into(), &false.into()));
+    }
+    let text = info(&["info"]);
+    assert!(text.contains("holds otherwise for ranks 3 and 4 to 7"), "{text}");
+    assert!(!stdout(&weft(&["info"])).contains("holds otherwise"), "nothing does");
+}
+
+#[test]
 fn info__is_of_jobs_and_says_what_a_job_would_do() {
     let output = weft(&["info", "--json"]);
     let info = &objects(&stdout(&output))[0];
@@ -133,8 +151,13 @@ fn info__is_of_jobs_and_says_what_a_job_would_do() {
 
 #[test]
 fn info__refuses_what_a_job_would_refuse() {
-    for (name, value) in [("WEFT_LINK", "bogus"), ("WEFT_FAULTS", "bogus"), ("WEFT_XDP_QUEUE", "x")]
-    {
+    for (name, value) in [
+        ("WEFT_LINK", "bogus"),
+        ("WEFT_FAULTS", "bogus"),
+        ("WEFT_XDP_QUEUE", "x"),
+        ("WEFT_TRANSFER", "auto,node3=copy"),
+        ("WEFT_RECEIPT", "adaptive,3=polling"),
+    ] {
         for command in ["info", "doctor"] {
             let output = Command::new(WEFT).arg(command).env(name, value).output().unwrap();
             assert!(!output.status.success(), "{command} accepts {name}={value}");

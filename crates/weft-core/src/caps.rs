@@ -44,6 +44,9 @@ pub struct LinkCaps {
     pub bulk_min: u32,
     /// Ways of equal rate that pulled data may be spread over, by trains; 1 if there is one.
     pub stripes: u8,
+    /// A receiver has room for all packets that the least credit allows for. Where it has not, its
+    /// sender overruns it now and then on the best of networks, and somebody has to send again.
+    pub fits_credit: bool,
 }
 
 impl LinkCaps {
@@ -67,6 +70,7 @@ impl LinkCaps {
             eager_max: 0,
             bulk_min: u32::MAX,
             stripes: 1,
+            fits_credit: true,
         }
     }
 
@@ -90,6 +94,7 @@ impl LinkCaps {
             eager_max: 0,
             bulk_min: u32::MAX,
             stripes: 1,
+            fits_credit: true,
         }
     }
 }

@@ -1,8 +1,10 @@
 //! The one typed configuration table. Each key can be set as `WEFT_<NAME>` by the layers above.
 
 use crate::choices::{Place, Receipt, Transfer, Tree};
+use crate::exception::Exception;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
@@ -95,15 +97,13 @@ pub struct ConfigError {
     pub name: String,
     /// The text given.
     pub value: String,
+    /// What to do.
+    pub advice: &'static str,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}={:?} is not understood; `weft info --config` lists keys and units",
-            self.name, self.value
-        )
+        write!(f, "{}={:?} is not understood; {}", self.name, self.value, self.advice)
     }
 }
 
@@ -115,11 +115,15 @@ macro_rules! table {
         #[derive(Clone, Debug)]
         pub struct Config {
             $(#[doc = concat!($why, " Unit: ", $unit, ".")] pub $name: $ty,)*
+            /// What holds otherwise for some peers; of those that concern one the last counts.
+            pub exceptions: Vec<Exception>,
+            /// The number of this process in its job, by which peers know it, if it has one.
+            pub rank: Option<u32>,
         }
 
         impl Default for Config {
             fn default() -> Config {
-                Config { $($name: $default,)* }
+                Config { $($name: $default,)* exceptions: Vec::new(), rank: None }
             }
         }
 
@@ -129,9 +133,17 @@ macro_rules! table {
                 $(Key { name: stringify!($name), unit: $unit, why: $why },)*
             ];
 
-            /// Sets one key from text.
-            pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
-                let bad = || ConfigError { name: name.to_string(), value: value.to_string() };
+            /// Sets what holds for all peers.
+            pub(crate) fn set_for_all(
+                &mut self,
+                name: &str,
+                value: &str,
+            ) -> Result<(), ConfigError> {
+                let bad = || ConfigError {
+                    name: name.to_string(),
+                    value: value.to_string(),
+                    advice: "`weft info --config` lists keys and units",
+                };
                 match name {
                     $(stringify!($name) => {
                         self.$name = <$ty as Value>::read(value).ok_or_else(bad)?;
@@ -141,8 +153,8 @@ macro_rules! table {
                 }
             }
 
-            /// The effective value of a key as text.
-            pub fn get(&self, name: &str) -> Option<String> {
+            /// What holds for all peers, as text.
+            pub(crate) fn get_for_all(&self, name: &str) -> Option<String> {
                 match name {
                     $(stringify!($name) => Some(format!("{}", self.$name)),)*
                     _ => None,

@@ -15,6 +15,7 @@ pub mod config;
 pub mod engine;
 pub mod error;
 pub mod event;
+pub mod exception;
 pub mod group;
 pub mod id;
 pub mod matching;

@@ -89,7 +89,7 @@ pub(crate) enum LastWord {
 const LONG_PACKET: Duration = Duration::from_millis(1);
 
 /// Smallest packet every path carries, bytes: what HELLO with the longest address needs.
-const MTU_MIN: u32 = 272;
+const MTU_MIN: u32 = 276;
 
 /// A message waiting its turn; messages to a peer leave in the order they were started.
 #[derive(Clone, Copy)]

@@ -1,10 +1,10 @@
 //! The address of an endpoint: everything a peer needs to reach it over any link.
 //!
-//! Encoding, little-endian: version u8 (2), flags u8 (bit 0: `sim` follows), number of UDP sockets
-//! u8, number of Ethernet interfaces u8, endpoint u64, host u64, shm u64, then `sim` u32 if
-//! flagged, then each UDP socket as family u8 (4 or 6), pad u8 (0), port u16, 4 or 16 address bytes
-//! and, for family 6, the scope u32, then each Ethernet interface as in [`EtherAddr`]. Every
-//! address has exactly one encoding; anything else is refused.
+//! Encoding, little-endian: version u8 (4), flags u8 (bit 0: `sim` follows, bit 1: `rank` follows),
+//! number of UDP sockets u8, number of Ethernet interfaces u8, endpoint u64, host u64, shm u64,
+//! then `sim` u32 and `rank` u32 if flagged, then each UDP socket as family u8 (4 or 6), pad u8
+//! (0), port u16, 4 or 16 address bytes and, for family 6, the scope u32, then each Ethernet
+//! interface as in [`EtherAddr`]. Every address has exactly one encoding; anything else is refused.
 
 use crate::ether::EtherAddr;
 use std::fmt;
@@ -28,6 +28,8 @@ pub struct Address {
     pub ether: Vec<EtherAddr>,
     /// Address in the simulated network, when simulated.
     pub sim: Option<u32>,
+    /// Number of the process in its job, if it has one.
+    pub rank: Option<u32>,
 }
 
 /// Why bytes are not an [`Address`].
@@ -62,13 +64,14 @@ impl fmt::Display for AddressError {
 
 impl std::error::Error for AddressError {}
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 const FLAG_SIM: u8 = 1;
+const FLAG_RANK: u8 = 2;
 const FIXED: usize = 28;
 
 impl Address {
     /// Longest encoding.
-    pub const MAX: usize = 216;
+    pub const MAX: usize = 220;
 
     /// Most UDP sockets an encoding holds, of any family.
     pub const MAX_UDP: usize = 5;
@@ -83,13 +86,14 @@ impl Address {
         let udp = &self.udp[..self.udp.len().min(Address::MAX_UDP)];
         let ether = &self.ether[..self.ether.len().min(Address::MAX_ETHER)];
         let mut out = Vec::with_capacity(Address::MAX);
-        let flags = if self.sim.is_some() { FLAG_SIM } else { 0 };
+        let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
+        let flags = flag(self.sim.is_some(), FLAG_SIM) | flag(self.rank.is_some(), FLAG_RANK);
         out.extend_from_slice(&[VERSION, flags, udp.len() as u8, ether.len() as u8]);
         for field in [self.endpoint.0, self.host, self.shm] {
             out.extend_from_slice(&field.to_le_bytes());
         }
-        if let Some(sim) = self.sim {
-            out.extend_from_slice(&sim.to_le_bytes());
+        for number in [self.sim, self.rank].into_iter().flatten() {
+            out.extend_from_slice(&number.to_le_bytes());
         }
         for socket in udp {
             encode_socket(socket, &mut out);
@@ -111,7 +115,7 @@ impl Address {
         }
         let crowded =
             usize::from(sockets) > Address::MAX_UDP || usize::from(interfaces) > Address::MAX_ETHER;
-        if flags & !FLAG_SIM != 0 || crowded {
+        if flags & !(FLAG_SIM | FLAG_RANK) != 0 || crowded {
             return Err(AddressError::Invalid);
         }
         let mut address = Address {
@@ -122,6 +126,9 @@ impl Address {
         };
         if flags & FLAG_SIM != 0 {
             address.sim = Some(u32::from_le_bytes(take(&mut rest)?));
+        }
+        if flags & FLAG_RANK != 0 {
+            address.rank = Some(u32::from_le_bytes(take(&mut rest)?));
         }
         for _ in 0..sockets {
             address.udp.push(decode_socket(&mut rest)?);
@@ -177,6 +184,9 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], AddressError> {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "endpoint {}", self.endpoint)?;
+        if let Some(rank) = self.rank {
+            write!(f, " rank {rank}")?;
+        }
         if self.shm != 0 {
             write!(f, " shm {:016x} on host {:016x}", self.shm, self.host)?;
         }
@@ -216,24 +226,31 @@ mod tests {
                 net: 0x0102_0304,
             }],
             sim: Some(77),
+            rank: Some(5),
         }
     }
 
     #[test]
     fn decode__round_trips() {
-        for address in [sample(), Address::default(), Address { sim: None, ..sample() }] {
+        for address in [
+            sample(),
+            Address::default(),
+            Address { sim: None, ..sample() },
+            Address { rank: None, ..sample() },
+        ] {
             assert_eq!(Address::decode(&address.encode()), Ok(address));
         }
     }
 
     #[test]
     fn encode__lays_fields_out_as_the_protocol_says() {
-        let wanted: [&[u8]; 12] = [
-            &[3, 1, 2, 1],
+        let wanted: [&[u8]; 13] = [
+            &[4, 3, 2, 1],
             &0x0102_0304_0506_0708_u64.to_le_bytes(),
             &9u64.to_le_bytes(),
             &10u64.to_le_bytes(),
             &77u32.to_le_bytes(),
+            &5u32.to_le_bytes(),
             &[4, 0, 0xa0, 0x0f, 10, 0, 0, 1],
             &[6, 0, 5, 0],
             &Ipv6Addr::LOCALHOST.octets(),
@@ -284,7 +301,9 @@ mod tests {
     #[test]
     fn display__names_every_part() {
         let text = sample().to_string();
-        for part in ["0102030405060708", "shm", "udp 10.0.0.1:4000", "packet 02:", "sim 77"] {
+        for part in
+            ["0102030405060708", "rank 5", "shm", "udp 10.0.0.1:4000", "packet 02:", "sim 77"]
+        {
             assert!(text.contains(part), "{text}");
         }
     }

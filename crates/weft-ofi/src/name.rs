@@ -20,7 +20,7 @@ const VERSION_AT: usize = LEN - 1;
 /// packets below have a version of their own. It lies behind a mark, so that a test can make a
 /// provider of another version out of the library.
 #[used]
-static VERSION: [u8; 17] = *b"weft-fi version \x02";
+static VERSION: [u8; 17] = *b"weft-fi version \x03";
 
 /// This provider's version.
 pub fn version() -> u8 {

@@ -4,12 +4,14 @@
 pub use weft_core::choices::{Place, Receipt, Transfer, Tree, UnknownName};
 
 use std::fmt;
+use weft_core::exception::Exception;
 use weft_core::transfer::select::Limits;
-use weft_core::{Config, Reliability};
+use weft_core::{Config, LinkCaps, Reliability};
 
 /// What is chosen. Each part is a setting of its own, `WEFT_` and the field's name in upper case,
-/// for a whole job; [`Packets::choose`](crate::packets::Packets::choose) sets transfer,
-/// reliability, maximum transfer unit and the place of fetch-and-add for one peer.
+/// for a whole job. Transfer, reliability, maximum transfer unit and the place of fetch-and-add are
+/// chosen for some ranks by the same settings ([`exception`](weft_core::exception)), and for one
+/// peer by [`Packets::choose`](crate::packets::Packets::choose).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
     /// How payload reaches the link.
@@ -53,6 +55,42 @@ impl fmt::Display for NoAgent {
 }
 
 impl std::error::Error for NoAgent {}
+
+/// Nobody is to send anything again, over a link that loses packets on the best of networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overrun {
+    /// The link.
+    pub link: &'static str,
+}
+
+impl fmt::Display for Overrun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "reliability none (WEFT_RELIABILITY) is not for the link {}, whose receivers have room \
+             for fewer packets than senders have credit for: some would be lost on any network; \
+             choose selective, or leave it out of WEFT_LINK and take packet, xdp or udp",
+            self.link
+        )
+    }
+}
+
+impl std::error::Error for Overrun {}
+
+/// # Errors
+/// Somebody has to send again over a link of these capabilities.
+pub fn check_trust(caps: &LinkCaps) -> Result<(), Overrun> {
+    match caps.reliable || caps.fits_credit {
+        true => Ok(()),
+        false => Err(Overrun { link: caps.name }),
+    }
+}
+
+/// Whether reliability `none` is chosen, for all ranks or for some.
+pub fn trusts(config: &Config) -> bool {
+    let none = |e: &Exception| e.setting == "reliability" && e.value == "none";
+    config.reliability == Reliability::None || config.exceptions.iter().any(none)
+}
 
 impl Choices {
     /// What a configuration chooses.
@@ -100,6 +138,19 @@ impl Choices {
     }
 }
 
+/// # Errors
+/// A configuration has something done by an agent, for all ranks or for some that concern this
+/// one, and none serves this process.
+pub fn check(config: &Config, agent: bool) -> Result<(), NoAgent> {
+    Choices::of(config).check(agent)?;
+    let agents = config.exceptions.iter().filter(|e| e.value == Place::Agent.name());
+    let mut own = agents.filter(|e| e.setting != "fetch_add" || e.names(config.rank));
+    match own.next() {
+        Some(exception) if !agent => Err(NoAgent { setting: exception.setting }),
+        _ => Ok(()),
+    }
+}
+
 /// Sets what follows from the choices and was not set by hand (`given`): by these settings the
 /// protocols of all interfaces follow them.
 pub fn derive(config: &mut Config, given: &dyn Fn(&str) -> bool) {
@@ -140,6 +191,42 @@ mod tests {
             assert_eq!(choices.check(true), Ok(()));
         }
         assert_eq!(Choices::default().check(false), Ok(()));
+    }
+
+    #[test]
+    fn check__an_agent_is_needed_by_ranks_that_an_exception_concerns() {
+        let of = |name, value, rank| {
+            let mut config = Config { rank: Some(rank), ..Config::default() };
+            config.set(name, value).unwrap();
+            config
+        };
+        let refused = |setting| Err(NoAgent { setting });
+        assert_eq!(check(&of("reliability", "3=agent", 0), false), refused("reliability"));
+        assert_eq!(check(&of("reliability", "3=agent", 0), true), Ok(()));
+        assert_eq!(check(&of("fetch_add", "3=agent", 3), false), refused("fetch_add"));
+        assert_eq!(check(&of("fetch_add", "3=agent", 0), false), Ok(()));
+        assert_eq!(check(&of("fetch_add", "agent,3=host", 3), false), refused("fetch_add"));
+        assert_eq!(check(&of("reliability", "3=gbn", 0), false), Ok(()));
+    }
+
+    #[test]
+    fn trusts__for_all_or_for_some() {
+        let of = |value| {
+            let mut config = Config::default();
+            config.set("reliability", value).unwrap();
+            trusts(&config)
+        };
+        assert_eq!(["none", "gbn,3=none"].map(of), [true; 2]);
+        assert_eq!(["gbn", "selective,3=gbn"].map(of), [false; 2]);
+    }
+
+    #[test]
+    fn check_trust__not_where_receivers_are_overrun() {
+        let mut caps = LinkCaps::network("short", 1500);
+        assert_eq!(check_trust(&caps), Ok(()));
+        caps.fits_credit = false;
+        let why = check_trust(&caps).unwrap_err().to_string();
+        assert!(why.contains("the link short") && why.contains("WEFT_LINK"), "{why}");
     }
 
     #[test]

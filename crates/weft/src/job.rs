@@ -1,7 +1,7 @@
 //! A process as a rank of its job.
 
 use crate::calibration::Calibration;
-use crate::choices::{self, Choices, Receipt};
+use crate::choices::{self, Receipt};
 use crate::clock::Clock;
 use crate::counters::Who;
 use crate::endpoint::Endpoint;
@@ -168,9 +168,13 @@ pub fn config_from_env() -> Result<Config, JobError> {
         let name = format!("WEFT_{}", key.name.to_uppercase());
         if let Ok(value) = std::env::var(&name) {
             config.set(key.name, &value).map_err(|e| {
+                let part = match e.value == value {
+                    true => String::new(),
+                    false => format!(", {:?} in it", e.value),
+                };
                 JobError::Config(format!(
-                    "{name}={value:?} is not understood (unit: {}); {e}",
-                    key.unit
+                    "{name}={value:?} is not understood{part} (unit: {}); {}",
+                    key.unit, e.advice
                 ))
             })?;
         }
@@ -359,7 +363,7 @@ pub(crate) fn open_locked(
     mut links: Links,
     key: [u8; 32],
 ) -> Result<Endpoint, JobError> {
-    Choices::of(&config).check(links.agent).map_err(|e| JobError::Config(e.to_string()))?;
+    choices::check(&config, links.agent).map_err(|e| JobError::Config(e.to_string()))?;
     let id = EndpointId(weft_link::random_u64());
     let mode = protection()?;
     let Some(job_key) = JobKey::from_bytes(&key) else {
@@ -392,7 +396,7 @@ pub(crate) fn open_locked(
     }
     // What was chosen may need the agent that has not come.
     let served = services.is_some();
-    Choices::of(&config).check(served).map_err(|e| JobError::Config(e.to_string()))?;
+    choices::check(&config, served).map_err(|e| JobError::Config(e.to_string()))?;
     if links.xdp {
         let xdp = XdpConfig { faults: wrappers.faults, ..xdp_from_env()? };
         take("xdp", XdpLink::new(xdp, security.clone()).map(|l| Box::new(l) as _));
@@ -412,6 +416,7 @@ pub(crate) fn open_locked(
             UdpLink::new(udp, security).and_then(|l| if alone { reachable(l) } else { Ok(l) });
         take("udp", opened.map(|l| Box::new(l) as _));
     }
+    keep_trusted(&config, &mut open, &mut failed, links.auto)?;
     if open.len() == 1 {
         return Err(JobError::NoLink(failed));
     }
@@ -422,6 +427,30 @@ pub(crate) fn open_locked(
         endpoint.served_by(services);
     }
     Ok(endpoint)
+}
+
+/// Leaves out links that lose packets on the best of networks, where nobody is to send again.
+///
+/// # Errors
+/// Somebody asked for such a link.
+fn keep_trusted(
+    config: &Config,
+    open: &mut Vec<Box<dyn Link>>,
+    failed: &mut Vec<(&'static str, LinkError)>,
+    auto: bool,
+) -> Result<(), JobError> {
+    if !choices::trusts(config) {
+        return Ok(());
+    }
+    let refused = |link: &dyn Link| choices::check_trust(&link.caps()).err();
+    for why in open.iter().filter_map(|link| refused(&**link)) {
+        if !auto {
+            return Err(JobError::Config(why.to_string()));
+        }
+        failed.push((why.link, LinkError::Unreachable(why.to_string())));
+    }
+    open.retain(|link| refused(&**link).is_none());
+    Ok(())
 }
 
 /// Says which links are not there. Who did not choose asked for no packet sockets by name: most
@@ -473,9 +502,10 @@ impl Job {
     /// `WEFT_*`.
     pub fn init() -> Result<Job, JobError> {
         let links = links_from_env()?;
-        let config = config_from_env()?;
+        let mut config = config_from_env()?;
         check_receipt(&config)?;
         let Bootstrapped { mut boot, key } = launch::join()?;
+        config.rank = u32::try_from(boot.rank()).ok();
         let lookup = |name: &str| std::env::var(name).ok();
         let here = launch::ranks_here(&lookup);
         let links = links.of_job(boot.size(), here);

@@ -35,7 +35,7 @@ struct Hosts {
 
 fn hosts(name: &'static str, count: usize, config: &Config) -> Hosts {
     let clock = Clock::system();
-    let open = |_| {
+    let open = |rank: usize| {
         let id = weft_link::random_u64();
         let faults = "loss=1%,dup=0.5%,reorder=1%,corrupt=0.1%,seed=7".parse().unwrap();
         let link: Box<dyn Link> = match name {
@@ -43,7 +43,7 @@ fn hosts(name: &'static str, count: usize, config: &Config) -> Hosts {
             "udp" => udp_link(id, None),
             _ => udp_link(id, Some(faults)),
         };
-        let mut config = config.clone();
+        let mut config = Config { rank: u32::try_from(rank).ok(), ..config.clone() };
         if name == "gbn" {
             config.reliability = Reliability::GoBackN;
         }
@@ -685,6 +685,72 @@ fn choose__each_peer_over_a_network_has_its_transfer() {
     let first = unexpected(1);
     assert!(first > 0, "a packet at least has come");
     assert_eq!(unexpected(3), 0);
+}
+
+/// The configuration of a job with these settings.
+fn job(set: &[(&str, &str)]) -> Config {
+    let mut config = Config::default();
+    set.iter().for_each(|(name, value)| config.set(name, value).unwrap());
+    weft::choices::derive(&mut config, &|_| false);
+    config
+}
+
+#[test]
+fn exceptions__one_rank_has_another_transfer_by_the_settings_of_all() {
+    let len = 100_000;
+    let h = hosts("shm", 3, &job(&[("transfer", "rcpy,2=copy")]));
+    for (a, b) in [(0, 1), (1, 0)] {
+        assert_eq!(h.message(a, b, len), (false, len), "{a} to {b}");
+    }
+    for (a, b) in [(0, 2), (2, 0), (1, 2), (2, 1)] {
+        assert_eq!(h.message(a, b, len), (true, 0), "{a} to {b}");
+    }
+    assert_eq!(h.packets[0].choices().transfer, Transfer::Rcpy);
+    // The other way round, and a call still chooses otherwise.
+    let h = hosts("shm", 3, &job(&[("transfer", "copy,1-2=rcpy,2=copy")]));
+    assert_eq!(h.message(0, 1, len), (false, len));
+    assert_eq!(h.message(0, 2, len), (true, 0));
+    assert_eq!(h.message(1, 2, len), (true, 0));
+    h.transfer(0, 1, Transfer::Gather);
+    assert_eq!(h.message(0, 1, len), (false, 0));
+}
+
+#[test]
+fn exceptions__hold_for_who_makes_itself_known() {
+    let config = job(&[("reliability", "selective,0=none"), ("mtu", "0,1=600")]);
+    let open = |rank: u32| {
+        let id = weft_link::random_u64();
+        let config = Config { rank: Some(rank), ..config.clone() };
+        let links = vec![udp_link(id, None)];
+        Packets::new(&Endpoint::with_links(config, EndpointId(id), Clock::system(), links)).unwrap()
+    };
+    let packets: Vec<Packets> = (0..3).map(open).collect();
+    // Rank 2 learns of the others by their HELLO alone.
+    let h = Hosts { name: "udp", packets, peers: Vec::new() };
+    let to = h.packets[2].endpoint();
+    let mut before = 0;
+    for (rank, wanted) in [(0, (Reliability::None, 0)), (1, (Reliability::Selective, 600))] {
+        let from = &h.packets[rank];
+        let peer = from.endpoint().connect(&to.address()).unwrap();
+        let source = Cell::new(None);
+        for n in 0..100 {
+            let send = from.endpoint().send(peer, n, bytes(n, 4000));
+            let receive = async {
+                let (status, got) = to.recv(None, n, 0, vec![0; 4000]).await;
+                assert!(got == bytes(n, 4000));
+                source.set(status.unwrap().source);
+            };
+            let sent = async { assert!(send.await.0.is_ok()) };
+            h.run(vec![Box::pin(receive), Box::pin(sent)], || true);
+        }
+        let theirs = h.packets[2].chosen(source.get().unwrap()).unwrap();
+        for chosen in [from.chosen(peer).unwrap(), theirs] {
+            assert_eq!((chosen.reliability, chosen.mtu), wanted, "rank {rank}");
+        }
+        let now = to.stats().packets_received;
+        assert!(rank == 0 || now - before >= 700, "{} packets of 600 bytes", now - before);
+        before = now;
+    }
 }
 
 #[test]

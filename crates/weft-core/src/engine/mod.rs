@@ -73,6 +73,8 @@ pub struct Engine {
     me: EndpointId,
     peers: Vec<Peer>,
     by_endpoint: BTreeMap<EndpointId, PeerId>,
+    /// The endpoint that was introduced last, and its rank.
+    introduced: (EndpointId, Option<u32>),
     ops: Slab<Op>,
     /// Of messages with tags, and of those without.
     posted: [Posted<OpId>; 2],
@@ -130,6 +132,7 @@ impl Engine {
             me,
             peers: Vec::new(),
             by_endpoint: BTreeMap::new(),
+            introduced: (me, None),
             ops: Slab::default(),
             posted: Default::default(),
             unexpected: Default::default(),
@@ -228,7 +231,29 @@ impl Engine {
         let session = crate::wire::session_number(id.0, generation);
         self.peers.push(Peer::new(&self.cfg, id, endpoint, session, caps));
         self.by_endpoint.insert(endpoint, id);
+        if !self.cfg.exceptions.is_empty() {
+            self.make_exceptions(id, endpoint);
+        }
         Some(id)
+    }
+
+    /// Says which rank an endpoint is that may become a peer next, for the settings that hold
+    /// otherwise for some ranks.
+    pub fn introduce(&mut self, endpoint: EndpointId, rank: Option<u32>) {
+        self.introduced = (endpoint, rank);
+    }
+
+    /// Settings that hold otherwise for a new peer.
+    fn make_exceptions(&mut self, peer: PeerId, endpoint: EndpointId) {
+        let rank = self.introduced.1.filter(|_| self.introduced.0 == endpoint);
+        let special = self.cfg.for_peer(rank);
+        self.choose(peer, special.reliability, special.mtu);
+        if special.transfer != self.cfg.transfer {
+            self.choose_transfer(peer, special.transfer);
+        }
+        if special.fetch_add != self.cfg.fetch_add {
+            self.choose_fetch_add(peer, special.fetch_add);
+        }
     }
 
     /// Adopts the capabilities of the path to a peer, once the link knows them.

@@ -316,6 +316,8 @@ impl PacketLink {
         (caps.latency_ns, caps.bytes_per_us, caps.polled) = (2_500, 600, true);
         if self.carries == Carries::Trains {
             (caps.latency_ns, caps.bytes_per_us) = (2_900, 4_000);
+            // Its ring has a place of 64 KiB for every frame, however short.
+            caps.fits_credit = false;
         }
         caps.small_bytes_per_us = caps.bytes_per_us;
         if self.carries != Carries::Trains && self.ports.len() > 1 {

@@ -19,7 +19,7 @@ const MARK: &str = "WEFT_TEST_JOB";
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HowMuch {
-    /// A part of everything, on two ranks.
+    /// A part of everything, programs of ours on two ranks.
     Quick,
     /// `suites`: mpi4py's tests whole, the rest as in `Quick`.
     Suites,

@@ -191,7 +191,7 @@ pub(super) const CLOCK_ROUNDS: u32 = 8;
 
 impl Driver {
     pub fn new(config: Config, id: EndpointId, clock: Clock, links: Vec<Box<dyn Link>>) -> Driver {
-        let mut address = Address { endpoint: id, ..Address::default() };
+        let mut address = Address { endpoint: id, rank: config.rank, ..Address::default() };
         for link in &links {
             link.advertise(&mut address);
         }
@@ -529,6 +529,14 @@ impl Core {
         }
     }
 
+    /// Tells the engine which rank says HELLO, as its address has it.
+    #[cold]
+    fn introduce(&mut self, payload: &Bytes<'_>) {
+        if let Ok(address) = Address::decode(&payload.to_vec()) {
+            self.engine.introduce(address.endpoint, address.rank);
+        }
+    }
+
     /// Remembers where the next packet of a large message probably goes.
     #[inline]
     fn note_bulk(&mut self, placement: Placement, header: &[u8]) {
@@ -704,18 +712,22 @@ impl Sink for Core {
             self.place_awaited(it, payload);
             return;
         }
+        let kind = header.get(field::TYPE).copied();
+        if kind == Some(PacketType::Hello as u8) && !self.engine.config().exceptions.is_empty() {
+            self.introduce(&payload);
+        }
         let caps = &self.caps[self.link];
         let placement = self.engine.handle_packet(self.now, from, caps, header, len);
         self.place(placement, header, payload);
-        match header.get(field::TYPE) {
-            Some(&kind) if kind == PacketType::Data as u8 => {
+        match kind {
+            Some(kind) if kind == PacketType::Data as u8 => {
                 self.data_over = Some(self.link);
                 self.note_bulk(placement, header);
             }
-            Some(&kind) if kind == PacketType::EagerFirst as u8 => {
+            Some(kind) if kind == PacketType::EagerFirst as u8 => {
                 self.note_first(placement, header)
             }
-            Some(&kind) if kind == PacketType::Hello as u8 && from.is_none() => {
+            Some(kind) if kind == PacketType::Hello as u8 && from.is_none() => {
                 self.note_stranger(placement, header)
             }
             _ => {}

@@ -50,6 +50,7 @@ impl Driver {
             return Ok(peer);
         }
         let caps = LinkCaps::network("none", 512);
+        self.core.engine.introduce(address.endpoint, address.rank);
         let Some(peer) = self.core.engine.add_peer(address.endpoint, caps) else {
             return Err(vec![("weft", "the peer table is full (WEFT_PEERS_MAX)".to_string())]);
         };

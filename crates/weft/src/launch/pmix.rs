@@ -6,6 +6,9 @@
 
 use super::sys::pmix::{self as ffi, Client, Failed, Got};
 use super::{announce_abort, check_key, check_rank, Bootstrap, LaunchError};
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{sync_channel, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,19 +34,58 @@ pub struct Pmix {
 /// Where the library may be: what the user names, else the launcher's own installation, whose
 /// version matches the launcher, else the loader's search path.
 fn candidates() -> Vec<String> {
-    if let Ok(path) = std::env::var("WEFT_PMIX_LIBRARY") {
-        return vec![path];
+    match std::env::var("WEFT_PMIX_LIBRARY") {
+        Ok(path) if !path.is_empty() => return vec![path],
+        _ => {}
     }
-    let mut names = Vec::new();
-    for variable in ["PMIX_PREFIX", "PMIX_INSTALL_PREFIX", "OPAL_PREFIX"] {
-        if let Ok(prefix) = std::env::var(variable) {
-            let folders = ["lib", "lib64", "lib/openmpi"];
-            names.extend(folders.map(|folder| format!("{prefix}/{folder}/libpmix.so.2")));
-        }
-    }
-    names.retain(|name| std::path::Path::new(name).exists());
+    let named = named_prefixes(|variable| std::env::var_os(variable));
+    let started_by = ancestors().filter_map(|program| prefix_of_launcher(&program));
+    let mut names: Vec<String> = named.chain(started_by).flat_map(|p| installed(&p)).collect();
     names.push("libpmix.so.2".to_owned());
     names
+}
+
+/// Folders of installations that variables name. One that is not absolute is not meant: it would
+/// be looked for in the folder that the program happens to work in.
+fn named_prefixes(lookup: impl Fn(&str) -> Option<OsString>) -> impl Iterator<Item = PathBuf> {
+    let names = ["PMIX_PREFIX", "PMIX_INSTALL_PREFIX", "OPAL_PREFIX"];
+    names.into_iter().filter_map(lookup).map(PathBuf::from).filter(|prefix| prefix.is_absolute())
+}
+
+/// Libraries of an installation.
+fn installed(prefix: &Path) -> impl Iterator<Item = String> {
+    let folders = ["lib", "lib64", "lib/openmpi"];
+    let files = folders.map(|folder| prefix.join(folder).join("libpmix.so.2"));
+    files.into_iter().filter(|file| file.is_file()).filter_map(|file| file.to_str().map(Into::into))
+}
+
+/// What starts ranks and speaks PMIx to them, on the launcher's host and on others. Where it lies
+/// in a folder of its own (`prterun` of a Python package), no variable tells.
+const LAUNCHERS: [&str; 6] = ["prterun", "prte", "prted", "mpirun", "mpiexec", "orted"];
+
+/// The folder that a program is installed in, if it is a launcher.
+fn prefix_of_launcher(program: &Path) -> Option<PathBuf> {
+    let name = program.file_name()?.to_str()?;
+    LAUNCHERS.contains(&name).then(|| program.ancestors().nth(2).map(PathBuf::from))?
+}
+
+/// Processes above this one that are looked at: between it and its launcher there may be scripts.
+const ANCESTORS: usize = 4;
+
+/// The programs of the processes that started this one, the nearest first, as far as this one may
+/// look at them and they belong to its own user: nobody else tells it what to load.
+fn ancestors() -> impl Iterator<Item = PathBuf> {
+    let user = |process: &str| std::fs::metadata(format!("/proc/{process}")).ok().map(|m| m.uid());
+    let own = user("self");
+    let parent = |process: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        line.trim().parse().ok().filter(|&parent| parent > 1)
+    };
+    std::iter::successors(Some(std::os::unix::process::parent_id()), parent)
+        .take(ANCESTORS)
+        .filter(move |process| own.is_some() && user(&process.to_string()) == own)
+        .filter_map(|process| std::fs::read_link(format!("/proc/{process}/exe")).ok())
 }
 
 fn connect() -> Result<Client, LaunchError> {
@@ -240,6 +282,34 @@ mod tests {
         let error = ffi::open("libpmix-absent.so.2").err().unwrap();
         let text = LaunchError::NoLibrary { tried: vec![error] }.to_string();
         assert!(text.contains("libpmix2") && text.contains("weft run"), "{text}");
+    }
+
+    #[test]
+    fn named_prefixes__are_absolute() {
+        let lookup = |name: &str| match name {
+            "PMIX_PREFIX" => Some("".into()),
+            "PMIX_INSTALL_PREFIX" => Some("here".into()),
+            _ => Some("/opt/mpi".into()),
+        };
+        assert_eq!(named_prefixes(lookup).collect::<Vec<_>>(), [PathBuf::from("/opt/mpi")]);
+    }
+
+    #[test]
+    fn prefix_of_launcher__is_that_of_launchers_alone() {
+        let prefix = |program| prefix_of_launcher(Path::new(program));
+        assert_eq!(prefix("/venv/bin/prterun"), Some("/venv".into()));
+        assert_eq!(prefix("/opt/mpi/bin/prted"), Some("/opt/mpi".into()));
+        for other in ["/venv/bin/python3", "/usr/bin/bash", "prterun", "/", ""] {
+            assert_eq!(prefix(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn ancestors__begin_with_who_started_this_process() {
+        let parent = std::os::unix::process::parent_id();
+        let program = std::fs::read_link(format!("/proc/{parent}/exe")).ok();
+        assert_eq!(ancestors().next(), program);
+        assert!(ancestors().count() <= ANCESTORS);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is chosen for one peer.
 
 use super::{agent, Packets};
-use crate::choices::{Choices, NoAgent, Place};
+use crate::choices::{check_trust, Choices, NoAgent, Overrun, Place};
 use crate::endpoint::driver::Driver;
 use std::fmt;
 use weft_core::{PeerId, Reliability};
@@ -16,6 +16,8 @@ pub enum ChoiceError {
     NoAgent(NoAgent),
     /// It takes an agent, and the peer is not reached through it.
     PastAgent,
+    /// Nobody is to send again, and a link of this endpoint loses packets.
+    Overrun(Overrun),
     /// It is chosen for the whole job, or with a call.
     NotForPeer {
         /// The setting.
@@ -30,6 +32,7 @@ impl fmt::Display for ChoiceError {
                 f.write_str("the session with the peer has begun: choose before anything is sent")
             }
             ChoiceError::NoAgent(why) => write!(f, "{why}"),
+            ChoiceError::Overrun(why) => write!(f, "{why}"),
             ChoiceError::PastAgent => f.write_str(
                 "the peer is reached past the agent of this host (WEFT_LINK=agent alone has all \
                  go through it)",
@@ -89,8 +92,8 @@ impl Packets {
     ///
     /// # Errors
     /// The session has begun with another reliability or unit; it takes an agent and none serves
-    /// this endpoint, or the peer is not reached through it; another part is chosen otherwise than
-    /// for the endpoint.
+    /// this endpoint, or the peer is not reached through it; nobody is to send again, and there is
+    /// a link that loses packets; another part is chosen otherwise than for the endpoint.
     pub fn choose(&self, peer: PeerId, choices: &Choices) -> Result<(), ChoiceError> {
         if let Some(setting) = differs(choices, &self.choices()) {
             return Err(ChoiceError::NotForPeer { setting });
@@ -99,6 +102,9 @@ impl Packets {
         let driver = &mut inner.driver;
         let Some(before) = chosen(driver, peer) else { return Err(ChoiceError::Begun) };
         check(driver, peer, [&before, choices], inner.agent.is_some())?;
+        if choices.reliability == Reliability::None && before.reliability != Reliability::None {
+            driver.core.caps.iter().try_for_each(check_trust).map_err(ChoiceError::Overrun)?;
+        }
         let engine = &mut driver.core.engine;
         if !engine.choose(peer, choices.reliability, choices.mtu) {
             return Err(ChoiceError::Begun);

@@ -320,7 +320,8 @@ impl Packets {
     pub fn fetch_add_place(&self) -> Place {
         let engine = &self.endpoint.inner.borrow().driver.core.engine;
         let own = engine.find_peer(engine.id());
-        own.map_or(engine.config().fetch_add, |me| engine.fetch_add_of(me))
+        let config = engine.config();
+        own.map_or_else(|| config.for_peer(config.rank).fetch_add, |me| engine.fetch_add_of(me))
     }
 
     /// A program that takes in its own credit packets badly: the next `count` of multicast trees

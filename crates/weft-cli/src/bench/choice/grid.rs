@@ -147,6 +147,7 @@ fn steps(link: LinkName) -> Vec<Step> {
     let reliabilities: &[Reliability] = match link {
         LinkName::Shm => &[Reliability::Selective],
         LinkName::Agent => &[Reliability::Agent],
+        LinkName::Gso | LinkName::Auto => &[Reliability::GoBackN, Reliability::Selective],
         _ => &[Reliability::None, Reliability::GoBackN, Reliability::Selective],
     };
     let mut out = Vec::new();
@@ -408,6 +409,13 @@ mod tests {
                 assert_eq!(cell.csv().split(',').count(), HEAD.split(',').count());
             }
         }
+    }
+
+    #[test]
+    fn steps__none_where_receivers_have_room_for_all_that_is_sent() {
+        let trusts = |link| steps(link).iter().any(|s| s.choices.reliability == Reliability::None);
+        let links = [LinkName::Udp, LinkName::Packet, LinkName::Gso, LinkName::Auto];
+        assert_eq!(links.map(trusts), [true, true, false, false]);
     }
 
     #[test]

@@ -108,11 +108,13 @@ fn open_endpoint() -> Result<(Endpoint, Duration), String> {
     let size = number(&who::SIZES);
     // Of a job whose size nobody tells, some ranks may be far.
     let links = links.of_job(size.unwrap_or(usize::MAX), launch::ranks_here(&lookup));
+    let rank = number(&who::RANKS);
+    config.rank = rank.and_then(|rank: usize| u32::try_from(rank).ok());
     let key = keyfile::obtain().map_err(|e| e.to_string())?;
     let endpoint = job::open_endpoint(config, links, key).map_err(|e| e.to_string())?;
     let who = Who {
         job: who::job(&lookup, std::os::unix::process::parent_id()),
-        rank: number(&who::RANKS).unwrap_or(0),
+        rank: rank.unwrap_or(0),
         size: size.unwrap_or(1),
     };
     if let Err(e) = endpoint.publish_counters(&who) {

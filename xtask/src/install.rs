@@ -221,7 +221,11 @@ pub fn suite() -> Outcome {
     check("the provider is found", seen);
     let ranks = said(&weft, &["run", "-n", "2", "echo", "here"]).unwrap_or_default();
     check("two ranks", ranks == "here\nhere\n");
-    check("a program in C", c_program(&prefix));
+    let programs = c_programs();
+    check("all programs in C are known", programs.is_some());
+    for (name, ranks) in programs.unwrap_or_default() {
+        check(&format!("{name} in C"), c_program(&prefix, name, *ranks));
+    }
     let page = read(&prefix.join("share/man/man1/weft-run.1")).unwrap_or_default();
     check("a manual page", page.starts_with(".ie") && page.contains("\\-\\-hosts"));
     let bash = prefix.join("share/bash-completion/completions/weft");
@@ -233,20 +237,45 @@ pub fn suite() -> Outcome {
     outcome
 }
 
+/// Examples in C with the ranks each wants; 0: it is not run, as it is made to fail.
+const EXAMPLES: &[(&str, u32)] = &[
+    ("choose", 3),
+    ("failed", 0),
+    ("fetch_add", 3),
+    ("gather", 3),
+    ("mailbox", 2),
+    ("multicast", 3),
+    ("pingpong", 2),
+    ("rcpy", 2),
+    ("slow", 3),
+];
+
+/// All examples; `None`: not those that are there.
+fn c_programs() -> Option<&'static [(&'static str, u32)]> {
+    let folder = fs::read_dir(crate::root().join("crates/weft-capi/examples")).ok()?;
+    let names = folder.flatten().filter_map(|file| file.file_name().into_string().ok());
+    let mut names: Vec<String> =
+        names.filter_map(|name| name.strip_suffix(".c").map(str::to_owned)).collect();
+    names.sort();
+    names.iter().eq(EXAMPLES.iter().map(|(name, _)| name)).then_some(EXAMPLES)
+}
+
 /// Compiles an example with what pkg-config says, and runs it.
-fn c_program(prefix: &Path) -> bool {
+fn c_program(prefix: &Path, name: &str, ranks: u32) -> bool {
     let mut config = Command::new("pkg-config");
     config.args(["--cflags", "--libs", "weft"]);
     config.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
     let Some(flags) = output_of(&mut config) else { return false };
-    let source = crate::root().join("crates/weft-capi/examples/pingpong.c");
-    let program = prefix.join("pingpong");
+    let source = crate::root().join(format!("crates/weft-capi/examples/{name}.c"));
+    let program = prefix.join(name);
     let mut cc = Command::new("cc");
     cc.arg("-o").arg(&program).arg(source).args(flags.split_whitespace());
     let compiled = succeeds(&mut cc);
-    let ran = Command::new(prefix.join("bin/weft")).args(["run", "-n", "2"]).arg(&program).status();
+    let mut run = Command::new(prefix.join("bin/weft"));
+    run.args(["run", "-n", &ranks.to_string()]).arg(&program).env("WEFT_WARN_AFTER_MS", "50");
+    let ran = ranks == 0 || compiled && succeeds(&mut run);
     let _ = fs::remove_file(&program);
-    compiled && ran.is_ok_and(|status| status.success())
+    compiled && ran
 }
 
 #[cfg(test)]

@@ -26,6 +26,20 @@ static void on_packet(weft_job *job, weft_packet *packet, void *context)
     got->count++;
 }
 
+/* Who forwards over a tree. Where agents shall, members join them while packets go on: they are
+ * waited for, but not for long. */
+static const char *forwarder(weft_job *job, weft_group *group, int tree)
+{
+    const char *chosen = getenv("WEFT_MULTICAST");
+
+    for (int n = 0; chosen && !strcmp(chosen, "agent") && n < 10000; n++) {
+        if (CHECK(weft_forwarded_by(group, tree)) == WEFT_BY_AGENT)
+            return "agents";
+        CHECK(weft_wait(job, 1000));
+    }
+    return CHECK(weft_forwarded_by(group, tree)) == WEFT_BY_AGENT ? "agents" : "ranks";
+}
+
 int main(void)
 {
     weft_job *job;
@@ -40,11 +54,17 @@ int main(void)
     CHECK(weft_group_make(job, 1, ranks, size, &group));
     if (weft_rank(job) == 0) {
         unsigned char data[1000];
+        const char *by = "";
         for (int i = 0; i < PACKETS; i++) {
             memset(data, i, sizeof data);
             CHECK(weft_multicast(group, i % 4, HANDLER, i, data, sizeof data));
+            if (i == PACKETS / 2)
+                by = forwarder(job, group, i % 4);
         }
-        printf("%d packets to %d ranks\n", PACKETS, size - 1);
+        int slow, count = CHECK(weft_group_slow(group, &slow, 1));
+        if (count > 0)
+            fprintf(stderr, "%d members are slow, rank %d is one\n", count, slow);
+        printf("%d packets to %d ranks, forwarded by %s\n", PACKETS, size - 1, by);
     } else {
         while (got.count < PACKETS)
             CHECK(weft_wait(job, -1));

@@ -2,7 +2,7 @@
 #include "check.h"
 #include <string.h>
 
-enum { KEY = 1, DONE = 2, LEN = 1 << 20, ROUNDS = 4 };
+enum { KEY = 1, DONE = 2, LEN = 1 << 20, PAGE = 64 << 10, ROUNDS = 4 };
 
 static void on_key(weft_job *job, weft_packet *packet, void *context)
 {
@@ -49,6 +49,14 @@ int main(void)
             CHECK(weft_rcpy(job, 1, key, 0, memory, LEN));
             CHECK(weft_send(job, 1, DONE, round, NULL, 0));
         }
+        /* The first use of each page brings its translation, the others find it. */
+        uint64_t hits, misses;
+        CHECK(weft_stat(job, "rcpy_hits", &hits));
+        CHECK(weft_stat(job, "rcpy_misses", &misses));
+        printf("%d misses, %d hits\n", (int)misses, (int)hits);
+        if (misses < LEN / PAGE || misses > LEN / PAGE + 1 || hits + misses < ROUNDS * LEN / PAGE
+            || weft_stat(job, "no_such", &hits) != WEFT_ARGUMENT)
+            return 1;
         if (weft_rcpy(job, 1, key, LEN - 1, memory, 2) != WEFT_REFUSED)
             return 1;
     }

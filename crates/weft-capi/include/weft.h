@@ -42,6 +42,8 @@ extern "C" {
 #define WEFT_TREE_CHAIN 1    /* each member talks to the next one */
 #define WEFT_TREE_BINARY 2   /* each member talks to at most two others */
 #define WEFT_TREE_BINOMIAL 3 /* the number of reached members doubles every step */
+#define WEFT_BY_HOST 0       /* ranks forward */
+#define WEFT_BY_AGENT 1      /* agents forward */
 
 typedef struct weft_job weft_job;
 typedef struct weft_packet weft_packet;
@@ -129,6 +131,14 @@ int weft_group_packet_max(const weft_group *group);
 int weft_multicast(weft_group *group, int tree, uint16_t handler, uint32_t argument,
                    const void *data, size_t len);
 
+/* Members that have had no room for longer than WEFT_WARN_AFTER_MS although packets wait for them
+ * here: stores the first `count` of their ranks, and answers how many there are. Each member tells
+ * of those that it sends to itself. */
+int weft_group_slow(const weft_group *group, int *ranks, size_t count);
+/* Who forwards what this rank multicasts over a tree now: with WEFT_MULTICAST=agent WEFT_BY_AGENT
+ * once all members have joined at their agents, for which the first packet asks. */
+int weft_forwarded_by(const weft_group *group, int tree);
+
 /* Makes a counter here, reads it, adds to one at a rank; ends one made here, and with it what it
  * took of the agent's quota. */
 int weft_counter(weft_job *job, uint64_t value, uint64_t *key);
@@ -142,6 +152,11 @@ int weft_unexport(weft_job *job, uint64_t key);
 /* Copies bytes to memory that a rank exported: they are there when this returns. */
 int weft_rcpy(weft_job *job, int rank, uint64_t key, uint64_t offset, const void *data,
               size_t len);
+/* A counter of this rank by name, from the start of the job: "rcpy_hits" and "rcpy_misses" (pages
+ * that were copied with a translation at hand, and without), "rcpy_redirects", "rcpy_evictions",
+ * "rcpy_invalidations"; "multicasts", "agent_multicasts", "forwarded", "slow_members" and the
+ * others of PacketStats in Rust. */
+int weft_stat(const weft_job *job, const char *name, uint64_t *value);
 
 #ifdef __cplusplus
 }

@@ -126,14 +126,51 @@ fn served(name: &'static str, ranks: u32, says: &str) {
 #[test]
 fn agent__does_what_is_chosen_for_it() {
     served("pingpong", 2, "us one way");
-    served("multicast", 5, "100 packets to 4 ranks");
+    served("multicast", 5, "100 packets to 4 ranks, forwarded by agents");
     served("fetch_add", 4, "4 ranks drew 400 tickets");
     served("choose", 3, "200 packets to each of two ranks");
 }
 
 #[test]
 fn multicast__every_tree_with_packets_kept() {
-    all("multicast", 5, "100 packets to 4 ranks");
+    all("multicast", 5, "100 packets to 4 ranks, forwarded by ranks");
+}
+
+#[test]
+fn agent__does_what_is_chosen_for_it_between_hosts_that_lose_packets() {
+    let weft = Path::new(env!("CARGO_BIN_EXE_weft"));
+    if !weft.with_file_name("weftd").is_file() {
+        return skip("weftd is not built beside weft (cargo build -p weftd)");
+    }
+    for (name, says) in [
+        ("multicast", "100 packets to 3 ranks, forwarded by agents"),
+        ("fetch_add", "4 ranks drew 400 tickets"),
+    ] {
+        let Some(program) = compile(name) else { return };
+        let mut command = Command::new(weft);
+        command.args(["lab", "run", "--up", "4", "--loss", "2%"]);
+        // Without shared memory besides.
+        command.args(["--with=--agent", "--with=--env=WEFT_LINK=agent"]).arg(program);
+        for part in ["RELIABILITY", "MULTICAST", "FETCH_ADD"] {
+            command.env(format!("WEFT_{part}"), "agent");
+        }
+        let out = command.output().unwrap();
+        let said = [&out.stdout[..], &out.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        if !out.status.success() && said.contains("CAP_SYS_ADMIN") {
+            return skip(&said);
+        }
+        assert!(out.status.success() && said.contains(says), "{name}: {said}");
+    }
+}
+
+#[test]
+fn slow__its_parent_names_a_member_that_keeps_what_it_gets() {
+    let quick = ("WEFT_WARN_AFTER_MS", "50");
+    for link in ["shm", "udp"] {
+        let Some(text) = run("slow", 3, &[("WEFT_LINK", link), quick]) else { return };
+        assert_eq!(text, "rank 2 is slow\n", "{link}");
+    }
 }
 
 #[test]
@@ -144,6 +181,7 @@ fn fetch_add__tickets_are_different() {
 #[test]
 fn rcpy__bytes_are_there() {
     all("rcpy", 2, "bytes are there");
+    all("rcpy", 2, "16 misses, 48 hits");
 }
 
 /// Runs `failed` with an argument, and has what each of its calls was told of rank 1 say all parts.

@@ -203,6 +203,27 @@ fn doctor__every_line_has_a_verdict_and_faults_a_remedy() {
 }
 
 #[test]
+fn mtu__shorter_than_any_packet_is_refused() {
+    let said = |output: Output| {
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let set = |value| {
+        let mut command = Command::new(WEFT);
+        command.args(["info", "--config"]).env("WEFT_MTU", value).output().unwrap()
+    };
+    for value in ["3", "275"] {
+        let why = said(set(value));
+        assert!(why.contains(&format!("WEFT_MTU={value:?} is too small")), "{why}");
+        assert!(why.contains("276 bytes"), "{why}");
+    }
+    assert!(stdout(&set("276")).contains("276"));
+    assert!(set("0").status.success());
+    let why = said(weft(&["bench", "logp", "--link", "shm", "--mtu", "3", "--quick"]));
+    assert!(why.contains("too small") && why.contains("276"), "{why}");
+}
+
+#[test]
 fn doctor__bad_configuration_fails() {
     let output = Command::new(WEFT).args(["doctor"]).env("WEFT_WINDOW", "many").output().unwrap();
     assert!(!output.status.success());

@@ -90,20 +90,31 @@ pub struct Key {
     pub why: &'static str,
 }
 
-/// A value that could not be understood.
+/// Smallest packet every path carries, bytes: what HELLO with the longest address needs.
+pub const MTU_MIN: u32 = 276;
+
+/// A value that could not be understood, or is out of bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The key.
     pub name: String,
     /// The text given.
     pub value: String,
-    /// What to do.
+    /// The least it may be, where it is understood and is less.
+    pub least: Option<u32>,
+    /// What to do, where it is not understood.
     pub advice: &'static str,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={:?} is not understood; {}", self.name, self.value, self.advice)
+        let ConfigError { name, value, least, advice } = self;
+        match least {
+            Some(least) => {
+                write!(f, "{name}={value:?} is too small: 0 (not bounded) or {least} up")
+            }
+            None => write!(f, "{name}={value:?} is not understood; {advice}"),
+        }
     }
 }
 
@@ -139,11 +150,17 @@ macro_rules! table {
                 name: &str,
                 value: &str,
             ) -> Result<(), ConfigError> {
-                let bad = || ConfigError {
+                let refuse = |least| ConfigError {
                     name: name.to_string(),
                     value: value.to_string(),
+                    least,
                     advice: "`weft info --config` lists keys and units",
                 };
+                let bad = || refuse(None);
+                let short = || u32::read(value).is_some_and(|mtu| (1..MTU_MIN).contains(&mtu));
+                if name == "mtu" && short() {
+                    return Err(refuse(Some(MTU_MIN)));
+                }
                 match name {
                     $(stringify!($name) => {
                         self.$name = <$ty as Value>::read(value).ok_or_else(bad)?;
@@ -295,4 +312,27 @@ table! {
         "Time a wait hands its core to others before it sleeps; 200 when ranks outnumber cores.";
     spin_us: u32 = 50, "us",
         "Time a wait polls before it sleeps; 0 when ranks outnumber cores.";
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set__an_mtu_below_what_every_path_carries_is_refused() {
+        let mut config = Config::default();
+        for value in ["1", "3", "275"] {
+            let error = config.set("mtu", value).unwrap_err();
+            assert_eq!(error.least, Some(MTU_MIN), "{value}");
+            assert!(error.to_string().contains("too small: 0 (not bounded) or 276"), "{error}");
+        }
+        assert_eq!(config.mtu, 0);
+        for (value, mtu) in [("276", 276), ("1K", 1024), ("0", 0)] {
+            config.set("mtu", value).unwrap();
+            assert_eq!(config.mtu, mtu);
+        }
+        assert_eq!(config.set("mtu", "much").map_err(|error| error.least), Err(None));
+        config.set("window", "3").unwrap();
+    }
 }

@@ -24,6 +24,8 @@ pub enum PeerFailure {
     },
     /// The link saw its process end.
     Gone,
+    /// The agent of this host, through which alone it was reached, has ended.
+    AgentGone,
     /// Its process refused the connection.
     Refused,
     /// No link leads to it.
@@ -60,6 +62,9 @@ impl PeerFailure {
                  before its first answer"
             }
             PeerFailure::Gone => "its own last messages and its launcher say why",
+            PeerFailure::AgentGone => {
+                "the rank itself may live; start weftd again for new programs, or run without it"
+            }
             PeerFailure::Closed => "it did not wait for what was still to be exchanged with it",
             PeerFailure::Version { .. } => "start every rank from the same build of weft",
             PeerFailure::Protocol => {
@@ -121,6 +126,7 @@ impl fmt::Display for PeerFailure {
                 write!(f, "its process has been stopped for {after_ms} ms")
             }
             PeerFailure::Gone => write!(f, "its process ended"),
+            PeerFailure::AgentGone => write!(f, "the agent that reached it has ended"),
             PeerFailure::Refused => {
                 write!(f, "it refused the connection (its own messages say why)")
             }

@@ -70,7 +70,12 @@ impl Config {
     /// # Errors
     /// There is no such key, or it does not take this; nothing is changed.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
-        let bad = |advice| ConfigError { name: name.to_string(), value: value.to_string(), advice };
+        let bad = |advice| ConfigError {
+            name: name.to_string(),
+            value: value.to_string(),
+            least: None,
+            advice,
+        };
         let Some(&setting) = FOR_PEERS.iter().find(|known| **known == name) else {
             return match value.contains('=') && self.get(name).is_some() {
                 true => Err(bad(NOT_FOR_PEERS)),

@@ -2,7 +2,7 @@
 
 use crate::caps::LinkCaps;
 use crate::choices::{Place, Transfer};
-use crate::config::{Config, CongestionControl};
+use crate::config::{Config, CongestionControl, MTU_MIN};
 use crate::error::PeerFailure;
 use crate::event::{Payload, Transmit};
 use crate::id::{EndpointId, OpId, PeerId};
@@ -87,9 +87,6 @@ pub(crate) enum LastWord {
 
 /// A packet may take so long (as Linux has it for TCP's, `sk_pacing_shift`).
 const LONG_PACKET: Duration = Duration::from_millis(1);
-
-/// Smallest packet every path carries, bytes: what HELLO with the longest address needs.
-const MTU_MIN: u32 = 276;
 
 /// A message waiting its turn; messages to a peer leave in the order they were started.
 #[derive(Clone, Copy)]

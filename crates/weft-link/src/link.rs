@@ -38,6 +38,8 @@ pub struct PeerInfo {
 pub enum LinkEvent {
     /// The peer's process ended (only links that can tell say so).
     PeerGone(PeerId),
+    /// The agent of this host that the peer was reached through has ended.
+    AgentGone(PeerId),
     /// The peer's process refused the connection.
     PeerRefused(PeerId),
     /// The path to this peer now carries packets of this size.

@@ -172,10 +172,16 @@ pub fn config_from_env() -> Result<Config, JobError> {
                     true => String::new(),
                     false => format!(", {:?} in it", e.value),
                 };
-                JobError::Config(format!(
-                    "{name}={value:?} is not understood{part} (unit: {}); {}",
-                    key.unit, e.advice
-                ))
+                JobError::Config(match e.least {
+                    Some(least) => format!(
+                        "{name}={value:?} is too small{part}: 0 (not bounded) or {least} {} up",
+                        key.unit
+                    ),
+                    None => format!(
+                        "{name}={value:?} is not understood{part} (unit: {}); {}",
+                        key.unit, e.advice
+                    ),
+                })
             })?;
         }
     }

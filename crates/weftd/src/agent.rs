@@ -58,6 +58,9 @@ pub struct Agent {
     draining: bool,
 }
 
+/// Counters that are also told for all ranks together, those that have ended included.
+const TOTALS: [&str; 5] = ["sent", "retransmitted", "counted", "multicast", "fault_lost"];
+
 /// The ranks and what they get.
 struct Room {
     places: BTreeMap<u32, Place>,
@@ -71,6 +74,8 @@ struct Room {
     next: u32,
     served: u64,
     refused: u64,
+    /// What was done for ranks that have ended: values of [`TOTALS`].
+    past: [u64; TOTALS.len()],
 }
 
 impl FromRank for Room {
@@ -203,6 +208,7 @@ impl Room {
         let gone: Vec<u32> = self.places.iter().filter(|(_, p)| done(p)).map(|(r, _)| *r).collect();
         for rank in gone {
             if let Some(Place::Served(seat)) = self.places.remove(&rank) {
+                self.past = with(self.past, &seat);
                 self.pool.give_back(seat.into_carriers());
             }
         }
@@ -233,6 +239,7 @@ impl Agent {
             next: 0,
             served: 0,
             refused: 0,
+            past: [0; TOTALS.len()],
         };
         Ok(Agent {
             options,
@@ -442,6 +449,16 @@ impl Agent {
 
 /// What the agent says of itself: a line each, `name value`; of each rank that the user may know of
 /// one line.
+/// Adds what was done for one rank to values of [`TOTALS`].
+fn with(mut totals: [u64; TOTALS.len()], seat: &Seat) -> [u64; TOTALS.len()] {
+    for (name, value) in seat.state().into_iter().chain([("fault_lost", seat.lost())]) {
+        if let Some(at) = TOTALS.iter().position(|total| *total == name) {
+            totals[at] += value;
+        }
+    }
+    totals
+}
+
 fn report(hub: &Hub, room: &Room, asking: u32) -> String {
     let mut out = format!(
         "weftd {}\nprotocol {VERSION}\nprocess {}\nname {}\nranks {}\nseats {}\nraw_free {}\n\
@@ -455,6 +472,14 @@ fn report(hub: &Hub, room: &Room, asking: u32) -> String {
         room.served,
         room.refused,
     );
+    let served = room.places.values().filter_map(|place| match place {
+        Place::Served(seat) => Some(&**seat),
+        Place::Waiting(..) => None,
+    });
+    let totals = served.fold(room.past, with);
+    for (name, value) in TOTALS.iter().zip(totals) {
+        out.push_str(&format!("{name} {value}\n"));
+    }
     // Of others a user learns how many there are.
     let (all, mut others) = (room.commands(asking), 0);
     for place in room.places.values() {
@@ -497,6 +522,7 @@ mod tests {
             next: 0,
             served: 0,
             refused: 0,
+            past: [0; TOTALS.len()],
         };
         let caller = |user| Caller { endpoint: EndpointId(1), user, pid: 1 };
         let mut rank = 0;

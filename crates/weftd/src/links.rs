@@ -2,8 +2,10 @@
 //! was a right to, and UDP.
 
 use crate::options::Options;
+use std::rc::Rc;
 use weft_core::{EndpointId, LinkCaps};
 use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::wrap::{FaultSpec, Wrappers};
 use weft_link::{Frame, Link, LinkError, PacketConfig, PacketLink, PeerInfo};
 use weft_link::{UdpConfig, UdpLink, XdpConfig, XdpLink};
 
@@ -13,8 +15,8 @@ pub enum Carrier {
     Xdp(Box<XdpLink>),
     /// Raw Ethernet; goes back to the pool.
     Packet(Box<PacketLink>),
-    /// UDP.
-    Udp(Box<UdpLink>),
+    /// UDP, with faults where they are asked for.
+    Udp(Box<dyn Link>),
 }
 
 impl Carrier {
@@ -36,6 +38,15 @@ impl Carrier {
         }
     }
 
+    /// Packets that injected faults have lost.
+    pub fn lost(&self) -> u64 {
+        let mut lost = 0;
+        if let Carrier::Udp(link) = self {
+            link.counters(&mut |name, value| lost += u64::from(name == "fault_lost") * value);
+        }
+        lost
+    }
+
     /// Sends a prefix of frames.
     #[inline]
     pub fn send(&mut self, frames: &[Frame<'_>]) -> usize {
@@ -53,6 +64,8 @@ pub struct Pool {
     xdps: Vec<XdpLink>,
     packets: Vec<PacketLink>,
     udp: bool,
+    /// Injected over UDP; each link has a seed of its own.
+    faults: Option<FaultSpec>,
     host: u64,
 }
 
@@ -70,7 +83,13 @@ impl Pool {
     /// No link at all.
     pub fn open(options: &Options) -> Result<Pool, LinkError> {
         let host = weft_link::shm::host().unwrap_or(0);
-        let mut pool = Pool { xdps: Vec::new(), packets: Vec::new(), udp: options.udp, host };
+        let mut pool = Pool {
+            xdps: Vec::new(),
+            packets: Vec::new(),
+            udp: options.udp,
+            faults: options.faults,
+            host,
+        };
         // All of one fanout group, as the ranks of a job would be.
         let security = nobody()?;
         if options.xdp {
@@ -126,14 +145,8 @@ impl Pool {
             carriers.push(Carrier::Packet(Box::new(link)));
         }
         if self.udp {
-            let config = UdpConfig {
-                host: self.host,
-                packet_max: 16 << 10,
-                buffer: 4 << 20,
-                ..UdpConfig::default()
-            };
-            match UdpLink::new(config, security.clone()) {
-                Ok(link) => carriers.push(Carrier::Udp(Box::new(link))),
+            match self.open_udp(security) {
+                Ok(link) => carriers.push(Carrier::Udp(link)),
                 Err(e) if carriers.is_empty() => return Err(e),
                 Err(e) => log::warn!("no UDP sockets: {e}"),
             }
@@ -142,6 +155,22 @@ impl Pool {
             true => Err(LinkError::Unreachable("the agent has no socket left for it".into())),
             false => Ok(carriers),
         }
+    }
+
+    fn open_udp(&mut self, security: &Security) -> Result<Box<dyn Link>, LinkError> {
+        let faults = self.faults;
+        let config = UdpConfig {
+            host: self.host,
+            packet_max: 16 << 10,
+            buffer: 4 << 20,
+            faults,
+            ..UdpConfig::default()
+        };
+        let link = Box::new(UdpLink::new(config, security.clone())?);
+        if let Some(spec) = &mut self.faults {
+            spec.seed = spec.seed.wrapping_add(1);
+        }
+        Wrappers { faults, ..Wrappers::default() }.around(link, &(Rc::new(crate::sys::now) as _))
     }
 
     /// Takes the links of a rank back.

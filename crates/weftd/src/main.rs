@@ -68,12 +68,13 @@ fn serve(options: Options, logger: &Logger) -> Result<(), String> {
             text.lines().find_map(value).unwrap_or_default()
         };
         return Err(format!(
-            "an agent serves at {} already: process {}, {}, {} ranks attached; `weftd --stop` ends \
-             it once they have left",
+            "an agent serves at {} already: process {}, {}, {} ranks attached; `weftd --name {} \
+             --stop` ends it once they have left",
             options.name,
             of("process "),
             text.lines().next().unwrap_or("weftd"),
             of("ranks "),
+            options.name,
         ));
     }
     if options.once {

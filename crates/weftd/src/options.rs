@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 use weft_link::ether::EtherType;
+use weft_link::wrap::FaultSpec;
 
 /// What one user, and one rank, may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,9 @@ pub struct Quotas {
     /// Multicast groups of one rank.
     pub groups: usize,
 }
+
+/// Most seats.
+const SEATS_MAX: usize = 512;
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,8 @@ pub struct Options {
     pub once: bool,
     /// How long to hand the core over, when there is nothing to do, before sleeping.
     pub spin: Duration,
+    /// Faults that the UDP links inject, for tests.
+    pub faults: Option<FaultSpec>,
     /// What users may take.
     pub quotas: Quotas,
 }
@@ -78,13 +84,18 @@ impl Default for Options {
             user: "nobody".into(),
             once: false,
             spin: Duration::from_micros(200),
+            faults: None,
             quotas: Quotas { ranks: None, peers: 1024, bytes: 16 << 20, words: 4096, groups: 64 },
         }
     }
 }
 
-/// `/run/weft/agent.sock` for root, else in the user's runtime folder, else abstract.
+/// Where ranks are told to look (`WEFT_AGENT`), else `/run/weft/agent.sock` for root, else in the
+/// user's runtime folder, else abstract.
 fn default_name() -> String {
+    if let Some(name) = std::env::var("WEFT_AGENT").ok().filter(|name| !name.is_empty()) {
+        return name;
+    }
     let names = weft_link::agent::usual_names();
     let first = usize::from(!crate::sys::is_root());
     names.into_iter().nth(first).unwrap_or_else(|| "@weft-agent".into())
@@ -110,7 +121,8 @@ sockets, and acknowledges, forwards and counts in their place while they compute
 usage: weftd [options]
 
   --name NAME        where to listen: a path, or @ and an abstract name
-                     [/run/weft/agent.sock; $XDG_RUNTIME_DIR/weft/agent.sock unless root]
+                     [WEFT_AGENT, else /run/weft/agent.sock, unless root
+                     $XDG_RUNTIME_DIR/weft/agent.sock]
   --seats N          ranks served at a time; raw sockets opened on each interface [16]
   --interfaces LIST  interfaces for raw sockets, separated by commas [all]
   --ethertype HEX    EtherType of raw frames [88b5]
@@ -123,6 +135,7 @@ usage: weftd [options]
                      ranks (of a user) [three quarters of the seats; all for who started it],
                      peers (of a rank) [1024], bytes (kept for a rank, each way) [16M],
                      words (for fetch-and-add) [4096], groups [64]
+  --faults SPEC      faults that its UDP links inject, for tests: loss=1%,dup=1%,reorder=1%,seed=7
   --status           print what the agent at NAME says of itself
   --stop             end the agent at NAME, unless ranks are attached
   --version, --help
@@ -188,7 +201,13 @@ impl Options {
         match name {
             "--name" => self.name = value.to_string(),
             "--user" => self.user = value.to_string(),
-            "--seats" => self.seats = number(name, value)?.clamp(1, 512),
+            "--seats" => {
+                self.seats = number(name, value)?;
+                if !(1..=SEATS_MAX).contains(&self.seats) {
+                    let bounds = format!("1 to {SEATS_MAX} ranks are served at a time");
+                    return Err(Wrong(format!("--seats {value}: {bounds}")));
+                }
+            }
             "--spin-us" => self.spin = Duration::from_micros(number(name, value)? as u64),
             "--interfaces" => {
                 let names = value.split(',').map(|n| n.trim().to_string());
@@ -211,6 +230,10 @@ impl Options {
                     }
                 }
             }
+            "--faults" => {
+                let spec = value.parse().map_err(|e| Wrong(format!("--faults {value:?}: {e}")))?;
+                self.faults = Some(spec);
+            }
             "--quota" => self.set_quota(value)?,
             _ => return Err(Wrong(format!("{name} is not understood"))),
         }
@@ -222,6 +245,9 @@ impl Options {
         let (key, amount) = value.split_once('=').ok_or_else(wrong)?;
         let amount = number(key, amount)?;
         match key {
+            "ranks" if amount == 0 => {
+                return Err(Wrong("--quota ranks=0: nobody would be served".into()));
+            }
             "ranks" => self.quotas.ranks = Some(amount),
             "peers" => self.quotas.peers = u32::try_from(amount).unwrap_or(u32::MAX),
             "bytes" => self.quotas.bytes = amount.max(1 << 20),

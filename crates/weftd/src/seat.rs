@@ -360,6 +360,11 @@ impl Seat {
         self.ways.into_iter().map(|way| way.carrier).collect()
     }
 
+    /// Packets that injected faults have lost.
+    pub fn lost(&self) -> u64 {
+        self.ways.iter().map(|way| way.carrier.lost()).sum()
+    }
+
     /// The links, to wait on them.
     pub fn carriers(&mut self) -> impl Iterator<Item = &mut Carrier> {
         self.ways.iter_mut().map(|way| &mut way.carrier)

@@ -82,35 +82,81 @@ fn go_over(members: &[Member], root: usize, tree: Tree) -> u32 {
     n
 }
 
+/// A root multicasts until agents forward, and 300 packets more; all arrive once and in order.
+fn goes_over_in_order(members: &[Member], root: usize, tree: Tree) {
+    let ranks = all(members);
+    members.iter().for_each(|m| m.heard.borrow_mut().clear());
+    let before = go_over(members, root, tree);
+    // Trees take turns, one of them by ranks: the order is that of sending.
+    let mut n = before;
+    until(&ranks, || {
+        let now = if n.is_multiple_of(3) { Tree::Flat } else { tree };
+        match members[root].group.try_send(now, HANDLER, n, &vec![n as u8; 900]) {
+            Ok(()) => n += 1,
+            Err(MulticastError::Busy { .. }) => {}
+            Err(e) => panic!("{e}"),
+        }
+        n == before + 300
+    });
+    for (m, member) in members.iter().enumerate().filter(|&(m, _)| m != root) {
+        until(&ranks, || member.heard.borrow().len() as u32 == n);
+        for (at, (argument, bytes)) in member.heard.borrow().iter().enumerate() {
+            assert_eq!(*argument, at as u32, "member {m}");
+            let long = vec![at as u8; 900];
+            assert!(at < before as usize || *bytes == long, "packet {at} at member {m}");
+        }
+    }
+    assert!(members[root].packets.stats().agent_multicasts >= 200);
+}
+
 #[test]
 fn multicast__any_root_and_tree_goes_over_to_agents_in_order() {
     let agents: Vec<Served> = (0..4).map(|_| Served::start("")).collect();
     let members = members(&agents, &by_agent());
-    let ranks = all(&members);
     for (root, tree) in [(0, Tree::Binomial), (2, Tree::Chain)] {
-        members.iter().for_each(|m| m.heard.borrow_mut().clear());
-        let before = go_over(&members, root, tree);
-        // Trees take turns, one of them by ranks: the order is that of sending.
-        let mut n = before;
-        until(&ranks, || {
-            let now = if n.is_multiple_of(3) { Tree::Flat } else { tree };
-            match members[root].group.try_send(now, HANDLER, n, &vec![n as u8; 900]) {
-                Ok(()) => n += 1,
-                Err(MulticastError::Busy { .. }) => {}
-                Err(e) => panic!("{e}"),
-            }
-            n == before + 300
-        });
-        for (m, member) in members.iter().enumerate().filter(|&(m, _)| m != root) {
-            until(&ranks, || member.heard.borrow().len() as u32 == n);
-            for (at, (argument, bytes)) in member.heard.borrow().iter().enumerate() {
-                assert_eq!(*argument, at as u32, "member {m}");
-                let long = vec![at as u8; 900];
-                assert!(at < before as usize || *bytes == long, "packet {at} at member {m}");
-            }
-        }
-        assert!(members[root].packets.stats().agent_multicasts >= 200);
+        goes_over_in_order(&members, root, tree);
     }
+}
+
+/// Fails if a network was kinder than it should have been.
+#[track_caller]
+fn assert_lost(agents: &[Served]) {
+    let lost: u64 = agents.iter().map(|agent| agent.reports("fault_lost ")).sum();
+    assert!(lost > 0, "nothing was lost");
+}
+
+/// Agents on a network that loses, doubles and reorders what each of them sends.
+fn faulty(agents: u64) -> Vec<Served> {
+    let words = |n| format!("--faults loss=3%,dup=2%,reorder=2%,seed={}", 100 * n + 1);
+    (0..agents).map(|n| Served::start(&words(n))).collect()
+}
+
+#[test]
+fn multicast__over_agents_under_loss_every_tree_in_order() {
+    for (root, tree) in [(0, Tree::Chain), (1, Tree::Binary), (2, Tree::Binomial), (3, Tree::Flat)]
+    {
+        let agents = faulty(4);
+        let members = members(&agents, &by_agent());
+        goes_over_in_order(&members, root, tree);
+        assert_lost(&agents);
+    }
+}
+
+#[test]
+fn fetch_add__at_an_agent_under_loss_counts_each_once() {
+    let agents = faulty(2);
+    let [a, b] = [0, 1].map(|n: usize| agents[n].try_rank_with(1, by_agent()).unwrap());
+    let to_b = a.connect(&b);
+    pass(&a, to_b, &b, 1, b"the session is open");
+    let (pa, pb) = (Packets::new(&a.endpoint).unwrap(), Packets::new(&b.endpoint).unwrap());
+    let counter = pb.counter(1000).unwrap();
+    // Only the requester makes progress.
+    for n in 0..500 {
+        assert_eq!(pa.fetch_add_blocking(to_b, counter, 3), Ok(1000 + 3 * n));
+    }
+    assert_eq!(pb.counter_value(counter), Some(2500));
+    assert!(agents[1].reports("counted ") >= 500);
+    assert_lost(&agents);
 }
 
 #[test]
@@ -355,6 +401,8 @@ fn choose__the_agent_for_a_peer_that_is_reached_through_it() {
     let to_b = a.connect(&b);
     let packets = Packets::new(&a.endpoint).unwrap();
     let choices = Choices { reliability: Reliability::Agent, ..Choices::default() };
+    let short = Choices { mtu: 275, ..choices };
+    assert_eq!(packets.choose(to_b, &short), Err(ChoiceError::Mtu { least: 276 }));
     assert_eq!(packets.choose(to_b, &choices), Ok(()));
     pass(&a, to_b, &b, 1, b"and it works");
     // A peer over shared memory is not.

@@ -70,6 +70,13 @@ fn agent__who_asks_in_a_way_that_is_not_understood_is_told_so() {
 }
 
 #[test]
+fn agent__that_is_not_there_is_said_once() {
+    let nobody = Served { name: options("").name, end: std::sync::Arc::default(), thread: None };
+    let why = refusal(nobody.try_rank(1));
+    assert_eq!(why, format!("unreachable: no agent listens at {}: start weftd", nobody.name));
+}
+
+#[test]
 fn agent__without_a_socket_for_a_rank_says_so_at_once() {
     let mut options = options("");
     // Nothing to serve over, as where descriptors have run out.

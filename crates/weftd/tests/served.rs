@@ -419,7 +419,11 @@ fn agent__killed_it_is_named_and_started_again_at_the_same_place_it_serves() {
     let waiting = a.endpoint.recv(Some(to_b), 99, 0, vec![0; 8]);
     agent.end();
     until(&[&a], || waiting.is_done());
-    assert!(matches!(a.endpoint.block_on(waiting).0, Err(OpError::Peer { .. })));
+    // The peer lives.
+    let failed = a.endpoint.block_on(waiting).0.unwrap_err();
+    assert_eq!(failed, OpError::Peer { peer: to_b, failure: weft::PeerFailure::AgentGone });
+    let said = a.endpoint.explain(failed);
+    assert!(said.contains("the agent that reached it has ended (the rank itself may"), "{said}");
     let why = a.services.borrow().ended().expect("the rank knows").to_string();
     assert!(why.contains(&name), "{why}");
     assert!(served.try_rank(1).is_err());

@@ -5,9 +5,14 @@ use super::job::WeftJob;
 use super::{bytes, enter, free, job_of, object, store, Fault, Marked};
 use super::{WEFT_BUSY, WEFT_OK, WEFT_PEER, WEFT_TOO_LONG, WEFT_TOO_MANY};
 use std::ffi::{c_char, c_int, c_void, CStr};
-use weft::choices::Tree;
-use weft::packets::{Counter, Exported, MulticastError, MulticastGroup};
+use weft::choices::{Place, Tree};
+use weft::packets::{Counter, Exported, MulticastError, MulticastGroup, PacketStats};
 use weft::{Choices, OpError, PeerId};
+
+/// Ranks forward a multicast.
+pub const WEFT_BY_HOST: c_int = 0;
+/// Agents forward a multicast.
+pub const WEFT_BY_AGENT: c_int = 1;
 
 /// A multicast group: `struct weft_group`.
 pub struct WeftGroup {
@@ -135,6 +140,52 @@ pub unsafe extern "C" fn weft_group_packet_max(group: *const WeftGroup) -> c_int
         // SAFETY: promised by the caller.
         let group = unsafe { object(group) }?;
         Ok(c_int::try_from(group.group.packet_max()).unwrap_or(c_int::MAX))
+    })
+}
+
+/// Members of a group that have had no room for longer than WEFT_WARN_AFTER_MS although packets
+/// wait for them here: stores the ranks of the first `count`, and answers how many there are.
+///
+/// # Safety
+/// `group` is a living handle of a living job, `ranks..ranks + count` is writable.
+#[no_mangle]
+pub unsafe extern "C" fn weft_group_slow(
+    group: *const WeftGroup,
+    ranks: *mut c_int,
+    count: usize,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let group = unsafe { object(group) }?;
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(group.job) }?;
+        let slow = group.group.slow();
+        for (at, (member, _)) in slow.iter().enumerate().take(count) {
+            let rank = group.members.get(*member).map_or(-1, |&peer| job.rank_of(peer));
+            // SAFETY: promised by the caller; the place is below `count`.
+            unsafe { store(ranks.wrapping_add(at), rank) }?;
+        }
+        Ok(c_int::try_from(slow.len()).unwrap_or(c_int::MAX))
+    })
+}
+
+/// Who forwards what this rank multicasts over a tree now: WEFT_BY_HOST or WEFT_BY_AGENT. With
+/// WEFT_MULTICAST=agent it is agents once all members have joined at theirs, for which they are
+/// asked with the first packet.
+///
+/// # Safety
+/// `group` is a living handle of a living job.
+#[no_mangle]
+pub unsafe extern "C" fn weft_forwarded_by(group: *const WeftGroup, tree: c_int) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let group = unsafe { object(group) }?;
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(group.job) }?;
+        Ok(match group.group.forwarded_by(tree_of(job, tree)?) {
+            Place::Agent => WEFT_BY_AGENT,
+            Place::Host => WEFT_BY_HOST,
+        })
     })
 }
 
@@ -320,6 +371,40 @@ pub unsafe extern "C" fn weft_rcpy(
     })
 }
 
+/// A counter of the packet interface by its name, one of those of `weft::packets::PacketStats`.
+///
+/// # Safety
+/// `job` is a living handle, `name` is a string, `value` points to memory for a number.
+#[no_mangle]
+pub unsafe extern "C" fn weft_stat(
+    job: *const WeftJob,
+    name: *const c_char,
+    value: *mut u64,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let (job, name) = unsafe { (job_of(job)?, word(name)?) };
+        let at = PacketStats::NAMES.iter().position(|(known, _)| *known == name);
+        let at = at.ok_or_else(|| Fault::argument(&format!("there is no counter {name:?}")))?;
+        // SAFETY: promised by the caller.
+        unsafe { store(value, job.packets.stats().values()[at]) }?;
+        Ok(WEFT_OK)
+    })
+}
+
+/// A string of the caller.
+///
+/// # Safety
+/// `text` is null or a string that lives and stays as it is for `'a`.
+unsafe fn word<'a>(text: *const c_char) -> Result<&'a str, Fault> {
+    if text.is_null() {
+        return Err(Fault::argument("a name or value is null"));
+    }
+    // SAFETY: not null, and promised by the caller to be a string.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map_err(|_| Fault::argument("a name or value is no word"))
+}
+
 /// What is chosen when one part of it is chosen anew.
 fn choose(chosen: Choices, name: &str, value: &str) -> Result<Choices, Fault> {
     if !["transfer", "reliability", "mtu", "fetch_add"].contains(&name) {
@@ -351,16 +436,10 @@ pub unsafe extern "C" fn weft_choose(
     value: *const c_char,
 ) -> c_int {
     enter(|| {
-        if name.is_null() || value.is_null() {
-            return Err(Fault::argument("name or value is null"));
-        }
-        // SAFETY: not null, and promised by the caller to be strings.
-        let (name, value) = unsafe { (CStr::from_ptr(name), CStr::from_ptr(value)) };
+        // SAFETY: promised by the caller.
+        let (name, value) = unsafe { (word(name)?, word(value)?) };
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
-        let (Ok(name), Ok(value)) = (name.to_str(), value.to_str()) else {
-            return Err(Fault::argument("name and value are words"));
-        };
         let peer = job.peer(rank)?;
         let chosen = job.packets.chosen(peer).ok_or_else(|| Fault::argument("no such peer"))?;
         let choices = choose(chosen, name, value)?;
@@ -390,5 +469,6 @@ mod tests {
         assert_eq!(chosen(both, "transfer", "copy,3=rcpy"), None);
         assert_eq!(chosen(both, "tree", "flat"), None);
         assert_eq!(chosen(both, "mtu", "much"), None);
+        assert_eq!(chosen(both, "mtu", "3"), None);
     }
 }

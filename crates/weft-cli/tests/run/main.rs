@@ -9,6 +9,7 @@ mod harness;
 use harness::{bootstrap_keys, shell, Job};
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weft_conformance::skip;
 
 #[test]
@@ -78,13 +79,59 @@ fn weftd__of_a_job_serves_its_ranks_and_ends_with_them() {
         return skip("weftd is not built beside weft (cargo build -p weftd)");
     }
     let asp = [weft, "app", "asp", "--nodes", "200", "--check"].map(String::from);
-    // Nobody else carries anything, and without an agent both settings are errors.
+    // Without an agent both settings are errors.
     let job = Job::new(&["-n", "3", "--agent", "--link", "agent"]).env("WEFT_RELIABILITY", "agent");
     let done = job.command(asp).finish();
     done.assert_code(0);
     assert!(done.out.contains("PASS"), "{}", done.out);
     assert_eq!(done.err.matches("weftd: info: serving process").count(), 3, "{}", done.err);
     done.assert_nothing_left();
+}
+
+/// Has a thread end also when the test fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn weftd__carries_what_passes_inside_a_host_where_no_other_link_is_named() {
+    let weft = env!("CARGO_BIN_EXE_weft");
+    let name = format!("@weft-run-{:016x}", weft_link::random_u64());
+    let words = ["--name", &name, "--links", "udp"].map(String::from);
+    let options = weftd::options::Options::parse(words).unwrap();
+    let (end, (ready, is_ready)) = (AtomicBool::new(false), std::sync::mpsc::channel());
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut agent = weftd::Agent::open(options).unwrap();
+            ready.send(()).unwrap();
+            while !end.load(Ordering::Relaxed) {
+                agent.step();
+            }
+        });
+        let _end = End(&end);
+        is_ready.recv().unwrap();
+        let sent = || {
+            let text = weftd::status::status(&name).unwrap();
+            let value = |line: &str| line.strip_prefix("sent ")?.parse::<u64>().ok();
+            text.lines().find_map(value).expect("a total")
+        };
+        // `--link agent` has shared memory besides, and that goes first.
+        for (links, carries) in [("--link=agent", false), ("--env=WEFT_LINK=agent", true)] {
+            let asp = [weft, "app", "asp", "--nodes", "200", "--check"].map(String::from);
+            let before = sent();
+            let job = Job::new(&["-n", "3", links]).env("WEFT_AGENT", &name);
+            let done = job.command(asp).finish();
+            done.assert_code(0);
+            assert!(done.out.contains("PASS"), "{}", done.out);
+            let carried = sent() - before;
+            // Each of 200 rows goes to two ranks.
+            assert_eq!(carried >= 400, carries, "{links}: {carried} packets");
+        }
+    });
 }
 
 #[test]

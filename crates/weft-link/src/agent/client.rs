@@ -268,7 +268,7 @@ impl AgentLink {
         self.services.borrow_mut().end(text.clone());
         self.events.push_back(LinkEvent::Warning(text));
         let peers = std::mem::take(&mut self.peers);
-        self.events.extend(peers.into_iter().map(LinkEvent::PeerGone));
+        self.events.extend(peers.into_iter().map(LinkEvent::AgentGone));
     }
 
     fn listen(&mut self) {
@@ -287,6 +287,7 @@ fn find(shm: &mut ShmLink, config: &AgentConfig) -> Result<(String, i32), LinkEr
     for name in &config.names {
         match shm.connect_agent(name, AGENT, AGENT_PEER) {
             Ok(pid) => return Ok((name.clone(), pid)),
+            Err(LinkError::Unreachable(why)) => reasons.push(why),
             Err(e) => reasons.push(e.to_string()),
         }
     }

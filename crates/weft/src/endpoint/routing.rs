@@ -263,6 +263,9 @@ impl Driver {
             LinkEvent::PeerGone(peer) if self.link_of(peer) == Some(link) => {
                 self.core.engine.peer_failed(peer, PeerFailure::Gone);
             }
+            LinkEvent::AgentGone(peer) if self.link_of(peer) == Some(link) => {
+                self.core.engine.peer_failed(peer, PeerFailure::AgentGone);
+            }
             LinkEvent::PeerRefused(peer) if self.link_of(peer) == Some(link) => {
                 self.on_refused(peer, link);
             }

@@ -4,6 +4,7 @@ use super::{agent, Packets};
 use crate::choices::{check_trust, Choices, NoAgent, Overrun, Place};
 use crate::endpoint::driver::Driver;
 use std::fmt;
+use weft_core::config::MTU_MIN;
 use weft_core::{PeerId, Reliability};
 
 /// Why something is not chosen for a peer.
@@ -18,6 +19,11 @@ pub enum ChoiceError {
     PastAgent,
     /// Nobody is to send again, and a link of this endpoint loses packets.
     Overrun(Overrun),
+    /// No packet may be shorter than this, bytes; 0 is what the link carries.
+    Mtu {
+        /// The least.
+        least: u32,
+    },
     /// It is chosen for the whole job, or with a call.
     NotForPeer {
         /// The setting.
@@ -37,6 +43,9 @@ impl fmt::Display for ChoiceError {
                 "the peer is reached past the agent of this host (WEFT_LINK=agent alone has all \
                  go through it)",
             ),
+            ChoiceError::Mtu { least } => {
+                write!(f, "mtu is too small: 0 (what the link carries) or {least} up")
+            }
             ChoiceError::NotForPeer { setting } => {
                 let call = match *setting {
                     "tree" => " or with the call that multicasts",
@@ -91,12 +100,16 @@ impl Packets {
     /// The other parts hold for all peers, and are to be those of [`choices`](Self::choices).
     ///
     /// # Errors
-    /// The session has begun with another reliability or unit; it takes an agent and none serves
-    /// this endpoint, or the peer is not reached through it; nobody is to send again, and there is
-    /// a link that loses packets; another part is chosen otherwise than for the endpoint.
+    /// The unit is too small. The session has begun with another reliability or unit; it takes an
+    /// agent and none serves this endpoint, or the peer is not reached through it; nobody is to send
+    /// again, and there is a link that loses packets; another part is chosen otherwise than for the
+    /// endpoint.
     pub fn choose(&self, peer: PeerId, choices: &Choices) -> Result<(), ChoiceError> {
         if let Some(setting) = differs(choices, &self.choices()) {
             return Err(ChoiceError::NotForPeer { setting });
+        }
+        if (1..MTU_MIN).contains(&choices.mtu) {
+            return Err(ChoiceError::Mtu { least: MTU_MIN });
         }
         let inner = &mut *self.endpoint.inner.borrow_mut();
         let driver = &mut inner.driver;

@@ -28,7 +28,7 @@ pub struct Chosen {
     #[arg(long, value_delimiter = ',')]
     reliability: Vec<Reliability>,
     /// Longest packet, bytes: 1K,2K,4K; 0 is what the link carries
-    #[arg(long, value_delimiter = ',', value_parser = parse_size)]
+    #[arg(long, value_delimiter = ',', value_parser = parse_mtu)]
     mtu: Vec<usize>,
     /// Who forwards multicasts: host, agent
     #[arg(long, value_delimiter = ',')]
@@ -45,6 +45,13 @@ pub struct Chosen {
     /// Members of multicasts, half of them on each side
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..=64))]
     members: u16,
+}
+
+/// A packet length that the engine takes.
+fn parse_mtu(text: &str) -> Result<usize, String> {
+    let mtu = parse_size(text)?;
+    Config::default().set("mtu", &mtu.to_string()).map_err(|e| e.to_string())?;
+    Ok(mtu)
 }
 
 fn or<T: Copy>(given: &[T], usual: T) -> Vec<T> {

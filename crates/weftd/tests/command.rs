@@ -1,0 +1,84 @@
+//! The command `weftd` as a user calls it: what it refuses, and what it says how to fix it.
+#![allow(non_snake_case)]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+fn weftd(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
+    command.args(words).env_remove("WEFT_AGENT").stdin(Stdio::null());
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
+fn fresh_name() -> String {
+    format!("@weft-test-{:016x}", weft_link::random_u64())
+}
+
+/// An agent that serves there, ended with the test.
+struct Agent(Child);
+
+impl Agent {
+    fn start(name: &str) -> Agent {
+        let mut command = weftd(&["--links", "udp", "--user=", "--name", name]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("serving at"), "{line}");
+        Agent(child)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn start__where_one_serves_says_how_to_end_that_one() {
+    let name = fresh_name();
+    let mut agent = Agent::start(&name);
+    let second = weftd(&["--links", "udp", "--name", &name]).output().unwrap();
+    let why = said(&second);
+    assert!(!second.status.success() && why.contains("already"), "{why}");
+    // The very words work.
+    let advice = why.split('`').nth(1).unwrap_or_default();
+    let words: Vec<&str> = advice.split_whitespace().skip(1).collect();
+    assert!(advice.starts_with("weftd "), "{why}");
+    let stopped = weftd(&words).output().unwrap();
+    assert!(stopped.status.success(), "{advice}: {}", said(&stopped));
+    assert!(agent.0.wait().unwrap().success());
+}
+
+#[test]
+fn name__is_where_ranks_are_told_to_look() {
+    let name = fresh_name();
+    let mut agent = Agent::start(&name);
+    let status = weftd(&["--status"]).env("WEFT_AGENT", &name).output().unwrap();
+    assert!(said(&status).contains(&format!("\nname {name}\n")), "{}", said(&status));
+    let elsewhere = weftd(&["--stop", "--name", &fresh_name()]).env("WEFT_AGENT", &name).output();
+    assert!(!elsewhere.unwrap().status.success(), "a name of its own comes first");
+    let stopped = weftd(&["--stop"]).env("WEFT_AGENT", &name).output().unwrap();
+    assert!(stopped.status.success(), "{}", said(&stopped));
+    assert!(agent.0.wait().unwrap().success());
+}
+
+#[test]
+fn start__that_would_serve_nobody_is_refused() {
+    for (words, why) in [
+        (["--seats", "0"], "--seats 0: 1 to 512"),
+        (["--seats", "513"], "--seats 513: 1 to 512"),
+        (["--quota", "ranks=0"], "ranks=0: nobody would be served"),
+        (["--faults", "loss=much"], "`loss=much` is not a fault"),
+    ] {
+        let refused = weftd(&words).args(["--links", "udp", "--name", &fresh_name()]).output();
+        let refused = refused.unwrap();
+        assert!(!refused.status.success(), "{words:?}");
+        assert!(said(&refused).contains(why), "{words:?}: {}", said(&refused));
+    }
+}

@@ -40,10 +40,13 @@ fn folder() -> PathBuf {
     crate::root().join("target").join("mpi")
 }
 
-/// Builds the libfabric provider, which tests of the command look for: Cargo builds a library for C
-/// only where one is asked for.
+/// Builds the libfabric provider, which tests of the command look for, as Cargo builds a library
+/// for C only where one is asked for, and the commands, which tests of the provider look for.
 pub fn provider() -> bool {
-    succeeds(&mut cargo(&["build", "--package", "weft-ofi"]))
+    ["weft-ofi", "weft-cli", "weftd"].iter().all(|name| {
+        // Each as its own tests have it: together, they might share features.
+        succeeds(&mut cargo(&["build", "--package", name]))
+    })
 }
 
 /// Why something could not be installed.

@@ -24,8 +24,15 @@ pub fn fresh_name() -> String {
 
 /// The command that starts an agent that ends with its last rank.
 pub fn command(name: &str) -> Command {
+    let mut command = lasting(name);
+    command.arg("--once");
+    command
+}
+
+/// The command that starts an agent that ends when it is told to.
+pub fn lasting(name: &str) -> Command {
     let mut command = Command::new(program());
-    command.args(["--once", "--name", name, "--user", ""]);
+    command.args(["--name", name, "--user", ""]);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     command
 }

@@ -42,6 +42,8 @@ enum Command {
     MpiProbe(mpi::probe::Args),
     #[command(hide = true)]
     MpiLine(mpi::agent::Line),
+    #[command(hide = true)]
+    MpiServe(mpi::served::Args),
     Info(info::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
@@ -81,6 +83,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::MpiEnv(args) => mpi::env::run(&args),
         Command::MpiProbe(args) => mpi::probe::run(&args),
         Command::MpiLine(line) => mpi::agent::run_line(&line),
+        Command::MpiServe(args) => mpi::served::serve(&args),
         Command::Info(args) => info::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),

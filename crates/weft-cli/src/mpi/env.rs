@@ -2,7 +2,7 @@
 
 use super::command::is_passed_on;
 use super::judge::{self, Fit};
-use super::variables::{contradicting, variables, Choice};
+use super::variables::{contradicting, keep_users, variables, Choice};
 use super::{choose, job_key, Selection};
 use anyhow::{bail, Result};
 use clap::ValueEnum;
@@ -137,6 +137,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let key = job_key()?;
     let choice = Choice::from(&args.selection);
     let mut set = variables(mpi.family, &provider.folder, &choice);
+    for note in keep_users(&mut set, |name| std::env::var(name).ok()) {
+        eprintln!("weft mpi-env: note: {note}");
+    }
     if mpi.family == super::detect::Family::OpenMpi5 {
         let before = std::env::var(PASSED_ON).unwrap_or_default();
         let inherited = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());

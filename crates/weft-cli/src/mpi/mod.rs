@@ -11,6 +11,7 @@
 //! | `command`, `supervise` | the launcher's command line; running it |
 //! | `watch` | whether ranks use weft |
 //! | `agent` | what the launcher calls in place of ssh |
+//! | `served` | agents (`weftd`) on the hosts of the job |
 
 pub mod agent;
 mod child;
@@ -20,17 +21,20 @@ pub mod env;
 pub mod judge;
 pub mod probe;
 mod provider;
+pub mod served;
 mod supervise;
 mod sys;
 pub mod variables;
 mod watch;
 
+use crate::run::agents::Agent;
 use crate::run::hosts::{self, Share};
-use crate::run::{host_list, named_env, parse_links, seconds};
+use crate::run::{host_list, named_env, parse_links, remote_weft, seconds};
 use anyhow::{bail, Result};
 use command::{Plan, Wish};
 use detect::Mpi;
 use judge::Fit;
+use served::Serving;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,8 +50,8 @@ pub struct Selection {
     #[arg(long, value_name = "MPI")]
     mpi: Option<String>,
     /// Links the ranks may use: auto, shm, udp, packet (raw Ethernet), gso (the same with long
-    /// frames), xdp (AF_XDP, root) or a list, as packet,udp; packet, gso and xdp include shm
-    /// [default: what WEFT_LINK says, else auto]
+    /// frames), xdp (AF_XDP, root) or a list, as packet,udp; packet, gso, xdp and agent (served by
+    /// weftd) include shm [default: what WEFT_LINK says, else auto]
     #[arg(long, value_name = "LIST", value_parser = parse_links)]
     link: Option<String>,
     /// Ranks of one host use weft too, in place of the MPI's own shared memory
@@ -73,6 +77,7 @@ Examples:
   weft mpi --hosts a:2,b:2 ./a.out             weft and the MPI at the same path on both hosts
   weft mpi --mpi openmpi --link udp -n 2 ./a.out
   weft mpi -n 8 --launcher-args '--bind-to core' ./a.out
+  weft mpi --agent --hosts a:2,b:2 ./a.out     weftd on each host serves the ranks
   weft mpi -n 4 --dry-run ./a.out              only print the command line
 
 `weft doctor --mpi` tells which MPIs on this machine can use weft.")]
@@ -88,6 +93,9 @@ pub struct Args {
     hostfile: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
+    /// Start an agent (weftd) on each host for the time of the job, and have it serve the ranks
+    #[arg(long)]
+    agent: bool,
     /// Set a variable for the ranks, or pass on the one of this name
     #[arg(long, value_name = "K=V")]
     env: Vec<String>,
@@ -186,10 +194,14 @@ fn fitting(mpi: &Mpi) -> Result<provider::Provider> {
 fn plan(args: &Args, mpi: &Mpi, provider: &provider::Provider) -> Result<Plan> {
     let (shares, ranks) = place(args)?;
     let mut set = variables::variables(mpi.family, &provider.folder, &(&args.selection).into());
+    let notes = variables::keep_users(&mut set, |name| std::env::var(name).ok());
+    if args.agent {
+        set.extend(served::variables(args.selection.link.is_some()));
+    }
     set.extend(named_env(&args.env)?);
     let extra = args.launcher_args.as_deref().unwrap_or_default();
     let agent = args.launch_agent.as_deref().filter(|_| shares.is_some());
-    Ok(command::plan(&Wish {
+    let mut plan = command::plan(&Wish {
         mpi,
         shares: shares.as_deref(),
         ranks,
@@ -201,7 +213,26 @@ fn plan(args: &Args, mpi: &Mpi, provider: &provider::Provider) -> Result<Plan> {
         root: rustix::process::geteuid().is_root(),
         cores: cores(),
         inherited: std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect(),
-    }))
+    });
+    plan.notes.extend(notes);
+    Ok(plan)
+}
+
+/// Starts the agents that were asked for.
+fn agents(args: &Args, plan: &Plan) -> Result<Serving> {
+    // The last one counts for the ranks as well.
+    let name = plan.set.iter().rfind(|(name, _)| name == crate::agent::NAME);
+    let Some((_, name)) = name.filter(|_| args.agent) else { return Ok(Serving::default()) };
+    let shares = place(args)?.0.unwrap_or_default();
+    let mut hosts: Vec<&str> = shares.iter().map(|share| share.host.as_str()).collect();
+    let starter = Agent {
+        command: args.launch_agent.clone().filter(|_| plan.far),
+        remote_weft: remote_weft(None)?,
+    };
+    if !plan.far {
+        hosts.push("localhost");
+    }
+    Ok(Serving::start(&starter, &hosts, name))
 }
 
 /// Runs the program and returns its launcher's exit code.
@@ -209,9 +240,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mpi = choose(&args.selection)?;
     let provider = fitting(&mpi)?;
     let mut plan = plan(args, &mpi, &provider)?;
+    for note in &plan.notes {
+        eprintln!("weft mpi: note: {note}");
+    }
     if args.dry_run {
         println!("{}", plan.line());
         eprintln!("weft mpi: note: the run gets a key of its own by {}", keyfile::VARIABLE);
+        if args.agent {
+            eprintln!("weft mpi: note: the run has an agent on each host (weftd --name @...)");
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(agent) = &args.launch_agent {
@@ -221,9 +258,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let key = weft::launch::random_key()?;
         plan.set.push((keyfile::VARIABLE.to_owned(), keyfile::format(&key)));
     }
-    for note in &plan.notes {
-        eprintln!("weft mpi: note: {note}");
-    }
     if provider.cached && plan.far {
         eprintln!(
             "weft mpi: note: the provider is used from {}, which the other hosts need as well",
@@ -231,7 +265,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         );
     }
     if args.verbose || std::io::stderr().is_terminal() {
-        let links = args.selection.link.clone().or_else(|| std::env::var("WEFT_LINK").ok());
+        let set = plan.set.iter().rfind(|(name, _)| name == "WEFT_LINK").map(|(_, v)| v.clone());
+        let links = set.or_else(|| std::env::var("WEFT_LINK").ok());
         eprintln!(
             "weft mpi: {} rank{} of {mpi} ({}), links {}",
             plan.ranks,
@@ -244,7 +279,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         eprintln!("weft mpi: provider {}", provider.file.display());
         eprintln!("weft mpi: {}", plan.line());
     }
-    supervise::run(&plan, &mpi)
+    let serving = agents(args, &plan)?;
+    let code = supervise::run(&plan, &mpi);
+    serving.end();
+    code
 }
 
 #[cfg(test)]

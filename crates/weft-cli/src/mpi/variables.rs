@@ -32,14 +32,11 @@ pub fn variables(family: Family, folder: &Path, choice: &Choice) -> Vec<(String,
             all.push(("OMPI_MCA_pml", "cm"));
             all.push(("OMPI_MCA_mtl", "ofi"));
             all.push(("OMPI_MCA_mtl_ofi_provider_include", PROVIDER));
+            // Messages go through weft anyway; the rest is for one-sided and collective operations.
             if everything {
-                // Messages go through weft anyway; this is for one-sided and collective operations.
-                all.push(("OMPI_MCA_btl", "self,ofi"));
                 all.push(("OMPI_MCA_coll", "^sm"));
             }
-            // Debian leaves out the component that does one-sided operations by messages, without
-            // which there are none between hosts; ucx complains on each window.
-            all.push(("OMPI_MCA_osc", if everything { "^sm,ucx" } else { "^ucx" }));
+            all.extend(one_sided(family, everything));
         }
         Family::Intel => {
             all.push(("I_MPI_OFI_PROVIDER", PROVIDER));
@@ -50,6 +47,38 @@ pub fn variables(family: Family, folder: &Path, choice: &Choice) -> Vec<(String,
         all.push(("WEFT_LINK", link));
     }
     all.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// The ways of Open MPI's one-sided operations.
+fn one_sided(family: Family, everything: bool) -> Vec<(&'static str, &'static str)> {
+    // ucx complains on each window.
+    match (family, everything) {
+        // Debian leaves out pt2pt, which does them by messages; without it there are none between
+        // hosts. rdma crashes over Open MPI 4's own shared memory and over libfabric (btl ofi), and
+        // takes both before pt2pt. sm stays: pt2pt refuses MPI_THREAD_MULTIPLE and shared windows.
+        (Family::OpenMpi4, _) => vec![("OMPI_MCA_osc", "^ucx,rdma")],
+        (_, true) => vec![("OMPI_MCA_btl", "self,ofi"), ("OMPI_MCA_osc", "^sm,ucx")],
+        (_, false) => vec![("OMPI_MCA_osc", "^ucx")],
+    }
+}
+
+/// Variables of Open MPI that choose among ways beside weft: what a user has set stays.
+const USERS: [&str; 3] = ["OMPI_MCA_btl", "OMPI_MCA_coll", "OMPI_MCA_osc"];
+
+/// Gives way to the variables that a user has set where weft works without ours. Returns what the
+/// user shall know of it.
+pub fn keep_users(
+    set: &mut [(String, String)],
+    users: impl Fn(&str) -> Option<String>,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (name, ours) in set.iter_mut().filter(|(name, _)| USERS.contains(&name.as_str())) {
+        if let Some(value) = users(name).filter(|value| value != ours) {
+            notes.push(format!("{name}={value} stays as it is set here (weft's own is {ours})"));
+            *ours = value;
+        }
+    }
+    notes
 }
 
 /// Variables that contradict ours and must not be set.
@@ -85,7 +114,35 @@ mod tests {
         }
         assert_eq!(value(Family::Mpich, &usual, "MPIR_CVAR_CH4_NETMOD").as_deref(), Some("ofi"));
         assert_eq!(value(Family::OpenMpi4, &usual, "OMPI_MCA_mtl").as_deref(), Some("ofi"));
-        assert_eq!(value(Family::OpenMpi4, &usual, "OMPI_MCA_osc").as_deref(), Some("^ucx"));
+        assert_eq!(value(Family::OpenMpi5, &usual, "OMPI_MCA_osc").as_deref(), Some("^ucx"));
+    }
+
+    #[test]
+    fn variables__open_mpi_4_does_one_sided_operations_without_rdma() {
+        for all_through_weft in [false, true] {
+            let choice = Choice { all_through_weft, ..Choice::default() };
+            let value = |name| value(Family::OpenMpi4, &choice, name);
+            assert_eq!(value("OMPI_MCA_osc").as_deref(), Some("^ucx,rdma"));
+            assert_eq!(value("OMPI_MCA_btl"), None);
+        }
+    }
+
+    #[test]
+    fn keep_users__their_ways_beside_weft_and_no_others() {
+        let choice = Choice { all_through_weft: true, ..Choice::default() };
+        let of = |users: fn(&str) -> Option<String>| {
+            let mut set = variables(Family::OpenMpi5, Path::new("/p"), &choice);
+            let notes = keep_users(&mut set, users);
+            (set, notes)
+        };
+        let (ours, none) = of(|_| None);
+        assert!(none.is_empty() && ours == variables(Family::OpenMpi5, Path::new("/p"), &choice));
+        let (all, notes) = of(|_| Some("x".into()));
+        let theirs: Vec<_> = all.iter().filter(|(_, v)| v == "x").map(|(n, _)| n).collect();
+        assert_eq!(theirs, ["OMPI_MCA_coll", "OMPI_MCA_btl", "OMPI_MCA_osc"]);
+        assert!(notes.len() == 3 && notes[2].starts_with("OMPI_MCA_osc=x stays"), "{notes:?}");
+        let same = of(|name| (name == "OMPI_MCA_coll").then(|| "^sm".into()));
+        assert_eq!(same, (ours, none), "what is ours is not worth a word");
     }
 
     #[test]

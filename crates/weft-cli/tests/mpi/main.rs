@@ -88,7 +88,7 @@ fn mpi_env__a_shell_gets_the_variables_and_a_key_is_there() {
         for line in ["FI_PROVIDER=weft", "WEFT_LINK=udp", &format!("FI_PROVIDER_PATH={folder}")] {
             assert!(out.lines().any(|l| l == line), "{line}: {out}");
         }
-        let own = ["MPIR_CVAR_NOLOCAL=1", "OMPI_MCA_btl=self,ofi", "I_MPI_FABRICS=ofi"];
+        let own = ["MPIR_CVAR_NOLOCAL=1", "OMPI_MCA_coll=^sm", "I_MPI_FABRICS=ofi"];
         assert_eq!(own.iter().filter(|own| out.lines().any(|l| l == **own)).count(), 1, "{out}");
         let key = std::fs::read_to_string(scratch("config-env").join("weft/key")).unwrap();
         assert!(!out.contains(key.trim()) && !err.contains(key.trim()), "the key is not shown");
@@ -155,6 +155,56 @@ fn mpi__ranks_get_variables_and_one_key_that_no_command_line_shows() {
         let (_, line, _) = output(weft(&args).args(["--dry-run", "a.out"]).env("WEFT_KEY", key));
         assert!(line.contains(path) && line.contains("a.out") && !line.contains(key), "{line}");
     }
+}
+
+#[test]
+fn mpi__what_the_user_set_for_open_mpi_stays() {
+    for launcher in launchers() {
+        let path = launcher.to_str().unwrap();
+        for subcommand in [&["mpi", "--dry-run"][..], &["mpi-env"]] {
+            let mut command = weft(&[subcommand, &["--mpi", path]].concat());
+            if subcommand[0] == "mpi" {
+                command.arg("a.out");
+            }
+            command.env("OMPI_MCA_osc", "^mine").env("OMPI_MCA_pml", "ob1");
+            let (done, out, err) = output(&mut command);
+            assert!(done, "{path}: {out}{err}");
+            if !out.contains("OMPI_MCA_") {
+                continue;
+            }
+            let osc = out.split_once("OMPI_MCA_osc=").unwrap().1.trim_start_matches('\'');
+            assert!(osc.starts_with("^mine"), "{path}: {out}");
+            let pml = out.split_once("OMPI_MCA_pml=").unwrap().1.trim_start_matches('\'');
+            assert!(pml.starts_with("cm"), "without it there is no weft: {out}");
+            assert!(err.contains("note: OMPI_MCA_osc=^mine stays"), "{path}: {err}");
+        }
+    }
+}
+
+/// A process by what it says of itself: the agent that ranks find, and none once they have ended.
+#[test]
+fn mpi__an_agent_for_the_time_of_the_job() {
+    let Some(launcher) = launchers().into_iter().next() else { return };
+    let weftd = Path::new(WEFT).with_file_name("weftd");
+    if !weftd.is_file() {
+        return skip("no weftd beside weft");
+    }
+    let mpi = ["mpi", "--mpi", launcher.to_str().unwrap(), "--agent", "-n", "1"];
+    let status = "\"$0\" --status --name \"$WEFT_AGENT\" || exit 1; echo $WEFT_LINK $WEFT_AGENT";
+    let script = ["sh", "-c", status, weftd.to_str().unwrap()];
+    for (link, expected) in [(None, "shm,agent "), (Some("udp"), "udp ")] {
+        let mut command = weft(&mpi);
+        command.args(link.map(|link| ["--link", link]).iter().flatten()).args(script);
+        let (done, out, err) = output(&mut command);
+        assert!(done && out.contains("ranks 0"), "{out}{err}");
+        let name = out.lines().find_map(|line| line.strip_prefix(expected));
+        let name = name.unwrap_or_else(|| panic!("{out}{err}"));
+        let after = Command::new(&weftd).args(["--status", "--name", name]).output().unwrap();
+        assert!(!after.status.success(), "the agent outlives its job");
+    }
+    let (_, line, err) = output(weft(&mpi).args(["--dry-run", "a.out"]));
+    assert!(line.contains("WEFT_LINK=shm,agent") && line.contains("WEFT_AGENT=@"), "{line}");
+    assert!(err.contains("has an agent on each host"), "{err}");
 }
 
 #[test]

@@ -248,7 +248,7 @@ pub unsafe extern "C" fn open(
             next_text: Cell::new(1),
             ports: RefCell::default(),
             signal: AtomicBool::new(false),
-            idle: super::port::Idle::new(weft::job::oversubscribed()),
+            idle: super::port::idle(),
             poller: super::port::Poller::new(attr.wait_obj != WAIT_NONE)?,
         });
         give(CqObject { head: FidCq { fid, ops: &OPS }, cq }, out)

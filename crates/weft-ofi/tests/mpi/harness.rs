@@ -108,28 +108,47 @@ impl Mpi {
 
     /// The launcher, told to use weft between all ranks.
     pub fn launcher(self, ranks: u32) -> Result<Command, String> {
+        self.launcher_told(ranks, &["--all-through-weft"])
+    }
+
+    /// The launcher, told what `weft mpi` tells it with these options.
+    pub fn launcher_told(self, ranks: u32, options: &[&str]) -> Result<Command, String> {
         let mut command = self.command(if self.is_hydra() { "mpiexec" } else { "mpirun" })?;
-        command.env("FI_PROVIDER_PATH", provider()?).env("FI_PROVIDER", "weft");
-        match self {
-            Mpi::Mpich => {
-                command.env("MPIR_CVAR_CH4_NETMOD", "ofi").env("MPIR_CVAR_NOLOCAL", "1");
-            }
-            Mpi::Intel => {
-                command.env("I_MPI_FABRICS", "ofi").env("I_MPI_OFI_PROVIDER", "weft");
-            }
-            Mpi::Open | Mpi::System => {
-                command.args(["--allow-run-as-root", "--oversubscribe"]);
-                command.args(["--mca", "pml", "cm", "--mca", "mtl", "ofi"]);
-                command.args(["--mca", "mtl_ofi_provider_include", "weft"]);
-                command.args(["--mca", "osc", "^ucx"]);
-            }
-        }
-        if self == Mpi::System {
-            // Its one-sided operations over its own shared memory end in it, with any provider.
-            command.args(["--mca", "btl", "self,tcp"]);
+        command.envs(self.variables(options)?);
+        if !self.is_hydra() {
+            command.args(["--allow-run-as-root", "--oversubscribe"]);
         }
         command.args(["-n", &ranks.to_string()]);
         Ok(command)
+    }
+
+    /// `weft` with this subcommand, for this MPI and the provider of these tests.
+    pub fn weft(self, subcommand: &str) -> Result<Command, String> {
+        let launcher = self.command("mpiexec")?;
+        let mut command = Command::new(weft()?);
+        command.envs(launcher.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.env("WEFT_PROVIDER", provider()?.join("libweft-fi.so"));
+        command.arg(subcommand).arg("--mpi").arg(launcher.get_program());
+        Ok(command)
+    }
+
+    /// The variables that `weft mpi` sets with these options.
+    pub fn variables(self, options: &[&str]) -> Result<Vec<(String, String)>, String> {
+        let mut command = self.weft("mpi-env")?;
+        command.args(["--shell", "sh"]).args(options);
+        let done = command.output().map_err(|e| format!("weft does not start: {e}"))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(done.status.success(), "weft mpi-env: {}", text(&done.stderr));
+        let read = |line: &str| {
+            let (name, value) = line.strip_prefix("export ")?.split_once('=')?;
+            let value = value.strip_prefix('\'')?.strip_suffix("';")?;
+            Some((name.to_owned(), value.to_owned()))
+        };
+        let mut set: Vec<_> = text(&done.stdout).lines().filter_map(read).collect();
+        // `weft mpi` names them to the launcher one by one, as do these tests.
+        set.retain(|(name, _)| name != "OMPI_MCA_mca_base_env_list");
+        assert!(!set.is_empty(), "{}", text(&done.stdout));
+        Ok(set)
     }
 
     /// Builds a C program of ours, once.
@@ -163,6 +182,15 @@ pub fn scratch() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpi");
     std::fs::create_dir_all(&folder).expect("a folder for the tests");
     folder
+}
+
+/// The command `weft` that was built beside these tests, as `weftd` is.
+pub fn weft() -> Result<PathBuf, String> {
+    let exe = std::env::current_exe().map_err(|e| e.to_string())?;
+    let built = exe.ancestors().nth(2).ok_or("these tests lie in no folder")?;
+    let needs = "needs weft and weftd of the same build (cargo build -p weft-cli -p weftd)";
+    let both = ["weft", "weftd"].map(|name| built.join(name));
+    both.iter().all(|file| file.is_file()).then(|| both[0].clone()).ok_or(needs.into())
 }
 
 /// The folder with the provider that was built with these tests.

@@ -157,14 +157,15 @@ fn hosts__system_over_the_links_chosen() {
 }
 
 /// Ranks of a user without rights, in a PID and mount namespace of their own.
-#[test]
-fn namespaces__unprivileged() {
-    let mpi = Mpi::Mpich;
+fn unprivileged(mpi: Mpi) {
     let binary = match mpi.build("storm") {
         Ok(binary) => binary,
         Err(why) => return skip(&why),
     };
-    let mut inner = mpi.launcher(2).expect("checked");
+    let mut inner = match mpi.launcher(2) {
+        Ok(launcher) => launcher,
+        Err(why) => return skip(&why),
+    };
     inner.arg(binary);
     let namespaces = ["unshare", "-Urpmf", "--mount-proc"];
     let mut words = namespaces.to_vec();
@@ -202,7 +203,23 @@ fn namespaces__unprivileged() {
     }
 }
 
-/// Whether this is root: nobody else may read the memory of the first process.
-fn is_root() -> bool {
-    std::fs::read("/proc/1/environ").is_ok()
+#[test]
+fn namespaces__unprivileged_mpich() {
+    unprivileged(Mpi::Mpich);
+}
+
+#[test]
+fn namespaces__unprivileged_open_mpi() {
+    unprivileged(Mpi::Open);
+}
+
+#[test]
+fn namespaces__unprivileged_intel() {
+    unprivileged(Mpi::Intel);
+}
+
+/// Whether this is root.
+pub fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }

@@ -7,9 +7,11 @@
 //! its tests.
 #![allow(non_snake_case)]
 
+mod agents;
 mod exceptions;
 mod harness;
 mod hosts;
+mod lab;
 mod slurm;
 mod suites;
 mod versions;
@@ -25,9 +27,19 @@ fn ours(mpi: Mpi, program: &str, ranks: u32, words: &[&str]) {
 
 /// As `ours`, with settings.
 fn ours_with(mpi: Mpi, program: &str, ranks: u32, words: &[&str], settings: &[(&str, &str)]) {
+    ours_told(mpi, &["--all-through-weft"], (program, ranks, words), settings);
+}
+
+/// A program on so many ranks, with these options of `weft mpi` and settings.
+fn ours_told(
+    mpi: Mpi,
+    options: &[&str],
+    (program, ranks, words): (&str, u32, &[&str]),
+    settings: &[(&str, &str)],
+) {
     let job = || {
         let binary = mpi.build(program)?;
-        let mut command = mpi.launcher(ranks)?;
+        let mut command = mpi.launcher_told(ranks, options)?;
         command.envs(settings.iter().copied()).arg(binary).args(words);
         Ok::<_, String>(command)
     };
@@ -96,6 +108,14 @@ macro_rules! programs {
             #[test]
             fn onesided__memory_is_as_if_one_after_the_other() {
                 on_ranks($mpi, "onesided", &["3"], &["20"]);
+                on_ranks($mpi, "onesided", &["3", "threads"], &["20", "threads"]);
+            }
+
+            #[test]
+            fn onesided__inside_a_host_as_the_mpi_does_it() {
+                for words in [&["3"][..], &["3", "threads"]] {
+                    ours_told($mpi, &[], ("onesided", 2, words), &[]);
+                }
             }
 
             #[test]
@@ -169,6 +189,41 @@ fn sessions__open_mpi() {
 #[test]
 fn sessions__intel() {
     on_ranks(Mpi::Intel, "sessions", &["1"], &["1"]);
+}
+
+/// By messages over weft, which a user has to ask for inside a host.
+#[test]
+fn onesided__system_by_messages() {
+    let job = || {
+        let mut command = Mpi::System.launcher(2)?;
+        command.env("OMPI_MCA_osc", "^sm,ucx,rdma").arg(Mpi::System.build("onesided")?).arg("3");
+        Ok::<_, String>(command)
+    };
+    match job() {
+        Ok(command) => run(command, Duration::from_secs(150)).expect("onesided: passed"),
+        Err(why) => skip(&why),
+    }
+}
+
+/// A rank that waits works little with one receipt and all the time with another.
+#[test]
+fn receipt__blocking_sleeps_where_polling_works() {
+    let worked = |receipt: &str| -> Result<u64, String> {
+        let mut command = Mpi::Mpich.launcher(2)?;
+        command.env("WEFT_RECEIPT", receipt).arg(Mpi::Mpich.build("waits")?);
+        let ended = run(command, Duration::from_secs(60));
+        ended.expect("waits: passed");
+        let told = ended.said.lines().find_map(|line| line.strip_prefix("worked for "));
+        let number = told.and_then(|told| told.strip_suffix(" ms")?.parse().ok());
+        Ok(number.unwrap_or_else(|| panic!("{}", ended.said)))
+    };
+    match (worked("polling"), worked("blocking")) {
+        // Where others compute, polling gets its share of the core: this is far from either.
+        (Ok(polling), Ok(blocking)) => {
+            assert!(2 * blocking < polling, "blocking {blocking} ms, polling {polling} ms");
+        }
+        (Err(why), _) | (_, Err(why)) => skip(&why),
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Jobs that Slurm starts, with the variables that `weft mpi-env` prints and nothing else.
 
-use super::harness::{provider, run, Mpi};
-use std::process::Command;
+use super::harness::{run, Mpi};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use weft_conformance::hosts::{self, Host};
@@ -9,24 +8,12 @@ use weft_conformance::skip;
 use weft_conformance::slurm::Cluster;
 
 const LIMIT: Duration = Duration::from_secs(120);
-
-fn variables(command: &mut Command, mpi: Mpi) {
-    command.env("FI_PROVIDER_PATH", provider().expect("checked")).env("FI_PROVIDER", "weft");
-    let more: &[_] = match mpi {
-        Mpi::Mpich => &[("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")],
-        _ => &[
-            ("OMPI_MCA_pml", "cm"),
-            ("OMPI_MCA_mtl", "ofi"),
-            ("OMPI_MCA_mtl_ofi_provider_include", "weft"),
-            ("OMPI_MCA_osc", "^ucx"),
-        ],
-    };
-    command.envs(more.iter().copied());
-}
+const ALL: &str = "--all-through-weft";
 
 fn by_srun(mpi: Mpi, plugin: &str) {
-    let binary = match provider().and_then(|_| mpi.build("collectives")) {
-        Ok(binary) => binary,
+    let job = || Ok::<_, String>((mpi.build("collectives")?, mpi.variables(&[ALL])?));
+    let (binary, variables) = match job() {
+        Ok(job) => job,
         Err(why) => return skip(&why),
     };
     let (done, wait) = channel::<()>();
@@ -41,8 +28,7 @@ fn by_srun(mpi: Mpi, plugin: &str) {
         }
         for link in ["udp", "auto"] {
             let mut command = cluster.srun();
-            variables(&mut command, mpi);
-            command.env("WEFT_LINK", link);
+            command.envs(variables.iter().cloned()).env("WEFT_LINK", link);
             command.args([&format!("--mpi={plugin}"), "-n", "4"]).arg(&binary).arg("2");
             run(command, LIMIT).expect(": passed");
         }

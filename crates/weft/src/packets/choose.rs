@@ -101,9 +101,9 @@ impl Packets {
     ///
     /// # Errors
     /// The unit is too small. The session has begun with another reliability or unit; it takes an
-    /// agent and none serves this endpoint, or the peer is not reached through it; nobody is to send
-    /// again, and there is a link that loses packets; another part is chosen otherwise than for the
-    /// endpoint.
+    /// agent and none serves this endpoint, or the peer is not reached through it; nobody is to
+    /// send again, and there is a link that loses packets; another part is chosen otherwise than
+    /// for the endpoint.
     pub fn choose(&self, peer: PeerId, choices: &Choices) -> Result<(), ChoiceError> {
         if let Some(setting) = differs(choices, &self.choices()) {
             return Err(ChoiceError::NotForPeer { setting });

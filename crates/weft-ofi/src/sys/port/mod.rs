@@ -123,6 +123,12 @@ fn open_endpoint() -> Result<(Endpoint, Duration), String> {
     Ok((endpoint, every))
 }
 
+/// What a caller does that polls in vain. A setting that is wrong is told of with the endpoint.
+pub fn idle() -> Idle {
+    let receipt = job::config_from_env().map_or(Receipt::Adaptive, |config| config.receipt);
+    Idle::new(receipt, job::oversubscribed())
+}
+
 impl Port {
     pub fn open(domain: Arc<Domain>, defaults: Defaults) -> Result<Rc<Port>, String> {
         let (endpoint, every) = open_endpoint()?;

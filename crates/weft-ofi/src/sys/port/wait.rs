@@ -9,6 +9,7 @@ use std::rc::Weak;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
+use weft::choices::Receipt;
 use weft_link::{Next, Turn};
 
 /// What a caller does that polls in vain: other ranks may want its core, and libraries above poll
@@ -20,8 +21,13 @@ use weft_link::{Next, Turn};
 /// they get it only from one who sleeps. A program that computes between its polls, or whose
 /// messages come every few microseconds (HPCC's random access does both), would be slowed down by
 /// that, so it has to poll one time after the other, for long.
+///
+/// That is receipt `adaptive`. With `polling` it polls on whoever wants the core. With `blocking`
+/// it sleeps once it polls one time right after the other, a moment each time: the library above
+/// has other places to look at, and calls again.
 #[derive(Debug)]
 pub struct Idle {
+    receipt: Receipt,
     in_vain: Cell<u32>,
     since: Cell<Option<Instant>>,
     /// There are more ranks than cores.
@@ -63,8 +69,9 @@ const NAP_MS: c_int = 1;
 
 impl Idle {
     /// Of a caller on a host with, or without, more ranks than cores.
-    pub fn new(crowded: bool) -> Idle {
+    pub fn new(receipt: Receipt, crowded: bool) -> Idle {
         Idle {
+            receipt,
             in_vain: Cell::new(0),
             since: Cell::new(None),
             crowded,
@@ -84,6 +91,12 @@ impl Idle {
     /// A poll found nothing; true if the caller shall hand its core over now.
     #[inline]
     pub fn nothing(&self) -> bool {
+        match self.receipt {
+            Receipt::Polling => return false,
+            Receipt::Blocking => return true,
+            // A thread looks in place of a caller that is away (`watchdog.rs`), whatever is chosen.
+            Receipt::Adaptive | Receipt::Watchdog => {}
+        }
         let times = self.in_vain.get().wrapping_add(1);
         self.in_vain.set(times);
         if times == 1 {
@@ -100,6 +113,14 @@ impl Idle {
         let now = clock();
         let before = weft_core::Instant(self.last.swap(now.0, Ordering::Relaxed));
         let polling = self.polling(before, now);
+        if self.receipt == Receipt::Blocking {
+            // Who computes in between, and looks once, does not wait.
+            let sleeps = polling > Duration::ZERO;
+            if sleeps {
+                self.since_when.store(NONE, Ordering::Relaxed);
+            }
+            return !sleeps;
+        }
         let next = self.turn.hand_over(now, clock);
         if next == Next::Taken {
             self.last.store(clock().0, Ordering::Relaxed);
@@ -325,9 +346,24 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
+    fn adaptive(crowded: bool) -> Idle {
+        Idle::new(Receipt::Adaptive, crowded)
+    }
+
+    #[test]
+    fn nothing__polling_never_hands_over_and_blocking_sleeps_at_once() {
+        let polling = Idle::new(Receipt::Polling, true);
+        assert!((0..10_000).all(|_| !polling.nothing()));
+        let blocking = Idle::new(Receipt::Blocking, false);
+        assert!(blocking.nothing() && blocking.hand_over(), "it may have computed before");
+        // Another time soon, however slow this machine is.
+        assert!((0..100_000).any(|_| blocking.nothing() && !blocking.hand_over()));
+        assert!(blocking.hand_over(), "it slept");
+    }
+
     #[test]
     fn goes_on__sleeps_where_others_may_want_the_core() {
-        let (crowded, roomy) = (Idle::new(true), Idle::new(false));
+        let (crowded, roomy) = (adaptive(true), adaptive(false));
         let short = PATIENCE / 2;
         for idle in [&crowded, &roomy] {
             assert!(idle.goes_on(Next::Taken, PATIENCE) && idle.goes_on(Next::Look, PATIENCE));
@@ -339,7 +375,7 @@ mod tests {
 
     #[test]
     fn polling__counts_from_the_first_poll_after_something_else() {
-        let idle = Idle::new(true);
+        let idle = adaptive(true);
         let (soon, mut now) = (AT_ONCE / 2, clock());
         for times in 0..10 {
             assert_eq!(idle.polling(now, now + soon), soon * times);
@@ -354,7 +390,7 @@ mod tests {
     #[test]
     fn hand_over__one_whose_core_is_taken_away_sleeps() {
         let late = |row: Duration| {
-            let idle = Idle::new(false);
+            let idle = adaptive(false);
             let (start, soon) = (clock(), AT_ONCE / 2);
             let mut now = start;
             while idle.polling(now, now + soon) < row {
@@ -371,12 +407,12 @@ mod tests {
 
     #[test]
     fn nothing__hands_over_at_once_while_others_want_the_core() {
-        let idle = Idle::new(false);
+        let idle = adaptive(false);
         assert!(!idle.nothing());
         idle.goes_on(Next::Taken, Duration::ZERO);
         let looks = || idle.nothing() && idle.goes_on(Next::Look, Duration::ZERO);
         let times = (0..).take_while(|_| looks()).count();
         assert_eq!(times, MEMORY as usize);
-        assert!(Idle::new(true).nothing());
+        assert!(adaptive(true).nothing());
     }
 }

@@ -1,4 +1,5 @@
-/* One-sided operations: put, get, accumulate, fetch and compare, under fence, lock and PSCW. */
+/* One-sided operations: put, get, accumulate, fetch and compare, under fence, lock and PSCW.
+   onesided [ROUNDS [threads]]: with MPI_THREAD_MULTIPLE */
 #include "check.h"
 
 /* Post, start, complete and wait: everyone writes to the next and reads from it, and nobody else
@@ -39,7 +40,9 @@ int main(int argc, char **argv)
 {
     enum { N = 5000 };
     int rank, size, rounds = argc > 1 ? atoi(argv[1]) : 20;
-    MPI_Init(&argc, &argv);
+    int threads = argc > 2 && strcmp(argv[2], "threads") == 0, level;
+    MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+    CHECK(!threads || level == MPI_THREAD_MULTIPLE);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     int to = (rank + 1) % size, from = (rank + size - 1) % size;

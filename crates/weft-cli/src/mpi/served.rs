@@ -1,0 +1,153 @@
+//! Agents (`weftd`) for the time of a job, one on each of its hosts.
+
+use super::sys;
+use crate::agent;
+use crate::run::agents::Agent;
+use crate::run::poll::{self, Set};
+use anyhow::{bail, Context, Result};
+use rustix::process::{kill_process, Pid, PidfdFlags, Signal};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, ExitCode, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Longest wait for the agents of all hosts.
+const START: Duration = Duration::from_secs(60);
+/// Longest wait for the end of one.
+const END: Duration = Duration::from_secs(5);
+/// What comes before an agent's own words: a login shell may have said something too.
+const READY: &str = "weft-mpi-serve: ";
+
+/// Start the agent of one host for `weft mpi`, until standard input ends
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    name: String,
+}
+
+/// Starts an agent, says so, and ends it when whoever asked for it is gone. Ranks may come and go
+/// in between, as those of MPI's sessions do.
+///
+/// # Errors
+/// There is none.
+pub fn serve(args: &Args) -> Result<ExitCode> {
+    let mut command = agent::lasting(&args.name);
+    sys::end_with_us(&mut command);
+    let program = command.get_program().to_owned();
+    let mut weftd = command
+        .spawn()
+        .with_context(|| format!("starting {} (install weftd beside weft)", program.display()))?;
+    let said = agent::await_ready(&mut weftd)?;
+    println!("{READY}{said}");
+    std::io::stdout().flush().context("telling that the agent serves")?;
+    // An error is an end as well.
+    let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+    // It serves those who have not left yet to their end.
+    let _ = kill_process(Pid::from_child(&weftd), Signal::TERM);
+    weftd.wait().context("waiting for the agent")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The agents of a job's hosts.
+#[derive(Debug, Default)]
+pub struct Serving {
+    hosts: Vec<Child>,
+}
+
+/// What the ranks are told: where the agent listens, and that they shall use it unless they are
+/// told of other links.
+pub fn variables(linked: bool) -> Vec<(String, String)> {
+    let name = (agent::NAME.to_owned(), agent::fresh_name());
+    let link = ("WEFT_LINK".to_owned(), "shm,agent".to_owned());
+    if linked {
+        vec![name]
+    } else {
+        vec![link, name]
+    }
+}
+
+/// Reads on until the agent has said that it serves; what it said.
+fn ready(out: ChildStdout) -> Result<String> {
+    for line in BufReader::new(out).lines() {
+        if let Some(said) = line?.strip_prefix(READY) {
+            return Ok(said.to_owned());
+        }
+    }
+    bail!("it ended at once");
+}
+
+impl Serving {
+    /// Starts an agent of this name on each host. The ranks of a host where that fails do without.
+    pub fn start(starter: &Agent, hosts: &[&str], name: &str) -> Serving {
+        let until = Instant::now() + START;
+        let (tell, told) = mpsc::channel();
+        let (mut serving, mut waiting) = (Serving::default(), Vec::new());
+        for host in hosts {
+            let (mut command, _) = starter.command(host, &["mpi-serve", name]);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            // Keys at the terminal are for the launcher: the agents end after it.
+            command.process_group(0);
+            let started = command.spawn().and_then(|mut child| {
+                let out = child.stdout.take().ok_or(std::io::ErrorKind::BrokenPipe)?;
+                Ok((child, out))
+            });
+            match started {
+                Ok((child, out)) => {
+                    let (tell, at) = (tell.clone(), serving.hosts.len());
+                    serving.hosts.push(child);
+                    // Nobody listens any more when it took too long.
+                    let read = move || drop(tell.send((at, ready(out))));
+                    waiting.push((*host, Some(std::thread::spawn(read))));
+                }
+                Err(why) => without(host, &why.to_string()),
+            }
+        }
+        drop(tell);
+        while waiting.iter().any(|(_, thread)| thread.is_some()) {
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok((at, said)) = told.recv_timeout(left) else { break };
+            let (host, thread) = &mut waiting[at];
+            match said {
+                Ok(said) => log::debug!("{host}: {said}"),
+                Err(why) => without(host, &format!("{why:#}")),
+            }
+            *thread = None;
+        }
+        for (at, (host, thread)) in waiting.into_iter().enumerate() {
+            if let Some(thread) = thread {
+                without(host, &format!("no answer for {} s", START.as_secs()));
+                // Then its output ends, and with that the thread, or it is left behind.
+                let _ = serving.hosts[at].kill();
+                drop(thread);
+            }
+        }
+        serving
+    }
+
+    /// Has the agents end.
+    pub fn end(mut self) {
+        for host in &mut self.hosts {
+            drop(host.stdin.take());
+        }
+        let until = Instant::now() + END;
+        self.hosts.iter_mut().for_each(|host| reap(host, until));
+    }
+}
+
+fn without(host: &str, why: &str) {
+    eprintln!("weft mpi: no agent on host {host}: {why}; its ranks do without");
+}
+
+/// Waits for an end, and brings it about at `until`.
+fn reap(child: &mut Child, until: Instant) {
+    if let Ok(pidfd) = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
+        let mut set = Set::new();
+        set.add((), pidfd.as_fd(), poll::READ);
+        // Either it has ended, or its time is over.
+        let _ = set.wait(Some(until));
+    }
+    // Already ended is as good.
+    let _ = child.kill();
+    let _ = child.wait();
+}

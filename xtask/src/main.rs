@@ -37,12 +37,16 @@ fn main() -> ExitCode {
         Some((task, rest)) => (task.as_str(), rest),
         None => ("", &[][..]),
     };
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let result = match task {
         "test" => suites::main(rest),
         "tidy" => tidy::run(&root()).map(|(_, broken)| broken == 0),
         "fuzz" => fuzz::main(rest),
         "install" | "uninstall" => install::main(task, rest),
-        _ => Err(USAGE.to_string()),
+        _ => Err(USAGE.trim_end().to_string()),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

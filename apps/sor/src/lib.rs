@@ -26,6 +26,17 @@ pub use sequential::sequential;
 
 use std::time::Duration;
 
+/// How far a run is, after each iteration.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// Iterations done.
+    pub iterations: u64,
+    /// The most there can be.
+    pub max_iterations: u64,
+    /// Largest change of any cell in this one, in degrees: below the tolerance the run ends.
+    pub residual: f64,
+}
+
 /// What a run computed. Equal on every rank, except for [`Outcome::grid`].
 #[derive(Clone, Debug)]
 pub struct Outcome {

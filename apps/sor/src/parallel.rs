@@ -1,7 +1,7 @@
 //! The distributed program.
 
 use crate::grid::{digest_edges, heated_edge, owned_rows, Block, Colour, Grid, Side};
-use crate::{Outcome, Params};
+use crate::{Outcome, Params, Step};
 use std::ops::Range;
 use std::time::Duration;
 use weft::{Group, Op, OpError};
@@ -30,7 +30,7 @@ struct Worker<'a> {
 
 /// Solves on all ranks of `world` together; every rank must call it with equal parameters.
 ///
-/// `progress` is called with the iterations done and the most there can be. The outcome is that of
+/// `progress` is called after each iteration. The outcome is that of
 /// [`sequential`](crate::sequential()), bit for bit, on every rank.
 ///
 /// # Errors
@@ -41,7 +41,7 @@ struct Worker<'a> {
 pub async fn run(
     world: &Group,
     params: &Params,
-    progress: &dyn Fn(u64, u64),
+    progress: &dyn Fn(Step),
 ) -> Result<Outcome, OpError> {
     params.check().expect("parameters were checked");
     let (rows, cols, omega) = (params.rows, params.cols, params.effective_omega());
@@ -54,7 +54,7 @@ pub async fn run(
         residual = world.allreduce(vec![change], Op::Max).await?[0];
         converged = residual < params.tolerance;
         iterations += 1;
-        progress(iterations, params.max_iterations);
+        progress(Step { iterations, max_iterations: params.max_iterations, residual });
     }
     let elapsed = world.endpoint().now().since(start);
     let checksum = worker.checksum().await?;

@@ -1,16 +1,16 @@
 //! The sequential program.
 
 use crate::grid::{digest_edges, Block, Colour, Grid};
-use crate::{Outcome, Params};
+use crate::{Outcome, Params, Step};
 use std::time::Instant;
 
 /// Solves on one processor, without messages: the reference for [`run`](crate::run).
 ///
-/// `progress` is called with the iterations done and the most there can be.
+/// `progress` is called after each iteration.
 ///
 /// # Panics
 /// When [`Params::check`] refuses the parameters.
-pub fn sequential(params: &Params, progress: &dyn Fn(u64, u64)) -> Outcome {
+pub fn sequential(params: &Params, progress: &dyn Fn(Step)) -> Outcome {
     params.check().expect("parameters were checked");
     let (rows, cols, omega) = (params.rows, params.cols, params.effective_omega());
     let mut block = Block::new(1..rows - 1, cols);
@@ -21,7 +21,7 @@ pub fn sequential(params: &Params, progress: &dyn Fn(u64, u64)) -> Outcome {
         residual = red.max(block.relax(Colour::Black, 1..rows - 1, omega));
         converged = residual < params.tolerance;
         iterations += 1;
-        progress(iterations, params.max_iterations);
+        progress(Step { iterations, max_iterations: params.max_iterations, residual });
     }
     let elapsed = start.elapsed();
     let grid = params.keep_grid.then(|| {

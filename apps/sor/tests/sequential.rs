@@ -2,9 +2,9 @@
 #![allow(non_snake_case)]
 
 use std::cell::RefCell;
-use weft_sor::{parse_size, report, sequential, Params, ParamsError};
+use weft_sor::{parse_size, report, sequential, Params, ParamsError, Step};
 
-fn quiet(_: u64, _: u64) {}
+fn quiet(_: Step) {}
 
 /// The exact solution of the discrete problem: `sin(pi j / (n-1))` along the heated edge, falling
 /// off as `sinh(mu (m-1-i))` with `cosh(mu) = 2 - cos(pi / (n-1))`.
@@ -58,8 +58,10 @@ fn sequential__reports_each_iteration() {
     let seen = RefCell::new(Vec::new());
     let params =
         Params { rows: 6, cols: 6, tolerance: 0.0, max_iterations: 3, ..Params::default() };
-    sequential(&params, &|done, total| seen.borrow_mut().push((done, total)));
-    assert_eq!(*seen.borrow(), [(1, 3), (2, 3), (3, 3)]);
+    let outcome = sequential(&params, &|step| seen.borrow_mut().push(step));
+    let counts: Vec<_> = seen.borrow().iter().map(|s| (s.iterations, s.max_iterations)).collect();
+    assert_eq!(counts, [(1, 3), (2, 3), (3, 3)]);
+    assert_eq!(seen.borrow()[2].residual, outcome.residual);
 }
 
 #[test]

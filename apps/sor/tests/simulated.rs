@@ -15,7 +15,7 @@ fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
         let (outcomes, params) = (Rc::clone(&shared), params.clone());
         async move {
             let world = env.world();
-            let outcome = run(&world, &params, &|_, _| {}).await.expect("no rank fails");
+            let outcome = run(&world, &params, &|_| {}).await.expect("no rank fails");
             outcomes.borrow_mut()[world.rank()] = Some(outcome);
             world.barrier().await.expect("no rank fails");
         }
@@ -33,7 +33,7 @@ fn small(rows: usize, cols: usize) -> Params {
 fn run__same_bits_as_sequential_on_any_number_of_ranks() {
     for (rows, cols, ranks) in [(30, 40, 1), (30, 40, 2), (31, 17, 5), (9, 3000, 12), (40, 9, 38)] {
         let params = small(rows, cols);
-        let expected = sequential(&params, &|_, _| {});
+        let expected = sequential(&params, &|_| {});
         let outcomes = simulate(&params, SimConfig::new(ranks, 7));
         for (rank, outcome) in outcomes.iter().enumerate() {
             assert!(outcome.agrees_with(&expected), "{rank} of {ranks}: {outcome:?}");
@@ -47,7 +47,7 @@ fn run__same_bits_as_sequential_on_any_number_of_ranks() {
 #[test]
 fn run__same_bits_on_a_network_that_loses_and_reorders() {
     let params = small(20, 400);
-    let expected = sequential(&params, &|_, _| {});
+    let expected = sequential(&params, &|_| {});
     for seed in 0..3 {
         let config = SimConfig::new(4, seed)
             .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })

@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::process::ExitCode;
 use weft::choices::Transfer;
 use weft::endpoint::choice;
-use weft::job::{config_from_env, links_from_env};
+use weft::job::{config_from_env, links_from_env, reachable};
 use weft::{settings, Calibration, Config, EndpointId};
 use weft_core::exception::FOR_PEERS;
 use weft_core::transfer::select::{eager_max, protocol, rendezvous_ns, Protocol};
@@ -336,7 +336,7 @@ fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
     };
     let (packet, gso) = (sockets("packet"), sockets("gso"));
     let xdp = xdp(config, security.clone()).unwrap_or_else(|error| failed("xdp", &error));
-    let udp = match UdpLink::new(UdpConfig::default(), security) {
+    let udp = match UdpLink::new(UdpConfig::default(), security).and_then(reachable) {
         Ok(mut link) => {
             let mut info = describe(config, "udp", Some(&mut link));
             info.addresses = link.local_addrs().iter().map(ToString::to_string).collect();

@@ -12,6 +12,7 @@ mod demo;
 mod doctor;
 mod idle;
 mod info;
+mod interrupt;
 mod lab;
 mod mpi;
 mod pages;

@@ -84,6 +84,7 @@ fn bandwidth__udp() {
 fn rate__both_links() {
     check("rate", "shm", &[8, 100], "M/s");
     check("rate", "udp", &[8], "M/s");
+    check("rate", "shm", &[1 << 20], "1/s");
 }
 
 #[test]
@@ -94,7 +95,14 @@ fn logp__has_all_parameters_of_each_size() {
             let there = got.iter().any(|line| line["size"] == size && line["what"] == what);
             assert!(there, "{what} of {size} B");
         }
+        let half = got.iter().find(|line| line["size"] == size && line["what"] == "half trip");
+        let half = half.expect("half of a round trip");
+        assert_eq!(half["floor_name"], "cache line", "{half}");
+        assert!(["pipe", "unix"].contains(&half["peer_name"].as_str().unwrap()), "{half}");
     }
+    let got = lines(&["logp", "--link", "udp", "--size", "16", "--netns", "off"]);
+    let half = got.iter().find(|line| line["what"] == "half trip").expect("half of a round trip");
+    assert_eq!((&half["floor_name"], &half["peer_name"]), (&"bare UDP".into(), &"tcp".into()));
 }
 
 #[test]
@@ -129,9 +137,10 @@ fn barrier__refuses_what_it_would_ignore() {
 #[test]
 fn wait__share_of_a_core_and_wake_up() {
     for link in ["shm", "udp"] {
-        let units: Vec<Value> =
-            lines(&["wait", "--link", link]).iter().map(|line| line["unit"].clone()).collect();
+        let got = lines(&["wait", "--link", link]);
+        let units: Vec<_> = got.iter().map(|line| &line["unit"]).collect();
         assert_eq!(units, ["%", "us"]);
+        assert_eq!(got[0]["peer_name"], "pipe", "{}", got[0]);
     }
 }
 
@@ -286,6 +295,40 @@ fn suite__without_hosts_of_a_lab_measures_inside_this_one() {
     let table = std::fs::read_to_string(folder.join("results.csv")).expect("a table");
     assert!(table.contains("inside,,idle,weft shm,") && !table.contains("between,"), "{table}");
     std::fs::remove_dir_all(&folder).expect("removing the report");
+}
+
+#[test]
+fn suite__stopped_leaves_what_was_measured() {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let folder = folder.join(format!("suite-stopped-{}", std::process::id()));
+    let (out, table) = (folder.to_str().expect("text"), folder.join("results.csv"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(["bench", "suite", "--quick", "--out", out, "--netns", "off"]);
+    command.args(["--situations", "inside-idle", "--repeat", "1000", "--size"]);
+    // More than a minute: it is stopped long before.
+    command.arg(vec!["64"; 200].join(","));
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("weft starts");
+    while !table.exists() && child.try_wait().expect("a child").is_none() {
+        std::thread::yield_now();
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill").success());
+    let done = child.wait_with_output().expect("an end");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(!done.status.success());
+    assert!(said.contains("interrupted, ") && said.contains("results.csv, no report"), "{said}");
+    let table = std::fs::read_to_string(table).expect("a table");
+    assert!(table.lines().count() > 1 && table.contains("inside,,idle,weft shm,"), "{table}");
+    std::fs::remove_dir_all(&folder).expect("removing the folder");
+}
+
+#[test]
+fn failures__name_what_failed_in_words() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(["bench", "pingpong", "--quick", "--size", "8"]).env("WEFT_SECURITY", "bogus");
+    let output = command.output().expect("weft starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("weft: weft ping-pong, rank 0: "), "{said}");
 }
 
 #[test]

@@ -230,6 +230,28 @@ fn doctor__bad_configuration_fails() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("WEFT_WINDOW"));
 }
 
+#[test]
+fn doctor__says_whether_a_lab_can_be_made() {
+    let checks = objects(&String::from_utf8_lossy(&weft(&["doctor", "--json"]).stdout));
+    let lab = checks.iter().find(|check| check["topic"] == "lab").expect("a line about it");
+    let name = format!("doctored-{}", std::process::id());
+    let up = weft(&["lab", "up", "2", "--loss", "1%", "--name", &name]);
+    let why = String::from_utf8_lossy(&up.stderr);
+    assert_eq!(lab["verdict"] == "ok", up.status.success(), "{lab} {why}");
+    if up.status.success() {
+        stdout(&weft(&["lab", "down", "--name", &name]));
+    }
+}
+
+#[test]
+fn top__an_interval_that_is_none_is_refused() {
+    for interval in ["0", "-1", "nan", "1e9", "soon"] {
+        let output = weft(&["top", &format!("--interval={interval}")]);
+        assert_eq!(output.status.code(), Some(2), "{interval}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("0.05 to 3600"), "{interval}");
+    }
+}
+
 /// The ranks of the job that `weft run` with process `launcher` started, as `weft top` sees them.
 fn seen(launcher: u32) -> Vec<Value> {
     let job = format!("weft-{launcher}-");

@@ -120,6 +120,14 @@ fn scenario__trace_is_json() {
 }
 
 #[test]
+fn scaling__rows_come_one_by_one_and_once() {
+    let told = text(&["scaling", "--hosts", "4"]);
+    let rows = |host: &str| told.lines().filter(|l| l.trim_start().starts_with(host)).count();
+    assert_eq!((rows("scaling: "), rows("hosts "), rows("2 "), rows("4 ")), (1, 1, 1, 1), "{told}");
+    assert!(told.contains("ms of virtual time") && told.contains("PASS"), "{told}");
+}
+
+#[test]
 fn scaling__hosts_as_asked() {
     let told = text(&["scaling", "--hosts", "16"]);
     assert!(told.lines().any(|line| line.trim_start().starts_with("16 ")), "{told}");

@@ -123,15 +123,22 @@ fn tune__hosts_that_cannot_be_are_refused() {
 #[test]
 fn tune__interrupted_stores_nothing() {
     let file = scratch("interrupted");
-    let mut child = command(&file, &["tune", "--link", "shm"])
+    let child = command(&file, &["tune", "--link", "shm"])
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    // With its ranks there is something to interrupt.
+    let ranks = format!("/proc/{0}/task/{0}/children", child.id());
+    while std::fs::read_to_string(&ranks).is_ok_and(|list| list.trim().is_empty()) {
+        std::thread::yield_now();
+    }
     let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(status.success());
-    assert!(!child.wait().unwrap().success());
-    assert!(!file.exists());
+    let done = child.wait_with_output().unwrap();
+    assert!(!done.status.success() && !file.exists());
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(said, "weft tune: interrupted, nothing stored\n");
 }
 
 #[test]

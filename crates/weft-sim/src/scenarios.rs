@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::runner::Outcome;
 use crate::sim::{Env, Failure, Sim};
 use crate::swarm;
-use crate::tables;
+use crate::tables::{self, Tell};
 use crate::tasks::join_all;
 use crate::trace::Trace;
 use std::cell::RefCell;
@@ -36,11 +36,18 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.name, self.config)?;
         self.lines.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
-        let Some(outcome) = &self.outcome else { return Ok(()) };
-        writeln!(f, "  ended at {:.3} ms of virtual time", outcome.at as f64 / 1e6)?;
+        f.write_str(&self.ending())
+    }
+}
+
+impl Report {
+    /// What it prints below its lines: how the simulation ended; nothing where there was none.
+    pub fn ending(&self) -> String {
+        let Some(outcome) = &self.outcome else { return String::new() };
         let shown = outcome.counters.list().into_iter().filter(|&(_, n)| n > 0);
         let text: Vec<_> = shown.map(|(name, n)| format!("{name} {n}")).collect();
-        write!(f, "  {}", text.join(", "))
+        let ms = outcome.at as f64 / 1e6;
+        format!("  ended at {ms:.3} ms of virtual time\n  {}", text.join(", "))
     }
 }
 
@@ -104,13 +111,13 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "scaling",
         about: "time of barrier and allreduce for 2, 4, 8, ... hosts",
         hosts: 256,
-        run: tables::scaling,
+        run: |config| tables::scaling(config, &mut |_| ()),
     },
     Scenario {
         name: "reliability",
         about: "throughput and latency over loss, protocol and window",
         hosts: 2,
-        run: tables::reliability,
+        run: |config| tables::reliability(config, &mut |_| ()),
     },
     Scenario {
         name: "incast",
@@ -158,6 +165,20 @@ pub fn run_named(name: &str, config: SimConfig) -> Result<Report, Failure> {
             let replay = "weft sim list".to_string();
             Err(Failure { name, seed: config.seed, what, replay, trace: Box::default() })
         }
+    }
+}
+
+/// As [`run_named`], for those that make a table line by line: `tell` hears each line of their
+/// report as soon as it is known, the one above the table first. `None`: there is none such.
+pub fn run_telling(
+    name: &str,
+    config: &SimConfig,
+    tell: Tell<'_>,
+) -> Option<Result<Report, Failure>> {
+    match name {
+        "scaling" => Some(tables::scaling(config.clone(), tell)),
+        "reliability" => Some(tables::reliability(config.clone(), tell)),
+        _ => None,
     }
 }
 

@@ -16,6 +16,27 @@ const LOSS: [u32; 4] = [0, 1_000, 10_000, 50_000];
 const WINDOWS: [u32; 3] = [16, 64, 1024];
 const PROTOCOLS: [&str; 2] = ["gbn", "selective"];
 
+/// Hears each line of a report as soon as it is known, as the report prints it.
+pub type Tell<'a> = &'a mut dyn FnMut(&str);
+
+/// Lines of a report, told as they come.
+struct Lines<'a> {
+    all: Vec<String>,
+    tell: Tell<'a>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(name: &str, config: &SimConfig, tell: Tell<'a>) -> Lines<'a> {
+        tell(&format!("{name}: {config}"));
+        Lines { all: Vec::new(), tell }
+    }
+
+    fn push(&mut self, line: String) {
+        (self.tell)(&format!("  {line}"));
+        self.all.push(line);
+    }
+}
+
 fn settings(protocol: &str, window: u32) -> Config {
     let mut settings = impatient();
     settings.set("reliability", protocol).expect("a protocol that exists");
@@ -83,9 +104,9 @@ async fn ping_pong(env: &Env, rounds: u64) -> Result<u64, weft_core::OpError> {
 }
 
 /// Throughput and latency over loss, protocol and window, between hosts 0 and 1 of `config`.
-pub(crate) fn reliability(config: SimConfig) -> Result<Report, Failure> {
+pub(crate) fn reliability(config: SimConfig, tell: Tell<'_>) -> Result<Report, Failure> {
     let config = SimConfig { hosts: 2, ..config };
-    let mut lines = Vec::new();
+    let mut lines = Lines::new("reliability", &config, tell);
     for (title, len, count) in
         [("MB/s, messages of 1 KiB", 1 << 10, 1000), ("MB/s, messages of 256 KiB", 256 << 10, 16)]
     {
@@ -105,7 +126,7 @@ pub(crate) fn reliability(config: SimConfig) -> Result<Report, Failure> {
     Ok(Report {
         name: "reliability".into(),
         config: config.to_string(),
-        lines,
+        lines: lines.all,
         outcome: None,
         trace: Trace::default(),
     })
@@ -113,7 +134,7 @@ pub(crate) fn reliability(config: SimConfig) -> Result<Report, Failure> {
 
 /// One line per loss rate, one column per protocol and window.
 fn table(
-    lines: &mut Vec<String>,
+    lines: &mut Lines<'_>,
     cell: &mut dyn FnMut(u32, &str, u32) -> Result<String, Failure>,
 ) -> Result<(), Failure> {
     let mut head = format!("{:>8}", "loss");
@@ -136,11 +157,12 @@ fn table(
 }
 
 /// Time of barrier and allreduce for 2, 4, 8, ... up to the hosts of `config`.
-pub(crate) fn scaling(config: SimConfig) -> Result<Report, Failure> {
-    let mut lines = vec![format!(
+pub(crate) fn scaling(config: SimConfig, tell: Tell<'_>) -> Result<Report, Failure> {
+    let mut lines = Lines::new("scaling", &config, tell);
+    lines.push(format!(
         "{:>6} {:>12} {:>14} {:>16}",
         "hosts", "barrier us", "allreduce us", "frames a host"
-    )];
+    ));
     let mut hosts = 2;
     let mut outcome = None;
     while hosts <= config.hosts {
@@ -167,7 +189,7 @@ pub(crate) fn scaling(config: SimConfig) -> Result<Report, Failure> {
         outcome = Some(end);
         hosts *= 2;
     }
-    let (name, config) = ("scaling".into(), config.to_string());
+    let (name, config, lines) = ("scaling".into(), config.to_string(), lines.all);
     Ok(Report { name, config, lines, outcome, trace: Trace::default() })
 }
 

@@ -469,8 +469,11 @@ fn tell(failed: &[(&'static str, LinkError)], auto: bool) {
     }
 }
 
-/// Refuses a link that nobody could reach.
-fn reachable(link: UdpLink) -> Result<UdpLink, LinkError> {
+/// The link, if others could reach it.
+///
+/// # Errors
+/// [`LinkError::Unreachable`] where no interface that is up has an address.
+pub fn reachable(link: UdpLink) -> Result<UdpLink, LinkError> {
     let mut address = Address::default();
     link.advertise(&mut address);
     if address.udp.is_empty() {

@@ -14,8 +14,16 @@ use weftd::{rights, status, sys, Agent};
 type Logger = Limited<env_logger::Logger>;
 
 fn main() -> ExitCode {
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(why) => {
+            eprintln!("weftd: {why}");
+            // As every command does where its words are not understood.
+            return ExitCode::from(2);
+        }
+    };
     let logger = start_log();
-    let result = run(logger);
+    let result = run(options, logger);
     logger.flush();
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -42,8 +50,7 @@ fn line(out: &mut env_logger::fmt::Formatter, record: &log::Record<'_>) -> std::
     writeln!(out, "weftd: {}: {}", record.level().as_str().to_lowercase(), record.args())
 }
 
-fn run(logger: &Logger) -> Result<(), String> {
-    let options = Options::parse(std::env::args().skip(1)).map_err(|e| e.to_string())?;
+fn run(options: Options, logger: &Logger) -> Result<(), String> {
     let absent = |e: std::io::Error| format!("no agent answers at {}: {e}", options.name);
     match options.action {
         Action::Help => print!("{HELP}"),

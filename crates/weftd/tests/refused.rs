@@ -42,6 +42,13 @@ fn refused_for(heard: &[Control], what: &str) {
 }
 
 #[test]
+fn options__that_are_not_understood_end_with_2_as_those_of_weft() {
+    let done = Command::new(env!("CARGO_BIN_EXE_weftd")).arg("--bogus").output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("--bogus"));
+}
+
+#[test]
 fn agent__who_speaks_another_version_is_told_both_and_what_to_do() {
     let agent = Served::start("");
     let me = someone();

@@ -4,7 +4,7 @@ mod asp;
 pub mod progress;
 mod sor;
 
-pub use progress::{Progress, WATCHED};
+pub use progress::{Convergence, Progress, WATCHED};
 
 use anyhow::{anyhow, Context, Result};
 use serde::Serialize;

@@ -1,11 +1,11 @@
 //! `weft app sor`.
 
-use super::progress::Progress;
+use super::progress::Convergence;
 use super::{explain, prepare_out, Check, Common, Report};
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 use weft::Job;
-use weft_sor::{parse_size, report, sequential, write_png, Params, ParamsError};
+use weft_sor::{parse_size, report, sequential, write_png, Params, ParamsError, Step};
 
 /// Red-black successive over-relaxation of a heated plate (SOR)
 #[derive(Debug, clap::Args)]
@@ -48,8 +48,9 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }
-    let progress = Progress::new(rank, "SOR");
-    let done = job.block_on(weft_sor::run(world, &params, &|done, of| progress.at(done, of)));
+    let progress = Convergence::new(rank, "SOR", params.tolerance);
+    let tell = |s: Step| progress.at(s.iterations, s.max_iterations, s.residual);
+    let done = job.block_on(weft_sor::run(world, &params, &tell));
     let outcome = done.map_err(|error| explain(job, error))?;
     drop(progress);
     if rank != 0 {
@@ -62,9 +63,10 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         files.push(path);
     }
     let check = common.check.then(|| {
-        let progress = Progress::new(0, "sequential SOR");
+        let progress = Convergence::new(0, "sequential SOR", params.tolerance);
+        let tell = |s: Step| progress.at(s.iterations, s.max_iterations, s.residual);
         let params = Params { keep_grid: false, ..params };
-        let alone = sequential(&params, &|done, of| progress.at(done, of));
+        let alone = sequential(&params, &tell);
         let pass = outcome.agrees_with(&alone);
         Check::new(pass, outcome.elapsed, alone.elapsed, alone.checksum)
     });

@@ -38,6 +38,7 @@ pub fn tables(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
 fn links(bench: &mut Bench<'_>, without: usize) -> Result<Vec<Table>> {
     let both = |probe: Probe| [probe.into(), Subject { pair: without, ..probe.into() }];
     let row = |none| others([("without", none)].into_iter());
+    bench.plan(2 * 3);
     let mut latency = bench.table("auth", "one-way time", "us", Better::Lower);
     let got = bench.measure(16, &both(Probe::WeftPingPong), |s| s * 1e6)?;
     latency.push("pingpong", 16, got[0], row(got[1]), Vec::new());

@@ -112,7 +112,9 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
         _ => (&[("UDP GSO", Probe::UdpStream)], &[channel(Channel::Tcp), ("iperf3", Probe::Iperf)]),
     };
     let mut table = bench.table("bandwidth", "rate", "GB/s", Better::Higher);
-    for size in bench.sizes(&[4 << 10, 64 << 10, 1 << 20, 16 << 20]) {
+    let sizes = bench.sizes(&[4 << 10, 64 << 10, 1 << 20, 16 << 20]);
+    bench.plan(sizes.len() * (1 + floors.len() + peers.len()));
+    for size in sizes {
         let mut subjects: Vec<Subject> = vec![Probe::WeftBandwidth.into()];
         subjects.extend(floors.iter().chain(peers).map(|&(_, probe)| bench.bare(probe)));
         let got = bench.measure(size, &subjects, |s| size as f64 / s / 1e9)?;

@@ -3,6 +3,7 @@
 
 use super::netns::Place;
 use super::pair::{Kind, Sample, Subject};
+use super::progress::Plan;
 use super::rank::{Channel, Probe, Task};
 use super::table::{figure, human, Better, Line, Other, Row, Table};
 use super::wire::{Socket, FRAME};
@@ -353,15 +354,16 @@ impl<'a> Run<'a> {
 
 /// A part of the table.
 type Part = for<'a, 'b> fn(&'b mut Run<'a>) -> Result<()>;
-/// Each with the sizes that it is about; empty for those that know them better.
-const PARTS: [(&str, usize, Part); 7] = [
-    ("latency", 0, |run| run.latency()),
-    ("blocking wait", 16, |run| run.blocking()),
-    ("message rate", 16, |run| run.rate()),
-    ("8 ranks a host", 16, |run| run.crowd()),
-    ("bulk", 0, |run| run.bulk()),
-    ("neighbours", 1 << 20, |run| run.neighbours()),
-    ("loss", 1 << 20, |run| run.loss()),
+/// Each with the sizes that it is about, empty for those that know them better, and how many
+/// subjects it measures if they are all wanted.
+const PARTS: [(&str, usize, usize, Part); 7] = [
+    ("latency", 0, 17, |run| run.latency()),
+    ("blocking wait", 16, 3, |run| run.blocking()),
+    ("message rate", 16, 3, |run| run.rate()),
+    ("8 ranks a host", 16, 2, |run| run.crowd()),
+    ("bulk", 0, 8, |run| run.bulk()),
+    ("neighbours", 1 << 20, 4, |run| run.neighbours()),
+    ("loss", 1 << 20, 3, |run| run.loss()),
 ];
 
 /// All parts of the table for one link. What fails is noted, and the rest goes on with new ranks.
@@ -371,12 +373,24 @@ fn measure(link: LinkName, options: &Options) -> Result<(Vec<Check>, Vec<String>
     ensure!(bench.place == Place::Between(MTU), "ethernet needs two lab hosts: {why}");
     let mut run = Run { bench, link, checks: Vec::new(), notes: Vec::new() };
     run.notes.extend(run.bench.path());
-    for (name, size, part) in PARTS {
-        if size > 0 && !run.wants(size) {
-            continue;
-        }
+    // A link that does not open does not in any part.
+    let hello = Task { probe: Probe::WeftPingPong, size: 16, iters: 2, arg: 0 };
+    if let Err(e) = run.bench.meter.pairs[0].run(&hello) {
+        run.notes.push(format!("{}: {e:#}", link.name()));
+        return Ok((run.checks, run.notes));
+    }
+    let wanted: Vec<_> = PARTS.into_iter().filter(|p| p.1 == 0 || run.wants(p.1)).collect();
+    let steps = |subjects| run.bench.meter.steps(subjects);
+    let mut plan = Plan::of(steps(wanted.iter().map(|p| p.2).sum()));
+    let mut done = 0;
+    for (name, _, subjects, part) in wanted {
         run.bench.meter.title = format!("{name} over {}", link.name());
-        if let Err(e) = part(&mut run) {
+        run.bench.meter.plan = plan;
+        let outcome = part(&mut run);
+        plan = std::mem::take(&mut run.bench.meter.plan);
+        done += run.bench.meter.steps(subjects);
+        plan.at(done);
+        if let Err(e) = outcome {
             run.notes.push(format!("{name}: {e:#}"));
             run.bench = Bench::start(link, options)?;
         }

@@ -10,9 +10,10 @@
 
 use super::floor::median_ns;
 use super::pair::Sample;
-use super::rank::{Outcome, Probe, Rank, Task, TAG, TAG_ACK};
+use super::pingpong::floor_of;
+use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG, TAG_ACK};
 use super::table::{Better, Table};
-use super::{Bench, Subject};
+use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -97,34 +98,61 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
     bench.beside(&[("WEFT_SPIN_US", "1000000")], polling)
 }
 
+/// Names of the floors at these sizes, each once.
+fn floors(link: LinkName, sizes: &[usize]) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for name in sizes.iter().map(|&size| floor_of(link, size).0) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
 fn polling(bench: &mut Bench<'_>, pair: usize) -> Result<Table> {
     let mut table = bench.table("logp", "parameters", "us", Better::Lower);
     let subject = |probe: Probe| Subject { pair, ..probe.into() };
-    for size in bench.sizes(&[8, 64, 256, 1 << 10]) {
+    let channels: &[Channel] = match bench.link {
+        LinkName::Shm => &[Channel::Pipe, Channel::Unix],
+        _ => &[Channel::Tcp],
+    };
+    let sizes = bench.sizes(&[8, 64, 256, 1 << 10]);
+    let floors = floors(bench.link, &sizes);
+    bench.plan(sizes.len() * (1 + 5 + channels.len()));
+    for size in sizes {
         let us = |s: f64| s * 1e6;
         let first = bench.measure(size, &[subject(Probe::WeftPingPong)], us)?;
         let half_trip_ns = first[0].map_or(10_000.0, |s| s.median * 1e3);
         // Much longer than a round trip, so that the answer is there when the computation ends.
         let compute = (8.0 * half_trip_ns) as u64 + 2_000;
-        let subjects = [
+        let (floor, probe) = floor_of(bench.link, size);
+        let direct = bench.direct.map(|pair| Subject { pair, ..Probe::WeftPingPong.into() });
+        let mut subjects = vec![
             subject(Probe::WeftPingPong),
             subject(Probe::WeftSendOverhead),
             subject(Probe::WeftRate),
             Subject { arg: compute, ..subject(Probe::WeftBusyRoundTrip) },
+            direct.unwrap_or_else(|| bench.bare(probe)),
         ];
+        subjects.extend(channels.iter().map(|&c| bench.bare(Probe::PingPong(c))));
         let got = bench.measure(size, &subjects, us)?;
         let (half, os, g, both) = (got[0], got[1], got[2], got[3]);
         let or = minus(both, os);
         for (what, value) in
             [("os", os), ("or", or), ("L", minus(half, both)), ("g", g), ("half trip", half)]
         {
-            table.push(what, size, value, Vec::new(), Vec::new());
+            // Floors and peers have no such parts: their columns stay empty.
+            let whole = |sample: Option<Sample>| sample.filter(|_| what == "half trip");
+            let floor = |&name: &&'static str| (name, whole(got[4].filter(|_| name == floor)));
+            let peers = channels.iter().zip(&got[5..]).map(|(c, &s)| (c.name(), whole(s)));
+            table.push(what, size, value, others(floors.iter().map(floor)), others(peers));
         }
     }
     table.notes.push(
         "os: the sending call in bursts of 16; or: a round trip with a long computation inside, \
          less the computation and os; L: half a round trip less os and or; g: time per message of \
-         a stream; ranks poll and never sleep; L below zero: the overheads of the two sides overlap"
+         a stream; ranks poll and never sleep; L below zero: the overheads of the two sides \
+         overlap; half trips of floor and peers as in pingpong"
             .into(),
     );
     Ok(table)

@@ -16,6 +16,7 @@ pub mod netns;
 pub mod pair;
 mod peers;
 mod pingpong;
+mod progress;
 pub mod rank;
 mod rate;
 pub mod service;
@@ -29,11 +30,13 @@ mod wire;
 pub use suite::date;
 
 use crate::idle;
+use crate::interrupt::Interrupt;
 use anyhow::{bail, ensure, Context, Result};
 use clap::ValueEnum;
 use load::Load;
 use netns::Place;
 use pair::{Kind, Meter, Pair, Sample, Subject};
+use progress::Plan;
 use rank::Probe;
 use std::io::Write;
 use std::process::ExitCode;
@@ -74,7 +77,7 @@ pub struct Options {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Only show that it works: one short repetition, figures mean nothing; suite: a coarse
-    /// picture in about a minute
+    /// picture in one to two minutes
     #[arg(long)]
     pub quick: bool,
     /// With a thread on every core that computes without pause at the same priority, as where there
@@ -299,7 +302,8 @@ impl<'a> Bench<'a> {
             direct = Some(pairs.len());
             pairs.push(Pair::start(&Kind { link: "packet", config: CONFIG, place: kind.place })?);
         }
-        let meter = Meter { pairs, options, title: link.name().into(), absent: Vec::new() };
+        let (title, plan, absent) = (link.name().into(), Plan::default(), Vec::new());
+        let meter = Meter { pairs, options, title, plan, absent };
         Ok(Bench { link, place: kind.place, bare, direct, why_not, meter })
     }
 
@@ -358,6 +362,11 @@ impl<'a> Bench<'a> {
     ) -> Result<Vec<Option<Sample>>> {
         let got = self.meter.measure(size, subjects)?;
         Ok(got.into_iter().map(|s| s.map(|s| s.map(&convert))).collect())
+    }
+
+    /// Says how many subjects will be measured in all, for the progress bar.
+    fn plan(&mut self, subjects: usize) {
+        self.meter.plan = Plan::of(self.meter.steps(subjects));
     }
 
     fn path(&self) -> Option<String> {
@@ -472,12 +481,18 @@ fn check(args: &Args) -> Result<()> {
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
     check(&args)?;
+    let interrupt = Interrupt::watch("weft bench")?;
+    let result = measure(args, &interrupt);
+    interrupt.unless(result)
+}
+
+fn measure(args: Args, interrupt: &Interrupt) -> Result<ExitCode> {
     if args.what == What::Suite {
         ensure!(
             !args.options.loaded,
             "the suite has situations for it: --situations inside-loaded"
         );
-        return suite::run(&args.suite, &args.options);
+        return suite::run(&args.suite, &args.options, interrupt);
     }
     let _load = args.options.loaded.then(Load::start).transpose()?;
     if args.what == What::Choices {

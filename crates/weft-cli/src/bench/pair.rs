@@ -2,14 +2,16 @@
 
 use super::far::{self, Far};
 use super::netns::{Hosts, Place};
+use super::progress::Plan;
 use super::rank::{Answer, Outcome, Probe, Task};
 use super::sys::{self, Setup};
+use super::table::human;
 use super::Options;
 use anyhow::{bail, ensure, Context, Result};
 use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
 use rustix::thread::{sched_getaffinity, CpuSet};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -245,12 +247,12 @@ impl Pair {
         for (rank, member) in self.members.iter_mut().enumerate() {
             let mut answer = String::new();
             let read = member.answers.read_line(&mut answer);
-            let read = read.with_context(|| format!("{:?}: rank {rank} hangs", task.probe))?;
-            ensure!(read > 0, "{:?}: rank {rank} ended", task.probe);
+            let read = read.with_context(|| format!("{}: rank {rank} hangs", task.probe))?;
+            ensure!(read > 0, "{}: rank {rank} ended", task.probe);
             let answer: Answer = serde_json::from_str(&answer)?;
             cpu += answer.cpu;
             match answer.outcome {
-                Outcome::Failed(why) => bail!("{:?}, rank {rank}: {why}", task.probe),
+                Outcome::Failed(why) => bail!("{}, rank {rank}: {why}", task.probe),
                 Outcome::Elsewhere => {}
                 other => result = other,
             }
@@ -315,13 +317,20 @@ pub struct Meter<'a> {
     pub pairs: Vec<Pair>,
     /// How much to measure.
     pub options: &'a Options,
-    /// What is being measured, for the progress line; empty: somebody else shows progress.
+    /// What is being measured, for the progress bar; empty: somebody else shows progress.
     pub title: String,
+    /// How far all that is to be measured is.
+    pub plan: Plan,
     /// Why things are missing; for the notes below the table.
     pub absent: Vec<String>,
 }
 
 impl Meter<'_> {
+    /// Steps of measuring so many subjects.
+    pub fn steps(&self, subjects: usize) -> usize {
+        subjects * (1 + self.options.repeat() as usize)
+    }
+
     /// One `Sample` a subject, in seconds per iteration; `None` where that cannot be measured here.
     pub fn measure(&mut self, size: usize, subjects: &[Subject]) -> Result<Vec<Option<Sample>>> {
         self.collect(size, subjects, |time, _| time)
@@ -344,24 +353,28 @@ impl Meter<'_> {
         pick: impl Fn(f64, f64) -> f64,
     ) -> Result<Vec<Option<Sample>>> {
         let mut tasks = Vec::new();
+        self.plan.expect(self.steps(subjects.len()));
         for subject in subjects {
-            self.progress(size, &format!("calibrating {:?}", subject.probe));
+            self.progress(size, &format!("calibrating {}", subject.probe));
             tasks.push(self.calibrate(size, subject)?);
+            self.plan.at(self.plan.done() + 1);
         }
         let mut values = vec![Vec::new(); subjects.len()];
-        for turn in 1..=self.options.repeat() {
+        for _ in 0..self.options.repeat() {
             for (at, task) in tasks.iter().enumerate() {
-                let Some(task) = task else { continue };
-                self.progress(size, &format!("{turn}/{} {:?}", self.options.repeat(), task.probe));
-                let (outcome, cost) = self.pairs[subjects[at].pair].run_costed(task)?;
-                match outcome {
-                    Outcome::Value(value) => values[at].push(pick(value, cost / task.iters as f64)),
-                    Outcome::Absent(why) => self.note(task.probe, why),
-                    _ => {}
+                if let Some(task) = task {
+                    self.progress(size, &task.probe.to_string());
+                    let (outcome, cost) = self.pairs[subjects[at].pair].run_costed(task)?;
+                    let cost = cost / task.iters as f64;
+                    match outcome {
+                        Outcome::Value(value) => values[at].push(pick(value, cost)),
+                        Outcome::Absent(why) => self.note(task.probe, why),
+                        _ => {}
+                    }
                 }
+                self.plan.at(self.plan.done() + 1);
             }
         }
-        self.progress_end();
         Ok(values.into_iter().map(Sample::of).collect())
     }
 
@@ -392,21 +405,15 @@ impl Meter<'_> {
     }
 
     fn note(&mut self, probe: Probe, why: String) {
-        let note = format!("{probe:?} not measured: {why}");
+        let note = format!("{probe} not measured: {why}");
         if !self.absent.contains(&note) {
             self.absent.push(note);
         }
     }
 
-    fn progress(&self, size: usize, what: &str) {
-        if std::io::stderr().is_terminal() && !self.title.is_empty() {
-            eprint!("\r\x1b[K{} {size} B: {what}", self.title);
-        }
-    }
-
-    fn progress_end(&self) {
-        if std::io::stderr().is_terminal() && !self.title.is_empty() {
-            eprint!("\r\x1b[K");
+    fn progress(&mut self, size: usize, what: &str) {
+        if !self.title.is_empty() {
+            self.plan.show(format!("{}, {} B: {what}", self.title, human(size)));
         }
     }
 }

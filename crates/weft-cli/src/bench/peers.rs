@@ -9,7 +9,7 @@ use rustix::fs::{mkfifoat, Mode, CWD};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::DirBuilderExt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 trait Duplex: Read + Write {}
 impl<T: Read + Write> Duplex for T {}
@@ -121,7 +121,7 @@ pub fn udp_exchange(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         return Ok(Outcome::Absent(format!("a datagram carries at most {DATAGRAM} B")));
     }
     let mut socket = rank.udp(false)?;
-    socket.set_read_timeout(Some(std::time::Duration::from_secs(1)))?;
+    socket.set_read_timeout(Some(Duration::from_secs(1)))?;
     let (data, mut buffer) = (vec![1u8; task.size], vec![0u8; 65536]);
     let send = |socket: &mut UdpSocket| Ok(socket.send(&data).map(|_| ())?);
     let recv = |socket: &mut UdpSocket| Ok(socket.recv(&mut buffer).is_ok());
@@ -194,6 +194,21 @@ pub fn stream(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcome>
     }
     stream.read_exact(&mut [0])?;
     Ok(per(start, task.iters))
+}
+
+/// Rank 1 waits in a read for `iters` milliseconds; gives the share of a core it used.
+pub fn idle(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcome> {
+    let mut stream = open(rank, channel, false)?;
+    rank.sync()?;
+    if rank.me == 0 {
+        std::thread::sleep(Duration::from_millis(task.iters));
+        stream.write_all(&[1])?;
+        return Ok(Outcome::Elsewhere);
+    }
+    let (before, start) = (sys::cpu_time(), Instant::now());
+    stream.read_exact(&mut [0])?;
+    let used = sys::cpu_time() - before;
+    Ok(Outcome::Value(used.as_secs_f64() / start.elapsed().as_secs_f64()))
 }
 
 /// From before the write to after the return of the read that slept.

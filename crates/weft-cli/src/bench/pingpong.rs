@@ -63,7 +63,9 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
         (&[16, 64, 1 << 10, 8 << 10, 64 << 10, 1 << 20], floors, &[Channel::Tcp])
     };
     let mut table = bench.table("pingpong", "one-way time", "us", Better::Lower);
-    for size in bench.sizes(defaults) {
+    let sizes = bench.sizes(defaults);
+    bench.plan(sizes.len() * (2 + channels.len()));
+    for size in sizes {
         let (floor, probe) = floor_of(bench.link, size);
         let mut subjects: Vec<Subject> = vec![Probe::WeftPingPong.into(), bench.bare(probe)];
         if let Some(pair) = bench.direct {

@@ -6,6 +6,7 @@ use super::{bandwidth, floor, iperf, kernel, logp, peers, pingpong, rate, wait, 
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{OwnedFd, RawFd};
@@ -79,6 +80,9 @@ pub enum Probe {
     Iperf,
     /// Waking a process that sleeps reading a kernel channel.
     Wake(Channel),
+    /// Share of a core used by a process that waits for `iters` milliseconds in a read of a kernel
+    /// channel.
+    Idle(Channel),
     /// Ping-pong of weft messages, one way.
     WeftPingPong,
     /// Weft messages in one direction with a window of posted receives.
@@ -114,6 +118,53 @@ pub enum Probe {
     Multicast,
     /// Share of a core used by a rank that waits for `iters` milliseconds.
     WeftIdle,
+}
+
+impl fmt::Display for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match *self {
+            Probe::CacheLine => "cache line",
+            Probe::Ring => "ring of cache lines",
+            Probe::Copy => "memory copy",
+            Probe::RemoteCopy => "process_vm_readv",
+            Probe::Futex => "futex wake-up",
+            Probe::Udp => "bare UDP",
+            Probe::Wire(socket, false) => return write!(f, "bare {}", socket.name()),
+            Probe::Wire(socket, true) => return write!(f, "bare {}, blocking", socket.name()),
+            Probe::WireRate(socket) => return write!(f, "rate of bare {}", socket.name()),
+            Probe::UdpStream => "stream over bare UDP",
+            Probe::UdpRate => "rate of bare UDP",
+            Probe::PingPong(channel) => return write!(f, "{} ping-pong", channel.name()),
+            Probe::Stream(channel) => return write!(f, "{} stream", channel.name()),
+            Probe::Exchange(channel) => {
+                return write!(f, "{} ping-pong, blocking", channel.name());
+            }
+            Probe::UdpExchange => "UDP ping-pong, blocking",
+            Probe::UdpFlow => "UDP stream",
+            Probe::NoOffloads => "turning offloads off",
+            Probe::Iperf => "TCP stream as iperf3",
+            Probe::Wake(channel) => return write!(f, "{} wake-up", channel.name()),
+            Probe::Idle(channel) => return write!(f, "wait on {}", channel.name()),
+            Probe::WeftPingPong => "weft ping-pong",
+            Probe::WeftBandwidth => "weft bandwidth",
+            Probe::WeftRate => "weft message rate",
+            Probe::WeftCrowd => "idle endpoints",
+            Probe::WeftSendOverhead => "weft overhead of sends",
+            Probe::WeftBusyRoundTrip => "weft round trip with computation",
+            Probe::WeftWake => "weft wake-up",
+            Probe::WeftEstimate => "estimates of the link",
+            Probe::PacketPingPong => "packet interface ping-pong",
+            Probe::PacketSendOverhead => "packet interface overhead of sends",
+            Probe::PacketBusyRoundTrip => "packet interface round trip with computation",
+            Probe::PacketStream => "packet interface stream",
+            Probe::FetchAdd => "fetch-and-add",
+            Probe::KernelFetchAdd => "fetch-and-add at a kernel",
+            Probe::PacketMax => "longest packet",
+            Probe::Multicast => "multicast",
+            Probe::WeftIdle => "weft wait",
+        };
+        f.write_str(words)
+    }
 }
 
 /// What the kernel offers for passing bytes.
@@ -163,7 +214,7 @@ pub struct Task {
 /// A rank's answer to a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Seconds per iteration (a share of one for `WeftIdle`).
+    /// Seconds per iteration (a share of one for `WeftIdle` and `Idle`).
     Value(f64),
     /// That, where not all that was sent arrived: seconds per iteration, bytes arrived.
     Partial(f64, f64),
@@ -374,6 +425,7 @@ impl Rank {
             }
             Probe::Iperf => iperf::rank(self, task),
             Probe::Wake(channel) => peers::wake(self, task, channel),
+            Probe::Idle(channel) => peers::idle(self, task, channel),
             Probe::WeftPingPong => pingpong::rank(self, task),
             Probe::WeftBandwidth => bandwidth::rank(self, task),
             Probe::WeftRate => rate::rank(self, task),

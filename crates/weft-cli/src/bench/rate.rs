@@ -57,17 +57,29 @@ pub fn floor_of(link: LinkName) -> (&'static str, Probe) {
     }
 }
 
+/// The unit in which rates of messages of these sizes have digits, and what it is of one a second.
+fn unit(sizes: &[usize]) -> (&'static str, f64) {
+    match sizes.iter().max() {
+        Some(0x10_0000..) => ("1/s", 1.0),
+        Some(0x4000..) => ("k/s", 1e-3),
+        _ => ("M/s", 1e-6),
+    }
+}
+
 /// The table.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
     let (floor, channels): ((&'static str, Probe), &[Channel]) = match bench.link {
         LinkName::Shm => (("ring", Probe::Ring), &[Channel::Pipe, Channel::Unix]),
         link => (floor_of(link), &[Channel::Pipe, Channel::Tcp]),
     };
-    let mut table = bench.table("rate", "messages", "M/s", Better::Higher);
-    for size in bench.sizes(&[8]) {
+    let sizes = bench.sizes(&[8]);
+    let (unit, scale) = unit(&sizes);
+    let mut table = bench.table("rate", "messages", unit, Better::Higher);
+    bench.plan(sizes.len() * (2 + channels.len()));
+    for size in sizes {
         let mut subjects: Vec<Subject> = vec![Probe::WeftRate.into(), bench.bare(floor.1)];
         subjects.extend(channels.iter().map(|&c| bench.bare(Probe::Stream(c))));
-        let got = bench.measure(size, &subjects, |s| 1e-6 / s)?;
+        let got = bench.measure(size, &subjects, |s| scale / s)?;
         let peers = channels.iter().zip(&got[2..]).map(|(c, &s)| (c.name(), s));
         table.push("", size, got[0], others([(floor.0, got[1])].into_iter()), others(peers));
     }

@@ -46,11 +46,18 @@ pub fn tables(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
     let bare = bench.bare;
     let mut used =
         bench.table("wait", "share of a core used by a waiting rank", "%", Better::Lower);
-    let idle = Subject { iters: if quick { 20 } else { 1000 }, ..Probe::WeftIdle.into() };
-    let got = bench.measure(1, &[idle], |share| share * 100.0)?;
-    used.push("cpu", 1, got[0], Vec::new(), Vec::new());
+    bench.plan(2 + 4);
+    let iters = if quick { 20 } else { 1000 };
+    let idle = [
+        Subject { iters, ..Probe::WeftIdle.into() },
+        Subject { iters, ..bench.bare(Probe::Idle(Channel::Pipe)) },
+    ];
+    let got = bench.measure(1, &idle, |share| share * 100.0)?;
+    used.push("cpu", 1, got[0], Vec::new(), others([("pipe", got[1])].into_iter()));
     used.notes.push(
-        "processor time of all threads of a rank that waits a second in recv_blocking".into(),
+        "processor time of all threads of a rank that waits a second in recv_blocking; pipe: of a \
+         process that waits as long in read(2)"
+            .into(),
     );
 
     let mut woken =

@@ -46,7 +46,8 @@ impl Ended {
     /// Why it failed, in one line.
     pub fn reason(&self) -> String {
         let last = self.errors.lines().map(str::trim).rfind(|line| !line.is_empty());
-        last.map_or_else(|| self.status.clone(), str::to_string)
+        let said = last.map(|line| line.strip_prefix("weft: ").unwrap_or(line));
+        said.map_or_else(|| self.status.clone(), str::to_string)
     }
 }
 

@@ -2,13 +2,15 @@
 
 use super::host::read;
 use super::Check;
+use crate::lab::client::{plan, Attached};
+use crate::lab::spec::Conditions;
 use std::path::PathBuf;
 use weft::launch::{detect, Launcher};
 use weft::settings;
 
 /// All checks.
 pub fn checks() -> Vec<Check> {
-    let mut checks = vec![launcher(), launchers(), rights()];
+    let mut checks = vec![launcher(), launchers(), rights(), lab()];
     checks.push(configuration());
     checks
 }
@@ -42,6 +44,23 @@ fn launchers() -> Check {
     };
     let ssh = if on_path("ssh").is_some() { "" } else { "; no ssh: one host only" };
     Check::ok("launchers", format!("{finding}{ssh}"))
+}
+
+/// Whether a lab can be made: one is, and ends at once. Its loss takes `tc` beside `ip`.
+fn lab() -> Check {
+    let name = format!("doctor-{}", std::process::id());
+    let conditions = Conditions { mtu: 1500, loss: Some(0.0), ..Conditions::default() };
+    let made = plan(&name, 2, &conditions).and_then(|spec| Attached::start(&spec));
+    let Err(error) = made else {
+        return Check::ok("lab", "can be made: weft lab, tune, and bench between two hosts");
+    };
+    let why = format!("{error:#}");
+    let why = why.strip_prefix(&format!("lab {name}: ")).unwrap_or(&why);
+    Check::warn(
+        "lab",
+        why,
+        "do what it says to use weft lab, and tune and bench between hosts; jobs need no lab",
+    )
 }
 
 /// Number of CAP_NET_RAW (linux/capability.h).

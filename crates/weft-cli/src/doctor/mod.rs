@@ -50,6 +50,10 @@ struct Check {
 }
 
 impl Check {
+    fn works(&self) -> bool {
+        self.verdict == Verdict::Ok
+    }
+
     fn ok(topic: &'static str, finding: impl Into<String>) -> Check {
         Check { verdict: Verdict::Ok, topic, finding: finding.into(), remedy: None, mpi: None }
     }

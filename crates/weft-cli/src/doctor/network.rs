@@ -7,11 +7,14 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::time::Duration;
 use weft::EndpointId;
+use weft_link::ether::{Interface, Interfaces};
 use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::{PacketConfig, PacketLink, UdpConfig, UdpLink, XdpLink};
+use weft_link::{LinkError, PacketConfig, PacketLink, UdpConfig, UdpLink, XdpLink};
 
 /// Socket buffers that hold the packets of a fast burst, in bytes.
 const BUFFER: u64 = 4 << 20;
+/// An interface is switched on (netdevice(7)).
+const IFF_UP: u32 = 1;
 /// The smallest that does not lose bulk data regularly.
 const BUFFER_MIN: u64 = 1 << 20;
 
@@ -21,6 +24,7 @@ pub fn checks() -> Vec<Check> {
     let v6 = loopback("[::1]:0");
     let mut checks =
         vec![link(), agent(), family("udp over IPv4", &v4), family("udp over IPv6", &v6)];
+    let mut without: Vec<&str> = checks[0].works().then_some("udp").into_iter().collect();
     // One family is enough.
     if v4.is_ok() || v6.is_ok() {
         let failed = |c: &mut Check| c.verdict == super::Verdict::Fail;
@@ -35,15 +39,41 @@ pub fn checks() -> Vec<Check> {
     checks.push(buffer("receive buffer", "net.core.rmem_max"));
     checks.push(buffer("send buffer", "net.core.wmem_max"));
     checks.push(ports());
-    checks.push(ethernet("packet link", false));
-    checks.push(ethernet("gso link", true));
-    checks.push(xdp());
+    let packet = ethernet("packet link", false, &without);
+    checks.push(ethernet("gso link", true, &without));
+    if packet.works() {
+        without.insert(0, "packet");
+    }
+    checks.insert(checks.len() - 1, packet);
+    checks.push(xdp(&without));
     checks.extend(interfaces());
     checks
 }
 
+/// What to do about a link on raw Ethernet that does not open: by what keeps it from opening.
+/// `rights` give it the right; `without` are the links between hosts that work.
+fn remedy(error: &LinkError, usable: bool, rights: &str, without: &[&str]) -> String {
+    let rest = match without {
+        [] => "no link between hosts works; ranks of one host have shm".into(),
+        [one] => format!("{one} works without"),
+        more => format!("{} work without", more.join(" and ")),
+    };
+    let denied = |source: &io::Error| source.kind() == io::ErrorKind::PermissionDenied;
+    match error {
+        _ if !usable => format!("bring an Ethernet interface up to use it; {rest}"),
+        LinkError::System { source, .. } if denied(source) => format!("{rights}; {rest}"),
+        _ => format!("do what the reason says, if you need this link; {rest}"),
+    }
+}
+
+/// Whether there is an interface for links on raw Ethernet.
+fn usable(only: Option<&[String]>) -> bool {
+    // Where they cannot be listed the link's own error says so.
+    Interfaces::list().map_or(true, |all| all.usable(only).is_ok())
+}
+
 /// The links on packet sockets: nobody needs them, so that one does not open is no failure.
-fn ethernet(what: &'static str, trains: bool) -> Check {
+fn ethernet(what: &'static str, trains: bool, without: &[&str]) -> Check {
     let config = match weft::job::packet_from_env() {
         Ok(config) => PacketConfig { trains, ..config },
         Err(error) => return Check::warn(what, error.to_string(), "correct the variable"),
@@ -52,28 +82,34 @@ fn ethernet(what: &'static str, trains: bool) -> Check {
         return Check::fail(what, "no key", "this is an error of weft: please report it");
     };
     let me = EndpointId(weft_link::random_u64());
+    let usable = usable(config.interfaces.as_deref());
     match PacketLink::new(config, Security { mode: Mode::Auth, job_key, me }) {
         Ok(link) => {
             let names: Vec<String> = link.ports().into_iter().map(|(name, _)| name).collect();
             let where_to = if trains { "; used where long frames pass whole" } else { "" };
             Check::ok(what, format!("opens on {}{where_to}", names.join(", ")))
         }
-        Err(error) => Check::warn(
-            what,
-            error.to_string(),
-            "setcap cap_net_raw+ep PROGRAM for lower latency between hosts; udp works without",
-        ),
+        Err(error) => {
+            let rights = "setcap cap_net_raw+ep PROGRAM for lower latency between hosts";
+            Check::warn(what, error.to_string(), remedy(&error, usable, rights, without))
+        }
     }
 }
 
 /// The XDP link: nobody needs it either. Nothing is attached.
-fn xdp() -> Check {
-    let probed = weft::job::xdp_from_env()
-        .map_err(|e| e.to_string())
-        .and_then(|config| XdpLink::probe(&config).map_err(|e| e.to_string()));
-    match probed {
-        Ok(lines) => Check::ok("xdp link", format!("program loads; {}", lines.join("; "))),
-        Err(error) => Check::warn("xdp link", error, "nothing: packet and udp work without"),
+fn xdp(without: &[&str]) -> Check {
+    let what = "xdp link";
+    let config = match weft::job::xdp_from_env() {
+        Ok(config) => config,
+        Err(error) => return Check::warn(what, error.to_string(), "correct the variable"),
+    };
+    match XdpLink::probe(&config) {
+        Ok(lines) => Check::ok(what, format!("program loads; {}", lines.join("; "))),
+        Err(error) => {
+            let rights = "run as root to use it";
+            let usable = usable(config.interfaces.as_deref());
+            Check::warn(what, error.to_string(), remedy(&error, usable, rights, without))
+        }
     }
 }
 
@@ -104,7 +140,8 @@ fn link() -> Check {
         return Check::fail("udp link", "no key", "this is an error of weft: please report it");
     };
     let me = EndpointId(weft_link::random_u64());
-    match UdpLink::new(UdpConfig::default(), Security { mode: Mode::Auth, job_key, me }) {
+    let opened = UdpLink::new(UdpConfig::default(), Security { mode: Mode::Auth, job_key, me });
+    match opened.and_then(weft::job::reachable) {
         Ok(_) => Check::ok("udp link", "opens"),
         Err(error) => Check::fail("udp link", error.to_string(), "see the lines below"),
     }
@@ -190,32 +227,32 @@ fn default_route() -> Option<String> {
     })
 }
 
+/// The interfaces of this network namespace: /sys may show those of another.
 fn interfaces() -> Vec<Check> {
     let default = default_route();
-    let Ok(list) = std::fs::read_dir("/sys/class/net") else {
-        return vec![Check::warn(
-            "interfaces",
-            "/sys/class/net cannot be read",
-            "mount /sys to have interfaces checked",
-        )];
-    };
-    let mut names: Vec<String> =
-        list.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    let mut checks = Vec::new();
-    for name in names {
-        let of = |what: &str| read(&format!("/sys/class/net/{name}/{what}"));
-        let flags =
-            of("flags").and_then(|f| u32::from_str_radix(f.trim_start_matches("0x"), 16).ok());
-        // IFF_UP.
-        if flags.is_none_or(|flags| flags & 1 == 0) {
-            continue;
+    let mut list = match Interfaces::list() {
+        Ok(Interfaces(list)) => list,
+        Err(error) => {
+            let finding = format!("cannot be listed: {error}");
+            return vec![Check::warn("interfaces", finding, "allow netlink sockets (rtnetlink)")];
         }
-        let mtu = of("mtu").unwrap_or_default();
-        let speed = of("speed").filter(|s| !s.starts_with('-'));
-        let speed = speed.map_or(String::new(), |s| format!(", {s} Mb/s"));
-        let route = if default.as_deref() == Some(&name) { ", default route" } else { "" };
+    };
+    list.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut checks = Vec::new();
+    for Interface { name, mtu, .. } in list.iter().filter(|one| one.flags & IFF_UP != 0) {
+        let speed = match weft_link::ether::speed(name.as_bytes()) {
+            0 => String::new(),
+            known => format!(", {known} Mb/s"),
+        };
+        let route = if default.as_ref() == Some(name) { ", default route" } else { "" };
         checks.push(Check::ok("interface", format!("{name}: MTU {mtu}{speed}{route}")));
+    }
+    if checks.is_empty() {
+        checks.push(Check::warn(
+            "interfaces",
+            "none is up",
+            "ip link set lo up, for udp on this host; shm needs none",
+        ));
     }
     if default.is_none() {
         checks.push(Check::warn(
@@ -225,4 +262,24 @@ fn interfaces() -> Vec<Check> {
         ));
     }
     checks
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remedy__follows_the_cause_and_names_only_what_works() {
+        let none = LinkError::Unreachable("no usable Ethernet interface: lo: loopback".into());
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        let denied = LinkError::System { what: "open".into(), source: denied, fix: "be root" };
+        let said = remedy(&none, false, "RIGHTS", &["udp"]);
+        assert!(said.contains("interface up") && said.ends_with("; udp works without"), "{said}");
+        assert!(!said.contains("RIGHTS"), "{said}");
+        let said = remedy(&denied, true, "RIGHTS", &["packet", "udp"]);
+        assert_eq!(said, "RIGHTS; packet and udp work without");
+        let said = remedy(&LinkError::Unsupported, true, "RIGHTS", &[]);
+        assert!(!said.contains("RIGHTS") && said.contains("no link between hosts"), "{said}");
+    }
 }

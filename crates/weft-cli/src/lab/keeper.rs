@@ -97,10 +97,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let mut text = serde_json::to_string(&started)?;
     text.push('\n');
-    // Whoever asked for the lab may be gone: then nobody wants it, and the error ends this process.
+    // Whoever asked for the lab may be gone: then nobody wants it, nor to hear of it.
     let told = std::io::stdout().write_all(text.as_bytes());
     let Some(mut keeper) = lab else { return Ok(ExitCode::FAILURE) };
-    told.context("nobody waits for this lab any more")?;
+    match told {
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::FAILURE),
+        told => told.context("telling that the lab is up")?,
+    }
     silence()?;
     keeper.serve(args.attached)?;
     Ok(ExitCode::SUCCESS)

@@ -3,7 +3,7 @@
 use super::network::{Hosts, Network};
 use super::replay::{self, Files};
 use super::scenario::counters;
-use crate::app::Progress;
+use crate::app::{Convergence, Progress};
 use anyhow::Result;
 use serde_json::json;
 use std::cell::{Cell, RefCell};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use weft::{Group, OpError};
 use weft_asp::Graph;
 use weft_sim::{Counters, Env, Failure, Sim, SimConfig};
-use weft_sor::parse_size;
+use weft_sor::{parse_size, Step};
 
 /// Run an application on simulated hosts, against the sequential program
 #[derive(Debug, clap::Args)]
@@ -291,19 +291,25 @@ impl Sor {
     fn run(&self, sim: &mut Sim, config: &SimConfig) -> Result<Report, Stop> {
         let params = self.params()?;
         let mortal = self.common.fates.mortal();
-        let (bar, given) = (Rc::new(Progress::new(0, "simulated SOR")), params.clone());
+        let (bar, given) = (Convergence::new(0, "simulated SOR", params.tolerance), params.clone());
+        let bar = Rc::new(bar);
         let shown = Rc::downgrade(&bar);
         let ended = simulate(sim, (config.hosts, &mortal), move |world| {
             let (params, shown) = (given.clone(), shown.clone());
             async move {
-                let tell = |done, of| show(&shown, &world, done, of);
+                let tell = |step: Step| {
+                    if let Some(bar) = shown.upgrade().filter(|_| world.rank() == 0) {
+                        bar.at(step.iterations, step.max_iterations, step.residual);
+                    }
+                };
                 weft_sor::run(&world, &params, &tell).await
             }
         });
         drop(bar);
         let ended = ended?;
-        let bar = Progress::new(0, "sequential SOR");
-        let want = weft_sor::sequential(&params, &|done, of| bar.at(done, of));
+        let bar = Convergence::new(0, "sequential SOR", params.tolerance);
+        let tell = |s: Step| bar.at(s.iterations, s.max_iterations, s.residual);
+        let want = weft_sor::sequential(&params, &tell);
         let right = ended.outcomes.iter().map(|outcome| outcome.agrees_with(&want)).collect();
         let cells = (params.rows - 2) as f64 * params.cols as f64 * want.iterations as f64;
         let first = &ended.outcomes[0];

@@ -6,7 +6,7 @@ use anyhow::{bail, Context, Result};
 use serde_json::{json, Map, Value};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use weft_sim::scenarios::{default_config, run_named, Report};
+use weft_sim::scenarios::{default_config, run_named, run_telling, Report};
 use weft_sim::{Counters, SimConfig};
 
 /// Options of every scenario.
@@ -30,9 +30,13 @@ pub fn counters(counters: &Counters) -> Map<String, Value> {
     shown.map(|(name, n)| (name.to_string(), n.into())).collect()
 }
 
-fn print(report: &Report, seed: u64, took: Duration, as_json: bool) {
+/// `told`: its lines stand there already.
+fn print(report: &Report, told: bool, seed: u64, took: Duration, as_json: bool) {
     if !as_json {
-        println!("{report}");
+        let text = if told { report.ending() } else { report.to_string() };
+        if !text.is_empty() {
+            println!("{}", text.trim_end());
+        }
         println!("  PASS, {:.2} s of wall time", took.as_secs_f64());
         return;
     }
@@ -59,9 +63,17 @@ pub fn play(
     as_json: bool,
 ) -> Result<ExitCode> {
     let (seed, start) = (config.seed, Instant::now());
-    match run_named(name, config) {
+    let mut told = false;
+    let mut tell = |line: &str| {
+        told = true;
+        if !as_json {
+            println!("{line}");
+        }
+    };
+    let ended = run_telling(name, &config, &mut tell);
+    match ended.unwrap_or_else(|| run_named(name, config)) {
         Ok(report) => {
-            print(&report, seed, start.elapsed(), as_json);
+            print(&report, told, seed, start.elapsed(), as_json);
             files.write(&report.trace)?;
             Ok(ExitCode::SUCCESS)
         }

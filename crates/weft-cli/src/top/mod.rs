@@ -24,9 +24,14 @@ pub struct Args {
     /// Print all counters once, in the text format of Prometheus
     #[arg(long)]
     prometheus: bool,
-    /// Seconds between two tables
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
-    interval: f64,
+    /// Seconds between two tables, 0.05 to 3600
+    #[arg(long, value_name = "S", default_value = "1", value_parser = parse_interval)]
+    interval: Duration,
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|s| (0.05..=3600.0).contains(s));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "give seconds from 0.05 to 3600".into())
 }
 
 /// What a rank's rates are measured from: its counters when last seen.
@@ -50,7 +55,6 @@ fn print_once(args: &Args) -> Result<()> {
 }
 
 fn live(args: &Args) -> Result<()> {
-    let interval = Duration::from_secs_f64(args.interval.clamp(0.05, 3600.0));
     let mut screen = Screen::open(!args.json)?;
     let mut past = Past::new();
     loop {
@@ -59,7 +63,7 @@ fn live(args: &Args) -> Result<()> {
         let text = if args.json { format::json(&rows)? } else { format::table(&rows) };
         screen.show(&text)?;
         past = now.into_iter().map(|s| ((s.pid, s.start), s)).collect();
-        if screen.wait(interval)? {
+        if screen.wait(args.interval)? {
             return Ok(());
         }
     }

@@ -102,7 +102,7 @@ fn once(pair: &mut Pair, task: &Task) -> Result<f64> {
     match pair.run(task)? {
         Outcome::Value(value) => Ok(value.max(1e-9)),
         Outcome::Absent(why) => bail!("{why}"),
-        other => bail!("{:?} answered {other:?}", task.probe),
+        other => bail!("{} answered {other:?}", task.probe),
     }
 }
 

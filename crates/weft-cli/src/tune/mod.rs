@@ -6,6 +6,7 @@ pub mod store;
 use crate::app::progress::Progress;
 use crate::bench::date;
 use crate::bench::far::Far;
+use crate::interrupt::Interrupt;
 use crate::run::agents::Agent;
 use crate::run::remote_weft;
 use anyhow::{bail, Context, Result};
@@ -419,7 +420,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let wanted = wanted(&args.link, far.is_some())?;
     let (turn, repeat) = if args.quick { (5, 4) } else { (25, 10) };
     let (turn, until) = (Duration::from_millis(turn), Instant::now() + BUDGET);
+    let interrupt = Interrupt::watch("weft tune")?;
     let found = measure(&wanted, &config, &Effort { far: far.as_ref(), turn, repeat, until });
+    let found = interrupt.unless(Ok(found))?;
     print(&found);
     if found.links.is_empty() {
         bail!("no link could be measured; `weft doctor` tells what is missing");
@@ -427,6 +430,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if args.dry_run {
         println!("nothing stored (--dry-run)");
     } else if let Some(far) = far {
+        interrupt.leaves(|| "one of the hosts may have stored the figures".into());
         store::everywhere(&far, &found.calibration())?;
     } else {
         let path = path()?;

@@ -153,6 +153,29 @@ fn network__none_at_all_is_named_where_it_is_asked_for() {
 }
 
 #[test]
+fn network__none_at_all_is_what_doctor_and_info_say() {
+    let script = "\"$WEFT\" doctor --json; \"$WEFT\" info; ip link set lo up; \"$WEFT\" info >&2";
+    let Some(command) = apart("--net", script) else { return };
+    let done = Job::of(command).finish();
+    let check = |topic: &str| {
+        let topic = format!("\"topic\":\"{topic}\"");
+        let line = done.out.lines().find(|line| line.contains(&topic));
+        line.unwrap_or_else(|| panic!("no {topic}: {}{}", done.out, done.err)).to_owned()
+    };
+    let udp = check("udp link");
+    assert!(udp.contains("\"fail\"") && udp.contains("has an address"), "{udp}");
+    for link in ["packet link", "gso link", "xdp link"] {
+        let said = check(link);
+        assert!(said.contains("no link between hosts works"), "{said}");
+        assert!(!said.contains("setcap") && !said.contains("work without"), "{said}");
+    }
+    let up = check("interfaces");
+    assert!(up.contains("none is up") && !done.out.contains("\"interface\""), "{up}");
+    assert!(!done.out.contains("messages between hosts"), "{}", done.out);
+    assert!(done.err.contains("messages between hosts: small over udp"), "{}", done.err);
+}
+
+#[test]
 fn dev_shm__of_64_kib_is_not_used() {
     let mount = "mount -t tmpfs -o size=64k none /dev/shm || exit 99";
     let look = "code=$?; ls -A /dev/shm >&2; exit $code";

@@ -114,6 +114,28 @@ fn kill(pid: &Value) {
 }
 
 #[test]
+fn keeper__whose_starter_is_gone_ends_without_a_word() {
+    let Some(lab) = Lab::up(&["1"]) else { return };
+    let mut spec = lab.status()["spec"].clone();
+    let orphan = Lab::unmade();
+    spec["name"] = orphan.name.as_str().into();
+    let words = ["lab-keeper", "--spec", &spec.to_string(), "--attached"];
+    let keeper = || {
+        let mut keeper = orphan.command(&words);
+        keeper.stdin(Stdio::null());
+        keeper
+    };
+    let heard = keeper().output().expect("weft starts");
+    assert!(text(&heard.stdout).contains("Ready"), "{}", text(&heard.stdout));
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let done = keeper().stdout(writer).output().expect("weft starts");
+    assert!(!done.status.success());
+    assert_eq!(text(&done.stderr), "");
+    orphan.wait_until_nothing_left();
+}
+
+#[test]
 fn exec__runs_in_the_host_and_passes_the_exit_status_on() {
     let Some(lab) = Lab::up(&["2"]) else { return };
     assert_eq!(lab.sh("h2", "hostname").trim(), "h2");

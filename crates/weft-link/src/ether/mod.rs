@@ -15,6 +15,5 @@ mod train;
 pub use addr::{EtherAddr, Mac};
 pub use frame::{EtherFrame, EtherHead, EtherType, FrameError};
 pub use interfaces::{network_hint, Interface, Interfaces, Path, Unusable, PATHS_MAX};
-pub(crate) use sys::speed;
-pub use sys::Monitor;
+pub use sys::{speed, Monitor};
 pub use train::{TrainFrame, TrainHead};

@@ -214,7 +214,13 @@ impl Grid {
         let mut pair = Pair::start(kind).map_err(text)?;
         pair.patience(PATIENCE).map_err(text)?;
         let (options, title) = (&self.options, String::new());
-        let mut meter = Meter { pairs: vec![pair], options, title, absent: Vec::new() };
+        let mut meter = Meter {
+            pairs: vec![pair],
+            options,
+            title,
+            plan: Default::default(),
+            absent: Vec::new(),
+        };
         let mut out = Vec::new();
         for &(size, subject) in subjects {
             let got = meter.measure(size, &[subject]).map_err(text)?;

@@ -39,7 +39,7 @@ pub struct Chosen {
     /// Who serves fetch-and-add: host, agent
     #[arg(long, value_delimiter = ',')]
     fetch_add: Vec<Place>,
-    /// How ranks wait: adaptive, polling, blocking
+    /// How ranks wait: adaptive, polling, blocking, watchdog
     #[arg(long, value_delimiter = ',')]
     receipt: Vec<Receipt>,
     /// Members of multicasts, half of them on each side

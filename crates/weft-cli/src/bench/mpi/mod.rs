@@ -6,6 +6,7 @@ mod job;
 use super::ethernet::{text, Aim, Check};
 use super::netns::Place;
 use super::pair::{Kind, Pair, Sample};
+use super::progress::bar;
 use super::rank::{Probe, Task};
 use super::table::{Better, Other, Row, Table};
 use super::{Options, CONFIG, MTU};
@@ -162,12 +163,11 @@ impl Run<'_> {
         let mut failed = vec![false; subjects.len()];
         for _ in 0..self.turns() {
             for (at, subject) in subjects.iter().enumerate() {
+                self.bar.set_message(format!("{mode}, {} by {}", subject.name, subject.mpi));
+                self.bar.inc(1);
                 let Some(program) = self.program(&subject.mpi).filter(|_| !failed[at]) else {
                     continue;
                 };
-                let mode = if mode == "ring" { "ring" } else { mode };
-                self.bar.set_message(format!("{mode}, {} by {}", subject.name, subject.mpi));
-                self.bar.tick();
                 let mut command = vec![program, mode.to_owned(), self.seconds().to_string()];
                 command.extend(sizes.iter().map(usize::to_string));
                 let folder = self.folder.0.clone();
@@ -295,6 +295,18 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Jobs that there will be, for the progress bar.
+    fn jobs(&self) -> u64 {
+        let (turns, mpis) = (self.turns() as usize, self.mpis.len());
+        let tcp = |mpi: &Mpi| over_tcp(mpi, false).len();
+        let over_tcp: usize = self.mpis.iter().map(|i| tcp(&i.mpi)).sum();
+        let wanted = |sizes: &[usize]| usize::from(!self.sizes(sizes).is_empty());
+        let mut each = wanted(&SIZES) * (2 * mpis + over_tcp);
+        each += usize::from(self.newest_open_mpi().is_some()) * wanted(&[8, 1 << 20]) * 2;
+        each += (wanted(&[8]) + wanted(&[1024])) * (mpis + over_tcp);
+        (turns * each) as u64
+    }
+
     fn newest_open_mpi(&self) -> Option<Mpi> {
         let all = || self.mpis.iter().map(|i| &i.mpi);
         let of = |family| all().find(|m| m.family == family).cloned();
@@ -377,9 +389,11 @@ impl Run<'_> {
         let mut subjects = vec![over_weft(&mpi, &self.provider, None, false)];
         subjects.extend(over_tcp(&mpi, false));
         let mut got = vec![[Vec::new(), Vec::new()]; subjects.len()];
+        self.bar.inc_length(u64::from(self.turns().min(3)) * subjects.len() as u64);
         for _ in 0..self.turns().min(3) {
             for (at, subject) in subjects.iter().enumerate() {
                 self.bar.set_message(format!("hpcc, {}", subject.name));
+                self.bar.inc(1);
                 let [rate, latency] = hpcc::run(&program, &hosts, subject)?;
                 got[at][0].push(rate);
                 got[at][1].push(latency * 1e6);
@@ -448,9 +462,10 @@ pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> 
         }
         bail!("no MPI here can use weft; `pip install mpich` is enough, `weft doctor` tells more");
     }
-    let bar = ProgressBar::new_spinner();
+    let bar = bar(0);
     let (checks, bar_of) = (Vec::new(), bar.clone());
     let mut run = Run { options, folder, provider, mpis, checks, notes, bar };
+    bar_of.set_length(run.jobs());
     for part in [Run::between, Run::inside, Run::collective, Run::crowd, Run::hpcc] {
         if let Err(why) = part(&mut run) {
             run.notes.push(format!("{why:#}"));

@@ -133,14 +133,18 @@ fn start(situation: Situation, way: &Way, labs: bool) -> Result<Pair> {
 }
 
 /// Measures all ways of a situation at all sizes, in turn, so that a disturbance of the machine
-/// meets all of them. `step` is called after each size with what is being done.
+/// meets all of them. `step` is called before each size with what will be done, and with what
+/// there is by then.
+///
+/// # Errors
+/// What `step` answers.
 pub fn situation(
     situation: Situation,
     sizes: &[usize],
     effort: Effort,
     results: &mut Results,
-    mut step: impl FnMut(&str),
-) {
+    mut step: impl FnMut(&str, &Results) -> Result<()>,
+) -> Result<()> {
     let mut subjects = Vec::new();
     for way in plan::ways(situation) {
         match start(situation, way, effort.labs) {
@@ -150,10 +154,11 @@ pub fn situation(
     }
     for &size in sizes {
         for latency in [true, false] {
-            step(&format!("{}: {size} B", situation.title()));
+            step(&format!("{}: {size} B", situation.title()), results)?;
             one_size(situation, size, latency, effort, &mut subjects, results);
         }
     }
+    Ok(())
 }
 
 /// Time, processor time and bytes of one repetition; the last two for streams.

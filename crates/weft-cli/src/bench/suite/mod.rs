@@ -17,14 +17,16 @@ mod report;
 
 use super::load::Load;
 use super::netns::{Mode, Place};
+use super::progress::bar;
 use super::Options;
 use crate::idle;
+use crate::interrupt::Interrupt;
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
 use measure::{Absence, Effort, Measure, Results};
 use plan::Situation;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// What the report tells about the run.
@@ -48,7 +50,8 @@ pub struct Run {
 /// Where the report goes, and what is in it.
 #[derive(Debug, clap::Args)]
 pub struct Wanted {
-    /// Folder of the report of suite and choices; made if it is not there
+    /// Folder of the report of suite and choices; made if it is not there. A suite that is stopped
+    /// leaves what it measured in results.csv
     #[arg(long, value_name = "DIR", required_if_eq("what", "suite"))]
     pub out: Option<PathBuf>,
     /// Situations of the suite [default: all]: inside-idle, between-1500-loaded, ...
@@ -111,16 +114,6 @@ fn effort(options: &Options) -> Effort {
     }
 }
 
-fn bar(steps: usize) -> ProgressBar {
-    let bar = ProgressBar::new(steps as u64);
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (about {eta} left)");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(500));
-    bar
-}
-
 /// Whether hosts of a lab are used, and if not, why.
 fn labs(mode: Mode) -> Result<Result<(), String>> {
     if mode == Mode::Off {
@@ -133,11 +126,52 @@ fn labs(mode: Mode) -> Result<Result<(), String>> {
     }
 }
 
+/// The table in the folder, written anew as figures come: they are there if the run is stopped.
+struct Stored {
+    file: PathBuf,
+    /// How many figures are in it. Locked while it is written.
+    figures: Arc<Mutex<usize>>,
+}
+
+impl Stored {
+    /// Makes the folder. One that this run made goes again if it ends without a figure.
+    fn start(folder: &Path, interrupt: &Interrupt) -> Result<Stored> {
+        let made = !folder.exists();
+        let make = || std::fs::create_dir_all(folder);
+        make().with_context(|| format!("the folder {}", folder.display()))?;
+        let stored = Stored { file: folder.join("results.csv"), figures: Arc::default() };
+        let (file, folder) = (stored.file.clone(), folder.to_owned());
+        let figures = stored.figures.clone();
+        interrupt.leaves(move || {
+            let figures = *figures.lock().unwrap_or_else(PoisonError::into_inner);
+            if figures > 0 {
+                return format!("{figures} figures are in {}, no report", file.display());
+            }
+            if made {
+                // It goes only if it is empty.
+                let _ = std::fs::remove_dir(folder);
+            }
+            "nothing stored".into()
+        });
+        Ok(stored)
+    }
+
+    fn put(&self, results: &Results) -> Result<()> {
+        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        if results.points.len() > *figures {
+            std::fs::write(&self.file, report::csv(results))
+                .with_context(|| format!("writing {}", self.file.display()))?;
+            *figures = results.points.len();
+        }
+        Ok(())
+    }
+}
+
 /// Measures everything and writes the report into `folder`.
 ///
 /// # Errors
 /// The folder cannot be written, or nothing could be measured.
-pub fn run(args: &Wanted, options: &Options) -> Result<ExitCode> {
+pub fn run(args: &Wanted, options: &Options, interrupt: &Interrupt) -> Result<ExitCode> {
     let folder = args.out.as_deref().context("--out DIR: where the report goes")?;
     let wanted = |s: &Situation| args.situations.is_empty() || args.situations.contains(s);
     let situations: Vec<Situation> = Situation::ALL.into_iter().filter(wanted).collect();
@@ -145,8 +179,7 @@ pub fn run(args: &Wanted, options: &Options) -> Result<ExitCode> {
     if let Some(busy) = &busy {
         eprintln!("weft bench: {busy}");
     }
-    let make = || std::fs::create_dir_all(folder);
-    make().with_context(|| format!("the folder {}", folder.display()))?;
+    let stored = Stored::start(folder, interrupt)?;
     let (start, effort, sizes) = (Instant::now(), effort(options), plan::sizes(options));
     let mut results = Results::default();
     let bar = bar(situations.len() * sizes.len() * 2);
@@ -160,11 +193,13 @@ pub fn run(args: &Wanted, options: &Options) -> Result<ExitCode> {
             continue;
         }
         let load = situation.loaded.then(Load::start).transpose()?;
-        measure::situation(situation, &sizes, effort, &mut results, |what| {
+        measure::situation(situation, &sizes, effort, &mut results, |what, results| {
             bar.set_message(what.to_owned());
             bar.inc(1);
-        });
+            stored.put(results)
+        })?;
         drop(load);
+        stored.put(&results)?;
     }
     bar.finish_and_clear();
     let context = Run {

@@ -1,0 +1,66 @@
+//! Ctrl-C, or another request to end, while something is measured: one line says what there is of
+//! it, and this process ends by the signal, as one that does not look.
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::{emulate_default_handler, pipe};
+use std::io::{IsTerminal, Read};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is left of the work when a signal ends it: called once, and its words are shown.
+type Left = Box<dyn FnOnce() -> String + Send>;
+
+/// Watches for signals from its making on.
+pub struct Interrupt {
+    /// Which came; 0 for none.
+    signal: Arc<AtomicUsize>,
+    left: Arc<Mutex<Option<Left>>>,
+}
+
+impl Interrupt {
+    /// Watches for `what`, a command.
+    ///
+    /// # Errors
+    /// Signals cannot be caught.
+    pub fn watch(what: &'static str) -> Result<Interrupt> {
+        let signal = Arc::new(AtomicUsize::new(0));
+        let left = Arc::new(Mutex::new(None::<Left>));
+        let (mut reader, writer) = UnixStream::pair().context("a pipe for signals")?;
+        for number in [SIGHUP, SIGINT, SIGTERM] {
+            // In this order: who is woken finds the number.
+            signal_hook::flag::register_usize(number, signal.clone(), number as usize)
+                .and_then(|_| pipe::register(number, writer.try_clone()?))
+                .context("catching signals")?;
+        }
+        let (of, shared) = (signal.clone(), left.clone());
+        std::thread::spawn(move || {
+            // Until the first signal there is nothing to read.
+            while reader.read(&mut [0]).is_err() {}
+            let left = shared.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let left = left.map_or_else(|| "nothing stored".into(), |left| left());
+            let clear = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+            eprintln!("{clear}{what}: interrupted, {left}");
+            let number = of.load(Ordering::SeqCst) as i32;
+            if emulate_default_handler(number).is_err() {
+                std::process::exit(128 + number);
+            }
+        });
+        Ok(Interrupt { signal, left })
+    }
+
+    /// What to do, and to say, about what there is by now.
+    pub fn leaves(&self, left: impl FnOnce() -> String + Send + 'static) {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(left));
+    }
+
+    /// The result of the work. After a signal nothing comes back: processes that end by the same
+    /// one are no error of this.
+    pub fn unless<T>(&self, result: Result<T>) -> Result<T> {
+        while self.signal.load(Ordering::SeqCst) != 0 {
+            std::thread::park();
+        }
+        result
+    }
+}

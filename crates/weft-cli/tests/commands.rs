@@ -186,6 +186,19 @@ fn commands__say_once_that_nothing_is_authenticated() {
 }
 
 #[test]
+fn run__each_rank_says_once_that_nothing_is_authenticated() {
+    // Every link that may be had here: each has frames that anybody can forge.
+    for link in ["udp", "auto"] {
+        let mut command = Command::new(WEFT);
+        command.args(["run", "-n", "2", "--link", link, WEFT, "app", "sor", "--size", "20"]);
+        let output = command.env("WEFT_SECURITY", "none").env_remove("WEFT_LOG").output().unwrap();
+        assert!(output.status.success());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(said.matches("authenticated").count(), 2, "{said}");
+    }
+}
+
+#[test]
 fn doctor__names_variables_that_nothing_reads() {
     let output = Command::new(WEFT).arg("doctor").env("WEFT_LINKS", "shm").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -6,7 +6,7 @@ use crate::network::{Network, SharedNetwork};
 use crate::runner::{Host, HostEnv, Outcome, Runner, Task};
 use crate::served::{Due, ServedLink};
 use crate::trace::Trace;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -81,6 +81,7 @@ pub struct Env {
     pub incarnation: u32,
     seed: u64,
     notes: Notes,
+    left: Rc<Cell<bool>>,
 }
 
 /// Address of an incarnation of a host: known beforehand, as a launcher would make it known.
@@ -149,6 +150,12 @@ impl Env {
         Rng::stream(endpoint_id(self.seed, self.host, self.incarnation).0, 3)
     }
 
+    /// The program's process ends now: from here on its host answers nothing, as one whose memory
+    /// is gone. Without it the endpoint of a program that has ended goes on answering.
+    pub fn leave(&self) {
+        self.left.set(true);
+    }
+
     /// Says what the program does next, for the report of a deadlock.
     pub fn note(&self, what: impl Into<String>) {
         self.notes.borrow_mut().insert(self.host, what.into());
@@ -162,14 +169,19 @@ struct Machine {
     due: Due,
     host: u32,
     notes: Notes,
+    /// Its process has ended.
+    left: Rc<Cell<bool>>,
 }
 
 impl Host for Machine {
     fn progress(&mut self) -> bool {
-        self.endpoint.progress()
+        !self.left.get() && self.endpoint.progress()
     }
 
     fn next_timeout(&self) -> Option<Instant> {
+        if self.left.get() {
+            return None;
+        }
         self.endpoint.next_timeout().into_iter().chain(self.due.get()).min()
     }
 
@@ -250,9 +262,11 @@ impl Sim {
                 Endpoint::with_links(settings.clone(), me, Clock::Virtual(at.clock.cell()), links);
             let notes = Notes::clone(&notes);
             let endpoint_too = endpoint.clone();
+            let (notes_too, left) = (Notes::clone(&notes), Rc::new(Cell::new(false)));
+            let left_too = Rc::clone(&left);
             let machine =
-                Machine { endpoint: endpoint_too, due, host, notes: Notes::clone(&notes) };
-            let env = Env { endpoint, host, hosts, incarnation, seed, notes };
+                Machine { endpoint: endpoint_too, due, host, notes: notes_too, left: left_too };
+            let env = Env { endpoint, host, hosts, incarnation, seed, notes, left };
             (machine, Box::pin(program(env)))
         };
         self.runner.spawn(host, Box::new(start));

@@ -18,7 +18,7 @@ use weft_core::{Config, EndpointId};
 use weft_link::agent::{AgentConfig, AgentLink, ServicesHandle};
 use weft_link::ether::EtherType;
 use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::wrap::{FaultSpec, Wrappers};
+use weft_link::wrap::{Capture, FaultSpec, Wrappers};
 use weft_link::{Address, Link, LinkError, PacketConfig, PacketLink};
 use weft_link::{ShmConfig, ShmLink, UdpConfig, UdpLink, XdpConfig, XdpLink};
 
@@ -255,14 +255,19 @@ fn protection() -> Result<Mode, JobError> {
 /// What goes around the links: `WEFT_FAULTS` (as
 /// `loss=1%,dup=0.1%,reorder=1%,delay=1ms,corrupt=0.01%,seed=7`), `WEFT_TRACE=1` (a line per packet
 /// at log level debug), `WEFT_PCAP` (a folder for captures).
-fn wrappers_from_env() -> Result<Wrappers, JobError> {
+fn wrappers_from_env(endpoint: EndpointId) -> Result<Wrappers, JobError> {
     let faults = faults_from_env()?;
     if faults.is_some() {
         let text = std::env::var("WEFT_FAULTS").unwrap_or_default();
         log::warn!("WEFT_FAULTS={text}: faults are injected");
     }
     let trace = std::env::var("WEFT_TRACE").is_ok_and(|v| v == "1");
-    Ok(Wrappers { faults, trace, capture: std::env::var_os("WEFT_PCAP").map(Into::into) })
+    let capture = std::env::var_os("WEFT_PCAP").filter(|v| !v.is_empty()).map(|folder| {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let host = host.trim().to_owned();
+        Capture { folder: folder.into(), host, endpoint }
+    });
+    Ok(Wrappers { faults, trace, capture })
 }
 
 /// The faults that `WEFT_FAULTS` asks for.
@@ -375,7 +380,7 @@ pub(crate) fn open_locked(
     let Some(job_key) = JobKey::from_bytes(&key) else {
         return Err(JobError::Config("the job key has the wrong length".to_string()));
     };
-    let wrappers = wrappers_from_env()?;
+    let wrappers = wrappers_from_env(id)?;
     check_faults(&wrappers, mode)?;
     let clock = Clock::system();
     let mut open: Vec<Box<dyn Link>> = vec![Box::new(SelfLink::new(id))];

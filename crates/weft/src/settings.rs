@@ -132,7 +132,12 @@ pub const VARIABLES: &[Variable] = &[
         "Faults that links inject, for tests of programs.",
     ),
     variable("WEFT_TRACE", "1", "off", "A line for each packet, with WEFT_LOG=debug."),
-    variable("WEFT_PCAP", "folder", "off", "Captures of each link's packets, for Wireshark."),
+    variable(
+        "WEFT_PCAP",
+        "folder",
+        "off",
+        "Captures of each link's packets, for Wireshark; the folder is made.",
+    ),
     variable("WEFT_SEEDS", "A..B", "by command", "Seeds of simulated clusters in tests."),
 ];
 

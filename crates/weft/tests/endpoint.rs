@@ -433,3 +433,49 @@ fn send__beyond_what_is_copied_ahead_waits_in_its_own_buffer() {
     };
     pair.run(send, recv);
 }
+
+/// A link of its own that delays all it sends.
+fn delayed(link: Box<dyn Link>) -> Box<dyn Link> {
+    let clock = Clock::system();
+    let faults = Some("delay=1ms,jitter=1ms,seed=3".parse().unwrap());
+    let around = Wrappers { faults, ..Wrappers::default() };
+    around.around(link, &(Rc::new(move || clock.now()) as weft_link::wrap::Clock)).unwrap()
+}
+
+/// Sends and receives one message as the side `me` of two, closes, and ends.
+fn exchange_and_end(udp: bool, me: usize, ids: [u64; 2], meet: &AddressBook) {
+    let link: Box<dyn Link> = match udp {
+        true => udp_link(ids[me], None),
+        false => Box::new(ShmLink::new(ShmConfig::new(EndpointId(ids[me]))).unwrap()),
+    };
+    let (config, id) = (Config::default(), EndpointId(ids[me]));
+    let endpoint = Endpoint::with_links(config, id, Clock::system(), vec![delayed(link)]);
+    let (mine, met) = (endpoint.address(), &meet.1);
+    meet.0.lock().unwrap()[me] = Some(mine);
+    met.wait();
+    let theirs = meet.0.lock().unwrap()[1 - me].clone().unwrap();
+    let peer = endpoint.connect(&theirs).unwrap();
+    let sent = endpoint.send(peer, 1, vec![me as u8]);
+    let (status, got) = endpoint.block_on(endpoint.recv(Some(peer), 1, 0, vec![9]));
+    assert_eq!(status.map(|s| s.len), Ok(1));
+    assert_eq!(got, [1 - me as u8]);
+    endpoint.block_on(sent).0.unwrap();
+    // In vain, it would be a minute.
+    assert!(endpoint.close(std::time::Duration::from_secs(60)));
+}
+
+type AddressBook = (std::sync::Mutex<[Option<weft::Address>; 2]>, std::sync::Barrier);
+
+#[test]
+fn close__what_is_under_way_arrives_although_the_sender_has_ended() {
+    for udp in [false, true] {
+        let ids = [weft_link::random_u64(), weft_link::random_u64()];
+        let meet: AddressBook = (Default::default(), std::sync::Barrier::new(2));
+        std::thread::scope(|s| {
+            for me in 0..2 {
+                let meet = &meet;
+                s.spawn(move || exchange_and_end(udp, me, ids, meet));
+            }
+        });
+    }
+}

@@ -165,7 +165,11 @@ impl Room {
                 .into());
         };
         let security = Security { mode: attach.mode, job_key, me: endpoint };
-        let carriers = self.pool.take(&security).map_err(|e| e.to_string())?;
+        let carriers = match self.pool.take(&security) {
+            Err(_) if self.make_room() => self.pool.take(&security),
+            taken => taken,
+        };
+        let carriers = carriers.map_err(|e| e.to_string())?;
         let mut seat = Box::new(Seat::new(rank, caller, attach, carriers, self.options.quotas));
         let (address, mtu, latency_ns, bytes_per_us) = seat.offer();
         let pid = std::process::id();
@@ -201,17 +205,30 @@ impl Room {
     /// Gives up seats of ranks whose last words have arrived.
     fn clear(&mut self) {
         let now = self.now;
+        self.give_up(|seat, until| seat.is_quiet() || now >= until);
+    }
+
+    /// Gives up seats of ranks that only repeat their last words, for who comes next. Whether there
+    /// were any.
+    fn make_room(&mut self) -> bool {
+        self.give_up(|seat, _| seat.has_told())
+    }
+
+    /// Gives up those of the seats of ranks that have ended of which `done` is true; whether there
+    /// were any.
+    fn give_up(&mut self, done: impl Fn(&Seat, Instant) -> bool) -> bool {
         let done = |place: &Place| match place {
-            Place::Served(s) => s.leaving.is_some_and(|until| s.is_quiet() || now >= until),
+            Place::Served(s) => s.leaving.is_some_and(|until| done(s, until)),
             _ => false,
         };
         let gone: Vec<u32> = self.places.iter().filter(|(_, p)| done(p)).map(|(r, _)| *r).collect();
-        for rank in gone {
-            if let Some(Place::Served(seat)) = self.places.remove(&rank) {
+        for rank in &gone {
+            if let Some(Place::Served(seat)) = self.places.remove(rank) {
                 self.past = with(self.past, &seat);
                 self.pool.give_back(seat.into_carriers());
             }
         }
+        !gone.is_empty()
     }
 }
 
@@ -369,7 +386,10 @@ impl Agent {
         if self.room.places.contains_key(&rank) {
             return;
         }
-        let why = self.room.refusal(&caller, self.draining);
+        let mut why = self.room.refusal(&caller, self.draining);
+        if why.is_some() && self.room.make_room() {
+            why = self.room.refusal(&caller, self.draining);
+        }
         if !self.hub.admit(caller.endpoint, rank) {
             return;
         }

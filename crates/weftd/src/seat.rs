@@ -350,9 +350,15 @@ impl Seat {
         self.body.relay.rank_gone();
     }
 
-    /// Whether all has arrived that the rank has sent.
+    /// Whether all has arrived that the rank has sent, and its peers were told of its end as often
+    /// as they are.
     pub fn is_quiet(&self) -> bool {
         self.body.relay.is_quiet() && self.ways.iter().all(|w| w.pending.is_empty())
+    }
+
+    /// The same, with peers that were told once.
+    pub fn has_told(&self) -> bool {
+        self.body.relay.has_told() && self.ways.iter().all(|w| w.pending.is_empty())
     }
 
     /// Its links, for whoever comes next.

@@ -32,6 +32,11 @@ const RTO_MIN: Duration = Duration::from_millis(4);
 /// time.
 const ASK_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
+/// How often a peer is told that the rank has ended, and the longest time between: nothing
+/// acknowledges it.
+const BYES: u32 = 4;
+const BYE_PAUSE_MAX: Duration = Duration::from_millis(100);
+
 /// One way to the peer.
 #[derive(Clone, Copy)]
 struct Way {
@@ -69,7 +74,9 @@ pub(super) struct Flow {
     pub plain: VecDeque<u32>,
     /// The rank's last word.
     pub bye: Option<u32>,
-    pub said_bye: bool,
+    /// How often it was said, and when it is said again.
+    byes: u32,
+    bye_at: Instant,
     pub last_heard: Instant,
     /// When the rank was last given an acknowledgement of the peer.
     pub heard_up: Instant,
@@ -143,7 +150,8 @@ impl Flow {
             told: given,
             plain: VecDeque::new(),
             bye: None,
-            said_bye: false,
+            byes: 0,
+            bye_at: Instant(0),
             last_heard: Instant(0),
             heard_up: Instant(0),
             timeouts: 0,
@@ -455,6 +463,24 @@ impl Flow {
         Out { peer, link: self.link(), header, payload: 0, last: false }
     }
 
+    /// Whether the last word was said, be it once.
+    pub fn said_bye(&self) -> bool {
+        self.byes > 0
+    }
+
+    /// Whether the last word is due: all before it has arrived.
+    pub fn bye_due(&self, now: Instant) -> bool {
+        let done = self.send.is_empty() && self.backlog.is_empty();
+        self.bye.is_some() && done && self.bye_at <= now
+    }
+
+    /// The last word, which is due, is said now. True if that was the last time.
+    pub fn note_bye(&mut self, now: Instant) -> bool {
+        self.byes += 1;
+        self.bye_at = now + self.rtt.rto().min(BYE_PAUSE_MAX);
+        self.byes >= BYES
+    }
+
     /// When something is due if nothing else happens.
     pub fn deadline(&self, cfg: &Config) -> Option<Instant> {
         let resend = self.send.oldest_sent().map(|at| at + self.rtt.rto());
@@ -464,6 +490,8 @@ impl Flow {
         // Nothing can be said to a peer whose number for this one is not known yet.
         let ack = self.recv.ack_deadline().filter(|_| self.session_out != 0);
         let ask = Some(self.ask_at).filter(|&at| at != Instant::FAR);
-        [resend, give_up, ack, ask].into_iter().flatten().min()
+        // Not said yet, it waits for others.
+        let bye = self.bye.filter(|_| self.said_bye()).map(|_| self.bye_at);
+        [resend, give_up, ack, ask, bye].into_iter().flatten().min()
     }
 }

@@ -231,10 +231,18 @@ impl Relay {
         self.flows.get_mut(peer.0 as usize)?.as_deref_mut()
     }
 
-    /// Whether all that the rank has sent has arrived.
+    /// Whether all that the rank has sent has arrived, and nothing more is to be said for it.
     pub fn is_quiet(&self) -> bool {
         self.flows.iter().flatten().all(|f| {
             f.backlog.is_empty() && f.plain.is_empty() && f.send.is_empty() && f.bye.is_none()
+        })
+    }
+
+    /// As [`Relay::is_quiet`], but that the rank has ended may still be said again.
+    pub fn has_told(&self) -> bool {
+        self.flows.iter().flatten().all(|f| {
+            let sent = f.backlog.is_empty() && f.plain.is_empty() && f.send.is_empty();
+            sent && (f.bye.is_none() || f.said_bye())
         })
     }
 
@@ -327,7 +335,7 @@ impl Relay {
     pub fn rank_gone(&mut self) {
         for at in 0..self.flows.len() {
             let Some(flow) = &mut self.flows[at] else { continue };
-            if flow.bye.is_some() || flow.said_bye || flow.session_out == 0 {
+            if flow.bye.is_some() || flow.said_bye() || flow.session_out == 0 {
                 continue;
             }
             let common = Common { session: flow.session_out, ..Common::default() };
@@ -360,7 +368,10 @@ impl Relay {
         self.acknowledged(now, peer, &common, sack.as_ref());
         match packet {
             Packet::Ack(_) => self.on_ack(now, peer, common.credit, room.deliver),
-            Packet::Bye(_) => self.deliver(peer, room.deliver),
+            Packet::Bye(_) => {
+                self.end_bye(peer);
+                self.deliver(peer, room.deliver)
+            }
             _ => self.on_sequenced(now, peer, link, &common, room),
         }
     }
@@ -576,11 +587,22 @@ impl Relay {
             return Some(flow.emit_ack(peer));
         }
         // The last word waits until all before it has arrived.
-        let done = flow.send.is_empty() && flow.backlog.is_empty();
-        let key = flow.bye.take_if(|_| done)?;
-        flow.said_bye = true;
-        let kept = self.kept.remove(key)?;
+        let key = flow.bye.filter(|_| flow.bye_due(now))?;
+        let kept = *self.kept.get(key)?;
+        if flow.note_bye(now) {
+            flow.bye = None;
+            self.kept.remove(key);
+        }
         Some(flow.emit(peer, &kept, Seq(0), 0))
+    }
+
+    /// The peer has ended: if it was told once of the end of the rank, that is enough.
+    fn end_bye(&mut self, peer: PeerId) {
+        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
+        let said = flow.said_bye();
+        if let Some(key) = flow.bye.take_if(|_| said) {
+            self.kept.remove(key);
+        }
     }
 
     /// A HELLO: a question goes over every link, an answer back each way a question came.
@@ -656,7 +678,7 @@ impl Relay {
                 }
             }
             let mut due = flow.recv.ack_due(now) || flow.send.awaiting_retransmit() > 0;
-            due |= flow.asks(now);
+            due |= flow.asks(now) || flow.bye_due(now);
             match flow.deadline(&self.cfg) {
                 _ if due => self.make_ready(peer),
                 Some(next) => self.arm(peer, next.max(now + Duration::from_micros(1))),

@@ -35,7 +35,7 @@ use crate::ether::{
     speed, EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, TrainHead, PATHS_MAX,
 };
 use crate::proof::Proof;
-use crate::secure::{Lane, Mode, Secure, Security};
+use crate::secure::{Lane, Secure, Security};
 use crate::stripes::Stripes;
 use crate::table::{News, PeerTable};
 use crate::train::Arrived;
@@ -242,9 +242,6 @@ impl PacketLink {
         };
         for (interface, error) in failed {
             link.warn(format!("{} link without interface {interface}: {error}", link.name()));
-        }
-        if link.secure.mode() == Mode::None {
-            link.warn("Ethernet frames are NOT authenticated (security mode none)".into());
         }
         Ok(link)
     }

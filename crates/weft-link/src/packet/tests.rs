@@ -7,7 +7,7 @@ mod stripes;
 use super::*;
 use crate::ether::EtherAddr;
 use crate::kind::Kind;
-use crate::secure::{JobKey, TRAILER};
+use crate::secure::{JobKey, Mode, TRAILER};
 use crate::testing::{none_starts, run, skip};
 use crate::Bytes;
 use std::time::{Duration, Instant};

@@ -43,7 +43,8 @@ pub enum Mode {
     Auth,
     /// Authenticate both and encrypt the payload.
     Encrypt,
-    /// Nothing; frames carry no trailer. Only on explicit request, on networks that are trusted.
+    /// Nothing; frames carry no trailer. Only on explicit request, on networks that are trusted:
+    /// whoever opens a link so says it to people, once.
     None,
 }
 

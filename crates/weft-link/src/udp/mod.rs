@@ -20,7 +20,7 @@ mod tests;
 
 use crate::kind::Kind;
 use crate::proof::Proof;
-use crate::secure::{Lane, Mode, Secure, Security};
+use crate::secure::{Lane, Secure, Security};
 use crate::stripes::Stripes;
 use crate::table::{News, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
@@ -179,9 +179,6 @@ impl UdpLink {
                 "this kernel has no UDP segmentation offload: bulk transfer is slower".into(),
             );
         }
-        if self.secure.mode() == Mode::None {
-            self.warn("UDP frames are NOT authenticated (security mode none)".into());
-        }
     }
 
     /// The security state: mode, cipher implementation.
@@ -208,7 +205,6 @@ impl UdpLink {
     }
 
     fn warn(&mut self, text: String) {
-        log::warn!("{text}");
         self.news.warn(text);
     }
 

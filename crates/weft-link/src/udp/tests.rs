@@ -1,7 +1,7 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use crate::secure::{JobKey, TRAILER};
+use crate::secure::{JobKey, Mode, TRAILER};
 use crate::testing::skip;
 use crate::{Bytes, Prediction};
 use std::net::UdpSocket;

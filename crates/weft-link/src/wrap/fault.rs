@@ -15,6 +15,9 @@ const REORDER_HOLD: Duration = Duration::from_millis(1);
 /// Most frames held back at a time; beyond it `send` says that the link is full.
 const HELD_MAX: usize = 4096;
 
+/// Longest wait at the end for room in a full link.
+const FULL_MAX: Duration = Duration::from_millis(100);
+
 /// What goes wrong, and how often: `loss=1%,dup=0.1%,reorder=2%,delay=1ms,corrupt=0.01%,seed=7`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultSpec {
@@ -288,6 +291,16 @@ struct Fate {
     plain: bool,
 }
 
+/// What is on its way arrives although its sender has ended.
+impl Drop for Faulty {
+    fn drop(&mut self) {
+        let patience = std::time::Instant::now() + FULL_MAX;
+        while !self.release(Instant::FAR) && std::time::Instant::now() < patience {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
 impl Link for Faulty {
     forward!(inner: advertise poll_event waiting direct);
 
@@ -450,6 +463,19 @@ mod tests {
             self.a.counters(&mut |n, v| value += if n == name { v } else { 0 });
             value
         }
+    }
+
+    #[test]
+    fn drop__what_is_held_still_leaves() {
+        let Bench { a, mut b, .. } = {
+            let mut bench = Bench::new("delay=1ms,jitter=1ms,seed=3", 16);
+            assert_eq!(bench.send(0..8), 8);
+            assert!(bench.received().is_empty());
+            bench
+        };
+        drop(a);
+        let mut got = Got::default();
+        assert_eq!(b.recv(16, &mut got), 8);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub use trace::Traced;
 use crate::{Bytes, Link, LinkError, Prediction, Sink};
 use std::path::PathBuf;
 use std::rc::Rc;
-use weft_core::{Instant, PeerId};
+use weft_core::{EndpointId, Instant, PeerId};
 
 /// Where a wrapper takes the time from: the driver's clock, or the simulator's.
 pub type Clock = Rc<dyn Fn() -> Instant>;
@@ -28,8 +28,40 @@ pub struct Wrappers {
     pub faults: Option<FaultSpec>,
     /// Log a line per packet.
     pub trace: bool,
-    /// Folder for capture files, `weft-PROCESS-LINK.pcapng` each.
-    pub capture: Option<PathBuf>,
+    /// Where each link's packets are captured.
+    pub capture: Option<Capture>,
+}
+
+/// Files of captured packets, one for each link: `weft-HOST-PROCESS-ENDPOINT-LINK.pcapng`. Hosts
+/// may share the folder, and number their processes alike.
+#[derive(Clone, Debug)]
+pub struct Capture {
+    /// The folder, made if it is not there.
+    pub folder: PathBuf,
+    /// Name of this host.
+    pub host: String,
+    /// Whose packets these are.
+    pub endpoint: EndpointId,
+}
+
+impl Capture {
+    /// The file for a link of this name.
+    pub fn path(&self, link: &str) -> PathBuf {
+        let plain = |c: char| if c.is_alphanumeric() || "-.".contains(c) { c } else { '_' };
+        let host: String = self.host.chars().map(plain).collect();
+        let (process, endpoint) = (std::process::id(), self.endpoint);
+        self.folder.join(format!("weft-{host}-{process}-{endpoint}-{link}.pcapng"))
+    }
+
+    fn around(&self, link: Box<dyn Link>, clock: &Clock) -> Result<Box<dyn Link>, LinkError> {
+        std::fs::create_dir_all(&self.folder).map_err(|source| LinkError::System {
+            what: format!("capture into {}", self.folder.display()),
+            source,
+            fix: "name a folder that is there or can be made: WEFT_PCAP",
+        })?;
+        let path = self.path(link.caps().name);
+        Ok(Box::new(Pcap::create(link, &path, Rc::clone(clock))?))
+    }
 }
 
 impl Wrappers {
@@ -43,9 +75,8 @@ impl Wrappers {
             return Err(undetected(caps.name));
         }
         let mut link = link;
-        if let Some(folder) = &self.capture {
-            let name = format!("weft-{}-{}.pcapng", std::process::id(), caps.name);
-            link = Box::new(Pcap::create(link, &folder.join(name), Rc::clone(clock))?);
+        if let Some(capture) = &self.capture {
+            link = capture.around(link, clock)?;
         }
         if self.trace {
             link = Box::new(Traced::new(link));
@@ -192,16 +223,39 @@ mod tests {
         assert!(names.iter().all(|n| n.starts_with("loop_")));
     }
 
+    /// A folder that only this test knows, not made yet.
+    fn fresh() -> PathBuf {
+        std::env::temp_dir().join(format!("weft-test-{:016x}", crate::random_u64()))
+    }
+
+    fn capture(folder: &std::path::Path, host: &str, endpoint: u64) -> Capture {
+        let (folder, host) = (folder.to_owned(), host.to_owned());
+        Capture { folder, host, endpoint: EndpointId(endpoint) }
+    }
+
     #[test]
     fn around__everything() {
-        let folder = std::env::temp_dir();
+        let outer = fresh();
+        let folder = outer.join("inner");
         let faults = Some(FaultSpec::default());
-        let all = Wrappers { faults, trace: true, capture: Some(folder.clone()) };
+        let to = capture(&folder, "a", 7);
+        let all = Wrappers { faults, trace: true, capture: Some(to.clone()) };
         let names = counters(&all).unwrap();
         assert!(names.contains(&"fault_lost") && names.contains(&"loop_sent"));
-        let file = folder.join(format!("weft-{}-loop.pcapng", std::process::id()));
-        assert!(std::fs::metadata(&file).unwrap().len() > 0);
-        std::fs::remove_file(file).unwrap();
+        assert!(std::fs::metadata(to.path("loop")).unwrap().len() > 0);
+        std::fs::remove_dir_all(outer).unwrap();
+    }
+
+    #[test]
+    fn around__hosts_and_endpoints_share_a_folder() {
+        let folder = fresh();
+        let all = [("a", 1), ("b", 1), ("a", 2), ("c/../d e", 1)];
+        for (host, endpoint) in all {
+            let capture = Some(capture(&folder, host, endpoint));
+            counters(&Wrappers { capture, ..Wrappers::default() }).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), all.len());
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -216,8 +270,11 @@ mod tests {
     }
 
     #[test]
-    fn around__a_folder_that_is_not_there() {
-        let capture = Some(PathBuf::from("/no/such/folder"));
-        assert!(counters(&Wrappers { capture, ..Wrappers::default() }).is_err());
+    fn around__a_folder_that_cannot_be_made_names_the_setting() {
+        let capture = Some(capture("/dev/null/captures".as_ref(), "a", 1));
+        let why = counters(&Wrappers { capture, ..Wrappers::default() }).unwrap_err().to_string();
+        for part in ["/dev/null/captures", "folder", "WEFT_PCAP"] {
+            assert!(why.contains(part), "{why}");
+        }
     }
 }

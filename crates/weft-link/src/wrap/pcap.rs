@@ -38,7 +38,7 @@ impl Pcap {
         let failed = |source| LinkError::System {
             what: format!("capture to {}", path.display()),
             source,
-            fix: "choose a file in a folder that can be written to",
+            fix: "name a folder that can be written to: WEFT_PCAP",
         };
         let file = File::create(path).map_err(failed)?;
         Pcap::new(inner, Box::new(BufWriter::new(file)), clock, origin).map_err(failed)

@@ -36,7 +36,7 @@ pub use mode::{UnknownMode, XdpMode};
 use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Monitor, Path, PATHS_MAX};
 use crate::packet::StandIn;
 use crate::proof::Proof;
-use crate::secure::{Lane, Mode, Secure, Security};
+use crate::secure::{Lane, Secure, Security};
 use crate::table::{News, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
@@ -202,9 +202,6 @@ impl XdpLink {
     fn start(&mut self, config: &XdpConfig) {
         for line in self.describe() {
             log::info!("xdp: {line}");
-        }
-        if self.secure.mode() == Mode::None {
-            self.warn("XDP frames are NOT authenticated (security mode none)".into());
         }
         let mut sockets = self.ways().filter_map(Way::port).map(|p| p.socket()).peekable();
         if config.busy_poll_us == 0 || sockets.peek().is_none() {

@@ -8,7 +8,7 @@ use super::sys::testing::{new_namespace, send_raw, thread_number, without_rights
 use super::sys::{bpf, Port, PortConfig};
 use super::*;
 use crate::ether::EtherAddr;
-use crate::secure::JobKey;
+use crate::secure::{JobKey, Mode};
 use crate::testing::{run, skip, start};
 use crate::Bytes;
 use std::io::{BufRead, BufReader, Lines, Read, Write};

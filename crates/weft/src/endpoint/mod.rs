@@ -1,5 +1,6 @@
 //! The endpoint: the local communication object of programs.
 
+mod closing;
 mod count;
 mod direct;
 pub(crate) mod driver;
@@ -746,21 +747,6 @@ impl Endpoint {
     /// Resolves after one round of progress: call it between pieces of computing.
     pub fn yield_now(&self) -> Yield {
         Yield::default()
-    }
-
-    /// Sends what is queued, waits until all of it is acknowledged (at most `timeout`) and tells
-    /// the peers that this endpoint ends.
-    pub fn close(&self, timeout: Duration) {
-        let start = self.now();
-        while !self.inner.borrow().driver.core.engine.quiet() {
-            let left = timeout.saturating_sub(self.now().since(start));
-            if left.is_zero() {
-                log::warn!("closing with messages unacknowledged");
-                break;
-            }
-            self.wait(Some(left.min(Duration::from_millis(50))));
-        }
-        self.inner.borrow_mut().driver.say_bye();
     }
 }
 

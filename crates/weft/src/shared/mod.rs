@@ -371,7 +371,8 @@ impl SharedEndpoint {
     }
 
     /// Sends what is queued (for at most `timeout`) and tells the peers that this endpoint ends.
-    pub fn close(&self, timeout: Duration) {
-        self.with(|e| e.close(timeout));
+    /// Whether all has been acknowledged.
+    pub fn close(&self, timeout: Duration) -> bool {
+        self.with(|e| e.close(timeout))
     }
 }

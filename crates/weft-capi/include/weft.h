@@ -5,13 +5,19 @@
  *
  * Functions that return `int` answer a number of their own or WEFT_OK when they worked, and a
  * negative code when they did not: weft_strerror says what it means, weft_last_error says more. All
- * functions of a job are called by the thread that called weft_init. Null pointers, misaligned ones
- * and handles that were freed are recognised as far as that can be done.
+ * functions of a job are called by the thread that called weft_init, or by upcalls. Null pointers,
+ * misaligned ones and handles that were freed are recognised as far as that can be done.
  *
  * Upcalls run inside the functions that make progress: weft_poll, weft_wait and all that wait. An
  * upcall must return normally. It may call weft_send, weft_try_send, weft_multicast (which answer
  * WEFT_BUSY there instead of waiting), and what is done at once; functions that always wait answer
  * WEFT_UPCALL.
+ *
+ * With WEFT_RECEIPT=watchdog a thread of weft makes progress for a program that has called nothing
+ * for WEFT_WATCHDOG_US, and upcalls run in that thread too, beside what the program computes: what
+ * both use is atomic, or the program locks it. Functions take a lock then. weft_wait returns at
+ * once when the watchdog has taken something in since the last weft_wait or weft_poll. One job of a
+ * process can have a watchdog.
  */
 #ifndef WEFT_H
 #define WEFT_H
@@ -33,7 +39,7 @@ extern "C" {
 #define WEFT_NO_AGENT -7  /* an agent is chosen, and none serves this process */
 #define WEFT_INIT -8      /* the job could not be joined */
 #define WEFT_PANIC -9     /* a fault in weft itself */
-#define WEFT_THREAD -10   /* called from another thread than weft_init */
+#define WEFT_THREAD -10   /* called from another thread than weft_init, and from no upcall */
 #define WEFT_UPCALL -11   /* not to be called from an upcall, as it waits */
 
 #define WEFT_ANY -1          /* any rank */

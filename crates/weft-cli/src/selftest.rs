@@ -2,7 +2,11 @@
 
 use anyhow::{ensure, Context, Result};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use weft::launch::{self, wire, Bootstrap};
+use weft::packets::Counter;
 
 /// Check a part of weft from inside a rank.
 #[derive(Debug, clap::Args)]
@@ -35,6 +39,8 @@ enum What {
         #[arg(long, default_value_t = 16)]
         messages: usize,
     },
+    /// All add to a counter of rank 0, which computes until a watchdog has served them
+    Watchdog,
 }
 
 fn value_of(rank: usize, bytes: usize) -> Vec<u8> {
@@ -46,7 +52,45 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match args.what {
         What::Bootstrap { bytes, absent, aborts } => bootstrap(bytes, absent, aborts),
         What::Incast { bytes, messages } => incast(bytes, messages),
+        What::Watchdog => watchdog(),
     }
+}
+
+/// What each rank adds to the counter.
+const ADDED: u64 = 20;
+/// Nobody serves a rank that computes for longer.
+const COMPUTES: Duration = Duration::from_secs(30);
+
+fn watchdog() -> Result<ExitCode> {
+    let job = weft::SharedJob::init()?;
+    let endpoint = job.endpoint();
+    let peer = |rank| job.peer(rank).map_err(anyhow::Error::msg);
+    let mut key = [0; 8];
+    if job.rank() > 0 {
+        endpoint.recv(Some(peer(0)?), TAG, 0, &mut key)?;
+        let counter = Counter { key: u64::from_le_bytes(key) };
+        for _ in 0..ADDED {
+            endpoint.fetch_add(peer(0)?, counter, 1)?;
+        }
+        endpoint.send_active(peer(0)?, 1, 0, &[])?;
+        job.fence()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let done = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&done);
+    endpoint.handle(1, move |_, _| _ = count.fetch_add(1, Ordering::Relaxed));
+    let counter = endpoint.counter(0).context("a counter")?;
+    for rank in 1..job.size() {
+        endpoint.send(peer(rank)?, TAG, &counter.key.to_le_bytes())?;
+    }
+    let start = Instant::now();
+    while done.load(Ordering::Relaxed) < job.size() - 1 {
+        ensure!(start.elapsed() < COMPUTES, "nobody served the others while rank 0 computed");
+        std::hint::spin_loop();
+    }
+    println!("served {}", endpoint.counter_value(counter).context("no counter")?);
+    job.fence()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 const TAG: u64 = 1;
@@ -72,7 +116,7 @@ fn incast(bytes: usize, messages: usize) -> Result<ExitCode> {
     for &sender in &senders {
         endpoint.recv_blocking(Some(sender), TAG_READY, 0, &mut [])?;
     }
-    let (start, waited) = (std::time::Instant::now(), waited_ns());
+    let (start, waited) = (Instant::now(), waited_ns());
     for &sender in &senders {
         endpoint.send_blocking(sender, TAG_READY, &[])?;
     }

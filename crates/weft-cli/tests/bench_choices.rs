@@ -1,5 +1,5 @@
-//! The benchmarks of the packet interface take every choice, and name in each line the one they
-//! measured. Nothing here looks at how fast.
+//! The benchmarks take every choice they can do something with, name in each line the one they
+//! measured, and refuse the others. Nothing here looks at how fast.
 #![allow(non_snake_case)]
 
 use serde_json::Value;
@@ -14,11 +14,8 @@ fn bench(words: &str) -> Output {
         .expect("weft starts")
 }
 
-fn lines(words: &str) -> Vec<Value> {
-    let output = bench(words);
-    let why = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "weft bench {words}: {why}");
-    let text = String::from_utf8(output.stdout).expect("text");
+fn parse(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
     let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
     let lines: Vec<Value> = text.lines().map(parse).collect();
     for line in &lines {
@@ -27,16 +24,48 @@ fn lines(words: &str) -> Vec<Value> {
     lines
 }
 
+fn lines(words: &str) -> Vec<Value> {
+    let output = bench(words);
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "weft bench {words}: {why}");
+    parse(&output)
+}
+
+/// Lines over a link that takes lab hosts of root's; none, with the reason printed, where there are
+/// none.
+fn raw_lines(words: &str) -> Option<Vec<Value>> {
+    let output = bench(words);
+    if output.status.success() {
+        return Some(parse(&output));
+    }
+    let why = String::from_utf8_lossy(&output.stderr);
+    let known = ["two lab hosts", "CAP_", "AF_XDP", "bpf(2)", "no link could be opened"];
+    assert!(known.iter().any(|known| why.contains(known)), "weft bench {words}: {why}");
+    weft_conformance::skip(&why);
+    None
+}
+
 /// Each of these words is in the name of some line, and nothing else is measured.
 #[track_caller]
-fn measures(words: &str, names: &[&str]) {
-    let lines = lines(words);
+fn names(words: &str, lines: &[Value], names: &[&str]) {
     let whats: Vec<&str> = lines.iter().map(|l| l["what"].as_str().expect("a name")).collect();
     for name in names {
         assert!(whats.iter().any(|what| what.contains(name)), "{words}: no {name} in {whats:?}");
     }
     for what in whats {
         assert!(names.iter().any(|name| what.contains(name)), "{words}: {what} was not asked for");
+    }
+}
+
+#[track_caller]
+fn measures(words: &str, wanted: &[&str]) {
+    names(words, &lines(words), wanted);
+}
+
+#[track_caller]
+fn measures_raw(words: &str, wanted: &[&str]) {
+    if let Some(lines) = raw_lines(words) {
+        names(words, &lines, wanted);
     }
 }
 
@@ -78,6 +107,193 @@ fn multicast__every_tree() {
 #[test]
 fn fetch_add__an_owner_that_polls_and_one_that_computes() {
     measures("fetch-add --link shm", &["owner polls", "owner computes"]);
+}
+
+#[test]
+fn messages__choices_hold_for_the_ranks() {
+    measures("pingpong --size 16 --receipt adaptive,blocking", &["adaptive", "blocking"]);
+    measures("pingpong --size 16 --link udp --reliability gbn,host", &["gbn", "selective"]);
+    measures("rate --transfer copy,gather --mtu 1K", &["copy 1K", "gather 1K"]);
+    measures("wait --receipt blocking", &["cpu, blocking", "wake-up, blocking"]);
+    measures("bandwidth --size 64K --transfer rcpy --mtu 4K,0", &["rcpy 4K", "rcpy link"]);
+}
+
+/// Percent of a core that a rank uses while it waits.
+fn used(receipt: &str) -> f64 {
+    let words = format!("bench wait --json --repeat 1 --receipt {receipt}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    let output = command.args(words.split(' ')).output().expect("weft starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = parse(&output);
+    let cpu = lines.iter().find(|line| line["unit"] == "%").expect("a share of a core");
+    cpu["value"].as_f64().expect("a number")
+}
+
+#[test]
+fn receipt__a_rank_that_blocks_leaves_the_core_and_one_that_polls_keeps_it() {
+    // Others may have the core too: a polling rank gets what is left, a blocked one takes nothing.
+    let (blocking, polling) = (used("blocking"), used("polling"));
+    assert!(4.0 * blocking < polling, "blocking {blocking} %, polling {polling} %");
+}
+
+#[test]
+fn receipt__in_every_figure_of_packets() {
+    measures(
+        "throughput --size 64K --receipt polling,blocking",
+        &["selective link polling", "selective link blocking"],
+    );
+    measures("fetch-add --receipt blocking", &["host selective blocking"]);
+    measures("multicast --tree flat --receipt adaptive,blocking", &["link adaptive", "blocking"]);
+}
+
+#[test]
+fn watchdog__parameters_rates_and_owners_that_never_poll() {
+    measures("logp --link shm --size 16 --receipt watchdog", &["watchdog"]);
+    measures("throughput --link udp --size 64K --receipt watchdog", &["watchdog"]);
+    for link in ["shm", "udp"] {
+        measures(
+            &format!("fetch-add --link {link} --receipt polling,watchdog"),
+            &["owner polls, host", "owner computes, host", "owner never polls, host"],
+        );
+    }
+    for words in ["fetch-add --link packet", "fetch-add --link xdp --fetch-add host"] {
+        let words = format!("{words} --receipt watchdog");
+        measures_raw(&words, &["owner polls", "owner computes", "owner never polls"]);
+    }
+    let agent = "fetch-add --link agent --fetch-add host,agent --receipt watchdog";
+    measures_raw(agent, &["owner polls", "owner computes", "owner never polls"]);
+    refuses("multicast --receipt watchdog", &["logp, throughput and fetch-add"]);
+    refuses("wait --receipt adaptive,watchdog", &["logp, throughput and fetch-add"]);
+    refuses("logp --receipt watchdog --transfer gather", &["leave out --transfer"]);
+}
+
+#[test]
+fn raw_links__reliability_and_mtu() {
+    for link in ["packet", "xdp"] {
+        let words = format!("throughput --link {link} --size 64K --transfer gather,rcpy");
+        measures_raw(&format!("{words} --reliability none"), &["gather none", "rcpy none"]);
+    }
+    measures_raw(
+        "throughput --link packet --size 64K --mtu 1K --reliability gbn,selective",
+        &["gbn 1K", "selective 1K"],
+    );
+    measures_raw("multicast --link packet --tree binary", &["binary host"]);
+}
+
+#[test]
+fn agents__retransmit_forward_and_count() {
+    measures_raw(
+        "throughput --link agent --size 64K --reliability host,agent",
+        &["auto selective", "auto agent"],
+    );
+    measures_raw("multicast --link agent --tree chain --multicast host,agent", &["host", "agent"]);
+    let who = ["owner polls, host", "owner computes, host", "polls, agent", "computes, agent"];
+    measures_raw("fetch-add --link agent --fetch-add host,agent", &who);
+}
+
+#[test]
+fn fetch_add__by_the_kernel_alone_or_beside_the_owner() {
+    for link in ["packet", "xdp"] {
+        measures_raw(&format!("fetch-add --link {link} --fetch-add kernel"), &["kernel"]);
+    }
+    measures_raw("fetch-add --link packet --fetch-add host", &["polls, host", "computes, host"]);
+    measures_raw("fetch-add --link packet", &["polls, host", "computes, host", "kernel"]);
+}
+
+#[test]
+fn choices__the_grid_of_a_link_is_whole() {
+    let output = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(["bench", "choices", "--quick", "--link", "shm"])
+        .output()
+        .expect("weft starts");
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{why}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("shm,")).collect();
+    for (figure, count) in
+        [("throughput,", 12), ("half trip,", 3), ("multicast", 8), ("fetch-and-add", 2)]
+    {
+        let of = rows.iter().filter(|row| row.starts_with(&format!("shm,{figure}")));
+        assert_eq!(of.count(), count, "{figure} {text}");
+    }
+    // The last field says why there is no figure.
+    assert!(rows.iter().all(|row| row.ends_with(',')), "{text}");
+}
+
+#[test]
+fn agent__what_agents_do_beside_what_ranks_do() {
+    let Some(lines) = raw_lines_of_agents() else { return };
+    for (what, place) in [
+        ("owner waits", "host"),
+        ("owner computes", "host"),
+        ("owner computes", "agent"),
+        ("receivers compute", "host"),
+        ("receivers compute", "agent"),
+    ] {
+        let found = lines.iter().any(|line| {
+            line["what"] == what && line["place"] == place && line["median_us"].is_f64()
+        });
+        assert!(found, "no {what} by {place}: {lines:?}");
+    }
+}
+
+fn raw_lines_of_agents() -> Option<Vec<Value>> {
+    let output = bench("agent");
+    if output.status.success() {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        return Some(text.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect());
+    }
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(["lab", "CAP_"].iter().any(|known| why.contains(known)), "{why}");
+    weft_conformance::skip(&why);
+    None
+}
+
+#[test]
+fn choices__what_a_benchmark_would_ignore_is_refused_with_who_takes_it() {
+    for (words, option, who) in [
+        ("pingpong --members 8", "--members", "multicast"),
+        ("throughput --tree flat", "--tree", "multicast"),
+        ("pingpong --multicast agent", "--multicast", "multicast"),
+        ("rate --fetch-add agent", "--fetch-add", "fetch-add"),
+        ("fetch-add --transfer rcpy", "--transfer", "throughput"),
+        ("fetch-add --mtu 1K", "--mtu", "bandwidth"),
+        ("fetch-add --size 64", "--size", "pingpong"),
+        ("multicast --transfer copy", "--transfer", "logp"),
+        ("wait --transfer copy", "--transfer", "rate"),
+        ("all --receipt polling", "--receipt", "wait"),
+        ("auth --receipt polling", "--receipt", "pingpong"),
+        ("ethernet --reliability none", "--reliability", "throughput"),
+        ("mpi --transfer copy", "--transfer", "pingpong"),
+        ("agent --fetch-add agent", "--fetch-add", "fetch-add"),
+        ("barrier --receipt blocking", "--receipt", "wait"),
+        ("bandwidth --out x", "--out", "suite"),
+        ("pingpong --situations inside-idle", "--situations", "suite"),
+        ("suite --out x --reliability none", "--reliability", "pingpong"),
+    ] {
+        refuses(words, &[&format!("leave out {option}"), who]);
+    }
+    // Not with --json, which it does not take either.
+    for words in ["choices --transfer copy", "choices --reliability agent --link udp"] {
+        let words = ["bench"].into_iter().chain(words.split(' '));
+        let output = Command::new(env!("CARGO_BIN_EXE_weft")).args(words).output().expect("weft");
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && why.contains("measures every choice"), "{why}");
+    }
+    refuses("throughput --link shm --reliability gbn", &["--reliability", "nobody retransmits"]);
+    refuses("pingpong --reliability agent", &["--reliability", "--link udp"]);
+    refuses("fetch-add --link udp --fetch-add kernel", &["--fetch-add kernel", "--link packet"]);
+    let words = "fetch-add --link packet --fetch-add kernel --receipt blocking";
+    refuses(words, &["no rank serves it", "--receipt"]);
+}
+
+#[track_caller]
+fn refuses(words: &str, why: &[&str]) {
+    let output = bench(words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{words} was accepted");
+    assert!(why.iter().all(|why| said.contains(why)), "{words}: not all of {why:?}: {said}");
+    assert!(output.stdout.is_empty(), "{words} measured something before it was refused");
 }
 
 #[test]

@@ -243,8 +243,30 @@ fn init__an_agent_is_chosen_and_there_is_none() {
 }
 
 #[test]
-fn init__a_watchdog_cannot_poll_for_one_thread() {
-    complains("WEFT_RECEIPT", "watchdog");
+fn watchdog__serves_the_others_while_a_rank_computes() {
+    for link in ["shm", "udp"] {
+        let settings = [("WEFT_RECEIPT", "watchdog"), ("WEFT_LINK", link)];
+        let Some(told) = run("watchdog", 3, &settings) else { return };
+        assert!(told.contains("100 tickets were drawn while rank 0 computed"), "{link}: {told}");
+    }
+}
+
+/// All functions take the watchdog's gate, those that wait and upcalls too.
+#[test]
+fn watchdog__every_other_program_works_as_without() {
+    for (name, word) in [
+        ("pingpong", "us one way"),
+        ("mailbox", "us one way"),
+        ("fetch_add", "2 ranks drew 200 tickets"),
+        ("multicast", "100 packets to 1 ranks"),
+        ("gather", "from memory lent"),
+        ("rcpy", "bytes are there"),
+    ] {
+        let ranks = if name == "gather" { 3 } else { 2 };
+        let settings = [("WEFT_RECEIPT", "watchdog"), ("WEFT_WATCHDOG_US", "20")];
+        let Some(told) = run(name, ranks, &settings) else { return };
+        assert!(told.contains(word), "{name}: {told}");
+    }
 }
 
 /// An example does not start with a setting, and says which.

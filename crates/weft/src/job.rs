@@ -196,9 +196,9 @@ fn check_receipt(config: &Config) -> Result<(), JobError> {
     match config.receipt {
         Receipt::Watchdog => Err(JobError::Config(
             "WEFT_RECEIPT=watchdog: the endpoint belongs to one thread and takes no lock, \
-             so no other thread can poll for it; use weft::SharedEndpoint, or have an agent serve \
-             peers while this rank computes (WEFT_LINK=agent, WEFT_MULTICAST=agent, \
-             WEFT_FETCH_ADD=agent), or adaptive"
+             so no other thread can poll for it; use weft::SharedJob or weft::SharedEndpoint (in \
+             C, weft_init does), or have an agent serve peers while this rank computes \
+             (WEFT_LINK=agent, WEFT_MULTICAST=agent, WEFT_FETCH_ADD=agent), or adaptive"
                 .to_string(),
         )),
         _ => Ok(()),
@@ -491,6 +491,37 @@ pub fn reachable(link: UdpLink) -> Result<UdpLink, LinkError> {
 
 const ADDRESS_KEY: &str = "weft-address";
 
+/// Joins the job of this process, and tells its other ranks where its endpoint is.
+pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint), JobError> {
+    let links = links_from_env()?;
+    let mut config = config_from_env()?;
+    let Bootstrapped { mut boot, key } = launch::join()?;
+    config.rank = u32::try_from(boot.rank()).ok();
+    let lookup = |name: &str| std::env::var(name).ok();
+    let here = launch::ranks_here(&lookup);
+    let links = links.of_job(boot.size(), here);
+    let endpoint = open_locked(config, links, key)?;
+    if links.auto && links.packet && boot.rank() == 0 && endpoint.address().ether.is_empty() {
+        log::warn!(
+            "no packet sockets (they need CAP_NET_RAW): messages between hosts go over UDP; \
+             WEFT_LINK=shm,udp says so without this line"
+        );
+    }
+    let who = Who { job: boot.job_id(), rank: boot.rank(), size: boot.size() };
+    if let Err(e) = endpoint.publish_counters(&who) {
+        log::warn!("`weft top` will not see this rank: {e}");
+    }
+    boot.put(ADDRESS_KEY, &endpoint.address().encode())?;
+    boot.fence()?;
+    Ok((boot, endpoint))
+}
+
+/// Where a rank's endpoint is, once it has joined.
+pub(crate) fn address_of(boot: &mut dyn Bootstrap, rank: usize) -> Result<Address, String> {
+    let raw = boot.get(rank, ADDRESS_KEY).map_err(|e| e.to_string())?;
+    Address::decode(&raw).map_err(|e| format!("the address of rank {rank}: {e}"))
+}
+
 struct Ranks(Rc<RefCell<Box<dyn Bootstrap>>>);
 
 impl Directory for Ranks {
@@ -499,8 +530,7 @@ impl Directory for Ranks {
     }
 
     fn address(&self, rank: usize) -> Result<Address, String> {
-        let raw = self.0.borrow_mut().get(rank, ADDRESS_KEY).map_err(|e| e.to_string())?;
-        Address::decode(&raw).map_err(|e| format!("the address of rank {rank}: {e}"))
+        address_of(self.0.borrow_mut().as_mut(), rank)
     }
 }
 
@@ -514,28 +544,22 @@ impl Job {
     /// Joins the job this process was started in: by `weft run`, or by an `mpiexec`, `srun` or
     /// `prterun` that speaks PMI-1 or PMIx; alone otherwise. Links and configuration come from
     /// `WEFT_*`.
+    ///
+    /// # Errors
+    /// The launcher does not help, a variable is wrong, no link opens; a watchdog is chosen, which
+    /// takes a [`SharedJob`](crate::SharedJob).
     pub fn init() -> Result<Job, JobError> {
-        let links = links_from_env()?;
-        let mut config = config_from_env()?;
-        check_receipt(&config)?;
-        let Bootstrapped { mut boot, key } = launch::join()?;
-        config.rank = u32::try_from(boot.rank()).ok();
-        let lookup = |name: &str| std::env::var(name).ok();
-        let here = launch::ranks_here(&lookup);
-        let links = links.of_job(boot.size(), here);
-        let endpoint = open_endpoint(config, links, key)?;
-        if links.auto && links.packet && boot.rank() == 0 && endpoint.address().ether.is_empty() {
-            log::warn!(
-                "no packet sockets (they need CAP_NET_RAW): messages between hosts go over UDP; \
-                 WEFT_LINK=shm,udp says so without this line"
-            );
-        }
-        let who = Who { job: boot.job_id(), rank: boot.rank(), size: boot.size() };
-        if let Err(e) = endpoint.publish_counters(&who) {
-            log::warn!("`weft top` will not see this rank: {e}");
-        }
-        boot.put(ADDRESS_KEY, &endpoint.address().encode())?;
-        boot.fence()?;
+        check_receipt(&config_from_env()?)?;
+        Job::init_locked()
+    }
+
+    /// As [`init`](Self::init), for who has a lock around whatever touches the job and lets a
+    /// thread of its own make progress under it (the C interface): takes a watchdog too.
+    ///
+    /// # Errors
+    /// As `init`.
+    pub fn init_locked() -> Result<Job, JobError> {
+        let (boot, endpoint) = join()?;
         let rank = boot.rank();
         let boot = Rc::new(RefCell::new(boot));
         let world = Group::new(endpoint, Ranks(boot.clone()), rank);

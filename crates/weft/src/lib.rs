@@ -27,7 +27,7 @@ pub use endpoint::{ActiveMessage, ConnectError, Endpoint, Operation, Status};
 pub use group::{Element, Group, Op, Tree};
 pub use job::{Job, JobError, Links};
 pub use selflink::SelfLink;
-pub use shared::{Cancel, SharedEndpoint};
+pub use shared::{Cancel, SharedEndpoint, SharedJob};
 pub use weft_core::engine::types::AtomicCode;
 pub use weft_core::engine::Rights;
 pub use weft_core::{Config, EndpointId, OpError, PeerFailure, PeerId, Reliability, Stats};

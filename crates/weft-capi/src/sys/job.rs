@@ -1,5 +1,6 @@
 //! Jobs: joining, leaving, progress.
 
+use super::watchdog::{self, Held, Watchdog};
 use super::WEFT_UPCALL;
 use super::{enter, job_of, store, Fault, Marked};
 use super::{WEFT_BUSY, WEFT_INIT, WEFT_NO_AGENT, WEFT_OK, WEFT_PEER, WEFT_REFUSED, WEFT_THREAD};
@@ -8,6 +9,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::thread::ThreadId;
 use std::time::Duration;
+use weft::choices::Receipt;
 use weft::packets::Packets;
 use weft::{Group, Job, OpError, PeerId};
 
@@ -20,6 +22,9 @@ pub struct WeftJob {
     ranks: RefCell<HashMap<PeerId, usize>>,
     /// Upcalls that run.
     pub(crate) depth: Cell<u32>,
+    watchdog: RefCell<Option<Watchdog>>,
+    /// The watchdog took something in that the program was not told of.
+    fresh: Cell<bool>,
 }
 
 impl Marked for WeftJob {
@@ -34,12 +39,14 @@ impl Marked for WeftJob {
 impl Drop for WeftJob {
     fn drop(&mut self) {
         self.mark = 0;
+        // Before anything else of the job ends.
+        *self.watchdog.get_mut() = None;
     }
 }
 
 impl WeftJob {
     pub(crate) fn check_thread(&self) -> Result<(), Fault> {
-        match std::thread::current().id() == self.thread {
+        match std::thread::current().id() == self.thread || watchdog::is_this_thread() {
             true => Ok(()),
             false => Err(Fault(WEFT_THREAD, "a job belongs to one thread".into())),
         }
@@ -51,6 +58,14 @@ impl WeftJob {
         match self.depth.get() {
             0 => Ok(()),
             _ => Err(Fault(WEFT_UPCALL, "waits, and was called from an upcall".into())),
+        }
+    }
+
+    /// Progress in the program's place: the next wait of the program says that something happened,
+    /// which may be what it would wait for.
+    pub(super) fn watched(&self) {
+        if self.packets.poll() {
+            self.fresh.set(true);
         }
     }
 
@@ -102,7 +117,8 @@ fn join() -> Result<Box<WeftJob>, Fault> {
         let code = if text.starts_with("no agent") { WEFT_NO_AGENT } else { WEFT_INIT };
         Fault(code, text)
     };
-    let job = Job::init().map_err(failed)?;
+    // Where a watchdog is chosen, `watchdog` has the lock.
+    let job = Job::init_locked().map_err(failed)?;
     let packets = Packets::new(job.endpoint());
     let packets = packets.map_err(|error| Fault(WEFT_NO_AGENT, error.to_string()))?;
     Ok(Box::new(WeftJob {
@@ -112,7 +128,22 @@ fn join() -> Result<Box<WeftJob>, Fault> {
         job,
         ranks: RefCell::default(),
         depth: Cell::new(0),
+        watchdog: RefCell::default(),
+        fresh: Cell::new(false),
     }))
+}
+
+/// Has a watchdog poll for a job that stays where it is, if one is chosen. What is returned is kept
+/// until the calling function returns.
+fn watch(job: &WeftJob) -> Result<Option<Held>, Fault> {
+    if job.packets.choices().receipt != Receipt::Watchdog {
+        return Ok(None);
+    }
+    let config = weft::job::config_from_env().map_err(|e| Fault(WEFT_INIT, e.to_string()))?;
+    let period = Duration::from_micros(config.watchdog_us.max(1).into());
+    let (watchdog, gate) = watchdog::start(job, period)?;
+    *job.watchdog.borrow_mut() = Some(watchdog);
+    Ok(Some(gate))
 }
 
 /// Joins the job this process was started in and stores its handle.
@@ -124,9 +155,16 @@ pub unsafe extern "C" fn weft_init(job: *mut *mut WeftJob) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
         unsafe { store(job, std::ptr::null_mut()) }?;
-        let joined = join()?;
+        let joined = Box::into_raw(join()?);
+        // SAFETY: just made.
+        let gate = watch(unsafe { &*joined });
+        if gate.is_err() {
+            // SAFETY: made by `Box::into_raw`; nobody else has it.
+            drop(unsafe { Box::from_raw(joined) });
+        }
+        let _gate = gate?;
         // SAFETY: as before.
-        unsafe { store(job, Box::into_raw(joined)) }?;
+        unsafe { store(job, joined) }?;
         Ok(WEFT_OK)
     })
 }
@@ -173,8 +211,11 @@ pub unsafe extern "C" fn weft_size(job: *const WeftJob) -> c_int {
 /// `job` is a living handle.
 #[no_mangle]
 pub unsafe extern "C" fn weft_poll(job: *mut WeftJob) -> c_int {
-    // SAFETY: promised by the caller.
-    enter(|| Ok(c_int::from(unsafe { job_of(job) }?.packets.poll())))
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        Ok(c_int::from(job.packets.poll() | job.fresh.take()))
+    })
 }
 
 /// As `weft_poll`, but waits for something to happen, at most for `timeout_us` microseconds;
@@ -188,7 +229,7 @@ pub unsafe extern "C" fn weft_wait(job: *mut WeftJob, timeout_us: i64) -> c_int 
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         let timeout = u64::try_from(timeout_us).ok().map(Duration::from_micros);
-        Ok(c_int::from(job.packets.wait(timeout)))
+        Ok(c_int::from(job.fresh.take() || job.packets.wait(timeout)))
     })
 }
 

@@ -8,6 +8,7 @@ pub mod receive;
 pub mod remote;
 #[cfg(test)]
 mod tests;
+mod watchdog;
 
 use job::WeftJob;
 use std::cell::RefCell;
@@ -35,7 +36,7 @@ pub const WEFT_NO_AGENT: c_int = -7;
 pub const WEFT_INIT: c_int = -8;
 /// A fault in weft itself: a panic was caught at the interface.
 pub const WEFT_PANIC: c_int = -9;
-/// Called from another thread than the one that called `weft_init`.
+/// Called from another thread than the one that called `weft_init`, and from no upcall.
 pub const WEFT_THREAD: c_int = -10;
 /// Not to be called from an upcall, as it waits.
 pub const WEFT_UPCALL: c_int = -11;
@@ -81,7 +82,9 @@ thread_local! {
 
 /// Runs the body of a function; its number, or the code of what went wrong.
 pub(crate) fn enter(body: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
+    let gate = watchdog::hold();
     let result = catch_unwind(AssertUnwindSafe(body));
+    drop(gate);
     let fault = match result {
         Ok(Ok(number)) => return number,
         Ok(Err(fault)) => fault,

@@ -23,6 +23,7 @@ pub mod service;
 pub mod suite;
 mod sys;
 pub mod table;
+mod takes;
 mod volley;
 mod wait;
 mod wire;
@@ -453,34 +454,20 @@ fn header(what: What, options: &Options) -> String {
     )
 }
 
-/// Refuses what a benchmark could only ignore.
-fn check(args: &Args) -> Result<()> {
-    let fixed = match args.what {
-        What::Suite => "the suite measures every link",
-        What::Agent => "agent compares the link agent with packet",
-        What::Mpi => "mpi compares what MPI programs get by default with TCP",
-        _ => "",
-    };
-    ensure!(fixed.is_empty() || args.link.is_empty(), "{fixed}: leave out --link");
-    if args.options.netns == netns::Mode::Off && matches!(args.what, What::Agent | What::Mpi) {
-        bail!("this is measured between lab hosts only: leave out --netns off");
+/// The links to measure, one after the other.
+fn links(args: &Args) -> Vec<LinkName> {
+    match (args.link.is_empty(), args.what) {
+        (true, What::All | What::Barrier) => vec![LinkName::Shm, LinkName::Udp],
+        (true, What::Auth) => vec![LinkName::Udp],
+        (true, What::Ethernet) => vec![LinkName::Packet, LinkName::Xdp, LinkName::Auto],
+        (true, _) => vec![LinkName::Shm],
+        _ => args.link.clone(),
     }
-    if args.what == What::Barrier {
-        ensure!(!args.link.iter().any(|l| l.is_raw()), "barrier takes --link shm or udp");
-        ensure!(args.options.size.is_empty(), "a barrier has no size: leave out --size");
-        ensure!(args.options.netns != netns::Mode::On, "barrier is measured on this host alone");
-    } else {
-        ensure!(args.ranks.is_empty(), "only barrier takes --ranks");
-    }
-    if args.what == What::Ethernet && args.link.contains(&LinkName::Shm) {
-        bail!("shm does not use Ethernet: --link packet, gso, xdp, agent, auto or udp");
-    }
-    Ok(())
 }
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
-    check(&args)?;
+    takes::check(&args)?;
     let interrupt = Interrupt::watch("weft bench")?;
     let result = measure(args, &interrupt);
     interrupt.unless(result)
@@ -500,14 +487,7 @@ fn measure(args: Args, interrupt: &Interrupt) -> Result<ExitCode> {
     }
     let all = [What::Pingpong, What::Bandwidth, What::Rate, What::Logp, What::Wait, What::Auth];
     let benches = if args.what == What::All { all.to_vec() } else { vec![args.what] };
-    let links = match (args.link.is_empty(), args.what) {
-        (true, What::All | What::Barrier) => vec![LinkName::Shm, LinkName::Udp],
-        (true, What::Auth) => vec![LinkName::Udp],
-        (true, What::Ethernet) => vec![LinkName::Packet, LinkName::Xdp, LinkName::Auto],
-        (true, _) => vec![LinkName::Shm],
-        _ => args.link.clone(),
-    };
-    match print(&args, links, &benches) {
+    match print(&args, links(&args), &benches) {
         // Whoever read the tables has seen enough.
         Err(e) if e.downcast_ref().is_some_and(broken_pipe) => Ok(ExitCode::SUCCESS),
         other => other.map(|()| ExitCode::SUCCESS),
@@ -543,7 +523,7 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     }
     for link in links {
         let chosen = matches!(args.what, What::Throughput | What::Multicast | What::FetchAdd);
-        if chosen || (args.what == What::Logp && args.choices.any()) {
+        if chosen || !args.choices.given().is_empty() {
             for table in choice::tables(link, &args.options, &args.choices, args.what)? {
                 show(&mut out, args.json, &table)?;
             }

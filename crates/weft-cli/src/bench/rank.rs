@@ -13,7 +13,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use weft::{Address, Endpoint, Links, PeerId};
+use weft::{Address, Endpoint, Links, PeerId, SharedEndpoint};
 
 /// Be one rank of `weft bench`
 #[derive(Debug, clap::Args)]
@@ -110,6 +110,8 @@ pub enum Probe {
     PacketStream,
     /// Fetch-and-add at a rank that computes for `arg` nanoseconds between two polls.
     FetchAdd,
+    /// Fetch-and-add at a rank that computes all the time and never polls.
+    FetchAddUnpolled,
     /// Fetch-and-add at the kernel of a host whose rank computes for `arg` nanoseconds at a time.
     KernelFetchAdd,
     /// The longest packet, bytes, and no time.
@@ -158,6 +160,7 @@ impl fmt::Display for Probe {
             Probe::PacketBusyRoundTrip => "packet interface round trip with computation",
             Probe::PacketStream => "packet interface stream",
             Probe::FetchAdd => "fetch-and-add",
+            Probe::FetchAddUnpolled => "fetch-and-add, owner never polls",
             Probe::KernelFetchAdd => "fetch-and-add at a kernel",
             Probe::PacketMax => "longest packet",
             Probe::Multicast => "multicast",
@@ -254,6 +257,7 @@ pub struct Rank {
     key: [u8; 32],
     hosts: [IpAddr; 2],
     endpoint: Option<(Endpoint, PeerId)>,
+    watched: Option<(SharedEndpoint, PeerId)>,
     /// Made at the first use, on the endpoint.
     pub packets: Option<std::rc::Rc<probe::Line>>,
     idle: Vec<Endpoint>,
@@ -318,6 +322,35 @@ impl Rank {
         Ok((endpoint, peer))
     }
 
+    /// The same for an endpoint that has a watchdog.
+    pub fn watched(&mut self) -> Result<(SharedEndpoint, PeerId)> {
+        if let Some((endpoint, peer)) = &self.watched {
+            return Ok((endpoint.clone(), *peer));
+        }
+        let mut config = weft::job::config_from_env()?;
+        config.rank = u32::try_from(self.me).ok();
+        let endpoint = SharedEndpoint::open(config, self.links, self.key)?;
+        let theirs = self.exchange(&endpoint.address().encode())?;
+        let theirs = Address::decode(&theirs).map_err(|e| anyhow::anyhow!("address: {e}"))?;
+        let peer = endpoint.connect(&theirs)?;
+        self.watched = Some((endpoint.clone(), peer));
+        if self.me == 0 {
+            endpoint.send(peer, TAG_ACK, &[1])?;
+            endpoint.recv(Some(peer), TAG_ACK, 0, &mut [0])?;
+        } else {
+            endpoint.recv(Some(peer), TAG_ACK, 0, &mut [0])?;
+            endpoint.send(peer, TAG_ACK, &[1])?;
+        }
+        self.sync()?;
+        Ok((endpoint, peer))
+    }
+
+    /// Whether the other rank has sent a note that was not heard yet.
+    pub fn is_told(&self) -> Result<bool> {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        Ok(poll(&mut [PollFd::new(&self.side, PollFlags::IN)], Some(&now))? > 0)
+    }
+
     /// Opens endpoints as further ranks of this host would.
     fn crowd(&mut self, count: u64) -> Result<Outcome> {
         for _ in 0..count {
@@ -332,8 +365,8 @@ impl Rank {
     pub fn settle(&mut self) -> Result<()> {
         let Some((endpoint, _)) = self.endpoint.clone() else { return Ok(()) };
         self.tell(&[0])?;
-        let (start, now) = (Instant::now(), Timespec { tv_sec: 0, tv_nsec: 0 });
-        while poll(&mut [PollFd::new(&self.side, PollFlags::IN)], Some(&now))? == 0 {
+        let start = Instant::now();
+        while !self.is_told()? {
             endpoint.wait(Some(Duration::from_millis(1)));
             ensure!(start.elapsed() < STEP, "the other rank does not finish");
         }
@@ -439,6 +472,7 @@ impl Rank {
             Probe::PacketBusyRoundTrip => probe::busy_round_trip(self, task),
             Probe::PacketStream => probe::stream(self, task),
             Probe::FetchAdd => probe::fetch_add(self, task),
+            Probe::FetchAddUnpolled => probe::fetch_add_unpolled(self, task),
             Probe::KernelFetchAdd => kernel::fetch_add(self, task),
             Probe::PacketMax => probe::packet_max(self),
             Probe::Multicast => cast::multicast(self, task),
@@ -504,6 +538,7 @@ fn start(args: &Args, ends: [OwnedFd; 6]) -> Result<(Rank, UnixStream)> {
         key: key_bytes(args.key),
         hosts: [a, b],
         endpoint: None,
+        watched: None,
         packets: None,
         idle: Vec::new(),
     };

@@ -382,3 +382,14 @@ fn placement__more_ranks_than_slots_run_with_a_note() {
     done.assert_says(&["note: 3 ranks in 1 slots"]);
     assert_eq!(done.out, "x\nx\nx\n");
 }
+
+#[test]
+fn watchdog__serves_the_others_while_a_rank_computes() {
+    for link in ["shm", "udp"] {
+        let program = [env!("CARGO_BIN_EXE_weft"), "selftest", "watchdog"].map(String::from);
+        let job = Job::new(&["-n", "3", "--link", link]).command(program.to_vec());
+        let done = job.env("WEFT_RECEIPT", "watchdog").finish();
+        done.assert_code(0);
+        assert!(done.out.contains("served 40"), "{link}: {}", done.out);
+    }
+}

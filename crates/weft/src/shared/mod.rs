@@ -1,8 +1,11 @@
 //! The locked form of an endpoint, for many threads.
 
+mod job;
 #[allow(unsafe_code)]
 mod sys;
 mod watchdog;
+
+pub use job::SharedJob;
 
 use crate::choices::{NoAgent, Receipt};
 use crate::endpoint::{ActiveMessage, ConnectError, Endpoint, Status};
@@ -68,15 +71,23 @@ impl SharedEndpoint {
     /// # Errors
     /// As [`open_endpoint`](crate::job::open_endpoint), but for a watchdog, which it has.
     pub fn open(config: Config, links: Links, key: [u8; 32]) -> Result<SharedEndpoint, JobError> {
-        let watchdog = config.receipt == Receipt::Watchdog;
-        let period = Duration::from_micros(u64::from(config.watchdog_us.max(1)));
-        let endpoint = Owned::new(open_locked(config, links, key)?);
+        Ok(SharedEndpoint::of(open_locked(config, links, key)?))
+    }
+
+    /// Locks an endpoint that was just opened.
+    fn of(endpoint: Endpoint) -> SharedEndpoint {
+        let (watchdog, period) = {
+            let inner = endpoint.inner.borrow();
+            let config = inner.driver.core.engine.config();
+            (config.receipt == Receipt::Watchdog, u64::from(config.watchdog_us.max(1)))
+        };
+        let endpoint = Owned::new(endpoint);
         let state = Mutex::new(State { endpoint, leader: false, asleep: false, calls: 0 });
         let shared = Arc::new(Shared { state, progressed: Condvar::new() });
         if watchdog {
-            watchdog::start(&shared, period);
+            watchdog::start(&shared, Duration::from_micros(period));
         }
-        Ok(SharedEndpoint { shared })
+        SharedEndpoint { shared }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -343,6 +354,14 @@ impl SharedEndpoint {
             let packets = Packets::new(e).map_err(|_| OpError::Refused)?;
             packets.try_send(to, handler, argument, data)
         })
+    }
+
+    /// As [`Packets::packet_max`](crate::packets::Packets::packet_max).
+    ///
+    /// # Errors
+    /// An agent is chosen, and there is none.
+    pub fn packet_max(&self, to: PeerId) -> Result<usize, NoAgent> {
+        self.with(|e| Ok(Packets::new(e)?.packet_max(to)))
     }
 
     /// Takes in what has arrived; true if anything happened.

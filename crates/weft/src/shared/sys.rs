@@ -7,13 +7,16 @@ use weft_link::{ShmLink, UdpLink};
 /// An endpoint nobody else holds a clone of.
 pub(super) struct Owned(Endpoint);
 
-// SAFETY: `Owned` is made by `Owned::new` only, from an endpoint that was just opened over the
-// links named in `links_are_send`; the reference count inside is touched under the mutex of
-// `SharedEndpoint` only, because no clone and no future of the endpoint leaves it; handlers are
-// required to be `Send`.
+// SAFETY: `Owned` is made by `Owned::new` only, from an endpoint that was just opened by a job. The
+// links named in `links_are_send` can move between threads; those of packet sockets, of XDP and of
+// the agent hold pointers into mappings of their own, which any thread may use, and count
+// references to things that nobody but their endpoint has (a queue that was opened for one
+// endpoint, services that are handed to the endpoint alone). All of them and the count of the
+// endpoint are touched under the mutex of `SharedEndpoint` only, because no clone and no future of
+// the endpoint leaves it; handlers are required to be `Send`.
 unsafe impl Send for Owned {}
 
-/// The links a job opens can move between threads; anything else fails to compile here.
+/// These links can move between threads by themselves; else this fails to compile.
 const fn links_are_send() {
     const fn send<T: Send>() {}
     send::<SelfLink>();

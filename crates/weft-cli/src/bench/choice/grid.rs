@@ -5,7 +5,8 @@ use super::super::rank::Probe;
 use super::super::suite::draw::png_of;
 use super::super::{netns, Bench, LinkName, Options};
 use super::cast::Cast;
-use super::{environment, figure, floor, report, What, COMPUTES};
+use super::chosen::{environment, label, SETTINGS};
+use super::{figure, floor, report, What, COMPUTES};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
@@ -235,14 +236,14 @@ impl Grid {
     /// Does a step. What cannot be measured says why.
     fn step(&mut self, link: LinkName, place: netns::Place, floors: Floors, step: &Step) {
         let choices = step.choices;
-        self.say(format!("{} {}", link.name(), super::label(step.what, &choices)));
+        self.say(format!("{} {}", link.name(), label(step.what, &choices)));
         let members = if step.what == What::Multicast { MEMBERS } else { 2 };
         let links = match step.what {
             What::Multicast => multicast_links(link),
             _ if step.kernel => LinkName::Udp.links(),
             _ => link.links(),
         };
-        let kind = Kind { link: links, config: environment(&choices, members), place };
+        let kind = Kind { link: links, config: environment(&choices, SETTINGS, members), place };
         let wanted: Vec<(Figure, &'static str, Subject)> = match step.what {
             What::Multicast => [false, true].map(|c| cast(choices, c)).to_vec(),
             What::FetchAdd => fetch_add(choices, step.kernel),

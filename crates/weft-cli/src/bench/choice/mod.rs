@@ -1,8 +1,9 @@
-//! The exchangeable parts of the packet interface, measured: `weft bench logp|throughput|multicast|
-//! fetch-add` with `--transfer`, `--reliability`, `--mtu`, `--tree` and so on, and all of them as
-//! one grid.
+//! The exchangeable parts, measured: `weft bench` with `--transfer`, `--reliability`, `--mtu`,
+//! `--tree` and so on, and all of them as one grid.
 
+mod carrier;
 pub mod cast;
+mod chosen;
 mod figure;
 pub mod grid;
 pub mod probe;
@@ -12,140 +13,13 @@ use super::logp::minus;
 use super::pair::{Kind, Pair, Subject};
 use super::rank::{Channel, Outcome, Probe, Task};
 use super::table::{Better, Table};
-use super::{others, parse_size, pingpong, Bench, LinkName, Options, What, CONFIG};
+use super::{others, pingpong, Bench, LinkName, Options, What};
 use anyhow::{bail, Result};
 use cast::Cast;
-use weft::choices::{Choices, Place, Receipt, Transfer, Tree};
-use weft::{Config, Reliability};
+use chosen::{of_messages, Combination};
+use weft::choices::{Choices, Receipt, Transfer, Tree};
 
-/// What is chosen: of each part one, or several that are measured one after the other.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct Chosen {
-    /// Data transfer: copy, gather, rcpy, auto
-    #[arg(long, value_delimiter = ',')]
-    transfer: Vec<Transfer>,
-    /// Who retransmits: none (needs a network that loses nothing), host, gbn, selective, agent
-    #[arg(long, value_delimiter = ',')]
-    reliability: Vec<Reliability>,
-    /// Longest packet, bytes: 1K,2K,4K; 0 is what the link carries
-    #[arg(long, value_delimiter = ',', value_parser = parse_mtu)]
-    mtu: Vec<usize>,
-    /// Who forwards multicasts: host, agent
-    #[arg(long, value_delimiter = ',')]
-    multicast: Vec<Place>,
-    /// Multicast trees: flat, chain, binary, binomial
-    #[arg(long, value_delimiter = ',')]
-    tree: Vec<Tree>,
-    /// Who serves fetch-and-add: host, agent
-    #[arg(long, value_delimiter = ',')]
-    fetch_add: Vec<Place>,
-    /// How ranks wait: adaptive, polling, blocking, watchdog
-    #[arg(long, value_delimiter = ',')]
-    receipt: Vec<Receipt>,
-    /// Members of multicasts, half of them on each side
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..=64))]
-    members: u16,
-}
-
-/// A packet length that the engine takes.
-fn parse_mtu(text: &str) -> Result<usize, String> {
-    let mtu = parse_size(text)?;
-    Config::default().set("mtu", &mtu.to_string()).map_err(|e| e.to_string())?;
-    Ok(mtu)
-}
-
-fn or<T: Copy>(given: &[T], usual: T) -> Vec<T> {
-    if given.is_empty() {
-        vec![usual]
-    } else {
-        given.to_vec()
-    }
-}
-
-impl Chosen {
-    /// Whether anything was chosen by hand.
-    pub fn any(&self) -> bool {
-        !(self.transfer.is_empty()
-            && self.reliability.is_empty()
-            && self.mtu.is_empty()
-            && self.multicast.is_empty()
-            && self.tree.is_empty()
-            && self.fetch_add.is_empty()
-            && self.receipt.is_empty())
-    }
-
-    /// Every combination.
-    fn all(&self) -> Vec<Choices> {
-        let usual = Choices::default();
-        let mut out = Vec::new();
-        for reliability in or(&self.reliability, usual.reliability) {
-            for transfer in or(&self.transfer, usual.transfer) {
-                for mtu in or(&self.mtu, usual.mtu as usize) {
-                    for multicast in or(&self.multicast, usual.multicast) {
-                        for tree in or(&self.tree, usual.tree) {
-                            for fetch_add in or(&self.fetch_add, usual.fetch_add) {
-                                for receipt in or(&self.receipt, Receipt::Polling) {
-                                    let mtu = mtu as u32;
-                                    out.push(Choices {
-                                        transfer,
-                                        reliability,
-                                        mtu,
-                                        multicast,
-                                        tree,
-                                        fetch_add,
-                                        receipt,
-                                    });
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        out
-    }
-}
-
-/// The choices as the environment of ranks. They live as long as the program: there are as many as
-/// combinations measured.
-fn environment(choices: &Choices, members: usize) -> &'static [(&'static str, &'static str)] {
-    let mut config = Config::default();
-    choices.write(&mut config);
-    let keys =
-        ["transfer", "reliability", "mtu", "multicast", "tree", "fetch_add", "receipt"].iter();
-    let mut all: Vec<(&'static str, &'static str)> = CONFIG.to_vec();
-    for key in keys {
-        let name: &'static str = format!("WEFT_{}", key.to_uppercase()).leak();
-        all.push((name, config.get(key).unwrap_or_default().leak()));
-    }
-    if std::env::var_os("WEFT_LOG").is_none() {
-        // Members leave one after the other; what matters is in the answers of the ranks.
-        all.push(("WEFT_LOG", "error"));
-    }
-    if choices.reliability == Reliability::None {
-        // What is on its way has to fit the receiver's ring: nothing is sent again.
-        all.push(("WEFT_EAGER_CREDIT", "128K"));
-    }
-    if members > weft::job::cores_of_host() {
-        all.push(("WEFT_SPIN_US", "0"));
-        all.push(("WEFT_YIELD_US", "200"));
-    }
-    all.leak()
-}
-
-/// The choices that matter to a benchmark, in words.
-fn label(what: What, c: &Choices) -> String {
-    let mtu = match c.mtu {
-        0 => "link".to_string(),
-        mtu => super::table::human(mtu as usize),
-    };
-    let common = format!("{} {mtu}", c.reliability);
-    match what {
-        What::Multicast => format!("{} {} {common}", c.tree, c.multicast),
-        What::FetchAdd => format!("{} {}", c.fetch_add, c.reliability),
-        _ => format!("{} {common}", c.transfer),
-    }
-}
+pub use chosen::Chosen;
 
 /// Measures one benchmark over one link for every combination.
 pub fn tables(
@@ -155,12 +29,12 @@ pub fn tables(
     what: What,
 ) -> Result<Vec<Table>> {
     let mut tables: Vec<Table> = Vec::new();
-    for choices in wanted.all() {
-        let made = one(link, options, wanted, what, &choices);
-        let made = match made {
-            Ok(table) => table,
+    for combination in wanted.all(what, link)? {
+        let choices = &combination.choices;
+        let made = match one(link, options, wanted, what, &combination) {
+            Ok(made) => made,
             Err(error) if choices.needs_agent().is_some() => {
-                let why = format!("{} not measured: {error:#}", label(what, &choices));
+                let why = format!("{} not measured: {error:#}", wanted.label(what, choices));
                 match tables.last_mut() {
                     Some(last) => last.notes.push(why),
                     None => bail!(why),
@@ -169,14 +43,15 @@ pub fn tables(
             }
             Err(error) => return Err(error),
         };
-        match tables.last_mut() {
-            Some(last) => {
-                last.rows.extend(made.rows);
-                let new = made.notes.into_iter().filter(|n| !last.notes.contains(n));
-                let new: Vec<_> = new.collect();
-                last.notes.extend(new);
-            }
-            None => tables.push(made),
+        if tables.is_empty() {
+            tables = made;
+            continue;
+        }
+        for (table, made) in tables.iter_mut().zip(made) {
+            table.rows.extend(made.rows);
+            let new = made.notes.into_iter().filter(|n| !table.notes.contains(n));
+            let new: Vec<_> = new.collect();
+            table.notes.extend(new);
         }
     }
     Ok(tables)
@@ -184,6 +59,9 @@ pub fn tables(
 
 /// What is at the agent is measured where agents are started.
 fn check(choices: &Choices, link: LinkName) -> Result<()> {
+    if choices.receipt == Receipt::Watchdog && choices.transfer != Transfer::Auto {
+        bail!("transfer={} with receipt=watchdog: {}", choices.transfer, chosen::WATCHED);
+    }
     match choices.needs_agent() {
         Some(part) if link != LinkName::Agent => {
             bail!("{part}=agent is measured with --link agent")
@@ -206,19 +84,26 @@ fn one(
     options: &Options,
     wanted: &Chosen,
     what: What,
-    choices: &Choices,
-) -> Result<Table> {
+    combination: &Combination,
+) -> Result<Vec<Table>> {
+    let choices = &combination.choices;
     check(choices, link)?;
-    let members = if what == What::Multicast { usize::from(wanted.members) } else { 2 };
-    let config = environment(choices, members);
+    let config = wanted.environment(what, choices);
     let mut bench = Bench::start_with(link, options, config)?;
-    bench.meter.title = format!("{} over {}", label(what, choices), link.name());
-    let name: &'static str = label(what, choices).leak();
+    let name: &'static str = wanted.label(what, choices).leak();
+    if of_messages(what) {
+        let mut tables = bench.run(what)?;
+        for row in tables.iter_mut().flat_map(|table| &mut table.rows) {
+            row.what = if row.what.is_empty() { name } else { named(row.what, name) };
+        }
+        return Ok(tables);
+    }
+    bench.meter.title = format!("{name} over {}", link.name());
     let mut table = match what {
-        What::Logp => logp(&mut bench, name)?,
-        What::Throughput => throughput(&mut bench, name)?,
-        What::FetchAdd => fetch_add(&mut bench, name)?,
-        What::Multicast => multicast(&mut bench, name, choices.tree, members, config)?,
+        What::Logp => logp(&mut bench, name, choices.receipt == Receipt::Watchdog)?,
+        What::Throughput => throughput(&mut bench, name, choices.receipt == Receipt::Watchdog)?,
+        What::FetchAdd => fetch_add(&mut bench, name, combination)?,
+        What::Multicast => multicast(&mut bench, name, choices.tree, wanted.members(), config)?,
         _ => bail!("this benchmark has no choices"),
     };
     if what != What::FetchAdd {
@@ -228,7 +113,7 @@ fn one(
         }
     }
     table.notes.append(&mut bench.meter.absent);
-    Ok(table)
+    Ok(vec![table])
 }
 
 /// A row's name: the figure and the choices.
@@ -236,7 +121,7 @@ fn named(what: &str, choices: &str) -> &'static str {
     format!("{what}, {choices}").leak()
 }
 
-fn logp(bench: &mut Bench<'_>, name: &'static str) -> Result<Table> {
+fn logp(bench: &mut Bench<'_>, name: &'static str, watched: bool) -> Result<Table> {
     let mut table = bench.table("logp", "parameters of packets", "us", Better::Lower);
     for size in bench.sizes(&[16, 1 << 10]) {
         let (floor, bare) = floor(bench, size);
@@ -250,34 +135,36 @@ fn logp(bench: &mut Bench<'_>, name: &'static str) -> Result<Table> {
             Probe::PacketStream.into(),
             Subject { arg: compute, ..Probe::PacketBusyRoundTrip.into() },
             bare,
-            Probe::WeftPingPong.into(),
+            // There is no endpoint of one thread beside a watchdog.
+            if watched { bare } else { Probe::WeftPingPong.into() },
             Subject { arg: 1, ..Probe::PacketPingPong.into() },
         ];
         let got = bench.measure(size, &subjects, us)?;
         let (half, os, g, both) = (got[0], got[1], got[2], got[3]);
-        let or = minus(both, os);
+        let (or, endpoint) = (minus(both, os), got[5].filter(|_| !watched));
         for (what, value) in [("os", os), ("or", or), ("L", minus(half, both)), ("g", g)] {
             let none = || vec![super::table::Other { name: floor, sample: None }];
             let peer = vec![super::table::Other { name: "endpoint", sample: None }];
             table.push(named(what, name), size, value, none(), peer);
         }
         let floors = others([(floor, got[4])].into_iter());
-        let peers = others([("endpoint", got[5])].into_iter());
+        let peers = others([("endpoint", endpoint)].into_iter());
         table.push(named("half trip", name), size, half, floors, peers);
         let floors = others([(floor, got[4])].into_iter());
-        let peers = others([("endpoint", got[5])].into_iter());
+        let peers = others([("endpoint", endpoint)].into_iter());
         table.push(named("half trip by upcall", name), size, got[6], floors, peers);
     }
     table.notes.push(
         "as `weft bench logp`, through the packet interface; ranks poll. half trip: the receiver \
          waits for the packet (`receive`); the rest by upcalls. rcpy: the receiver polls the \
-         memory. Peer: the same half trip by send and receive of the endpoint"
+         memory. Peer: the same half trip by send and receive of the endpoint. watchdog: the \
+         locked interface, by upcalls"
             .into(),
     );
     Ok(table)
 }
 
-fn throughput(bench: &mut Bench<'_>, name: &'static str) -> Result<Table> {
+fn throughput(bench: &mut Bench<'_>, name: &'static str, watched: bool) -> Result<Table> {
     let (floor, bare, peer, channel) = match bench.link {
         LinkName::Shm => ("vm_readv", Probe::RemoteCopy, "unix", Channel::Unix),
         _ => ("UDP GSO", Probe::UdpStream, "tcp", Channel::Tcp),
@@ -288,11 +175,12 @@ fn throughput(bench: &mut Bench<'_>, name: &'static str) -> Result<Table> {
             Probe::PacketStream.into(),
             bench.bare(bare),
             bench.bare(Probe::Stream(channel)),
-            Probe::WeftBandwidth.into(),
+            if watched { bench.bare(bare) } else { Probe::WeftBandwidth.into() },
         ];
         let got = bench.measure(size, &subjects, |s| size as f64 / s / 1e9)?;
+        let endpoint = got[3].filter(|_| !watched);
         let floors = others([(floor, got[1])].into_iter());
-        let peers = others([(peer, got[2]), ("endpoint", got[3])].into_iter());
+        let peers = others([(peer, got[2]), ("endpoint", endpoint)].into_iter());
         table.push(name, size, got[0], floors, peers);
     }
     table.notes.push(
@@ -306,33 +194,39 @@ fn throughput(bench: &mut Bench<'_>, name: &'static str) -> Result<Table> {
 /// Computation of the owner of a counter between two polls, ns.
 const COMPUTES: u64 = 1_000_000;
 
-fn fetch_add(bench: &mut Bench<'_>, name: &'static str) -> Result<Table> {
+fn fetch_add(bench: &mut Bench<'_>, name: &'static str, by: &Combination) -> Result<Table> {
     let (floor, bare) = floor(bench, 16);
     let (peer, channel) = match bench.link {
         LinkName::Shm => ("unix", Channel::Unix),
         _ => ("tcp", Channel::Tcp),
     };
     let mut table = bench.table("fetch-add", "time", "us", Better::Lower);
-    let subjects = [
-        Probe::FetchAdd.into(),
-        Subject { arg: COMPUTES, ..Probe::FetchAdd.into() },
-        bare,
-        bench.bare(Probe::PingPong(channel)),
-    ];
     let kernel = Subject { arg: COMPUTES, ..bench.bare(Probe::KernelFetchAdd) };
-    let raw = matches!(bench.link, LinkName::Packet | LinkName::Xdp);
-    let subjects: Vec<_> = subjects.into_iter().chain(raw.then_some(kernel)).collect();
+    let mut rows: Vec<(&'static str, Subject)> = Vec::new();
+    if by.ranks {
+        let computes = Subject { arg: COMPUTES, ..Probe::FetchAdd.into() };
+        rows.push((named("owner polls", name), Probe::FetchAdd.into()));
+        rows.push((named("owner computes", name), computes));
+    }
+    if by.ranks && by.choices.receipt == Receipt::Watchdog {
+        rows.push((named("owner never polls", name), Probe::FetchAddUnpolled.into()));
+    }
+    if by.kernel {
+        rows.push(("owner computes, kernel", kernel));
+    }
+    let others_too = [bare, bench.bare(Probe::PingPong(channel))];
+    let subjects: Vec<_> = rows.iter().map(|row| row.1).chain(others_too).collect();
     let got = bench.measure(8, &subjects, |s| s * 1e6)?;
     let trip = |of: usize| got[of].map(|s| s.map(|half| 2.0 * half));
-    let rows = [("owner polls", 0), ("owner computes", 1), ("kernel, owner computes", 4)];
-    for (what, at) in rows.into_iter().filter(|&(_, at)| at < got.len()) {
-        let floors = others([(floor, trip(2))].into_iter());
-        let peers = others([(peer, trip(3))].into_iter());
-        table.push(named(what, name), 8, got[at], floors, peers);
+    for (at, (what, _)) in rows.iter().enumerate() {
+        let floors = others([(floor, trip(rows.len()))].into_iter());
+        let peers = others([(peer, trip(rows.len() + 1))].into_iter());
+        table.push(what, 8, got[at], floors, peers);
     }
     table.notes.push(format!(
         "one fetch-and-add at a time; floor and peer: round trips; a computing owner polls every \
-         {} us; kernel: by an XDP program on an interface declared trusted",
+         {} us; one that never polls has a watchdog; kernel: by an XDP program on an interface \
+         declared trusted",
         COMPUTES / 1000
     ));
     Ok(table)

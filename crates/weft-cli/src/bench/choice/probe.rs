@@ -4,12 +4,15 @@ use super::super::floor::{median_ns, per};
 use super::super::logp::{clock_ns, BURST};
 use super::super::rank::{Outcome, Rank, Task};
 use super::super::volley::volley;
+use super::carrier::Carrier;
 use anyhow::{Context, Result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weft::choices::Transfer;
-use weft::packets::{Counter, Exported, Packets};
+use weft::packets::{Counter, Exported, Packet};
 use weft::{OpError, PeerId};
 
 /// Handler of measured packets.
@@ -18,24 +21,25 @@ const DATA: u16 = 1;
 const ACK: u16 = 2;
 /// Mailbox of packets that are received.
 const BOX: u16 = 3;
-/// An owner that waits looks as often whether all is done.
+/// An owner looks as often whether all is done.
 const IDLE: Duration = Duration::from_micros(50);
 /// Longest message copied remotely.
 const EXPORT: usize = 16 << 20;
 
 /// The packet interface of a rank, with the other one as its peer.
 pub struct Line {
-    packets: Packets,
+    packets: Carrier,
     peer: PeerId,
     transfer: Transfer,
-    /// Packets and acknowledgements that came.
-    got: Rc<Cell<u64>>,
-    acks: Rc<Cell<u64>>,
+    /// Packets and acknowledgements that came; counted by one thread at a time.
+    got: Count,
+    acks: Count,
     /// Acknowledgements waited for so far.
     awaited: Cell<u64>,
-    /// Where the receiver copies to, if it does.
-    into: Rc<RefCell<Vec<u8>>>,
-    memory: Exported,
+    /// Gives the receiver so much memory to copy to.
+    resize: Box<dyn Fn(usize)>,
+    /// Nothing is exported by an interface with a lock.
+    memory: Option<Exported>,
     their_memory: u64,
     counter: Counter,
     their_counter: Counter,
@@ -63,37 +67,34 @@ impl Rank {
         if let Some(line) = &self.packets {
             return Ok(Rc::clone(line));
         }
-        let (endpoint, peer) = self.weft()?;
-        let packets = Packets::new(&endpoint)?;
-        let (got, acks) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
-        let into: Rc<RefCell<Vec<u8>>> = Rc::default();
-        let (count, place) = (Rc::clone(&got), Rc::clone(&into));
-        packets.handle(DATA, move |_, packet| {
-            count.set(count.get() + 1);
-            let mut place = place.borrow_mut();
-            let at = packet.argument() as usize;
-            if let Some(to) = place.get_mut(at..at + packet.data().len()) {
-                to.copy_from_slice(packet.data());
+        let (packets, peer) = Carrier::open(self)?;
+        let (got, acks) = (Count::default(), Count::default());
+        let resize = receive(&packets, &got)?;
+        let count = acks.clone();
+        packets.handle(ACK, move |_, _| count.one_more())?;
+        let (transfer, memory) = match &packets {
+            Carrier::Own(own) => {
+                own.mailbox(BOX);
+                let memory = own.export(EXPORT).context("exporting memory")?;
+                (own.choices().transfer, Some(memory))
             }
-        });
-        packets.mailbox(BOX);
-        let count = Rc::clone(&acks);
-        packets.handle(ACK, move |_, _| count.set(count.get() + 1));
-        let memory = packets.export(EXPORT).context("exporting memory")?;
+            Carrier::Watched(..) => (Transfer::Auto, None),
+        };
         let counter = packets.counter(0).context("a counter")?;
-        let keys = [memory.key.to_le_bytes(), counter.key.to_le_bytes()].concat();
+        let memory_key = memory.map_or(0, |memory| memory.key);
+        let keys = [memory_key.to_le_bytes(), counter.key.to_le_bytes()].concat();
         let theirs = self.exchange(&keys)?;
         let key = |at: usize| -> Result<u64> {
             Ok(u64::from_le_bytes(theirs.get(at..at + 8).context("keys")?.try_into()?))
         };
         let line = Rc::new(Line {
-            transfer: packets.choices().transfer,
+            transfer,
             packets,
             peer,
             got,
             acks,
             awaited: Cell::new(0),
-            into,
+            resize,
             memory,
             their_memory: key(0)?,
             counter,
@@ -104,17 +105,62 @@ impl Rank {
     }
 }
 
+/// A count that the upcalls of whichever thread makes progress go on with.
+#[derive(Clone, Default)]
+struct Count(Arc<AtomicU64>);
+
+impl Count {
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Without the cost of a locked instruction: upcalls run one at a time.
+    fn one_more(&self) {
+        self.0.store(self.get() + 1, Ordering::Relaxed);
+    }
+}
+
+/// Has the packets of a message counted and copied to memory, of the length that what is returned
+/// sets.
+fn receive(packets: &Carrier, got: &Count) -> Result<Box<dyn Fn(usize)>> {
+    fn copy(place: &mut [u8], packet: &Packet<'_>) {
+        let at = packet.argument() as usize;
+        if let Some(to) = place.get_mut(at..at + packet.data().len()) {
+            to.copy_from_slice(packet.data());
+        }
+    }
+    let count = got.clone();
+    if let Carrier::Own(own) = packets {
+        let into: Rc<RefCell<Vec<u8>>> = Rc::default();
+        let place = Rc::clone(&into);
+        own.handle(DATA, move |_, packet| {
+            count.one_more();
+            copy(&mut place.borrow_mut(), &packet);
+        });
+        return Ok(Box::new(move |len| into.borrow_mut().resize(len, 0)));
+    }
+    let into: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let place = Arc::clone(&into);
+    packets.handle(DATA, move |_, packet| {
+        count.one_more();
+        copy(&mut place.lock().unwrap_or_else(PoisonError::into_inner), &packet);
+    })?;
+    let lock = move |len| into.lock().unwrap_or_else(PoisonError::into_inner).resize(len, 0);
+    Ok(Box::new(lock))
+}
+
 impl Line {
     fn is_rcpy(&self) -> bool {
         self.transfer == Transfer::Rcpy
     }
 
     /// Sends a message in packets of at most `room` bytes, or copies it to the peer's memory.
-    fn send(&self, message: &Message, room: usize) -> Result<(), OpError> {
-        let (packets, to, data) = (&self.packets, self.peer, &message.own[..]);
+    fn send(&self, message: &Message, room: usize) -> Result<()> {
+        let (to, data) = (self.peer, &message.own[..]);
         match self.transfer {
-            Transfer::Rcpy => return packets.rcpy(to, self.their_memory, 0, data),
+            Transfer::Rcpy => self.packets.own()?.rcpy(to, self.their_memory, 0, data)?,
             Transfer::Gather => {
+                let packets = self.packets.own()?;
                 for at in (0..data.len()).step_by(room) {
                     let part = at..data.len().min(at + room);
                     packets.gather(to, DATA, at as u32, &message.shared, part)?;
@@ -122,10 +168,11 @@ impl Line {
             }
             Transfer::Auto => {
                 for (i, part) in data.chunks(room).enumerate() {
-                    packets.send(to, DATA, (i * room) as u32, part)?;
+                    self.packets.send(to, DATA, (i * room) as u32, part)?;
                 }
             }
             Transfer::Copy => {
+                let packets = self.packets.own()?;
                 for (i, part) in data.chunks(room).enumerate() {
                     loop {
                         let mut buffer = packets.alloc(part.len());
@@ -142,21 +189,22 @@ impl Line {
     }
 
     /// Waits for the `n`th packet, or for the number `n` in the memory that was copied to.
-    fn await_nth(&self, n: u64) {
+    fn await_nth(&self, n: u64) -> Result<()> {
         if !self.is_rcpy() {
             while self.got.get() < n {
                 self.packets.wait(None);
             }
-            return;
+            return Ok(());
         }
-        let mut word = [0; 8];
+        let (packets, mut word) = (self.packets.own()?, [0; 8]);
+        let memory = self.memory.context("memory")?;
         loop {
-            self.packets.exported_read(self.memory, 0, &mut word);
+            packets.exported_read(memory, 0, &mut word);
             if u64::from_le_bytes(word) == n {
-                return;
+                return Ok(());
             }
-            self.packets.poll();
-            if self.packets.endpoint().agent().is_some() {
+            packets.poll();
+            if packets.endpoint().agent().is_some() {
                 // It may share the core.
                 std::thread::yield_now();
             }
@@ -164,22 +212,22 @@ impl Line {
     }
 
     /// Sends a message of one packet, or copies it to the peer's memory.
-    fn send_one(&self, message: &Message) -> Result<(), OpError> {
-        let (packets, to, data) = (&self.packets, self.peer, &message.own[..]);
-        match self.transfer {
+    fn send_one(&self, message: &Message) -> Result<()> {
+        let (packets, to, data) = (self.packets.own()?, self.peer, &message.own[..]);
+        Ok(match self.transfer {
             Transfer::Rcpy => packets.rcpy(to, self.their_memory, 0, data),
             Transfer::Gather => packets.gather(to, BOX, 0, &message.shared, 0..data.len()),
             _ => packets.send(to, BOX, 0, data),
-        }
+        }?)
     }
 
     /// Receives a message of one packet, or waits for the number `n` in the memory copied to.
-    fn receive_one(&self, n: u64, into: &mut [u8]) -> Result<(), OpError> {
+    fn receive_one(&self, n: u64, into: &mut [u8]) -> Result<()> {
         if self.is_rcpy() {
-            self.await_nth(n);
-            return Ok(());
+            return self.await_nth(n);
         }
-        self.packets.receive(Some(self.peer), BOX, into).map(|_| ())
+        self.packets.own()?.receive(Some(self.peer), BOX, into)?;
+        Ok(())
     }
 
     fn ack(&self) -> Result<(), OpError> {
@@ -203,14 +251,14 @@ impl Line {
     }
 
     /// Starts counting anew; whatever was copied here is no number that is awaited.
-    fn reset(&self, copied: usize) -> Result<u64> {
-        self.into.borrow_mut().resize(copied, 0);
+    fn reset(&self, copied: usize) -> u64 {
+        (self.resize)(copied);
         // Numbers go on: an earlier measurement may have left one in the memory.
-        Ok(self.got.get())
+        self.got.get()
     }
 
-    fn room(&self) -> usize {
-        self.packets.packet_max(self.peer).max(1)
+    fn room(&self) -> Result<usize> {
+        Ok(self.packets.packet_max(self.peer)?.max(1))
     }
 }
 
@@ -224,23 +272,28 @@ fn size_of(task: &Task) -> usize {
 pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
     let mut data = Message::of(task);
-    let (mut into, room) = (data.own.clone(), line.room());
-    let received = task.arg == 0 && size_of(task) <= room;
-    let base = line.reset(0)?;
+    let (mut into, room) = (data.own.clone(), line.room()?);
+    // The locked interface has upcalls alone.
+    let received = task.arg == 0 && size_of(task) <= room && line.packets.own().is_ok();
+    let base = line.reset(0);
     let parts = data.parts(room);
     let seed = rank_seed(rank)?;
     let (mut sent, mut got) = (0, 0);
     let send = |line: &mut Rc<Line>| {
         sent += 1;
         line.number(&mut data, seed + sent);
-        Ok(if received { line.send_one(&data) } else { line.send(&data, room) }?)
+        if received {
+            line.send_one(&data)
+        } else {
+            line.send(&data, room)
+        }
     };
     let recv = |line: &mut Rc<Line>| {
         got += 1;
         match received {
             true => line.receive_one(seed + got, &mut into)?,
-            false if line.is_rcpy() => line.await_nth(seed + got),
-            false => line.await_nth(base + got * parts),
+            false if line.is_rcpy() => line.await_nth(seed + got)?,
+            false => line.await_nth(base + got * parts)?,
         }
         Ok(true)
     };
@@ -261,8 +314,8 @@ fn rank_seed(rank: &mut Rank) -> Result<u64> {
 pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
     let data = Message::of(task);
-    let (clock, mut spans, room) = (clock_ns(), Vec::new(), line.room());
-    let base = line.reset(0)?;
+    let (clock, mut spans, room) = (clock_ns(), Vec::new(), line.room()?);
+    let base = line.reset(0);
     let parts = data.parts(room);
     rank.sync()?;
     for i in 0..task.iters {
@@ -270,7 +323,7 @@ pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
             if line.is_rcpy() {
                 line.await_ack();
             } else {
-                line.await_nth(base + (i + 1) * BURST * parts);
+                line.await_nth(base + (i + 1) * BURST * parts)?;
             }
             line.ack()?;
             continue;
@@ -297,8 +350,8 @@ pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
     let mut data = Message::of(task);
     let compute = Duration::from_nanos(task.arg);
-    let (clock, mut spans, room) = (clock_ns(), Vec::new(), line.room());
-    let base = line.reset(0)?;
+    let (clock, mut spans, room) = (clock_ns(), Vec::new(), line.room()?);
+    let base = line.reset(0);
     let parts = data.parts(room);
     rank.sync()?;
     let seed = rank_seed(rank)?;
@@ -306,7 +359,7 @@ pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         let awaited = if line.is_rcpy() { seed + i } else { base + i * parts };
         line.number(&mut data, seed + i);
         if rank.me == 1 {
-            line.await_nth(awaited);
+            line.await_nth(awaited)?;
             line.send(&data, room)?;
             continue;
         }
@@ -317,7 +370,7 @@ pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         while computed - sent < compute {
             computed = Instant::now();
         }
-        line.await_nth(awaited);
+        line.await_nth(awaited)?;
         let rest = (sent - start) + computed.elapsed();
         spans.push((rest.as_nanos() as u64).saturating_sub(2 * clock));
     }
@@ -329,16 +382,16 @@ pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 pub fn stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
     let data = Message::of(task);
-    let room = line.room();
+    let room = line.room()?;
     let parts = data.parts(room);
     let copied = if line.is_rcpy() { 0 } else { data.own.len() };
-    let base = line.reset(copied)?;
+    let base = line.reset(copied);
     rank.sync()?;
     if rank.me == 1 {
         if line.is_rcpy() {
             line.await_ack();
         } else {
-            line.await_nth(base + task.iters * parts);
+            line.await_nth(base + task.iters * parts)?;
         }
         line.ack()?;
         return Ok(Outcome::Elsewhere);
@@ -379,13 +432,36 @@ pub fn fetch_add(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     }
     let start = Instant::now();
     for _ in 0..task.iters {
-        line.packets.fetch_add_blocking(line.peer, line.their_counter, 1)?;
+        line.packets.fetch_add(line.peer, line.their_counter)?;
     }
     Ok(per(start, task.iters))
+}
+
+/// Fetch-and-add at the other rank, which computes and calls nothing until all is done.
+pub fn fetch_add_unpolled(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let line = rank.line()?;
+    rank.sync()?;
+    if rank.me == 1 {
+        while !rank.is_told()? {
+            let start = Instant::now();
+            while start.elapsed() < IDLE {
+                std::hint::spin_loop();
+            }
+        }
+        rank.hear()?;
+        return Ok(Outcome::Elsewhere);
+    }
+    let start = Instant::now();
+    for _ in 0..task.iters {
+        line.packets.fetch_add(line.peer, line.their_counter)?;
+    }
+    let outcome = per(start, task.iters);
+    rank.tell(&[0])?;
+    Ok(outcome)
 }
 
 /// Longest packet of the program to the other rank, bytes.
 pub fn packet_max(rank: &mut Rank) -> Result<Outcome> {
     let line = rank.line()?;
-    Ok(if rank.me == 0 { Outcome::Value(line.room() as f64) } else { Outcome::Elsewhere })
+    Ok(if rank.me == 0 { Outcome::Value(line.room()? as f64) } else { Outcome::Elsewhere })
 }

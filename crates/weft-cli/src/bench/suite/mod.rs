@@ -59,6 +59,13 @@ pub struct Wanted {
     situations: Vec<Situation>,
 }
 
+impl Wanted {
+    /// Whether situations were named.
+    pub fn has_situations(&self) -> bool {
+        !self.situations.is_empty()
+    }
+}
+
 fn situation(text: &str) -> Result<Situation, String> {
     let keys: Vec<String> = Situation::ALL.iter().map(|s| s.key()).collect();
     let found = keys.iter().position(|key| key == text);

@@ -1,0 +1,119 @@
+//! What packets are measured through: the interface of one thread, or the locked one with a
+//! watchdog.
+
+use super::super::rank::Rank;
+use anyhow::{bail, Result};
+use std::time::Duration;
+use weft::choices::{NoAgent, Receipt};
+use weft::packets::{Counter, Packet, Packets};
+use weft::{OpError, PeerId, SharedEndpoint};
+
+/// The packet interface as a rank has it.
+pub enum Carrier {
+    /// Of its thread.
+    Own(Packets),
+    /// Behind a lock. The flag: others that have to work share the core, and who waits gives way.
+    Watched(SharedEndpoint, bool),
+}
+
+impl Carrier {
+    /// As the settings of this rank say.
+    pub fn open(rank: &mut Rank) -> Result<(Carrier, PeerId)> {
+        if weft::job::config_from_env()?.receipt == Receipt::Watchdog {
+            let (endpoint, peer) = rank.watched()?;
+            let gives_way = rank.alone || rank.links().agent;
+            return Ok((Carrier::Watched(endpoint, gives_way), peer));
+        }
+        let (endpoint, peer) = rank.weft()?;
+        Ok((Carrier::Own(Packets::new(&endpoint)?), peer))
+    }
+
+    /// The interface of one thread, which alone has it all.
+    pub fn own(&self) -> Result<&Packets> {
+        match self {
+            Carrier::Own(packets) => Ok(packets),
+            Carrier::Watched(..) => bail!("the locked interface does not have this"),
+        }
+    }
+
+    /// Sets an upcall.
+    pub fn handle(
+        &self,
+        number: u16,
+        upcall: impl FnMut(&Packets, Packet<'_>) + Send + 'static,
+    ) -> Result<(), NoAgent> {
+        match self {
+            Carrier::Own(packets) => packets.handle(number, upcall),
+            Carrier::Watched(shared, _) => shared.handle_packets(number, upcall)?,
+        }
+        Ok(())
+    }
+
+    /// Sends a packet, waiting until there is room for it.
+    #[inline]
+    pub fn send(&self, to: PeerId, number: u16, argument: u32, data: &[u8]) -> Result<(), OpError> {
+        let Carrier::Watched(shared, _) = self else {
+            let Carrier::Own(packets) = self else { unreachable!() };
+            return packets.send(to, number, argument, data);
+        };
+        loop {
+            match shared.send_packet(to, number, argument, data) {
+                Err(OpError::Busy) => self.wait(None),
+                other => return other,
+            }
+        }
+    }
+
+    /// Waits for something to happen; the locked interface polls once.
+    #[inline]
+    pub fn wait(&self, timeout: Option<Duration>) {
+        match self {
+            Carrier::Own(packets) => _ = packets.wait(timeout),
+            Carrier::Watched(shared, gives_way) => {
+                if !shared.poll() && *gives_way {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    /// Takes in what has arrived.
+    pub fn poll(&self) {
+        match self {
+            Carrier::Own(packets) => _ = packets.poll(),
+            Carrier::Watched(shared, _) => _ = shared.poll(),
+        }
+    }
+
+    /// Makes a counter.
+    pub fn counter(&self, value: u64) -> Option<Counter> {
+        match self {
+            Carrier::Own(packets) => packets.counter(value),
+            Carrier::Watched(shared, _) => shared.counter(value),
+        }
+    }
+
+    /// Reads a counter made here.
+    pub fn counter_value(&self, counter: Counter) -> Option<u64> {
+        match self {
+            Carrier::Own(packets) => packets.counter_value(counter),
+            Carrier::Watched(shared, _) => shared.counter_value(counter),
+        }
+    }
+
+    /// Adds one to a counter of a peer.
+    pub fn fetch_add(&self, at: PeerId, counter: Counter) -> Result<u64, OpError> {
+        match self {
+            Carrier::Own(packets) => packets.fetch_add_blocking(at, counter, 1),
+            Carrier::Watched(shared, _) => shared.fetch_add(at, counter, 1),
+        }
+    }
+
+    /// The longest packet, bytes.
+    pub fn packet_max(&self, to: PeerId) -> Result<usize> {
+        Ok(match self {
+            Carrier::Own(packets) => packets.packet_max(to),
+            Carrier::Watched(shared, _) => shared.packet_max(to)?,
+        })
+    }
+}

@@ -1,0 +1,283 @@
+//! What is chosen for a benchmark on the command line.
+
+use super::super::{parse_size, table, LinkName, What, CONFIG};
+use anyhow::{ensure, Result};
+use std::str::FromStr;
+use weft::choices::{Choices, Place, Receipt, Transfer, Tree};
+use weft::{Config, Reliability};
+
+/// What is chosen: of each part one, or several that are measured one after the other.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Chosen {
+    /// Data transfer: copy, gather, rcpy, auto
+    #[arg(long, value_delimiter = ',')]
+    transfer: Vec<Transfer>,
+    /// Who retransmits: none (needs a network that loses nothing), host, gbn, selective, agent
+    #[arg(long, value_delimiter = ',')]
+    reliability: Vec<Reliability>,
+    /// Longest packet, bytes: 1K,2K,4K; 0 is what the link carries
+    #[arg(long, value_delimiter = ',', value_parser = parse_mtu)]
+    mtu: Vec<usize>,
+    /// Who forwards multicasts: host, agent
+    #[arg(long, value_delimiter = ',')]
+    multicast: Vec<Place>,
+    /// Multicast trees: flat, chain, binary, binomial
+    #[arg(long, value_delimiter = ',')]
+    tree: Vec<Tree>,
+    /// Who serves fetch-and-add: host, agent, kernel [default: host, and over packet and xdp
+    /// kernel]
+    #[arg(long, value_delimiter = ',')]
+    fetch_add: Vec<Server>,
+    /// How ranks learn of what arrives: adaptive, polling, blocking, watchdog
+    #[arg(long, value_delimiter = ',')]
+    receipt: Vec<Receipt>,
+    /// Members of multicasts, half of them on each side [default: 4]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(2..=64))]
+    members: Option<u16>,
+}
+
+/// A packet length that the engine takes.
+fn parse_mtu(text: &str) -> Result<usize, String> {
+    let mtu = parse_size(text)?;
+    Config::default().set("mtu", &mtu.to_string()).map_err(|e| e.to_string())?;
+    Ok(mtu)
+}
+
+/// Who serves fetch-and-add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Server {
+    /// The owner of the counter or its agent.
+    Rank(Place),
+    /// The kernel of the owner's host.
+    Kernel,
+}
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Server, String> {
+        let unknown = |_| "unknown server: use one of host, agent, kernel".to_string();
+        match name {
+            "kernel" => Ok(Server::Kernel),
+            _ => name.parse().map(Server::Rank).map_err(unknown),
+        }
+    }
+}
+
+/// One combination.
+#[derive(Clone, Copy, Debug)]
+pub struct Combination {
+    /// What ranks choose.
+    pub choices: Choices,
+    /// Whether ranks do what is measured.
+    pub ranks: bool,
+    /// Whether the kernel does (too).
+    pub kernel: bool,
+}
+
+fn or<T: Copy>(given: &[T], usual: T) -> Vec<T> {
+    if given.is_empty() {
+        vec![usual]
+    } else {
+        given.to_vec()
+    }
+}
+
+/// What the transfer is where the interface is locked.
+pub const WATCHED: &str = "the locked interface sends packets that it copies";
+
+/// Whether the kernel counts over a link.
+fn counts(link: LinkName) -> bool {
+    matches!(link, LinkName::Packet | LinkName::Xdp)
+}
+
+/// Whether a benchmark measures messages; the others measure the packet interface.
+pub fn of_messages(what: What) -> bool {
+    matches!(what, What::Pingpong | What::Bandwidth | What::Rate | What::Wait)
+}
+
+impl Chosen {
+    /// The options that were given.
+    pub fn given(&self) -> Vec<&'static str> {
+        let all = [
+            ("--transfer", !self.transfer.is_empty()),
+            ("--reliability", !self.reliability.is_empty()),
+            ("--mtu", !self.mtu.is_empty()),
+            ("--multicast", !self.multicast.is_empty()),
+            ("--tree", !self.tree.is_empty()),
+            ("--fetch-add", !self.fetch_add.is_empty()),
+            ("--receipt", !self.receipt.is_empty()),
+            ("--members", self.members.is_some()),
+        ];
+        all.into_iter().filter_map(|(option, given)| given.then_some(option)).collect()
+    }
+
+    /// Members of multicasts.
+    pub fn members(&self) -> usize {
+        self.members.map_or(super::grid::MEMBERS, usize::from)
+    }
+
+    /// # Errors
+    /// A link has nothing to do with a choice, or cannot have it.
+    pub fn check(&self, what: What, link: LinkName) -> Result<()> {
+        ensure!(
+            self.reliability.is_empty() || link != LinkName::Shm,
+            "--reliability: shared memory loses nothing, and nobody retransmits; leave it out for \
+             shm, or take --link udp, packet, gso, xdp or agent"
+        );
+        if self.fetch_add.contains(&Server::Kernel) {
+            ensure!(counts(link), "--fetch-add kernel is measured with --link packet or xdp");
+            let others = [!self.reliability.is_empty(), !self.receipt.is_empty()].contains(&true);
+            ensure!(
+                !others || self.fetch_add.len() > 1,
+                "--fetch-add kernel: no rank serves it; leave out --reliability and --receipt"
+            );
+        }
+        if self.receipt.contains(&Receipt::Watchdog) {
+            let measured = matches!(what, What::Logp | What::Throughput | What::FetchAdd);
+            ensure!(
+                measured,
+                "--receipt watchdog is measured by logp, throughput and fetch-add: the other \
+                 benchmarks use what belongs to one thread"
+            );
+            let auto = self.transfer.iter().all(|&transfer| transfer == Transfer::Auto);
+            ensure!(auto, "--receipt watchdog: {WATCHED}; leave out --transfer");
+        }
+        Ok(())
+    }
+
+    /// Every combination for a benchmark over a link; what was not chosen is as the variables say.
+    pub fn all(&self, what: What, link: LinkName) -> Result<Vec<Combination>> {
+        let mut usual = Choices::of(&weft::job::config_from_env()?);
+        if !of_messages(what) && std::env::var_os("WEFT_RECEIPT").is_none() {
+            usual.receipt = Receipt::Polling;
+        }
+        let kernel = Combination { choices: usual, ranks: false, kernel: true };
+        let mut out = Vec::new();
+        let both = what == What::FetchAdd && self.fetch_add.is_empty() && counts(link);
+        for choices in self.of_ranks(usual) {
+            out.push(Combination { choices, ranks: true, kernel: both });
+        }
+        if self.fetch_add.contains(&Server::Kernel) {
+            out.push(kernel);
+        }
+        Ok(out)
+    }
+
+    fn of_ranks(&self, usual: Choices) -> Vec<Choices> {
+        let mut servers = or(&self.fetch_add, Server::Rank(usual.fetch_add));
+        servers.retain(|server| *server != Server::Kernel);
+        let mut all = vec![usual];
+        fn each<T: Copy>(all: &mut Vec<Choices>, values: &[T], set: fn(&mut Choices, T)) {
+            let old = std::mem::take(all);
+            for choices in old {
+                all.extend(values.iter().map(|&value| {
+                    let mut choices = choices;
+                    set(&mut choices, value);
+                    choices
+                }));
+            }
+        }
+        each(&mut all, &or(&self.reliability, usual.reliability), |c, v| c.reliability = v);
+        each(&mut all, &or(&self.transfer, usual.transfer), |c, v| c.transfer = v);
+        each(&mut all, &or(&self.mtu, usual.mtu as usize), |c, v| c.mtu = v as u32);
+        each(&mut all, &or(&self.multicast, usual.multicast), |c, v| c.multicast = v);
+        each(&mut all, &or(&self.tree, usual.tree), |c, v| c.tree = v);
+        each(&mut all, &servers, |c, v| {
+            if let Server::Rank(place) = v {
+                c.fetch_add = place;
+            }
+        });
+        each(&mut all, &or(&self.receipt, usual.receipt), |c, v| c.receipt = v);
+        all
+    }
+
+    /// The settings that differ from those of this process.
+    fn settings(&self, what: What) -> Vec<&'static str> {
+        let given = self.given().into_iter();
+        let of = given.filter(|&option| option != "--members").map(|option| &option[2..]);
+        let mut settings: Vec<&'static str> = of.collect();
+        if !of_messages(what) && self.receipt.is_empty() {
+            settings.push("receipt");
+        }
+        settings
+    }
+
+    /// A combination as the environment of ranks.
+    pub fn environment(&self, what: What, choices: &Choices) -> Environment {
+        let members = if what == What::Multicast { self.members() } else { 2 };
+        environment(choices, &self.settings(what), members)
+    }
+
+    /// What distinguishes the lines of a combination.
+    pub fn label(&self, what: What, choices: &Choices) -> String {
+        let mut words = Vec::new();
+        if !of_messages(what) {
+            words.push(label(what, choices));
+        } else {
+            if !self.transfer.is_empty() {
+                words.push(choices.transfer.to_string());
+            }
+            if !self.reliability.is_empty() {
+                words.push(choices.reliability.to_string());
+            }
+            if !self.mtu.is_empty() {
+                words.push(mtu(choices));
+            }
+        }
+        if !self.receipt.is_empty() {
+            words.push(choices.receipt.to_string());
+        }
+        words.join(" ")
+    }
+}
+
+/// Variables of ranks.
+pub type Environment = &'static [(&'static str, &'static str)];
+
+/// All settings that are choices.
+pub const SETTINGS: &[&str] =
+    &["transfer", "reliability", "mtu", "multicast", "tree", "fetch-add", "receipt"];
+
+/// The choices as the environment of ranks, as far as these settings say them. They live as long as
+/// the program: there are as many as combinations measured.
+pub fn environment(choices: &Choices, settings: &[&'static str], members: usize) -> Environment {
+    let mut config = Config::default();
+    choices.write(&mut config);
+    let mut all: Vec<(&'static str, &'static str)> = CONFIG.to_vec();
+    for setting in settings {
+        let key = setting.replace('-', "_");
+        let name: &'static str = format!("WEFT_{}", key.to_uppercase()).leak();
+        all.push((name, config.get(&key).unwrap_or_default().leak()));
+    }
+    if std::env::var_os("WEFT_LOG").is_none() {
+        // Members leave one after the other; what matters is in the answers of the ranks.
+        all.push(("WEFT_LOG", "error"));
+    }
+    if choices.reliability == Reliability::None {
+        // What is on its way has to fit the receiver's ring: nothing is sent again.
+        all.push(("WEFT_EAGER_CREDIT", "128K"));
+    }
+    if members > weft::job::cores_of_host() {
+        all.push(("WEFT_SPIN_US", "0"));
+        all.push(("WEFT_YIELD_US", "200"));
+    }
+    all.leak()
+}
+
+fn mtu(choices: &Choices) -> String {
+    match choices.mtu {
+        0 => "link".to_string(),
+        mtu => table::human(mtu as usize),
+    }
+}
+
+/// The choices that matter to a benchmark of packets, in words.
+pub fn label(what: What, c: &Choices) -> String {
+    let common = format!("{} {}", c.reliability, mtu(c));
+    match what {
+        What::Multicast => format!("{} {} {common}", c.tree, c.multicast),
+        What::FetchAdd => format!("{} {}", c.fetch_add, c.reliability),
+        _ => format!("{} {common}", c.transfer),
+    }
+}

@@ -1,0 +1,87 @@
+//! Which options each benchmark takes. What it could only ignore is refused.
+
+use super::{netns, Args, LinkName, What};
+use anyhow::{bail, ensure, Result};
+use clap::ValueEnum;
+
+/// The options that some benchmarks take and others do not.
+fn takes(what: What) -> &'static [&'static str] {
+    match what {
+        What::Pingpong | What::Bandwidth | What::Rate | What::Logp | What::Throughput => {
+            &["--link", "--size", "--json", "--transfer", "--reliability", "--mtu", "--receipt"]
+        }
+        What::Wait => &["--link", "--json", "--reliability", "--receipt"],
+        What::Multicast => &[
+            "--link",
+            "--size",
+            "--json",
+            "--reliability",
+            "--mtu",
+            "--multicast",
+            "--tree",
+            "--receipt",
+            "--members",
+        ],
+        What::FetchAdd => &["--link", "--json", "--reliability", "--fetch-add", "--receipt"],
+        What::Auth | What::All | What::Ethernet => &["--link", "--size", "--json"],
+        What::Barrier => &["--link", "--json", "--ranks"],
+        What::Choices => &["--link", "--out"],
+        What::Suite => &["--size", "--out", "--situations"],
+        What::Agent => &["--json"],
+        What::Mpi => &["--size", "--json"],
+    }
+}
+
+fn name(what: What) -> String {
+    what.to_possible_value().map_or(String::new(), |value| value.get_name().to_string())
+}
+
+/// The options that were given, of those that not every benchmark takes.
+fn given(args: &Args) -> Vec<&'static str> {
+    let mut given = args.choices.given();
+    let others = [
+        ("--link", !args.link.is_empty()),
+        ("--size", !args.options.size.is_empty()),
+        ("--json", args.json),
+        ("--ranks", !args.ranks.is_empty()),
+        ("--out", args.suite.out.is_some()),
+        ("--situations", args.suite.has_situations()),
+    ];
+    given.extend(others.into_iter().filter_map(|(option, there)| there.then_some(option)));
+    given
+}
+
+/// Refuses what a benchmark could only ignore.
+pub fn check(args: &Args) -> Result<()> {
+    let what = args.what;
+    for option in given(args) {
+        if takes(what).contains(&option) {
+            continue;
+        }
+        let who = What::value_variants().iter().filter(|&&what| takes(what).contains(&option));
+        let who: Vec<String> = who.map(|&what| name(what)).collect();
+        let why = match what {
+            What::Suite => ": it measures every link",
+            What::Agent => ": it compares the link agent with packet",
+            What::Mpi => ": it compares what MPI programs get by default with TCP",
+            What::Choices => ": it measures every choice",
+            _ => "",
+        };
+        let (what, who) = (name(what), who.join(", "));
+        bail!("{what} does not take {option}{why}; leave out {option}, which is for {who}");
+    }
+    if args.options.netns == netns::Mode::Off && matches!(what, What::Agent | What::Mpi) {
+        bail!("this is measured between lab hosts only: leave out --netns off");
+    }
+    if what == What::Barrier {
+        ensure!(!args.link.iter().any(|l| l.is_raw()), "barrier takes --link shm or udp");
+        ensure!(args.options.netns != netns::Mode::On, "barrier is measured on this host alone");
+    }
+    if what == What::Ethernet && args.link.contains(&LinkName::Shm) {
+        bail!("shm does not use Ethernet: --link packet, gso, xdp, agent, auto or udp");
+    }
+    for link in super::links(args) {
+        args.choices.check(what, link)?;
+    }
+    Ok(())
+}

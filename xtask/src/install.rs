@@ -248,6 +248,7 @@ const EXAMPLES: &[(&str, u32)] = &[
     ("pingpong", 2),
     ("rcpy", 2),
     ("slow", 3),
+    ("watchdog", 3),
 ];
 
 /// All examples; `None`: not those that are there.
@@ -273,6 +274,9 @@ fn c_program(prefix: &Path, name: &str, ranks: u32) -> bool {
     let compiled = succeeds(&mut cc);
     let mut run = Command::new(prefix.join("bin/weft"));
     run.args(["run", "-n", &ranks.to_string()]).arg(&program).env("WEFT_WARN_AFTER_MS", "50");
+    if name == "watchdog" {
+        run.env("WEFT_RECEIPT", "watchdog");
+    }
     let ran = ranks == 0 || compiled && succeeds(&mut run);
     let _ = fs::remove_file(&program);
     compiled && ran

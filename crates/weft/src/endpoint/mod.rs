@@ -8,6 +8,7 @@ mod future;
 mod look;
 pub(crate) mod ops;
 mod paths;
+mod queue;
 mod regions;
 mod routing;
 mod row;
@@ -19,6 +20,7 @@ mod wait;
 mod ways;
 
 pub use future::{Operation, Sleep, Yield};
+pub use queue::{Completed, CompletionQueue};
 pub use regions::{Denied, Regions};
 pub use routing::{choice, Choice};
 pub(crate) use sys::epoll::sleep_on;
@@ -34,7 +36,6 @@ use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -338,13 +339,8 @@ impl Endpoint {
         self.inner.borrow().driver.next_timeout()
     }
 
-    /// A descriptor that becomes readable when `progress` has something to do. Call `prepare_wait`
-    /// before sleeping on it.
-    pub fn wait_fd(&self) -> Option<RawFd> {
-        self.inner.borrow().waiter.fd()
-    }
-
-    /// Announces that this thread is about to sleep on `wait_fd`. False: do not, there is work.
+    /// Announces that this thread is about to sleep on `wait_fd`. False: do not, there is work: call
+    /// `progress`, and no `finish_wait`.
     pub fn prepare_wait(&self) -> bool {
         let inner = &mut *self.inner.borrow_mut();
         if inner.driver.put_off {

@@ -11,6 +11,7 @@ use crate::choices::{NoAgent, Receipt};
 use crate::endpoint::{ActiveMessage, ConnectError, Endpoint, Status};
 use crate::job::{open_locked, JobError, Links};
 use crate::packets::{Counter, Packet, Packets};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use sys::Owned;
@@ -312,7 +313,7 @@ impl SharedEndpoint {
         if endpoint.wait(Some(Duration::from_micros(2))) || !endpoint.prepare_wait() {
             return state;
         }
-        let Some(fd) = endpoint.wait_fd() else { return state };
+        let Some(fd) = endpoint.wait_fd().map(|fd| fd.as_raw_fd()) else { return state };
         state.asleep = true;
         drop(state);
         crate::endpoint::sleep_on(fd);

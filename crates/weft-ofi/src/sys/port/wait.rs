@@ -5,6 +5,7 @@ use crate::gate::Gate;
 use crate::sys::abi::err;
 use libc::c_int;
 use std::cell::{Cell, RefCell};
+use std::os::fd::AsRawFd;
 use std::rc::Weak;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::LazyLock;
@@ -232,7 +233,7 @@ impl Poller {
     }
 
     pub fn watch(&self, port: &Port) {
-        if let Some(fd) = port.endpoint.wait_fd() {
+        if let Some(fd) = port.endpoint.wait_fd().map(|fd| fd.as_raw_fd()) {
             self.add(fd);
         }
     }
@@ -293,7 +294,7 @@ impl Poller {
                 return;
             }
             for port in ports.borrow().iter().filter_map(Weak::upgrade) {
-                let fd = port.endpoint.wait_fd().unwrap_or(-1);
+                let fd = port.endpoint.wait_fd().map_or(-1, |fd| fd.as_raw_fd());
                 fds.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
             }
         }

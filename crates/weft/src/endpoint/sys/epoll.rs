@@ -1,7 +1,8 @@
 //! One epoll instance with a timer in it.
 
+use crate::endpoint::Endpoint;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// Most events taken in one call.
@@ -20,6 +21,18 @@ fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     }
     // SAFETY: a descriptor the kernel just gave us, owned by nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+impl Endpoint {
+    /// A descriptor that becomes readable when `progress` has something to do, for the caller's own
+    /// `epoll` or `poll`: level-triggered, and never read. Before each sleep `prepare_wait` has to
+    /// say yes, and behind it comes `finish_wait`, whatever ended it; then `progress` until that
+    /// has nothing more to do. Example: `examples/epoll.rs`.
+    pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        let fd = self.inner.borrow().waiter.fd()?;
+        // SAFETY: what this handle keeps alive owns the descriptor, and never takes another.
+        Some(unsafe { BorrowedFd::borrow_raw(fd) })
+    }
 }
 
 impl Epoll {

@@ -33,6 +33,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "doc", what: "documentation builds, links resolve", quick: false, run: doc },
     Suite { name: "loom", what: "all interleavings of the rings", quick: false, run: loom },
     Suite { name: "swarm", what: "simulated clusters from many seeds", quick: false, run: swarm },
+    Suite { name: "large", what: "messages beyond 4 GiB", quick: false, run: large },
     Suite {
         name: "fuzz",
         what: "a few seconds of every fuzz target",
@@ -161,6 +162,11 @@ fn loom() -> Outcome {
         return Outcome::skip("no loom tests in weft-link");
     }
     outcome
+}
+
+fn large() -> Outcome {
+    let test = ["test", "--package", "weft-conformance", "--test", "large"];
+    counted(cargo(&test).args(["--", "--ignored"]))
 }
 
 /// Seeds of the swarm unless `WEFT_SEEDS` says otherwise: about a minute on two cores.

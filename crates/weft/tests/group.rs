@@ -1,6 +1,7 @@
 //! Collective operations of real endpoints, over every tree.
 #![allow(non_snake_case)]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 use weft::{Clock, Config, Endpoint, EndpointId, Group, Op, PeerId, Tree};
@@ -82,6 +83,59 @@ fn gather__over_every_tree_to_every_root() {
             assert!(direct == wanted && over == wanted, "at {} to {root}", group.rank());
         }
     });
+}
+
+#[test]
+fn allreduce__over_every_tree_gives_all_ranks_the_same_bits() {
+    everywhere(|group, tree| {
+        let (endpoint, size) = (group.endpoint(), group.size() as u64);
+        // Longer than a part of a broadcast, too.
+        for len in [1, 20_000] {
+            let own = vec![group.rank() as u64 + 1; len];
+            let doubled = endpoint.block_on(group.allreduce(own.clone(), Op::Sum)).unwrap();
+            let over = endpoint.block_on(group.allreduce_over(tree, own, Op::Sum)).unwrap();
+            assert!(over == vec![size * (size + 1) / 2; len] && doubled == over, "{len}");
+        }
+        // Sums that depend on their order.
+        let own = vec![0.1 * (group.rank() + 1) as f64];
+        let sum = endpoint.block_on(group.allreduce_over(tree, own, Op::Sum)).unwrap()[0];
+        let all = endpoint.block_on(group.allgather(sum.to_bits().to_le_bytes().into())).unwrap();
+        assert!(all.iter().all(|bits| bits[..] == sum.to_bits().to_le_bytes()), "{all:?}");
+    });
+}
+
+#[test]
+fn barrier__over_every_tree_nobody_leaves_before_all_have_come() {
+    for size in SIZES {
+        for &tree in Tree::ALL {
+            let come = AtomicUsize::new(0);
+            ranks(size, tree, |group| {
+                for round in 1..=5 {
+                    come.fetch_add(1, Ordering::AcqRel);
+                    match round % 2 {
+                        0 => group.endpoint().block_on(group.barrier()).unwrap(),
+                        _ => group.endpoint().block_on(group.barrier_over(tree)).unwrap(),
+                    }
+                    assert!(come.load(Ordering::Acquire) >= round * size, "{tree:?} of {size}");
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn allgather__everyone_gets_all_messages_in_order_of_rank() {
+    for size in SIZES {
+        ranks(size, Tree::Binomial, |group| {
+            // Nothing, less than a packet, and large ones, of different lengths.
+            for unit in [0, 100, 50_000] {
+                let own = message(group.rank(), unit * group.rank());
+                let got = group.endpoint().block_on(group.allgather(own)).unwrap();
+                let wanted: Vec<_> = (0..size).map(|r| message(r, unit * r)).collect();
+                assert!(got == wanted, "{unit} at {} of {size}", group.rank());
+            }
+        });
+    }
 }
 
 #[test]

@@ -38,12 +38,14 @@ impl Meeting {
     }
 }
 
+type Program<'a> = &'a (dyn Fn(&Endpoint, PeerId, &Meeting) + Sync);
+
 /// Runs both programs, a thread and an endpoint each, over every link.
 fn pair(
     a: impl Fn(&Endpoint, PeerId, &Meeting) + Sync,
     b: impl Fn(&Endpoint, PeerId, &Meeting) + Sync,
 ) {
-    let sides: [&(dyn Fn(&Endpoint, PeerId, &Meeting) + Sync); 2] = [&a, &b];
+    let sides: [Program<'_>; 2] = [&a, &b];
     for name in ["shm", "udp"] {
         let (met, addresses) = (Meeting::default(), Mutex::new([const { None::<Address> }; 2]));
         let run = |me: usize| {

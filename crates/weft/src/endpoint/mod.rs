@@ -339,8 +339,8 @@ impl Endpoint {
         self.inner.borrow().driver.next_timeout()
     }
 
-    /// Announces that this thread is about to sleep on `wait_fd`. False: do not, there is work: call
-    /// `progress`, and no `finish_wait`.
+    /// Announces that this thread is about to sleep on `wait_fd`. False: do not, there is work:
+    /// call `progress`, and no `finish_wait`.
     pub fn prepare_wait(&self) -> bool {
         let inner = &mut *self.inner.borrow_mut();
         if inner.driver.put_off {

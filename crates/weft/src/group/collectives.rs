@@ -50,9 +50,9 @@ impl Group {
         Ok(())
     }
 
-    /// As [`barrier`](Self::barrier), over a tree that all ranks name: up to rank 0, and down again.
-    /// Fewer messages in all, and more one after the other, but for the flat tree, which is for few
-    /// ranks.
+    /// As [`barrier`](Self::barrier), over a tree that all ranks name: up to rank 0, and down
+    /// again. Fewer messages in all, and more one after the other, but for the flat tree, which is
+    /// for few ranks.
     pub async fn barrier_over(&self, kind: Tree) -> Result<(), OpError> {
         self.reduce_over(kind, 0, Vec::<u64>::new(), Op::Sum).await?;
         self.broadcast_over(kind, 0, Vec::new()).await.map(drop)

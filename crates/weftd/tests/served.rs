@@ -9,7 +9,7 @@ use std::net::UdpSocket;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
-use weft::{AtomicCode, Config, OpError, PeerId, Rights};
+use weft::{AtomicCode, Config, OpError, Operation, PeerId, Rights};
 use weft_conformance::skip;
 use weft_core::group::tree::{self, Tree};
 use weft_link::agent::GroupRole;
@@ -214,14 +214,24 @@ fn agent__a_rank_that_takes_nothing_holds_up_only_those_who_send_to_it() {
     until(&[&a, &deaf], || window.iter().all(|sent| sent.is_done()));
 }
 
-#[test]
-fn agent__a_peer_whose_host_stands_still_holds_up_only_what_is_for_it() {
+/// A rank whose long put goes to one whose agent then stands still, and a third rank.
+struct Standstill<'a> {
+    frozen: &'a Process,
+    a: &'a Rank,
+    b: &'a Rank,
+    to_b: PeerId,
+    c: &'a Rank,
+    to_c: PeerId,
+}
+
+/// Makes one and gives it to the test, with the put.
+fn stand_still(peer_timeout_ms: u32, test: impl FnOnce(&Standstill<'_>, Operation)) {
     let name = format!("@weft-test-{:016x}", weft_link::random_u64());
     let frozen = process(&name);
     let far = Served { name, end: Arc::default(), thread: None };
     let (here, there) = (Served::start(""), Served::start(""));
     // Short packets, so that they are many.
-    let short = || Config { mtu: 600, ..Config::default() };
+    let short = || Config { mtu: 600, peer_timeout_ms, ..Config::default() };
     let a = here.try_rank_with(1, short()).unwrap();
     let (b, c) = (far.try_rank_with(1, short()).unwrap(), there.rank(1));
     let (to_b, to_c) = (a.connect(&b), a.connect(&c));
@@ -230,40 +240,37 @@ fn agent__a_peer_whose_host_stands_still_holds_up_only_what_is_for_it() {
     let key = b.endpoint.register(size, Rights { read: false, write: true }).unwrap();
     frozen.signal("STOP");
     let put = a.endpoint.put(to_b, key, 0, pattern(5, size));
-    for tag in 10..60 {
-        pass(&a, to_c, &c, tag, &pattern(3, 3_000));
-    }
-    assert!(!put.is_done());
-    frozen.signal("CONT");
-    until(&[&a, &b], || put.is_done());
-    a.endpoint.block_on(put).0.unwrap();
-    for tag in 60..70 {
-        pass(&a, to_b, &b, tag, &pattern(4, 3_000));
-    }
+    test(&Standstill { frozen: &frozen, a: &a, b: &b, to_b, c: &c, to_c }, put);
+}
+
+#[test]
+fn agent__a_peer_whose_host_stands_still_holds_up_only_what_is_for_it() {
+    stand_still(Config::default().peer_timeout_ms, |still, put| {
+        let &Standstill { frozen, a, b, to_b, c, to_c } = still;
+        for tag in 10..60 {
+            pass(a, to_c, c, tag, &pattern(3, 3_000));
+        }
+        assert!(!put.is_done());
+        frozen.signal("CONT");
+        until(&[a, b], || put.is_done());
+        a.endpoint.block_on(put).0.unwrap();
+        for tag in 60..70 {
+            pass(a, to_b, b, tag, &pattern(4, 3_000));
+        }
+    });
 }
 
 #[test]
 fn agent__a_peer_whose_host_stands_still_for_good_is_given_up_while_others_go_on() {
-    let name = format!("@weft-test-{:016x}", weft_link::random_u64());
-    let frozen = process(&name);
-    let far = Served { name, end: Arc::default(), thread: None };
-    let (here, there) = (Served::start(""), Served::start(""));
-    let short = || Config { mtu: 600, peer_timeout_ms: 3_000, ..Config::default() };
-    let a = here.try_rank_with(1, short()).unwrap();
-    let (b, c) = (far.try_rank_with(1, short()).unwrap(), there.rank(1));
-    let (to_b, to_c) = (a.connect(&b), a.connect(&c));
-    pass(&a, to_b, &b, 1, b"the session is open");
-    let size = 2 << 20;
-    let key = b.endpoint.register(size, Rights { read: false, write: true }).unwrap();
-    frozen.signal("STOP");
-    let put = a.endpoint.put(to_b, key, 0, pattern(5, size));
-    let mut tag = 10;
-    while !put.is_done() {
-        pass(&a, to_c, &c, tag, &pattern(3, 3_000));
-        tag += 1;
-    }
-    assert!(matches!(a.endpoint.block_on(put).0, Err(OpError::Peer { .. })));
-    pass(&a, to_c, &c, tag, &pattern(4, 30_000));
+    stand_still(3_000, |&Standstill { a, c, to_c, .. }, put| {
+        let mut tag = 10;
+        while !put.is_done() {
+            pass(a, to_c, c, tag, &pattern(3, 3_000));
+            tag += 1;
+        }
+        assert!(matches!(a.endpoint.block_on(put).0, Err(OpError::Peer { .. })));
+        pass(a, to_c, c, tag, &pattern(4, 30_000));
+    });
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use weft::{Address, Endpoint, Links, PeerId, SharedEndpoint};
+use weft::{Address, Config, Endpoint, Links, PeerId, SharedEndpoint};
 
 /// Be one rank of `weft bench`
 #[derive(Debug, clap::Args)]
@@ -298,17 +298,24 @@ impl Rank {
         self.hear()
     }
 
+    /// What the variables of this process set, and its number.
+    fn config(&self) -> Result<Config> {
+        Ok(Config { rank: u32::try_from(self.me).ok(), ..weft::job::config_from_env()? })
+    }
+
+    /// The other rank's address for this one's.
+    fn meet(&mut self, mine: &Address) -> Result<Address> {
+        let theirs = self.exchange(&mine.encode())?;
+        Address::decode(&theirs).map_err(|e| anyhow::anyhow!("address: {e}"))
+    }
+
     /// The endpoint with the other rank as its peer; opened by both ranks at the first use.
     pub fn weft(&mut self) -> Result<(Endpoint, PeerId)> {
         if let Some((endpoint, peer)) = &self.endpoint {
             return Ok((endpoint.clone(), *peer));
         }
-        let mut config = weft::job::config_from_env()?;
-        config.rank = u32::try_from(self.me).ok();
-        let endpoint = weft::job::open_endpoint(config, self.links, self.key)?;
-        let theirs = self.exchange(&endpoint.address().encode())?;
-        let theirs = Address::decode(&theirs).map_err(|e| anyhow::anyhow!("address: {e}"))?;
-        let peer = endpoint.connect(&theirs)?;
+        let endpoint = weft::job::open_endpoint(self.config()?, self.links, self.key)?;
+        let peer = endpoint.connect(&self.meet(&endpoint.address())?)?;
         self.endpoint = Some((endpoint.clone(), peer));
         // The first message opens the session, which no measurement shall include.
         if self.me == 0 {
@@ -327,12 +334,8 @@ impl Rank {
         if let Some((endpoint, peer)) = &self.watched {
             return Ok((endpoint.clone(), *peer));
         }
-        let mut config = weft::job::config_from_env()?;
-        config.rank = u32::try_from(self.me).ok();
-        let endpoint = SharedEndpoint::open(config, self.links, self.key)?;
-        let theirs = self.exchange(&endpoint.address().encode())?;
-        let theirs = Address::decode(&theirs).map_err(|e| anyhow::anyhow!("address: {e}"))?;
-        let peer = endpoint.connect(&theirs)?;
+        let endpoint = SharedEndpoint::open(self.config()?, self.links, self.key)?;
+        let peer = endpoint.connect(&self.meet(&endpoint.address())?)?;
         self.watched = Some((endpoint.clone(), peer));
         if self.me == 0 {
             endpoint.send(peer, TAG_ACK, &[1])?;

@@ -42,7 +42,7 @@ fn folder() -> PathBuf {
 
 /// Builds the libfabric provider, which tests of the command look for, as Cargo builds a library
 /// for C only where one is asked for, and the commands, which tests of the provider look for.
-pub fn provider() -> bool {
+pub fn programs() -> bool {
     ["weft-ofi", "weft-cli", "weftd"].iter().all(|name| {
         // Each as its own tests have it: together, they might share features.
         succeeds(&mut cargo(&["build", "--package", name]))
@@ -156,8 +156,8 @@ pub fn suite() -> Outcome {
     };
     WHEELS.iter().for_each(|wheels| had(wheels.name, install(wheels, &folder)));
     had("mpi4py's source", fetch_source(&folder));
-    if !provider() {
-        outcome.add(Outcome::one(false).note("the provider does not build"));
+    if !programs() {
+        outcome.add(Outcome::one(false).note("the provider or a command does not build"));
         return outcome;
     }
     for [package, tests, which] in TESTS {

@@ -63,9 +63,17 @@ fn skipped_test(note: &str) -> Option<&str> {
     note.strip_prefix("skipped ")?.split_once(": ").map(|(name, _)| name)
 }
 
-/// The test that a line of libtest tells the end of: `test module::name ... ok`.
+/// The test that a line of libtest tells the end of: `test module::name ... ok`. One that is
+/// ignored did not run.
 fn ended_test(line: &str) -> Option<&str> {
-    line.strip_prefix("test ")?.split_once(" ... ").map(|(name, _)| name)
+    let (name, how) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    (!how.starts_with("ignored")).then_some(name)
+}
+
+/// The test that a line of libtest tells was ignored, and why.
+fn ignored_test(line: &str) -> Option<(&str, &str)> {
+    let (name, why) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
+    Some((name, why.trim_start_matches(", ")))
 }
 
 /// `cargo` of the toolchain that built this program, in the repository.
@@ -126,6 +134,8 @@ pub fn counted(command: &mut Command) -> Outcome {
                     outcome.add(counts);
                 }
                 outcome.names.extend(ended_test(&line).map(str::to_string));
+                let ignored = ignored_test(&line);
+                outcome.notes.extend(ignored.map(|(name, why)| format!("skipped {name}: {why}")));
             }
             child.wait().is_ok_and(|status| status.success())
         }
@@ -207,7 +217,10 @@ mod tests {
         let notes = skips.map(str::to_string).to_vec();
         let mut first = Outcome { passed: 5, skipped: 2, notes, ..Outcome::default() };
         let mut later = Outcome::default();
-        for line in ["test a::b ... ok", "test d ... FAILED", "test result: ok. 1 passed"] {
+        let ignored = "test c ... ignored, is large";
+        assert_eq!(ignored_test(ignored), Some(("c", "is large")));
+        for line in ["test a::b ... ok", ignored, "test d ... FAILED", "test result: ok. 1 passed"]
+        {
             later.names.extend(ended_test(line).map(str::to_string));
         }
         first.leave_to(&later);

@@ -451,7 +451,7 @@ fn print_config(config: &Config, settings: &[Setting], variables: &[Variable], w
     println!("* differs from the default");
     if why || !config.exceptions.is_empty() {
         let settings = FOR_PEERS.join(", ");
-        println!("{settings}: auto,3=copy,4-7=rcpy holds otherwise for ranks 3 and 4 to 7");
+        println!("{settings} take values for some ranks too, as in auto,3=copy,4-7=rcpy");
     }
 }
 

@@ -12,6 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What is left of the work when a signal ends it: called once, and its words are shown.
 type Left = Box<dyn FnOnce() -> String + Send>;
 
+/// Signals that this process ignores, as a mask from signal 1 on.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
 /// Watches for signals from its making on.
 pub struct Interrupt {
     /// Which came; 0 for none.
@@ -20,7 +27,8 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Watches for `what`, a command.
+    /// Watches for `what`, a command. Signals that are ignored stay so: whoever started this with
+    /// `nohup`, or in a script's background, means it.
     ///
     /// # Errors
     /// Signals cannot be caught.
@@ -28,7 +36,11 @@ impl Interrupt {
         let signal = Arc::new(AtomicUsize::new(0));
         let left = Arc::new(Mutex::new(None::<Left>));
         let (mut reader, writer) = UnixStream::pair().context("a pipe for signals")?;
+        let ignored = ignored();
         for number in [SIGHUP, SIGINT, SIGTERM] {
+            if ignored & 1 << (number - 1) != 0 {
+                continue;
+            }
             // In this order: who is woken finds the number.
             signal_hook::flag::register_usize(number, signal.clone(), number as usize)
                 .and_then(|_| pipe::register(number, writer.try_clone()?))

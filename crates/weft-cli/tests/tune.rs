@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use weft::calibration::Machine;
 use weft::Calibration;
 
@@ -120,6 +120,30 @@ fn tune__hosts_that_cannot_be_are_refused() {
     assert!(gone.contains("no link could be measured"), "{gone}");
 }
 
+/// Sends a signal to a run of `weft tune` when it has ranks: then there is something to interrupt.
+fn signal_with_ranks(child: &Child, signal: &str) {
+    let ranks = format!("/proc/{0}/task/{0}/children", child.id());
+    while std::fs::read_to_string(&ranks).is_ok_and(|list| list.trim().is_empty()) {
+        std::thread::yield_now();
+    }
+    let kill = Command::new("kill").args([signal, &child.id().to_string()]).status();
+    assert!(kill.unwrap().success());
+}
+
+#[test]
+fn tune__goes_on_after_a_signal_that_its_starter_ignores() {
+    let file = scratch("ignored");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_weft")]);
+    shell.args(["tune", "--quick", "--link", "shm"]).env("WEFT_TUNE", &file);
+    let child = shell.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    signal_with_ranks(&child, "-HUP");
+    let done = child.wait_with_output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(file.exists());
+    std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
+}
+
 #[test]
 fn tune__interrupted_stores_nothing() {
     let file = scratch("interrupted");
@@ -128,13 +152,7 @@ fn tune__interrupted_stores_nothing() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // With its ranks there is something to interrupt.
-    let ranks = format!("/proc/{0}/task/{0}/children", child.id());
-    while std::fs::read_to_string(&ranks).is_ok_and(|list| list.trim().is_empty()) {
-        std::thread::yield_now();
-    }
-    let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
+    signal_with_ranks(&child, "-TERM");
     let done = child.wait_with_output().unwrap();
     assert!(!done.status.success() && !file.exists());
     let said = String::from_utf8_lossy(&done.stderr);

@@ -115,7 +115,7 @@ impl Config {
     /// What holds for a peer of this rank, in which all exceptions are resolved.
     pub fn for_peer(&self, rank: Option<u32>) -> Config {
         let mut config = self.clone();
-        for exception in config.exceptions.split_off(0) {
+        for exception in core::mem::take(&mut config.exceptions) {
             if exception.concerns(self.rank, rank) {
                 let set = config.set_for_all(exception.setting, &exception.value);
                 debug_assert!(set.is_ok(), "read before: {exception}");

@@ -284,7 +284,7 @@ pub trait Link {
     /// What the link sees of a peer's process; asked of links that see its end
     /// ([`LinkCaps::sees_end`]), when the peer has been silent for a while.
     fn pulse(&self, _peer: PeerId) -> Pulse {
-        Pulse::Runs
+        Pulse::Unseen
     }
 
     /// The way to a peer, for messages to people: interface and addresses. Empty where the link's

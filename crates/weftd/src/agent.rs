@@ -166,7 +166,7 @@ impl Room {
         };
         let security = Security { mode: attach.mode, job_key, me: endpoint };
         let carriers = match self.pool.take(&security) {
-            Err(_) if self.make_room() => self.pool.take(&security),
+            Err(_) if self.give_up(|_, seat, _| seat.has_told()) => self.pool.take(&security),
             taken => taken,
         };
         let carriers = carriers.map_err(|e| e.to_string())?;
@@ -205,26 +205,27 @@ impl Room {
     /// Gives up seats of ranks whose last words have arrived.
     fn clear(&mut self) {
         let now = self.now;
-        self.give_up(|seat, until| seat.is_quiet() || now >= until);
+        self.give_up(|_, seat, until| seat.is_quiet() || now >= until);
     }
 
-    /// Gives up seats of ranks that only repeat their last words, for who comes next. Whether there
-    /// were any.
-    fn make_room(&mut self) -> bool {
-        self.give_up(|seat, _| seat.has_told())
+    /// Gives up seats of ranks that only repeat their last words, for one of `user` who comes next:
+    /// of everybody when all seats are taken, else of this user. Whether there were any.
+    fn make_room(&mut self, user: u32) -> bool {
+        let full = self.places.len() >= self.options.seats;
+        self.give_up(|place_of, seat, _| (full || place_of == user) && seat.has_told())
     }
 
-    /// Gives up those of the seats of ranks that have ended of which `done` is true; whether there
-    /// were any.
-    fn give_up(&mut self, done: impl Fn(&Seat, Instant) -> bool) -> bool {
+    /// Gives up those of the seats of ranks that have ended of which `done`, given their users, is
+    /// true; whether there were any.
+    fn give_up(&mut self, done: impl Fn(u32, &Seat, Instant) -> bool) -> bool {
         let done = |place: &Place| match place {
-            Place::Served(s) => s.leaving.is_some_and(|until| done(s, until)),
+            Place::Served(s) => s.leaving.is_some_and(|until| done(place.user(), s, until)),
             _ => false,
         };
         let gone: Vec<u32> = self.places.iter().filter(|(_, p)| done(p)).map(|(r, _)| *r).collect();
         for rank in &gone {
             if let Some(Place::Served(seat)) = self.places.remove(rank) {
-                self.past = with(self.past, &seat);
+                self.past = add_totals(self.past, &seat);
                 self.pool.give_back(seat.into_carriers());
             }
         }
@@ -387,7 +388,7 @@ impl Agent {
             return;
         }
         let mut why = self.room.refusal(&caller, self.draining);
-        if why.is_some() && self.room.make_room() {
+        if why.is_some() && !self.draining && self.room.make_room(caller.user) {
             why = self.room.refusal(&caller, self.draining);
         }
         if !self.hub.admit(caller.endpoint, rank) {
@@ -467,10 +468,8 @@ impl Agent {
     }
 }
 
-/// What the agent says of itself: a line each, `name value`; of each rank that the user may know of
-/// one line.
 /// Adds what was done for one rank to values of [`TOTALS`].
-fn with(mut totals: [u64; TOTALS.len()], seat: &Seat) -> [u64; TOTALS.len()] {
+fn add_totals(mut totals: [u64; TOTALS.len()], seat: &Seat) -> [u64; TOTALS.len()] {
     for (name, value) in seat.state().into_iter().chain([("fault_lost", seat.lost())]) {
         if let Some(at) = TOTALS.iter().position(|total| *total == name) {
             totals[at] += value;
@@ -479,6 +478,8 @@ fn with(mut totals: [u64; TOTALS.len()], seat: &Seat) -> [u64; TOTALS.len()] {
     totals
 }
 
+/// What the agent says of itself: a line each, `name value`; of each rank that the user may know of
+/// one line.
 fn report(hub: &Hub, room: &Room, asking: u32) -> String {
     let mut out = format!(
         "weftd {}\nprotocol {VERSION}\nprocess {}\nname {}\nranks {}\nseats {}\nraw_free {}\n\
@@ -496,7 +497,7 @@ fn report(hub: &Hub, room: &Room, asking: u32) -> String {
         Place::Served(seat) => Some(&**seat),
         Place::Waiting(..) => None,
     });
-    let totals = served.fold(room.past, with);
+    let totals = served.fold(room.past, add_totals);
     for (name, value) in TOTALS.iter().zip(totals) {
         out.push_str(&format!("{name} {value}\n"));
     }

@@ -338,7 +338,8 @@ impl Seat {
 
     /// Whether the rank may send more: else it waits, alone.
     pub fn has_room(&self) -> bool {
-        self.body.inbox.len() < INBOX_MAX && self.body.payloads.bytes() < self.quotas.bytes
+        let bytes = self.body.payloads.bytes() + self.body.relay.kept_bytes();
+        self.body.inbox.len() < INBOX_MAX && bytes < self.quotas.bytes
     }
 
     /// The rank has ended: its peers are told when what it sent has arrived.

@@ -22,9 +22,9 @@ const BUFFER_MIN: u64 = 1 << 20;
 pub fn checks() -> Vec<Check> {
     let v4 = loopback("127.0.0.1:0");
     let v6 = loopback("[::1]:0");
-    let mut checks =
-        vec![link(), agent(), family("udp over IPv4", &v4), family("udp over IPv6", &v6)];
-    let mut without: Vec<&str> = checks[0].works().then_some("udp").into_iter().collect();
+    let udp = link();
+    let mut without: Vec<&str> = udp.works().then_some("udp").into_iter().collect();
+    let mut checks = vec![udp, agent(), family("udp over IPv4", &v4), family("udp over IPv6", &v6)];
     // One family is enough.
     if v4.is_ok() || v6.is_ok() {
         let failed = |c: &mut Check| c.verdict == super::Verdict::Fail;
@@ -39,12 +39,11 @@ pub fn checks() -> Vec<Check> {
     checks.push(buffer("receive buffer", "net.core.rmem_max"));
     checks.push(buffer("send buffer", "net.core.wmem_max"));
     checks.push(ports());
-    let packet = ethernet("packet link", false, &without);
-    checks.push(ethernet("gso link", true, &without));
-    if packet.works() {
+    let raw = [ethernet("packet link", false, &without), ethernet("gso link", true, &without)];
+    if raw[0].works() {
         without.insert(0, "packet");
     }
-    checks.insert(checks.len() - 1, packet);
+    checks.extend(raw);
     checks.push(xdp(&without));
     checks.extend(interfaces());
     checks

@@ -30,7 +30,7 @@ pub struct Args {
 /// in between, as those of MPI's sessions do.
 ///
 /// # Errors
-/// There is none.
+/// The agent cannot be started, or ends at once.
 pub fn serve(args: &Args) -> Result<ExitCode> {
     let mut command = agent::lasting(&args.name);
     sys::end_with_us(&mut command);
@@ -98,28 +98,28 @@ impl Serving {
                     serving.hosts.push(child);
                     // Nobody listens any more when it took too long.
                     let read = move || drop(tell.send((at, ready(out))));
-                    waiting.push((*host, Some(std::thread::spawn(read))));
+                    std::thread::spawn(read);
+                    waiting.push((*host, true));
                 }
                 Err(why) => without(host, &why.to_string()),
             }
         }
         drop(tell);
-        while waiting.iter().any(|(_, thread)| thread.is_some()) {
+        while waiting.iter().any(|(_, silent)| *silent) {
             let left = until.saturating_duration_since(Instant::now());
             let Ok((at, said)) = told.recv_timeout(left) else { break };
-            let (host, thread) = &mut waiting[at];
+            let (host, silent) = &mut waiting[at];
             match said {
                 Ok(said) => log::debug!("{host}: {said}"),
                 Err(why) => without(host, &format!("{why:#}")),
             }
-            *thread = None;
+            *silent = false;
         }
-        for (at, (host, thread)) in waiting.into_iter().enumerate() {
-            if let Some(thread) = thread {
+        for (at, (host, silent)) in waiting.into_iter().enumerate() {
+            if silent {
                 without(host, &format!("no answer for {} s", START.as_secs()));
-                // Then its output ends, and with that the thread, or it is left behind.
+                // Then its output ends, and with that the thread that reads it.
                 let _ = serving.hosts[at].kill();
-                drop(thread);
             }
         }
         serving

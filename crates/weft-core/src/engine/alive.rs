@@ -40,8 +40,8 @@ impl Engine {
         let failure = match pulse {
             Pulse::Ended => PeerFailure::Gone,
             Pulse::Stopped => PeerFailure::Stopped { after_ms },
-            Pulse::Runs | Pulse::Unseen if opening => PeerFailure::Unreachable { after_ms },
-            Pulse::Runs | Pulse::Unseen => PeerFailure::Silent { after_ms },
+            _ if opening => PeerFailure::Unreachable { after_ms },
+            _ => PeerFailure::Silent { after_ms },
         };
         self.fail_peer(peer, failure);
     }

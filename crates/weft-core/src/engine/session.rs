@@ -245,7 +245,7 @@ impl Engine {
     /// How long it takes to see that a BYE may have been lost: the longest retransmission timeout
     /// of the peers that are reached over paths that lose packets and have said none themselves.
     /// `None` where there is no such peer.
-    pub fn parting(&self) -> Option<Duration> {
+    pub fn bye_pause(&self) -> Option<Duration> {
         let open = self.peers.iter().filter(|p| p.state == State::Ready);
         open.filter_map(|p| Some(p.windows.as_ref()?.rtt.rto())).max()
     }

@@ -32,10 +32,10 @@ const RTO_MIN: Duration = Duration::from_millis(4);
 /// time.
 const ASK_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
-/// How often a peer is told that the rank has ended, and the longest time between: nothing
-/// acknowledges it.
-const BYES: u32 = 4;
-const BYE_PAUSE_MAX: Duration = Duration::from_millis(100);
+/// How often a peer is told that a rank has ended: nothing acknowledges it.
+pub const BYES: u32 = 4;
+/// The longest time between two of these.
+pub const BYE_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// One way to the peer.
 #[derive(Clone, Copy)]
@@ -470,8 +470,12 @@ impl Flow {
 
     /// Whether the last word is due: all before it has arrived.
     pub fn bye_due(&self, now: Instant) -> bool {
-        let done = self.send.is_empty() && self.backlog.is_empty();
-        self.bye.is_some() && done && self.bye_at <= now
+        self.bye.is_some() && self.is_done() && self.bye_at <= now
+    }
+
+    /// Whether all that was to be sent has arrived.
+    fn is_done(&self) -> bool {
+        self.send.is_empty() && self.backlog.is_empty()
     }
 
     /// The last word, which is due, is said now. True if that was the last time.
@@ -490,8 +494,8 @@ impl Flow {
         // Nothing can be said to a peer whose number for this one is not known yet.
         let ack = self.recv.ack_deadline().filter(|_| self.session_out != 0);
         let ask = Some(self.ask_at).filter(|&at| at != Instant::FAR);
-        // Not said yet, it waits for others.
-        let bye = self.bye.filter(|_| self.said_bye()).map(|_| self.bye_at);
+        // Not said yet, or with something before it, it waits for others.
+        let bye = self.bye.filter(|_| self.said_bye() && self.is_done()).map(|_| self.bye_at);
         [resend, give_up, ack, ask, bye].into_iter().flatten().min()
     }
 }

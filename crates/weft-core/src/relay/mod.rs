@@ -24,6 +24,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 use flow::Flow;
+pub use flow::{BYES, BYE_PAUSE_MAX};
 pub use share::{Shares, SHARE};
 
 /// A payload that the caller keeps, as a number of the caller's. 0: none.
@@ -31,6 +32,11 @@ pub type Handle = u32;
 
 /// Most links a peer is reached over.
 pub const LINKS_MAX: usize = 4;
+
+/// Packets that wait for a peer before nothing more is taken from it: many of what the agent
+/// answers it with, to which it does not listen. One that takes answers never has so many under
+/// way.
+const BACKLOG_MAX: usize = 8192;
 
 /// One of the caller's links, as it leads to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +48,7 @@ pub struct LinkTo {
     /// Rate in bytes per microsecond: where packets queue, they take the link of the highest.
     pub bytes_per_us: u32,
 }
+
 /// The rank hears of a peer that says anything so many times before it would take it for dead.
 const TELLS: u32 = 16;
 /// Packets of one peer before others get their turn.
@@ -288,12 +295,16 @@ impl Relay {
             return Err(WireError::Field);
         }
         let kept = Kept { header: HeaderBuf::copy_of(&header[..len]), payload, shared };
-        self.keep(now, peer, kept, shared, matches!(packet, Packet::Bye(_)));
+        if !self.keep(now, peer, kept, shared, matches!(packet, Packet::Bye(_))) {
+            self.stats.refused += 1;
+            return Err(WireError::Field);
+        }
         Ok(())
     }
 
     /// A packet that the agent sends in the rank's name, after what the rank has sent before. The
-    /// payload is as in [`Relay::from_rank`]. False if nobody knows the peer.
+    /// payload is as in [`Relay::from_rank`]. False if nobody knows the peer, or there is no room:
+    /// the payload is free.
     pub fn inject(
         &mut self,
         now: Instant,
@@ -305,29 +316,38 @@ impl Relay {
         let Some(flow) = self.flow(peer) else { return false };
         let common = Common { session: flow.session_out, imm, ..Common::default() };
         let kept = Kept { header: wire::emit(&common, packet), payload, shared: false };
-        self.keep(now, peer, kept, packet.is_sequenced(), false);
-        true
+        self.keep(now, peer, kept, packet.is_sequenced(), false)
     }
 
-    fn keep(&mut self, now: Instant, peer: PeerId, kept: Kept, sequenced: bool, bye: bool) {
-        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
-        let payload = kept.payload;
-        let Some(key) = self.kept.insert(kept) else {
-            self.free.extend(Some(payload).filter(|&p| p != 0));
-            return;
-        };
+    /// Bytes that packets take here, beside their payloads.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept.len() * size_of::<Kept>()
+    }
+
+    /// Forgets a packet; its payload is free.
+    fn drop_kept(&mut self, key: u32) {
+        let payload = self.kept.remove(key).map(|kept| kept.payload);
+        self.free.extend(payload.filter(|&p| p != 0));
+    }
+
+    /// False if there is no room.
+    fn keep(&mut self, now: Instant, peer: PeerId, kept: Kept, sequenced: bool, bye: bool) -> bool {
+        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return false };
+        let Some(key) = self.kept.insert(kept) else { return false };
         if sequenced {
             flow.given = flow.given.wrapping_add(kept.shared.into());
             flow.backlog.push_back(key);
         } else if bye {
-            if let Some(before) = flow.bye.replace(key).and_then(|key| self.kept.remove(key)) {
-                self.free.extend(Some(before.payload).filter(|&p| p != 0));
+            if let Some(before) = flow.bye.replace(key) {
+                self.drop_kept(before);
             }
         } else {
             flow.plain.push_back(key);
         }
+        let Some(flow) = self.flow(peer) else { return false };
         flow.last_heard = flow.last_heard.max(now);
         self.make_ready(peer);
+        true
     }
 
     /// The rank has ended: what it sent is still delivered, then its peers are told. Call until
@@ -465,7 +485,8 @@ impl Relay {
     ) -> Arrival {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return Arrival::Drop };
         let is_next = flow.recv.next_expected() == common.seq;
-        if !(if is_next { room.deliver } else { room.hold }) {
+        let answers = flow.backlog.len() < BACKLOG_MAX;
+        if !(answers && if is_next { room.deliver } else { room.hold }) {
             // As if it were lost; but the peer hears that somebody is here.
             flow.ack_now = true;
             self.stats.no_room += 1;
@@ -589,11 +610,13 @@ impl Relay {
         // The last word waits until all before it has arrived.
         let key = flow.bye.filter(|_| flow.bye_due(now))?;
         let kept = *self.kept.get(key)?;
-        if flow.note_bye(now) {
+        let last = flow.note_bye(now);
+        let out = Out { payload: kept.payload, last, ..flow.emit(peer, &kept, Seq(0), 0) };
+        if last {
             flow.bye = None;
             self.kept.remove(key);
         }
-        Some(flow.emit(peer, &kept, Seq(0), 0))
+        Some(out)
     }
 
     /// The peer has ended: if it was told once of the end of the rank, that is enough.
@@ -601,7 +624,7 @@ impl Relay {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
         let said = flow.said_bye();
         if let Some(key) = flow.bye.take_if(|_| said) {
-            self.kept.remove(key);
+            self.drop_kept(key);
         }
     }
 

@@ -449,6 +449,52 @@ fn relay__the_last_word_is_not_repeated_to_who_has_ended_too() {
 }
 
 #[test]
+fn relay__the_last_word_waits_without_a_timer_for_what_came_behind_it() {
+    let (mut sides, mut net) = (pair(&Config::default()), Net::new(1, 0));
+    let mut now = Instant(1);
+    sides[0].send(now, 0);
+    run(&mut sides, &mut net, &mut now);
+    let relay = &mut sides[0].relay;
+    relay.rank_gone();
+    assert!(relay.poll_transmit(now).is_some());
+    // What its counters answer; nobody takes it.
+    assert!(relay.inject(now, PEER, &Packet::Nop(Nop), 0, 0));
+    let end = now + Duration::from_millis(500);
+    let mut times = 0;
+    while now < end {
+        while relay.poll_transmit(now).is_some() {}
+        now = relay.next_timeout().unwrap_or(end);
+        relay.handle_timeout(now);
+        times += 1;
+    }
+    assert!(times < 100, "{times} times in half a second");
+}
+
+#[test]
+fn relay__who_takes_no_answers_is_not_listened_to() {
+    let (mut sides, mut net) = (pair(&Config::default()), Net::new(1, 0));
+    let mut now = Instant(1);
+    sides.iter_mut().for_each(|side| side.send(now, 0));
+    run(&mut sides, &mut net, &mut now);
+    let mut deaf = 0;
+    while sides[0].relay.stats().no_room == 0 && deaf < 1 << 16 {
+        for side in &mut sides {
+            assert!(side.relay.inject(now, PEER, &Packet::Nop(Nop), 0, 0));
+        }
+        while let Some(out) = sides[1].relay.poll_transmit(now) {
+            sides[0].relay.from_wire(now, 0, out.header.as_slice(), Room::ANY);
+        }
+        while let Some(out) = sides[0].relay.poll_transmit(now) {
+            // It looks at acknowledgements, and takes nothing.
+            sides[1].relay.from_wire(now, 0, out.header.as_slice(), Room::NONE);
+        }
+        now = now + Duration::from_micros(200);
+        deaf += 1;
+    }
+    assert!(deaf < 1 << 14, "there is a bound: {deaf}");
+}
+
+#[test]
 fn relay__a_silent_peer_is_given_up_and_named() {
     let cfg = Config { peer_timeout_ms: 2_000, ..Config::default() };
     let (mut sides, mut net) = (pair(&cfg), Net::new(1, 0));

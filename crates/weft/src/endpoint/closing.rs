@@ -5,12 +5,9 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
+use weft_core::relay::{BYES, BYE_PAUSE_MAX};
 use weft_core::Instant;
 
-/// How often a peer is told that says nothing itself, over a path that loses packets.
-const BYES: u32 = 4;
-/// Longest time between two of these.
-const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Longest wait between looks at what is unacknowledged: what is sent late tells nobody.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -44,11 +41,11 @@ impl Closing {
             }
         }
         // Of those who have closed as well nobody is left to be told.
-        let pause = driver.core.engine.parting();
+        let pause = driver.core.engine.bye_pause();
         if self.byes == 0 || pause.is_some() && now >= self.next {
             driver.say_bye();
             self.byes += 1;
-            self.next = now + pause?.min(PAUSE_MAX);
+            self.next = now + pause?.min(BYE_PAUSE_MAX);
         }
         pause?;
         let told = self.byes == BYES || left.is_zero();

@@ -298,7 +298,7 @@ impl Driver {
                 did |= found;
             }
         }
-        // What is held may go when its link has said so.
+        // A round that was put off ends here; what is held may go when its link has said so.
         let told = self.put_off || did && self.core.engine.has_held();
         if rare || told || self.core.has_work() {
             did |= self.wind_up(rare);

@@ -43,7 +43,7 @@ impl Wake for Notice {
 /// other descriptors too sleeps on [`Endpoint::wait_fd`].
 pub struct CompletionQueue {
     endpoint: Endpoint,
-    running: HashMap<u64, (Operation, u64)>,
+    running: HashMap<u64, (Operation, u64, Waker)>,
     ended: VecDeque<Completed>,
     pushed: u64,
     news: News,
@@ -75,19 +75,19 @@ impl CompletionQueue {
     /// and this context.
     pub fn push(&mut self, operation: Operation, context: u64) {
         self.pushed += 1;
-        self.look(self.pushed, operation, context);
+        let news = Arc::clone(&self.news);
+        let waker = Waker::from(Arc::new(Notice { number: self.pushed, news }));
+        self.look(self.pushed, (operation, context, waker));
     }
 
     /// Asks an operation for its result, and keeps either.
-    fn look(&mut self, number: u64, mut operation: Operation, context: u64) {
-        let news = Arc::clone(&self.news);
-        let waker = Waker::from(Arc::new(Notice { number, news }));
+    fn look(&mut self, number: u64, (mut operation, context, waker): (Operation, u64, Waker)) {
         match Pin::new(&mut operation).poll(&mut Context::from_waker(&waker)) {
             Poll::Ready((result, buffer)) => {
                 self.ended.push_back(Completed { context, result, buffer });
             }
             Poll::Pending => {
-                self.running.insert(number, (operation, context));
+                self.running.insert(number, (operation, context, waker));
             }
         }
     }
@@ -96,8 +96,8 @@ impl CompletionQueue {
         loop {
             let next = self.news.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(number) = next else { return };
-            if let Some((operation, context)) = self.running.remove(&number) {
-                self.look(number, operation, context);
+            if let Some(running) = self.running.remove(&number) {
+                self.look(number, running);
             }
         }
     }

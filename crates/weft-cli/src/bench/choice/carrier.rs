@@ -52,15 +52,14 @@ impl Carrier {
     /// Sends a packet, waiting until there is room for it.
     #[inline]
     pub fn send(&self, to: PeerId, number: u16, argument: u32, data: &[u8]) -> Result<(), OpError> {
-        let Carrier::Watched(shared, _) = self else {
-            let Carrier::Own(packets) = self else { unreachable!() };
-            return packets.send(to, number, argument, data);
-        };
-        loop {
-            match shared.send_packet(to, number, argument, data) {
-                Err(OpError::Busy) => self.wait(None),
-                other => return other,
-            }
+        match self {
+            Carrier::Own(packets) => packets.send(to, number, argument, data),
+            Carrier::Watched(shared, _) => loop {
+                match shared.send_packet(to, number, argument, data) {
+                    Err(OpError::Busy) => self.wait(None),
+                    other => return other,
+                }
+            },
         }
     }
 

@@ -127,7 +127,7 @@ impl Chosen {
         );
         if self.fetch_add.contains(&Server::Kernel) {
             ensure!(counts(link), "--fetch-add kernel is measured with --link packet or xdp");
-            let others = [!self.reliability.is_empty(), !self.receipt.is_empty()].contains(&true);
+            let others = !self.reliability.is_empty() || !self.receipt.is_empty();
             ensure!(
                 !others || self.fetch_add.len() > 1,
                 "--fetch-add kernel: no rank serves it; leave out --reliability and --receipt"

@@ -129,19 +129,21 @@ fn logp(bench: &mut Bench<'_>, name: &'static str, watched: bool) -> Result<Tabl
         let first = bench.measure(size, &[Probe::PacketPingPong.into()], us)?;
         let half_trip_ns = first[0].map_or(10_000.0, |s| s.median * 1e3);
         let compute = (8.0 * half_trip_ns) as u64 + 2_000;
-        let subjects = [
+        let mut subjects = vec![
             Probe::PacketPingPong.into(),
             Probe::PacketSendOverhead.into(),
             Probe::PacketStream.into(),
             Subject { arg: compute, ..Probe::PacketBusyRoundTrip.into() },
             bare,
-            // There is no endpoint of one thread beside a watchdog.
-            if watched { bare } else { Probe::WeftPingPong.into() },
             Subject { arg: 1, ..Probe::PacketPingPong.into() },
         ];
+        // There is no endpoint of one thread beside a watchdog.
+        if !watched {
+            subjects.push(Probe::WeftPingPong.into());
+        }
         let got = bench.measure(size, &subjects, us)?;
         let (half, os, g, both) = (got[0], got[1], got[2], got[3]);
-        let (or, endpoint) = (minus(both, os), got[5].filter(|_| !watched));
+        let (or, endpoint) = (minus(both, os), got.get(6).copied().flatten());
         for (what, value) in [("os", os), ("or", or), ("L", minus(half, both)), ("g", g)] {
             let none = || vec![super::table::Other { name: floor, sample: None }];
             let peer = vec![super::table::Other { name: "endpoint", sample: None }];
@@ -152,7 +154,7 @@ fn logp(bench: &mut Bench<'_>, name: &'static str, watched: bool) -> Result<Tabl
         table.push(named("half trip", name), size, half, floors, peers);
         let floors = others([(floor, got[4])].into_iter());
         let peers = others([("endpoint", endpoint)].into_iter());
-        table.push(named("half trip by upcall", name), size, got[6], floors, peers);
+        table.push(named("half trip by upcall", name), size, got[5], floors, peers);
     }
     table.notes.push(
         "as `weft bench logp`, through the packet interface; ranks poll. half trip: the receiver \
@@ -171,14 +173,13 @@ fn throughput(bench: &mut Bench<'_>, name: &'static str, watched: bool) -> Resul
     };
     let mut table = bench.table("throughput", "rate of packets", "GB/s", Better::Higher);
     for size in bench.sizes(&[4 << 10, 64 << 10, 1 << 20, 16 << 20]) {
-        let subjects = [
-            Probe::PacketStream.into(),
-            bench.bare(bare),
-            bench.bare(Probe::Stream(channel)),
-            if watched { bench.bare(bare) } else { Probe::WeftBandwidth.into() },
-        ];
+        let mut subjects =
+            vec![Probe::PacketStream.into(), bench.bare(bare), bench.bare(Probe::Stream(channel))];
+        if !watched {
+            subjects.push(Probe::WeftBandwidth.into());
+        }
         let got = bench.measure(size, &subjects, |s| size as f64 / s / 1e9)?;
-        let endpoint = got[3].filter(|_| !watched);
+        let endpoint = got.get(3).copied().flatten();
         let floors = others([(floor, got[1])].into_iter());
         let peers = others([(peer, got[2]), ("endpoint", endpoint)].into_iter());
         table.push(name, size, got[0], floors, peers);

@@ -166,8 +166,7 @@ impl Stored {
     fn put(&self, results: &Results) -> Result<()> {
         let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         if results.points.len() > *figures {
-            std::fs::write(&self.file, report::csv(results))
-                .with_context(|| format!("writing {}", self.file.display()))?;
+            replace(&self.file, report::csv(results).as_bytes())?;
             *figures = results.points.len();
         }
         Ok(())
@@ -232,11 +231,16 @@ fn command() -> String {
     format!("weft {}", words.join(" "))
 }
 
+/// Writes a file whole, or leaves the one that is there: an interrupt may come at any moment.
+fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let new = path.with_extension("new");
+    std::fs::write(&new, bytes)
+        .and_then(|()| std::fs::rename(&new, path))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
 fn write(folder: &Path, context: &Run, results: &Results) -> Result<()> {
-    let put = |name: &str, bytes: &[u8]| {
-        let path = folder.join(name);
-        std::fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))
-    };
+    let put = |name: &str, bytes: &[u8]| replace(&folder.join(name), bytes);
     put("results.csv", report::csv(results).as_bytes())?;
     let mut plots = 0;
     for situation in Situation::ALL {

@@ -26,7 +26,7 @@ pub struct Args {
     ms: u64,
 }
 
-/// Steps in which the last rank learns of the first.
+/// Steps in which the last rank learns of the first, where each tells one other at a time.
 fn hops(ranks: u32) -> u32 {
     ranks.next_power_of_two().trailing_zeros().max(1)
 }
@@ -112,8 +112,9 @@ pub fn table(link: LinkName, asked: &[u32], options: &Options) -> Result<Table> 
     let rows = counts.iter().zip(samples).filter_map(row).collect();
     let cores = weft::job::cores_of_host();
     let notes = vec![format!(
-        "a barrier of n ranks has log2 n hops, rounded up; jobs of weft run on this host of \
-         {cores} cores, in turn, wherever the system puts the ranks"
+        "a barrier of n ranks counts as log2 n hops, rounded up: the steps it needs if each tells \
+         one other at a time; jobs of weft run on this host of {cores} cores, in turn, wherever \
+         the system puts the ranks"
     )];
     let (bench, what, unit) = ("barrier", "a hop", "us");
     Ok(Table { bench, link: link.name(), what, unit, better: Better::Lower, rows, notes })

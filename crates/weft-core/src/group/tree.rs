@@ -72,15 +72,7 @@ impl Iterator for Children {
     }
 }
 
-/// Rounds of dissemination or recursive doubling: the logarithm of `size` to base 2, rounded up.
-pub fn rounds(size: usize) -> u32 {
-    match size {
-        0 | 1 => 0,
-        _ => (size - 1).ilog2() + 1,
-    }
-}
-
-/// Partners of one round.
+/// Partners in one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partners {
     /// The rank to send to.
@@ -89,17 +81,27 @@ pub struct Partners {
     pub from: usize,
 }
 
-/// Partners of `rank` in a dissemination barrier (Hensgen, Finkel, Manber 1988), for rounds
-/// `0..rounds(size)`: after the last round every rank has heard from every other.
-pub fn dissemination(rank: usize, size: usize, round: u32) -> Option<Partners> {
-    if rank >= size || round >= rounds(size) {
-        return None;
-    }
-    let step = 1 << round;
-    Some(Partners { to: add(rank, step, size), from: add(rank, size - step, size) })
+/// Ranks that know of each other after one round of dissemination.
+const WAYS: usize = 4;
+
+/// Partners of `rank` in the rounds of a dissemination barrier, until a round has none: after the
+/// last round every rank has heard from every other. In each round a rank tells three others
+/// (n-way dissemination: Hoefler, Mehlan, Mietke, Rehm 2006): messages that do not wait for one
+/// another are cheaper than a further round, the more so where ranks share cores and each round is
+/// a change of process.
+pub fn dissemination(
+    rank: usize,
+    size: usize,
+    round: u32,
+) -> impl Iterator<Item = Partners> + Clone {
+    let step = WAYS.checked_pow(round).filter(|_| rank < size).unwrap_or(usize::MAX);
+    (1..WAYS)
+        .map_while(move |way| step.checked_mul(way).filter(|&step| step < size))
+        .map(move |step| Partners { to: add(rank, step, size), from: add(rank, size - step, size) })
 }
 
-/// Part of a rank in recursive doubling (Thakur, Rabenseifner, Gropp 2005).
+/// Part of a rank in recursive doubling (Thakur, Rabenseifner, Gropp 2005), or in recursive
+/// multiplying (Ruefenacht, Bull, Booth 2017), where more than two ranks exchange in a round.
 ///
 /// Ranks beyond a power of two are folded in first: such a rank gives its value to a neighbour,
 /// which takes part for both and returns the result. The values stay in rank order, so an operation
@@ -119,7 +121,7 @@ pub enum Doubling {
         folded: Option<usize>,
         /// Number among the active ranks.
         number: usize,
-        /// Rounds in which it exchanges.
+        /// Rounds in which it exchanges with one rank: the logarithm of the active ranks to base 2.
         rounds: u32,
         /// Ranks folded in the whole group.
         pairs: usize,
@@ -143,15 +145,26 @@ impl Doubling {
         })
     }
 
-    /// The rank to exchange with in `round`; None when there is no such round, or when folded.
-    pub fn partner(&self, round: u32) -> Option<usize> {
-        match *self {
-            Doubling::Active { number, rounds, pairs, .. } if round < rounds => {
-                let number = number ^ (1 << round);
-                Some(if number < pairs { 2 * number + 1 } else { number + pairs })
+    /// The ranks that give each other their values in `round`, this one among them, in the order
+    /// of their values; none when there is no such round, or when folded. They are 2 to the power
+    /// of `bits` (1 to 63), fewer in the last round where that does not come out even.
+    pub fn exchange(&self, round: u32, bits: u32) -> impl Iterator<Item = usize> + Clone {
+        let (number, rounds, pairs) = match *self {
+            Doubling::Active { number, rounds, pairs, .. } => (number, rounds, pairs),
+            Doubling::Folded { .. } => (0, 0, 0),
+        };
+        let done = round.saturating_mul(bits).min(rounds);
+        let bits = (rounds - done).min(bits);
+        let first = number & !(((1 << bits) - 1) << done);
+        let members = if bits == 0 { 0 } else { 1_usize << bits };
+        (0..members).map(move |member| {
+            let number = first | member << done;
+            if number < pairs {
+                2 * number + 1
+            } else {
+                number + pairs
             }
-            _ => None,
-        }
+        })
     }
 }
 
@@ -222,8 +235,9 @@ mod tests {
             assert!(parent(tree, 7, last, usize::MAX).is_some());
             assert!(children(tree, 7, 0, usize::MAX).take(100).all(|rank| rank < usize::MAX));
         }
-        assert_eq!(dissemination(2, 2, 0), None);
-        assert_eq!(dissemination(0, 2, 1), None);
+        for (rank, size, round) in [(0, 0, 0), (2, 2, 0), (0, 2, 1), (0, 2, u32::MAX), (0, 1, 0)] {
+            assert_eq!(dissemination(rank, size, round).count(), 0);
+        }
         assert_eq!(Doubling::new(0, 0), None);
     }
 
@@ -231,21 +245,25 @@ mod tests {
     fn dissemination__everyone_hears_of_everyone() {
         for size in 1..=70 {
             let mut heard: Vec<u128> = (0..size).map(|rank| 1 << rank).collect();
-            for round in 0..rounds(size) {
+            let mut rounds = 0;
+            while dissemination(0, size, rounds).next().is_some() {
                 let before = heard.clone();
                 for (rank, heard) in heard.iter_mut().enumerate() {
-                    let Partners { to, from } = dissemination(rank, size, round).unwrap();
-                    assert_eq!(dissemination(to, size, round).unwrap().from, rank);
-                    *heard |= before[from];
+                    for Partners { to, from } in dissemination(rank, size, rounds) {
+                        assert!(dissemination(to, size, rounds).any(|p| p.from == rank));
+                        *heard |= before[from];
+                    }
                 }
+                rounds += 1;
             }
+            assert_eq!(rounds, [0, 1, 2, 3, 4][[1, 4, 16, 64, 256].partition_point(|&n| n < size)]);
             assert!(heard.iter().all(|&h| h == (1 << size) - 1), "{size}");
         }
     }
 
     #[test]
     fn doubling__keeps_values_in_rank_order() {
-        for size in 1..=70 {
+        for (size, bits) in (1..=70).flat_map(|size| [1, 2, 3].map(|bits| (size, bits))) {
             // Each value is the range of ranks it covers; only neighbours may be joined.
             let mut value: Vec<(usize, usize)> = (0..size).map(|rank| (rank, rank + 1)).collect();
             let join = |a: (usize, usize), b: (usize, usize)| {
@@ -263,12 +281,15 @@ mod tests {
                     Doubling::Active { .. } => {}
                 }
             }
-            for round in 0..size.ilog2() {
+            for round in 0..size.ilog2().div_ceil(bits) {
                 let before = value.clone();
                 for rank in 0..size {
-                    if let Some(partner) = parts[rank].partner(round) {
-                        assert_eq!(parts[partner].partner(round), Some(rank));
-                        value[rank] = join(before[rank], before[partner]);
+                    let ranks = parts[rank].exchange(round, bits);
+                    for other in ranks.clone() {
+                        assert!(parts[other].exchange(round, bits).eq(ranks.clone()));
+                    }
+                    if let Some(all) = ranks.map(|rank| before[rank]).reduce(join) {
+                        value[rank] = all;
                     }
                 }
             }
@@ -276,7 +297,7 @@ mod tests {
                 if let Doubling::Active { .. } = parts[rank] {
                     assert_eq!(value[rank], (0, size));
                 }
-                assert_eq!(parts[rank].partner(size.ilog2()), None);
+                assert_eq!(parts[rank].exchange(size.ilog2().div_ceil(bits), bits).count(), 0);
             }
         }
     }

@@ -479,3 +479,21 @@ fn close__what_is_under_way_arrives_although_the_sender_has_ended() {
         });
     }
 }
+
+/// A program that sends now and then, and never waits.
+#[test]
+fn send_blocking__who_only_sends_sees_that_there_is_room_again() {
+    const MESSAGES: u64 = 60;
+    let p = udp(Config::default());
+    let _ = p.run(p.a.send(p.to_b, 0, vec![1]), p.b.recv(Some(p.to_a), 0, 0, vec![0]));
+    for tag in 1..=MESSAGES {
+        p.a.send_blocking(p.to_b, tag, &[2]).unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_millis(1);
+        while std::time::Instant::now() < until {
+            p.b.progress();
+        }
+    }
+    // The last ones may wait for an acknowledgement that was under way.
+    let arrived = (1..=MESSAGES).filter(|&tag| p.b.probe(Some(p.to_a), tag, 0).is_some()).count();
+    assert!(arrived as u64 >= MESSAGES - 2, "{arrived} of {MESSAGES}; {:?}", p.a.stats());
+}

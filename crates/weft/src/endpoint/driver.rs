@@ -175,6 +175,15 @@ pub(crate) struct Driver {
     pub(super) has_polled_network: bool,
     /// Something to send was left to the next round, which must come before any sleep.
     pub(super) put_off: bool,
+    /// The last round of progress.
+    pub(super) round_at: Instant,
+    /// Somebody sleeps on the descriptor, or is about to: it will be woken by what arrives, and
+    /// would not be by what another one has taken in.
+    pub(super) watched: bool,
+    /// Rounds in a row that a timeout has waited for.
+    overdue: u32,
+    /// A round that the program did not ask for did something: the next one it asks for says so.
+    pub(super) untold: bool,
     /// Until when messages wait for others to leave with.
     pub(super) company_until: Instant,
     /// Time is virtual: a simulator calls only when something happened, so every round looks
@@ -188,6 +197,8 @@ pub(crate) struct Driver {
 const RARELY: [Duration; 2] = [Duration::from_micros(16), Duration::from_micros(128)];
 /// Rounds between readings of the clock while nothing happens.
 pub(super) const CLOCK_ROUNDS: u32 = 8;
+/// Rounds that a timeout waits for at most.
+const OVERDUE_ROUNDS: u32 = 16;
 
 impl Driver {
     pub fn new(config: Config, id: EndpointId, clock: Clock, links: Vec<Box<dyn Link>>) -> Driver {
@@ -256,6 +267,10 @@ impl Driver {
             woken: None,
             has_polled_network: false,
             put_off: false,
+            round_at: now,
+            watched: false,
+            overdue: 0,
+            untold: false,
             company_until: now,
             exact,
         }
@@ -267,13 +282,14 @@ impl Driver {
     pub fn progress(&mut self, budget: usize) -> bool {
         self.rounds += 1;
         self.looks = self.looks.wrapping_add(1);
-        let (mut did, mut rare) = (false, self.exact);
+        let (mut did, mut rare) = (std::mem::take(&mut self.untold), self.exact);
         let woken = self.woken.take().filter(|_| !self.exact);
         self.core.fresh = false;
         self.core.ended = false;
-        if rare || self.rounds >= CLOCK_ROUNDS {
+        let timed = rare || self.rounds >= CLOCK_ROUNDS;
+        if timed {
             self.rounds = 0;
-            did |= self.on_time();
+            self.core.tick();
             self.choose_close();
             if self.core.now >= self.look_at || woken.is_some() {
                 self.look_at = self.core.now + self.rarely;
@@ -281,6 +297,7 @@ impl Driver {
                 rare = true;
             }
         }
+        let mut more = false;
         for i in 0..self.links.len() {
             // Strangers can wait; a look at a network costs a system call.
             let look = match woken {
@@ -295,8 +312,13 @@ impl Driver {
                     self.rarely = RARELY[0];
                 }
                 self.quiet[i] = if found { 0 } else { self.quiet[i].saturating_add(1) };
-                did |= found;
+                more |= found;
             }
+        }
+        did |= more;
+        self.round_at = self.core.now;
+        if timed {
+            did |= self.on_time(more);
         }
         // A round that was put off ends here; what is held may go when its link has said so.
         let told = self.put_off || did && self.core.engine.has_held();
@@ -323,13 +345,19 @@ impl Driver {
         self.core.ended && !self.put_off && !self.core.has_urgent()
     }
 
-    /// Reads the clock and does what has become due.
-    fn on_time(&mut self) -> bool {
-        self.core.tick();
+    /// Does what has become due. Timeouts wait while there is `more` that has arrived, for a while:
+    /// a rank that was away would take for lost what has long been acknowledged.
+    fn on_time(&mut self, more: bool) -> bool {
         let mut did = false;
         if self.core.engine.next_timeout().is_some_and(|at| at <= self.core.now) {
-            self.core.engine.handle_timeout(self.core.now);
-            did = true;
+            let wait = more && self.overdue < OVERDUE_ROUNDS;
+            self.overdue = if wait { self.overdue + 1 } else { 0 };
+            if wait {
+                self.rounds = CLOCK_ROUNDS;
+            } else {
+                self.core.engine.handle_timeout(self.core.now);
+                did = true;
+            }
         }
         if !self.sleepers.is_empty() {
             did |= self.wake_sleepers();
@@ -339,6 +367,12 @@ impl Driver {
             did = true;
         }
         did
+    }
+
+    /// After an absence: the next round reads the clock and looks at every link, whole.
+    pub fn look_everywhere(&mut self) {
+        self.links.iter_mut().for_each(|link| link.finish_wait());
+        self.refresh(u64::MAX);
     }
 
     /// After sleeping: the next round reads the clock and looks at the links that have something, a

@@ -343,7 +343,7 @@ impl Endpoint {
     /// call `progress`, and no `finish_wait`.
     pub fn prepare_wait(&self) -> bool {
         let inner = &mut *self.inner.borrow_mut();
-        if inner.driver.put_off {
+        if inner.driver.put_off || inner.driver.untold {
             return false;
         }
         inner.waiter.sync(inner.driver.links.iter().map(|link| &**link));
@@ -363,6 +363,7 @@ impl Endpoint {
         if !idle {
             links.iter_mut().for_each(|l| l.finish_wait());
         }
+        inner.driver.watched = idle;
         idle
     }
 
@@ -379,8 +380,8 @@ impl Endpoint {
     /// Ends what `prepare_wait` began.
     pub fn finish_wait(&self) {
         let driver = &mut self.inner.borrow_mut().driver;
-        driver.links.iter_mut().for_each(|l| l.finish_wait());
-        driver.refresh(u64::MAX);
+        driver.watched = false;
+        driver.look_everywhere();
     }
 
     /// Waits until `progress` did something or `timeout` has passed: spins briefly, then sleeps.

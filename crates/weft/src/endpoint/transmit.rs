@@ -1,7 +1,8 @@
 //! Sending: which link each packet takes, in bursts.
 
-use super::driver::{Bulk, Driver};
+use super::driver::{Bulk, Driver, RECV_BUDGET};
 use arrayvec::ArrayVec;
+use std::time::Duration;
 use weft_core::engine::types::Transmit;
 use weft_core::wire::{self, field, EagerMore, Hello, Packet, PacketType};
 use weft_core::{OpId, PeerId};
@@ -10,6 +11,10 @@ use weft_link::Frame;
 /// Packets offered to a link in one call.
 pub(super) const BURST: usize = 64;
 const HELLO: PacketType = PacketType::Hello;
+/// A program that has not looked for news for so long may be one that only sends.
+const ONLY_SENDS: Duration = Duration::from_micros(100);
+/// Rounds of progress that it makes for that at most.
+const LOOKS: u32 = 16;
 
 #[inline]
 fn is(t: &Transmit, kind: PacketType) -> bool {
@@ -132,6 +137,29 @@ impl Driver {
     /// of progress.
     #[inline]
     pub(crate) fn send_started(&mut self, peer: PeerId, len: usize) {
+        self.send_first(peer, len);
+        let away = self.core.now >= self.round_at + ONLY_SENDS && !self.watched;
+        if away && self.core.engine.queued(peer) > 0 {
+            self.look_for_room();
+        }
+    }
+
+    /// A program that only sends learns in no other way that its peer has made room.
+    #[cold]
+    fn look_for_room(&mut self) {
+        self.look_everywhere();
+        let mut did = false;
+        for _ in 0..LOOKS {
+            if !self.progress(RECV_BUDGET) {
+                break;
+            }
+            did = true;
+        }
+        self.untold = did;
+    }
+
+    #[inline]
+    fn send_first(&mut self, peer: PeerId, len: usize) {
         if self.core.engine.queued(peer) != 1 || !self.core.engine.is_single(peer, len) {
             self.flush();
             return;

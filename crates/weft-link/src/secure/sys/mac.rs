@@ -152,6 +152,7 @@ impl Mac {
         // rest by contract.
         let tag = unsafe {
             match self.backend {
+                Backend::Spare => x86::tag_spare::<COPY, OWN>(keys, nonce, text, copy),
                 Backend::Wide => x86::tag_wide::<COPY, OWN>(keys, nonce, text, copy),
                 Backend::Half => x86::tag_half::<COPY, OWN>(keys, nonce, text, copy),
                 _ => x86::tag_narrow::<COPY, OWN>(keys, nonce, text, copy),
@@ -202,14 +203,14 @@ fn low(block: &[u8]) -> u64 {
 fn keys(hash_key: [u8; 16], cipher_key: [u8; 16]) -> Box<x86::Keys> {
     // SAFETY: every backend but the portable one has AES-NI.
     let rounds = unsafe { x86::expand(cipher_key) };
-    let mut keys = Box::new(x86::Keys { powers: [[0; GROUP]; GROUPS], rounds });
+    let mut powers = [[0; GROUP]; GROUPS];
     let mut power = hash_key;
     for i in (0..GROUPS * 4).rev() {
-        keys.powers[i / 4][i % 4 * 16..][..16].copy_from_slice(&power);
+        powers[i / 4][i % 4 * 16..][..16].copy_from_slice(&power);
         // POLYVAL(H, one block X) is X times H, so each power is the hash of the one before.
         let mut hash = Polyval::new(&hash_key.into());
         hash.update_padded(&power);
         power.copy_from_slice(&hash.finalize());
     }
-    keys
+    Box::new(x86::Keys { powers: powers.map(x86::Powers::new), rounds })
 }

@@ -24,6 +24,9 @@ const AD_MAX: usize = 128;
 /// Which implementation runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
+    /// As `Wide`, with three carry-less products a block instead of four.
+    #[cfg(target_arch = "x86_64")]
+    Spare,
     /// AES in 256-bit and carry-less multiplication in 512-bit registers (VAES, VPCLMULQDQ,
     /// AVX-512).
     #[cfg(target_arch = "x86_64")]
@@ -53,7 +56,12 @@ impl Backend {
             let narrow = has!("aes") && has!("pclmulqdq");
             let half = narrow && has!("avx2") && has!("vaes") && has!("vpclmulqdq");
             if half && has!("avx512f") && has!("avx512bw") {
-                out.push(Backend::Wide);
+                out.extend([Backend::Wide, Backend::Spare]);
+                // 43 GB/s instead of 33 on AMD's Zen 5. Intel's have one unit for products and what
+                // has to be moved for fewer: 40 instead of 45.
+                if x86_clmul::is_amd() {
+                    out.swap(0, 1);
+                }
             }
             if half {
                 out.push(Backend::Half);
@@ -70,7 +78,7 @@ impl Backend {
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Backend::Wide => "VAES, VPCLMULQDQ, AVX-512",
+            Backend::Spare | Backend::Wide => "VAES, VPCLMULQDQ, AVX-512",
             #[cfg(target_arch = "x86_64")]
             Backend::Half => "VAES, VPCLMULQDQ, AVX2",
             #[cfg(target_arch = "x86_64")]
@@ -170,7 +178,9 @@ impl Aegis {
             // SAFETY: the constructor checked that the processor has the instructions; memory by
             // contract.
             #[cfg(target_arch = "x86_64")]
-            Backend::Wide | Backend::Half => unsafe { x86_aes::run_vaes::<MODE>(job) },
+            Backend::Spare | Backend::Wide | Backend::Half => unsafe {
+                x86_aes::run_vaes::<MODE>(job)
+            },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Backend::Narrow => unsafe { x86_aes::run_aesni::<MODE>(job) },

@@ -4,7 +4,7 @@ use super::mac::{GROUP, GROUPS};
 use std::arch::x86_64::*;
 
 /// How far ahead memory is asked for while a payload is copied.
-const AHEAD: usize = 4096;
+const AHEAD: usize = 8192;
 
 /// 64 bytes of message in registers, and the sums of products they go into.
 trait Lanes: Copy {
@@ -37,7 +37,7 @@ trait Lanes: Copy {
     ///
     /// # Safety
     /// The processor has the implementation's instructions.
-    unsafe fn multiply(self, powers: &[u8; GROUP], sums: &mut Self::Sums);
+    unsafe fn multiply(self, powers: &Powers, sums: &mut Self::Sums);
     /// Low, middle and high sums over the four blocks.
     ///
     /// # Safety
@@ -112,7 +112,7 @@ struct Sum<L: Lanes> {
 /// As in [`take`], for all `len` bytes.
 #[inline(always)]
 unsafe fn add<L: Lanes, const COPY: bool, const OWN: bool>(
-    powers: &[[u8; GROUP]; GROUPS],
+    powers: &[Powers; GROUPS],
     sum: &mut Sum<L>,
     (part, len): (*const u8, usize),
     copy: *mut u8,
@@ -169,7 +169,7 @@ unsafe fn add<L: Lanes, const COPY: bool, const OWN: bool>(
 /// As in [`take`], for the whole payload.
 #[inline(always)]
 unsafe fn hash<L: Lanes, const COPY: bool, const OWN: bool>(
-    powers: &[[u8; GROUP]; GROUPS],
+    powers: &[Powers; GROUPS],
     text: &Text<'_>,
     copy: *mut u8,
 ) -> u64 {
@@ -242,10 +242,10 @@ impl Lanes for Wide {
     }
 
     #[inline(always)]
-    unsafe fn multiply(self, powers: &[u8; GROUP], sums: &mut [__m512i; 3]) {
+    unsafe fn multiply(self, powers: &Powers, sums: &mut [__m512i; 3]) {
         // SAFETY: 64 readable bytes; AVX-512 and VPCLMULQDQ by the caller's contract.
         unsafe {
-            let h = _mm512_loadu_si512(powers.as_ptr().cast());
+            let h = _mm512_loadu_si512(powers.whole.as_ptr().cast());
             let m0 = _mm512_clmulepi64_epi128::<0x01>(self.0, h);
             let m1 = _mm512_clmulepi64_epi128::<0x10>(self.0, h);
             sums[0] = _mm512_xor_si512(sums[0], _mm512_clmulepi64_epi128::<0x00>(self.0, h));
@@ -258,6 +258,68 @@ impl Lanes for Wide {
     unsafe fn fold(sums: [__m512i; 3]) -> [__m128i; 3] {
         // SAFETY: AVX-512 by the caller's contract.
         unsafe { [fold_wide(sums[0]), fold_wide(sums[1]), fold_wide(sums[2])] }
+    }
+}
+
+/// As [`Wide`], with three products a block instead of four (Karatsuba), for processors that
+/// multiply in such registers every second cycle and have other units for the rest.
+#[derive(Clone, Copy)]
+struct Spare(Wide);
+
+impl Lanes for Spare {
+    type Sums = [__m512i; 3];
+
+    #[inline(always)]
+    unsafe fn zero() -> [__m512i; 3] {
+        // SAFETY: by contract.
+        unsafe { Wide::zero() }
+    }
+
+    #[inline(always)]
+    unsafe fn load(p: *const u8, n: usize) -> Spare {
+        // SAFETY: by contract.
+        Spare(unsafe { Wide::load(p, n) })
+    }
+
+    #[inline(always)]
+    unsafe fn load_after(first: __m128i, p: *const u8, n: usize) -> Spare {
+        // SAFETY: by contract.
+        Spare(unsafe { Wide::load_after(first, p, n) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, p: *mut u8, n: usize) {
+        // SAFETY: by contract.
+        unsafe { self.0.store(p, n) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_first(self, block: __m128i) -> Spare {
+        // SAFETY: by contract.
+        Spare(unsafe { self.0.add_first(block) })
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(self, powers: &Powers, sums: &mut [__m512i; 3]) {
+        let Spare(Wide(x)) = self;
+        // SAFETY: 64 readable bytes each; AVX-512 and VPCLMULQDQ by the caller's contract.
+        unsafe {
+            let h = _mm512_loadu_si512(powers.whole.as_ptr().cast());
+            let hs = _mm512_loadu_si512(powers.halves.as_ptr().cast());
+            let xs = _mm512_xor_si512(x, _mm512_shuffle_epi32::<0b01_00_11_10>(x));
+            sums[0] = _mm512_xor_si512(sums[0], _mm512_clmulepi64_epi128::<0x00>(x, h));
+            sums[1] = _mm512_xor_si512(sums[1], _mm512_clmulepi64_epi128::<0x00>(xs, hs));
+            sums[2] = _mm512_xor_si512(sums[2], _mm512_clmulepi64_epi128::<0x11>(x, h));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn fold(sums: [__m512i; 3]) -> [__m128i; 3] {
+        // SAFETY: AVX-512 by the caller's contract.
+        unsafe {
+            let [low, both, high] = Wide::fold(sums);
+            [low, _mm_xor_si128(both, _mm_xor_si128(low, high)), high]
+        }
     }
 }
 
@@ -330,13 +392,13 @@ impl Lanes for Half {
     /// Three products a block instead of four (Karatsuba): processors with this width and no wider
     /// one multiply every second cycle.
     #[inline(always)]
-    unsafe fn multiply(self, powers: &[u8; GROUP], sums: &mut [__m256i; 3]) {
+    unsafe fn multiply(self, powers: &Powers, sums: &mut [__m256i; 3]) {
         for (i, x) in self.0.into_iter().enumerate() {
             // SAFETY: 32 readable bytes; AVX2 and VPCLMULQDQ by the caller's contract.
             unsafe {
-                let h = _mm256_loadu_si256(powers.as_ptr().add(32 * i).cast());
+                let h = _mm256_loadu_si256(powers.whole.as_ptr().add(32 * i).cast());
+                let hs = _mm256_loadu_si256(powers.halves.as_ptr().add(32 * i).cast());
                 let xs = _mm256_xor_si256(x, _mm256_shuffle_epi32::<0b01_00_11_10>(x));
-                let hs = _mm256_xor_si256(h, _mm256_shuffle_epi32::<0b01_00_11_10>(h));
                 let both = _mm256_clmulepi64_epi128::<0x00>(xs, hs);
                 sums[0] = _mm256_xor_si256(sums[0], _mm256_clmulepi64_epi128::<0x00>(x, h));
                 sums[1] = _mm256_xor_si256(sums[1], both);
@@ -411,11 +473,11 @@ impl Lanes for Narrow {
     }
 
     #[inline(always)]
-    unsafe fn multiply(self, powers: &[u8; GROUP], sums: &mut [__m128i; 3]) {
+    unsafe fn multiply(self, powers: &Powers, sums: &mut [__m128i; 3]) {
         for (i, x) in self.0.into_iter().enumerate() {
             // SAFETY: 16 readable bytes; PCLMULQDQ by the caller's contract.
             unsafe {
-                let h = _mm_loadu_si128(powers.as_ptr().add(16 * i).cast());
+                let h = _mm_loadu_si128(powers.whole.as_ptr().add(16 * i).cast());
                 let m0 = _mm_clmulepi64_si128::<0x01>(x, h);
                 let m1 = _mm_clmulepi64_si128::<0x10>(x, h);
                 sums[0] = _mm_xor_si128(sums[0], _mm_clmulepi64_si128::<0x00>(x, h));
@@ -531,6 +593,12 @@ unsafe fn store_part(block: __m128i, p: *mut u8, n: usize) {
     }
 }
 
+/// Whether AMD made the processor.
+pub(super) fn is_amd() -> bool {
+    let id = __cpuid(0);
+    [id.ebx, id.edx, id.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
+}
+
 /// Round keys of AES-128 (FIPS 197, section 5.2).
 ///
 /// # Safety
@@ -580,11 +648,30 @@ unsafe fn encrypt(keys: &[[u8; 16]; 11], block: [u64; 2]) -> u64 {
     }
 }
 
+/// Four powers of the hash key, highest first.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Powers {
+    whole: [u8; GROUP],
+    /// Of each the sum of its halves, in both halves.
+    halves: [u8; GROUP],
+}
+
+impl Powers {
+    pub fn new(whole: [u8; GROUP]) -> Powers {
+        let mut halves = whole;
+        for (at, byte) in halves.iter_mut().enumerate() {
+            *byte ^= whole[at ^ 8];
+        }
+        Powers { whole, halves }
+    }
+}
+
 /// Keys as the instructions want them.
 #[derive(Clone)]
 pub(super) struct Keys {
     /// Powers of the hash key, highest first: the last block is the key itself.
-    pub powers: [[u8; GROUP]; GROUPS],
+    pub powers: [Powers; GROUPS],
     /// Round keys of the cipher.
     pub rounds: [[u8; 16]; 11],
 }
@@ -602,6 +689,21 @@ pub(super) unsafe fn tag_wide<const COPY: bool, const OWN: bool>(
 ) -> u64 {
     // SAFETY: by contract.
     unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Wide, COPY, OWN>(&keys.powers, text, copy) }
+}
+
+/// As [`tag_wide`], with fewer products.
+///
+/// # Safety
+/// As [`tag_wide`].
+#[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,pclmulqdq,aes")]
+pub(super) unsafe fn tag_spare<const COPY: bool, const OWN: bool>(
+    keys: &Keys,
+    nonce: [u64; 2],
+    text: &Text<'_>,
+    copy: *mut u8,
+) -> u64 {
+    // SAFETY: by contract.
+    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Spare, COPY, OWN>(&keys.powers, text, copy) }
 }
 
 /// As [`tag_wide`], in 256-bit registers.

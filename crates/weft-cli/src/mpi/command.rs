@@ -2,6 +2,7 @@
 
 use super::detect::{Family, Mpi};
 use super::env::sh_word;
+use super::provider;
 use super::variables::contradicting;
 use crate::run::hosts::Share;
 use std::path::{Path, PathBuf};
@@ -78,9 +79,27 @@ fn hydra(wish: &Wish<'_>, plan: &mut Plan) {
         plan.args.extend(["-launcher", "rsh", "-launcher-exec"].map(str::to_owned));
         plan.args.push(agent);
     }
+    if let Some(library) = preload(wish) {
+        plan.args.extend(["-genv".into(), PRELOAD.into(), library]);
+    }
     if let Some(limit) = wish.timeout {
         plan.set.push(("MPIEXEC_TIMEOUT".into(), whole_seconds(limit)));
     }
+}
+
+/// The libraries that ranks load first.
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// MPICH hands its core over after every look for messages, which takes longer than many a message;
+/// loaded first, the provider leaves that out where nobody wants the core. For the ranks alone: the
+/// launcher's own processes need it not. Who names the variable for the ranks has the last word.
+fn preload(wish: &Wish<'_>) -> Option<String> {
+    let value = |wanted: &str| wish.set.iter().find(|(name, _)| name == wanted).map(|(_, v)| v);
+    let fits = wish.mpi.family == Family::Mpich && value(PRELOAD).is_none();
+    let folder = value("FI_PROVIDER_PATH").filter(|_| fits)?;
+    let ours = Path::new(folder).join(provider::NAME).display().to_string();
+    let users = std::env::var(PRELOAD).unwrap_or_default();
+    Some(if users.is_empty() { ours } else { format!("{ours}:{users}") })
 }
 
 /// Launchers count whole seconds, and take 0 for no limit.
@@ -231,6 +250,21 @@ mod tests {
         assert!(limited.contains("MPIEXEC_TIMEOUT=1"), "{limited}");
         assert!(line(Family::Mpich, 2, Some("a"), |w| w.agent = Some("/c/agent".into()))
             .contains("-launcher rsh -launcher-exec /c/agent"));
+    }
+
+    #[test]
+    fn plan__mpich_loads_the_provider_first_unless_told_otherwise() {
+        let with = |family, users: &[(&str, &str)]| {
+            let mut set = vec![("FI_PROVIDER_PATH".to_owned(), "/p".to_owned())];
+            set.extend(users.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())));
+            let ours = line(family, 2, None, |w| w.set.clone_from(&set));
+            ours.split_once("-genv LD_PRELOAD ").map(|(_, rest)| rest.to_owned())
+        };
+        let loaded = with(Family::Mpich, &[]).expect("it is told");
+        assert!(loaded.starts_with("/p/libweft-fi.so"), "{loaded}");
+        assert_eq!(with(Family::Mpich, &[("LD_PRELOAD", "")]), None);
+        assert_eq!(with(Family::Intel, &[]), None);
+        assert_eq!(with(Family::OpenMpi5, &[]), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use anyhow::{bail, Context, Result};
 use std::path::{Path, PathBuf};
 
 /// The name under which libfabric takes a provider for one: it must end in `fi.so`.
-const NAME: &str = "libweft-fi.so";
+pub const NAME: &str = "libweft-fi.so";
 /// The name that the build gives it.
 const BUILT: &str = "libweft_fi.so";
 /// The variable that names another place.

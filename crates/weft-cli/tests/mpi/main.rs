@@ -259,6 +259,48 @@ fn mpi__a_program_runs_on_the_real_provider() {
     }
 }
 
+/// Where rank 0's `sched_yield` lies, and how many files named like the provider are loaded.
+const YIELD: &str = "from mpi4py import MPI
+import ctypes
+at = ctypes.cast(ctypes.CDLL(None).sched_yield, ctypes.c_void_p).value
+maps = [line.split() for line in open('/proc/self/maps')]
+spans = [[int(end, 16) for end in m[0].split('-')] + [m[4], m[-1]] for m in maps]
+file = [name for start, end, _, name in spans if start <= at < end][0]
+weft = {inode for _, _, inode, name in spans if 'weft' in name and 'fi.so' in name}
+if MPI.COMM_WORLD.rank == 0:
+    print('yields by', 'weft' if 'weft' in file else 'libc', 'of', len(weft))";
+
+#[test]
+fn mpi__mpich_yields_by_the_provider_which_is_loaded_once() {
+    let built = Path::new(WEFT).with_file_name("libweft_fi.so");
+    if !built.is_file() {
+        return skip("the provider is not built: cargo build -p weft-ofi");
+    }
+    for launcher in launchers() {
+        let python = launcher.with_file_name("python");
+        if !python.is_file() {
+            continue;
+        }
+        let path = launcher.to_str().unwrap();
+        let says = |option: &[&str]| {
+            let mut command = weft(&["mpi", "--mpi", path, "--all-through-weft", "-n", "2"]);
+            command.args(option).args(["--timeout", "300"]).arg(&python).args(["-c", YIELD]);
+            let (done, out, err) = output(command.env_remove("WEFT_PROVIDER"));
+            assert!(done, "{path}: {out}{err}");
+            let line = out.lines().find(|l| l.starts_with("yields")).unwrap_or_default();
+            (line.to_owned(), out.clone() + &err)
+        };
+        let mpich = path.contains("mpich");
+        let (line, all) = says(&[]);
+        let by = if mpich { "weft" } else { "libc" };
+        assert_eq!(line, format!("yields by {by} of 1"), "{path}: {all}");
+        if mpich {
+            let (line, all) = says(&["--env", "LD_PRELOAD="]);
+            assert_eq!(line, "yields by libc of 1", "{path}: {all}");
+        }
+    }
+}
+
 #[test]
 fn mpi_env__a_program_runs_by_its_launcher_alone() {
     if !Path::new(WEFT).with_file_name("libweft_fi.so").is_file() {

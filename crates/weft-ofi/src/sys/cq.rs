@@ -3,7 +3,7 @@
 use super::abi::*;
 use super::domain::{Domain, DomainObject};
 use super::port::Port;
-use super::{call, call_int, give, object, take, Answer};
+use super::{call, call_int, give, object, take, yields, Answer};
 use libc::{c_char, c_int, c_void};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -159,6 +159,7 @@ impl Cq {
         if tired && !self.idle.hand_over() {
             self.poller.nap(&self.domain.gate, &self.ports);
         }
+        yields::polled(self.idle.is_alone());
         answer
     }
 

@@ -21,6 +21,7 @@ mod provider;
 mod rma;
 mod tagged;
 mod watchdog;
+mod yields;
 
 use abi::{err, Fid};
 use libc::{c_int, iovec};

@@ -1,5 +1,6 @@
 //! The driver: owns engine, links and clock, and moves bytes between them.
 
+use super::away::Away;
 use super::look::Close;
 use super::ops::{AwaitedRecv, OpTable, Owner};
 use super::paths::Route;
@@ -175,15 +176,8 @@ pub(crate) struct Driver {
     pub(super) has_polled_network: bool,
     /// Something to send was left to the next round, which must come before any sleep.
     pub(super) put_off: bool,
-    /// The last round of progress.
-    pub(super) round_at: Instant,
-    /// Somebody sleeps on the descriptor, or is about to: it will be woken by what arrives, and
-    /// would not be by what another one has taken in.
-    pub(super) watched: bool,
-    /// Rounds in a row that a timeout has waited for.
-    overdue: u32,
-    /// A round that the program did not ask for did something: the next one it asks for says so.
-    pub(super) untold: bool,
+    /// Of a program that does not look for news for long.
+    pub(super) away: Away,
     /// Until when messages wait for others to leave with.
     pub(super) company_until: Instant,
     /// Time is virtual: a simulator calls only when something happened, so every round looks
@@ -197,8 +191,6 @@ pub(crate) struct Driver {
 const RARELY: [Duration; 2] = [Duration::from_micros(16), Duration::from_micros(128)];
 /// Rounds between readings of the clock while nothing happens.
 pub(super) const CLOCK_ROUNDS: u32 = 8;
-/// Rounds that a timeout waits for at most.
-const OVERDUE_ROUNDS: u32 = 16;
 
 impl Driver {
     pub fn new(config: Config, id: EndpointId, clock: Clock, links: Vec<Box<dyn Link>>) -> Driver {
@@ -206,8 +198,7 @@ impl Driver {
         for link in &links {
             link.advertise(&mut address);
         }
-        let encoded = address.encode();
-        let (now, exact) = (clock.now(), clock.is_virtual());
+        let (encoded, now, exact) = (address.encode(), clock.now(), clock.is_virtual());
         let (used, busy) = (vec![0; links.len()], vec![false; links.len()]);
         let quiet = vec![0; links.len()];
         Driver {
@@ -267,10 +258,7 @@ impl Driver {
             woken: None,
             has_polled_network: false,
             put_off: false,
-            round_at: now,
-            watched: false,
-            overdue: 0,
-            untold: false,
+            away: Away::new(now),
             company_until: now,
             exact,
         }
@@ -282,7 +270,7 @@ impl Driver {
     pub fn progress(&mut self, budget: usize) -> bool {
         self.rounds += 1;
         self.looks = self.looks.wrapping_add(1);
-        let (mut did, mut rare) = (std::mem::take(&mut self.untold), self.exact);
+        let (mut did, mut rare) = (std::mem::take(&mut self.away.untold), self.exact);
         let woken = self.woken.take().filter(|_| !self.exact);
         self.core.fresh = false;
         self.core.ended = false;
@@ -316,7 +304,7 @@ impl Driver {
             }
         }
         did |= more;
-        self.round_at = self.core.now;
+        self.away.round_at = self.core.now;
         if timed {
             did |= self.on_time(more);
         }
@@ -345,14 +333,11 @@ impl Driver {
         self.core.ended && !self.put_off && !self.core.has_urgent()
     }
 
-    /// Does what has become due. Timeouts wait while there is `more` that has arrived, for a while:
-    /// a rank that was away would take for lost what has long been acknowledged.
+    /// Does what has become due; timeouts may wait while there is `more` that has arrived.
     fn on_time(&mut self, more: bool) -> bool {
         let mut did = false;
         if self.core.engine.next_timeout().is_some_and(|at| at <= self.core.now) {
-            let wait = more && self.overdue < OVERDUE_ROUNDS;
-            self.overdue = if wait { self.overdue + 1 } else { 0 };
-            if wait {
+            if self.away.shall_wait(more) {
                 self.rounds = CLOCK_ROUNDS;
             } else {
                 self.core.engine.handle_timeout(self.core.now);
@@ -367,12 +352,6 @@ impl Driver {
             did = true;
         }
         did
-    }
-
-    /// After an absence: the next round reads the clock and looks at every link, whole.
-    pub fn look_everywhere(&mut self) {
-        self.links.iter_mut().for_each(|link| link.finish_wait());
-        self.refresh(u64::MAX);
     }
 
     /// After sleeping: the next round reads the clock and looks at the links that have something, a

@@ -1,5 +1,6 @@
 //! The endpoint: the local communication object of programs.
 
+mod away;
 mod closing;
 mod count;
 mod direct;
@@ -343,7 +344,7 @@ impl Endpoint {
     /// call `progress`, and no `finish_wait`.
     pub fn prepare_wait(&self) -> bool {
         let inner = &mut *self.inner.borrow_mut();
-        if inner.driver.put_off || inner.driver.untold {
+        if inner.driver.put_off || inner.driver.away.untold {
             return false;
         }
         inner.waiter.sync(inner.driver.links.iter().map(|link| &**link));
@@ -363,7 +364,7 @@ impl Endpoint {
         if !idle {
             links.iter_mut().for_each(|l| l.finish_wait());
         }
-        inner.driver.watched = idle;
+        inner.driver.away.watched = idle;
         idle
     }
 
@@ -380,7 +381,7 @@ impl Endpoint {
     /// Ends what `prepare_wait` began.
     pub fn finish_wait(&self) {
         let driver = &mut self.inner.borrow_mut().driver;
-        driver.watched = false;
+        driver.away.watched = false;
         driver.look_everywhere();
     }
 

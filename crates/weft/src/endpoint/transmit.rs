@@ -1,8 +1,7 @@
 //! Sending: which link each packet takes, in bursts.
 
-use super::driver::{Bulk, Driver, RECV_BUDGET};
+use super::driver::{Bulk, Driver};
 use arrayvec::ArrayVec;
-use std::time::Duration;
 use weft_core::engine::types::Transmit;
 use weft_core::wire::{self, field, EagerMore, Hello, Packet, PacketType};
 use weft_core::{OpId, PeerId};
@@ -11,10 +10,6 @@ use weft_link::Frame;
 /// Packets offered to a link in one call.
 pub(super) const BURST: usize = 64;
 const HELLO: PacketType = PacketType::Hello;
-/// A program that has not looked for news for so long may be one that only sends.
-const ONLY_SENDS: Duration = Duration::from_micros(100);
-/// Rounds of progress that it makes for that at most.
-const LOOKS: u32 = 16;
 
 #[inline]
 fn is(t: &Transmit, kind: PacketType) -> bool {
@@ -138,24 +133,9 @@ impl Driver {
     #[inline]
     pub(crate) fn send_started(&mut self, peer: PeerId, len: usize) {
         self.send_first(peer, len);
-        let away = self.core.now >= self.round_at + ONLY_SENDS && !self.watched;
-        if away && self.core.engine.queued(peer) > 0 {
+        if self.core.engine.queued(peer) > 0 && self.away.is_long(self.core.now) {
             self.look_for_room();
         }
-    }
-
-    /// A program that only sends learns in no other way that its peer has made room.
-    #[cold]
-    fn look_for_room(&mut self) {
-        self.look_everywhere();
-        let mut did = false;
-        for _ in 0..LOOKS {
-            if !self.progress(RECV_BUDGET) {
-                break;
-            }
-            did = true;
-        }
-        self.untold = did;
     }
 
     #[inline]

@@ -109,6 +109,12 @@ impl Idle {
         times.is_multiple_of(LOOK) && self.is_tired()
     }
 
+    /// Whether nobody has wanted the core of late.
+    #[inline]
+    pub fn is_alone(&self) -> bool {
+        !self.crowded && self.shared.load(Ordering::Relaxed) == 0
+    }
+
     /// Hands the core over. False: the caller is to sleep for a moment instead.
     pub fn hand_over(&self) -> bool {
         let now = clock();

@@ -3,8 +3,10 @@
 use super::mac::{GROUP, GROUPS};
 use std::arch::x86_64::*;
 
-/// How far ahead memory is asked for while a payload is copied.
-const AHEAD: usize = 8192;
+/// How far ahead memory is asked for in payloads of at least twice as much, and in shorter ones,
+/// which the processor's own look ahead serves.
+const AHEAD: usize = 16 << 10;
+const AHEAD_SHORT: usize = 8 << 10;
 
 /// 64 bytes of message in registers, and the sums of products they go into.
 trait Lanes: Copy {
@@ -117,7 +119,7 @@ unsafe fn add<L: Lanes, const COPY: bool, const OWN: bool>(
     (part, len): (*const u8, usize),
     copy: *mut u8,
 ) {
-    let mut at = 0;
+    let (mut at, ahead) = (0, if len < 2 * AHEAD { AHEAD_SHORT } else { AHEAD });
     // SAFETY: each access stays within the part and its copy; the rest by contract.
     unsafe {
         while at < len {
@@ -138,9 +140,9 @@ unsafe fn add<L: Lanes, const COPY: bool, const OWN: bool>(
             let run = (GROUPS - sum.power).min((len - at) / GROUP);
             for _ in 0..run {
                 // Whatever is read next mostly follows in memory, on both sides.
-                _mm_prefetch::<_MM_HINT_T0>(part.wrapping_add(at + AHEAD).cast());
+                _mm_prefetch::<_MM_HINT_T0>(part.wrapping_add(at + ahead).cast());
                 if COPY {
-                    _mm_prefetch::<_MM_HINT_ET0>(copy.wrapping_add(at + AHEAD).cast());
+                    _mm_prefetch::<_MM_HINT_ET0>(copy.wrapping_add(at + ahead).cast());
                 }
                 let group: L = take::<L, COPY, OWN>(part.add(at), GROUP, copy.wrapping_add(at));
                 group.multiply(&powers[sum.power], &mut sum.sums);

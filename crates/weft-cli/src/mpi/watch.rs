@@ -4,10 +4,14 @@ use super::detect::{Family, Mpi};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+/// Name of the mapping that the provider leaves when libfabric asks for it.
+const USED: &str = "memfd:weft-provider";
+
 /// What was seen of the ranks so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sighting {
-    /// Some process has the provider.
+    /// libfabric has asked for the provider in some process: that the file is mapped says nothing
+    /// where it is loaded first.
     pub weft: bool,
     /// Some process has an MPI library.
     pub mpi: bool,
@@ -52,7 +56,7 @@ impl Sighting {
         for line in maps.lines() {
             let Some(path) = line.find('/').map(|at| Path::new(&line[at..])) else { continue };
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-            if name.starts_with("libweft-fi.so") || name.starts_with("libweft_fi.so") {
+            if name.starts_with(USED) {
                 self.weft = true;
             } else if name.starts_with("libmpi.so") || name.starts_with("libmpich.so") {
                 self.mpi = true;
@@ -124,7 +128,10 @@ mod tests {
         let own = "1-2 r-xp 0 08:01 1 /m/lib/libmpi.so.12\n";
         assert_eq!(after(own, false), None);
         assert!(after(own, true).unwrap().contains("no rank on this host"));
-        assert_eq!(after(&format!("{own}2-3 r-xp 0 08:01 2 /p/libweft-fi.so\n"), true), None);
+        let first = format!("{own}2-3 r-xp 0 08:01 2 /p/libweft-fi.so\n");
+        assert!(after(&first, true).is_some(), "loaded first, and not asked for");
+        let asked = format!("{first}3-4 r--s 0 00:01 9   /memfd:weft-provider (deleted)\n");
+        assert_eq!(after(&asked, true), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::{call_int, info};
 use libc::{c_char, c_int, c_void};
 use std::cell::UnsafeCell;
 use std::io::Write;
+use std::sync::Once;
 
 /// The newest libfabric whose interface this is.
 const API: u32 = version(2, 6);
@@ -29,6 +30,7 @@ static PROVIDER: Static = Static(UnsafeCell::new(Provider {
 #[no_mangle]
 pub extern "C" fn fi_prov_ini() -> *mut Provider {
     init_log();
+    show();
     PROVIDER.0.get()
 }
 
@@ -36,6 +38,23 @@ pub extern "C" fn fi_prov_ini() -> *mut Provider {
 #[no_mangle]
 pub extern "C" fn weft_provider_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// Leaves a mapping with a name, by which `weft mpi` sees that libfabric has asked for the
+/// provider: programs that load it first (`yields.rs`) have it anyway.
+fn show() {
+    static SHOWN: Once = Once::new();
+    SHOWN.call_once(|| {
+        // SAFETY: plain system calls without memory of ours; the mapping is never touched, and
+        // stays for as long as the process lives.
+        unsafe {
+            let file = libc::memfd_create(c"weft-provider".as_ptr(), libc::MFD_CLOEXEC);
+            if file >= 0 {
+                libc::mmap(std::ptr::null_mut(), 1, libc::PROT_READ, libc::MAP_SHARED, file, 0);
+                libc::close(file);
+            }
+        }
+    });
 }
 
 /// Warnings go to standard error; `WEFT_LOG` (error to trace) sets the level.

@@ -131,7 +131,7 @@ fn mpi_env__ranks_of_other_hosts_get_what_the_user_set() {
     let key = "c0ffee00".repeat(8);
     shell.env("WEFT_PROVIDER", provider()).env("SHELL", "sh").stdin(Stdio::null());
     shell.env("WEFT_KEY", &key).env("WEFT_WINDOW", "77");
-    // Whether the launcher ends is not looked at: Open MPI's was seen to stay when its ranks had gone.
+    // Whether the launcher ends is not looked at: it was seen to stay when its ranks had gone.
     let (_, out, err) = output(&mut shell);
     let wanted = format!("weft 77 {key}");
     assert_eq!(out.lines().filter(|l| **l == wanted).count(), 2, "{out}{err}");

@@ -61,10 +61,11 @@ impl Counter {
 #[repr(C)]
 pub struct CntrObject {
     head: FidCntr,
+    wait: c_int,
     pub counter: Rc<Counter>,
 }
 
-static FID: FiOps = FiOps { close, ..FiOps::NONE };
+static FID: FiOps = FiOps { close, control, ..FiOps::NONE };
 static OPS: FiOpsCntr =
     FiOpsCntr { read, readerr, add, set, wait, adderr, seterr, ..FiOpsCntr::NONE };
 
@@ -83,7 +84,7 @@ pub unsafe extern "C" fn open(
             // Bytes, which versions later than 1.17 know.
             return Err(err::ENOSYS);
         }
-        if !matches!(wait, WAIT_NONE | WAIT_UNSPEC | WAIT_YIELD) {
+        if !matches!(wait, WAIT_NONE | WAIT_UNSPEC | WAIT_FD | WAIT_YIELD) {
             return Err(err::ENOSYS);
         }
         let fid = Fid { fclass: class::CNTR, context, ops: &FID };
@@ -95,7 +96,21 @@ pub unsafe extern "C" fn open(
             ports: RefCell::default(),
             poller: Poller::new(true)?,
         });
-        give(CntrObject { head: FidCntr { fid, ops: &OPS }, counter }, out)
+        give(CntrObject { head: FidCntr { fid, ops: &OPS }, wait, counter }, out)
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    // SAFETY: `arg` is what the command says, as `fi_control` has it.
+    call_int(|| unsafe {
+        let object = object::<CntrObject>(fid, class::CNTR)?;
+        let arg = arg.cast::<c_int>().as_mut().ok_or(err::EINVAL)?;
+        *arg = match command {
+            control::GETWAIT => object.counter.poller.fd().ok_or(err::ENOSYS)?,
+            control::GETWAITOBJ => object.wait,
+            _ => return Err(err::ENOSYS),
+        };
+        Ok(0)
     })
 }
 

@@ -445,6 +445,9 @@ static void counters(void)
 {
 	struct fi_cntr_attr attr = { .events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC };
 	struct fid_cntr *sent, *received;
+	struct pollfd poller = { .events = POLLIN };
+	struct fid *fid;
+	int n;
 
 	open_domain(&s, hints_of(FI_MSG));
 	/* Counting bytes, in versions that have it, is not counting completions. */
@@ -452,6 +455,9 @@ static void counters(void)
 	CHECK(fi_cntr_open(s.domain, &attr, &sent, NULL) == -FI_ENOSYS);
 	attr.events = FI_CNTR_EVENTS_COMP;
 	CHECK(!fi_cntr_open(s.domain, &attr, &sent, NULL));
+	attr.wait_obj = FI_WAIT_MUTEX_COND;
+	CHECK(fi_cntr_open(s.domain, &attr, &received, NULL) == -FI_ENOSYS);
+	attr.wait_obj = FI_WAIT_FD;
 	CHECK(!fi_cntr_open(s.domain, &attr, &received, NULL));
 	open_side(&s, &s.a, FI_WAIT_NONE);
 	CHECK(!fi_ep_bind(s.a.ep, &sent->fid, FI_SEND));
@@ -465,6 +471,21 @@ static void counters(void)
 	}
 	CHECK(!fi_cntr_wait(received, 3, 300000));
 	CHECK(fi_cntr_read(received) == 3 && fi_cntr_read(sent) == 3);
+	/* Asleep on its descriptor. */
+	fid = &received->fid;
+	CHECK(!fi_control(fid, FI_GETWAIT, &poller.fd));
+	CHECK(!fi_control(fid, FI_GETWAITOBJ, &n) && n == FI_WAIT_FD);
+	CHECK(fi_control(fid, FI_GETWAIT, NULL) == -FI_EINVAL);
+	CHECK(!fi_recv(s.a.ep, buf, 1, NULL, FI_ADDR_UNSPEC, context));
+	while ((n = fi_trywait(s.fabric, &fid, 1)) == -FI_EAGAIN)
+		CHECK(fi_cntr_read(received) == 3);
+	CHECK(!n);
+	CHECK(!poll(&poller, 1, 20));
+	CHECK(!fi_inject(s.a.ep, "y", 1, s.a.peer));
+	CHECK(poll(&poller, 1, 300000) == 1);
+	while (fi_cntr_read(received) == 3)
+		;
+	CHECK(fi_cntr_read(received) == 4);
 	CHECK(!fi_recv(s.a.ep, buf, 1, NULL, FI_ADDR_UNSPEC, context));
 	CHECK(!fi_cancel(&s.a.ep->fid, context));
 	CHECK(fi_cntr_readerr(received) == 1);

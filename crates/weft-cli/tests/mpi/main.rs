@@ -231,26 +231,32 @@ fn mpi__ranks_of_other_hosts_get_them_too() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+const NOT_BUILT: &str = "the provider is not built: cargo build -p weft-ofi";
+
+/// Launchers that have a Python with mpi4py beside them, and that; `None` without the real provider.
+fn pythons() -> Option<Vec<(String, PathBuf)>> {
+    if !Path::new(WEFT).with_file_name("libweft_fi.so").is_file() {
+        return None;
+    }
+    let beside = |launcher: PathBuf| {
+        let python = launcher.with_file_name("python");
+        python.is_file().then(|| (launcher.to_str().unwrap().to_owned(), python))
+    };
+    Some(launchers().into_iter().filter_map(beside).collect())
+}
+
 /// Sums over all ranks, and says so in one write: what ranks write in pieces may mix.
 const SUM: &str = "import sys; from mpi4py import MPI; c = MPI.COMM_WORLD; \
                    sys.stdout.write(f'sum {c.allreduce(c.rank)}\\n')";
 
 #[test]
 fn mpi__a_program_runs_on_the_real_provider() {
-    let built = Path::new(WEFT).with_file_name("libweft_fi.so");
-    if !built.is_file() {
-        return skip("the provider is not built: cargo build -p weft-ofi");
-    }
-    for launcher in launchers() {
-        let python = launcher.with_file_name("python");
-        if !python.is_file() {
-            continue;
-        }
-        let path = launcher.to_str().unwrap();
+    let Some(pythons) = pythons() else { return skip(NOT_BUILT) };
+    for (path, python) in &pythons {
         for link in ["shm", "udp"] {
             let args = ["mpi", "-v", "--mpi", path, "--link", link, "--all-through-weft"];
             let mut command = weft(&args);
-            command.args(["-n", "3", "--timeout", "300"]).arg(&python).args(["-c", SUM]);
+            command.args(["-n", "3", "--timeout", "300"]).arg(python).args(["-c", SUM]);
             let (done, out, err) = output(command.env_remove("WEFT_PROVIDER"));
             assert!(done, "{path} {link}: {out}{err}");
             assert_eq!(out.lines().filter(|l| *l == "sum 3").count(), 3, "{path}: {out}{err}");
@@ -272,19 +278,11 @@ if MPI.COMM_WORLD.rank == 0:
 
 #[test]
 fn mpi__mpich_yields_by_the_provider_which_is_loaded_once() {
-    let built = Path::new(WEFT).with_file_name("libweft_fi.so");
-    if !built.is_file() {
-        return skip("the provider is not built: cargo build -p weft-ofi");
-    }
-    for launcher in launchers() {
-        let python = launcher.with_file_name("python");
-        if !python.is_file() {
-            continue;
-        }
-        let path = launcher.to_str().unwrap();
+    let Some(pythons) = pythons() else { return skip(NOT_BUILT) };
+    for (path, python) in &pythons {
         let says = |option: &[&str]| {
             let mut command = weft(&["mpi", "--mpi", path, "--all-through-weft", "-n", "2"]);
-            command.args(option).args(["--timeout", "300"]).arg(&python).args(["-c", YIELD]);
+            command.args(option).args(["--timeout", "300"]).arg(python).args(["-c", YIELD]);
             let (done, out, err) = output(command.env_remove("WEFT_PROVIDER"));
             assert!(done, "{path}: {out}{err}");
             let line = out.lines().find(|l| l.starts_with("yields")).unwrap_or_default();
@@ -304,7 +302,7 @@ fn mpi__mpich_yields_by_the_provider_which_is_loaded_once() {
 #[test]
 fn mpi_env__a_program_runs_by_its_launcher_alone() {
     if !Path::new(WEFT).with_file_name("libweft_fi.so").is_file() {
-        return skip("the provider is not built: cargo build -p weft-ofi");
+        return skip(NOT_BUILT);
     }
     // Adds up, on the provider that is mapped.
     let mapped = "from mpi4py import MPI; assert 'libweft' in open('/proc/self/maps').read()";
@@ -341,7 +339,7 @@ while not world.bcast(os.path.exists(f'{folder}/end')): time.sleep(0.01)
 #[test]
 fn top__shows_the_ranks_of_an_mpi_program() {
     if !Path::new(WEFT).with_file_name("libweft_fi.so").is_file() {
-        return skip("the provider is not built: cargo build -p weft-ofi");
+        return skip(NOT_BUILT);
     }
     for launcher in launchers().into_iter().filter(|l| l.with_file_name("python").is_file()) {
         let path = launcher.to_str().unwrap();

@@ -87,8 +87,7 @@ const WAYS: usize = 4;
 /// Partners of `rank` in the rounds of a dissemination barrier, until a round has none: after the
 /// last round every rank has heard from every other. In each round a rank tells three others
 /// (n-way dissemination: Hoefler, Mehlan, Mietke, Rehm 2006): messages that do not wait for one
-/// another are cheaper than a further round, the more so where ranks share cores and each round is
-/// a change of process.
+/// another are cheaper than a further round.
 pub fn dissemination(
     rank: usize,
     size: usize,

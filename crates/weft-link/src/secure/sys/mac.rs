@@ -152,7 +152,7 @@ impl Mac {
         // rest by contract.
         let tag = unsafe {
             match self.backend {
-                Backend::Spare => x86::tag_spare::<COPY, OWN>(keys, nonce, text, copy),
+                Backend::Karatsuba => x86::tag_karatsuba::<COPY, OWN>(keys, nonce, text, copy),
                 Backend::Wide => x86::tag_wide::<COPY, OWN>(keys, nonce, text, copy),
                 Backend::Half => x86::tag_half::<COPY, OWN>(keys, nonce, text, copy),
                 _ => x86::tag_narrow::<COPY, OWN>(keys, nonce, text, copy),

@@ -26,7 +26,7 @@ const AD_MAX: usize = 128;
 pub enum Backend {
     /// As `Wide`, with three carry-less products a block instead of four.
     #[cfg(target_arch = "x86_64")]
-    Spare,
+    Karatsuba,
     /// AES in 256-bit and carry-less multiplication in 512-bit registers (VAES, VPCLMULQDQ,
     /// AVX-512).
     #[cfg(target_arch = "x86_64")]
@@ -56,7 +56,7 @@ impl Backend {
             let narrow = has!("aes") && has!("pclmulqdq");
             let half = narrow && has!("avx2") && has!("vaes") && has!("vpclmulqdq");
             if half && has!("avx512f") && has!("avx512bw") {
-                out.extend([Backend::Wide, Backend::Spare]);
+                out.extend([Backend::Wide, Backend::Karatsuba]);
                 // 43 GB/s instead of 33 on AMD's Zen 5. Intel's have one unit for products and what
                 // has to be moved for fewer: 40 instead of 45.
                 if x86_clmul::is_amd() {
@@ -78,7 +78,7 @@ impl Backend {
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Backend::Spare | Backend::Wide => "VAES, VPCLMULQDQ, AVX-512",
+            Backend::Karatsuba | Backend::Wide => "VAES, VPCLMULQDQ, AVX-512",
             #[cfg(target_arch = "x86_64")]
             Backend::Half => "VAES, VPCLMULQDQ, AVX2",
             #[cfg(target_arch = "x86_64")]
@@ -178,7 +178,7 @@ impl Aegis {
             // SAFETY: the constructor checked that the processor has the instructions; memory by
             // contract.
             #[cfg(target_arch = "x86_64")]
-            Backend::Spare | Backend::Wide | Backend::Half => unsafe {
+            Backend::Karatsuba | Backend::Wide | Backend::Half => unsafe {
                 x86_aes::run_vaes::<MODE>(job)
             },
             // SAFETY: as above.

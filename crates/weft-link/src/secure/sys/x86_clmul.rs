@@ -266,9 +266,9 @@ impl Lanes for Wide {
 /// As [`Wide`], with three products a block instead of four (Karatsuba), for processors that
 /// multiply in such registers every second cycle and have other units for the rest.
 #[derive(Clone, Copy)]
-struct Spare(Wide);
+struct Karatsuba(Wide);
 
-impl Lanes for Spare {
+impl Lanes for Karatsuba {
     type Sums = [__m512i; 3];
 
     #[inline(always)]
@@ -278,15 +278,15 @@ impl Lanes for Spare {
     }
 
     #[inline(always)]
-    unsafe fn load(p: *const u8, n: usize) -> Spare {
+    unsafe fn load(p: *const u8, n: usize) -> Karatsuba {
         // SAFETY: by contract.
-        Spare(unsafe { Wide::load(p, n) })
+        Karatsuba(unsafe { Wide::load(p, n) })
     }
 
     #[inline(always)]
-    unsafe fn load_after(first: __m128i, p: *const u8, n: usize) -> Spare {
+    unsafe fn load_after(first: __m128i, p: *const u8, n: usize) -> Karatsuba {
         // SAFETY: by contract.
-        Spare(unsafe { Wide::load_after(first, p, n) })
+        Karatsuba(unsafe { Wide::load_after(first, p, n) })
     }
 
     #[inline(always)]
@@ -296,14 +296,14 @@ impl Lanes for Spare {
     }
 
     #[inline(always)]
-    unsafe fn add_first(self, block: __m128i) -> Spare {
+    unsafe fn add_first(self, block: __m128i) -> Karatsuba {
         // SAFETY: by contract.
-        Spare(unsafe { self.0.add_first(block) })
+        Karatsuba(unsafe { self.0.add_first(block) })
     }
 
     #[inline(always)]
     unsafe fn multiply(self, powers: &Powers, sums: &mut [__m512i; 3]) {
-        let Spare(Wide(x)) = self;
+        let Karatsuba(Wide(x)) = self;
         // SAFETY: 64 readable bytes each; AVX-512 and VPCLMULQDQ by the caller's contract.
         unsafe {
             let h = _mm512_loadu_si512(powers.whole.as_ptr().cast());
@@ -698,14 +698,14 @@ pub(super) unsafe fn tag_wide<const COPY: bool, const OWN: bool>(
 /// # Safety
 /// As [`tag_wide`].
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,pclmulqdq,aes")]
-pub(super) unsafe fn tag_spare<const COPY: bool, const OWN: bool>(
+pub(super) unsafe fn tag_karatsuba<const COPY: bool, const OWN: bool>(
     keys: &Keys,
     nonce: [u64; 2],
     text: &Text<'_>,
     copy: *mut u8,
 ) -> u64 {
     // SAFETY: by contract.
-    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Spare, COPY, OWN>(&keys.powers, text, copy) }
+    unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Karatsuba, COPY, OWN>(&keys.powers, text, copy) }
 }
 
 /// As [`tag_wide`], in 256-bit registers.

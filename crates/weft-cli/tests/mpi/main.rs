@@ -233,7 +233,7 @@ fn mpi__ranks_of_other_hosts_get_them_too() {
 
 const NOT_BUILT: &str = "the provider is not built: cargo build -p weft-ofi";
 
-/// Launchers that have a Python with mpi4py beside them, and that; `None` without the real provider.
+/// Launchers with a Python of mpi4py beside them, and that; `None` without the real provider.
 fn pythons() -> Option<Vec<(String, PathBuf)>> {
     if !Path::new(WEFT).with_file_name("libweft_fi.so").is_file() {
         return None;

@@ -6,8 +6,9 @@
 //! ends.
 
 use super::program::{self, ENTRIES};
-use super::sys::{bpf, Insn};
-use crate::ether::EtherType;
+use super::sys::{bpf, net, Insn};
+use super::XdpMode;
+use crate::ether::{EtherType, Interface};
 use crate::rng::Rng;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -41,6 +42,25 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// Attaches a program that shares nothing with other processes, in the first mode that works, for as
+/// long as the descriptor is open.
+///
+/// # Errors
+/// The kernel's, of the last mode: `EBUSY` where another program is attached.
+pub(super) fn alone(program: &OwnedFd, interface: &Interface) -> io::Result<(OwnedFd, XdpMode)> {
+    let driver = net::driver(&interface.name).unwrap_or_default();
+    let mut failed = io::Error::from(io::ErrorKind::Unsupported);
+    for &mode in XdpMode::candidates(&driver).iter().filter(|&&m| m != XdpMode::ZeroCopy) {
+        let native = mode == XdpMode::Native;
+        let flags = if native { bpf::FLAGS_NATIVE } else { bpf::FLAGS_GENERIC };
+        match bpf::attach(program, interface.index, flags) {
+            Ok(link) => return Ok((link, mode)),
+            Err(e) => failed = e,
+        }
+    }
+    Err(failed)
+}
 
 /// Attaches the program to an interface in the driver (`native`) or in the stack, or joins the one
 /// that is there.

@@ -15,8 +15,10 @@
 //!
 //! `docs/adr/0007-xdp-program.md` has the reasons.
 
+mod assembler;
 mod attach;
 mod bare;
+pub mod chain;
 pub mod counters;
 mod mode;
 mod open;
@@ -25,6 +27,7 @@ mod program;
 mod recv;
 mod send;
 mod share;
+mod sip;
 mod sys;
 #[cfg(test)]
 mod tests;

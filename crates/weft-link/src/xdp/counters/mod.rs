@@ -26,8 +26,8 @@ mod tests;
 
 pub use client::{CounterClient, CounterError};
 
-use super::sys::{bpf, net};
-use super::XdpMode;
+use super::sys::bpf;
+use super::{attach, XdpMode};
 use crate::ether::{EtherType, Interface};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -63,17 +63,8 @@ impl KernelCounters {
         let clients = bpf::array(CLIENTS, 16, NAME)?;
         let code = program::assemble(&clients, &counters, kind, trusted.mac);
         let program = bpf::load(&code, NAME, false)?;
-        let driver = net::driver(&trusted.name).unwrap_or_default();
-        let mut failed = io::Error::from(io::ErrorKind::Unsupported);
-        for &mode in XdpMode::candidates(&driver).iter().filter(|&&m| m != XdpMode::ZeroCopy) {
-            let native = mode == XdpMode::Native;
-            let flags = if native { bpf::FLAGS_NATIVE } else { bpf::FLAGS_GENERIC };
-            match bpf::attach(&program, trusted.index, flags) {
-                Ok(link) => return Ok(KernelCounters { _link: link, counters, mode }),
-                Err(e) => failed = e,
-            }
-        }
-        Err(failed)
+        let (link, mode) = attach::alone(&program, trusted)?;
+        Ok(KernelCounters { _link: link, counters, mode })
     }
 
     /// The value of a counter.

@@ -10,9 +10,7 @@
 //! answer: swap the addresses, put the client's slot, send back
 //! ```
 
-use super::super::program::{
-    Assembler, Width, MD_DATA, MD_DATA_END, R0, R1, R2, R3, R4, R6, R7, R8, STACK, XDP_PASS,
-};
+use super::super::assembler::{Assembler, Width, R0, R2, R3, R4, R6, R7, R8, XDP_DROP, XDP_TX};
 use super::super::sys::Insn;
 use super::SLOT;
 use crate::ether::{EtherHead, EtherType, Mac};
@@ -35,17 +33,9 @@ pub(super) const ADD: u8 = 1;
 pub(super) const ANSWER: u8 = 2;
 pub(super) const VERSION_NOW: u8 = 1;
 
-/// Verdicts (`enum xdp_action`).
-const XDP_DROP: i32 = 1;
-const XDP_TX: i32 = 3;
-/// Number of the helper `bpf_map_lookup_elem`.
-const MAP_LOOKUP: i32 = 1;
-/// Where an index is put for it.
-const KEY: i16 = -4;
 /// In a client's entry: number of its last request, and what was answered.
 const LAST_NUMBER: i16 = 0;
 const LAST_VALUE: i16 = 8;
-const TYPE_AT: i16 = 12;
 
 /// The program, with the descriptors of the arrays of clients and counters.
 pub(super) fn assemble(
@@ -55,7 +45,7 @@ pub(super) fn assemble(
     mac: Mac,
 ) -> Vec<Insn> {
     let mut asm = Assembler::default();
-    is_request(&mut asm, kind, mac);
+    asm.only((kind, SLOT, mac), LEN);
     asm.set(R0, XDP_DROP);
     asm.load(Width::Byte, R3, R6, VERSION as i16);
     asm.if_not(R3, i32::from(VERSION_NOW), "out");
@@ -63,11 +53,11 @@ pub(super) fn assemble(
     asm.if_greater_than(R3, i32::from(ADD), "out");
     asm.load(Width::Half, R3, R6, CLIENT as i16);
     asm.swap_le(R3, 16);
-    entry(&mut asm, clients);
+    asm.entry(clients, "drop");
     asm.copy(R7, R0);
     asm.load(Width::Word, R3, R6, COUNTER as i16);
     asm.swap_le(R3, 32);
-    entry(&mut asm, counters);
+    asm.entry(counters, "drop");
     asm.copy(R8, R0);
     asm.load(Width::Double, R2, R7, LAST_NUMBER);
     asm.load(Width::Byte, R3, R6, KIND as i16);
@@ -92,37 +82,6 @@ pub(super) fn assemble(
     asm.label("out");
     asm.exit();
     asm.finish()
-}
-
-/// Lets pass what is no request for this interface: a bridge may flood those for others.
-fn is_request(asm: &mut Assembler, kind: EtherType, mac: Mac) {
-    let [a, b, c, d, e, f] = mac.0;
-    asm.load(Width::Word, R2, R1, MD_DATA_END);
-    asm.load(Width::Word, R6, R1, MD_DATA);
-    asm.set(R0, XDP_PASS);
-    asm.copy(R4, R6);
-    asm.add(R4, LEN as i32);
-    asm.if_greater(R4, R2, "out");
-    asm.load(Width::Half, R4, R6, TYPE_AT);
-    asm.swap_be16(R4);
-    asm.if_not(R4, i32::from(kind.get()), "out");
-    asm.load(Width::Half, R4, R6, EtherHead::SLOT as i16);
-    asm.swap_le(R4, 16);
-    asm.if_not(R4, i32::from(SLOT), "out");
-    for (at, part) in [(0, [a, b]), (2, [c, d]), (4, [e, f])] {
-        asm.load(Width::Half, R4, R6, at);
-        asm.if_not(R4, i32::from(u16::from_ne_bytes(part)), "out");
-    }
-}
-
-/// `r0` = the entry of number `r3` in an array; dropped if there is none.
-fn entry(asm: &mut Assembler, array: &impl AsRawFd) {
-    asm.store(Width::Word, STACK, KEY, R3);
-    asm.map(R1, array.as_raw_fd());
-    asm.copy(R2, STACK);
-    asm.add(R2, i32::from(KEY));
-    asm.call(MAP_LOOKUP);
-    asm.if_equal_to(R0, 0, "drop");
 }
 
 /// Makes the request its answer and sends it where it came from.

@@ -83,15 +83,26 @@ fn name_bytes(name: &str) -> [u8; NAME_MAX + 1] {
 
 /// A map from numbers to AF_XDP sockets.
 pub(in crate::xdp) fn socket_map(entries: u32, name: &str) -> io::Result<OwnedFd> {
-    create_map(MAP_TYPE_XSKMAP, entries, 4, name)
+    create_map(MAP_TYPE_XSKMAP, entries, (4, 0), name)
 }
 
 /// An array of zeros, `size` bytes an entry, a multiple of 8.
 pub(in crate::xdp) fn array(entries: u32, size: u32, name: &str) -> io::Result<OwnedFd> {
-    create_map(MAP_TYPE_ARRAY, entries, size, name)
+    create_map(MAP_TYPE_ARRAY, entries, (size, 0), name)
 }
 
-fn create_map(map_type: u32, entries: u32, value_size: u32, name: &str) -> io::Result<OwnedFd> {
+/// The same, which processes can map into their memory: one entry after the other.
+pub(super) fn mapped_array(entries: u32, size: u32, name: &str) -> io::Result<OwnedFd> {
+    const MMAPABLE: u32 = 1 << 10;
+    create_map(MAP_TYPE_ARRAY, entries, (size, MMAPABLE), name)
+}
+
+fn create_map(
+    map_type: u32,
+    entries: u32,
+    (value_size, map_flags): (u32, u32),
+    name: &str,
+) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attr {
         map_type: u32,
@@ -108,7 +119,7 @@ fn create_map(map_type: u32, entries: u32, value_size: u32, name: &str) -> io::R
         key_size: 4,
         value_size,
         max_entries: entries,
-        map_flags: 0,
+        map_flags,
         inner_map_fd: 0,
         numa_node: 0,
         name: name_bytes(name),
@@ -304,6 +315,12 @@ pub(in crate::xdp) fn program(id: u32) -> io::Result<(String, Option<u32>)> {
 /// What the program says to this frame.
 #[cfg(test)]
 pub(in crate::xdp) fn test_run(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
+    Ok(test_frame(program, frame)?.0)
+}
+
+/// The same, and what it makes of the frame.
+#[cfg(test)]
+pub(in crate::xdp) fn test_frame(program: &OwnedFd, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
     #[derive(Default)]
     #[repr(C)]
     struct Attr {
@@ -316,12 +333,16 @@ pub(in crate::xdp) fn test_run(program: &OwnedFd, frame: &[u8]) -> io::Result<u3
         repeat: u32,
         duration: u32,
     }
+    let mut out = vec![0; frame.len()];
     let mut attr = Attr {
         prog_fd: program.as_raw_fd() as u32,
         data_size_in: frame.len() as u32,
+        data_size_out: frame.len() as u32,
         data_in: frame.as_ptr() as u64,
+        data_out: out.as_mut_ptr() as u64,
         ..Attr::default()
     };
     bpf(PROG_TEST_RUN, &mut attr)?;
-    Ok(attr.retval)
+    out.truncate(attr.data_size_out as usize);
+    Ok((attr.retval, out))
 }

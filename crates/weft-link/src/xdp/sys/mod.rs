@@ -5,10 +5,12 @@ pub(super) mod bpf;
 pub(super) mod net;
 mod port;
 mod ring;
+mod shared;
 mod socket;
 #[cfg(test)]
 pub(super) mod testing;
 
 pub(super) use bpf::Insn;
 pub(super) use port::{Flushed, Port, PortConfig};
+pub(super) use shared::SharedArray;
 pub(super) use socket::{Socket, Statistics};

@@ -24,8 +24,8 @@ impl Mapping {
         Mapping::new(len, flags, -1, 0)
     }
 
-    /// `len` bytes of a socket's ring.
-    fn of(socket: &OwnedFd, len: usize, offset: libc::off_t) -> io::Result<Mapping> {
+    /// `len` bytes of what a socket or map shares with processes.
+    pub fn of(socket: &OwnedFd, len: usize, offset: libc::off_t) -> io::Result<Mapping> {
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         Mapping::new(len, flags, socket.as_raw_fd(), offset)
     }

@@ -1,0 +1,270 @@
+//! Builds BPF programs instruction by instruction (instruction set: RFC 9669), and what the programs
+//! of this folder have in common.
+
+use super::sys::Insn;
+use crate::ether::{EtherHead, EtherType, Mac};
+use std::collections::BTreeMap;
+use std::os::fd::AsRawFd;
+
+/// Verdicts of an XDP program (`enum xdp_action`).
+pub(super) const XDP_DROP: i32 = 1;
+pub(super) const XDP_PASS: i32 = 2;
+pub(super) const XDP_TX: i32 = 3;
+
+/// Offsets in the program's context (`struct xdp_md`).
+pub(super) const MD_DATA: i16 = 0;
+pub(super) const MD_DATA_END: i16 = 4;
+pub(super) const MD_RX_QUEUE: i16 = 16;
+
+/// Numbers of helpers (`enum bpf_func_id`).
+const MAP_LOOKUP_ELEM: i32 = 1;
+pub(super) const REDIRECT_MAP: i32 = 51;
+
+/// Where the EtherType stands.
+pub(super) const TYPE_AT: i16 = 12;
+/// Where an index is put for a look into a map, from the end of the stack.
+const KEY_AT: i16 = -4;
+
+/// Registers by their role: arguments of helpers are 1 to 5, results 0.
+pub(super) const R0: u8 = 0;
+pub(super) const R1: u8 = 1;
+pub(super) const R2: u8 = 2;
+pub(super) const R3: u8 = 3;
+pub(super) const R4: u8 = 4;
+pub(super) const R5: u8 = 5;
+/// Kept over calls of helpers.
+pub(super) const R6: u8 = 6;
+pub(super) const R7: u8 = 7;
+pub(super) const R8: u8 = 8;
+pub(super) const R9: u8 = 9;
+/// End of the stack.
+pub(super) const STACK: u8 = 10;
+
+/// Width of a load.
+#[derive(Clone, Copy)]
+pub(super) enum Width {
+    Byte = 0x10,
+    Half = 0x08,
+    Word = 0x00,
+    Double = 0x18,
+}
+
+/// A program under construction. Jumps lead forward to labels.
+#[derive(Default)]
+pub(super) struct Assembler {
+    code: Vec<Insn>,
+    /// Jumps whose distance is still to be filled in, by label.
+    open: BTreeMap<&'static str, Vec<usize>>,
+}
+
+impl Assembler {
+    fn push(&mut self, code: u8, dst: u8, src: u8, off: i16, imm: i32) {
+        self.code.push(Insn::new(code, dst, src, off, imm));
+    }
+
+    /// `dst = imm`, of 64 bits
+    pub(super) fn set_wide(&mut self, dst: u8, imm: u64) {
+        self.push(0x18, dst, 0, 0, imm as i32);
+        self.push(0, 0, 0, 0, (imm >> 32) as i32);
+    }
+
+    /// `dst = imm`
+    pub(super) fn set(&mut self, dst: u8, imm: i32) {
+        self.push(0xb7, dst, 0, 0, imm);
+    }
+
+    /// `dst = src`
+    pub(super) fn copy(&mut self, dst: u8, src: u8) {
+        self.push(0xbf, dst, src, 0, 0);
+    }
+
+    /// `dst += imm`
+    pub(super) fn add(&mut self, dst: u8, imm: i32) {
+        self.push(0x07, dst, 0, 0, imm);
+    }
+
+    /// `dst += src`
+    pub(super) fn add_reg(&mut self, dst: u8, src: u8) {
+        self.push(0x0f, dst, src, 0, 0);
+    }
+
+    /// `dst *= imm`
+    pub(super) fn multiply(&mut self, dst: u8, imm: i32) {
+        self.push(0x27, dst, 0, 0, imm);
+    }
+
+    /// `dst -= src`
+    pub(super) fn subtract_reg(&mut self, dst: u8, src: u8) {
+        self.push(0x1f, dst, src, 0, 0);
+    }
+
+    /// `dst &= imm`
+    pub(super) fn and(&mut self, dst: u8, imm: i32) {
+        self.push(0x57, dst, 0, 0, imm);
+    }
+
+    /// `dst |= src`
+    pub(super) fn or_reg(&mut self, dst: u8, src: u8) {
+        self.push(0x4f, dst, src, 0, 0);
+    }
+
+    /// `dst ^= imm`
+    pub(super) fn xor(&mut self, dst: u8, imm: i32) {
+        self.push(0xa7, dst, 0, 0, imm);
+    }
+
+    /// `dst ^= src`
+    pub(super) fn xor_reg(&mut self, dst: u8, src: u8) {
+        self.push(0xaf, dst, src, 0, 0);
+    }
+
+    /// `dst <<= bits`
+    pub(super) fn shift_left(&mut self, dst: u8, bits: i32) {
+        self.push(0x67, dst, 0, 0, bits);
+    }
+
+    /// `dst >>= bits`, unsigned
+    pub(super) fn shift_right(&mut self, dst: u8, bits: i32) {
+        self.push(0x77, dst, 0, 0, bits);
+    }
+
+    /// `dst = *(src + off)`
+    pub(super) fn load(&mut self, width: Width, dst: u8, src: u8, off: i16) {
+        self.push(0x61 | width as u8, dst, src, off, 0);
+    }
+
+    /// `*(dst + off) = src`
+    pub(super) fn store(&mut self, width: Width, dst: u8, off: i16, src: u8) {
+        self.push(0x63 | width as u8, dst, src, off, 0);
+    }
+
+    /// `src = *(dst + off); *(dst + off) += src` of 64 bits, in one step that none comes between.
+    pub(super) fn fetch_add(&mut self, dst: u8, off: i16, src: u8) {
+        const ADD_AND_FETCH: i32 = 0x01;
+        self.push(0xdb, dst, src, off, ADD_AND_FETCH);
+    }
+
+    /// Swaps `src` and `*(dst + off)` of 64 bits in one step, ordered with all other accesses.
+    pub(super) fn exchange(&mut self, dst: u8, off: i16, src: u8) {
+        const EXCHANGE: i32 = 0xe1;
+        self.push(0xdb, dst, src, off, EXCHANGE);
+    }
+
+    /// `if *(dst + off) == r0 then *(dst + off) = src`, of 64 bits in one step; `r0` = what was there.
+    pub(super) fn compare_exchange(&mut self, dst: u8, off: i16, src: u8) {
+        const COMPARE_EXCHANGE: i32 = 0xf1;
+        self.push(0xdb, dst, src, off, COMPARE_EXCHANGE);
+    }
+
+    /// `dst` holds a little-endian number of so many bits: brings it into the order of the host, or
+    /// back.
+    pub(super) fn swap_le(&mut self, dst: u8, bits: i32) {
+        self.push(0xd4, dst, 0, 0, bits);
+    }
+
+    /// `dst` holds a big-endian number of 16 bits: brings it into the order of the host.
+    pub(super) fn swap_be16(&mut self, dst: u8) {
+        self.push(0xdc, dst, 0, 0, 16);
+    }
+
+    /// `if a > b goto label`, unsigned
+    pub(super) fn if_greater(&mut self, a: u8, b: u8, label: &'static str) {
+        self.jump(label);
+        self.push(0x2d, a, b, 0, 0);
+    }
+
+    /// `if a > imm goto label`, unsigned
+    pub(super) fn if_greater_than(&mut self, a: u8, imm: i32, label: &'static str) {
+        self.jump(label);
+        self.push(0x25, a, 0, 0, imm);
+    }
+
+    /// `if a == imm goto label`
+    pub(super) fn if_equal_to(&mut self, a: u8, imm: i32, label: &'static str) {
+        self.jump(label);
+        self.push(0x15, a, 0, 0, imm);
+    }
+
+    /// `if a == b goto label`
+    pub(super) fn if_equal(&mut self, a: u8, b: u8, label: &'static str) {
+        self.jump(label);
+        self.push(0x1d, a, b, 0, 0);
+    }
+
+    /// `goto label`
+    pub(super) fn go(&mut self, label: &'static str) {
+        self.jump(label);
+        self.push(0x05, 0, 0, 0, 0);
+    }
+
+    /// `if a != imm goto label`
+    pub(super) fn if_not(&mut self, a: u8, imm: i32, label: &'static str) {
+        self.jump(label);
+        self.push(0x55, a, 0, 0, imm);
+    }
+
+    fn jump(&mut self, label: &'static str) {
+        self.open.entry(label).or_default().push(self.code.len());
+    }
+
+    /// Here is where the jumps to `name` lead.
+    pub(super) fn label(&mut self, name: &'static str) {
+        for at in self.open.remove(name).unwrap_or_default() {
+            self.code[at].off = (self.code.len() - at - 1) as i16;
+        }
+    }
+
+    /// `dst = the map behind this descriptor`
+    pub(super) fn map(&mut self, dst: u8, fd: i32) {
+        const PSEUDO_MAP_FD: u8 = 1;
+        self.push(0x18, dst, PSEUDO_MAP_FD, 0, fd);
+        self.push(0, 0, 0, 0, 0);
+    }
+
+    /// `r0 = helper(r1, ...)`
+    pub(super) fn call(&mut self, helper: i32) {
+        self.push(0x85, 0, 0, 0, helper);
+    }
+
+    /// Begins a program with `r6` = the frame, and lets pass (`r0`, "out") what is shorter than
+    /// `len`, or not of this EtherType, slot and interface: a bridge may flood what is for others.
+    pub(super) fn only(&mut self, (kind, slot, mac): (EtherType, u16, Mac), len: usize) {
+        let [a, b, c, d, e, f] = mac.0;
+        self.load(Width::Word, R2, R1, MD_DATA_END);
+        self.load(Width::Word, R6, R1, MD_DATA);
+        self.set(R0, XDP_PASS);
+        self.copy(R4, R6);
+        self.add(R4, len as i32);
+        self.if_greater(R4, R2, "out");
+        self.load(Width::Half, R4, R6, TYPE_AT);
+        self.swap_be16(R4);
+        self.if_not(R4, i32::from(kind.get()), "out");
+        self.load(Width::Half, R4, R6, EtherHead::SLOT as i16);
+        self.swap_le(R4, 16);
+        self.if_not(R4, i32::from(slot), "out");
+        for (at, part) in [(0, [a, b]), (2, [c, d]), (4, [e, f])] {
+            self.load(Width::Half, R4, R6, at);
+            self.if_not(R4, i32::from(u16::from_ne_bytes(part)), "out");
+        }
+    }
+
+    /// `r0` = the entry of number `r3` in an array; goes to `none` if there is none.
+    pub(super) fn entry(&mut self, array: &impl AsRawFd, none: &'static str) {
+        self.store(Width::Word, STACK, KEY_AT, R3);
+        self.map(R1, array.as_raw_fd());
+        self.copy(R2, STACK);
+        self.add(R2, i32::from(KEY_AT));
+        self.call(MAP_LOOKUP_ELEM);
+        self.if_equal_to(R0, 0, none);
+    }
+
+    /// `return r0`
+    pub(super) fn exit(&mut self) {
+        self.push(0x95, 0, 0, 0, 0);
+    }
+
+    pub(super) fn finish(self) -> Vec<Insn> {
+        assert!(self.open.is_empty(), "jumps without a label: {:?}", self.open.keys());
+        self.code
+    }
+}

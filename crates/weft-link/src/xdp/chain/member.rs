@@ -1,0 +1,120 @@
+//! A member of a chain: takes what the kernel kept for it.
+
+use super::frame::check;
+use super::node::{self, leave, Place, BUSY, RING, SLOT_DATA, SLOT_HEAD};
+use super::{ChainError, KernelChains};
+use crate::xdp::sip::SipKey;
+use crate::{Next, Turn};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+/// Looks between two looks at the clock.
+const LOOKS: u32 = 64;
+/// How long who waits sleeps where others compute on its core.
+const NAP: Duration = Duration::from_micros(50);
+
+/// A member of a chain on an interface. The kernel keeps, forwards and acknowledges 64 packets
+/// for it, whatever its process does; then their root waits until it takes some.
+#[derive(Debug)]
+pub struct ChainMember<'a> {
+    chains: &'a KernelChains,
+    group: u32,
+    key: SipKey,
+    /// Packets taken.
+    taken: u64,
+}
+
+impl<'a> ChainMember<'a> {
+    pub(super) fn new(
+        chains: &'a KernelChains,
+        group: u16,
+        key: SipKey,
+        place: Place,
+    ) -> Result<ChainMember<'a>, ChainError> {
+        let group = chains.enter(group, &key, Some(place))?;
+        Ok(ChainMember { chains, group, key, taken: 0 })
+    }
+
+    /// Copies the next packet, in order; its length, or `None` while there is none. What does not
+    /// fit is left out.
+    ///
+    /// # Errors
+    /// [`ChainError::Altered`]: it is not what the root sent. Later packets do not come either.
+    pub fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainError> {
+        let next = self.chains.nodes.word(self.group, node::NEXT).load(Acquire) & !(1 << BUSY);
+        if next <= self.taken {
+            return Ok(None);
+        }
+        let slot = self.group * RING as u32 + (self.taken % RING) as u32;
+        let len = self.chains.slots.word(slot, 0).load(Relaxed) as usize;
+        let said = self.chains.slots.word(slot, 1).load(Relaxed);
+        let mut payload = [0; SLOT_DATA];
+        let payload = &mut payload[..len.min(SLOT_DATA)];
+        self.chains.slots.copy(slot, SLOT_HEAD / 8, payload);
+        if check(&self.key, self.taken, payload) != said {
+            return Err(ChainError::Altered(self.taken));
+        }
+        let fits = payload.len().min(into.len());
+        into[..fits].copy_from_slice(&payload[..fits]);
+        self.taken += 1;
+        self.chains.nodes.word(self.group, node::TAKEN).store(self.taken, Release);
+        Ok(Some(payload.len()))
+    }
+
+    /// Waits for the next packet and copies it.
+    ///
+    /// # Errors
+    /// Nothing came within `timeout`; else as [`receive`](Self::receive).
+    pub fn wait(&mut self, into: &mut [u8], timeout: Duration) -> Result<usize, ChainError> {
+        let mut pause = Pause::new(timeout);
+        loop {
+            if let Some(len) = self.receive(into)? {
+                return Ok(len);
+            }
+            if pause.is_over() {
+                return Err(ChainError::Nothing(timeout));
+            }
+        }
+    }
+
+    /// Packets that came although they had come before, for which there was no room, that came
+    /// before one that is missing, and that were forged.
+    pub fn counts(&self) -> [u64; 4] {
+        [node::REPEATED, node::NO_ROOM, node::AHEAD, node::FORGED]
+            .map(|word| self.chains.nodes.word(self.group, word).load(Relaxed))
+    }
+}
+
+impl Drop for ChainMember<'_> {
+    fn drop(&mut self) {
+        leave(&self.chains.nodes, self.group);
+    }
+}
+
+/// The looks of who waits.
+pub(super) struct Pause {
+    start: Instant,
+    timeout: Duration,
+    looks: u32,
+    turn: Turn,
+}
+
+impl Pause {
+    pub fn new(timeout: Duration) -> Pause {
+        Pause { start: Instant::now(), timeout, looks: 0, turn: Turn::default() }
+    }
+
+    /// Whether the time is over; otherwise it is time for a look.
+    pub fn is_over(&mut self) -> bool {
+        self.looks += 1;
+        std::hint::spin_loop();
+        if self.looks % LOOKS != 0 {
+            return false;
+        }
+        let clock = || weft_core::Instant(self.start.elapsed().as_nanos() as u64);
+        if self.turn.hand_over(clock(), clock) == Next::Sleep {
+            std::thread::sleep(NAP);
+        }
+        self.start.elapsed() >= self.timeout
+    }
+}

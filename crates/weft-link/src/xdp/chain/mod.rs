@@ -1,0 +1,163 @@
+//! Multicast by the kernels of its members: the XDP program of each keeps a packet for its process,
+//! sends it on to the next member of a chain, and the last one acknowledges it to the root,
+//! whatever the processes do meanwhile.
+//!
+//! Reliable and in order: the root numbers packets, keeps them until all have them, and sends again
+//! from a lost one on (go-back-N). A member keeps 64 packets; when its process takes none, the root
+//! waits and can say for whom. Frames are authenticated: the programs check a keyed hash of each
+//! header, processes one of the payload. A packet that was altered on its way ends the chain at the
+//! member that finds it, with an error.
+//!
+//! One frame arrives at each member and one leaves, and one answer a packet reaches the root,
+//! for any number of members. Latency grows by the way through one kernel, and the wire, for each.
+//! A chain, since a program has one verdict for a frame: copies by a map of devices share their
+//! bytes in generic mode, so each cannot have an address of its own.
+//!
+//! - `program.rs`: the program; `node.rs`: the memory that it shares with the process.
+//! - `frame.rs`: what frames look like.
+//! - `member.rs`, `root.rs`: the two ends; `window.rs`: what the root repeats when.
+
+mod frame;
+mod member;
+mod node;
+mod program;
+mod root;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use super::sip::SipKey;
+pub use member::ChainMember;
+pub use node::Place;
+pub use root::{Answers, ChainRoot};
+
+use super::sys::{bpf, SharedArray};
+use super::{attach, XdpMode};
+use crate::ether::{EtherType, Interface};
+use node::{GROUPS, RING, SLOT_WORDS, WORDS};
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::Duration;
+
+/// The slot of chains.
+pub const SLOT: u16 = u16::MAX - 1;
+/// Shortest frame on Ethernet, without check sum: no answer is longer.
+const FRAME: usize = 60;
+/// Name of program and maps.
+const NAME: &str = "weft_chain";
+
+/// Why nothing was sent or received.
+#[derive(Debug)]
+pub enum ChainError {
+    /// Nothing moves.
+    Stuck {
+        /// For so long.
+        patience: Duration,
+        /// The member that has no room, if one said so, counted from 1.
+        slow: Option<u16>,
+        /// The members that do not answer.
+        silent: Vec<u16>,
+    },
+    /// Nothing came within this time.
+    Nothing(Duration),
+    /// The packet of this number is not what the root sent.
+    Altered(u64),
+    /// A packet of so many bytes, where so many are the most.
+    TooLong(usize, usize),
+    /// A packet without bytes.
+    Empty,
+    /// The group is in use on this interface, or its number is beyond 63.
+    Group(u16),
+    /// The kernel's.
+    System(io::Error),
+}
+
+impl fmt::Display for ChainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChainError::Stuck { patience, slow, silent } => {
+                write!(f, "the chain has not moved for {patience:?}: ")?;
+                match (slow, &silent[..]) {
+                    (_, [first, ..]) => write!(f, "no answer from the kernel of member {first}")?,
+                    (Some(slow), _) => write!(f, "member {slow} takes nothing")?,
+                    _ => write!(f, "all members answer, but frames between them are lost")?,
+                }
+                if silent.len() > 1 {
+                    write!(f, " and {} others", silent.len() - 1)?;
+                }
+                Ok(())
+            }
+            ChainError::Nothing(timeout) => write!(f, "no packet within {timeout:?}"),
+            ChainError::Altered(number) => {
+                write!(f, "packet {number} is not what the root sent: it was altered on its way")
+            }
+            ChainError::TooLong(len, most) => {
+                write!(f, "a packet of {len} bytes; the longest on this interface is {most}")
+            }
+            ChainError::Empty => f.write_str("a packet needs at least one byte"),
+            ChainError::Group(group) => write!(
+                f,
+                "group {group} cannot be joined: it is in use on this interface, or not below \
+                 {GROUPS}"
+            ),
+            ChainError::System(e) => write!(f, "kernel chain: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for ChainError {}
+
+impl From<io::Error> for ChainError {
+    fn from(e: io::Error) -> ChainError {
+        ChainError::System(e)
+    }
+}
+
+/// The program on an interface, and what it keeps for its members. It is detached when this is
+/// dropped or the process ends.
+#[derive(Debug)]
+pub struct KernelChains {
+    _link: OwnedFd,
+    nodes: SharedArray,
+    slots: SharedArray,
+    /// How the program works.
+    pub mode: XdpMode,
+}
+
+impl KernelChains {
+    /// Attaches the program to an interface. Needs `CAP_NET_ADMIN` and `CAP_BPF`. Frames for AF_XDP
+    /// sockets pass, so an interface serves either chains or the xdp link; packet sockets are not
+    /// disturbed.
+    ///
+    /// # Errors
+    /// The kernel's: `EBUSY` where another program is attached.
+    pub fn serve(interface: &Interface, kind: EtherType) -> io::Result<KernelChains> {
+        let nodes = SharedArray::new(GROUPS, WORDS, NAME)?;
+        let slots = SharedArray::new(GROUPS * RING as u32, SLOT_WORDS, NAME)?;
+        let code = program::assemble(&nodes, &slots, (kind, interface.mac));
+        let program = bpf::load(&code, NAME, false)?;
+        let (link, mode) = attach::alone(&program, interface)?;
+        Ok(KernelChains { _link: link, nodes, slots, mode })
+    }
+
+    /// Joins a group. Its members agree on number (below 64), key and order before.
+    ///
+    /// # Errors
+    /// [`ChainError::Group`].
+    pub fn join(&self, group: u16, key: SipKey, place: Place) -> Result<ChainMember<'_>, ChainError> {
+        ChainMember::new(self, group, key, place)
+    }
+
+    /// Takes a group of the interface.
+    fn enter(&self, group: u16, key: &SipKey, place: Option<Place>) -> Result<u32, ChainError> {
+        let number = u32::from(group);
+        let misplaced = place.is_some_and(|place| place.position == 0);
+        if number >= GROUPS || misplaced || self.nodes.word(number, node::PLACE).load(Acquire) != 0 {
+            return Err(ChainError::Group(group));
+        }
+        node::enter(&self.nodes, number, key, place);
+        Ok(number)
+    }
+}

@@ -15,13 +15,15 @@
 //!
 //! - `program.rs`: the program; `node.rs`: the memory that it shares with the process.
 //! - `frame.rs`: what frames look like.
-//! - `member.rs`, `root.rs`: the two ends; `window.rs`: what the root repeats when.
+//! - `member.rs`, `root.rs`: the two ends; `sender.rs`: a root without its socket; `window.rs`: what
+//!   it repeats when.
 
 mod frame;
 mod member;
 mod node;
 mod program;
 mod root;
+mod sender;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -33,7 +35,7 @@ pub use root::{Answers, ChainRoot};
 
 use super::sys::{bpf, SharedArray};
 use super::{attach, XdpMode};
-use crate::ether::{EtherType, Interface};
+use crate::ether::{EtherType, Interface, Mac};
 use node::{GROUPS, RING, SLOT_WORDS, WORDS};
 use std::fmt;
 use std::io;
@@ -119,7 +121,7 @@ impl From<io::Error> for ChainError {
 /// dropped or the process ends.
 #[derive(Debug)]
 pub struct KernelChains {
-    _link: OwnedFd,
+    _link: Option<OwnedFd>,
     nodes: SharedArray,
     slots: SharedArray,
     /// How the program works.
@@ -134,12 +136,19 @@ impl KernelChains {
     /// # Errors
     /// The kernel's: `EBUSY` where another program is attached.
     pub fn serve(interface: &Interface, kind: EtherType) -> io::Result<KernelChains> {
+        let (mut chains, program) = KernelChains::load(kind, interface.mac)?;
+        let (link, mode) = attach::alone(&program, interface)?;
+        (chains._link, chains.mode) = (Some(link), mode);
+        Ok(chains)
+    }
+
+    /// The program of an interface with this address, attached to none.
+    fn load(kind: EtherType, mac: Mac) -> io::Result<(KernelChains, OwnedFd)> {
         let nodes = SharedArray::new(GROUPS, WORDS, NAME)?;
         let slots = SharedArray::new(GROUPS * RING as u32, SLOT_WORDS, NAME)?;
-        let code = program::assemble(&nodes, &slots, (kind, interface.mac));
+        let code = program::assemble(&nodes, &slots, (kind, mac));
         let program = bpf::load(&code, NAME, false)?;
-        let (link, mode) = attach::alone(&program, interface)?;
-        Ok(KernelChains { _link: link, nodes, slots, mode })
+        Ok((KernelChains { _link: None, nodes, slots, mode: XdpMode::Generic }, program))
     }
 
     /// Joins a group. Its members agree on number (below 64), key and order before.

@@ -1,15 +1,14 @@
 //! The root of a chain: sends, and learns what all have.
 
-use super::frame::{data, Answer, ACK, FULL, HEAD, MISSING};
+use super::frame::{HEAD, MISSING};
 use super::member::Pause;
-use super::node::{self, leave, SLOT_DATA};
-use super::window::Window;
+use super::node::SLOT_DATA;
+use super::sender::Sender;
 use super::{ChainError, KernelChains, FRAME};
 use crate::ether::{EtherHead, EtherType, Interface, Mac};
 use crate::packet::BarePacket;
 use crate::xdp::sip::SipKey;
 use std::io;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// Bytes of the ring for answers, where the program does not take them.
@@ -28,21 +27,16 @@ pub enum Answers<'a> {
     Received,
 }
 
-/// A chain's root. It sends to the first member alone, from any interface on the same wire. One
+/// A chain's root. It sends to the first member alone, from any interface on the same wire. A
 /// packet is acknowledged by one answer, of the last member, when the kernels of all members keep
 /// it.
 pub struct ChainRoot<'a> {
     socket: BarePacket,
-    window: Window,
-    group: u16,
-    key: SipKey,
-    interface: Interface,
-    kind: EtherType,
+    sender: Sender<'a>,
+    filtered: bool,
+    longest: usize,
     /// The members' interfaces, in the order of the chain.
     members: Vec<Mac>,
-    filter: Option<&'a KernelChains>,
-    /// Of the program's words, what has been seen: packets missed.
-    seen: u64,
     start: Instant,
 }
 
@@ -72,22 +66,17 @@ impl<'a> ChainRoot<'a> {
         }
         Ok(ChainRoot {
             socket,
-            window: Window::new(Duration::ZERO),
-            group,
-            key,
-            interface: interface.clone(),
-            kind,
+            sender: Sender::new((group, key), (kind, interface.mac), filter),
+            filtered: filter.is_some(),
+            longest: SLOT_DATA.min(interface.mtu as usize + EtherHead::ETHERNET - HEAD),
             members: members.to_vec(),
-            filter,
-            seen: 0,
             start: Instant::now(),
         })
     }
 
     /// Longest packet, bytes.
     pub fn longest(&self) -> usize {
-        let mtu = self.interface.mtu as usize + EtherHead::ETHERNET - HEAD;
-        mtu.min(SLOT_DATA)
+        self.longest
     }
 
     /// Sends a packet to all members, in order behind all others; waits while 64 are under way or
@@ -97,23 +86,17 @@ impl<'a> ChainRoot<'a> {
     /// [`ChainError::TooLong`] and [`ChainError::Empty`]; [`ChainError::Stuck`] when nothing moves
     /// for `patience`, with who may be why: nothing was sent then, and it can be tried again.
     pub fn send(&mut self, payload: &[u8], patience: Duration) -> Result<(), ChainError> {
-        if payload.len() > self.longest() {
-            return Err(ChainError::TooLong(payload.len(), self.longest()));
+        if payload.len() > self.longest {
+            return Err(ChainError::TooLong(payload.len(), self.longest));
         }
         if payload.is_empty() {
             return Err(ChainError::Empty);
         }
         let mut pause = Pause::new(Duration::MAX);
-        let number = loop {
-            if let Some(number) = self.window.next() {
-                break number;
-            }
-            self.progress()?;
-            self.is_stuck(patience)?;
+        while !self.sender.push(self.members[0], payload, self.start.elapsed()) {
+            self.go_on(patience)?;
             pause.is_over();
-        };
-        let frame = data(self.route(0), (self.group, 1), &self.key, number, payload);
-        self.window.push(frame, self.start.elapsed());
+        }
         self.progress()
     }
 
@@ -123,9 +106,8 @@ impl<'a> ChainRoot<'a> {
     /// As [`send`](Self::send).
     pub fn flush(&mut self, patience: Duration) -> Result<(), ChainError> {
         let mut pause = Pause::new(Duration::MAX);
-        while !self.window.is_empty() {
-            self.progress()?;
-            self.is_stuck(patience)?;
+        while !self.sender.window.is_empty() {
+            self.go_on(patience)?;
             pause.is_over();
         }
         Ok(())
@@ -138,11 +120,12 @@ impl<'a> ChainRoot<'a> {
     /// The kernel's.
     pub fn progress(&mut self) -> Result<(), ChainError> {
         let now = self.start.elapsed();
-        match self.filter {
-            Some(chains) => self.read_words(chains, now),
-            None => self.read_frames(now, &mut |_| {}),
+        if self.filtered {
+            self.sender.look(now);
+        } else {
+            self.hear(None);
         }
-        while let Some(frame) = self.window.poll(now) {
+        while let Some(frame) = self.sender.window.poll(now) {
             match self.socket.send(frame) {
                 // Lost on the way, as it were.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
@@ -156,103 +139,57 @@ impl<'a> ChainRoot<'a> {
     /// The member that had no room for a packet and has taken none since, counted from 1: it slows
     /// down the chain.
     pub fn slow(&self) -> Option<u16> {
-        self.window.slow()
+        self.sender.window.slow()
     }
 
     /// Answers so far, where a program takes them.
     pub fn answers(&self) -> Option<u64> {
-        self.filter.map(|c| c.nodes.word(u32::from(self.group), node::ANSWERS).load(Relaxed))
+        self.sender.answers()
     }
 
-    fn read_words(&mut self, chains: &KernelChains, now: Duration) {
-        let word = |at: usize| chains.nodes.word(u32::from(self.group), at).load(Relaxed);
-        let (number, limit) = (word(node::NEXT), word(node::TAKEN));
-        self.window.answer(Answer { kind: ACK, hop: 0, number, limit }, now);
-        let missed = word(node::MISSED);
-        if missed != self.seen {
-            self.seen = missed;
-            let (number, hop) = (missed >> 16, missed as u16);
-            self.window.answer(Answer { kind: MISSING, hop, number, limit }, now);
-        }
-        let slow = word(node::SLOW);
-        if slow >> 16 >= number && slow != 0 {
-            let (number, hop) = (slow >> 16, slow as u16);
-            self.window.answer(Answer { kind: FULL, hop, number, limit }, now);
-        }
-    }
-
-    fn read_frames(&mut self, now: Duration, each: &mut dyn FnMut(Answer)) {
-        let mut frame = [0; FRAME];
-        let me = (self.kind, self.interface.mac);
-        while let Some(len) = self.socket.take_into(&mut frame) {
-            let bytes = &frame[..len.min(FRAME)];
-            if let Some(answer) = Answer::read(bytes, me, self.group, &self.key) {
-                self.window.answer(answer, now);
-                each(answer);
-            }
-        }
-    }
-
-    fn route(&self, member: usize) -> (EtherType, Mac, Mac) {
-        (self.kind, self.members[member], self.interface.mac)
-    }
-
-    fn is_stuck(&mut self, patience: Duration) -> Result<(), ChainError> {
-        if self.window.silent(self.start.elapsed()) < patience {
+    fn go_on(&mut self, patience: Duration) -> Result<(), ChainError> {
+        self.progress()?;
+        if self.sender.window.silent(self.start.elapsed()) < patience {
             return Ok(());
         }
-        let silent = self.who_is_silent()?;
-        Err(ChainError::Stuck { patience, slow: self.window.slow(), silent })
-    }
-
-    /// The members that do not answer when they are asked directly.
-    fn who_is_silent(&mut self) -> Result<Vec<u16>, ChainError> {
         let mut silent = Vec::new();
-        for member in 0..self.members.len() {
-            let place = member as u16 + 1;
+        for (member, position) in self.members.clone().into_iter().zip(1..) {
             let mut asks = 0;
-            while asks < ASKS && !self.asks(member)? {
+            while asks < ASKS && !self.ask(member, position)? {
                 asks += 1;
             }
             if asks == ASKS {
-                silent.push(place);
+                silent.push(position);
             }
         }
-        Ok(silent)
+        Err(ChainError::Stuck { patience, slow: self.slow(), silent })
     }
 
-    /// Whether a member answers: a packet far ahead is always missing another one.
-    fn asks(&mut self, member: usize) -> Result<bool, ChainError> {
-        let place = member as u16 + 1;
-        let asked = data(self.route(member), (self.group, place), &self.key, u64::MAX >> 16, &[0]);
-        if let Some(chains) = self.filter {
-            chains.nodes.word(u32::from(self.group), node::MISSED).store(0, Relaxed);
+    /// Takes the answers in the ring; whether one is of this member and says what it misses.
+    fn hear(&mut self, from: Option<u16>) -> bool {
+        let (mut frame, mut heard) = ([0; FRAME], false);
+        let now = self.start.elapsed();
+        while let Some(len) = self.socket.take_into(&mut frame) {
+            let answer = self.sender.hear(&frame[..len.min(FRAME)], now);
+            heard |= answer.is_some_and(|a| a.kind == MISSING && Some(a.hop) == from);
         }
-        self.socket.send(&asked)?;
-        let (start, mut heard) = (Instant::now(), false);
-        while !heard && start.elapsed() < ASK {
-            match self.filter {
-                Some(chains) => {
-                    let said = chains.nodes.word(u32::from(self.group), node::MISSED).load(Relaxed);
-                    heard = said as u16 == place;
-                }
-                None => {
-                    let now = self.start.elapsed();
-                    self.read_frames(now, &mut |answer| {
-                        heard |= answer.kind == MISSING && answer.hop == place;
-                    });
-                }
+        heard
+    }
+
+    /// Whether a member answers when it is asked directly.
+    fn ask(&mut self, member: Mac, position: u16) -> Result<bool, ChainError> {
+        let question = self.sender.question(member, position);
+        self.socket.send(&question)?;
+        let mut pause = Pause::new(ASK);
+        while !pause.is_over() {
+            let answered = match self.filtered {
+                true => self.sender.has_answered(position),
+                false => self.hear(Some(position)),
+            };
+            if answered {
+                return Ok(true);
             }
-            std::hint::spin_loop();
         }
-        Ok(heard)
-    }
-}
-
-impl Drop for ChainRoot<'_> {
-    fn drop(&mut self) {
-        if let Some(chains) = self.filter {
-            leave(&chains.nodes, u32::from(self.group));
-        }
+        Ok(false)
     }
 }

@@ -4,16 +4,29 @@ use super::frame::{Answer, ACK, FULL, MISSING};
 use super::node::RING;
 use std::collections::VecDeque;
 use std::time::Duration;
+use weft_core::reliability::Rtt;
 
-/// Without news for so long, everything is sent again: at first, and doubled each time to at most.
-const AGAIN: Duration = Duration::from_millis(1);
+/// Without news for so long everything is sent again: before the first round trip is measured, at
+/// least, and at most.
+const AGAIN_FIRST: Duration = Duration::from_millis(4);
+const AGAIN_LEAST: Duration = Duration::from_millis(1);
 const AGAIN_MOST: Duration = Duration::from_millis(64);
+
+/// A packet that not all have.
+#[derive(Debug)]
+struct Packet {
+    frame: Vec<u8>,
+    /// When it was sent, if it was sent once.
+    sent: Option<Duration>,
+    /// It was sent.
+    old: bool,
+}
 
 /// Packets of one root.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// Frames from number `acked` on.
-    frames: VecDeque<Vec<u8>>,
+    /// From number `acked` on.
+    packets: VecDeque<Packet>,
     /// All members have what is before this number.
     acked: u64,
     /// The next one to send.
@@ -22,9 +35,9 @@ pub(super) struct Window {
     limit: u64,
     /// One packet may pass the limit, to ask whether it still holds.
     probe: bool,
-    /// When everything is sent again, and how long that waits.
+    /// When everything is sent again.
     due: Duration,
-    again: Duration,
+    rtt: Rtt,
     /// What was said to be missing and has been sent again.
     repaired: Option<u64>,
     /// Who had no room last, since it had.
@@ -34,30 +47,30 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub fn new(now: Duration) -> Window {
+    pub fn new() -> Window {
         Window {
-            frames: VecDeque::new(),
+            packets: VecDeque::new(),
             acked: 0,
             at: 0,
             limit: RING,
             probe: false,
-            due: now,
-            again: AGAIN,
+            due: Duration::ZERO,
+            rtt: Rtt::new(AGAIN_FIRST, AGAIN_LEAST, AGAIN_MOST),
             repaired: None,
             slow: None,
-            news: now,
+            news: Duration::ZERO,
         }
     }
 
     /// The number that the next packet gets; `None` while the window is full.
     pub fn next(&self) -> Option<u64> {
-        let waiting = self.frames.len() as u64;
+        let waiting = self.packets.len() as u64;
         (waiting < RING).then_some(self.acked + waiting)
     }
 
     /// Whether all members have everything.
     pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.packets.is_empty()
     }
 
     /// Who had no room for a packet, and has not taken one since.
@@ -67,7 +80,7 @@ impl Window {
 
     /// How long nothing new has been heard, while something is under way.
     pub fn silent(&self, now: Duration) -> Duration {
-        if self.frames.is_empty() {
+        if self.packets.is_empty() {
             return Duration::ZERO;
         }
         now.saturating_sub(self.news)
@@ -75,31 +88,34 @@ impl Window {
 
     /// Takes the frame of the packet that [`next`](Self::next) numbered.
     pub fn push(&mut self, frame: Vec<u8>, now: Duration) {
-        if self.frames.is_empty() {
-            (self.news, self.again) = (now, AGAIN);
-            self.due = now + AGAIN;
+        if self.packets.is_empty() {
+            self.news = now;
+            self.due = now + self.rtt.rto();
         }
-        self.frames.push_back(frame);
+        self.packets.push_back(Packet { frame, sent: None, old: false });
     }
 
     /// The next frame to send.
     pub fn poll(&mut self, now: Duration) -> Option<&[u8]> {
-        if now >= self.due && !self.frames.is_empty() {
+        if now >= self.due && !self.packets.is_empty() {
             (self.at, self.probe, self.repaired) = (self.acked, true, None);
-            self.again = (2 * self.again).min(AGAIN_MOST);
-            self.due = now + self.again;
+            self.rtt.backoff();
+            self.due = now + self.rtt.rto();
         }
-        let frame = self.frames.get((self.at - self.acked) as usize)?;
+        let packet = self.packets.get_mut((self.at - self.acked) as usize)?;
         if self.at >= self.limit && !std::mem::take(&mut self.probe) {
             return None;
         }
         self.at += 1;
-        Some(frame)
+        // Of one that was sent twice nobody knows which of the two was answered (Karn).
+        packet.sent = (!packet.old).then_some(now);
+        packet.old = true;
+        Some(&packet.frame)
     }
 
     /// What a member says.
     pub fn answer(&mut self, answer: Answer, now: Duration) {
-        let next = self.acked + self.frames.len() as u64;
+        let next = self.acked + self.packets.len() as u64;
         match answer.kind {
             ACK if answer.number <= next => self.acknowledged(answer, now),
             MISSING if (self.acked..self.at).contains(&answer.number) => {
@@ -114,16 +130,18 @@ impl Window {
     }
 
     fn acknowledged(&mut self, answer: Answer, now: Duration) {
-        let more = answer.number > self.acked || answer.limit > self.limit;
-        if !more {
+        let count = answer.number.saturating_sub(self.acked);
+        if count == 0 && answer.limit <= self.limit {
             return;
         }
-        let count = answer.number.saturating_sub(self.acked);
-        self.frames.drain(..count as usize);
+        if let Some(last) = self.packets.drain(..count as usize).last() {
+            if let Some(sent) = last.sent {
+                self.rtt.sample(now.saturating_sub(sent));
+            }
+        }
         self.acked += count;
         self.at = self.at.max(self.acked);
         self.limit = self.limit.max(answer.limit);
-        (self.slow, self.news, self.again) = (None, now, AGAIN);
-        self.due = now + AGAIN;
+        (self.slow, self.news, self.due) = (None, now, now + self.rtt.rto());
     }
 }

@@ -1,0 +1,103 @@
+//! A root without its socket: what it sends, and what it learns from answers, wherever they arrive.
+
+use super::frame::{data, Answer, Route, ACK, FULL, MISSING};
+use super::node;
+use super::window::Window;
+use super::KernelChains;
+use crate::ether::{EtherType, Mac};
+use crate::xdp::sip::SipKey;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// The root of one group. Times are of one clock that begins at zero.
+#[derive(Debug)]
+pub(super) struct Sender<'a> {
+    pub window: Window,
+    group: u16,
+    key: SipKey,
+    /// EtherType and own interface.
+    me: (EtherType, Mac),
+    /// The program that takes the answers.
+    filter: Option<&'a KernelChains>,
+    /// The last packet that the program's word said to be missing.
+    seen: u64,
+}
+
+impl<'a> Sender<'a> {
+    pub fn new(
+        (group, key): (u16, SipKey),
+        me: (EtherType, Mac),
+        filter: Option<&'a KernelChains>,
+    ) -> Sender<'a> {
+        Sender { window: Window::new(), group, key, me, filter, seen: 0 }
+    }
+
+    /// Queues a packet for the chain that begins at this member. False while the window is full.
+    pub fn push(&mut self, first: Mac, payload: &[u8], now: Duration) -> bool {
+        let Some(number) = self.window.next() else { return false };
+        let frame = self.frame((first, 1), number, payload);
+        self.window.push(frame, now);
+        true
+    }
+
+    /// A frame that asks a member whether it is there: the packet is so far ahead that it answers
+    /// which one it misses.
+    pub fn question(&mut self, member: Mac, position: u16) -> Vec<u8> {
+        if let Some(word) = self.word(node::MISSED) {
+            word.store(0, Relaxed);
+        }
+        self.frame((member, position), u64::MAX >> 16, &[0])
+    }
+
+    /// Whether the program says that this member answered the question.
+    pub fn has_answered(&self, position: u16) -> bool {
+        self.word(node::MISSED).is_some_and(|word| word.load(Relaxed) as u16 == position)
+    }
+
+    /// Takes in what the program noted.
+    pub fn look(&mut self, now: Duration) {
+        let word = |at| self.word(at).map_or(0, |word| word.load(Relaxed));
+        let (number, limit) = (word(node::NEXT), word(node::TAKEN));
+        let (missed, slow) = (word(node::MISSED), word(node::SLOW));
+        self.window.answer(Answer { kind: ACK, hop: 0, number, limit }, now);
+        if missed != self.seen {
+            self.seen = missed;
+            let (number, hop) = (missed >> 16, missed as u16);
+            self.window.answer(Answer { kind: MISSING, hop, number, limit }, now);
+        }
+        if slow != 0 && slow >> 16 >= number {
+            let (number, hop) = (slow >> 16, slow as u16);
+            self.window.answer(Answer { kind: FULL, hop, number, limit }, now);
+        }
+    }
+
+    /// Takes in a frame, if it is an answer.
+    pub fn hear(&mut self, frame: &[u8], now: Duration) -> Option<Answer> {
+        let answer = Answer::read(frame, self.me, self.group, &self.key)?;
+        self.window.answer(answer, now);
+        Some(answer)
+    }
+
+    fn frame(&self, (dst, position): (Mac, u16), number: u64, payload: &[u8]) -> Vec<u8> {
+        let (kind, src) = self.me;
+        let route: Route = (kind, dst, src);
+        data(route, (self.group, position), &self.key, number, payload)
+    }
+
+    fn word(&self, at: usize) -> Option<&std::sync::atomic::AtomicU64> {
+        self.filter.map(|chains| chains.nodes.word(u32::from(self.group), at))
+    }
+
+    /// Answers that the program took.
+    pub fn answers(&self) -> Option<u64> {
+        self.word(node::ANSWERS).map(|word| word.load(Relaxed))
+    }
+}
+
+impl Drop for Sender<'_> {
+    fn drop(&mut self) {
+        if let Some(chains) = self.filter {
+            node::leave(&chains.nodes, u32::from(self.group));
+        }
+    }
+}

@@ -3,7 +3,8 @@
 mod auth;
 mod bandwidth;
 pub mod barrier;
-pub mod choice;
+pub mod chain;
+mod choice;
 mod ethernet;
 pub mod far;
 mod floor;

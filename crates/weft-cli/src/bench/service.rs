@@ -2,6 +2,7 @@
 //!
 //! `weft bench agent` starts this as the ranks of a job over lab hosts, an agent on each.
 
+use super::chain;
 use anyhow::{bail, ensure, Context, Result};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -50,16 +51,20 @@ const AGENT_KEY: u64 = 0x5eed_0000_0000_0001;
 /// How long an owner computes in one go: far longer than anything that is waited for.
 const COMPUTE: Duration = Duration::from_millis(20);
 /// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Handler of packets forwarded by ranks.
 const FORWARD: u32 = 4711;
 /// Length of a multicast packet.
-const PACKET: usize = 64;
+pub(super) const PACKET: usize = 64;
+/// Longest wait between two looks whether that was all.
+pub(super) const WAIT: Duration = Duration::from_millis(1);
+/// Streams that are measured.
+const STREAMS: u32 = 5;
 /// What a receiver computes between two looks at the network.
 const PIECE: Duration = Duration::from_millis(2);
 
 /// Time that all processes of the machine share.
-fn clock_us() -> f64 {
+pub(super) fn clock_us() -> f64 {
     weftd::sys::now().0 as f64 / 1e3
 }
 
@@ -74,7 +79,7 @@ fn compute(time: Duration) {
     }
 }
 
-fn report(what: &str, place: &str, mut values: Vec<f64>) -> Result<()> {
+pub(super) fn report(what: &str, place: &str, mut values: Vec<f64>) -> Result<()> {
     ensure!(!values.is_empty(), "{what} at the {place}: nothing was measured");
     values.sort_by(f64::total_cmp);
     let at = |share: usize| values[(values.len() * share / 10).min(values.len() - 1)];
@@ -167,7 +172,7 @@ fn own_word(job: &Job, busy: bool) -> Result<()> {
 }
 
 /// What came at a receiver: number of the packet and when.
-type Log = Rc<RefCell<Vec<(u32, f64)>>>;
+pub(super) type Log = Rc<RefCell<Vec<(u32, f64)>>>;
 
 fn multicast(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
     let world = job.world();
@@ -195,32 +200,182 @@ fn multicast(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
     };
     services.borrow_mut().join(role);
     job.block_on(world.barrier())?;
-    for place in ["host", "agent"] {
-        let mut sent = Vec::new();
-        for n in 0..repeat {
-            job.block_on(world.barrier())?;
-            if me == 0 {
-                // The receivers are somewhere in their pieces by then.
-                let settle = PIECE * (3 + n * 7 % 5);
-                let from = Instant::now();
-                until(job.endpoint(), "the receivers' start", || from.elapsed() >= settle)?;
-                sent.push(clock_us());
-                match place {
-                    "host" => to_children(job.endpoint(), &children, n)?,
-                    _ => to_agents(job, services, n)?,
-                }
-            } else {
-                await_packet(job, services, &log, n)?;
-            }
+    let mut ranks = Ranks { endpoint: job.endpoint(), children };
+    let mut agents = Agents { endpoint: job.endpoint(), services, sent: 0 };
+    for way in [&mut ranks as &mut dyn Way, &mut agents] {
+        receivers_compute(job, &log, way, repeat)?;
+        stream(job, &log, way, repeat)?;
+    }
+    chain::multicast(job, &log, repeat)
+}
+
+/// The bytes of packet `n`.
+pub(super) fn packet(n: u32) -> [u8; PACKET] {
+    let mut packet = [1; PACKET];
+    packet[..4].copy_from_slice(&n.to_le_bytes());
+    packet
+}
+
+/// Which packet it is.
+pub(super) fn number(packet: &[u8]) -> Result<u32> {
+    let first = packet.first_chunk().context("a packet has a number")?;
+    Ok(u32::from_le_bytes(*first))
+}
+
+/// Who forwards.
+pub(super) trait Way {
+    /// Its name in tables.
+    fn place(&self) -> &'static str;
+    /// The root sends packet `n` to all.
+    fn send(&mut self, n: u32) -> Result<()>;
+    /// What has come goes to the log.
+    fn look(&mut self, log: &Log) -> Result<()>;
+    /// Waits for something to come.
+    fn wait(&mut self, log: &Log) -> Result<()>;
+    /// The root has sent everything.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct Ranks<'a> {
+    endpoint: &'a Endpoint,
+    children: Vec<PeerId>,
+}
+
+impl Way for Ranks<'_> {
+    fn place(&self) -> &'static str {
+        "host"
+    }
+
+    fn send(&mut self, n: u32) -> Result<()> {
+        for &child in &self.children {
+            self.endpoint.send_active(child, FORWARD, n, &packet(n))?;
         }
-        let mine = std::mem::take(&mut *log.borrow_mut());
-        let times: Vec<u8> = mine.iter().flat_map(|(_, at)| at.to_le_bytes()).collect();
-        let all = job.block_on(world.gather(0, times))?;
-        if let (0, Some(all)) = (me, all) {
-            report("receivers compute", place, latest(&sent, &all)?)?;
+        Ok(())
+    }
+
+    fn look(&mut self, _: &Log) -> Result<()> {
+        self.endpoint.progress();
+        Ok(())
+    }
+
+    fn wait(&mut self, _: &Log) -> Result<()> {
+        self.endpoint.wait(Some(WAIT));
+        Ok(())
+    }
+}
+
+struct Agents<'a> {
+    endpoint: &'a Endpoint,
+    services: &'a ServicesHandle,
+    /// Packets sent to the group.
+    sent: u32,
+}
+
+impl Way for Agents<'_> {
+    fn place(&self) -> &'static str {
+        "agent"
+    }
+
+    fn send(&mut self, n: u32) -> Result<()> {
+        let packet = packet(n);
+        until(self.endpoint, "the agent's grant", || {
+            self.services.borrow_mut().multicast(7, self.sent, &packet)
+        })?;
+        self.sent += 1;
+        self.endpoint.progress();
+        Ok(())
+    }
+
+    fn look(&mut self, log: &Log) -> Result<()> {
+        self.endpoint.progress();
+        let mut more = false;
+        while let Some((_, _, packet)) = self.services.borrow_mut().poll_packet() {
+            log.borrow_mut().push((number(&packet)?, clock_us()));
+            more = true;
         }
+        if more {
+            // What was granted goes out.
+            self.endpoint.progress();
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, log: &Log) -> Result<()> {
+        self.endpoint.wait(Some(WAIT));
+        self.look(log)
+    }
+}
+
+/// Time until the last of the receivers, which compute, has a packet.
+pub(super) fn receivers_compute(
+    job: &Job,
+    log: &Log,
+    way: &mut dyn Way,
+    repeat: u32,
+) -> Result<()> {
+    let world = job.world();
+    let mut sent = Vec::new();
+    for n in 0..repeat {
+        job.block_on(world.barrier())?;
+        if world.rank() > 0 {
+            await_packet(job, log, way, n)?;
+            continue;
+        }
+        // The receivers are somewhere in their pieces by then.
+        let settle = PIECE * (3 + n * 7 % 5);
+        let from = Instant::now();
+        until(job.endpoint(), "the receivers' start", || from.elapsed() >= settle)?;
+        sent.push(clock_us());
+        way.send(n)?;
+    }
+    if let Some(all) = gathered(job, log)? {
+        report("receivers compute", way.place(), latest(&sent, &all)?)?;
     }
     Ok(())
+}
+
+/// Time of a packet in a stream, until the last of the receivers, which look for it, has the last.
+pub(super) fn stream(job: &Job, log: &Log, way: &mut dyn Way, repeat: u32) -> Result<()> {
+    let world = job.world();
+    let count = 10 * repeat;
+    let (mut sent, ends) = (Vec::new(), Log::default());
+    for turn in 0..STREAMS {
+        job.block_on(world.barrier())?;
+        if world.rank() == 0 {
+            sent.push(clock_us());
+            (0..count).try_for_each(|n| way.send(n))?;
+            way.finish()?;
+        } else {
+            let end = Instant::now() + PATIENCE;
+            while log.borrow().len() < count as usize {
+                way.wait(log)?;
+                ensure!(
+                    Instant::now() < end,
+                    "of a stream of {count} packets by {} came {}",
+                    way.place(),
+                    log.borrow().len()
+                );
+            }
+            ends.borrow_mut().push((turn, clock_us()));
+            log.borrow_mut().clear();
+        }
+        job.block_on(world.barrier())?;
+    }
+    if let Some(all) = gathered(job, &ends)? {
+        let times = latest(&sent, &all)?;
+        let each = times.into_iter().map(|us| us / f64::from(count)).collect();
+        report("stream, a packet", way.place(), each)?;
+    }
+    Ok(())
+}
+
+/// The times of each rank's log, at rank 0.
+fn gathered(job: &Job, log: &Log) -> Result<Option<Vec<Vec<u8>>>> {
+    let mine = std::mem::take(&mut *log.borrow_mut());
+    let times: Vec<u8> = mine.iter().flat_map(|(_, at)| at.to_le_bytes()).collect();
+    Ok(job.block_on(job.world().gather(0, times))?)
 }
 
 /// Ranks forward at their next look at the network.
@@ -239,35 +394,15 @@ fn forward_by_ranks(world: &Group, tree: Tree, log: &Log) -> Result<()> {
     Ok(())
 }
 
-fn to_children(endpoint: &Endpoint, children: &[PeerId], n: u32) -> Result<()> {
-    for &child in children {
-        endpoint.send_active(child, FORWARD, n, &[1; PACKET])?;
-    }
-    Ok(())
-}
-
-fn to_agents(job: &Job, services: &ServicesHandle, n: u32) -> Result<()> {
-    until(job.endpoint(), "the agent's grant", || {
-        services.borrow_mut().multicast(7, n, &[1; PACKET])
-    })?;
-    job.endpoint().progress();
-    Ok(())
-}
-
 /// A receiver computes in pieces, with a look at the network after each, until packet `n` is here.
-fn await_packet(job: &Job, services: &ServicesHandle, log: &Log, n: u32) -> Result<()> {
+pub(super) fn await_packet(job: &Job, log: &Log, way: &mut dyn Way, n: u32) -> Result<()> {
     let end = Instant::now() + PATIENCE;
     loop {
         // Of varying length, so that no two ranks keep step.
         let share = 2 + (job.world().rank() as u32 * 5 + n * 3) % 5;
         compute(PIECE * share / 4);
-        job.endpoint().progress();
-        while let Some((_, number, _)) = services.borrow_mut().poll_packet() {
-            log.borrow_mut().push((number, clock_us()));
-        }
-        if log.borrow().last().is_some_and(|(number, _)| *number == n) {
-            // What was granted goes out.
-            job.endpoint().progress();
+        way.look(log)?;
+        if log.borrow().last().is_some_and(|(number, _)| *number >= n) {
             return Ok(());
         }
         if Instant::now() > end {
@@ -347,10 +482,10 @@ pub fn print(options: &super::Options, json: bool, out: &mut impl std::io::Write
         }
         return Ok(());
     }
-    writeln!(out, "{:<20} {:<7} {:>12} {:>12}", "what", "by", "median us", "9 of 10 us")?;
+    writeln!(out, "{:<20} {:<20} {:>12} {:>12}", "what", "by", "median us", "9 of 10 us")?;
     for f in &all {
         let (median, most) = (f.median_us, f.most_us);
-        writeln!(out, "{:<20} {:<7} {median:>12.1} {most:>12.1}", f.what, f.place)?;
+        writeln!(out, "{:<20} {:<20} {median:>12.1} {most:>12.1}", f.what, f.place)?;
     }
     writeln!(out)?;
     for aim in AIMS {

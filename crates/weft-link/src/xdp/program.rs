@@ -10,8 +10,8 @@
 //! other protocols see no difference, and a packet socket may be waiting for that slot.
 
 use super::assembler::{
-    Assembler, Width, MD_DATA, MD_DATA_END, MD_RX_QUEUE, R0, R1, R2, R3, R4, R5, REDIRECT_MAP, TYPE_AT,
-    XDP_PASS,
+    Assembler, Width, MD_DATA, MD_DATA_END, MD_RX_QUEUE, R0, R1, R2, R3, R4, R5, REDIRECT_MAP,
+    TYPE_AT, XDP_PASS,
 };
 use super::sys::Insn;
 use crate::ether::{EtherAddr, EtherHead, EtherType};

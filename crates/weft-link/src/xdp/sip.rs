@@ -16,6 +16,16 @@ impl std::fmt::Debug for SipKey {
 }
 
 impl SipKey {
+    /// A new one from the kernel's random source.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn random() -> std::io::Result<SipKey> {
+        let mut key = [0; 16];
+        crate::secure::random_bytes(&mut key)?;
+        Ok(SipKey(key))
+    }
+
     /// The hash of some bytes under this key.
     pub(super) fn hash(&self, parts: &[&[u8]]) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.0);

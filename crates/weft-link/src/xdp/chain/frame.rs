@@ -54,7 +54,8 @@ pub(super) fn data(
 ) -> Vec<u8> {
     let len = (HEAD - EtherHead::LEN + payload.len()) as u16;
     let mut frame = vec![0; HEAD];
-    frame[..EtherHead::LEN].copy_from_slice(&EtherHead { dst, src, kind, slot: SLOT, len }.encode());
+    frame[..EtherHead::LEN]
+        .copy_from_slice(&EtherHead { dst, src, kind, slot: SLOT, len }.encode());
     (frame[VERSION], frame[KIND]) = (VERSION_NOW, DATA);
     frame[GROUP..HOP].copy_from_slice(&group.to_le_bytes());
     frame[HOP..NUMBER].copy_from_slice(&hop.to_le_bytes());
@@ -84,7 +85,12 @@ pub(super) struct Answer {
 
 impl Answer {
     /// From a frame to the root of that group; `None` for anything else, or forged.
-    pub fn read(frame: &[u8], (kind, me): (EtherType, Mac), group: u16, key: &SipKey) -> Option<Answer> {
+    pub fn read(
+        frame: &[u8],
+        (kind, me): (EtherType, Mac),
+        group: u16,
+        key: &SipKey,
+    ) -> Option<Answer> {
         let word = |at: usize| frame[at..at + 8].try_into().map(u64::from_le_bytes);
         let half = |at: usize| u16::from_le_bytes([frame[at], frame[at + 1]]);
         let ours = frame.len() >= FRAME

@@ -155,7 +155,12 @@ impl KernelChains {
     ///
     /// # Errors
     /// [`ChainError::Group`].
-    pub fn join(&self, group: u16, key: SipKey, place: Place) -> Result<ChainMember<'_>, ChainError> {
+    pub fn join(
+        &self,
+        group: u16,
+        key: SipKey,
+        place: Place,
+    ) -> Result<ChainMember<'_>, ChainError> {
         ChainMember::new(self, group, key, place)
     }
 
@@ -163,7 +168,8 @@ impl KernelChains {
     fn enter(&self, group: u16, key: &SipKey, place: Option<Place>) -> Result<u32, ChainError> {
         let number = u32::from(group);
         let misplaced = place.is_some_and(|place| place.position == 0);
-        if number >= GROUPS || misplaced || self.nodes.word(number, node::PLACE).load(Acquire) != 0 {
+        if number >= GROUPS || misplaced || self.nodes.word(number, node::PLACE).load(Acquire) != 0
+        {
             return Err(ChainError::Group(group));
         }
         node::enter(&self.nodes, number, key, place);

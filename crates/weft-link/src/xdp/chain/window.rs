@@ -12,6 +12,10 @@ const AGAIN_FIRST: Duration = Duration::from_millis(4);
 const AGAIN_LEAST: Duration = Duration::from_millis(1);
 const AGAIN_MOST: Duration = Duration::from_millis(64);
 
+/// A limit that holds everything up is asked about after so long, doubled each time to at most.
+const PROBE: Duration = Duration::from_micros(100);
+const PROBE_MOST: Duration = Duration::from_millis(4);
+
 /// A packet that not all have.
 #[derive(Debug)]
 struct Packet {
@@ -33,8 +37,9 @@ pub(super) struct Window {
     at: u64,
     /// The first that some member has no room for, as far as is known.
     limit: u64,
-    /// One packet may pass the limit, to ask whether it still holds.
-    probe: bool,
+    /// When one packet may pass the limit, to ask whether it still holds, and how long that waits.
+    probe: Option<Duration>,
+    patience: Duration,
     /// When everything is sent again.
     due: Duration,
     rtt: Rtt,
@@ -53,7 +58,8 @@ impl Window {
             acked: 0,
             at: 0,
             limit: RING,
-            probe: false,
+            probe: None,
+            patience: PROBE,
             due: Duration::ZERO,
             rtt: Rtt::new(AGAIN_FIRST, AGAIN_LEAST, AGAIN_MOST),
             repaired: None,
@@ -98,19 +104,32 @@ impl Window {
     /// The next frame to send.
     pub fn poll(&mut self, now: Duration) -> Option<&[u8]> {
         if now >= self.due && !self.packets.is_empty() {
-            (self.at, self.probe, self.repaired) = (self.acked, true, None);
+            (self.at, self.repaired) = (self.acked, None);
             self.rtt.backoff();
             self.due = now + self.rtt.rto();
         }
-        let packet = self.packets.get_mut((self.at - self.acked) as usize)?;
-        if self.at >= self.limit && !std::mem::take(&mut self.probe) {
+        let at = (self.at - self.acked) as usize;
+        if self.at >= self.limit && !(at < self.packets.len() && self.probes(now)) {
             return None;
         }
+        let packet = self.packets.get_mut(at)?;
         self.at += 1;
         // Of one that was sent twice nobody knows which of the two was answered (Karn).
         packet.sent = (!packet.old).then_some(now);
         packet.old = true;
         Some(&packet.frame)
+    }
+
+    /// Whether the packet at the limit is sent now although a member has no room for it: nobody
+    /// says so when it has again. It is as if it were lost.
+    fn probes(&mut self, now: Duration) -> bool {
+        let due = *self.probe.get_or_insert(now + self.patience);
+        if now < due || self.at > self.acked {
+            return false;
+        }
+        self.patience = (2 * self.patience).min(PROBE_MOST);
+        self.probe = None;
+        true
     }
 
     /// What a member says.
@@ -124,7 +143,11 @@ impl Window {
                     (self.at, self.repaired) = (answer.number, Some(answer.number));
                 }
             }
-            FULL => self.slow = Some(answer.hop),
+            FULL => {
+                self.slow = Some(answer.hop);
+                // The probe is answered: it may be sent again.
+                self.at = self.at.min(answer.number.max(self.acked));
+            }
             _ => {}
         }
     }
@@ -143,5 +166,6 @@ impl Window {
         self.at = self.at.max(self.acked);
         self.limit = self.limit.max(answer.limit);
         (self.slow, self.news, self.due) = (None, now, now + self.rtt.rto());
+        (self.probe, self.patience) = (None, PROBE);
     }
 }

@@ -1,0 +1,127 @@
+//! Multicast by the kernels of the members, beside ranks and agents.
+
+use super::service::{
+    await_packet, clock_us, number, packet, receivers_compute, report, stream, Log, Way, PACKET,
+    PATIENCE, WAIT,
+};
+use super::wire;
+use anyhow::{ensure, Context, Result};
+use weft::Job;
+use weft_link::ether::Mac;
+use weft_link::xdp::chain::{
+    Answers, ChainError, ChainMember, ChainRoot, KernelChains, Place, SipKey,
+};
+
+/// The group on every interface.
+const GROUP: u16 = 7;
+
+enum End<'a> {
+    Root(ChainRoot<'a>),
+    Member(ChainMember<'a>),
+}
+
+struct Kernels<'a> {
+    end: End<'a>,
+    place: &'static str,
+}
+
+impl Way for Kernels<'_> {
+    fn place(&self) -> &'static str {
+        self.place
+    }
+
+    fn send(&mut self, n: u32) -> Result<()> {
+        let End::Root(root) = &mut self.end else { return Ok(()) };
+        root.send(&packet(n), PATIENCE).context("sending down the chain")
+    }
+
+    fn look(&mut self, log: &Log) -> Result<()> {
+        let End::Member(member) = &mut self.end else { return Ok(()) };
+        let mut packet = [0; PACKET];
+        while member.receive(&mut packet)?.is_some() {
+            log.borrow_mut().push((number(&packet)?, clock_us()));
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, log: &Log) -> Result<()> {
+        let End::Member(member) = &mut self.end else { return Ok(()) };
+        let mut packet = [0; PACKET];
+        match member.wait(&mut packet, WAIT) {
+            Err(ChainError::Nothing(_)) => return Ok(()),
+            other => other?,
+        };
+        log.borrow_mut().push((number(&packet)?, clock_us()));
+        self.look(log)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let End::Root(root) = &mut self.end else { return Ok(()) };
+        root.flush(PATIENCE).context("waiting for the chain")
+    }
+}
+
+/// Both figures with the kernels of the members forwarding, and the stream with the kernel of the
+/// root taking its answers too. Nothing where a rank may not attach programs.
+pub fn multicast(job: &Job, log: &Log, repeat: u32) -> Result<()> {
+    let world = job.world();
+    let kind = weft::job::packet_from_env()?.kind;
+    let interface = wire::interface()?;
+    let chains = KernelChains::serve(&interface, kind);
+    let mine = if chains.is_ok() { interface.mac.0.to_vec() } else { Vec::new() };
+    if let Err(e) = &chains {
+        log::warn!("no multicast by kernels is measured: {}: {e}", interface.name);
+    }
+    let all = job.block_on(world.allgather(mine))?;
+    let macs: Vec<Mac> = all.iter().filter_map(|mac| mac[..].try_into().ok().map(Mac)).collect();
+    let Ok(chains) = chains else { return Ok(()) };
+    if macs.len() < world.size() {
+        return Ok(());
+    }
+    let key = job.block_on(world.broadcast(0, SipKey::random()?.0.to_vec()))?;
+    let key = SipKey(key[..].try_into().context("a key of 16 bytes")?);
+    for (place, answers) in
+        [("kernel", Answers::Received), ("kernel, answers too", Answers::Filtered(&chains))]
+    {
+        let me = world.rank();
+        let end = match me {
+            0 => End::Root(ChainRoot::open(&interface, kind, (GROUP, key), &macs[1..], answers)?),
+            _ => {
+                let next = macs.get(me + 1).copied();
+                let place = Place { position: me as u16, next, root: macs[0] };
+                End::Member(chains.join(GROUP, key, place)?)
+            }
+        };
+        let mut way = Kernels { end, place };
+        job.block_on(world.barrier())?;
+        receivers_compute(job, log, &mut way, repeat)?;
+        stream(job, log, &mut way, repeat)?;
+        acknowledged(job, log, &mut way, repeat)?;
+        job.block_on(world.barrier())?;
+    }
+    ensure!(log.borrow().is_empty(), "packets that nobody sent");
+    Ok(())
+}
+
+/// Time until the kernels of all members keep a packet and the root knows it, while they compute.
+fn acknowledged(job: &Job, log: &Log, way: &mut Kernels<'_>, repeat: u32) -> Result<()> {
+    job.block_on(job.world().barrier())?;
+    let mut times = Vec::new();
+    for n in 0..repeat {
+        match &way.end {
+            End::Root(_) => {
+                let from = clock_us();
+                way.send(n)?;
+                way.finish()?;
+                times.push(clock_us() - from);
+            }
+            End::Member(_) => await_packet(job, log, way, n)?,
+        }
+    }
+    log.borrow_mut().clear();
+    job.block_on(job.world().barrier())?;
+    if job.world().rank() == 0 {
+        report("kernels have it", way.place, times)?;
+    }
+    Ok(())
+}

@@ -6,7 +6,7 @@ use super::wire;
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
 use weft_link::ether::Mac;
-use weft_link::xdp::counters::{CounterClient, KernelCounters};
+use weft_link::xdp::counters::{CounterClient, KernelCounters, SipKey};
 
 /// The slot of answers, which no link of the bench's hosts has.
 const REPLY: u16 = 0x7fff;
@@ -17,11 +17,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub fn fetch_add(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let interface = wire::interface()?;
     let kind = weft::job::packet_from_env()?.kind;
+    // Rank 0's key holds.
+    let own = SipKey::random()?;
+    rank.tell(&own.0)?;
+    let other = rank.hear()?;
+    let key = match rank.me {
+        0 => own,
+        _ => SipKey(other.try_into().ok().context("a key of 16 bytes")?),
+    };
     rank.tell(&interface.mac.0)?;
     let theirs: [u8; 6] = rank.hear()?.try_into().ok().context("an address of 6 bytes")?;
     if rank.me == 1 {
-        let counters =
-            KernelCounters::serve(&interface, kind).context("attaching the program that counts")?;
+        let counters = KernelCounters::serve(&interface, kind, key)
+            .context("attaching the program that counts")?;
         rank.sync()?;
         let compute = Duration::from_nanos(task.arg);
         while counters.read(0)? < task.iters {
@@ -34,7 +42,7 @@ pub fn fetch_add(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         return Ok(Outcome::Elsewhere);
     }
     rank.sync()?;
-    let mut client = CounterClient::open(&interface, kind, Mac(theirs), (0, REPLY), PATIENCE)?;
+    let mut client = CounterClient::open(&interface, kind, Mac(theirs), (0, REPLY), key, PATIENCE)?;
     let start = Instant::now();
     for i in 0..task.iters {
         let before = client.fetch_add(0, 1, PATIENCE)?;

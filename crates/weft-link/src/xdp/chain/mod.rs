@@ -151,7 +151,8 @@ impl KernelChains {
         Ok((KernelChains { _link: None, nodes, slots, mode: XdpMode::Generic }, program))
     }
 
-    /// Joins a group. Its members agree on number (below 64), key and order before.
+    /// Joins a group. Its root and members agree on number (below 64), key and order before. A key
+    /// is for one chain: packets of an older one under the same key would be taken.
     ///
     /// # Errors
     /// [`ChainError::Group`].

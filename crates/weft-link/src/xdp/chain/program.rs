@@ -18,7 +18,7 @@ use super::super::assembler::{
     Assembler, Width, MD_DATA, MD_DATA_END, R0, R1, R2, R3, R4, R6, R7, R8, R9, STACK, XDP_DROP,
     XDP_PASS, XDP_TX,
 };
-use super::super::sip::siphash;
+use super::super::sip::{siphash, State};
 use super::super::sys::Insn;
 use super::frame::{
     ACK, CHECK, DATA, FULL, GROUP, HEAD, HOP, KIND, LIMIT, MISSING, NUMBER, TAG, TAGGED,
@@ -38,6 +38,9 @@ const KIND_KEPT: i16 = -16;
 const fn at(word: usize) -> i16 {
     (8 * word) as i16
 }
+
+/// Where a node has the state of its key.
+const KEY: State = State::At(R7, at(node::KEY));
 
 /// The program of an interface, with the arrays of nodes and of slots.
 pub(super) fn assemble(
@@ -64,7 +67,7 @@ pub(super) fn assemble(
     asm.if_greater_than(R4, i32::from(MISSING), "drop");
     asm.if_not(R3, node::ROOT as i32, "drop");
     asm.label("check");
-    siphash(&mut asm, (R7, at(node::KEY)), (R6, TAGGED as i16), TAGGED_WORDS);
+    siphash(&mut asm, KEY, (R6, TAGGED as i16), TAGGED_WORDS);
     field(&mut asm, R2, TAG, 64);
     asm.if_equal(R1, R2, "good");
     count(&mut asm, node::FORGED);
@@ -230,7 +233,7 @@ fn send(asm: &mut Assembler, to: usize, mac: Mac) {
         asm.set(R3, i32::from(u16::from_ne_bytes(part)));
         asm.store(Width::Half, R6, offset, R3);
     }
-    siphash(asm, (R7, at(node::KEY)), (R6, TAGGED as i16), TAGGED_WORDS);
+    siphash(asm, KEY, (R6, TAGGED as i16), TAGGED_WORDS);
     put(asm, TAG, R1);
     asm.set(R0, XDP_TX);
     asm.go("out");

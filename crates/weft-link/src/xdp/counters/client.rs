@@ -1,9 +1,10 @@
 //! Whoever adds to counters in another host's kernel.
 
 use super::program::{
-    ADD, ANSWER, CLIENT, COUNTER, KIND, LAST, LEN, NUMBER, REPLY, VALUE, VERSION, VERSION_NOW,
+    ADD, ANSWER, CLIENT, COUNTER, KIND, LAST, LEN, NUMBER, REPLY, TAG, TAGGED, VALUE, VERSION,
+    VERSION_NOW,
 };
-use super::SLOT;
+use super::{SipKey, SLOT};
 use crate::ether::{EtherHead, EtherType, Interface, Mac};
 use crate::packet::BarePacket;
 use std::fmt;
@@ -50,6 +51,7 @@ impl From<io::Error> for CounterError {
 /// A client of the counters of one host. It spins for its answers.
 pub struct CounterClient {
     socket: BarePacket,
+    key: SipKey,
     request: [u8; FRAME],
     /// Number of the last request.
     number: u64,
@@ -57,7 +59,7 @@ pub struct CounterClient {
 
 impl CounterClient {
     /// Client number `client` (below [`CLIENTS`](super::CLIENTS), of no other at that host) of the
-    /// counters behind the address `server`, from an interface on the same wire. Answers carry the
+    /// counters behind the address `server`, from an interface on the same wire, under their key. Answers carry the
     /// slot `reply`, which no link of this interface has. Needs `CAP_NET_RAW`.
     ///
     /// # Errors
@@ -67,6 +69,7 @@ impl CounterClient {
         kind: EtherType,
         server: Mac,
         (client, reply): (u16, u16),
+        key: SipKey,
         timeout: Duration,
     ) -> Result<CounterClient, CounterError> {
         let head = EtherHead {
@@ -82,7 +85,7 @@ impl CounterClient {
         request[CLIENT..CLIENT + 2].copy_from_slice(&client.to_le_bytes());
         request[REPLY..REPLY + 2].copy_from_slice(&reply.to_le_bytes());
         let socket = BarePacket::open(interface, kind, RING)?;
-        let mut client = CounterClient { socket, request, number: 0 };
+        let mut client = CounterClient { socket, key, request, number: 0 };
         client.number = client.ask(LAST, 0, 0, timeout)?;
         Ok(client)
     }
@@ -113,6 +116,8 @@ impl CounterClient {
         self.request[COUNTER..COUNTER + 4].copy_from_slice(&counter.to_le_bytes());
         self.request[NUMBER..NUMBER + 8].copy_from_slice(&self.number.to_le_bytes());
         self.request[VALUE..VALUE + 8].copy_from_slice(&value.to_le_bytes());
+        let tag = self.key.hash(&[&self.request[TAGGED..TAG]]);
+        self.request[TAG..LEN].copy_from_slice(&tag.to_le_bytes());
         let start = Instant::now();
         let mut tries = 0;
         loop {
@@ -147,7 +152,8 @@ impl CounterClient {
             && frame[6..12] == self.request[..6]
             && frame[EtherHead::SLOT..EtherHead::SLOT + 2] == self.request[REPLY..REPLY + 2]
             && same(VERSION, KIND)
-            && same(CLIENT, VALUE);
+            && same(CLIENT, VALUE)
+            && frame[TAG..LEN] == self.key.hash(&[&frame[TAGGED..TAG]]).to_le_bytes();
         let value = frame[VALUE..VALUE + 8].try_into().map(u64::from_le_bytes);
         value.ok().filter(|_| ours)
     }

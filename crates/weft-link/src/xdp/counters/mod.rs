@@ -3,9 +3,8 @@
 //!
 //! A request is a frame of weft's EtherType for slot [`SLOT`]; the answer is the same frame sent
 //! back. Requests of a client are numbered, and the program remembers the last of each client with
-//! its answer: one that comes twice adds once, one that comes too late not at all. They are **not
-//! authenticated**: whoever can put frames on the wire can add. So the program is only attached
-//! where somebody says that the interface is trusted, and never by a job of its own accord.
+//! its answer: one that comes twice adds once, one that comes too late not at all. Requests and
+//! answers are authenticated by a keyed hash, which the program checks and makes.
 //!
 //! | offset | size | field |
 //! | --- | --- | --- |
@@ -14,8 +13,10 @@
 //! | 20 | 2 | client |
 //! | 22 | 2 | slot that the answer is for |
 //! | 24 | 4 | counter |
-//! | 28 | 8 | number of the request |
-//! | 36 | 8 | what to add; in an answer, the value before, or the number of the last request |
+//! | 28 | 4 | 0 |
+//! | 32 | 8 | number of the request |
+//! | 40 | 8 | what to add; in an answer, the value before, or the number of the last request |
+//! | 48 | 8 | tag of bytes 16 to 47: SipHash-2-4 under the key of the counters |
 //!
 //! Before it stand Ethernet header and shim; all numbers are little-endian.
 
@@ -24,6 +25,7 @@ mod program;
 #[cfg(test)]
 mod tests;
 
+pub use super::sip::SipKey;
 pub use client::{CounterClient, CounterError};
 
 use super::sys::bpf;
@@ -52,18 +54,22 @@ pub struct KernelCounters {
 }
 
 impl KernelCounters {
-    /// Attaches the program to an interface that is trusted: every host on that wire may add to
-    /// every counter. Needs `CAP_NET_ADMIN` and `CAP_BPF`. Frames for AF_XDP sockets pass, so an
+    /// Attaches the program to an interface: who has the key may add to every counter. A
+    /// new key each time: requests under an old one could be sent again. Needs `CAP_NET_ADMIN` and `CAP_BPF`. Frames for AF_XDP sockets pass, so an
     /// interface serves either these counters or the xdp link; packet sockets are not disturbed.
     ///
     /// # Errors
     /// The kernel's: `EBUSY` where another program is attached.
-    pub fn serve(trusted: &Interface, kind: EtherType) -> io::Result<KernelCounters> {
+    pub fn serve(
+        interface: &Interface,
+        kind: EtherType,
+        key: SipKey,
+    ) -> io::Result<KernelCounters> {
         let counters = bpf::array(COUNTERS, 8, NAME)?;
         let clients = bpf::array(CLIENTS, 16, NAME)?;
-        let code = program::assemble(&clients, &counters, kind, trusted.mac);
+        let code = program::assemble(&clients, &counters, (kind, interface.mac), key);
         let program = bpf::load(&code, NAME, false)?;
-        let (link, mode) = attach::alone(&program, trusted)?;
+        let (link, mode) = attach::alone(&program, interface)?;
         Ok(KernelCounters { _link: link, counters, mode })
     }
 

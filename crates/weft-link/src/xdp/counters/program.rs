@@ -2,15 +2,17 @@
 //!
 //! ```text
 //! if the frame is too short, or no request for this interface: pass
-//! if it is of another version or no request, or client or counter do not exist: drop
+//! if it is of another version or no request, or its tag is wrong: drop
+//! if client or counter do not exist: drop
 //! if it asks for the number of the client's last request: answer with that
 //! if it is the client's last request: answer with the value kept
 //! if it is one from before that: drop
 //! add, keep number and value, answer with the value
-//! answer: swap the addresses, put the client's slot, send back
+//! answer: swap the addresses, put the client's slot, tag it, send back
 //! ```
 
-use super::super::assembler::{Assembler, Width, R0, R2, R3, R4, R6, R7, R8, XDP_DROP, XDP_TX};
+use super::super::assembler::{Assembler, Width, R0, R1, R2, R3, R4, R6, R7, R8, XDP_DROP, XDP_TX};
+use super::super::sip::{siphash, SipKey, State};
 use super::super::sys::Insn;
 use super::SLOT;
 use crate::ether::{EtherHead, EtherType, Mac};
@@ -22,10 +24,14 @@ pub(super) const KIND: usize = VERSION + 1;
 pub(super) const CLIENT: usize = VERSION + 2;
 pub(super) const REPLY: usize = VERSION + 4;
 pub(super) const COUNTER: usize = VERSION + 6;
-pub(super) const NUMBER: usize = VERSION + 10;
-pub(super) const VALUE: usize = VERSION + 18;
+pub(super) const NUMBER: usize = VERSION + 14;
+pub(super) const VALUE: usize = VERSION + 22;
+pub(super) const TAG: usize = VERSION + 30;
+/// What the tag covers, from the shim's length on.
+pub(super) const TAGGED: usize = EtherHead::LENGTH;
+const TAGGED_WORDS: i16 = ((TAG - TAGGED) / 8) as i16;
 /// Length of a request.
-pub(super) const LEN: usize = VALUE + 8;
+pub(super) const LEN: usize = TAG + 8;
 
 /// Kinds of request and answer.
 pub(super) const LAST: u8 = 0;
@@ -41,9 +47,10 @@ const LAST_VALUE: i16 = 8;
 pub(super) fn assemble(
     clients: &impl AsRawFd,
     counters: &impl AsRawFd,
-    kind: EtherType,
-    mac: Mac,
+    (kind, mac): (EtherType, Mac),
+    key: SipKey,
 ) -> Vec<Insn> {
+    let key = State::Known(key.state());
     let mut asm = Assembler::default();
     asm.only((kind, SLOT, mac), LEN);
     asm.set(R0, XDP_DROP);
@@ -51,6 +58,12 @@ pub(super) fn assemble(
     asm.if_not(R3, i32::from(VERSION_NOW), "out");
     asm.load(Width::Byte, R3, R6, KIND as i16);
     asm.if_greater_than(R3, i32::from(ADD), "out");
+    siphash(&mut asm, key, (R6, TAGGED as i16), TAGGED_WORDS);
+    asm.load(Width::Double, R2, R6, TAG as i16);
+    asm.swap_le(R2, 64);
+    asm.if_equal(R1, R2, "good");
+    asm.go("drop");
+    asm.label("good");
     asm.load(Width::Half, R3, R6, CLIENT as i16);
     asm.swap_le(R3, 16);
     asm.entry(clients, "drop");
@@ -76,7 +89,7 @@ pub(super) fn assemble(
     asm.label("answer");
     asm.swap_le(R2, 64);
     asm.store(Width::Double, R6, VALUE as i16, R2);
-    send_back(&mut asm);
+    send_back(&mut asm, key);
     asm.label("drop");
     asm.set(R0, XDP_DROP);
     asm.label("out");
@@ -85,7 +98,7 @@ pub(super) fn assemble(
 }
 
 /// Makes the request its answer and sends it where it came from.
-fn send_back(asm: &mut Assembler) {
+fn send_back(asm: &mut Assembler, key: State) {
     asm.set(R3, i32::from(ANSWER));
     asm.store(Width::Byte, R6, KIND as i16, R3);
     asm.load(Width::Half, R3, R6, REPLY as i16);
@@ -96,6 +109,9 @@ fn send_back(asm: &mut Assembler) {
         asm.store(Width::Half, R6, at, R4);
         asm.store(Width::Half, R6, at + 6, R3);
     }
+    siphash(asm, key, (R6, TAGGED as i16), TAGGED_WORDS);
+    asm.swap_le(R1, 64);
+    asm.store(Width::Double, R6, TAG as i16, R1);
     asm.set(R0, XDP_TX);
     asm.go("out");
 }

@@ -4,7 +4,9 @@
 use super::super::sys::bpf;
 use super::super::sys::testing::send_raw;
 use super::super::tests::{attached, cable, wait_detached};
-use super::program::{self, ADD, ANSWER, CLIENT, COUNTER, KIND, LEN, NUMBER, VALUE, VERSION};
+use super::program::{
+    self, ADD, ANSWER, CLIENT, COUNTER, KIND, LEN, NUMBER, TAG, TAGGED, VALUE, VERSION,
+};
 use super::*;
 use crate::ether::{EtherHead, Interfaces};
 use crate::packet::BarePacket;
@@ -12,6 +14,7 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(300);
 const REPLY: u16 = 0x7abc;
+const KEY: SipKey = SipKey(*b"a key of 16 byte");
 
 fn interface(name: &str) -> Interface {
     let all = Interfaces::list().unwrap();
@@ -20,7 +23,7 @@ fn interface(name: &str) -> Interface {
 
 fn client(number: u16) -> CounterClient {
     let (own, far) = (interface("w0"), interface("v0"));
-    CounterClient::open(&own, EtherType::default(), far.mac, (number, REPLY), LONG).unwrap()
+    CounterClient::open(&own, EtherType::default(), far.mac, (number, REPLY), KEY, LONG).unwrap()
 }
 
 #[test]
@@ -28,7 +31,7 @@ fn fetch_add__every_ticket_once() {
     if !cable() {
         return;
     }
-    let counters = KernelCounters::serve(&interface("v0"), EtherType::default()).unwrap();
+    let counters = KernelCounters::serve(&interface("v0"), EtherType::default(), KEY).unwrap();
     counters.set(5, 100).unwrap();
     let (mut a, mut b) = (client(0), client(1));
     for i in 0..200 {
@@ -49,7 +52,7 @@ fn fetch_add__repeated_old_and_foreign_requests_add_nothing() {
         return;
     }
     let (own, far) = (interface("w0"), interface("v0"));
-    let counters = KernelCounters::serve(&far, EtherType::default()).unwrap();
+    let counters = KernelCounters::serve(&far, EtherType::default(), KEY).unwrap();
     let kind = EtherType::default();
     let mut socket = BarePacket::open(&own, kind, 64 << 10).unwrap();
     let send = |number: u64, change: &dyn Fn(&mut [u8])| {
@@ -61,6 +64,10 @@ fn fetch_add__repeated_old_and_foreign_requests_add_nothing() {
         frame[NUMBER..NUMBER + 8].copy_from_slice(&number.to_le_bytes());
         frame[VALUE] = 1;
         change(&mut frame);
+        let tag = KEY.hash(&[&frame[TAGGED..TAG]]);
+        if frame[TAG] == 0 {
+            frame[TAG..LEN].copy_from_slice(&tag.to_le_bytes());
+        }
         send_raw(own.index, &frame);
     };
     // The value in the next answer.
@@ -76,6 +83,7 @@ fn fetch_add__repeated_old_and_foreign_requests_add_nothing() {
     send(7, &|_| {});
     assert_eq!(answer(), 0, "the same answer");
     send(6, &|_| {});
+    send(8, &|f| f[TAG] = 1);
     send(8, &|f| f[VERSION] = 2);
     send(8, &|f| f[KIND] = ANSWER);
     send(8, &|f| f[CLIENT + 1] = 0xff);
@@ -93,14 +101,17 @@ fn serve__detaches_and_says_what_is_in_the_way() {
         return;
     }
     let far = interface("v0");
-    let counters = KernelCounters::serve(&far, EtherType::default()).unwrap();
+    let counters = KernelCounters::serve(&far, EtherType::default(), KEY).unwrap();
     assert!(attached("v0"));
-    assert!(KernelCounters::serve(&far, EtherType::default()).is_err(), "one program at a time");
+    assert!(
+        KernelCounters::serve(&far, EtherType::default(), KEY).is_err(),
+        "one program at a time"
+    );
     let (own, kind) = (interface("w0"), EtherType::default());
     let soon = Duration::from_millis(50);
     drop(counters);
     wait_detached("v0");
-    let nobody = CounterClient::open(&own, kind, far.mac, (0, REPLY), soon);
+    let nobody = CounterClient::open(&own, kind, far.mac, (0, REPLY), KEY, soon);
     assert!(matches!(nobody.err(), Some(CounterError::Timeout(_))));
 }
 
@@ -112,9 +123,9 @@ fn assemble__the_verifier_takes_it_and_other_frames_pass() {
     let array = |size| bpf::array(4, size, "weft_test").unwrap();
     let (clients, counters) = (array(16), array(8));
     let mac = interface("v0").mac;
-    let code = program::assemble(&clients, &counters, EtherType::default(), mac);
+    let code = program::assemble(&clients, &counters, (EtherType::default(), mac), KEY);
     let program = bpf::load(&code, "weft_test", false).unwrap();
-    for len in [14, 17, 43, 60, 1500] {
+    for len in [14, 17, 55, 60, 1500] {
         assert_eq!(bpf::test_run(&program, &vec![0; len]).unwrap(), 2, "{len} zeros");
     }
 }

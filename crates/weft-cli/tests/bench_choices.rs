@@ -221,7 +221,7 @@ fn choices__the_grid_of_a_link_is_whole() {
 }
 
 #[test]
-fn agent__what_agents_do_beside_what_ranks_do() {
+fn agent__what_agents_and_kernels_do_beside_what_ranks_do() {
     let Some(lines) = raw_lines_of_agents() else { return };
     for (what, place) in [
         ("owner waits", "host"),
@@ -229,6 +229,11 @@ fn agent__what_agents_do_beside_what_ranks_do() {
         ("owner computes", "agent"),
         ("receivers compute", "host"),
         ("receivers compute", "agent"),
+        ("receivers compute", "kernel"),
+        ("stream, a packet", "host"),
+        ("stream, a packet", "agent"),
+        ("stream, a packet", "kernel, answers too"),
+        ("kernels have it", "kernel"),
     ] {
         let found = lines.iter().any(|line| {
             line["what"] == what && line["place"] == place && line["median_us"].is_f64()

@@ -16,7 +16,7 @@ use weft_link::xdp::chain::{
 const GROUP: u16 = 7;
 
 enum End<'a> {
-    Root(ChainRoot<'a>),
+    Root(Box<ChainRoot<'a>>),
     Member(ChainMember<'a>),
 }
 
@@ -78,14 +78,17 @@ pub fn multicast(job: &Job, log: &Log, repeat: u32) -> Result<()> {
     if macs.len() < world.size() {
         return Ok(());
     }
-    let key = job.block_on(world.broadcast(0, SipKey::random()?.0.to_vec()))?;
-    let key = SipKey(key[..].try_into().context("a key of 16 bytes")?);
     for (place, answers) in
         [("kernel", Answers::Received), ("kernel, answers too", Answers::Filtered(&chains))]
     {
+        let key = job.block_on(world.broadcast(0, SipKey::random()?.0.to_vec()))?;
+        let key = SipKey(key[..].try_into().context("a key of 16 bytes")?);
         let me = world.rank();
         let end = match me {
-            0 => End::Root(ChainRoot::open(&interface, kind, (GROUP, key), &macs[1..], answers)?),
+            0 => {
+                let root = ChainRoot::open(&interface, kind, (GROUP, key), &macs[1..], answers)?;
+                End::Root(Box::new(root))
+            }
             _ => {
                 let next = macs.get(me + 1).copied();
                 let place = Place { position: me as u16, next, root: macs[0] };

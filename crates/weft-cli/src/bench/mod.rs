@@ -146,7 +146,7 @@ pub enum What {
     All,
     /// What weft must reach on plain Ethernet, each target met or not
     Ethernet,
-    /// What agents do while ranks compute, beside what ranks do themselves, between lab hosts
+    /// What agents and kernels do while ranks compute, beside what ranks do, between lab hosts
     Agent,
     /// MPI programs over weft and over TCP, each target met or not (root)
     Mpi,

@@ -1,4 +1,5 @@
-//! What agents do in their ranks' place: fetch-and-add and multicast while the ranks compute.
+//! What agents do in their ranks' place: fetch-and-add and multicast while the ranks compute; and
+//! multicast by the members' kernels (`chain.rs`).
 //!
 //! `weft bench agent` starts this as the ranks of a job over lab hosts, an agent on each.
 

@@ -1,5 +1,5 @@
-//! Builds BPF programs instruction by instruction (instruction set: RFC 9669), and what the programs
-//! of this folder have in common.
+//! Builds BPF programs instruction by instruction (instruction set: RFC 9669), and what the
+//! programs of this folder have in common.
 
 use super::sys::Insn;
 use crate::ether::{EtherHead, EtherType, Mac};
@@ -150,7 +150,8 @@ impl Assembler {
         self.push(0xdb, dst, src, off, EXCHANGE);
     }
 
-    /// `if *(dst + off) == r0 then *(dst + off) = src`, of 64 bits in one step; `r0` = what was there.
+    /// `if *(dst + off) == r0 then *(dst + off) = src`, of 64 bits in one step; `r0` = what was
+    /// there.
     pub(super) fn compare_exchange(&mut self, dst: u8, off: i16, src: u8) {
         const COMPARE_EXCHANGE: i32 = 0xf1;
         self.push(0xdb, dst, src, off, COMPARE_EXCHANGE);

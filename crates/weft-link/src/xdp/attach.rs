@@ -43,8 +43,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Attaches a program that shares nothing with other processes, in the first mode that works, for as
-/// long as the descriptor is open.
+/// Attaches a program that shares nothing with other processes, in the first mode that works, for
+/// as long as the descriptor is open.
 ///
 /// # Errors
 /// The kernel's, of the last mode: `EBUSY` where another program is attached.

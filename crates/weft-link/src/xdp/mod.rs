@@ -3,13 +3,15 @@
 //! Frames of weft's EtherType for a slot of this endpoint are taken out of the receive path before
 //! the network stack sees them and lie in memory shared with the kernel; everything else passes.
 //!
-//! - `program.rs`: the XDP program; `attach.rs`: how ranks share it on an interface.
+//! - `program.rs`: the XDP program; `assembler.rs`: how programs are written; `attach.rs`: how
+//!   ranks share one on an interface.
 //! - `mode.rs`, `open.rs`: what is tried on an interface, and why it did not work.
 //! - `way.rs`: a queue, or a packet socket where another process has the queue; `share.rs`: one
 //!   queue for several endpoints of a process.
 //! - `paths.rs`: which interface a peer is reached over.
 //! - `send.rs`, `recv.rs`: packets to frames and back.
-//! - `counters/`: fetch-and-add by a program of its own.
+//! - `counters/`, `chain/`: fetch-and-add and multicast by programs of their own; `sip.rs`: how
+//!   these know whom to believe.
 //! - `bare.rs`: program and sockets alone, for comparison.
 //! - `sys/`: bpf(2), the sockets and their rings.
 //!

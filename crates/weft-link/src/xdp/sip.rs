@@ -57,8 +57,8 @@ pub(super) enum State {
     At(u8, i16),
 }
 
-/// `r1` = the hash of `words` times 8 bytes at `from`, a register and an offset. No register is one of
-/// 0 to 5, which are used.
+/// `r1` = the hash of `words` times 8 bytes at `from`, a register and an offset. No register is one
+/// of 0 to 5, which are used.
 pub(super) fn siphash(asm: &mut Assembler, state: State, from: (u8, i16), words: i16) {
     for (i, v) in V.into_iter().enumerate() {
         match state {

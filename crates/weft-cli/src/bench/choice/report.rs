@@ -215,8 +215,8 @@ pub fn markdown(about: &About, cells: &[Cell], took: Duration) -> String {
         "\nThe best of a row is bold, among what can be chosen. Floor: a cache line and \
          `process_vm_readv` (shm), bare UDP and UDP with GSO, single frames on bare sockets \
          (packet, xdp), weft's packet link (agent). Half of the members of a multicast are threads \
-         of each rank. Who computes does so for {} us between two polls. Kernel: an XDP program on \
-         an interface declared trusted.",
+         of each rank. Who computes does so for {} us between two polls. Kernel: an XDP program \
+         that knows the counters' key.",
         COMPUTES / 1000
     );
     let absent = cells.iter().filter(|c| c.value.is_none());

@@ -3,7 +3,7 @@
 //! | offset | size | field |
 //! | --- | --- | --- |
 //! | 18 | 1 | version: 1 |
-//! | 19 | 1 | 0: data; 1: all have what is before `number`; 2: no room for `number`; 3: `number` is missing |
+//! | 19 | 1 | 0: data; 1: all have what is before `number`; 2: no room for it; 3: it is missing |
 //! | 20 | 2 | group |
 //! | 22 | 2 | data: place in the chain that it is for, 1 the first; answers: who answers |
 //! | 24 | 8 | number of the packet |
@@ -12,9 +12,9 @@
 //! | 48 | 8 | tag of bytes 16 to 47 |
 //! | 56 | | payload |
 //!
-//! Before it stand Ethernet header and shim (`slot` 0xfffe); all numbers are little-endian. Check and
-//! tag are SipHash-2-4 under the key of the group. The tag is made anew by each member, since place
-//! and limit change; the check is the root's, for the process that takes the packet.
+//! Before it stand Ethernet header and shim (`slot` 0xfffe); all numbers are little-endian. Check
+//! and tag are SipHash-2-4 under the key of the group. The tag is made anew by each member, since
+//! place and limit change; the check is the root's, for the process that takes the packet.
 
 use super::super::sip::SipKey;
 use super::{FRAME, SLOT};

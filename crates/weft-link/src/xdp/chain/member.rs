@@ -108,7 +108,7 @@ impl Pause {
     pub fn is_over(&mut self) -> bool {
         self.looks += 1;
         std::hint::spin_loop();
-        if self.looks % LOOKS != 0 {
+        if !self.looks.is_multiple_of(LOOKS) {
             return false;
         }
         let clock = || weft_core::Instant(self.start.elapsed().as_nanos() as u64);

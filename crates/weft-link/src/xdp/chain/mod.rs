@@ -15,8 +15,8 @@
 //!
 //! - `program.rs`: the program; `node.rs`: the memory that it shares with the process.
 //! - `frame.rs`: what frames look like.
-//! - `member.rs`, `root.rs`: the two ends; `sender.rs`: a root without its socket; `window.rs`: what
-//!   it repeats when.
+//! - `member.rs`, `root.rs`: the two ends; `sender.rs`: a root without its socket; `window.rs`:
+//!   what it repeats when.
 
 mod frame;
 mod member;

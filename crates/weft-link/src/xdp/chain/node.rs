@@ -18,8 +18,8 @@ pub(super) const SLOT_WORDS: usize = (SLOT_HEAD + SLOT_DATA) / 8;
 /// This bit of `NEXT`: a packet is being kept.
 pub(super) const BUSY: u32 = 63;
 
-/// Words of an entry. Place of the member in the chain, 1 for the first, [`ROOT`] for the root, 0 for
-/// none.
+/// Words of an entry. Place of the member in the chain, 1 for the first, [`ROOT`] for the root, 0
+/// for none.
 pub(super) const PLACE: usize = 0;
 /// Number of the next packet; at the root, of the first that not all have.
 pub(super) const NEXT: usize = 1;

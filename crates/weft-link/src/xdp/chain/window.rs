@@ -1,4 +1,5 @@
-//! What the root has sent and not everybody has: go-back-N over a chain, without a clock or a socket.
+//! What the root has sent and not everybody has: go-back-N over a chain, without a clock or a
+//! socket.
 
 use super::frame::{Answer, ACK, FULL, MISSING};
 use super::node::RING;
@@ -137,11 +138,12 @@ impl Window {
         let next = self.acked + self.packets.len() as u64;
         match answer.kind {
             ACK if answer.number <= next => self.acknowledged(answer, now),
-            MISSING if (self.acked..self.at).contains(&answer.number) => {
-                // Each packet behind the missing one says so: it is sent again once.
-                if self.repaired.is_none_or(|number| number < answer.number) {
-                    (self.at, self.repaired) = (answer.number, Some(answer.number));
-                }
+            // Each packet behind the missing one says so: it is sent again once.
+            MISSING
+                if (self.acked..self.at).contains(&answer.number)
+                    && self.repaired.is_none_or(|number| number < answer.number) =>
+            {
+                (self.at, self.repaired) = (answer.number, Some(answer.number));
             }
             FULL => {
                 self.slow = Some(answer.hop);
@@ -157,7 +159,7 @@ impl Window {
         if count == 0 && answer.limit <= self.limit {
             return;
         }
-        if let Some(last) = self.packets.drain(..count as usize).last() {
+        if let Some(last) = self.packets.drain(..count as usize).next_back() {
             if let Some(sent) = last.sent {
                 self.rtt.sample(now.saturating_sub(sent));
             }

@@ -59,8 +59,8 @@ pub struct CounterClient {
 
 impl CounterClient {
     /// Client number `client` (below [`CLIENTS`](super::CLIENTS), of no other at that host) of the
-    /// counters behind the address `server`, from an interface on the same wire, under their key. Answers carry the
-    /// slot `reply`, which no link of this interface has. Needs `CAP_NET_RAW`.
+    /// counters behind the address `server`, from an interface on the same wire, under their key.
+    /// Answers carry the slot `reply`, which no link of this interface has. Needs `CAP_NET_RAW`.
     ///
     /// # Errors
     /// The kernel's, or no answer within `timeout`.

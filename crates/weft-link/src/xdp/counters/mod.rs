@@ -54,9 +54,10 @@ pub struct KernelCounters {
 }
 
 impl KernelCounters {
-    /// Attaches the program to an interface: who has the key may add to every counter. A
-    /// new key each time: requests under an old one could be sent again. Needs `CAP_NET_ADMIN` and `CAP_BPF`. Frames for AF_XDP sockets pass, so an
-    /// interface serves either these counters or the xdp link; packet sockets are not disturbed.
+    /// Attaches the program to an interface: who has the key may add to every counter. A new key
+    /// each time: requests under an old one could be sent again. Needs `CAP_NET_ADMIN` and
+    /// `CAP_BPF`. Frames for AF_XDP sockets pass, so an interface serves either these counters or
+    /// the xdp link; packet sockets are not disturbed.
     ///
     /// # Errors
     /// The kernel's: `EBUSY` where another program is attached.

@@ -71,6 +71,11 @@ pub fn shm_hello(data: &[u8]) {
     weft_link::shm::check_hello(data);
 }
 
+/// Answers to the root of a chain of kernels: none panics, and what its window holds stays bounded.
+pub fn chain_answers(data: &[u8]) {
+    weft_link::xdp::chain::check_answers(data);
+}
+
 const ALICE: EndpointId = EndpointId(0xa11ce);
 const BOB: EndpointId = EndpointId(0xb0b);
 const PEER: PeerId = PeerId(0);

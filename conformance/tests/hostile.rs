@@ -120,6 +120,19 @@ fn agent_control__survives_hostile_bytes() {
 }
 
 #[test]
+fn chain_answers__survive_hostile_bytes() {
+    let good = weft_link::xdp::chain::example_answer();
+    let kinds = [1, 2, 3].map(|kind| {
+        let mut frame = good.clone();
+        frame[19] = kind;
+        frame
+    });
+    let row = [&kinds[2][..], &kinds[0][..], &kinds[1][..], &good[..]].concat();
+    let all: Vec<_> = kinds.into_iter().chain([row]).collect();
+    feed(&all, hostile::chain_answers);
+}
+
+#[test]
 fn shm_hello__survives_hostile_bytes() {
     let good = weft_link::shm::example_hello();
     let mut answer = good.clone();

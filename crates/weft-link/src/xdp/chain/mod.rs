@@ -32,6 +32,7 @@ pub use super::sip::SipKey;
 pub use member::ChainMember;
 pub use node::Place;
 pub use root::{Answers, ChainRoot};
+pub use sender::{check_answers, example_answer};
 
 use super::sys::{bpf, SharedArray};
 use super::{attach, XdpMode};

@@ -1,9 +1,9 @@
 //! A root without its socket: what it sends, and what it learns from answers, wherever they arrive.
 
-use super::frame::{data, Answer, Route, ACK, FULL, MISSING};
+use super::frame::{data, Answer, Route, ACK, FULL, KIND, MISSING, TAG, TAGGED};
 use super::node;
 use super::window::Window;
-use super::KernelChains;
+use super::{KernelChains, FRAME};
 use crate::ether::{EtherType, Mac};
 use crate::xdp::sip::SipKey;
 use std::sync::atomic::Ordering::Relaxed;
@@ -100,4 +100,38 @@ impl Drop for Sender<'_> {
             node::leave(&chains.nodes, u32::from(self.group));
         }
     }
+}
+
+/// For fuzzing: a root hears frames, as they are and as a member with the key would tag them.
+///
+/// # Panics
+/// They bring its window into a state that cannot be.
+pub fn check_answers(data: &[u8]) {
+    let (key, me) = (SipKey([7; 16]), Mac([2, 0, 0, 0, 0, 1]));
+    let mut sender = Sender::new((3, key), (EtherType::default(), me), None);
+    let mut now = Duration::ZERO;
+    for chunk in data.chunks(FRAME) {
+        let pushes = chunk[0] % 4;
+        for _ in 0..pushes {
+            let _ = sender.push(me, chunk, now);
+        }
+        now += Duration::from_micros(u64::from(chunk[0]) << 4);
+        while sender.window.poll(now).is_some() {}
+        let heard = sender.hear(chunk, now);
+        let mut frame = [0; FRAME];
+        frame[..chunk.len()].copy_from_slice(chunk);
+        let tag = key.hash(&[&frame[TAGGED..TAG]]);
+        frame[TAG..TAG + 8].copy_from_slice(&tag.to_le_bytes());
+        assert!(sender.hear(&frame, now).is_some() || heard.is_none());
+        assert!(sender.window.is_sound(), "{sender:?}");
+    }
+}
+
+/// For fuzzing: an answer that a root takes.
+pub fn example_answer() -> Vec<u8> {
+    let (key, me) = (SipKey([7; 16]), Mac([2, 0, 0, 0, 0, 1]));
+    let sender = Sender::new((3, key), (EtherType::default(), Mac::default()), None);
+    let mut frame = sender.frame((me, 1), 1, &[1]);
+    frame[KIND] = ACK;
+    frame
 }

@@ -170,4 +170,10 @@ impl Window {
         (self.slow, self.news, self.due) = (None, now, now + self.rtt.rto());
         (self.probe, self.patience) = (None, PROBE);
     }
+
+    /// Whether what must hold, whatever members say, does.
+    pub fn is_sound(&self) -> bool {
+        let kept = self.packets.len() as u64;
+        kept <= RING && (self.acked..=self.acked + kept).contains(&self.at)
+    }
 }

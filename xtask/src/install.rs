@@ -246,6 +246,7 @@ const EXAMPLES: &[(&str, u32)] = &[
     ("mailbox", 2),
     ("multicast", 3),
     ("pingpong", 2),
+    ("poll", 3),
     ("rcpy", 2),
     ("slow", 3),
     ("watchdog", 3),

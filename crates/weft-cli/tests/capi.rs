@@ -84,6 +84,20 @@ fn mailbox__packets_to_and_fro_without_upcalls() {
 }
 
 #[test]
+fn poll__ranks_sleep_on_the_job_beside_their_own_descriptors() {
+    all("poll", 3, "100 rounds, slept");
+}
+
+#[test]
+fn poll__a_watchdog_waits_itself() {
+    let Some(program) = compile("poll") else { return };
+    let out = Command::new(program).env("WEFT_RECEIPT", "watchdog").output().unwrap();
+    let complaints = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success());
+    assert!(complaints.contains("the watchdog waits for this job"), "{complaints}");
+}
+
+#[test]
 fn gather__memory_comes_back_and_is_used_again() {
     all("gather", 3, "from memory lent");
 }

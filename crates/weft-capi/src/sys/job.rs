@@ -7,6 +7,7 @@ use super::{WEFT_BUSY, WEFT_INIT, WEFT_NO_AGENT, WEFT_OK, WEFT_PEER, WEFT_REFUSE
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_int;
+use std::os::fd::AsRawFd;
 use std::thread::ThreadId;
 use std::time::Duration;
 use weft::choices::Receipt;
@@ -58,6 +59,16 @@ impl WeftJob {
         match self.depth.get() {
             0 => Ok(()),
             _ => Err(Fault(WEFT_UPCALL, "waits, and was called from an upcall".into())),
+        }
+    }
+
+    /// # Errors
+    /// An upcall runs, or a watchdog takes in what a sleeping program would wait for.
+    fn sleeps_itself(&self) -> Result<(), Fault> {
+        self.may_wait()?;
+        match self.watchdog.borrow().is_some() {
+            true => Err(Fault(WEFT_REFUSED, "the watchdog waits for this job".into())),
+            false => Ok(()),
         }
     }
 
@@ -230,6 +241,53 @@ pub unsafe extern "C" fn weft_wait(job: *mut WeftJob, timeout_us: i64) -> c_int 
         let job = unsafe { job_of(job) }?;
         let timeout = u64::try_from(timeout_us).ok().map(Duration::from_micros);
         Ok(c_int::from(job.fresh.take() || job.packets.wait(timeout)))
+    })
+}
+
+/// A descriptor that is readable when there may be something for `weft_poll`, for the program's own
+/// `poll(2)` or epoll, between `weft_prepare_wait` and `weft_finish_wait`. It is the job's: it must
+/// not be read or closed.
+///
+/// # Safety
+/// `job` is a living handle.
+#[no_mangle]
+pub unsafe extern "C" fn weft_wait_fd(job: *mut WeftJob) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        job.sleeps_itself()?;
+        let fd = job.job.endpoint().wait_fd().map(|fd| fd.as_raw_fd());
+        fd.ok_or_else(|| Fault(WEFT_REFUSED, "the system gives no descriptor to wait on".into()))
+    })
+}
+
+/// Says that the program is about to sleep on the descriptor: 1, or 0 where it must not, since
+/// there is something for `weft_poll`; then it is not ended by `weft_finish_wait`.
+///
+/// # Safety
+/// `job` is a living handle.
+#[no_mangle]
+pub unsafe extern "C" fn weft_prepare_wait(job: *mut WeftJob) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        job.sleeps_itself()?;
+        Ok(c_int::from(job.job.endpoint().prepare_wait()))
+    })
+}
+
+/// Ends what `weft_prepare_wait` began.
+///
+/// # Safety
+/// `job` is a living handle.
+#[no_mangle]
+pub unsafe extern "C" fn weft_finish_wait(job: *mut WeftJob) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        job.sleeps_itself()?;
+        job.job.endpoint().finish_wait();
+        Ok(WEFT_OK)
     })
 }
 

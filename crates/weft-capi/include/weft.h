@@ -76,8 +76,8 @@ int weft_size(const weft_job *job);
 int weft_poll(weft_job *job);
 /* The same, but waits at most timeout_us microseconds for it, forever if that is negative. */
 int weft_wait(weft_job *job, int64_t timeout_us);
-/* For programs that wait for other descriptors too: one that is readable when there may be something
- * for weft_poll. It belongs to the job: do not read or close it. Before each sleep on it (poll,
+/* For programs that wait for other descriptors too: one that is readable when there may be
+ * something for weft_poll. It is the job's: do not read or close it. Before each sleep on it (poll,
  * epoll) weft_prepare_wait answers 1, or 0: do not sleep, there is something for weft_poll. After a
  * sleep comes weft_finish_wait, whatever ended it, and weft_poll until that answers 0. Under a
  * watchdog all three answer WEFT_REFUSED. examples/poll.c */

@@ -4,12 +4,15 @@ use super::frame::check;
 use super::node::{self, leave, Place, BUSY, RING, SLOT_DATA, SLOT_HEAD};
 use super::{ChainError, KernelChains};
 use crate::xdp::sip::SipKey;
+use crate::xdp::sys::Bell;
 use crate::{Next, Turn};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::{Duration, Instant};
 
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 64;
+/// How long a member looks before it sleeps.
+const LOOK: Duration = Duration::from_micros(50);
 /// How long who waits sleeps where others compute on its core.
 const NAP: Duration = Duration::from_micros(50);
 
@@ -20,8 +23,10 @@ pub struct ChainMember<'a> {
     chains: &'a KernelChains,
     group: u32,
     key: SipKey,
+    bell: Bell,
     /// Packets taken.
     taken: u64,
+    sleeps: u64,
 }
 
 impl<'a> ChainMember<'a> {
@@ -32,7 +37,9 @@ impl<'a> ChainMember<'a> {
         place: Place,
     ) -> Result<ChainMember<'a>, ChainError> {
         let group = chains.enter(group, &key, Some(place))?;
-        Ok(ChainMember { chains, group, key, taken: 0 })
+        let bell =
+            chains.bells.hang(group, super::NAME).inspect_err(|_| leave(&chains.nodes, group))?;
+        Ok(ChainMember { chains, group, key, bell, taken: 0, sleeps: 0 })
     }
 
     /// Copies the next packet, in order; its length, or `None` while there is none. What does not
@@ -61,20 +68,44 @@ impl<'a> ChainMember<'a> {
         Ok(Some(payload.len()))
     }
 
-    /// Waits for the next packet and copies it.
+    /// Waits for the next packet and copies it: looks for 50 us, then sleeps until the program
+    /// wakes it.
     ///
     /// # Errors
     /// Nothing came within `timeout`; else as [`receive`](Self::receive).
     pub fn wait(&mut self, into: &mut [u8], timeout: Duration) -> Result<usize, ChainError> {
-        let mut pause = Pause::new(timeout);
+        let start = Instant::now();
+        let mut pause = Pause::new(timeout.min(LOOK));
         loop {
             if let Some(len) = self.receive(into)? {
                 return Ok(len);
             }
-            if pause.is_over() {
+            if start.elapsed() >= timeout {
                 return Err(ChainError::Nothing(timeout));
             }
+            if pause.is_over() {
+                self.sleep(timeout.saturating_sub(start.elapsed()))?;
+            }
         }
+    }
+
+    /// Sleeps until something comes, unless it is there.
+    fn sleep(&mut self, timeout: Duration) -> Result<(), ChainError> {
+        let word = |at| self.chains.nodes.word(self.group, at);
+        // Swapped, so that either the program sees that it has to wake or its packet is seen here.
+        word(node::SLEEPS).swap(1, SeqCst);
+        let next = word(node::NEXT).load(SeqCst) & !(1 << BUSY);
+        if next <= self.taken {
+            self.sleeps += 1;
+            self.bell.sleep(timeout)?;
+        }
+        word(node::SLEEPS).store(0, Relaxed);
+        Ok(())
+    }
+
+    /// How often it slept in a wait.
+    pub fn sleeps(&self) -> u64 {
+        self.sleeps
     }
 
     /// Packets that came although they had come before, for which there was no room, that came

@@ -34,7 +34,7 @@ pub use node::Place;
 pub use root::{Answers, ChainRoot};
 pub use sender::{check_answers, example_answer};
 
-use super::sys::{bpf, SharedArray};
+use super::sys::{bpf, Bells, SharedArray};
 use super::{attach, XdpMode};
 use crate::ether::{EtherType, Interface, Mac};
 use node::{GROUPS, RING, SLOT_WORDS, WORDS};
@@ -125,6 +125,7 @@ pub struct KernelChains {
     _link: Option<OwnedFd>,
     nodes: SharedArray,
     slots: SharedArray,
+    bells: Bells,
     /// How the program works.
     pub mode: XdpMode,
 }
@@ -147,9 +148,11 @@ impl KernelChains {
     fn load(kind: EtherType, mac: Mac) -> io::Result<(KernelChains, OwnedFd)> {
         let nodes = SharedArray::new(GROUPS, WORDS, NAME)?;
         let slots = SharedArray::new(GROUPS * RING as u32, SLOT_WORDS, NAME)?;
-        let code = program::assemble(&nodes, &slots, (kind, mac));
+        let bells = Bells::new(GROUPS, NAME)?;
+        let code = program::assemble((&nodes, &slots, &bells), (kind, mac));
         let program = bpf::load(&code, NAME, false)?;
-        Ok((KernelChains { _link: None, nodes, slots, mode: XdpMode::Generic }, program))
+        let mode = XdpMode::Generic;
+        Ok((KernelChains { _link: None, nodes, slots, bells, mode }, program))
     }
 
     /// Joins a group. Its root and members agree on number (below 64), key and order before. A key

@@ -41,8 +41,10 @@ pub(super) const REPEATED: usize = 13;
 pub(super) const NO_ROOM: usize = 14;
 pub(super) const AHEAD: usize = 15;
 pub(super) const FORGED: usize = 16;
+/// Not zero while the process sleeps until the bell rings.
+pub(super) const SLEEPS: usize = 17;
 /// Words of an entry.
-pub(super) const WORDS: usize = 17;
+pub(super) const WORDS: usize = 18;
 
 /// The place of the root.
 pub(super) const ROOT: u64 = 1 << 16;

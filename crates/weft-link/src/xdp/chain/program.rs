@@ -29,11 +29,16 @@ use super::{FRAME, SLOT};
 use crate::ether::{EtherHead, EtherType, Mac};
 use std::os::fd::AsRawFd;
 
-/// Numbers of helpers: `bpf_xdp_adjust_tail`, `bpf_xdp_load_bytes`.
+/// Numbers of helpers: `bpf_xdp_adjust_tail`, `bpf_ringbuf_output`, `bpf_xdp_load_bytes`.
 const ADJUST_TAIL: i32 = 65;
+const RINGBUF_OUTPUT: i32 = 130;
 const LOAD_BYTES: i32 = 189;
+/// Wake whoever sleeps, however much is in the ring (`BPF_RB_FORCE_WAKEUP`).
+const FORCE_WAKEUP: i32 = 2;
 /// Where the kind of an answer waits until it is written.
 const KIND_KEPT: i16 = -16;
+/// Where a record for the bell lies.
+const RECORD: i16 = -24;
 /// Words of a node, as offsets.
 const fn at(word: usize) -> i16 {
     (8 * word) as i16
@@ -42,10 +47,9 @@ const fn at(word: usize) -> i16 {
 /// Where a node has the state of its key.
 const KEY: State = State::At(R7, at(node::KEY));
 
-/// The program of an interface, with the arrays of nodes and of slots.
+/// The program of an interface, with the arrays of nodes and of slots, and the bells.
 pub(super) fn assemble(
-    nodes: &impl AsRawFd,
-    slots: &impl AsRawFd,
+    (nodes, slots, bells): (&impl AsRawFd, &impl AsRawFd, &impl AsRawFd),
     (kind, mac): (EtherType, Mac),
 ) -> Vec<Insn> {
     let mut asm = Assembler::default();
@@ -75,7 +79,7 @@ pub(super) fn assemble(
     asm.label("good");
     asm.load(Width::Byte, R4, R6, KIND as i16);
     asm.if_not(R4, i32::from(DATA), "note");
-    keep(&mut asm, slots);
+    keep(&mut asm, slots, bells);
     forward(&mut asm, mac);
     answer(&mut asm, mac);
     note(&mut asm);
@@ -113,7 +117,7 @@ fn count(asm: &mut Assembler, word: usize) {
 
 /// Lowers the frame's limit, and keeps its payload if it is the next packet; otherwise goes to
 /// "answer" with the kind in its place and the number in `r8`. Falls through if it is to go on.
-fn keep(asm: &mut Assembler, slots: &impl AsRawFd) {
+fn keep(asm: &mut Assembler, slots: &impl AsRawFd, bells: &impl AsRawFd) {
     asm.load(Width::Double, R3, R7, at(node::TAKEN));
     asm.add(R3, RING as i32);
     field(asm, R2, LIMIT, 64);
@@ -169,6 +173,7 @@ fn keep(asm: &mut Assembler, slots: &impl AsRawFd) {
     field(asm, R3, NUMBER, 64);
     asm.add(R3, 1);
     asm.exchange(R7, at(node::NEXT), R3);
+    wake(asm, bells);
     asm.go("on");
     asm.label("undo");
     field(asm, R3, NUMBER, 64);
@@ -177,6 +182,24 @@ fn keep(asm: &mut Assembler, slots: &impl AsRawFd) {
     asm.label("repeated");
     count(asm, node::REPEATED);
     asm.label("on");
+}
+
+/// Wakes the process if it sleeps; otherwise goes "on".
+fn wake(asm: &mut Assembler, bells: &impl AsRawFd) {
+    asm.load(Width::Double, R3, R7, at(node::SLEEPS));
+    asm.if_equal_to(R3, 0, "on");
+    asm.set(R3, 0);
+    asm.exchange(R7, at(node::SLEEPS), R3);
+    asm.if_equal_to(R3, 0, "on");
+    asm.store(Width::Double, STACK, RECORD, R3);
+    field(asm, R3, GROUP, 16);
+    asm.entry(bells, "on");
+    asm.copy(R1, R0);
+    asm.copy(R2, STACK);
+    asm.add(R2, i32::from(RECORD));
+    asm.set(R3, 8);
+    asm.set(R4, FORCE_WAKEUP);
+    asm.call(RINGBUF_OUTPUT);
 }
 
 /// Sends the frame to the next member; behind the last one goes on with an answer.

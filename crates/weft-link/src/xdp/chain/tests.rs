@@ -6,6 +6,7 @@ use super::sender::Sender;
 use super::*;
 use crate::ether::{EtherHead, Interfaces};
 use crate::rng::Rng;
+use std::sync::mpsc::channel;
 
 const LONG: Duration = Duration::from_secs(20);
 const KEY: SipKey = SipKey(*b"a key of 16 byte");
@@ -40,6 +41,49 @@ fn send__arrives_once_and_in_order_over_a_cable() {
         assert_eq!(member.counts()[3], 0, "forged");
         assert!(root.answers().is_none_or(|n| n >= 1000));
     }
+}
+
+#[test]
+fn wait__sleeps_until_the_program_wakes_it() {
+    if !cable() {
+        return;
+    }
+    let (own, far) = (interface("w0"), interface("v0"));
+    let kind = EtherType::default();
+    let chains = KernelChains::serve(&far, kind).unwrap();
+    let place = Place { position: 1, next: None, root: own.mac };
+    let mut members = [2, 3].map(|group| chains.join(group, KEY, place).unwrap());
+    let mut roots = [2, 3].map(|group| {
+        ChainRoot::open(&own, kind, (group, KEY), &[far.mac], Answers::Received).unwrap()
+    });
+    let (said, heard) = channel();
+    std::thread::scope(|scope| {
+        for (member, said) in members.iter_mut().zip([said.clone(), said]) {
+            scope.spawn(move || {
+                let mut buffer = [0; 8];
+                for n in 0..50_u64 {
+                    assert_eq!(member.wait(&mut buffer, LONG).unwrap(), 8);
+                    assert_eq!(u64::from_le_bytes(buffer), n);
+                    said.send(()).unwrap();
+                }
+            });
+        }
+        for n in 0..50_u64 {
+            // Every other time they are awake, or about to sleep.
+            let asleep = |group| chains.nodes.word(group, node::SLEEPS).load(Acquire) != 0;
+            while n % 2 == 0 && !(asleep(2) && asleep(3)) {
+                std::thread::yield_now();
+            }
+            for root in &mut roots {
+                root.send(&n.to_le_bytes(), LONG).unwrap();
+                root.flush(LONG).unwrap();
+                heard.recv_timeout(LONG).unwrap();
+            }
+        }
+    });
+    assert!(members.iter().all(|member| member.sleeps() > 0));
+    let soon = members[0].wait(&mut [], US * 1500);
+    assert!(matches!(soon, Err(ChainError::Nothing(_))));
 }
 
 /// Microseconds of simulated time.

@@ -38,7 +38,9 @@ const LINK_GET_FD_BY_ID: libc::c_long = 30;
 const LINK_GET_NEXT_ID: libc::c_long = 31;
 
 const MAP_TYPE_ARRAY: u32 = 2;
+const MAP_TYPE_ARRAY_OF_MAPS: u32 = 12;
 const MAP_TYPE_XSKMAP: u32 = 17;
+const MAP_TYPE_RINGBUF: u32 = 27;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
 const LINK_TYPE_XDP: u32 = 6;
@@ -83,24 +85,40 @@ fn name_bytes(name: &str) -> [u8; NAME_MAX + 1] {
 
 /// A map from numbers to AF_XDP sockets.
 pub(in crate::xdp) fn socket_map(entries: u32, name: &str) -> io::Result<OwnedFd> {
-    create_map(MAP_TYPE_XSKMAP, entries, (4, 0), name)
+    create_map(MAP_TYPE_XSKMAP, entries, (4, 0), 0, name)
 }
 
 /// An array of zeros, `size` bytes an entry, a multiple of 8.
 pub(in crate::xdp) fn array(entries: u32, size: u32, name: &str) -> io::Result<OwnedFd> {
-    create_map(MAP_TYPE_ARRAY, entries, (size, 0), name)
+    create_map(MAP_TYPE_ARRAY, entries, (size, 0), 0, name)
 }
 
 /// The same, which processes can map into their memory: one entry after the other.
 pub(super) fn mapped_array(entries: u32, size: u32, name: &str) -> io::Result<OwnedFd> {
     const MMAPABLE: u32 = 1 << 10;
-    create_map(MAP_TYPE_ARRAY, entries, (size, MMAPABLE), name)
+    create_map(MAP_TYPE_ARRAY, entries, (size, MMAPABLE), 0, name)
+}
+
+/// A ring of `size` bytes, a power of two and whole pages, which programs put records into.
+pub(super) fn record_ring(size: u32, name: &str) -> io::Result<OwnedFd> {
+    create_map(MAP_TYPE_RINGBUF, size, (0, 0), 0, name)
+}
+
+/// An array of places for maps like this one.
+pub(super) fn map_of_maps(entries: u32, like: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    create_map(MAP_TYPE_ARRAY_OF_MAPS, entries, (4, 0), like.as_raw_fd() as u32, name)
+}
+
+/// Puts a map at a place of an array of such.
+pub(super) fn place(maps: &OwnedFd, key: u32, map: &OwnedFd) -> io::Result<()> {
+    element(MAP_UPDATE_ELEM, maps, key, &mut map.as_raw_fd(), 0)
 }
 
 fn create_map(
     map_type: u32,
     entries: u32,
     (value_size, map_flags): (u32, u32),
+    inner_map_fd: u32,
     name: &str,
 ) -> io::Result<OwnedFd> {
     #[repr(C)]
@@ -116,11 +134,11 @@ fn create_map(
     }
     let mut attr = Attr {
         map_type,
-        key_size: 4,
+        key_size: if map_type == MAP_TYPE_RINGBUF { 0 } else { 4 },
         value_size,
         max_entries: entries,
         map_flags,
-        inner_map_fd: 0,
+        inner_map_fd,
         numa_node: 0,
         name: name_bytes(name),
     };

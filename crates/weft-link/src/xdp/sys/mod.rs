@@ -1,6 +1,7 @@
 //! The system calls of the XDP link, and the memory it shares with the kernel.
 #![allow(unsafe_code)]
 
+mod bell;
 pub(super) mod bpf;
 pub(super) mod net;
 mod port;
@@ -10,6 +11,7 @@ mod socket;
 #[cfg(test)]
 pub(super) mod testing;
 
+pub(super) use bell::{Bell, Bells};
 pub(super) use bpf::Insn;
 pub(super) use port::{Flushed, Port, PortConfig};
 pub(super) use shared::SharedArray;

@@ -30,8 +30,21 @@ impl Mapping {
         Mapping::new(len, flags, socket.as_raw_fd(), offset)
     }
 
+    /// The same, of what processes may not write.
+    pub fn readable(map: &OwnedFd, len: usize, offset: libc::off_t) -> io::Result<Mapping> {
+        Mapping::map(len, libc::PROT_READ, libc::MAP_SHARED, (map.as_raw_fd(), offset))
+    }
+
     fn new(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<Mapping> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        Mapping::map(len, libc::PROT_READ | libc::PROT_WRITE, flags, (fd, offset))
+    }
+
+    fn map(
+        len: usize,
+        protection: i32,
+        flags: i32,
+        (fd, offset): (i32, libc::off_t),
+    ) -> io::Result<Mapping> {
         // SAFETY: a new mapping at an address the kernel chooses.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
         if base == libc::MAP_FAILED {

@@ -182,6 +182,7 @@ impl Link for ServedLink {
     fn poll_event(&mut self) -> Option<LinkEvent> {
         while let Some(event) = self.relay.poll_event() {
             let (peer, room, lost) = match event {
+                RelayEvent::Room => continue,
                 RelayEvent::Lost(peer, _) => (peer, self.shares.close(peer), true),
                 RelayEvent::Left(peer, left) => (peer, self.shares.on_left(peer, left), false),
             };

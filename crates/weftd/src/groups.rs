@@ -27,8 +27,9 @@ const SLOW: Duration = Duration::from_secs(1);
 
 /// What groups do to the outside.
 pub trait Port {
-    /// Sends a packet to a peer's agent.
-    fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]);
+    /// Sends a packet to a peer's agent. False: it is to be tried again when
+    /// [`Groups::look_again`] is called.
+    fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]) -> bool;
     /// Tells the rank.
     fn tell(&mut self, message: Control);
     /// Whether the rank's ring takes more.
@@ -165,7 +166,9 @@ impl Group {
                 }
                 let bytes = &self.queue[child.sent.wrapping_sub(base) as usize];
                 let packet = Packet::Mcast(Mcast { group, number: child.sent });
-                port.send(child.peer, &packet, bytes);
+                if !port.send(child.peer, &packet, bytes) {
+                    continue;
+                }
                 child.sent = child.sent.wrapping_add(1);
                 more = true;
             }
@@ -203,28 +206,31 @@ impl Group {
         let group = self.role.group;
         let grant = self.base.wrapping_add(WINDOW);
         let due = self.granted_up.is_none_or(|told| grant.wrapping_sub(told) >= STEP);
-        if due {
-            self.granted_up = Some(grant);
-            match self.is_root() {
-                true => port.tell(Control::GroupGrant(group, grant)),
-                false => self.send_grant(grant, (0, member::FINE), port),
+        if self.is_root() {
+            if due {
+                self.granted_up = Some(grant);
+                port.tell(Control::GroupGrant(group, grant));
             }
+            for (who, state) in self.news.drain(..) {
+                port.tell(Control::GroupMember(group, who, state == member::SLOW));
+            }
+            return;
         }
-        while let Some((who, state)) = self.news.pop_front() {
-            match self.is_root() {
-                true => port.tell(Control::GroupMember(group, who, state == member::SLOW)),
-                false => {
-                    let granted = self.granted_up.unwrap_or(0);
-                    self.send_grant(granted, (who, state), port);
-                }
+        if due && self.send_grant(grant, (0, member::FINE), port) {
+            self.granted_up = Some(grant);
+        }
+        while let (Some(granted), Some(&news)) = (self.granted_up, self.news.front()) {
+            if !self.send_grant(granted, news, port) {
+                return;
             }
+            self.news.pop_front();
         }
     }
 
-    fn send_grant(&self, granted: u32, (member, state): (u32, u32), port: &mut dyn Port) {
+    fn send_grant(&self, granted: u32, (member, state): (u32, u32), port: &mut dyn Port) -> bool {
         let group = self.role.group;
         let packet = Packet::Grant(Grant { group, granted, member, state });
-        port.send(self.role.parent, &packet, &[]);
+        port.send(self.role.parent, &packet, &[])
     }
 }
 

@@ -14,6 +14,8 @@ struct World {
     members: Vec<Groups>,
     /// By sender and receiver.
     under_way: BTreeMap<(usize, usize), Frames>,
+    /// Packets on their way from one to another, at most.
+    edge_max: usize,
     /// What each rank was told.
     told: Vec<VecDeque<Control>>,
     got: Vec<Vec<u32>>,
@@ -24,15 +26,19 @@ struct World {
 /// Notes what one member's groups do.
 struct Notes<'a> {
     me: usize,
-    sent: &'a mut Vec<(usize, Packet, Vec<u8>)>,
+    under_way: &'a mut BTreeMap<(usize, usize), Frames>,
+    edge_max: usize,
     told: &'a mut VecDeque<Control>,
     room: bool,
 }
 
 impl Port for Notes<'_> {
-    fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]) {
+    fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]) -> bool {
         assert_ne!(peer.0 as usize, self.me);
-        self.sent.push((peer.0 as usize, *packet, bytes.to_vec()));
+        let edge = self.under_way.entry((self.me, peer.0 as usize)).or_default();
+        let room = edge.len() < self.edge_max;
+        edge.extend(room.then(|| (*packet, bytes.to_vec())));
+        room
     }
     fn tell(&mut self, message: Control) {
         self.told.push_back(message);
@@ -53,6 +59,7 @@ impl World {
         let mut world = World {
             members: (0..size).map(|_| Groups::default()).collect(),
             under_way: BTreeMap::new(),
+            edge_max: usize::MAX,
             told: vec![VecDeque::new(); size],
             got: vec![Vec::new(); size],
             now: Instant(1),
@@ -75,14 +82,9 @@ impl World {
     }
 
     fn port<T>(&mut self, me: usize, act: impl FnOnce(&mut Groups, &mut Notes<'_>) -> T) -> T {
-        let mut sent = Vec::new();
-        let told = &mut self.told[me];
-        let mut notes = Notes { me, sent: &mut sent, told, room: true };
-        let out = act(&mut self.members[me], &mut notes);
-        for (to, packet, bytes) in sent {
-            self.under_way.entry((me, to)).or_default().push_back((packet, bytes));
-        }
-        out
+        let (told, under_way) = (&mut self.told[me], &mut self.under_way);
+        let mut notes = Notes { me, under_way, edge_max: self.edge_max, told, room: true };
+        act(&mut self.members[me], &mut notes)
     }
 
     fn progress(&mut self, me: usize) {
@@ -113,6 +115,8 @@ impl World {
             }
             self.progress(to);
             self.take(to, deaf);
+            // There is room on the edge.
+            self.progress(from);
         }
     }
 
@@ -166,8 +170,9 @@ fn number(message: &Control) -> Option<u32> {
 #[test]
 fn groups__every_tree_delivers_everything_in_order() {
     for &tree in Tree::ALL {
-        for size in [2, 3, 8, 13] {
+        for (size, edge_max) in [(2, 1), (2, 64), (3, 1), (8, 2), (8, 64), (13, 7)] {
             let mut world = World::new(tree, size, size as u64 * 31);
+            world.edge_max = edge_max;
             for n in 0..1_000 {
                 while world.granted() <= n {
                     world.settle(&[]);

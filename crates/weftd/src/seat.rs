@@ -320,6 +320,7 @@ impl Seat {
         while let Some(event) = self.body.relay.poll_event() {
             match event {
                 RelayEvent::Left(peer, left) => self.body.say(Control::Left(peer, left)),
+                RelayEvent::Room => self.body.groups.look_again(),
                 RelayEvent::Lost(peer, after_ms) => {
                     self.forget(peer);
                     let why =
@@ -487,7 +488,7 @@ impl Body {
         let Some(peer) = from else { return self.give_rank(None, header, payload, hub) };
         match kind {
             NOP => {}
-            ATOMIC | MCAST | GRANT if self.serve(now, peer, header, payload) => {}
+            ATOMIC | MCAST | GRANT if self.serve(peer, header, payload) => {}
             BYE => {
                 self.lose(now, peer);
                 self.give_rank(from, header, payload, hub);
@@ -497,14 +498,14 @@ impl Body {
     }
 
     /// What the agent does in the rank's place. False: it is for the rank.
-    fn serve(&mut self, now: Instant, peer: PeerId, header: &[u8], payload: &[u8]) -> bool {
+    fn serve(&mut self, peer: PeerId, header: &[u8], payload: &[u8]) -> bool {
         let Ok((common, packet, _)) = wire::parse(header) else { return true };
         match packet {
             // Its sender wants it to be done by the rank.
             Packet::Atomic(_) if common.flags & flags::DIRECT != 0 => return false,
             Packet::Atomic(atomic) => {
                 let Some(reply) = self.counters.serve(&atomic) else { return false };
-                self.relay.inject(now, peer, &Packet::Reply(reply), common.imm, 0);
+                self.relay.reply(peer, common.imm, &reply);
             }
             Packet::Mcast(mcast) => self.groups.on_mcast(peer, &mcast, payload),
             Packet::Grant(grant) => self.groups.on_grant(peer, &grant),
@@ -589,11 +590,13 @@ struct GroupPort<'a> {
 }
 
 impl Port for GroupPort<'_> {
-    fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]) {
+    fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]) -> bool {
         let handle = self.body.payloads.keep(Bytes::from_slice(bytes));
-        if !self.body.relay.inject(self.now, peer, packet, 0, handle) {
+        let taken = self.body.relay.inject(self.now, peer, packet, 0, handle);
+        if !taken {
             self.body.payloads.release(handle);
         }
+        taken
     }
 
     fn tell(&mut self, message: Control) {

@@ -35,7 +35,7 @@ use crate::slab::Slab;
 use crate::stats::Stats;
 use crate::time::Instant;
 pub use crate::transfer::select::ACTIVE_MAX;
-use crate::wire::{reason, Eager};
+use crate::wire::{reason, Eager, REQUESTS_MAX};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -106,10 +106,6 @@ const UNTAGGED: usize = 1;
 
 /// Messages that may be queued for one peer before senders get `Busy`.
 const QUEUE_MAX: usize = 1 << 16;
-
-/// Puts, gets, atomic operations and messages with a receipt that one peer has not answered; more
-/// wait.
-const REQUESTS_MAX: u32 = 4096;
 
 /// Packets to one peer before others get their turn: one GSO train.
 const QUANTUM: u32 = 64;

@@ -8,8 +8,9 @@ use crate::reliability::{
     nearly_full, should_ask, AckOutcome, AckPolicy, Congestion, RecvWindow, Rtt, SendWindow,
 };
 use crate::seq::Seq;
+use crate::slab::Slab;
 use crate::time::Instant;
-use crate::wire::{self, field, flags, Ack, Common, HeaderBuf, Hello, Packet};
+use crate::wire::{self, field, flags, status, Ack, Common, HeaderBuf, Hello, Packet, Reply};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
@@ -46,6 +47,25 @@ struct Way {
     left: bool,
 }
 
+/// Something with a number that waits for the window.
+#[derive(Clone, Copy)]
+pub(super) enum Waiting {
+    /// A packet that is kept, by its key.
+    Packet(u32),
+    /// An answer, which becomes a packet when it is sent: a peer may lack many.
+    Answer { op: u32, value: u64, ok: bool },
+}
+
+impl Waiting {
+    /// The key of a packet.
+    pub fn key(self) -> Option<u32> {
+        match self {
+            Waiting::Packet(key) => Some(key),
+            Waiting::Answer { .. } => None,
+        }
+    }
+}
+
 /// A peer of the rank.
 pub(super) struct Flow {
     pub endpoint: EndpointId,
@@ -63,8 +83,13 @@ pub(super) struct Flow {
     credit: u32,
     /// What the peer has granted, as far as the rank has heard.
     heard_credit: u32,
-    /// Numbered packets that wait for the window.
-    pub backlog: VecDeque<u32>,
+    /// What waits for the window.
+    pub backlog: VecDeque<Waiting>,
+    /// Answers among them, and packets that the agent has made.
+    pub answers: u32,
+    pub injected: u32,
+    /// One of these was refused, and there has been no room since.
+    pub wants_room: bool,
     /// Those of the rank so far, those of them that do not wait any more, and of how many of these
     /// it was told.
     pub given: u32,
@@ -145,6 +170,9 @@ impl Flow {
             credit: 0,
             heard_credit: 0,
             backlog: VecDeque::new(),
+            answers: 0,
+            injected: 0,
+            wants_room: false,
             given,
             left: given,
             told: given,
@@ -234,6 +262,33 @@ impl Flow {
             true => !self.is_full(),
             false => self.plain.len() < PLAIN_MAX,
         }
+    }
+
+    /// The next packet to be numbered. None while there is no place to keep an answer.
+    #[inline]
+    pub fn next_waiting(&mut self, kept: &mut Slab<Kept>) -> Option<u32> {
+        let key = match *self.backlog.front()? {
+            Waiting::Packet(key) => {
+                let injected = kept.get(key).is_some_and(|kept| !kept.shared);
+                self.injected -= u32::from(injected);
+                key
+            }
+            Waiting::Answer { op, value, ok } => {
+                let status = if ok { status::OK } else { status::REFUSED };
+                let common = Common { session: self.session_out, imm: op, ..Common::default() };
+                let header = wire::emit(&common, &Packet::Reply(Reply { value, status }));
+                let key = kept.insert(Kept { header, payload: 0, shared: false })?;
+                self.answers -= 1;
+                key
+            }
+        };
+        self.backlog.pop_front();
+        Some(key)
+    }
+
+    /// Whether an answer could be sent that no place was found for.
+    pub fn lacks_a_place(&self) -> bool {
+        self.send.can_send() && matches!(self.backlog.front(), Some(Waiting::Answer { .. }))
     }
 
     /// A packet of the rank does not wait any more. What it is told, if anything.

@@ -17,13 +17,14 @@ use crate::config::Config;
 use crate::id::{EndpointId, PeerId};
 use crate::reliability::{SackMap, Verdict};
 use crate::seq::Seq;
+use crate::slab::Slab;
 use crate::time::Instant;
-use crate::wire::{self, flags, reason, Bye, Common, HeaderBuf, Hello, Packet, WireError};
+use crate::wire::{self, flags, reason, Bye, Common, HeaderBuf, Hello, Packet, Reply, WireError};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
-use flow::Flow;
+use flow::{Flow, Waiting};
 pub use flow::{BYES, BYE_PAUSE_MAX};
 pub use share::{Shares, SHARE};
 
@@ -33,10 +34,11 @@ pub type Handle = u32;
 /// Most links a peer is reached over.
 pub const LINKS_MAX: usize = 4;
 
-/// Packets that wait for a peer before nothing more is taken from it: many of what the agent
-/// answers it with, to which it does not listen. One that takes answers never has so many under
-/// way.
-const BACKLOG_MAX: usize = 8192;
+/// Answers that wait for a peer before no more of its requests are taken: more than who keeps to
+/// the protocol ever lacks, or two that ask each other could both wait for ever.
+const ANSWERS_MAX: u32 = wire::REQUESTS_MAX;
+/// Packets of the agent's own that wait for a peer, at most; they are made again later.
+const INJECTED_MAX: u32 = share::SHARE;
 
 /// One of the caller's links, as it leads to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +133,8 @@ pub enum RelayEvent {
     /// So many packets of the rank to a peer, counted from its first, do not wait any more: see
     /// [`Shares::on_left`].
     Left(PeerId, u32),
+    /// [`Relay::inject`] has been in vain, and has room now.
+    Room,
 }
 
 /// A packet of the rank that is kept.
@@ -154,7 +158,7 @@ pub struct Relay {
     cfg: Config,
     flows: Vec<Option<Box<Flow>>>,
     by_endpoint: BTreeMap<EndpointId, PeerId>,
-    kept: crate::slab::Slab<Kept>,
+    kept: Slab<Kept>,
     free: Vec<Handle>,
     ready: VecDeque<PeerId>,
     quantum: u32,
@@ -172,7 +176,7 @@ impl Relay {
             cfg,
             flows: Vec::new(),
             by_endpoint: BTreeMap::new(),
-            kept: crate::slab::Slab::default(),
+            kept: Slab::default(),
             free: Vec::new(),
             ready: VecDeque::new(),
             quantum: QUANTUM,
@@ -222,7 +226,7 @@ impl Relay {
         let mut drop_one = |key: u32| {
             free.extend(kept.remove(key).map(|k| k.payload).filter(|&p| p != 0));
         };
-        flow.backlog.drain(..).for_each(&mut drop_one);
+        flow.backlog.drain(..).filter_map(Waiting::key).for_each(&mut drop_one);
         flow.plain.drain(..).for_each(&mut drop_one);
         flow.bye.take().into_iter().for_each(&mut drop_one);
         flow.send.drain(&mut |key, _| drop_one(key));
@@ -303,8 +307,8 @@ impl Relay {
     }
 
     /// A packet that the agent sends in the rank's name, after what the rank has sent before. The
-    /// payload is as in [`Relay::from_rank`]. False if nobody knows the peer, or there is no room:
-    /// the payload is free.
+    /// payload is as in [`Relay::from_rank`]. False if nobody knows the peer, or there is no room
+    /// before [`RelayEvent::Room`]: the payload is free.
     pub fn inject(
         &mut self,
         now: Instant,
@@ -314,12 +318,27 @@ impl Relay {
         payload: Handle,
     ) -> bool {
         let Some(flow) = self.flow(peer) else { return false };
+        flow.wants_room |= flow.injected >= INJECTED_MAX;
+        if flow.wants_room {
+            return false;
+        }
         let common = Common { session: flow.session_out, imm, ..Common::default() };
         let kept = Kept { header: wire::emit(&common, packet), payload, shared: false };
         self.keep(now, peer, kept, packet.is_sequenced(), false)
     }
 
-    /// Bytes that packets take here, beside their payloads.
+    /// Answers a request that the peer made under this number, in the rank's place. There is room:
+    /// where there is none, requests are not taken.
+    pub fn reply(&mut self, peer: PeerId, op: u32, reply: &Reply) {
+        let Some(flow) = self.flow(peer) else { return };
+        flow.answers += 1;
+        let (value, ok) = (reply.value, reply.status == wire::status::OK);
+        flow.backlog.push_back(Waiting::Answer { op, value, ok });
+        self.make_ready(peer);
+    }
+
+    /// Bytes that packets take here, beside their payloads and answers that wait: of these each
+    /// peer has so many that they are no more than 64 KiB.
     pub fn kept_bytes(&self) -> usize {
         self.kept.len() * size_of::<Kept>()
     }
@@ -336,7 +355,8 @@ impl Relay {
         let Some(key) = self.kept.insert(kept) else { return false };
         if sequenced {
             flow.given = flow.given.wrapping_add(kept.shared.into());
-            flow.backlog.push_back(key);
+            flow.injected += u32::from(!kept.shared);
+            flow.backlog.push_back(Waiting::Packet(key));
         } else if bye {
             if let Some(before) = flow.bye.replace(key) {
                 self.drop_kept(before);
@@ -392,7 +412,12 @@ impl Relay {
                 self.end_bye(peer);
                 self.deliver(peer, room.deliver)
             }
-            _ => self.on_sequenced(now, peer, link, &common, room),
+            _ => {
+                let asks = matches!(packet, Packet::Atomic(_));
+                let answers = !asks || self.flow(peer).is_some_and(|f| f.answers < ANSWERS_MAX);
+                let deliver = room.deliver && answers;
+                self.on_sequenced(now, peer, link, &common, Room { deliver, ..room })
+            }
         }
     }
 
@@ -485,8 +510,8 @@ impl Relay {
     ) -> Arrival {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return Arrival::Drop };
         let is_next = flow.recv.next_expected() == common.seq;
-        let answers = flow.backlog.len() < BACKLOG_MAX;
-        if !(answers && if is_next { room.deliver } else { room.hold }) {
+        let taken = if is_next { room.deliver } else { room.hold };
+        if !taken {
             // As if it were lost; but the peer hears that somebody is here.
             flow.ack_now = true;
             self.stats.no_room += 1;
@@ -566,7 +591,8 @@ impl Relay {
             self.ready.pop_front();
             let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { continue };
             flow.ready = false;
-            if let Some(at) = flow.deadline(&self.cfg) {
+            let again = flow.lacks_a_place().then(|| now + Duration::from_millis(1));
+            if let Some(at) = flow.deadline(&self.cfg).into_iter().chain(again).min() {
                 self.arm(peer, at);
             }
         }
@@ -592,11 +618,13 @@ impl Relay {
             return Some(flow.emit(peer, kept, seq, flags::ACKNOW));
         }
         if flow.send.can_send() {
-            if let Some(key) = flow.backlog.pop_front() {
+            if let Some(key) = flow.next_waiting(&mut self.kept) {
                 self.stats.sent += 1;
                 let kept = self.kept.get(key)?;
                 if kept.shared {
                     self.events.extend(flow.note_left().map(|left| RelayEvent::Left(peer, left)));
+                } else if flow.injected < INJECTED_MAX && core::mem::take(&mut flow.wants_room) {
+                    self.events.push_back(RelayEvent::Room);
                 }
                 let asks = common_flags(&kept.header) & flags::ACKNOW != 0;
                 let (seq, more) = flow.push(now, key, asks, self.cfg.ack_every);
@@ -701,7 +729,7 @@ impl Relay {
                 }
             }
             let mut due = flow.recv.ack_due(now) || flow.send.awaiting_retransmit() > 0;
-            due |= flow.asks(now) || flow.bye_due(now);
+            due |= flow.asks(now) || flow.bye_due(now) || flow.lacks_a_place();
             match flow.deadline(&self.cfg) {
                 _ if due => self.make_ready(peer),
                 Some(next) => self.arm(peer, next.max(now + Duration::from_micros(1))),

@@ -470,28 +470,100 @@ fn relay__the_last_word_waits_without_a_timer_for_what_came_behind_it() {
     assert!(times < 100, "{times} times in half a second");
 }
 
-#[test]
-fn relay__who_takes_no_answers_is_not_listened_to() {
-    let (mut sides, mut net) = (pair(&Config::default()), Net::new(1, 0));
-    let mut now = Instant(1);
-    sides.iter_mut().for_each(|side| side.send(now, 0));
-    run(&mut sides, &mut net, &mut now);
-    let mut deaf = 0;
-    while sides[0].relay.stats().no_room == 0 && deaf < 1 << 16 {
-        for side in &mut sides {
-            assert!(side.relay.inject(now, PEER, &Packet::Nop(Nop), 0, 0));
-        }
-        while let Some(out) = sides[1].relay.poll_transmit(now) {
-            sides[0].relay.from_wire(now, 0, out.header.as_slice(), Room::ANY);
-        }
-        while let Some(out) = sides[0].relay.poll_transmit(now) {
-            // It looks at acknowledgements, and takes nothing.
-            sides[1].relay.from_wire(now, 0, out.header.as_slice(), Room::NONE);
-        }
-        now = now + Duration::from_micros(200);
-        deaf += 1;
+/// Fetch-and-add of a peer with this session number.
+fn atomic(session: u32, seq: u32) -> HeaderBuf {
+    let add = crate::wire::Atomic { code: wire::code::FETCH_ADD, ..Default::default() };
+    let common = Common { session, seq: Seq(seq), imm: seq, ..Common::default() };
+    wire::emit(&common, &Packet::Atomic(add))
+}
+
+/// Takes a request as a rank's agent does: true if it is answered.
+fn ask(relay: &mut Relay, now: Instant, peer: PeerId, session: u32, seq: u32) -> bool {
+    let arrival = relay.from_wire(now, 0, atomic(session, seq).as_slice(), Room::ANY);
+    let taken = arrival == Arrival::Deliver(Some(peer));
+    if taken {
+        relay.reply(peer, seq, &Reply { value: seq.into(), status: wire::status::OK });
     }
-    assert!(deaf < 1 << 14, "there is a bound: {deaf}");
+    taken
+}
+
+#[test]
+fn relay__who_takes_no_answers_is_not_served_alone_and_no_request_is_lost() {
+    const PEERS: u32 = 300;
+    let mut relay = Relay::new(EndpointId(1), Config { window: 64, ..Config::default() });
+    let mut now = Instant(1);
+    let session = |peer| wire::session_number(peer, 7);
+    for peer in 0..=PEERS {
+        let endpoint = EndpointId(100 + u64::from(peer));
+        assert!(relay.connect(PeerId(peer), (session(peer), 0), endpoint, &LINKS[..1]));
+        relay.flow(PeerId(peer)).unwrap().on_hello(now, 0, true, 9);
+    }
+    // All but the last take nothing, and ask until they are not listened to.
+    let most = ANSWERS_MAX + 64;
+    let mut asked = [0; PEERS as usize];
+    for _ in 0..2 * ANSWERS_MAX {
+        for (peer, next) in (0..).zip(&mut asked) {
+            *next += u32::from(ask(&mut relay, now, PeerId(peer), session(peer), *next));
+        }
+        while relay.poll_transmit(now).is_some() {}
+    }
+    assert!(asked.iter().all(|&n| (ANSWERS_MAX..=most).contains(&n)), "{asked:?}");
+    // What answers take does not count against the rank: no more than the windows do.
+    assert!(relay.kept_bytes() <= (PEERS * 64) as usize * size_of::<Kept>());
+    // One that takes answers is served.
+    for n in 0..10_000 {
+        assert!(ask(&mut relay, now, PeerId(PEERS), session(PEERS), n));
+        while relay.poll_transmit(now).is_some() {}
+        let common = Common { session: session(PEERS), ack: Seq(n + 1), ..Common::default() };
+        let ack = wire::emit(&common, &Packet::Ack(Ack { sack: [0; 4] }));
+        relay.from_wire(now, 0, ack.as_slice(), Room::ANY);
+    }
+    // One of the others takes answers again, and asks again what was refused: all is answered once.
+    let (mut next, mut answers) = (asked[7], 0);
+    let end = 3 * ANSWERS_MAX;
+    while answers < end {
+        while next < end && ask(&mut relay, now, PeerId(7), session(7), next) {
+            next += 1;
+        }
+        now = now + Duration::from_millis(5);
+        relay.handle_timeout(now);
+        while let Some(out) = relay.poll_transmit(now).filter(|out| out.peer == PeerId(7)) {
+            let (common, packet, _) = wire::parse(out.header.as_slice()).unwrap();
+            if common.seq == Seq(answers) && matches!(packet, Packet::Reply(_)) {
+                assert_eq!(common.imm, answers);
+                answers += 1;
+            }
+        }
+        let common = Common { session: session(7), ack: Seq(answers), ..Common::default() };
+        let ack = wire::emit(&common, &Packet::Ack(Ack { sack: [0; 4] }));
+        relay.from_wire(now, 0, ack.as_slice(), Room::ANY);
+    }
+}
+
+#[test]
+fn inject__is_in_vain_at_a_bound_until_there_is_room() {
+    let mut side = Side::new(0, &Config { window: 8, ..Config::default() }, &LINKS[..1]);
+    let (mut now, mut count) = (Instant(1), 0);
+    while side.relay.inject(now, PEER, &Packet::Nop(Nop), 0, 0) {
+        count += 1;
+    }
+    assert_eq!(count, INJECTED_MAX);
+    // Others are served, and the rank itself.
+    side.send(now, 1);
+    for seq in 0..20 {
+        let mut sent = 0;
+        while side.relay.poll_transmit(now).is_some() {
+            sent += 1;
+        }
+        assert!(sent > 0);
+        let room = core::iter::from_fn(|| side.relay.poll_event());
+        assert_eq!(room.filter(|e| *e == RelayEvent::Room).count(), usize::from(seq == 0));
+        let common = Common { session: SESSION[0], ack: Seq(seq + 8), ..Common::default() };
+        let ack = wire::emit(&common, &Packet::Ack(Ack { sack: [0; 4] }));
+        side.relay.from_wire(now, 0, ack.as_slice(), Room::ANY);
+        now = now + Duration::from_micros(10);
+    }
+    assert!(side.relay.inject(now, PEER, &Packet::Nop(Nop), 0, 0));
 }
 
 #[test]

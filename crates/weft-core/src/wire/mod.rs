@@ -42,6 +42,10 @@ pub use view::{Field, Line, View};
 
 use core::fmt;
 
+/// Puts, gets, atomic operations and messages with a receipt of one sender that are not answered,
+/// at most; more wait.
+pub const REQUESTS_MAX: u32 = 4096;
+
 /// Declares the packet types once: number, name on screen and in `PROTOCOL.md`, and whether
 /// sequenced.
 macro_rules! packets {

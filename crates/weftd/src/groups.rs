@@ -134,9 +134,16 @@ impl Group {
         right
     }
 
+    /// Notes news for the root. Where too many wait, those of lost members take the place of slow
+    /// ones: a loss ends the group, and the root has to hear of one.
     fn report(&mut self, member: u32, state: u32) {
         if self.news.len() < NEWS_MAX {
             self.news.push_back((member, state));
+        } else if state == member::LOST {
+            let slow = self.news.iter_mut().find(|(_, waiting)| *waiting != member::LOST);
+            if let Some(slow) = slow {
+                *slow = (member, state);
+            }
         }
     }
 

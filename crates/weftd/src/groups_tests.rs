@@ -255,6 +255,21 @@ fn groups__a_lost_member_is_named_and_the_others_go_on() {
 }
 
 #[test]
+fn groups__a_loss_is_told_whatever_news_waits_before_it() {
+    let mut world = World::new(Tree::Binary, 7, 3);
+    world.settle(&[]);
+    let slow = |member| Grant { group: GROUP, granted: WINDOW, member, state: member::SLOW };
+    for member in 100..100 + 2 * NEWS_MAX as u32 {
+        world.members[1].on_grant(PeerId(3), &slow(member));
+    }
+    world.port(1, |groups, port| groups.on_lost(PeerId(4), port));
+    world.progress(1);
+    world.settle(&[]);
+    assert_eq!(world.members_named(false), [4]);
+    assert_eq!(world.members_named(true).len(), NEWS_MAX - 1, "the others are bounded");
+}
+
+#[test]
 fn groups__what_was_not_granted_or_is_from_elsewhere_is_refused() {
     let mut world = World::new(Tree::Flat, 3, 1);
     let mcast = |number| Mcast { group: GROUP, number };

@@ -11,10 +11,10 @@ use super::send::post;
 use super::wire::{tag, Invalidate, Kind, Map, Redirect};
 use super::{Packets, State};
 use crate::endpoint::driver::Driver;
+use crate::endpoint::sys::kept::Kept;
 use crate::endpoint::Inner;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
-use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::task::Poll;
 use weft_core::engine::Rights;
@@ -42,7 +42,7 @@ struct Waiting {
 
 struct Export {
     /// Of memory that this interface allocated. It is not freed while a peer may write to it.
-    owned: Option<ManuallyDrop<Vec<u8>>>,
+    owned: Option<Kept>,
     addr: u64,
     len: u64,
     /// Peers with translations.
@@ -254,10 +254,11 @@ impl State {
 }
 
 impl Packets {
-    /// Allocates zeroed memory that peers copy to with [`rcpy`](Self::rcpy). `None`: no more keys.
+    /// Allocates zeroed memory that peers copy to with [`rcpy`](Self::rcpy), from 1 MiB on in huge
+    /// pages where the system has any. `None`: no more keys.
     pub fn export(&self, len: usize) -> Option<Exported> {
-        let key = self.endpoint.register(len, Rights { read: true, write: true })?;
-        let (addr, owned) = self.endpoint.pin(key)?;
+        let rights = Rights { read: true, write: true };
+        let (key, addr, owned) = self.endpoint.register_kept(len, rights)?;
         let len = len as u64;
         let export = Export { owned: Some(owned), addr, len, mapped: BTreeSet::new() };
         self.with(|state| state.copies.exports.insert(key, export));
@@ -467,7 +468,7 @@ impl Packets {
     fn end_unexport(&self, exported: Exported) -> Option<Vec<u8>> {
         let export = self.with(|state| state.copies.exports.remove(&exported.key))?;
         self.endpoint.unregister(exported.key);
-        export.owned.map(ManuallyDrop::into_inner)
+        export.owned.map(Kept::into_vec)
     }
 }
 

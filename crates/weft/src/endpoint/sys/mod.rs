@@ -2,6 +2,7 @@
 
 pub(crate) mod epoll;
 pub(crate) mod expect;
+pub(crate) mod kept;
 pub(crate) mod raw;
 
 use std::ops::Range;

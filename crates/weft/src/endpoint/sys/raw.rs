@@ -6,7 +6,6 @@ use crate::endpoint::driver::Driver;
 use crate::endpoint::look::CLOSE_ROUNDS;
 use crate::endpoint::ops::{AwaitedRecv, OpTable, Owner};
 use crate::endpoint::{error_of, Endpoint, Inner, Status};
-use std::mem::ManuallyDrop;
 use weft_core::engine::types::{
     AtomicCode, Claimed, Completion, Probed, RecvArgs, Refused, SendArgs, PACKET,
 };
@@ -317,20 +316,6 @@ impl Endpoint {
             result = self.wait_op(op).map(|_| ()).and(result);
         }
         result
-    }
-
-    /// Has a region of owned memory stay where it is, also when it is no longer registered, until
-    /// the owner of what this returns lets it go.
-    pub(crate) fn pin(&self, key: u64) -> Option<(u64, ManuallyDrop<Vec<u8>>)> {
-        let regions = &mut self.inner.borrow_mut().driver.core.regions;
-        let memory = regions.get_mut(&key)?;
-        let addr = memory.addr();
-        let Memory::Owned(vec) = std::mem::take(memory) else { return None };
-        let mut vec = ManuallyDrop::new(vec);
-        // SAFETY: the vector is neither moved in memory nor freed before `unregister`, since nobody
-        // but the owner of the value returned can.
-        *memory = unsafe { Memory::raw(vec.as_mut_ptr(), vec.len()) };
-        Some((addr, vec))
     }
 
     /// Sends a message and returns when the buffer is free: at once up to `inject_max`.

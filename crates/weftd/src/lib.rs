@@ -26,6 +26,8 @@ pub mod options;
 mod payloads;
 pub mod rights;
 mod seat;
+#[cfg(test)]
+mod services_tests;
 pub mod status;
 #[allow(unsafe_code)]
 pub mod sys;

@@ -41,6 +41,12 @@ pub(super) fn cable() -> bool {
     cable_to("") && run("ip link set w0 up").is_ok()
 }
 
+/// The interface of this name.
+pub(super) fn interface(name: &str) -> Interface {
+    let all = Interfaces::list().unwrap();
+    all.0.into_iter().find(|i| i.name == name).unwrap_or_else(|| panic!("no {name}"))
+}
+
 fn on(interface: &str) -> XdpConfig {
     XdpConfig { interfaces: Some(vec![interface.into()]), ..XdpConfig::default() }
 }

@@ -80,11 +80,12 @@ impl<'a> ChainMember<'a> {
             if let Some(len) = self.receive(into)? {
                 return Ok(len);
             }
-            if start.elapsed() >= timeout {
-                return Err(ChainError::Nothing(timeout));
-            }
             if pause.is_over() {
-                self.sleep(timeout.saturating_sub(start.elapsed()))?;
+                let left = timeout.saturating_sub(start.elapsed());
+                if left.is_zero() {
+                    return Err(ChainError::Nothing(timeout));
+                }
+                self.sleep(left)?;
             }
         }
     }

@@ -1,31 +1,33 @@
 //! Programs run by the kernel on frames of a simulated wire, and two interfaces joined by a cable.
 #![allow(non_snake_case)]
 
-use super::super::tests::cable;
+use super::super::tests::{cable, interface};
 use super::sender::Sender;
 use super::*;
-use crate::ether::{EtherHead, Interfaces};
+use crate::ether::EtherHead;
 use crate::rng::Rng;
 use std::sync::mpsc::channel;
 
 const LONG: Duration = Duration::from_secs(20);
 const KEY: SipKey = SipKey(*b"a key of 16 byte");
 
-fn interface(name: &str) -> Interface {
-    let all = Interfaces::list().unwrap();
-    all.0.into_iter().find(|i| i.name == name).unwrap_or_else(|| panic!("no {name}"))
+/// The two ends of a cable, the far one with the program, and the place of its only member; `None`:
+/// not here.
+fn over_a_cable() -> Option<(Interface, Interface, KernelChains, Place)> {
+    if !cable() {
+        return None;
+    }
+    let (own, far) = (interface("w0"), interface("v0"));
+    let chains = KernelChains::serve(&far, EtherType::default()).unwrap();
+    let place = Place { position: 1, next: None, root: own.mac };
+    Some((own, far, chains, place))
 }
 
 #[test]
 fn send__arrives_once_and_in_order_over_a_cable() {
-    if !cable() {
-        return;
-    }
-    let (own, far) = (interface("w0"), interface("v0"));
+    let Some((own, far, chains, place)) = over_a_cable() else { return };
     let kind = EtherType::default();
-    let chains = KernelChains::serve(&far, kind).unwrap();
     let filter = KernelChains::serve(&own, kind).unwrap();
-    let place = Place { position: 1, next: None, root: own.mac };
     for answers in [Answers::Received, Answers::Filtered(&filter)] {
         let mut member = chains.join(5, KEY, place).unwrap();
         assert!(matches!(chains.join(5, KEY, place), Err(ChainError::Group(5))));
@@ -45,13 +47,8 @@ fn send__arrives_once_and_in_order_over_a_cable() {
 
 #[test]
 fn wait__sleeps_until_the_program_wakes_it() {
-    if !cable() {
-        return;
-    }
-    let (own, far) = (interface("w0"), interface("v0"));
+    let Some((own, far, chains, place)) = over_a_cable() else { return };
     let kind = EtherType::default();
-    let chains = KernelChains::serve(&far, kind).unwrap();
-    let place = Place { position: 1, next: None, root: own.mac };
     let mut members = [2, 3].map(|group| chains.join(group, KEY, place).unwrap());
     let mut roots = [2, 3].map(|group| {
         ChainRoot::open(&own, kind, (group, KEY), &[far.mac], Answers::Received).unwrap()
@@ -161,8 +158,7 @@ impl Wire {
 /// came again or too early.
 fn run_chain(members: usize, packets: u64, faults: Faults, filtered: bool, seed: u64) -> u64 {
     let kind = EtherType::default();
-    let loaded: Vec<_> = (0..=members).map(|n| KernelChains::load(kind, mac(n)).unwrap()).collect();
-    let (chains, programs): (Vec<_>, Vec<_>) = loaded.into_iter().unzip();
+    let (chains, programs) = loaded(members);
     let filter = filtered.then(|| {
         chains[0].enter(3, &KEY, None).unwrap();
         &chains[0]
@@ -233,7 +229,7 @@ fn chain__every_packet_once_and_in_order_on_a_bad_wire() {
     }
 }
 
-/// A chain of programs that nothing is attached to: their first members' ends, and who sends.
+/// The programs of a root and its members, attached to nothing.
 fn loaded(members: usize) -> (Vec<KernelChains>, Vec<OwnedFd>) {
     let kind = EtherType::default();
     (0..=members).map(|n| KernelChains::load(kind, mac(n)).unwrap()).unzip()
@@ -341,13 +337,8 @@ fn program__lengths_that_lie_and_other_frames_are_not_kept() {
 
 #[test]
 fn send__waits_for_a_slow_member_and_names_it_and_the_silent_ones() {
-    if !cable() {
-        return;
-    }
-    let (own, far) = (interface("w0"), interface("v0"));
+    let Some((own, far, chains, place)) = over_a_cable() else { return };
     let kind = EtherType::default();
-    let chains = KernelChains::serve(&far, kind).unwrap();
-    let place = Place { position: 1, next: None, root: own.mac };
     let mut member = chains.join(0, KEY, place).unwrap();
     let mut root = ChainRoot::open(&own, kind, (0, KEY), &[far.mac], Answers::Received).unwrap();
     let soon = Duration::from_millis(60);

@@ -3,23 +3,18 @@
 
 use super::super::sys::bpf;
 use super::super::sys::testing::send_raw;
-use super::super::tests::{attached, cable, wait_detached};
+use super::super::tests::{attached, cable, interface, wait_detached};
 use super::program::{
     self, ADD, ANSWER, CLIENT, COUNTER, KIND, LEN, NUMBER, TAG, TAGGED, VALUE, VERSION,
 };
 use super::*;
-use crate::ether::{EtherHead, Interfaces};
+use crate::ether::EtherHead;
 use crate::packet::BarePacket;
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(300);
 const REPLY: u16 = 0x7abc;
 const KEY: SipKey = SipKey(*b"a key of 16 byte");
-
-fn interface(name: &str) -> Interface {
-    let all = Interfaces::list().unwrap();
-    all.0.into_iter().find(|i| i.name == name).unwrap_or_else(|| panic!("no {name}"))
-}
 
 fn client(number: u16) -> CounterClient {
     let (own, far) = (interface("w0"), interface("v0"));

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod busy;
 pub mod checker;
 mod clock;
 mod config;

@@ -1,151 +1,216 @@
-//! Hosts whose endpoints are served by agents: the relay of the agent between endpoint and network,
-//! as `weftd` has it, in virtual time. An agent dies with its host.
+//! Hosts whose endpoints are served by agents: between endpoint and network stands what `weftd` runs
+//! for a rank, in virtual time. It goes on while the program computes, and dies with its host.
 
 use crate::clock::SimClock;
 use crate::link::SimLink;
-use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
-use weft_core::relay::{Arrival, LinkTo, Relay, RelayEvent, Room, Shares};
-use weft_core::wire::{field, HeaderBuf, PacketType};
+use weft_core::relay::{LinkTo, Shares};
+use weft_core::wire::HeaderBuf;
 use weft_core::{Config, EndpointId, Instant, LinkCaps, PeerId};
+use weft_link::agent::{Control, Limits, Proxy, ServicesHandle, ToRank};
 use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 
-/// When an agent has something to do although nothing arrives.
-pub(crate) type Due = Rc<Cell<Option<Instant>>>;
+/// Packets and messages in the ring to a rank.
+const RING: usize = 256;
+/// Frames taken from the network at a time.
+const LOOK: usize = 64;
+/// What a rank may use: as much as `weftd` grants where nobody says.
+const LIMITS: Limits = Limits { bytes: 16 << 20, words: 4096, groups: 64 };
 
 /// Counters of a relay: packets sent again, and timeouts.
 pub(crate) const RESENT: &str = "relay_resent";
 pub(crate) const TIMEOUTS: &str = "relay_timeouts";
+/// Counters of what was done in the rank's place: operations, and multicast packets.
+pub(crate) const COUNTED: &str = "agent_counted";
+pub(crate) const MULTICAST: &str = "agent_multicast";
 
-/// A simulated link behind an agent.
-pub(crate) struct ServedLink {
-    inner: SimLink,
+/// In the ring to a rank.
+enum Inbound {
+    Packet(Option<PeerId>, HeaderBuf, Vec<u8>),
+    Say(Control),
+}
+
+/// The ring to a rank.
+#[derive(Default)]
+struct Ring(VecDeque<Inbound>);
+
+impl Ring {
+    fn push(&mut self, inbound: impl FnOnce() -> Inbound) -> bool {
+        let room = self.0.len() < RING;
+        self.0.extend(room.then(inbound));
+        room
+    }
+}
+
+impl ToRank for Ring {
+    fn deliver(&mut self, from: Option<PeerId>, header: &[u8], payload: &[u8]) -> bool {
+        self.push(|| Inbound::Packet(from, HeaderBuf::copy_of(header), payload.to_vec()))
+    }
+
+    fn say(&mut self, message: &Control) -> bool {
+        self.push(|| Inbound::Say(message.clone()))
+    }
+}
+
+/// The agent of a host.
+pub(crate) struct Agent {
+    link: SimLink,
     clock: SimClock,
-    relay: Relay,
-    shares: Shares,
-    events: VecDeque<LinkEvent>,
-    payloads: BTreeMap<u32, Vec<u8>>,
-    given: u32,
-    held: BTreeMap<(u32, u32), (HeaderBuf, Vec<u8>)>,
-    due: Due,
+    proxy: Proxy,
+    ring: Ring,
 }
 
-impl ServedLink {
-    /// Of the endpoint `me`.
-    pub fn new(
-        inner: SimLink,
-        clock: &SimClock,
-        me: EndpointId,
-        config: Config,
-    ) -> (ServedLink, Due) {
-        let due = Due::default();
-        let link = ServedLink {
-            inner,
-            clock: clock.clone(),
-            relay: Relay::new(me, config),
-            shares: Shares::default(),
-            events: VecDeque::new(),
-            payloads: BTreeMap::new(),
-            given: 0,
-            held: BTreeMap::new(),
-            due: Rc::clone(&due),
-        };
-        (link, due)
-    }
-
-    /// Sends what the relay has.
-    fn flush(&mut self) {
-        let now = self.clock.now();
-        while let Some(out) = self.relay.poll_transmit(now) {
-            let none = Vec::new();
-            let payload = self.payloads.get(&out.payload).unwrap_or(&none);
-            let frame = Frame { peer: out.peer, header: out.header.as_slice(), payload };
-            // What the network refuses counts as lost: it is sent again.
-            self.inner.send(&[frame]);
-            if out.last {
-                self.payloads.remove(&out.payload);
-            }
-        }
-        while let Some(handle) = self.relay.poll_free() {
-            self.payloads.remove(&handle);
-        }
-        self.due.set(self.relay.next_timeout());
-    }
-}
-
-/// Takes packets through the relay to the endpoint.
-struct Through<'a> {
-    relay: &'a mut Relay,
-    held: &'a mut BTreeMap<(u32, u32), (HeaderBuf, Vec<u8>)>,
-    sink: &'a mut dyn Sink,
+/// Takes frames of the network to the proxy.
+struct FromWire<'a> {
+    proxy: &'a mut Proxy,
+    ring: &'a mut Ring,
     now: Instant,
 }
 
-impl Through<'_> {
-    fn give(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
-        // The agent has answered.
-        if header.get(field::TYPE) != Some(&(PacketType::Nop as u8)) {
-            self.sink.frame(from, header, payload);
+impl Sink for FromWire<'_> {
+    fn frame(&mut self, _: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
+        self.proxy.arrive(self.now, 0, header, payload, self.ring);
+    }
+}
+
+impl Agent {
+    /// Does what can be done now. True if that was anything.
+    pub fn progress(&mut self) -> bool {
+        let now = self.clock.now();
+        if self.proxy.next_timeout().is_some_and(|at| at <= now) {
+            self.proxy.on_time(now);
+        }
+        let (proxy, ring) = (&mut self.proxy, &mut self.ring);
+        let received = self.link.recv(LOOK, &mut FromWire { proxy, ring, now });
+        let forwarded = self.proxy.progress(now);
+        self.flush();
+        let pumped = self.proxy.pump(&mut self.ring);
+        received > 0 || forwarded || pumped
+    }
+
+    /// Sends what the proxy has.
+    fn flush(&mut self) {
+        let now = self.clock.now();
+        while let Some(out) = self.proxy.poll_transmit(now) {
+            let payload = self.proxy.bytes_of(&out);
+            let frame = Frame { peer: out.peer, header: out.header.as_slice(), payload };
+            // What the network refuses counts as lost: it is sent again.
+            self.link.send(&[frame]);
+            self.proxy.sent(&out);
+        }
+        let link = &mut self.link;
+        self.proxy.notice(|peer| link.disconnect(peer));
+    }
+
+    /// When it has something to do although nothing arrives.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.proxy.next_timeout()
+    }
+}
+
+/// The agent of a host, as its rank and the simulation share it.
+pub(crate) type SharedAgent = Rc<RefCell<Agent>>;
+
+/// A rank's end of the rings to its agent.
+pub(crate) struct ServedLink {
+    agent: SharedAgent,
+    services: ServicesHandle,
+    shares: Shares,
+    events: VecDeque<LinkEvent>,
+}
+
+impl ServedLink {
+    /// Of the endpoint `me`, and its agent.
+    pub fn new(link: SimLink, clock: &SimClock, me: EndpointId, config: Config) -> ServedLink {
+        let proxy = Proxy::new(me, config, LIMITS);
+        let agent = Agent { link, clock: clock.clone(), proxy, ring: Ring::default() };
+        ServedLink {
+            agent: Rc::new(RefCell::new(agent)),
+            services: ServicesHandle::default(),
+            shares: Shares::default(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The agent.
+    pub fn agent(&self) -> SharedAgent {
+        Rc::clone(&self.agent)
+    }
+
+    /// What can be asked of it.
+    pub fn services(&self) -> ServicesHandle {
+        Rc::clone(&self.services)
+    }
+
+    /// Says what waits.
+    fn say_all(&mut self) {
+        let Agent { clock, proxy, .. } = &mut *self.agent.borrow_mut();
+        while let Some(message) = self.services.borrow_mut().say_next() {
+            proxy.control(clock.now(), message);
+        }
+    }
+
+    fn hear(&mut self, message: Control) {
+        match message {
+            Control::Left(peer, left) => {
+                let room = self.shares.on_left(peer, left);
+                self.events.extend(room.then_some(LinkEvent::Held(peer, false)));
+            }
+            Control::Lost(peer, _) => {
+                let room = self.shares.close(peer);
+                self.events.extend(room.then_some(LinkEvent::Held(peer, false)));
+                self.events.push_back(LinkEvent::PeerGone(peer));
+            }
+            other => self.services.borrow_mut().take(other, &mut self.events),
         }
     }
 }
 
-impl Sink for Through<'_> {
-    fn frame(&mut self, _: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
-        match self.relay.from_wire(self.now, 0, header, Room::ANY) {
-            Arrival::Drop => return,
-            Arrival::Hold(peer, seq) => {
-                let kept = (HeaderBuf::copy_of(header), payload.to_vec());
-                self.held.insert((peer.0, seq.0), kept);
-                return;
-            }
-            Arrival::Deliver(from) => self.give(from, header, payload),
-        }
-        while let Some((peer, seq)) = self.relay.next_held() {
-            if let Some((header, payload)) = self.held.remove(&(peer.0, seq.0)) {
-                self.give(Some(peer), header.as_slice(), Bytes::from_slice(&payload));
-            }
-        }
-    }
+/// What the way through the agent can do.
+fn caps_of(link: &SimLink) -> LinkCaps {
+    let LinkCaps { mtu, latency_ns, bytes_per_us, .. } = link.caps();
+    let mut caps = LinkCaps::memory("agent", mtu);
+    caps.sees_end = false;
+    (caps.latency_ns, caps.bytes_per_us) = (latency_ns, bytes_per_us);
+    caps.small_bytes_per_us = bytes_per_us;
+    caps
 }
 
 impl Link for ServedLink {
     fn caps(&self) -> LinkCaps {
-        let inner = self.inner.caps();
-        let mut caps = LinkCaps::memory("agent", inner.mtu);
-        caps.sees_end = false;
-        (caps.latency_ns, caps.bytes_per_us) = (inner.latency_ns, inner.bytes_per_us);
-        caps.small_bytes_per_us = inner.bytes_per_us;
-        caps
+        caps_of(&self.agent.borrow().link)
     }
 
     fn advertise(&self, address: &mut Address) {
-        self.inner.advertise(address);
+        self.agent.borrow().link.advertise(address);
     }
 
     fn connect(&mut self, peer: &PeerInfo) -> Result<LinkCaps, LinkError> {
-        let caps = self.inner.connect(peer)?;
-        let (latency_ns, bytes_per_us) = (caps.latency_ns, caps.bytes_per_us);
+        let Agent { link, proxy, .. } = &mut *self.agent.borrow_mut();
+        let LinkCaps { latency_ns, bytes_per_us, .. } = link.connect(peer)?;
         let links = [LinkTo { link: 0, latency_ns, bytes_per_us }];
-        let given = self.shares.open(peer.peer);
-        match self.relay.connect(peer.peer, (peer.session, given), peer.endpoint, &links) {
-            true => Ok(self.caps()),
+        let known = (peer.session, self.shares.open(peer.peer));
+        match proxy.connect(peer.peer, known, peer.endpoint, &links) {
+            true => Ok(caps_of(link)),
             false => Err(LinkError::Unreachable("too many peers".into())),
         }
     }
 
     fn disconnect(&mut self, peer: PeerId) {
-        self.relay.disconnect(peer);
+        let agent = &mut *self.agent.borrow_mut();
+        agent.proxy.forget(peer);
+        agent.link.disconnect(peer);
         if self.shares.close(peer) {
             self.events.push_back(LinkEvent::Held(peer, false));
         }
-        self.held.retain(|(of, _), _| *of != peer.0);
-        self.inner.disconnect(peer);
     }
 
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
-        let now = self.clock.now();
+        self.say_all();
+        let agent = &mut *self.agent.borrow_mut();
+        let now = agent.clock.now();
         let mut taken = 0;
         for frame in frames {
             if !self.shares.take(frame.peer, frame.header) {
@@ -154,54 +219,50 @@ impl Link for ServedLink {
                 break;
             }
             taken += 1;
-            let mut handle = 0;
-            if !frame.payload.is_empty() {
-                self.given = self.given.wrapping_add(1).max(1);
-                handle = self.given;
-                self.payloads.insert(handle, frame.payload.to_vec());
-            }
-            if self.relay.from_rank(now, frame.peer, frame.header, handle).is_err() {
-                self.payloads.remove(&handle);
-            }
+            let payload = Bytes::from_slice(frame.payload);
+            agent.proxy.packet(now, frame.peer, frame.header, payload);
         }
-        self.flush();
+        agent.flush();
         taken
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
-        let now = self.clock.now();
-        if self.relay.next_timeout().is_some_and(|at| at <= now) {
-            self.relay.handle_timeout(now);
+        self.say_all();
+        self.agent.borrow_mut().progress();
+        let mut received = 0;
+        while received < budget {
+            let Some(next) = self.agent.borrow_mut().ring.0.pop_front() else { break };
+            match next {
+                Inbound::Packet(from, header, payload) => {
+                    sink.frame(from, header.as_slice(), Bytes::from_slice(&payload));
+                }
+                Inbound::Say(message) => self.hear(message),
+            }
+            received += 1;
         }
-        let (relay, held) = (&mut self.relay, &mut self.held);
-        let received = self.inner.recv(budget, &mut Through { relay, held, sink, now });
-        self.flush();
         received
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
-        while let Some(event) = self.relay.poll_event() {
-            let (peer, room, lost) = match event {
-                RelayEvent::Room => continue,
-                RelayEvent::Lost(peer, _) => (peer, self.shares.close(peer), true),
-                RelayEvent::Left(peer, left) => (peer, self.shares.on_left(peer, left), false),
-            };
-            self.events.extend(room.then_some(LinkEvent::Held(peer, false)));
-            self.events.extend(lost.then_some(LinkEvent::PeerGone(peer)));
-        }
-        self.events.pop_front().or_else(|| self.inner.poll_event())
+        let event = self.events.pop_front();
+        event.or_else(|| self.agent.borrow_mut().link.poll_event())
     }
 
     fn wait_fds(&self, _out: &mut Vec<WaitFd>) {}
 
     fn prepare_wait(&mut self) -> bool {
-        self.inner.prepare_wait()
+        let agent = &mut *self.agent.borrow_mut();
+        agent.ring.0.is_empty() && self.services.borrow().is_silent() && agent.link.prepare_wait()
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        self.inner.counters(each);
-        let stats = self.relay.stats();
+        let agent = self.agent.borrow();
+        agent.link.counters(each);
+        let stats = agent.proxy.stats();
+        let (counted, multicast, _) = agent.proxy.served();
         each(RESENT, stats.retransmitted);
         each(TIMEOUTS, stats.timeouts);
+        each(COUNTED, counted);
+        each(MULTICAST, multicast);
     }
 }

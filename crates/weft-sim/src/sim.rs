@@ -1,10 +1,12 @@
 //! A simulation of real endpoints.
 
+use crate::busy::Busy;
 use crate::config::{LinkKind, SimConfig};
 use crate::link::SimLink;
 use crate::network::{Network, SharedNetwork};
 use crate::runner::{Host, HostEnv, Outcome, Runner, Task};
-use crate::served::{Due, ServedLink};
+use crate::served::{ServedLink, SharedAgent};
+
 use crate::trace::Trace;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -82,6 +84,7 @@ pub struct Env {
     seed: u64,
     notes: Notes,
     left: Rc<Cell<bool>>,
+    busy: Rc<Busy>,
 }
 
 /// Address of an incarnation of a host: known beforehand, as a launcher would make it known.
@@ -145,6 +148,11 @@ impl Env {
         self.endpoint.sleep(Duration::from_nanos(ns)).await;
     }
 
+    /// Computes without a look at the endpoint: only the host's agent, if it has one, goes on.
+    pub async fn compute(&self, ns: u64) {
+        self.busy.compute(self.now() + Duration::from_nanos(ns)).await;
+    }
+
     /// A generator of its own for this host and incarnation.
     pub fn rng(&self) -> Rng {
         Rng::stream(endpoint_id(self.seed, self.host, self.incarnation).0, 3)
@@ -165,24 +173,32 @@ impl Env {
 /// An endpoint as the runner drives it.
 struct Machine {
     endpoint: Endpoint,
-    /// Of its agent, if one serves it.
-    due: Due,
+    agent: Option<SharedAgent>,
     host: u32,
     notes: Notes,
     /// Its process has ended.
     left: Rc<Cell<bool>>,
+    busy: Rc<Busy>,
 }
 
 impl Host for Machine {
     fn progress(&mut self) -> bool {
-        !self.left.get() && self.endpoint.progress()
+        if self.left.get() {
+            return false;
+        }
+        if self.busy.is_busy(self.endpoint.now()) {
+            return self.agent.as_ref().is_some_and(|agent| agent.borrow_mut().progress());
+        }
+        self.endpoint.progress()
     }
 
     fn next_timeout(&self) -> Option<Instant> {
         if self.left.get() {
             return None;
         }
-        self.endpoint.next_timeout().into_iter().chain(self.due.get()).min()
+        let agent = self.agent.as_ref().and_then(|agent| agent.borrow().next_timeout());
+        let rank = self.busy.until().or_else(|| self.endpoint.next_timeout());
+        rank.into_iter().chain(agent).min()
     }
 
     fn describe(&self) -> String {
@@ -250,23 +266,31 @@ impl Sim {
         let start = move |at: &HostEnv| -> (Machine, Task) {
             let &HostEnv { host, incarnation, .. } = at;
             let me = endpoint_id(seed, host, incarnation);
-            let (links, due): (Vec<Box<dyn Link>>, Due) = if served {
+            let (mut links, mut agent): (Vec<Box<dyn Link>>, _) = (Vec::new(), None);
+            let mut services = None;
+            if served {
                 let link = SimLink::new(&at.net, host, &at.clock);
-                let (link, due) = ServedLink::new(link, &at.clock, me, settings.clone());
-                (vec![Box::new(link)], due)
+                let link = ServedLink::new(link, &at.clock, me, settings.clone());
+                (agent, services) = (Some(link.agent()), Some(link.services()));
+                links.push(Box::new(link));
             } else {
                 let all = SimLink::all(&at.net, host, &at.clock).into_iter();
-                (all.map(|link| Box::new(link) as _).collect(), Due::default())
-            };
+                links.extend(all.map(|link| Box::new(link) as Box<dyn Link>));
+            }
             let endpoint =
                 Endpoint::with_links(settings.clone(), me, Clock::Virtual(at.clock.cell()), links);
-            let notes = Notes::clone(&notes);
-            let endpoint_too = endpoint.clone();
-            let (notes_too, left) = (Notes::clone(&notes), Rc::new(Cell::new(false)));
-            let left_too = Rc::clone(&left);
-            let machine =
-                Machine { endpoint: endpoint_too, due, host, notes: notes_too, left: left_too };
-            let env = Env { endpoint, host, hosts, incarnation, seed, notes, left };
+            services.into_iter().for_each(|services| endpoint.served_by(services));
+            let (notes, left) = (Notes::clone(&notes), Rc::new(Cell::new(false)));
+            let busy = Rc::<Busy>::default();
+            let machine = Machine {
+                endpoint: endpoint.clone(),
+                agent,
+                host,
+                notes: Notes::clone(&notes),
+                left: Rc::clone(&left),
+                busy: Rc::clone(&busy),
+            };
+            let env = Env { endpoint, host, hosts, incarnation, seed, notes, left, busy };
             (machine, Box::pin(program(env)))
         };
         self.runner.spawn(host, Box::new(start));

@@ -5,9 +5,9 @@
 //! whatever they do meanwhile. Paper 004 put this into the network interface's processor.
 //!
 //! - `agent.rs`: the loop. One thread, no lock; it hands its core over before it sleeps.
-//! - `seat.rs`: all that concerns one rank; `payloads.rs`: the bytes it keeps for it.
+//! - `seat.rs`: all that concerns one rank: its links, and a [`weft_link::agent::Proxy`], which acts
+//!   in its place.
 //! - `links.rs`: sockets that were opened while there was a right to.
-//! - `counters.rs`, `groups.rs`: fetch-and-add and multicast in the rank's place.
 //! - `options.rs`: settings, quotas; `status.rs`: what it tells about itself.
 //! - `limit.rs`: how much the log takes.
 //! - `rights.rs`: giving them up; `sys/`: the system calls.
@@ -18,16 +18,11 @@
 #![warn(missing_docs)]
 
 mod agent;
-mod counters;
-mod groups;
 pub mod limit;
 mod links;
 pub mod options;
-mod payloads;
 pub mod rights;
 mod seat;
-#[cfg(test)]
-mod services_tests;
 pub mod status;
 #[allow(unsafe_code)]
 pub mod sys;

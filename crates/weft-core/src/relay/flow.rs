@@ -230,9 +230,10 @@ impl Flow {
         self.wide = wide.map_or(self.quick, |(i, _)| i);
     }
 
-    /// A HELLO came over `link`; the session number in it is for packets to the peer.
-    pub fn on_hello(&mut self, now: Instant, link: u8, answer: bool, session: u32) {
-        self.session_out = session;
+    /// A HELLO came over `link`; the session number in it is for packets to the peer. As
+    /// [`learn`](Self::learn).
+    pub fn on_hello(&mut self, now: Instant, link: u8, answer: bool, session: u32) -> bool {
+        let room = self.learn(session);
         let before = self.link();
         for (i, way) in self.ways.iter_mut().enumerate() {
             if let Some(way) = way.as_mut().filter(|w| w.to.link == link) {
@@ -246,6 +247,7 @@ impl Flow {
             self.on_new_path();
         }
         self.ask_later(now);
+        room
     }
 
     /// Whether as many packets of the rank wait as may.
@@ -264,7 +266,17 @@ impl Flow {
         }
     }
 
-    /// The next packet to be numbered. None while there is no place to keep an answer.
+    /// The session number in packets to the peer. True if the agent had packets for it before
+    /// this was known, which it may send now.
+    #[inline]
+    pub fn learn(&mut self, session: u32) -> bool {
+        let first = self.session_out == 0;
+        self.session_out = session;
+        first && session != 0 && core::mem::take(&mut self.wants_room)
+    }
+
+    /// The next packet to be numbered. None while there is no place to keep an answer, or while
+    /// nobody knows how the peer numbers this session: its HELLO was overtaken by a request.
     #[inline]
     pub fn next_waiting(&mut self, kept: &mut Slab<Kept>) -> Option<u32> {
         let key = match *self.backlog.front()? {
@@ -273,6 +285,7 @@ impl Flow {
                 self.injected -= u32::from(injected);
                 key
             }
+            Waiting::Answer { .. } if self.session_out == 0 => return None,
             Waiting::Answer { op, value, ok } => {
                 let status = if ok { status::OK } else { status::REFUSED };
                 let common = Common { session: self.session_out, imm: op, ..Common::default() };
@@ -288,7 +301,8 @@ impl Flow {
 
     /// Whether an answer could be sent that no place was found for.
     pub fn lacks_a_place(&self) -> bool {
-        self.send.can_send() && matches!(self.backlog.front(), Some(Waiting::Answer { .. }))
+        let answer = matches!(self.backlog.front(), Some(Waiting::Answer { .. }));
+        answer && self.session_out != 0 && self.send.can_send()
     }
 
     /// A packet of the rank does not wait any more. What it is told, if anything.

@@ -280,7 +280,8 @@ impl Relay {
         }
         match packet {
             Packet::Hello(_) if !reply => {}
-            _ => flow.session_out = common.session,
+            _ if flow.learn(common.session) => self.events.push_back(RelayEvent::Room),
+            _ => {}
         }
         if !matches!(packet, Packet::Hello(_)) {
             flow.note_credit(common.credit);
@@ -307,8 +308,8 @@ impl Relay {
     }
 
     /// A packet that the agent sends in the rank's name, after what the rank has sent before. The
-    /// payload is as in [`Relay::from_rank`]. False if nobody knows the peer, or there is no room
-    /// before [`RelayEvent::Room`]: the payload is free.
+    /// payload is as in [`Relay::from_rank`]. False if nobody knows the peer, or there is no room,
+    /// or no session, before [`RelayEvent::Room`]: the payload is free.
     pub fn inject(
         &mut self,
         now: Instant,
@@ -318,7 +319,7 @@ impl Relay {
         payload: Handle,
     ) -> bool {
         let Some(flow) = self.flow(peer) else { return false };
-        flow.wants_room |= flow.injected >= INJECTED_MAX;
+        flow.wants_room |= flow.injected >= INJECTED_MAX || flow.session_out == 0;
         if flow.wants_room {
             return false;
         }
@@ -438,7 +439,8 @@ impl Relay {
         let answer = common.flags & flags::REPLY != 0;
         if let Some(flow) = known.and_then(|p| self.flow(p)) {
             flow.last_heard = now;
-            flow.on_hello(now, link, answer, hello.session_offer);
+            let room = flow.on_hello(now, link, answer, hello.session_offer);
+            self.events.extend(room.then_some(RelayEvent::Room));
         }
         if !answer {
             known.into_iter().for_each(|peer| self.answer(peer));

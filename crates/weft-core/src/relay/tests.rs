@@ -488,6 +488,38 @@ fn ask(relay: &mut Relay, now: Instant, peer: PeerId, session: u32, seq: u32) ->
 }
 
 #[test]
+fn relay__a_request_that_overtakes_the_hello_is_answered_when_that_has_come() {
+    let now = Instant(1);
+    let mut relay = Relay::new(EndpointId(1), Config::default());
+    assert!(relay.connect(PEER, (SESSION[0], 0), EndpointId(2), &LINKS[..1]));
+    assert!(ask(&mut relay, now, PEER, SESSION[0], 0));
+    let grant = Packet::Grant(wire::Grant::default());
+    assert!(!relay.inject(now, PEER, &grant, 0, 0), "to whom?");
+    assert!(relay.poll_transmit(now).is_none() && relay.poll_event().is_none());
+    relay.handle_timeout(now + Duration::from_secs(1));
+    assert!(relay.poll_transmit(now).is_none(), "nobody knows how the peer numbers this session");
+    let hello = Hello {
+        src_eid: 2,
+        dst_eid: 1,
+        session_offer: SESSION[1],
+        mtu: 1500,
+        version_min: 1,
+        version_max: 1,
+        credit: 0,
+    };
+    let common = Common { session: SESSION[0], flags: flags::REPLY, ..Common::default() };
+    let header = wire::emit(&common, &Packet::Hello(hello));
+    assert_eq!(relay.from_wire(now, 0, header.as_slice(), Room::ANY), Arrival::Deliver(Some(PEER)));
+    assert_eq!(relay.poll_event(), Some(RelayEvent::Room), "the agent tries again");
+    assert!(relay.inject(now, PEER, &grant, 0, 0));
+    for kind in [PacketType::Reply, PacketType::Grant] {
+        let out = relay.poll_transmit(now).unwrap();
+        let (common, packet, _) = wire::parse(out.header.as_slice()).unwrap();
+        assert_eq!((common.session, packet.packet_type()), (SESSION[1], kind));
+    }
+}
+
+#[test]
 fn relay__who_takes_no_answers_is_not_served_alone_and_no_request_is_lost() {
     const PEERS: u32 = 300;
     let mut relay = Relay::new(EndpointId(1), Config { window: 64, ..Config::default() });

@@ -10,12 +10,18 @@
 //! - `hub.rs`: the agent's end of all rings.
 //! - `client.rs`: the rank's end, a [`Link`](crate::Link).
 //! - `services.rs`: what the rank asks for besides carrying packets.
+//! - `proxy.rs`: what the agent keeps of one rank, but for its links, and does in its place;
+//!   `payloads.rs`: the bytes; `counters.rs`, `groups.rs`: fetch-and-add and multicast.
 //! - `bare.rs`: a rank's end that says anything, for tests of agents.
 
 mod bare;
 mod client;
 mod control;
+mod counters;
+mod groups;
 mod hub;
+mod payloads;
+mod proxy;
 mod services;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -25,6 +31,7 @@ pub use bare::{BareRank, Nonsense};
 pub use client::{AgentConfig, AgentLink};
 pub use control::{Attach, Control, ControlError, GroupRole, Served, VERSION};
 pub use hub::{FromRank, Hub};
+pub use proxy::{Limits, Proxy, ToRank};
 pub use services::{GroupPacket, MemberNews, Services, ServicesHandle, PACKET_GROUPS};
 
 use weft_core::EndpointId;

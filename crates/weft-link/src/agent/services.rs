@@ -182,7 +182,8 @@ impl Services {
         self.ours.done.pop_front()
     }
 
-    pub(super) fn say_next(&mut self) -> Option<Control> {
+    /// The next message to the agent, for the link.
+    pub fn say_next(&mut self) -> Option<Control> {
         self.out.pop_front()
     }
 
@@ -195,7 +196,8 @@ impl Services {
         self.out.push_back(message);
     }
 
-    pub(super) fn is_silent(&self) -> bool {
+    /// Whether no message to the agent waits.
+    pub fn is_silent(&self) -> bool {
         self.out.is_empty()
     }
 
@@ -203,8 +205,8 @@ impl Services {
         (self.ended, self.ours.news) = (Some(why), true);
     }
 
-    /// What an answer of the agent means.
-    pub(super) fn take(&mut self, message: Control, events: &mut VecDeque<LinkEvent>) {
+    /// What an answer of the agent means; the link hands it in.
+    pub fn take(&mut self, message: Control, events: &mut VecDeque<LinkEvent>) {
         match message {
             Control::CounterIs(key, word, value) => {
                 self.counters.insert((key, word), value);

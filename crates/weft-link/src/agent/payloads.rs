@@ -1,6 +1,6 @@
 //! The bytes of packets that are kept until they are acknowledged.
 
-use weft_link::Bytes;
+use crate::Bytes;
 
 /// Buffers by number. They are used again, so that in the long run nothing is allocated.
 #[derive(Default)]

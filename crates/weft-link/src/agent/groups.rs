@@ -6,13 +6,13 @@
 //! root and queues of its own, so no two groups ever wait for each other's room, and within one the
 //! waiting follows the tree: nothing can wait in a circle.
 
+use super::{Control, GroupRole};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use weft_core::group::tree;
 use weft_core::wire::{member, Grant, Mcast, Packet};
 use weft_core::{Instant, PeerId};
-use weft_link::agent::{Control, GroupRole};
 
 /// Packets of a group that a member keeps at most.
 pub const WINDOW: u32 = 64;

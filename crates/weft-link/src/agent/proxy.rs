@@ -1,0 +1,428 @@
+//! What an agent keeps of one rank, but for its links: it acts in the rank's place.
+//!
+//! No input or output here: `weftd` runs it over its links and rings, the simulator over simulated
+//! ones.
+
+use super::counters::Counters;
+use super::groups::{Groups, Port};
+use super::payloads::Payloads;
+use super::Control;
+use crate::Bytes;
+use std::collections::{HashMap, VecDeque};
+use weft_core::relay::{Arrival, LinkTo, Out, Relay, RelayEvent, RelayStats, Room};
+use weft_core::wire::{self, field, flags, status, HeaderBuf, Packet, PacketType};
+use weft_core::{Config, EndpointId, Instant, PeerId};
+
+/// Packets and messages that wait for room in the rank's ring.
+const INBOX_MAX: usize = 1024;
+
+/// The ring to the rank.
+pub trait ToRank {
+    /// Gives it a packet, of a peer or of nobody yet. False: there is no room.
+    fn deliver(&mut self, from: Option<PeerId>, header: &[u8], payload: &[u8]) -> bool;
+    /// Says something. False: there is no room.
+    fn say(&mut self, message: &Control) -> bool;
+}
+
+/// What one rank may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes kept each way: sent and not acknowledged; received and not taken.
+    pub bytes: usize,
+    /// Words for fetch-and-add.
+    pub words: usize,
+    /// Multicast groups.
+    pub groups: usize,
+}
+
+/// What waits for room in the rank's ring.
+enum Inbound {
+    Packet(Option<PeerId>, HeaderBuf, Vec<u8>),
+    Say(Control),
+}
+
+impl Inbound {
+    fn len(&self) -> usize {
+        match self {
+            Inbound::Packet(_, _, payload) => payload.len() + 64,
+            Inbound::Say(Control::GroupPacket(_, _, bytes)) => bytes.len() + 64,
+            Inbound::Say(_) => 256,
+        }
+    }
+}
+
+/// One rank as its agent stands for it.
+pub struct Proxy {
+    relay: Relay,
+    payloads: Payloads,
+    inbox: VecDeque<Inbound>,
+    inbox_bytes: usize,
+    held: HashMap<(u32, u32), (HeaderBuf, Vec<u8>)>,
+    held_bytes: usize,
+    scratch: Vec<u8>,
+    counters: Counters,
+    groups: Groups,
+    limits: Limits,
+    /// The rank has ended: nothing is for it any more.
+    gone: bool,
+}
+
+impl Proxy {
+    /// For the rank of this identity.
+    pub fn new(rank: EndpointId, config: Config, limits: Limits) -> Proxy {
+        Proxy {
+            relay: Relay::new(rank, config),
+            payloads: Payloads::default(),
+            inbox: VecDeque::new(),
+            inbox_bytes: 0,
+            held: HashMap::new(),
+            held_bytes: 0,
+            scratch: Vec::new(),
+            counters: Counters::default(),
+            groups: Groups::default(),
+            limits,
+            gone: false,
+        }
+    }
+
+    /// Says something to the rank, when its ring has room.
+    pub fn say(&mut self, message: Control) {
+        if !self.gone {
+            self.queue(Inbound::Say(message));
+        }
+    }
+
+    /// A packet of the rank.
+    #[inline]
+    pub fn packet(&mut self, now: Instant, peer: PeerId, header: &[u8], payload: Bytes<'_>) {
+        let handle = self.payloads.keep(payload);
+        if self.relay.from_rank(now, peer, header, handle).is_err() {
+            self.payloads.release(handle);
+        }
+    }
+
+    /// A message of the rank about what is done in its place; any other is refused, in words.
+    pub fn control(&mut self, now: Instant, message: Control) {
+        match message {
+            Control::CounterOpen(key, words, value) => {
+                let opened = self.counters.open(key, words, value, self.limits.words);
+                let value = opened.then_some(value);
+                self.say(Control::CounterIs(key, 0, value));
+            }
+            Control::CounterRead(key, word) => {
+                let value = self.counters.read(key, word);
+                self.say(Control::CounterIs(key, word, value));
+            }
+            Control::CounterClose(key) => self.counters.close(key),
+            Control::CounterDo(number, atomic) => {
+                let reply = self.counters.serve(&atomic).filter(|r| r.status == status::OK);
+                self.say(Control::CounterDone(number, reply.map(|r| r.value)));
+            }
+            Control::GroupJoin(role) => {
+                let (group, most) = (role.group, self.limits.groups);
+                let joined = self.groups.join(role, most);
+                self.say(Control::GroupJoined(group, joined));
+                if !joined {
+                    self.say(Control::Notice(format!(
+                        "group {group:x} is not joined: it is already, or the quota of {most} \
+                         groups is used up (weftd --quota groups=N)"
+                    )));
+                }
+            }
+            Control::GroupLeave(group) => self.groups.leave(group),
+            Control::GroupPacket(group, number, bytes) => {
+                self.groups.root_sends(group, number, &bytes);
+            }
+            Control::GroupGrant(group, granted) => self.groups.rank_granted(group, granted),
+            _ => self.say(Control::Notice("a message that only an agent sends".into())),
+        }
+        self.progress(now);
+    }
+
+    /// A peer that these links reach, with the session number that it puts into packets to the
+    /// rank, and the numbered packets to it so far. False: there is no room for it, or no link.
+    pub fn connect(
+        &mut self,
+        peer: PeerId,
+        known: (u32, u32),
+        endpoint: EndpointId,
+        links: &[LinkTo],
+    ) -> bool {
+        self.relay.connect(peer, known, endpoint, links)
+    }
+
+    /// Forgets a peer.
+    pub fn forget(&mut self, peer: PeerId) {
+        self.relay.disconnect(peer);
+        self.held.retain(|(of, _), _| *of != peer.0);
+        self.held_bytes = self.held.values().map(|(_, payload)| payload.len()).sum();
+        self.lose(Instant(0), peer);
+    }
+
+    /// A frame of a link.
+    pub fn arrive(
+        &mut self,
+        now: Instant,
+        link: u8,
+        header: &[u8],
+        payload: Bytes<'_>,
+        rank: &mut impl ToRank,
+    ) {
+        let bytes_max = self.limits.bytes;
+        let inbox = self.inbox.len() < INBOX_MAX && self.inbox_bytes < bytes_max;
+        let room = Room { deliver: inbox || self.gone, hold: self.held_bytes < bytes_max };
+        match self.relay.from_wire(now, link, header, room) {
+            Arrival::Drop => {}
+            Arrival::Hold(peer, seq) => {
+                self.held_bytes += payload.len();
+                let kept = (HeaderBuf::copy_of(header), payload.to_vec());
+                self.held.insert((peer.0, seq.0), kept);
+            }
+            Arrival::Deliver(from) => {
+                let mut scratch = std::mem::take(&mut self.scratch);
+                scratch.resize(payload.len(), 0);
+                payload.copy_to(&mut scratch);
+                self.take(now, from, header, &scratch, rank);
+                self.scratch = scratch;
+                while let Some((peer, seq)) = self.relay.next_held() {
+                    let Some((header, payload)) = self.held.remove(&(peer.0, seq.0)) else {
+                        continue;
+                    };
+                    self.held_bytes -= payload.len();
+                    self.take(now, Some(peer), header.as_slice(), &payload, rank);
+                }
+            }
+        }
+    }
+
+    /// A packet whose turn has come: for the agent, or for the rank.
+    #[inline]
+    fn take(
+        &mut self,
+        now: Instant,
+        from: Option<PeerId>,
+        header: &[u8],
+        payload: &[u8],
+        rank: &mut impl ToRank,
+    ) {
+        const NOP: u8 = PacketType::Nop as u8;
+        const ATOMIC: u8 = PacketType::Atomic as u8;
+        const BYE: u8 = PacketType::Bye as u8;
+        const MCAST: u8 = PacketType::Mcast as u8;
+        const GRANT: u8 = PacketType::Grant as u8;
+        let kind = header.get(field::TYPE).copied().unwrap_or(0);
+        let Some(peer) = from else { return self.give_rank(None, header, payload, rank) };
+        match kind {
+            NOP => {}
+            ATOMIC | MCAST | GRANT if self.serve(peer, header, payload) => {}
+            BYE => {
+                self.lose(now, peer);
+                self.give_rank(from, header, payload, rank);
+            }
+            _ => self.give_rank(from, header, payload, rank),
+        }
+    }
+
+    /// What the agent does in the rank's place. False: it is for the rank.
+    fn serve(&mut self, peer: PeerId, header: &[u8], payload: &[u8]) -> bool {
+        let Ok((common, packet, _)) = wire::parse(header) else { return true };
+        match packet {
+            // Its sender wants it to be done by the rank.
+            Packet::Atomic(_) if common.flags & flags::DIRECT != 0 => return false,
+            Packet::Atomic(atomic) => {
+                let Some(reply) = self.counters.serve(&atomic) else { return false };
+                self.relay.reply(peer, common.imm, &reply);
+            }
+            Packet::Mcast(mcast) => self.groups.on_mcast(peer, &mcast, payload),
+            Packet::Grant(grant) => self.groups.on_grant(peer, &grant),
+            _ => {}
+        }
+        true
+    }
+
+    #[inline]
+    fn give_rank(
+        &mut self,
+        from: Option<PeerId>,
+        header: &[u8],
+        payload: &[u8],
+        rank: &mut impl ToRank,
+    ) {
+        if self.gone || self.inbox.is_empty() && rank.deliver(from, header, payload) {
+            return;
+        }
+        let packet = Inbound::Packet(from, HeaderBuf::copy_of(header), payload.to_vec());
+        self.queue(packet);
+    }
+
+    fn queue(&mut self, inbound: Inbound) {
+        self.inbox_bytes += inbound.len();
+        self.inbox.push_back(inbound);
+    }
+
+    /// Gives the rank what waits for it. True if anything went.
+    pub fn pump(&mut self, rank: &mut impl ToRank) -> bool {
+        let before = self.inbox.len();
+        while let Some(first) = self.inbox.front() {
+            let went = match first {
+                Inbound::Packet(from, header, payload) => {
+                    rank.deliver(*from, header.as_slice(), payload)
+                }
+                Inbound::Say(message) => rank.say(message),
+            };
+            if !went {
+                break;
+            }
+            self.inbox_bytes -= first.len();
+            self.inbox.pop_front();
+        }
+        let did = self.inbox.len() < before;
+        if did {
+            self.groups.look_again();
+        }
+        did
+    }
+
+    fn lose(&mut self, now: Instant, peer: PeerId) {
+        let mut groups = std::mem::take(&mut self.groups);
+        groups.on_lost(peer, &mut GroupPort { proxy: self, now });
+        self.groups = groups;
+    }
+
+    /// Forwards multicast packets that can be. True if it tried.
+    pub fn progress(&mut self, now: Instant) -> bool {
+        if !self.groups.is_due(now) {
+            return false;
+        }
+        let mut groups = std::mem::take(&mut self.groups);
+        groups.progress(now, &mut GroupPort { proxy: self, now });
+        self.groups = groups;
+        true
+    }
+
+    /// Whether there may be something to send.
+    #[inline]
+    pub fn has_output(&self) -> bool {
+        self.relay.has_output()
+    }
+
+    /// The next packet to send; its bytes are [`bytes_of`](Self::bytes_of) it, until it is
+    /// [`sent`](Self::sent).
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Out> {
+        self.relay.poll_transmit(now)
+    }
+
+    /// The payload of a packet.
+    #[inline]
+    pub fn bytes_of(&self, out: &Out) -> &[u8] {
+        self.payloads.get(out.payload)
+    }
+
+    /// A link has taken a packet.
+    #[inline]
+    pub fn sent(&mut self, out: &Out) {
+        if out.last {
+            self.payloads.release(out.payload);
+        }
+    }
+
+    /// Notes what has been acknowledged, and who is lost. Calls `lost` with each of these and why;
+    /// they are [forgotten](Self::forget) by then.
+    pub fn notice(&mut self, mut lost: impl FnMut(PeerId)) {
+        while let Some(handle) = self.relay.poll_free() {
+            self.payloads.release(handle);
+        }
+        while let Some(event) = self.relay.poll_event() {
+            match event {
+                RelayEvent::Left(peer, left) => self.say(Control::Left(peer, left)),
+                RelayEvent::Room => self.groups.look_again(),
+                RelayEvent::Lost(peer, after_ms) => {
+                    self.forget(peer);
+                    let why =
+                        format!("nothing heard for {after_ms} ms (its host, or its agent, ended)");
+                    self.say(Control::Lost(peer, why));
+                    lost(peer);
+                }
+            }
+        }
+    }
+
+    /// Does what has become due.
+    pub fn on_time(&mut self, now: Instant) {
+        if self.relay.next_timeout().is_some_and(|at| at <= now) {
+            self.relay.handle_timeout(now);
+        }
+        self.progress(now);
+    }
+
+    /// When `on_time` wants to be called.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.relay.next_timeout().into_iter().chain(self.groups.next_timeout()).min()
+    }
+
+    /// Whether the rank may send more: else it waits, alone.
+    pub fn has_room(&self) -> bool {
+        let bytes = self.payloads.bytes() + self.relay.kept_bytes();
+        self.inbox.len() < INBOX_MAX && bytes < self.limits.bytes
+    }
+
+    /// The rank has ended: its peers are told when what it sent has arrived.
+    pub fn end(&mut self) {
+        self.gone = true;
+        self.inbox.clear();
+        self.inbox_bytes = 0;
+        self.relay.rank_gone();
+    }
+
+    /// Whether all has arrived that the rank has sent, and its peers were told of its end as often
+    /// as they are.
+    pub fn is_quiet(&self) -> bool {
+        self.relay.is_quiet()
+    }
+
+    /// The same, with peers that were told once.
+    pub fn has_told(&self) -> bool {
+        self.relay.has_told()
+    }
+
+    /// Peers that are connected.
+    pub fn peers(&self) -> usize {
+        self.relay.peers()
+    }
+
+    /// What the relay has counted.
+    pub fn stats(&self) -> &RelayStats {
+        self.relay.stats()
+    }
+
+    /// Operations served, and multicast packets taken in and refused.
+    pub fn served(&self) -> (u64, u64, u64) {
+        (self.counters.served, self.groups.packets, self.groups.refused)
+    }
+}
+
+/// What groups reach the outside by.
+struct GroupPort<'a> {
+    proxy: &'a mut Proxy,
+    now: Instant,
+}
+
+impl Port for GroupPort<'_> {
+    fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]) -> bool {
+        let handle = self.proxy.payloads.keep(Bytes::from_slice(bytes));
+        let taken = self.proxy.relay.inject(self.now, peer, packet, 0, handle);
+        if !taken {
+            self.proxy.payloads.release(handle);
+        }
+        taken
+    }
+
+    fn tell(&mut self, message: Control) {
+        self.proxy.say(message);
+    }
+
+    fn has_room(&self) -> bool {
+        self.proxy.inbox.len() < INBOX_MAX / 16
+    }
+}

@@ -169,14 +169,20 @@ fn large() -> Outcome {
     counted(cargo(&test).args(["--", "--ignored"]))
 }
 
-/// Seeds of the swarm unless `WEFT_SEEDS` says otherwise: about a minute on two cores.
+/// Seeds of each kind of swarm unless `WEFT_SEEDS` says otherwise: two minutes on two cores.
 const SWARM_SEEDS: &str = "0..400";
 
 fn swarm() -> Outcome {
     let seeds = std::env::var("WEFT_SEEDS").unwrap_or_else(|_| SWARM_SEEDS.to_string());
     let args = ["run", "--release", "--package", "weft-cli", "--bin", "weft", "--", "sim", "swarm"];
-    let note = format!("seeds {seeds}, with agents and without; WEFT_SEEDS=A..B for others");
-    let mut outcome = counted(cargo(&args).args(["--seeds", &seeds]));
-    outcome.add(counted(cargo(&args).args(["--agents", "--seeds", &seeds])));
+    let note = format!(
+        "seeds {seeds}, with agents and without, with multicast and counters and without; \
+         WEFT_SEEDS=A..B for others"
+    );
+    let run = |more: &[&str]| counted(cargo(&args).args(["--seeds", &seeds]).args(more));
+    let mut outcome = run(&[]);
+    for more in [&["--agents"][..], &["--services"], &["--agents", "--services"]] {
+        outcome.add(run(more));
+    }
     outcome.note(note)
 }

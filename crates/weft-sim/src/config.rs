@@ -100,6 +100,8 @@ pub struct SimConfig {
     pub kind: LinkKind,
     /// Whether each endpoint is served by an agent; on [`LinkKind::Network`] only.
     pub served: bool,
+    /// Whether the programs of the swarm also multicast, count and compute.
+    pub services: bool,
     /// How hosts are wired.
     pub topology: Topology,
     /// The links.
@@ -139,6 +141,7 @@ impl SimConfig {
             train: 1,
             kind: LinkKind::Network,
             served: false,
+            services: false,
             topology: Topology::Star,
             wire: Wire::ethernet(10),
             more: Vec::new(),

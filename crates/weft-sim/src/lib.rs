@@ -20,6 +20,7 @@ mod remote;
 pub mod runner;
 pub mod scenarios;
 mod served;
+mod services;
 mod sim;
 pub mod swarm;
 mod tables;

@@ -114,6 +114,14 @@ fn check(header: &[u8], payload: &[u8]) -> [u8; 8] {
     sum.to_le_bytes()
 }
 
+/// The check of a packet, which is for nobody but this endpoint: a tag of a real link is of a key
+/// of both. A HELLO names the endpoint itself.
+fn trailer(header: &[u8], payload: &[u8], to: EndpointId) -> [u8; CHECK_LEN] {
+    let hello = header.get(field::TYPE) == Some(&(PacketType::Hello as u8));
+    let to = if hello { 0 } else { to.0 };
+    (u64::from_le_bytes(check(header, payload)) ^ to).to_le_bytes()
+}
+
 impl SimLink {
     /// The link of the present incarnation of `host` on the first network, or, where data is
     /// spread, on all of them; `clock` is that host's.
@@ -176,8 +184,7 @@ impl SimLink {
         peers.filter(move |(_, at)| is_it(at)).map(|(peer, _)| PeerId(peer))
     }
 
-    /// Whether a packet is from who has been given its session number. What a peer sent to whoever
-    /// was here before is for another endpoint, and a real link finds no right tag on it.
+    /// Whether a packet is from who has been given its session number.
     fn is_from_its_peer(&self, packet: &Packet) -> bool {
         let hello = packet.bytes.get(field::TYPE) == Some(&(PacketType::Hello as u8));
         let session = session_of(&packet.bytes).filter(|_| !hello);
@@ -207,7 +214,8 @@ impl SimLink {
             let packet = &self.spare;
             let end = packet.bytes.len() - CHECK_LEN;
             let (header, payload) = packet.bytes[..end].split_at(usize::from(packet.header_len));
-            let whole = check(header, payload)[..] == packet.bytes[end..];
+            let me = self.endpoint_of(self.host, self.generation);
+            let whole = trailer(header, payload, me)[..] == packet.bytes[end..];
             if whole && self.is_from_its_peer(packet) {
                 self.note_way();
                 return true;
@@ -394,9 +402,9 @@ impl Link for SimLink {
         let mut net = net.borrow_mut();
         let cost = net.config().host.send_ns;
         for (i, frame) in frames.iter().enumerate() {
-            let Some(host) = self.host_of(frame.peer) else { continue };
+            let Some(At { host, endpoint, .. }) = self.at(frame.peer.0) else { continue };
             self.clock.spend(cost);
-            let trailer = check(frame.header, frame.payload);
+            let trailer = trailer(frame.header, frame.payload, endpoint);
             let parts = [frame.header, frame.payload, &trailer];
             for network in self.ways_of(host, parts) {
                 if !net.send((self.host, host), network, self.clock.now().0, parts) {

@@ -4,7 +4,7 @@ use crate::config::{LinkKind, SimConfig, Topology, Wire};
 use crate::fault::{Fault, Span};
 use std::collections::BTreeSet;
 use std::fmt;
-use weft_core::choices::Transfer;
+use weft_core::choices::{Place, Transfer, Tree};
 use weft_core::engine::ACTIVE_MAX;
 use weft_core::Reliability;
 use weft_link::rng::Rng;
@@ -108,6 +108,72 @@ impl Act {
     }
 }
 
+/// A packet to all hosts. A host sends its own in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cast {
+    /// Host that sends it.
+    pub root: u32,
+    /// Along which tree.
+    pub tree: Tree,
+    /// Length in bytes.
+    pub len: usize,
+    /// The host waits this long before it, virtual nanoseconds.
+    pub pause_ns: u64,
+}
+
+/// A fetch-and-add on a host's counter. A host does its own one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// Host that does it.
+    pub src: u32,
+    /// Host whose counter it is done to.
+    pub dst: u32,
+}
+
+/// A stretch during which a host computes without a look at its endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The host.
+    pub host: u32,
+    /// It begins so long after the one before has ended, virtual nanoseconds.
+    pub after_ns: u64,
+    /// How long it takes.
+    pub ns: u64,
+}
+
+/// Which kind of swarm a plan is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kind {
+    /// Every host is served by an agent.
+    pub agents: bool,
+    /// Hosts also multicast, count and compute.
+    pub services: bool,
+}
+
+impl Kind {
+    /// All there are.
+    pub const ALL: [Kind; 4] = [
+        Kind { agents: false, services: false },
+        Kind { agents: true, services: false },
+        Kind { agents: false, services: true },
+        Kind { agents: true, services: true },
+    ];
+
+    /// Of a configuration.
+    pub fn of(config: &SimConfig) -> Kind {
+        Kind { agents: config.served, services: config.services }
+    }
+}
+
+/// As options of `weft sim`.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("swarm")?;
+        f.write_str(if self.agents { " --agents" } else { "" })?;
+        f.write_str(if self.services { " --services" } else { "" })
+    }
+}
+
 /// What a host chooses for one of its peers, otherwise than for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
@@ -167,6 +233,12 @@ pub struct Plan {
     pub actives: Vec<Active>,
     /// Operations on remote memory, beside the messages.
     pub remotes: Vec<Remote>,
+    /// Packets to all, beside the messages.
+    pub casts: Vec<Cast>,
+    /// Fetch-and-add on counters, beside the messages.
+    pub counts: Vec<Count>,
+    /// When hosts compute.
+    pub stretches: Vec<Stretch>,
     /// What is chosen for single peers.
     pub choices: Vec<Choice>,
     /// Sends that a host has under way at a time.
@@ -190,15 +262,21 @@ const MAX_REMOTE_LEN: usize = 400 << 10;
 const MAX_REMOTE_BYTES: usize = 3 << 20;
 const MAX_REBORN: u64 = 24;
 const MAX_REBORN_BYTES: usize = 1 << 20;
+const MAX_CASTS: u64 = 150;
+const MAX_COUNTS: u64 = 120;
 
 impl Plan {
-    /// The scenario of `seed`, every host served by an agent or none.
-    pub fn of_seed(seed: u64, agents: bool) -> Plan {
+    /// The scenario of `seed` of this kind.
+    pub fn of_seed(seed: u64, kind: Kind) -> Plan {
         let mut plan = Plan::draw(seed);
-        if agents {
+        if kind.agents {
             (plan.config.served, plan.config.kind) = (true, LinkKind::Network);
             // Agents have one network, which must not stay away for longer than peers wait.
             plan.config.faults.retain(|fault| !fault.is_outage(PATIENCE_MS));
+        }
+        if kind.services {
+            plan.config.services = true;
+            plan.draw_services(&mut Rng::stream(seed, 10));
         }
         plan
     }
@@ -235,6 +313,9 @@ impl Plan {
             messages,
             actives: Vec::new(),
             remotes: Vec::new(),
+            casts: Vec::new(),
+            counts: Vec::new(),
+            stretches: Vec::new(),
             choices: Vec::new(),
             depth: 1,
             collectives: collectives.collect(),
@@ -369,6 +450,44 @@ impl Plan {
             if rng.chance(500_000) {
                 self.choices.push(choice);
             }
+        }
+    }
+
+    /// Packets to all, counters, and when hosts compute; who forwards and counts, where agents
+    /// can. Fewer messages are sent beside.
+    fn draw_services(&mut self, rng: &mut Rng) {
+        self.messages.truncate(MAX_MESSAGES as usize / 4);
+        let hosts = u64::from(self.config.hosts);
+        let host = |rng: &mut Rng| rng.below(hosts) as u32;
+        if self.config.served {
+            let at_agent =
+                |rng: &mut Rng| if rng.chance(800_000) { Place::Agent } else { Place::Host };
+            for what in ["multicast", "fetch_add"] {
+                self.config.settings.push((what, at_agent(rng).to_string()));
+            }
+        }
+        let credit = *rng.pick(&[1, 4, 32]);
+        self.config.settings.push(("multicast_credit", credit.to_string()));
+        // A group that a member of dies fails, which is tested apart.
+        if self.mortal().is_empty() {
+            let roots = rng.between(1, 3);
+            let tree = rng.chance(500_000).then(|| *rng.pick(Tree::ALL));
+            for _ in 0..rng.below(MAX_CASTS) {
+                let root = rng.below(roots.min(hosts)) as u32;
+                let tree = tree.unwrap_or_else(|| *rng.pick(Tree::ALL));
+                let len = rng.below(400) as usize;
+                let pause_ns = if rng.chance(100_000) { rng.below(1_000_000) } else { 0 };
+                self.casts.push(Cast { root, tree, len, pause_ns });
+            }
+        }
+        let owners = rng.between(1, 2).min(hosts);
+        for _ in 0..rng.below(MAX_COUNTS) {
+            self.counts.push(Count { src: host(rng), dst: rng.below(owners) as u32 });
+        }
+        for _ in 0..rng.below(hosts) {
+            let after_ns = rng.below(2_000_000);
+            let ns = *rng.pick(&[50_000, 1_000_000, 30_000_000]);
+            self.stretches.push(Stretch { host: host(rng), after_ns, ns });
         }
     }
 
@@ -523,66 +642,62 @@ fn draw_messages(hosts: u32, edges: &[usize], rng: &mut Rng) -> Vec<Message> {
     messages
 }
 
+/// Makes plans smaller while they still fail.
+struct Shrink<'a> {
+    best: Plan,
+    /// Runs that may be spent.
+    left: usize,
+    fails: &'a mut dyn FnMut(&Plan) -> bool,
+}
+
+impl Shrink<'_> {
+    /// Takes this one if it fails.
+    fn attempt(&mut self, candidate: Plan) -> bool {
+        let better = self.left > 0 && (self.fails)(&candidate);
+        self.left = self.left.saturating_sub(1);
+        if better {
+            self.best = candidate;
+        }
+        better
+    }
+
+    /// Takes away what a list does not need: pieces of `piece`, then smaller ones.
+    fn thin<T>(&mut self, list: fn(&mut Plan) -> &mut Vec<T>, mut piece: usize) {
+        while piece > 0 {
+            let mut at = 0;
+            while at < list(&mut self.best).len() {
+                let mut candidate = self.best.clone();
+                let items = list(&mut candidate);
+                items.drain(at..(at + piece).min(items.len()));
+                if !self.attempt(candidate.without_unborn()) {
+                    at += piece;
+                }
+            }
+            piece /= 2;
+        }
+    }
+
+    /// As `thin`, beginning with half of it.
+    fn halve<T>(&mut self, list: fn(&mut Plan) -> &mut Vec<T>) {
+        let half = list(&mut self.best).len().div_ceil(2);
+        self.thin(list, half);
+    }
+}
+
 /// Makes a failing plan smaller while it still fails, with at most `tries` runs: halves, quarters
-/// and single messages and operations on remote memory, then active messages, choices, faults
-/// and collectives one by one.
+/// and so on of each list, then faults and collectives one by one.
 pub fn shrink(plan: &Plan, tries: usize, fails: &mut dyn FnMut(&Plan) -> bool) -> Plan {
-    let mut best = plan.clone();
-    let mut left = tries;
-    let mut attempt = |candidate: Plan, best: &mut Plan| {
-        if left == 0 || !fails(&candidate) {
-            left = left.saturating_sub(1);
-            return false;
-        }
-        left -= 1;
-        *best = candidate;
-        true
-    };
-    let mut piece = best.messages.len().div_ceil(2);
-    while piece > 0 {
-        let mut at = 0;
-        while at < best.messages.len() {
-            let mut candidate = best.clone();
-            candidate.messages.drain(at..(at + piece).min(best.messages.len()));
-            if !attempt(candidate, &mut best) {
-                at += piece;
-            }
-        }
-        piece /= 2;
-    }
-    let mut piece = best.remotes.len().div_ceil(2);
-    while piece > 0 {
-        let mut at = 0;
-        while at < best.remotes.len() {
-            let mut candidate = best.clone();
-            candidate.remotes.drain(at..(at + piece).min(best.remotes.len()));
-            if !attempt(candidate, &mut best) {
-                at += piece;
-            }
-        }
-        piece /= 2;
-    }
-    for at in (0..best.actives.len()).rev() {
-        let mut candidate = best.clone();
-        candidate.actives.remove(at);
-        attempt(candidate, &mut best);
-    }
-    for at in (0..best.choices.len()).rev() {
-        let mut candidate = best.clone();
-        candidate.choices.remove(at);
-        attempt(candidate, &mut best);
-    }
-    for at in (0..best.config.faults.len()).rev() {
-        let mut candidate = best.clone();
-        candidate.config.faults.remove(at);
-        attempt(candidate.without_unborn(), &mut best);
-    }
-    for at in (0..best.collectives.len()).rev() {
-        let mut candidate = best.clone();
-        candidate.collectives.remove(at);
-        attempt(candidate, &mut best);
-    }
-    best
+    let mut shrink = Shrink { best: plan.clone(), left: tries, fails };
+    shrink.halve(|p| &mut p.messages);
+    shrink.halve(|p| &mut p.casts);
+    shrink.halve(|p| &mut p.counts);
+    shrink.halve(|p| &mut p.remotes);
+    shrink.halve(|p| &mut p.stretches);
+    shrink.thin(|p| &mut p.actives, 1);
+    shrink.thin(|p| &mut p.choices, 1);
+    shrink.thin(|p| &mut p.config.faults, 1);
+    shrink.thin(|p| &mut p.collectives, 1);
+    shrink.best
 }
 
 impl fmt::Display for Plan {
@@ -601,6 +716,17 @@ impl fmt::Display for Plan {
         write!(f, "\n  {} operations on remote memory", self.remotes.len())?;
         for r in self.remotes.iter().take(8) {
             write!(f, "\n  {} at {}: {:?}", r.src, r.dst, r.act)?;
+        }
+        if self.config.services {
+            let (casts, counts) = (self.casts.len(), self.counts.len());
+            write!(f, "\n  {casts} packets to all, {counts} additions to counters")?;
+        }
+        for c in self.casts.iter().take(8) {
+            let Cast { root, tree, len, pause_ns } = c;
+            write!(f, "\n  {root} to all by {tree}: {len} bytes, after {pause_ns} ns")?;
+        }
+        for Stretch { host, after_ns, ns } in &self.stretches {
+            write!(f, "\n  {host} computes for {ns} ns, after {after_ns} ns")?;
         }
         for c in self.choices.iter().take(8) {
             let Choice { at, peer, transfer, reliability, mtu } = c;
@@ -646,7 +772,7 @@ mod tests {
     fn of_seed__the_one_network_of_agents_comes_back_in_time() {
         let outage = |p: &Plan| p.config.faults.iter().any(|f| f.is_outage(PATIENCE_MS));
         assert!((0..300).map(Plan::draw).any(|p| outage(&p)));
-        assert!(!(0..300).map(|seed| Plan::of_seed(seed, true)).any(|p| outage(&p)));
+        assert!(!(0..300).map(|seed| Plan::of_seed(seed, Kind::ALL[1])).any(|p| outage(&p)));
     }
 
     #[test]
@@ -685,6 +811,27 @@ mod tests {
         assert!(remotes().all(|r| r.src != r.dst));
         assert!(remotes().any(|r| matches!(r.act, Act::Put { len, .. } if len > 300_000)));
         assert!(remotes().any(|r| matches!(r.act, Act::Exchange { compare: true, .. })));
+    }
+
+    #[test]
+    fn of_seed__services_leave_the_rest_as_it_is() {
+        for seed in 0..100 {
+            let [ranks, agents, services, both] = Kind::ALL.map(|kind| Plan::of_seed(seed, kind));
+            assert!(ranks.casts.is_empty() && agents.counts.is_empty());
+            assert_eq!((services.remotes, services.actives), (ranks.remotes, ranks.actives));
+            assert!(both.mortal().is_empty() || both.casts.is_empty());
+            assert_eq!(both.config.faults, agents.config.faults);
+        }
+        let plans = || (0..100).map(|seed| Plan::of_seed(seed, Kind::ALL[3]));
+        let chosen = |what| {
+            let agent = |p: &Plan| p.config.settings.contains(&(what, "agent".to_string()));
+            plans().filter(agent).count()
+        };
+        assert!([chosen("multicast"), chosen("fetch_add")].iter().all(|n| (60..95).contains(n)));
+        for tree in Tree::ALL {
+            assert!(plans().any(|p| p.casts.iter().any(|c| c.tree == *tree)));
+        }
+        assert!(plans().any(|p| !p.mortal().is_empty() && !p.counts.is_empty()));
     }
 
     #[test]

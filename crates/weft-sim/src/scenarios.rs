@@ -4,7 +4,7 @@ use crate::checker::{Checker, Lane, SharedChecker};
 use crate::config::SimConfig;
 use crate::congestion;
 use crate::fault::{Fault, Span};
-use crate::plan::Plan;
+use crate::plan::{Kind, Plan};
 use crate::runner::Outcome;
 use crate::sim::{Env, Failure, Sim};
 use crate::swarm;
@@ -478,7 +478,7 @@ fn collectives(config: SimConfig) -> Result<Report, Failure> {
 
 /// The plan of the seed; hosts and links of `config` are not used, those of the plan are.
 fn swarm_one(config: SimConfig) -> Result<Report, Failure> {
-    let mut plan = Plan::of_seed(config.seed, config.served);
+    let mut plan = Plan::of_seed(config.seed, Kind::of(&config));
     plan.config.trace = config.trace;
     let (report, trace) = swarm::run_traced(&plan).map_err(|f| swarm::explain(&plan, f, 300))?;
     let lines = vec![

@@ -1,9 +1,10 @@
 //! Runs plans drawn from seeds, checks them, and makes failing ones smaller.
 
 use crate::checker::{Checker, Lane, SharedChecker};
-use crate::plan::{shrink, who, Active, Collective, Message, Plan, NEVER, REBORN, WILD};
+use crate::plan::{shrink, who, Active, Collective, Kind, Message, Plan, NEVER, REBORN, WILD};
 use crate::remote;
 use crate::runner::Outcome;
+use crate::services;
 use crate::sim::{Env, Failure, Sim};
 use crate::tasks::join_all;
 use crate::trace::Trace;
@@ -14,7 +15,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
-use weft::packets::{ChoiceError, Packets};
+use weft::packets::{ChoiceError, Counter, Packets};
 use weft::{ActiveMessage, Choices, Op, Operation, Status};
 use weft_core::{OpError, PeerId};
 
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     mortal: Vec<u32>,
     /// Key and length of the region of each host that has started.
     pub keys: RefCell<BTreeMap<u32, (u64, usize)>>,
+    /// Counter of each host that has started.
+    pub counters: RefCell<BTreeMap<u32, Counter>>,
 }
 
 /// The account of a plan that held.
@@ -68,12 +71,16 @@ pub fn run_plan(plan: &Plan) -> Result<PlanReport, Failure> {
 
 /// Runs one plan; its packets are kept if its configuration says so.
 pub(crate) fn run_traced(plan: &Plan) -> Result<(PlanReport, Trace), Failure> {
-    let name = if plan.config.served { "swarm --agents" } else { "swarm" };
-    let mut sim = Sim::new(name, plan.config.clone());
+    let mut sim = Sim::new(Kind::of(&plan.config).to_string(), plan.config.clone());
     let checker = Checker::shared(plan.config.seed);
     let mortal = plan.mortal();
-    let keys = RefCell::default();
-    let shared = Rc::new(Shared { plan: plan.clone(), checker: Rc::clone(&checker), mortal, keys });
+    let shared = Rc::new(Shared {
+        plan: plan.clone(),
+        checker: Rc::clone(&checker),
+        mortal,
+        keys: RefCell::default(),
+        counters: RefCell::default(),
+    });
     let program = Rc::clone(&shared);
     sim.spawn_all(move |env| host_program(env, Rc::clone(&program)));
     let run = sim.run();
@@ -106,22 +113,22 @@ pub fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-/// Runs the plan of a seed, the hosts behind `agents` or not; a failure is shrunk with at most
-/// `tries` runs and told with the plan that remains.
-pub fn run_seed(seed: u64, agents: bool, tries: usize) -> Result<PlanReport, Failure> {
-    let plan = Plan::of_seed(seed, agents);
+/// Runs the plan of a seed; a failure is shrunk with at most `tries` runs and told with the plan
+/// that remains.
+pub fn run_seed(seed: u64, kind: Kind, tries: usize) -> Result<PlanReport, Failure> {
+    let plan = Plan::of_seed(seed, kind);
     run_plan(&plan).map_err(|failure| explain(&plan, failure, tries))
 }
 
 /// Runs the plan of every seed, until the first failure.
 pub fn swarm(
     seeds: Range<u64>,
-    agents: bool,
+    kind: Kind,
     tries: usize,
     each: &mut dyn FnMut(u64, &PlanReport),
 ) -> Result<(), Failure> {
     for seed in seeds {
-        each(seed, &run_seed(seed, agents, tries)?);
+        each(seed, &run_seed(seed, kind, tries)?);
     }
     Ok(())
 }
@@ -133,7 +140,7 @@ pub(crate) fn explain(plan: &Plan, failure: Failure, tries: usize) -> Failure {
     Failure { what: format!("{}\nin {small}", last.what), ..last }
 }
 
-type Part = Pin<Box<dyn Future<Output = ()>>>;
+pub(crate) type Part = Pin<Box<dyn Future<Output = ()>>>;
 
 async fn host_program(env: Env, shared: Rc<Shared>) {
     choose(&env, &shared);
@@ -145,6 +152,9 @@ async fn host_program(env: Env, shared: Rc<Shared>) {
         Box::pin(handle_actives(env.clone(), Rc::clone(&shared))),
         Box::pin(remote::act_all(env.clone(), Rc::clone(&shared))),
     ];
+    if shared.plan.config.services {
+        parts.extend(services::parts(&env, &shared));
+    }
     let mut lanes: BTreeMap<(Option<u32>, u64), Vec<Message>> = BTreeMap::new();
     for m in shared.plan.messages.iter().filter(|m| m.dst == me(&env)) {
         let source = if m.tag & WILD == 0 { Some(m.src) } else { None };
@@ -434,19 +444,19 @@ mod tests {
 
     #[test]
     fn failure__names_the_command_that_runs_the_same_plan() {
-        for (agents, command) in [(false, "swarm"), (true, "swarm --agents")] {
-            let mut plan = Plan::of_seed(1003, agents);
+        for kind in Kind::ALL {
+            let mut plan = Plan::of_seed(1003, kind);
             // Nobody can be that quick.
             plan.config.limit_ns = 1;
             let failure = run_plan(&plan).expect_err("out of time").to_string();
-            let replay = format!("seed 1003; replay: weft sim {command} --seed 1003");
+            let replay = format!("seed 1003; replay: weft sim {kind} --seed 1003");
             assert!(failure.ends_with(&replay), "{failure}");
         }
     }
 
     #[test]
     fn failure__of_a_test_names_the_test() {
-        let mut plan = Plan::of_seed(1, false);
+        let mut plan = Plan::of_seed(1, Kind::default());
         plan.config.limit_ns = 1;
         let failure = run_plan(&plan).expect_err("out of time").of_test("weft-sim", "networks");
         assert!(failure.replay.starts_with("cargo test -p weft-sim --test networks"));

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
+use weft_sim::plan::Kind;
 use weft_sim::scenarios::default_config;
 use weft_sim::swarm::{parse_seeds, run_seed, PlanReport};
 use weft_sim::Failure;
@@ -27,6 +28,9 @@ pub struct Args {
     /// An agent on every host, which speaks to the network in its rank's place
     #[arg(long)]
     agents: bool,
+    /// Multicast, counters and ranks that compute beside messages
+    #[arg(long)]
+    services: bool,
     /// Simulations at a time [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -40,6 +44,12 @@ pub struct Args {
     files: Files,
 }
 
+impl Args {
+    fn kind(&self) -> Kind {
+        Kind { agents: self.agents, services: self.services }
+    }
+}
+
 /// Runs spent on making the plan of a failure smaller.
 const TRIES: usize = 300;
 
@@ -48,7 +58,7 @@ struct Work {
     next: AtomicU64,
     until: u64,
     tries: usize,
-    agents: bool,
+    kind: Kind,
     stop: AtomicBool,
 }
 
@@ -62,7 +72,7 @@ impl Work {
             if seed >= self.until {
                 return;
             }
-            let result = run_seed(seed, self.agents, self.tries);
+            let result = run_seed(seed, self.kind, self.tries);
             if result.is_err() && self.tries > 0 {
                 self.stop.store(true, Ordering::Relaxed);
             }
@@ -122,8 +132,8 @@ fn many(args: &Args) -> ExitCode {
     let seeds = args.seeds.end - args.seeds.start;
     let tries = if args.keep_going { 0 } else { TRIES };
     let (next, until) = (AtomicU64::new(args.seeds.start), args.seeds.end);
-    let (agents, stop) = (args.agents, AtomicBool::new(false));
-    let work = Work { next, until, tries, agents, stop };
+    let (kind, stop) = (args.kind(), AtomicBool::new(false));
+    let work = Work { next, until, tries, kind, stop };
     let (start, bar, mut total) = (Instant::now(), bar(seeds), Total::default());
     std::thread::scope(|scope| {
         let (to, done) = mpsc::channel();
@@ -142,7 +152,7 @@ fn many(args: &Args) -> ExitCode {
                 }
                 Err(failure) => {
                     total.failed += 1;
-                    bar.suspend(|| replay::tell(&failure, &again(seed, args.agents), args.json));
+                    bar.suspend(|| replay::tell(&failure, &again(seed, args.kind()), args.json));
                 }
             }
             bar.set_message(total.messages.to_string());
@@ -170,12 +180,13 @@ fn many(args: &Args) -> ExitCode {
 fn one(seed: u64, args: &Args) -> Result<ExitCode> {
     let mut config = default_config("swarm", seed).context("the swarm is a scenario")?;
     (config.trace, config.served) = (args.files.keep(), args.agents);
-    scenario::play("swarm", config, &again(seed, args.agents), &args.files, args.json)
+    config.services = args.services;
+    scenario::play("swarm", config, &again(seed, args.kind()), &args.files, args.json)
 }
 
 /// The command that shows a seed again.
-fn again(seed: u64, agents: bool) -> String {
-    format!("weft sim swarm {}--seed {seed}", if agents { "--agents " } else { "" })
+fn again(seed: u64, kind: Kind) -> String {
+    format!("weft sim {kind} --seed {seed}")
 }
 
 /// Runs the seeds.

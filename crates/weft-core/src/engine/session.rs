@@ -2,7 +2,7 @@
 
 use super::timer::Timers;
 use super::types::{Event, Payload, Placement, Transmit};
-use super::{Engine, StoredState};
+use super::{Engine, Stored, StoredState};
 use crate::caps::LinkCaps;
 use crate::config::Config;
 use crate::error::{OpError, PeerFailure};
@@ -304,17 +304,23 @@ impl Engine {
         for op in dead {
             self.fail_op(op, OpError::Peer { peer, failure });
         }
-        // What is completely here can still be received; what is not never will be.
-        let gone: Vec<u32> = self
-            .stored
-            .keys()
-            .filter(|&k| {
-                let s = self.stored.get(k);
-                s.is_some_and(|s| s.peer == peer && !matches!(s.state, StoredState::Here))
-            })
-            .collect();
+        // What came whole can still be received, up to the first that did not: that never will be,
+        // and what was sent after it must not come in its place.
+        let here = |s: &Stored| matches!(s.state, StoredState::Here);
+        let mut gone = Vec::new();
+        for queue in &mut self.unexpected {
+            let mut whole = true;
+            queue.retain_of(peer, &mut |id| {
+                whole &= self.stored.get(id).is_some_and(here);
+                gone.extend((!whole).then_some(id));
+                whole
+            });
+        }
+        let left = self.stored.keys().filter(|&id| {
+            self.stored.get(id).is_some_and(|s| s.peer == peer && !here(s)) && !gone.contains(&id)
+        });
+        gone.extend(left.collect::<Vec<_>>());
         for id in gone {
-            let _ = self.unexpected.iter_mut().any(|u| u.remove(id));
             self.stored.remove(id);
             self.events.push_back(Event::FreeStored(id));
         }

@@ -85,13 +85,14 @@ impl<U: Copy + Eq> Unexpected<U> {
         at != NIL
     }
 
-    /// Takes out every message of `peer`, oldest first.
-    pub fn fail_peer(&mut self, peer: PeerId, each: &mut dyn FnMut(U)) {
+    /// Takes out those messages of `peer` that are not to be kept; asks from the oldest on.
+    pub fn retain_of(&mut self, peer: PeerId, keep: &mut dyn FnMut(U) -> bool) {
         let mut at = self.slab.oldest();
         while at != NIL {
             let next = self.slab.next(ALL, at);
-            if self.slab.entry(at).source == peer {
-                each(self.remove_at(at));
+            let &Entry { source, id, .. } = self.slab.entry(at);
+            if source == peer && !keep(id) {
+                self.remove_at(at);
             }
             at = next;
         }

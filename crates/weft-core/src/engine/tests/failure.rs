@@ -90,6 +90,26 @@ fn peer_failed__in_every_state_ends_everything_once() {
 }
 
 #[test]
+fn peer_failed__what_was_sent_after_a_message_that_is_lost_does_not_come_in_its_place() {
+    for kind in every_kind() {
+        let mut net = Net::open(kind);
+        net.send(1, 0, 7, &pattern(1, 50));
+        net.send(1, 0, 7, &pattern(2, 500_000));
+        net.send(1, 0, 7, &pattern(3, 60));
+        // Long enough for what is short and for the announcement.
+        net.run(1);
+        let peer = net.peer(0, 1);
+        net.nodes[0].engine.peer_failed(peer, PeerFailure::Gone);
+        net.nodes[0].settle();
+        let first = net.recv(0, Some(1), 7, 100);
+        net.run(1);
+        assert!(net.nodes[0].done[&first].error.is_none());
+        assert!(net.nodes[0].engine.probe(None, 7, 0).is_none(), "the last comes as the second");
+        assert!(net.nodes[0].stored.is_empty());
+    }
+}
+
+#[test]
 fn silent__peer_fails_after_probes_and_a_warning() {
     for kind in unseen() {
         let mut net = Net::open(kind);

@@ -1,5 +1,5 @@
-//! Hosts whose endpoints are served by agents: between endpoint and network stands what `weftd` runs
-//! for a rank, in virtual time. It goes on while the program computes, and dies with its host.
+//! Hosts whose endpoints are served by agents: between endpoint and network stands what `weftd`
+//! runs for a rank, in virtual time. It goes on while the program computes, and dies with its host.
 
 use crate::clock::SimClock;
 use crate::link::SimLink;

@@ -28,8 +28,8 @@ fn swarm__seeds_that_once_failed() {
     for seed in [396, 414].into_iter().chain(shared).chain(hellos).chain(nacks).chain(network) {
         run_seed(seed, AGENTS, 200).unwrap_or_else(|failure| panic!("{failure}"));
     }
-    // A message came in the place of one before it, which a death had cut off. An answer for who was
-    // there before a restart got through to the next, whom the network's check did not name.
+    // A message came in the place of one before it, which a death had cut off. An answer for who
+    // was there before a restart got through to the next, whom the network's check did not name.
     for seed in [391, 1327] {
         let kind = Kind { services: true, ..AGENTS };
         run_seed(seed, kind, 200).unwrap_or_else(|failure| panic!("{failure}"));

@@ -5,8 +5,8 @@
 //! whatever they do meanwhile. Paper 004 put this into the network interface's processor.
 //!
 //! - `agent.rs`: the loop. One thread, no lock; it hands its core over before it sleeps.
-//! - `seat.rs`: all that concerns one rank: its links, and a [`weft_link::agent::Proxy`], which acts
-//!   in its place.
+//! - `seat.rs`: all that concerns one rank: its links, and a [`weft_link::agent::Proxy`], which
+//!   acts in its place.
 //! - `links.rs`: sockets that were opened while there was a right to.
 //! - `options.rs`: settings, quotas; `status.rs`: what it tells about itself.
 //! - `limit.rs`: how much the log takes.

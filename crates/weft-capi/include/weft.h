@@ -163,6 +163,9 @@ int weft_counter_end(weft_job *job, uint64_t key);
 /* Lets ranks that are told the key copy to this memory at any time; ends that. */
 int weft_export(weft_job *job, void *memory, size_t len, uint64_t *key);
 int weft_unexport(weft_job *job, uint64_t key);
+/* The same with zeroed memory of weft's, there until weft_unexport: ranks of this host map it (from
+ * 64 KiB on), and copy to it without a system call. */
+int weft_export_new(weft_job *job, size_t len, void **memory, uint64_t *key);
 /* Copies bytes to memory that a rank exported: they are there when this returns. */
 int weft_rcpy(weft_job *job, int rank, uint64_t key, uint64_t offset, const void *data,
               size_t len);

@@ -195,7 +195,7 @@ fn fetch_add__tickets_are_different() {
 #[test]
 fn rcpy__bytes_are_there() {
     all("rcpy", 2, "bytes are there");
-    all("rcpy", 2, "16 misses, 48 hits");
+    all("rcpy", 2, "34 misses, 98 hits");
 }
 
 /// Runs `failed` with an argument, and has what each of its calls was told of rank 1 say all parts.

@@ -1,5 +1,6 @@
 //! The `Link` trait.
 
+use crate::shm::Block;
 use crate::{Address, Bytes};
 use std::fmt;
 use std::os::fd::RawFd;
@@ -274,6 +275,19 @@ pub trait Link {
     fn write_direct(&mut self, _peer: PeerId, _addr: u64, _from: &[u8]) -> Result<(), LinkError> {
         Err(LinkError::Unsupported)
     }
+
+    /// Gives a peer memory of this process under a key of the caller's, for
+    /// [`write_direct`](Self::write_direct) without the kernel. False: the link cannot, or not now.
+    fn share(&mut self, _peer: PeerId, _key: u64, _block: &Block) -> bool {
+        false
+    }
+
+    /// Takes the memory that a peer has given by now; without it, it is taken at some time.
+    fn take_shared(&mut self, _peer: PeerId) {}
+
+    /// Forgets the memory that a peer has given before under this key: its address may be that of
+    /// other memory from now on.
+    fn forget_shared(&mut self, _peer: PeerId, _key: u64) {}
 
     /// Whether the peer is polling right now, as far as the link can see: it would serve a request
     /// at once.

@@ -434,6 +434,35 @@ fn rcpy__misses_then_hits_then_is_forgotten() {
 }
 
 #[test]
+fn rcpy__into_memory_of_which_each_export_is_mapped_anew() {
+    const LEN: usize = 300_000;
+    let hosts = hosts("shm", 2, &Config::default());
+    let (a, b, to) = (&hosts.packets[0], &hosts.packets[1], hosts.peers[0][1]);
+    let mapped = || {
+        let counters = a.endpoint().link_counters();
+        counters.iter().find(|c| c.1 == "shm_mapped").map_or(0, |c| c.2)
+    };
+    for round in 0..20 {
+        // Where the one before was, as a rule.
+        let memory = b.export(LEN).unwrap();
+        for n in 0..4 {
+            let data = bytes(round * 10 + n, LEN);
+            let copy = Box::pin(async { a.rcpy_async(to, memory.key, 0, &data).await.unwrap() });
+            hosts.run(vec![copy as Task<'_>], || true);
+            let mut got = vec![0; LEN];
+            assert!(b.exported_read(memory, 0, &mut got) && got == data, "{round} {n}");
+        }
+        let before = mapped();
+        let back = Cell::new(None);
+        let end = Box::pin(async { back.set(b.unexport(memory).await) });
+        hosts.run(vec![end as Task<'_>], || true);
+        assert!(back.take().is_some_and(|vec| vec == bytes(round * 10 + 3, LEN)));
+        assert!(before > 0, "nothing was written without the kernel");
+    }
+    assert!(mapped() >= 20, "{} writes", mapped());
+}
+
+#[test]
 fn hostile__headers_of_a_member_break_nothing() {
     let h = hosts("shm", 3, &Config::default());
     for (rank, packets) in h.packets.iter().enumerate() {

@@ -328,6 +328,36 @@ pub unsafe extern "C" fn weft_export(
     })
 }
 
+/// Allocates zeroed memory that ranks which are told the key copy to; those of this host map it. It
+/// is there until `weft_unexport` returns.
+///
+/// # Safety
+/// `job` is a living handle, `memory` and `key` point to memory for a pointer and a number; ranks
+/// write to the memory at any time.
+#[no_mangle]
+pub unsafe extern "C" fn weft_export_new(
+    job: *mut WeftJob,
+    len: usize,
+    memory: *mut *mut c_void,
+    key: *mut u64,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        if len == 0 || len > isize::MAX as usize {
+            return Err(Fault::argument("len out of bounds"));
+        }
+        let made = job.packets.export(len);
+        let made = made.ok_or_else(|| Fault(WEFT_TOO_MANY, "no more keys".into()))?;
+        let start = job.packets.exported_at(made).unwrap_or(std::ptr::null_mut());
+        // SAFETY: promised by the caller.
+        unsafe { store(memory, start.cast()) }?;
+        // SAFETY: as before.
+        unsafe { store(key, made.key) }?;
+        Ok(WEFT_OK)
+    })
+}
+
 /// Ends an export: when this returns, nobody writes to the memory any more. WEFT_ARGUMENT: nothing
 /// is exported under this key, and nothing is ended.
 ///

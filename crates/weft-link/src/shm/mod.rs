@@ -23,6 +23,7 @@ mod tests;
 pub use direct::DirectCopy;
 pub use hub::Caller;
 pub use rendezvous::{check as check_hello, example as example_hello, host};
+pub use sys::block::Block;
 
 use crate::random_u64;
 use crate::sync::Ordering;
@@ -88,6 +89,8 @@ const IDLE_CALLS: u32 = 8;
 const SERVICE_NS: u64 = 100_000;
 /// A peer that found nothing within this time before now is polling, in nanoseconds.
 const POLLING_NS: u64 = 50_000;
+/// Direct copies between looks at the sockets.
+const DIRECT_CALLS: u64 = 32;
 /// Entries of `index` that are no index.
 const NEVER: u32 = u32::MAX;
 const GONE: u32 = u32::MAX - 1;
@@ -104,6 +107,7 @@ struct Counters {
     lies: u64,
     gone: u64,
     direct: u64,
+    mapped: u64,
 }
 
 /// The shared-memory link of one endpoint.
@@ -116,6 +120,8 @@ pub struct ShmLink {
     barrier: bool,
     /// Serves processes of any user.
     is_hub: bool,
+    /// Peers may give it memory to map.
+    takes_memory: bool,
     /// Most connections of one user.
     of_user: usize,
     /// A random word that peers read to prove that direct copies reach this process.
@@ -155,6 +161,7 @@ impl ShmLink {
             user: misc::effective_user(),
             barrier: !config.sleeps_often && misc::register_barrier(),
             is_hub: name.is_some(),
+            takes_memory: name.is_none() && config.direct == DirectCopy::Auto,
             of_user: usize::MAX,
             probe: Box::new(probe),
             detour: sys::memory::Detour::default(),
@@ -513,15 +520,37 @@ impl Link for ShmLink {
     }
 
     fn read_direct(&mut self, peer: PeerId, addr: u64, into: &mut [u8]) -> Result<(), LinkError> {
-        self.counters.direct += 1;
+        self.before_direct();
+        if self.peer(peer).is_some_and(|p| p.read_mapped(addr, into)) {
+            self.counters.mapped += 1;
+            return Ok(());
+        }
         let direct = self.verified(peer)?.direct;
         direct.read(&mut self.detour, addr, into)
     }
 
     fn write_direct(&mut self, peer: PeerId, addr: u64, from: &[u8]) -> Result<(), LinkError> {
-        self.counters.direct += 1;
+        self.before_direct();
+        if self.peer(peer).is_some_and(|p| p.write_mapped(addr, from)) {
+            self.counters.mapped += 1;
+            return Ok(());
+        }
         let direct = self.verified(peer)?.direct;
         direct.write(&mut self.detour, addr, from)
+    }
+
+    fn share(&mut self, peer: PeerId, key: u64, block: &Block) -> bool {
+        self.takes_memory && self.peer(peer).is_some_and(|p| p.share(key, block))
+    }
+
+    fn take_shared(&mut self, _peer: PeerId) {
+        self.service();
+    }
+
+    fn forget_shared(&mut self, peer: PeerId, key: u64) {
+        // What the peer shared before it said that is heard first.
+        self.service();
+        self.peer_mut(peer).into_iter().for_each(|p| p.unmap(key));
     }
 
     fn pulse(&self, peer: PeerId) -> Pulse {
@@ -550,6 +579,7 @@ impl Link for ShmLink {
             ("shm_lies", c.lies),
             ("shm_gone", c.gone),
             ("shm_direct", c.direct),
+            ("shm_mapped", c.mapped),
         ] {
             each(name, value);
         }
@@ -557,6 +587,14 @@ impl Link for ShmLink {
 }
 
 impl ShmLink {
+    /// Now and then a look at the sockets: who only copies hears of memory to map, and of ends.
+    fn before_direct(&mut self) {
+        self.counters.direct += 1;
+        if self.counters.direct.is_multiple_of(DIRECT_CALLS) {
+            self.service();
+        }
+    }
+
     fn awake(&self) {
         for peer in &self.peers {
             peer.rx.awake(&peer.rx_area);

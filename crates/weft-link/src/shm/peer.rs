@@ -2,14 +2,18 @@
 
 use super::direct::Direct;
 use super::process::Process;
-use super::rendezvous::{BELL, REFUSED};
+use super::rendezvous::{Shared, BELL, REFUSED};
 use super::ring::{Consumer, Lie, Producer, Sizes};
+use super::sys::block::{Block, Window};
 use super::sys::map::Half;
 use super::sys::socket;
 use super::DirectCopy;
 use crate::{Frame, Sink};
 use std::os::fd::OwnedFd;
 use weft_core::{EndpointId, PeerId};
+
+/// Blocks of one peer that are mapped; others are reached through the kernel.
+const WINDOWS_MAX: usize = 256;
 
 /// A connected socket and its name in the epoll set.
 #[derive(Debug)]
@@ -57,6 +61,8 @@ pub(super) struct Peer {
     /// The peer's own connection, when both connected at the same time.
     pub crossing: Option<Socket>,
     pub direct: Direct,
+    /// Its memory that is mapped here.
+    windows: Vec<Window>,
     pub process: Process,
     /// Longest packet to this peer.
     pub mtu: u32,
@@ -88,6 +94,7 @@ impl Peer {
             crossing: None,
             process: Process::met(direct.process()),
             direct,
+            windows: Vec::new(),
             mtu: sizes.mtu,
             muted: false,
         }
@@ -201,6 +208,38 @@ impl Peer {
     pub(super) fn closed(&self) -> bool {
         let crossing = self.crossing.as_ref();
         socket::hung_up(&self.socket.fd) || crossing.is_some_and(|s| socket::hung_up(&s.fd))
+    }
+
+    /// Gives the peer memory of this process to map. False: not now.
+    pub(super) fn share(&self, key: u64, block: &Block) -> bool {
+        let (addr, len) = (block.start().addr() as u64, block.len() as u64);
+        let message = Shared { key, addr, len }.encode();
+        socket::send(&self.socket.fd, &message, Some(block.file())).is_ok()
+    }
+
+    /// Maps memory that the peer shares. What cannot be mapped is reached through the kernel.
+    pub(super) fn map(&mut self, &Shared { key, addr, len }: &Shared, file: &OwnedFd) {
+        self.unmap(key);
+        match Window::open(file, key, addr, len) {
+            Ok(window) if self.windows.len() < WINDOWS_MAX => self.windows.push(window),
+            Ok(_) => {}
+            Err(e) => log::debug!("memory of endpoint {} is not mapped: {e}", self.endpoint),
+        }
+    }
+
+    /// Forgets memory that the peer shared.
+    pub(super) fn unmap(&mut self, key: u64) {
+        self.windows.retain(|window| window.key != key);
+    }
+
+    /// Writes to memory of the peer that is mapped here. False: it is not.
+    pub(super) fn write_mapped(&self, addr: u64, from: &[u8]) -> bool {
+        !self.hung_up && self.windows.iter().any(|window| window.write(addr, from))
+    }
+
+    /// Reads memory of the peer that is mapped here. False: it is not.
+    pub(super) fn read_mapped(&self, addr: u64, into: &mut [u8]) -> bool {
+        !self.hung_up && self.windows.iter().any(|window| window.read(addr, into))
     }
 
     /// Notes what the peer's hello says; the warning, if any.

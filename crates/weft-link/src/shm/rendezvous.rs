@@ -4,7 +4,8 @@
 //! the rings at once. The other side checks everything, maps the segment and answers. When both
 //! connect at the same time there are two segments, and each side keeps sending in the one it
 //! made: which ring carries which direction is then the same for both without agreement.
-//! The socket stays open: it carries doorbells (one byte), and its end is the peer's end.
+//! The socket stays open: it carries doorbells (one byte) and memory that a peer shares
+//! ([`Shared`]), and its end is the peer's end.
 
 use super::ring::Sizes;
 use super::sys::map;
@@ -101,12 +102,58 @@ impl Hello {
     }
 }
 
-/// Reads bytes as the hello of a peer: none panics, and what is accepted has one encoding, and
-/// sizes that a segment can have. For fuzzing.
+/// Memory of the sender that comes as a file. Little-endian: magic u32, version u8, kind u8 (3),
+/// pad u16, key u64, address u64, bytes u64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shared {
+    /// What the sender calls it; the same again is other memory.
+    pub key: u64,
+    /// Where it lies in the sender.
+    pub addr: u64,
+    pub len: u64,
+}
+
+/// Length of an encoded [`Shared`].
+pub(super) const SHARED: usize = 32;
+const SHARED_KIND: u8 = 3;
+
+impl Shared {
+    pub(super) fn encode(&self) -> [u8; SHARED] {
+        let mut out = [0; SHARED];
+        out[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        out[4..6].copy_from_slice(&[VERSION, SHARED_KIND]);
+        for (field, value) in out[8..].chunks_mut(8).zip([self.key, self.addr, self.len]) {
+            field.copy_from_slice(&value.to_le_bytes());
+        }
+        out
+    }
+
+    /// The message in `bytes`; the error says what is wrong with it.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Shared, &'static str> {
+        let bytes: &[u8; SHARED] = bytes.try_into().map_err(|_| "length")?;
+        let (head, fields) = bytes.split_at(8);
+        let mut right = [0; 8];
+        right[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        right[4..6].copy_from_slice(&[VERSION, SHARED_KIND]);
+        if head != right {
+            return Err("shared memory");
+        }
+        let mut fields =
+            fields.chunks_exact(8).map(|c| u64::from_le_bytes(std::array::from_fn(|i| c[i])));
+        let mut next = || fields.next().unwrap_or(0);
+        Ok(Shared { key: next(), addr: next(), len: next() })
+    }
+}
+
+/// Reads bytes as what peers say on the socket: none panics, and what is accepted has one
+/// encoding, and sizes that a segment can have. For fuzzing.
 ///
 /// # Panics
 /// That does not hold.
 pub fn check(bytes: &[u8]) {
+    if let Ok(shared) = Shared::decode(bytes) {
+        assert_eq!(shared.encode(), bytes, "two encodings: {shared:?}");
+    }
     if let Ok(hello) = Hello::decode(bytes) {
         assert_eq!(hello.encode(), bytes, "a hello with two encodings: {hello:?}");
         assert!(hello.sizes.segment_len() <= 2 * ((1 << 30) + (1 << 23)));

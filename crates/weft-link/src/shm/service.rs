@@ -2,7 +2,9 @@
 //! Done rarely while polling, and on every wake-up.
 
 use super::peer::{Peer, Socket};
-use super::rendezvous::{self, same_user, system, Hello, Kind, BELL, HELLO, REFUSED};
+use super::rendezvous::{
+    self, same_user, system, Hello, Kind, Shared, BELL, HELLO, REFUSED, SHARED,
+};
 use super::ring::Lie;
 use super::sys::map;
 use super::sys::socket::{self, Epoll};
@@ -14,8 +16,8 @@ use std::os::fd::OwnedFd;
 
 /// Accepted sockets that have not said hello yet; the oldest of the user who has most gives way.
 const MAX_PENDING: usize = 64;
-/// Connections accepted, and messages read of a socket, in one go.
-const BURST: usize = 256;
+/// Connections accepted, and messages read of a socket, in one go: more than a socket holds.
+const BURST: usize = 1024;
 /// The listener's token; connections count from 1.
 const LISTENER: u64 = 0;
 
@@ -116,6 +118,7 @@ enum Heard {
     /// Its descriptor could not be taken.
     NoRoom,
     Hello(Hello, Option<OwnedFd>),
+    Shared(Shared, OwnedFd),
     Nonsense(&'static str),
 }
 
@@ -130,6 +133,11 @@ fn hear(fd: &OwnedFd) -> Heard {
         Ok(got) if got.len == 0 => Heard::Closed,
         Ok(got) if buf[..got.len] == BELL => Heard::Bell,
         Ok(got) if buf[..got.len] == REFUSED => Heard::Refused,
+        Ok(got) if got.len == SHARED => match (Shared::decode(&buf[..SHARED]), got.passed) {
+            (Ok(shared), Some(file)) => Heard::Shared(shared, file),
+            (Ok(_), None) => Heard::Nonsense("shared memory without a file"),
+            (Err(what), _) => Heard::Nonsense(what),
+        },
         Ok(got) => match Hello::decode(&buf[..got.len]) {
             Ok(hello) => Heard::Hello(hello, got.passed),
             Err(what) => Heard::Nonsense(what),
@@ -233,7 +241,9 @@ impl ShmLink {
             }
             Heard::Hello(_, None) => Err("hello without a segment".into()),
             Heard::Closed => return,
-            Heard::Bell | Heard::Refused | Heard::Nothing => Err("no hello".into()),
+            Heard::Bell | Heard::Refused | Heard::Nothing | Heard::Shared(..) => {
+                Err("no hello".into())
+            }
             Heard::NoRoom => Err("no descriptor is left for its segment (raise ulimit -n)".into()),
             Heard::Nonsense(what) => Err(what.into()),
         };
@@ -341,6 +351,9 @@ impl ShmLink {
                 {
                     self.heard(at, &hello);
                 }
+                Heard::Shared(shared, file) if self.takes_memory => peer.map(&shared, &file),
+                // The other side cannot know that this one does without.
+                Heard::Shared(..) => {}
                 Heard::Refused => peer.refused = true,
                 Heard::NoRoom => peer.lie = Some(Lie("unexpected descriptor")),
                 Heard::Hello(..) => peer.lie = Some(Lie("unexpected hello")),

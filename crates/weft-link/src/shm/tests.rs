@@ -5,6 +5,7 @@
 use super::*;
 use crate::Bytes;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 
 /// A packet as received.
@@ -528,6 +529,99 @@ fn direct__forbidden_falls_back() {
     assert!(matches!(a.read_direct(PEER, 0, &mut into), Err(LinkError::Unsupported)));
     assert!(matches!(a.write_direct(PEER, 0, &into), Err(LinkError::Unsupported)));
     drop(b);
+}
+
+/// What lies in a block.
+fn bytes_of(block: &Block, len: usize) -> Vec<u8> {
+    block.bytes(len).to_vec()
+}
+
+#[test]
+fn share__memory_is_written_and_read_where_it_is_mapped_until_it_is_forgotten() {
+    let (mut a, mut b) = pair();
+    let (block, source) = (Block::new(3 << 20).unwrap(), pattern(1, 3 << 20));
+    let addr = block.start().addr() as u64;
+    assert!(b.share(PEER, 7, &block));
+    a.service();
+    a.write_direct(PEER, addr, &source).unwrap();
+    assert_eq!(counter(&a, "shm_mapped"), 1);
+    assert_eq!(bytes_of(&block, source.len()), source);
+    let mut got = vec![0; 100];
+    a.read_direct(PEER, addr + 5000, &mut got).unwrap();
+    assert_eq!((counter(&a, "shm_mapped"), &got[..]), (2, &source[5000..5100]));
+    // The rest of it lies elsewhere.
+    let other = vec![0_u8; 64];
+    a.write_direct(PEER, other.as_ptr() as u64, &[5; 64]).unwrap();
+    assert_eq!(counter(&a, "shm_mapped"), 2);
+    // What was given before it is forgotten is forgotten, heard or not.
+    assert!(b.share(PEER, 8, &block));
+    a.forget_shared(PEER, 8);
+    a.forget_shared(PEER, 7);
+    a.write_direct(PEER, addr, &[9; 10]).unwrap();
+    assert_eq!((counter(&a, "shm_mapped"), bytes_of(&block, 10)), (2, vec![9; 10]));
+    // The same key again is other memory.
+    for key in [7, 7] {
+        let next = Block::new(1 << 16).unwrap();
+        assert!(b.share(PEER, key, &next));
+        a.service();
+        a.write_direct(PEER, next.start().addr() as u64, &[3; 8]).unwrap();
+        assert_eq!(bytes_of(&next, 8), [3; 8]);
+    }
+    assert_eq!(counter(&a, "shm_mapped"), 4);
+}
+
+#[test]
+fn share__one_who_does_without_hears_nothing_of_it() {
+    let off = ShmConfig { direct: DirectCopy::Off, ..config(1) };
+    let (mut a, mut b) = pair_of(off, config(2));
+    let block = Block::new(1 << 16).unwrap();
+    assert!(b.share(PEER, 7, &block) && !a.share(PEER, 7, &block));
+    a.service();
+    b.service();
+    let written = a.write_direct(PEER, block.start().addr() as u64, &[1; 8]);
+    assert!(matches!(written, Err(LinkError::Unsupported)));
+    assert_eq!((counter(&a, "shm_lies"), a.poll_event().is_none()), (0, true));
+}
+
+#[test]
+fn share__bad_files_and_too_many_are_left_and_the_connection_lives() {
+    let (mut a, mut b) = pair();
+    let blocks: Vec<_> = (0..300).map(|_| Block::new(1 << 16).unwrap()).collect();
+    for (block, key) in blocks.iter().zip(0..) {
+        while !b.share(PEER, key, block) {
+            a.service();
+        }
+    }
+    let plain = std::fs::File::open("/proc/self/exe").unwrap();
+    let (addr, file) = (blocks[0].start().addr() as u64, plain.as_fd());
+    for (key, addr, len) in [(1000, addr, 1 << 16), (1001, u64::MAX, 1 << 16), (1002, 0, 0)] {
+        let message = rendezvous::Shared { key, addr, len }.encode();
+        sys::socket::send(&b.peer(PEER).unwrap().socket.fd, &message, Some(file)).unwrap();
+    }
+    a.service();
+    for block in &blocks {
+        a.write_direct(PEER, block.start().addr() as u64, &[4; 100]).unwrap();
+        assert_eq!(bytes_of(block, 100), [4; 100]);
+    }
+    assert_eq!(counter(&a, "shm_mapped"), 256);
+    assert_eq!((counter(&a, "shm_lies"), a.poll_event().is_none()), (0, true));
+}
+
+#[test]
+fn share__memory_of_one_who_has_ended_is_not_written() {
+    let (mut a, mut b) = pair();
+    let block = Block::new(1 << 16).unwrap();
+    assert!(b.share(PEER, 7, &block));
+    a.service();
+    let addr = block.start().addr() as u64;
+    a.write_direct(PEER, addr, &[1; 8]).unwrap();
+    drop(b);
+    // It is seen after some copies at the latest, without progress of the link.
+    let ended = (0..2 * DIRECT_CALLS).any(|_| {
+        a.write_direct(PEER, addr, &[1; 8]).unwrap();
+        counter(&a, "shm_mapped") < counter(&a, "shm_direct")
+    });
+    assert!(ended, "it goes by the kernel then, which knows the process");
 }
 
 #[test]

@@ -168,6 +168,15 @@ macro_rules! forward {
         ) -> Result<(), crate::LinkError> {
             self.$inner.write_direct(peer, addr, from)
         }
+        fn share(&mut self, peer: weft_core::PeerId, key: u64, block: &crate::shm::Block) -> bool {
+            self.$inner.share(peer, key, block)
+        }
+        fn take_shared(&mut self, peer: weft_core::PeerId) {
+            self.$inner.take_shared(peer)
+        }
+        fn forget_shared(&mut self, peer: weft_core::PeerId, key: u64) {
+            self.$inner.forget_shared(peer, key)
+        }
     };
     (@ $inner:ident counters) => {
         fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {

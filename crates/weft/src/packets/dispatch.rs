@@ -124,7 +124,7 @@ impl State {
             Kind::Ask => self.on_ask(driver, arrived.peer, arrived.data.get()),
             Kind::Failed => self.on_failed(driver, arrived.peer, arrived.data.get()),
             Kind::Redirect => self.on_redirect(driver, arrived.peer, arrived.data.get()),
-            Kind::Map => self.on_map(arrived.peer, arrived.data.get()),
+            Kind::Map => self.on_map(driver, arrived.peer, arrived.data.get()),
             Kind::Invalidate => self.on_invalidate(driver, arrived.peer, arrived.data.get()),
             Kind::Invalidated => self.on_invalidated(arrived.peer, arrived.data.get()),
         };

@@ -2,8 +2,9 @@
 //!
 //! The owner of memory exports it; a peer that knows the key copies to it. The sender keeps, for
 //! each peer, a direct-mapped table of translations of pages of 64 KiB. With a hit the bytes go
-//! straight to their place: in shared memory the sender writes the other process's memory, over a
-//! network the receiver's driver places each packet. A miss is redirected: the bytes go through
+//! straight to their place: inside a host the sender writes them there, to memory that both have
+//! mapped if this interface allocated it and else through the kernel; over a network the receiver's
+//! driver places each packet. A miss is redirected: the bytes go through
 //! packets, the receiver copies them to their place and answers with the translation. Before memory
 //! is no longer exported, all who have translations of it forget them.
 
@@ -47,6 +48,14 @@ struct Export {
     len: u64,
     /// Peers with translations.
     mapped: BTreeSet<PeerId>,
+    /// Peers that were given the memory to map.
+    shared: BTreeSet<PeerId>,
+}
+
+impl Export {
+    fn new(owned: Option<Kept>, addr: u64, len: u64) -> Export {
+        Export { owned, addr, len, mapped: BTreeSet::new(), shared: BTreeSet::new() }
+    }
 }
 
 /// The two sides of remote-memory copy.
@@ -96,6 +105,7 @@ impl Copies {
         }
         for export in self.exports.values_mut() {
             export.mapped.remove(&peer);
+            export.shared.remove(&peer);
         }
     }
 }
@@ -126,7 +136,6 @@ impl State {
         data: &[u8],
     ) -> Rest {
         let mut rest = Rest { puts: Vec::new(), misses: Vec::new() };
-        let direct = driver.core.engine.peer_info(to).is_some_and(|(_, _, caps)| caps.direct);
         // Runs of pages that follow each other in both memories.
         let mut runs: Vec<(u64, Range<usize>)> = Vec::new();
         let mut at = 0;
@@ -144,10 +153,6 @@ impl State {
                 continue;
             };
             self.stats.rcpy_hits += 1;
-            if !direct {
-                extend(&mut rest.puts, part);
-                continue;
-            }
             let addr = entry.addr + within;
             match runs.last_mut() {
                 Some((start, run))
@@ -192,13 +197,20 @@ impl State {
             map.addr = export.addr + page * PAGE;
             map.len = (export.len - page * PAGE).min(PAGE) as u32;
             export.mapped.insert(from);
+            let block = export.owned.as_ref().and_then(Kept::block);
+            let new = block.filter(|_| !export.shared.contains(&from));
+            if new.is_some_and(|block| driver.share(from, head.key, block)) {
+                export.shared.insert(from);
+            }
         }
         post(driver, from, tag(Kind::Map, 0, 0), &map.encode()).ok()
     }
 
     /// A translation came.
-    pub(super) fn on_map(&mut self, from: PeerId, bytes: &[u8]) -> Option<()> {
+    pub(super) fn on_map(&mut self, driver: &mut Driver, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (map, _) = Map::parse(bytes)?;
+        // The memory itself, if it is given, was given before.
+        driver.take_shared(from);
         let copy = self.copies.waiting.get_mut(&map.copy).filter(|c| c.to == from && c.left > 0)?;
         copy.left -= 1;
         copy.refused |= map.status != 0;
@@ -222,6 +234,7 @@ impl State {
         bytes: &[u8],
     ) -> Option<()> {
         let (head, _) = Invalidate::parse(bytes)?;
+        driver.forget_shared(from, head.key);
         for entry in self.copies.tables.get_mut(&from).into_iter().flatten() {
             if entry.is_some_and(|e| e.key == head.key) {
                 *entry = None;
@@ -254,20 +267,21 @@ impl State {
 }
 
 impl Packets {
-    /// Allocates zeroed memory that peers copy to with [`rcpy`](Self::rcpy), from 1 MiB on in huge
-    /// pages where the system has any. `None`: no more keys.
+    /// Allocates zeroed memory that peers copy to with [`rcpy`](Self::rcpy). From 64 KiB on peers of
+    /// this host map it and write to it themselves, which takes a descriptor of each process. `None`:
+    /// no more keys.
     pub fn export(&self, len: usize) -> Option<Exported> {
         let rights = Rights { read: true, write: true };
         let (key, addr, owned) = self.endpoint.register_kept(len, rights)?;
         let len = len as u64;
-        let export = Export { owned: Some(owned), addr, len, mapped: BTreeSet::new() };
+        let export = Export::new(Some(owned), addr, len);
         self.with(|state| state.copies.exports.insert(key, export));
         Some(Exported { key, len })
     }
 
     /// Notes memory that was registered under a key.
     pub(super) fn note_export(&self, key: u64, addr: u64, len: u64) -> Exported {
-        let export = Export { owned: None, addr, len, mapped: BTreeSet::new() };
+        let export = Export::new(None, addr, len);
         self.with(|state| state.copies.exports.insert(key, export));
         Exported { key, len }
     }
@@ -473,6 +487,10 @@ impl Packets {
 }
 
 impl State {
+    pub(super) fn address_of(&self, key: u64) -> Option<u64> {
+        self.copies.exports.get(&key).map(|export| export.addr)
+    }
+
     fn unmapped(&self, key: u64) -> bool {
         self.copies.exports.get(&key).is_none_or(|export| export.mapped.is_empty())
     }

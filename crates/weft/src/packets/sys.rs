@@ -21,6 +21,12 @@ impl Packets {
         registered.then(|| self.note_export(key, ptr as u64, len as u64))
     }
 
+    /// Where exported memory lies in this process, until the export has ended; peers write to it at
+    /// any time.
+    pub fn exported_at(&self, exported: Exported) -> Option<*mut u8> {
+        self.with(|state| state.address_of(exported.key)).map(|addr| addr as *mut u8)
+    }
+
     /// As [`try_gather`](Packets::try_gather), from memory of the caller, which
     /// [`returned`](Packets::returned) gives back.
     ///

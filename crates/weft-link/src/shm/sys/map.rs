@@ -42,22 +42,67 @@ pub(in crate::shm) fn is_sealed(fd: &OwnedFd, len: usize) -> bool {
     seals >= 0 && seals & libc::F_SEAL_SHRINK != 0 && known && stat.st_size as u64 == len as u64
 }
 
-/// A mapped segment.
+/// A mapped file.
 #[derive(Debug)]
-struct Mapping {
+pub(super) struct Mapping {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: memory of the process, belongs to no thread; the address is used to unmap it only.
+// SAFETY: memory of the process, belongs to no thread; the address alone gives no access.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; a shared reference offers nothing.
+// SAFETY: as above; a shared reference offers nothing else.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what `map` mapped; the `Half`s that point into it hold a reference.
+        // SAFETY: exactly what was mapped; whoever points into it holds a reference or says so.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Maps memory where the kernel likes, or over what `at` names.
+fn mmap(at: *mut u8, len: usize, file: Option<&OwnedFd>) -> io::Result<NonNull<u8>> {
+    let (rights, kind, fd) = match file {
+        Some(file) => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd()),
+        None => (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
+    };
+    let over = if at.is_null() { 0 } else { libc::MAP_FIXED };
+    let kind = kind | libc::MAP_NORESERVE | over;
+    // SAFETY: a new mapping at an address that the kernel chooses, or over one that the caller has
+    // just made and nobody uses.
+    let base = unsafe { libc::mmap(at.cast(), len, rights, kind, fd, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory.into())
+}
+
+impl Mapping {
+    /// `len` bytes of a file, from a multiple of `unit` on, a power of two: in pages of that size
+    /// where the kernel has them.
+    pub(super) fn aligned(file: &OwnedFd, len: usize, unit: usize) -> io::Result<Mapping> {
+        let room = len.checked_add(unit).ok_or(io::ErrorKind::OutOfMemory)?;
+        let around = Mapping { base: mmap(std::ptr::null_mut(), room, None)?, len: room };
+        let before = around.base.align_offset(unit).min(unit);
+        // SAFETY: within the mapping around, as `before` is at most `unit`.
+        let (start, end) = unsafe { (around.base.add(before), around.base.add(before + len)) };
+        let base = mmap(start.as_ptr(), len, Some(file))?;
+        // What is around it goes.
+        let edges = [(around.base, before), (end, unit - before)];
+        std::mem::forget(around);
+        drop(edges.map(|(base, len)| (len > 0).then_some(Mapping { base, len })));
+        // SAFETY: advice on this mapping alone; it changes no contents, and may fail.
+        unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+        Ok(Mapping { base, len })
+    }
+
+    pub(super) fn start(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 }
 
@@ -65,21 +110,7 @@ impl Drop for Mapping {
 /// its two directions.
 pub(in crate::shm) fn map(fd: &OwnedFd, sizes: Sizes) -> io::Result<[Half; 2]> {
     let len = sizes.segment_len();
-    // SAFETY: a new mapping at an address the kernel chooses.
-    let base = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_NORESERVE,
-            fd.as_raw_fd(),
-            0,
-        )
-    };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+    let base = mmap(std::ptr::null_mut(), len, Some(fd))?;
     let mapping = Arc::new(Mapping { base, len });
     Ok([0, 1].map(|direction| Half::new(mapping.clone(), sizes, direction)))
 }

@@ -4,50 +4,54 @@ use super::Memory;
 use crate::endpoint::Endpoint;
 use std::mem::ManuallyDrop;
 use weft_core::engine::Rights;
+use weft_link::shm::Block;
 
-/// Bytes of a huge page.
-const HUGE: usize = 2 << 20;
-/// Memory from half of one on lies in huge pages. The kernel looks up every page that it copies to
-/// in another process: in pages of 4 KiB that takes three times as long as the copying.
-const HUGE_MIN: usize = HUGE / 2;
+/// Memory of this size and more can be mapped by peers of this host, each block for one descriptor.
+const BLOCK_MIN: usize = 64 << 10;
 
 /// Memory whose address peers have. It is not freed with this.
 #[derive(Debug)]
-pub(crate) struct Kept {
-    vec: ManuallyDrop<Vec<u8>>,
-    /// Where in it the memory begins, and its length.
-    at: usize,
-    len: usize,
+pub(crate) enum Kept {
+    /// Of a peer that maps it, too, and of one that writes to it through the kernel.
+    Block(ManuallyDrop<Block>, usize),
+    /// Reached through the kernel alone.
+    Plain(ManuallyDrop<Vec<u8>>),
 }
 
 impl Kept {
     /// `len` bytes, zeroed.
     fn new(len: usize) -> Kept {
-        if len < HUGE_MIN {
-            return Kept { vec: ManuallyDrop::new(vec![0; len]), at: 0, len };
+        if len >= BLOCK_MIN {
+            match Block::new(len) {
+                Ok(block) => return Kept::Block(ManuallyDrop::new(block), len),
+                Err(e) => log::debug!("exported memory is not for mapping: {e}"),
+            }
         }
-        let whole = len.next_multiple_of(HUGE);
-        let mut vec = vec![0; whole + HUGE];
-        let at = vec.as_ptr().align_offset(HUGE).min(HUGE);
-        advise_huge(&mut vec[at..at + whole]);
-        Kept { vec: ManuallyDrop::new(vec), at, len }
+        Kept::Plain(ManuallyDrop::new(vec![0; len]))
+    }
+
+    fn start(&mut self) -> *mut u8 {
+        match self {
+            Kept::Block(block, _) => block.start(),
+            Kept::Plain(vec) => vec.as_mut_ptr(),
+        }
+    }
+
+    /// What peers can map.
+    pub fn block(&self) -> Option<&Block> {
+        match self {
+            Kept::Block(block, _) => Some(block),
+            Kept::Plain(_) => None,
+        }
     }
 
     /// The memory, as a vector of its own. No peer writes to it any more.
     pub fn into_vec(self) -> Vec<u8> {
-        let Kept { vec, at, len } = self;
-        let mut vec = ManuallyDrop::into_inner(vec);
-        vec.copy_within(at..at + len, 0);
-        vec.truncate(len);
-        vec.shrink_to_fit();
-        vec
+        match self {
+            Kept::Block(block, len) => ManuallyDrop::into_inner(block).bytes(len).to_vec(),
+            Kept::Plain(vec) => ManuallyDrop::into_inner(vec),
+        }
     }
-}
-
-/// Asks for huge pages where there are any; what was touched before stays as it is.
-fn advise_huge(memory: &mut [u8]) {
-    // SAFETY: the range is this slice; the advice changes no contents. It may fail.
-    unsafe { libc::madvise(memory.as_mut_ptr().cast(), memory.len(), libc::MADV_HUGEPAGE) };
 }
 
 impl Endpoint {
@@ -58,10 +62,9 @@ impl Endpoint {
         let core = &mut self.inner.borrow_mut().driver.core;
         let key = core.engine.register(len as u64, rights, weft_link::random_u64() as u32)?;
         let mut kept = Kept::new(len);
-        let start = kept.vec[kept.at..].as_mut_ptr();
-        // SAFETY: within the vector, which is neither moved in memory nor freed before
-        // `unregister`, since nobody but the owner of the value returned can.
-        let memory = unsafe { Memory::raw(start, len) };
+        // SAFETY: all of it, which is neither moved in memory nor freed before `unregister`, since
+        // nobody but the owner of the value returned can.
+        let memory = unsafe { Memory::raw(kept.start(), len) };
         let addr = memory.addr();
         core.regions.insert(key, memory);
         Some((key, addr, kept))
@@ -75,12 +78,12 @@ mod tests {
 
     #[test]
     fn kept__is_zeroed_and_comes_back_whole() {
-        for len in [0, 1, HUGE_MIN - 1, HUGE_MIN, HUGE, HUGE + 1, 3 * HUGE - 1] {
+        for len in [0, 1, BLOCK_MIN - 1, BLOCK_MIN, BLOCK_MIN + 1, (3 << 20) - 1] {
             let mut kept = Kept::new(len);
-            let memory = &mut kept.vec[kept.at..][..len];
+            assert_eq!(kept.block().is_some(), len >= BLOCK_MIN, "{len}");
+            // SAFETY: nobody else has the memory.
+            let memory = unsafe { std::slice::from_raw_parts_mut(kept.start(), len) };
             assert!(memory.iter().all(|&byte| byte == 0), "{len}");
-            let aligned = memory.as_ptr().addr().is_multiple_of(HUGE);
-            assert!(aligned || len < HUGE_MIN, "{len}");
             memory.iter_mut().zip(0..).for_each(|(byte, i)| *byte = (i / 7) as u8);
             let vec = kept.into_vec();
             assert!(vec.len() == len && vec.iter().zip(0..).all(|(&b, i)| b == (i / 7) as u8));

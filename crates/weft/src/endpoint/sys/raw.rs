@@ -13,6 +13,7 @@ use weft_core::engine::{packet_args, Rights};
 use weft_core::matching::RecvSpec;
 use weft_core::wire::HeaderBuf;
 use weft_core::{Engine, Instant, OpError, OpId, PeerId};
+use weft_link::shm::Block;
 use weft_link::Frame;
 
 /// Copies of messages queued for a peer before a blocking send waits.
@@ -156,6 +157,27 @@ impl Driver {
     pub(crate) fn write_remote(&mut self, peer: PeerId, addr: u64, from: &[u8]) -> bool {
         let link = self.link_of(peer);
         link.is_some_and(|l| self.links[l].write_direct(peer, addr, from).is_ok())
+    }
+}
+
+impl Driver {
+    /// Gives a peer memory to map that is registered here under this key, where the link can.
+    pub(crate) fn share(&mut self, peer: PeerId, key: u64, block: &Block) -> bool {
+        let link = self.link_of(peer);
+        link.is_some_and(|l| self.links[l].share(peer, key, block))
+    }
+
+    /// Takes memory that a peer has given.
+    pub(crate) fn take_shared(&mut self, peer: PeerId) {
+        let link = self.link_of(peer);
+        link.into_iter().for_each(|l| self.links[l].take_shared(peer));
+    }
+
+    /// Forgets memory that a peer has given under this key.
+    pub(crate) fn forget_shared(&mut self, peer: PeerId, key: u64) {
+        for link in &mut self.links {
+            link.forget_shared(peer, key);
+        }
     }
 }
 

@@ -1,0 +1,153 @@
+//! Memory that peers of the same user map, to write to it without the kernel.
+
+use super::map::{self, Mapping};
+use crate::{sys, Bytes};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Bytes of a huge page, and of the smallest on any machine.
+const HUGE: usize = 2 << 20;
+const PAGE: usize = 4096;
+
+/// Memory of this process that peers can map: a sealed memory file, mapped here.
+#[derive(Debug)]
+pub struct Block {
+    file: OwnedFd,
+    mapping: Mapping,
+}
+
+impl Block {
+    /// At least `len` bytes, zeroed; of half a huge page and more in huge pages, where the system
+    /// has any for shared memory.
+    ///
+    /// # Errors
+    /// The system refuses: no memory, or no descriptor is left.
+    pub fn new(len: usize) -> io::Result<Block> {
+        let unit = if len >= HUGE / 2 { HUGE } else { PAGE };
+        let len = len.max(1).checked_next_multiple_of(unit).ok_or(io::ErrorKind::OutOfMemory)?;
+        let file = map::create(len)?;
+        let mapping = Mapping::aligned(&file, len, unit)?;
+        Ok(Block { file, mapping })
+    }
+
+    /// What peers map.
+    pub(in crate::shm) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Where it begins here. The memory is as long as this lives, and peers may write to it at any
+    /// time.
+    pub fn start(&self) -> *mut u8 {
+        self.mapping.start()
+    }
+
+    /// Its first bytes, as many as are wanted.
+    ///
+    /// # Panics
+    /// It has not that many.
+    pub fn bytes(&self, len: usize) -> Bytes<'_> {
+        assert!(len <= self.len());
+        // SAFETY: mapped as long as this lives; that peers write to it meanwhile is allowed for.
+        unsafe { Bytes::from_raw(self.start(), len) }
+    }
+
+    /// How many bytes it has.
+    #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.mapping.len()
+    }
+}
+
+/// A peer's [`Block`], mapped here.
+#[derive(Debug)]
+pub(in crate::shm) struct Window {
+    pub key: u64,
+    /// Where it lies in the peer.
+    addr: u64,
+    mapping: Mapping,
+}
+
+impl Window {
+    /// Of the file that a peer says holds `len` bytes of its memory at `addr`.
+    pub(in crate::shm) fn open(
+        file: &OwnedFd,
+        key: u64,
+        addr: u64,
+        len: u64,
+    ) -> io::Result<Window> {
+        let wrong = io::ErrorKind::InvalidInput;
+        let len = usize::try_from(len).ok().filter(|&len| len > 0).ok_or(wrong)?;
+        if addr.checked_add(len as u64).is_none() || !map::is_sealed(file, len) {
+            return Err(wrong.into());
+        }
+        let unit = if len.is_multiple_of(HUGE) { HUGE } else { PAGE };
+        Ok(Window { key, addr, mapping: Mapping::aligned(file, len, unit)? })
+    }
+
+    /// Where here that many bytes lie which the peer has at `addr`.
+    fn place(&self, addr: u64, len: usize) -> Option<*mut u8> {
+        let at = usize::try_from(addr.checked_sub(self.addr)?).ok()?;
+        let end = at.checked_add(len)?;
+        // SAFETY: within the mapping.
+        (end <= self.mapping.len()).then(|| unsafe { self.mapping.start().add(at) })
+    }
+
+    /// Writes `from` to what the peer has at `addr`. False: it is not within.
+    pub(in crate::shm) fn write(&self, addr: u64, from: &[u8]) -> bool {
+        let Some(place) = self.place(addr, from.len()) else { return false };
+        // SAFETY: `place` is writable for as many bytes; others may access them meanwhile.
+        unsafe { sys::copy(from.as_ptr(), place, from.len()) };
+        true
+    }
+
+    /// Reads what the peer has at `addr`. False: it is not within.
+    pub(in crate::shm) fn read(&self, addr: u64, into: &mut [u8]) -> bool {
+        let Some(place) = self.place(addr, into.len()) else { return false };
+        // SAFETY: `place` is readable for as many bytes; others may write them meanwhile.
+        unsafe { sys::copy(place, into.as_mut_ptr(), into.len()) };
+        true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn window(block: &Block, key: u64, addr: u64) -> io::Result<Window> {
+        let file = block.file().try_clone_to_owned().unwrap();
+        Window::open(&file, key, addr, block.len() as u64)
+    }
+
+    #[test]
+    fn window__writes_what_the_block_has_and_nothing_beyond() {
+        for len in [1, PAGE, 70_000, HUGE / 2, HUGE + 1] {
+            let block = Block::new(len).unwrap();
+            assert!(block.len() >= len && block.start().addr().is_multiple_of(PAGE));
+            let window = window(&block, 1, 1 << 40).unwrap();
+            let (last, mut got) = ((1 << 40) + len as u64 - 1, [0]);
+            assert!(window.read(last, &mut got) && got == [0], "it is zeroed");
+            assert!(window.write(last, &[7]));
+            assert_eq!(block.bytes(len).to_vec()[len - 1], 7);
+            let end = (1 << 40) + block.len() as u64;
+            for (addr, len) in [(end, 1), (end - 1, 2), ((1 << 40) - 1, 1), (u64::MAX, 1), (0, 0)] {
+                assert!(!window.write(addr, &vec![1; len]), "{addr:x}");
+                assert!(!window.read(addr, &mut vec![1; len]), "{addr:x}");
+            }
+            drop(block);
+            assert!(window.write(last, &[9]), "the mapping lives as long as the window");
+        }
+    }
+
+    #[test]
+    fn window__of_what_could_shrink_or_is_not_that_long_is_refused() {
+        let block = Block::new(PAGE).unwrap();
+        let file = block.file().try_clone_to_owned().unwrap();
+        for (addr, len) in [(0, 0), (0, 1), (0, 2 * PAGE as u64), (u64::MAX - 5, PAGE as u64)] {
+            assert!(Window::open(&file, 1, addr, len).is_err(), "{addr:x} {len}");
+        }
+        let plain = std::fs::File::open("/proc/self/exe").unwrap().into();
+        assert!(Window::open(&plain, 1, 0, PAGE as u64).is_err());
+        assert!(window(&block, 1, 0).is_ok());
+    }
+}

@@ -550,7 +550,7 @@ fn share__memory_is_written_and_read_where_it_is_mapped_until_it_is_forgotten() 
     a.read_direct(PEER, addr + 5000, &mut got).unwrap();
     assert_eq!((counter(&a, "shm_mapped"), &got[..]), (2, &source[5000..5100]));
     // The rest of it lies elsewhere.
-    let other = vec![0_u8; 64];
+    let other = [0_u8; 64];
     a.write_direct(PEER, other.as_ptr() as u64, &[5; 64]).unwrap();
     assert_eq!(counter(&a, "shm_mapped"), 2);
     // What was given before it is forgotten is forgotten, heard or not.

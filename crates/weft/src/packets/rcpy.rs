@@ -267,9 +267,9 @@ impl State {
 }
 
 impl Packets {
-    /// Allocates zeroed memory that peers copy to with [`rcpy`](Self::rcpy). From 64 KiB on peers of
-    /// this host map it and write to it themselves, which takes a descriptor of each process. `None`:
-    /// no more keys.
+    /// Allocates zeroed memory that peers copy to with [`rcpy`](Self::rcpy). From 64 KiB on peers
+    /// of this host map it and write to it themselves, which takes a descriptor of each process.
+    /// `None`: no more keys.
     pub fn export(&self, len: usize) -> Option<Exported> {
         let rights = Rights { read: true, write: true };
         let (key, addr, owned) = self.endpoint.register_kept(len, rights)?;

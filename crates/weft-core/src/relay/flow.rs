@@ -26,9 +26,13 @@ const COPIES: u32 = 3;
 /// Without an acknowledgement for so long, the link may be dead: an agent that shares its core does
 /// not run for some milliseconds.
 const STUCK: Duration = Duration::from_millis(20);
-/// Shortest retransmission timeout: longer than Linux leaves a core to who computes beside an agent
-/// (a slice, 3 ms). A timeout that was none costs the window, and most losses show without one.
+/// Shortest retransmission timeout where more than [`FEW`] packets are under way, or the peer goes on
+/// sending: longer than Linux leaves a core to who computes beside an agent (a slice, 3 ms). A
+/// timeout that was none costs the window, and most losses show without one where others follow.
 const RTO_MIN: Duration = Duration::from_millis(4);
+const FEW: u32 = 4;
+/// Without an acknowledgement for so long, and several timeouts, the window is what it was at first.
+const SILENT: Duration = Duration::from_millis(10);
 /// Until a way that was left, or never answered, is asked again: at first and at most, doubled each
 /// time.
 const ASK_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
@@ -120,6 +124,8 @@ pub(super) struct Flow {
     bulk: bool,
     /// Packets that had come before, in a row.
     repeated: u32,
+    /// The peer was told what has arrived since a copy was counted.
+    answered: bool,
     /// Copies of the HELLO at the head that were sent.
     copies: usize,
     /// Ways that questions came over, a bit each, since the last answer.
@@ -144,7 +150,7 @@ impl Flow {
             mode => mode,
         };
         let us = |n: u32| Duration::from_micros(u64::from(n));
-        let rto_min = us(cfg.rto_min_us).max(RTO_MIN).min(us(cfg.rto_max_us));
+        let (rto_min, rto_max) = (us(cfg.rto_min_us), us(cfg.rto_max_us));
         let mut recv = RecvWindow::new(mode, Seq(0), cfg.window);
         recv.set_ack_policy(AckPolicy {
             every: cfg.ack_every,
@@ -166,7 +172,7 @@ impl Flow {
             recv,
             congestion,
             unasked: 0,
-            rtt: Rtt::new(rto_min.max(us(cfg.rto_min_us) * 10), rto_min, us(cfg.rto_max_us)),
+            rtt: Rtt::new(rto_min * 10, rto_min, rto_max),
             credit: 0,
             heard_credit: 0,
             backlog: VecDeque::new(),
@@ -192,6 +198,7 @@ impl Flow {
             wide: 0,
             bulk: false,
             repeated: 0,
+            answered: false,
             copies: 0,
             asked: 0,
             question: None,
@@ -360,8 +367,13 @@ impl Flow {
     }
 
     /// Whether nothing new has been acknowledged for long.
-    pub fn is_stuck(&self, now: Instant) -> bool {
-        self.send.stuck_since().is_some_and(|since| now.since(since) >= STUCK)
+    fn is_stuck(&self, now: Instant, long: Duration) -> bool {
+        self.send.stuck_since().is_some_and(|since| now.since(since) >= long)
+    }
+
+    /// Whether the link in use may be dead.
+    pub fn looks_dead(&self, now: Instant) -> bool {
+        self.timeouts > 2 && self.is_stuck(now, STUCK)
     }
 
     /// Packets stay unacknowledged: another link, if there is one. True if it changed.
@@ -397,9 +409,9 @@ impl Flow {
     }
 
     /// Goes over to the link that the peer sends over again and again: what it is told does not
-    /// arrive. True if the link changed.
+    /// arrive. Copies are counted once for each time that it was told. True if the link changed.
     pub fn follow(&mut self, now: Instant, link: u8) -> bool {
-        self.repeated += 1;
+        self.repeated += u32::from(core::mem::take(&mut self.answered));
         let found = self.ways().find(|(_, w)| w.to.link == link).map(|(i, _)| i);
         let Some(at) = found.filter(|&at| at != self.at() && self.repeated >= COPIES) else {
             return false;
@@ -420,10 +432,23 @@ impl Flow {
         self.send.set_congestion(self.congestion.window());
     }
 
-    /// Several timeouts in a row: what was known of the path is void.
-    pub fn on_silence(&mut self) {
-        self.congestion.on_silence();
-        self.send.set_congestion(self.congestion.window());
+    /// When the oldest packet under way is taken for lost. Where few are, and all is silent, that
+    /// costs little if it was late, and nothing else would show it.
+    pub fn resend_at(&self) -> Option<Instant> {
+        let (sent, rto) = (self.send.oldest_sent()?, self.rtt.rto());
+        let late = sent + rto.max(RTO_MIN);
+        let silent = sent.max(self.last_heard) + rto;
+        Some(if self.send.in_flight() > FEW { late } else { late.min(silent) })
+    }
+
+    /// A timeout. Several in a row, and long: what was known of the path is void.
+    pub fn on_timeout(&mut self, now: Instant) {
+        self.rtt.backoff();
+        self.timeouts += 1;
+        if self.timeouts > 1 && self.is_stuck(now, SILENT) {
+            self.congestion.on_silence();
+            self.send.set_congestion(self.congestion.window());
+        }
     }
 
     /// Takes in an acknowledgement: packets that arrived, packets judged lost, and the round trip
@@ -511,11 +536,13 @@ impl Flow {
         bytes[field::FLAGS].copy_from_slice(&flags.to_le_bytes());
         wire::patch_ack(&mut header, self.recv.next_expected(), self.credit);
         self.recv.ack_piggybacked();
+        self.answered = true;
         Out { peer, link: self.link(), header, payload: kept.payload, last: false }
     }
 
     /// An acknowledgement.
     pub fn emit_ack(&mut self, peer: PeerId) -> Out {
+        self.answered = true;
         let nack = self.recv.has_gap() && self.send.mode() == Reliability::GoBackN;
         let sack = if nack { [0; 4] } else { self.recv.sack().0 };
         let common = Common {
@@ -550,13 +577,13 @@ impl Flow {
     /// The last word, which is due, is said now. True if that was the last time.
     pub fn note_bye(&mut self, now: Instant) -> bool {
         self.byes += 1;
-        self.bye_at = now + self.rtt.rto().min(BYE_PAUSE_MAX);
+        self.bye_at = now + self.rtt.rto().clamp(RTO_MIN, BYE_PAUSE_MAX);
         self.byes >= BYES
     }
 
     /// When something is due if nothing else happens.
     pub fn deadline(&self, cfg: &Config) -> Option<Instant> {
-        let resend = self.send.oldest_sent().map(|at| at + self.rtt.rto());
+        let resend = self.resend_at();
         let give_up = self.send.stuck_since().map(|at| {
             at.max(self.last_heard) + Duration::from_millis(u64::from(cfg.peer_timeout_ms))
         });

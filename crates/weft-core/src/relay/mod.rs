@@ -718,17 +718,11 @@ impl Relay {
                 self.events.push_back(RelayEvent::Lost(peer, after_ms));
                 continue;
             }
-            let rto = flow.rtt.rto();
-            if flow.send.on_timeout(now, rto) {
+            let late = flow.resend_at().is_some_and(|at| at <= now);
+            if late && flow.send.on_timeout(now, Duration::ZERO) {
                 self.stats.timeouts += 1;
-                flow.rtt.backoff();
-                flow.timeouts += 1;
-                if flow.timeouts > 1 {
-                    flow.on_silence();
-                }
-                if flow.timeouts > 2 && flow.is_stuck(now) && flow.move_on(now) {
-                    self.stats.moved += 1;
-                }
+                flow.on_timeout(now);
+                self.stats.moved += u64::from(flow.looks_dead(now) && flow.move_on(now));
             }
             let mut due = flow.recv.ack_due(now) || flow.send.awaiting_retransmit() > 0;
             due |= flow.asks(now) || flow.bye_due(now) || flow.lacks_a_place();

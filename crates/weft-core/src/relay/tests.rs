@@ -357,17 +357,29 @@ fn relay__what_queues_takes_the_wide_link_and_nothing_overtakes_it() {
 fn relay__follows_the_peer_only_when_it_repeats_itself() {
     let mut sides = [0, 1].map(|me| Side::new(me, &Config::default(), &LINKS));
     let mut now = Instant(1);
-    let mut copies = |sides: &mut [Side; 2], tag, count| {
+    let mut copies = |sides: &mut [Side; 2], tag, count, at_once| {
         sides[0].send(now, tag);
         let out = sides[0].relay.poll_transmit(now).unwrap();
-        (0..=count).for_each(|_| sides[1].arrive(now, 1, &out.header));
+        let mut answer = None;
+        for _ in 0..=count {
+            (0..at_once).for_each(|_| sides[1].arrive(now, 1, &out.header));
+            now = now + Duration::from_micros(300);
+            sides[1].relay.handle_timeout(now);
+            while let Some(out) = sides[1].relay.poll_transmit(now) {
+                answer = Some(out);
+            }
+        }
+        // The last one arrives.
+        sides[0].arrive(now, 0, &answer.expect("it says that it has it").header);
         run(sides, &mut Net::new(9, 0), &mut now);
         sides[1].relay.stats().moved
     };
     for tag in 0..10 {
-        assert_eq!(copies(&mut sides, tag, 2), 0);
+        assert_eq!(copies(&mut sides, tag, 2, 1), 0);
     }
-    assert_eq!(copies(&mut sides, 10, 3), 1);
+    // One who did not run finds several at once.
+    assert_eq!(copies(&mut sides, 10, 1, 9), 0);
+    assert_eq!(copies(&mut sides, 11, 3, 1), 1);
 }
 
 #[test]

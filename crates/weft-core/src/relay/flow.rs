@@ -26,12 +26,12 @@ const COPIES: u32 = 3;
 /// Without an acknowledgement for so long, the link may be dead: an agent that shares its core does
 /// not run for some milliseconds.
 const STUCK: Duration = Duration::from_millis(20);
-/// Shortest retransmission timeout where more than [`FEW`] packets are under way, or the peer goes on
-/// sending: longer than Linux leaves a core to who computes beside an agent (a slice, 3 ms). A
+/// Shortest retransmission timeout where more than [`FEW`] packets are under way, or the peer goes
+/// on sending: longer than Linux leaves a core to who computes beside an agent (a slice, 3 ms). A
 /// timeout that was none costs the window, and most losses show without one where others follow.
 const RTO_MIN: Duration = Duration::from_millis(4);
 const FEW: u32 = 4;
-/// Without an acknowledgement for so long, and several timeouts, the window is what it was at first.
+/// Without an acknowledgement for so long, and several timeouts, the window is what it was first.
 const SILENT: Duration = Duration::from_millis(10);
 /// Until a way that was left, or never answered, is asked again: at first and at most, doubled each
 /// time.

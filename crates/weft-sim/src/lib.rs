@@ -8,6 +8,7 @@
 mod busy;
 pub mod checker;
 mod clock;
+mod computing;
 mod config;
 pub mod congestion;
 mod events;

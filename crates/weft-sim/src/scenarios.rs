@@ -1,6 +1,7 @@
 //! Named scenarios: what `weft sim NAME` runs, and what the tests tell as stories.
 
 use crate::checker::{Checker, Lane, SharedChecker};
+use crate::computing;
 use crate::config::SimConfig;
 use crate::congestion;
 use crate::fault::{Fault, Span};
@@ -132,6 +133,12 @@ pub const SCENARIOS: &[Scenario] = &[
         run: congestion::incast_of_agents,
     },
     Scenario {
+        name: "services",
+        about: "multicast and fetch-and-add by ranks and by their agents, while ranks compute",
+        hosts: 8,
+        run: |config| computing::services(config, &mut |_| ()),
+    },
+    Scenario {
         name: "fairness",
         about: "two flows through one uplink share it, also when one starts later",
         hosts: 4,
@@ -178,6 +185,7 @@ pub fn run_telling(
     match name {
         "scaling" => Some(tables::scaling(config.clone(), tell)),
         "reliability" => Some(tables::reliability(config.clone(), tell)),
+        "services" => Some(computing::services(config.clone(), tell)),
         _ => None,
     }
 }

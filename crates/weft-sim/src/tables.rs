@@ -2,6 +2,7 @@
 
 use crate::config::SimConfig;
 use crate::fault::Fault;
+use crate::runner::Outcome;
 use crate::scenarios::{impatient, receive_stream, send_stream, Report, Story};
 use crate::sim::{Env, Failure, Sim};
 use crate::trace::Trace;
@@ -20,20 +21,26 @@ const PROTOCOLS: [&str; 2] = ["gbn", "selective"];
 pub type Tell<'a> = &'a mut dyn FnMut(&str);
 
 /// Lines of a report, told as they come.
-struct Lines<'a> {
+pub(crate) struct Lines<'a> {
     all: Vec<String>,
     tell: Tell<'a>,
 }
 
 impl<'a> Lines<'a> {
-    fn new(name: &str, config: &SimConfig, tell: Tell<'a>) -> Lines<'a> {
+    pub fn new(name: &str, config: &SimConfig, tell: Tell<'a>) -> Lines<'a> {
         tell(&format!("{name}: {config}"));
         Lines { all: Vec::new(), tell }
     }
 
-    fn push(&mut self, line: String) {
+    pub fn push(&mut self, line: String) {
         (self.tell)(&format!("  {line}"));
         self.all.push(line);
+    }
+
+    /// The report.
+    pub fn report(self, name: &str, config: &SimConfig, outcome: Option<Outcome>) -> Report {
+        let (name, config) = (name.to_string(), config.to_string());
+        Report { name, config, lines: self.all, outcome, trace: Trace::default() }
     }
 }
 
@@ -123,13 +130,7 @@ pub(crate) fn reliability(config: SimConfig, tell: Tell<'_>) -> Result<Report, F
         let ns = half_round_trip(config, settings(protocol, window), 500)?;
         Ok(format!("{:.2}", ns as f64 / 1e3))
     })?;
-    Ok(Report {
-        name: "reliability".into(),
-        config: config.to_string(),
-        lines: lines.all,
-        outcome: None,
-        trace: Trace::default(),
-    })
+    Ok(lines.report("reliability", &config, None))
 }
 
 /// One line per loss rate, one column per protocol and window.
@@ -189,8 +190,7 @@ pub(crate) fn scaling(config: SimConfig, tell: Tell<'_>) -> Result<Report, Failu
         outcome = Some(end);
         hosts *= 2;
     }
-    let (name, config, lines) = ("scaling".into(), config.to_string(), lines.all);
-    Ok(Report { name, config, lines, outcome, trace: Trace::default() })
+    Ok(lines.report("scaling", &config, outcome))
 }
 
 /// Nanoseconds of a barrier and of an allreduce of 8 bytes on warm sessions: mean of some rounds.

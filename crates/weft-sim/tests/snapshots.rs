@@ -42,3 +42,8 @@ fn incast__of_agents_keeps_the_rate_as_ranks_do() {
 fn fairness__two_flows_share_the_uplink() {
     compare("fairness", 4);
 }
+
+#[test]
+fn services__agents_go_on_while_ranks_compute() {
+    compare("services", 8);
+}

@@ -210,7 +210,6 @@ impl Link for ServedLink {
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         self.say_all();
         let agent = &mut *self.agent.borrow_mut();
-        let now = agent.clock.now();
         let mut taken = 0;
         for frame in frames {
             if !self.shares.take(frame.peer, frame.header) {
@@ -220,7 +219,7 @@ impl Link for ServedLink {
             }
             taken += 1;
             let payload = Bytes::from_slice(frame.payload);
-            agent.proxy.packet(now, frame.peer, frame.header, payload);
+            agent.proxy.packet(frame.peer, frame.header, payload);
         }
         agent.flush();
         taken

@@ -1,20 +1,25 @@
-//! Multicast and counters in a plan, and hosts that compute meanwhile; and the check of it.
+//! What the packet interface does in a plan: multicast, counters, packets, copies to exported
+//! memory; hosts that compute meanwhile; and the check of it.
 
 use crate::checker::{content, Lane, Word};
-use crate::plan::{Cast, Count};
+use crate::plan::{Cast, Copied, Count, Parcel, COPIES_LEN};
 use crate::sim::Env;
-use crate::swarm::{me, Part, Shared};
-use std::cell::RefCell;
-use std::future::poll_fn;
+use crate::swarm::{Known, Part, Shared};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::task::{Poll, Waker};
-use weft::packets::{Counter, MulticastGroup, Packets};
+use weft::packets::{MulticastError, MulticastGroup, Packets};
+use weft_core::OpError;
 
-/// The group of all hosts, and the handler of its packets.
+/// The group of all hosts, and the handlers of its packets and of those to one host.
 const GROUP: u16 = 1;
 const HANDLER: u16 = 1;
+const TO_ONE: u16 = 2;
+/// What lanes of packets to one host have as tag.
+const PARCELS: u64 = u64::MAX - 2;
 /// Word of a host that is its counter.
 const COUNTER: u32 = u32::MAX;
+/// Virtual nanoseconds between looks.
+const LOOK: u64 = 200_000;
 /// Milliseconds after which every host has started: pauses are shorter.
 const STARTED_MS: u32 = 1000;
 
@@ -32,16 +37,26 @@ pub(crate) fn parts(env: &Env, shared: &Rc<Shared>) -> Vec<Part> {
         Some(counter) => drop(shared.counters.borrow_mut().insert(env.host, counter)),
         None => violation(env, shared, "no counter".into()),
     }
+    match packets.export(env.hosts as usize * COPIES_LEN) {
+        Some(memory) => drop(shared.exports.borrow_mut().insert(env.host, memory.key)),
+        None => violation(env, shared, "no room to export".into()),
+    }
     let mut parts: Vec<Part> = vec![
         Box::pin(count_all(env.clone(), packets.clone(), Rc::clone(shared))),
+        Box::pin(send_parcels(env.clone(), packets.clone(), Rc::clone(shared))),
+        Box::pin(take_parcels(env.clone(), packets.clone(), Rc::clone(shared))),
+        Box::pin(copy_all(env.clone(), packets.clone(), Rc::clone(shared))),
         Box::pin(compute_all(env.clone(), Rc::clone(shared))),
     ];
     if !shared.plan.casts.is_empty() {
         let members = (0..env.hosts).map(|host| env.peer(host)).collect();
         match packets.group(GROUP, members, env.host as usize) {
             Some(group) => {
-                parts.push(Box::pin(hear_all(env.clone(), packets, Rc::clone(shared))));
-                parts.push(Box::pin(cast_all(env.clone(), group, Rc::clone(shared))));
+                let group = Rc::new(group);
+                let (env, shared) = (env.clone(), Rc::clone(shared));
+                let all = (env.clone(), Rc::clone(&group), Rc::clone(&shared));
+                parts.push(Box::pin(hear_all(all, packets)));
+                parts.push(Box::pin(cast_all(env, group, shared)));
             }
             None => violation(env, shared, "no group".into()),
         }
@@ -65,7 +80,7 @@ fn of_root(shared: &Shared, root: u32) -> impl Iterator<Item = &Cast> {
 }
 
 /// Sends this host's packets to all, in order.
-async fn cast_all(env: Env, group: MulticastGroup, shared: Rc<Shared>) {
+async fn cast_all(env: Env, group: Rc<MulticastGroup>, shared: Rc<Shared>) {
     for (index, cast) in of_root(&shared, env.host).enumerate() {
         if cast.pause_ns > 0 {
             env.sleep(cast.pause_ns).await;
@@ -76,31 +91,33 @@ async fn cast_all(env: Env, group: MulticastGroup, shared: Rc<Shared>) {
         let sent = group.send_over(cast.tree, HANDLER, index as u32, &data).await;
         shared.checker.borrow_mut().ended(ticket);
         if let Err(error) = sent {
-            violation(&env, &shared, format!("{what}: {error}"));
+            return failed(&env, &shared, &what, error);
         }
     }
 }
 
-/// Packets that a host has heard of each root, and who waits for the last.
-struct Heard {
-    next: Vec<usize>,
-    waker: Option<Waker>,
+/// A group has failed: rightly, if the member that is named has.
+fn failed(env: &Env, shared: &Shared, what: &str, error: MulticastError) {
+    match error {
+        MulticastError::Member { rank, .. } if shared.mortal(rank as u32) => {
+            shared.checker.borrow_mut().remote_failed();
+        }
+        other => violation(env, shared, format!("{what}: {other}")),
+    }
 }
 
-/// Checks the packets of all other hosts until the last has come.
-async fn hear_all(env: Env, packets: Packets, shared: Rc<Shared>) {
-    let heard = Heard { next: vec![0; env.hosts as usize], waker: None };
-    let heard = Rc::new(RefCell::new(heard));
+/// Checks the packets of all other hosts until the last has come, or the group has failed.
+async fn hear_all((env, group, shared): (Env, Rc<MulticastGroup>, Rc<Shared>), packets: Packets) {
+    let heard = Rc::new(RefCell::new(vec![0; env.hosts as usize]));
     let (books, all, at) = (Rc::clone(&heard), Rc::clone(&shared), env.clone());
     let what = format!("packets to all, {} of them", shared.plan.casts.len());
-    let ticket = shared.checker.borrow_mut().posted(env.host, what);
+    let ticket = shared.checker.borrow_mut().posted(env.host, what.as_str());
     packets.handle(HANDLER, move |_, packet| {
-        let mut heard = books.borrow_mut();
         let root = (0..at.hosts).find(|&host| at.peer(host) == packet.source());
         let Some(root) = root.filter(|&root| root != at.host) else {
             return violation(&at, &all, format!("a packet to all from {}", packet.source()));
         };
-        let next = &mut heard.next[root as usize];
+        let next = &mut books.borrow_mut()[root as usize];
         let (index, due) = (packet.argument() as usize, *next);
         let cast = of_root(&all, root).nth(index);
         if index != due || cast.is_none_or(|c| packet.data() != bytes(&all, root, index, c.len)) {
@@ -110,26 +127,75 @@ async fn hear_all(env: Env, packets: Packets, shared: Rc<Shared>) {
         }
         *next += 1;
         all.checker.borrow_mut().remote_done();
-        heard.waker.take().into_iter().for_each(Waker::wake);
     });
     let wanted: Vec<usize> = (0..env.hosts)
         .map(|root| if root == env.host { 0 } else { of_root(&shared, root).count() })
         .collect();
-    poll_fn(|cx| {
-        let mut heard = heard.borrow_mut();
-        heard.waker = Some(cx.waker().clone());
-        match heard.next == wanted {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+    while *heard.borrow() != wanted {
+        if let Some(error) = group.failed() {
+            failed(&env, &shared, &what, error);
+            break;
         }
-    })
-    .await;
+        env.sleep(LOOK).await;
+    }
     shared.checker.borrow_mut().ended(ticket);
 }
 
-/// The counter of a host, once it has started.
-async fn counter_of(env: &Env, shared: &Shared, host: u32) -> Option<Counter> {
-    let known = || shared.counters.borrow().get(&host).copied();
+/// Sends this host's packets to others, in order.
+async fn send_parcels(env: Env, packets: Packets, shared: Rc<Shared>) {
+    for &Parcel { dst, len, lent, .. } in shared.plan.parcels.iter().filter(|p| p.src == env.host) {
+        let (lane, peer) = (Lane { src: env.host, dst, tag: PARCELS }, env.peer(dst));
+        let (index, data) = shared.checker.borrow_mut().send_posted(lane, len);
+        let argument = index as u32;
+        let sent = match lent {
+            true => packets.gather_async(peer, TO_ONE, argument, &data.into(), 0..len).await,
+            false => packets.send_async(peer, TO_ONE, argument, &data).await,
+        };
+        let failure = sent.err().map(|e| (e.to_string(), shared.accepts(&e, dst, peer)));
+        shared.checker.borrow_mut().send_ended(lane, index, failure);
+    }
+    let ticket = shared.checker.borrow_mut().posted(env.host, "all lent memory back");
+    let flushed = packets.flush_async().await;
+    shared.checker.borrow_mut().ended(ticket);
+    match flushed {
+        Err(OpError::Peer { peer, .. })
+            if (0..env.hosts).any(|host| env.peer(host) == peer && shared.mortal(host)) => {}
+        Err(error) => violation(&env, &shared, format!("lent memory: {error}")),
+        Ok(()) => {}
+    }
+    if packets.lent() > 0 {
+        violation(&env, &shared, format!("{} packets are lent after a flush", packets.lent()));
+    }
+}
+
+/// Checks the packets for this host until all have come.
+async fn take_parcels(env: Env, packets: Packets, shared: Rc<Shared>) {
+    let mine = shared.plan.parcels.iter().filter(|p| p.dst == env.host).count();
+    let left = Rc::new(Cell::new(mine));
+    let (count, all, at) = (Rc::clone(&left), Rc::clone(&shared), env.clone());
+    let ticket = shared.checker.borrow_mut().posted(env.host, format!("{mine} packets"));
+    packets.handle(TO_ONE, move |_, packet| {
+        let src = (0..at.hosts).find(|&host| at.peer(host) == packet.source());
+        let Some(src) = src else {
+            return violation(&at, &all, format!("a packet from {}", packet.source()));
+        };
+        let lane = Lane { src, dst: at.host, tag: PARCELS };
+        let mut checker = all.checker.borrow_mut();
+        if u64::from(packet.argument()) != checker.next_index(lane) {
+            checker.violation(|| format!("{lane}: packet {} out of order", packet.argument()));
+        }
+        checker.received(lane, packet.data().len(), packet.data());
+        count.set(count.get().saturating_sub(1));
+    });
+    while left.get() > 0 {
+        env.sleep(LOOK).await;
+    }
+    shared.checker.borrow_mut().ended(ticket);
+}
+
+/// What hosts make known of themselves, once the host has started.
+async fn known<T: Copy>(env: &Env, shared: &Shared, all: &Known<T>, host: u32) -> Option<T> {
+    let known = || all.borrow().get(&host).copied();
     env.sleep(1).await;
     for _ in 0..STARTED_MS {
         if known().is_some() || shared.mortal(host) {
@@ -137,19 +203,56 @@ async fn counter_of(env: &Env, shared: &Shared, host: u32) -> Option<Counter> {
         }
         env.sleep(1_000_000).await;
     }
-    known()
+    let found = known();
+    if found.is_none() && !shared.mortal(host) {
+        violation(env, shared, format!("host {host} has not started"));
+    }
+    found
+}
+
+/// Copies to others' memory, one copy after the other, and looks whether it is there.
+async fn copy_all(env: Env, packets: Packets, shared: Rc<Shared>) {
+    for (index, &copy) in shared.plan.copies.iter().enumerate() {
+        if copy.src != env.host {
+            continue;
+        }
+        let what = format!("a copy of {} bytes to host {}", copy.len, copy.dst);
+        let ticket = shared.checker.borrow_mut().posted(env.host, what.as_str());
+        let done = copy_one(&env, &packets, &shared, index, copy).await;
+        let mut checker = shared.checker.borrow_mut();
+        checker.ended(ticket);
+        match done {
+            Ok(true) => checker.remote_done(),
+            Ok(false) => checker.violation(|| format!("host {}: {what} is not there", env.host)),
+            Err(e) if shared.accepts(&e, copy.dst, env.peer(copy.dst)) => checker.remote_failed(),
+            Err(e) => checker.violation(|| format!("host {}: {what}: {e}", env.host)),
+        }
+    }
+}
+
+/// Whether the bytes are there.
+async fn copy_one(
+    env: &Env,
+    packets: &Packets,
+    shared: &Shared,
+    index: usize,
+    Copied { dst, at, len, .. }: Copied,
+) -> Result<bool, OpError> {
+    let Some(key) = known(env, shared, &shared.exports, dst).await else { return Ok(true) };
+    let lane = Lane { src: env.host, dst, tag: PARCELS - 1 };
+    let data = content(shared.plan.config.seed, lane, index as u64, len);
+    let (peer, offset) = (env.peer(dst), (env.host as usize * COPIES_LEN + at) as u64);
+    packets.rcpy_async(peer, key, offset, &data).await?;
+    let (result, found) = env.endpoint.get(peer, key, offset, vec![0xee; len]).await;
+    result?;
+    Ok(found == data)
 }
 
 /// Does this host's additions, one after the other.
 async fn count_all(env: Env, packets: Packets, shared: Rc<Shared>) {
-    for &Count { dst, .. } in shared.plan.counts.iter().filter(|c| c.src == me(&env)) {
+    for &Count { dst, .. } in shared.plan.counts.iter().filter(|c| c.src == env.host) {
         let (word, peer) = (Word { host: dst, number: COUNTER }, env.peer(dst));
-        let Some(counter) = counter_of(&env, &shared, dst).await else {
-            if !shared.mortal(dst) {
-                violation(&env, &shared, format!("host {dst} has no counter"));
-            }
-            continue;
-        };
+        let Some(counter) = known(&env, &shared, &shared.counters, dst).await else { continue };
         let what = format!("an addition at host {dst}");
         let ticket = shared.checker.borrow_mut().posted(env.host, what.as_str());
         shared.checker.borrow_mut().add_posted(word);

@@ -27,9 +27,13 @@ pub(crate) struct Shared {
     mortal: Vec<u32>,
     /// Key and length of the region of each host that has started.
     pub keys: RefCell<BTreeMap<u32, (u64, usize)>>,
-    /// Counter of each host that has started.
-    pub counters: RefCell<BTreeMap<u32, Counter>>,
+    /// Counter, and key of the exported memory, of each host that has started.
+    pub counters: Known<Counter>,
+    pub exports: Known<u64>,
 }
+
+/// What hosts make known of themselves.
+pub(crate) type Known<T> = RefCell<BTreeMap<u32, T>>;
 
 /// The account of a plan that held.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +84,7 @@ pub(crate) fn run_traced(plan: &Plan) -> Result<(PlanReport, Trace), Failure> {
         mortal,
         keys: RefCell::default(),
         counters: RefCell::default(),
+        exports: RefCell::default(),
     });
     let program = Rc::clone(&shared);
     sim.spawn_all(move |env| host_program(env, Rc::clone(&program)));

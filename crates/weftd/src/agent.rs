@@ -82,7 +82,7 @@ impl FromRank for Room {
     #[inline]
     fn packet(&mut self, rank: u32, peer: PeerId, header: &[u8], payload: Bytes<'_>) {
         if let Some(Place::Served(seat)) = self.places.get_mut(&rank) {
-            seat.packet(self.now, peer, header, payload);
+            seat.packet(peer, header, payload);
         }
     }
 

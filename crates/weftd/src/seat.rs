@@ -107,8 +107,8 @@ impl Seat {
 
     /// A packet of the rank.
     #[inline]
-    pub fn packet(&mut self, now: Instant, peer: PeerId, header: &[u8], payload: Bytes<'_>) {
-        self.proxy.packet(now, peer, header, payload);
+    pub fn packet(&mut self, peer: PeerId, header: &[u8], payload: Bytes<'_>) {
+        self.proxy.packet(peer, header, payload);
     }
 
     /// A message of the rank, other than that it wants to be served.

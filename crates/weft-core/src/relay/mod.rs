@@ -265,7 +265,6 @@ impl Relay {
     /// payload is free.
     pub fn from_rank(
         &mut self,
-        now: Instant,
         peer: PeerId,
         header: &[u8],
         payload: Handle,
@@ -300,7 +299,7 @@ impl Relay {
             return Err(WireError::Field);
         }
         let kept = Kept { header: HeaderBuf::copy_of(&header[..len]), payload, shared };
-        if !self.keep(now, peer, kept, shared, matches!(packet, Packet::Bye(_))) {
+        if !self.keep(peer, kept, shared, matches!(packet, Packet::Bye(_))) {
             self.stats.refused += 1;
             return Err(WireError::Field);
         }
@@ -310,14 +309,7 @@ impl Relay {
     /// A packet that the agent sends in the rank's name, after what the rank has sent before. The
     /// payload is as in [`Relay::from_rank`]. False if nobody knows the peer, or there is no room,
     /// or no session, before [`RelayEvent::Room`]: the payload is free.
-    pub fn inject(
-        &mut self,
-        now: Instant,
-        peer: PeerId,
-        packet: &Packet,
-        imm: u32,
-        payload: Handle,
-    ) -> bool {
+    pub fn inject(&mut self, peer: PeerId, packet: &Packet, imm: u32, payload: Handle) -> bool {
         let Some(flow) = self.flow(peer) else { return false };
         flow.wants_room |= flow.injected >= INJECTED_MAX || flow.session_out == 0;
         if flow.wants_room {
@@ -325,7 +317,7 @@ impl Relay {
         }
         let common = Common { session: flow.session_out, imm, ..Common::default() };
         let kept = Kept { header: wire::emit(&common, packet), payload, shared: false };
-        self.keep(now, peer, kept, packet.is_sequenced(), false)
+        self.keep(peer, kept, packet.is_sequenced(), false)
     }
 
     /// Answers a request that the peer made under this number, in the rank's place. There is room:
@@ -351,7 +343,7 @@ impl Relay {
     }
 
     /// False if there is no room.
-    fn keep(&mut self, now: Instant, peer: PeerId, kept: Kept, sequenced: bool, bye: bool) -> bool {
+    fn keep(&mut self, peer: PeerId, kept: Kept, sequenced: bool, bye: bool) -> bool {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return false };
         let Some(key) = self.kept.insert(kept) else { return false };
         if sequenced {
@@ -365,8 +357,6 @@ impl Relay {
         } else {
             flow.plain.push_back(key);
         }
-        let Some(flow) = self.flow(peer) else { return false };
-        flow.last_heard = flow.last_heard.max(now);
         self.make_ready(peer);
         true
     }

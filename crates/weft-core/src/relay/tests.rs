@@ -55,12 +55,12 @@ impl Side {
         side
     }
 
-    fn send(&mut self, now: Instant, tag: u64) {
-        assert!(self.try_send(now, tag), "the share is used up");
+    fn send(&mut self, tag: u64) {
+        assert!(self.try_send(tag), "the share is used up");
     }
 
     /// False: not before others have left.
-    fn try_send(&mut self, now: Instant, tag: u64) -> bool {
+    fn try_send(&mut self, tag: u64) -> bool {
         let me = SESSION.iter().position(|&s| s != self.relay.flow(PEER).unwrap().session_in);
         let common = Common { session: SESSION[me.unwrap()], credit: 2000, ..Common::default() };
         let header = wire::emit(&common, &Packet::Eager(Eager { tag }));
@@ -71,12 +71,12 @@ impl Side {
         }
         self.given += 1;
         let handle = self.given;
-        self.relay.from_rank(now, PEER, header.as_slice(), handle).unwrap();
+        self.relay.from_rank(PEER, header.as_slice(), handle).unwrap();
         true
     }
 
     /// HELLO, as the rank says it.
-    fn say_hello(&mut self, now: Instant, answer: bool) {
+    fn say_hello(&mut self, answer: bool) {
         let flow = self.relay.flow(PEER).unwrap();
         let me = EndpointId(3 - flow.endpoint.0);
         let (session, flags) = if answer { (flow.session_out, flags::REPLY) } else { (0, 0) };
@@ -91,7 +91,7 @@ impl Side {
             credit: 0,
         };
         let header = wire::emit(&common, &Packet::Hello(hello));
-        self.relay.from_rank(now, PEER, header.as_slice(), 0).unwrap();
+        self.relay.from_rank(PEER, header.as_slice(), 0).unwrap();
     }
 
     fn arrive(&mut self, now: Instant, link: u8, header: &HeaderBuf) {
@@ -208,7 +208,7 @@ fn run(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant) {
             // A rank of which nothing is taken says nothing.
             while sides[to].asked > 0 && !sides[to].held {
                 sides[to].asked -= 1;
-                sides[to].say_hello(*now, true);
+                sides[to].say_hello(true);
             }
         }
         sides.iter_mut().for_each(|s| s.relay.handle_timeout(*now));
@@ -228,8 +228,8 @@ fn relay__delivers_once_and_in_order_under_loss() {
             let mut now = Instant(1_000_000);
             for round in 0..20 {
                 for i in 0..15 {
-                    sides[0].send(now, round * 15 + i);
-                    sides[1].send(now, 1_000 + round * 15 + i);
+                    sides[0].send(round * 15 + i);
+                    sides[1].send(1_000 + round * 15 + i);
                 }
                 run(&mut sides, &mut net, &mut now);
             }
@@ -249,7 +249,7 @@ fn relay__a_rank_without_room_holds_up_its_own_flow_only_until_it_has_some() {
     let (mut sides, mut net) = (pair(&cfg), Net::new(5, 0));
     let mut now = Instant(1);
     sides[1].room = false;
-    (0..40).for_each(|tag| sides[0].send(now, tag));
+    (0..40).for_each(|tag| sides[0].send(tag));
     for _ in 0..50 {
         run_for(&mut sides, &mut net, &mut now, 2_000_000);
     }
@@ -278,7 +278,7 @@ fn run_for(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant, ns: u64) {
             // A rank of which nothing is taken says nothing.
             while sides[to].asked > 0 && !sides[to].held {
                 sides[to].asked -= 1;
-                sides[to].say_hello(*now, true);
+                sides[to].say_hello(true);
             }
         }
         sides.iter_mut().for_each(|s| s.relay.handle_timeout(*now));
@@ -291,11 +291,11 @@ fn relay__moves_to_another_link_when_one_dies() {
         let cfg = Config::default();
         let mut sides = [0, 1].map(|me| Side::new(me, &cfg, &LINKS));
         let (mut net, mut now) = (Net::new(9, 0), Instant(1));
-        (0..10).for_each(|tag| sides[0].send(now, tag));
+        (0..10).for_each(|tag| sides[0].send(tag));
         run(&mut sides, &mut net, &mut now);
         net.dead_link = Some(dead);
         for tag in 10..10 + more {
-            sides[0].send(now, tag);
+            sides[0].send(tag);
             // In a burst, and one at a time.
             if more == 10 {
                 run(&mut sides, &mut net, &mut now);
@@ -312,19 +312,19 @@ fn relay__moves_to_another_link_when_one_dies() {
 fn relay__a_link_that_was_left_is_used_again_when_it_answers() {
     let mut sides = [0, 1].map(|me| Side::new(me, &Config::default(), &LINKS));
     let (mut net, mut now) = (Net::new(9, 0), Instant(1));
-    sides[0].say_hello(now, false);
-    sides[0].send(now, 0);
+    sides[0].say_hello(false);
+    sides[0].send(0);
     run(&mut sides, &mut net, &mut now);
     assert_eq!(net.sent, [1, 0]);
     net.dead_link = Some(0);
-    sides[0].send(now, 1);
+    sides[0].send(1);
     run_for(&mut sides, &mut net, &mut now, 3_000_000_000);
     assert_eq!(sides[1].got.len(), 2);
     net.dead_link = None;
     let mut next_over_quick = |sides: &mut [Side; 2], ns: u64, tag| {
         run_for(sides, &mut net, &mut now, ns);
         let before = net.sent[0];
-        sides[0].send(now, tag);
+        sides[0].send(tag);
         run_for(sides, &mut net, &mut now, 10_000_000);
         assert_eq!(sides[1].got.len() as u64, tag + 1);
         net.sent[0] > before
@@ -338,16 +338,16 @@ fn relay__a_link_that_was_left_is_used_again_when_it_answers() {
 fn relay__what_queues_takes_the_wide_link_and_nothing_overtakes_it() {
     let mut sides = [0, 1].map(|me| Side::new(me, &Config::default(), &LINKS));
     let (mut net, mut now) = (Net::new(9, 0), Instant(1));
-    sides[0].send(now, 0);
+    sides[0].send(0);
     run(&mut sides, &mut net, &mut now);
     assert_eq!(net.sent, [1, 0]);
-    (1..200).for_each(|tag| sides[0].send(now, tag));
+    (1..200).for_each(|tag| sides[0].send(tag));
     run_for(&mut sides, &mut net, &mut now, 1);
-    sides[0].send(now, 200);
+    sides[0].send(200);
     run(&mut sides, &mut net, &mut now);
     assert_eq!(net.sent, [1, 200]);
     assert_eq!((sides[1].relay.stats().held, sides[1].relay.stats().duplicates), (0, 0));
-    sides[0].send(now, 201);
+    sides[0].send(201);
     run(&mut sides, &mut net, &mut now);
     assert_eq!(net.sent, [2, 200]);
     assert_eq!(sides[1].got, (0..202).collect::<Vec<_>>());
@@ -358,7 +358,7 @@ fn relay__follows_the_peer_only_when_it_repeats_itself() {
     let mut sides = [0, 1].map(|me| Side::new(me, &Config::default(), &LINKS));
     let mut now = Instant(1);
     let mut copies = |sides: &mut [Side; 2], tag, count, at_once| {
-        sides[0].send(now, tag);
+        sides[0].send(tag);
         let out = sides[0].relay.poll_transmit(now).unwrap();
         let mut answer = None;
         for _ in 0..=count {
@@ -388,7 +388,7 @@ fn relay__a_probe_is_answered_though_the_rank_computes() {
     let mut now = Instant(1);
     let common = Common { session: SESSION[1], flags: flags::ACKNOW, ..Common::default() };
     let header = wire::emit(&common, &Packet::Nop(Nop));
-    sides[0].relay.from_rank(now, PEER, header.as_slice(), 0).unwrap();
+    sides[0].relay.from_rank(PEER, header.as_slice(), 0).unwrap();
     // The rank of the other side takes nothing: the caller consumes NOPs.
     while let Some(out) = sides[0].relay.poll_transmit(now) {
         let arrival = sides[1].relay.from_wire(now, 0, out.header.as_slice(), Room::ANY);
@@ -404,12 +404,12 @@ fn relay__answers_for_a_rank_whose_answer_would_wait_behind_its_data() {
     let mut now = Instant(1_000_000);
     // The first has answered, which was lost, and sent more than is taken: the second does not know
     // its number, and acknowledges nothing.
-    sides[0].say_hello(now, true);
+    sides[0].say_hello(true);
     assert!(sides[0].relay.poll_transmit(now).is_some());
     sides[1].relay.flow(PEER).unwrap().session_out = 0;
     let (mut net, mut sent) = (Net::new(1, 0), 0);
     for _ in 0..2 {
-        while sides[0].try_send(now, sent) {
+        while sides[0].try_send(sent) {
             sent += 1;
         }
         run_for(&mut sides, &mut net, &mut now, 50_000_000);
@@ -417,7 +417,7 @@ fn relay__answers_for_a_rank_whose_answer_would_wait_behind_its_data() {
     assert_eq!((sides[1].got.len(), sides[0].back), (8, 0));
     assert!(sides[0].held && sent == u64::from(SHARE), "too few have left to tell of");
     // It asks again. The rank of the first would answer, but nothing of it is taken.
-    sides[1].say_hello(now, false);
+    sides[1].say_hello(false);
     run_for(&mut sides, &mut net, &mut now, 50_000_000);
     assert_eq!(sides[1].got.len() as u64, sent);
     sides[0].collect();
@@ -432,7 +432,7 @@ fn relay__the_last_word_comes_after_everything_else() {
         let cfg = Config { window: 8, ..Config::default() };
         let (mut sides, mut net) = (pair(&cfg), Net::new(seed, 20));
         let mut now = Instant(1);
-        (0..50).for_each(|tag| sides[0].send(now, tag));
+        (0..50).for_each(|tag| sides[0].send(tag));
         sides[0].relay.rank_gone();
         net.loss = 20;
         run(&mut sides, &mut net, &mut now);
@@ -446,7 +446,7 @@ fn relay__the_last_word_comes_after_everything_else() {
 fn relay__the_last_word_is_not_repeated_to_who_has_ended_too() {
     let (mut sides, mut net) = (pair(&Config::default()), Net::new(1, 0));
     let mut now = Instant(1);
-    (0..3).for_each(|tag| sides[0].send(now, tag));
+    (0..3).for_each(|tag| sides[0].send(tag));
     run(&mut sides, &mut net, &mut now);
     sides[0].relay.rank_gone();
     assert!(!sides[0].relay.has_told());
@@ -464,13 +464,13 @@ fn relay__the_last_word_is_not_repeated_to_who_has_ended_too() {
 fn relay__the_last_word_waits_without_a_timer_for_what_came_behind_it() {
     let (mut sides, mut net) = (pair(&Config::default()), Net::new(1, 0));
     let mut now = Instant(1);
-    sides[0].send(now, 0);
+    sides[0].send(0);
     run(&mut sides, &mut net, &mut now);
     let relay = &mut sides[0].relay;
     relay.rank_gone();
     assert!(relay.poll_transmit(now).is_some());
     // What its counters answer; nobody takes it.
-    assert!(relay.inject(now, PEER, &Packet::Nop(Nop), 0, 0));
+    assert!(relay.inject(PEER, &Packet::Nop(Nop), 0, 0));
     let end = now + Duration::from_millis(500);
     let mut times = 0;
     while now < end {
@@ -500,13 +500,29 @@ fn ask(relay: &mut Relay, now: Instant, peer: PeerId, session: u32, seq: u32) ->
 }
 
 #[test]
+fn relay__a_peer_that_is_silent_is_given_up_in_time_though_the_rank_goes_on_sending() {
+    let cfg = Config { peer_timeout_ms: 3000, ..Config::default() };
+    let (mut sides, mut now) = (pair(&cfg), Instant(1));
+    for tag in 0..7 {
+        sides[0].send(tag);
+        for _ in 0..50 {
+            now = now + Duration::from_millis(10);
+            sides[0].relay.handle_timeout(now);
+            while sides[0].relay.poll_transmit(now).is_some() {}
+        }
+    }
+    let lost = sides[0].relay.events.iter().any(|e| matches!(e, RelayEvent::Lost(PEER, _)));
+    assert!(lost, "nothing was heard for 3.5 s");
+}
+
+#[test]
 fn relay__a_request_that_overtakes_the_hello_is_answered_when_that_has_come() {
     let now = Instant(1);
     let mut relay = Relay::new(EndpointId(1), Config::default());
     assert!(relay.connect(PEER, (SESSION[0], 0), EndpointId(2), &LINKS[..1]));
     assert!(ask(&mut relay, now, PEER, SESSION[0], 0));
     let grant = Packet::Grant(wire::Grant::default());
-    assert!(!relay.inject(now, PEER, &grant, 0, 0), "to whom?");
+    assert!(!relay.inject(PEER, &grant, 0, 0), "to whom?");
     assert!(relay.poll_transmit(now).is_none() && relay.poll_event().is_none());
     relay.handle_timeout(now + Duration::from_secs(1));
     assert!(relay.poll_transmit(now).is_none(), "nobody knows how the peer numbers this session");
@@ -523,7 +539,7 @@ fn relay__a_request_that_overtakes_the_hello_is_answered_when_that_has_come() {
     let header = wire::emit(&common, &Packet::Hello(hello));
     assert_eq!(relay.from_wire(now, 0, header.as_slice(), Room::ANY), Arrival::Deliver(Some(PEER)));
     assert_eq!(relay.poll_event(), Some(RelayEvent::Room), "the agent tries again");
-    assert!(relay.inject(now, PEER, &grant, 0, 0));
+    assert!(relay.inject(PEER, &grant, 0, 0));
     for kind in [PacketType::Reply, PacketType::Grant] {
         let out = relay.poll_transmit(now).unwrap();
         let (common, packet, _) = wire::parse(out.header.as_slice()).unwrap();
@@ -588,12 +604,12 @@ fn relay__who_takes_no_answers_is_not_served_alone_and_no_request_is_lost() {
 fn inject__is_in_vain_at_a_bound_until_there_is_room() {
     let mut side = Side::new(0, &Config { window: 8, ..Config::default() }, &LINKS[..1]);
     let (mut now, mut count) = (Instant(1), 0);
-    while side.relay.inject(now, PEER, &Packet::Nop(Nop), 0, 0) {
+    while side.relay.inject(PEER, &Packet::Nop(Nop), 0, 0) {
         count += 1;
     }
     assert_eq!(count, INJECTED_MAX);
     // Others are served, and the rank itself.
-    side.send(now, 1);
+    side.send(1);
     for seq in 0..20 {
         let mut sent = 0;
         while side.relay.poll_transmit(now).is_some() {
@@ -607,7 +623,7 @@ fn inject__is_in_vain_at_a_bound_until_there_is_room() {
         side.relay.from_wire(now, 0, ack.as_slice(), Room::ANY);
         now = now + Duration::from_micros(10);
     }
-    assert!(side.relay.inject(now, PEER, &Packet::Nop(Nop), 0, 0));
+    assert!(side.relay.inject(PEER, &Packet::Nop(Nop), 0, 0));
 }
 
 #[test]
@@ -616,7 +632,7 @@ fn relay__a_silent_peer_is_given_up_and_named() {
     let (mut sides, mut net) = (pair(&cfg), Net::new(1, 0));
     let mut now = Instant(1);
     net.dead_link = Some(0);
-    (0..3).for_each(|tag| sides[0].send(now, tag));
+    (0..3).for_each(|tag| sides[0].send(tag));
     run(&mut sides, &mut net, &mut now);
     let Some(RelayEvent::Lost(PEER, after)) = sides[0].relay.poll_event() else {
         panic!("no event")
@@ -675,7 +691,7 @@ fn relay__a_peer_that_takes_nothing_uses_up_its_own_share() {
     for _ in 0..2_000 {
         for (at, peer) in [PEER, OTHER].into_iter().enumerate() {
             if side.shares.take(peer, data.as_slice()) {
-                side.relay.from_rank(now, peer, data.as_slice(), 0).unwrap();
+                side.relay.from_rank(peer, data.as_slice(), 0).unwrap();
             } else {
                 side.shares.note_full(peer);
             }
@@ -698,21 +714,21 @@ fn relay__a_peer_that_takes_nothing_uses_up_its_own_share() {
 #[test]
 fn relay__what_is_beyond_the_share_is_refused_and_its_payload_free() {
     let mut side = Side::new(0, &Config { window: 8, ..Config::default() }, &LINKS[..1]);
-    let (now, data) = (Instant(1), of_rank(true));
+    let data = of_rank(true);
     let hello = side.relay.flow(PEER).unwrap().session_in;
     for i in 0..SHARE {
-        side.relay.from_rank(now, PEER, data.as_slice(), i + 1).unwrap();
+        side.relay.from_rank(PEER, data.as_slice(), i + 1).unwrap();
     }
     for _ in 0..10 {
-        let refused = side.relay.from_rank(now, PEER, data.as_slice(), 9_999);
+        let refused = side.relay.from_rank(PEER, data.as_slice(), 9_999);
         assert_eq!(refused, Err(WireError::Field));
     }
     // Of what has no number, too, no more waits than is of use.
     for _ in 0..1_000 {
-        side.relay.from_rank(now, PEER, of_rank(false).as_slice(), 0).unwrap();
+        side.relay.from_rank(PEER, of_rank(false).as_slice(), 0).unwrap();
         let common = Common { session: hello, ..Common::default() };
         let bye = wire::emit(&common, &Packet::Bye(Bye { reason: reason::CLOSED }));
-        side.relay.from_rank(now, PEER, bye.as_slice(), 0).unwrap();
+        side.relay.from_rank(PEER, bye.as_slice(), 0).unwrap();
     }
     assert_eq!(side.relay.kept.len() as u32, SHARE + 1);
     side.relay.disconnect(PEER);
@@ -728,7 +744,7 @@ fn relay__the_rank_hears_now_and_then_of_a_peer_that_is_slow() {
     let mut now = Instant(1);
     // Its rank takes nothing: all that the other hears of are acknowledgements without news.
     sides[1].room = false;
-    (0..40).for_each(|tag| sides[0].send(now, tag));
+    (0..40).for_each(|tag| sides[0].send(tag));
     run_for(&mut sides, &mut net, &mut now, 3_200_000_000);
     assert!((3..=32).contains(&sides[0].acks), "{}", sides[0].acks);
     assert_eq!(sides[0].relay.peers(), 1);
@@ -750,7 +766,7 @@ fn relay__a_question_for_somebody_else_changes_nothing() {
     let header = wire::emit(&Common::default(), &Packet::Hello(hello));
     let arrival = sides[1].relay.from_wire(now, 0, header.as_slice(), Room::ANY);
     assert_eq!((arrival, sides[1].relay.has_output()), (Arrival::Drop, false));
-    (0..100).for_each(|tag| sides[1].send(now, tag));
+    (0..100).for_each(|tag| sides[1].send(tag));
     run(&mut sides, &mut net, &mut now);
     assert_eq!(sides[0].got, (0..100).collect::<Vec<_>>());
 }

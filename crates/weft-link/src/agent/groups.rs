@@ -5,13 +5,16 @@
 //! is bounded. A packet is forwarded while the ones behind it are still arriving. A group has one
 //! root and queues of its own, so no two groups ever wait for each other's room, and within one the
 //! waiting follows the tree: nothing can wait in a circle.
+//!
+//! What a child was sent and has not passed on, or its host dies: its parent asks now and then
+//! whether it lives, so that those below it hear of its end.
 
 use super::{Control, GroupRole};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use weft_core::group::tree;
-use weft_core::wire::{member, Grant, Mcast, Packet};
+use weft_core::wire::{member, Grant, Mcast, Nop, Packet};
 use weft_core::{Instant, PeerId};
 
 /// Packets of a group that a member keeps at most.
@@ -24,6 +27,10 @@ const EARLY_MAX: usize = 4096;
 const NEWS_MAX: usize = 64;
 /// Time without progress after which a member is named.
 const SLOW: Duration = Duration::from_secs(1);
+/// How late grants of less than a step go out.
+const LATE: Duration = Duration::from_millis(50);
+/// How often a child is asked whether it lives while it has packets that it has not passed on.
+const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// What groups do to the outside.
 pub trait Port {
@@ -68,8 +75,18 @@ struct Child {
     /// Packets before this number may go to it.
     granted: u32,
     sent: u32,
+    /// When it is asked whether it lives.
+    ask_at: Option<Instant>,
     watch: Watch,
     lost: bool,
+}
+
+impl Child {
+    /// Whether it has packets that it has not passed on.
+    fn owes(&self) -> bool {
+        let joined = (self.granted, self.sent) != (0, 0);
+        joined && !self.lost && self.granted != self.sent.wrapping_add(WINDOW)
+    }
 }
 
 struct Group {
@@ -84,6 +101,8 @@ struct Group {
     local_watch: Watch,
     /// Granted to the parent, or to the root's rank; `None`: nothing yet.
     granted_up: Option<u32>,
+    /// When more than that is granted, be it less than a step.
+    grant_at: Option<Instant>,
     news: VecDeque<(u32, u32)>,
 }
 
@@ -100,6 +119,7 @@ impl Group {
             member,
             granted: 0,
             sent: 0,
+            ask_at: None,
             watch: Watch::default(),
             lost: false,
         };
@@ -112,6 +132,7 @@ impl Group {
             local_granted: WINDOW,
             local_watch: Watch::default(),
             granted_up: None,
+            grant_at: None,
             news: VecDeque::new(),
         }
     }
@@ -158,7 +179,8 @@ impl Group {
             self.base = self.base.wrapping_add(1);
         }
         self.watch(now);
-        self.tell_up(port);
+        self.ask(now, port);
+        self.tell_up(now, port);
     }
 
     fn forward(&mut self, port: &mut dyn Port) {
@@ -209,13 +231,31 @@ impl Group {
         slow.into_iter().for_each(|m| self.report(m, member::SLOW));
     }
 
-    fn tell_up(&mut self, port: &mut dyn Port) {
+    /// Asks children that owe something: what is not acknowledged shows that one is gone.
+    fn ask(&mut self, now: Instant, port: &mut dyn Port) {
+        for child in &mut self.children {
+            if !child.owes() {
+                child.ask_at = None;
+                continue;
+            }
+            let at = *child.ask_at.get_or_insert(now + ASK_EVERY);
+            if at <= now {
+                // What is not taken is asked the next time.
+                port.send(child.peer, &Packet::Nop(Nop), &[]);
+                child.ask_at = Some(now + ASK_EVERY);
+            }
+        }
+    }
+
+    fn tell_up(&mut self, now: Instant, port: &mut dyn Port) {
         let group = self.role.group;
         let grant = self.base.wrapping_add(WINDOW);
-        let due = self.granted_up.is_none_or(|told| grant.wrapping_sub(told) >= STEP);
+        let more = self.granted_up.map_or(STEP, |told| grant.wrapping_sub(told));
+        let late = more > 0 && *self.grant_at.get_or_insert(now + LATE) <= now;
+        let due = more >= STEP || late;
         if self.is_root() {
             if due {
-                self.granted_up = Some(grant);
+                (self.granted_up, self.grant_at) = (Some(grant), None);
                 port.tell(Control::GroupGrant(group, grant));
             }
             for (who, state) in self.news.drain(..) {
@@ -223,8 +263,10 @@ impl Group {
             }
             return;
         }
-        if due && self.send_grant(grant, (0, member::FINE), port) {
-            self.granted_up = Some(grant);
+        if due {
+            let sent = self.send_grant(grant, (0, member::FINE), port);
+            self.grant_at = (!sent).then(|| now + LATE);
+            self.granted_up = if sent { Some(grant) } else { self.granted_up };
         }
         while let (Some(granted), Some(&news)) = (self.granted_up, self.news.front()) {
             if !self.send_grant(granted, news, port) {
@@ -367,8 +409,8 @@ impl Groups {
     /// When `progress` wants to be called.
     pub fn next_timeout(&self) -> Option<Instant> {
         let watches = |g: &Group| {
-            let children = g.children.iter().filter_map(|c| c.watch.due()).min();
-            children.into_iter().chain(g.local_watch.due()).min()
+            let children = g.children.iter().flat_map(|c| [c.watch.due(), c.ask_at]);
+            children.chain([g.local_watch.due(), g.grant_at]).flatten().min()
         };
         self.groups.values().filter_map(watches).min()
     }

@@ -19,6 +19,8 @@ struct World {
     /// What each rank was told.
     told: Vec<VecDeque<Control>>,
     got: Vec<Vec<u32>>,
+    /// Who was asked whether it lives.
+    asked: Vec<usize>,
     now: Instant,
     seed: u64,
 }
@@ -62,6 +64,7 @@ impl World {
             edge_max: usize::MAX,
             told: vec![VecDeque::new(); size],
             got: vec![Vec::new(); size],
+            asked: Vec::new(),
             now: Instant(1),
             seed: seed | 1,
         };
@@ -111,6 +114,7 @@ impl World {
             match packet {
                 Packet::Mcast(m) => self.members[to].on_mcast(sender, &m, &bytes),
                 Packet::Grant(g) => self.members[to].on_grant(sender, &g),
+                Packet::Nop(_) => self.asked.push(to),
                 other => panic!("{other}"),
             }
             self.progress(to);
@@ -287,4 +291,44 @@ fn groups__what_was_not_granted_or_is_from_elsewhere_is_refused() {
     world.members[0].on_grant(PeerId(9), &grant);
     assert!(!world.members[0].join(role(Tree::Flat, 0, 3), 9), "it is in already");
     assert!(!world.members[0].join(GroupRole { group: 5, ..role(Tree::Flat, 0, 3) }, 1));
+}
+
+#[test]
+fn groups__who_has_not_passed_on_everything_is_asked_and_who_has_is_not() {
+    let mut world = World::new(Tree::Chain, 4, 5);
+    let wait = |world: &mut World, deaf: &[usize], time: Duration| {
+        let end = world.now + time;
+        while let Some(at) = world.members.iter().filter_map(Groups::next_timeout).min() {
+            if at > end {
+                break;
+            }
+            world.now = world.now.max(at);
+            (0..4).for_each(|me| world.progress(me));
+            world.settle(deaf);
+        }
+        world.now = world.now.max(end);
+    };
+    wait(&mut world, &[], 10 * ASK_EVERY);
+    assert!(world.asked.is_empty(), "nothing was sent");
+    // Fewer than a step: their grants come late, but they come.
+    (0..3).for_each(|n| world.send(n));
+    world.settle(&[]);
+    wait(&mut world, &[], 10 * ASK_EVERY);
+    assert!(world.asked.is_empty() && world.members.iter().all(|m| m.next_timeout().is_none()));
+    // A rank does not take its packets, more than its ring has room for.
+    for n in 3..3 + WINDOW + 5 {
+        while world.granted() <= n {
+            wait(&mut world, &[2], LATE);
+        }
+        world.send(n);
+    }
+    world.settle(&[2]);
+    wait(&mut world, &[2], 4 * ASK_EVERY);
+    assert!(world.asked.len() >= 3 && world.asked.iter().all(|&who| who == 2), "{:?}", world.asked);
+    world.take(2, &[]);
+    world.settle(&[]);
+    wait(&mut world, &[], ASK_EVERY);
+    let asked = world.asked.len();
+    wait(&mut world, &[], 10 * ASK_EVERY);
+    assert_eq!(world.asked.len(), asked, "it owes nothing any more");
 }

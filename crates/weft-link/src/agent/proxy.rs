@@ -94,9 +94,9 @@ impl Proxy {
 
     /// A packet of the rank.
     #[inline]
-    pub fn packet(&mut self, now: Instant, peer: PeerId, header: &[u8], payload: Bytes<'_>) {
+    pub fn packet(&mut self, peer: PeerId, header: &[u8], payload: Bytes<'_>) {
         let handle = self.payloads.keep(payload);
-        if self.relay.from_rank(now, peer, header, handle).is_err() {
+        if self.relay.from_rank(peer, header, handle).is_err() {
             self.payloads.release(handle);
         }
     }
@@ -156,7 +156,7 @@ impl Proxy {
         self.relay.disconnect(peer);
         self.held.retain(|(of, _), _| *of != peer.0);
         self.held_bytes = self.held.values().map(|(_, payload)| payload.len()).sum();
-        self.lose(Instant(0), peer);
+        self.lose(peer);
     }
 
     /// A frame of a link.
@@ -182,14 +182,14 @@ impl Proxy {
                 let mut scratch = std::mem::take(&mut self.scratch);
                 scratch.resize(payload.len(), 0);
                 payload.copy_to(&mut scratch);
-                self.take(now, from, header, &scratch, rank);
+                self.take(from, header, &scratch, rank);
                 self.scratch = scratch;
                 while let Some((peer, seq)) = self.relay.next_held() {
                     let Some((header, payload)) = self.held.remove(&(peer.0, seq.0)) else {
                         continue;
                     };
                     self.held_bytes -= payload.len();
-                    self.take(now, Some(peer), header.as_slice(), &payload, rank);
+                    self.take(Some(peer), header.as_slice(), &payload, rank);
                 }
             }
         }
@@ -199,7 +199,6 @@ impl Proxy {
     #[inline]
     fn take(
         &mut self,
-        now: Instant,
         from: Option<PeerId>,
         header: &[u8],
         payload: &[u8],
@@ -216,7 +215,7 @@ impl Proxy {
             NOP => {}
             ATOMIC | MCAST | GRANT if self.serve(peer, header, payload) => {}
             BYE => {
-                self.lose(now, peer);
+                self.lose(peer);
                 self.give_rank(from, header, payload, rank);
             }
             _ => self.give_rank(from, header, payload, rank),
@@ -283,9 +282,9 @@ impl Proxy {
         did
     }
 
-    fn lose(&mut self, now: Instant, peer: PeerId) {
+    fn lose(&mut self, peer: PeerId) {
         let mut groups = std::mem::take(&mut self.groups);
-        groups.on_lost(peer, &mut GroupPort { proxy: self, now });
+        groups.on_lost(peer, &mut GroupPort(self));
         self.groups = groups;
     }
 
@@ -295,7 +294,7 @@ impl Proxy {
             return false;
         }
         let mut groups = std::mem::take(&mut self.groups);
-        groups.progress(now, &mut GroupPort { proxy: self, now });
+        groups.progress(now, &mut GroupPort(self));
         self.groups = groups;
         true
     }
@@ -403,26 +402,23 @@ impl Proxy {
 }
 
 /// What groups reach the outside by.
-struct GroupPort<'a> {
-    proxy: &'a mut Proxy,
-    now: Instant,
-}
+struct GroupPort<'a>(&'a mut Proxy);
 
 impl Port for GroupPort<'_> {
     fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]) -> bool {
-        let handle = self.proxy.payloads.keep(Bytes::from_slice(bytes));
-        let taken = self.proxy.relay.inject(self.now, peer, packet, 0, handle);
+        let handle = self.0.payloads.keep(Bytes::from_slice(bytes));
+        let taken = self.0.relay.inject(peer, packet, 0, handle);
         if !taken {
-            self.proxy.payloads.release(handle);
+            self.0.payloads.release(handle);
         }
         taken
     }
 
     fn tell(&mut self, message: Control) {
-        self.proxy.say(message);
+        self.0.say(message);
     }
 
     fn has_room(&self) -> bool {
-        self.proxy.inbox.len() < INBOX_MAX / 16
+        self.0.inbox.len() < INBOX_MAX / 16
     }
 }

@@ -190,7 +190,8 @@ fn multicast__a_member_that_dies_fails_the_group_by_name_under_loss() {
                     errors.borrow_mut().push(error);
                 }
             });
-            run(sim);
+            let outcome = run(sim);
+            assert!(outcome.at < 1_200 * MS, "{tree}, visible {visible}: {outcome:?}");
             let errors = errors.borrow();
             let named = matches!(errors[..], [MulticastError::Member { rank: 4, .. }]);
             assert!(named, "{tree}, visible {visible}: {errors:?}");

@@ -3,8 +3,10 @@
 //! Flow control keeps store-and-forward from deadlock: every edge of every tree (root, shape) has
 //! credit of its own, so packets wait for nobody but those before them on the same tree. A packet
 //! occupies memory of a member until its upcall is through and it went on to all children; then its
-//! credit goes back to the parent, half a window at a time. Counts are cumulative, and a parent
-//! that lacks credit asks for them, so that credit that was lost comes back.
+//! credit goes back to the parent, half a window at a time, or a while after the last. Counts are
+//! cumulative, and a parent that lacks credit asks for them, so that credit that was lost comes
+//! back. While a child owes credit its parent notices its silence: those below it hear of its end,
+//! though they wait for what they do not know of.
 //!
 //! Packets of one root are delivered in its order, also when they took different trees: those that
 //! come early wait, and since their credit waits with them, as many as trees have credit.
@@ -23,6 +25,9 @@ use weft_core::{Instant, OpError, PeerFailure, PeerId};
 
 /// How soon a parent that lacks credit asks for it, and how often.
 const ASK_EVERY: Duration = Duration::from_millis(20);
+
+/// How late credit goes back that is less than half a window.
+const GIVE_BACK: Duration = Duration::from_millis(100);
 
 /// A packet being forwarded and delivered here.
 pub(super) struct InFlight {
@@ -58,10 +63,26 @@ struct Edge {
     starving: Option<Instant>,
     asked: Option<Instant>,
     named: bool,
+    /// Its silence is noticed: it owes credit.
     watched: bool,
 }
 
 impl Edge {
+    /// One more packet goes to the child.
+    fn note_sent(&mut self, driver: &mut Driver, child: PeerId) {
+        self.sent = self.sent.wrapping_add(1);
+        if !self.watched {
+            self.watched = driver.core.engine.watch(driver.core.now, child);
+        }
+    }
+
+    /// The child owes nothing any more, or is given up.
+    fn unwatch(&mut self, driver: &mut Driver, child: PeerId) {
+        if std::mem::take(&mut self.watched) {
+            driver.core.engine.unwatch(child);
+        }
+    }
+
     fn has_credit(&self, window: u32) -> bool {
         self.sent.wrapping_sub(self.freed) < window
     }
@@ -73,6 +94,8 @@ struct Inlet {
     arrived: u32,
     freed: u32,
     told: u32,
+    /// When what was freed and not told is told.
+    due: Option<Instant>,
 }
 
 /// The order of one root's packets.
@@ -158,25 +181,18 @@ impl Group {
 
     /// An edge lacks credit from `now` on.
     fn starve(&mut self, driver: &mut Driver, key: (u16, u8, u16), now: Instant) {
-        let peer = self.members[usize::from(key.2)];
         let edge = self.edges.entry(key).or_default();
         if edge.starving.is_none() {
             edge.starving = Some(now);
-            edge.watched = driver.core.engine.watch(now, peer);
             driver.packets_due = driver.packets_due.min(now + ASK_EVERY);
         }
     }
 
-    fn thrive(&mut self, driver: &mut Driver, key: (u16, u8, u16)) {
+    fn thrive(&mut self, key: (u16, u8, u16)) {
         let Some(edge) = self.edges.get_mut(&key) else { return };
-        if edge.starving.take().is_none() {
-            return;
-        }
-        (edge.asked, edge.named) = (None, false);
-        let rank = usize::from(key.2);
-        self.slow.remove(&rank);
-        if std::mem::take(&mut edge.watched) {
-            driver.core.engine.unwatch(self.members[rank]);
+        if edge.starving.take().is_some() {
+            (edge.asked, edge.named) = (None, false);
+            self.slow.remove(&usize::from(key.2));
         }
     }
 }
@@ -246,7 +262,7 @@ impl State {
         for rank in group.children(tree, group.me) {
             let peer = group.members[rank];
             if let Some(edge) = group.edges.get_mut(&key(rank)) {
-                edge.sent = edge.sent.wrapping_add(1);
+                edge.note_sent(driver, peer);
             }
             note(post(driver, peer, name, buf.get()), peer);
         }
@@ -341,10 +357,11 @@ impl State {
             if group.dead.is_some() {
                 gone += 1;
             } else if edge.pending.is_empty() && edge.has_credit(window) {
-                edge.sent = edge.sent.wrapping_add(1);
+                let child = group.members[rank];
+                edge.note_sent(driver, child);
                 gone += 1;
                 self.stats.forwarded += 1;
-                note(post(driver, group.members[rank], name, buf.get()), group.members[rank]);
+                note(post(driver, child, name, buf.get()), child);
             } else {
                 edge.pending.push_back(id);
                 group.starve(driver, key, now);
@@ -413,8 +430,10 @@ impl State {
         let inlet = group.inlets.entry((root, tree)).or_default();
         inlet.freed = inlet.freed.wrapping_add(1);
         if inlet.freed.wrapping_sub(inlet.told) >= self.credit.div_ceil(2) {
-            self.tell_credit(driver, id, root, tree);
+            return self.tell_credit(driver, id, root, tree);
         }
+        let due = *inlet.due.get_or_insert(driver.core.now + GIVE_BACK);
+        driver.packets_due = driver.packets_due.min(due);
     }
 
     fn tell_credit(&mut self, driver: &mut Driver, id: u16, root: u16, code: u8) {
@@ -424,7 +443,7 @@ impl State {
         let (Some(parent), Some(inlet)) = (parent, group.inlets.get_mut(&(root, code))) else {
             return;
         };
-        inlet.told = inlet.freed;
+        (inlet.told, inlet.due) = (inlet.freed, None);
         let credit =
             Credit { group: id, root, count: inlet.freed, tree: code, ..Credit::default() };
         let peer = group.members[parent];
@@ -457,7 +476,7 @@ impl State {
         let mut gone = Vec::new();
         while edge.has_credit(window) {
             let Some(id) = edge.pending.pop_front() else { break };
-            edge.sent = edge.sent.wrapping_add(1);
+            edge.note_sent(driver, from);
             if let Some(f) = self.flights.get(id) {
                 let name = tag(Kind::Multicast, f.handler, f.argument);
                 self.stats.forwarded += 1;
@@ -465,8 +484,11 @@ impl State {
             }
             gone.push(id);
         }
+        if edge.freed == edge.sent {
+            edge.unwatch(driver, from);
+        }
         if edge.has_credit(window) {
-            group.thrive(driver, key);
+            group.thrive(key);
         }
         gone.into_iter().for_each(|id| self.land(driver, id));
         self.wake_all();
@@ -537,8 +559,9 @@ impl State {
         let keys: Vec<_> = group.edges.keys().copied().collect();
         let mut gone = Vec::new();
         for key in keys {
-            group.thrive(driver, key);
+            group.thrive(key);
             if let Some(edge) = group.edges.get_mut(&key) {
+                edge.unwatch(driver, group.members[usize::from(key.2)]);
                 gone.extend(edge.pending.drain(..));
             }
         }
@@ -555,12 +578,19 @@ impl State {
         self.wake_all();
     }
 
-    /// Asks children that owe credit for it, and names those that are slow.
+    /// Asks children that owe credit for it, names those that are slow, and gives credit back.
     pub(super) fn on_time(&mut self, driver: &mut Driver) {
         let now = driver.core.now;
         let mut next = Instant::FAR;
-        let (mut asks, mut slow) = (Vec::new(), Vec::new());
+        let (mut asks, mut slow, mut back) = (Vec::new(), Vec::new(), Vec::new());
         for (&id, group) in &mut self.groups {
+            for (&(root, code), inlet) in &group.inlets {
+                match inlet.due {
+                    Some(due) if due <= now => back.push((id, root, code)),
+                    Some(due) => next = next.min(due),
+                    None => {}
+                }
+            }
             for (&key, edge) in &mut group.edges {
                 let Some(since) = edge.starving else { continue };
                 let rank = usize::from(key.2);
@@ -576,6 +606,7 @@ impl State {
             }
         }
         driver.packets_due = next;
+        back.into_iter().for_each(|(id, root, code)| self.tell_credit(driver, id, root, code));
         slow.into_iter().for_each(|(id, rank, since)| self.name_slow(driver, id, rank, since));
         if self.agent.as_ref().is_some_and(|agent| agent.is_joining()) {
             self.join_what_can_be(driver);

@@ -1,5 +1,9 @@
 //! A scenario as data: drawn from a seed, run by [`crate::swarm`], made smaller when it fails.
 
+mod shrink;
+
+pub use shrink::shrink;
+
 use crate::config::{LinkKind, SimConfig, Topology, Wire};
 use crate::fault::{Fault, Span};
 use std::collections::BTreeSet;
@@ -130,6 +134,33 @@ pub struct Count {
     pub dst: u32,
 }
 
+/// A packet to one host's handler, of which a host sends its own to another in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parcel {
+    /// Host that sends it.
+    pub src: u32,
+    /// Host that it is for.
+    pub dst: u32,
+    /// Length in bytes.
+    pub len: usize,
+    /// From memory that is lent until it has arrived.
+    pub lent: bool,
+}
+
+/// A copy to memory that a host exports, to the part of it that is this host's. A host does its own
+/// one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// Host that does it.
+    pub src: u32,
+    /// Host whose memory it is done to.
+    pub dst: u32,
+    /// Where in the part.
+    pub at: usize,
+    /// Bytes.
+    pub len: usize,
+}
+
 /// A stretch during which a host computes without a look at its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
@@ -237,6 +268,10 @@ pub struct Plan {
     pub casts: Vec<Cast>,
     /// Fetch-and-add on counters, beside the messages.
     pub counts: Vec<Count>,
+    /// Packets to one host, beside the messages.
+    pub parcels: Vec<Parcel>,
+    /// Copies to exported memory, beside the messages.
+    pub copies: Vec<Copied>,
     /// When hosts compute.
     pub stretches: Vec<Stretch>,
     /// What is chosen for single peers.
@@ -264,6 +299,12 @@ const MAX_REBORN: u64 = 24;
 const MAX_REBORN_BYTES: usize = 1 << 20;
 const MAX_CASTS: u64 = 150;
 const MAX_COUNTS: u64 = 120;
+const MAX_PARCELS: u64 = 200;
+const MAX_COPIES: u64 = 30;
+/// Longest of the packets that are no messages: they fit into one of the shortest MTU.
+const MAX_PACKET: u64 = 400;
+/// Bytes of a host's part of exported memory.
+pub const COPIES_LEN: usize = 150_000;
 
 impl Plan {
     /// The scenario of `seed` of this kind.
@@ -315,6 +356,8 @@ impl Plan {
             remotes: Vec::new(),
             casts: Vec::new(),
             counts: Vec::new(),
+            parcels: Vec::new(),
+            copies: Vec::new(),
             stretches: Vec::new(),
             choices: Vec::new(),
             depth: 1,
@@ -468,21 +511,35 @@ impl Plan {
         }
         let credit = *rng.pick(&[1, 4, 32]);
         self.config.settings.push(("multicast_credit", credit.to_string()));
-        // A group that a member of dies fails, which is tested apart.
-        if self.mortal().is_empty() {
-            let roots = rng.between(1, 3);
-            let tree = rng.chance(500_000).then(|| *rng.pick(Tree::ALL));
-            for _ in 0..rng.below(MAX_CASTS) {
-                let root = rng.below(roots.min(hosts)) as u32;
-                let tree = tree.unwrap_or_else(|| *rng.pick(Tree::ALL));
-                let len = rng.below(400) as usize;
-                let pause_ns = if rng.chance(100_000) { rng.below(1_000_000) } else { 0 };
-                self.casts.push(Cast { root, tree, len, pause_ns });
-            }
+        let roots = rng.between(1, 3);
+        let tree = rng.chance(500_000).then(|| *rng.pick(Tree::ALL));
+        for _ in 0..rng.below(MAX_CASTS) {
+            let root = rng.below(roots.min(hosts)) as u32;
+            let tree = tree.unwrap_or_else(|| *rng.pick(Tree::ALL));
+            let len = rng.below(MAX_PACKET) as usize;
+            let pause_ns = if rng.chance(100_000) { rng.below(1_000_000) } else { 0 };
+            self.casts.push(Cast { root, tree, len, pause_ns });
         }
         let owners = rng.between(1, 2).min(hosts);
         for _ in 0..rng.below(MAX_COUNTS) {
             self.counts.push(Count { src: host(rng), dst: rng.below(owners) as u32 });
+        }
+        let other =
+            |host: u32, rng: &mut Rng| (host + 1 + rng.below(hosts - 1) as u32) % hosts as u32;
+        let mortal = self.mortal();
+        for _ in 0..rng.below(MAX_PARCELS) {
+            let src = host(rng) % 3;
+            let (dst, len) = (other(src, rng), rng.below(MAX_PACKET) as usize);
+            let parcel = Parcel { src, dst, len, lent: rng.chance(500_000) };
+            // Who waits for those of a dead one waits for ever.
+            self.parcels.extend(Some(parcel).filter(|_| !mortal.contains(&src)));
+        }
+        for _ in 0..rng.below(MAX_COPIES) {
+            let src = host(rng);
+            let (dst, at) = (other(src, rng), rng.below(COPIES_LEN as u64) as usize);
+            let len = rng.below((COPIES_LEN - at) as u64 + 1) as usize;
+            let len = if rng.chance(700_000) { len.min(5000) } else { len };
+            self.copies.push(Copied { src, dst, at, len });
         }
         for _ in 0..rng.below(hosts) {
             let after_ns = rng.below(2_000_000);
@@ -642,64 +699,6 @@ fn draw_messages(hosts: u32, edges: &[usize], rng: &mut Rng) -> Vec<Message> {
     messages
 }
 
-/// Makes plans smaller while they still fail.
-struct Shrink<'a> {
-    best: Plan,
-    /// Runs that may be spent.
-    left: usize,
-    fails: &'a mut dyn FnMut(&Plan) -> bool,
-}
-
-impl Shrink<'_> {
-    /// Takes this one if it fails.
-    fn attempt(&mut self, candidate: Plan) -> bool {
-        let better = self.left > 0 && (self.fails)(&candidate);
-        self.left = self.left.saturating_sub(1);
-        if better {
-            self.best = candidate;
-        }
-        better
-    }
-
-    /// Takes away what a list does not need: pieces of `piece`, then smaller ones.
-    fn thin<T>(&mut self, list: fn(&mut Plan) -> &mut Vec<T>, mut piece: usize) {
-        while piece > 0 {
-            let mut at = 0;
-            while at < list(&mut self.best).len() {
-                let mut candidate = self.best.clone();
-                let items = list(&mut candidate);
-                items.drain(at..(at + piece).min(items.len()));
-                if !self.attempt(candidate.without_unborn()) {
-                    at += piece;
-                }
-            }
-            piece /= 2;
-        }
-    }
-
-    /// As `thin`, beginning with half of it.
-    fn halve<T>(&mut self, list: fn(&mut Plan) -> &mut Vec<T>) {
-        let half = list(&mut self.best).len().div_ceil(2);
-        self.thin(list, half);
-    }
-}
-
-/// Makes a failing plan smaller while it still fails, with at most `tries` runs: halves, quarters
-/// and so on of each list, then faults and collectives one by one.
-pub fn shrink(plan: &Plan, tries: usize, fails: &mut dyn FnMut(&Plan) -> bool) -> Plan {
-    let mut shrink = Shrink { best: plan.clone(), left: tries, fails };
-    shrink.halve(|p| &mut p.messages);
-    shrink.halve(|p| &mut p.casts);
-    shrink.halve(|p| &mut p.counts);
-    shrink.halve(|p| &mut p.remotes);
-    shrink.halve(|p| &mut p.stretches);
-    shrink.thin(|p| &mut p.actives, 1);
-    shrink.thin(|p| &mut p.choices, 1);
-    shrink.thin(|p| &mut p.config.faults, 1);
-    shrink.thin(|p| &mut p.collectives, 1);
-    shrink.best
-}
-
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.config)?;
@@ -720,6 +719,8 @@ impl fmt::Display for Plan {
         if self.config.services {
             let (casts, counts) = (self.casts.len(), self.counts.len());
             write!(f, "\n  {casts} packets to all, {counts} additions to counters")?;
+            let (parcels, copies) = (self.parcels.len(), self.copies.len());
+            write!(f, ", {parcels} packets to one, {copies} copies to exported memory")?;
         }
         for c in self.casts.iter().take(8) {
             let Cast { root, tree, len, pause_ns } = c;
@@ -819,7 +820,9 @@ mod tests {
             let [ranks, agents, services, both] = Kind::ALL.map(|kind| Plan::of_seed(seed, kind));
             assert!(ranks.casts.is_empty() && agents.counts.is_empty());
             assert_eq!((services.remotes, services.actives), (ranks.remotes, ranks.actives));
-            assert!(both.mortal().is_empty() || both.casts.is_empty());
+            let mortal = both.mortal();
+            assert!(both.parcels.iter().all(|p| !mortal.contains(&p.src) && p.src != p.dst));
+            assert!(both.copies.iter().all(|c| c.at + c.len <= COPIES_LEN && c.src != c.dst));
             assert_eq!(both.config.faults, agents.config.faults);
         }
         let plans = || (0..100).map(|seed| Plan::of_seed(seed, Kind::ALL[3]));
@@ -831,7 +834,8 @@ mod tests {
         for tree in Tree::ALL {
             assert!(plans().any(|p| p.casts.iter().any(|c| c.tree == *tree)));
         }
-        assert!(plans().any(|p| !p.mortal().is_empty() && !p.counts.is_empty()));
+        let dies = |p: &Plan| !p.mortal().is_empty();
+        assert!(plans().any(|p| dies(&p) && !p.counts.is_empty() && !p.casts.is_empty()));
     }
 
     #[test]

@@ -14,7 +14,7 @@ const CROWDED: Duration = Duration::from_millis(20);
 const CROWDED_MAX: Duration = Duration::from_secs(1);
 
 /// A core that comes back sooner was not taken by anybody: two changes of process take longer.
-const IN_VAIN: Duration = Duration::from_nanos(1500);
+const IN_VAIN: Duration = Duration::from_nanos(800);
 /// Until the next try after one in vain: at first, doubled each time, and at most.
 ///
 /// Each yield puts the caller a slice, 1.4 ms or more, behind the others of its scheduling group,

@@ -68,9 +68,9 @@ fn measure(config: &SimConfig, case: Case, loss: u32) -> Result<f64, Failure> {
             }
             let members = (0..env.hosts).map(|host| env.peer(host)).collect();
             let group = packets.group(1, members, env.host as usize).expect("a new group");
-            let (here, now) = (Rc::clone(&notes), env.endpoint.clone());
-            packets.handle(1, move |_, _| {
-                here.last.set(here.last.get().max(now.now()));
+            let here = Rc::clone(&notes);
+            packets.handle(1, move |packets, _| {
+                here.last.set(here.last.get().max(packets.endpoint().now()));
                 here.heard.set(here.heard.get() + 1);
             });
             env.world().barrier().await.expect("all live");

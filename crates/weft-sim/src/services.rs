@@ -8,7 +8,7 @@ use crate::swarm::{Known, Part, Shared};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use weft::packets::{MulticastError, MulticastGroup, Packets};
-use weft_core::OpError;
+use weft_core::{OpError, PeerId};
 
 /// The group of all hosts, and the handlers of its packets and of those to one host.
 const GROUP: u16 = 1;
@@ -65,8 +65,16 @@ pub(crate) fn parts(env: &Env, shared: &Rc<Shared>) -> Vec<Part> {
 }
 
 fn violation(env: &Env, shared: &Shared, what: String) {
-    let host = env.host;
+    accuse(env.host, shared, what);
+}
+
+fn accuse(host: u32, shared: &Shared, what: String) {
     shared.checker.borrow_mut().violation(|| format!("host {host}: {what}"));
+}
+
+/// All hosts as this one's peers, for handlers: what is part of an endpoint must not hold it.
+fn peers(env: &Env) -> Vec<PeerId> {
+    (0..env.hosts).map(|host| env.peer(host)).collect()
 }
 
 /// The bytes of a root's packet `index`, which all get.
@@ -109,13 +117,14 @@ fn failed(env: &Env, shared: &Shared, what: &str, error: MulticastError) {
 /// Checks the packets of all other hosts until the last has come, or the group has failed.
 async fn hear_all((env, group, shared): (Env, Rc<MulticastGroup>, Rc<Shared>), packets: Packets) {
     let heard = Rc::new(RefCell::new(vec![0; env.hosts as usize]));
-    let (books, all, at) = (Rc::clone(&heard), Rc::clone(&shared), env.clone());
+    let (books, all) = (Rc::clone(&heard), Rc::clone(&shared));
+    let (me, peers) = (env.host, peers(&env));
     let what = format!("packets to all, {} of them", shared.plan.casts.len());
     let ticket = shared.checker.borrow_mut().posted(env.host, what.as_str());
     packets.handle(HANDLER, move |_, packet| {
-        let root = (0..at.hosts).find(|&host| at.peer(host) == packet.source());
-        let Some(root) = root.filter(|&root| root != at.host) else {
-            return violation(&at, &all, format!("a packet to all from {}", packet.source()));
+        let root = peers.iter().position(|&peer| peer == packet.source()).map(|root| root as u32);
+        let Some(root) = root.filter(|&root| root != me) else {
+            return accuse(me, &all, format!("a packet to all from {}", packet.source()));
         };
         let next = &mut books.borrow_mut()[root as usize];
         let (index, due) = (packet.argument() as usize, *next);
@@ -123,7 +132,7 @@ async fn hear_all((env, group, shared): (Env, Rc<MulticastGroup>, Rc<Shared>), p
         if index != due || cast.is_none_or(|c| packet.data() != bytes(&all, root, index, c.len)) {
             let len = packet.data().len();
             let text = format!("packet {index} of {root} to all, {len} bytes, where {due} was due");
-            return violation(&at, &all, text);
+            return accuse(me, &all, text);
         }
         *next += 1;
         all.checker.borrow_mut().remote_done();
@@ -172,14 +181,15 @@ async fn send_parcels(env: Env, packets: Packets, shared: Rc<Shared>) {
 async fn take_parcels(env: Env, packets: Packets, shared: Rc<Shared>) {
     let mine = shared.plan.parcels.iter().filter(|p| p.dst == env.host).count();
     let left = Rc::new(Cell::new(mine));
-    let (count, all, at) = (Rc::clone(&left), Rc::clone(&shared), env.clone());
+    let (count, all) = (Rc::clone(&left), Rc::clone(&shared));
+    let (me, peers) = (env.host, peers(&env));
     let ticket = shared.checker.borrow_mut().posted(env.host, format!("{mine} packets"));
     packets.handle(TO_ONE, move |_, packet| {
-        let src = (0..at.hosts).find(|&host| at.peer(host) == packet.source());
+        let src = peers.iter().position(|&peer| peer == packet.source()).map(|src| src as u32);
         let Some(src) = src else {
-            return violation(&at, &all, format!("a packet from {}", packet.source()));
+            return accuse(me, &all, format!("a packet from {}", packet.source()));
         };
-        let lane = Lane { src, dst: at.host, tag: PARCELS };
+        let lane = Lane { src, dst: me, tag: PARCELS };
         let mut checker = all.checker.borrow_mut();
         if u64::from(packet.argument()) != checker.next_index(lane) {
             checker.violation(|| format!("{lane}: packet {} out of order", packet.argument()));

@@ -50,11 +50,26 @@ struct Export {
     mapped: BTreeSet<PeerId>,
     /// Peers that were given the memory to map.
     shared: BTreeSet<PeerId>,
+    /// A peer of this host has its address, and may write there whatever becomes of this endpoint.
+    exposed: bool,
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        self.owned.take().filter(|_| !self.exposed).into_iter().for_each(Kept::free);
+    }
 }
 
 impl Export {
     fn new(owned: Option<Kept>, addr: u64, len: u64) -> Export {
-        Export { owned, addr, len, mapped: BTreeSet::new(), shared: BTreeSet::new() }
+        Export {
+            owned,
+            addr,
+            len,
+            mapped: BTreeSet::new(),
+            shared: BTreeSet::new(),
+            exposed: false,
+        }
     }
 }
 
@@ -197,6 +212,8 @@ impl State {
             map.addr = export.addr + page * PAGE;
             map.len = (export.len - page * PAGE).min(PAGE) as u32;
             export.mapped.insert(from);
+            let info = driver.core.engine.peer_info(from);
+            export.exposed |= info.is_some_and(|(_, _, caps)| caps.direct);
             let block = export.owned.as_ref().and_then(Kept::block);
             let new = block.filter(|_| !export.shared.contains(&from));
             if new.is_some_and(|block| driver.share(from, head.key, block)) {
@@ -480,9 +497,9 @@ impl Packets {
     }
 
     fn end_unexport(&self, exported: Exported) -> Option<Vec<u8>> {
-        let export = self.with(|state| state.copies.exports.remove(&exported.key))?;
+        let mut export = self.with(|state| state.copies.exports.remove(&exported.key))?;
         self.endpoint.unregister(exported.key);
-        export.owned.map(Kept::into_vec)
+        export.owned.take().map(Kept::into_vec)
     }
 }
 

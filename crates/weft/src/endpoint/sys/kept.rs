@@ -45,6 +45,14 @@ impl Kept {
         }
     }
 
+    /// Frees the memory. No peer writes to it any more.
+    pub fn free(self) {
+        match self {
+            Kept::Block(block, _) => drop(ManuallyDrop::into_inner(block)),
+            Kept::Plain(vec) => drop(ManuallyDrop::into_inner(vec)),
+        }
+    }
+
     /// The memory, as a vector of its own. No peer writes to it any more.
     pub fn into_vec(self) -> Vec<u8> {
         match self {

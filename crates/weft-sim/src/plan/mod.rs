@@ -511,6 +511,7 @@ impl Plan {
         }
         let credit = *rng.pick(&[1, 4, 32]);
         self.config.settings.push(("multicast_credit", credit.to_string()));
+        let mortal = self.mortal();
         let roots = rng.between(1, 3);
         let tree = rng.chance(500_000).then(|| *rng.pick(Tree::ALL));
         for _ in 0..rng.below(MAX_CASTS) {
@@ -518,7 +519,9 @@ impl Plan {
             let tree = tree.unwrap_or_else(|| *rng.pick(Tree::ALL));
             let len = rng.below(MAX_PACKET) as usize;
             let pause_ns = if rng.chance(100_000) { rng.below(1_000_000) } else { 0 };
-            self.casts.push(Cast { root, tree, len, pause_ns });
+            // Who waits for packets of a dead one that nobody has sent waits for ever.
+            let cast = Cast { root, tree, len, pause_ns };
+            self.casts.extend(Some(cast).filter(|_| !mortal.contains(&root)));
         }
         let owners = rng.between(1, 2).min(hosts);
         for _ in 0..rng.below(MAX_COUNTS) {
@@ -526,12 +529,10 @@ impl Plan {
         }
         let other =
             |host: u32, rng: &mut Rng| (host + 1 + rng.below(hosts - 1) as u32) % hosts as u32;
-        let mortal = self.mortal();
         for _ in 0..rng.below(MAX_PARCELS) {
             let src = host(rng) % 3;
             let (dst, len) = (other(src, rng), rng.below(MAX_PACKET) as usize);
             let parcel = Parcel { src, dst, len, lent: rng.chance(500_000) };
-            // Who waits for those of a dead one waits for ever.
             self.parcels.extend(Some(parcel).filter(|_| !mortal.contains(&src)));
         }
         for _ in 0..rng.below(MAX_COPIES) {
@@ -821,6 +822,7 @@ mod tests {
             assert!(ranks.casts.is_empty() && agents.counts.is_empty());
             assert_eq!((services.remotes, services.actives), (ranks.remotes, ranks.actives));
             let mortal = both.mortal();
+            assert!(both.casts.iter().all(|c| !mortal.contains(&c.root)));
             assert!(both.parcels.iter().all(|p| !mortal.contains(&p.src) && p.src != p.dst));
             assert!(both.copies.iter().all(|c| c.at + c.len <= COPIES_LEN && c.src != c.dst));
             assert_eq!(both.config.faults, agents.config.faults);

@@ -3,7 +3,6 @@
 use crate::links::Carrier;
 use crate::options::Quotas;
 use std::collections::VecDeque;
-use std::time::Duration;
 use weft_core::relay::{LinkTo, Out};
 use weft_core::{EndpointId, Instant, PeerId};
 use weft_link::agent::{Attach, Caller, Control, Hub, Limits, Proxy, ToRank};
@@ -12,8 +11,8 @@ use weft_link::{Address, Bytes, Frame, LinkEvent, PeerInfo, Sink};
 /// Packets sent, and taken from a link, at a time.
 const BURST: usize = 16;
 const LOOK: usize = 64;
-/// How long after a packet a link that costs a system call is looked at in every round.
-const QUIET: Duration = Duration::from_micros(150);
+/// Looks in vain after which a link that costs a system call is looked at rarely.
+const QUIET: u32 = 64;
 
 /// The ring to one rank.
 struct Ring<'a> {
@@ -32,12 +31,12 @@ impl ToRank for Ring<'_> {
     }
 }
 
-/// A link of the rank, and since when it has been quiet.
+/// A link of the rank, and how long it has been quiet.
 struct Way {
     carrier: Carrier,
     /// Looking costs no system call.
     polled: bool,
-    used_at: Instant,
+    quiet: u32,
     /// Refused by the link.
     pending: VecDeque<Out>,
 }
@@ -70,7 +69,7 @@ impl Seat {
         config.peers_max = config.peers_max.min(quotas.peers);
         let way = |carrier: Carrier| {
             let polled = carrier.caps().polled;
-            Way { carrier, polled, used_at: Instant(0), pending: VecDeque::new() }
+            Way { carrier, polled, quiet: 0, pending: VecDeque::new() }
         };
         let limits = Limits { bytes: quotas.bytes, words: quotas.words, groups: quotas.groups };
         Seat {
@@ -165,13 +164,13 @@ impl Seat {
     pub fn look(&mut self, now: Instant, hub: &mut Hub, rarely: bool) -> bool {
         let mut found = false;
         for (at, way) in self.ways.iter_mut().enumerate() {
-            if !(way.polled || rarely || now.since(way.used_at) < QUIET) {
+            if !(way.polled || rarely || way.quiet < QUIET) {
                 continue;
             }
             let rank = Ring { hub: &mut *hub, rank: self.rank };
             let mut sink = FromWire { proxy: &mut self.proxy, rank, now, link: at as u8 };
             let got = way.carrier.link().recv(LOOK, &mut sink) > 0;
-            way.used_at = if got { now } else { way.used_at };
+            way.quiet = if got { 0 } else { way.quiet.saturating_add(1) };
             found |= got;
         }
         found |= self.proxy.progress(now);

@@ -209,12 +209,7 @@ fn tickets_while_the_owner_computes(config: SimConfig, place: Place) -> f64 {
         let (tickets, longest) = (Rc::clone(&note), Rc::clone(&late));
         async move {
             let (packets, world) = (packets(&env), env.world());
-            let key = match env.host {
-                0 => packets.counter(100).unwrap().key.to_le_bytes().to_vec(),
-                _ => Vec::new(),
-            };
-            let key = world.broadcast(0, key).await.unwrap();
-            let counter = Counter { key: u64::from_le_bytes(key.try_into().unwrap()) };
+            let counter = counter_of_host_0(&env, &packets).await;
             packets.fetch_add(env.peer(0), counter, 0).await.unwrap();
             world.barrier().await.unwrap();
             if env.host == 0 {

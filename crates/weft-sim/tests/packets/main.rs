@@ -406,6 +406,16 @@ fn packets__kept_beyond_the_bound_are_refused_and_credit_comes_back() {
     run(sim);
 }
 
+/// A counter that host 0 makes, at 100, as all know it.
+async fn counter_of_host_0(env: &Env, packets: &Packets) -> Counter {
+    let key = match env.host {
+        0 => packets.counter(100).unwrap().key.to_le_bytes().to_vec(),
+        _ => Vec::new(),
+    };
+    let key = env.world().broadcast(0, key).await.unwrap();
+    Counter { key: u64::from_le_bytes(key.try_into().unwrap()) }
+}
+
 #[test]
 fn fetch_add__every_ticket_once_under_loss() {
     for reliability in [Reliability::GoBackN, Reliability::Selective] {
@@ -417,12 +427,7 @@ fn fetch_add__every_ticket_once_under_loss() {
             let tickets = Rc::clone(&note);
             async move {
                 let packets = packets(&env);
-                let key = match env.host {
-                    0 => packets.counter(100).unwrap().key.to_le_bytes().to_vec(),
-                    _ => Vec::new(),
-                };
-                let key = env.world().broadcast(0, key).await.unwrap();
-                let counter = Counter { key: u64::from_le_bytes(key.try_into().unwrap()) };
+                let counter = counter_of_host_0(&env, &packets).await;
                 for _ in 0..100 {
                     let ticket = packets.fetch_add(env.peer(0), counter, 1).await.unwrap();
                     tickets.borrow_mut().push(ticket);

@@ -6,8 +6,8 @@
 //! root and queues of its own, so no two groups ever wait for each other's room, and within one the
 //! waiting follows the tree: nothing can wait in a circle.
 //!
-//! What a child was sent and has not passed on, or its host dies: its parent asks now and then
-//! whether it lives, so that those below it hear of its end.
+//! A child that dies takes along what it has not passed on, and those below it wait for what they
+//! do not know of. So its parent asks it now and then whether it lives, while it has such packets.
 
 use super::{Control, GroupRole};
 use std::collections::{BTreeMap, VecDeque};

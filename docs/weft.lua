@@ -137,6 +137,7 @@ local VALUES = {
         [4] = "FETCH_AND",
         [5] = "FETCH_OR",
         [6] = "FETCH_XOR",
+        [7] = "CLIENT",
     },
     reason = {
         [0] = "CLOSED",

@@ -171,8 +171,8 @@ int weft_rcpy(weft_job *job, int rank, uint64_t key, uint64_t offset, const void
               size_t len);
 /* A counter of this rank by name, from the start of the job: "rcpy_hits" and "rcpy_misses" (pages
  * that were copied with a translation at hand, and without), "rcpy_redirects", "rcpy_evictions",
- * "rcpy_invalidations"; "multicasts", "agent_multicasts", "forwarded", "slow_members" and the
- * others of PacketStats in Rust. */
+ * "rcpy_invalidations"; "multicasts", "agent_multicasts", "forwarded", "slow_members",
+ * "kernel_adds" and the others of PacketStats in Rust. */
 int weft_stat(const weft_job *job, const char *name, uint64_t *value);
 
 #ifdef __cplusplus

@@ -187,17 +187,12 @@ fn agents__retransmit_forward_and_count() {
         &["auto selective", "auto agent"],
     );
     measures_raw("multicast --link agent --tree chain --multicast host,agent", &["host", "agent"]);
-    let who = ["owner polls, host", "owner computes, host", "polls, agent", "computes, agent"];
+    let who = ["polls, host", "computes, host", "polls, agent", "computes, agent"];
     measures_raw("fetch-add --link agent --fetch-add host,agent", &who);
-}
-
-#[test]
-fn fetch_add__by_the_kernel_alone_or_beside_the_owner() {
-    for link in ["packet", "xdp"] {
-        measures_raw(&format!("fetch-add --link {link} --fetch-add kernel"), &["kernel"]);
-    }
-    measures_raw("fetch-add --link packet --fetch-add host", &["polls, host", "computes, host"]);
-    measures_raw("fetch-add --link packet", &["polls, host", "computes, host", "kernel"]);
+    measures_raw(
+        "fetch-add --link agent --fetch-add kernel",
+        &["polls, kernel", "computes, kernel"],
+    );
 }
 
 #[test]
@@ -287,9 +282,7 @@ fn choices__what_a_benchmark_would_ignore_is_refused_with_who_takes_it() {
     }
     refuses("throughput --link shm --reliability gbn", &["--reliability", "nobody retransmits"]);
     refuses("pingpong --reliability agent", &["--reliability", "--link udp"]);
-    refuses("fetch-add --link udp --fetch-add kernel", &["--fetch-add kernel", "--link packet"]);
-    let words = "fetch-add --link packet --fetch-add kernel --receipt blocking";
-    refuses(words, &["no rank serves it", "--receipt"]);
+    refuses("fetch-add --link udp --fetch-add kernel", &["fetch_add=kernel", "--link agent"]);
 }
 
 #[track_caller]

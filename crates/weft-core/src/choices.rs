@@ -85,6 +85,27 @@ names! {
 }
 
 names! {
+    /// Who serves fetch-and-add on the counters of a rank.
+    Server, "server", "host, agent, kernel";
+    /// The rank itself.
+    #[default]
+    Host = "host",
+    /// The agent of its host.
+    Agent = "agent",
+    /// The kernel of its host, by a program that the agent has attached.
+    Kernel = "kernel",
+}
+
+impl From<Place> for Server {
+    fn from(place: Place) -> Server {
+        match place {
+            Place::Host => Server::Host,
+            Place::Agent => Server::Agent,
+        }
+    }
+}
+
+names! {
     /// How a rank learns that something arrived.
     Receipt, "receipt", "adaptive, polling, blocking, watchdog";
     /// A wait polls for `spin_us`, then sleeps.
@@ -131,6 +152,9 @@ mod tests {
         }
         for &place in Place::ALL {
             assert_eq!(place.to_string().parse(), Ok(place));
+        }
+        for &server in Server::ALL {
+            assert_eq!(server.to_string().parse(), Ok(server));
         }
     }
 

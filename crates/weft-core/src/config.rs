@@ -1,6 +1,6 @@
 //! The one typed configuration table. Each key can be set as `WEFT_<NAME>` by the layers above.
 
-use crate::choices::{Place, Receipt, Transfer, Tree};
+use crate::choices::{Place, Receipt, Server, Transfer, Tree};
 use crate::exception::Exception;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -225,7 +225,7 @@ macro_rules! parsed {
     };
 }
 
-parsed!(Reliability, Transfer, Place, Tree, Receipt);
+parsed!(Reliability, Transfer, Place, Server, Tree, Receipt);
 
 impl Value for CongestionControl {
     fn read(text: &str) -> Option<CongestionControl> {
@@ -250,7 +250,7 @@ table! {
         "Tree of multicasts, broadcasts, reductions that name none; binomial has least latency.";
     multicast_credit: u32 = 32, "packets",
         "Packets of a multicast tree on their way over an edge: hides a round trip.";
-    fetch_add: Place = Place::Host, "host|agent",
+    fetch_add: Server = Server::Host, "host|agent|kernel",
         "Who serves fetch-and-add; the rank, as not every host has an agent.";
     receipt: Receipt = Receipt::Adaptive, "adaptive|polling|blocking|watchdog",
         "How a rank learns of what arrives; adaptive polls while that pays, then sleeps.";

@@ -207,6 +207,8 @@ pub enum AtomicCode {
     FetchOr = 5,
     /// Bitwise exclusive or.
     FetchXor = 6,
+    /// Asks the owner's agent how to reach the counter in its kernel; changes nothing.
+    Client = 7,
 }
 
 impl AtomicCode {
@@ -219,6 +221,7 @@ impl AtomicCode {
             4 => AtomicCode::FetchAnd,
             5 => AtomicCode::FetchOr,
             6 => AtomicCode::FetchXor,
+            7 => AtomicCode::Client,
             _ => return None,
         })
     }
@@ -233,6 +236,7 @@ impl AtomicCode {
             AtomicCode::FetchAnd => old & operand,
             AtomicCode::FetchOr => old | operand,
             AtomicCode::FetchXor => old ^ operand,
+            AtomicCode::Client => old,
         }
     }
 }

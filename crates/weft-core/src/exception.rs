@@ -129,7 +129,7 @@ impl Config {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::choices::{Place, Transfer};
+    use crate::choices::{Server, Transfer};
     use crate::Reliability;
     use alloc::vec::Vec;
 
@@ -176,9 +176,9 @@ mod tests {
     #[test]
     fn set__fetch_and_add_is_of_who_has_the_counters() {
         let config = with(&[("fetch_add", "host,2=agent")]);
-        assert_eq!(of(&config, 0, 2).fetch_add, Place::Agent);
-        assert_eq!(of(&config, 2, 2).fetch_add, Place::Agent);
-        assert_eq!(of(&config, 2, 0).fetch_add, Place::Host);
+        assert_eq!(of(&config, 0, 2).fetch_add, Server::Agent);
+        assert_eq!(of(&config, 2, 2).fetch_add, Server::Agent);
+        assert_eq!(of(&config, 2, 0).fetch_add, Server::Host);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What this endpoint keeps of one peer, composed of the mechanisms.
 
 use crate::caps::LinkCaps;
-use crate::choices::{Place, Transfer};
+use crate::choices::{Server, Transfer};
 use crate::config::{Config, CongestionControl, MTU_MIN};
 use crate::error::PeerFailure;
 use crate::event::{Payload, Transmit};
@@ -291,7 +291,7 @@ pub(crate) struct Peer {
     pub transfer: Transfer,
     pub limits: Limits,
     /// Who serves what is added to its counters, if that was chosen for it.
-    pub fetch_add: Option<Place>,
+    pub fetch_add: Option<Server>,
     /// Both sides trust the network: packets are counted, and none is kept.
     pub trusted: Option<Count>,
     /// Largest packet the peer takes, from its HELLO.

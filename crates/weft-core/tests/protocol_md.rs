@@ -141,6 +141,7 @@ fn codes() -> Vec<(u64, String)> {
         (code::FETCH_AND, "FETCH_AND"),
         (code::FETCH_OR, "FETCH_OR"),
         (code::FETCH_XOR, "FETCH_XOR"),
+        (code::CLIENT, "CLIENT"),
     ])
 }
 

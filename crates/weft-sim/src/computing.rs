@@ -55,7 +55,8 @@ struct Notes {
 fn measure(config: &SimConfig, case: Case, loss: u32) -> Result<f64, Failure> {
     let mut config = SimConfig { served: true, kind: LinkKind::Network, ..config.clone() };
     config.faults.extend((loss > 0).then(|| Fault::loss(loss)));
-    let settings = Config { multicast: case.place, fetch_add: case.place, ..Config::default() };
+    let settings =
+        Config { multicast: case.place, fetch_add: case.place.into(), ..Config::default() };
     let mut sim = Sim::new("services", config).settings(settings);
     let (notes, key) = (Rc::new(Notes::default()), Rc::new(Cell::new(None)));
     let (all, keys) = (Rc::clone(&notes), Rc::clone(&key));

@@ -1,7 +1,7 @@
 //! The exchangeable parts as one typed value, after paper 004: data transfer, reliability, maximum
 //! transfer unit, multicast, and the places of fetch-and-add and receipt.
 
-pub use weft_core::choices::{Place, Receipt, Transfer, Tree, UnknownName};
+pub use weft_core::choices::{Place, Receipt, Server, Transfer, Tree, UnknownName};
 
 use std::fmt;
 use weft_core::exception::Exception;
@@ -25,7 +25,7 @@ pub struct Choices {
     /// Tree of multicasts that name none.
     pub tree: Tree,
     /// Who serves fetch-and-add.
-    pub fetch_add: Place,
+    pub fetch_add: Server,
     /// How a rank learns of what arrives.
     pub receipt: Receipt,
 }
@@ -41,15 +41,18 @@ impl Default for Choices {
 pub struct NoAgent {
     /// The setting that names it.
     pub setting: &'static str,
+    /// What it says.
+    pub value: &'static str,
 }
 
 impl fmt::Display for NoAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "no agent: WEFT_{}=agent needs one that serves this process on its host, and there is \
+            "no agent: WEFT_{}={} needs one that serves this process on its host, and there is \
              none; use host",
-            self.setting.to_uppercase()
+            self.setting.to_uppercase(),
+            self.value
         )
     }
 }
@@ -117,22 +120,22 @@ impl Choices {
         config.receipt = self.receipt;
     }
 
-    /// The first part that only an agent could do.
-    pub fn needs_agent(&self) -> Option<&'static str> {
+    /// The first part that only an agent could do, or who has its rights, and what is chosen.
+    pub fn needs_agent(&self) -> Option<(&'static str, &'static str)> {
         [
-            ("reliability", self.reliability == Reliability::Agent),
-            ("multicast", self.multicast == Place::Agent),
-            ("fetch_add", self.fetch_add == Place::Agent),
+            ("reliability", Place::Agent.name(), self.reliability == Reliability::Agent),
+            ("multicast", self.multicast.name(), self.multicast != Place::Host),
+            ("fetch_add", self.fetch_add.name(), self.fetch_add != Server::Host),
         ]
         .into_iter()
-        .find_map(|(setting, agent)| agent.then_some(setting))
+        .find_map(|(setting, value, agent)| agent.then_some((setting, value)))
     }
 
     /// # Errors
     /// Something is to be done by an agent, which does not serve this process.
     pub fn check(&self, agent: bool) -> Result<(), NoAgent> {
         match self.needs_agent() {
-            Some(setting) if !agent => Err(NoAgent { setting }),
+            Some((setting, value)) if !agent => Err(NoAgent { setting, value }),
             _ => Ok(()),
         }
     }
@@ -143,10 +146,14 @@ impl Choices {
 /// one, and none serves this process.
 pub fn check(config: &Config, agent: bool) -> Result<(), NoAgent> {
     Choices::of(config).check(agent)?;
-    let agents = config.exceptions.iter().filter(|e| e.value == Place::Agent.name());
-    let mut own = agents.filter(|e| e.setting != "fetch_add" || e.names(config.rank));
+    let by_agent = [Server::Agent, Server::Kernel].map(Server::name);
+    let agents = config.exceptions.iter().filter_map(|e| {
+        let value = by_agent.into_iter().find(|name| e.value == *name)?;
+        Some((e, value))
+    });
+    let mut own = agents.filter(|(e, _)| e.setting != "fetch_add" || e.names(config.rank));
     match own.next() {
-        Some(exception) if !agent => Err(NoAgent { setting: exception.setting }),
+        Some((exception, value)) if !agent => Err(NoAgent { setting: exception.setting, value }),
         _ => Ok(()),
     }
 }
@@ -181,13 +188,16 @@ mod tests {
 
     #[test]
     fn choices__what_only_an_agent_does_is_refused_without_one() {
-        for (name, value) in
-            [("reliability", "agent"), ("multicast", "agent"), ("fetch_add", "agent")]
-        {
+        for (setting, value) in [
+            ("reliability", "agent"),
+            ("multicast", "agent"),
+            ("fetch_add", "agent"),
+            ("fetch_add", "kernel"),
+        ] {
             let mut config = Config::default();
-            config.set(name, value).unwrap();
+            config.set(setting, value).unwrap();
             let choices = Choices::of(&config);
-            assert_eq!(choices.check(false), Err(NoAgent { setting: name }));
+            assert_eq!(choices.check(false), Err(NoAgent { setting, value }));
             assert_eq!(choices.check(true), Ok(()));
         }
         assert_eq!(Choices::default().check(false), Ok(()));
@@ -200,12 +210,14 @@ mod tests {
             config.set(name, value).unwrap();
             config
         };
-        let refused = |setting| Err(NoAgent { setting });
+        let refused = |setting| Err(NoAgent { setting, value: "agent" });
         assert_eq!(check(&of("reliability", "3=agent", 0), false), refused("reliability"));
         assert_eq!(check(&of("reliability", "3=agent", 0), true), Ok(()));
         assert_eq!(check(&of("fetch_add", "3=agent", 3), false), refused("fetch_add"));
         assert_eq!(check(&of("fetch_add", "3=agent", 0), false), Ok(()));
         assert_eq!(check(&of("fetch_add", "agent,3=host", 3), false), refused("fetch_add"));
+        let kernel = Err(NoAgent { setting: "fetch_add", value: "kernel" });
+        assert_eq!(check(&of("fetch_add", "3=kernel", 3), false), kernel);
         assert_eq!(check(&of("reliability", "3=gbn", 0), false), Ok(()));
     }
 
@@ -237,7 +249,7 @@ mod tests {
             mtu: 2048,
             multicast: Place::Agent,
             tree: Tree::Chain,
-            fetch_add: Place::Agent,
+            fetch_add: Server::Agent,
             receipt: Receipt::Watchdog,
         };
         let mut config = Config::default();

@@ -397,7 +397,7 @@ pub(crate) fn open_locked(
         let shm = ShmConfig { sleeps_often: oversubscribed(), ..ShmConfig::new(id) };
         take("shm", ShmLink::new(shm).map(|l| Box::new(l) as _));
     }
-    let security = Security { mode, job_key, me: id };
+    let security = Security { mode, job_key: job_key.clone(), me: id };
     let mut services = None;
     if links.agent {
         let attached = attach(&mut config, &security);
@@ -434,6 +434,7 @@ pub(crate) fn open_locked(
     tell(&failed, links.auto);
     let endpoint = Endpoint::with_links(config, id, clock, open);
     endpoint.calibrate(Calibration::in_use());
+    endpoint.inner.borrow_mut().job_key = Some(job_key);
     if let Some(services) = services {
         endpoint.served_by(services);
     }

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use weft::choices::{NoAgent, Place, Receipt, Transfer, Tree};
+use weft::choices::{NoAgent, Place, Receipt, Server, Transfer, Tree};
 use weft::packets::{wire, ChoiceError, Counter, Exported, MulticastError, Packet, Packets};
 use weft::{Choices, Clock, Config, Endpoint, EndpointId, OpError, PeerId, Reliability};
 use weft_link::rng::Rng;
@@ -561,7 +561,7 @@ fn choose__one_peer_before_the_session_begins() {
     assert_eq!(h.packets[0].choose(to, &choices), Ok(()), "as it is");
     let agent = Choices { reliability: Reliability::Agent, ..choices };
     let refused = h.packets[0].choose(to, &agent).unwrap_err();
-    assert_eq!(refused, ChoiceError::NoAgent(NoAgent { setting: "reliability" }));
+    assert_eq!(refused, ChoiceError::NoAgent(NoAgent { setting: "reliability", value: "agent" }));
 }
 
 #[test]
@@ -787,15 +787,18 @@ fn choose__the_place_of_fetch_and_add_needs_an_agent_or_none() {
     let h = hosts("shm", 2, &Config::default());
     let own = h.packets[0].endpoint().connect(&h.packets[0].endpoint().address()).unwrap();
     let by_agent = |peer| {
-        let choices = Choices { fetch_add: Place::Agent, ..Choices::default() };
+        let choices = Choices { fetch_add: Server::Agent, ..Choices::default() };
         h.packets[0].choose(peer, &choices)
     };
     assert_eq!(by_agent(h.peers[0][1]), Err(ChoiceError::PastAgent));
-    assert_eq!(by_agent(own), Err(ChoiceError::NoAgent(NoAgent { setting: "fetch_add" })));
-    assert_eq!(h.packets[0].fetch_add_place(), Place::Host);
+    assert_eq!(
+        by_agent(own),
+        Err(ChoiceError::NoAgent(NoAgent { setting: "fetch_add", value: "agent" }))
+    );
+    assert_eq!(h.packets[0].counter_server(), Server::Host);
     // Whether a peer over a network has one is not known.
     let h = hosts("udp", 2, &Config::default());
-    let choices = Choices { fetch_add: Place::Agent, ..Choices::default() };
+    let choices = Choices { fetch_add: Server::Agent, ..Choices::default() };
     assert_eq!(h.packets[0].choose(h.peers[0][1], &choices), Ok(()));
     let counter = h.packets[1].counter(5).unwrap();
     let adding = async {

@@ -6,9 +6,10 @@ use crate::seat::Seat;
 use crate::status::{Desk, Question};
 use crate::sys;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 use weft_core::{Instant, PeerId};
-use weft_link::agent::{Attach, Caller, Control, FromRank, Hub, Served, VERSION};
+use weft_link::agent::{Attach, Caller, Control, FromRank, Hub, InKernel, Served, VERSION};
 use weft_link::secure::{JobKey, Security};
 use weft_link::{Bytes, LinkError, LinkEvent, Next, Turn, WaitFd};
 
@@ -171,6 +172,13 @@ impl Room {
         };
         let carriers = carriers.map_err(|e| e.to_string())?;
         let mut seat = Box::new(Seat::new(rank, caller, attach, carriers, self.options.quotas));
+        if let Some(counters) = self.pool.kernel() {
+            seat.use_kernel(InKernel {
+                counters: Rc::clone(counters),
+                key: security.job_key,
+                me: endpoint,
+            });
+        }
         let (address, mtu, latency_ns, bytes_per_us) = seat.offer();
         let pid = std::process::id();
         let address = address.encode();

@@ -4,8 +4,10 @@
 use crate::options::Options;
 use std::rc::Rc;
 use weft_core::{EndpointId, LinkCaps};
+use weft_link::ether::Interfaces;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{FaultSpec, Wrappers};
+use weft_link::xdp::counters::KernelCounters;
 use weft_link::{Frame, Link, LinkError, PacketConfig, PacketLink, PeerInfo};
 use weft_link::{UdpConfig, UdpLink, XdpConfig, XdpLink};
 
@@ -67,6 +69,21 @@ pub struct Pool {
     /// Injected over UDP; each link has a seed of its own.
     faults: Option<FaultSpec>,
     host: u64,
+    kernel: Option<Rc<KernelCounters>>,
+}
+
+/// Counters in the kernel, if they are asked for and can be.
+fn open_kernel(options: &Options) -> Option<Rc<KernelCounters>> {
+    let interfaces = Interfaces::list().map_err(|e| e.to_string());
+    let usable = interfaces.and_then(|all| all.usable(options.interfaces.as_deref()));
+    let served = usable.and_then(|all| KernelCounters::serve(&all).map_err(|e| e.to_string()));
+    match served {
+        Ok(counters) => Some(Rc::new(counters)),
+        Err(why) => {
+            log::warn!("no counters in the kernel: {why}; they are served by this process");
+            None
+        }
+    }
 }
 
 /// Nobody's: what comes for a socket of the pool fails its check.
@@ -89,6 +106,7 @@ impl Pool {
             udp: options.udp,
             faults: options.faults,
             host,
+            kernel: options.kernel.then(|| open_kernel(options)).flatten(),
         };
         // All of one fanout group, as the ranks of a job would be.
         let security = nobody()?;
@@ -123,6 +141,11 @@ impl Pool {
         }
         pool.packets.iter_mut().for_each(PacketLink::settle);
         Ok(pool)
+    }
+
+    /// Counters in the kernel.
+    pub fn kernel(&self) -> Option<&Rc<KernelCounters>> {
+        self.kernel.as_ref()
     }
 
     /// Raw sockets that are free.

@@ -58,6 +58,8 @@ pub struct Options {
     pub xdp: bool,
     /// Whether to open UDP sockets.
     pub udp: bool,
+    /// Whether the kernel serves counters, by a program on each interface.
+    pub kernel: bool,
     /// User to become after set-up, where that is permitted; empty: stay.
     pub user: String,
     /// End when the last rank has left.
@@ -81,6 +83,7 @@ impl Default for Options {
             packet: true,
             xdp: false,
             udp: true,
+            kernel: false,
             user: "nobody".into(),
             once: false,
             spin: Duration::from_micros(200),
@@ -128,6 +131,9 @@ usage: weftd [options]
   --ethertype HEX    EtherType of raw frames [88b5]
   --links LIST       of packet (raw Ethernet, needs CAP_NET_RAW), xdp (an XDP program whose queues
                      all ranks share; needs CAP_NET_ADMIN and CAP_BPF too) and udp [packet,udp]
+  --kernel           serve counters in the kernel too (WEFT_FETCH_ADD=kernel), by an XDP program on
+                     each interface with an IPv4 address; needs CAP_NET_ADMIN and CAP_BPF, and not
+                     xdp among the links. In generic mode it costs large packets a copy
   --user NAME        user to become after set-up when started by root; '' to stay [nobody]
   --once             end when the last rank has left
   --spin-us N        time to hand the core over before sleeping [200]
@@ -179,11 +185,17 @@ impl Options {
                 options.action = action;
             } else if name == "--once" {
                 options.once = true;
+            } else if name == "--kernel" {
+                options.kernel = true;
             } else {
                 let missing = || Wrong(format!("{name} is not understood, or lacks its value"));
                 let value = given.or_else(|| words.next()).ok_or_else(missing)?;
                 options.set(&name, &value)?;
             }
+        }
+        if options.kernel && options.xdp {
+            let why = "--kernel: an interface has one XDP program; leave xdp out of --links";
+            return Err(Wrong(why.into()));
         }
         Ok(options)
     }
@@ -271,7 +283,7 @@ mod tests {
     #[test]
     fn parse__every_option() {
         let o = parse(
-            "--name @x --seats 3 --interfaces a,b --links=udp --once --spin-us 7 --user= \
+            "--name @x --seats 3 --interfaces a,b --links=udp --once --kernel --spin-us 7 --user= \
              --quota ranks=2 --quota bytes=4M --ethertype 88b6",
         )
         .unwrap();
@@ -281,7 +293,7 @@ mod tests {
         );
         assert_eq!(o.interfaces, Some(vec!["a".to_string(), "b".to_string()]));
         assert_eq!((o.quotas.ranks, o.quotas.bytes, o.spin.as_micros()), (Some(2), 4 << 20, 7));
-        assert_eq!((o.user.as_str(), o.kind.get()), ("", 0x88b6));
+        assert_eq!((o.user.as_str(), o.kind.get(), o.kernel), ("", 0x88b6, true));
         assert_eq!(parse("--status").unwrap().action, Action::Status);
     }
 
@@ -298,7 +310,10 @@ mod tests {
 
     #[test]
     fn parse__what_is_wrong_is_named() {
-        for text in ["--nmae x", "--seats", "--seats many", "--quota ranks", "--links tcp", "x"] {
+        let both = "--kernel --links xdp,packet";
+        for text in
+            ["--nmae x", "--seats", "--seats many", "--quota ranks", "--links tcp", "x", both]
+        {
             let why = parse(text).unwrap_err().to_string();
             assert!(why.contains("--help"), "{text}: {why}");
         }
@@ -306,7 +321,9 @@ mod tests {
 
     #[test]
     fn help__names_every_option() {
-        for name in ["--name", "--seats", "--interfaces", "--ethertype", "--links", "--user"] {
+        for name in
+            ["--name", "--seats", "--interfaces", "--ethertype", "--links", "--kernel", "--user"]
+        {
             assert!(HELP.contains(name));
         }
     }

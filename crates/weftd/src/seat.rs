@@ -5,7 +5,7 @@ use crate::options::Quotas;
 use std::collections::VecDeque;
 use weft_core::relay::{LinkTo, Out};
 use weft_core::{EndpointId, Instant, PeerId};
-use weft_link::agent::{Attach, Caller, Control, Hub, Limits, Proxy, ToRank};
+use weft_link::agent::{Attach, Caller, Control, Hub, InKernel, Limits, Proxy, ToRank};
 use weft_link::{Address, Bytes, Frame, LinkEvent, PeerInfo, Sink};
 
 /// Packets sent, and taken from a link, at a time.
@@ -98,6 +98,11 @@ impl Seat {
             }
         }
         (address, mtu, latency, rate)
+    }
+
+    /// Its counters can be in the kernel.
+    pub fn use_kernel(&mut self, kernel: InKernel) {
+        self.proxy.use_kernel(kernel);
     }
 
     /// Says something to the rank, when its ring has room.

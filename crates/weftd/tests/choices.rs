@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use weft::choices::{Choices, Place, Tree};
+use weft::choices::{Choices, Place, Server, Tree};
 use weft::packets::{ChoiceError, Counter, MulticastError, MulticastGroup, Packets};
 use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerId, Reliability};
 use weft_link::{Link, ShmConfig, ShmLink};
@@ -16,7 +16,7 @@ use weft_link::{Link, ShmConfig, ShmLink};
 fn by_agent() -> Config {
     Config {
         multicast: Place::Agent,
-        fetch_add: Place::Agent,
+        fetch_add: Server::Agent,
         reliability: Reliability::Agent,
         ..Config::default()
     }
@@ -331,7 +331,7 @@ fn choose__who_serves_what_one_rank_adds() {
         assert_eq!(packets.chosen(peer).unwrap().fetch_add, fetch_add);
     };
     choose(&owner, own, Place::Agent);
-    assert_eq!((owner.fetch_add_place(), near.fetch_add_place()), (Place::Agent, Place::Host));
+    assert_eq!((owner.counter_server(), near.counter_server()), (Server::Agent, Server::Host));
     let counter = owner.counter(1000).unwrap();
     let ids = [1, 2].map(|i| ranks[i].connect(&ranks[0]));
     for (i, id) in ids.into_iter().enumerate() {

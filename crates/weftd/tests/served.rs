@@ -37,7 +37,7 @@ fn agent__a_word_is_added_to_while_its_owner_does_nothing() {
     let (a, b) = (here.rank(1), there.rank(1));
     let to_b = a.connect(&b);
     pass(&a, to_b, &b, 1, b"the session is open");
-    b.services.borrow_mut().open_counter(77, 2, 0);
+    b.services.borrow_mut().open_counter(77, 2, 0, false);
     let mut answer = None;
     until(&[&b], || {
         answer = b.services.borrow_mut().counter(77, 0);
@@ -181,7 +181,7 @@ fn agent__quotas_are_kept_and_named() {
     let waiting = a.endpoint.recv(Some(to_c), 1, 0, vec![0; 8]);
     until(&[&a], || waiting.is_done());
     assert!(matches!(a.endpoint.block_on(waiting).0, Err(OpError::Peer { .. })));
-    a.services.borrow_mut().open_counter(1, 5, 0);
+    a.services.borrow_mut().open_counter(1, 5, 0, false);
     let mut answer = None;
     until(&[&a], || {
         answer = a.services.borrow_mut().counter(1, 0);
@@ -370,7 +370,7 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
 fn word(rank: &Rank, open: Option<u64>) -> Option<u64> {
     const KEY: u64 = 77;
     match open {
-        Some(value) => rank.services.borrow_mut().open_counter(KEY, 1, value),
+        Some(value) => rank.services.borrow_mut().open_counter(KEY, 1, value, false),
         None => rank.services.borrow_mut().read_counter(KEY, 0),
     };
     let mut answer = None;

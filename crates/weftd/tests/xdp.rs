@@ -95,7 +95,7 @@ fn xdp__the_agent_counts_while_its_rank_does_nothing() {
     let (a, b) = (here.rank(1), there.rank(1));
     let to_b = a.connect(&b);
     pass(&a, to_b, &b, 1, b"the session is open");
-    b.services.borrow_mut().open_counter(77, 1, 0);
+    b.services.borrow_mut().open_counter(77, 1, 0, false);
     let mut opened = false;
     until(&[&b], || {
         opened |= b.services.borrow_mut().counter(77, 0).is_some();

@@ -482,7 +482,7 @@ pub unsafe extern "C" fn weft_choose(
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use weft::choices::{Place, Transfer};
+    use weft::choices::{Server, Transfer};
     use weft::Reliability;
 
     #[test]
@@ -493,7 +493,7 @@ mod tests {
         assert_eq!((both.reliability, both.mtu), (Reliability::GoBackN, 2048));
         assert_eq!(chosen(both, "reliability", "selective").map(|c| c.mtu), Some(2048));
         let all = chosen(chosen(both, "transfer", "rcpy").unwrap(), "fetch_add", "agent").unwrap();
-        assert_eq!((all.transfer, all.fetch_add), (Transfer::Rcpy, Place::Agent));
+        assert_eq!((all.transfer, all.fetch_add), (Transfer::Rcpy, Server::Agent));
         assert_eq!((all.reliability, all.mtu), (Reliability::GoBackN, 2048));
         assert_eq!(chosen(both, "transfer", "quick"), None);
         assert_eq!(chosen(both, "transfer", "copy,3=rcpy"), None);

@@ -9,7 +9,6 @@ mod ethernet;
 pub mod far;
 mod floor;
 mod iperf;
-mod kernel;
 mod load;
 mod logp;
 mod mpi;

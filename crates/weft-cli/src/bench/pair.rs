@@ -122,9 +122,12 @@ fn ends() -> Result<([Ends; 2], [UnixStream; 2])> {
 const AGENT: &str = "@weft-bench-agent";
 
 /// Starts the agent of a rank's host, on the rank's core.
-fn spawn_agent(rank: usize, hosts: &Hosts) -> Result<Child> {
+fn spawn_agent(rank: usize, hosts: &Hosts, kernel: bool) -> Result<Child> {
     let mut command = crate::agent::command(AGENT);
     command.args(["--seats", "16", "--quota", "ranks=16"]);
+    if kernel {
+        command.arg("--kernel");
+    }
     let cpus = core(rank);
     if std::env::var_os("WEFT_LOG").is_none() {
         command.env("WEFT_LOG", "warn");
@@ -183,9 +186,11 @@ impl Pair {
         let (ends, controls) = ends()?;
         let hosts = Hosts::start(kind.place)?;
         let mut pair = Pair { members: Vec::new(), agents: Vec::new(), _hosts: None };
+        let kernel =
+            kind.config.contains(&("WEFT_FETCH_ADD", weft::choices::Server::Kernel.name()));
         if let (Some(hosts), "agent") = (&hosts, kind.link) {
             for rank in 0..2 {
-                pair.agents.push(spawn_agent(rank, hosts)?);
+                pair.agents.push(spawn_agent(rank, hosts, kernel)?);
             }
         }
         for ((rank, ends), control) in ends.iter().enumerate().zip(controls) {

@@ -2,7 +2,7 @@
 
 use super::choice::{cast, probe};
 use super::sys::{self, Shared};
-use super::{bandwidth, floor, iperf, kernel, logp, peers, pingpong, rate, wait, wire};
+use super::{bandwidth, floor, iperf, logp, peers, pingpong, rate, wait, wire};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
@@ -112,8 +112,6 @@ pub enum Probe {
     FetchAdd,
     /// Fetch-and-add at a rank that computes all the time and never polls.
     FetchAddUnpolled,
-    /// Fetch-and-add at the kernel of a host whose rank computes for `arg` nanoseconds at a time.
-    KernelFetchAdd,
     /// The longest packet, bytes, and no time.
     PacketMax,
     /// A multicast, `arg` as `cast::Cast` packs it.
@@ -161,7 +159,6 @@ impl fmt::Display for Probe {
             Probe::PacketStream => "packet interface stream",
             Probe::FetchAdd => "fetch-and-add",
             Probe::FetchAddUnpolled => "fetch-and-add, owner never polls",
-            Probe::KernelFetchAdd => "fetch-and-add at a kernel",
             Probe::PacketMax => "longest packet",
             Probe::Multicast => "multicast",
             Probe::WeftIdle => "weft wait",
@@ -476,7 +473,6 @@ impl Rank {
             Probe::PacketStream => probe::stream(self, task),
             Probe::FetchAdd => probe::fetch_add(self, task),
             Probe::FetchAddUnpolled => probe::fetch_add_unpolled(self, task),
-            Probe::KernelFetchAdd => kernel::fetch_add(self, task),
             Probe::PacketMax => probe::packet_max(self),
             Probe::Multicast => cast::multicast(self, task),
             Probe::WeftEstimate => self.estimate(task.arg),

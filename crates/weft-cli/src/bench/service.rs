@@ -127,7 +127,7 @@ fn fetch_add(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
     let keys = job.block_on(world.allgather(own.to_le_bytes().to_vec()))?;
     let host_key = u64::from_le_bytes(keys[1][..].try_into().context("a key is 8 bytes")?);
     if world.rank() == 1 {
-        services.borrow_mut().open_counter(AGENT_KEY, 1, 0);
+        services.borrow_mut().open_counter(AGENT_KEY, 1, 0, false);
         let mut answer = None;
         until(job.endpoint(), "opening a word at the agent", || {
             answer = services.borrow_mut().counter(AGENT_KEY, 0);

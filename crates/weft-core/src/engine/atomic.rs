@@ -4,7 +4,7 @@ use super::op::{Kind, Op};
 use super::region::Rights;
 use super::types::{AtomicCode, AtomicRequest, Placement, Refused};
 use super::Engine;
-use crate::choices::Place;
+use crate::choices::Server;
 use crate::id::{OpId, PeerId};
 use crate::peer::{Desc, Item};
 use crate::time::Instant;
@@ -24,7 +24,7 @@ impl Engine {
         operands: (u64, u64),
         context: u64,
     ) -> Result<OpId, Refused> {
-        let past_agent = self.usable(peer)?.fetch_add == Some(Place::Host);
+        let past_agent = self.usable(peer)?.fetch_add == Some(Server::Host);
         let id = self.add_op(now, Op::new(Some(peer), context, Kind::Atomic))?;
         self.stats.messages_sent += 1;
         let (operand, compare) = operands;
@@ -44,15 +44,18 @@ impl Engine {
         let allowed =
             a.offset.is_multiple_of(8) && self.regions.check(a.key, a.offset, 8, Rights::ALL);
         match AtomicCode::from_wire(a.code) {
-            Some(code) if allowed => Placement::Atomic(AtomicRequest {
-                peer,
-                op: common.imm,
-                key: a.key,
-                offset: a.offset,
-                code,
-                operand: a.operand,
-                compare: a.compare,
-            }),
+            // `Client` is for agents.
+            Some(code) if allowed && code != AtomicCode::Client => {
+                Placement::Atomic(AtomicRequest {
+                    peer,
+                    op: common.imm,
+                    key: a.key,
+                    offset: a.offset,
+                    code,
+                    operand: a.operand,
+                    compare: a.compare,
+                })
+            }
             _ => {
                 self.stats.refused += 1;
                 self.reply(now, peer, common.imm, 0, false);

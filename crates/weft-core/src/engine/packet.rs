@@ -3,7 +3,7 @@
 
 use super::types::{SendArgs, PACKET};
 use super::Engine;
-use crate::choices::{Place, Transfer};
+use crate::choices::{Server, Transfer};
 use crate::id::PeerId;
 use crate::peer::{Desc, State};
 use crate::reliability::Reliability;
@@ -105,15 +105,15 @@ impl Engine {
     }
 
     /// Chooses who does atomic operations on the counters of a peer: its agent where they are
-    /// there, or the peer itself past its agent.
-    pub fn choose_fetch_add(&mut self, peer: PeerId, place: Place) {
+    /// there, for fetch-and-add its kernel, or the peer itself past its agent.
+    pub fn choose_fetch_add(&mut self, peer: PeerId, server: Server) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.fetch_add = Some(place);
+            p.fetch_add = Some(server);
         }
     }
 
     /// Who does atomic operations on the counters of a peer.
-    pub fn fetch_add_of(&self, peer: PeerId) -> Place {
+    pub fn fetch_add_of(&self, peer: PeerId) -> Server {
         let chosen = self.peers.get(peer.0 as usize).and_then(|p| p.fetch_add);
         chosen.unwrap_or(self.cfg.fetch_add)
     }

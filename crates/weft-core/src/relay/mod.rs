@@ -215,6 +215,12 @@ impl Relay {
         true
     }
 
+    /// The identity of a peer.
+    pub fn endpoint(&self, peer: PeerId) -> Option<EndpointId> {
+        let flow = self.flows.get(peer.0 as usize)?.as_ref()?;
+        Some(flow.endpoint)
+    }
+
     /// Forgets a peer and all that is kept for it.
     pub fn disconnect(&mut self, peer: PeerId) {
         let Some(mut flow) = self.flows.get_mut(peer.0 as usize).and_then(Option::take) else {

@@ -14,6 +14,24 @@ pub mod code {
     pub const FETCH_OR: u8 = 5;
     /// Bitwise exclusive or with `operand`.
     pub const FETCH_XOR: u8 = 6;
+    /// Changes nothing: asks the owner's agent about the word in its kernel; `operand` is the
+    /// [`question`](super::question).
+    pub const CLIENT: u8 = 7;
+}
+
+/// What a client of counters in the kernel asks their agent.
+pub mod question {
+    /// For a place: its number, the UDP port and the number of addresses, from the lowest bit on 16
+    /// bits each. One that it had before ends.
+    pub const PLACE: u64 = 0;
+    /// Of the place: a number that its key is derived from.
+    pub const NONCE: u64 = 1;
+    /// The place is to end: the number of the last request that was served.
+    pub const END: u64 = 2;
+    /// What that request was answered.
+    pub const ANSWER: u64 = 3;
+    /// Of the place: the IPv4 address of this number, counted from here.
+    pub const ADDRESS: u64 = 8;
 }
 
 packet! {
@@ -37,7 +55,7 @@ packet! {
 }
 
 fn valid(atomic: &Atomic) -> bool {
-    (code::FETCH_ADD..=code::FETCH_XOR).contains(&atomic.code)
+    (code::FETCH_ADD..=code::CLIENT).contains(&atomic.code)
 }
 
 packet! {

@@ -25,7 +25,7 @@ mod tests;
 mod view;
 
 pub use ack::Ack;
-pub use atomic::{code, Atomic, Reply};
+pub use atomic::{code, question, Atomic, Reply};
 pub use control::{reason, Bye, Nop};
 pub use eager::{Eager, EagerFirst, EagerMore};
 pub use header::{

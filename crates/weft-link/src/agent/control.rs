@@ -11,7 +11,7 @@ use weft_core::wire::Atomic;
 use weft_core::{Config, EndpointId, PeerId, Reliability};
 
 /// Version of what rank and agent say to each other.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// What a rank asks its agent for.
 #[derive(Clone, PartialEq, Eq)]
@@ -129,8 +129,9 @@ pub enum Control {
     Left(PeerId, u32),
     /// Agent: something people should read.
     Notice(String),
-    /// Rank: keep so many words, each of this value, for fetch-and-add under this key.
-    CounterOpen(u64, u32, u64),
+    /// Rank: keep so many words, each of this value, for fetch-and-add under this key; in the kernel
+    /// (true) if that can be.
+    CounterOpen(u64, u32, u64, bool),
     /// Rank: what is in a word of mine?
     CounterRead(u64, u32),
     /// Agent: the value of a word, or none under this key; also the answer to `CounterOpen`.
@@ -287,7 +288,9 @@ impl Control {
             Control::Path(peer, mtu) => new(6).u32(peer.0).u32(*mtu).0,
             Control::Lost(peer, why) => new(7).u32(peer.0).text(why),
             Control::Notice(text) => new(8).text(text),
-            Control::CounterOpen(key, words, value) => new(9).u64(*key).u32(*words).u64(*value).0,
+            Control::CounterOpen(key, words, value, kernel) => {
+                new(9).u64(*key).u32(*words).u64(*value).u32((*kernel).into()).0
+            }
             Control::CounterRead(key, word) => new(10).u64(*key).u32(*word).0,
             Control::CounterIs(key, word, value) => {
                 let w = new(11).u64(*key).u32(*word);
@@ -348,7 +351,12 @@ impl Control {
             6 => Control::Path(r.peer()?, r.u32()?),
             7 => Control::Lost(r.peer()?, r.text()?),
             8 => Control::Notice(r.text()?),
-            9 => Control::CounterOpen(r.u64()?, r.u32()?, r.u64()?),
+            9 => match (r.u64()?, r.u32()?, r.u64()?, r.u32()?) {
+                (key, words, value, kernel @ 0..=1) => {
+                    Control::CounterOpen(key, words, value, kernel == 1)
+                }
+                _ => return Err(ControlError),
+            },
             10 => Control::CounterRead(r.u64()?, r.u32()?),
             11 => {
                 let (key, word) = (r.u64()?, r.u32()?);

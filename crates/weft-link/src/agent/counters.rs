@@ -1,27 +1,161 @@
-//! Fetch-and-add in the rank's place: words that live here and are served while it computes.
+//! Fetch-and-add in the rank's place: words that live here, or in the kernel for others to add to
+//! past this process, and are served while the rank computes.
 
+use crate::random_u64;
+use crate::secure::JobKey;
+use crate::xdp::counters::{client_key, KernelCounters, Place};
 use std::collections::BTreeMap;
-use weft_core::wire::{code, status, Atomic, Reply};
+use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use weft_core::wire::{code, question, status, Atomic, Reply};
+use weft_core::{EndpointId, PeerId};
+
+/// The kernel's counters, as far as they are for one rank.
+pub struct InKernel {
+    /// Of the host.
+    pub counters: Rc<KernelCounters>,
+    /// The key of the rank's job.
+    pub key: JobKey,
+    /// The rank.
+    pub me: EndpointId,
+}
 
 /// The words of one rank, by key.
 #[derive(Default)]
 pub struct Counters {
-    words: BTreeMap<u64, Box<[u64]>>,
+    words: BTreeMap<u64, Words>,
     count: usize,
+    kernel: Option<InKernel>,
     /// Operations served.
     pub served: u64,
 }
 
+/// The words under a key.
+enum Words {
+    Here(Box<[AtomicU64]>),
+    Kernel(KernelWords),
+}
+
+/// Words in the kernel, and who may add to them there. Given back when dropped.
+struct KernelWords {
+    counters: Rc<KernelCounters>,
+    first: u32,
+    count: u32,
+    clients: BTreeMap<PeerId, Client>,
+}
+
+/// A peer that adds past this process.
+struct Client {
+    place: Place,
+    nonce: u64,
+    /// Its place has ended: number of the last request served, and the answer.
+    ended: Option<(u64, u64)>,
+}
+
+impl Drop for KernelWords {
+    fn drop(&mut self) {
+        self.clients.values().for_each(|client| self.counters.dismiss(client.place.client));
+        self.counters.close(self.first, self.count);
+    }
+}
+
+impl Words {
+    fn len(&self) -> usize {
+        match self {
+            Words::Here(words) => words.len(),
+            Words::Kernel(words) => words.count as usize,
+        }
+    }
+
+    fn get(&self, word: usize) -> Option<&AtomicU64> {
+        match self {
+            Words::Here(words) => words.get(word),
+            Words::Kernel(words) => {
+                let word = u32::try_from(word).ok().filter(|&word| word < words.count)?;
+                Some(words.counters.word(words.first + word))
+            }
+        }
+    }
+}
+
+impl KernelWords {
+    /// What a peer wants to know to add past this process.
+    fn answer(&mut self, kernel: &InKernel, from: (PeerId, EndpointId), what: u64) -> Option<u64> {
+        if what == question::PLACE {
+            self.dismiss(from.0);
+            let nonce = random_u64();
+            let key = client_key(&kernel.key, kernel.me, from.1, nonce);
+            let place = self.counters.admit(&key, self.first, self.count)?;
+            self.clients.insert(from.0, Client { place, nonce, ended: None });
+            let (port, addresses) = (u64::from(place.port), u64::from(place.addresses));
+            return Some(u64::from(place.client) | port << 16 | addresses << 32);
+        }
+        let client = self.clients.get_mut(&from.0)?;
+        match what {
+            question::NONCE => Some(client.nonce),
+            question::END => {
+                let ended = self.counters.end(client.place.client);
+                Some(client.ended.get_or_insert(ended).0)
+            }
+            question::ANSWER => Some(client.ended?.1),
+            _ => {
+                let number = usize::try_from(what.checked_sub(question::ADDRESS)?).ok()?;
+                Some(u64::from(u32::from(self.counters.address(number)?)))
+            }
+        }
+    }
+
+    fn dismiss(&mut self, peer: PeerId) {
+        if let Some(client) = self.clients.remove(&peer) {
+            self.counters.dismiss(client.place.client);
+        }
+    }
+}
+
 impl Counters {
+    /// Words can be in the kernel from now on.
+    pub fn use_kernel(&mut self, kernel: InKernel) {
+        self.kernel = Some(kernel);
+    }
+
     /// Keeps `words` words of this value under `key`. False if that would be more than `most` in
     /// all, or the key is in use.
     pub fn open(&mut self, key: u64, words: u32, value: u64, most: usize) -> bool {
-        let words = words as usize;
-        if words == 0 || self.count + words > most || self.words.contains_key(&key) {
+        let here = || Some(Words::Here((0..words).map(|_| AtomicU64::new(value)).collect()));
+        self.insert(key, words, most, here)
+    }
+
+    /// The same in the kernel. False also if that has no room, or is not used.
+    pub fn open_in_kernel(&mut self, key: u64, words: u32, value: u64, most: usize) -> bool {
+        let Some(counters) = self.kernel.as_ref().map(|kernel| Rc::clone(&kernel.counters)) else {
+            return false;
+        };
+        self.insert(key, words, most, || {
+            let first = counters.open(words, value)?;
+            Some(Words::Kernel(KernelWords {
+                counters,
+                first,
+                count: words,
+                clients: BTreeMap::new(),
+            }))
+        })
+    }
+
+    fn insert(
+        &mut self,
+        key: u64,
+        words: u32,
+        most: usize,
+        make: impl FnOnce() -> Option<Words>,
+    ) -> bool {
+        let count = words as usize;
+        if count == 0 || self.count + count > most || self.words.contains_key(&key) {
             return false;
         }
-        self.count += words;
-        self.words.insert(key, vec![value; words].into());
+        let Some(words) = make() else { return false };
+        self.count += count;
+        self.words.insert(key, words);
         true
     }
 
@@ -30,33 +164,60 @@ impl Counters {
         self.count -= self.words.remove(&key).map_or(0, |w| w.len());
     }
 
-    /// The value of a word.
-    pub fn read(&self, key: u64, word: u32) -> Option<u64> {
-        self.words.get(&key)?.get(word as usize).copied()
+    /// A peer is gone: it adds to nothing any more.
+    pub fn lost(&mut self, peer: PeerId) {
+        for words in self.words.values_mut() {
+            if let Words::Kernel(words) = words {
+                words.dismiss(peer);
+            }
+        }
     }
 
-    /// Does an operation if its key is one of these; the answer.
-    pub fn serve(&mut self, atomic: &Atomic) -> Option<Reply> {
+    /// The value of a word.
+    pub fn read(&self, key: u64, word: u32) -> Option<u64> {
+        Some(self.words.get(&key)?.get(word as usize)?.load(SeqCst))
+    }
+
+    /// Does an operation if its key is one of these; the answer. `from`: the peer who wants it, if
+    /// it is one.
+    pub fn serve(&mut self, atomic: &Atomic, from: Option<(PeerId, EndpointId)>) -> Option<Reply> {
         let words = self.words.get_mut(&atomic.key)?;
         self.served += 1;
-        let at =
-            usize::try_from(atomic.offset / 8).ok().filter(|_| atomic.offset.is_multiple_of(8));
-        let Some(word) = at.and_then(|at| words.get_mut(at)) else {
-            return Some(Reply { value: 0, status: status::REFUSED });
+        let value = match words {
+            Words::Kernel(words) if atomic.code == code::CLIENT => {
+                let kernel = self.kernel.as_ref();
+                kernel
+                    .zip(from)
+                    .and_then(|(kernel, from)| words.answer(kernel, from, atomic.operand))
+            }
+            words => {
+                let at = usize::try_from(atomic.offset / 8).ok();
+                let at = at.filter(|_| atomic.offset.is_multiple_of(8));
+                at.and_then(|at| words.get(at)).and_then(|word| apply(word, atomic))
+            }
         };
-        let (before, operand) = (*word, atomic.operand);
-        *word = match atomic.code {
-            code::FETCH_ADD => before.wrapping_add(operand),
-            code::COMPARE_SWAP if before == atomic.compare => operand,
-            code::COMPARE_SWAP => before,
-            code::SWAP => operand,
-            code::FETCH_AND => before & operand,
-            code::FETCH_OR => before | operand,
-            code::FETCH_XOR => before ^ operand,
-            _ => return Some(Reply { value: 0, status: status::REFUSED }),
-        };
-        Some(Reply { value: before, status: status::OK })
+        Some(match value {
+            Some(value) => Reply { value, status: status::OK },
+            None => Reply { value: 0, status: status::REFUSED },
+        })
     }
+}
+
+/// Does an operation on a word, to which programs in the kernel may be adding; the value before.
+fn apply(word: &AtomicU64, atomic: &Atomic) -> Option<u64> {
+    let operand = atomic.operand;
+    Some(match atomic.code {
+        code::FETCH_ADD => word.fetch_add(operand, SeqCst),
+        code::COMPARE_SWAP => {
+            let done = word.compare_exchange(atomic.compare, operand, SeqCst, SeqCst);
+            done.unwrap_or_else(|before| before)
+        }
+        code::SWAP => word.swap(operand, SeqCst),
+        code::FETCH_AND => word.fetch_and(operand, SeqCst),
+        code::FETCH_OR => word.fetch_or(operand, SeqCst),
+        code::FETCH_XOR => word.fetch_xor(operand, SeqCst),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -72,16 +233,16 @@ mod tests {
     fn serve__adds_and_refuses_what_is_out_of_bounds() {
         let mut all = Counters::default();
         assert!(all.open(7, 2, 0, 10));
-        assert_eq!(all.serve(&add(7, 8, 5)), Some(Reply { value: 0, status: status::OK }));
-        assert_eq!(all.serve(&add(7, 8, 1)), Some(Reply { value: 5, status: status::OK }));
+        assert_eq!(all.serve(&add(7, 8, 5), None), Some(Reply { value: 0, status: status::OK }));
+        assert_eq!(all.serve(&add(7, 8, 1), None), Some(Reply { value: 5, status: status::OK }));
         assert_eq!((all.read(7, 1), all.read(7, 0), all.read(7, 2)), (Some(6), Some(0), None));
         for offset in [16, 4, u64::MAX, u64::MAX - 7] {
-            let reply = all.serve(&add(7, offset, 1)).unwrap();
+            let reply = all.serve(&add(7, offset, 1), None).unwrap();
             assert_eq!(reply.status, status::REFUSED, "{offset}");
         }
-        assert_eq!(all.serve(&add(8, 0, 1)), None, "somebody else's key");
+        assert_eq!(all.serve(&add(8, 0, 1), None), None, "somebody else's key");
         let swap = Atomic { code: code::COMPARE_SWAP, compare: 6, operand: 9, ..add(7, 8, 0) };
-        assert_eq!(all.serve(&swap).unwrap().value, 6);
+        assert_eq!(all.serve(&swap, None).unwrap().value, 6);
         assert_eq!(all.read(7, 1), Some(9));
     }
 

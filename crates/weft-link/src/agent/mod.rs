@@ -30,6 +30,7 @@ pub use crate::shm::Caller;
 pub use bare::{BareRank, Nonsense};
 pub use client::{AgentConfig, AgentLink};
 pub use control::{Attach, Control, ControlError, GroupRole, Served, VERSION};
+pub use counters::InKernel;
 pub use hub::{FromRank, Hub};
 pub use proxy::{Limits, Proxy, ToRank};
 pub use services::{GroupPacket, MemberNews, Services, ServicesHandle, PACKET_GROUPS};

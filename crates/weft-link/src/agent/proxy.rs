@@ -3,7 +3,7 @@
 //! No input or output here: `weftd` runs it over its links and rings, the simulator over simulated
 //! ones.
 
-use super::counters::Counters;
+use super::counters::{Counters, InKernel};
 use super::groups::{Groups, Port};
 use super::payloads::Payloads;
 use super::Control;
@@ -85,6 +85,11 @@ impl Proxy {
         }
     }
 
+    /// Words for fetch-and-add can be in the kernel from now on.
+    pub fn use_kernel(&mut self, kernel: InKernel) {
+        self.counters.use_kernel(kernel);
+    }
+
     /// Says something to the rank, when its ring has room.
     pub fn say(&mut self, message: Control) {
         if !self.gone {
@@ -104,8 +109,17 @@ impl Proxy {
     /// A message of the rank about what is done in its place; any other is refused, in words.
     pub fn control(&mut self, now: Instant, message: Control) {
         match message {
-            Control::CounterOpen(key, words, value) => {
-                let opened = self.counters.open(key, words, value, self.limits.words);
+            Control::CounterOpen(key, words, value, kernel) => {
+                let most = self.limits.words;
+                let mut opened = kernel && self.counters.open_in_kernel(key, words, value, most);
+                if kernel && !opened {
+                    self.say(Control::Notice(
+                        "a counter is at the agent: none is left in the kernel, or weftd serves \
+                         none there (weftd --kernel)"
+                            .into(),
+                    ));
+                }
+                opened = opened || self.counters.open(key, words, value, most);
                 let value = opened.then_some(value);
                 self.say(Control::CounterIs(key, 0, value));
             }
@@ -115,7 +129,7 @@ impl Proxy {
             }
             Control::CounterClose(key) => self.counters.close(key),
             Control::CounterDo(number, atomic) => {
-                let reply = self.counters.serve(&atomic).filter(|r| r.status == status::OK);
+                let reply = self.counters.serve(&atomic, None).filter(|r| r.status == status::OK);
                 self.say(Control::CounterDone(number, reply.map(|r| r.value)));
             }
             Control::GroupJoin(role) => {
@@ -229,7 +243,8 @@ impl Proxy {
             // Its sender wants it to be done by the rank.
             Packet::Atomic(_) if common.flags & flags::DIRECT != 0 => return false,
             Packet::Atomic(atomic) => {
-                let Some(reply) = self.counters.serve(&atomic) else { return false };
+                let from = self.relay.endpoint(peer).map(|endpoint| (peer, endpoint));
+                let Some(reply) = self.counters.serve(&atomic, from) else { return false };
                 self.relay.reply(peer, common.imm, &reply);
             }
             Packet::Mcast(mcast) => self.groups.on_mcast(peer, &mcast, payload),
@@ -283,6 +298,7 @@ impl Proxy {
     }
 
     fn lose(&mut self, peer: PeerId) {
+        self.counters.lost(peer);
         let mut groups = std::mem::take(&mut self.groups);
         groups.on_lost(peer, &mut GroupPort(self));
         self.groups = groups;

@@ -58,12 +58,12 @@ impl Services {
         room
     }
 
-    /// Asks the agent to keep `words` words of this value for fetch-and-add under `key`; others
-    /// reach them as a region of this endpoint, whatever this rank does meanwhile. False: try
-    /// again.
-    pub fn open_counter(&mut self, key: u64, words: u32, value: u64) -> bool {
+    /// Asks the agent to keep `words` words of this value for fetch-and-add under `key`, in the
+    /// kernel if `kernel` says so and that can be; others reach them as a region of this endpoint,
+    /// whatever this rank does meanwhile. False: try again.
+    pub fn open_counter(&mut self, key: u64, words: u32, value: u64, kernel: bool) -> bool {
         self.counters.remove(&(key, 0));
-        self.ask(Control::CounterOpen(key, words, value))
+        self.ask(Control::CounterOpen(key, words, value, kernel))
     }
 
     /// Asks for the value of a word.

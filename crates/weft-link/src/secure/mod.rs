@@ -81,11 +81,15 @@ impl JobKey {
 
     /// A number that names the job to anybody; it tells nothing about the key.
     pub fn public_id(&self) -> u64 {
-        let derived = self.derive(b"weft 1 public id", Backend::detect());
-        u64::from_le_bytes(cut(derived))
+        u64::from_le_bytes(cut(self.derived(b"weft 1 public id")))
     }
 
-    /// A key for one purpose: the tag of the second half under the first half, the purpose as
+    /// A key for one purpose.
+    pub(crate) fn derived(&self, purpose: &[u8; 16]) -> [u8; 16] {
+        self.derive(purpose, Backend::detect())
+    }
+
+    /// The same: the tag of the second half under the first half, the purpose as
     /// nonce.
     fn derive(&self, purpose: &[u8; 16], backend: Backend) -> [u8; 16] {
         let (first, second) = self.0.split_at(16);

@@ -4,6 +4,7 @@
 use super::sys::Insn;
 use crate::ether::{EtherHead, EtherType, Mac};
 use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
 use std::os::fd::AsRawFd;
 
 /// Verdicts of an XDP program (`enum xdp_action`).
@@ -22,6 +23,9 @@ pub(super) const REDIRECT_MAP: i32 = 51;
 
 /// Where the EtherType stands.
 pub(super) const TYPE_AT: i16 = 12;
+/// Where the IP header stands, and what is behind UDP's, where it has no options.
+pub(super) const IP_AT: i16 = 14;
+pub(super) const UDP_DATA: usize = 42;
 /// Where an index is put for a look into a map, from the end of the stack.
 const KEY_AT: i16 = -4;
 
@@ -245,6 +249,36 @@ impl Assembler {
         self.if_not(R4, i32::from(slot), "out");
         for (at, part) in [(0, [a, b]), (2, [c, d]), (4, [e, f])] {
             self.load(Width::Half, R4, R6, at);
+            self.if_not(R4, i32::from(u16::from_ne_bytes(part)), "out");
+        }
+    }
+
+    /// Begins a program with `r6` = the frame, and lets pass (`r0`, "out") what is shorter than
+    /// `len`, or no whole UDP datagram for this address.
+    pub(super) fn only_udp(&mut self, to: SocketAddrV4, len: usize) {
+        const IPV4: i32 = 0x0800;
+        const UDP: i32 = 17;
+        self.load(Width::Word, R2, R1, MD_DATA_END);
+        self.load(Width::Word, R6, R1, MD_DATA);
+        self.set(R0, XDP_PASS);
+        self.copy(R4, R6);
+        self.add(R4, len as i32);
+        self.if_greater(R4, R2, "out");
+        self.load(Width::Half, R4, R6, TYPE_AT);
+        self.swap_be16(R4);
+        self.if_not(R4, IPV4, "out");
+        // Version 4, five words of header; no part of a datagram but the last, or don't fragment.
+        self.load(Width::Byte, R4, R6, IP_AT);
+        self.if_not(R4, 0x45, "out");
+        self.load(Width::Half, R4, R6, IP_AT + 6);
+        self.swap_be16(R4);
+        self.and(R4, 0x3fff);
+        self.if_not(R4, 0, "out");
+        self.load(Width::Byte, R4, R6, IP_AT + 9);
+        self.if_not(R4, UDP, "out");
+        let [a, b, c, d] = to.ip().octets();
+        for (at, part) in [(16, [a, b]), (18, [c, d]), (22, to.port().to_be_bytes())] {
+            self.load(Width::Half, R4, R6, IP_AT + at);
             self.if_not(R4, i32::from(u16::from_ne_bytes(part)), "out");
         }
     }

@@ -27,7 +27,7 @@ impl SipKey {
     }
 
     /// The hash of some bytes under this key.
-    pub(super) fn hash(&self, parts: &[&[u8]]) -> u64 {
+    pub(crate) fn hash(&self, parts: &[&[u8]]) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         parts.iter().for_each(|part| hasher.write(part));
         hasher.finish()
@@ -48,23 +48,11 @@ impl SipKey {
 
 const V: [u8; 4] = [R1, R2, R3, R4];
 
-/// Where a program has what a key begins with.
-#[derive(Clone, Copy)]
-pub(super) enum State {
-    /// In its code.
-    Known([u64; 4]),
-    /// In memory: a register and an offset.
-    At(u8, i16),
-}
-
-/// `r1` = the hash of `words` times 8 bytes at `from`, a register and an offset. No register is one
-/// of 0 to 5, which are used.
-pub(super) fn siphash(asm: &mut Assembler, state: State, from: (u8, i16), words: i16) {
+/// `r1` = the hash of `words` times 8 bytes at `from`, under the key whose state is at `state`:
+/// registers and offsets. No register is one of 0 to 5, which are used.
+pub(super) fn siphash(asm: &mut Assembler, state: (u8, i16), from: (u8, i16), words: i16) {
     for (i, v) in V.into_iter().enumerate() {
-        match state {
-            State::Known(words) => asm.set_wide(v, words[i]),
-            State::At(base, offset) => asm.load(Width::Double, v, base, offset + 8 * i as i16),
-        }
+        asm.load(Width::Double, v, state.0, state.1 + 8 * i as i16);
     }
     for word in 0..words {
         asm.load(Width::Double, R5, from.0, from.1 + 8 * word);

@@ -10,7 +10,7 @@ const LONG: u64 = 500 * MS;
 
 /// Multicast and fetch-and-add where this says, retransmission in agents either way.
 fn settings(place: Place) -> Config {
-    Config { multicast: place, fetch_add: place, ..Config::default() }
+    Config { multicast: place, fetch_add: place.into(), ..Config::default() }
 }
 
 fn served(config: SimConfig) -> SimConfig {

@@ -47,6 +47,7 @@ use wait::Waiter;
 use weft_core::engine::types::{self, AtomicCode, Claimed, Probed, RecvArgs, Refused, SendArgs};
 use weft_core::{Config, EndpointId, Instant, LinkCaps, OpError, PeerFailure, PeerId, Stats};
 use weft_link::agent::ServicesHandle;
+use weft_link::secure::JobKey;
 use weft_link::{Address, Link, Next, Turn};
 
 /// How an operation ended well.
@@ -124,6 +125,8 @@ pub(crate) struct Inner {
     unpolled: u32,
     pub(crate) packets: Option<Box<crate::packets::State>>,
     pub(crate) agent: Option<ServicesHandle>,
+    /// Of the job, for counters in kernels.
+    pub(crate) job_key: Option<JobKey>,
 }
 
 /// An endpoint. Clones are the same endpoint; it belongs to one thread and takes no lock.
@@ -173,6 +176,7 @@ impl Endpoint {
             unpolled: 0,
             packets: None,
             agent: None,
+            job_key: None,
         };
         Endpoint { inner: Rc::new(RefCell::new(inner)) }
     }

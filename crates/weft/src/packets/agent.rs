@@ -490,10 +490,10 @@ impl Packets {
         }
     }
 
-    /// Puts a counter at the agent. False if it refuses.
-    pub(super) fn open_at_agent(&self, key: u64, value: u64) -> bool {
+    /// Puts a counter at the agent, or into the kernel. False if it refuses.
+    pub(super) fn open_at_agent(&self, key: u64, value: u64, kernel: bool) -> bool {
         let Some(services) = self.endpoint.agent() else { return false };
-        services.borrow_mut().open_counter(key, 1, value);
+        services.borrow_mut().open_counter(key, 1, value, kernel);
         let opened = self.await_counter(&services, key).is_some();
         if opened {
             self.endpoint.inner.borrow_mut().driver.core.at_agent.insert(key);

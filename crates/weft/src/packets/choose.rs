@@ -1,7 +1,7 @@
 //! What is chosen for one peer.
 
 use super::{agent, Packets};
-use crate::choices::{check_trust, Choices, NoAgent, Overrun, Place};
+use crate::choices::{check_trust, Choices, NoAgent, Overrun, Server};
 use crate::endpoint::driver::Driver;
 use std::fmt;
 use weft_core::config::MTU_MIN;
@@ -94,8 +94,9 @@ impl Packets {
     /// - transfer, for what is sent to the peer and fetched from it from now on: each side chooses
     ///   how it sends, and memory is copied directly where neither side's transfer forbids it;
     /// - the place of fetch-and-add: `host` has what is added to the peer's counters pass its agent
-    ///   by, `agent` leaves it to that where the counter is there. Chosen for this endpoint itself,
-    ///   it is where counters made from now on lie.
+    ///   by, `agent` leaves it to that where the counter is there, and `kernel` adds past both where
+    ///   it is in the kernel of the peer's host. Chosen for this endpoint itself, it is where
+    ///   counters made from now on lie.
     ///
     /// The other parts hold for all peers, and are to be those of [`choices`](Self::choices).
     ///
@@ -146,19 +147,20 @@ fn check(
     [before, choices]: [&Choices; 2],
     served: bool,
 ) -> Result<(), ChoiceError> {
-    let needs = |setting| Err(ChoiceError::NoAgent(NoAgent { setting }));
+    let needs = |setting, value| Err(ChoiceError::NoAgent(NoAgent { setting, value }));
     let own = driver.core.engine.find_peer(driver.core.engine.id()) == Some(peer);
     let sends =
         choices.reliability == Reliability::Agent && before.reliability != Reliability::Agent;
-    let counts = choices.fetch_add == Place::Agent && before.fetch_add != Place::Agent;
+    let server = choices.fetch_add;
+    let counts = server != Server::Host && server != before.fetch_add;
     if sends && !served {
-        return needs("reliability");
+        return needs("reliability", "agent");
     }
     if sends && !agent::is_served(driver, peer) {
         return Err(ChoiceError::PastAgent);
     }
     match counts {
-        true if own && !served => needs("fetch_add"),
+        true if own && !served => needs("fetch_add", server.name()),
         true if !own && agent::is_past(driver, peer) => Err(ChoiceError::PastAgent),
         _ => Ok(()),
     }

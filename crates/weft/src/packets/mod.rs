@@ -13,6 +13,7 @@ mod choose;
 mod dispatch;
 mod gather;
 mod group;
+mod kernel;
 mod multicast;
 mod packet;
 mod rcpy;
@@ -28,7 +29,7 @@ pub use packet::{KeptPacket, Packet, SendBuffer, TooManyKept};
 pub use rcpy::Exported;
 pub use receive::Received;
 
-use crate::choices::{Choices, NoAgent, Place};
+use crate::choices::{Choices, NoAgent, Place, Server};
 use crate::endpoint::Endpoint;
 use agent::Agent;
 use multicast::{Delivery, Group, InFlight};
@@ -83,6 +84,7 @@ counters! {
     reordered: "Multicast packets held until those before them came by another tree.",
     credits_sent: "Credit packets of multicast trees.",
     credits_asked: "Times a parent in a multicast tree asked for credit that did not come.",
+    kernel_adds: "Fetch-and-adds served by the kernel of a peer's host.",
     slow_members: "Times a member of a multicast tree was named for being slow.",
     members_failed: "Members of multicast groups that failed.",
     rcpy_hits: "Pages copied remotely with a translation at hand.",
@@ -125,6 +127,8 @@ pub(crate) struct State {
     counters: BTreeSet<u64>,
     /// The agent of the host, if one serves this endpoint.
     agent: Option<Agent>,
+    /// How counters of peers are reached in their kernels: bounded by the counters added to.
+    kernels: kernel::Ways,
     /// Who shall forward multicasts.
     place: Place,
     /// Of futures that wait for credit or for the end of a remote-memory copy.
@@ -154,6 +158,7 @@ impl State {
             copies: Copies::new(config.rcpy_tlb.max(1) as usize),
             counters: BTreeSet::new(),
             agent: agent.map(Agent::new),
+            kernels: kernel::Ways::new(),
             place: config.multicast,
             wakers: Vec::new(),
             credit: config.multicast_credit.clamp(1, 1 << 16),
@@ -252,12 +257,15 @@ impl Packets {
 
     /// Makes a counter here, for [`fetch_add`](Self::fetch_add) by peers; with
     /// `WEFT_FETCH_ADD=agent`, or when that is chosen for this endpoint itself, at the agent of
-    /// this host, which this waits for. `None`: no more keys, or the agent refuses.
+    /// this host, which this waits for; with `kernel` in the kernel of this host, where peers add
+    /// past the agent, which serves the others; where it cannot be there (a warning says so) at the
+    /// agent. `None`: no more keys, or the agent refuses.
     pub fn counter(&self, value: u64) -> Option<Counter> {
         let key = self.endpoint.register(8, Rights::ALL)?;
-        let at_agent = self.fetch_add_place() == Place::Agent;
+        let server = self.counter_server();
+        let at_agent = server != Server::Host;
         let write = |word: &mut [u8]| word.copy_from_slice(&value.to_le_bytes());
-        if at_agent && !self.open_at_agent(key, value) {
+        if at_agent && !self.open_at_agent(key, value, server == Server::Kernel) {
             self.endpoint.unregister(key);
             return None;
         }
@@ -307,17 +315,22 @@ impl Packets {
         result.map(|status| status.value)
     }
 
-    /// As [`fetch_add`](Self::fetch_add), making progress until it is done.
+    /// As [`fetch_add`](Self::fetch_add), making progress until it is done. To a counter in the
+    /// kernel of the peer's host this adds there, if `kernel` is chosen for the peer: nobody else
+    /// need be scheduled on its host.
     ///
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
     pub fn fetch_add_blocking(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
+        if let Some(before) = self.add_in_kernel(at, counter.key, n)? {
+            return Ok(before);
+        }
         let op = self.endpoint.begin_fetch_add(at, counter.key, n)?;
         self.endpoint.wait_op(op).map(|status| status.value)
     }
 
     /// Who serves counters that are made here from now on.
-    pub fn fetch_add_place(&self) -> Place {
+    pub fn counter_server(&self) -> Server {
         let engine = &self.endpoint.inner.borrow().driver.core.engine;
         let own = engine.find_peer(engine.id());
         let config = engine.config();

@@ -2,8 +2,7 @@
 
 use super::super::{parse_size, table, LinkName, What, CONFIG};
 use anyhow::{ensure, Result};
-use std::str::FromStr;
-use weft::choices::{Choices, Place, Receipt, Transfer, Tree};
+use weft::choices::{Choices, Place, Receipt, Server, Transfer, Tree};
 use weft::{Config, Reliability};
 
 /// What is chosen: of each part one, or several that are measured one after the other.
@@ -24,8 +23,7 @@ pub struct Chosen {
     /// Multicast trees: flat, chain, binary, binomial
     #[arg(long, value_delimiter = ',')]
     tree: Vec<Tree>,
-    /// Who serves fetch-and-add: host, agent, kernel [default: host, and over packet and xdp
-    /// kernel]
+    /// Who serves fetch-and-add: host, agent, kernel
     #[arg(long, value_delimiter = ',')]
     fetch_add: Vec<Server>,
     /// How ranks learn of what arrives: adaptive, polling, blocking, watchdog
@@ -43,38 +41,6 @@ fn parse_mtu(text: &str) -> Result<usize, String> {
     Ok(mtu)
 }
 
-/// Who serves fetch-and-add.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Server {
-    /// The owner of the counter or its agent.
-    Rank(Place),
-    /// The kernel of the owner's host.
-    Kernel,
-}
-
-impl FromStr for Server {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Server, String> {
-        let unknown = |_| "unknown server: use one of host, agent, kernel".to_string();
-        match name {
-            "kernel" => Ok(Server::Kernel),
-            _ => name.parse().map(Server::Rank).map_err(unknown),
-        }
-    }
-}
-
-/// One combination.
-#[derive(Clone, Copy, Debug)]
-pub struct Combination {
-    /// What ranks choose.
-    pub choices: Choices,
-    /// Whether ranks do what is measured.
-    pub ranks: bool,
-    /// Whether the kernel does (too).
-    pub kernel: bool,
-}
-
 fn or<T: Copy>(given: &[T], usual: T) -> Vec<T> {
     if given.is_empty() {
         vec![usual]
@@ -85,11 +51,6 @@ fn or<T: Copy>(given: &[T], usual: T) -> Vec<T> {
 
 /// What the transfer is where the interface is locked.
 pub const WATCHED: &str = "the locked interface sends packets that it copies";
-
-/// Whether the kernel counts over a link.
-fn counts(link: LinkName) -> bool {
-    matches!(link, LinkName::Packet | LinkName::Xdp)
-}
 
 /// Whether a benchmark measures messages; the others measure the packet interface.
 pub fn of_messages(what: What) -> bool {
@@ -125,14 +86,6 @@ impl Chosen {
             "--reliability: shared memory loses nothing, and nobody retransmits; leave it out for \
              shm, or take --link udp, packet, gso, xdp or agent"
         );
-        if self.fetch_add.contains(&Server::Kernel) {
-            ensure!(counts(link), "--fetch-add kernel is measured with --link packet or xdp");
-            let others = !self.reliability.is_empty() || !self.receipt.is_empty();
-            ensure!(
-                !others || self.fetch_add.len() > 1,
-                "--fetch-add kernel: no rank serves it; leave out --reliability and --receipt"
-            );
-        }
         if self.receipt.contains(&Receipt::Watchdog) {
             let measured = matches!(what, What::Logp | What::Throughput | What::FetchAdd);
             ensure!(
@@ -146,27 +99,12 @@ impl Chosen {
         Ok(())
     }
 
-    /// Every combination for a benchmark over a link; what was not chosen is as the variables say.
-    pub fn all(&self, what: What, link: LinkName) -> Result<Vec<Combination>> {
+    /// Every combination for a benchmark; what was not chosen is as the variables say.
+    pub fn all(&self, what: What) -> Result<Vec<Choices>> {
         let mut usual = Choices::of(&weft::job::config_from_env()?);
         if !of_messages(what) && std::env::var_os("WEFT_RECEIPT").is_none() {
             usual.receipt = Receipt::Polling;
         }
-        let kernel = Combination { choices: usual, ranks: false, kernel: true };
-        let mut out = Vec::new();
-        let both = what == What::FetchAdd && self.fetch_add.is_empty() && counts(link);
-        for choices in self.of_ranks(usual) {
-            out.push(Combination { choices, ranks: true, kernel: both });
-        }
-        if self.fetch_add.contains(&Server::Kernel) {
-            out.push(kernel);
-        }
-        Ok(out)
-    }
-
-    fn of_ranks(&self, usual: Choices) -> Vec<Choices> {
-        let mut servers = or(&self.fetch_add, Server::Rank(usual.fetch_add));
-        servers.retain(|server| *server != Server::Kernel);
         let mut all = vec![usual];
         fn each<T: Copy>(all: &mut Vec<Choices>, values: &[T], set: fn(&mut Choices, T)) {
             let old = std::mem::take(all);
@@ -183,13 +121,9 @@ impl Chosen {
         each(&mut all, &or(&self.mtu, usual.mtu as usize), |c, v| c.mtu = v as u32);
         each(&mut all, &or(&self.multicast, usual.multicast), |c, v| c.multicast = v);
         each(&mut all, &or(&self.tree, usual.tree), |c, v| c.tree = v);
-        each(&mut all, &servers, |c, v| {
-            if let Server::Rank(place) = v {
-                c.fetch_add = place;
-            }
-        });
+        each(&mut all, &or(&self.fetch_add, usual.fetch_add), |c, v| c.fetch_add = v);
         each(&mut all, &or(&self.receipt, usual.receipt), |c, v| c.receipt = v);
-        all
+        Ok(all)
     }
 
     /// The settings that differ from those of this process.

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use weft::choices::{Choices, Place, Receipt, Transfer, Tree};
+use weft::choices::{Choices, Place, Receipt, Server, Transfer, Tree};
 use weft::Reliability;
 
 /// Bytes of the messages of the rate.
@@ -138,8 +138,6 @@ pub const HEAD: &str =
 struct Step {
     what: What,
     choices: Choices,
-    /// The kernel does it, on hosts where weft has no socket.
-    kernel: bool,
 }
 
 /// The steps of a link: where it is reliable, nobody retransmits.
@@ -156,25 +154,24 @@ fn steps(link: LinkName) -> Vec<Step> {
         for transfer in [Transfer::Copy, Transfer::Gather, Transfer::Rcpy] {
             for mtu in [1 << 10, 2 << 10, 4 << 10, 0] {
                 let choices = Choices { transfer, reliability, mtu, ..usual };
-                out.push(Step { what: What::Throughput, choices, kernel: false });
+                out.push(Step { what: What::Throughput, choices });
             }
         }
     }
-    let places: &[Place] = match link {
-        LinkName::Agent => &[Place::Host, Place::Agent],
-        _ => &[Place::Host],
+    let (places, servers): (&[Place], &[Server]) = match link {
+        LinkName::Agent => (Place::ALL, Server::ALL),
+        _ => (&[Place::Host], &[Server::Host]),
     };
     for &place in places {
         for &tree in Tree::ALL {
             let receipt = Receipt::Adaptive;
             let choices = Choices { tree, multicast: place, receipt, ..usual };
-            out.push(Step { what: What::Multicast, choices, kernel: false });
+            out.push(Step { what: What::Multicast, choices });
         }
-        let choices = Choices { fetch_add: place, ..usual };
-        out.push(Step { what: What::FetchAdd, choices, kernel: false });
     }
-    if link == LinkName::Packet {
-        out.push(Step { what: What::FetchAdd, choices: usual, kernel: true });
+    for &fetch_add in servers {
+        let choices = Choices { fetch_add, ..usual };
+        out.push(Step { what: What::FetchAdd, choices });
     }
     out
 }
@@ -240,13 +237,12 @@ impl Grid {
         let members = if step.what == What::Multicast { MEMBERS } else { 2 };
         let links = match step.what {
             What::Multicast => multicast_links(link),
-            _ if step.kernel => LinkName::Udp.links(),
             _ => link.links(),
         };
         let kind = Kind { link: links, config: environment(&choices, SETTINGS, members), place };
         let wanted: Vec<(Figure, &'static str, Subject)> = match step.what {
             What::Multicast => [false, true].map(|c| cast(choices, c)).to_vec(),
-            What::FetchAdd => fetch_add(choices, step.kernel),
+            What::FetchAdd => fetch_add(choices),
             _ => packets(choices),
         };
         let subjects: Vec<_> = wanted.iter().map(|(f, _, s)| (f.size(), *s)).collect();
@@ -337,11 +333,7 @@ fn cast(choices: Choices, compute: bool) -> (Figure, &'static str, Subject) {
     (Figure::Multicast(compute), choices.multicast.name(), subject)
 }
 
-fn fetch_add(choices: Choices, kernel: bool) -> Vec<(Figure, &'static str, Subject)> {
-    if kernel {
-        let subject = Subject { arg: COMPUTES, ..Probe::KernelFetchAdd.into() };
-        return vec![(Figure::FetchAdd(true), "kernel", subject)];
-    }
+fn fetch_add(choices: Choices) -> Vec<(Figure, &'static str, Subject)> {
     let by = choices.fetch_add.name();
     let busy = Subject { arg: COMPUTES, ..Probe::FetchAdd.into() };
     vec![(Figure::FetchAdd(false), by, Probe::FetchAdd.into()), (Figure::FetchAdd(true), by, busy)]
@@ -430,6 +422,6 @@ mod tests {
         let agents =
             |link| steps(link).iter().filter(|s| s.choices.needs_agent().is_some()).count();
         assert_eq!((agents(LinkName::Shm), agents(LinkName::Packet)), (0, 0));
-        assert_eq!(agents(LinkName::Agent), 12 + 5);
+        assert_eq!(agents(LinkName::Agent), 12 + 6);
     }
 }

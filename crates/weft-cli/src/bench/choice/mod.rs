@@ -16,7 +16,7 @@ use super::table::{Better, Table};
 use super::{others, pingpong, Bench, LinkName, Options, What};
 use anyhow::{bail, Result};
 use cast::Cast;
-use chosen::{of_messages, Combination};
+use chosen::of_messages;
 use weft::choices::{Choices, Receipt, Transfer, Tree};
 
 pub use chosen::Chosen;
@@ -29,12 +29,11 @@ pub fn tables(
     what: What,
 ) -> Result<Vec<Table>> {
     let mut tables: Vec<Table> = Vec::new();
-    for combination in wanted.all(what, link)? {
-        let choices = &combination.choices;
-        let made = match one(link, options, wanted, what, &combination) {
+    for choices in wanted.all(what)? {
+        let made = match one(link, options, wanted, what, &choices) {
             Ok(made) => made,
             Err(error) if choices.needs_agent().is_some() => {
-                let why = format!("{} not measured: {error:#}", wanted.label(what, choices));
+                let why = format!("{} not measured: {error:#}", wanted.label(what, &choices));
                 match tables.last_mut() {
                     Some(last) => last.notes.push(why),
                     None => bail!(why),
@@ -63,8 +62,8 @@ fn check(choices: &Choices, link: LinkName) -> Result<()> {
         bail!("transfer={} with receipt=watchdog: {}", choices.transfer, chosen::WATCHED);
     }
     match choices.needs_agent() {
-        Some(part) if link != LinkName::Agent => {
-            bail!("{part}=agent is measured with --link agent")
+        Some((part, value)) if link != LinkName::Agent => {
+            bail!("{part}={value} is measured with --link agent")
         }
         _ => Ok(()),
     }
@@ -84,9 +83,8 @@ fn one(
     options: &Options,
     wanted: &Chosen,
     what: What,
-    combination: &Combination,
+    choices: &Choices,
 ) -> Result<Vec<Table>> {
-    let choices = &combination.choices;
     check(choices, link)?;
     let config = wanted.environment(what, choices);
     let mut bench = Bench::start_with(link, options, config)?;
@@ -102,7 +100,7 @@ fn one(
     let mut table = match what {
         What::Logp => logp(&mut bench, name, choices.receipt == Receipt::Watchdog)?,
         What::Throughput => throughput(&mut bench, name, choices.receipt == Receipt::Watchdog)?,
-        What::FetchAdd => fetch_add(&mut bench, name, combination)?,
+        What::FetchAdd => fetch_add(&mut bench, name, choices)?,
         What::Multicast => multicast(&mut bench, name, choices.tree, wanted.members(), config)?,
         _ => bail!("this benchmark has no choices"),
     };
@@ -195,25 +193,20 @@ fn throughput(bench: &mut Bench<'_>, name: &'static str, watched: bool) -> Resul
 /// Computation of the owner of a counter between two polls, ns.
 const COMPUTES: u64 = 1_000_000;
 
-fn fetch_add(bench: &mut Bench<'_>, name: &'static str, by: &Combination) -> Result<Table> {
+fn fetch_add(bench: &mut Bench<'_>, name: &'static str, choices: &Choices) -> Result<Table> {
     let (floor, bare) = floor(bench, 16);
     let (peer, channel) = match bench.link {
         LinkName::Shm => ("unix", Channel::Unix),
         _ => ("tcp", Channel::Tcp),
     };
     let mut table = bench.table("fetch-add", "time", "us", Better::Lower);
-    let kernel = Subject { arg: COMPUTES, ..bench.bare(Probe::KernelFetchAdd) };
-    let mut rows: Vec<(&'static str, Subject)> = Vec::new();
-    if by.ranks {
-        let computes = Subject { arg: COMPUTES, ..Probe::FetchAdd.into() };
-        rows.push((named("owner polls", name), Probe::FetchAdd.into()));
-        rows.push((named("owner computes", name), computes));
-    }
-    if by.ranks && by.choices.receipt == Receipt::Watchdog {
+    let computes = Subject { arg: COMPUTES, ..Probe::FetchAdd.into() };
+    let mut rows: Vec<(&'static str, Subject)> = vec![
+        (named("owner polls", name), Probe::FetchAdd.into()),
+        (named("owner computes", name), computes),
+    ];
+    if choices.receipt == Receipt::Watchdog {
         rows.push((named("owner never polls", name), Probe::FetchAddUnpolled.into()));
-    }
-    if by.kernel {
-        rows.push(("owner computes, kernel", kernel));
     }
     let others_too = [bare, bench.bare(Probe::PingPong(channel))];
     let subjects: Vec<_> = rows.iter().map(|row| row.1).chain(others_too).collect();
@@ -226,8 +219,8 @@ fn fetch_add(bench: &mut Bench<'_>, name: &'static str, by: &Combination) -> Res
     }
     table.notes.push(format!(
         "one fetch-and-add at a time; floor and peer: round trips; a computing owner polls every \
-         {} us; one that never polls has a watchdog; kernel: by an XDP program on an interface \
-         declared trusted",
+         {} us; one that never polls has a watchdog; kernel: an XDP program that the agent has \
+         attached",
         COMPUTES / 1000
     ));
     Ok(table)

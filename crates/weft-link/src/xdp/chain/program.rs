@@ -18,7 +18,7 @@ use super::super::assembler::{
     Assembler, Width, MD_DATA, MD_DATA_END, R0, R1, R2, R3, R4, R6, R7, R8, R9, STACK, XDP_DROP,
     XDP_PASS, XDP_TX,
 };
-use super::super::sip::{siphash, State};
+use super::super::sip::siphash;
 use super::super::sys::Insn;
 use super::frame::{
     ACK, CHECK, DATA, FULL, GROUP, HEAD, HOP, KIND, LIMIT, MISSING, NUMBER, TAG, TAGGED,
@@ -45,7 +45,7 @@ const fn at(word: usize) -> i16 {
 }
 
 /// Where a node has the state of its key.
-const KEY: State = State::At(R7, at(node::KEY));
+const KEY: (u8, i16) = (R7, at(node::KEY));
 
 /// The program of an interface, with the arrays of nodes and of slots, and the bells.
 pub(super) fn assemble(

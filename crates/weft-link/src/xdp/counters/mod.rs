@@ -1,92 +1,223 @@
 //! Fetch-and-add served by the kernel: the XDP program of an interface adds and answers, whatever
 //! the owner of the counters does meanwhile.
 //!
-//! A request is a frame of weft's EtherType for slot [`SLOT`]; the answer is the same frame sent
-//! back. Requests of a client are numbered, and the program remembers the last of each client with
-//! its answer: one that comes twice adds once, one that comes too late not at all. Requests and
-//! answers are authenticated by a keyed hash, which the program checks and makes.
+//! A request is a UDP datagram over IPv4; the answer is the same frame sent back. Requests of a
+//! client are numbered, and the program remembers the last of each client with its answer: one that
+//! comes twice adds once, one that comes too late not at all. Requests and answers are
+//! authenticated by a keyed hash under the client's own key, which the program checks and makes.
 //!
 //! | offset | size | field |
 //! | --- | --- | --- |
-//! | 18 | 1 | version: 1 |
-//! | 19 | 1 | 0: which was my last request? 1: add; 2: answer |
-//! | 20 | 2 | client |
-//! | 22 | 2 | slot that the answer is for |
-//! | 24 | 4 | counter |
-//! | 28 | 4 | 0 |
-//! | 32 | 8 | number of the request |
-//! | 40 | 8 | what to add; in an answer, the value before, or the number of the last request |
-//! | 48 | 8 | tag of bytes 16 to 47: SipHash-2-4 under the key of the counters |
+//! | 0 | 1 | version: 2 |
+//! | 1 | 1 | 0: which was my last request? 1: add; 2: answer |
+//! | 2 | 2 | client |
+//! | 4 | 4 | counter, of those that the client may add to |
+//! | 8 | 8 | number of the request |
+//! | 16 | 8 | what to add; in an answer, the value before, or the number of the last request |
+//! | 24 | 8 | tag of bytes 0 to 23: SipHash-2-4 under the client's key |
 //!
-//! Before it stand Ethernet header and shim; all numbers are little-endian.
+//! All numbers are little-endian.
 
 mod client;
 mod program;
+mod request;
 #[cfg(test)]
 mod tests;
 
 pub use super::sip::SipKey;
-pub use client::{CounterClient, CounterError};
+pub use client::CounterClient;
 
-use super::sys::bpf;
+use super::sys::{bpf, SharedArray};
 use super::{attach, XdpMode};
-use crate::ether::{EtherType, Interface};
+use crate::ether::Interface;
+use crate::secure::JobKey;
+use program::{ANSWERED, COUNT, DONE, FIRST, STATE, TAKEN};
+use std::cell::RefCell;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use weft_core::EndpointId;
 
-/// The slot of requests.
-pub const SLOT: u16 = u16::MAX;
-/// Counters on an interface.
+/// Counters of a host.
 pub const COUNTERS: u32 = 1024;
-/// Clients of an interface.
-pub const CLIENTS: u32 = 1024;
+/// Clients of a host.
+pub const CLIENTS: u16 = 1024;
 /// Name of program and maps.
 const NAME: &str = "weft_counters";
+/// Looks at a request that a program is just answering.
+const LOOKS: u32 = 1 << 16;
 
-/// Counters in the kernel, added to by whoever reaches an interface. They start at 0 and end, and
-/// the program is detached, when this is dropped or its process ends.
+/// The key of a client, which the counters' owner and the client derive from that of their job and a
+/// number drawn for the place.
+pub fn client_key(job: &JobKey, owner: EndpointId, client: EndpointId, nonce: u64) -> SipKey {
+    let base = SipKey(job.derived(b"weft 1 counters "));
+    let mut key = [0; 16];
+    for (at, half) in key.chunks_exact_mut(8).enumerate() {
+        let words = [owner.0, client.0, nonce, at as u64].map(u64::to_le_bytes);
+        half.copy_from_slice(&base.hash(&[words.as_flattened()]).to_le_bytes());
+    }
+    SipKey(key)
+}
+
+/// Counters in the kernel, added to by whoever was given a place as a client. The program is
+/// detached when this is dropped or its process ends.
 #[derive(Debug)]
 pub struct KernelCounters {
-    _link: OwnedFd,
-    counters: OwnedFd,
-    /// How the program works.
+    _links: Vec<OwnedFd>,
+    /// Keeps the port.
+    _socket: UdpSocket,
+    port: u16,
+    addresses: Vec<Ipv4Addr>,
+    words: SharedArray,
+    clients: SharedArray,
+    taken: RefCell<Taken>,
+    /// How the program works on the first interface.
     pub mode: XdpMode,
 }
 
+/// What is in use.
+#[derive(Debug)]
+struct Taken {
+    words: Vec<bool>,
+    clients: Vec<bool>,
+}
+
+/// What a client has to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its number.
+    pub client: u16,
+    /// The port of the counters.
+    pub port: u16,
+    /// Addresses that they are reached at.
+    pub addresses: u16,
+}
+
 impl KernelCounters {
-    /// Attaches the program to an interface: who has the key may add to every counter. A new key
-    /// each time: requests under an old one could be sent again. Needs `CAP_NET_ADMIN` and
-    /// `CAP_BPF`. Frames for AF_XDP sockets pass, so an interface serves either these counters or
-    /// the xdp link; packet sockets are not disturbed.
+    /// Attaches the program to the interfaces that have an IPv4 address. Needs `CAP_NET_ADMIN` and
+    /// `CAP_BPF`, from here on no right. Frames for AF_XDP sockets pass, so an interface serves
+    /// either these counters or the xdp link; packet sockets are not disturbed.
     ///
     /// # Errors
-    /// The kernel's: `EBUSY` where another program is attached.
-    pub fn serve(
-        interface: &Interface,
-        kind: EtherType,
-        key: SipKey,
-    ) -> io::Result<KernelCounters> {
-        let counters = bpf::array(COUNTERS, 8, NAME)?;
-        let clients = bpf::array(CLIENTS, 16, NAME)?;
-        let code = program::assemble(&clients, &counters, (kind, interface.mac), key);
-        let program = bpf::load(&code, NAME, false)?;
-        let (link, mode) = attach::alone(&program, interface)?;
-        Ok(KernelCounters { _link: link, counters, mode })
+    /// The kernel's: `EBUSY` where another program is attached; no interface has an address.
+    pub fn serve(interfaces: &[Interface]) -> io::Result<KernelCounters> {
+        let mut counters = KernelCounters::detached()?;
+        for interface in interfaces {
+            let of = interface.ips.iter().find_map(|(ip, _)| match ip {
+                IpAddr::V4(ip) => Some(*ip),
+                IpAddr::V6(_) => None,
+            });
+            let Some(ip) = of else { continue };
+            let (link, mode) = attach::alone(&counters.load(ip)?, interface)?;
+            if counters.addresses.is_empty() {
+                counters.mode = mode;
+            }
+            counters._links.push(link);
+            counters.addresses.push(ip);
+        }
+        if counters.addresses.is_empty() {
+            let why = "no interface has an IPv4 address";
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, why));
+        }
+        Ok(counters)
     }
 
-    /// The value of a counter.
-    ///
-    /// # Errors
-    /// `ENOENT`: there is none of this number.
-    pub fn read(&self, counter: u32) -> io::Result<u64> {
-        bpf::read(&self.counters, counter)
+    /// Counters that no interface reaches.
+    fn detached() -> io::Result<KernelCounters> {
+        let socket = UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))?;
+        Ok(KernelCounters {
+            _links: Vec::new(),
+            port: socket.local_addr()?.port(),
+            _socket: socket,
+            addresses: Vec::new(),
+            words: SharedArray::new(COUNTERS, 1, NAME)?,
+            clients: SharedArray::new(CLIENTS.into(), program::WORDS, NAME)?,
+            taken: RefCell::new(Taken {
+                words: vec![false; COUNTERS as usize],
+                clients: vec![false; CLIENTS.into()],
+            }),
+            mode: XdpMode::Generic,
+        })
     }
 
-    /// Sets a counter, whatever is added meanwhile.
+    /// The program for an address, attached to nothing.
+    fn load(&self, ip: Ipv4Addr) -> io::Result<OwnedFd> {
+        let address = SocketAddrV4::new(ip, self.port);
+        let code = program::assemble(&self.clients, &self.words, address);
+        bpf::load(&code, NAME, false)
+    }
+
+    /// An address that the counters are reached at.
+    pub fn address(&self, number: usize) -> Option<Ipv4Addr> {
+        self.addresses.get(number).copied()
+    }
+
+    /// Takes so many counters that follow one another, and gives each this value; the first.
+    /// `None`: there are not so many.
+    pub fn open(&self, count: u32, value: u64) -> Option<u32> {
+        let taken = &mut self.taken.borrow_mut().words;
+        let count = usize::try_from(count).ok().filter(|&n| n > 0)?;
+        let at = taken.windows(count).position(|some| !some.contains(&true))?;
+        taken[at..at + count].fill(true);
+        (at..at + count).for_each(|word| self.word(word as u32).store(value, SeqCst));
+        Some(at as u32)
+    }
+
+    /// Gives counters back. Their clients were dismissed.
+    pub fn close(&self, first: u32, count: u32) {
+        self.taken.borrow_mut().words[first as usize..][..count as usize].fill(false);
+    }
+
+    /// A counter: programs add to it at any time.
     ///
-    /// # Errors
-    /// `E2BIG`: there is none of this number.
-    pub fn set(&self, counter: u32, value: u64) -> io::Result<()> {
-        bpf::write(&self.counters, counter, value)
+    /// # Panics
+    /// It is not below [`COUNTERS`].
+    pub fn word(&self, counter: u32) -> &AtomicU64 {
+        self.words.word(counter, 0)
+    }
+
+    /// Gives a client with this key a place: it may add to `count` counters from `first` on, which
+    /// it counts from 0. A new key each time: requests under an old one could be sent again.
+    /// `None`: there is no place left.
+    pub fn admit(&self, key: &SipKey, first: u32, count: u32) -> Option<Place> {
+        let mut taken = self.taken.borrow_mut();
+        let at = taken.clients.iter().position(|taken| !taken)?;
+        taken.clients[at] = true;
+        let client = at as u16;
+        let word = |at| self.clients.word(client.into(), at);
+        [TAKEN, DONE, ANSWERED].into_iter().for_each(|at| word(at).store(0, Relaxed));
+        for (at, part) in (STATE..).zip(key.state()) {
+            word(at).store(part, Relaxed);
+        }
+        word(FIRST).store(first.into(), Relaxed);
+        word(COUNT).store(count.into(), Release);
+        Some(Place { client, port: self.port, addresses: self.addresses.len() as u16 })
+    }
+
+    /// No request of a client is served from now on; the number of the last one that was, and its
+    /// answer.
+    pub fn end(&self, client: u16) -> (u64, u64) {
+        let word = |at| self.clients.word(client.into(), at);
+        let last = word(TAKEN).swap(u64::MAX, SeqCst);
+        word(COUNT).store(0, Release);
+        let done = || word(DONE).load(Acquire);
+        if last != u64::MAX {
+            // A program that has taken it is about to say so.
+            for _ in 0..LOOKS {
+                if done() == last {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        (done(), word(ANSWERED).load(Relaxed))
+    }
+
+    /// Takes a client's place back.
+    pub fn dismiss(&self, client: u16) {
+        self.end(client);
+        self.taken.borrow_mut().clients[usize::from(client)] = false;
     }
 }

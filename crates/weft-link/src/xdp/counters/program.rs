@@ -1,95 +1,87 @@
 //! The program that adds.
 //!
 //! ```text
-//! if the frame is too short, or no request for this interface: pass
-//! if it is of another version or no request, or its tag is wrong: drop
-//! if client or counter do not exist: drop
+//! if the frame is too short, or no datagram for this address: pass
+//! if it is of another version or no request: drop
+//! if there is no such client, its tag is wrong, or the counter is none of its: drop
 //! if it asks for the number of the client's last request: answer with that
-//! if it is the client's last request: answer with the value kept
-//! if it is one from before that: drop
-//! add, keep number and value, answer with the value
-//! answer: swap the addresses, put the client's slot, tag it, send back
+//! if it is the client's last request: answer with the value kept, once it is there
+//! if it is one from before that, or another processor has just taken one: drop
+//! add, keep value and number, answer with the value
+//! answer: swap the addresses, tag it, send back
 //! ```
 
-use super::super::assembler::{Assembler, Width, R0, R1, R2, R3, R4, R6, R7, R8, XDP_DROP, XDP_TX};
-use super::super::sip::{siphash, SipKey, State};
+use super::super::assembler::{
+    Assembler, Width, IP_AT, R0, R1, R2, R3, R4, R5, R6, R7, R8, UDP_DATA, XDP_DROP, XDP_TX,
+};
+use super::super::sip::siphash;
 use super::super::sys::Insn;
-use super::SLOT;
-use crate::ether::{EtherHead, EtherType, Mac};
+use super::request::{ADD, ANSWER, LAST, VERSION_NOW};
+use super::request::{CLIENT, COUNTER, KIND, LEN, NUMBER, TAG, TAGGED, VALUE, VERSION};
+use std::net::SocketAddrV4;
 use std::os::fd::AsRawFd;
 
-/// Offsets in a request.
-pub(super) const VERSION: usize = EtherHead::LEN;
-pub(super) const KIND: usize = VERSION + 1;
-pub(super) const CLIENT: usize = VERSION + 2;
-pub(super) const REPLY: usize = VERSION + 4;
-pub(super) const COUNTER: usize = VERSION + 6;
-pub(super) const NUMBER: usize = VERSION + 14;
-pub(super) const VALUE: usize = VERSION + 22;
-pub(super) const TAG: usize = VERSION + 30;
-/// What the tag covers, from the shim's length on.
-pub(super) const TAGGED: usize = EtherHead::LENGTH;
-const TAGGED_WORDS: i16 = ((TAG - TAGGED) / 8) as i16;
-/// Length of a request.
-pub(super) const LEN: usize = TAG + 8;
+/// A client's entry, in words: number of the request taken last, of that answered last and what was
+/// answered; what its key begins with; its first counter and how many it has.
+pub(super) const TAKEN: usize = 0;
+pub(super) const DONE: usize = 1;
+pub(super) const ANSWERED: usize = 2;
+pub(super) const STATE: usize = 3;
+pub(super) const FIRST: usize = 7;
+pub(super) const COUNT: usize = 8;
+pub(super) const WORDS: usize = 9;
 
-/// Kinds of request and answer.
-pub(super) const LAST: u8 = 0;
-pub(super) const ADD: u8 = 1;
-pub(super) const ANSWER: u8 = 2;
-pub(super) const VERSION_NOW: u8 = 1;
+/// Offset of a word in an entry.
+fn word(at: usize) -> i16 {
+    (8 * at) as i16
+}
 
-/// In a client's entry: number of its last request, and what was answered.
-const LAST_NUMBER: i16 = 0;
-const LAST_VALUE: i16 = 8;
+/// Offset of a field of the request in the frame.
+fn field(at: usize) -> i16 {
+    (UDP_DATA + at) as i16
+}
 
-/// The program, with the descriptors of the arrays of clients and counters.
+/// The program, with the arrays of clients and counters.
 pub(super) fn assemble(
     clients: &impl AsRawFd,
     counters: &impl AsRawFd,
-    (kind, mac): (EtherType, Mac),
-    key: SipKey,
+    address: SocketAddrV4,
 ) -> Vec<Insn> {
-    let key = State::Known(key.state());
     let mut asm = Assembler::default();
-    asm.only((kind, SLOT, mac), LEN);
+    asm.only_udp(address, UDP_DATA + LEN);
     asm.set(R0, XDP_DROP);
-    asm.load(Width::Byte, R3, R6, VERSION as i16);
+    asm.load(Width::Byte, R3, R6, field(VERSION));
     asm.if_not(R3, i32::from(VERSION_NOW), "out");
-    asm.load(Width::Byte, R3, R6, KIND as i16);
+    asm.load(Width::Byte, R3, R6, field(KIND));
     asm.if_greater_than(R3, i32::from(ADD), "out");
-    siphash(&mut asm, key, (R6, TAGGED as i16), TAGGED_WORDS);
-    asm.load(Width::Double, R2, R6, TAG as i16);
+    asm.load(Width::Half, R3, R6, field(CLIENT));
+    asm.swap_le(R3, 16);
+    asm.entry(clients, "drop");
+    asm.copy(R7, R0);
+    hash(&mut asm);
+    asm.load(Width::Double, R2, R6, field(TAG));
     asm.swap_le(R2, 64);
     asm.if_equal(R1, R2, "good");
     asm.go("drop");
     asm.label("good");
-    asm.load(Width::Half, R3, R6, CLIENT as i16);
-    asm.swap_le(R3, 16);
-    asm.entry(clients, "drop");
-    asm.copy(R7, R0);
-    asm.load(Width::Word, R3, R6, COUNTER as i16);
+    asm.load(Width::Word, R3, R6, field(COUNTER));
     asm.swap_le(R3, 32);
+    asm.load(Width::Double, R2, R7, word(COUNT));
+    asm.if_greater(R2, R3, "its own");
+    asm.go("drop");
+    asm.label("its own");
+    asm.load(Width::Double, R2, R7, word(FIRST));
+    asm.add_reg(R3, R2);
     asm.entry(counters, "drop");
     asm.copy(R8, R0);
-    asm.load(Width::Double, R2, R7, LAST_NUMBER);
-    asm.load(Width::Byte, R3, R6, KIND as i16);
+    asm.load(Width::Double, R2, R7, word(DONE));
+    asm.load(Width::Byte, R3, R6, field(KIND));
     asm.if_equal_to(R3, i32::from(LAST), "answer");
-    asm.load(Width::Double, R3, R6, NUMBER as i16);
-    asm.swap_le(R3, 64);
-    asm.if_equal(R3, R2, "again");
-    asm.if_greater(R2, R3, "drop");
-    asm.load(Width::Double, R2, R6, VALUE as i16);
-    asm.swap_le(R2, 64);
-    asm.fetch_add(R8, 0, R2);
-    asm.store(Width::Double, R7, LAST_VALUE, R2);
-    asm.store(Width::Double, R7, LAST_NUMBER, R3);
-    asm.label("again");
-    asm.load(Width::Double, R2, R7, LAST_VALUE);
+    add(&mut asm);
     asm.label("answer");
     asm.swap_le(R2, 64);
-    asm.store(Width::Double, R6, VALUE as i16, R2);
-    send_back(&mut asm, key);
+    asm.store(Width::Double, R6, field(VALUE), R2);
+    send_back(&mut asm);
     asm.label("drop");
     asm.set(R0, XDP_DROP);
     asm.label("out");
@@ -97,21 +89,60 @@ pub(super) fn assemble(
     asm.finish()
 }
 
+/// `r2` = the answer to a request to add to the word at `r8`.
+fn add(asm: &mut Assembler) {
+    asm.load(Width::Double, R3, R6, field(NUMBER));
+    asm.swap_le(R3, 64);
+    asm.load(Width::Double, R0, R7, word(TAKEN));
+    asm.if_equal(R3, R0, "again");
+    asm.if_greater(R0, R3, "drop");
+    // Only one processor has it; the agent may have ended the place meanwhile.
+    asm.copy(R5, R0);
+    asm.compare_exchange(R7, word(TAKEN), R3);
+    asm.if_equal(R0, R5, "taken");
+    asm.go("drop");
+    asm.label("taken");
+    asm.load(Width::Double, R2, R6, field(VALUE));
+    asm.swap_le(R2, 64);
+    asm.fetch_add(R8, 0, R2);
+    asm.store(Width::Double, R7, word(ANSWERED), R2);
+    asm.copy(R4, R3);
+    asm.exchange(R7, word(DONE), R4);
+    asm.go("answer");
+    asm.label("again");
+    asm.load(Width::Double, R4, R7, word(DONE));
+    asm.if_equal(R4, R3, "kept");
+    asm.go("drop");
+    asm.label("kept");
+    asm.load(Width::Double, R2, R7, word(ANSWERED));
+}
+
+/// `r1` = the tag under the key of the client at `r7`.
+fn hash(asm: &mut Assembler) {
+    let words = ((TAG - TAGGED) / 8) as i16;
+    siphash(asm, (R7, word(STATE)), (R6, field(TAGGED)), words);
+}
+
 /// Makes the request its answer and sends it where it came from.
-fn send_back(asm: &mut Assembler, key: State) {
+fn send_back(asm: &mut Assembler) {
+    // Their sums do not change; without one of its own UDP is content.
+    const MAC: [(i16, i16); 3] = [(0, 6), (2, 8), (4, 10)];
+    const IP: [(i16, i16); 2] = [(IP_AT + 12, IP_AT + 16), (IP_AT + 14, IP_AT + 18)];
+    const PORT: [(i16, i16); 1] = [(IP_AT + 20, IP_AT + 22)];
+    const SUM: i16 = IP_AT + 26;
     asm.set(R3, i32::from(ANSWER));
-    asm.store(Width::Byte, R6, KIND as i16, R3);
-    asm.load(Width::Half, R3, R6, REPLY as i16);
-    asm.store(Width::Half, R6, EtherHead::SLOT as i16, R3);
-    for at in [0, 2, 4] {
-        asm.load(Width::Half, R3, R6, at);
-        asm.load(Width::Half, R4, R6, at + 6);
-        asm.store(Width::Half, R6, at, R4);
-        asm.store(Width::Half, R6, at + 6, R3);
+    asm.store(Width::Byte, R6, field(KIND), R3);
+    for &(a, b) in MAC.iter().chain(&IP).chain(&PORT) {
+        asm.load(Width::Half, R3, R6, a);
+        asm.load(Width::Half, R4, R6, b);
+        asm.store(Width::Half, R6, a, R4);
+        asm.store(Width::Half, R6, b, R3);
     }
-    siphash(asm, key, (R6, TAGGED as i16), TAGGED_WORDS);
+    asm.set(R3, 0);
+    asm.store(Width::Half, R6, SUM, R3);
+    hash(asm);
     asm.swap_le(R1, 64);
-    asm.store(Width::Double, R6, TAG as i16, R1);
+    asm.store(Width::Double, R6, field(TAG), R1);
     asm.set(R0, XDP_TX);
     asm.go("out");
 }

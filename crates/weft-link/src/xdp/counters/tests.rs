@@ -1,93 +1,207 @@
-//! Two interfaces joined by a cable; see the tests of the link.
+//! The program on frames of a simulated wire, and between two interfaces joined by a cable; see the
+//! tests of the link.
 #![allow(non_snake_case)]
 
+use super::super::assembler::{UDP_DATA, XDP_DROP, XDP_PASS, XDP_TX};
 use super::super::sys::bpf;
-use super::super::sys::testing::send_raw;
 use super::super::tests::{attached, cable, interface, wait_detached};
-use super::program::{
-    self, ADD, ANSWER, CLIENT, COUNTER, KIND, LEN, NUMBER, TAG, TAGGED, VALUE, VERSION,
-};
+use super::request::{Request, ADD, ANSWER, LAST, LEN};
 use super::*;
-use crate::ether::EtherHead;
-use crate::packet::BarePacket;
-use std::time::{Duration, Instant};
+use crate::rng::Rng;
+use crate::testing::run;
 
-const LONG: Duration = Duration::from_secs(300);
-const REPLY: u16 = 0x7abc;
 const KEY: SipKey = SipKey(*b"a key of 16 byte");
+const IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const CLIENT_PORT: u16 = 4321;
 
-fn client(number: u16) -> CounterClient {
-    let (own, far) = (interface("w0"), interface("v0"));
-    CounterClient::open(&own, EtherType::default(), far.mac, (number, REPLY), KEY, LONG).unwrap()
+/// Counters without an interface, and their program.
+fn loose() -> Option<(KernelCounters, OwnedFd)> {
+    if !cable() {
+        return None;
+    }
+    let mut counters = KernelCounters::detached().unwrap();
+    counters.addresses = vec![IP];
+    let program = counters.load(IP).unwrap();
+    Some((counters, program))
+}
+
+/// A frame with a datagram.
+fn frame(port: u16, data: &[u8]) -> Vec<u8> {
+    let mut frame = vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 8, 0, 0x45, 0];
+    frame.extend_from_slice(&(20 + 8 + data.len() as u16).to_be_bytes());
+    frame.extend_from_slice(&[0, 0, 0x40, 0, 64, 17, 0xab, 0xcd]);
+    frame.extend_from_slice(&CLIENT_IP.octets());
+    frame.extend_from_slice(&IP.octets());
+    frame.extend_from_slice(&CLIENT_PORT.to_be_bytes());
+    frame.extend_from_slice(&port.to_be_bytes());
+    frame.extend_from_slice(&(8 + data.len() as u16).to_be_bytes());
+    frame.extend_from_slice(&[0xde, 0xad]);
+    frame.extend_from_slice(data);
+    frame
+}
+
+struct Wire {
+    counters: KernelCounters,
+    program: OwnedFd,
+}
+
+impl Wire {
+    /// What the program makes of a request: its verdict and the value of the answer.
+    fn give(&self, request: &Request, key: &SipKey) -> (i32, Option<u64>) {
+        let sent = frame(self.counters.port, &request.encode(key));
+        let (verdict, out) = bpf::test_frame(&self.program, &sent).unwrap();
+        let verdict = verdict as i32;
+        let answer = request.answered_by(&out[UDP_DATA..], key);
+        (verdict, answer.filter(|_| verdict == XDP_TX))
+    }
+}
+
+fn add(client: u16, number: u64, n: u64) -> Request {
+    Request { client, kind: ADD, counter: 0, number, value: n }
 }
 
 #[test]
-fn fetch_add__every_ticket_once() {
-    if !cable() {
-        return;
-    }
-    let counters = KernelCounters::serve(&interface("v0"), EtherType::default(), KEY).unwrap();
-    counters.set(5, 100).unwrap();
-    let (mut a, mut b) = (client(0), client(1));
-    for i in 0..200 {
-        assert_eq!(a.fetch_add(5, 1, LONG).unwrap(), 100 + 4 * i);
-        assert_eq!(b.fetch_add(5, 3, LONG).unwrap(), 101 + 4 * i);
-    }
-    assert_eq!((counters.read(5).unwrap(), counters.read(6).unwrap()), (900, 0));
-    // The next client of that number goes on where the last one ended.
-    drop(a);
-    assert_eq!(client(0).fetch_add(5, u64::MAX, LONG).unwrap(), 900);
-    assert_eq!(counters.read(5).unwrap(), 899, "modulo 2^64");
-    assert!(counters.read(COUNTERS).is_err());
+fn program__answers_a_datagram_with_its_addresses_swapped() {
+    let Some((counters, program)) = loose() else { return };
+    let first = counters.open(1, 40).unwrap();
+    let client = counters.admit(&KEY, first, 1).unwrap().client;
+    let request = add(client, 1, 2);
+    let sent = frame(counters.port, &request.encode(&KEY));
+    let (verdict, out) = bpf::test_frame(&program, &sent).unwrap();
+    assert_eq!(verdict as i32, XDP_TX);
+    assert_eq!((&out[..6], &out[6..12]), (&sent[6..12], &sent[..6]));
+    assert_eq!((&out[26..30], &out[30..34]), (&sent[30..34], &sent[26..30]));
+    assert_eq!((&out[34..36], &out[36..38]), (&sent[36..38], &sent[34..36]));
+    assert_eq!(
+        (&out[12..26], &out[38..40], &out[40..42]),
+        (&sent[12..26], &sent[38..40], &[0, 0][..])
+    );
+    assert_eq!(request.answered_by(&out[UDP_DATA..], &KEY), Some(40));
+    assert_eq!(counters.word(first).load(SeqCst), 42);
 }
 
 #[test]
-fn fetch_add__repeated_old_and_foreign_requests_add_nothing() {
-    if !cable() {
-        return;
+fn program__repeated_old_and_foreign_requests_add_nothing() {
+    let Some((counters, program)) = loose() else { return };
+    let wire = Wire { counters, program };
+    let counters = &wire.counters;
+    let (other, first) = (counters.open(1, 0).unwrap(), counters.open(2, 0).unwrap());
+    let client = counters.admit(&KEY, first, 2).unwrap().client;
+    let give = |request: Request| wire.give(&request, &KEY);
+    assert_eq!(give(add(client, 7, 5)), (XDP_TX, Some(0)));
+    assert_eq!(give(add(client, 7, 5)), (XDP_TX, Some(0)), "the same answer");
+    assert_eq!(give(Request { kind: LAST, ..add(client, 0, 0) }), (XDP_TX, Some(7)));
+    let refused = (XDP_DROP, None);
+    assert_eq!(give(add(client, 6, 5)), refused);
+    assert_eq!(give(Request { kind: ANSWER, ..add(client, 8, 5) }), refused);
+    assert_eq!(give(Request { counter: 2, ..add(client, 8, 5) }), refused, "not its own");
+    assert_eq!(give(Request { counter: u32::MAX, ..add(client, 8, 5) }), refused);
+    assert_eq!(give(add(client + 1, 8, 5)), refused, "nobody has this place");
+    assert_eq!(give(add(CLIENTS, 8, 5)), refused);
+    assert_eq!(wire.give(&add(client, 8, 5), &SipKey([0; 16])), refused, "another key");
+    for at in 0..LEN {
+        let mut bytes = add(client, 8, 5).encode(&KEY);
+        bytes[at] ^= 1;
+        let verdict = bpf::test_run(&wire.program, &frame(counters.port, &bytes)).unwrap();
+        assert_eq!(verdict as i32, XDP_DROP, "altered at {at}");
     }
-    let (own, far) = (interface("w0"), interface("v0"));
-    let counters = KernelCounters::serve(&far, EtherType::default(), KEY).unwrap();
-    let kind = EtherType::default();
-    let mut socket = BarePacket::open(&own, kind, 64 << 10).unwrap();
-    let send = |number: u64, change: &dyn Fn(&mut [u8])| {
-        let len = (LEN - EtherHead::LEN) as u16;
-        let head = EtherHead { dst: far.mac, src: own.mac, kind, slot: SLOT, len };
-        let mut frame = [0; 60];
-        frame[..EtherHead::LEN].copy_from_slice(&head.encode());
-        (frame[VERSION], frame[KIND]) = (1, ADD);
-        frame[NUMBER..NUMBER + 8].copy_from_slice(&number.to_le_bytes());
-        frame[VALUE] = 1;
-        change(&mut frame);
-        let tag = KEY.hash(&[&frame[TAGGED..TAG]]);
-        if frame[TAG] == 0 {
-            frame[TAG..LEN].copy_from_slice(&tag.to_le_bytes());
+    assert_eq!(give(Request { counter: 1, ..add(client, 8, 1) }), (XDP_TX, Some(0)));
+    let values = [other, first, first + 1].map(|at| counters.word(at).load(SeqCst));
+    assert_eq!(values, [0, 5, 1]);
+}
+
+#[test]
+fn program__other_frames_pass() {
+    let Some((counters, program)) = loose() else { return };
+    let good = frame(counters.port, &add(0, 1, 1).encode(&KEY));
+    let run = |frame: &[u8]| bpf::test_run(&program, frame).unwrap() as i32;
+    assert_eq!(run(&good), XDP_DROP, "it is looked at");
+    for len in [14, 33, 42, good.len() - 1] {
+        assert_eq!(run(&good[..len]), XDP_PASS, "{len} bytes");
+    }
+    // EtherType, options, a part of a datagram, protocol, address and port.
+    for at in [12, 14, 20, 21, 23, 30, 33, 36, 37] {
+        let mut other = good.clone();
+        other[at] ^= 0x20;
+        assert_eq!(run(&other), XDP_PASS, "altered at {at}");
+    }
+}
+
+/// What a client asks is served once, on a wire that loses, repeats and delays; and when it gives
+/// up on the wire, the one who serves knows whether it was.
+#[test]
+fn requests__are_served_once_over_a_bad_wire() {
+    let Some((counters, program)) = loose() else { return };
+    let wire = Wire { counters, program };
+    let counters = &wire.counters;
+    let first = counters.open(1, 0).unwrap();
+    let (mut total, mut moved) = (0, 0);
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let key = SipKey::random().unwrap();
+        let client = counters.admit(&key, first, 1).unwrap().client;
+        let mut late: Vec<Request> = Vec::new();
+        for number in 1..=40 {
+            let request = add(client, number, 3);
+            let mut answer = None;
+            for _ in 0..6 {
+                // An earlier one that was delayed arrives now.
+                if !late.is_empty() && rng.below(3) == 0 {
+                    let old = late.swap_remove(rng.below(late.len() as u64) as usize);
+                    let (_, value) = wire.give(&old, &key);
+                    assert!(value.is_none() || old.number + 1 >= number);
+                }
+                let (lost, back) = (rng.below(3) == 0, rng.below(3) > 0);
+                if rng.below(4) == 0 {
+                    late.push(request);
+                }
+                let got = if lost { None } else { wire.give(&request, &key).1 };
+                answer = got.filter(|_| back);
+                if answer.is_some() {
+                    break;
+                }
+            }
+            if answer.is_none() {
+                let (done, value) = counters.end(client);
+                assert!(done == number || done + 1 == number, "{done} of {number}");
+                moved += 1;
+                if done == number {
+                    assert_eq!(value, total);
+                    total += 3;
+                }
+                for old in &late {
+                    assert_eq!(wire.give(old, &key), (XDP_DROP, None), "its place has ended");
+                }
+                break;
+            }
+            assert_eq!(answer, Some(total));
+            total += 3;
         }
-        send_raw(own.index, &frame);
-    };
-    // The value in the next answer.
-    let mut answer = || {
-        let (start, mut frame) = (Instant::now(), [0; 60]);
-        while socket.take_into(&mut frame).is_none() || frame[KIND] != ANSWER {
-            assert!(start.elapsed() < LONG, "no answer");
-        }
-        u64::from_le_bytes(frame[VALUE..VALUE + 8].try_into().unwrap())
-    };
-    send(7, &|_| {});
-    assert_eq!(answer(), 0);
-    send(7, &|_| {});
-    assert_eq!(answer(), 0, "the same answer");
-    send(6, &|_| {});
-    send(8, &|f| f[TAG] = 1);
-    send(8, &|f| f[VERSION] = 2);
-    send(8, &|f| f[KIND] = ANSWER);
-    send(8, &|f| f[CLIENT + 1] = 0xff);
-    send(8, &|f| f[COUNTER + 3] = 1);
-    send(8, &|f| f[5] ^= 1);
-    send(8, &|f| f[EtherHead::SLOT] = 0);
-    send(9, &|_| {});
-    assert_eq!(answer(), 1, "nothing in between");
-    assert_eq!(counters.read(0).unwrap(), 2);
+        counters.dismiss(client);
+    }
+    assert_eq!(counters.word(first).load(SeqCst), total);
+    assert!(moved > 0 && total > 0, "{moved} moved, {total} in all");
+}
+
+#[test]
+fn counters__places_and_words_are_given_back() {
+    let Some((counters, _program)) = loose() else { return };
+    assert_eq!(counters.open(0, 0), None);
+    assert_eq!(counters.open(COUNTERS + 1, 0), None);
+    let all = counters.open(COUNTERS, 9).unwrap();
+    assert_eq!((counters.open(1, 0), counters.word(COUNTERS - 1).load(SeqCst)), (None, 9));
+    counters.close(all, COUNTERS);
+    assert_eq!((counters.open(3, 0), counters.open(2, 0)), (Some(0), Some(3)));
+    counters.close(0, 3);
+    assert_eq!((counters.open(4, 0), counters.open(3, 0)), (Some(5), Some(0)));
+    for client in 0..CLIENTS {
+        assert_eq!(counters.admit(&KEY, 0, 1).unwrap().client, client);
+    }
+    assert_eq!(counters.admit(&KEY, 0, 1), None);
+    counters.dismiss(5);
+    assert_eq!(counters.admit(&KEY, 0, 1).unwrap().client, 5);
+    assert_eq!((counters.address(0), counters.address(1)), (Some(IP), None));
 }
 
 #[test]
@@ -95,32 +209,12 @@ fn serve__detaches_and_says_what_is_in_the_way() {
     if !cable() {
         return;
     }
-    let far = interface("v0");
-    let counters = KernelCounters::serve(&far, EtherType::default(), KEY).unwrap();
+    run("ip addr add 10.0.0.1/24 dev v0").unwrap();
+    let far = [interface("v0")];
+    let counters = KernelCounters::serve(&far).unwrap();
     assert!(attached("v0"));
-    assert!(
-        KernelCounters::serve(&far, EtherType::default(), KEY).is_err(),
-        "one program at a time"
-    );
-    let (own, kind) = (interface("w0"), EtherType::default());
-    let soon = Duration::from_millis(50);
+    assert!(KernelCounters::serve(&far).is_err(), "one program at a time");
+    assert!(KernelCounters::serve(&[]).unwrap_err().to_string().contains("IPv4 address"));
     drop(counters);
     wait_detached("v0");
-    let nobody = CounterClient::open(&own, kind, far.mac, (0, REPLY), KEY, soon);
-    assert!(matches!(nobody.err(), Some(CounterError::Timeout(_))));
-}
-
-#[test]
-fn assemble__the_verifier_takes_it_and_other_frames_pass() {
-    if !cable() {
-        return;
-    }
-    let array = |size| bpf::array(4, size, "weft_test").unwrap();
-    let (clients, counters) = (array(16), array(8));
-    let mac = interface("v0").mac;
-    let code = program::assemble(&clients, &counters, (EtherType::default(), mac), KEY);
-    let program = bpf::load(&code, "weft_test", false).unwrap();
-    for len in [14, 17, 55, 60, 1500] {
-        assert_eq!(bpf::test_run(&program, &vec![0; len]).unwrap(), 2, "{len} zeros");
-    }
 }

@@ -25,7 +25,6 @@ impl Insn {
 }
 
 const MAP_CREATE: libc::c_long = 0;
-const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
 #[cfg(test)]
@@ -88,12 +87,8 @@ pub(in crate::xdp) fn socket_map(entries: u32, name: &str) -> io::Result<OwnedFd
     create_map(MAP_TYPE_XSKMAP, entries, (4, 0), 0, name)
 }
 
-/// An array of zeros, `size` bytes an entry, a multiple of 8.
-pub(in crate::xdp) fn array(entries: u32, size: u32, name: &str) -> io::Result<OwnedFd> {
-    create_map(MAP_TYPE_ARRAY, entries, (size, 0), 0, name)
-}
-
-/// The same, which processes can map into their memory: one entry after the other.
+/// An array of zeros, `size` bytes an entry, a multiple of 8, which processes can map into their
+/// memory: one entry after the other.
 pub(super) fn mapped_array(entries: u32, size: u32, name: &str) -> io::Result<OwnedFd> {
     const MMAPABLE: u32 = 1 << 10;
     create_map(MAP_TYPE_ARRAY, entries, (size, MMAPABLE), 0, name)
@@ -220,18 +215,6 @@ pub(in crate::xdp) fn attach(program: &OwnedFd, ifindex: u32, flags: u32) -> io:
 pub(in crate::xdp) fn insert(map: &OwnedFd, key: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut value = socket.as_raw_fd();
     element(MAP_UPDATE_ELEM, map, key, &mut value, NOEXIST)
-}
-
-/// A number of 64 bits in an array of such.
-pub(in crate::xdp) fn read(map: &OwnedFd, key: u32) -> io::Result<u64> {
-    let mut value = 0_u64;
-    element(MAP_LOOKUP_ELEM, map, key, &mut value, 0)?;
-    Ok(value)
-}
-
-/// Sets a number of 64 bits in an array of such.
-pub(in crate::xdp) fn write(map: &OwnedFd, key: u32, mut value: u64) -> io::Result<()> {
-    element(MAP_UPDATE_ELEM, map, key, &mut value, 0)
 }
 
 /// Does something with an entry of a map whose values are as long as a `T`.

@@ -1,0 +1,54 @@
+//! Requests and answers as bytes.
+
+use super::SipKey;
+
+/// Offsets of the fields.
+pub(super) const VERSION: usize = 0;
+pub(super) const KIND: usize = 1;
+pub(super) const CLIENT: usize = 2;
+pub(super) const COUNTER: usize = 4;
+pub(super) const NUMBER: usize = 8;
+pub(super) const VALUE: usize = 16;
+pub(super) const TAG: usize = 24;
+/// What the tag covers begins here.
+pub(super) const TAGGED: usize = 0;
+/// Length.
+pub(super) const LEN: usize = 32;
+
+/// Kinds of request and answer.
+pub(super) const LAST: u8 = 0;
+pub(super) const ADD: u8 = 1;
+pub(super) const ANSWER: u8 = 2;
+pub(super) const VERSION_NOW: u8 = 2;
+
+/// A request of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub client: u16,
+    pub kind: u8,
+    pub counter: u32,
+    pub number: u64,
+    pub value: u64,
+}
+
+impl Request {
+    /// With its tag.
+    pub fn encode(&self, key: &SipKey) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        (bytes[VERSION], bytes[KIND]) = (VERSION_NOW, self.kind);
+        bytes[CLIENT..COUNTER].copy_from_slice(&self.client.to_le_bytes());
+        bytes[COUNTER..NUMBER].copy_from_slice(&self.counter.to_le_bytes());
+        bytes[NUMBER..VALUE].copy_from_slice(&self.number.to_le_bytes());
+        bytes[VALUE..TAG].copy_from_slice(&self.value.to_le_bytes());
+        let tag = key.hash(&[&bytes[TAGGED..TAG]]);
+        bytes[TAG..].copy_from_slice(&tag.to_le_bytes());
+        bytes
+    }
+
+    /// The value of the answer to this request, if these bytes are that.
+    pub fn answered_by(&self, bytes: &[u8], key: &SipKey) -> Option<u64> {
+        let value = u64::from_le_bytes(bytes.get(VALUE..TAG)?.try_into().ok()?);
+        let answer = Request { kind: ANSWER, value, ..*self };
+        (bytes == answer.encode(key)).then_some(value)
+    }
+}

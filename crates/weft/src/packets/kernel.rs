@@ -1,0 +1,150 @@
+//! Adding to counters in the kernels of their owners' hosts, past every process there.
+//!
+//! The word of such a counter lies in memory that the owner's agent and the program in its kernel
+//! share: whoever cannot reach the program, or is not to, adds through the agent. So the way to the
+//! kernel is tried before anything is added over it; and where answers stop coming, the agent ends
+//! the place there, says whether the last request was served, and serves from then on.
+
+use super::agent::is_past;
+use super::Packets;
+use crate::choices::Server;
+use crate::endpoint::Endpoint;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::{Duration, Instant};
+use weft_core::engine::types::AtomicCode;
+use weft_core::wire::question;
+use weft_core::{OpError, PeerId};
+use weft_link::secure::JobKey;
+use weft_link::xdp::counters::{client_key, CounterClient};
+
+/// How long an answer may take, with requests sent again meanwhile.
+const PATIENCE: Duration = Duration::from_millis(30);
+/// How long to look for an answer before sleeping.
+const LOOK: Duration = Duration::from_micros(50);
+/// Longest sleep between two looks at everything else.
+const SLEEP: Duration = Duration::from_millis(1);
+/// After so long a way that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// How a counter in a kernel is reached.
+pub(super) enum Way {
+    /// By datagrams.
+    Client(Box<CounterClient>),
+    /// By the agent, at least until then; `None`: it is in no kernel.
+    Agent(Option<Instant>),
+}
+
+/// By peer and key of the counter.
+pub(super) type Ways = BTreeMap<(PeerId, u64), Way>;
+
+impl Packets {
+    /// Adds to a counter in the kernel of a peer's host. `None`: it is not to be reached there, and
+    /// nothing was added.
+    pub(super) fn add_in_kernel(
+        &self,
+        at: PeerId,
+        key: u64,
+        n: u64,
+    ) -> Result<Option<u64>, OpError> {
+        let by_agent = |until| Way::Agent(until);
+        if !self.is_in_kernel(at) {
+            return Ok(None);
+        }
+        let known = self.with(|state| state.kernels.remove(&(at, key)));
+        let way = match known {
+            Some(Way::Agent(Some(until))) if until <= Instant::now() => self.find_way(at, key)?,
+            Some(way) => way,
+            None => self.find_way(at, key)?,
+        };
+        let Way::Client(mut client) = way else {
+            self.with(|state| state.kernels.insert((at, key), way));
+            return Ok(None);
+        };
+        client.add(0, n);
+        if let Some(before) = await_answer(&self.endpoint, &mut client) {
+            self.with(|state| {
+                state.stats.kernel_adds += 1;
+                state.kernels.insert((at, key), Way::Client(client))
+            });
+            return Ok(Some(before));
+        }
+        log::warn!(
+            "no answer from the counters in the kernel of peer {}'s host: its agent serves them",
+            at.0
+        );
+        let last = self.ask_agent(at, key, question::END)?;
+        let again = by_agent(Some(Instant::now() + AGAIN));
+        self.with(|state| state.kernels.insert((at, key), again));
+        if last == Some(client.number()) {
+            return self.ask_agent(at, key, question::ANSWER);
+        }
+        Ok(None)
+    }
+
+    /// Whether counters of a peer are to be reached in its kernel, if they are there.
+    fn is_in_kernel(&self, peer: PeerId) -> bool {
+        let driver = &self.endpoint.inner.borrow().driver;
+        driver.core.engine.fetch_add_of(peer) == Server::Kernel && !is_past(driver, peer)
+    }
+
+    /// Asks the agent of a peer for a place at its kernel, and tries it.
+    fn find_way(&self, at: PeerId, key: u64) -> Result<Way, OpError> {
+        let Some(place) = self.ask_agent(at, key, question::PLACE)? else {
+            return Ok(Way::Agent(None));
+        };
+        let nonce = self.ask_agent(at, key, question::NONCE)?.unwrap_or(0);
+        let (client, port, addresses) = (place as u16, (place >> 16) as u16, place >> 32 & 0xffff);
+        let secret = {
+            let inner = self.endpoint.inner.borrow();
+            let engine = &inner.driver.core.engine;
+            let owner = engine.peer_info(at).map(|(owner, ..)| owner);
+            let of = |(job, owner): (&JobKey, _)| client_key(job, owner, engine.id(), nonce);
+            inner.job_key.as_ref().zip(owner).map(of)
+        };
+        let Some(secret) = secret else { return Ok(Way::Agent(None)) };
+        for number in 0..addresses {
+            let Some(ip) = self.ask_agent(at, key, question::ADDRESS + number)? else { break };
+            let server = SocketAddrV4::new(Ipv4Addr::from(ip as u32), port);
+            let Ok(mut way) = CounterClient::open(server, client, secret) else { continue };
+            way.ask();
+            if await_answer(&self.endpoint, &mut way).is_some() {
+                log::debug!("adding to counters of peer {} in its kernel, at {server}", at.0);
+                return Ok(Way::Client(Box::new(way)));
+            }
+        }
+        log::warn!(
+            "the counters in the kernel of peer {}'s host are not reached over UDP (a firewall, or \
+             no route): its agent serves them",
+            at.0
+        );
+        Ok(Way::Agent(Some(Instant::now() + AGAIN)))
+    }
+
+    /// What the agent of a peer answers about a counter in its kernel. `None`: it is not there.
+    fn ask_agent(&self, at: PeerId, key: u64, what: u64) -> Result<Option<u64>, OpError> {
+        let op = self.endpoint.begin_atomic(at, (key, 0), AtomicCode::Client, (what, 0))?;
+        match self.endpoint.wait_op(op) {
+            Ok(status) => Ok(Some(status.value)),
+            Err(OpError::Refused) => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+}
+
+/// The answer to a client's request, if it comes.
+fn await_answer(endpoint: &Endpoint, client: &mut CounterClient) -> Option<u64> {
+    loop {
+        if let Some(value) = client.poll() {
+            return Some(value);
+        }
+        let waited = client.waited();
+        if waited >= PATIENCE {
+            return None;
+        }
+        endpoint.progress();
+        if waited >= LOOK {
+            client.sleep(SLEEP);
+        }
+    }
+}

@@ -27,6 +27,59 @@ pub fn loopback() -> Result<(), String> {
     ip("link set lo up")
 }
 
+/// Lays a cable between two network namespaces: one of the calling thread, in which `near` runs, and
+/// one of another thread, in which `far` does. Their ends have these IPv4 addresses.
+///
+/// # Errors
+/// As `lay`; then neither has run.
+///
+/// # Panics
+/// Where `near` or `far` does.
+pub fn between(
+    addresses: [&str; 2],
+    near: impl FnOnce(),
+    far: impl FnOnce() + Send,
+) -> Result<(), String> {
+    lay(1500)?;
+    let [a, b] = ENDS;
+    let gone = |e: std::sync::mpsc::RecvError| e.to_string();
+    std::thread::scope(|scope| {
+        let (say, hear) = std::sync::mpsc::channel();
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            let thread = std::fs::read_link("/proc/thread-self").map_err(|e| e.to_string());
+            let made = sys::new_namespace().map_err(|e| e.to_string());
+            let _ = say.send(made.and(thread));
+            if may_go_on.recv().is_ok() {
+                let up = address(b, addresses[1], true);
+                let is_up = up.is_ok();
+                let _ = say.send(up.map(|()| "up".into()));
+                if is_up {
+                    far();
+                }
+            }
+        });
+        let thread = hear.recv().map_err(gone)??;
+        let number = thread.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        ip(&format!("link set {b} netns {number}"))?;
+        address(a, addresses[0], true)?;
+        let _ = go_on.send(());
+        hear.recv().map_err(gone)??;
+        near();
+        Ok(())
+    })
+}
+
+/// Gives an end of a cable an IPv4 address and sets it up, or takes the address away.
+///
+/// # Errors
+/// As `lay`.
+pub fn address(end: &str, address: &str, is_there: bool) -> Result<(), String> {
+    let word = if is_there { "add" } else { "del" };
+    ip(&format!("addr {word} {address}/24 dev {end}"))?;
+    ip(&format!("link set {end} up"))
+}
+
 fn ip(words: &str) -> Result<(), String> {
     let out = Command::new("ip").args(words.split_whitespace()).output();
     let out = out.map_err(|e| format!("needs the `ip` command (iproute2): {e}"))?;

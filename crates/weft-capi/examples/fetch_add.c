@@ -33,6 +33,10 @@ int main(void)
             return 1;
         last = ticket;
     }
+    /* With WEFT_FETCH_ADD=kernel, on other hosts. */
+    CHECK(weft_stat(job, "kernel_adds", &value));
+    if (value > 0)
+        printf("rank %d drew %d of them in a kernel\n", rank, (int)value);
     CHECK(weft_barrier(job));
     if (rank == 0) {
         CHECK(weft_counter_value(job, key, &value));

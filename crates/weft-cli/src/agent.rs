@@ -54,15 +54,20 @@ pub fn await_ready(agent: &mut Child) -> Result<String> {
 pub fn start_for(env: &[(String, String)]) {
     let value = |name: &str| env.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
     let (Some("1"), Some(name)) = (value(START), value(NAME)) else { return };
-    if let Err(why) = start(name) {
+    let kernel = value("WEFT_FETCH_ADD").is_some_and(|server| server.contains("kernel"));
+    if let Err(why) = start(name, kernel) {
         eprintln!("weft run: no agent on this host: {why:#}; its ranks do without");
     }
 }
 
-fn start(name: &str) -> Result<()> {
+fn start(name: &str, kernel: bool) -> Result<()> {
     let program = program();
     let show = program.display();
-    let mut agent = match command(name).spawn() {
+    let mut command = command(name);
+    if kernel {
+        command.arg("--kernel");
+    }
+    let mut agent = match command.spawn() {
         Ok(agent) => agent,
         Err(e) => bail!("starting {show}: {e} (install weftd beside weft)"),
     };

@@ -434,7 +434,7 @@ pub(crate) fn open_locked(
     tell(&failed, links.auto);
     let endpoint = Endpoint::with_links(config, id, clock, open);
     endpoint.calibrate(Calibration::in_use());
-    endpoint.inner.borrow_mut().job_key = Some(job_key);
+    endpoint.in_job(&job_key);
     if let Some(services) = services {
         endpoint.served_by(services);
     }

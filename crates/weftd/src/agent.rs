@@ -177,6 +177,7 @@ impl Room {
                 counters: Rc::clone(counters),
                 key: security.job_key,
                 me: endpoint,
+                user: caller.user,
             });
         }
         let (address, mtu, latency_ns, bytes_per_us) = seat.offer();
@@ -501,6 +502,10 @@ fn report(hub: &Hub, room: &Room, asking: u32) -> String {
         room.served,
         room.refused,
     );
+    if let Some(kernel) = room.pool.kernel() {
+        let (words, clients) = kernel.in_use();
+        out.push_str(&format!("kernel_words {words}\nkernel_clients {clients}\n"));
+    }
     let served = room.places.values().filter_map(|place| match place {
         Place::Served(seat) => Some(&**seat),
         Place::Waiting(..) => None,

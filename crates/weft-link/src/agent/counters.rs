@@ -19,6 +19,8 @@ pub struct InKernel {
     pub key: JobKey,
     /// The rank.
     pub me: EndpointId,
+    /// Whose it is.
+    pub user: u32,
 }
 
 /// The words of one rank, by key.
@@ -86,7 +88,7 @@ impl KernelWords {
             self.dismiss(from.0);
             let nonce = random_u64();
             let key = client_key(&kernel.key, kernel.me, from.1, nonce);
-            let place = self.counters.admit(&key, self.first, self.count)?;
+            let place = self.counters.admit(kernel.user, &key, self.first, self.count)?;
             self.clients.insert(from.0, Client { place, nonce, ended: None });
             let (port, addresses) = (u64::from(place.port), u64::from(place.addresses));
             return Some(u64::from(place.client) | port << 16 | addresses << 32);
@@ -128,11 +130,10 @@ impl Counters {
 
     /// The same in the kernel. False also if that has no room, or is not used.
     pub fn open_in_kernel(&mut self, key: u64, words: u32, value: u64, most: usize) -> bool {
-        let Some(counters) = self.kernel.as_ref().map(|kernel| Rc::clone(&kernel.counters)) else {
-            return false;
-        };
+        let kernel = self.kernel.as_ref().map(|kernel| (Rc::clone(&kernel.counters), kernel.user));
+        let Some((counters, user)) = kernel else { return false };
         self.insert(key, words, most, || {
-            let first = counters.open(words, value)?;
+            let first = counters.open(user, words, value)?;
             Some(Words::Kernel(KernelWords {
                 counters,
                 first,

@@ -22,6 +22,7 @@ use weft_core::{PeerFailure, PeerId};
 use weft_link::agent::{
     GroupPacket, GroupRole, MemberNews, Services, ServicesHandle, PACKET_GROUPS,
 };
+use weft_link::secure::JobKey;
 
 /// How often a member that joins looks whether its neighbours have answered.
 pub(super) const JOIN_EVERY: Duration = Duration::from_millis(1);
@@ -464,6 +465,12 @@ impl Endpoint {
     /// interface uses them from then on.
     pub fn served_by(&self, services: ServicesHandle) {
         self.inner.borrow_mut().agent = Some(services);
+    }
+
+    /// The endpoint belongs to a job with this key, from which those of counters in kernels are
+    /// derived.
+    pub fn in_job(&self, key: &JobKey) {
+        self.inner.borrow_mut().job_key = Some(key.clone());
     }
 
     /// What the agent of this host does besides carrying messages, if one serves this endpoint.

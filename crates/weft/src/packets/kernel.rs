@@ -47,7 +47,6 @@ impl Packets {
         key: u64,
         n: u64,
     ) -> Result<Option<u64>, OpError> {
-        let by_agent = |until| Way::Agent(until);
         if !self.is_in_kernel(at) {
             return Ok(None);
         }
@@ -62,7 +61,8 @@ impl Packets {
             return Ok(None);
         };
         client.add(0, n);
-        if let Some(before) = await_answer(&self.endpoint, &mut client) {
+        let answer = await_answer(&self.endpoint, &mut client);
+        if let Some(before) = answer.filter(|_| !self.with(|state| state.lose_answers)) {
             self.with(|state| {
                 state.stats.kernel_adds += 1;
                 state.kernels.insert((at, key), Way::Client(client))
@@ -74,8 +74,8 @@ impl Packets {
             at.0
         );
         let last = self.ask_agent(at, key, question::END)?;
-        let again = by_agent(Some(Instant::now() + AGAIN));
-        self.with(|state| state.kernels.insert((at, key), again));
+        let again = Instant::now() + AGAIN;
+        self.with(|state| state.kernels.insert((at, key), Way::Agent(Some(again))));
         if last == Some(client.number()) {
             return self.ask_agent(at, key, question::ANSWER);
         }
@@ -85,7 +85,10 @@ impl Packets {
     /// Whether counters of a peer are to be reached in its kernel, if they are there.
     fn is_in_kernel(&self, peer: PeerId) -> bool {
         let driver = &self.endpoint.inner.borrow().driver;
-        driver.core.engine.fetch_add_of(peer) == Server::Kernel && !is_past(driver, peer)
+        let engine = &driver.core.engine;
+        engine.fetch_add_of(peer) == Server::Kernel
+            && engine.peer_failure(peer).is_none()
+            && !is_past(driver, peer)
     }
 
     /// Asks the agent of a peer for a place at its kernel, and tries it.

@@ -139,6 +139,8 @@ pub(crate) struct State {
     lent_to: Vec<PeerId>,
     /// Credit packets to lose, for tests.
     lose_credits: u32,
+    /// Answers of kernels count as lost, for tests.
+    lose_answers: bool,
     stats: PacketStats,
 }
 
@@ -165,6 +167,7 @@ impl State {
             patience: Duration::from_millis(u64::from(config.warn_after_ms)),
             lent_to: Vec::new(),
             lose_credits: 0,
+            lose_answers: false,
             stats: PacketStats::default(),
         }
     }
@@ -342,5 +345,11 @@ impl Packets {
     #[doc(hidden)]
     pub fn lose_credits(&self, count: u32) {
         self.with(|state| state.lose_credits = count);
+    }
+
+    /// A network that loses all answers of kernels from now on.
+    #[doc(hidden)]
+    pub fn lose_answers(&self) {
+        self.with(|state| state.lose_answers = true);
     }
 }

@@ -77,11 +77,17 @@ pub struct KernelCounters {
     pub mode: XdpMode,
 }
 
-/// What is in use.
+/// What is in use, and the users whose it is.
 #[derive(Debug)]
 struct Taken {
-    words: Vec<bool>,
-    clients: Vec<bool>,
+    words: Vec<Option<u32>>,
+    clients: Vec<Option<u32>>,
+}
+
+/// Whether a user may take `more` of these: it leaves a quarter to others.
+fn may_take(all: &[Option<u32>], user: u32, more: usize) -> bool {
+    let has = all.iter().filter(|&&of| of == Some(user)).count();
+    has + more <= all.len() / 4 * 3
 }
 
 /// What a client has to know.
@@ -135,8 +141,8 @@ impl KernelCounters {
             words: SharedArray::new(COUNTERS, 1, NAME)?,
             clients: SharedArray::new(CLIENTS.into(), program::WORDS, NAME)?,
             taken: RefCell::new(Taken {
-                words: vec![false; COUNTERS as usize],
-                clients: vec![false; CLIENTS.into()],
+                words: vec![None; COUNTERS as usize],
+                clients: vec![None; CLIENTS.into()],
             }),
             mode: XdpMode::Generic,
         })
@@ -154,20 +160,27 @@ impl KernelCounters {
         self.addresses.get(number).copied()
     }
 
-    /// Takes so many counters that follow one another, and gives each this value; the first.
-    /// `None`: there are not so many.
-    pub fn open(&self, count: u32, value: u64) -> Option<u32> {
+    /// Takes so many counters that follow one another for a user, and gives each this value; the
+    /// first. `None`: there are not so many, or the user has three quarters of all.
+    pub fn open(&self, user: u32, count: u32, value: u64) -> Option<u32> {
         let taken = &mut self.taken.borrow_mut().words;
-        let count = usize::try_from(count).ok().filter(|&n| n > 0)?;
-        let at = taken.windows(count).position(|some| !some.contains(&true))?;
-        taken[at..at + count].fill(true);
+        let count = usize::try_from(count).ok().filter(|&n| n > 0 && may_take(taken, user, n))?;
+        let at = taken.windows(count).position(|some| some.iter().all(Option::is_none))?;
+        taken[at..at + count].fill(Some(user));
         (at..at + count).for_each(|word| self.word(word as u32).store(value, SeqCst));
         Some(at as u32)
     }
 
+    /// How many counters are in use, and how many clients have a place.
+    pub fn in_use(&self) -> (usize, usize) {
+        let taken = self.taken.borrow();
+        let of = |all: &[Option<u32>]| all.iter().flatten().count();
+        (of(&taken.words), of(&taken.clients))
+    }
+
     /// Gives counters back. Their clients were dismissed.
     pub fn close(&self, first: u32, count: u32) {
-        self.taken.borrow_mut().words[first as usize..][..count as usize].fill(false);
+        self.taken.borrow_mut().words[first as usize..][..count as usize].fill(None);
     }
 
     /// A counter: programs add to it at any time.
@@ -180,11 +193,11 @@ impl KernelCounters {
 
     /// Gives a client with this key a place: it may add to `count` counters from `first` on, which
     /// it counts from 0. A new key each time: requests under an old one could be sent again.
-    /// `None`: there is no place left.
-    pub fn admit(&self, key: &SipKey, first: u32, count: u32) -> Option<Place> {
-        let mut taken = self.taken.borrow_mut();
-        let at = taken.clients.iter().position(|taken| !taken)?;
-        taken.clients[at] = true;
+    /// `None`: there is no place left, or those of the user's counters have three quarters of all.
+    pub fn admit(&self, user: u32, key: &SipKey, first: u32, count: u32) -> Option<Place> {
+        let taken = &mut self.taken.borrow_mut().clients;
+        let at = taken.iter().position(Option::is_none).filter(|_| may_take(taken, user, 1))?;
+        taken[at] = Some(user);
         let client = at as u16;
         let word = |at| self.clients.word(client.into(), at);
         [TAKEN, DONE, ANSWERED].into_iter().for_each(|at| word(at).store(0, Relaxed));
@@ -218,6 +231,6 @@ impl KernelCounters {
     /// Takes a client's place back.
     pub fn dismiss(&self, client: u16) {
         self.end(client);
-        self.taken.borrow_mut().clients[usize::from(client)] = false;
+        self.taken.borrow_mut().clients[usize::from(client)] = None;
     }
 }

@@ -64,8 +64,8 @@ fn add(client: u16, number: u64, n: u64) -> Request {
 #[test]
 fn program__answers_a_datagram_with_its_addresses_swapped() {
     let Some((counters, program)) = loose() else { return };
-    let first = counters.open(1, 40).unwrap();
-    let client = counters.admit(&KEY, first, 1).unwrap().client;
+    let first = counters.open(7, 1, 40).unwrap();
+    let client = counters.admit(7, &KEY, first, 1).unwrap().client;
     let request = add(client, 1, 2);
     let sent = frame(counters.port, &request.encode(&KEY));
     let (verdict, out) = bpf::test_frame(&program, &sent).unwrap();
@@ -86,8 +86,8 @@ fn program__repeated_old_and_foreign_requests_add_nothing() {
     let Some((counters, program)) = loose() else { return };
     let wire = Wire { counters, program };
     let counters = &wire.counters;
-    let (other, first) = (counters.open(1, 0).unwrap(), counters.open(2, 0).unwrap());
-    let client = counters.admit(&KEY, first, 2).unwrap().client;
+    let (other, first) = (counters.open(7, 1, 0).unwrap(), counters.open(7, 2, 0).unwrap());
+    let client = counters.admit(7, &KEY, first, 2).unwrap().client;
     let give = |request: Request| wire.give(&request, &KEY);
     assert_eq!(give(add(client, 7, 5)), (XDP_TX, Some(0)));
     assert_eq!(give(add(client, 7, 5)), (XDP_TX, Some(0)), "the same answer");
@@ -135,12 +135,12 @@ fn requests__are_served_once_over_a_bad_wire() {
     let Some((counters, program)) = loose() else { return };
     let wire = Wire { counters, program };
     let counters = &wire.counters;
-    let first = counters.open(1, 0).unwrap();
+    let first = counters.open(7, 1, 0).unwrap();
     let (mut total, mut moved) = (0, 0);
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
         let key = SipKey::random().unwrap();
-        let client = counters.admit(&key, first, 1).unwrap().client;
+        let client = counters.admit(7, &key, first, 1).unwrap().client;
         let mut late: Vec<Request> = Vec::new();
         for number in 1..=40 {
             let request = add(client, number, 3);
@@ -187,20 +187,22 @@ fn requests__are_served_once_over_a_bad_wire() {
 #[test]
 fn counters__places_and_words_are_given_back() {
     let Some((counters, _program)) = loose() else { return };
-    assert_eq!(counters.open(0, 0), None);
-    assert_eq!(counters.open(COUNTERS + 1, 0), None);
-    let all = counters.open(COUNTERS, 9).unwrap();
-    assert_eq!((counters.open(1, 0), counters.word(COUNTERS - 1).load(SeqCst)), (None, 9));
-    counters.close(all, COUNTERS);
-    assert_eq!((counters.open(3, 0), counters.open(2, 0)), (Some(0), Some(3)));
+    assert_eq!((counters.open(7, 0, 0), counters.open(7, u32::MAX, 0)), (None, None));
+    assert_eq!(counters.open(7, 768, 9), Some(0));
+    assert_eq!((counters.open(7, 1, 0), counters.word(767).load(SeqCst)), (None, 9));
+    // Another user finds a quarter.
+    assert_eq!((counters.open(8, 257, 0), counters.open(8, 256, 0)), (None, Some(768)));
+    counters.close(0, 768);
+    assert_eq!((counters.open(7, 3, 0), counters.open(7, 2, 0)), (Some(0), Some(3)));
     counters.close(0, 3);
-    assert_eq!((counters.open(4, 0), counters.open(3, 0)), (Some(5), Some(0)));
-    for client in 0..CLIENTS {
-        assert_eq!(counters.admit(&KEY, 0, 1).unwrap().client, client);
+    assert_eq!((counters.open(7, 4, 0), counters.open(7, 3, 0)), (Some(5), Some(0)));
+    let admit = |user| counters.admit(user, &KEY, 0, 1).map(|place| place.client);
+    for client in 0..768 {
+        assert_eq!(admit(7), Some(client));
     }
-    assert_eq!(counters.admit(&KEY, 0, 1), None);
+    assert_eq!((admit(7), admit(8)), (None, Some(768)));
     counters.dismiss(5);
-    assert_eq!(counters.admit(&KEY, 0, 1).unwrap().client, 5);
+    assert_eq!((admit(7), counters.in_use()), (Some(5), (256 + 9, 769)));
     assert_eq!((counters.address(0), counters.address(1)), (Some(IP), None));
 }
 

@@ -1,0 +1,216 @@
+//! Counters in the kernel, which an agent has put there: ranks add to them past every process of
+//! the owner's host.
+#![allow(non_snake_case)]
+
+mod common;
+
+use common::*;
+use std::sync::mpsc::{channel, Receiver, Sender, TryRecvError};
+use weft::choices::Server;
+use weft::packets::{Counter, Packets};
+use weft::{Address, Config, OpError, PeerId};
+use weft_conformance::{cable, skip};
+use weft_link::secure::JobKey;
+
+const HOSTS: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+const FIRST: u64 = 1000;
+
+fn in_kernel() -> Config {
+    Config { fetch_add: Server::Kernel, ..Config::default() }
+}
+
+/// A rank whose counters others add to, and its agent: it does nothing but read one when asked.
+fn own(words: &str, say: &Sender<(Address, Counter)>, asked: &Receiver<Ask>, value: &Sender<u64>) {
+    let agent = Served::start(&format!("--links packet --interfaces weft1 {words}"));
+    let rank = agent.try_rank_with(1, in_kernel()).unwrap();
+    let packets = Packets::new(&rank.endpoint).unwrap();
+    let counter = packets.counter(FIRST).unwrap();
+    assert!(packets.counter(0).is_some(), "another beside it");
+    say.send((rank.address(), counter)).unwrap();
+    let hello = rank.endpoint.recv(None, 1, 0, vec![0; 8]);
+    until(&[&rank], || hello.is_done());
+    for ask in asked {
+        let of = |kernel: bool, what: &str| if kernel { agent.reports(what) } else { 0 };
+        let kernel = words.contains("--kernel");
+        let (words, clients) = (of(kernel, "kernel_words"), of(kernel, "kernel_clients"));
+        let answer = match ask {
+            Ask::Leave => {
+                drop((packets, hello, rank));
+                until(&[], || agent.reports("kernel_words") == 0);
+                value.send(0).unwrap();
+                return;
+            }
+            Ask::Value => packets.counter_value(counter).unwrap(),
+            Ask::Words => words,
+            Ask::Clients => clients,
+            Ask::End => {
+                assert!(packets.end_counter(counter));
+                until(&[&rank], || of(kernel, "kernel_words") < words);
+                of(kernel, "kernel_clients")
+            }
+        };
+        value.send(answer).unwrap();
+        if matches!(ask, Ask::End) {
+            break;
+        }
+    }
+    // It looks at the network again, until nobody asks any more.
+    until(&[&rank], || matches!(asked.try_recv(), Err(TryRecvError::Disconnected)));
+}
+
+/// What an owner is asked.
+#[derive(Clone, Copy)]
+enum Ask {
+    /// The counter.
+    Value,
+    /// Words that its agent has in the kernel.
+    Words,
+    /// Clients of these.
+    Clients,
+    /// To end the counter; the clients after that.
+    End,
+    /// To leave.
+    Leave,
+}
+
+/// Who adds.
+struct Adder<'a> {
+    rank: &'a Rank,
+    packets: Packets,
+    owner: PeerId,
+    counter: Counter,
+    asks: Sender<Ask>,
+    values: Receiver<u64>,
+}
+
+impl Adder<'_> {
+    fn add(&self, n: u64) -> u64 {
+        self.packets.fetch_add_blocking(self.owner, self.counter, n).unwrap()
+    }
+
+    /// Adds past the kernel.
+    fn add_by_agent(&self, n: u64) -> u64 {
+        let add = self.packets.fetch_add(self.owner, self.counter, n);
+        self.rank.endpoint.block_on(add).unwrap()
+    }
+
+    fn ask(&self, what: Ask) -> u64 {
+        self.asks.send(what).unwrap();
+        self.values.recv().unwrap()
+    }
+
+    /// What the owner reads.
+    fn value(&self) -> u64 {
+        self.ask(Ask::Value)
+    }
+
+    fn in_kernel(&self) -> u64 {
+        self.packets.stats().kernel_adds
+    }
+}
+
+/// Two hosts, on one an owner with its agent of these options.
+fn with_owner(words: &str, test: impl FnOnce(&Adder<'_>)) {
+    let (say, hear) = channel();
+    let (asks, asked) = channel();
+    let (value, values) = channel();
+    let near = move || {
+        let agent = Served::start("--links packet --interfaces weft0");
+        let job_key = JobKey::from_bytes(&[1; 32]).unwrap();
+        let rank = agent.try_rank_with(1, in_kernel()).unwrap();
+        rank.endpoint.in_job(&job_key);
+        let (address, counter) = hear.recv().unwrap();
+        let owner = rank.endpoint.connect(&address).unwrap();
+        let hello = rank.endpoint.send(owner, 1, vec![0; 8]);
+        until(&[&rank], || hello.is_done());
+        let packets = Packets::new(&rank.endpoint).unwrap();
+        test(&Adder { rank: &rank, packets, owner, counter, asks, values });
+    };
+    if let Err(why) = cable::between(HOSTS, near, move || own(words, &say, &asked, &value)) {
+        skip(&why);
+    }
+}
+
+#[test]
+fn kernel__counts_while_the_owner_does_nothing() {
+    with_owner("--kernel", |adder| {
+        for n in 0..200 {
+            assert_eq!(adder.add(3), FIRST + 3 * n);
+        }
+        assert_eq!((adder.in_kernel(), adder.value()), (200, FIRST + 600));
+    });
+}
+
+#[test]
+fn kernel__its_words_are_those_of_the_agent() {
+    with_owner("--kernel", |adder| {
+        let mut total = FIRST;
+        for n in 0..100 {
+            assert_eq!(adder.add(n), total);
+            assert_eq!(adder.add_by_agent(2 * n), total + n);
+            total += 3 * n;
+        }
+        assert_eq!((adder.in_kernel(), adder.value()), (100, total));
+    });
+}
+
+#[test]
+fn kernel__without_it_the_agent_counts() {
+    with_owner("", |adder| {
+        for n in 0..20 {
+            assert_eq!(adder.add(1), FIRST + n);
+        }
+        assert_eq!((adder.in_kernel(), adder.value()), (0, FIRST + 20));
+    });
+}
+
+/// The way is gone before a request: nothing was added there.
+#[test]
+fn kernel__that_is_not_reached_any_more_the_agent_counts() {
+    with_owner("--kernel", |adder| {
+        for n in 0..10 {
+            assert_eq!(adder.add(1), FIRST + n);
+        }
+        cable::address("weft0", HOSTS[0], false).unwrap();
+        for n in 10..20 {
+            assert_eq!(adder.add(1), FIRST + n);
+        }
+        assert_eq!((adder.in_kernel(), adder.value()), (10, FIRST + 20));
+    });
+}
+
+/// The request came and the answer does not: it was added once, and the answer is the agent's.
+#[test]
+fn kernel__an_answer_that_is_lost_comes_from_the_agent() {
+    with_owner("--kernel", |adder| {
+        for n in 0..10 {
+            assert_eq!(adder.add(5), FIRST + 5 * n);
+        }
+        adder.packets.lose_answers();
+        for n in 10..20 {
+            assert_eq!(adder.add(5), FIRST + 5 * n);
+        }
+        assert_eq!((adder.in_kernel(), adder.value()), (10, FIRST + 100));
+    });
+}
+
+#[test]
+fn kernel__an_ended_counter_is_nobodys() {
+    with_owner("--kernel", |adder| {
+        assert_eq!((adder.add(1), adder.ask(Ask::Words), adder.ask(Ask::Clients)), (FIRST, 2, 1));
+        assert_eq!(adder.ask(Ask::End), 0);
+        let refused = adder.packets.fetch_add_blocking(adder.owner, adder.counter, 1);
+        assert_eq!(refused, Err(OpError::Refused));
+        assert_eq!(adder.in_kernel(), 1);
+    });
+}
+
+#[test]
+fn kernel__of_an_owner_that_has_left_serves_nobody() {
+    with_owner("--kernel", |adder| {
+        assert_eq!((adder.add(1), adder.ask(Ask::Leave)), (FIRST, 0));
+        let failed = adder.packets.fetch_add_blocking(adder.owner, adder.counter, 1);
+        assert!(matches!(failed, Err(OpError::Peer { .. })), "{failed:?}");
+        assert_eq!(adder.in_kernel(), 1);
+    });
+}

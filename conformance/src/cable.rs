@@ -27,8 +27,8 @@ pub fn loopback() -> Result<(), String> {
     ip("link set lo up")
 }
 
-/// Lays a cable between two network namespaces: one of the calling thread, in which `near` runs, and
-/// one of another thread, in which `far` does. Their ends have these IPv4 addresses.
+/// Lays a cable between two network namespaces: one of the calling thread, in which `near` runs,
+/// and one of another thread, in which `far` does. Their ends have these IPv4 addresses.
 ///
 /// # Errors
 /// As `lay`; then neither has run.

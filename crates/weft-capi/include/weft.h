@@ -89,8 +89,8 @@ int weft_barrier(weft_job *job);
 /* Chooses for one rank, and for no other; what was chosen before for the other parts stays.
  * "reliability" (none, gbn, selective, agent) and "mtu" (bytes): before anything is sent to it.
  * "transfer" (auto, copy, gather, rcpy): for what is sent to it and fetched from it from then on.
- * "fetch_add" (host, agent): who serves what this rank adds to counters there; for the own rank,
- * where counters made from then on lie. */
+ * "fetch_add" (host, agent, kernel): who serves what this rank adds to counters there; for the own
+ * rank, where counters made from then on lie. */
 int weft_choose(weft_job *job, int rank, const char *name, const char *value);
 
 /* Has an upcall called with each packet for a handler. Set handlers before others send: before

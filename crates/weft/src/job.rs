@@ -435,9 +435,7 @@ pub(crate) fn open_locked(
     let endpoint = Endpoint::with_links(config, id, clock, open);
     endpoint.calibrate(Calibration::in_use());
     endpoint.in_job(&job_key);
-    if let Some(services) = services {
-        endpoint.served_by(services);
-    }
+    services.into_iter().for_each(|services| endpoint.served_by(services));
     Ok(endpoint)
 }
 

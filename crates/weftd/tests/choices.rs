@@ -330,7 +330,7 @@ fn choose__who_serves_what_one_rank_adds() {
         packets.choose(peer, &Choices { fetch_add, ..before }).unwrap();
         assert_eq!(packets.chosen(peer).unwrap().fetch_add, fetch_add);
     };
-    choose(&owner, own, Place::Agent);
+    choose(&owner, own, Server::Agent);
     assert_eq!((owner.counter_server(), near.counter_server()), (Server::Agent, Server::Host));
     let counter = owner.counter(1000).unwrap();
     let ids = [1, 2].map(|i| ranks[i].connect(&ranks[0]));
@@ -338,9 +338,9 @@ fn choose__who_serves_what_one_rank_adds() {
         pass(&ranks[i + 1], id, &ranks[0], 1, b"the session is open");
     }
     // One rank wants the agent, the other the owner.
-    choose(&near, ids[0], Place::Agent);
-    choose(&far, ids[1], Place::Agent);
-    choose(&far, ids[1], Place::Host);
+    choose(&near, ids[0], Server::Agent);
+    choose(&far, ids[1], Server::Agent);
+    choose(&far, ids[1], Server::Host);
     // The owner makes no progress: its agent serves the first.
     for n in 0..20 {
         assert_eq!(near.fetch_add_blocking(ids[0], counter, 1), Ok(1000 + n));

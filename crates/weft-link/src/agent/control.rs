@@ -129,8 +129,8 @@ pub enum Control {
     Left(PeerId, u32),
     /// Agent: something people should read.
     Notice(String),
-    /// Rank: keep so many words, each of this value, for fetch-and-add under this key; in the kernel
-    /// (true) if that can be.
+    /// Rank: keep so many words, each of this value, for fetch-and-add under this key; in the
+    /// kernel (true) if that can be.
     CounterOpen(u64, u32, u64, bool),
     /// Rank: what is in a word of mine?
     CounterRead(u64, u32),

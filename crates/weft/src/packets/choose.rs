@@ -94,8 +94,8 @@ impl Packets {
     /// - transfer, for what is sent to the peer and fetched from it from now on: each side chooses
     ///   how it sends, and memory is copied directly where neither side's transfer forbids it;
     /// - the place of fetch-and-add: `host` has what is added to the peer's counters pass its agent
-    ///   by, `agent` leaves it to that where the counter is there, and `kernel` adds past both where
-    ///   it is in the kernel of the peer's host. Chosen for this endpoint itself, it is where
+    ///   by, `agent` leaves it to that where the counter is there, and `kernel` adds past both
+    ///   where it is in the kernel of the peer's host. Chosen for this endpoint itself, it is where
     ///   counters made from now on lie.
     ///
     /// The other parts hold for all peers, and are to be those of [`choices`](Self::choices).

@@ -49,8 +49,8 @@ const NAME: &str = "weft_counters";
 /// Looks at a request that a program is just answering.
 const LOOKS: u32 = 1 << 16;
 
-/// The key of a client, which the counters' owner and the client derive from that of their job and a
-/// number drawn for the place.
+/// The key of a client, which the counters' owner and the client derive from that of their job and
+/// a number drawn for the place.
 pub fn client_key(job: &JobKey, owner: EndpointId, client: EndpointId, nonce: u64) -> SipKey {
     let base = SipKey(job.derived(b"weft 1 counters "));
     let mut key = [0; 16];

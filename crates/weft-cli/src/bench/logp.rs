@@ -93,9 +93,13 @@ pub fn minus(a: Option<Sample>, b: Option<Sample>) -> Option<Sample> {
     Some(Sample { median: a.median - b.median, min: a.min - b.max, max: a.max - b.min })
 }
 
-/// The table. Its ranks never sleep: a doorbell would count as overhead.
+/// The table. Its ranks never sleep: a doorbell would count as overhead. Those of agents take turns
+/// with them on a core, as always.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
-    bench.beside(&[("WEFT_SPIN_US", "1000000")], polling)
+    match bench.link {
+        LinkName::Agent => bench.beside(&[], polling),
+        _ => bench.beside(&[("WEFT_SPIN_US", "1000000")], polling),
+    }
 }
 
 /// Names of the floors at these sizes, each once.
@@ -151,7 +155,7 @@ fn polling(bench: &mut Bench<'_>, pair: usize) -> Result<Table> {
     table.notes.push(
         "os: the sending call in bursts of 16; or: a round trip with a long computation inside, \
          less the computation and os; L: half a round trip less os and or; g: time per message of \
-         a stream; ranks poll and never sleep; L below zero: the overheads of the two sides \
+         a stream; ranks poll and never sleep (over agents as in every wait); L below zero: the overheads of the two sides \
          overlap; half trips of floor and peers as in pingpong"
             .into(),
     );

@@ -29,6 +29,7 @@ fn own(words: &str, say: &Sender<(Address, Counter)>, asked: &Receiver<Ask>, val
     say.send((rank.address(), counter)).unwrap();
     let hello = rank.endpoint.recv(None, 1, 0, vec![0; 8]);
     until(&[&rank], || hello.is_done());
+    value.send(0).unwrap();
     for ask in asked {
         let of = |kernel: bool, what: &str| if kernel { agent.reports(what) } else { 0 };
         let kernel = words.contains("--kernel");
@@ -41,6 +42,7 @@ fn own(words: &str, say: &Sender<(Address, Counter)>, asked: &Receiver<Ask>, val
                 return;
             }
             Ask::Value => packets.counter_value(counter).unwrap(),
+            Ask::Another => packets.counter(FIRST).unwrap().key,
             Ask::Words => words,
             Ask::Clients => clients,
             Ask::End => {
@@ -63,6 +65,8 @@ fn own(words: &str, say: &Sender<(Address, Counter)>, asked: &Receiver<Ask>, val
 enum Ask {
     /// The counter.
     Value,
+    /// For another counter's key.
+    Another,
     /// Words that its agent has in the kernel.
     Words,
     /// Clients of these.
@@ -122,7 +126,7 @@ fn with_owner(words: &str, test: impl FnOnce(&Adder<'_>)) {
         let (address, counter) = hear.recv().unwrap();
         let owner = rank.endpoint.connect(&address).unwrap();
         let hello = rank.endpoint.send(owner, 1, vec![0; 8]);
-        until(&[&rank], || hello.is_done());
+        until(&[&rank], || hello.is_done() && values.try_recv().is_ok());
         let packets = Packets::new(&rank.endpoint).unwrap();
         test(&Adder { rank: &rank, packets, owner, counter, asks, values });
     };
@@ -212,5 +216,21 @@ fn kernel__of_an_owner_that_has_left_serves_nobody() {
         let failed = adder.packets.fetch_add_blocking(adder.owner, adder.counter, 1);
         assert!(matches!(failed, Err(OpError::Peer { .. })), "{failed:?}");
         assert_eq!(adder.in_kernel(), 1);
+    });
+}
+
+/// More counters than ways to them are kept.
+#[test]
+fn kernel__many_counters_of_one_owner() {
+    with_owner("--kernel", |adder| {
+        let more = || Counter { key: adder.ask(Ask::Another) };
+        let counters: Vec<Counter> = (0..80).map(|_| more()).collect();
+        for round in 0..2 {
+            for &counter in &counters {
+                let before = adder.packets.fetch_add_blocking(adder.owner, counter, 1).unwrap();
+                assert_eq!(before, FIRST + round);
+            }
+        }
+        assert_eq!((adder.in_kernel(), adder.ask(Ask::Clients)), (160, 80));
     });
 }

@@ -155,7 +155,8 @@ fn polling(bench: &mut Bench<'_>, pair: usize) -> Result<Table> {
     table.notes.push(
         "os: the sending call in bursts of 16; or: a round trip with a long computation inside, \
          less the computation and os; L: half a round trip less os and or; g: time per message of \
-         a stream; ranks poll and never sleep (over agents as in every wait); L below zero: the overheads of the two sides \
+         a stream; ranks poll and never sleep (over agents as in every wait); L below zero: the \
+         overheads of the two sides \
          overlap; half trips of floor and peers as in pingpong"
             .into(),
     );

@@ -26,6 +26,8 @@ const LOOK: Duration = Duration::from_micros(50);
 const SLEEP: Duration = Duration::from_millis(1);
 /// After so long a way that failed is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
+/// Most ways that are kept, each with a socket; another gives way and is found again when needed.
+const WAYS_MAX: usize = 64;
 
 /// How a counter in a kernel is reached.
 pub(super) enum Way {
@@ -57,16 +59,14 @@ impl Packets {
             None => self.find_way(at, key)?,
         };
         let Way::Client(mut client) = way else {
-            self.with(|state| state.kernels.insert((at, key), way));
+            self.keep_way(at, key, way);
             return Ok(None);
         };
         client.add(0, n);
         let answer = await_answer(&self.endpoint, &mut client);
         if let Some(before) = answer.filter(|_| !self.with(|state| state.lose_answers)) {
-            self.with(|state| {
-                state.stats.kernel_adds += 1;
-                state.kernels.insert((at, key), Way::Client(client))
-            });
+            self.with(|state| state.stats.kernel_adds += 1);
+            self.keep_way(at, key, Way::Client(client));
             return Ok(Some(before));
         }
         log::warn!(
@@ -74,12 +74,20 @@ impl Packets {
             at.0
         );
         let last = self.ask_agent(at, key, question::END)?;
-        let again = Instant::now() + AGAIN;
-        self.with(|state| state.kernels.insert((at, key), Way::Agent(Some(again))));
+        self.keep_way(at, key, Way::Agent(Some(Instant::now() + AGAIN)));
         if last == Some(client.number()) {
             return self.ask_agent(at, key, question::ANSWER);
         }
         Ok(None)
+    }
+
+    fn keep_way(&self, at: PeerId, key: u64, way: Way) {
+        self.with(|state| {
+            if state.kernels.len() >= WAYS_MAX {
+                state.kernels.pop_first();
+            }
+            state.kernels.insert((at, key), way);
+        });
     }
 
     /// Whether counters of a peer are to be reached in its kernel, if they are there.

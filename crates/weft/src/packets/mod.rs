@@ -127,7 +127,7 @@ pub(crate) struct State {
     counters: BTreeSet<u64>,
     /// The agent of the host, if one serves this endpoint.
     agent: Option<Agent>,
-    /// How counters of peers are reached in their kernels: bounded by the counters added to.
+    /// How counters of peers are reached in their kernels.
     kernels: kernel::Ways,
     /// Who shall forward multicasts.
     place: Place,

@@ -51,7 +51,7 @@ impl Row {
         let (low, high) = values.fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(v), h.max(v)));
         let room = |v: f64, up: f64| (v * up).log10();
         let top = TOP + number as f64 * (PANEL + GAP);
-        (low <= high).then(|| Row { top, low: room(low, 0.8), high: room(high, 1.25) })
+        (low <= high).then(|| Row { top, low: room(low, 0.8), high: room(high, 1.8) })
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -115,8 +115,11 @@ fn dot(x: f64, row: &Row, cell: &Cell, colour: Colour, hollow: bool, shapes: &mu
     }
 }
 
-fn floor(panel: Panel, row: &Row, value: Option<f64>, shapes: &mut Vec<Shape>) {
-    if let Some(value) = value {
+/// The middle one of the floors beside the figures.
+fn floor(panel: Panel, row: &Row, cells: &[&Cell], shapes: &mut Vec<Shape>) {
+    let mut all: Vec<f64> = cells.iter().filter_map(|c| c.floor).collect();
+    all.sort_by(f64::total_cmp);
+    if let Some(&value) = all.get(all.len() / 2) {
         let y = row.y(value);
         let points = vec![(panel.left + 3.0, y), (panel.right - 3.0, y)];
         shapes.push(line(points, BLACK, 1.2, true));
@@ -135,7 +138,7 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
 
 fn half_trips(panel: Panel, row: &Row, cells: &[&Cell], shapes: &mut Vec<Shape>) {
     let names = distinct(cells.iter().map(|c| c.reliability().to_string()));
-    floor(panel, row, cells.iter().find_map(|c| c.floor), shapes);
+    floor(panel, row, cells, shapes);
     for cell in cells {
         let at = names.iter().position(|n| n == cell.reliability()).unwrap_or(0);
         let name = cell.choices.transfer.name();
@@ -148,7 +151,7 @@ fn half_trips(panel: Panel, row: &Row, cells: &[&Cell], shapes: &mut Vec<Shape>)
 
 fn rates(panel: Panel, row: &Row, cells: &[&Cell], shapes: &mut Vec<Shape>) {
     let names = distinct(cells.iter().map(|c| c.mtu()));
-    floor(panel, row, cells.iter().find_map(|c| c.floor), shapes);
+    floor(panel, row, cells, shapes);
     for reliability in distinct(cells.iter().map(|c| c.reliability().to_string())) {
         for (transfer, colour) in TRANSFERS {
             let mine = cells.iter().filter(|c| {
@@ -186,7 +189,7 @@ fn multicasts(panel: Panel, row: &Row, cells: &[&Cell], shapes: &mut Vec<Shape>)
 
 fn fetch_adds(panel: Panel, row: &Row, cells: &[&Cell], shapes: &mut Vec<Shape>) {
     let names = ["polls".to_string(), "computes".to_string()];
-    floor(panel, row, cells.iter().find_map(|c| c.floor), shapes);
+    floor(panel, row, cells, shapes);
     for cell in cells {
         let compute = cell.figure == Figure::FetchAdd(true);
         let aside = PLACES.iter().position(|p| p.0 == cell.by).map_or(0.0, |i| i as f64 - 1.0);

@@ -1,7 +1,7 @@
 //! The grid as a CSV file and as a page of text.
 
 use super::super::{date, machine, LinkName, Options};
-use super::grid::{Cell, Figure, BULK, HEAD, MEMBERS};
+use super::grid::{Cell, Figure, BULK, DISTURBED, HEAD, MEMBERS, TRIES};
 use super::COMPUTES;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
@@ -55,8 +55,21 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// A row: names, figures, and the floor. The best figure is set in bold.
-fn row(out: &mut String, names: &[String], cells: &[Option<&Cell>], floor: Option<Option<f64>>) {
+/// The floor beside each of some figures: one number, or its bounds where it moved.
+fn floor(cells: &[Option<&Cell>]) -> String {
+    let mut all: Vec<f64> = cells.iter().flatten().filter_map(|c| c.floor).collect();
+    all.sort_by(f64::total_cmp);
+    match (all.first(), all.last()) {
+        (Some(low), Some(high)) if *high > DISTURBED * low => {
+            format!("{} to {}", digits(*low), digits(*high))
+        }
+        (Some(_), _) => digits(all[all.len() / 2]),
+        _ => "-".into(),
+    }
+}
+
+/// A row: names, figures, and the floor if there is one. The best figure is set in bold.
+fn row(out: &mut String, names: &[String], cells: &[Option<&Cell>], has_floor: bool) {
     let values = || cells.iter().flatten().filter_map(|c| c.value).map(|s| s.median);
     let compared = !cells.iter().flatten().any(|c| matches!(c.figure, Figure::FetchAdd(_)));
     let more = cells.iter().flatten().any(|c| c.figure == Figure::Throughput);
@@ -73,7 +86,7 @@ fn row(out: &mut String, names: &[String], cells: &[Option<&Cell>], floor: Optio
     };
     let mut all: Vec<String> = names.to_vec();
     all.extend(cells.iter().map(show));
-    all.extend(floor.map(|f| f.map_or("-".into(), digits)));
+    all.extend(has_floor.then(|| floor(cells)));
     // Writing to a string does not fail.
     let _ = writeln!(out, "| {} |", all.join(" | "));
 }
@@ -106,12 +119,11 @@ fn packets(out: &mut String, cells: &[Cell], figure: Figure) {
         };
         let of = |t: Transfer| mine.iter().filter(same).find(|c| c.choices.transfer == t).copied();
         let found = TRANSFERS.map(of);
-        let floor = found.iter().flatten().find_map(|c| c.floor);
         let mut names = vec![link.to_string(), reliability.to_string()];
         if figure == Figure::Throughput {
             names.push(mtu);
         }
-        row(out, &names, &found, Some(floor));
+        row(out, &names, &found, true);
     }
 }
 
@@ -126,7 +138,7 @@ fn multicast(out: &mut String, cells: &[Cell]) {
             };
             let found: Vec<Option<&Cell>> = Tree::ALL.iter().map(of).collect();
             let what = if compute { "compute" } else { "poll" };
-            row(out, &[link.into(), by.into(), what.into()], &found, None);
+            row(out, &[link.into(), by.into(), what.into()], &found, false);
         }
     }
 }
@@ -141,8 +153,7 @@ fn fetch_add(out: &mut String, cells: &[Cell]) {
             mine.iter().filter(same).find(|c| c.figure == figure).copied()
         };
         let found = [of(false), of(true)];
-        let floor = found.iter().flatten().find_map(|c| c.floor);
-        row(out, &[link.into(), by.into()], &found, Some(floor));
+        row(out, &[link.into(), by.into()], &found, true);
     }
 }
 
@@ -173,6 +184,16 @@ fn in_short(out: &mut String, cells: &[Cell]) {
         line(&what, median(m, "agent", tree), median(m, "host", tree));
         let what = format!("Fetch-and-add over the agent link, {who}");
         line(&what, median(f, "agent", None), median(f, "host", None));
+    }
+    let computes = Figure::FetchAdd(true);
+    if let (Some(kernel), Some(agent)) =
+        (median(computes, "kernel", None), median(computes, "agent", None))
+    {
+        let (ours, other, ratio) = (digits(kernel), digits(agent), kernel / agent);
+        let _ = writeln!(
+            out,
+            "- The same: {ours} us in the kernel, {other} us at the agent: {ratio:.2} x."
+        );
     }
 }
 
@@ -216,7 +237,9 @@ pub fn markdown(about: &About, cells: &[Cell], took: Duration) -> String {
          `process_vm_readv` (shm), bare UDP and UDP with GSO, single frames on bare sockets \
          (packet, xdp), weft's packet link (agent). Half of the members of a multicast are threads \
          of each rank. Who computes does so for {} us between two polls. Kernel: an XDP program \
-         that knows the counters' key.",
+         that the agent has attached. The floor is measured before and after each figure, which is \
+         measured again, at most {TRIES} times, where it was {DISTURBED} x slower than at its \
+         best; bounds of a floor say that it stayed so.",
         COMPUTES / 1000
     );
     let absent = cells.iter().filter(|c| c.value.is_none());

@@ -238,8 +238,8 @@ pub fn markdown(about: &About, cells: &[Cell], took: Duration) -> String {
          (packet, xdp), weft's packet link (agent). Half of the members of a multicast are threads \
          of each rank. Who computes does so for {} us between two polls. Kernel: an XDP program \
          that the agent has attached. The floor is measured before and after each figure, which is \
-         measured again, at most {TRIES} times, where it was {DISTURBED} x slower than at its \
-         best; bounds of a floor say that it stayed so.",
+         measured up to {TRIES} times while the floor is {DISTURBED} x slower than at its best, as \
+         far as the time goes; bounds of a floor say that it stayed so.",
         COMPUTES / 1000
     );
     let absent = cells.iter().filter(|c| c.value.is_none());

@@ -36,7 +36,8 @@ impl CounterClient {
         Ok(CounterClient { socket, key, request, asked: None, due: None })
     }
 
-    /// Asks whether requests arrive and are answered; changes nothing.
+    /// Asks whether requests arrive and are answered, and for the number that the next one goes on
+    /// from: a client begins so.
     pub fn ask(&mut self) {
         self.request.kind = LAST;
         self.begin();
@@ -88,6 +89,9 @@ impl CounterClient {
         while let Ok(len) = self.socket.recv(&mut bytes) {
             if let Some(value) = self.request.answered_by(&bytes[..len], &self.key) {
                 (self.asked, self.due) = (None, None);
+                if self.request.kind == LAST {
+                    self.request.number = value;
+                }
                 return Some(value);
             }
         }

@@ -38,6 +38,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::time::{Duration, Instant};
 use weft_core::EndpointId;
 
 /// Counters of a host.
@@ -46,8 +47,8 @@ pub const COUNTERS: u32 = 1024;
 pub const CLIENTS: u16 = 1024;
 /// Name of program and maps.
 const NAME: &str = "weft_counters";
-/// Looks at a request that a program is just answering.
-const LOOKS: u32 = 1 << 16;
+/// How long a program may take to answer a request that it has taken.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The key of a client, which the counters' owner and the client derive from that of their job and
 /// a number drawn for the place.
@@ -82,6 +83,8 @@ pub struct KernelCounters {
 struct Taken {
     words: Vec<Option<u32>>,
     clients: Vec<Option<u32>>,
+    /// Places given so far.
+    given: u64,
 }
 
 /// Whether a user may take `more` of these: it leaves a quarter to others.
@@ -143,6 +146,7 @@ impl KernelCounters {
             taken: RefCell::new(Taken {
                 words: vec![None; COUNTERS as usize],
                 clients: vec![None; CLIENTS.into()],
+                given: 0,
             }),
             mode: XdpMode::Generic,
         })
@@ -195,12 +199,15 @@ impl KernelCounters {
     /// it counts from 0. A new key each time: requests under an old one could be sent again.
     /// `None`: there is no place left, or those of the user's counters have three quarters of all.
     pub fn admit(&self, user: u32, key: &SipKey, first: u32, count: u32) -> Option<Place> {
-        let taken = &mut self.taken.borrow_mut().clients;
-        let at = taken.iter().position(Option::is_none).filter(|_| may_take(taken, user, 1))?;
-        taken[at] = Some(user);
+        let taken = &mut *self.taken.borrow_mut();
+        let free = taken.clients.iter().position(Option::is_none);
+        let at = free.filter(|_| may_take(&taken.clients, user, 1))?;
+        taken.clients[at] = Some(user);
+        taken.given += 1;
         let client = at as u16;
         let word = |at| self.clients.word(client.into(), at);
-        [TAKEN, DONE, ANSWERED].into_iter().for_each(|at| word(at).store(0, Relaxed));
+        // No number of the client before: a program may still be about to take one of those.
+        [TAKEN, DONE].into_iter().for_each(|at| word(at).store(taken.given << 32, Relaxed));
         for (at, part) in (STATE..).zip(key.state()) {
             word(at).store(part, Relaxed);
         }
@@ -216,14 +223,10 @@ impl KernelCounters {
         let last = word(TAKEN).swap(u64::MAX, SeqCst);
         word(COUNT).store(0, Release);
         let done = || word(DONE).load(Acquire);
-        if last != u64::MAX {
-            // A program that has taken it is about to say so.
-            for _ in 0..LOOKS {
-                if done() == last {
-                    break;
-                }
-                std::hint::spin_loop();
-            }
+        let until = Instant::now() + PATIENCE;
+        // A program that has taken it is about to say so.
+        while last != u64::MAX && done() != last && Instant::now() < until {
+            std::thread::yield_now();
         }
         (done(), word(ANSWERED).load(Relaxed))
     }

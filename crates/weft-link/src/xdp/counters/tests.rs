@@ -57,8 +57,12 @@ impl Wire {
     }
 }
 
+/// The number that the first place goes on from.
+const BASE: u64 = 1 << 32;
+
+/// Request `number` of the first place.
 fn add(client: u16, number: u64, n: u64) -> Request {
-    Request { client, kind: ADD, counter: 0, number, value: n }
+    Request { client, kind: ADD, counter: 0, number: BASE + number, value: n }
 }
 
 #[test]
@@ -91,7 +95,7 @@ fn program__repeated_old_and_foreign_requests_add_nothing() {
     let give = |request: Request| wire.give(&request, &KEY);
     assert_eq!(give(add(client, 7, 5)), (XDP_TX, Some(0)));
     assert_eq!(give(add(client, 7, 5)), (XDP_TX, Some(0)), "the same answer");
-    assert_eq!(give(Request { kind: LAST, ..add(client, 0, 0) }), (XDP_TX, Some(7)));
+    assert_eq!(give(Request { kind: LAST, ..add(client, 0, 0) }), (XDP_TX, Some(BASE + 7)));
     let refused = (XDP_DROP, None);
     assert_eq!(give(add(client, 6, 5)), refused);
     assert_eq!(give(Request { kind: ANSWER, ..add(client, 8, 5) }), refused);
@@ -136,14 +140,18 @@ fn requests__are_served_once_over_a_bad_wire() {
     let wire = Wire { counters, program };
     let counters = &wire.counters;
     let first = counters.open(7, 1, 0).unwrap();
-    let (mut total, mut moved) = (0, 0);
+    let (mut total, mut moved, mut seen) = (0, 0, 0);
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
         let key = SipKey::random().unwrap();
         let client = counters.admit(7, &key, first, 1).unwrap().client;
         let mut late: Vec<Request> = Vec::new();
-        for number in 1..=40 {
-            let request = add(client, number, 3);
+        let begin = Request { kind: LAST, ..add(client, 0, 0) };
+        let base = wire.give(&begin, &key).1.unwrap();
+        assert!(base > seen, "no number of a client before");
+        for number in base + 1..=base + 40 {
+            let request = Request { number, ..add(client, 0, 3) };
+            seen = number;
             let mut answer = None;
             for _ in 0..6 {
                 // An earlier one that was delayed arrives now.

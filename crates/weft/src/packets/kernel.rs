@@ -73,12 +73,13 @@ impl Packets {
             "no answer from the counters in the kernel of peer {}'s host: its agent serves them",
             at.0
         );
-        let last = self.ask_agent(at, key, question::END)?;
+        // The place is gone only with the counter.
+        let last = self.ask_agent(at, key, question::END)?.ok_or(OpError::Refused)?;
         self.keep_way(at, key, Way::Agent(Some(Instant::now() + AGAIN)));
-        if last == Some(client.number()) {
-            return self.ask_agent(at, key, question::ANSWER);
+        match last == client.number() {
+            true => self.ask_agent(at, key, question::ANSWER),
+            false => Ok(None),
         }
-        Ok(None)
     }
 
     fn keep_way(&self, at: PeerId, key: u64, way: Way) {

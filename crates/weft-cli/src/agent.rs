@@ -22,10 +22,11 @@ pub fn fresh_name() -> String {
     format!("@weft-agent-{:016x}", weft_link::random_u64())
 }
 
-/// The command that starts an agent that ends with its last rank.
-pub fn command(name: &str) -> Command {
+/// The command that starts an agent that ends with its last rank, with counters in the kernel or
+/// not.
+pub fn command(name: &str, kernel: bool) -> Command {
     let mut command = lasting(name);
-    command.arg("--once");
+    command.arg("--once").args(kernel.then_some("--kernel"));
     command
 }
 
@@ -63,11 +64,7 @@ pub fn start_for(env: &[(String, String)]) {
 fn start(name: &str, kernel: bool) -> Result<()> {
     let program = program();
     let show = program.display();
-    let mut command = command(name);
-    if kernel {
-        command.arg("--kernel");
-    }
-    let mut agent = match command.spawn() {
+    let mut agent = match command(name, kernel).spawn() {
         Ok(agent) => agent,
         Err(e) => bail!("starting {show}: {e} (install weftd beside weft)"),
     };

@@ -123,11 +123,8 @@ const AGENT: &str = "@weft-bench-agent";
 
 /// Starts the agent of a rank's host, on the rank's core.
 fn spawn_agent(rank: usize, hosts: &Hosts, kernel: bool) -> Result<Child> {
-    let mut command = crate::agent::command(AGENT);
+    let mut command = crate::agent::command(AGENT, kernel);
     command.args(["--seats", "16", "--quota", "ranks=16"]);
-    if kernel {
-        command.arg("--kernel");
-    }
     let cpus = core(rank);
     if std::env::var_os("WEFT_LOG").is_none() {
         command.env("WEFT_LOG", "warn");

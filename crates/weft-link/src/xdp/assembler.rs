@@ -232,9 +232,8 @@ impl Assembler {
     }
 
     /// Begins a program with `r6` = the frame, and lets pass (`r0`, "out") what is shorter than
-    /// `len`, or not of this EtherType, slot and interface: a bridge may flood what is for others.
-    pub(super) fn only(&mut self, (kind, slot, mac): (EtherType, u16, Mac), len: usize) {
-        let [a, b, c, d, e, f] = mac.0;
+    /// `len`, or not of this EtherType.
+    fn only_type(&mut self, kind: u16, len: usize) {
         self.load(Width::Word, R2, R1, MD_DATA_END);
         self.load(Width::Word, R6, R1, MD_DATA);
         self.set(R0, XDP_PASS);
@@ -243,7 +242,14 @@ impl Assembler {
         self.if_greater(R4, R2, "out");
         self.load(Width::Half, R4, R6, TYPE_AT);
         self.swap_be16(R4);
-        self.if_not(R4, i32::from(kind.get()), "out");
+        self.if_not(R4, i32::from(kind), "out");
+    }
+
+    /// Begins a program with `r6` = the frame, and lets pass (`r0`, "out") what is shorter than
+    /// `len`, or not of this EtherType, slot and interface: a bridge may flood what is for others.
+    pub(super) fn only(&mut self, (kind, slot, mac): (EtherType, u16, Mac), len: usize) {
+        let [a, b, c, d, e, f] = mac.0;
+        self.only_type(kind.get(), len);
         self.load(Width::Half, R4, R6, EtherHead::SLOT as i16);
         self.swap_le(R4, 16);
         self.if_not(R4, i32::from(slot), "out");
@@ -256,17 +262,9 @@ impl Assembler {
     /// Begins a program with `r6` = the frame, and lets pass (`r0`, "out") what is shorter than
     /// `len`, or no whole UDP datagram for this address.
     pub(super) fn only_udp(&mut self, to: SocketAddrV4, len: usize) {
-        const IPV4: i32 = 0x0800;
+        const IPV4: u16 = 0x0800;
         const UDP: i32 = 17;
-        self.load(Width::Word, R2, R1, MD_DATA_END);
-        self.load(Width::Word, R6, R1, MD_DATA);
-        self.set(R0, XDP_PASS);
-        self.copy(R4, R6);
-        self.add(R4, len as i32);
-        self.if_greater(R4, R2, "out");
-        self.load(Width::Half, R4, R6, TYPE_AT);
-        self.swap_be16(R4);
-        self.if_not(R4, IPV4, "out");
+        self.only_type(IPV4, len);
         // Version 4, five words of header; no part of a datagram but the last, or don't fragment.
         self.load(Width::Byte, R4, R6, IP_AT);
         self.if_not(R4, 0x45, "out");

@@ -332,18 +332,18 @@ impl Grid {
         self.start.elapsed() >= self.limit
     }
 
-    /// Whether the rest fits into the time, at the pace so far.
+    /// Whether the rest fits into the time, at the pace so far; the first steps tell none.
     fn has_time(&self) -> bool {
         let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
         let left = self.start.elapsed().as_secs_f64() / done.max(1) as f64
             * all.saturating_sub(done) as f64;
         let time = self.limit.saturating_sub(self.start.elapsed()).as_secs_f64();
-        done > 10 && left <= time
+        done <= 10 || left <= time
     }
 
     /// Measures the rest with fewer repetitions if it would take too long.
     fn keep_to_time(&mut self) {
-        if self.bar.position() > 10 && !self.has_time() && self.options.repeat > 1 {
+        if !self.has_time() && self.options.repeat > 1 {
             self.options.repeat -= 1;
         }
     }

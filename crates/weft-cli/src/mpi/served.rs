@@ -8,8 +8,8 @@ use anyhow::{bail, Context, Result};
 use rustix::process::{kill_process, Pid, PidfdFlags, Signal};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdout, ExitCode, Stdio};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ const START: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(5);
 /// What comes before an agent's own words: a login shell may have said something too.
 const READY: &str = "weft-mpi-serve: ";
+/// What comes before how an agent ended that should have lasted.
+const ENDED: &str = "weft-mpi-serve ended: ";
 
 /// Start the agent of one host for `weft mpi`, until standard input ends
 #[derive(Debug, clap::Args)]
@@ -41,18 +43,57 @@ pub fn serve(args: &Args) -> Result<ExitCode> {
     let said = agent::await_ready(&mut weftd)?;
     println!("{READY}{said}");
     std::io::stdout().flush().context("telling that the agent serves")?;
-    // An error is an end as well.
-    let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+    await_end(&weftd)?;
     // It serves those who have not left yet to their end.
-    let _ = kill_process(Pid::from_child(&weftd), Signal::TERM);
-    weftd.wait().context("waiting for the agent")?;
-    Ok(ExitCode::SUCCESS)
+    let told = weftd.try_wait().context("looking at the agent")?.is_none()
+        && kill_process(Pid::from_child(&weftd), Signal::TERM).is_ok();
+    let status = weftd.wait().context("waiting for the agent")?;
+    if told && status.success() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Whoever asked for it may be gone as well.
+    let _ = writeln!(std::io::stdout(), "{ENDED}{}", how(status));
+    Ok(ExitCode::FAILURE)
 }
+
+/// Waits until whoever asked for the agent is gone, or the agent is.
+fn await_end(weftd: &Child) -> Result<()> {
+    let pidfd = rustix::process::pidfd_open(Pid::from_child(weftd), PidfdFlags::empty())?;
+    let stdin = std::io::stdin().lock();
+    loop {
+        let mut set = Set::new();
+        set.add(false, pidfd.as_fd(), poll::READ);
+        set.add(true, stdin.as_fd(), poll::READ);
+        let ready = set.wait(None)?;
+        // Nothing is said to this process; an error is an end as well.
+        if ready.contains(&false) || (ready.contains(&true) && !more(&stdin)) {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether there was anything left to read.
+fn more(stdin: impl AsFd) -> bool {
+    rustix::io::read(stdin, &mut [0; 64]).is_ok_and(|n| n > 0)
+}
+
+/// How a process ended.
+fn how(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(signal) => format!("killed by signal {signal}"),
+        None => status.to_string(),
+    }
+}
+
+/// Which host's agent serves, or why none does.
+type Told = (usize, Result<String>);
 
 /// The agents of a job's hosts.
 #[derive(Debug, Default)]
 pub struct Serving {
     hosts: Vec<Child>,
+    /// Ends when all that they say has been read.
+    told: Option<mpsc::Receiver<Told>>,
 }
 
 /// What the ranks are told: where the agent listens, and that they shall use it unless they are
@@ -68,13 +109,28 @@ pub fn variables(linked: bool) -> Vec<(String, String)> {
 }
 
 /// Reads on until the agent has said that it serves; what it said.
-fn ready(out: ChildStdout) -> Result<String> {
-    for line in BufReader::new(out).lines() {
+fn ready(out: &mut impl BufRead) -> Result<String> {
+    for line in out.lines() {
         if let Some(said) = line?.strip_prefix(READY) {
             return Ok(said.to_owned());
         }
     }
     bail!("it ended at once");
+}
+
+/// Reads on to the end, and tells of an agent that did not last as long as the job. Its ranks say
+/// so as well, but launchers drop the last words of ranks that abort.
+fn listen(out: &mut impl BufRead, host: &str, name: &str) {
+    for line in out.lines().map_while(Result::ok) {
+        if let Some(how) = line.strip_prefix(ENDED) {
+            let said = format!(
+                "weft mpi: the agent {name} of host {host} has ended ({how}): \
+                 ranks lose the peers that it served\n"
+            );
+            // In one piece: ranks write to the same place.
+            let _ = std::io::stderr().write_all(said.as_bytes());
+        }
+    }
 }
 
 impl Serving {
@@ -95,10 +151,15 @@ impl Serving {
             match started {
                 Ok((child, out)) => {
                     let (tell, at) = (tell.clone(), serving.hosts.len());
+                    let (host_name, name) = ((*host).to_owned(), name.to_owned());
                     serving.hosts.push(child);
-                    // Nobody listens any more when it took too long.
-                    let read = move || drop(tell.send((at, ready(out))));
-                    std::thread::spawn(read);
+                    std::thread::spawn(move || {
+                        let mut out = BufReader::new(out);
+                        // Nobody listens any more when it took too long.
+                        let _ = tell.send((at, ready(&mut out)));
+                        listen(&mut out, &host_name, &name);
+                        drop(tell);
+                    });
                     waiting.push((*host, true));
                 }
                 Err(why) => without(host, &why.to_string()),
@@ -122,6 +183,7 @@ impl Serving {
                 let _ = serving.hosts[at].kill();
             }
         }
+        serving.told = Some(told);
         serving
     }
 
@@ -132,6 +194,8 @@ impl Serving {
         }
         let until = Instant::now() + END;
         self.hosts.iter_mut().for_each(|host| reap(host, until));
+        let left = || until.saturating_duration_since(Instant::now());
+        while self.told.as_ref().is_some_and(|told| told.recv_timeout(left()).is_ok()) {}
     }
 }
 

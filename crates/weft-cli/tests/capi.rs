@@ -241,6 +241,28 @@ fn last_error__names_a_rank_of_this_host_that_is_stopped() {
 }
 
 #[test]
+fn expect__ranks_that_wait_for_a_multicast_learn_that_its_root_is_gone() {
+    let Some(program) = compile("expect") else { return };
+    for (link, how, why) in [("udp", "stops", "nothing heard"), ("shm", "dies", "process ended")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        command.args(["run", "-n", "3", "--link", link]).arg(&program).arg(how);
+        command.envs([("WEFT_PEER_TIMEOUT_MS", "600"), ("WEFT_KEEPALIVE_MS", "100")]);
+        let out = command.output().unwrap();
+        let told = String::from_utf8_lossy(&out.stdout);
+        let complaints = String::from_utf8_lossy(&out.stderr);
+        let line = |rank| {
+            let start = format!("rank {rank}: a rank failed: member 0 of the multicast group");
+            let line = told.lines().find(|line| line.starts_with(&start));
+            line.unwrap_or_else(|| panic!("{link}, rank {rank}: {told} {complaints}"))
+        };
+        // One finds out, the other may be told.
+        let lines = [line(1), line(2)];
+        assert!(lines.iter().all(|line| line.contains("rank 0 on this host over ")), "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains(why)), "{lines:?}");
+    }
+}
+
+#[test]
 fn last_error__names_each_link_that_leads_nowhere() {
     let Some(program) = compile("pingpong") else { return };
     // Rank 1 fails as well, but does not end: the launcher would end rank 0 before it has spoken.

@@ -4,9 +4,10 @@
 use super::job::WeftJob;
 use super::{bytes, enter, free, job_of, object, store, Fault, Marked};
 use super::{WEFT_BUSY, WEFT_OK, WEFT_PEER, WEFT_TOO_LONG, WEFT_TOO_MANY};
+use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void, CStr};
 use weft::choices::{Place, Tree};
-use weft::packets::{Counter, Exported, MulticastError, MulticastGroup, PacketStats};
+use weft::packets::{Counter, Expecting, Exported, MulticastError, MulticastGroup, PacketStats};
 use weft::{Choices, OpError, PeerId};
 
 /// Ranks forward a multicast.
@@ -19,6 +20,8 @@ pub struct WeftGroup {
     mark: u64,
     group: MulticastGroup,
     members: Vec<PeerId>,
+    /// By member.
+    expecting: RefCell<Vec<(usize, Expecting)>>,
     job: *const WeftJob,
 }
 
@@ -38,6 +41,13 @@ impl Drop for WeftGroup {
 }
 
 impl WeftGroup {
+    /// The place of a rank among the members.
+    fn member(&self, job: &WeftJob, rank: c_int) -> Result<usize, Fault> {
+        let peer = job.peer(rank)?;
+        let at = self.members.iter().position(|&member| member == peer);
+        at.ok_or_else(|| Fault::argument("the rank is no member of the group"))
+    }
+
     /// Why a multicast failed. Of a member that failed it says all that is known, as it would
     /// where a packet was sent to that rank alone.
     fn fault(&self, job: &WeftJob, error: MulticastError) -> Fault {
@@ -113,7 +123,9 @@ pub unsafe extern "C" fn weft_group_make(
             ranks.iter().map(|&rank| owner.peer(rank)).collect::<Result<_, _>>()?;
         let made = owner.packets.group(id, members.clone(), me);
         let made = made.ok_or_else(|| Fault(WEFT_TOO_MANY, format!("group {id} exists")))?;
-        let handle = Box::new(WeftGroup { mark: WeftGroup::MARK, group: made, members, job });
+        let expecting = RefCell::default();
+        let mark = WeftGroup::MARK;
+        let handle = Box::new(WeftGroup { mark, group: made, members, expecting, job });
         // SAFETY: promised by the caller.
         unsafe { store(group, Box::into_raw(handle)) }?;
         Ok(WEFT_OK)
@@ -166,6 +178,64 @@ pub unsafe extern "C" fn weft_group_slow(
             unsafe { store(ranks.wrapping_add(at), rank) }?;
         }
         Ok(c_int::try_from(slow.len()).unwrap_or(c_int::MAX))
+    })
+}
+
+/// This rank waits for packets of a member: until as many `weft_group_unexpect`, or until the handle
+/// is freed, the silence of that member and of those that may forward its packets to here is
+/// noticed, and it is missed if it leaves; either ends the group, for all its members. WEFT_PEER:
+/// the group has failed, or that member has left.
+///
+/// # Safety
+/// `group` is a living handle of a living job.
+#[no_mangle]
+pub unsafe extern "C" fn weft_group_expect(group: *mut WeftGroup, rank: c_int) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let group = unsafe { object(group.cast_const()) }?;
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(group.job) }?;
+        let member = group.member(job, rank)?;
+        let expecting = group.group.expect(member).map_err(|error| group.fault(job, error))?;
+        group.expecting.borrow_mut().push((member, expecting));
+        Ok(WEFT_OK)
+    })
+}
+
+/// Ends one `weft_group_expect`. WEFT_ARGUMENT: there is none of that rank.
+///
+/// # Safety
+/// `group` is a living handle of a living job.
+#[no_mangle]
+pub unsafe extern "C" fn weft_group_unexpect(group: *mut WeftGroup, rank: c_int) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let group = unsafe { object(group.cast_const()) }?;
+        // SAFETY: promised by the caller.
+        let member = group.member(unsafe { job_of(group.job) }?, rank)?;
+        let mut expecting = group.expecting.borrow_mut();
+        let at = expecting.iter().position(|&(of, _)| of == member);
+        let at = at.ok_or_else(|| Fault::argument("nothing is expected of that rank"))?;
+        drop(expecting.swap_remove(at));
+        Ok(WEFT_OK)
+    })
+}
+
+/// Whether the group is well: WEFT_PEER, and `weft_last_error` names the member, once one failed.
+///
+/// # Safety
+/// `group` is a living handle of a living job.
+#[no_mangle]
+pub unsafe extern "C" fn weft_group_failed(group: *const WeftGroup) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let group = unsafe { object(group) }?;
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(group.job) }?;
+        match group.group.failed() {
+            Some(error) => Err(group.fault(job, error)),
+            None => Ok(WEFT_OK),
+        }
     })
 }
 

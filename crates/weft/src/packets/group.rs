@@ -216,9 +216,45 @@ impl MulticastGroup {
         })
     }
 
+    /// This member waits for packets of `root`: until what is returned is dropped, the silence of
+    /// `root` and of those that may forward its packets to here is noticed, and `root` is missed if
+    /// it leaves; either ends the group, for all members ([`failed`](Self::failed)). Without it a
+    /// member notices the silence of those only that it has sent packets to.
+    ///
+    /// # Errors
+    /// The group has failed, or `root` has left.
+    ///
+    /// # Panics
+    /// There is no such member.
+    pub fn expect(&self, root: usize) -> Result<Expecting, MulticastError> {
+        let Inner { driver, packets, .. } = &mut *self.packets.endpoint.inner.borrow_mut();
+        let watched = packets.as_mut().map(|state| state.expect(driver, self.id, root));
+        driver.flush();
+        let watched = watched.transpose()?.unwrap_or_default();
+        Ok(Expecting { group: self.clone(), root, watched })
+    }
+
     /// The member whose failure ended the group, if one did.
     pub fn failed(&self) -> Option<MulticastError> {
         let dead = self.packets.with(|state| state.groups.get(&self.id).and_then(|g| g.dead));
         dead.map(|Dead { rank, failure }| MulticastError::Member { rank, failure })
+    }
+}
+
+/// What [`MulticastGroup::expect`] began.
+#[must_use = "what is dropped ends at once"]
+pub struct Expecting {
+    group: MulticastGroup,
+    root: usize,
+    watched: Vec<PeerId>,
+}
+
+impl Drop for Expecting {
+    fn drop(&mut self) {
+        let Inner { driver, packets, .. } = &mut *self.group.packets.endpoint.inner.borrow_mut();
+        self.watched.iter().for_each(|&peer| driver.core.engine.unwatch(peer));
+        if let Some(state) = packets {
+            state.unexpect(self.group.id, self.root);
+        }
     }
 }

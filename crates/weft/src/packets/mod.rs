@@ -24,7 +24,7 @@ mod sys;
 pub mod wire;
 
 pub use choose::ChoiceError;
-pub use group::{MulticastError, MulticastGroup};
+pub use group::{Expecting, MulticastError, MulticastGroup};
 pub use packet::{KeptPacket, Packet, SendBuffer, TooManyKept};
 pub use rcpy::Exported;
 pub use receive::Received;

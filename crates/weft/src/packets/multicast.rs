@@ -6,7 +6,8 @@
 //! credit goes back to the parent, half a window at a time, or a while after the last. Counts are
 //! cumulative, and a parent that lacks credit asks for them, so that credit that was lost comes
 //! back. While a child owes credit its parent notices its silence: those below it hear of its end,
-//! though they wait for what they do not know of.
+//! though they wait for what they do not know of. Whoever says that it waits for a root notices the
+//! silence of its possible parents: if all do that, a silent one on any way is noticed.
 //!
 //! Packets of one root are delivered in its order, also when they took different trees: those that
 //! come early wait, and since their credit waits with them, as many as trees have credit.
@@ -123,6 +124,8 @@ pub(super) struct Group {
     /// By root.
     orders: BTreeMap<u16, Order>,
     pub dead: Option<Dead>,
+    /// Roots that packets are expected of, how often each.
+    expected: BTreeMap<usize, u32>,
     /// Members named for being slow, since when each has been.
     pub slow: BTreeMap<usize, Instant>,
     /// Who forwards what this member sends, by tree; ranks where nothing is said.
@@ -154,6 +157,7 @@ impl Group {
             inlets: BTreeMap::new(),
             orders: BTreeMap::new(),
             dead: None,
+            expected: BTreeMap::new(),
             slow: BTreeMap::new(),
             agents: BTreeMap::new(),
         }
@@ -520,8 +524,47 @@ impl State {
         Some(())
     }
 
+    /// This member waits for packets of a root: the peers whose silence is noticed from now on.
+    pub(super) fn expect(
+        &mut self,
+        driver: &mut Driver,
+        id: u16,
+        root: usize,
+    ) -> Result<Vec<PeerId>, Stop> {
+        let Some(group) = self.groups.get_mut(&id) else { return Ok(Vec::new()) };
+        assert!(root < group.members.len(), "no member {root} of {}", group.members.len());
+        let of = |&tree: &Tree| tree::parent(tree, root, group.me, group.members.len());
+        let mut parents: Vec<_> = Tree::ALL.iter().filter_map(of).collect();
+        parents.sort_unstable();
+        parents.dedup();
+        // Of who left in good order only the root is missed.
+        let gone = parents.iter().find_map(|&rank| {
+            let dead = group.first_failed(driver, std::iter::once(rank))?;
+            (rank == root || dead.failure != Some(PeerFailure::Closed)).then_some(dead)
+        });
+        if let Some(dead) = group.dead.or(gone) {
+            self.member_failed(driver, id, dead, true);
+            return Err(Stop::Dead(dead));
+        }
+        *group.expected.entry(root).or_default() += 1;
+        let now = driver.core.tick();
+        let peers = parents.into_iter().map(|rank| group.members[rank]);
+        Ok(peers.filter(|&peer| driver.core.engine.watch(now, peer)).collect())
+    }
+
+    /// Ends one `expect` that went well.
+    pub(super) fn unexpect(&mut self, id: u16, root: usize) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        if let Some(times) = group.expected.get_mut(&root) {
+            *times -= 1;
+            if *times == 0 {
+                group.expected.remove(&root);
+            }
+        }
+    }
+
     /// Peers failed: groups that they are members of fail, except that whoever left in good order
-    /// is missed only when something is for it.
+    /// is missed only when something is for it, or expected of it.
     pub(super) fn on_failures(&mut self, driver: &mut Driver) {
         let failures = match &mut driver.core.packet_failures {
             Some(list) if !list.is_empty() => std::mem::take(list),
@@ -537,7 +580,10 @@ impl State {
                     let waits = |(key, edge): (&(u16, u8, u16), &Edge)| {
                         usize::from(key.2) == *rank && edge.starving.is_some()
                     };
-                    failure != PeerFailure::Closed || self.groups[id].edges.iter().any(waits)
+                    let group = &self.groups[id];
+                    failure != PeerFailure::Closed
+                        || group.edges.iter().any(waits)
+                        || group.expected.contains_key(rank)
                 })
                 .collect();
             for (id, rank) in hit {

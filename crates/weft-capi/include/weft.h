@@ -149,11 +149,11 @@ int weft_multicast(weft_group *group, int tree, uint16_t handler, uint32_t argum
  * here: stores the first `count` of their ranks, and answers how many there are. Each member tells
  * of those that it sends to itself. */
 int weft_group_slow(const weft_group *group, int *ranks, size_t count);
-/* This rank waits for packets of a member: until as many weft_group_unexpect, or until the handle is
- * freed, the silence of that member and of those that may forward its packets to here is noticed,
- * and it is missed if it leaves; either ends the group, for all its members. Without it a rank
- * notices the silence of those only that it has sent packets to. WEFT_PEER: the group has failed, or
- * that member has left. */
+/* This rank waits for packets of a member: until as many weft_group_unexpect, or until the handle
+ * is freed, the silence of that member and of those that may forward its packets to here is
+ * noticed, and ends the group for all members. Without it a rank notices the silence of those only
+ * that it has sent packets to. One that leaves in good order is not missed: what it sent may still
+ * be on its way. WEFT_PEER: the group has failed. */
 int weft_group_expect(weft_group *group, int rank);
 int weft_group_unexpect(weft_group *group, int rank);
 /* WEFT_PEER once a member failed, which weft_last_error names; else WEFT_OK. weft_wait returns when

@@ -140,6 +140,9 @@ async fn hear_all((env, group, shared): (Env, Rc<MulticastGroup>, Rc<Shared>), p
     let wanted: Vec<usize> = (0..env.hosts)
         .map(|root| if root == env.host { 0 } else { of_root(&shared, root).count() })
         .collect();
+    let due = |root: &usize| wanted[*root] > 0;
+    let expecting: Result<Vec<_>, _> =
+        (0..wanted.len()).filter(due).map(|root| group.expect(root)).collect();
     while *heard.borrow() != wanted {
         if let Some(error) = group.failed() {
             failed(&env, &shared, &what, error);
@@ -147,6 +150,7 @@ async fn hear_all((env, group, shared): (Env, Rc<MulticastGroup>, Rc<Shared>), p
         }
         env.sleep(LOOK).await;
     }
+    drop(expecting);
     shared.checker.borrow_mut().ended(ticket);
 }
 

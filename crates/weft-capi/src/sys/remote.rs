@@ -181,10 +181,10 @@ pub unsafe extern "C" fn weft_group_slow(
     })
 }
 
-/// This rank waits for packets of a member: until as many `weft_group_unexpect`, or until the handle
-/// is freed, the silence of that member and of those that may forward its packets to here is
-/// noticed, and it is missed if it leaves; either ends the group, for all its members. WEFT_PEER:
-/// the group has failed, or that member has left.
+/// This rank waits for packets of a member: until as many `weft_group_unexpect`, or until the
+/// handle is freed, the silence of that member and of those that may forward its packets to here is
+/// noticed, and ends the group for all members. One that leaves in good order is not missed: what
+/// it sent may still be on its way. WEFT_PEER: the group has failed.
 ///
 /// # Safety
 /// `group` is a living handle of a living job.

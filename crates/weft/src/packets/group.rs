@@ -217,12 +217,13 @@ impl MulticastGroup {
     }
 
     /// This member waits for packets of `root`: until what is returned is dropped, the silence of
-    /// `root` and of those that may forward its packets to here is noticed, and `root` is missed if
-    /// it leaves; either ends the group, for all members ([`failed`](Self::failed)). Without it a
-    /// member notices the silence of those only that it has sent packets to.
+    /// `root` and of those that may forward its packets to here is noticed, and ends the group for
+    /// all members ([`failed`](Self::failed)). Without it a member notices the silence of those
+    /// only that it has sent packets to. One that leaves in good order is not missed: what it sent
+    /// may still be on its way.
     ///
     /// # Errors
-    /// The group has failed, or `root` has left.
+    /// The group has failed.
     ///
     /// # Panics
     /// There is no such member.
@@ -231,7 +232,7 @@ impl MulticastGroup {
         let watched = packets.as_mut().map(|state| state.expect(driver, self.id, root));
         driver.flush();
         let watched = watched.transpose()?.unwrap_or_default();
-        Ok(Expecting { group: self.clone(), root, watched })
+        Ok(Expecting { packets: self.packets.clone(), watched })
     }
 
     /// The member whose failure ended the group, if one did.
@@ -244,17 +245,12 @@ impl MulticastGroup {
 /// What [`MulticastGroup::expect`] began.
 #[must_use = "what is dropped ends at once"]
 pub struct Expecting {
-    group: MulticastGroup,
-    root: usize,
+    packets: Packets,
     watched: Vec<PeerId>,
 }
 
 impl Drop for Expecting {
     fn drop(&mut self) {
-        let Inner { driver, packets, .. } = &mut *self.group.packets.endpoint.inner.borrow_mut();
-        self.watched.iter().for_each(|&peer| driver.core.engine.unwatch(peer));
-        if let Some(state) = packets {
-            state.unexpect(self.group.id, self.root);
-        }
+        self.watched.iter().for_each(|&peer| self.packets.endpoint.unexpect(peer));
     }
 }

@@ -124,8 +124,6 @@ pub(super) struct Group {
     /// By root.
     orders: BTreeMap<u16, Order>,
     pub dead: Option<Dead>,
-    /// Roots that packets are expected of, how often each.
-    expected: BTreeMap<usize, u32>,
     /// Members named for being slow, since when each has been.
     pub slow: BTreeMap<usize, Instant>,
     /// Who forwards what this member sends, by tree; ranks where nothing is said.
@@ -157,7 +155,6 @@ impl Group {
             inlets: BTreeMap::new(),
             orders: BTreeMap::new(),
             dead: None,
-            expected: BTreeMap::new(),
             slow: BTreeMap::new(),
             agents: BTreeMap::new(),
         }
@@ -537,34 +534,21 @@ impl State {
         let mut parents: Vec<_> = Tree::ALL.iter().filter_map(of).collect();
         parents.sort_unstable();
         parents.dedup();
-        // Of who left in good order only the root is missed.
-        let gone = parents.iter().find_map(|&rank| {
-            let dead = group.first_failed(driver, std::iter::once(rank))?;
-            (rank == root || dead.failure != Some(PeerFailure::Closed)).then_some(dead)
-        });
+        // What one that left in good order sent may still be on its way.
+        let missed = |dead: &Dead| dead.failure != Some(PeerFailure::Closed);
+        let failed = |&rank| group.first_failed(driver, std::iter::once(rank)).filter(missed);
+        let gone = parents.iter().find_map(failed);
         if let Some(dead) = group.dead.or(gone) {
             self.member_failed(driver, id, dead, true);
             return Err(Stop::Dead(dead));
         }
-        *group.expected.entry(root).or_default() += 1;
         let now = driver.core.tick();
         let peers = parents.into_iter().map(|rank| group.members[rank]);
         Ok(peers.filter(|&peer| driver.core.engine.watch(now, peer)).collect())
     }
 
-    /// Ends one `expect` that went well.
-    pub(super) fn unexpect(&mut self, id: u16, root: usize) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
-        if let Some(times) = group.expected.get_mut(&root) {
-            *times -= 1;
-            if *times == 0 {
-                group.expected.remove(&root);
-            }
-        }
-    }
-
     /// Peers failed: groups that they are members of fail, except that whoever left in good order
-    /// is missed only when something is for it, or expected of it.
+    /// is missed only when something is for it.
     pub(super) fn on_failures(&mut self, driver: &mut Driver) {
         let failures = match &mut driver.core.packet_failures {
             Some(list) if !list.is_empty() => std::mem::take(list),
@@ -580,10 +564,7 @@ impl State {
                     let waits = |(key, edge): (&(u16, u8, u16), &Edge)| {
                         usize::from(key.2) == *rank && edge.starving.is_some()
                     };
-                    let group = &self.groups[id];
-                    failure != PeerFailure::Closed
-                        || group.edges.iter().any(waits)
-                        || group.expected.contains_key(rank)
+                    failure != PeerFailure::Closed || self.groups[id].edges.iter().any(waits)
                 })
                 .collect();
             for (id, rank) in hit {

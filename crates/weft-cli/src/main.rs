@@ -19,6 +19,7 @@ mod pages;
 mod run;
 mod selftest;
 mod sim;
+mod sys;
 mod top;
 mod tune;
 

@@ -311,7 +311,8 @@ fn suite__stopped_leaves_what_was_measured() {
     while !table.exists() && child.try_wait().expect("a child").is_none() {
         std::thread::yield_now();
     }
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    // Not INT, which those that are started in the background may ignore.
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     assert!(kill.expect("kill").success());
     let done = child.wait_with_output().expect("an end");
     let said = String::from_utf8_lossy(&done.stderr);

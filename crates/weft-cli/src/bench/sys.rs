@@ -1,8 +1,9 @@
 //! System calls that the measurements need and no safe library offers.
 #![allow(unsafe_code)]
 
+use crate::sys::end_with;
 use rustix::io::FdFlags;
-use rustix::process::{getppid, set_parent_process_death_signal, Pid, Signal};
+use rustix::process::{Pid, Signal};
 use rustix::thread::{move_into_thread_name_spaces, CpuSet, ThreadNameSpaceType};
 use std::io;
 use std::mem::size_of;
@@ -40,11 +41,7 @@ fn child(parent: Pid, setup: &Setup) -> io::Result<()> {
         // First: entering a user namespace may reset the death signal.
         move_into_thread_name_spaces(process, kinds)?;
     }
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The parent may have died before the line above took effect.
-    if getppid() != Some(parent) {
-        return Err(io::Error::from(rustix::io::Errno::SRCH));
-    }
+    end_with(parent, Signal::KILL)?;
     if let Some(cpus) = &setup.cpus {
         rustix::thread::sched_setaffinity(None, cpus)?;
     }

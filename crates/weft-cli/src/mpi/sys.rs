@@ -1,9 +1,9 @@
 //! Libraries looked into, and signals waited for.
 #![allow(unsafe_code)]
 
-use rustix::process::{getppid, set_parent_process_death_signal, Signal};
+use crate::sys::end_with;
+use rustix::process::Signal;
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -259,12 +259,7 @@ pub fn end_with_us(command: &mut Command) {
     let setup = move || {
         // SAFETY: the set is initialised; the old one is not asked for.
         unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &handled(), std::ptr::null_mut()) };
-        set_parent_process_death_signal(Some(Signal::TERM))?;
-        // The parent may have died before the line above took effect.
-        match getppid() == Some(parent) {
-            true => Ok(()),
-            false => Err(io::Error::from(rustix::io::Errno::SRCH)),
-        }
+        end_with(parent, Signal::TERM)
     };
     // SAFETY: the closure only makes system calls; it allocates nothing and takes no lock.
     unsafe { command.pre_exec(setup) };

@@ -1,9 +1,9 @@
 //! What a rank's process does between fork and exec.
 #![allow(unsafe_code)]
 
+use crate::sys::end_with;
 use rustix::io::FdFlags;
-use rustix::process::{getppid, set_parent_process_death_signal, setrlimit};
-use rustix::process::{Pid, Resource, Rlimit, Signal};
+use rustix::process::{setrlimit, Pid, Resource, Rlimit, Signal};
 use rustix::thread::CpuSet;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -25,11 +25,7 @@ pub fn prepare(command: &mut Command, inherited: RawFd, cpus: Option<CpuSet>, fi
 }
 
 fn child(parent: Pid, inherited: RawFd, cpus: Option<CpuSet>, files: &Rlimit) -> io::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The parent may have died before the line above took effect.
-    if getppid() != Some(parent) {
-        return Err(io::Error::from(rustix::io::Errno::SRCH));
-    }
+    end_with(parent, Signal::KILL)?;
     if let Some(cpus) = cpus {
         rustix::thread::sched_setaffinity(None, &cpus)?;
     }

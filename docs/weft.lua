@@ -325,7 +325,51 @@ function long.dissector(buffer, pinfo, root)
     return buffer:len()
 end
 
+-- A request to a counter in a kernel, or its answer. Wireshark may take one for "tapa": disable
+-- that protocol, or use "Decode As". Checked against the code by weft-link's xdp/counters/tests.rs.
+local counters = Proto("weft_counters", "weft counter in the kernel")
+local COUNTERS_VERSION = 2
+local COUNTERS_LEN = 32
+local COUNTERS_KINDS = { [0] = "LAST", [1] = "ADD", [2] = "ANSWER" }
+local COUNTERS = {
+    { 0, 1, "version", DEC },
+    { 1, 1, "kind", DEC },
+    { 2, 2, "client", DEC },
+    { 4, 4, "counter", DEC },
+    { 8, 8, "number", DEC },
+    { 16, 8, "value", DEC },
+    { 24, 8, "tag", HEX },
+}
+local counters_fields = {}
+for at, row in ipairs(COUNTERS) do
+    local names = row[3] == "kind" and COUNTERS_KINDS or nil
+    counters_fields[at] = MAKE[row[2]]("weft_counters." .. row[3], row[3], row[4], names)
+end
+counters.fields = counters_fields
+
+function counters.dissector(buffer, pinfo, root)
+    local kind = buffer:len() == COUNTERS_LEN and COUNTERS_KINDS[buffer(1, 1):uint()]
+    if not kind or buffer(0, 1):uint() ~= COUNTERS_VERSION then
+        return 0
+    end
+    pinfo.cols.protocol = "weft"
+    local line = string.format("counter %d %s by client %d: %s", buffer(4, 4):le_uint(), kind,
+        buffer(2, 2):le_uint(), tostring(buffer(16, 8):le_uint64()))
+    pinfo.cols.info = line
+    local tree = root:add(counters, buffer(), "weft " .. line)
+    for at, row in ipairs(COUNTERS) do
+        tree:add_le(counters_fields[at], buffer(row[1], row[2]))
+    end
+    return COUNTERS_LEN
+end
+
+local function is_counters(buffer, pinfo, root)
+    return counters.dissector(buffer, pinfo, root) > 0
+end
+
 DissectorTable.get("ethertype"):add(0x88b5, ether)
 DissectorTable.get("udp.port"):add(0x7766, long)
 weft:register_heuristic("udp", heuristic)
+counters:register_heuristic("udp", is_counters)
 DissectorTable.get("udp.port"):add_for_decode_as(weft)
+DissectorTable.get("udp.port"):add_for_decode_as(counters)

@@ -52,3 +52,60 @@ impl Request {
         (bytes == answer.encode(key)).then_some(value)
     }
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// Fields with their offsets, in order, and where the last one ends.
+    const FIELDS: [(&str, usize); 7] = [
+        ("version", VERSION),
+        ("kind", KIND),
+        ("client", CLIENT),
+        ("counter", COUNTER),
+        ("number", NUMBER),
+        ("value", VALUE),
+        ("tag", TAG),
+    ];
+
+    fn document(name: &str) -> String {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    /// Offsets and sizes of the fields, each after the one before.
+    fn places() -> impl Iterator<Item = (&'static str, usize, usize)> {
+        let ends = FIELDS.iter().skip(1).map(|&(_, at)| at).chain([LEN]);
+        FIELDS.iter().zip(ends).map(|(&(name, at), end)| (name, at, end - at))
+    }
+
+    #[test]
+    fn protocol_md__the_datagram_matches_the_code() {
+        let text = document("PROTOCOL.md");
+        let from = text.find("## Counters in the kernel").unwrap();
+        let section = text[from..].split("\n## ").next().unwrap();
+        for (_, at, size) in places() {
+            assert!(section.contains(&format!("\n| {at} | {size} | ")), "{at}");
+        }
+        assert!(section.contains(&format!("version of this format: {VERSION_NOW}")));
+        let kinds = format!("{LAST}: asks for the client's last number; {ADD}: add; {ANSWER}: ans");
+        assert!(section.contains(&kinds));
+    }
+
+    #[test]
+    fn dissector__the_datagram_matches_the_code() {
+        let text = document("docs/weft.lua");
+        for (name, at, size) in places() {
+            assert!(text.contains(&format!("    {{ {at}, {size}, \"{name}\", ")), "{name}");
+        }
+        for line in [
+            format!("\nlocal COUNTERS_VERSION = {VERSION_NOW}\n"),
+            format!("\nlocal COUNTERS_LEN = {LEN}\n"),
+            format!("[{LAST}] = \"LAST\", [{ADD}] = \"ADD\", [{ANSWER}] = \"ANSWER\""),
+        ] {
+            assert!(text.contains(&line), "{line}");
+        }
+    }
+}

@@ -5,11 +5,14 @@
 mod common;
 
 use common::*;
+use std::future::Future;
 use std::sync::mpsc::{channel, Receiver, Sender, TryRecvError};
+use std::task::{Context, Poll, Waker};
 use weft::choices::Server;
 use weft::packets::{Counter, Packets};
 use weft::{Address, Config, OpError, PeerId};
 use weft_conformance::{cable, skip};
+use weft_core::engine::types::AtomicCode;
 use weft_link::secure::JobKey;
 
 const HOSTS: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
@@ -94,8 +97,9 @@ impl Adder<'_> {
 
     /// Adds past the kernel.
     fn add_by_agent(&self, n: u64) -> u64 {
-        let add = self.packets.fetch_add(self.owner, self.counter, n);
-        self.rank.endpoint.block_on(add).unwrap()
+        let code = AtomicCode::FetchAdd;
+        let add = self.rank.endpoint.atomic(self.owner, self.counter.key, 0, code, n, 0);
+        self.rank.endpoint.block_on(add).0.unwrap().value
     }
 
     fn ask(&self, what: Ask) -> u64 {
@@ -155,6 +159,45 @@ fn kernel__its_words_are_those_of_the_agent() {
             total += 3 * n;
         }
         assert_eq!((adder.in_kernel(), adder.value()), (100, total));
+    });
+}
+
+/// Those that are under way beside another go by the agent, and one that is given up leaves no trace
+/// but what it may have added.
+#[test]
+fn kernel__additions_at_the_same_time_count_once_each() {
+    with_owner("--kernel", |adder| {
+        let add = || adder.packets.fetch_add(adder.owner, adder.counter, 1);
+        let mut seen: Vec<u64> = Vec::new();
+        for round in 0..50 {
+            let mut adds: Vec<_> = (0..8).map(|_| Some(Box::pin(add()))).collect();
+            adder.rank.endpoint.block_on(std::future::poll_fn(|cx| {
+                for one in &mut adds {
+                    let done = one.as_mut().map(|add| add.as_mut().poll(cx));
+                    if let Some(Poll::Ready(before)) = done {
+                        seen.push(before.unwrap());
+                        *one = None;
+                    }
+                }
+                match adds.iter().all(Option::is_none) {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                }
+            }));
+            assert_eq!(seen.len(), 8 * (round + 1));
+        }
+        seen.sort_unstable();
+        assert!(seen.iter().copied().eq(FIRST..FIRST + 400), "{seen:?}");
+        let in_kernel = adder.in_kernel();
+        assert!((50..400).contains(&in_kernel), "{in_kernel}");
+        let mut given_up = Box::pin(add());
+        let mut cx = Context::from_waker(Waker::noop());
+        let done = u64::from(given_up.as_mut().poll(&mut cx).is_ready());
+        drop(given_up);
+        let first = adder.add(1);
+        assert!((FIRST + 400..=FIRST + 401).contains(&first), "{first}");
+        assert_eq!(adder.add(1), first + 1);
+        assert_eq!((adder.in_kernel(), adder.value()), (in_kernel + 2 + done, first + 2));
     });
 }
 

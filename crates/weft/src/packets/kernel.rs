@@ -22,8 +22,8 @@ use weft_link::xdp::counters::{client_key, CounterClient};
 const PATIENCE: Duration = Duration::from_millis(30);
 /// How long to look for an answer before sleeping.
 const LOOK: Duration = Duration::from_micros(50);
-/// Longest sleep between two looks at everything else.
-const SLEEP: Duration = Duration::from_millis(1);
+/// Sleep between two looks afterwards.
+const SLEEP: Duration = Duration::from_micros(200);
 /// After so long a way that failed is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Most ways that are kept, each with a socket; another gives way and is found again when needed.
@@ -35,15 +35,37 @@ pub(super) enum Way {
     Client(Box<CounterClient>),
     /// By the agent, at least until then; `None`: it is in no kernel.
     Agent(Option<Instant>),
+    /// One addition is under way there, or the way is being found: others go by the agent.
+    Busy,
 }
 
 /// By peer and key of the counter.
 pub(super) type Ways = BTreeMap<(PeerId, u64), Way>;
 
+/// A way that one addition uses. What is dropped with it is found again.
+struct Taken<'a> {
+    packets: &'a Packets,
+    counter: (PeerId, u64),
+}
+
+impl Taken<'_> {
+    fn give_back(self, way: Way) {
+        let counter = self.counter;
+        self.packets.with(|state| state.kernels.insert(counter, way));
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.packets.with(|state| state.kernels.remove(&self.counter));
+    }
+}
+
 impl Packets {
     /// Adds to a counter in the kernel of a peer's host. `None`: it is not to be reached there, and
     /// nothing was added.
-    pub(super) fn add_in_kernel(
+    pub(super) async fn add_in_kernel(
         &self,
         at: PeerId,
         key: u64,
@@ -52,21 +74,20 @@ impl Packets {
         if !self.is_in_kernel(at) {
             return Ok(None);
         }
-        let known = self.with(|state| state.kernels.remove(&(at, key)));
+        let Some((taken, known)) = self.take_way(at, key) else { return Ok(None) };
         let way = match known {
-            Some(Way::Agent(Some(until))) if until <= Instant::now() => self.find_way(at, key)?,
-            Some(way) => way,
-            None => self.find_way(at, key)?,
+            Some(client) => Way::Client(client),
+            None => self.find_way(at, key).await?,
         };
         let Way::Client(mut client) = way else {
-            self.keep_way(at, key, way);
+            taken.give_back(way);
             return Ok(None);
         };
         client.add(0, n);
-        let answer = await_answer(&self.endpoint, &mut client);
+        let answer = await_answer(&self.endpoint, &mut client).await;
         if let Some(before) = answer.filter(|_| !self.with(|state| state.lose_answers)) {
             self.with(|state| state.stats.kernel_adds += 1);
-            self.keep_way(at, key, Way::Client(client));
+            taken.give_back(Way::Client(client));
             return Ok(Some(before));
         }
         log::warn!(
@@ -74,25 +95,40 @@ impl Packets {
             at.0
         );
         // The place is gone only with the counter.
-        let last = self.ask_agent(at, key, question::END)?.ok_or(OpError::Refused)?;
-        self.keep_way(at, key, Way::Agent(Some(Instant::now() + AGAIN)));
-        match last == client.number() {
-            true => self.ask_agent(at, key, question::ANSWER),
-            false => Ok(None),
-        }
+        let last = self.ask_agent(at, key, question::END).await?.ok_or(OpError::Refused)?;
+        let answer = match last == client.number() {
+            true => self.ask_agent(at, key, question::ANSWER).await?,
+            false => None,
+        };
+        taken.give_back(Way::Agent(Some(Instant::now() + AGAIN)));
+        Ok(answer)
     }
 
-    fn keep_way(&self, at: PeerId, key: u64, way: Way) {
-        self.with(|state| {
-            if state.kernels.len() >= WAYS_MAX {
-                state.kernels.pop_first();
+    /// Takes the way to a counter, to be found where none is known. `None`: the agent is it for now.
+    fn take_way(&self, at: PeerId, key: u64) -> Option<(Taken<'_>, Option<Box<CounterClient>>)> {
+        let counter = (at, key);
+        let client = self.with(|state| match state.kernels.get(&counter) {
+            Some(Way::Busy | Way::Agent(None)) => Err(()),
+            Some(Way::Agent(Some(until))) if *until > Instant::now() => Err(()),
+            known => {
+                let new = known.is_none();
+                if new && state.kernels.len() >= WAYS_MAX {
+                    let idle = |way: &Way| !matches!(way, Way::Busy);
+                    let first = state.kernels.iter().find(|(_, way)| idle(way));
+                    let first = first.map(|(&counter, _)| counter).ok_or(())?;
+                    state.kernels.remove(&first);
+                }
+                match state.kernels.insert(counter, Way::Busy) {
+                    Some(Way::Client(client)) => Ok(Some(client)),
+                    _ => Ok(None),
+                }
             }
-            state.kernels.insert((at, key), way);
         });
+        Some((Taken { packets: self, counter }, client.ok()?))
     }
 
     /// Whether counters of a peer are to be reached in its kernel, if they are there.
-    fn is_in_kernel(&self, peer: PeerId) -> bool {
+    pub(super) fn is_in_kernel(&self, peer: PeerId) -> bool {
         let driver = &self.endpoint.inner.borrow().driver;
         let engine = &driver.core.engine;
         engine.fetch_add_of(peer) == Server::Kernel
@@ -101,11 +137,11 @@ impl Packets {
     }
 
     /// Asks the agent of a peer for a place at its kernel, and tries it.
-    fn find_way(&self, at: PeerId, key: u64) -> Result<Way, OpError> {
-        let Some(place) = self.ask_agent(at, key, question::PLACE)? else {
+    async fn find_way(&self, at: PeerId, key: u64) -> Result<Way, OpError> {
+        let Some(place) = self.ask_agent(at, key, question::PLACE).await? else {
             return Ok(Way::Agent(None));
         };
-        let nonce = self.ask_agent(at, key, question::NONCE)?.unwrap_or(0);
+        let nonce = self.ask_agent(at, key, question::NONCE).await?.unwrap_or(0);
         let (client, port, addresses) = (place as u16, (place >> 16) as u16, place >> 32 & 0xffff);
         let secret = {
             let inner = self.endpoint.inner.borrow();
@@ -116,11 +152,12 @@ impl Packets {
         };
         let Some(secret) = secret else { return Ok(Way::Agent(None)) };
         for number in 0..addresses {
-            let Some(ip) = self.ask_agent(at, key, question::ADDRESS + number)? else { break };
+            let ip = self.ask_agent(at, key, question::ADDRESS + number).await?;
+            let Some(ip) = ip else { break };
             let server = SocketAddrV4::new(Ipv4Addr::from(ip as u32), port);
             let Ok(mut way) = CounterClient::open(server, client, secret) else { continue };
             way.ask();
-            if await_answer(&self.endpoint, &mut way).is_some() {
+            if await_answer(&self.endpoint, &mut way).await.is_some() {
                 log::debug!("adding to counters of peer {} in its kernel, at {server}", at.0);
                 return Ok(Way::Client(Box::new(way)));
             }
@@ -134,9 +171,9 @@ impl Packets {
     }
 
     /// What the agent of a peer answers about a counter in its kernel. `None`: it is not there.
-    fn ask_agent(&self, at: PeerId, key: u64, what: u64) -> Result<Option<u64>, OpError> {
-        let op = self.endpoint.begin_atomic(at, (key, 0), AtomicCode::Client, (what, 0))?;
-        match self.endpoint.wait_op(op) {
+    async fn ask_agent(&self, at: PeerId, key: u64, what: u64) -> Result<Option<u64>, OpError> {
+        let (asked, _) = self.endpoint.atomic(at, key, 0, AtomicCode::Client, what, 0).await;
+        match asked {
             Ok(status) => Ok(Some(status.value)),
             Err(OpError::Refused) => Ok(None),
             Err(why) => Err(why),
@@ -145,18 +182,15 @@ impl Packets {
 }
 
 /// The answer to a client's request, if it comes.
-fn await_answer(endpoint: &Endpoint, client: &mut CounterClient) -> Option<u64> {
+async fn await_answer(endpoint: &Endpoint, client: &mut CounterClient) -> Option<u64> {
     loop {
         if let Some(value) = client.poll() {
             return Some(value);
         }
-        let waited = client.waited();
-        if waited >= PATIENCE {
-            return None;
-        }
-        endpoint.progress();
-        if waited >= LOOK {
-            client.sleep(SLEEP);
+        match client.waited() {
+            waited if waited >= PATIENCE => return None,
+            waited if waited >= LOOK => endpoint.sleep(SLEEP).await,
+            _ => endpoint.yield_now().await,
         }
     }
 }

@@ -308,25 +308,28 @@ impl Packets {
     }
 
     /// Adds to a counter at a peer (or here: an endpoint is its own peer) and gives the value
-    /// before. Atomic among all who add.
+    /// before. Atomic among all who add. To a counter in the kernel of the peer's host this adds
+    /// there, if `kernel` is chosen for the peer: nobody else need be scheduled on its host. One
+    /// addition to it is under way at a time; others meanwhile go by the agent.
     ///
     /// # Errors
     /// The peer failed, or has no such counter.
     pub async fn fetch_add(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
+        if let Some(before) = self.add_in_kernel(at, counter.key, n).await? {
+            return Ok(before);
+        }
         let code = AtomicCode::FetchAdd;
         let (result, _) = self.endpoint.atomic(at, counter.key, 0, code, n, 0).await;
         result.map(|status| status.value)
     }
 
-    /// As [`fetch_add`](Self::fetch_add), making progress until it is done. To a counter in the
-    /// kernel of the peer's host this adds there, if `kernel` is chosen for the peer: nobody else
-    /// need be scheduled on its host.
+    /// As [`fetch_add`](Self::fetch_add), making progress until it is done.
     ///
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
     pub fn fetch_add_blocking(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
-        if let Some(before) = self.add_in_kernel(at, counter.key, n)? {
-            return Ok(before);
+        if self.is_in_kernel(at) {
+            return self.endpoint.block_on(self.fetch_add(at, counter, n));
         }
         let op = self.endpoint.begin_fetch_add(at, counter.key, n)?;
         self.endpoint.wait_op(op).map(|status| status.value)

@@ -376,7 +376,8 @@ impl SharedEndpoint {
         self.with(|e| Packets::new(e).ok()?.counter(value))
     }
 
-    /// As [`Packets::fetch_add`](crate::packets::Packets::fetch_add), returning when it is done.
+    /// As [`Packets::fetch_add`](crate::packets::Packets::fetch_add), returning when it is done; to
+    /// a counter in a kernel this adds by the agent.
     ///
     /// # Errors
     /// The peer failed, or has no such counter.

@@ -150,8 +150,8 @@ fn multicast__every_tree_with_packets_kept() {
     all("multicast", 5, "100 packets to 4 ranks, forwarded by ranks");
 }
 
-/// Runs an example, started by other words or none, on four lab hosts that lose packets, with agents
-/// that do what they can: what was said. `None`, and said why, where no lab can be made.
+/// Runs an example, started by other words or none, on four lab hosts that lose packets, with
+/// agents that do what they can: what was said. `None`, and said why, where no lab can be made.
 fn in_a_lab(by: &[&str], name: &'static str, fetch_add: &str) -> Option<String> {
     let weft = Path::new(env!("CARGO_BIN_EXE_weft"));
     if !weft.with_file_name("weftd").is_file() {

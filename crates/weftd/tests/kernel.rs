@@ -162,8 +162,8 @@ fn kernel__its_words_are_those_of_the_agent() {
     });
 }
 
-/// Those that are under way beside another go by the agent, and one that is given up leaves no trace
-/// but what it may have added.
+/// Those that are under way beside another go by the agent, and one that is given up leaves no
+/// trace but what it may have added.
 #[test]
 fn kernel__additions_at_the_same_time_count_once_each() {
     with_owner("--kernel", |adder| {

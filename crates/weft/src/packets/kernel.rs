@@ -104,7 +104,7 @@ impl Packets {
         Ok(answer)
     }
 
-    /// Takes the way to a counter, to be found where none is known. `None`: the agent is it for now.
+    /// Takes the way to a counter, to be found where none is known. `None`: it is the agent, now.
     fn take_way(&self, at: PeerId, key: u64) -> Option<(Taken<'_>, Option<Box<CounterClient>>)> {
         let counter = (at, key);
         let client = self.with(|state| match state.kernels.get(&counter) {

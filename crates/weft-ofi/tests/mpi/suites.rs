@@ -27,7 +27,7 @@ const QUICK: &[&str] = &["test_p2p_buf", "test_cco_buf_inter", "test_spawn"];
 const BOUND: Bound = Bound { whole: Duration::from_secs(2400), silent: Duration::from_secs(240) };
 /// The same for what is run quickly.
 const QUICK_BOUND: Bound =
-    Bound { whole: Duration::from_secs(240), silent: Duration::from_secs(120) };
+    Bound { whole: Duration::from_secs(600), silent: Duration::from_secs(120) };
 
 fn mpi4py() -> Result<PathBuf, String> {
     const VARIABLE: &str = "WEFT_TEST_MPI4PY";

@@ -240,6 +240,7 @@ pub fn suite() -> Outcome {
 /// Examples in C with the ranks each wants; 0: it is not run, as it is made to fail.
 const EXAMPLES: &[(&str, u32)] = &[
     ("choose", 3),
+    ("expect", 0),
     ("failed", 0),
     ("fetch_add", 3),
     ("gather", 3),

@@ -379,8 +379,8 @@ fn multicast__every_tree_over_every_link() {
     }
 }
 
-/// Three members of a group, and one of them that goes: what the others, of which one expects
-/// packets of that one, know in the end.
+/// Three members of a group, of which one falls silent: what the others, of which one expects
+/// packets of the first member, know in the end.
 fn missed(goes: usize) -> Vec<MulticastError> {
     let soon = Config { peer_timeout_ms: 800, keepalive_ms: 50, ..Config::default() };
     let mut h = hosts("udp", 3, &soon);

@@ -56,17 +56,25 @@ pub fn serve(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
+/// Who is looked at while an agent serves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Party {
+    Agent,
+    Asker,
+}
+
 /// Waits until whoever asked for the agent is gone, or the agent is.
 fn await_end(weftd: &Child) -> Result<()> {
     let pidfd = rustix::process::pidfd_open(Pid::from_child(weftd), PidfdFlags::empty())?;
     let stdin = std::io::stdin().lock();
     loop {
         let mut set = Set::new();
-        set.add(false, pidfd.as_fd(), poll::READ);
-        set.add(true, stdin.as_fd(), poll::READ);
+        set.add(Party::Agent, pidfd.as_fd(), poll::READ);
+        set.add(Party::Asker, stdin.as_fd(), poll::READ);
         let ready = set.wait(None)?;
         // Nothing is said to this process; an error is an end as well.
-        if ready.contains(&false) || (ready.contains(&true) && !more(&stdin)) {
+        let asker_gone = || ready.contains(&Party::Asker) && !more(&stdin);
+        if ready.contains(&Party::Agent) || asker_gone() {
             return Ok(());
         }
     }
@@ -158,7 +166,6 @@ impl Serving {
                         // Nobody listens any more when it took too long.
                         let _ = tell.send((at, ready(&mut out)));
                         listen(&mut out, &host_name, &name);
-                        drop(tell);
                     });
                     waiting.push((*host, true));
                 }

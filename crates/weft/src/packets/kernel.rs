@@ -22,8 +22,8 @@ use weft_link::xdp::counters::{client_key, CounterClient};
 const PATIENCE: Duration = Duration::from_millis(30);
 /// How long to look for an answer before sleeping.
 const LOOK: Duration = Duration::from_micros(50);
-/// Sleep between two looks afterwards.
-const SLEEP: Duration = Duration::from_micros(200);
+/// A sleep between two looks is a part of what was waited by then: an answer is late by no more.
+const PART: u32 = 8;
 /// After so long a way that failed is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Most ways that are kept, each with a socket; another gives way and is found again when needed.
@@ -189,7 +189,7 @@ async fn await_answer(endpoint: &Endpoint, client: &mut CounterClient) -> Option
         }
         match client.waited() {
             waited if waited >= PATIENCE => return None,
-            waited if waited >= LOOK => endpoint.sleep(SLEEP).await,
+            waited if waited >= LOOK => endpoint.sleep(waited / PART).await,
             _ => endpoint.yield_now().await,
         }
     }

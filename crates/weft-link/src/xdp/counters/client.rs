@@ -67,16 +67,6 @@ impl CounterClient {
         self.asked.map_or(Duration::ZERO, |asked| asked.elapsed())
     }
 
-    /// Sleeps until something may have come, at most for about `most`.
-    pub fn sleep(&self, most: Duration) {
-        let ready = self.socket.set_read_timeout(Some(most)).is_ok()
-            && self.socket.set_nonblocking(false).is_ok();
-        if ready {
-            let _ = self.socket.peek(&mut [0]);
-        }
-        let _ = self.socket.set_nonblocking(true);
-    }
-
     /// Sends the request when it is due, and looks for its answer. What the kernel has against
     /// either is as if it were lost.
     pub fn poll(&mut self) -> Option<u64> {

@@ -6,6 +6,7 @@
 
 pub mod cable;
 mod engine;
+pub mod exposition;
 pub mod hostile;
 pub mod hosts;
 pub mod links;

@@ -133,9 +133,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(code) => code,
         Err(error) => {
-            // In one piece: ranks of one job may all write to the same place.
-            let text = format!("weft: {error:#}\n");
-            eprint!("{text}");
+            eprintln!("weft: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -295,6 +295,8 @@ fn top__sees_a_running_job_and_nothing_after_it() {
     }
     let text = stdout(&weft(&["top", "--prometheus"]));
     assert!(text.contains("# TYPE weft_messages_sent_total counter"), "{text}");
+    let metrics = weft_conformance::exposition::check(&text).unwrap();
+    assert!(metrics["weft_messages_sent_total"] >= 2, "{text}");
     let table = stdout(&weft(&["top", "--once"]));
     assert!(table.contains("0/2") && table.contains("1/2"), "{table}");
 
@@ -303,6 +305,55 @@ fn top__sees_a_running_job_and_nothing_after_it() {
     while !seen(launcher).is_empty() {
         assert!(start.elapsed() < LIMIT, "ranks outlived their launcher");
     }
+}
+
+/// `weft top` on a terminal of 80 columns and 12 rows, which is sent keys once it has drawn; what it
+/// drew. `None`, with a note, where no terminal can be made.
+fn drawn(keys: &str) -> Option<String> {
+    let line = format!("stty cols 80 rows 12; exec {WEFT} top --interval=0.05");
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).env("SHELL", "/bin/sh").env("TERM", "xterm");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut shell) = command.spawn() else {
+        weft_conformance::skip("no script (util-linux) to make a terminal");
+        return None;
+    };
+    let (mut input, mut output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+    let (mut drawn, mut bytes) = (String::new(), [0; 4096]);
+    let mut keys = Some(keys);
+    while let Some(read @ 1..) = std::io::Read::read(&mut output, &mut bytes).ok() {
+        drawn += &String::from_utf8_lossy(&bytes[..read]);
+        if drawn.contains("q ends") {
+            let keys = keys.take().unwrap_or_default();
+            let _ended = std::io::Write::write_all(&mut input, keys.as_bytes());
+        }
+    }
+    assert!(shell.wait().unwrap().success(), "{drawn}");
+    Some(drawn)
+}
+
+#[test]
+fn top__stays_within_its_terminal_and_ends_by_a_key() {
+    // More ranks than rows.
+    let args = ["run", "-n", "16", WEFT, "app", "sor", "--size", "200", "--tolerance", "0"];
+    let mut command = Command::new(WEFT);
+    command.args(args).args(["--iterations", "1000000000"]).stdout(Stdio::null());
+    let job = Running(command.spawn().unwrap());
+    let start = Instant::now();
+    while seen(job.0.id()).len() < 16 {
+        assert!(start.elapsed() < LIMIT, "ranks do not start");
+    }
+    // Down, a page down, the next order, and a key that means nothing.
+    let Some(drawn) = drawn("\x1b[B\x1b[6~s\x1b[15~q") else { return };
+    let pages: Vec<&str> = drawn.split("\x1b[H\x1b[J").skip(1).collect();
+    for page in &pages {
+        let page = page.split("\x1b[?25h").next().unwrap_or_default().replace("\x1b[K", "");
+        let lines: Vec<&str> = page.lines().map(|line| line.trim_end_matches('\r')).collect();
+        assert!(lines.len() <= 12, "{lines:#?}");
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
+    }
+    assert!(drawn.contains("MSGS/S") && drawn.contains("arrows and pages move"), "{drawn}");
+    assert!(drawn.ends_with("\x1b[?25h\x1b[?1049l"), "the terminal comes back: {drawn:?}");
 }
 
 #[test]

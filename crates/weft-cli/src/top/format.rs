@@ -1,4 +1,4 @@
-//! Counters as a table, as JSON and for Prometheus.
+//! The counters of one rank with their rates, as JSON and for Prometheus.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -10,18 +10,23 @@ use weft::Stats;
 /// One rank.
 #[derive(Debug, Serialize)]
 pub struct Row {
-    job: String,
-    rank: u64,
-    size: u64,
-    pid: u32,
+    /// Job it belongs to.
+    pub job: String,
+    /// Its number.
+    pub rank: u64,
+    /// Ranks of the job.
+    pub size: u64,
+    /// Its process.
+    pub pid: u32,
     host: String,
     /// Seconds since the rank started.
-    seconds: f64,
+    pub seconds: f64,
     /// Messages sent and received a second.
-    messages_per_s: f64,
+    pub messages_per_s: f64,
     /// Payload bytes sent and received a second.
-    bytes_per_s: f64,
-    peers: u64,
+    pub bytes_per_s: f64,
+    /// Peers of its endpoint.
+    pub peers: u64,
     counters: BTreeMap<String, u64>,
 }
 
@@ -66,39 +71,10 @@ impl Row {
         }
     }
 
-    fn get(&self, name: &str) -> u64 {
+    /// A counter, 0 if the rank has none of this name.
+    pub fn get(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or(0)
     }
-}
-
-/// A table for people.
-pub fn table(rows: &[Row]) -> String {
-    if rows.is_empty() {
-        return "no ranks of this user run on this machine\n".to_string();
-    }
-    let mut out = format!(
-        "{:<20} {:>9} {:>8} {:<12} {:>9} {:>11} {:>10} {:>8} {:>9} {:>6}\n",
-        "JOB", "RANK", "PID", "HOST", "TIME", "MSGS/S", "MB/S", "RETRANS", "WAITS", "PEERS"
-    );
-    for row in rows {
-        let cut = |text: &str, most: usize| text.chars().take(most).collect::<String>();
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            out,
-            "{:<20} {:>9} {:>8} {:<12} {:>8.0}s {:>11.0} {:>10.1} {:>8} {:>9} {:>6}",
-            cut(&row.job, 20),
-            format!("{}/{}", row.rank, row.size),
-            row.pid,
-            cut(&row.host, 12),
-            row.seconds,
-            row.messages_per_s,
-            row.bytes_per_s / 1e6,
-            row.get("retransmitted"),
-            row.get("waits"),
-            row.peers,
-        );
-    }
-    out
 }
 
 /// One object a line.
@@ -116,7 +92,24 @@ fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// The Prometheus text exposition format, version 0.0.4.
+/// What a metric is for: engines declare their counters, links only name theirs.
+fn help(name: &str) -> String {
+    if let Some((_, help)) = Stats::NAMES.iter().find(|(known, _)| *known == name) {
+        return (*help).to_owned();
+    }
+    match name.split_once('_') {
+        Some((link, what)) => format!("Counter {what} of the link {link}."),
+        None => "Times the rank went to sleep until something happens.".to_owned(),
+    }
+}
+
+/// Whether a value of a link is a state, which may fall.
+fn is_gauge(name: &str) -> bool {
+    name.ends_with("_fault_held") || name.starts_with("xdp_interfaces_")
+}
+
+/// The Prometheus text exposition format, version 0.0.4. A process is a label: programs that no
+/// launcher started all are rank 0 of a job without a name.
 pub fn prometheus(all: &[Snapshot]) -> String {
     let mut metrics: BTreeMap<&str, Vec<(&Snapshot, u64)>> = BTreeMap::new();
     for snapshot in all {
@@ -125,21 +118,22 @@ pub fn prometheus(all: &[Snapshot]) -> String {
         }
     }
     let mut out = String::new();
-    let label = |s: &Snapshot| format!("job=\"{}\",rank=\"{}\"", escape(&s.job), s.rank);
+    let mut metric = |name: &str, kind: &str, help: &str, values: &[(&Snapshot, u64)]| {
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (s, value) in values {
+            let (job, rank, pid) = (escape(&s.job), s.rank, s.pid);
+            let _ = writeln!(out, "{name}{{job=\"{job}\",rank=\"{rank}\",pid=\"{pid}\"}} {value}");
+        }
+    };
     for (name, values) in &metrics {
-        let what = Stats::NAMES.iter().find(|(known, _)| known == name);
-        if let Some((_, help)) = what {
-            let _ = writeln!(out, "# HELP weft_{name}_total {help}");
-        }
-        let _ = writeln!(out, "# TYPE weft_{name}_total counter");
-        for (snapshot, value) in values {
-            let _ = writeln!(out, "weft_{name}_total{{{}}} {value}", label(snapshot));
+        match is_gauge(name) {
+            true => metric(&format!("weft_{name}"), "gauge", &help(name), values),
+            false => metric(&format!("weft_{name}_total"), "counter", &help(name), values),
         }
     }
-    let _ = writeln!(out, "# HELP weft_peers Peers of the endpoint.\n# TYPE weft_peers gauge");
-    for snapshot in all {
-        let _ = writeln!(out, "weft_peers{{{}}} {}", label(snapshot), snapshot.peers);
-    }
+    let peers: Vec<_> = all.iter().map(|s| (s, s.peers)).collect();
+    metric("weft_peers", "gauge", "Peers of the endpoint.", &peers);
     out
 }
 
@@ -173,7 +167,26 @@ mod tests {
     #[test]
     fn prometheus__labels_are_escaped() {
         let text = prometheus(&[snapshot(5, 1)]);
-        assert!(text.contains("weft_messages_sent_total{job=\"j\\\"x\",rank=\"0\"} 5\n"), "{text}");
-        assert!(text.contains("weft_peers{job=\"j\\\"x\",rank=\"0\"} 3\n"), "{text}");
+        let labels = "{job=\"j\\\"x\",rank=\"0\",pid=\"1\"}";
+        assert!(text.contains(&format!("weft_messages_sent_total{labels} 5\n")), "{text}");
+        assert!(text.contains(&format!("weft_peers{labels} 3\n")), "{text}");
+    }
+
+    #[test]
+    fn prometheus__passes_its_own_rules() {
+        // Two programs that no launcher started, with counters that no engine declares.
+        let mut all = [snapshot(1, 1), snapshot(2, 2)];
+        all[1].pid = 2;
+        for counter in ["waits", "udp_send_full", "udp_fault_held", "xdp_interfaces_native"] {
+            all[1].counters.insert(counter.into(), 7);
+        }
+        let metrics = weft_conformance::exposition::check(&prometheus(&all)).unwrap();
+        assert_eq!(metrics["weft_messages_sent_total"], 2);
+        assert_eq!(metrics["weft_udp_fault_held"], 1);
+        for (name, _) in Stats::NAMES {
+            all[0].counters.insert((*name).into(), 1);
+        }
+        weft_conformance::exposition::check(&prometheus(&all)).unwrap();
+        weft_conformance::exposition::check(&prometheus(&[])).unwrap();
     }
 }

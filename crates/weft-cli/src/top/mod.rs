@@ -2,17 +2,21 @@
 
 mod format;
 mod screen;
+mod table;
 
 use anyhow::{Context, Result};
 use format::Row;
-use screen::Screen;
+use screen::{Heard, Screen};
 use std::collections::HashMap;
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
+use table::{Order, View};
 use weft::counters::{scan, Snapshot};
 
-/// Show live counters of this user's running jobs
+/// Show live counters of the jobs that run on this machine
+///
+/// A user sees the own jobs, root those of all users. The table takes the terminal's size: arrows
+/// and page keys move through the ranks, s sorts them, q ends.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print once and end; rates are averages since each rank started
@@ -24,6 +28,9 @@ pub struct Args {
     /// Print all counters once, in the text format of Prometheus
     #[arg(long)]
     prometheus: bool,
+    /// Sort the table by this
+    #[arg(long, value_enum, default_value = "rank")]
+    sort: Order,
     /// Seconds between two tables, 0.05 to 3600
     #[arg(long, value_name = "S", default_value = "1", value_parser = parse_interval)]
     interval: Duration,
@@ -41,30 +48,55 @@ fn rows(now: &[Snapshot], past: &Past) -> Vec<Row> {
     now.iter().map(|s| Row::new(s, past.get(&(s.pid, s.start)))).collect()
 }
 
-fn print_once(args: &Args) -> Result<()> {
-    let now = scan().context("reading /proc")?;
-    let mut out = std::io::stdout().lock();
-    if args.prometheus {
-        write!(out, "{}", format::prometheus(&now))?;
-    } else if args.json {
-        write!(out, "{}", format::json(&rows(&now, &Past::new()))?)?;
-    } else {
-        write!(out, "{}", format::table(&rows(&now, &Past::new())))?;
-    }
-    out.flush().context("writing")
+fn look() -> Result<Vec<Snapshot>> {
+    scan().context("reading /proc")
 }
 
-fn live(args: &Args) -> Result<()> {
-    let mut screen = Screen::open(!args.json)?;
+fn show(args: &Args, now: &[Snapshot], past: &Past) -> Result<()> {
+    let mut rows = rows(now, past);
+    if args.prometheus {
+        print!("{}", format::prometheus(now));
+    } else if args.json {
+        print!("{}", format::json(&rows)?);
+    } else {
+        print!("{}", table::whole(&mut rows, args.sort));
+    }
+    Ok(())
+}
+
+/// Keeps what the next rates are measured from.
+fn keep(now: Vec<Snapshot>) -> Past {
+    now.into_iter().map(|s| ((s.pid, s.start), s)).collect()
+}
+
+/// Prints again and again, for another program or a file.
+fn stream(args: &Args) -> Result<()> {
     let mut past = Past::new();
     loop {
-        let now = scan().context("reading /proc")?;
-        let rows = rows(&now, &past);
-        let text = if args.json { format::json(&rows)? } else { format::table(&rows) };
-        screen.show(&text)?;
-        past = now.into_iter().map(|s| ((s.pid, s.start), s)).collect();
-        if screen.wait(args.interval)? {
-            return Ok(());
+        let now = look()?;
+        show(args, &now, &past)?;
+        past = keep(now);
+        std::thread::sleep(args.interval);
+    }
+}
+
+/// Draws the terminal again and again.
+fn live(args: &Args, screen: &mut Screen) -> Result<()> {
+    let mut view = View { order: args.sort, first: 0 };
+    let mut past = Past::new();
+    loop {
+        let now = look()?;
+        let mut rows = rows(&now, &past);
+        past = keep(now);
+        let until = std::time::Instant::now() + args.interval;
+        loop {
+            screen.show(&view.page(&mut rows, screen.size()));
+            match screen.wait(until)? {
+                Heard::End => return Ok(()),
+                Heard::Key(key) => view.press(key, screen.size()),
+                Heard::Resized => {}
+                Heard::Nothing => break,
+            }
         }
     }
 }
@@ -72,9 +104,14 @@ fn live(args: &Args) -> Result<()> {
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
     if args.once || args.prometheus {
-        print_once(&args)?;
+        show(&args, &look()?, &Past::new())?;
+    } else if args.json {
+        stream(&args)?;
     } else {
-        live(&args)?;
+        match Screen::open()? {
+            Some(mut screen) => live(&args, &mut screen)?,
+            None => stream(&args)?,
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,332 @@
+//! Counters as a table that fits its terminal.
+//!
+//! A new column is one line of [`COLUMNS`].
+
+use super::format::Row;
+use clap::ValueEnum;
+use std::cmp::Ordering;
+
+/// One column of the table.
+struct Column {
+    title: &'static str,
+    /// Numbers stand at the right.
+    right: bool,
+    /// Where a line is too short, columns leave by this number, the highest first; 0 stays.
+    leaves: u8,
+    text: fn(&Row) -> String,
+}
+
+const fn number(title: &'static str, leaves: u8, text: fn(&Row) -> String) -> Column {
+    Column { title, right: true, leaves, text }
+}
+
+/// All columns, the job's name first: it alone gives way before a column leaves.
+const COLUMNS: [Column; 9] = [
+    Column { title: "JOB", right: false, leaves: 0, text: |row| row.job.clone() },
+    number("RANK", 0, |row| format!("{}/{}", row.rank, row.size)),
+    number("PID", 3, |row| row.pid.to_string()),
+    number("TIME", 4, |row| format!("{:.0}s", row.seconds)),
+    number("MSGS/S", 0, |row| format!("{:.0}", row.messages_per_s)),
+    number("MB/S", 1, |row| format!("{:.1}", row.bytes_per_s / 1e6)),
+    number("RETRANS", 2, |row| row.get("retransmitted").to_string()),
+    number("WAITS", 6, |row| row.get("waits").to_string()),
+    number("PEERS", 5, |row| row.peers.to_string()),
+];
+
+/// Least characters of a job's name before columns leave.
+const JOB_LEAST: usize = 12;
+
+/// What ranks are sorted by, the busiest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    /// Job, then rank.
+    #[default]
+    Rank,
+    /// Messages a second.
+    Messages,
+    /// Bytes a second.
+    Bytes,
+    /// Packets sent again.
+    Retransmitted,
+    /// Age, the oldest first.
+    Time,
+}
+
+impl Order {
+    /// The name the option has for it.
+    fn name(self) -> String {
+        self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
+    }
+
+    /// The one after it, the first after the last.
+    pub fn next(self) -> Order {
+        let all = Order::value_variants();
+        let at = all.iter().position(|order| *order == self).unwrap_or(0);
+        all[(at + 1) % all.len()]
+    }
+
+    fn compare(self, a: &Row, b: &Row) -> Ordering {
+        let first = match self {
+            Order::Rank => Ordering::Equal,
+            Order::Messages => b.messages_per_s.total_cmp(&a.messages_per_s),
+            Order::Bytes => b.bytes_per_s.total_cmp(&a.bytes_per_s),
+            Order::Retransmitted => b.get("retransmitted").cmp(&a.get("retransmitted")),
+            Order::Time => b.seconds.total_cmp(&a.seconds),
+        };
+        first.then_with(|| (&a.job, a.rank, a.pid).cmp(&(&b.job, b.rank, b.pid)))
+    }
+}
+
+/// Cuts a text to this many characters.
+fn cut(text: &str, most: usize) -> String {
+    text.chars().take(most).collect()
+}
+
+/// Columns with their widths, no wider in all than `most`.
+fn layout(rows: &[Row], most: usize) -> Vec<(&'static Column, usize)> {
+    let natural = |column: &'static Column| {
+        let texts = rows.iter().map(|row| (column.text)(row).chars().count());
+        (column, texts.max().unwrap_or(0).max(column.title.len()))
+    };
+    let mut kept: Vec<_> = COLUMNS.iter().map(natural).collect();
+    let name = kept[0].1;
+    let rest = |kept: &[(&Column, usize)]| kept[1..].iter().map(|(_, width)| width + 1).sum();
+    while name.min(JOB_LEAST) + rest(&kept) > most {
+        let Some(last) = kept.iter().map(|(c, _)| c.leaves).max().filter(|l| *l > 0) else { break };
+        kept.retain(|(column, _)| column.leaves != last);
+    }
+    let room: usize = most.saturating_sub(rest(&kept));
+    kept[0].1 = name.min(room.max(1));
+    kept
+}
+
+fn line(columns: &[(&Column, usize)], text: impl Fn(&Column) -> String, most: usize) -> String {
+    let mut cells = Vec::with_capacity(columns.len());
+    for &(column, width) in columns {
+        let text = cut(&text(column), width);
+        cells.push(match column.right {
+            true => format!("{text:>width$}"),
+            false => format!("{text:<width$}"),
+        });
+    }
+    cut(cells.join(" ").trim_end(), most)
+}
+
+/// One line about all ranks.
+fn summary(rows: &[Row]) -> String {
+    let mut jobs: Vec<&str> = rows.iter().map(|row| row.job.as_str()).collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    let plural = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    };
+    let sum = |of: fn(&Row) -> f64| rows.iter().map(of).sum::<f64>();
+    format!(
+        "{}, {}: {:.0} messages/s, {:.1} MB/s",
+        plural(jobs.len(), "job"),
+        plural(rows.len(), "rank"),
+        sum(|row| row.messages_per_s),
+        sum(|row| row.bytes_per_s) / 1e6,
+    )
+}
+
+/// What a user is told who sees no rank: root sees those of all users.
+fn nothing() -> String {
+    let whose = if rustix::process::geteuid().is_root() { "" } else { " of this user" };
+    format!("no ranks{whose} run on this machine")
+}
+
+/// Width and height of a terminal, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Characters in a line.
+    pub width: usize,
+    /// Lines.
+    pub height: usize,
+}
+
+/// What a user looks at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct View {
+    /// How ranks are sorted.
+    pub order: Order,
+    /// Rows above the first one that is shown.
+    pub first: usize,
+}
+
+/// Keys that move or sort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// Lines down, or up where negative.
+    Lines(isize),
+    /// Pages down, or up where negative.
+    Pages(isize),
+    /// The next order.
+    Sort,
+}
+
+/// Lines of a page that show no rank: summary, titles, and what keys do.
+const FRAME: usize = 3;
+
+impl Size {
+    fn rows(self) -> usize {
+        self.height.saturating_sub(FRAME).max(1)
+    }
+}
+
+impl View {
+    /// Does what a key says. Where the ranks end is known only when they are shown.
+    pub fn press(&mut self, key: Key, size: Size) {
+        let lines = match key {
+            Key::Lines(lines) => lines,
+            Key::Pages(pages) => pages.saturating_mul(size.rows() as isize),
+            Key::Sort => {
+                self.order = self.order.next();
+                self.first = 0;
+                return;
+            }
+        };
+        self.first = self.first.saturating_add_signed(lines);
+    }
+
+    /// A page of the table for a terminal; `first` comes back within the rows that there are.
+    pub fn page(&mut self, rows: &mut [Row], size: Size) -> String {
+        rows.sort_by(|a, b| self.order.compare(a, b));
+        let shown = size.rows().min(rows.len());
+        self.first = self.first.min(rows.len() - shown);
+        let last = self.first + shown;
+        let columns = layout(rows, size.width);
+        let mut lines = vec![match rows.is_empty() {
+            true => nothing(),
+            false => summary(rows),
+        }];
+        if !rows.is_empty() {
+            lines.push(line(&columns, |column| column.title.to_owned(), size.width));
+            let page = rows[self.first..last].iter();
+            lines.extend(page.map(|row| line(&columns, |c| (c.text)(row), size.width)));
+        }
+        let mut keys = String::new();
+        if shown < rows.len() {
+            keys = format!("{}-{last} of {}, arrows and pages move; ", self.first + 1, rows.len());
+        }
+        lines.push(format!("{keys}by {}, s sorts; q ends", self.order.name()));
+        // A terminal too small for the frame shows the ranks.
+        if lines.len() > size.height.max(1) {
+            lines = lines.split_off(2.min(lines.len() - 1));
+            lines.truncate(size.height.max(1));
+        }
+        lines.iter().map(|line| cut(line, size.width)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The whole table, as wide as it is.
+pub fn whole(rows: &mut [Row], order: Order) -> String {
+    if rows.is_empty() {
+        return nothing() + "\n";
+    }
+    rows.sort_by(|a, b| order.compare(a, b));
+    let columns = layout(rows, usize::MAX);
+    let title = line(&columns, |column| column.title.to_owned(), usize::MAX);
+    let lines = rows.iter().map(|row| line(&columns, |c| (c.text)(row), usize::MAX));
+    std::iter::once(title).chain(lines).map(|line| line + "\n").collect()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime};
+    use weft::counters::Snapshot;
+
+    /// A rank with counters as large as they get in a day.
+    fn row(job: &str, rank: u64, sent: u64) -> Row {
+        let start = SystemTime::now() - Duration::from_secs(86_400);
+        let counter = |name: &str, value| (name.to_string(), value);
+        Row::new(
+            &Snapshot {
+                pid: 4_194_303,
+                job: job.into(),
+                rank,
+                size: 4096,
+                start,
+                updated: start,
+                peers: 4095,
+                counters: [
+                    counter("messages_sent", sent),
+                    counter("bytes_sent", sent * 1_000_000),
+                    counter("retransmitted", 123_456_789),
+                    counter("waits", 1_234_567_890),
+                ]
+                .into(),
+            },
+            None,
+        )
+    }
+
+    fn rows(count: u64) -> Vec<Row> {
+        let job = "weft-4194303-0123456789abcdef";
+        (0..count).map(|rank| row(job, rank, 86_400 * 100 * (rank + 1))).collect()
+    }
+
+    #[test]
+    fn page__fits_terminals_of_every_size() {
+        for count in [0, 1, 2, 4096] {
+            for (width, height) in [(80, 24), (40, 10), (200, 50), (20, 4), (80, 2), (1, 1)] {
+                let page = View::default().page(&mut rows(count), Size { width, height });
+                assert!(page.lines().count() <= height, "{width}x{height}: {page}");
+                let widest = page.lines().map(|line| line.chars().count()).max();
+                assert!(widest <= Some(width), "{width}x{height}: {page}");
+            }
+        }
+    }
+
+    #[test]
+    fn page__has_job_rank_and_rates_in_80_columns() {
+        let page = View::default().page(&mut rows(4096), Size { width: 80, height: 24 });
+        for part in ["weft-4194303", "0/4096", "20/4096", "MSGS/S", "MB/S", "RETRANS", "q ends"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert!(page.starts_with("1 job, 4096 ranks: "), "{page}");
+        assert!(page.contains("1-21 of 4096"), "{page}");
+    }
+
+    #[test]
+    fn page__scrolls_to_the_last_rank_and_no_further() {
+        let (mut rows, size) = (rows(100), Size { width: 80, height: 13 });
+        let mut view = View::default();
+        view.press(Key::Lines(-1), size);
+        assert!(view.page(&mut rows, size).contains("1-10 of 100"));
+        view.press(Key::Pages(1), size);
+        view.press(Key::Lines(1), size);
+        assert!(view.page(&mut rows, size).contains("12-21 of 100"));
+        view.press(Key::Lines(isize::MAX), size);
+        let end = view.page(&mut rows, size);
+        assert!(end.contains("91-100 of 100") && end.contains("99/4096"), "{end}");
+        // Ranks that ended leave no empty page.
+        assert!(view.page(&mut rows[..20], size).contains("11-20 of 20"));
+    }
+
+    #[test]
+    fn page__sorts_by_what_was_asked() {
+        let (mut rows, size) = (rows(30), Size { width: 80, height: 24 });
+        let mut view = View::default();
+        let first = |page: &str| page.lines().nth(2).map(str::to_owned).unwrap_or_default();
+        assert!(first(&view.page(&mut rows, size)).contains(" 0/4096"));
+        view.press(Key::Sort, size);
+        assert_eq!(view.order, Order::Messages);
+        assert!(first(&view.page(&mut rows, size)).contains("29/4096"));
+        for _ in 1..Order::value_variants().len() {
+            view.press(Key::Sort, size);
+        }
+        assert_eq!(view.order, Order::Rank);
+    }
+
+    #[test]
+    fn whole__shows_every_column_of_every_rank() {
+        let table = whole(&mut rows(300), Order::Rank);
+        assert_eq!(table.lines().count(), 301);
+        assert!(table.contains("weft-4194303-0123456789abcdef") && table.contains("1234567890"));
+        assert!(COLUMNS.iter().all(|column| table.contains(column.title)), "{table}");
+    }
+}

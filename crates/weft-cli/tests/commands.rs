@@ -321,7 +321,7 @@ fn drawn(keys: &str) -> Option<String> {
     let (mut input, mut output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
     let (mut drawn, mut bytes) = (String::new(), [0; 4096]);
     let mut keys = Some(keys);
-    while let Some(read @ 1..) = std::io::Read::read(&mut output, &mut bytes).ok() {
+    while let Ok(read @ 1..) = std::io::Read::read(&mut output, &mut bytes) {
         drawn += &String::from_utf8_lossy(&bytes[..read]);
         if drawn.contains("q ends") {
             let keys = keys.take().unwrap_or_default();

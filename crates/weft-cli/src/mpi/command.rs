@@ -68,9 +68,9 @@ fn host_words(shares: &[Share]) -> String {
     shares.iter().map(word).collect::<Vec<_>>().join(",")
 }
 
-/// Options of Hydra, MPICH's and Intel's launcher. It passes on all variables.
+/// Options of Hydra, MPICH's and Intel's launcher. It passes on all variables unless it is told
+/// which, and MPICH 5's cannot spawn once it is told, be it by `-genvall`.
 fn hydra(wish: &Wish<'_>, plan: &mut Plan) {
-    plan.args.push("-genvall".into());
     if let Some(shares) = wish.shares {
         plan.args.extend(["-hosts".into(), host_words(shares)]);
     }
@@ -244,7 +244,7 @@ mod tests {
     fn plan__hydra() {
         assert_eq!(
             line(Family::Mpich, 3, Some("a:2,b"), |_| {}),
-            "env FI_PROVIDER=weft /m/bin/mpiexec -genvall -hosts a:2,b:1 -n 3 './a b' -x"
+            "env FI_PROVIDER=weft /m/bin/mpiexec -hosts a:2,b:1 -n 3 './a b' -x"
         );
         let limited = line(Family::Intel, 20, None, |w| w.timeout = Some(Duration::from_millis(1)));
         assert!(limited.contains("MPIEXEC_TIMEOUT=1"), "{limited}");
@@ -302,5 +302,7 @@ mod tests {
         };
         assert!(with(Family::OpenMpi5).starts_with("env -u OMPI_MCA_mtl_ofi_provider_exclude "));
         assert!(!with(Family::Mpich).contains(" -u "));
+        let told = line(Family::Mpich, 1, None, |w| w.inherited.push("HYDRA_ENV".into()));
+        assert!(told.starts_with("env -u HYDRA_ENV "), "{told}");
     }
 }

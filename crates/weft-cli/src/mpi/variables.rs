@@ -83,10 +83,13 @@ pub fn keep_users(
 
 /// Variables that contradict ours and must not be set.
 pub fn contradicting(family: Family) -> &'static [&'static str] {
-    // To include one provider and to exclude others are refused together.
-    match family.is_open_mpi() {
-        true => &["OMPI_MCA_mtl_ofi_provider_exclude", "OMPI_MCA_opal_common_ofi_provider_exclude"],
-        false => &[],
+    match family {
+        // To include one provider and to exclude others are refused together.
+        Family::OpenMpi4 | Family::OpenMpi5 => {
+            &["OMPI_MCA_mtl_ofi_provider_exclude", "OMPI_MCA_opal_common_ofi_provider_exclude"]
+        }
+        // With "none" ours reach no rank, with "all" MPICH 5 spawns none (see `command`).
+        Family::Mpich | Family::Intel => &["HYDRA_ENV"],
     }
 }
 

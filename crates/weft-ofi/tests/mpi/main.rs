@@ -13,6 +13,7 @@ mod harness;
 mod hosts;
 mod lab;
 mod slurm;
+mod spawn;
 mod suites;
 mod versions;
 
@@ -116,11 +117,6 @@ macro_rules! programs {
                 for words in [&["3"][..], &["3", "threads"]] {
                     ours_told($mpi, &[], ("onesided", 2, words), &[]);
                 }
-            }
-
-            #[test]
-            fn spawn__children_and_ports() {
-                on_ranks($mpi, "spawn", &["1"], &["4"]);
             }
 
             #[test]

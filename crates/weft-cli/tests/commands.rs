@@ -307,8 +307,8 @@ fn top__sees_a_running_job_and_nothing_after_it() {
     }
 }
 
-/// `weft top` on a terminal of 80 columns and 12 rows, which is sent keys once it has drawn; what it
-/// drew. `None`, with a note, where no terminal can be made.
+/// `weft top` on a terminal of 80 columns and 12 rows, which is sent keys once it has drawn; what
+/// it drew. `None`, with a note, where no terminal can be made.
 fn drawn(keys: &str) -> Option<String> {
     let line = format!("stty cols 80 rows 12; exec {WEFT} top --interval=0.05");
     let mut command = Command::new("script");

@@ -1,10 +1,10 @@
 -- Wireshark dissector for weft, protocol version 1 (PROTOCOL.md).
 --
 -- Use: wireshark -X lua_script:docs/weft.lua, or copy it to the personal plugin folder. On Ethernet
--- the EtherType tells ("Decode As" for another than 0x88b5). UDP ports
--- are chosen at run time, so packets are recognised by their header; "Decode As" forces it on a
--- port.
--- The tables are checked against the code by crates/weft-core/tests/protocol_md.rs.
+-- the EtherType tells ("Decode As" for another than 0x88b5). UDP ports are chosen at run time, so
+-- packets are recognised by their header; "Decode As" forces it on a port.
+-- The tables are checked against the code by crates/weft-core/tests/protocol_md.rs, and what is
+-- recognised on captures of every link by the tests named dissector.
 
 local VERSION = 1
 local COMMON_LEN = 24
@@ -152,7 +152,8 @@ for number, kind in pairs(TYPES) do
 end
 
 local weft = Proto("weft", "weft message passing")
-weft.prefs.trailer = Pref.bool("Security trailer", true, "Frames end in packet number and tag")
+weft.prefs.trailer = Pref.bool("Security trailer", true,
+    "Frames end in packet number and tag; those that weft captured itself (WEFT_PCAP) never do")
 
 local MAKE = { [1] = ProtoField.uint8, [2] = ProtoField.uint16, [4] = ProtoField.uint32,
     [8] = ProtoField.uint64 }
@@ -213,6 +214,14 @@ local function flag_names(flags)
     return names
 end
 
+-- Weft's own captures have made-up addresses, of which this one is the capturing endpoint's, and
+-- their frames no trailer.
+local OWN_ADDRESS = "02:57:ff:00:00:00"
+
+local function is_own_capture(pinfo)
+    return tostring(pinfo.dl_src) == OWN_ADDRESS or tostring(pinfo.dl_dst) == OWN_ADDRESS
+end
+
 local function kind_of(buffer)
     if buffer:len() < COMMON_LEN or buffer(0, 1):uint() ~= VERSION then
         return nil
@@ -247,7 +256,8 @@ function weft.dissector(buffer, pinfo, root)
     end
 
     local stop = buffer:len()
-    if weft.prefs.trailer and stop >= kind.length + TRAILER_LEN then
+    local trailer = weft.prefs.trailer and not is_own_capture(pinfo)
+    if trailer and stop >= kind.length + TRAILER_LEN then
         stop = stop - TRAILER_LEN
         tree:add_le(fields.pn, buffer(stop, 8))
         tree:add(fields.tag_mac, buffer(stop + 8, 8))
@@ -258,11 +268,11 @@ function weft.dissector(buffer, pinfo, root)
     return buffer:len()
 end
 
--- Recognises weft among other datagrams: known type, reserved bits clear, unsequenced types with
--- seq 0.
-local function heuristic(buffer, pinfo, root)
+-- Whether these bytes are a packet: known type and flags, unsequenced types with seq 0, reserved
+-- bytes clear.
+local function is_packet(buffer)
     local kind = kind_of(buffer)
-    if not kind or buffer(3, 1):uint() ~= 0 then
+    if not kind or buffer(2, 2):le_uint() >= 2 ^ #FLAGS then
         return false
     end
     if not kind.sequenced and buffer(8, 4):le_uint() ~= 0 then
@@ -273,8 +283,86 @@ local function heuristic(buffer, pinfo, root)
             return false
         end
     end
-    weft.dissector(buffer, pinfo, root)
     return true
+end
+
+-- Bytes of each packet in a datagram that the sender's kernel has not cut yet, or that the
+-- receiver's has joined: packets of one session and one length, the last may be shorter.
+local function packet_size(buffer)
+    local all = buffer:len()
+    local start = buffer:raw(4, 4)
+    local at = buffer:raw():find(start, 4 + COMMON_LEN + 1, true)
+    while at do
+        local size = at - 5
+        local good = true
+        local from = size
+        while good and from < all do
+            local rest = buffer(from):tvb()
+            good = is_packet(rest) and buffer:raw(from + 4, 4) == start
+            from = from + size
+        end
+        if good then
+            return size
+        end
+        at = buffer:raw():find(start, at + 1, true)
+    end
+    return all
+end
+
+local function udp(buffer, pinfo, root)
+    if not is_packet(buffer) then
+        return false
+    end
+    local size, at = packet_size(buffer), 0
+    while at < buffer:len() do
+        weft.dissector(buffer(at, math.min(size, buffer:len() - at)):tvb(), pinfo, root)
+        at = at + size
+    end
+    return true
+end
+
+-- A multicast that members' kernels forward, in frames for a slot of its own. Checked against the
+-- code by weft-link's xdp/chain/tests.rs.
+local chain = Proto("weft_chain", "weft chain in the kernel")
+local CHAIN_SLOT = 0xfffe
+local CHAIN_VERSION = 1
+local CHAIN_LEN = 38
+local CHAIN_KINDS = { [0] = "DATA", [1] = "ACK", [2] = "FULL", [3] = "MISSING" }
+local CHAIN = {
+    { 0, 1, "version", DEC },
+    { 1, 1, "kind", DEC },
+    { 2, 2, "group", DEC },
+    { 4, 2, "place", DEC },
+    { 6, 8, "number", DEC },
+    { 14, 8, "limit", DEC },
+    { 22, 8, "check", HEX },
+    { 30, 8, "tag", HEX },
+}
+local chain_fields = {}
+for at, row in ipairs(CHAIN) do
+    local names = row[3] == "kind" and CHAIN_KINDS or nil
+    chain_fields[at] = MAKE[row[2]]("weft_chain." .. row[3], row[3], row[4], names)
+end
+local chain_payload = ProtoField.bytes("weft_chain.payload", "payload")
+chain.fields = { chain_payload, table.unpack(chain_fields) }
+
+function chain.dissector(buffer, pinfo, root)
+    local kind = buffer:len() >= CHAIN_LEN and CHAIN_KINDS[buffer(1, 1):uint()]
+    if not kind or buffer(0, 1):uint() ~= CHAIN_VERSION then
+        return 0
+    end
+    pinfo.cols.protocol = "weft"
+    local line = string.format("chain %d %s #%s", buffer(2, 2):le_uint(), kind,
+        tostring(buffer(6, 8):le_uint64()))
+    pinfo.cols.info = line
+    local tree = root:add(chain, buffer(), "weft " .. line)
+    for at, row in ipairs(CHAIN) do
+        tree:add_le(chain_fields[at], buffer(row[1], row[2]))
+    end
+    if buffer:len() > CHAIN_LEN then
+        tree:add(chain_payload, buffer(CHAIN_LEN))
+    end
+    return buffer:len()
 end
 
 -- On Ethernet a shim precedes the frame: slot and length; padding follows.
@@ -291,7 +379,9 @@ function ether.dissector(buffer, pinfo, root)
     tree:add_le(slot, buffer(0, 2))
     tree:add_le(len, buffer(2, 2))
     local bytes = math.min(buffer(2, 2):le_uint(), buffer:len() - 4)
-    if bytes > 0 then
+    if buffer(0, 2):le_uint() == CHAIN_SLOT then
+        chain.dissector(buffer(4, bytes):tvb(), pinfo, root)
+    elseif bytes > 0 then
         weft.dissector(buffer(4, bytes):tvb(), pinfo, root)
     end
     return buffer:len()
@@ -326,7 +416,7 @@ function long.dissector(buffer, pinfo, root)
 end
 
 -- A request to a counter in a kernel, or its answer. Wireshark may take one for "tapa": disable
--- that protocol, or use "Decode As". Checked against the code by weft-link's xdp/counters/tests.rs.
+-- that protocol. Checked against the code by weft-link's xdp/counters/tests.rs.
 local counters = Proto("weft_counters", "weft counter in the kernel")
 local COUNTERS_VERSION = 2
 local COUNTERS_LEN = 32
@@ -363,13 +453,11 @@ function counters.dissector(buffer, pinfo, root)
     return COUNTERS_LEN
 end
 
-local function is_counters(buffer, pinfo, root)
-    return counters.dissector(buffer, pinfo, root) > 0
-end
-
 DissectorTable.get("ethertype"):add(0x88b5, ether)
 DissectorTable.get("udp.port"):add(0x7766, long)
-weft:register_heuristic("udp", heuristic)
-counters:register_heuristic("udp", is_counters)
+-- One heuristic for both: of several in one script Wireshark calls the last one only.
+weft:register_heuristic("udp", function(buffer, pinfo, root)
+    return udp(buffer, pinfo, root) or counters.dissector(buffer, pinfo, root) > 0
+end)
 DissectorTable.get("udp.port"):add_for_decode_as(weft)
 DissectorTable.get("udp.port"):add_for_decode_as(counters)

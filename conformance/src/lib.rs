@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 pub mod cable;
+pub mod capture;
 mod engine;
 pub mod exposition;
 pub mod hostile;

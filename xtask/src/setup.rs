@@ -22,6 +22,7 @@ const TOOLS: &[Tool] = &[
     ("slurmctld", "slurmctld", "ranks that Slurm starts"),
     ("slurmd", "slurmd", "ranks that Slurm starts"),
     ("srun", "slurm-client", "ranks that Slurm starts"),
+    ("tshark", "tshark", "Wireshark's dissector on captures"),
     ("hpcc", "hpcc", "HPCC with its verification"),
     ("NPopenmpi", "netpipe-openmpi", "NetPIPE"),
 ];

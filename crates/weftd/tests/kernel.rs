@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use weft::choices::Server;
 use weft::packets::{Counter, Packets};
 use weft::{Address, Config, OpError, PeerId};
+use weft_conformance::capture::{self, Capture};
 use weft_conformance::{cable, skip};
 use weft_core::engine::types::AtomicCode;
 use weft_link::secure::JobKey;
@@ -276,4 +277,34 @@ fn kernel__many_counters_of_one_owner() {
         }
         assert_eq!((adder.in_kernel(), adder.ask(Ask::Clients)), (160, 80));
     });
+}
+
+#[test]
+fn dissector__knows_requests_and_answers() {
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("counters-{}.pcapng", std::process::id()));
+    with_owner("--kernel", |adder| {
+        let capture = match Capture::start("weft0", &file) {
+            Ok(capture) => capture,
+            Err(why) => return skip(&why),
+        };
+        for n in 0..20 {
+            assert_eq!(adder.add(2), FIRST + 2 * n);
+        }
+        let socket = std::net::UdpSocket::bind((HOSTS[0], 0)).unwrap();
+        // Nobody has that port: the answer may be an error of the next call.
+        capture.finish(|mark| drop(socket.send_to(mark.as_bytes(), (HOSTS[1], 9))));
+        let kinds =
+            ["weft_counters.kind == 1", "weft_counters.kind == 2", "weft.type == 13", "udp"];
+        let seen = kinds.map(|filter| capture::read(&file, filter));
+        let [asked, answered, atomic, all] = match seen {
+            [Ok(a), Ok(b), Ok(c), Ok(d)] => [a, b, c, d],
+            _ => return skip("needs tshark"),
+        };
+        assert!(asked.len() >= 20 && answered.len() >= 20, "{asked:?}{answered:?}");
+        assert!(atomic.iter().all(|frame| frame.has("weft_ether")), "{atomic:?}");
+        let strange = all.iter().find(|frame| frame.bad || !frame.has("weft_counters"));
+        assert!(strange.is_none(), "{strange:?}");
+    });
+    let _none = std::fs::remove_file(file);
 }

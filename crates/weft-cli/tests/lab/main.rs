@@ -2,6 +2,7 @@
 #![allow(non_snake_case)]
 
 mod choices;
+mod dissector;
 #[allow(dead_code)]
 #[path = "../run/harness.rs"]
 mod harness;

@@ -375,3 +375,33 @@ fn send__waits_for_a_slow_member_and_names_it_and_the_silent_ones() {
     assert!(matches!(chains.join(64, KEY, place), Err(ChainError::Group(64))));
     assert!(chains.join(1, KEY, Place { position: 0, ..place }).is_err());
 }
+
+#[test]
+fn dissector__the_frame_matches_the_code() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/weft.lua");
+    let text = std::fs::read_to_string(path).unwrap();
+    let fields = [
+        ("version", frame::VERSION, 1),
+        ("kind", frame::KIND, 1),
+        ("group", frame::GROUP, 2),
+        ("place", frame::HOP, 2),
+        ("number", frame::NUMBER, 8),
+        ("limit", frame::LIMIT, 8),
+        ("check", frame::CHECK, 8),
+        ("tag", frame::TAG, 8),
+    ];
+    for (name, at, size) in fields {
+        let at = at - EtherHead::LEN;
+        assert!(text.contains(&format!("    {{ {at}, {size}, \"{name}\", ")), "{name}");
+    }
+    let kinds = [(frame::DATA, "DATA"), (frame::ACK, "ACK"), (frame::FULL, "FULL")];
+    let kinds = kinds.map(|(kind, name)| format!("[{kind}] = \"{name}\""));
+    for line in [
+        format!("\nlocal CHAIN_SLOT = {SLOT:#06x}\n"),
+        format!("\nlocal CHAIN_VERSION = {}\n", frame::VERSION_NOW),
+        format!("\nlocal CHAIN_LEN = {}\n", frame::HEAD - EtherHead::LEN),
+        format!("{}, [{}] = \"MISSING\"", kinds.join(", "), frame::MISSING),
+    ] {
+        assert!(text.contains(&line), "{line}");
+    }
+}

@@ -145,6 +145,7 @@ local VALUES = {
         [2] = "PROTOCOL",
         [3] = "GONE",
         [4] = "LOST",
+        [5] = "STUCK",
     },
 }
 for number, kind in pairs(TYPES) do

@@ -1,6 +1,7 @@
 //! Errors of operations.
 
 use crate::id::PeerId;
+use crate::wire::PacketType;
 use core::fmt;
 
 /// Why a peer is no longer usable.
@@ -41,6 +42,18 @@ pub enum PeerFailure {
     Protocol,
     /// A packet was lost or overtaken on a network that both sides were told to trust.
     Lost,
+    /// It is heard, but none of the copies of a packet to it has got there for the configured time:
+    /// something on the way drops packets of this kind, or as long as this one.
+    Stuck {
+        /// How long, in milliseconds.
+        after_ms: u32,
+        /// What kind of packet.
+        kind: PacketType,
+        /// Its length in bytes, header and payload.
+        len: u32,
+    },
+    /// It has found that of what it sends here nothing gets through, and has ended the session.
+    Unheard,
 }
 
 impl PeerFailure {
@@ -69,6 +82,14 @@ impl PeerFailure {
             PeerFailure::Version { .. } => "start every rank from the same build of weft",
             PeerFailure::Protocol => {
                 "its messages say more; WEFT_TRACE=1 WEFT_LOG=debug logs every packet"
+            }
+            PeerFailure::Stuck { .. } => {
+                "something on the way (a switch, a tunnel, a filter) drops such packets: compare \
+                 the MTU of all that lies between, `weft doctor` on both hosts says those of their \
+                 interfaces; WEFT_MTU makes packets shorter"
+            }
+            PeerFailure::Unheard => {
+                "its own messages name the kind and the length of the packets that do not get here"
             }
             PeerFailure::Refused | PeerFailure::NoLink | PeerFailure::Lost => "",
         }
@@ -136,6 +157,14 @@ impl fmt::Display for PeerFailure {
                 write!(f, "it speaks protocol version {theirs}, this build speaks another")
             }
             PeerFailure::Protocol => write!(f, "the protocol was broken"),
+            PeerFailure::Stuck { after_ms, kind, len } => write!(
+                f,
+                "it is heard, but for {after_ms} ms no {} packet of {len} bytes got through to it",
+                kind.name()
+            ),
+            PeerFailure::Unheard => {
+                write!(f, "it gave up, as what it sends does not get through to this side")
+            }
             PeerFailure::Lost => write!(
                 f,
                 "a packet was lost although WEFT_RELIABILITY=none trusts the network; use host"

@@ -38,6 +38,11 @@ impl Desc {
         Desc { packet, flags: 0, imm, payload: Payload::None, bulk: false }
     }
 
+    /// Bytes of the packet, header and payload.
+    pub fn len(&self) -> u32 {
+        self.packet.header_len() as u32 + self.payload.len()
+    }
+
     pub fn with_flags(self, flags: u16) -> Desc {
         Desc { flags, ..self }
     }
@@ -349,6 +354,8 @@ pub(crate) struct Peer {
     /// Since when the link sees that its process stands still.
     pub still_since: Option<Instant>,
     pub warned: bool,
+    /// When packets were first found to have been unacknowledged for too long.
+    pub overdue_at: Instant,
     /// When the timer table fires for this peer.
     pub armed: Instant,
 }
@@ -423,6 +430,7 @@ impl Peer {
             probed_at: Instant(0),
             still_since: None,
             warned: false,
+            overdue_at: Instant(0),
             armed: Instant::FAR,
         };
         peer.set_caps(cfg, caps);

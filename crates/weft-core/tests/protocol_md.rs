@@ -152,6 +152,7 @@ fn reasons() -> Vec<(u64, String)> {
         (reason::PROTOCOL, "PROTOCOL"),
         (reason::GONE, "GONE"),
         (reason::LOST, "LOST"),
+        (reason::STUCK, "STUCK"),
     ])
 }
 

@@ -5,7 +5,7 @@ use crate::{Address, Bytes};
 use std::fmt;
 use std::os::fd::RawFd;
 use weft_core::wire::{advance, PacketType, HEADER_MAX};
-use weft_core::{EndpointId, LinkCaps, PeerId, Pulse};
+use weft_core::{EndpointId, LinkCaps, PeerFailure, PeerId, Pulse};
 
 /// One frame to send: a weft header and the payload bytes that follow it on the wire.
 /// The link gathers the two; it must have copied or sent both when `send` returns.
@@ -41,6 +41,8 @@ pub enum LinkEvent {
     PeerGone(PeerId),
     /// The agent of this host that the peer was reached through has ended.
     AgentGone(PeerId),
+    /// Who keeps packets for the peer in this endpoint's place has given it up.
+    PeerFailed(PeerId, PeerFailure),
     /// The peer's process refused the connection.
     PeerRefused(PeerId),
     /// The path to this peer now carries packets of this size.

@@ -1,6 +1,7 @@
 //! Faults as data.
 
 use std::fmt;
+use weft_core::wire::PacketType;
 
 /// A stretch of virtual time, nanoseconds: `from` inclusive, `until` exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,22 @@ pub enum Fault {
     Corrupt {
         /// Parts per million.
         ppm: u32,
+        /// When.
+        span: Span,
+    },
+    /// Packets longer than `bytes`, header and payload, vanish: a switch of a smaller MTU.
+    Longer {
+        /// Bytes of the longest that pass.
+        bytes: u32,
+        /// When.
+        span: Span,
+    },
+    /// Packets of one kind vanish on their way to a host: a filter that takes them for something.
+    Kind {
+        /// Which kind.
+        kind: PacketType,
+        /// Only those for this host.
+        to: u32,
         /// When.
         span: Span,
     },
@@ -180,6 +197,12 @@ impl fmt::Display for Fault {
                 write!(f, "reorder {ppm} ppm by up to {by_ns} ns{span}")
             }
             Fault::Corrupt { ppm, span } => write!(f, "corrupt {ppm} ppm{span}"),
+            Fault::Longer { bytes, span } => {
+                write!(f, "packets longer than {bytes} bytes vanish{span}")
+            }
+            Fault::Kind { kind, to, span } => {
+                write!(f, "{} packets to host {to} vanish{span}", kind.name())
+            }
             Fault::Partition { side, one_way, span } => {
                 let how = if *one_way { "one-way partition" } else { "partition" };
                 write!(f, "{how} of {side:?}{span}")

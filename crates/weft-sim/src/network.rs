@@ -7,6 +7,7 @@ use crate::trace::{Fate, Trace, TraceEvent};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use weft_core::wire::field;
 use weft_link::rng::Rng;
 
 /// A network that links and the runner share.
@@ -473,6 +474,16 @@ impl Network {
                     delay = self.rng.between(1, by_ns.max(1));
                     self.note(packet, Fate::HeldBack);
                 }
+                Fault::Longer { bytes, span }
+                    if span.covers(self.now) && self.len_of(packet) > bytes as usize =>
+                {
+                    return self.drop_packet(packet, Fate::Lost);
+                }
+                Fault::Kind { kind, to, span }
+                    if span.covers(self.now) && to == dst && self.kind_of(packet) == kind as u8 =>
+                {
+                    return self.drop_packet(packet, Fate::Lost);
+                }
                 Fault::Partition { .. } if fault.separates(src, dst, self.now) => {
                     return self.drop_packet(packet, Fate::Partitioned);
                 }
@@ -485,6 +496,15 @@ impl Network {
         } else {
             self.queue.push(self.now + delay, What::Port { packet, port });
         }
+    }
+
+    /// Bytes of a packet, without its check.
+    fn len_of(&self, packet: u32) -> usize {
+        self.packets[packet as usize].bytes.len().saturating_sub(crate::link::CHECK_LEN)
+    }
+
+    fn kind_of(&self, packet: u32) -> u8 {
+        self.packets[packet as usize].bytes.get(field::TYPE).copied().unwrap_or_default()
     }
 
     fn corrupt(&mut self, packet: u32) {

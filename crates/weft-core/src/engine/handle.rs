@@ -182,7 +182,7 @@ impl Engine {
     pub(super) fn acknowledge_late(&mut self, peer: PeerId) {
         let late = self.peers[peer.0 as usize].windows.as_mut().and_then(|w| w.late_ack.take());
         if let Some((at, ack)) = late {
-            self.take_ack(at, peer, (ack, false), None);
+            self.take_ack(at, peer, (ack, false, false), None);
         }
     }
 
@@ -196,14 +196,15 @@ impl Engine {
     ) {
         self.acknowledge_late(peer);
         let nack = common.flags & flags::NACK != 0;
-        self.take_ack(now, peer, (common.ack, nack), sack);
+        let waits = sack.is_some() && common.flags & flags::SYNC != 0;
+        self.take_ack(now, peer, (common.ack, nack, waits), sack);
     }
 
     fn take_ack(
         &mut self,
         now: Instant,
         peer: PeerId,
-        (ack, nack): (Seq, bool),
+        (ack, nack, waits): (Seq, bool, bool),
         sack: Option<&SackMap>,
     ) {
         let p = &mut self.peers[peer.0 as usize];
@@ -232,6 +233,9 @@ impl Engine {
         }
         if outcome.newly_acked > 0 {
             w.timeouts = 0;
+        }
+        if waits && ack == w.send.oldest() {
+            w.send.note_waiting(now);
         }
         if outcome.invalid {
             self.stats.bad_ack += 1;

@@ -19,6 +19,7 @@ mod put;
 mod region;
 mod rendezvous;
 mod session;
+mod stuck;
 mod timer;
 
 #[cfg(test)]

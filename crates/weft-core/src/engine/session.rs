@@ -224,6 +224,7 @@ impl Engine {
             reason::PROTOCOL => PeerFailure::Protocol,
             reason::GONE => PeerFailure::Gone,
             reason::LOST => PeerFailure::Lost,
+            reason::STUCK => PeerFailure::Unheard,
             _ => PeerFailure::Closed,
         };
         self.fail_peer(peer, failure);

@@ -23,14 +23,23 @@ pub enum Cause {
     Credit,
     /// Something waits for a silent peer: see `alive`.
     Liveness,
+    /// Packets stay unacknowledged though the peer is heard: see `stuck`.
+    Stuck,
     /// Nothing has passed between the two for a while: spare memory is given back.
     Idle,
 }
 
 impl Cause {
     /// All causes, in the order they are looked at.
-    pub const ALL: [Cause; 6] =
-        [Cause::Open, Cause::Ack, Cause::Retransmit, Cause::Credit, Cause::Liveness, Cause::Idle];
+    pub const ALL: [Cause; 7] = [
+        Cause::Open,
+        Cause::Ack,
+        Cause::Retransmit,
+        Cause::Credit,
+        Cause::Liveness,
+        Cause::Stuck,
+        Cause::Idle,
+    ];
 }
 
 /// Deadlines by time. A peer is in the set once, at `Peer::armed`, no later than its earliest
@@ -148,6 +157,7 @@ impl Engine {
                 Some(last + ms(self.cfg.keepalive_ms))
             }
             (Cause::Liveness, _) => None,
+            (Cause::Stuck, _) => self.stuck_at(peer),
             (Cause::Idle, State::Ready) if p.waiting == 0 && !p.trimmed => {
                 Some(p.last_heard.max(p.waiting_since) + ms(self.cfg.keepalive_ms))
             }
@@ -169,6 +179,7 @@ impl Engine {
             }
             Cause::Retransmit => self.retransmit(now, peer),
             Cause::Liveness => self.check_alive(now, peer),
+            Cause::Stuck => self.check_stuck(now, peer),
             Cause::Idle => self.trim(peer),
         }
     }

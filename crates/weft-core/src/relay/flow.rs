@@ -112,6 +112,8 @@ pub(super) struct Flow {
     /// Timeouts since the last acknowledgement of anything new.
     pub timeouts: u32,
     pub ack_now: bool,
+    /// The packet expected next has come since the last acknowledgement, and was not taken.
+    pub full: bool,
     /// The rank asked whether the peer is there.
     pub ask_up: bool,
     pub ready: bool,
@@ -190,6 +192,7 @@ impl Flow {
             heard_up: Instant(0),
             timeouts: 0,
             ack_now: false,
+            full: false,
             ask_up: false,
             ready: false,
             armed: Instant::FAR,
@@ -545,8 +548,9 @@ impl Flow {
         self.answered = true;
         let nack = self.recv.has_gap() && self.send.mode() == Reliability::GoBackN;
         let sack = if nack { [0; 4] } else { self.recv.sack().0 };
+        let full = core::mem::take(&mut self.full);
         let common = Common {
-            flags: if nack { flags::NACK } else { 0 },
+            flags: if nack { flags::NACK } else { 0 } | if full { flags::SYNC } else { 0 },
             session: self.session_out,
             seq: Seq(0),
             ack: self.recv.next_expected(),
@@ -581,12 +585,20 @@ impl Flow {
         self.byes >= BYES
     }
 
+    /// When packets have been unacknowledged for too long. A peer that is not heard any more has
+    /// until it has been silent for as long.
+    pub fn stuck_at(&self, limit: Duration) -> Option<Instant> {
+        let since = self.send.stuck_since()?;
+        Some(match self.last_heard + limit / 2 >= since + limit {
+            true => since + limit,
+            false => self.last_heard.max(since) + limit,
+        })
+    }
+
     /// When something is due if nothing else happens.
     pub fn deadline(&self, cfg: &Config) -> Option<Instant> {
         let resend = self.resend_at();
-        let give_up = self.send.stuck_since().map(|at| {
-            at.max(self.last_heard) + Duration::from_millis(u64::from(cfg.peer_timeout_ms))
-        });
+        let give_up = self.stuck_at(Duration::from_millis(u64::from(cfg.peer_timeout_ms)));
         // Nothing can be said to a peer whose number for this one is not known yet.
         let ack = self.recv.ack_deadline().filter(|_| self.session_out != 0);
         let ask = Some(self.ask_at).filter(|&at| at != Instant::FAR);

@@ -19,7 +19,9 @@ use crate::reliability::{SackMap, Verdict};
 use crate::seq::Seq;
 use crate::slab::Slab;
 use crate::time::Instant;
-use crate::wire::{self, flags, reason, Bye, Common, HeaderBuf, Hello, Packet, Reply, WireError};
+use crate::wire::{
+    self, flags, reason, Bye, Common, HeaderBuf, Hello, Packet, PacketType, Reply, WireError,
+};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -130,6 +132,9 @@ pub struct Out {
 pub enum RelayEvent {
     /// A peer is silent for so many milliseconds and was given up.
     Lost(PeerId, u32),
+    /// A peer is heard, but packets to it did not get through for so many milliseconds; the oldest
+    /// is of this kind, with this payload. The caller forgets the peer.
+    Stuck(PeerId, u32, PacketType, Handle),
     /// So many packets of the rank to a peer, counted from its first, do not wait any more: see
     /// [`Shares::on_left`].
     Left(PeerId, u32),
@@ -468,6 +473,7 @@ impl Relay {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
         let (kept, free) = (&mut self.kept, &mut self.free);
         let nack = common.flags & flags::NACK != 0;
+        let waits = sack.is_some() && common.flags & flags::SYNC != 0;
         let limited = flow.is_limited();
         let outcome = flow.send.on_ack(now, common.ack, sack, nack, &mut |key, _| {
             free.extend(kept.remove(key).map(|k| k.payload).filter(|&p| p != 0));
@@ -477,6 +483,9 @@ impl Relay {
         }
         if outcome.newly_acked > 0 {
             flow.timeouts = 0;
+        }
+        if waits && common.ack == flow.send.oldest() {
+            flow.send.note_waiting(now);
         }
         flow.on_news(now, &outcome, limited);
         if outcome.newly_acked > 0 || outcome.lost > 0 {
@@ -512,6 +521,7 @@ impl Relay {
         if !taken {
             // As if it were lost; but the peer hears that somebody is here.
             flow.ack_now = true;
+            flow.full |= is_next;
             self.stats.no_room += 1;
             self.make_ready(peer);
             return Arrival::Drop;
@@ -714,6 +724,10 @@ impl Relay {
                 self.events.push_back(RelayEvent::Lost(peer, after_ms));
                 continue;
             }
+            if flow.stuck_at(limit).is_some_and(|at| at <= now) {
+                self.report_stuck(now, peer);
+                continue;
+            }
             let late = flow.resend_at().is_some_and(|at| at <= now);
             if late && flow.send.on_timeout(now, Duration::ZERO) {
                 self.stats.timeouts += 1;
@@ -728,6 +742,17 @@ impl Relay {
                 None => {}
             }
         }
+    }
+
+    /// Says that packets to a peer do not get through.
+    fn report_stuck(&mut self, now: Instant, peer: PeerId) {
+        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
+        let oldest = flow.send.oldest_item().and_then(|(key, _)| self.kept.get(key));
+        let (Some(kept), Some(since)) = (oldest, flow.send.stuck_since()) else { return };
+        let kind = kept.header.as_slice().get(wire::field::TYPE).copied().unwrap_or_default();
+        let Ok(kind) = PacketType::try_from(kind) else { return };
+        let after_ms = now.since(since).as_millis() as u32;
+        self.events.push_back(RelayEvent::Stuck(peer, after_ms, kind, kept.payload));
     }
 
     #[inline]

@@ -642,6 +642,57 @@ fn relay__a_silent_peer_is_given_up_and_named() {
     assert_eq!(sides[0].back, 3);
 }
 
+/// Both relays for so long, a millisecond at a time; what `drops` says is lost.
+fn drive(sides: &mut [Side; 2], now: &mut Instant, ms: u32, drops: impl Fn(&HeaderBuf) -> bool) {
+    for _ in 0..ms {
+        *now = *now + Duration::from_millis(1);
+        for from in [0, 1] {
+            sides[from].relay.handle_timeout(*now);
+            while let Some(out) = sides[from].relay.poll_transmit(*now) {
+                if !drops(&out.header) {
+                    sides[1 - from].arrive(*now, 0, &out.header);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn relay__a_peer_that_is_heard_is_given_up_when_packets_do_not_get_through() {
+    let cfg = Config { peer_timeout_ms: 2_000, ..Config::default() };
+    let (mut sides, mut now) = (pair(&cfg), Instant(1));
+    let eager = |header: &HeaderBuf| header.as_slice()[1] == PacketType::Eager as u8;
+    sides[0].send(7);
+    for _ in 0..30 {
+        // Only what the peer sends of its own is heard: it tells nothing of the one that is lost.
+        let nop = wire::emit(
+            &Common { session: SESSION[0], ..Common::default() },
+            &Packet::Ack(Ack::default()),
+        );
+        sides[0].arrive(now, 0, &nop);
+        drive(&mut sides, &mut now, 100, eager);
+    }
+    let event = sides[0].relay.events.iter().find(|e| matches!(e, RelayEvent::Stuck(..)));
+    let Some(&RelayEvent::Stuck(PEER, after, PacketType::Eager, 1)) = event else {
+        panic!("{event:?}")
+    };
+    assert!((2_000..2_200).contains(&after), "{after}");
+}
+
+#[test]
+fn relay__a_packet_that_waits_for_room_at_the_other_agent_is_no_lack_of_progress() {
+    let cfg = Config { peer_timeout_ms: 2_000, ..Config::default() };
+    let (mut sides, mut now) = (pair(&cfg), Instant(1));
+    sides[1].room = false;
+    (0..3).for_each(|tag| sides[0].send(tag));
+    drive(&mut sides, &mut now, 10_000, |_| false);
+    let lost = |e: &RelayEvent| matches!(e, RelayEvent::Stuck(..) | RelayEvent::Lost(..));
+    assert!(!sides[0].relay.events.iter().any(lost));
+    sides[1].room = true;
+    drive(&mut sides, &mut now, 2_000, |_| false);
+    assert_eq!(sides[1].got, [0, 1, 2]);
+}
+
 #[test]
 fn from_wire__hostile_bytes_change_nothing() {
     let mut side = Side::new(0, &Config::default(), &LINKS[..1]);

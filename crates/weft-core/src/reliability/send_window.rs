@@ -122,6 +122,8 @@ pub struct SendWindow<T: Copy> {
     min_rtt: u32,
     reorder: u8,
     probes: u8,
+    /// How often the oldest packet was sent again since it is the oldest.
+    tries: u8,
     mode: Reliability,
     /// The receiver has said that it drops what is ahead of a gap, whatever this side's mode is.
     drops: bool,
@@ -154,6 +156,7 @@ impl<T: Copy> SendWindow<T> {
             min_rtt: 0,
             reorder: REORDER_MIN,
             probes: 0,
+            tries: 0,
             mode,
             drops: false,
         }
@@ -282,7 +285,7 @@ impl<T: Copy> SendWindow<T> {
         debug_assert!(self.span() + count <= self.limit, "push beyond the window");
         if self.slots.is_empty() {
             self.cursor = seq;
-            self.progress = now;
+            (self.progress, self.tries) = (now, 0);
         }
         self.runs.push_back(Run { item, first: seq, count });
         let next = &mut self.order[usize::from(lane) % LANES];
@@ -423,7 +426,7 @@ impl<T: Copy> SendWindow<T> {
         if resent {
             evidence.rtt = None;
         }
-        self.progress = now;
+        (self.progress, self.tries) = (now, 0);
     }
 
     /// Takes the first `count` packets of the window one by one. Returns how many are acknowledged
@@ -553,6 +556,19 @@ impl<T: Copy> SendWindow<T> {
     /// Since when packets wait for an acknowledgement without progress; None when none do.
     pub fn stuck_since(&self) -> Option<Instant> {
         (!self.slots.is_empty()).then_some(self.progress)
+    }
+
+    /// The receiver has said that the oldest packet comes to where it is, and has to wait there: as
+    /// good as progress.
+    pub fn note_waiting(&mut self, now: Instant) {
+        (self.progress, self.tries) = (now, 0);
+    }
+
+    /// The oldest packet that is not acknowledged, and how often it was sent again since it is the
+    /// oldest.
+    pub fn oldest_item(&self) -> Option<(T, u8)> {
+        let (run, at) = self.run_of(0)?;
+        Some(((self.part)(&run.item, at, run.count), self.tries))
     }
 
     /// Gives back every packet not yet acknowledged, in order, by the items they were pushed with

@@ -44,6 +44,8 @@ pub mod reason {
     pub const GONE: u32 = 3;
     /// A packet was lost or overtaken on a network that both sides trust.
     pub const LOST: u32 = 4;
+    /// The receiver is heard, but what the sender sends does not get through to it.
+    pub const STUCK: u32 = 5;
 }
 
 packet! {

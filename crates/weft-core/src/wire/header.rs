@@ -35,7 +35,8 @@ pub mod field {
 
 /// Bits of [`Common::flags`].
 pub mod flags {
-    /// The sender completes only when the receiver has matched: rendezvous demanded.
+    /// The sender completes only when the receiver has matched: rendezvous demanded. In ACK: the
+    /// packet expected next has come, and waits for room at an agent.
     pub const SYNC: u16 = 1 << 0;
     /// An active message: the low half of the tag is the handler's number, the high half its
     /// argument.

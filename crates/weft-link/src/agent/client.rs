@@ -389,7 +389,7 @@ impl Link for AgentLink {
                     self.events.extend(room.then_some(LinkEvent::Held(peer, false)));
                 }
                 other => {
-                    if let Control::Lost(peer, _) = other {
+                    if let Control::Lost(peer, _) | Control::Stuck(peer, ..) = other {
                         // Its agent keeps nothing for it any more: nothing is to wait for it here.
                         self.disconnect(peer);
                     }

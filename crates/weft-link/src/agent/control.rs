@@ -7,7 +7,7 @@
 use crate::secure::Mode;
 use std::fmt;
 use weft_core::group::tree::Tree;
-use weft_core::wire::Atomic;
+use weft_core::wire::{Atomic, PacketType};
 use weft_core::{Config, EndpointId, PeerId, Reliability};
 
 /// Version of what rank and agent say to each other.
@@ -127,6 +127,9 @@ pub enum Control {
     /// Agent: of the numbered packets to a peer so many, counted from the first, do not wait any
     /// more.
     Left(PeerId, u32),
+    /// Agent: a peer is heard, but for so many milliseconds no packet of this kind and length has
+    /// got through to it; it is lost.
+    Stuck(PeerId, u32, PacketType, u32),
     /// Agent: something people should read.
     Notice(String),
     /// Rank: keep so many words, each of this value, for fetch-and-add under this key; in the
@@ -320,6 +323,9 @@ impl Control {
             }
             Control::GroupJoined(group, joined) => new(20).u64(*group).u32((*joined).into()).0,
             Control::Left(peer, left) => new(21).u32(peer.0).u32(*left).0,
+            Control::Stuck(peer, after_ms, kind, len) => {
+                new(22).u32(peer.0).u32(*after_ms).u32(*kind as u32).u32(*len).0
+            }
         }
     }
 
@@ -378,6 +384,7 @@ impl Control {
                 _ => return Err(ControlError),
             },
             21 => Control::Left(r.peer()?, r.u32()?),
+            22 => Control::Stuck(r.peer()?, r.u32()?, kind(&mut r)?, r.u32()?),
             _ => return Err(ControlError),
         };
         r.0.is_empty().then_some(message).ok_or(ControlError)
@@ -409,6 +416,11 @@ fn atomic(r: &mut Reader<'_>) -> Result<Atomic, ControlError> {
     let (key, offset, operand, compare) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
     let code = u8::try_from(r.u32()?).map_err(|_| ControlError)?;
     Ok(Atomic { key, offset, operand, compare, code })
+}
+
+fn kind(r: &mut Reader<'_>) -> Result<PacketType, ControlError> {
+    let number = u8::try_from(r.u32()?).map_err(|_| ControlError)?;
+    PacketType::try_from(number).map_err(|_| ControlError)
 }
 
 fn group_role(r: &mut Reader<'_>) -> Result<GroupRole, ControlError> {

@@ -352,6 +352,12 @@ impl Proxy {
             match event {
                 RelayEvent::Left(peer, left) => self.say(Control::Left(peer, left)),
                 RelayEvent::Room => self.groups.look_again(),
+                RelayEvent::Stuck(peer, after_ms, kind, payload) => {
+                    let len = (kind.header_len() + self.payloads.get(payload).len()) as u32;
+                    self.forget(peer);
+                    self.say(Control::Stuck(peer, after_ms, kind, len));
+                    lost(peer);
+                }
                 RelayEvent::Lost(peer, after_ms) => {
                     self.forget(peer);
                     let why =

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use weft_core::wire::Atomic;
+use weft_core::PeerFailure;
 
 /// Messages that wait for room in the ring; the services refuse what is beyond.
 const QUEUE_MAX: usize = 1024;
@@ -245,6 +246,10 @@ impl Services {
             Control::Lost(peer, why) => {
                 events.push_back(LinkEvent::Warning(format!("{peer}: {why}")));
                 events.push_back(LinkEvent::PeerGone(peer));
+            }
+            Control::Stuck(peer, after_ms, kind, len) => {
+                let failure = PeerFailure::Stuck { after_ms, kind, len };
+                events.push_back(LinkEvent::PeerFailed(peer, failure));
             }
             Control::Notice(text) => events.push_back(LinkEvent::Warning(text)),
             _ => {}

@@ -3,7 +3,7 @@
 use super::*;
 use crate::secure::Mode;
 use weft_core::group::tree::Tree;
-use weft_core::wire::Atomic;
+use weft_core::wire::{Atomic, PacketType};
 use weft_core::{Config, PeerId, Reliability};
 
 fn samples() -> Vec<Control> {
@@ -30,6 +30,7 @@ fn samples() -> Vec<Control> {
         Control::Refused("no".into()),
         Control::Connect(PeerId(1), 2, 5, EndpointId(3), vec![4; 30]),
         Control::Left(PeerId(1), 7),
+        Control::Stuck(PeerId(1), 2, PacketType::Fin, 32),
         Control::Disconnect(PeerId(4)),
         Control::Path(PeerId(4), 1500),
         Control::Lost(PeerId(4), "gone".into()),

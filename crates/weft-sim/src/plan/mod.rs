@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use weft_core::choices::{Place, Transfer, Tree};
 use weft_core::engine::ACTIVE_MAX;
+use weft_core::wire::PacketType;
 use weft_core::Reliability;
 use weft_link::rng::Rng;
 
@@ -370,6 +371,7 @@ impl Plan {
         plan.draw_remotes(&edges, &mut Rng::stream(seed, 5));
         draw_networks(&mut plan.config, &mut Rng::stream(seed, 6));
         draw_long(&mut plan.config, &mut Rng::stream(seed, 7));
+        draw_vanishing(&mut plan.config, &mut Rng::stream(seed, 11));
         plan.draw_restart(&edges, &mut Rng::stream(seed, 8));
         plan.draw_choices(&mut Rng::stream(seed, 9));
         let mortal = plan.mortal();
@@ -655,6 +657,20 @@ fn draw_networks(config: &mut SimConfig, rng: &mut Rng) {
     }
 }
 
+/// Packets that vanish by their kind for less than peers are waited for, though all others pass.
+fn draw_vanishing(config: &mut SimConfig, rng: &mut Rng) {
+    if config.kind == LinkKind::Memory || !rng.chance(250_000) {
+        return;
+    }
+    let (from, to) = (rng.below(40), rng.below(u64::from(config.hosts)) as u32);
+    let span = Span::ms(from, from + *rng.pick(&[5, 100, PATIENCE_MS / 2]));
+    let vanish = Fault::Kind { kind: *rng.pick(PacketType::ALL), to, span };
+    config.faults.push(match rng.chance(500_000) {
+        true => vanish.on(rng.below(config.networks() as u64) as usize),
+        false => vanish,
+    });
+}
+
 /// Packets of bulk data, longer than others.
 fn draw_long(config: &mut SimConfig, rng: &mut Rng) {
     let longest = if config.wire.queue_bytes > 128 << 10 { 65_344 } else { 16_400 };
@@ -796,6 +812,11 @@ mod tests {
         let reborn = |p: &Plan| p.messages.iter().any(|m| m.src.max(m.dst) >= REBORN);
         assert!(plans.iter().filter(restarts).all(reborn));
         assert!(plans.iter().any(|p| p.config.kind == LinkKind::Memory));
+        let vanishes = |p: &&Plan| {
+            let kind = |f: &Fault| (0..3).any(|n| matches!(f.at(n), Some(Fault::Kind { .. })));
+            p.config.faults.iter().any(kind)
+        };
+        assert!((30..90).contains(&plans.iter().filter(vanishes).count()));
         assert!(plans.iter().any(|p| p.messages.iter().any(|m| m.len > 1 << 20)));
         assert!(plans.iter().any(|p| p.messages.iter().any(|m| m.sync && m.sized)));
         let several = |striped| {

@@ -266,6 +266,9 @@ impl Driver {
             LinkEvent::AgentGone(peer) if self.link_of(peer) == Some(link) => {
                 self.core.engine.peer_failed(peer, PeerFailure::AgentGone);
             }
+            LinkEvent::PeerFailed(peer, failure) if self.link_of(peer) == Some(link) => {
+                self.core.engine.peer_failed(peer, failure);
+            }
             LinkEvent::PeerRefused(peer) if self.link_of(peer) == Some(link) => {
                 self.on_refused(peer, link);
             }

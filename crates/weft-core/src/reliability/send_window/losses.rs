@@ -154,6 +154,7 @@ impl<T: Copy> SendWindow<T> {
             }
             self.probes = self.probes.saturating_sub(1);
             self.resent += u32::from(!slot.is(RESENT));
+            self.tries = self.tries.saturating_add(u8::from(i == 0));
             slot.flags = (slot.flags | RESENT) & !LOST;
             slot.sent = now;
             slot.lane = slot.lane.min(1);

@@ -664,7 +664,9 @@ fn error_of(refused: Refused) -> c_int {
 
 fn failure_of(failure: PeerFailure) -> c_int {
     match failure {
-        PeerFailure::Silent { .. } | PeerFailure::Stopped { .. } => err::ETIMEDOUT,
+        PeerFailure::Silent { .. } | PeerFailure::Stopped { .. } | PeerFailure::Stuck { .. } => {
+            err::ETIMEDOUT
+        }
         PeerFailure::Unreachable { .. } | PeerFailure::NoLink => err::EHOSTUNREACH,
         PeerFailure::Refused | PeerFailure::Version { .. } => err::ECONNREFUSED,
         _ => err::ECONNRESET,

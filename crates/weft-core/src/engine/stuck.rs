@@ -1,0 +1,65 @@
+//! Heard, but no progress: the peer answers, and still packets to it stay unacknowledged.
+//!
+//! Something on the way drops packets by their length or by their kind. Silence is no measure of
+//! that: counted is the time since the oldest packet that is not acknowledged became the oldest. A
+//! peer that computes, or posts no receive, acknowledges all the same, so that no wait for a
+//! program counts; and an agent whose rank takes nothing says that the packet has come.
+
+use super::Engine;
+use crate::error::PeerFailure;
+use crate::id::PeerId;
+use crate::peer::{LastWord, State};
+use crate::time::Instant;
+use crate::wire::reason;
+use core::time::Duration;
+
+/// The oldest packet was sent again so often at least before the peer is given up: this process may
+/// have been away for the time that counts.
+const TRIES: u8 = 3;
+/// Where it was not, the part of the timeout that is left for it once that is noticed.
+const AGAIN: u32 = 8;
+
+impl Engine {
+    /// When packets to the peer have been unacknowledged for too long. One that is not heard any
+    /// more has until it has been silent for as long. A link that sees the peer's process loses
+    /// nothing.
+    pub(super) fn stuck_at(&self, peer: PeerId) -> Option<Instant> {
+        let p = &self.peers[peer.0 as usize];
+        let since = p.windows.as_ref()?.send.stuck_since()?;
+        if p.state != State::Ready || p.caps.sees_end {
+            return None;
+        }
+        let limit = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms));
+        let at = match p.last_heard + limit / 2 >= since + limit {
+            true => since + limit,
+            false => p.last_heard.max(since) + limit,
+        };
+        Some(if p.overdue_at > since { at.max(p.overdue_at + limit / AGAIN) } else { at })
+    }
+
+    /// Packets have been unacknowledged for too long.
+    pub(super) fn check_stuck(&mut self, now: Instant, peer: PeerId) {
+        let limit = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms));
+        let p = &mut self.peers[peer.0 as usize];
+        let Some(w) = &p.windows else { return };
+        let (Some((desc, tries)), Some(since)) = (w.send.oldest_item(), w.send.stuck_since())
+        else {
+            return;
+        };
+        if tries < TRIES && p.overdue_at <= since {
+            p.overdue_at = now;
+            return;
+        }
+        let silent = now.since(p.last_heard.max(since));
+        if silent >= limit {
+            let after_ms = silent.as_millis() as u32;
+            return self.fail_peer(peer, PeerFailure::Silent { after_ms });
+        }
+        let failure = PeerFailure::Stuck {
+            after_ms: now.since(since).as_millis() as u32,
+            kind: desc.packet.packet_type(),
+            len: desc.len(),
+        };
+        self.end_peer(peer, failure, Some(LastWord::Bye(reason::STUCK)));
+    }
+}

@@ -1,0 +1,195 @@
+//! Packets that vanish by their kind or by their length, while all others get through: the peer is
+//! heard, and nothing that waits for it may wait for ever.
+#![allow(non_snake_case)]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use weft::{AtomicCode, OpError, PeerFailure, Rights};
+use weft_core::wire::PacketType;
+use weft_sim::{Env, Fault, Sim, SimConfig, Span};
+
+/// Peers are given up after so many milliseconds without progress.
+const PATIENCE_MS: u64 = 1000;
+const MS: u64 = 1_000_000;
+
+/// A simulation that only these tests know.
+fn sim_of(name: &str, config: SimConfig) -> Sim {
+    Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
+}
+
+fn two_hosts(fault: Fault) -> SimConfig {
+    let mut config = SimConfig::new(2, 3).fault(fault);
+    let patience = PATIENCE_MS.to_string();
+    config.settings = vec![("peer_timeout_ms", patience.clone()), ("connect_timeout_ms", patience)];
+    config
+}
+
+/// How each host's work ended, and when, in milliseconds.
+type Ends = Rc<RefCell<Vec<(u32, OpError, u64)>>>;
+
+/// Key of host 1's region, once there is one.
+type Key = Rc<RefCell<Option<u64>>>;
+
+/// Host 0 sends to host 1, and writes and reads its memory; both go on until something fails.
+async fn work(env: &Env, key: &Key) -> OpError {
+    let peer = env.peer(1 - env.host);
+    if env.host == 1 {
+        *key.borrow_mut() = env.endpoint.register(100_000, Rights::ALL);
+    }
+    for round in 0.. {
+        let result = match env.host {
+            0 => send_round(env, peer, key, round).await,
+            _ => recv_round(env, peer, round).await,
+        };
+        if let Err(error) = result {
+            return error;
+        }
+    }
+    unreachable!("rounds have no end")
+}
+
+const LENGTHS: [usize; 4] = [10, 5_000, 400_000, 1];
+
+async fn send_round(env: &Env, peer: weft::PeerId, key: &Key, round: u64) -> Result<(), OpError> {
+    for (tag, len) in (0..).zip(LENGTHS) {
+        env.endpoint.send(peer, tag, vec![round as u8; len]).await.0?;
+    }
+    env.endpoint.send_sync(peer, 9, vec![round as u8; 100]).await.0?;
+    let Some(key) = *key.borrow() else { return Ok(()) };
+    env.endpoint.put(peer, key, 100, vec![round as u8; 4_000]).await.0?;
+    let (got, bytes) = env.endpoint.get(peer, key, 100, vec![0; 4_000]).await;
+    got?;
+    assert!(bytes.iter().all(|&byte| byte == round as u8));
+    env.endpoint.atomic(peer, key, 0, AtomicCode::FetchAdd, 1, 0).await.0?;
+    // The peer asks whether this host is there.
+    if round == 20 {
+        env.sleep(900 * MS).await;
+    }
+    Ok(())
+}
+
+async fn recv_round(env: &Env, peer: weft::PeerId, round: u64) -> Result<(), OpError> {
+    for (tag, len) in (0..).zip(LENGTHS).chain([(9, 100)]) {
+        let (got, bytes) = env.endpoint.recv(Some(peer), tag, 0, vec![0; len]).await;
+        assert_eq!(got?.len, len);
+        assert!(bytes.iter().all(|&byte| byte == round as u8));
+    }
+    Ok(())
+}
+
+/// How the work of two hosts ends under a fault.
+fn ends(fault: Fault) -> Vec<(u32, OpError, u64)> {
+    let mut sim = sim_of("vanish", two_hosts(fault));
+    let (ends, key) = (Ends::default(), Key::default());
+    let log = Rc::clone(&ends);
+    sim.spawn_all(move |env| {
+        let (ends, key) = (Rc::clone(&log), Rc::clone(&key));
+        async move {
+            let error = work(&env, &key).await;
+            ends.borrow_mut().push((env.host, error, env.now().0 / MS));
+        }
+    });
+    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+    ends.take()
+}
+
+/// Kinds that go to host 0, and to host 1.
+const KINDS: [&[PacketType]; 2] = [
+    &[PacketType::Pull, PacketType::Fin, PacketType::Reply],
+    &[
+        PacketType::Eager,
+        PacketType::EagerFirst,
+        PacketType::EagerMore,
+        PacketType::Rts,
+        PacketType::Data,
+        PacketType::Put,
+        PacketType::Get,
+        PacketType::Atomic,
+    ],
+];
+
+#[test]
+fn kind__that_vanishes_is_named_within_the_timeout() {
+    for (to, kinds) in (0..).zip(KINDS) {
+        for &kind in kinds {
+            let ends = ends(Fault::Kind { kind, to, span: Span::ms(5, u64::MAX / MS) });
+            let hosts: Vec<u32> = ends.iter().map(|end| end.0).collect();
+            assert!(hosts.contains(&0) && hosts.contains(&1), "{}: {ends:?}", kind.name());
+            let named = |failure: &PeerFailure| match *failure {
+                PeerFailure::Stuck { kind: named, after_ms, .. } => {
+                    named == kind && u64::from(after_ms) < 2 * PATIENCE_MS
+                }
+                _ => false,
+            };
+            for (host, error, at) in &ends {
+                assert!(*at < 3 * PATIENCE_MS, "{}: host {host} at {at} ms", kind.name());
+                let OpError::Peer { failure, .. } = error else { panic!("{error}") };
+                // The sender of what vanishes names it, and the other is told.
+                let right = match *host == to {
+                    true => *failure == PeerFailure::Unheard,
+                    false => named(failure),
+                };
+                assert!(right, "{}: host {host}: {failure}", kind.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn kind__that_vanishes_for_a_while_is_made_good() {
+    for (to, kinds) in (0..).zip(KINDS) {
+        for &kind in kinds {
+            let passing = Fault::Kind { kind, to, span: Span::ms(5, 5 + PATIENCE_MS / 2) };
+            let mut sim = sim_of("vanish for a while", two_hosts(passing));
+            let (done, key) = (Rc::new(RefCell::new(0)), Key::default());
+            let count = Rc::clone(&done);
+            sim.spawn_all(move |env| {
+                let (done, key) = (Rc::clone(&count), Key::clone(&key));
+                async move {
+                    let peer = env.peer(1 - env.host);
+                    if env.host == 1 {
+                        *key.borrow_mut() = env.endpoint.register(100_000, Rights::ALL);
+                    }
+                    for round in 0..20 {
+                        let result = match env.host {
+                            0 => send_round(&env, peer, &key, round).await,
+                            _ => recv_round(&env, peer, round).await,
+                        };
+                        result.unwrap_or_else(|error| panic!("{}: {error}", kind.name()));
+                    }
+                    *done.borrow_mut() += 1;
+                }
+            });
+            sim.run().unwrap_or_else(|failure| panic!("{}: {failure}", kind.name()));
+            assert_eq!(*done.borrow(), 2);
+        }
+    }
+}
+
+/// A receiver that only computes, or has posted nothing yet, is no lack of progress.
+#[test]
+fn progress__is_not_missed_while_the_peer_has_posted_nothing() {
+    let mut sim = sim_of("late", two_hosts(Fault::loss(1_000)));
+    let done = Rc::new(RefCell::new(0));
+    let count = Rc::clone(&done);
+    sim.spawn_all(move |env| {
+        let done = Rc::clone(&count);
+        async move {
+            let peer = env.peer(1 - env.host);
+            if env.host == 0 {
+                for (tag, len) in (0..).zip(LENGTHS) {
+                    env.endpoint.send_sync(peer, tag, vec![7; len]).await.0.expect("it comes late");
+                }
+            } else {
+                for (tag, len) in (0..).zip(LENGTHS) {
+                    env.sleep(4 * PATIENCE_MS * MS).await;
+                    let (got, _) = env.endpoint.recv(Some(peer), tag, 0, vec![0; len]).await;
+                    got.expect("it was sent");
+                }
+            }
+            *done.borrow_mut() += 1;
+        }
+    });
+    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(*done.borrow(), 2);
+}

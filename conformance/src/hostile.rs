@@ -4,12 +4,14 @@
 
 pub use crate::engine::engine;
 use std::hash::{Hash, Hasher};
+use std::time::Duration;
+use weft_core::relay::LinkTo;
 use weft_core::wire::{self, Common, Eager, Packet};
-use weft_core::{EndpointId, PeerId};
-use weft_link::agent::Control;
+use weft_core::{EndpointId, Instant, PeerId};
+use weft_link::agent::{Control, Limits, Proxy, ToRank};
 use weft_link::ether::{EtherFrame, EtherHead, TrainFrame, TrainHead};
 use weft_link::secure::{JobKey, Lane, Mode, Secure, Security};
-use weft_link::Address;
+use weft_link::{Address, Bytes};
 
 /// The wire format: parsing never panics, and what parses encodes to the same bytes.
 pub fn wire_parse(data: &[u8]) {
@@ -89,7 +91,7 @@ fn secure(input: &[u8], mode: Mode, me: EndpointId, other: EndpointId) -> Secure
     let job_key = [hash.finish().to_le_bytes(), [7; 8]].concat();
     let job_key = JobKey::from_bytes(&job_key).expect("16 bytes are a key");
     let mut secure = Secure::new(&Security { mode, job_key, me }, Lane::Udp);
-    secure.add_peer(PEER, SESSION, other);
+    secure.add_peer(PEER, SESSION, other).expect("a new key has numbers");
     secure
 }
 
@@ -114,4 +116,81 @@ pub fn secure_open(data: &[u8]) {
     let changed = frame != genuine;
     assert_eq!(bob.open(&mut frame).is_err(), changed, "changed: {changed}");
     assert_eq!(bob.open(&mut genuine.to_vec()).is_err(), !changed, "replayed: {}", !changed);
+}
+
+/// A ring to a rank that takes so many more packets and messages.
+struct Ring(usize);
+
+impl Ring {
+    fn take(&mut self) -> bool {
+        let room = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        room
+    }
+}
+
+impl ToRank for Ring {
+    fn deliver(&mut self, _: Option<PeerId>, header: &[u8], _: &[u8]) -> bool {
+        assert!(header.len() <= wire::HEADER_MAX);
+        self.take()
+    }
+
+    fn say(&mut self, message: &Control) -> bool {
+        assert_eq!(Control::decode(&message.encode()).as_ref(), Ok(message));
+        self.take()
+    }
+}
+
+/// Peers, words and groups that the rank of [`agent_rank`] may have.
+const FEW: u32 = 8;
+
+/// What an agent does for a rank that says anything, and whose peers do: it ends for no input, and
+/// keeps no more than the rank may have. Steps follow one another: a byte that chooses, a length,
+/// and so many bytes, which are a message, a packet of the rank, a frame of the network, or time.
+pub fn agent_rank(data: &[u8]) {
+    let config = weft_core::Config { peers_max: FEW, ..weft_core::Config::default() };
+    let limits = Limits { bytes: 1 << 16, words: FEW as usize, groups: FEW as usize };
+    let mut proxy = Proxy::new(ALICE, config, limits);
+    let (mut ring, mut now, mut rest) = (Ring(16), Instant(1), data);
+    while let [choice, len, after @ ..] = rest {
+        let (part, after) = after.split_at(after.len().min(usize::from(*len)));
+        rest = after;
+        match choice % 5 {
+            0 => match Control::decode(part) {
+                Ok(Control::Connect(peer, session, given, endpoint, _)) => {
+                    let to = |link| LinkTo { link, latency_ns: 1_000, bytes_per_us: 1_000 };
+                    proxy.connect(peer, (session, given), endpoint, &[to(0), to(1)]);
+                }
+                Ok(Control::Disconnect(peer)) => proxy.forget(peer),
+                Ok(message) => proxy.control(now, message),
+                Err(_) => {}
+            },
+            1 if !part.is_empty() => {
+                let peer = PeerId(u32::from(part[0]) % (FEW + 1));
+                proxy.packet(peer, &part[1..], Bytes::from_slice(&[7; 40]));
+            }
+            2 => {
+                if let Ok((_, _, len)) = wire::parse(part) {
+                    let payload = Bytes::from_slice(&part[len..]);
+                    proxy.arrive(now, choice >> 7, &part[..len], payload, &mut ring);
+                }
+            }
+            3 => {
+                ring.0 = usize::from(*len);
+                proxy.pump(&mut ring);
+            }
+            _ => {
+                now = now + Duration::from_millis(u64::from(*len) * 16);
+                proxy.on_time(now);
+            }
+        }
+        proxy.progress(now);
+        while let Some(out) = proxy.poll_transmit(now) {
+            assert!(proxy.bytes_of(&out).len() <= data.len().max(40));
+            proxy.sent(&out);
+        }
+        proxy.notice(|_| {});
+        assert!(proxy.peers() <= FEW as usize);
+    }
+    proxy.end();
 }

@@ -3,8 +3,8 @@
 
 use weft_conformance::hostile;
 use weft_core::group::tree::Tree;
-use weft_core::wire::{PacketType, VERSION};
-use weft_core::{Config, EndpointId, PeerId};
+use weft_core::wire::{self, Atomic, Common, Eager, Grant, Mcast, Packet, PacketType, VERSION};
+use weft_core::{Config, EndpointId, PeerId, Seq};
 use weft_link::agent::{Attach, Control, GroupRole};
 use weft_link::ether::{EtherAddr, EtherHead, EtherType, Mac, TrainHead};
 use weft_link::rng::Rng;
@@ -117,6 +117,68 @@ fn agent_control__survives_hostile_bytes() {
         Control::GroupMember(1, 2, true),
     ];
     feed(&good.map(|message| message.encode()), hostile::agent_control);
+}
+
+/// A step of [`hostile::agent_rank`].
+fn step(choice: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[choice, bytes.len() as u8], bytes].concat()
+}
+
+/// A packet of this type with this session and group of fields, as a rank or a peer sends it.
+fn packet(packet: Packet, session: u32, seq: u32) -> Vec<u8> {
+    let common = Common { session, seq: Seq(seq), ..Common::default() };
+    wire::emit(&common, &packet).as_slice().to_vec()
+}
+
+#[test]
+fn agent_rank__survives_hostile_messages_packets_and_peers() {
+    let session = |peer| wire::session_number(peer, 1);
+    let says = |message: Control| step(0, &message.encode());
+    let address = Address::default().encode();
+    let connect = |peer: u32| {
+        let (endpoint, address) = (EndpointId(u64::from(peer) + 9), address.clone());
+        says(Control::Connect(PeerId(peer), session(peer), 0, endpoint, address))
+    };
+    let role = |me: u32, parent: u32, children: &[u32]| GroupRole {
+        group: 5,
+        tree: Tree::Flat,
+        size: 4,
+        me,
+        parent: PeerId(parent),
+        children: children.iter().map(|&c| PeerId(c)).collect(),
+    };
+    let eager = || packet(Packet::Eager(Eager { tag: 1 }), 77, 0);
+    let of_rank = |peer: u8, bytes: &[u8]| step(1, &[&[peer], bytes].concat());
+    let of_peer = |kind: Packet, seq| step(2, &packet(kind, session(1), seq));
+    let mcast = |number| Packet::Mcast(Mcast { group: 5, number });
+    let grant = Packet::Grant(Grant { group: 5, granted: 60, ..Grant::default() });
+    let atomic = Atomic { key: 3, offset: 8, operand: 1, compare: 0, code: 0 };
+    let good = [
+        [connect(1), connect(2), of_rank(1, &eager()), of_rank(2, &eager()), step(4, &[])].concat(),
+        [connect(1), of_peer(Packet::Eager(Eager { tag: 2 }), 1), of_peer(mcast(0), 0)].concat(),
+        [
+            [connect(0), connect(1), says(Control::GroupJoin(role(0, u32::MAX, &[1, 2, 3])))]
+                .concat(),
+            [of_rank(1, &eager()), of_peer(grant, 0)].concat(),
+            says(Control::GroupPacket(5, 0, vec![1; 9])),
+            [step(3, &[]), step(4, &[0; 200]), says(Control::GroupLeave(5))].concat(),
+        ]
+        .concat(),
+        [
+            connect(1),
+            says(Control::GroupJoin(role(2, 1, &[]))),
+            [of_peer(mcast(0), 0), of_peer(mcast(1), 1), says(Control::GroupGrant(5, 70))].concat(),
+            [step(3, &[0; 9]), says(Control::Disconnect(PeerId(1)))].concat(),
+        ]
+        .concat(),
+        [
+            [connect(1), says(Control::CounterOpen(3, 2, 9, true))].concat(),
+            [says(Control::CounterDo(1, atomic)), of_peer(Packet::Atomic(atomic), 0)].concat(),
+            [says(Control::CounterRead(3, 1)), says(Control::CounterClose(3))].concat(),
+        ]
+        .concat(),
+    ];
+    feed(&good, hostile::agent_rank);
 }
 
 #[test]

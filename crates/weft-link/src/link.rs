@@ -1,5 +1,6 @@
 //! The `Link` trait.
 
+use crate::secure::NumbersUsedUp;
 use crate::shm::Block;
 use crate::{Address, Bytes};
 use std::fmt;
@@ -72,8 +73,16 @@ pub enum LinkError {
         /// How to fix it.
         fix: &'static str,
     },
+    /// The link has no packet numbers left for another connection under its key.
+    UsedUp,
     /// The link does not offer this.
     Unsupported,
+}
+
+impl From<NumbersUsedUp> for LinkError {
+    fn from(_: NumbersUsedUp) -> LinkError {
+        LinkError::UsedUp
+    }
 }
 
 impl fmt::Display for LinkError {
@@ -81,6 +90,7 @@ impl fmt::Display for LinkError {
         match self {
             LinkError::Unreachable(why) => write!(f, "unreachable: {why}"),
             LinkError::System { what, source, fix } => write!(f, "{what}: {source} ({fix})"),
+            LinkError::UsedUp => NumbersUsedUp.fmt(f),
             LinkError::Unsupported => write!(f, "not offered by this link"),
         }
     }

@@ -89,7 +89,13 @@ impl FromRank for Room {
 
     fn control(&mut self, rank: u32, message: Option<Control>) {
         match (self.places.get_mut(&rank), message) {
-            (Some(Place::Served(seat)), Some(message)) => seat.control(self.now, message),
+            (Some(Place::Served(seat)), _) if seat.leaving.is_some() => {}
+            (Some(Place::Served(seat)), Some(message)) => {
+                seat.control(self.now, message);
+                if let Some(why) = seat.fault.take() {
+                    self.end(rank, why);
+                }
+            }
             (Some(Place::Waiting(caller, _)), message) => {
                 let caller = *caller;
                 self.on_first(rank, caller, message);
@@ -198,6 +204,17 @@ impl Room {
         self.refused += 1;
         self.places.remove(&rank);
         self.turned_away.push((rank, why));
+    }
+
+    /// A rank is not served any more: it is told why, and its connection ends.
+    fn end(&mut self, rank: u32, why: String) {
+        if let Some(Place::Served(seat)) = self.places.get_mut(&rank) {
+            let Caller { pid, user, .. } = seat.caller;
+            log::warn!("process {pid} of user {user} is not served any more: {why}");
+            seat.end(self.now + LINGER);
+            self.refused += 1;
+            self.turned_away.push((rank, why));
+        }
     }
 
     /// A rank's connection has ended.

@@ -68,6 +68,8 @@ pub struct Pool {
     udp: bool,
     /// Injected over UDP; each link has a seed of its own.
     faults: Option<FaultSpec>,
+    /// Each link has packet numbers for so many connections.
+    connections: u64,
     host: u64,
     kernel: Option<Rc<KernelCounters>>,
 }
@@ -105,6 +107,7 @@ impl Pool {
             packets: Vec::new(),
             udp: options.udp,
             faults: options.faults,
+            connections: options.connections,
             host,
             kernel: options.kernel.then(|| open_kernel(options)).flatten(),
         };
@@ -187,6 +190,7 @@ impl Pool {
             packet_max: 16 << 10,
             buffer: 4 << 20,
             faults,
+            connections: self.connections,
             ..UdpConfig::default()
         };
         let link = Box::new(UdpLink::new(config, security.clone())?);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 use weft_link::ether::EtherType;
+use weft_link::secure::RUNS_MAX;
 use weft_link::wrap::FaultSpec;
 
 /// What one user, and one rank, may take.
@@ -68,6 +69,8 @@ pub struct Options {
     pub spin: Duration,
     /// Faults that the UDP links inject, for tests.
     pub faults: Option<FaultSpec>,
+    /// Connections to peers that a rank's UDP link has packet numbers for, fewer in tests.
+    pub connections: u64,
     /// What users may take.
     pub quotas: Quotas,
 }
@@ -88,6 +91,7 @@ impl Default for Options {
             once: false,
             spin: Duration::from_micros(200),
             faults: None,
+            connections: RUNS_MAX,
             quotas: Quotas { ranks: None, peers: 1024, bytes: 16 << 20, words: 4096, groups: 64 },
         }
     }

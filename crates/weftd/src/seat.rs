@@ -4,9 +4,10 @@ use crate::links::Carrier;
 use crate::options::Quotas;
 use std::collections::VecDeque;
 use weft_core::relay::{LinkTo, Out};
+use weft_core::wire::session_index;
 use weft_core::{EndpointId, Instant, PeerId};
 use weft_link::agent::{Attach, Caller, Control, Hub, InKernel, Limits, Proxy, ToRank};
-use weft_link::{Address, Bytes, Frame, LinkEvent, PeerInfo, Sink};
+use weft_link::{Address, Bytes, Frame, LinkError, LinkEvent, PeerInfo, Sink};
 
 /// Packets sent, and taken from a link, at a time.
 const BURST: usize = 16;
@@ -49,6 +50,8 @@ pub struct Seat {
     pub leaving: Option<Instant>,
     /// What it sends is left in its ring.
     pub muted: bool,
+    /// It asked for more than it can have: why it is not served any more.
+    pub fault: Option<String>,
     rank: u32,
     ways: Vec<Way>,
     proxy: Proxy,
@@ -76,6 +79,7 @@ impl Seat {
             caller,
             leaving: None,
             muted: false,
+            fault: None,
             rank,
             ways: carriers.into_iter().map(way).collect(),
             proxy: Proxy::new(caller.endpoint, config, limits),
@@ -141,6 +145,10 @@ impl Seat {
             Ok(address) => address,
             Err(e) => return self.proxy.say(Control::Lost(peer, format!("its address: {e}"))),
         };
+        if session_index(session) != peer.0 {
+            let why = "the session number that it puts into packets is not the peer's";
+            return self.proxy.say(Control::Lost(peer, why.into()));
+        }
         let info = PeerInfo { peer, session, endpoint, address };
         let (mut links, mut mtu, mut reasons) = (Vec::new(), u32::MAX, Vec::new());
         if peer.0 < self.peers_max {
@@ -151,7 +159,13 @@ impl Seat {
                         links.push(LinkTo { link: at as u8, latency_ns, bytes_per_us });
                         mtu = mtu.min(caps.mtu);
                     }
-                    Err(e) => reasons.push(format!("{}: {e}", way.carrier.caps().name)),
+                    Err(e) => {
+                        let why = format!("{}: {e}", way.carrier.caps().name);
+                        if matches!(e, LinkError::UsedUp) {
+                            self.fault.get_or_insert_with(|| why.clone());
+                        }
+                        reasons.push(why);
+                    }
                 }
             }
         } else {

@@ -6,8 +6,10 @@ mod common;
 use common::*;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use weft::{Config, EndpointId};
-use weft_link::agent::{Attach, BareRank, Control, Nonsense, VERSION};
+use weft::{Address, Config, EndpointId};
+use weft_core::group::tree::Tree;
+use weft_core::wire::session_number;
+use weft_link::agent::{Attach, BareRank, Control, GroupRole, Nonsense, VERSION};
 use weft_link::secure::Mode;
 use weftd::limit::BURST;
 
@@ -210,4 +212,152 @@ fn agent__an_answer_that_is_not_understood_is_an_error_that_says_what_to_do() {
         let why = asked.join().unwrap();
         assert!(why.contains("use the weftd of this release"), "{why}");
     });
+}
+
+/// A rank that says what it likes, once it is served.
+fn served(agent: &Served, me: EndpointId) -> BareRank {
+    let mut rank = caller(agent, me);
+    assert!(rank.say(&attach(me, [9; 32])));
+    until(&[], || rank.heard().iter().any(|m| matches!(m, Control::Attached(_))));
+    rank
+}
+
+/// Says messages, as fast as they are taken, until the agent ends the connection or `done` with
+/// what it says.
+fn say_until(
+    rank: &mut BareRank,
+    mut next: impl FnMut() -> Vec<u8>,
+    mut done: impl FnMut(&Control) -> bool,
+) -> Vec<Control> {
+    let (mut heard, mut waiting) = (Vec::new(), None);
+    until(&[], || {
+        for _ in 0..64 {
+            let message = waiting.take().unwrap_or_else(&mut next);
+            if !rank.say(&message) {
+                waiting = Some(message);
+                break;
+            }
+        }
+        let some = rank.heard();
+        let enough = some.iter().any(&mut done);
+        heard.extend(some);
+        enough || rank.has_ended()
+    });
+    heard
+}
+
+/// An address that every host reaches.
+fn somewhere() -> Vec<u8> {
+    let udp = vec!["127.0.0.1:9".parse().unwrap()];
+    let host = weft_link::shm::host().unwrap();
+    Address { host, udp, ..Address::default() }.encode()
+}
+
+fn connect(peer: u32) -> Vec<u8> {
+    let (session, endpoint) = (session_number(peer, 1), EndpointId(u64::from(peer) + 1));
+    Control::Connect(weft::PeerId(peer), session, 0, endpoint, somewhere()).encode()
+}
+
+#[test]
+fn agent__a_rank_that_uses_up_its_packet_numbers_is_ended_alone() {
+    let mut options = options("");
+    options.connections = 200;
+    let agent = Served::with(options);
+    let (a, b) = (agent.rank(1), agent.rank(1));
+    let to_b = a.connect(&b);
+    for _ in 0..2 {
+        let mut greedy = served(&agent, someone());
+        let mut peer = 0;
+        let next = || {
+            peer = (peer + 1) % 3;
+            connect(peer)
+        };
+        let mut heard = say_until(&mut greedy, next, |m| matches!(m, Control::Refused(_)));
+        until(&[], || {
+            heard.extend(greedy.heard());
+            greedy.has_ended()
+        });
+        let why = heard.iter().find_map(|m| match m {
+            Control::Refused(why) => Some(why.as_str()),
+            _ => None,
+        });
+        assert!(why.is_some_and(|why| why.contains("packet numbers are used up")), "{why:?}");
+        pass(&a, to_b, &b, 1, &pattern(3, 40_000));
+    }
+    until(&[], || agent.reports("ranks ") == 2);
+}
+
+#[test]
+fn agent__whatever_a_rank_asks_for_ends_nobody_else() {
+    let agent = Served::start("--quota peers=8 --quota groups=4");
+    let (a, b) = (agent.rank(1), agent.rank(1));
+    let to_b = a.connect(&b);
+    let mut rng = weft_link::rng::Rng::new(5);
+    let role = |group| GroupRole {
+        group,
+        tree: Tree::Flat,
+        size: u32::MAX,
+        me: 0,
+        parent: weft::PeerId(u32::MAX),
+        children: (0..4096).map(weft::PeerId).collect(),
+    };
+    let far = weft::PeerId(u32::MAX);
+    let good = [
+        connect(0),
+        connect(7),
+        connect(8),
+        Control::Connect(far, u32::MAX, u32::MAX, someone(), somewhere()).encode(),
+        Control::Connect(weft::PeerId(1), u32::MAX, 0, someone(), somewhere()).encode(),
+        Control::Disconnect(weft::PeerId(7)).encode(),
+        Control::Disconnect(far).encode(),
+        Control::CounterOpen(1, u32::MAX, 5, true).encode(),
+        Control::CounterOpen(2, 9, 5, true).encode(),
+        Control::CounterRead(2, u32::MAX).encode(),
+        Control::CounterClose(2).encode(),
+        Control::GroupJoin(role(1)).encode(),
+        Control::GroupJoin(GroupRole { children: vec![weft::PeerId(0)], ..role(2) }).encode(),
+        Control::GroupPacket(2, 0, vec![7; 32 << 10]).encode(),
+        Control::GroupGrant(2, u32::MAX).encode(),
+        Control::GroupMember(2, 1, true).encode(),
+        Control::GroupLeave(2).encode(),
+        attach(EndpointId(3), [1; 32]),
+        Control::Refused("no".into()).encode(),
+    ];
+    let mut rank = served(&agent, someone());
+    let mut said = 0;
+    while said < 4_000 {
+        let mut message = good[rng.below(good.len() as u64) as usize].clone();
+        if rng.below(4) == 0 {
+            let at = rng.below(message.len() as u64) as usize;
+            message[at] ^= 1 << rng.below(8);
+        }
+        let mut header = [0; 64];
+        rng.fill(&mut header);
+        (header[0], header[1]) = (weft_core::wire::VERSION, header[1] % 24);
+        let of = weft::PeerId(rng.below(10) as u32);
+        let took = rank.say(&message) && rank.send(of, &header, &message);
+        said += usize::from(took);
+        rank.heard();
+        assert!(!rank.has_ended(), "it has kept to the rings");
+    }
+    pass(&a, to_b, &b, 1, &pattern(4, 40_000));
+}
+
+#[test]
+fn agent__rings_that_have_no_room_for_its_words_are_refused() {
+    let agent = Served::start("");
+    let me = someone();
+    let small = |c: &mut weft_link::ShmConfig| c.mtu = 512;
+    let mut rank = BareRank::connect_by(&agent.name, me, small).unwrap();
+    // A packet for it could be longer than such a ring carries.
+    rank.say(&attach(me, [1; 32]));
+    let mut heard = Vec::new();
+    until(&[], || {
+        heard.extend(rank.heard());
+        rank.has_ended()
+    });
+    assert!(heard.is_empty(), "{heard:?}");
+    let (a, b) = (agent.rank(1), agent.rank(1));
+    let to_b = a.connect(&b);
+    pass(&a, to_b, &b, 1, b"it serves on");
 }

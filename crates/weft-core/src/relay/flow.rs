@@ -159,10 +159,8 @@ impl Flow {
             delay: us(cfg.ack_delay_us),
             peer_window: cfg.window,
         });
-        let mut ways = [None; LINKS_MAX];
-        for (way, &to) in ways.iter_mut().zip(links) {
-            *way = Some(Way { to, proven: false, left: false });
-        }
+        let way = |&to| Way { to, proven: false, left: false };
+        let ways = core::array::from_fn(|at| links.get(at).map(way));
         let mut send = SendWindow::new(mode, cfg.window, Seq(0));
         let congestion = Congestion::new(crate::peer::target(cfg), send.limit());
         send.set_congestion(congestion.window());

@@ -2,7 +2,7 @@
 
 use super::hub::ring_config;
 use super::{Control, AGENT, CONTROL, HEADER_MIN, PREFIX};
-use crate::shm::ShmLink;
+use crate::shm::{ShmConfig, ShmLink};
 use crate::{Bytes, Frame, Link, LinkError, Sink};
 use weft_core::{EndpointId, PeerId};
 
@@ -41,9 +41,29 @@ impl BareRank {
     /// # Errors
     /// None listens there.
     pub fn connect(name: &str, me: EndpointId) -> Result<BareRank, LinkError> {
-        let mut shm = ShmLink::new(ring_config(me, 1))?;
+        BareRank::connect_by(name, me, |_| {})
+    }
+
+    /// The same with other rings.
+    ///
+    /// # Errors
+    /// None listens there, or there are no such rings.
+    pub fn connect_by(
+        name: &str,
+        me: EndpointId,
+        change: impl FnOnce(&mut ShmConfig),
+    ) -> Result<BareRank, LinkError> {
+        let mut config = ring_config(me, 1);
+        change(&mut config);
+        let mut shm = ShmLink::new(config)?;
         shm.connect_agent(name, AGENT, AGENT_PEER)?;
         Ok(BareRank { shm, ended: false })
+    }
+
+    /// Gives the agent this header and payload as a packet to a peer. False: the ring is full.
+    pub fn send(&mut self, peer: PeerId, header: &[u8], payload: &[u8]) -> bool {
+        let all = [&peer.0.to_le_bytes()[..], &[0; PREFIX - 4], header].concat();
+        self.shm.send(&[Frame { peer: AGENT_PEER, header: &all, payload }]) == 1
     }
 
     /// Says these bytes, as if they were a message. False: the ring is full.

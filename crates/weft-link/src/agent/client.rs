@@ -261,10 +261,7 @@ impl AgentLink {
             return;
         }
         self.dead = true;
-        let text = format!(
-            "{} {why}: its peers are lost; start it again for new programs, or run without it",
-            self.agent()
-        );
+        let text = format!("{} {why}; the peers that it reached are lost", self.agent());
         self.services.borrow_mut().end(text.clone());
         self.events.push_back(LinkEvent::Warning(text));
         let peers = std::mem::take(&mut self.peers);
@@ -274,7 +271,7 @@ impl AgentLink {
     fn listen(&mut self) {
         while let Some(event) = self.shm.poll_event() {
             match event {
-                LinkEvent::PeerGone(_) => self.on_end("has ended"),
+                LinkEvent::PeerGone(_) => self.on_end("has ended: start it again for new programs"),
                 LinkEvent::PeerRefused(_) => self.on_end("refuses the connection"),
                 other => self.events.push_back(other),
             }
@@ -387,6 +384,9 @@ impl Link for AgentLink {
                 Control::Left(peer, left) => {
                     let room = self.shares.on_left(peer, left);
                     self.events.extend(room.then_some(LinkEvent::Held(peer, false)));
+                }
+                Control::Refused(why) => {
+                    self.on_end(&format!("serves this program no more: {why}"))
                 }
                 other => {
                     if let Control::Lost(peer, _) | Control::Stuck(peer, ..) = other {

@@ -19,6 +19,8 @@ pub trait FromRank {
 pub struct Hub {
     shm: ShmLink,
     name: String,
+    mtu: usize,
+    too_long: u64,
 }
 
 /// Largest packet, prefix included, between a rank and its agent.
@@ -55,7 +57,7 @@ impl Hub {
     /// The name is taken (another agent), or the system refuses.
     pub fn listen(name: &str, ranks: usize, of_user: usize) -> Result<Hub, LinkError> {
         let shm = ShmLink::hub(ring_config(AGENT, ranks), name, of_user)?;
-        Ok(Hub { shm, name: name.to_string() })
+        Ok(Hub { mtu: shm.caps().mtu as usize, shm, name: name.to_string(), too_long: 0 })
     }
 
     /// Where it listens.
@@ -97,7 +99,8 @@ impl Hub {
     }
 
     /// Gives a rank a packet from `peer` (`None`: from somebody it has not told of). False: its
-    /// ring is full.
+    /// ring is full. What is longer than a ring carries goes nowhere: no rank was offered such a
+    /// packet, so whoever sent it keeps to nothing.
     #[inline]
     pub fn deliver(
         &mut self,
@@ -111,7 +114,19 @@ impl Hub {
         all[..4].copy_from_slice(&peer.map_or(NOBODY, |p| p.0).to_le_bytes());
         all[4] = PACKET;
         all[PREFIX..len].copy_from_slice(&header[..len - PREFIX]);
-        self.shm.send(&[Frame { peer: PeerId(rank), header: &all[..len], payload }]) == 1
+        self.put(Frame { peer: PeerId(rank), header: &all[..len], payload })
+    }
+
+    /// Puts a frame into a ring. False: it is full.
+    #[inline]
+    fn put(&mut self, frame: Frame<'_>) -> bool {
+        let fits = (HEADER_MIN..=PREFIX + HEADER_MAX).contains(&frame.header.len())
+            && frame.header.len() + frame.payload.len() <= self.mtu;
+        if !fits {
+            self.too_long += 1;
+            return true;
+        }
+        self.shm.send(&[frame]) == 1
     }
 
     /// Says something to a rank. False: its ring is full.
@@ -119,7 +134,7 @@ impl Hub {
         let mut header = [0; HEADER_MIN];
         header[4] = CONTROL;
         let payload = message.encode();
-        self.shm.send(&[Frame { peer: PeerId(rank), header: &header, payload: &payload }]) == 1
+        self.put(Frame { peer: PeerId(rank), header: &header, payload: &payload })
     }
 
     /// Whether what a rank sends is left in its ring for now, so that it has to wait.
@@ -154,6 +169,7 @@ impl Hub {
 
     /// Counters, by name.
     pub fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("too_long", self.too_long);
         self.shm.counters(each);
     }
 }

@@ -2,6 +2,9 @@
 
 use crate::Bytes;
 
+/// Memory that buffers without a packet may hold: beyond it they give theirs back.
+const SPARE_MAX: usize = 4 << 20;
+
 /// Buffers by number. They are used again, so that in the long run nothing is allocated.
 #[derive(Default)]
 pub struct Payloads {
@@ -9,6 +12,8 @@ pub struct Payloads {
     buffers: Vec<Vec<u8>>,
     free: Vec<u32>,
     bytes: usize,
+    /// Memory of those that are free.
+    spare: usize,
 }
 
 impl Payloads {
@@ -22,6 +27,7 @@ impl Payloads {
             self.buffers.len() as u32
         });
         let buffer = &mut self.buffers[number as usize - 1];
+        self.spare -= buffer.capacity();
         buffer.resize(payload.len(), 0);
         payload.copy_to(buffer);
         self.bytes += payload.len();
@@ -43,7 +49,12 @@ impl Payloads {
             return;
         };
         self.bytes -= buffer.len();
-        buffer.clear();
+        if self.spare + buffer.capacity() <= SPARE_MAX {
+            buffer.clear();
+            self.spare += buffer.capacity();
+        } else {
+            *buffer = Vec::new();
+        }
         self.free.push(number);
     }
 
@@ -71,5 +82,21 @@ mod tests {
         assert_eq!(all.get(0), b"");
         all.release(0);
         all.release(99);
+    }
+
+    #[test]
+    fn release__what_is_not_needed_is_given_back() {
+        let mut all = Payloads::default();
+        let one = [1; 32 << 10];
+        // Each buffer was a large one once.
+        for round in 0..64 {
+            let small: Vec<u32> =
+                (0..64 * round).map(|_| all.keep(Bytes::from_slice(&[1]))).collect();
+            let large: Vec<u32> = (0..64).map(|_| all.keep(Bytes::from_slice(&one))).collect();
+            small.into_iter().chain(large).for_each(|number| all.release(number));
+            let held: usize = all.buffers.iter().map(Vec::capacity).sum();
+            assert!(held <= SPARE_MAX && held == all.spare, "{held} after {round}");
+        }
+        assert_eq!(all.bytes(), 0);
     }
 }

@@ -136,3 +136,21 @@ fn hub__one_user_has_so_many_connections_and_no_more() {
     hub.look_at_sockets();
     assert_eq!(hub.callers().len(), 3);
 }
+
+#[test]
+fn deliver__what_is_longer_than_a_ring_carries_goes_nowhere() {
+    let name = format!("@weft-hub-{:016x}", crate::random_u64());
+    let mut hub = Hub::listen(&name, 8, 3).unwrap();
+    let mut rank = BareRank::connect(&name, EndpointId(1)).unwrap();
+    hub.look_at_sockets();
+    assert!(hub.admit(EndpointId(1), 7));
+    let long = vec![0; 64 << 10];
+    assert!(hub.deliver(7, None, &[0; 24], &long));
+    assert!(hub.deliver(7, None, &[0; 8], b"no header is so short"));
+    assert!(hub.say(7, &Control::GroupPacket(1, 2, long)));
+    assert!(hub.say(7, &Control::Notice("it goes on".into())));
+    assert_eq!(rank.heard(), [Control::Notice("it goes on".into())]);
+    let mut too_long = 0;
+    hub.counters(&mut |name, value| too_long += if name == "too_long" { value } else { 0 });
+    assert_eq!(too_long, 3);
+}

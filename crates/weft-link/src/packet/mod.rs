@@ -342,7 +342,8 @@ impl Link for PacketLink {
 
     fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
         let mtu = self.add_peer(info).map_err(LinkError::Unreachable)?;
-        self.secure.add_peer(info.peer, info.session, info.endpoint);
+        let numbered = self.secure.add_peer(info.peer, info.session, info.endpoint);
+        numbered.inspect_err(|_| self.peers.remove(info.peer))?;
         Ok(self.path_caps(mtu))
     }
 

@@ -19,7 +19,7 @@ mod peers;
 mod sys;
 mod window;
 
-pub use peers::Lane;
+pub use peers::{Lane, RUNS_MAX};
 pub use sys::Backend;
 pub use window::Window;
 
@@ -158,6 +158,22 @@ impl Reject {
     }
 }
 
+/// A link has given out all packet numbers that it has under its key: one used twice would give
+/// away what authenticates frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumbersUsedUp;
+
+impl fmt::Display for NumbersUsedUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "packet numbers are used up, by more connections than one key has numbers for: start \
+             the program anew",
+        )
+    }
+}
+
+impl std::error::Error for NumbersUsedUp {}
+
 /// Header length of the packet in a rehearsal.
 const REHEARSED: usize = PacketType::Eager.header_len();
 
@@ -193,6 +209,11 @@ impl Secure {
         Secure::with_backend(security, lane, Backend::detect())
     }
 
+    /// With fewer runs of packet numbers than [`RUNS_MAX`]: a peer that is made known takes one.
+    pub fn with_runs(security: &Security, lane: Lane, runs: u64) -> Secure {
+        Secure { peers: Peers::new(lane, runs), ..Secure::new(security, lane) }
+    }
+
     /// With a chosen cipher implementation, for tests and measurement; it must work here.
     pub fn with_backend(security: &Security, lane: Lane, backend: Backend) -> Secure {
         let key = |purpose| security.job_key.derive(purpose, backend);
@@ -202,7 +223,7 @@ impl Secure {
             backend,
             mac: Mac::new(key(b"weft 1 auth hash"), key(b"weft 1 auth pad "), backend),
             aegis: Aegis::new(key(b"weft 1 encrypt  "), backend),
-            peers: Peers::new(lane),
+            peers: Peers::new(lane, RUNS_MAX),
             rejected: [0; Reject::ALL.len()],
         }
     }
@@ -227,8 +248,16 @@ impl Secure {
 
     /// Makes a peer known: the session number it uses towards us, and its identity. A peer number
     /// that is already known is replaced, its replay window kept if the identity is the same.
-    pub fn add_peer(&mut self, peer: PeerId, session: u32, endpoint: EndpointId) {
-        self.peers.add(peer, session, endpoint);
+    ///
+    /// # Errors
+    /// No packet numbers are left for it; nothing has changed.
+    pub fn add_peer(
+        &mut self,
+        peer: PeerId,
+        session: u32,
+        endpoint: EndpointId,
+    ) -> Result<(), NumbersUsedUp> {
+        self.peers.add(peer, session, endpoint)
     }
 
     /// Forgets a peer; packets with its session number are stale from now on.
@@ -478,8 +507,8 @@ pub fn measure_cost_on(backend: Backend, packet_len: usize) -> Cost {
         Secure::with_backend(&security, Lane::Udp, backend)
     };
     let (mut sealer, mut opener) = (secure(a), secure(b));
-    sealer.add_peer(PeerId(0), 1, b);
-    opener.add_peer(PeerId(0), 1, a);
+    sealer.add_peer(PeerId(0), 1, b).expect("a new key has numbers");
+    opener.add_peer(PeerId(0), 1, a).expect("a new key has numbers");
     let header = wire::emit(
         &wire::Common { session: 1, ..Default::default() },
         &wire::Packet::Eager(wire::Eager { tag: 0 }),

@@ -1,6 +1,6 @@
 //! Who may send to us, which packet numbers they used, and which we used towards them.
 
-use super::{hello_source, Reject, Window};
+use super::{hello_source, NumbersUsedUp, Reject, Window};
 use std::collections::{BTreeMap, VecDeque};
 use weft_core::wire::{session_index, session_of};
 use weft_core::{EndpointId, PeerId};
@@ -25,6 +25,9 @@ pub enum Lane {
 const LANE_SHIFT: u32 = 56;
 /// A peer takes this many numbers at a time.
 const RUN: u64 = 1 << 32;
+/// Runs that a link has under one key: each peer that is made known takes one, and one more after
+/// each [`RUN`] of packets.
+pub const RUNS_MAX: u64 = (1 << LANE_SHIFT) / RUN;
 /// Endpoints that are no peers (not yet, no longer) whose highest packet number is remembered.
 const STRANGERS: usize = 4096;
 
@@ -38,6 +41,7 @@ struct Peer {
 pub(super) struct Peers {
     lane: u64,
     next_run: u64,
+    runs_max: u64,
     /// By peer number.
     table: Vec<Option<Box<Peer>>>,
     /// Peer by session index.
@@ -49,10 +53,11 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    pub fn new(lane: Lane) -> Peers {
+    pub fn new(lane: Lane, runs: u64) -> Peers {
         Peers {
             lane: u64::from(lane as u8),
             next_run: 0,
+            runs_max: runs.min(RUNS_MAX),
             table: Vec::new(),
             sessions: Vec::new(),
             endpoints: BTreeMap::new(),
@@ -61,7 +66,14 @@ impl Peers {
         }
     }
 
-    pub fn add(&mut self, peer: PeerId, session: u32, endpoint: EndpointId) {
+    /// Nothing changes where no numbers are left.
+    pub fn add(
+        &mut self,
+        peer: PeerId,
+        session: u32,
+        endpoint: EndpointId,
+    ) -> Result<(), NumbersUsedUp> {
+        let next = self.take_run()?;
         self.remove(peer);
         let window =
             self.strangers.get(&endpoint).map_or(Window::default(), |&top| Window::after(top));
@@ -73,10 +85,10 @@ impl Peers {
         if self.sessions.len() <= index {
             self.sessions.resize(index + 1, None);
         }
-        let next = self.take_run();
         self.table[at] = Some(Box::new(Peer { session, endpoint, next, window }));
         self.sessions[index] = Some(peer);
         self.endpoints.insert(endpoint, peer);
+        Ok(())
     }
 
     pub fn remove(&mut self, peer: PeerId) {
@@ -101,12 +113,24 @@ impl Peers {
         known.next += 1;
         let endpoint = known.endpoint;
         if known.next % RUN == 0 {
-            let next = self.take_run();
-            if let Some(known) = self.table[peer.0 as usize].as_mut() {
-                known.next = next;
-            }
+            self.renew(peer);
         }
         Some((endpoint, pn))
+    }
+
+    /// A peer's run has ended: it gets another, or nothing is sent to it any more.
+    #[cold]
+    fn renew(&mut self, peer: PeerId) {
+        match self.take_run() {
+            Ok(next) => {
+                let known = self.table.get_mut(peer.0 as usize).and_then(Option::as_mut);
+                known.into_iter().for_each(|known| known.next = next);
+            }
+            Err(why) => {
+                log::error!("nothing more is sent to {peer}: {why}");
+                self.remove(peer);
+            }
+        }
     }
 
     /// The session number of a peer, and the packet number it probably uses next.
@@ -165,11 +189,13 @@ impl Peers {
         }
     }
 
-    fn take_run(&mut self) -> u64 {
+    fn take_run(&mut self) -> Result<u64, NumbersUsedUp> {
         let run = self.next_run;
+        if run >= self.runs_max {
+            return Err(NumbersUsedUp);
+        }
         self.next_run += 1;
-        assert!(run < (1 << LANE_SHIFT) / RUN, "packet numbers used up: restart the endpoint");
         // Number 0 of a run is skipped: the window takes 0 as seen.
-        (self.lane << LANE_SHIFT) + run * RUN + 1
+        Ok((self.lane << LANE_SHIFT) + run * RUN + 1)
     }
 }

@@ -16,8 +16,8 @@ fn secure(mode: Mode, me: EndpointId, key: u8) -> Secure {
 /// A sealer at A and an opener at B that know each other.
 fn pair(mode: Mode) -> (Secure, Secure) {
     let (mut a, mut b) = (secure(mode, A, 1), secure(mode, B, 1));
-    a.add_peer(P, 9, B);
-    b.add_peer(P, SESSION, A);
+    a.add_peer(P, 9, B).unwrap();
+    b.add_peer(P, SESSION, A).unwrap();
     (a, b)
 }
 
@@ -113,7 +113,7 @@ fn open__wrong_key_and_wrong_destination() {
     let mut other_key = secure(Mode::Auth, B, 2);
     let mut other_end = secure(Mode::Auth, EndpointId(0xcccc), 1);
     for s in [&mut other_key, &mut other_end] {
-        s.add_peer(P, SESSION, A);
+        s.add_peer(P, SESSION, A).unwrap();
         let mut frame = sealed(&mut a, &data(SESSION), b"hello");
         assert_eq!(s.open(&mut frame), Err(Reject::AuthFailed));
         assert_eq!(count(s, "auth_failed"), 1);
@@ -146,7 +146,7 @@ fn open__another_lane_is_refused() {
     let (_, mut b) = pair(Mode::Auth);
     let job_key = JobKey::from_bytes(&[1; 16]).unwrap();
     let mut a = Secure::new(&Security { mode: Mode::Auth, job_key, me: A }, Lane::Packet);
-    a.add_peer(P, 9, B);
+    a.add_peer(P, 9, B).unwrap();
     let mut frame = sealed(&mut a, &data(SESSION), b"x");
     assert_eq!(b.open(&mut frame), Err(Reject::Replayed));
 }
@@ -186,7 +186,7 @@ fn open__hello_of_a_stranger_once() {
     let frame = sealed(&mut a, &hello(A), b"address");
     assert_eq!(b.open(&mut frame.clone()).unwrap().peer, None);
     assert_eq!(b.open(&mut frame.clone()), Err(Reject::Replayed));
-    b.add_peer(P, SESSION, A);
+    b.add_peer(P, SESSION, A).unwrap();
     assert_eq!(b.open(&mut frame.clone()), Err(Reject::Replayed));
     let mut next = sealed(&mut a, &hello(A), b"address");
     assert_eq!(b.open(&mut next.clone()).unwrap().peer, Some(P));
@@ -215,13 +215,41 @@ fn seal__numbers_differ_between_peers_and_after_return() {
     let mut seen = std::collections::BTreeSet::new();
     for round in 0..3 {
         for peer in 0..4 {
-            a.add_peer(PeerId(peer), peer + 1, EndpointId(u64::from(peer)));
+            a.add_peer(PeerId(peer), peer + 1, EndpointId(u64::from(peer))).unwrap();
             for _ in 0..5 {
                 let end = a.seal(PeerId(peer), &data(1), &[round]).unwrap();
                 assert!(seen.insert(end[..8].to_vec()));
             }
         }
     }
+}
+
+#[test]
+fn add_peer__without_numbers_is_refused_and_changes_nothing() {
+    let security =
+        Security { mode: Mode::Auth, job_key: JobKey::from_bytes(&[1; 16]).unwrap(), me: A };
+    let mut a = Secure::with_runs(&security, Lane::Udp, 3);
+    (0..3).for_each(|peer| a.add_peer(PeerId(peer), peer + 1, B).unwrap());
+    for peer in [1, 3] {
+        assert_eq!(a.add_peer(PeerId(peer), 9, B), Err(NumbersUsedUp));
+    }
+    assert!(
+        a.seal(PeerId(1), &data(1), &[]).is_some() && a.seal(PeerId(3), &data(1), &[]).is_none()
+    );
+    a.remove_peer(PeerId(1));
+    assert_eq!(a.add_peer(PeerId(1), 9, B), Err(NumbersUsedUp), "a number is used once");
+}
+
+#[test]
+fn add_peer__as_often_as_a_key_has_numbers_for_and_no_more() {
+    let mut a = secure(Mode::Auth, A, 1);
+    assert_eq!(RUNS_MAX, 1 << 24);
+    for n in 0..RUNS_MAX {
+        assert!(a.add_peer(P, 9, B).is_ok(), "{n}");
+    }
+    let last = a.seal(P, &data(1), &[]).unwrap();
+    assert_eq!(last[..8], (((Lane::Udp as u64) << 56) + ((RUNS_MAX - 1) << 32) + 1).to_le_bytes());
+    assert_eq!(a.add_peer(P, 9, B), Err(NumbersUsedUp));
 }
 
 #[test]
@@ -238,7 +266,7 @@ fn secure__backends_agree() {
         let security = Security { mode: Mode::Auth, job_key, me: A };
         let mut a = Secure::with_backend(&security, Lane::Udp, backend);
         let (_, mut b) = pair(Mode::Auth);
-        a.add_peer(P, 9, B);
+        a.add_peer(P, 9, B).unwrap();
         assert!(b.open(&mut sealed(&mut a, &data(SESSION), &[5; 77])).is_ok(), "{backend:?}");
     }
 }

@@ -103,13 +103,6 @@ pub(super) struct Sizes {
     pub mtu: u32,
 }
 
-impl Sizes {
-    /// Whether nothing is larger than in `most`.
-    pub(super) fn is_within(&self, most: Sizes) -> bool {
-        self.slots <= most.slots && self.units <= most.units && self.mtu <= most.mtu
-    }
-}
-
 /// Units that `len` bytes take.
 fn units(len: usize) -> u32 {
     len.div_ceil(UNIT) as u32

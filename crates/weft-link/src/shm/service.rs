@@ -265,8 +265,9 @@ impl ShmLink {
         segment: &OwnedFd,
     ) -> Result<(Option<usize>, [map::Half; 2]), String> {
         let endpoint = hello.from;
-        if self.is_hub && !hello.sizes.is_within(self.config.sizes()) {
-            return Err(format!("endpoint {endpoint} wants rings larger than an agent serves"));
+        // Larger ones are memory, smaller ones have no room for what the agent says.
+        if self.is_hub && hello.sizes != self.config.sizes() {
+            return Err(format!("endpoint {endpoint} wants rings of other sizes than an agent's"));
         }
         if hello.kind != Kind::Offer || hello.to != self.config.endpoint {
             return Err(format!("endpoint {endpoint} looks for endpoint {}", hello.to));

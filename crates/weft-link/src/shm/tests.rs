@@ -872,13 +872,20 @@ fn hub__a_liar_is_ended_alone_and_nobody_is_heard_before_admission() {
 }
 
 #[test]
-fn hub__rings_larger_than_it_serves_are_refused() {
+fn hub__rings_of_other_sizes_than_its_own_are_refused() {
     let name = format!("@weft-hub-{:016x}", crate::random_u64());
     let mut hub = ShmLink::hub(config(100), &name, 8).unwrap();
-    let large = ShmConfig { data_bytes: 4 << 20, ..config(1) };
-    let mut rank = ShmLink::new(large).unwrap();
-    rank.connect_agent(&name, EndpointId(100), PEER).unwrap();
-    hub.look_at_sockets();
-    assert!(!hub.has_callers());
-    assert_eq!(counter(&hub, "shm_refused"), 1);
+    let own = config(1);
+    let others = [
+        ShmConfig { data_bytes: 2 * own.data_bytes, ..own.clone() },
+        ShmConfig { slots: own.slots / 2, ..own.clone() },
+        ShmConfig { mtu: 512, ..own },
+    ];
+    for (n, other) in (1..).zip(others) {
+        let mut rank = ShmLink::new(other).unwrap();
+        rank.connect_agent(&name, EndpointId(100), PEER).unwrap();
+        hub.look_at_sockets();
+        assert!(!hub.has_callers());
+        assert_eq!(counter(&hub, "shm_refused"), n);
+    }
 }

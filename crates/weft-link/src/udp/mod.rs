@@ -20,7 +20,7 @@ mod tests;
 
 use crate::kind::Kind;
 use crate::proof::Proof;
-use crate::secure::{Lane, Secure, Security};
+use crate::secure::{Lane, Secure, Security, RUNS_MAX};
 use crate::stripes::Stripes;
 use crate::table::{News, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
@@ -53,6 +53,8 @@ pub struct UdpConfig {
     /// This host's hash as in [`Address::host`](crate::Address), 0 if unknown: tells whether a
     /// loopback address in a peer's list can be the peer.
     pub host: u64,
+    /// Connections that one key has packet numbers for; more are refused. Fewer in tests.
+    pub connections: u64,
 }
 
 impl Default for UdpConfig {
@@ -67,6 +69,7 @@ impl Default for UdpConfig {
             packet_max: u32::MAX,
             faults: None,
             host: 0,
+            connections: RUNS_MAX,
         }
     }
 }
@@ -139,7 +142,7 @@ impl UdpLink {
             gro: config.gro,
             buffer: config.buffer,
             connected: connected::Connected::default(),
-            secure: Secure::new(&security, Lane::Udp),
+            secure: Secure::with_runs(&security, Lane::Udp, config.connections),
             packet_max: config.packet_max,
             host: config.host,
             peers: PeerTable::default(),
@@ -337,8 +340,8 @@ impl Link for UdpLink {
             datagram_len: 0,
             small: 0,
         };
+        self.secure.add_peer(info.peer, info.session, info.endpoint)?;
         self.peers.insert(info.peer, known);
-        self.secure.add_peer(info.peer, info.session, info.endpoint);
         let mtu = self.use_candidate(info.peer, 0).ok_or(LinkError::Unsupported)?;
         let train =
             if self.gso { send::train_len(mtu as usize + self.secure.trailer_len()) } else { 1 };

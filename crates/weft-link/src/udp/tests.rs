@@ -240,7 +240,7 @@ fn sealed(secure: &mut Secure, header: &[u8], payload: &[u8]) -> Vec<u8> {
 
 fn sealer(key: u8, to: EndpointId) -> Secure {
     let mut secure = Secure::new(&security(A, Mode::Auth, key), Lane::Udp);
-    secure.add_peer(P, 1, to);
+    secure.add_peer(P, 1, to).unwrap();
     secure
 }
 

@@ -398,8 +398,8 @@ impl Link for XdpLink {
         let at = paths.iter().position(|path| !self.rails[path.ours].down).unwrap_or(0);
         let mtu = paths.get(at).map_or(mtu, |path| self.path_len(path));
         let peer = Peer { paths, at, proof };
+        self.secure.add_peer(info.peer, info.session, info.endpoint)?;
         self.peers.insert(info.peer, peer);
-        self.secure.add_peer(info.peer, info.session, info.endpoint);
         Ok(XdpLink::path_caps(mtu))
     }
 

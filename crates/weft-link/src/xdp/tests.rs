@@ -494,7 +494,7 @@ fn program__tcp_passes_unharmed() {
             let listener = TcpListener::bind("10.91.7.2:0").unwrap();
             let mut end = End::open(config("w0"), 2, 1);
             let mine = Address { endpoint: EndpointId(1), ..Address::default() };
-            end.link.secure.add_peer(PeerId(1), session_number(1, 1), mine.endpoint);
+            end.link.secure.add_peer(PeerId(1), session_number(1, 1), mine.endpoint).unwrap();
             to_a.send((end.address(), listener.local_addr().unwrap())).unwrap();
             let (mut stream, _) = listener.accept().unwrap();
             let (mut got, mut keep) = (vec![0; BYTES], Keep::default());

@@ -1,12 +1,57 @@
 //! The lock of a domain: among its callers, if they come from several threads, and between them and
 //! a guest, who comes when they have been away for long (`sys::watchdog`).
+//!
+//! A signal handler may call the provider inside of another call of the same thread, as libraries
+//! do that clean up when they are ended. It finds objects half changed, and the thread it would
+//! wait for is its own: such a call is refused, and leaves the gate as it was.
 
-use std::sync::atomic::{compiler_fence, AtomicBool, AtomicU64, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{compiler_fence, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::Thread;
 
 /// Looks for the guest's end before a caller sleeps: a visit that is not interrupted is short.
 const LOOKS: u32 = 1000;
+
+thread_local! {
+    /// This thread has a lock of the provider, or waits for it.
+    static LOCKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A number that only this thread has; never 0.
+fn this_thread() -> usize {
+    LOCKS.with(|own| std::ptr::from_ref(own).addr())
+}
+
+/// The call came inside of another one of the same thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nested;
+
+/// This thread takes a lock of the provider: made before, and dropped behind it. A signal may come
+/// at any time, and its handler cannot ask a lock whose it is.
+pub struct Mark(());
+
+impl Mark {
+    /// Notes that this thread takes a lock.
+    ///
+    /// # Errors
+    /// It is in one already.
+    pub fn set() -> Result<Mark, Nested> {
+        match LOCKS.replace(true) {
+            false => Ok(Mark(())),
+            true => Err(Nested),
+        }
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        LOCKS.set(false);
+    }
+}
+
+/// A lock that is held, and the mark of it, in the order in which they are dropped.
+type Held<'a> = (MutexGuard<'a, ()>, Mark);
 
 /// One thread at a time in the objects of a domain.
 ///
@@ -21,8 +66,8 @@ pub struct Gate {
     /// Counts entries and exits of callers: odd while one is inside. With a mutex entries alone
     /// are counted, by two.
     turns: AtomicU64,
-    /// The guest is inside, or about to look whether it may be.
-    guest: AtomicBool,
+    /// The thread of the guest that is inside, or about to look whether it may be; 0 for none.
+    guest: AtomicUsize,
     /// Sleeps until the guest has left.
     waiter: Mutex<Option<Thread>>,
 }
@@ -30,13 +75,13 @@ pub struct Gate {
 /// Being inside.
 pub struct Inside<'a> {
     gate: &'a Gate,
-    locked: Option<MutexGuard<'a, ()>>,
+    locked: Option<Held<'a>>,
 }
 
 /// The guest's being inside.
 pub struct Visit<'a> {
     gate: &'a Gate,
-    _locked: Option<MutexGuard<'a, ()>>,
+    _locked: Option<Held<'a>>,
 }
 
 impl Gate {
@@ -46,22 +91,41 @@ impl Gate {
     }
 
     /// Waits until no other thread is inside.
+    ///
+    /// # Errors
+    /// This thread is inside: it is in a signal handler.
     #[inline]
-    pub fn enter(&self) -> Inside<'_> {
-        // A panic in another thread was caught at the interface; the state is whole.
-        let locked = self.mutex.as_ref().map(|m| m.lock().unwrap_or_else(PoisonError::into_inner));
+    pub fn enter(&self) -> Result<Inside<'_>, Nested> {
         // One caller at a time changes the count: no atomic addition is needed.
-        let turn = self.turns.load(Ordering::Relaxed);
-        if locked.is_some() {
-            self.turns.store(turn.wrapping_add(2), Ordering::Relaxed);
-        } else {
+        let Some(mutex) = &self.mutex else {
+            let turn = self.turns.load(Ordering::Relaxed);
+            if turn % 2 == 1 || self.guest.load(Ordering::Relaxed) != 0 {
+                self.look_twice(turn)?;
+            }
             self.turns.store(turn.wrapping_add(1), Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
-            if self.guest.load(Ordering::Acquire) {
+            if self.guest.load(Ordering::Acquire) != 0 {
                 self.wait_for_guest();
             }
+            return Ok(Inside { gate: self, locked: None });
+        };
+        let mark = Mark::set()?;
+        // A panic in another thread was caught at the interface; the state is whole.
+        let locked = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.turns.load(Ordering::Relaxed);
+        self.turns.store(turn.wrapping_add(2), Ordering::Relaxed);
+        Ok(Inside { gate: self, locked: Some((locked, mark)) })
+    }
+
+    /// Somebody is inside. Callers come one at a time, so it is the guest, or a call that this one
+    /// has interrupted; the guest too may be interrupted, by a fault of its thread.
+    #[cold]
+    fn look_twice(&self, turn: u64) -> Result<(), Nested> {
+        let nested = turn % 2 == 1 || self.guest.load(Ordering::Relaxed) == this_thread();
+        if nested {
+            return Err(Nested);
         }
-        Inside { gate: self, locked }
+        Ok(())
     }
 
     /// The guest may have lost its core inside, to another rank of a crowded host. It is not waited
@@ -70,14 +134,14 @@ impl Gate {
     #[cold]
     fn wait_for_guest(&self) {
         for _ in 0..LOOKS {
-            if !self.guest.load(Ordering::Acquire) {
+            if self.guest.load(Ordering::Acquire) == 0 {
                 return;
             }
             std::hint::spin_loop();
         }
         *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
         // The guest either finds the waiter or has left before it was noted.
-        while self.guest.load(Ordering::Acquire) {
+        while self.guest.load(Ordering::Acquire) != 0 {
             std::thread::park();
         }
     }
@@ -86,14 +150,15 @@ impl Gate {
     /// runs pass a memory barrier before it returns; it is needed where callers take no lock.
     pub fn visit(&self, barrier: impl FnOnce()) -> Option<Visit<'_>> {
         if let Some(mutex) = &self.mutex {
+            let mark = Mark::set().ok()?;
             let locked = match mutex.try_lock() {
                 Ok(locked) => locked,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return None,
             };
-            return Some(Visit { gate: self, _locked: Some(locked) });
+            return Some(Visit { gate: self, _locked: Some((locked, mark)) });
         }
-        self.guest.store(true, Ordering::SeqCst);
+        self.guest.store(this_thread(), Ordering::SeqCst);
         let visit = Visit { gate: self, _locked: None };
         barrier();
         let taken = self.turns.load(Ordering::Acquire) % 2 == 1;
@@ -123,7 +188,7 @@ impl Drop for Inside<'_> {
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
-        self.gate.guest.store(false, Ordering::Release);
+        self.gate.guest.store(0, Ordering::Release);
         let waiter = self.gate.waiter.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = waiter {
             thread.unpark();
@@ -135,30 +200,71 @@ impl Drop for Visit<'_> {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn visit__gives_way_to_a_caller() {
         for threads in [false, true] {
             let gate = Gate::new(threads);
             let turns = gate.turns();
-            let inside = gate.enter();
+            let inside = gate.enter().unwrap();
             assert!(gate.visit(|| {}).is_none());
             drop(inside);
             assert_ne!(gate.turns(), turns);
             let turns = gate.turns();
             assert!(gate.visit(|| {}).is_some());
             assert_eq!(gate.turns(), turns);
-            drop(gate.enter());
+            drop(gate.enter().unwrap());
         }
+    }
+
+    #[test]
+    fn enter__inside_of_another_call_is_refused_and_changes_nothing() {
+        for threads in [false, true] {
+            let gate = Gate::new(threads);
+            let inside = gate.enter().unwrap();
+            let turns = gate.turns();
+            assert_eq!(gate.enter().err(), Some(Nested));
+            assert_eq!(gate.turns(), turns);
+            std::thread::scope(|scope| {
+                let visited = scope.spawn(|| gate.visit(|| {}).is_some());
+                assert!(!visited.join().unwrap(), "the caller is inside as before");
+            });
+            drop(inside);
+            drop(gate.enter().unwrap());
+            assert!(gate.visit(|| {}).is_some());
+        }
+    }
+
+    #[test]
+    fn enter__inside_of_the_guest_s_visit_is_refused() {
+        for threads in [false, true] {
+            let gate = Gate::new(threads);
+            let visit = gate.visit(|| {}).unwrap();
+            let turns = gate.turns();
+            assert_eq!(gate.enter().err(), Some(Nested));
+            assert_eq!(gate.turns(), turns);
+            drop(visit);
+            drop(gate.enter().unwrap());
+        }
+    }
+
+    #[test]
+    fn enter__in_two_domains_at_a_time_is_nested_where_they_lock() {
+        let (one, other) = (Gate::new(true), Gate::new(true));
+        let inside = one.enter().unwrap();
+        assert_eq!(other.enter().err(), Some(Nested));
+        drop(inside);
+        drop(other.enter().unwrap());
     }
 
     #[test]
     fn enter__after_a_refused_visit() {
         let gate = Gate::new(false);
-        let inside = gate.enter();
+        let inside = gate.enter().unwrap();
         assert!(gate.visit(|| {}).is_none());
         drop(inside);
-        drop(gate.enter());
+        drop(gate.enter().unwrap());
         assert!(gate.visit(|| {}).is_some());
     }
 
@@ -169,7 +275,7 @@ mod tests {
         let entered = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let _inside = gate.enter();
+                let _inside = gate.enter().unwrap();
                 entered.store(true, Ordering::SeqCst);
             });
             while gate.waiter.lock().unwrap().is_none() {

@@ -131,11 +131,12 @@ pub struct Offer {
 /// Names of provider, fabric and domain.
 pub const NAMES: [&str; 3] = ["weft", "weft", "weft"];
 
-/// What is offered to a caller with these hints; `None` without hints.
+/// What is offered to a caller of this version of the interface with these hints; `None` without
+/// hints.
 ///
 /// # Errors
 /// What weft cannot do, in a few words.
-pub fn judge(hints: Option<&Hints>) -> Result<Offer, &'static str> {
+pub fn judge(hints: Option<&Hints>, api: u32) -> Result<Offer, &'static str> {
     let Some(h) = hints else {
         return Ok(Offer {
             caps: PRIMARY | SECONDARY,
@@ -144,7 +145,7 @@ pub fn judge(hints: Option<&Hints>) -> Result<Offer, &'static str> {
             threading: abi::THREAD_SAFE,
             progress: (abi::PROGRESS_MANUAL, abi::PROGRESS_MANUAL),
             av_type: abi::AV_TABLE,
-            mr_mode: 0,
+            mr_mode: mr_mode(0, api)?,
         });
     };
     refuse(h)?;
@@ -164,15 +165,41 @@ pub fn judge(hints: Option<&Hints>) -> Result<Offer, &'static str> {
         threading: if h.threading == 0 { abi::THREAD_SAFE } else { h.threading },
         progress: (progress(h.progress.0), abi::PROGRESS_MANUAL),
         av_type: if h.av_type == 0 { abi::AV_TABLE } else { h.av_type },
-        mr_mode: served_mr_mode(h.mr_mode.unwrap_or(0)),
+        mr_mode: mr_mode(h.mr_mode.unwrap_or(0), api)?,
     })
 }
 
-/// Of the ways of registering memory that a caller can live with, those it must keep to.
-fn served_mr_mode(asked: i32) -> i32 {
+/// The ways of registering memory that a caller must keep to, of those it can live with. As
+/// libfabric's software providers answer (tcp, sockets, ofi_rxm): before version 1.5 there were two
+/// ways, and callers that leave the choice expect one of their names; since then each bit is a duty
+/// of the caller's, and weft needs none, but those two are still granted to whoever names one.
+fn mr_mode(asked: i32, api: u32) -> Result<i32, &'static str> {
     match asked {
-        mr::SCALABLE => mr::SCALABLE,
-        _ => 0,
+        mr::BASIC | mr::SCALABLE => Ok(asked),
+        0 if api < abi::version(1, 5) => Ok(mr::BASIC),
+        _ if api < abi::version(1, 5) => Err("a way of registering memory of newer callers"),
+        _ if asked & (mr::BASIC | mr::SCALABLE) != 0 => Err("two ways of registering memory"),
+        _ => Ok(0),
+    }
+}
+
+/// How memory is registered in a domain, and named by peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// The provider chooses keys, not the caller.
+    pub own_keys: bool,
+    /// Peers name bytes by their addresses, not by their places in the region.
+    pub by_address: bool,
+}
+
+impl Registration {
+    /// What a mode means: that of an offer, or one to which the caller added duties for itself.
+    pub fn of(mode: i32) -> Registration {
+        let basic = mode == mr::BASIC;
+        Registration {
+            own_keys: basic || mode & mr::PROV_KEY != 0,
+            by_address: basic || mode & mr::VIRT_ADDR != 0,
+        }
     }
 }
 
@@ -218,7 +245,6 @@ fn refuse(h: &Hints) -> Result<(), &'static str> {
         (h.progress.0 == abi::PROGRESS_AUTO, "automatic progress of control operations"),
         (h.progress.1 == abi::PROGRESS_AUTO, "automatic progress of data"),
         (h.cq_data_size > 4, "more than 4 bytes of remote completion data"),
-        (h.mr_mode == Some(mr::BASIC), "memory registered the basic way"),
         (h.mr_key_size > 8, "longer memory keys"),
         (h.domain_caps & !(cap::LOCAL_COMM | cap::REMOTE_COMM) != 0, "a domain capability"),
     ];
@@ -233,9 +259,11 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
+    const NEWEST: u32 = abi::version(2, 6);
+
     #[test]
     fn judge__without_hints_everything_is_offered() {
-        let offer = judge(None).unwrap();
+        let offer = judge(None, NEWEST).unwrap();
         assert_eq!(offer.caps, PRIMARY | SECONDARY);
     }
 
@@ -252,7 +280,7 @@ mod tests {
             op_flags: (cap::COMPLETION, cap::COMPLETION),
             ..Hints::default()
         };
-        let offer = judge(Some(&open_mpi)).unwrap();
+        let offer = judge(Some(&open_mpi), NEWEST).unwrap();
         assert_eq!(offer.threading, abi::THREAD_DOMAIN);
         assert_eq!(offer.av_type, abi::AV_MAP);
         assert_eq!(offer.caps & (cap::SEND | cap::RECV), cap::SEND | cap::RECV);
@@ -262,17 +290,63 @@ mod tests {
     #[test]
     fn judge__refuses_what_it_cannot_do() {
         let dgram = Hints { ep_type: 2, ..Hints::default() };
-        assert!(judge(Some(&dgram)).is_err());
+        assert!(judge(Some(&dgram), NEWEST).is_err());
         let other = [Some("tcp".to_string()), None, None];
-        assert!(judge(Some(&Hints { names: other, ..Hints::default() })).is_err());
+        assert!(judge(Some(&Hints { names: other, ..Hints::default() }), NEWEST).is_err());
         let triggered = Hints { caps: cap::RMA | 1 << 20, ..Hints::default() };
-        assert!(judge(Some(&triggered)).is_err());
+        assert!(judge(Some(&triggered), NEWEST).is_err());
     }
 
     #[test]
     fn judge__events_of_remote_memory_come_to_those_that_ask() {
         let event = Hints { caps: cap::RMA | cap::RMA_EVENT, ..Hints::default() };
-        assert_ne!(judge(Some(&event)).unwrap().caps & cap::RMA_EVENT, 0);
-        assert_eq!(judge(None).unwrap().caps & cap::RMA_EVENT, 0);
+        assert_ne!(judge(Some(&event), NEWEST).unwrap().caps & cap::RMA_EVENT, 0);
+        assert_eq!(judge(None, NEWEST).unwrap().caps & cap::RMA_EVENT, 0);
+    }
+
+    #[test]
+    fn judge__memory_is_registered_as_with_software_providers_of_that_version() {
+        let none = Err("");
+        // What is asked for, and what is offered before version 1.5 and since.
+        let bits = mr::VIRT_ADDR | mr::ALLOCATED | mr::PROV_KEY;
+        for (asked, before, since) in [
+            (None, Ok(mr::BASIC), Ok(0)),
+            (Some(0), Ok(mr::BASIC), Ok(0)),
+            (Some(mr::BASIC), Ok(mr::BASIC), Ok(mr::BASIC)),
+            (Some(mr::SCALABLE), Ok(mr::SCALABLE), Ok(mr::SCALABLE)),
+            (Some(mr::BASIC | mr::SCALABLE), none, none),
+            (Some(mr::LOCAL), none, Ok(0)),
+            (Some(bits), none, Ok(0)),
+            (Some(bits | mr::ENDPOINT), none, Ok(0)),
+            (Some(bits | mr::BASIC), none, none),
+        ] {
+            let hints = Hints { mr_mode: asked, ..Hints::default() };
+            for (version, expected) in [
+                (abi::version(1, 0), before),
+                (abi::version(1, 4), before),
+                (abi::version(1, 5), since),
+                (abi::version(1, 9), since),
+                (abi::version(1, 20), since),
+                (NEWEST, since),
+            ] {
+                let offered = judge(Some(&hints), version).map(|offer| offer.mr_mode);
+                assert_eq!(offered.map_err(|_| ""), expected, "{asked:?} at {version:#x}");
+            }
+        }
+        assert_eq!(judge(None, abi::version(1, 0)).unwrap().mr_mode, mr::BASIC);
+        assert_eq!(judge(None, NEWEST).unwrap().mr_mode, 0);
+    }
+
+    #[test]
+    fn registration__of_a_mode() {
+        let of = |mode| {
+            let r = Registration::of(mode);
+            (r.own_keys, r.by_address)
+        };
+        assert_eq!(of(mr::BASIC), (true, true));
+        assert_eq!(of(mr::SCALABLE), (false, false));
+        assert_eq!(of(0), (false, false));
+        assert_eq!(of(mr::PROV_KEY), (true, false));
+        assert_eq!(of(mr::VIRT_ADDR | mr::ENDPOINT), (false, true));
     }
 }

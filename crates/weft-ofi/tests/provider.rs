@@ -1,6 +1,7 @@
 //! The provider under libfabric itself: C programs that use it as MPI libraries do.
 //!
-//! `tests/c/provider.c` has a case for each test here; it is compiled with gcc against the
+//! `tests/c/provider.c` has a case for most tests here, `tests/c/registration.c` versions of the
+//! interface, `tests/c/signals.c` handlers of signals; they are compiled with gcc against the
 //! installed libfabric, which loads the provider just built.
 #![allow(non_snake_case)]
 
@@ -9,7 +10,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use weft_conformance::skip;
 
-/// The folder of what belongs to this test: the program, and the provider as libfabric finds it.
+/// The folder of what belongs to this test: the programs, and the provider as libfabric finds it.
 struct Built {
     dir: PathBuf,
 }
@@ -30,15 +31,17 @@ fn build() -> Result<Built, String> {
     let link = dir.join("libweft-fi.so");
     let _absent = std::fs::remove_file(&link);
     std::os::unix::fs::symlink(&provider, &link).unwrap();
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c/provider.c");
-    let program = dir.join("provider");
-    let args = ["-Wall", "-Wextra", "-Werror", "-g", "-o", program.to_str().unwrap(), source];
-    let out = gcc(&[&args[..], &["-lfabric"]].concat()).unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    for name in ["provider", "registration", "signals"] {
+        let source = format!("{}/tests/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
+        let program = dir.join(name);
+        let args = ["-Wall", "-Wextra", "-Werror", "-g", "-o", program.to_str().unwrap(), &source];
+        let out = gcc(&[&args[..], &["-lfabric", "-ldl", "-lpthread"]].concat()).unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    }
     Ok(Built { dir })
 }
 
-/// The program, built once.
+/// The programs, built once.
 fn built() -> &'static Result<Built, String> {
     static BUILT: OnceLock<Result<Built, String>> = OnceLock::new();
     BUILT.get_or_init(build)
@@ -46,11 +49,16 @@ fn built() -> &'static Result<Built, String> {
 
 /// Runs one case of the program.
 fn case(name: &str) {
+    case_of("provider", name);
+}
+
+/// Runs one case of a program.
+fn case_of(program: &str, name: &str) {
     let built = match built() {
         Ok(built) => built,
         Err(why) => return skip(why),
     };
-    let out = Command::new(built.dir.join("provider"))
+    let out = Command::new(built.dir.join(program))
         .arg(name)
         .env("FI_PROVIDER_PATH", &built.dir)
         .env("FI_PROVIDER", "weft")
@@ -91,6 +99,42 @@ fn open__too_few_descriptors_are_an_error_that_says_so() {
 fn send__no_memory_is_locked() {
     if let Some((well, said)) = limited("ulimit -l 0", "many_in_one_buffer") {
         assert!(well, "{said}");
+    }
+}
+
+/// What is offered to callers of each version is what they understand, and what memory is then
+/// called is what they call it.
+#[test]
+fn mr__each_version_of_the_interface_has_its_ways() {
+    for version in ["1.0", "1.4", "1.5", "1.9", "1.17", "1.20", "newest"] {
+        case_of("registration", version);
+    }
+}
+
+/// A handler that calls the provider inside of another call is refused, quietly, and the call it
+/// interrupted goes on; the thread that makes progress does not come in meanwhile.
+#[test]
+fn gate__a_signal_handler_inside_of_a_call_is_refused() {
+    let built = match built() {
+        Ok(built) => built,
+        Err(why) => return skip(why),
+    };
+    // Over a network a thread of the provider makes progress too: here as often as it can.
+    let links = [("WEFT_LINK", "shm"), ("WEFT_LINK", "udp")];
+    for (threads, link) in ["one", "many"].iter().flat_map(|t| links.map(|link| (t, link))) {
+        let out = Command::new(built.dir.join("signals"))
+            .arg(threads)
+            .env("FI_PROVIDER_PATH", &built.dir)
+            .env("FI_PROVIDER", "weft")
+            .env("WEFT_KEY", "0123456789abcdef".repeat(4))
+            .envs([link, ("WEFT_WATCHDOG_MS", "1")])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{threads} {link:?}: {said}");
+        assert!(said.contains("ended inside of a call"), "{said}");
+        let told = said.lines().filter(|line| line.contains("signal handler")).count();
+        assert!(told == 1 && !said.contains("panicked"), "{said}");
     }
 }
 

@@ -41,16 +41,16 @@ impl Engine {
         common: &Common,
         a: &Atomic,
     ) -> Placement {
-        let allowed =
-            a.offset.is_multiple_of(8) && self.regions.check(a.key, a.offset, 8, Rights::ALL);
-        match AtomicCode::from_wire(a.code) {
+        let at = self.regions.find(a.key, a.offset, 8, Rights::ALL);
+        let at = at.filter(|offset| offset.is_multiple_of(8));
+        match (AtomicCode::from_wire(a.code), at) {
             // `Client` is for agents.
-            Some(code) if allowed && code != AtomicCode::Client => {
+            (Some(code), Some(offset)) if code != AtomicCode::Client => {
                 Placement::Atomic(AtomicRequest {
                     peer,
                     op: common.imm,
                     key: a.key,
-                    offset: a.offset,
+                    offset,
                     code,
                     operand: a.operand,
                     compare: a.compare,

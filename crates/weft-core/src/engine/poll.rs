@@ -1,6 +1,5 @@
 //! Outgoing packets: whose turn it is, and what goes first.
 
-use super::region::Rights;
 use super::types::{Event, Payload, Transmit};
 use super::{eager, put, rendezvous, session, Engine, QUANTUM};
 use crate::id::PeerId;
@@ -177,7 +176,7 @@ impl Engine {
             // The operation may be gone: the peer said FIN before it had everything.
             let alive = match stream.source {
                 StreamSource::Op(op) => self.ops.get(op.0).is_some(),
-                StreamSource::Region(key) => self.regions.check(key, 0, 0, ANY_RIGHT),
+                StreamSource::Region(key) => self.regions.has(key),
             };
             if !alive {
                 let (source, recv) = (stream.source, stream.recv);
@@ -237,9 +236,7 @@ impl Engine {
     /// to be read from was unregistered meanwhile.
     fn still_there(&self, desc: Desc) -> Desc {
         match desc.payload {
-            Payload::Region { key, .. } if !self.regions.check(key, 0, 0, ANY_RIGHT) => {
-                refusal(desc.imm)
-            }
+            Payload::Region { key, .. } if !self.regions.has(key) => refusal(desc.imm),
             _ => desc,
         }
     }
@@ -247,7 +244,7 @@ impl Engine {
     /// A packet the link refused before, as it is to be sent now.
     fn current(&self, t: Transmit) -> Transmit {
         let Payload::Region { key, .. } = t.payload else { return t };
-        if self.regions.check(key, 0, 0, ANY_RIGHT) {
+        if self.regions.has(key) {
             return t;
         }
         let Ok((common, _, _)) = wire::parse(t.header.as_slice()) else { return t };
@@ -347,9 +344,6 @@ impl Engine {
         Some(Transmit::one(peer, header, Payload::None))
     }
 }
-
-/// Any right: only whether the region is there.
-const ANY_RIGHT: Rights = Rights { read: false, write: false };
 
 /// The answer to a get that cannot go on.
 fn refusal(op: u32) -> Desc {

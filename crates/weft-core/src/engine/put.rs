@@ -99,21 +99,18 @@ impl Engine {
         len: u64,
     ) -> Placement {
         let need = Rights { read: false, write: true };
-        let ok = self.regions.check(put.key, put.offset, len, need);
-        if !ok {
-            self.stats.refused += 1;
-        }
+        let at = self.regions.find(put.key, put.offset, len, need);
+        self.stats.refused += u64::from(at.is_none());
         let p = &mut self.peers[peer.0 as usize];
         // A put is refused as a whole when any fragment is.
-        p.put_refused |= !ok;
+        p.put_refused |= at.is_none();
         if common.flags & flags::LAST != 0 {
             let refused = core::mem::take(&mut p.put_refused);
             self.reply(now, peer, common.imm, 0, !refused);
         }
-        if ok && len > 0 {
-            Placement::Region { key: put.key, offset: put.offset }
-        } else {
-            Placement::None
+        match at {
+            Some(offset) if len > 0 => Placement::Region { key: put.key, offset },
+            _ => Placement::None,
         }
     }
 
@@ -125,14 +122,16 @@ impl Engine {
         get: &Get,
     ) -> Placement {
         let need = Rights { read: true, write: false };
-        if !self.regions.check(get.key, get.offset, get.len, need) {
-            self.stats.refused += 1;
-            self.reply(now, peer, common.imm, 0, false);
-        } else if get.len == 0 {
-            self.reply(now, peer, common.imm, 0, true);
-        } else {
-            let source = StreamSource::Region(get.key);
-            self.stream(now, peer, source, common.imm, get.offset, get.offset, get.len);
+        match self.regions.find(get.key, get.offset, get.len, need) {
+            None => {
+                self.stats.refused += 1;
+                self.reply(now, peer, common.imm, 0, false);
+            }
+            Some(_) if get.len == 0 => self.reply(now, peer, common.imm, 0, true),
+            Some(at) => {
+                let source = StreamSource::Region(get.key);
+                self.stream(now, peer, source, common.imm, at, at, get.len);
+            }
         }
         Placement::None
     }

@@ -18,6 +18,8 @@ impl Rights {
 }
 
 struct Region {
+    /// How peers call the first byte: 0, or its address where they do not count from there.
+    first: u64,
     len: u64,
     rights: Rights,
 }
@@ -34,13 +36,19 @@ pub(super) struct Regions {
 }
 
 impl Regions {
-    /// The whole of `offset..offset+len` lies in the region and is permitted.
-    pub fn check(&self, key: u64, offset: u64, len: u64, need: Rights) -> bool {
-        self.by_key.get(&key).is_some_and(|r| {
-            offset.checked_add(len).is_some_and(|end| end <= r.len)
-                && (r.rights.read || !need.read)
-                && (r.rights.write || !need.write)
-        })
+    /// Where `len` bytes that a peer calls `offset` lie in the region, if all of them do and it is
+    /// permitted.
+    pub fn find(&self, key: u64, offset: u64, len: u64, need: Rights) -> Option<u64> {
+        let r = self.by_key.get(&key)?;
+        let start = offset.checked_sub(r.first)?;
+        let inside = start.checked_add(len)? <= r.len;
+        let allowed = (r.rights.read || !need.read) && (r.rights.write || !need.write);
+        (inside && allowed).then_some(start)
+    }
+
+    /// Whether there is a region under the key.
+    pub fn has(&self, key: u64) -> bool {
+        self.by_key.contains_key(&key)
     }
 }
 
@@ -51,24 +59,29 @@ impl Engine {
         let low = self.regions.next;
         self.regions.next = low.wrapping_add(1);
         let key = u64::from(random) << 32 | u64::from(low);
-        self.register_as(key, len, rights).then_some(key)
+        self.register_as(key, 0, len, rights).then_some(key)
     }
 
     /// Registers a region of `len` bytes under a key of the caller's choice: as hard to guess as
-    /// the caller made it, but peers are authenticated anyway. False when the key is taken or the
-    /// table full.
-    pub fn register_as(&mut self, key: u64, len: u64, rights: Rights) -> bool {
+    /// the caller made it, but peers are authenticated anyway. Peers count its bytes from `first`.
+    /// False when the key is taken or the table full.
+    pub fn register_as(&mut self, key: u64, first: u64, len: u64, rights: Rights) -> bool {
         let by_key = &mut self.regions.by_key;
         let free = by_key.len() < REGIONS_MAX && !by_key.contains_key(&key);
         if free {
-            by_key.insert(key, Region { len, rights });
+            by_key.insert(key, Region { first, len, rights });
         }
         free
     }
 
-    /// Whether a peer may use `len` bytes at `offset` of a region so.
-    pub fn permits(&self, key: u64, offset: u64, len: u64, need: Rights) -> bool {
-        self.regions.check(key, offset, len, need)
+    /// Where in a region `len` bytes lie that a peer calls `offset`, if it may use them so.
+    pub fn permits(&self, key: u64, offset: u64, len: u64, need: Rights) -> Option<u64> {
+        self.regions.find(key, offset, len, need)
+    }
+
+    /// Whether there is a region under the key.
+    pub fn has_region(&self, key: u64) -> bool {
+        self.regions.has(key)
     }
 
     /// Ends all remote use of a region. A get that is under way is refused.

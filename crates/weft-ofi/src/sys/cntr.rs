@@ -53,7 +53,7 @@ impl Counter {
     }
 
     pub fn try_wait(&self) -> Result<(), c_int> {
-        let _inside = self.domain.gate.enter();
+        let _inside = self.domain.gate.enter()?;
         self.poller.lend(&self.ports)
     }
 }
@@ -119,7 +119,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     call_int(|| unsafe {
         let object = object::<CntrObject>(fid, class::CNTR)?;
         let domain = object.counter.domain.clone();
-        let _inside = domain.gate.enter();
+        let _inside = domain.gate.enter()?;
         if Rc::strong_count(&object.counter) > 1 {
             return Err(err::EBUSY);
         }
@@ -139,7 +139,8 @@ unsafe fn number(cntr: *mut FidCntr, which: impl Fn(&Counter) -> &AtomicU64) -> 
     // SAFETY: a counter of the caller's.
     call_int(|| unsafe {
         let counter = counter(cntr)?;
-        let _inside = counter.domain.gate.enter();
+        value = which(counter).load(Ordering::Relaxed);
+        let _inside = counter.domain.gate.enter()?;
         counter.progress();
         value = which(counter).load(Ordering::Relaxed);
         Ok(0)
@@ -210,7 +211,7 @@ unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) ->
         let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
         loop {
             {
-                let _inside = counter.domain.gate.enter();
+                let _inside = counter.domain.gate.enter()?;
                 counter.progress();
             }
             if counter.value.load(Ordering::Relaxed) >= threshold {

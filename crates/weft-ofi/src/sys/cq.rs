@@ -143,7 +143,7 @@ impl Cq {
     /// As `read`.
     #[inline]
     unsafe fn poll(&self, buf: *mut c_void, count: usize, sources: *mut u64) -> Answer {
-        let inside = self.domain.gate.enter();
+        let inside = self.domain.gate.enter()?;
         self.poller.is_back();
         let mut tired = false;
         if self.entries.borrow().is_empty() || count == 0 {
@@ -181,7 +181,7 @@ impl Cq {
         let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
         loop {
             {
-                let _inside = self.domain.gate.enter();
+                let _inside = self.domain.gate.enter()?;
                 self.settle();
                 self.progress();
                 // SAFETY: promised by the caller.
@@ -205,7 +205,7 @@ impl Cq {
     }
 
     pub fn try_wait(&self) -> Result<(), c_int> {
-        let _inside = self.domain.gate.enter();
+        let _inside = self.domain.gate.enter()?;
         self.settle();
         self.progress();
         if self.has_news() {
@@ -261,7 +261,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     call_int(|| unsafe {
         let object = object::<CqObject>(fid, class::CQ)?;
         let domain = object.cq.domain.clone();
-        let _inside = domain.gate.enter();
+        let _inside = domain.gate.enter()?;
         if Rc::strong_count(&object.cq) > 1 {
             return Err(err::EBUSY);
         }
@@ -334,7 +334,7 @@ unsafe extern "C" fn readerr(cq: *mut FidCq, out: *mut CqErrEntry, _flags: u64) 
     // SAFETY: `out` has the fields of the version the caller was written for.
     call(|| unsafe {
         let cq = queue(cq)?;
-        let _inside = cq.domain.gate.enter();
+        let _inside = cq.domain.gate.enter()?;
         let f = cq.failures.borrow_mut().pop_front().ok_or(err::EAGAIN)?;
         let number = cq.next_text.get();
         cq.next_text.set(number.wrapping_add(1).max(1));
@@ -384,7 +384,7 @@ unsafe extern "C" fn strerror(
     // SAFETY: a queue of the caller's, and its buffer.
     unsafe {
         let text = queue(cq).ok().and_then(|cq| {
-            let _inside = cq.domain.gate.enter();
+            let _inside = cq.domain.gate.enter().ok()?;
             let texts = cq.texts.borrow();
             texts.iter().find(|(n, _)| *n == number).map(|(_, text)| text.clone())
         });

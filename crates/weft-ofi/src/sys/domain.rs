@@ -3,9 +3,10 @@
 use super::abi::*;
 use super::{atomic, av, call_int, cntr, cq, ep, eq, give, mr, object, take, watchdog};
 use crate::gate::Gate;
+use crate::offer::Registration;
 use crate::sys::port::Port;
 use libc::{c_int, c_void};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -42,6 +43,10 @@ pub struct Domain {
     /// Version of the interface the caller was written for.
     pub api: u32,
     pub ports: RefCell<Vec<Weak<Port>>>,
+    /// What the caller keeps to when it registers memory and names that of others.
+    pub memory: Registration,
+    /// The next key that is ours to choose.
+    next_key: Cell<u64>,
     /// Registered memory by key, for endpoints yet to be opened.
     pub regions: RefCell<BTreeMap<u64, Rc<mr::Region>>>,
 }
@@ -53,6 +58,17 @@ impl Drop for Domain {
 }
 
 impl Domain {
+    /// A key that no registered memory has.
+    pub fn fresh_key(&self) -> u64 {
+        loop {
+            let key = self.next_key.get();
+            self.next_key.set(key.wrapping_add(1));
+            if key != KEY_NONE && !self.regions.borrow().contains_key(&key) {
+                return key;
+            }
+        }
+    }
+
     /// The open endpoints.
     pub fn each_port(&self, mut f: impl FnMut(&Rc<Port>)) {
         let ports: Vec<Rc<Port>> = self.ports.borrow().iter().filter_map(Weak::upgrade).collect();
@@ -95,6 +111,8 @@ unsafe extern "C" fn open(
         let domain = Arc::new(Domain {
             gate: Gate::new(!alone),
             api: fabric.head.api_version,
+            memory: Registration::of(attr.mr_mode),
+            next_key: Cell::new(1),
             ports: RefCell::default(),
             regions: RefCell::default(),
         });

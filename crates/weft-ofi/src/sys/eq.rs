@@ -2,6 +2,7 @@
 
 use super::abi::*;
 use super::{call, call_int, give, object, take};
+use crate::gate::Mark;
 use libc::{c_char, c_int, c_void};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -63,6 +64,7 @@ pub struct EqObject {
 
 impl EqObject {
     pub fn try_wait(&self) -> Result<(), c_int> {
+        let _mark = Mark::set()?;
         let state = self.events.lock();
         match state.events.is_empty() && state.failures.is_empty() {
             true => Ok(()),
@@ -145,6 +147,7 @@ unsafe extern "C" fn read(
     // SAFETY: as `fi_eq_read` says.
     call(|| unsafe {
         let events = &object::<EqObject>(eq.cast(), class::EQ)?.events;
+        let _mark = Mark::set()?;
         let mut state = events.lock();
         next(&mut state, event, buf, len, flags & cap::PEEK != 0)
     })
@@ -163,6 +166,7 @@ unsafe extern "C" fn sread(
         let events = &object::<EqObject>(eq.cast(), class::EQ)?.events;
         let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
         let start = std::time::Instant::now();
+        let _mark = Mark::set()?;
         let mut state = events.lock();
         loop {
             match next(&mut state, event, buf, len, flags & cap::PEEK != 0) {
@@ -183,6 +187,7 @@ unsafe extern "C" fn readerr(eq: *mut FidEq, out: *mut EqErrEntry, _flags: u64) 
     // SAFETY: as `fi_eq_readerr` says.
     call(|| unsafe {
         let events = &object::<EqObject>(eq.cast(), class::EQ)?.events;
+        let _mark = Mark::set()?;
         let failure = events.lock().failures.pop_front().ok_or(err::EAGAIN)?;
         *out.as_mut().ok_or(err::EINVAL)? = failure;
         Ok(size_of::<EqErrEntry>() as isize)
@@ -200,6 +205,7 @@ unsafe extern "C" fn write(
     call(|| unsafe {
         let events = &object::<EqObject>(eq.cast(), class::EQ)?.events;
         let bytes = std::slice::from_raw_parts(buf.cast::<u8>(), len).to_vec();
+        let _mark = Mark::set()?;
         events.lock().events.push_back(Event { number: event, bytes });
         events.came.notify_all();
         Ok(len as isize)

@@ -23,6 +23,7 @@ mod tagged;
 mod watchdog;
 mod yields;
 
+use crate::gate::Nested;
 use abi::{err, Fid};
 use libc::{c_int, iovec};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -63,9 +64,29 @@ fn call(body: impl FnOnce() -> Answer) -> isize {
         Ok(Ok(value)) => value,
         Ok(Err(error)) => -(error as isize),
         Err(_) => {
-            log::error!("the provider panicked: please report this with the lines above");
+            // It may have panicked over the log.
+            let _told = catch_unwind(|| {
+                log::error!("the provider panicked: please report this with the lines above");
+            });
             -(err::EOTHER as isize)
         }
+    }
+}
+
+impl From<Nested> for c_int {
+    /// No error after which callers try again: the call that was interrupted has to go on first.
+    #[cold]
+    fn from(_: Nested) -> c_int {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        let text =
+            "weft: warn: a signal handler calls the provider inside of another call; this is \
+                    refused, and told once\n";
+        if !TOLD.swap(true, Ordering::Relaxed) {
+            // SAFETY: the text is as long; the call is allowed in a signal handler, and the log,
+            // which may be what was interrupted, is not.
+            unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+        }
+        err::EBUSY
     }
 }
 

@@ -10,9 +10,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weft_core::engine::Rights;
 
-/// Memory that peers may use under a key, with offsets from its start.
+/// Memory that peers may use under a key.
 pub struct Region {
     pub key: u64,
+    /// How peers call the first byte.
+    pub first: u64,
     pub start: *mut u8,
     pub len: usize,
     pub rights: Rights,
@@ -45,20 +47,25 @@ unsafe fn register(
 ) -> Result<c_int, c_int> {
     // SAFETY: promised by the caller.
     let domain = unsafe { &object::<DomainObject>(domain, class::DOMAIN)?.domain }.clone();
-    let _inside = domain.gate.enter();
+    let _inside = domain.gate.enter()?;
     let rights =
         Rights { read: access & cap::REMOTE_READ != 0, write: access & cap::REMOTE_WRITE != 0 };
     let taken = |key| domain.regions.borrow().contains_key(&key);
     let remote = rights.read || rights.write;
     // Memory registered for local use needs no key; callers give the same to all.
-    let key = if !remote { KEY_NONE } else { requested };
+    let key = match remote {
+        false => KEY_NONE,
+        true if domain.memory.own_keys => domain.fresh_key(),
+        true => requested,
+    };
     if remote && key == KEY_NONE {
         return Err(err::EKEYREJECTED);
     }
     if remote && taken(key) {
         return Err(err::ENOKEY);
     }
-    let region = Rc::new(Region { key, start, len, rights, counters: RefCell::default() });
+    let first = if domain.memory.by_address { start as u64 } else { 0 };
+    let region = Rc::new(Region { key, first, start, len, rights, counters: RefCell::default() });
     if remote {
         domain.each_port(|port| port.expose(&region));
         domain.regions.borrow_mut().insert(key, region.clone());
@@ -123,8 +130,10 @@ unsafe extern "C" fn regattr(
 ) -> c_int {
     // SAFETY: as `fi_mr_regattr` says.
     call_int(|| unsafe {
+        let domain_of = object::<DomainObject>(domain, class::DOMAIN)?;
         let a = attr.as_ref().ok_or(err::EINVAL)?;
-        if a.iface != 0 {
+        // Structures of older callers end before.
+        if domain_of.domain.api >= version(1, 9) && a.iface != 0 {
             // Memory of a graphics card.
             return Err(err::ENOSYS);
         }
@@ -138,7 +147,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     call_int(|| unsafe {
         let object = object::<MrObject>(fid, class::MR)?;
         let domain = object.domain.clone();
-        let _inside = domain.gate.enter();
+        let _inside = domain.gate.enter()?;
         let key = object.region.key;
         if key != KEY_NONE {
             domain.each_port(|port| port.hide(key));
@@ -153,7 +162,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     // SAFETY: both are the caller's.
     call_int(|| unsafe {
         let object = object::<MrObject>(fid, class::MR)?;
-        let _inside = object.domain.gate.enter();
+        let _inside = object.domain.gate.enter()?;
         // To an endpoint: all of the domain serve the region anyway.
         if other.as_ref().ok_or(err::EINVAL)?.fclass == class::CNTR {
             let counter = &super::object::<CntrObject>(other, class::CNTR)?.counter;

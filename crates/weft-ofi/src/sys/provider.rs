@@ -93,7 +93,7 @@ unsafe extern "C" fn getinfo(
         }
         // SAFETY: hints are null or a whole `fi_info` of the caller's.
         let hints = unsafe { info::read(hints) };
-        match crate::offer::judge(hints.as_ref()) {
+        match crate::offer::judge(hints.as_ref(), version) {
             Ok(offer) => {
                 // SAFETY: `out` was checked.
                 unsafe { *out = info::build(&offer, version)? };

@@ -213,7 +213,7 @@ mod tests {
                 }
             });
             for _ in 0..200 * EACH {
-                let _inside = gate.enter();
+                let _inside = gate.enter().unwrap();
                 add();
             }
         });

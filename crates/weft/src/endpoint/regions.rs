@@ -32,20 +32,19 @@ impl<'a> Regions<'a> {
         Regions { engine, memory }
     }
 
-    /// Whether a peer may use `len` bytes at `offset` of a region so.
+    /// Whether a peer may use `len` bytes so that it calls `offset`; where in the region they lie.
     ///
     /// # Errors
     /// Why not.
-    pub fn check(&self, key: u64, offset: u64, len: u64, need: Rights) -> Result<(), Denied> {
-        const NONE: Rights = Rights { read: false, write: false };
+    pub fn check(&self, key: u64, offset: u64, len: u64, need: Rights) -> Result<u64, Denied> {
         match self.engine.permits(key, offset, len, need) {
-            true => Ok(()),
-            false if self.engine.permits(key, 0, 0, NONE) => Err(Denied::Access),
-            false => Err(Denied::Key),
+            Some(at) => Ok(at),
+            None if self.engine.has_region(key) => Err(Denied::Access),
+            None => Err(Denied::Key),
         }
     }
 
-    /// The bytes at `offset` of a region, if a peer may use them so.
+    /// The bytes of a region that a peer calls `offset`, if it may use them so.
     ///
     /// # Errors
     /// Why not.
@@ -56,8 +55,8 @@ impl<'a> Regions<'a> {
         len: usize,
         need: Rights,
     ) -> Result<&mut [u8], Denied> {
-        self.check(key, offset, len as u64, need)?;
-        self.memory.get_mut(&key).and_then(|m| m.write(offset, len)).ok_or(Denied::Key)
+        let at = self.check(key, offset, len as u64, need)?;
+        self.memory.get_mut(&key).and_then(|m| m.write(at, len)).ok_or(Denied::Key)
     }
 }
 

@@ -197,9 +197,9 @@ impl State {
         let need = Rights { read: false, write: true };
         let Driver { core, .. } = driver;
         let export = self.copies.exports.get_mut(&head.key);
-        let permitted = core.engine.permits(head.key, head.offset, data.len() as u64, need);
-        let place = core.regions.get_mut(&head.key).filter(|_| permitted && export.is_some());
-        let place = place.and_then(|memory| memory.write(head.offset, data.len()));
+        let at = core.engine.permits(head.key, head.offset, data.len() as u64, need);
+        let place = core.regions.get_mut(&head.key).filter(|_| export.is_some()).zip(at);
+        let place = place.and_then(|(memory, at)| memory.write(at, data.len()));
         let placed = place.map(|memory| memory.copy_from_slice(data)).is_some();
         self.stats.rcpy_redirects += 1;
         if head.last == 0 {

@@ -30,6 +30,39 @@ fn put_get__every_size_under_loss() {
     }
 }
 
+/// Peers may call the first byte what they like: it is there that the region begins for them.
+#[test]
+fn put_and_get__of_a_region_that_begins_elsewhere() {
+    const FIRST: u64 = 0x7fff_1234_5008;
+    for kind in every_kind() {
+        let mut net = Net::open(kind);
+        let key = 7;
+        assert!(net.nodes[1].engine.register_as(key, FIRST, 64, Rights::ALL));
+        net.nodes[1].regions.insert(key, Body::Bytes(vec![1; 64]));
+        let done = [
+            net.put(0, 1, key, FIRST + 8, &[2; 56]),
+            net.get(0, 1, key, FIRST + 7, 2),
+            net.fetch_add(0, 1, key, FIRST, 1),
+        ];
+        net.wait(&done.map(|op| (0, op)));
+        assert_eq!(net.nodes[0].bytes(done[1]), [1, 2]);
+        assert_eq!(net.nodes[0].ok(done[2]).value, u64::from_le_bytes([1; 8]));
+        let Body::Bytes(region) = &net.nodes[1].regions[&key] else { panic!() };
+        assert!(region[0] == 2 && region[1..8] == [1; 7] && region[8..] == [2; 56]);
+        let refused = [
+            net.put(0, 1, key, 0, b"x"),
+            net.put(0, 1, key, FIRST - 1, b"xy"),
+            net.get(0, 1, key, FIRST + 64, 1),
+            net.get(0, 1, key, u64::MAX, 1),
+            net.fetch_add(0, 1, key, 8, 1),
+        ];
+        net.wait(&refused.map(|op| (0, op)));
+        for op in refused {
+            assert_eq!(net.nodes[0].error(op), OpError::Refused);
+        }
+    }
+}
+
 #[test]
 fn fetch_add__is_done_once_each_under_loss() {
     for (caps, config) in every_kind() {

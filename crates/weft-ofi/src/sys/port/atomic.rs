@@ -97,7 +97,8 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 impl Memory for Regions<'_> {
     fn check(&self, at: (u64, u64), len: usize, read: bool, write: bool) -> Result<(), Refusal> {
-        Regions::check(self, at.0, at.1, len as u64, Rights { read, write }).map_err(refusal_of)
+        let found = Regions::check(self, at.0, at.1, len as u64, Rights { read, write });
+        found.map(drop).map_err(refusal_of)
     }
 
     fn bytes(
@@ -195,7 +196,7 @@ impl Port {
     /// # Safety
     /// The results can be written until the completion.
     pub unsafe fn atomic(&self, op: AtomicOp<'_>) -> Answer {
-        let _inside = self.domain.gate.enter();
+        let _inside = self.domain.gate.enter()?;
         let r = &op.request;
         if op.flags & (cap::REMOTE_CQ_DATA | cap::TAGGED) != 0
             || !is_valid(r.form, r.datatype, r.operator)

@@ -262,7 +262,8 @@ impl Port {
     pub fn expose(&self, region: &Region) {
         // SAFETY: whoever registered the memory promised that it exists until it is closed.
         let fresh = unsafe {
-            self.endpoint.register_at(region.key, region.start, region.len, region.rights)
+            let (start, len) = (region.start, region.len);
+            self.endpoint.register_from(region.key, region.first, start, len, region.rights)
         };
         if !fresh {
             log::warn!("memory key {:#x} is registered twice", region.key);
@@ -397,7 +398,7 @@ impl Port {
         data: Option<u64>,
         untagged: bool,
     ) -> Answer {
-        let _inside = self.domain.gate.enter();
+        let _inside = self.domain.gate.enter()?;
         if len > self.inject_max {
             return Err(err::EMSGSIZE);
         }
@@ -447,7 +448,7 @@ impl Port {
     /// # Safety
     /// The pieces can be read until the completion.
     pub unsafe fn send(&self, pieces: Pieces<'_>, op: &SendOp) -> Answer {
-        let _inside = self.domain.gate.enter();
+        let _inside = self.domain.gate.enter()?;
         if pieces.len() > crate::offer::MESSAGE {
             return Err(err::EMSGSIZE);
         }

@@ -16,7 +16,7 @@ impl Port {
     /// # Safety
     /// The pieces can be written until the completion.
     pub unsafe fn recv(&self, pieces: Pieces<'_>, op: &RecvOp) -> Answer {
-        let _inside = self.domain.gate.enter();
+        let _inside = self.domain.gate.enter()?;
         if op.flags & cap::PEEK != 0 {
             return self.peek(op);
         }

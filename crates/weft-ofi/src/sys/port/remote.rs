@@ -232,7 +232,7 @@ impl Port {
     /// # Safety
     /// The pieces can be written or read until the completion, or, if injected, now.
     pub unsafe fn transfer(&self, local: Pieces<'_>, remote: &[RmaIov], op: &RemoteOp) -> Answer {
-        let _inside = self.domain.gate.enter();
+        let _inside = self.domain.gate.enter()?;
         let len = local.len();
         let copied = !op.read && (op.injected || op.flags & cap::INJECT != 0);
         if len > crate::offer::MESSAGE || (op.injected && len > self.inject_max) {

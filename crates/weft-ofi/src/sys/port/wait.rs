@@ -295,7 +295,7 @@ impl Poller {
     pub fn nap(&self, gate: &Gate, ports: &RefCell<Vec<Weak<Port>>>) {
         let mut fds = Vec::new();
         {
-            let _inside = gate.enter();
+            let Ok(_inside) = gate.enter() else { return };
             if self.prepare(ports).is_err() {
                 return;
             }
@@ -306,7 +306,7 @@ impl Poller {
         }
         // SAFETY: the array has as many entries; a negative descriptor is ignored.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, NAP_MS) };
-        let _inside = gate.enter();
+        let Ok(_inside) = gate.enter() else { return };
         for port in ports.borrow().iter().filter_map(Weak::upgrade) {
             port.finish_wait();
         }
@@ -315,7 +315,7 @@ impl Poller {
     /// Sleeps until something may have arrived, for at most `limit`.
     pub fn wait(&self, gate: &Gate, ports: &RefCell<Vec<Weak<Port>>>, limit: Duration) {
         {
-            let _inside = gate.enter();
+            let Ok(_inside) = gate.enter() else { return };
             if self.prepare(ports).is_err() {
                 return;
             }
@@ -328,7 +328,7 @@ impl Poller {
         if woken > 0 {
             self.drain();
         }
-        let _inside = gate.enter();
+        let Ok(_inside) = gate.enter() else { return };
         self.asleep.set(self.asleep.get() - 1);
         for port in ports.borrow().iter().filter_map(Weak::upgrade) {
             port.finish_wait();

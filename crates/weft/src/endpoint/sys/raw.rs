@@ -657,8 +657,25 @@ impl Endpoint {
     /// Until `unregister`, whatever part of `ptr..ptr+len` a peer names stays valid, and is read
     /// and written while the caller is in a call of this endpoint.
     pub unsafe fn register_at(&self, key: u64, ptr: *mut u8, len: usize, rights: Rights) -> bool {
+        // SAFETY: promised by the caller.
+        unsafe { self.register_from(key, 0, ptr, len, rights) }
+    }
+
+    /// As `register_at`; peers count the bytes of the region from `first`, and not from 0. With its
+    /// address for `first` they name bytes by their addresses.
+    ///
+    /// # Safety
+    /// As for `register_at`.
+    pub unsafe fn register_from(
+        &self,
+        key: u64,
+        first: u64,
+        ptr: *mut u8,
+        len: usize,
+        rights: Rights,
+    ) -> bool {
         let d = &mut self.inner.borrow_mut().driver;
-        let taken = !d.core.engine.register_as(key, len as u64, rights);
+        let taken = !d.core.engine.register_as(key, first, len as u64, rights);
         if !taken {
             // SAFETY: promised by the caller.
             d.core.regions.insert(key, unsafe { Memory::raw(ptr, len) });

@@ -13,6 +13,11 @@
  * WEFT_BUSY there instead of waiting), and what is done at once; functions that always wait answer
  * WEFT_UPCALL.
  *
+ * The memory that a function was given is weft's until the function has returned. Neither an upcall
+ * nor a signal handler leaves a function of weft by longjmp, by an exception or by the end of its
+ * thread (pthread_exit, pthread_cancel): packets that come later, and other processes of the host,
+ * would read and write that memory.
+ *
  * With WEFT_RECEIPT=watchdog a thread of weft makes progress for a program that has called nothing
  * for WEFT_WATCHDOG_US, and upcalls run in that thread too, beside what the program computes: what
  * both use is atomic, or the program locks it. Functions take a lock then. weft_wait returns at

@@ -361,6 +361,16 @@ pub struct Direct {
     pub recv: u32,
 }
 
+/// What becomes of an operation whose memory was taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenBack {
+    /// It goes on reading: from a copy of the memory, which the driver makes. What it would have
+    /// written is dropped.
+    pub is_read: bool,
+    /// This peer knows the address of the memory: the driver's link is to take that back.
+    pub known_to: Option<PeerId>,
+}
+
 /// A send to start.
 #[derive(Clone, Copy, Debug)]
 pub struct SendArgs {

@@ -288,6 +288,10 @@ pub trait Link {
         Err(LinkError::Unsupported)
     }
 
+    /// Takes memory of this process back from a peer that may know addresses of it: when this
+    /// returns the peer copies nothing from or to it, and never will again over this connection.
+    fn take_back_memory(&mut self, _peer: PeerId) {}
+
     /// Gives a peer memory of this process under a key of the caller's, for
     /// [`write_direct`](Self::write_direct) without the kernel. False: the link cannot, or not now.
     fn share(&mut self, _peer: PeerId, _key: u64, _block: &Block) -> bool {

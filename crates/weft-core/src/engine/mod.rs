@@ -534,6 +534,31 @@ impl Engine {
         cancelled
     }
 
+    /// The memory of an operation ends before the operation: as `discard`, and its address is given
+    /// to nobody from now on. `None`: nothing needs the memory any more.
+    pub fn take_back(&mut self, id: OpId) -> Option<TakenBack> {
+        let op = self.ops.get_mut(id.0)?;
+        let (peer, mut known) = (op.peer, false);
+        let is_read = matches!(op.kind, Kind::Send(_) | Kind::Put(_));
+        match &mut op.kind {
+            Kind::Send(send) => {
+                known = send.announced && send.addr != 0;
+                send.addr = 0;
+            }
+            Kind::Recv(recv) => {
+                recv.addr = 0;
+                known = op.pull().is_some_and(|pull| pull.back_parts() > 0);
+            }
+            Kind::Put(_) | Kind::Get(_) | Kind::Atomic => {}
+        }
+        let known_to = peer.filter(|_| known);
+        if let Some(peer) = known_to {
+            self.peers[peer.0 as usize].caps.direct = false;
+        }
+        self.discard(id);
+        Some(TakenBack { is_read, known_to })
+    }
+
     /// Nobody wants the operation any more: a posted receive is cancelled, anything else runs to
     /// its end without a completion; `Event::Release` (or a cancelled completion) follows.
     pub fn discard(&mut self, id: OpId) {

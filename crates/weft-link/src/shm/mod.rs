@@ -520,23 +520,27 @@ impl Link for ShmLink {
     }
 
     fn read_direct(&mut self, peer: PeerId, addr: u64, into: &mut [u8]) -> Result<(), LinkError> {
-        self.before_direct();
-        if self.peer(peer).is_some_and(|p| p.read_mapped(addr, into)) {
+        let at = self.before_direct(peer)?;
+        let copying = self.peers[at].begin_copy().ok_or_else(taken_back)?;
+        if copying.read_mapped(addr, into) {
             self.counters.mapped += 1;
             return Ok(());
         }
-        let direct = self.verified(peer)?.direct;
-        direct.read(&mut self.detour, addr, into)
+        copying.direct.read(&mut self.detour, addr, into)
     }
 
     fn write_direct(&mut self, peer: PeerId, addr: u64, from: &[u8]) -> Result<(), LinkError> {
-        self.before_direct();
-        if self.peer(peer).is_some_and(|p| p.write_mapped(addr, from)) {
+        let at = self.before_direct(peer)?;
+        let copying = self.peers[at].begin_copy().ok_or_else(taken_back)?;
+        if copying.write_mapped(addr, from) {
             self.counters.mapped += 1;
             return Ok(());
         }
-        let direct = self.verified(peer)?.direct;
-        direct.write(&mut self.detour, addr, from)
+        copying.direct.write(&mut self.detour, addr, from)
+    }
+
+    fn take_back_memory(&mut self, peer: PeerId) {
+        self.peer(peer).into_iter().for_each(Peer::take_back);
     }
 
     fn share(&mut self, peer: PeerId, key: u64, block: &Block) -> bool {
@@ -587,12 +591,17 @@ impl Link for ShmLink {
 }
 
 impl ShmLink {
-    /// Now and then a look at the sockets: who only copies hears of memory to map, and of ends.
-    fn before_direct(&mut self) {
+    /// Where the peer is that is copied from or to; its hello was heard if it is there to hear.
+    /// Looks at the sockets now and then: who only copies hears of memory to map, and of ends.
+    fn before_direct(&mut self, id: PeerId) -> Result<usize, LinkError> {
         self.counters.direct += 1;
-        if self.counters.direct.is_multiple_of(DIRECT_CALLS) {
+        let unheard = |p: &Peer| p.direct.usable() && !p.direct.verified();
+        if self.counters.direct.is_multiple_of(DIRECT_CALLS) || self.peer(id).is_some_and(unheard) {
             self.service();
         }
+        let at = self.index.get(id.0 as usize).map(|&at| at as usize);
+        at.filter(|&at| at < self.peers.len())
+            .ok_or_else(|| LinkError::Unreachable(format!("{id} is gone")))
     }
 
     fn awake(&self) {
@@ -600,12 +609,8 @@ impl ShmLink {
             peer.rx.awake(&peer.rx_area);
         }
     }
+}
 
-    /// The peer, once its hello was heard if it is there to hear.
-    fn verified(&mut self, id: PeerId) -> Result<&Peer, LinkError> {
-        if self.peer(id).is_some_and(|p| p.direct.usable() && !p.direct.verified()) {
-            self.service();
-        }
-        self.peer(id).ok_or_else(|| LinkError::Unreachable(format!("{id} is gone")))
-    }
+fn taken_back() -> LinkError {
+    LinkError::Unreachable("the peer has taken its memory back".into())
 }

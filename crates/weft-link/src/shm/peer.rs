@@ -3,17 +3,26 @@
 use super::direct::Direct;
 use super::process::Process;
 use super::rendezvous::{Shared, BELL, REFUSED};
-use super::ring::{Consumer, Lie, Producer, Sizes};
+use super::ring::{Area as _, Consumer, Lie, Producer, Sizes};
 use super::sys::block::{Block, Window};
 use super::sys::map::Half;
 use super::sys::socket;
 use super::DirectCopy;
+use crate::sync::{fence, Ordering};
 use crate::{Frame, Sink};
 use std::os::fd::OwnedFd;
-use weft_core::{EndpointId, PeerId};
+use std::time::{Duration, Instant};
+use weft_core::{EndpointId, PeerId, Pulse};
 
 /// Blocks of one peer that are mapped; others are reached through the kernel.
 const WINDOWS_MAX: usize = 256;
+/// Looks at a copy of the peer that is under way, before this side sleeps between two looks.
+const COPY_LOOKS: u32 = 1000;
+/// A copy takes less than a millisecond. The user is told after the first of these that the peer
+/// was stopped in one; after the second this process ends, since its memory may be overwritten at
+/// any time.
+const COPY_WARN: Duration = Duration::from_secs(5);
+const COPY_MAX: Duration = Duration::from_secs(60);
 
 /// A connected socket and its name in the epoll set.
 #[derive(Debug)]
@@ -68,6 +77,32 @@ pub(super) struct Peer {
     pub mtu: u32,
     /// What it sent is left in its ring for now.
     pub muted: bool,
+    /// It may have been told addresses of this process, and copies from and to there.
+    pub copies: bool,
+}
+
+/// A copy from or to the memory of a peer, until this is dropped.
+pub(super) struct Copying<'a>(&'a Peer);
+
+impl std::ops::Deref for Copying<'_> {
+    type Target = Peer;
+
+    fn deref(&self) -> &Peer {
+        self.0
+    }
+}
+
+impl Drop for Copying<'_> {
+    fn drop(&mut self) {
+        self.0.tx_area.producer().copying.store(0, Ordering::Release);
+    }
+}
+
+impl Drop for Peer {
+    /// What the peer knows the address of may be freed next.
+    fn drop(&mut self) {
+        self.take_back();
+    }
 }
 
 impl Peer {
@@ -93,6 +128,7 @@ impl Peer {
             socket,
             crossing: None,
             process: Process::met(direct.process()),
+            copies: direct.usable(),
             direct,
             windows: Vec::new(),
             mtu: sizes.mtu,
@@ -186,7 +222,61 @@ impl Peer {
     pub(super) fn cross(&mut self, socket: Socket, sizes: Sizes, rx: Half) {
         self.crossing = Some(socket);
         self.rx = Consumer::new(sizes);
-        self.rx_area = rx;
+        let before = std::mem::replace(&mut self.rx_area, rx);
+        if before.hint().taken_back.load(Ordering::Relaxed) != 0 {
+            self.take_back();
+        }
+    }
+
+    /// Begins a copy from or to the peer's memory. `None`: the peer has taken that back.
+    pub(super) fn begin_copy(&self) -> Option<Copying<'_>> {
+        self.tx_area.producer().copying.store(1, Ordering::SeqCst);
+        let copying = Copying(self);
+        // Either this side sees that the memory was taken back, or the peer sees this copy.
+        fence(Ordering::SeqCst);
+        let mine = self.tx_area.hint().taken_back.load(Ordering::SeqCst) == 0;
+        mine.then_some(copying)
+    }
+
+    /// Takes the memory of this process back: when this returns the peer copies nothing from or to
+    /// it, and never will again over this connection.
+    pub(super) fn take_back(&self) {
+        if !self.copies {
+            return;
+        }
+        self.rx_area.hint().taken_back.store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let is_copying = || self.rx_area.producer().copying.load(Ordering::Acquire) != 0;
+        if (0..COPY_LOOKS).all(|_| {
+            std::hint::spin_loop();
+            is_copying()
+        }) {
+            self.await_copy(is_copying);
+        }
+    }
+
+    /// Waits for the end of the peer's copy: it does not run now, or never will again.
+    #[cold]
+    fn await_copy(&self, is_copying: impl Fn() -> bool) {
+        let (start, process) = (Instant::now(), self.direct.process());
+        let mut warned = false;
+        while is_copying() && !self.closed() && self.process.pulse() != Pulse::Ended {
+            let waited = start.elapsed();
+            if waited >= COPY_WARN && !std::mem::replace(&mut warned, true) {
+                log::warn!(
+                    "process {process} was stopped while it copies to memory of this one, which \
+                     waits until it goes on (kill -CONT {process}) or ends"
+                );
+            }
+            if waited >= COPY_MAX {
+                log::error!(
+                    "process {process} stands still while it copies to memory that this process \
+                     has to free: this process ends, before its memory is overwritten"
+                );
+                std::process::abort();
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
 
     /// Whether the peer's own connection may still be added.

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use weft_core::EndpointId;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"weft");
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Which message a [`Hello`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,7 +337,7 @@ mod tests {
         let bytes = hello().encode();
         let fields: [(usize, &[u8]); 10] = [
             (0, b"weft"),
-            (4, &[1, 1, 1, 0]),
+            (4, &[2, 1, 1, 0]),
             (8, &1u64.to_le_bytes()),
             (16, &(u64::MAX - 1).to_le_bytes()),
             (24, &256u32.to_le_bytes()),

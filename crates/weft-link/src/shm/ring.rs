@@ -56,6 +56,8 @@ pub(super) struct ConsumerLine {
 pub(super) struct ProducerLine {
     /// 1: the producer sleeps until there is space; whoever resets it rings.
     pub blocked: AtomicU32,
+    /// 1: the producer copies from or to the consumer's own memory, past the rings.
+    pub copying: AtomicU32,
 }
 
 /// Written by the consumer now and then, read by the producer on request only.
@@ -65,6 +67,9 @@ pub(super) struct HintLine {
     /// Monotonic time in nanoseconds when the consumer last found nothing while polling; 0: it
     /// does not poll.
     pub polled_at: AtomicU64,
+    /// 1: the consumer has taken its own memory back. The producer begins no copy from or to it,
+    /// and the consumer has waited for the end of one that was under way.
+    pub taken_back: AtomicU32,
 }
 
 /// The shared memory of one direction.

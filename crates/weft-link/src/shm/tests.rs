@@ -521,6 +521,51 @@ fn direct__copies_between_processes() {
 }
 
 #[test]
+fn take_back_memory__the_peer_copies_no_more_and_we_do() {
+    let (mut a, mut b) = pair();
+    let (source, mut target) = (pattern(1, 5000), vec![0; 5000]);
+    let at = source.as_ptr() as u64;
+    b.read_direct(PEER, at, &mut target).unwrap();
+    a.take_back_memory(PEER);
+    let refused = b.read_direct(PEER, at, &mut target);
+    assert!(refused.is_err_and(|e| e.to_string().contains("taken its memory back")));
+    assert!(b.write_direct(PEER, target.as_mut_ptr() as u64, &source).is_err());
+    a.read_direct(PEER, at, &mut target).unwrap();
+    // A connection that ends takes everything back.
+    a.disconnect(PEER);
+    let (mut a, mut b) = pair();
+    b.read_direct(PEER, at, &mut target).unwrap();
+    b.disconnect(PEER);
+    assert!(a.write_direct(PEER, target.as_mut_ptr() as u64, &source).is_err());
+    let (mut a, b) = pair();
+    drop(b);
+    assert!(a.write_direct(PEER, target.as_mut_ptr() as u64, &source).is_err());
+}
+
+#[test]
+fn take_back_memory__waits_for_a_copy_that_is_under_way() {
+    let (mut a, b) = pair();
+    let (copied, done) = (std::sync::atomic::AtomicBool::new(false), std::sync::mpsc::channel());
+    std::thread::scope(|s| {
+        let copying = b.peers[0].begin_copy().unwrap();
+        let copied = &copied;
+        s.spawn(move || {
+            a.take_back_memory(PEER);
+            done.0.send(copied.load(std::sync::atomic::Ordering::SeqCst)).unwrap();
+        });
+        // It has said so, and may not return before the copy has ended.
+        while b.peers[0].tx_area.hint().taken_back.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        assert!(b.peers[0].tx_area.producer().copying.load(Ordering::SeqCst) == 1);
+        copied.store(true, std::sync::atomic::Ordering::SeqCst);
+        drop(copying);
+    });
+    assert!(done.1.recv().unwrap(), "it returned while the copy was under way");
+    assert!(b.peers[0].begin_copy().is_none());
+}
+
+#[test]
 fn direct__forbidden_falls_back() {
     let off = ShmConfig { direct: DirectCopy::Off, ..config(1) };
     let (mut a, b) = pair_of(off, config(2));
@@ -615,8 +660,10 @@ fn share__memory_of_one_who_has_ended_is_not_written() {
     a.service();
     let addr = block.start().addr() as u64;
     a.write_direct(PEER, addr, &[1; 8]).unwrap();
+    // Killed: it says nothing. This is seen after some copies at the latest, without progress of
+    // the link.
+    b.peers[0].copies = false;
     drop(b);
-    // It is seen after some copies at the latest, without progress of the link.
     let ended = (0..2 * DIRECT_CALLS).any(|_| {
         a.write_direct(PEER, addr, &[1; 8]).unwrap();
         counter(&a, "shm_mapped") < counter(&a, "shm_direct")

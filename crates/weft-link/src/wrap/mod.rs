@@ -168,6 +168,9 @@ macro_rules! forward {
         ) -> Result<(), crate::LinkError> {
             self.$inner.write_direct(peer, addr, from)
         }
+        fn take_back_memory(&mut self, peer: weft_core::PeerId) {
+            self.$inner.take_back_memory(peer)
+        }
         fn share(&mut self, peer: weft_core::PeerId, key: u64, block: &crate::shm::Block) -> bool {
             self.$inner.share(peer, key, block)
         }

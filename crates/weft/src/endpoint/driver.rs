@@ -9,7 +9,9 @@ use super::sys::Memory;
 use super::ways::Ways;
 use crate::calibration::Calibration;
 use crate::clock::Clock;
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::task::Waker;
 use std::time::Duration;
 use weft_core::engine::types::{
@@ -31,6 +33,8 @@ pub(crate) struct Upcall {
     pub peer: PeerId,
     pub argument: u32,
     pub data: Vec<u8>,
+    /// What was done with it at once has panicked so: that goes on when the driver is whole.
+    pub panicked: Option<Box<dyn Any + Send>>,
 }
 
 /// A packet of the packet interface that arrived; its upcall runs when the driver is not borrowed.
@@ -39,6 +43,17 @@ pub(crate) struct Arrived {
     /// Handler and argument, as in an active message.
     pub tag: u64,
     pub data: PacketBuf,
+}
+
+/// Wakes somebody from within the driver, which is not left half way through a packet by a waker
+/// that panics.
+#[inline]
+pub(crate) fn wake(waker: Waker) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        // To drop it may panic again.
+        std::mem::forget(panic);
+        log::error!("a waker of the program panicked");
+    }
 }
 
 /// Memory of a packet: the first `len` bytes. The vector never shrinks, so that it need not be
@@ -136,8 +151,9 @@ pub(crate) struct Core {
 }
 
 pub(crate) struct Driver {
-    pub core: Core,
+    /// Dropped first: peers may copy to memory of operations until their connections have ended.
     pub links: Vec<Box<dyn Link>>,
+    pub core: Core,
     pub address: Address,
     pub(super) encoded: Vec<u8>,
     /// Paths to each peer.
@@ -587,13 +603,19 @@ impl Core {
             return;
         }
         let (handler, argument) = (tag as u32, (tag >> 32) as u32);
-        let data = match self.at_once.get_mut(&handler) {
-            Some(work) => work(&mut Regions::new(&self.engine, &mut self.regions), argument, data),
-            None => Some(data),
+        let done = match self.at_once.get_mut(&handler) {
+            Some(work) => {
+                let regions = &mut Regions::new(&self.engine, &mut self.regions);
+                catch_unwind(AssertUnwindSafe(|| work(regions, argument, data)))
+            }
+            None => Ok(Some(data)),
         };
-        if let Some(data) = data {
-            self.upcalls.push_back(Upcall { handler, peer, argument, data });
-        }
+        let (data, panicked) = match done {
+            Ok(Some(data)) => (data, None),
+            Ok(None) => return,
+            Err(panic) => (Vec::new(), Some(panic)),
+        };
+        self.upcalls.push_back(Upcall { handler, peer, argument, data, panicked });
     }
 
     /// A HELLO of an endpoint that the link knows only from its connection.
@@ -659,7 +681,7 @@ impl Core {
     fn settle(&mut self) {
         // Whoever probes looks again: an announcement leaves no other trace than a probe's.
         if !self.arrivals.is_empty() {
-            self.arrivals.drain(..).for_each(Waker::wake);
+            self.arrivals.drain(..).for_each(wake);
         }
         while let Some(event) = self.engine.poll_event() {
             match event {
@@ -709,7 +731,7 @@ impl Core {
 
     fn forget(&mut self, peer: PeerId) {
         self.held.retain(|&(p, _), _| p != peer);
-        self.arrivals.drain(..).for_each(Waker::wake);
+        self.arrivals.drain(..).for_each(wake);
     }
 }
 

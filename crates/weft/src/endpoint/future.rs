@@ -138,7 +138,7 @@ impl Driver {
                 break;
             }
             if let Some((_, waker)) = self.sleepers.pop_first() {
-                waker.wake();
+                super::driver::wake(waker);
                 did = true;
             }
         }

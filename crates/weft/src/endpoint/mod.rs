@@ -34,7 +34,7 @@ use driver::{Driver, Upcall};
 use future::State;
 use ops::Owner;
 use std::cell::{RefCell, RefMut};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
@@ -150,6 +150,22 @@ struct Flag(AtomicBool);
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Upcalls that are being made. Those behind one that panics are made in the next round.
+struct Calls<'a> {
+    endpoint: &'a Endpoint,
+    left: VecDeque<Upcall>,
+}
+
+impl Drop for Calls<'_> {
+    fn drop(&mut self) {
+        if !self.left.is_empty() {
+            let upcalls = &mut self.endpoint.inner.borrow_mut().driver.core.upcalls;
+            self.left.append(upcalls);
+            std::mem::swap(&mut self.left, upcalls);
+        }
     }
 }
 
@@ -313,9 +329,12 @@ impl Endpoint {
         if inner.driver.core.upcalls.is_empty() {
             return did;
         }
-        let calls = std::mem::take(&mut inner.driver.core.upcalls);
+        let mut calls =
+            Calls { endpoint: self, left: std::mem::take(&mut inner.driver.core.upcalls) };
         drop(inner);
-        calls.into_iter().for_each(|call| self.call(call));
+        while let Some(call) = calls.left.pop_front() {
+            self.call(call);
+        }
         let d = &mut self.inner.borrow_mut().driver;
         // The handlers took their time.
         d.core.tick();
@@ -324,6 +343,9 @@ impl Endpoint {
     }
 
     fn call(&self, call: Upcall) {
+        if let Some(panic) = call.panicked {
+            std::panic::resume_unwind(panic);
+        }
         let handler = self.inner.borrow().handlers.get(&call.handler).cloned();
         match handler {
             Some(handler) => {
@@ -652,7 +674,10 @@ impl Endpoint {
         d.flush();
     }
 
-    /// Registers a handler of active messages. It runs inside `progress`, and may send.
+    /// Registers a handler of active messages. It runs inside `progress`, and may send. When it
+    /// panics the call that made progress unwinds: what that has lent is its caller's again (what
+    /// was to be sent is sent from a copy, what was to be received is dropped), and the endpoint
+    /// serves the next call.
     pub fn handle(&self, number: u32, handler: impl FnMut(&Endpoint, ActiveMessage) + 'static) {
         self.inner.borrow_mut().handlers.insert(number, Rc::new(RefCell::new(handler)));
     }

@@ -1,5 +1,6 @@
 //! The driver's side of operations: their buffers and who waits for them.
 
+use super::driver::wake;
 use super::spare::Spare;
 use super::sys::Memory;
 use std::collections::{BTreeMap, VecDeque};
@@ -179,7 +180,7 @@ impl OpTable {
             Owner::Waiter => {
                 entry.done = Some(*c);
                 if let Some(w) = entry.waker.take() {
-                    w.wake();
+                    wake(w);
                 }
             }
             Owner::Queue | Owner::Nobody | Owner::Lender if c.released => self.release(c.op),
@@ -236,10 +237,14 @@ impl OpTable {
         Some((done, Memory::None))
     }
 
-    /// Nobody waits for the operation any more, and its memory is gone.
-    pub fn lose(&mut self, op: OpId) {
+    /// Nobody waits for the operation any more, and its memory is about to go: where it `is_read`,
+    /// a copy takes its place.
+    pub fn take_back(&mut self, op: OpId, is_read: bool) {
         if let Some(e) = self.get_mut(op) {
-            e.memory = Memory::None;
+            let memory = std::mem::take(&mut e.memory);
+            if is_read {
+                e.memory = Memory::Owned(memory.read(0, memory.len()).to_vec());
+            }
         }
         self.abandon(op);
     }

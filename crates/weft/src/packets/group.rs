@@ -245,8 +245,8 @@ impl MulticastGroup {
 /// What [`MulticastGroup::expect`] began.
 #[must_use = "what is dropped ends at once"]
 pub struct Expecting {
-    packets: Packets,
-    watched: Vec<PeerId>,
+    pub(super) packets: Packets,
+    pub(super) watched: Vec<PeerId>,
 }
 
 impl Drop for Expecting {

@@ -30,6 +30,7 @@ pub use rcpy::Exported;
 pub use receive::Received;
 
 use crate::choices::{Choices, NoAgent, Place, Server};
+use crate::endpoint::sys::lent::Waits as _;
 use crate::endpoint::Endpoint;
 use agent::Agent;
 use multicast::{Delivery, Group, InFlight};
@@ -173,7 +174,7 @@ impl State {
     }
 
     fn wake_all(&mut self) {
-        self.wakers.drain(..).for_each(Waker::wake);
+        self.wakers.drain(..).for_each(crate::endpoint::driver::wake);
     }
 }
 
@@ -331,8 +332,7 @@ impl Packets {
         if self.is_in_kernel(at) {
             return self.endpoint.block_on(self.fetch_add(at, counter, n));
         }
-        let op = self.endpoint.begin_fetch_add(at, counter.key, n)?;
-        self.endpoint.wait_op(op).map(|status| status.value)
+        self.endpoint.atomic_at(at, (counter.key, 0), AtomicCode::FetchAdd, (n, 0))
     }
 
     /// Who serves counters that are made here from now on.

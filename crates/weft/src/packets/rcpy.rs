@@ -10,7 +10,7 @@
 
 use super::send::post;
 use super::wire::{tag, Invalidate, Kind, Map, Redirect};
-use super::{Packets, State};
+use super::{Expecting, Packets, State};
 use crate::endpoint::driver::Driver;
 use crate::endpoint::sys::kept::Kept;
 use crate::endpoint::Inner;
@@ -39,6 +39,18 @@ struct Waiting {
     left: usize,
     refused: bool,
     failed: Option<PeerFailure>,
+}
+
+/// A copy that answers are awaited for, until this is dropped: also by a panic, or with its future.
+struct Redirected<'a> {
+    packets: &'a Packets,
+    number: u32,
+}
+
+impl Drop for Redirected<'_> {
+    fn drop(&mut self) {
+        self.packets.with(|state| state.copies.waiting.remove(&self.number));
+    }
 }
 
 struct Export {
@@ -328,7 +340,7 @@ impl Packets {
             };
         }
         let copy = self.expect_copy(to, rest.misses.len());
-        for (argument, packet) in self.redirects(to, key, offset, data, &rest.misses, copy) {
+        for (argument, packet) in self.redirects(to, key, offset, data, &rest.misses, copy.number) {
             let name = tag(Kind::Redirect, 0, argument);
             let sent = loop {
                 match self.try_post(to, name, &packet) {
@@ -336,22 +348,16 @@ impl Packets {
                     other => break other,
                 };
             };
-            if let Err(error) = sent {
-                self.with(|state| state.copies.waiting.remove(&copy));
-                return Err(error);
-            }
+            sent?;
         }
         let put = self.endpoint.put_parts(to, key, offset, data, &rest.puts);
-        let watched = self.endpoint.expect(to);
+        let _watch = self.endpoint.watch(to);
         let result = loop {
-            if let Some(result) = self.with(|state| state.outcome(copy)) {
+            if let Some(result) = self.with(|state| state.outcome(copy.number)) {
                 break result;
             }
             self.endpoint.wait(None);
         };
-        if watched {
-            self.endpoint.unexpect(to);
-        }
         put.and(result)
     }
 
@@ -374,11 +380,11 @@ impl Packets {
         }
         if !rest.misses.is_empty() {
             let copy = self.expect_copy(to, rest.misses.len());
-            for (argument, packet) in self.redirects(to, key, offset, data, &rest.misses, copy) {
+            let packets = self.redirects(to, key, offset, data, &rest.misses, copy.number);
+            for (argument, packet) in packets {
                 let name = tag(Kind::Redirect, 0, argument);
                 while let Err(error) = self.try_post(to, name, &packet) {
                     if error != OpError::Busy {
-                        self.with(|state| state.copies.waiting.remove(&copy));
                         return Err(error);
                     }
                     self.endpoint.sleep(super::BUSY).await;
@@ -386,7 +392,7 @@ impl Packets {
             }
             let watch = self.endpoint.watch(to);
             let answered = poll_fn(|cx| {
-                self.with(|state| match state.outcome(copy) {
+                self.with(|state| match state.outcome(copy.number) {
                     Some(result) => Poll::Ready(result),
                     None => {
                         state.wakers.push(cx.waker().clone());
@@ -413,14 +419,15 @@ impl Packets {
         Ok(state.translate(driver, to, (key, offset), data))
     }
 
-    fn expect_copy(&self, to: PeerId, pages: usize) -> u32 {
-        self.with(|state| {
+    fn expect_copy(&self, to: PeerId, pages: usize) -> Redirected<'_> {
+        let number = self.with(|state| {
             let copies = &mut state.copies;
             copies.next = copies.next.wrapping_add(1);
             let waiting = Waiting { to, left: pages, refused: false, failed: None };
             copies.waiting.insert(copies.next, waiting);
             copies.next
-        })
+        });
+        Redirected { packets: self, number }
     }
 
     /// The packets of the pages that missed.
@@ -466,7 +473,7 @@ impl Packets {
             })
         })
         .await;
-        watched.into_iter().for_each(|peer| self.endpoint.unexpect(peer));
+        drop(watched);
         self.end_unexport(exported)
     }
 
@@ -476,24 +483,25 @@ impl Packets {
         while !self.with(|state| state.unmapped(exported.key)) {
             self.endpoint.wait(None);
         }
-        watched.into_iter().for_each(|peer| self.endpoint.unexpect(peer));
+        drop(watched);
         self.end_unexport(exported)
     }
 
     /// Refuses new copies and tells those who have translations; returns whose silence is noticed.
-    fn begin_unexport(&self, exported: Exported) -> Vec<PeerId> {
+    fn begin_unexport(&self, exported: Exported) -> Expecting {
+        let mut expecting = Expecting { packets: self.clone(), watched: Vec::new() };
         let Inner { driver, packets, .. } = &mut *self.endpoint.inner.borrow_mut();
-        let Some(state) = packets else { return Vec::new() };
-        let Some(export) = state.copies.exports.get_mut(&exported.key) else { return Vec::new() };
+        let Some(state) = packets else { return expecting };
+        let Some(export) = state.copies.exports.get_mut(&exported.key) else { return expecting };
         driver.core.engine.unregister(exported.key);
         let now = driver.core.tick();
         let head = Invalidate { key: exported.key };
         let name = tag(Kind::Invalidate, 0, 0);
         export.mapped.retain(|&peer| post(driver, peer, name, &head.encode()).is_ok());
         let peers = export.mapped.iter().copied();
-        let watched = peers.filter(|&peer| driver.core.engine.watch(now, peer)).collect();
+        expecting.watched = peers.filter(|&peer| driver.core.engine.watch(now, peer)).collect();
         driver.flush();
-        watched
+        expecting
     }
 
     fn end_unexport(&self, exported: Exported) -> Option<Vec<u8>> {

@@ -8,6 +8,7 @@ mod watchdog;
 pub use job::SharedJob;
 
 use crate::choices::{NoAgent, Receipt};
+use crate::endpoint::sys::lent::{Ended, Waits};
 use crate::endpoint::{ActiveMessage, ConnectError, Endpoint, Status};
 use crate::job::{open_locked, JobError, Links};
 use crate::packets::{Counter, Packet, Packets};
@@ -17,6 +18,7 @@ use std::time::Duration;
 use sys::Owned;
 use weft_core::engine::types::{AtomicCode, Probed};
 use weft_core::engine::Rights;
+use weft_core::matching::RecvSpec;
 use weft_core::{Config, OpError, OpId, PeerId, Stats};
 use weft_link::Address;
 
@@ -54,6 +56,15 @@ impl Cancel {
     }
 }
 
+/// Names no receive any more when this is dropped, also by a panic.
+struct Named<'a>(&'a Cancel);
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() = Wish::Nothing;
+    }
+}
+
 struct Shared {
     state: Mutex<State>,
     progressed: Condvar,
@@ -64,6 +75,54 @@ struct Shared {
 #[derive(Clone)]
 pub struct SharedEndpoint {
     shared: Arc<Shared>,
+}
+
+/// This thread makes progress for all, until this is dropped: also when a handler panics.
+struct Leading<'a>(&'a Shared);
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        self.0.lock().leader = false;
+        self.0.progressed.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A thread that panicked in a handler leaves the endpoint itself whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waits for SharedEndpoint {
+    fn reach<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R {
+        self.with(f)
+    }
+
+    fn wait_op(&self, op: OpId) -> Ended {
+        let mut state = self.lock();
+        state.calls += 1;
+        loop {
+            if let Some(ended) = state.endpoint.get().collect(op) {
+                return ended;
+            }
+            if state.leader {
+                if state.asleep {
+                    // What was begun here may have to be repeated sooner than it would wake.
+                    state.endpoint.get().rearm(false);
+                }
+                let waited = self.shared.progressed.wait(state);
+                state = waited.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.leader = true;
+            let leading = Leading(&self.shared);
+            state = self.lead(state);
+            state.leader = false;
+            self.shared.progressed.notify_all();
+            std::mem::forget(leading);
+        }
+    }
 }
 
 impl SharedEndpoint {
@@ -92,8 +151,7 @@ impl SharedEndpoint {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked in a handler leaves the engine itself whole.
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 
     fn with<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R {
@@ -148,10 +206,7 @@ impl SharedEndpoint {
     /// # Errors
     /// The peer failed.
     pub fn send(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<(), OpError> {
-        match self.with(|e| e.begin_send(to, tag, data))? {
-            Some(op) => self.wait_op(op).map(|_| ()),
-            None => Ok(()),
-        }
+        self.send_from(to, tag, data)
     }
 
     /// Receives a message into `buffer` and returns when it is there. `from: None` takes any
@@ -167,8 +222,7 @@ impl SharedEndpoint {
         ignore: u64,
         buffer: &mut [u8],
     ) -> Result<Status, OpError> {
-        let op = self.with(|e| e.begin_recv(from, tag, ignore, buffer))?;
-        self.wait_op(op)
+        self.recv_into(RecvSpec { source: from, tag, ignore }, buffer, |_| Ok(()))
     }
 
     /// As [`recv`](Self::recv), until another thread calls [`cancel`](Self::cancel).
@@ -183,17 +237,15 @@ impl SharedEndpoint {
         buffer: &mut [u8],
         cancel: &Cancel,
     ) -> Result<Status, OpError> {
-        let op = self.with(|e| {
-            if *cancel.lock() == Wish::Asked {
+        let _named = Named(cancel);
+        self.recv_into(RecvSpec { source: from, tag, ignore }, buffer, |op| {
+            let mut wish = cancel.lock();
+            if *wish == Wish::Asked {
                 return Err(OpError::Cancelled);
             }
-            let op = e.begin_recv(from, tag, ignore, buffer)?;
-            *cancel.lock() = Wish::Running(op);
-            Ok(op)
-        });
-        let result = op.and_then(|op| self.wait_op(op));
-        *cancel.lock() = Wish::Nothing;
-        result
+            *wish = op.map_or(Wish::Nothing, Wish::Running);
+            Ok(())
+        })
     }
 
     /// Ends the receive that `cancel` was given to, or the next one that it will be. False: its
@@ -243,8 +295,7 @@ impl SharedEndpoint {
     /// # Errors
     /// The peer failed, or refused: key, bounds or rights.
     pub fn put(&self, to: PeerId, key: u64, offset: u64, data: &[u8]) -> Result<(), OpError> {
-        let op = self.with(|e| e.begin_put(to, (key, offset), data))?;
-        self.wait_op(op).map(|_| ())
+        self.put_from(to, (key, offset), data)
     }
 
     /// Reads from the peer's region at `offset` as much as `buffer` is long.
@@ -258,8 +309,7 @@ impl SharedEndpoint {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<(), OpError> {
-        let op = self.with(|e| e.begin_get(from, (key, offset), buffer))?;
-        self.wait_op(op).map(|_| ())
+        self.get_into(from, (key, offset), buffer)
     }
 
     /// Does an atomic operation on the 8 bytes at `offset` of the peer's region; returns the old
@@ -275,36 +325,12 @@ impl SharedEndpoint {
         operand: u64,
         compare: u64,
     ) -> Result<u64, OpError> {
-        let op = self.with(|e| e.begin_atomic(at, (key, offset), code, (operand, compare)))?;
-        self.wait_op(op).map(|status| status.value)
+        self.atomic_at(at, (key, offset), code, (operand, compare))
     }
 
     /// The whole text of an error, as [`Endpoint::explain`].
     pub fn explain(&self, error: OpError) -> String {
         self.with(|e| e.explain(error))
-    }
-
-    fn wait_op(&self, op: OpId) -> Result<Status, OpError> {
-        let mut state = self.lock();
-        state.calls += 1;
-        loop {
-            if let Some(result) = state.endpoint.get().collect(op) {
-                return result;
-            }
-            if state.leader {
-                if state.asleep {
-                    // What was begun here may have to be repeated sooner than it would wake.
-                    state.endpoint.get().rearm(false);
-                }
-                let waited = self.shared.progressed.wait(state);
-                state = waited.unwrap_or_else(PoisonError::into_inner);
-                continue;
-            }
-            state.leader = true;
-            state = self.lead(state);
-            state.leader = false;
-            self.shared.progressed.notify_all();
-        }
     }
 
     /// One round of progress for all; sleeps without the lock when there is nothing to do.
@@ -382,8 +408,7 @@ impl SharedEndpoint {
     /// # Errors
     /// The peer failed, or has no such counter.
     pub fn fetch_add(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
-        let op = self.with(|e| e.begin_fetch_add(at, counter.key, n))?;
-        self.wait_op(op).map(|status| status.value)
+        self.atomic_at(at, (counter.key, 0), AtomicCode::FetchAdd, (n, 0))
     }
 
     /// The value of a counter made here.

@@ -4,7 +4,8 @@
 //! interface interrupts; here a thread takes the lock that every call takes.
 
 use super::Shared;
-use std::sync::{Arc, PoisonError};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::thread;
 use std::time::Duration;
 
@@ -18,7 +19,12 @@ pub(super) fn start(shared: &Arc<Shared>, period: Duration) {
         let mut seen = 0;
         while Arc::strong_count(&shared) > 1 {
             thread::sleep(period);
-            let Ok(state) = shared.state.try_lock() else { continue };
+            let state = match shared.state.try_lock() {
+                Ok(state) => state,
+                // A handler has panicked, and left the endpoint itself whole.
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => continue,
+            };
             if state.leader {
                 // A thread waits, and makes progress for all.
                 let waited = shared.progressed.wait_timeout(state, LOOK);
@@ -26,7 +32,9 @@ pub(super) fn start(shared: &Arc<Shared>, period: Duration) {
                 continue;
             }
             if state.calls == seen {
-                state.endpoint.get().progress();
+                // The others are served whatever one handler does; the panic was reported.
+                let polled = catch_unwind(AssertUnwindSafe(|| state.endpoint.get().progress()));
+                polled.map_or_else(std::mem::forget, |_| ());
             }
             seen = state.calls;
         }

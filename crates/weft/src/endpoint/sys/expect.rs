@@ -1,7 +1,7 @@
 //! Receives that a caller polls for, without an operation for as long as one is not needed.
 
 use super::Memory;
-use crate::endpoint::driver::Core;
+use crate::endpoint::driver::Driver;
 use crate::endpoint::ops::AwaitedRecv;
 use crate::endpoint::Endpoint;
 use weft_core::engine::types::Awaited;
@@ -25,13 +25,13 @@ pub enum Expected {
     Post,
 }
 
-impl Core {
+impl Driver {
     /// Ends what is awaited: its memory is not written to any more.
+    #[inline]
     pub fn end_await(&mut self) {
-        self.engine.end_await();
-        if let Some(op) = std::mem::take(&mut self.awaited).posted {
-            self.engine.discard(op);
-            self.ops.lose(op);
+        self.core.engine.end_await();
+        if let Some(op) = std::mem::take(&mut self.core.awaited).posted {
+            self.take_back(op);
         }
     }
 }
@@ -103,6 +103,6 @@ impl Endpoint {
 
     /// Ends what `expect_message` began: the memory is not written to any more.
     pub fn end_expected(&self) {
-        self.inner.borrow_mut().driver.core.end_await();
+        self.inner.borrow_mut().driver.end_await();
     }
 }

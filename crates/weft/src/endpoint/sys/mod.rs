@@ -3,6 +3,7 @@
 pub(crate) mod epoll;
 pub(crate) mod expect;
 pub(crate) mod kept;
+pub(crate) mod lent;
 pub(crate) mod raw;
 
 use std::ops::Range;
@@ -17,8 +18,8 @@ pub(crate) enum Memory {
     None,
     /// Owned until the operation is through.
     Owned(Vec<u8>),
-    /// The caller's: it promised, by calling an `unsafe` function or by not returning before the
-    /// end, that the memory outlives the operation and is not touched meanwhile.
+    /// The caller's: it promised, by calling an `unsafe` function, that the memory outlives the
+    /// operation and is not touched meanwhile; or [`lent`] takes the operation back before.
     Raw(*mut u8, usize),
     /// A part of memory that the caller shares and nobody changes: `start` and length.
     Shared(Rc<[u8]>, u32, u32),

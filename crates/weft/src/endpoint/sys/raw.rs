@@ -5,10 +5,8 @@ use super::Memory;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::look::CLOSE_ROUNDS;
 use crate::endpoint::ops::{AwaitedRecv, OpTable, Owner};
-use crate::endpoint::{error_of, Endpoint, Inner, Status};
-use weft_core::engine::types::{
-    AtomicCode, Claimed, Completion, Probed, RecvArgs, Refused, SendArgs, PACKET,
-};
+use crate::endpoint::{Endpoint, Inner, Status};
+use weft_core::engine::types::{Claimed, Completion, Probed, RecvArgs, Refused, SendArgs, PACKET};
 use weft_core::engine::{packet_args, Rights};
 use weft_core::matching::RecvSpec;
 use weft_core::wire::HeaderBuf;
@@ -30,12 +28,12 @@ struct Awaiting<'a>(&'a mut Inner);
 
 impl Drop for Awaiting<'_> {
     fn drop(&mut self) {
-        self.0.driver.core.end_await();
+        self.0.driver.end_await();
     }
 }
 
 /// What became of a message that was looked for.
-enum Looked {
+pub(super) enum Looked {
     Came(Result<Status, OpError>),
     /// It has an operation.
     Posted(OpId),
@@ -226,7 +224,7 @@ impl Inner {
 
     /// Looks for what the engine awaits.
     #[inline]
-    fn look_for(&mut self, buffer: &mut [u8]) -> Looked {
+    pub(super) fn look_for(&mut self, buffer: &mut [u8]) -> Looked {
         let awaiting = Awaiting(self);
         let inner = &mut *awaiting.0;
         // SAFETY: nothing but rounds of progress here touches it, and `awaiting` forgets it however
@@ -259,212 +257,6 @@ impl Inner {
 }
 
 impl Endpoint {
-    /// Starts a fetch-and-add on the first word of a region, to be collected.
-    pub(crate) fn begin_fetch_add(&self, at: PeerId, key: u64, n: u64) -> Result<OpId, OpError> {
-        self.begin_atomic(at, (key, 0), AtomicCode::FetchAdd, (n, 0))
-    }
-
-    /// Starts an atomic operation on the word at `offset` of a region, to be collected.
-    pub(crate) fn begin_atomic(
-        &self,
-        at: PeerId,
-        (key, offset): (u64, u64),
-        code: AtomicCode,
-        operands: (u64, u64),
-    ) -> Result<OpId, OpError> {
-        self.begin(Memory::None, |engine, now| {
-            engine.atomic(now, at, key, offset, code, operands, 0)
-        })
-    }
-
-    /// Starts a put whose caller does not return before `collect` gave the result.
-    pub(crate) fn begin_put(
-        &self,
-        to: PeerId,
-        (key, offset): (u64, u64),
-        data: &[u8],
-    ) -> Result<OpId, OpError> {
-        let len = data.len() as u64;
-        // SAFETY: the callers in this crate return only when the operation has ended.
-        let memory = unsafe { Memory::raw(data.as_ptr(), data.len()) };
-        self.begin(memory, |engine, now| engine.put(now, to, key, offset, len, 0))
-    }
-
-    /// Starts a get whose caller does not return before `collect` gave the result.
-    pub(crate) fn begin_get(
-        &self,
-        from: PeerId,
-        (key, offset): (u64, u64),
-        buffer: &mut [u8],
-    ) -> Result<OpId, OpError> {
-        let len = buffer.len() as u64;
-        // SAFETY: the callers in this crate return only when the operation has ended.
-        let memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
-        self.begin(memory, |engine, now| engine.get(now, from, key, offset, len, 0))
-    }
-
-    /// Starts an operation to be collected.
-    fn begin(
-        &self,
-        memory: Memory,
-        start: impl FnOnce(&mut Engine, Instant) -> Result<OpId, Refused>,
-    ) -> Result<OpId, OpError> {
-        let d = &mut self.inner.borrow_mut().driver;
-        let now = d.core.tick();
-        let op = start(&mut d.core.engine, now).map_err(error_of)?;
-        d.core.ops.insert(op, Owner::Waiter, memory);
-        d.flush();
-        Ok(op)
-    }
-
-    /// Puts parts of `data`, which belongs at `offset`; returns when they are there.
-    pub(crate) fn put_parts(
-        &self,
-        to: PeerId,
-        key: u64,
-        offset: u64,
-        data: &[u8],
-        parts: &[std::ops::Range<usize>],
-    ) -> Result<(), OpError> {
-        let mut result = Ok(());
-        let mut ops = Vec::with_capacity(parts.len());
-        for part in parts {
-            match self.begin_put(to, (key, offset + part.start as u64), &data[part.clone()]) {
-                Ok(op) => ops.push(op),
-                Err(error) => result = Err(error),
-            }
-        }
-        for op in ops {
-            result = self.wait_op(op).map(|_| ()).and(result);
-        }
-        result
-    }
-
-    /// Sends a message and returns when the buffer is free: at once up to `inject_max`.
-    #[inline]
-    pub fn send_blocking(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<(), OpError> {
-        match self.begin_send(to, tag, data)? {
-            Some(op) => self.wait_op(op).map(|_| ()),
-            None => Ok(()),
-        }
-    }
-
-    /// Receives a message into `buffer` and returns when it is there. `from: None` takes any
-    /// source, also peers that are yet to call: only such a wait has no bound.
-    #[inline]
-    pub fn recv_blocking(
-        &self,
-        from: Option<PeerId>,
-        tag: u64,
-        ignore: u64,
-        buffer: &mut [u8],
-    ) -> Result<Status, OpError> {
-        let op = match self.await_message(from, tag, ignore, buffer) {
-            Looked::Came(result) => return result,
-            Looked::Posted(op) => op,
-            Looked::Nothing => self.begin_recv(from, tag, ignore, buffer)?,
-        };
-        self.wait_op(op)
-    }
-
-    /// Looks for the message for a moment, without an operation before it needs one.
-    #[inline]
-    fn await_message(
-        &self,
-        source: Option<PeerId>,
-        tag: u64,
-        ignore: u64,
-        buffer: &mut [u8],
-    ) -> Looked {
-        let inner = &mut *self.inner.borrow_mut();
-        let spec = RecvSpec { source, tag, ignore };
-        let (len, addr) = (buffer.len() as u64, buffer.as_mut_ptr() as u64);
-        match inner.driver.core.engine.await_message(spec, len, addr) {
-            true => inner.look_for(buffer),
-            false => Looked::Nothing,
-        }
-    }
-
-    /// Starts a send whose caller does not return before `collect` gave the result. `None`: `data`
-    /// is free already.
-    #[inline]
-    pub(crate) fn begin_send(
-        &self,
-        to: PeerId,
-        tag: u64,
-        data: &[u8],
-    ) -> Result<Option<OpId>, OpError> {
-        if self.inner.borrow_mut().send_now(to, tag, data, None, false) {
-            return Ok(None);
-        }
-        while self.queued(to) >= INJECTED_MAX {
-            // Backpressure: what was taken before has to leave first.
-            self.wait(None);
-            self.inner.borrow_mut().driver.keep_row(to);
-        }
-        let d = &mut self.inner.borrow_mut().driver;
-        let inject = data.len() <= d.core.engine.inject_max(to);
-        let args = SendArgs { inject, ..SendArgs::new(to, tag, data.len() as u64) };
-        if args.inject {
-            return d.inject(args, data).map(|()| None).map_err(error_of);
-        }
-        // SAFETY: the callers in this crate return only when the operation has ended.
-        let memory = unsafe { Memory::raw(data.as_ptr(), data.len()) };
-        let now = d.core.tick();
-        let args = SendArgs { addr: memory.addr(), ..args };
-        let op = d.core.engine.send(now, args).map_err(error_of)?;
-        d.core.ops.insert(op, Owner::Waiter, memory);
-        d.send_started(to, data.len());
-        Ok(Some(op))
-    }
-
-    /// Starts a receive whose caller does not return before `collect` gave the result.
-    #[inline]
-    pub(crate) fn begin_recv(
-        &self,
-        from: Option<PeerId>,
-        tag: u64,
-        ignore: u64,
-        buffer: &mut [u8],
-    ) -> Result<OpId, OpError> {
-        let d = &mut self.inner.borrow_mut().driver;
-        // SAFETY: the callers in this crate return only when the operation has ended.
-        let memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
-        let args = RecvArgs {
-            source: from,
-            tag,
-            ignore,
-            len: buffer.len() as u64,
-            addr: memory.addr(),
-            context: 0,
-            untagged: false,
-        };
-        let op = d.core.engine.recv(d.core.now, args).map_err(error_of)?;
-        d.core.ops.insert(op, Owner::Waiter, memory);
-        if d.core.engine.has_output() {
-            d.core.tick();
-            d.flush();
-        }
-        Ok(op)
-    }
-
-    /// The result of an operation started by `begin_*`, once.
-    #[inline]
-    pub(crate) fn collect(&self, op: OpId) -> Option<Result<Status, OpError>> {
-        let (done, _) = self.inner.borrow_mut().driver.core.ops.take_done(op)?;
-        Some(done.result().map(Status::from))
-    }
-
-    #[inline]
-    pub(crate) fn wait_op(&self, op: OpId) -> Result<Status, OpError> {
-        loop {
-            if let Some(result) = self.collect(op) {
-                return result;
-            }
-            self.wait_by(None, 1);
-        }
-    }
-
     /// Posts a send on the completion queue. `None`: it is done already, and no completion follows.
     /// With `args.inject` the bytes are copied and no completion follows either.
     ///

@@ -1,0 +1,357 @@
+//! Operations on memory that a caller lends for as long as it waits.
+//!
+//! What the caller lends may go when its call ends, however that ends: handlers run while it waits,
+//! and may panic. So each operation has a guard ([`Begun`], then [`Lent`]) that no code outside this
+//! module holds, and that takes the operation back unless its result was collected: what is sent
+//! goes on from a copy, what would be received is dropped, and a peer that knows the address of the
+//! memory is kept from it before the guard is gone.
+
+use super::raw::{Looked, INJECTED_MAX};
+use super::Memory;
+use crate::endpoint::driver::Driver;
+use crate::endpoint::ops::Owner;
+use crate::endpoint::{error_of, Endpoint, Status};
+use weft_core::engine::types::{AtomicCode, RecvArgs, Refused, SendArgs};
+use weft_core::matching::RecvSpec;
+use weft_core::{Engine, Instant, OpError, OpId, PeerId};
+
+/// The result of an operation that has ended: nothing touches its memory any more. Only
+/// [`Endpoint::collect`] makes it.
+pub(crate) struct Ended {
+    op: OpId,
+    result: Result<Status, OpError>,
+}
+
+/// An operation that has just been started, until what follows its start has not unwound.
+struct Begun<'a> {
+    driver: &'a mut Driver,
+    op: OpId,
+}
+
+impl<'a> Begun<'a> {
+    /// Notes the memory of an operation that the engine has started.
+    #[inline]
+    fn new(driver: &'a mut Driver, op: OpId, memory: Memory) -> Begun<'a> {
+        driver.core.ops.insert(op, Owner::Waiter, memory);
+        Begun { driver, op }
+    }
+
+    /// The operation, which the caller takes back from now on.
+    #[inline]
+    fn pass(self) -> OpId {
+        let op = self.op;
+        std::mem::forget(self);
+        op
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.driver.take_back(self.op);
+    }
+}
+
+/// An operation that is waited for. Dropped before its result was collected, it is taken back.
+struct Lent<'a, W: Waits> {
+    at: &'a W,
+    op: OpId,
+}
+
+impl<W: Waits> Lent<'_, W> {
+    /// The result.
+    #[inline]
+    fn end(self) -> Result<Status, OpError> {
+        let ended = self.at.wait_op(self.op);
+        if ended.op == self.op {
+            std::mem::forget(self);
+        }
+        ended.result
+    }
+}
+
+impl<W: Waits> Drop for Lent<'_, W> {
+    fn drop(&mut self) {
+        let op = self.op;
+        self.at.reach(|endpoint| endpoint.inner.borrow_mut().driver.take_back(op));
+    }
+}
+
+impl Driver {
+    /// Takes an operation back: when this returns neither this endpoint nor a peer touches its
+    /// memory any more. It runs to its end unseen.
+    #[cold]
+    pub(crate) fn take_back(&mut self, op: OpId) {
+        let taken = self.core.engine.take_back(op);
+        if let Some(peer) = taken.and_then(|taken| taken.known_to) {
+            if let Some(link) = self.link_of(peer) {
+                self.links[link].take_back_memory(peer);
+            }
+        }
+        self.core.ops.take_back(op, taken.is_some_and(|taken| taken.is_read));
+    }
+}
+
+/// Calls that return when their operation has ended, on memory that is lent meanwhile.
+pub(crate) trait Waits: Sized {
+    /// Does something with the endpoint.
+    fn reach<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R;
+
+    /// Makes progress until the operation has ended.
+    fn wait_op(&self, op: OpId) -> Ended;
+
+    /// Sends a message; returns when `data` is free.
+    #[inline]
+    fn send_from(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<(), OpError> {
+        // SAFETY: `Lent` ends with this call, and `data` does not before that.
+        let begun = self.reach(|endpoint| unsafe { endpoint.begin_send(to, tag, data) })?;
+        match begun {
+            Some(op) => Lent { at: self, op }.end().map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// Receives a message into `buffer`. `note` is asked before the operation starts, and told
+    /// which it is before anybody else reaches the endpoint.
+    #[inline]
+    fn recv_into(
+        &self,
+        spec: RecvSpec,
+        buffer: &mut [u8],
+        note: impl Fn(Option<OpId>) -> Result<(), OpError>,
+    ) -> Result<Status, OpError> {
+        let op = self.reach(|endpoint| {
+            note(None)?;
+            // SAFETY: `Lent` ends with this call, and `buffer` does not before that.
+            let op = unsafe { endpoint.begin_recv(spec, buffer) }?;
+            let lent = Lent { at: endpoint, op };
+            note(Some(op))?;
+            std::mem::forget(lent);
+            Ok(op)
+        })?;
+        Lent { at: self, op }.end()
+    }
+
+    /// Writes `data` to memory of a peer; returns when it is there.
+    fn put_from(&self, to: PeerId, at: (u64, u64), data: &[u8]) -> Result<(), OpError> {
+        // SAFETY: `Lent` ends with this call, and `data` does not before that.
+        let op = self.reach(|endpoint| unsafe { endpoint.begin_put(to, at, data) })?;
+        Lent { at: self, op }.end().map(|_| ())
+    }
+
+    /// Reads memory of a peer into `buffer`; returns when it is there.
+    fn get_into(&self, from: PeerId, at: (u64, u64), buffer: &mut [u8]) -> Result<(), OpError> {
+        // SAFETY: `Lent` ends with this call, and `buffer` does not before that.
+        let op = self.reach(|endpoint| unsafe { endpoint.begin_get(from, at, buffer) })?;
+        Lent { at: self, op }.end().map(|_| ())
+    }
+
+    /// Does an atomic operation on a word of a peer; gives the old value.
+    fn atomic_at(
+        &self,
+        peer: PeerId,
+        (key, offset): (u64, u64),
+        code: AtomicCode,
+        operands: (u64, u64),
+    ) -> Result<u64, OpError> {
+        let op = self.reach(|endpoint| {
+            endpoint.begin(Memory::None, |engine, now| {
+                engine.atomic(now, peer, key, offset, code, operands, 0)
+            })
+        })?;
+        Lent { at: self, op }.end().map(|status| status.value)
+    }
+}
+
+impl Waits for Endpoint {
+    #[inline]
+    fn reach<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R {
+        f(self)
+    }
+
+    #[inline]
+    fn wait_op(&self, op: OpId) -> Ended {
+        loop {
+            if let Some(ended) = self.collect(op) {
+                return ended;
+            }
+            self.wait_by(None, 1);
+        }
+    }
+}
+
+impl Endpoint {
+    /// Sends a message and returns when the buffer is free: at once up to `inject_max`.
+    #[inline]
+    pub fn send_blocking(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<(), OpError> {
+        self.send_from(to, tag, data)
+    }
+
+    /// Receives a message into `buffer` and returns when it is there. `from: None` takes any
+    /// source, also peers that are yet to call: only such a wait has no bound.
+    #[inline]
+    pub fn recv_blocking(
+        &self,
+        from: Option<PeerId>,
+        tag: u64,
+        ignore: u64,
+        buffer: &mut [u8],
+    ) -> Result<Status, OpError> {
+        let spec = RecvSpec { source: from, tag, ignore };
+        match self.await_message(spec, buffer) {
+            Looked::Came(result) => result,
+            Looked::Posted(op) => Lent { at: self, op }.end(),
+            Looked::Nothing => self.recv_into(spec, buffer, |_| Ok(())),
+        }
+    }
+
+    /// Puts parts of `data`, which belongs at `offset`; returns when they are there.
+    pub(crate) fn put_parts(
+        &self,
+        to: PeerId,
+        key: u64,
+        offset: u64,
+        data: &[u8],
+        parts: &[std::ops::Range<usize>],
+    ) -> Result<(), OpError> {
+        let mut result = Ok(());
+        let mut all = Vec::with_capacity(parts.len());
+        for part in parts {
+            let at = (key, offset + part.start as u64);
+            // SAFETY: each `Lent` ends with this call, and `data` does not before that.
+            match unsafe { self.begin_put(to, at, &data[part.clone()]) } {
+                Ok(op) => all.push(Lent { at: self, op }),
+                Err(error) => result = Err(error),
+            }
+        }
+        for lent in all {
+            result = lent.end().map(|_| ()).and(result);
+        }
+        result
+    }
+
+    /// The result of an operation that is waited for, once.
+    #[inline]
+    pub(crate) fn collect(&self, op: OpId) -> Option<Ended> {
+        let (done, _) = self.inner.borrow_mut().driver.core.ops.take_done(op)?;
+        Some(Ended { op, result: done.result().map(Status::from) })
+    }
+
+    /// Looks for the message for a moment, without an operation before it needs one.
+    #[inline]
+    fn await_message(&self, spec: RecvSpec, buffer: &mut [u8]) -> Looked {
+        let inner = &mut *self.inner.borrow_mut();
+        let (len, addr) = (buffer.len() as u64, buffer.as_mut_ptr() as u64);
+        match inner.driver.core.engine.await_message(spec, len, addr) {
+            true => inner.look_for(buffer),
+            false => Looked::Nothing,
+        }
+    }
+
+    /// Starts a put.
+    ///
+    /// # Safety
+    /// `data` stays valid and unchanged until the operation was collected or taken back.
+    unsafe fn begin_put(
+        &self,
+        to: PeerId,
+        (key, offset): (u64, u64),
+        data: &[u8],
+    ) -> Result<OpId, OpError> {
+        let len = data.len() as u64;
+        // SAFETY: promised by the caller.
+        let memory = unsafe { Memory::raw(data.as_ptr(), data.len()) };
+        self.begin(memory, |engine, now| engine.put(now, to, key, offset, len, 0))
+    }
+
+    /// Starts a get.
+    ///
+    /// # Safety
+    /// `buffer` stays valid and untouched until the operation was collected or taken back.
+    unsafe fn begin_get(
+        &self,
+        from: PeerId,
+        (key, offset): (u64, u64),
+        buffer: &mut [u8],
+    ) -> Result<OpId, OpError> {
+        let len = buffer.len() as u64;
+        // SAFETY: promised by the caller.
+        let memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
+        self.begin(memory, |engine, now| engine.get(now, from, key, offset, len, 0))
+    }
+
+    /// Starts an operation to be collected.
+    fn begin(
+        &self,
+        memory: Memory,
+        start: impl FnOnce(&mut Engine, Instant) -> Result<OpId, Refused>,
+    ) -> Result<OpId, OpError> {
+        let d = &mut self.inner.borrow_mut().driver;
+        let now = d.core.tick();
+        let op = start(&mut d.core.engine, now).map_err(error_of)?;
+        let begun = Begun::new(d, op, memory);
+        begun.driver.flush();
+        Ok(begun.pass())
+    }
+
+    /// Starts a send. `None`: `data` is free already.
+    ///
+    /// # Safety
+    /// `data` stays valid and unchanged until the operation was collected or taken back.
+    #[inline]
+    unsafe fn begin_send(
+        &self,
+        to: PeerId,
+        tag: u64,
+        data: &[u8],
+    ) -> Result<Option<OpId>, OpError> {
+        if self.inner.borrow_mut().send_now(to, tag, data, None, false) {
+            return Ok(None);
+        }
+        while self.queued(to) >= INJECTED_MAX {
+            // Backpressure: what was taken before has to leave first.
+            self.wait(None);
+            self.inner.borrow_mut().driver.keep_row(to);
+        }
+        let d = &mut self.inner.borrow_mut().driver;
+        let inject = data.len() <= d.core.engine.inject_max(to);
+        let args = SendArgs { inject, ..SendArgs::new(to, tag, data.len() as u64) };
+        if args.inject {
+            return d.inject(args, data).map(|()| None).map_err(error_of);
+        }
+        // SAFETY: promised by the caller.
+        let memory = unsafe { Memory::raw(data.as_ptr(), data.len()) };
+        let now = d.core.tick();
+        let args = SendArgs { addr: memory.addr(), ..args };
+        let op = d.core.engine.send(now, args).map_err(error_of)?;
+        let begun = Begun::new(d, op, memory);
+        begun.driver.send_started(to, data.len());
+        Ok(Some(begun.pass()))
+    }
+
+    /// Starts a receive.
+    ///
+    /// # Safety
+    /// `buffer` stays valid and untouched until the operation was collected or taken back.
+    #[inline]
+    unsafe fn begin_recv(&self, spec: RecvSpec, buffer: &mut [u8]) -> Result<OpId, OpError> {
+        let d = &mut self.inner.borrow_mut().driver;
+        // SAFETY: promised by the caller.
+        let memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
+        let args = RecvArgs {
+            source: spec.source,
+            tag: spec.tag,
+            ignore: spec.ignore,
+            len: buffer.len() as u64,
+            addr: memory.addr(),
+            context: 0,
+            untagged: false,
+        };
+        let op = d.core.engine.recv(d.core.now, args).map_err(error_of)?;
+        let begun = Begun::new(d, op, memory);
+        if begun.driver.core.engine.has_output() {
+            begun.driver.core.tick();
+            begun.driver.flush();
+        }
+        Ok(begun.pass())
+    }
+}

@@ -11,7 +11,7 @@ use std::sync::mpsc::{channel, Receiver};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use weft::choices::Receipt;
 use weft::packets::Packets;
 use weft::{
@@ -327,7 +327,7 @@ fn serve(b: &SharedEndpoint, thread: &JoinHandle<()>) {
     while !thread.is_finished() {
         b.poll();
         assert!(start.elapsed().as_secs() < 300, "it sleeps for ever");
-        std::thread::sleep(Duration::from_micros(100));
+        std::thread::yield_now();
     }
 }
 
@@ -341,7 +341,7 @@ fn shared__another_thread_leads_when_the_leader_has_panicked() {
     while !all.iter().any(|(thread, _)| thread.is_finished()) {
         b.poll();
         assert!(start.elapsed().as_secs() < 300, "nobody leads");
-        std::thread::sleep(Duration::from_micros(100));
+        std::thread::yield_now();
     }
     let mut panicked = 0;
     for (n, (thread, told)) in (0..).zip(all) {

@@ -1,6 +1,7 @@
 //! The driver: owns engine, links and clock, and moves bytes between them.
 
 use super::away::Away;
+use super::future::wake;
 use super::look::Close;
 use super::ops::{AwaitedRecv, OpTable, Owner};
 use super::paths::Route;
@@ -43,17 +44,6 @@ pub(crate) struct Arrived {
     /// Handler and argument, as in an active message.
     pub tag: u64,
     pub data: PacketBuf,
-}
-
-/// Wakes somebody from within the driver, which is not left half way through a packet by a waker
-/// that panics.
-#[inline]
-pub(crate) fn wake(waker: Waker) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-        // To drop it may panic again.
-        std::mem::forget(panic);
-        log::error!("a waker of the program panicked");
-    }
 }
 
 /// Memory of a packet: the first `len` bytes. The vector never shrinks, so that it need not be

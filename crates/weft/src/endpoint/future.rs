@@ -4,9 +4,10 @@ use super::driver::Driver;
 use super::{Inner, Status};
 use std::cell::RefCell;
 use std::future::Future;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use weft_core::{Instant, OpError, OpId};
 
 pub(super) enum State {
@@ -129,6 +130,17 @@ impl Future for Yield {
     }
 }
 
+/// Wakes somebody from within the driver, which is not left half way through a packet by a waker
+/// that panics.
+#[inline]
+pub(crate) fn wake(waker: Waker) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        // To drop it may panic again.
+        std::mem::forget(panic);
+        log::error!("a waker of the program panicked");
+    }
+}
+
 impl Driver {
     /// Wakes who sleeps no longer than until now. True if there was somebody.
     pub(super) fn wake_sleepers(&mut self) -> bool {
@@ -138,7 +150,7 @@ impl Driver {
                 break;
             }
             if let Some((_, waker)) = self.sleepers.pop_first() {
-                super::driver::wake(waker);
+                wake(waker);
                 did = true;
             }
         }

@@ -20,6 +20,7 @@ mod transmit;
 mod wait;
 mod ways;
 
+pub(crate) use future::wake;
 pub use future::{Operation, Sleep, Yield};
 pub use queue::{Completed, CompletionQueue};
 pub use regions::{Denied, Regions};

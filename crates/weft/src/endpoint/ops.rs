@@ -1,6 +1,6 @@
 //! The driver's side of operations: their buffers and who waits for them.
 
-use super::driver::wake;
+use super::future::wake;
 use super::spare::Spare;
 use super::sys::Memory;
 use std::collections::{BTreeMap, VecDeque};

@@ -174,7 +174,7 @@ impl State {
     }
 
     fn wake_all(&mut self) {
-        self.wakers.drain(..).for_each(crate::endpoint::driver::wake);
+        self.wakers.drain(..).for_each(crate::endpoint::wake);
     }
 }
 

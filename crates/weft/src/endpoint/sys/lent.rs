@@ -1,10 +1,10 @@
 //! Operations on memory that a caller lends for as long as it waits.
 //!
 //! What the caller lends may go when its call ends, however that ends: handlers run while it waits,
-//! and may panic. So each operation has a guard ([`Begun`], then [`Lent`]) that no code outside this
-//! module holds, and that takes the operation back unless its result was collected: what is sent
-//! goes on from a copy, what would be received is dropped, and a peer that knows the address of the
-//! memory is kept from it before the guard is gone.
+//! and may panic. So each operation has a guard ([`Begun`], then [`Lent`]) that no code outside
+//! this module holds, and that takes the operation back unless its result was collected: what is
+//! sent goes on from a copy, what would be received is dropped, and a peer that knows the address
+//! of the memory is kept from it before the guard is gone.
 
 use super::raw::{Looked, INJECTED_MAX};
 use super::Memory;

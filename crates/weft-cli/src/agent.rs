@@ -1,14 +1,21 @@
 //! The agents that this command starts and asks.
 
-use anyhow::{bail, ensure, Context, Result};
-use std::io::{BufRead, BufReader};
+use crate::run::poll::{self, Set};
+use anyhow::{anyhow, bail, ensure, Context, Result};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Variable that has the proxy of a host start an agent for its ranks.
 pub const START: &str = "WEFT_RUN_AGENT";
 /// Variable that names the agent's socket.
 pub const NAME: &str = "WEFT_AGENT";
+
+/// How long a started agent may take to say that it serves, where nobody has set it.
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `weftd` beside this program, else the one in `PATH`.
 pub fn program() -> PathBuf {
@@ -38,39 +45,166 @@ pub fn lasting(name: &str) -> Command {
     command
 }
 
-/// Waits until a started agent says that it serves; what it said.
-///
-/// # Errors
-/// It ended instead; its own words went to standard error.
-pub fn await_ready(agent: &mut Child) -> Result<String> {
-    let out = agent.stdout.take().context("the agent's output is not a pipe")?;
-    let mut line = String::new();
-    BufReader::new(out).read_line(&mut line).context("reading what the agent says")?;
-    ensure!(!line.is_empty(), "weftd ended at once");
-    Ok(line.trim().to_string())
+/// An agent that was started and has not said yet that it serves.
+#[derive(Debug)]
+pub struct Starting {
+    agent: Child,
+    out: ChildStdout,
+    said: Vec<u8>,
+    began: Instant,
+    patience: Duration,
+    told: bool,
 }
 
-/// Starts the agent of a host for the ranks of a job, if their environment asks for one. The ranks
-/// do without when it fails.
-pub fn start_for(env: &[(String, String)]) {
-    let value = |name: &str| env.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
-    let (Some("1"), Some(name)) = (value(START), value(NAME)) else { return };
-    let kernel = value("WEFT_FETCH_ADD").is_some_and(|server| server.contains("kernel"));
-    if let Err(why) = start(name, kernel) {
-        eprintln!("weft run: no agent on this host: {why:#}; its ranks do without");
+/// When people first hear that an agent does not say anything.
+const SLOW: Duration = Duration::from_secs(5);
+/// Most bytes of the line that an agent says.
+const LINE_MAX: usize = 4096;
+
+impl Starting {
+    /// Starts it. It may take so long until it serves.
+    ///
+    /// # Errors
+    /// The program is not there, or the system refuses.
+    pub fn start(mut command: Command, patience: Duration) -> Result<Starting> {
+        let program = command.get_program().to_owned();
+        let mut agent = command.spawn().with_context(|| {
+            format!("starting {} (install weftd beside weft)", program.display())
+        })?;
+        let out = agent.stdout.take().context("the agent's output is not a pipe")?;
+        let flags = rustix::fs::fcntl_getfl(&out)?;
+        rustix::fs::fcntl_setfl(&out, flags | OFlags::NONBLOCK)?;
+        Ok(Starting {
+            agent,
+            out,
+            said: Vec::new(),
+            began: Instant::now(),
+            patience,
+            told: false,
+        })
+    }
+
+    /// Becomes readable when [`said`](Self::said) has something to look at.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.out.as_fd()
+    }
+
+    /// When [`said`](Self::said) wants to be called at the latest.
+    pub fn until(&self) -> Instant {
+        self.began + if self.told { self.patience } else { self.patience.min(SLOW) }
+    }
+
+    /// Looks at what it has said: whether it serves, with its words, once that is known.
+    ///
+    /// # Errors
+    /// It has ended instead, or was silent for too long.
+    pub fn said(&mut self) -> Result<Option<String>> {
+        let mut some = [0; 256];
+        loop {
+            match rustix::io::read(&self.out, &mut some) {
+                Ok(0) => bail!("weftd ended at once"),
+                Ok(n) => self.said.extend(&some[..n]),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => break,
+                Err(e) => return Err(e).context("reading what the agent says"),
+            }
+            if let Some(end) = self.said.iter().position(|&b| b == b'\n') {
+                let line = String::from_utf8_lossy(&self.said[..end]);
+                return Ok(Some(line.trim().to_string()));
+            }
+            ensure!(self.said.len() < LINE_MAX, "weftd says something else than that it serves");
+        }
+        let (waited, pid) = (self.began.elapsed(), self.agent.id());
+        let seconds = self.patience.as_secs_f64();
+        ensure!(
+            waited < self.patience,
+            "weftd (process {pid}) did not say within {seconds} s that it serves"
+        );
+        if waited >= SLOW && !self.told {
+            self.told = true;
+            let host = rustix::system::uname();
+            let host = host.nodename().to_string_lossy();
+            eprintln!(
+                "host {host}: weftd (process {pid}) has not said for {} s that it serves; ranks \
+                 start without it after {seconds} s",
+                SLOW.as_secs()
+            );
+        }
+        Ok(None)
+    }
+
+    /// The agent, which serves: what it says from now on goes nowhere.
+    pub fn into_agent(self) -> Child {
+        self.agent
+    }
+
+    /// Ends it, however it is.
+    pub fn end(mut self) {
+        // Already ended is as good.
+        let _ = self.agent.kill();
+        let _ = self.agent.wait();
+    }
+
+    /// Waits until it serves; what it said, and the agent. Where `asker` has ended by then, nobody
+    /// wants it any more.
+    ///
+    /// # Errors
+    /// It ended instead, its own words went to standard error; it was silent for too long; nobody
+    /// wants it.
+    pub fn wait(mut self, asker: Option<BorrowedFd<'_>>) -> Result<(Child, String)> {
+        let why = loop {
+            match self.said() {
+                Ok(Some(said)) => return Ok((self.agent, said)),
+                Ok(None) => {}
+                Err(why) => break why,
+            }
+            let mut set = Set::new();
+            set.add(false, self.out.as_fd(), poll::READ);
+            asker.into_iter().for_each(|fd| set.add(true, fd, poll::READ));
+            let gone = match set.wait(Some(self.until())) {
+                Ok(ready) => ready.contains(&true) && !asker.is_some_and(more),
+                Err(e) => break e.into(),
+            };
+            if gone {
+                break anyhow!("nobody wants the agent any more");
+            }
+        };
+        self.end();
+        Err(why)
     }
 }
 
-fn start(name: &str, kernel: bool) -> Result<()> {
-    let program = program();
-    let show = program.display();
-    let mut agent = match command(name, kernel).spawn() {
-        Ok(agent) => agent,
-        Err(e) => bail!("starting {show}: {e} (install weftd beside weft)"),
-    };
-    let said = await_ready(&mut agent)?;
-    log::debug!("{said}");
-    Ok(())
+/// Whether there was anything left to read.
+pub fn more(from: impl AsFd) -> bool {
+    rustix::io::read(from, &mut [0; 64]).is_ok_and(|n| n > 0)
+}
+
+/// Waits until a started agent says that it serves; what it said, and the agent.
+///
+/// # Errors
+/// As [`Starting::wait`].
+pub fn start_and_wait(command: Command, patience: Duration) -> Result<(Child, String)> {
+    Starting::start(command, patience)?.wait(None)
+}
+
+/// Starts the agent of a host for the ranks of a job, if their environment asks for one.
+///
+/// # Errors
+/// It cannot be started: the ranks do without.
+pub fn start_for(env: &[(String, String)]) -> Result<Option<Starting>> {
+    let value = |name: &str| env.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
+    let (Some("1"), Some(name)) = (value(START), value(NAME)) else { return Ok(None) };
+    let kernel = value("WEFT_FETCH_ADD").is_some_and(|server| server.contains("kernel"));
+    // Ranks of other hosts wait for those of this one as long as start-up may take.
+    let start_up = value("WEFT_LAUNCH_TIMEOUT").and_then(|s| s.parse::<f64>().ok());
+    let start_up = start_up.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let patience = start_up.map_or(PATIENCE, |start_up| start_up / 2);
+    Starting::start(command(name, kernel), patience).map(Some)
+}
+
+/// Says that ranks of this host do without an agent, and why.
+pub fn without(why: &anyhow::Error) {
+    eprintln!("no agent on this host: {why:#}; its ranks do without");
 }
 
 /// What the agents say that serve at the usual places, or at the one of `WEFT_AGENT`: name, and

@@ -132,9 +132,7 @@ fn spawn_agent(rank: usize, hosts: &Hosts, kernel: bool) -> Result<Child> {
     let host = &hosts.entrances[rank];
     let host = Some((host.process().as_raw_fd(), host.channels()));
     sys::prepare(&mut command, Setup { inherited: Vec::new(), cpus, host });
-    let mut agent = command.spawn().context("starting weftd (build it beside weft)")?;
-    crate::agent::await_ready(&mut agent)?;
-    Ok(agent)
+    Ok(crate::agent::start_and_wait(command, crate::agent::PATIENCE)?.0)
 }
 
 /// The core of a rank, where there is one for each.

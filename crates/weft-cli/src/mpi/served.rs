@@ -1,7 +1,7 @@
 //! Agents (`weftd`) for the time of a job, one on each of its hosts.
 
 use super::sys;
-use crate::agent;
+use crate::agent::{self, Starting};
 use crate::run::agents::Agent;
 use crate::run::poll::{self, Set};
 use anyhow::{bail, Context, Result};
@@ -36,11 +36,10 @@ pub struct Args {
 pub fn serve(args: &Args) -> Result<ExitCode> {
     let mut command = agent::lasting(&args.name);
     sys::end_with_us(&mut command);
-    let program = command.get_program().to_owned();
-    let mut weftd = command
-        .spawn()
-        .with_context(|| format!("starting {} (install weftd beside weft)", program.display()))?;
-    let said = agent::await_ready(&mut weftd)?;
+    // The end of whoever asked is noticed while the agent is silent too.
+    let asker = std::io::stdin();
+    let (mut weftd, said) =
+        Starting::start(command, agent::PATIENCE)?.wait(Some(asker.as_fd()))?;
     println!("{READY}{said}");
     std::io::stdout().flush().context("telling that the agent serves")?;
     await_end(&weftd)?;
@@ -73,16 +72,11 @@ fn await_end(weftd: &Child) -> Result<()> {
         set.add(Party::Asker, stdin.as_fd(), poll::READ);
         let ready = set.wait(None)?;
         // Nothing is said to this process; an error is an end as well.
-        let asker_gone = || ready.contains(&Party::Asker) && !more(&stdin);
+        let asker_gone = || ready.contains(&Party::Asker) && !agent::more(&stdin);
         if ready.contains(&Party::Agent) || asker_gone() {
             return Ok(());
         }
     }
-}
-
-/// Whether there was anything left to read.
-fn more(stdin: impl AsFd) -> bool {
-    rustix::io::read(stdin, &mut [0; 64]).is_ok_and(|n| n > 0)
 }
 
 /// How a process ended.

@@ -3,9 +3,10 @@
 //! It speaks frames over its standard input and output, so that `ssh` or any other launch agent
 //! can carry them. When its input ends, whatever the reason, it ends its ranks and itself.
 
-use super::frame::{read_some, Down, Incoming, Outgoing, Start, Up, HIGH_WATER, MAGIC};
-use super::poll::{self, Set};
+use super::frame::{read_some, Down, End, Incoming, Outgoing, Start, Up, HIGH_WATER, MAGIC};
+use super::poll::{self, sooner, Set};
 use super::rank::{allowed_cores, Rank};
+use crate::agent::{self, Starting};
 use anyhow::{Context, Result};
 use rustix::fs::OFlags;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
@@ -22,6 +23,7 @@ pub const GRACE: Duration = Duration::from_secs(2);
 enum Ready {
     Launcher,
     ToLauncher,
+    Agent,
     Exit(usize),
     Pmi(usize),
     ToPmi(usize),
@@ -34,6 +36,8 @@ struct Proxy {
     up: Outgoing,
     ranks: Vec<Rank>,
     whole_lines: bool,
+    /// What is to be started once the agent of this host serves.
+    starting: Option<(Starting, Box<Start>)>,
     /// Set when the launcher is gone: when to kill what is left.
     closing: Option<Instant>,
     /// When this proxy last looked for processes that ranks left behind.
@@ -65,6 +69,7 @@ pub fn run() -> Result<ExitCode> {
         up: Outgoing::default(),
         ranks: Vec::new(),
         whole_lines: true,
+        starting: None,
         closing: None,
         looked: Instant::now(),
         file_limit,
@@ -85,6 +90,7 @@ impl Proxy {
             for event in ready.into_iter().rev() {
                 self.handle(event)?;
             }
+            self.look_at_agent();
             self.reap_strangers();
             if self.closing.is_some_and(|at| Instant::now() >= at) {
                 self.kill_all();
@@ -101,6 +107,9 @@ impl Proxy {
             if !self.up.is_empty() {
                 set.add(Ready::ToLauncher, stdout.as_fd(), poll::WRITE);
             }
+        }
+        if let Some((agent, _)) = &self.starting {
+            set.add(Ready::Agent, agent.fd(), poll::READ);
         }
         let room = self.up.len() < HIGH_WATER;
         for (at, rank) in self.ranks.iter().enumerate() {
@@ -123,7 +132,7 @@ impl Proxy {
                 set.add(Ready::ToStdin(at), fd.as_fd(), poll::WRITE);
             }
         }
-        set.wait(self.closing)
+        set.wait(sooner(self.closing, self.starting.as_ref().map(|(agent, _)| agent.until())))
     }
 
     fn handle(&mut self, event: Ready) -> Result<()> {
@@ -135,6 +144,8 @@ impl Proxy {
                 }
                 Ok(())
             }
+            // Looked at in every round.
+            Ready::Agent => Ok(()),
             Ready::Exit(at) => {
                 let rank = self.ranks.remove(at);
                 rank.finish(self.whole_lines, &mut self.up).context("reaping a rank")
@@ -175,7 +186,7 @@ impl Proxy {
 
     fn obey(&mut self, message: Down, body: &[u8]) {
         match message {
-            Down::Start(start) => self.start(&start),
+            Down::Start(start) => self.start(start),
             Down::Pmi { rank } => {
                 if let Some(rank) = self.find(rank) {
                     rank.pmi_out.raw(body);
@@ -197,6 +208,7 @@ impl Proxy {
             }
             Down::Signal { signal } => {
                 if let Some(signal) = Signal::from_named_raw(signal) {
+                    self.start_none(signal);
                     self.signal(signal);
                 }
             }
@@ -207,9 +219,53 @@ impl Proxy {
         self.ranks.iter_mut().find(|r| r.rank == rank)
     }
 
-    fn start(&mut self, start: &Start) {
+    /// Starts the agent, if there shall be one, and then the ranks.
+    fn start(&mut self, start: Box<Start>) {
         self.whole_lines = start.whole_lines;
-        crate::agent::start_for(&start.env);
+        match agent::start_for(&start.env) {
+            Ok(Some(agent)) => self.starting = Some((agent, start)),
+            Ok(None) => self.start_ranks(&start),
+            Err(why) => {
+                agent::without(&why);
+                self.start_ranks(&start);
+            }
+        }
+    }
+
+    /// Starts the ranks once the agent serves, or does not for too long.
+    fn look_at_agent(&mut self) {
+        let Some((agent, _)) = &mut self.starting else { return };
+        let said = match agent.said() {
+            Ok(None) => return,
+            Ok(Some(said)) => Ok(said),
+            Err(why) => Err(why),
+        };
+        let Some((agent, start)) = self.starting.take() else { return };
+        match said {
+            Ok(said) => {
+                log::debug!("{said}");
+                drop(agent.into_agent());
+            }
+            Err(why) => {
+                agent.end();
+                agent::without(&why);
+            }
+        }
+        self.start_ranks(&start);
+    }
+
+    /// The job is to end while its agent starts: no rank will run.
+    fn start_none(&mut self, signal: Signal) {
+        let ends = [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL].contains(&signal);
+        if let Some((agent, start)) = self.starting.take_if(|_| ends) {
+            agent.end();
+            let problem = "not started: the job ended while its agent started".to_owned();
+            let code = End::Signal(signal.as_raw()).code();
+            self.up.push(&Up::NotStarted { rank: start.first, problem, code }, b"");
+        }
+    }
+
+    fn start_ranks(&mut self, start: &Start) {
         for rank in start.first..start.first + start.count {
             match Rank::spawn(start, rank, &self.file_limit) {
                 Ok(started) => {
@@ -239,6 +295,7 @@ impl Proxy {
     fn close(&mut self) {
         if self.closing.is_none() {
             self.closing = Some(Instant::now() + GRACE);
+            self.start_none(Signal::TERM);
             self.signal(Signal::TERM);
         }
     }

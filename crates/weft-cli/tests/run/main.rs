@@ -8,7 +8,9 @@ mod harness;
 
 use harness::{bootstrap_keys, shell, Job};
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weft_conformance::skip;
 
@@ -69,6 +71,59 @@ fn agent__that_never_answers_is_given_up() {
     let done = Job::new(&args).command(shell("true")).finish();
     done.assert_code(1);
     done.assert_says(&["host deaf did not answer", "true"]);
+    done.assert_nothing_left();
+}
+
+/// This program beside an agent that never says anything.
+fn beside_silent_weftd() -> PathBuf {
+    let folder = harness::scratch("silent");
+    std::fs::create_dir(&folder).unwrap();
+    let weft = folder.join("weft");
+    let linked = std::fs::hard_link(env!("CARGO_BIN_EXE_weft"), &weft);
+    linked.or_else(|_| std::fs::copy(env!("CARGO_BIN_EXE_weft"), &weft).map(drop)).unwrap();
+    let weftd = folder.join("weftd");
+    std::fs::write(&weftd, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+    std::fs::set_permissions(&weftd, std::fs::Permissions::from_mode(0o755)).unwrap();
+    weft
+}
+
+#[test]
+fn weftd__that_is_silent_is_given_up_and_the_ranks_do_without() {
+    let weft = beside_silent_weftd();
+    let mut command = Command::new(weft);
+    command.args(["run", "-n", "2", "--agent", "--start-timeout", "2"]);
+    let done = Job::of(command).command(shell("echo ran")).finish();
+    done.assert_code(0);
+    assert_eq!(done.out, "ran\nran\n");
+    done.assert_says(&["did not say within 1 s that it serves", "its ranks do without"]);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn weftd__that_is_silent_is_told_of_and_an_interrupt_ends_the_wait() {
+    let weft = beside_silent_weftd();
+    let mut command = Command::new(weft);
+    command.args(["run", "-n", "2", "--agent", "--start-timeout", "100000"]);
+    let mut job = Job::of(command).command(shell("echo ran")).start();
+    job.error_lines(1, "has not said for 5 s that it serves");
+    job.signal("INT");
+    let done = job.finish();
+    done.assert_code(130);
+    done.assert_says(&["SIGINT (signal 2) during start-up"]);
+    assert!(!done.err.contains("left behind"), "{}", done.err);
+    assert_eq!(done.out, "");
+    done.assert_nothing_left();
+}
+
+#[test]
+fn weftd__that_is_silent_ends_with_whoever_asked_for_it() {
+    let weft = beside_silent_weftd();
+    let mut command = Command::new(weft);
+    command.args(["mpi-serve", "@weft-silent"]);
+    let mut serve = Job::of(command).input().start();
+    serve.close_input();
+    let done = serve.finish();
+    done.assert_says(&["nobody wants the agent any more"]);
     done.assert_nothing_left();
 }
 

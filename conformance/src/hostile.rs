@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 use weft_core::relay::LinkTo;
 use weft_core::wire::{self, Common, Eager, Packet};
-use weft_core::{EndpointId, Instant, PeerId};
+use weft_core::{EndpointId, Instant, PeerId, Pulse};
 use weft_link::agent::{Control, Limits, Proxy, ToRank};
 use weft_link::ether::{EtherFrame, EtherHead, TrainFrame, TrainHead};
 use weft_link::secure::{JobKey, Lane, Mode, Secure, Security};
@@ -138,6 +138,14 @@ impl ToRank for Ring {
     fn say(&mut self, message: &Control) -> bool {
         assert_eq!(Control::decode(&message.encode()).as_ref(), Ok(message));
         self.take()
+    }
+
+    fn pulse(&self) -> Pulse {
+        if self.0.is_multiple_of(2) {
+            Pulse::Runs
+        } else {
+            Pulse::Unseen
+        }
     }
 }
 

@@ -111,3 +111,25 @@ pub enum Pulse {
     /// Nothing: silence counts, as over a network.
     Unseen,
 }
+
+impl Pulse {
+    /// As an agent puts it into its acknowledgements.
+    pub const fn code(self) -> u32 {
+        match self {
+            Pulse::Runs => 0,
+            Pulse::Stopped => 1,
+            Pulse::Unseen => 2,
+            Pulse::Ended => 3,
+        }
+    }
+
+    /// What a code says; one that is not known says as much as silence.
+    pub const fn of_code(code: u32) -> Pulse {
+        match code {
+            0 => Pulse::Runs,
+            1 => Pulse::Stopped,
+            3 => Pulse::Ended,
+            _ => Pulse::Unseen,
+        }
+    }
+}

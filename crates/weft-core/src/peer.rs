@@ -1,6 +1,6 @@
 //! What this endpoint keeps of one peer, composed of the mechanisms.
 
-use crate::caps::LinkCaps;
+use crate::caps::{LinkCaps, Pulse};
 use crate::choices::{Server, Transfer};
 use crate::config::{Config, CongestionControl, MTU_MIN};
 use crate::error::PeerFailure;
@@ -351,8 +351,10 @@ pub(crate) struct Peer {
     pub last_heard: Instant,
     pub waiting_since: Instant,
     pub probed_at: Instant,
-    /// Since when the link sees that its process stands still.
+    /// Since when the link, or its agent, sees that its process stands still.
     pub still_since: Option<Instant>,
+    /// The latter, as its agent puts it.
+    pub still: Pulse,
     pub warned: bool,
     /// When packets were first found to have been unacknowledged for too long.
     pub overdue_at: Instant,
@@ -429,6 +431,7 @@ impl Peer {
             waiting_since: Instant(0),
             probed_at: Instant(0),
             still_since: None,
+            still: Pulse::Runs,
             warned: false,
             overdue_at: Instant(0),
             armed: Instant::FAR,

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use weft_core::relay::{LinkTo, Shares};
 use weft_core::wire::HeaderBuf;
-use weft_core::{Config, EndpointId, Instant, LinkCaps, PeerId};
+use weft_core::{Config, EndpointId, Instant, LinkCaps, PeerId, Pulse};
 use weft_link::agent::{Control, Limits, Proxy, ServicesHandle, ToRank};
 use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 
@@ -51,6 +51,10 @@ impl ToRank for Ring {
 
     fn say(&mut self, message: &Control) -> bool {
         self.push(|| Inbound::Say(message.clone()))
+    }
+
+    fn pulse(&self) -> Pulse {
+        Pulse::Runs
     }
 }
 

@@ -5,7 +5,7 @@ use crate::options::Quotas;
 use std::collections::VecDeque;
 use weft_core::relay::{LinkTo, Out};
 use weft_core::wire::session_index;
-use weft_core::{EndpointId, Instant, PeerId};
+use weft_core::{EndpointId, Instant, PeerId, Pulse};
 use weft_link::agent::{Attach, Caller, Control, Hub, InKernel, Limits, Proxy, ToRank};
 use weft_link::{Address, Bytes, Frame, LinkError, LinkEvent, PeerInfo, Sink};
 
@@ -29,6 +29,10 @@ impl ToRank for Ring<'_> {
 
     fn say(&mut self, message: &Control) -> bool {
         self.hub.say(self.rank, message)
+    }
+
+    fn pulse(&self) -> Pulse {
+        self.hub.pulse(self.rank)
     }
 }
 

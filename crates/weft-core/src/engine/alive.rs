@@ -5,16 +5,38 @@
 //! when the peer's process ends, and can be asked whether it runs ([`Event::PeerSilent`]). There a
 //! peer may compute for as long as it likes and say nothing. It has failed when it was not seen to
 //! run for the peer timeout: a signal has stopped it, or the link cannot see it.
+//!
+//! The agent of a peer answers in its place. It lives, which says nothing of the peer: it also says
+//! what the peer's process does, and its answers count as the peer's own only while that runs.
 
 use super::types::Event;
 use super::Engine;
 use crate::caps::Pulse;
 use crate::error::PeerFailure;
 use crate::id::PeerId;
-use crate::peer::{Desc, State};
+use crate::peer::{Desc, Peer, State};
 use crate::time::Instant;
 use crate::wire::{flags, Nop, Packet};
 use core::time::Duration;
+
+impl Peer {
+    /// Its agent has answered, and sees that its process does not run, or does not see it.
+    #[cold]
+    pub(super) fn note_still(&mut self, now: Instant, pulse: Pulse) {
+        let since = self.still_since.filter(|&at| at >= self.last_heard).unwrap_or(now);
+        (self.still_since, self.still) = (Some(since), pulse);
+    }
+
+    /// How it has failed, if its agent has answered since it was heard itself.
+    pub(super) fn stands_still(&self, after_ms: u32) -> Option<PeerFailure> {
+        let still = self.still_since.is_some_and(|at| at >= self.last_heard);
+        match self.still {
+            Pulse::Stopped if still => Some(PeerFailure::Stopped { after_ms }),
+            Pulse::Ended if still => Some(PeerFailure::Gone),
+            _ => None,
+        }
+    }
+}
 
 impl Engine {
     /// The answer to [`Event::PeerSilent`]: what the link sees of the peer's process.
@@ -53,7 +75,7 @@ impl Engine {
         peer: PeerId,
         silent: Duration,
         limit: Duration,
-        failure: impl FnOnce(u32) -> PeerFailure,
+        failure: fn(u32) -> PeerFailure,
     ) -> bool {
         if self.peers[peer.0 as usize].caps.sees_end {
             if silent >= self.keepalive() {
@@ -62,7 +84,9 @@ impl Engine {
             return false;
         }
         if silent >= limit {
-            self.fail_peer(peer, failure(silent.as_millis() as u32));
+            let after_ms = silent.as_millis() as u32;
+            let p = &self.peers[peer.0 as usize];
+            self.fail_peer(peer, p.stands_still(after_ms).unwrap_or(failure(after_ms)));
         }
         silent >= limit
     }
@@ -107,7 +131,8 @@ impl Engine {
     /// Says once who is waited for.
     pub(super) fn warn_slow(&mut self, peer: PeerId, silent: Duration) {
         let p = &mut self.peers[peer.0 as usize];
-        if !p.warned && silent >= Duration::from_millis(u64::from(self.cfg.warn_after_ms)) {
+        let warns = self.cfg.warn_after_ms > 0 && !p.warned;
+        if warns && silent >= Duration::from_millis(u64::from(self.cfg.warn_after_ms)) {
             p.warned = true;
             self.events.push_back(Event::PeerSlow(peer, silent));
         }

@@ -2,7 +2,7 @@
 
 use super::types::Placement;
 use super::Engine;
-use crate::caps::LinkCaps;
+use crate::caps::{LinkCaps, Pulse};
 use crate::error::PeerFailure;
 use crate::id::PeerId;
 use crate::peer::{LastWord, Peer, State};
@@ -34,7 +34,10 @@ impl Engine {
         }
         let Some(peer) = self.sender(from, common.session) else { return Placement::None };
         let p = &mut self.peers[peer.0 as usize];
-        p.last_heard = now;
+        match packet {
+            Packet::Ack(_) if common.imm != 0 => p.note_still(now, Pulse::of_code(common.imm)),
+            _ => p.last_heard = now,
+        }
         let grew = p.credit_in.on_grant(common.credit);
         let (windowed, trusted) = (p.windows.is_some(), p.trusted.is_some());
         if grew {

@@ -53,7 +53,8 @@ impl Engine {
         let silent = now.since(p.last_heard.max(since));
         if silent >= limit {
             let after_ms = silent.as_millis() as u32;
-            return self.fail_peer(peer, PeerFailure::Silent { after_ms });
+            let still = p.stands_still(after_ms);
+            return self.fail_peer(peer, still.unwrap_or(PeerFailure::Silent { after_ms }));
         }
         let failure = PeerFailure::Stuck {
             after_ms: now.since(since).as_millis() as u32,

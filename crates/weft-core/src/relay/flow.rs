@@ -2,6 +2,7 @@
 
 use super::share::{SHARE, TOLD};
 use super::{Kept, LinkTo, Out, LINKS_MAX};
+use crate::caps::Pulse;
 use crate::config::{Config, Reliability};
 use crate::id::{EndpointId, PeerId};
 use crate::reliability::{
@@ -541,8 +542,8 @@ impl Flow {
         Out { peer, link: self.link(), header, payload: kept.payload, last: false }
     }
 
-    /// An acknowledgement.
-    pub fn emit_ack(&mut self, peer: PeerId) -> Out {
+    /// An acknowledgement, with what the agent sees of the rank's process.
+    pub fn emit_ack(&mut self, peer: PeerId, pulse: Pulse) -> Out {
         self.answered = true;
         let nack = self.recv.has_gap() && self.send.mode() == Reliability::GoBackN;
         let sack = if nack { [0; 4] } else { self.recv.sack().0 };
@@ -553,7 +554,7 @@ impl Flow {
             seq: Seq(0),
             ack: self.recv.next_expected(),
             credit: self.credit,
-            imm: 0,
+            imm: pulse.code(),
         };
         self.recv.ack_sent();
         self.ack_now = false;

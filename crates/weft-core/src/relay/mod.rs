@@ -13,6 +13,7 @@ mod share;
 #[cfg(test)]
 mod tests;
 
+use crate::caps::Pulse;
 use crate::config::Config;
 use crate::id::{EndpointId, PeerId};
 use crate::reliability::{SackMap, Verdict};
@@ -170,6 +171,8 @@ pub struct Relay {
     timers: BTreeSet<(Instant, PeerId)>,
     events: VecDeque<RelayEvent>,
     replaying: Option<PeerId>,
+    /// What is seen of the rank's process.
+    pulse: Pulse,
     stats: RelayStats,
 }
 
@@ -188,6 +191,7 @@ impl Relay {
             timers: BTreeSet::new(),
             events: VecDeque::new(),
             replaying: None,
+            pulse: Pulse::Runs,
             stats: RelayStats::default(),
         }
     }
@@ -195,6 +199,18 @@ impl Relay {
     /// Counters.
     pub fn stats(&self) -> &RelayStats {
         &self.stats
+    }
+
+    /// What the rank's process does, as far as the caller sees it now: acknowledgements say so from
+    /// here on, as a peer that waits for the rank has to know more than that its agent lives.
+    pub fn set_pulse(&mut self, pulse: Pulse) {
+        self.pulse = pulse;
+    }
+
+    /// What was seen last.
+    #[inline]
+    pub fn pulse(&self) -> Pulse {
+        self.pulse
     }
 
     /// A peer, as the rank has told: the session number that it puts into packets to the rank, the
@@ -618,7 +634,7 @@ impl Relay {
         }
         if flow.recv.has_gap() && flow.recv.ack_due(now) && flow.session_out != 0 {
             self.stats.acks += 1;
-            return Some(flow.emit_ack(peer));
+            return Some(flow.emit_ack(peer, self.pulse));
         }
         if let Some((seq, key)) = flow.send.next_retransmit(now) {
             self.stats.retransmitted += 1;
@@ -641,7 +657,7 @@ impl Relay {
         }
         if (flow.ack_now || flow.recv.ack_due(now)) && flow.session_out != 0 {
             self.stats.acks += 1;
-            return Some(flow.emit_ack(peer));
+            return Some(flow.emit_ack(peer, self.pulse));
         }
         // The last word waits until all before it has arrived.
         let key = flow.bye.filter(|_| flow.bye_due(now))?;

@@ -858,3 +858,22 @@ fn shares__what_the_agent_says_is_believed_only_if_it_can_be() {
     // Of a peer that nobody has opened nothing is known.
     assert!(!shares.on_left(PeerId(900), 5) && shares.take(PeerId(900), data.as_slice()));
 }
+
+#[test]
+fn pulse__acknowledgements_say_what_the_rank_does() {
+    let mut side = Side::new(0, &Config::default(), &LINKS[..1]);
+    let nop = Common { session: SESSION[0], flags: flags::ACKNOW, ..Common::default() };
+    let asked = |side: &mut Side, now: u64, seq: u32| {
+        let header = wire::emit(&Common { seq: Seq(seq), ..nop }, &Packet::Nop(Nop));
+        side.relay.from_wire(Instant(now), 0, header.as_slice(), Room::ANY);
+        let out = side.relay.poll_transmit(Instant(now)).expect("an answer");
+        let (common, packet, _) = wire::parse(out.header.as_slice()).unwrap();
+        assert!(matches!(packet, Packet::Ack(_)));
+        Pulse::of_code(common.imm)
+    };
+    assert_eq!(asked(&mut side, 1_000_000, 0), Pulse::Runs);
+    for (seq, pulse) in (1..).zip([Pulse::Stopped, Pulse::Unseen, Pulse::Ended, Pulse::Runs]) {
+        side.relay.set_pulse(pulse);
+        assert_eq!(asked(&mut side, 1_000_000 * u64::from(seq + 1), seq), pulse);
+    }
+}

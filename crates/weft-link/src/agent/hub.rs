@@ -4,7 +4,7 @@ use super::{Control, AGENT, CONTROL, HEADER_MIN, NOBODY, PACKET, PREFIX};
 use crate::shm::{Caller, ShmConfig, ShmLink};
 use crate::{Bytes, Frame, Link, LinkError, LinkEvent, Sink, WaitFd};
 use weft_core::wire::HEADER_MAX;
-use weft_core::{EndpointId, PeerId};
+use weft_core::{EndpointId, PeerId, Pulse};
 
 /// Takes what ranks say.
 pub trait FromRank {
@@ -135,6 +135,11 @@ impl Hub {
         header[4] = CONTROL;
         let payload = message.encode();
         self.put(Frame { peer: PeerId(rank), header: &header, payload: &payload })
+    }
+
+    /// What the process of a rank does.
+    pub fn pulse(&self, rank: u32) -> Pulse {
+        self.shm.pulse(PeerId(rank))
     }
 
     /// Whether what a rank sends is left in its ring for now, so that it has to wait.

@@ -9,12 +9,15 @@ use super::payloads::Payloads;
 use super::Control;
 use crate::Bytes;
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 use weft_core::relay::{Arrival, LinkTo, Out, Relay, RelayEvent, RelayStats, Room};
 use weft_core::wire::{self, field, flags, status, HeaderBuf, Packet, PacketType};
-use weft_core::{Config, EndpointId, Instant, PeerId};
+use weft_core::{Config, EndpointId, Instant, PeerId, Pulse};
 
 /// Packets and messages that wait for room in the rank's ring.
 const INBOX_MAX: usize = 1024;
+/// Between two looks at the rank's process: less than peers leave between two questions.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The ring to the rank.
 pub trait ToRank {
@@ -22,6 +25,8 @@ pub trait ToRank {
     fn deliver(&mut self, from: Option<PeerId>, header: &[u8], payload: &[u8]) -> bool;
     /// Says something. False: there is no room.
     fn say(&mut self, message: &Control) -> bool;
+    /// What the rank's process does, as far as is seen.
+    fn pulse(&self) -> Pulse;
 }
 
 /// What one rank may use.
@@ -65,6 +70,10 @@ pub struct Proxy {
     limits: Limits,
     /// The rank has ended: nothing is for it any more.
     gone: bool,
+    /// Packets and messages of the rank so far, and at the last look at its process.
+    heard: [u64; 2],
+    /// When its process is looked at again.
+    look_at: Instant,
 }
 
 impl Proxy {
@@ -82,6 +91,8 @@ impl Proxy {
             groups: Groups::default(),
             limits,
             gone: false,
+            heard: [0; 2],
+            look_at: Instant(0),
         }
     }
 
@@ -100,6 +111,7 @@ impl Proxy {
     /// A packet of the rank.
     #[inline]
     pub fn packet(&mut self, peer: PeerId, header: &[u8], payload: Bytes<'_>) {
+        self.heard[0] += 1;
         let handle = self.payloads.keep(payload);
         if self.relay.from_rank(peer, header, handle).is_err() {
             self.payloads.release(handle);
@@ -184,6 +196,9 @@ impl Proxy {
     ) {
         let bytes_max = self.limits.bytes;
         let inbox = self.inbox.len() < INBOX_MAX && self.inbox_bytes < bytes_max;
+        if !inbox || self.relay.pulse() != Pulse::Runs {
+            self.look_at_rank(now, rank);
+        }
         let room = Room { deliver: inbox || self.gone, hold: self.held_bytes < bytes_max };
         match self.relay.from_wire(now, link, header, room) {
             Arrival::Drop => {}
@@ -196,14 +211,14 @@ impl Proxy {
                 let mut scratch = std::mem::take(&mut self.scratch);
                 scratch.resize(payload.len(), 0);
                 payload.copy_to(&mut scratch);
-                self.take(from, header, &scratch, rank);
+                self.take(now, (from, header), &scratch, rank);
                 self.scratch = scratch;
                 while let Some((peer, seq)) = self.relay.next_held() {
                     let Some((header, payload)) = self.held.remove(&(peer.0, seq.0)) else {
                         continue;
                     };
                     self.held_bytes -= payload.len();
-                    self.take(Some(peer), header.as_slice(), &payload, rank);
+                    self.take(now, (Some(peer), header.as_slice()), &payload, rank);
                 }
             }
         }
@@ -213,8 +228,8 @@ impl Proxy {
     #[inline]
     fn take(
         &mut self,
-        from: Option<PeerId>,
-        header: &[u8],
+        now: Instant,
+        (from, header): (Option<PeerId>, &[u8]),
         payload: &[u8],
         rank: &mut impl ToRank,
     ) {
@@ -226,7 +241,8 @@ impl Proxy {
         let kind = header.get(field::TYPE).copied().unwrap_or(0);
         let Some(peer) = from else { return self.give_rank(None, header, payload, rank) };
         match kind {
-            NOP => {}
+            // A peer waits for the rank, and hears nothing of it.
+            NOP => self.look_at_rank(now, rank),
             ATOMIC | MCAST | GRANT if self.serve(peer, header, payload) => {}
             BYE => {
                 self.lose(peer);
@@ -234,6 +250,21 @@ impl Proxy {
             }
             _ => self.give_rank(from, header, payload, rank),
         }
+    }
+
+    /// Looks at the rank's process, now and then: a peer asks for the rank, or the rank takes
+    /// nothing. A process that is not seen counts as one that runs as long as it says something.
+    #[cold]
+    fn look_at_rank(&mut self, now: Instant, rank: &impl ToRank) {
+        if now < self.look_at || self.gone {
+            return;
+        }
+        self.look_at = now + LOOK_EVERY;
+        let [heard, before] = self.heard;
+        self.heard[1] = heard;
+        let pulse = rank.pulse();
+        let talks = pulse == Pulse::Unseen && heard != before;
+        self.relay.set_pulse(if talks { Pulse::Runs } else { pulse });
     }
 
     /// What the agent does in the rank's place. False: it is for the rank.
@@ -391,6 +422,7 @@ impl Proxy {
     /// The rank has ended: its peers are told when what it sent has arrived.
     pub fn end(&mut self) {
         self.gone = true;
+        self.relay.set_pulse(Pulse::Runs);
         self.inbox.clear();
         self.inbox_bytes = 0;
         self.relay.rank_gone();

@@ -18,6 +18,9 @@
  * thread (pthread_exit, pthread_cancel): packets that come later, and other processes of the host,
  * would read and write that memory.
  *
+ * A job belongs to the process that joined it: in one made by fork all that needs others fails, and
+ * says so.
+ *
  * With WEFT_RECEIPT=watchdog a thread of weft makes progress for a program that has called nothing
  * for WEFT_WATCHDOG_US, and upcalls run in that thread too, beside what the program computes: what
  * both use is atomic, or the program locks it. Functions take a lock then. weft_wait returns at

@@ -52,6 +52,8 @@ pub enum PeerFailure {
         /// Its length in bytes, header and payload.
         len: u32,
     },
+    /// This process is a copy of the one that opened the endpoint, which has its peers still.
+    Copied,
     /// It has found that of what it sends here nothing gets through, and has ended the session.
     Unheard,
 }
@@ -91,6 +93,7 @@ impl PeerFailure {
             PeerFailure::Unheard => {
                 "its own messages name the kind and the length of the packets that do not get here"
             }
+            PeerFailure::Copied => "open another endpoint here; fork before weft is used",
             PeerFailure::Refused | PeerFailure::NoLink | PeerFailure::Lost => "",
         }
     }
@@ -109,7 +112,8 @@ pub enum OpError {
     Cancelled,
     /// The peer failed.
     Peer {
-        /// Which peer; the number `u32::MAX` where there is none, as no link leads to it.
+        /// Which peer; the number `u32::MAX` where there is none, as no link leads to it, or the
+        /// endpoint itself has ended.
         peer: PeerId,
         /// Why.
         failure: PeerFailure,
@@ -162,6 +166,11 @@ impl fmt::Display for PeerFailure {
                 "it is heard, but for {after_ms} ms no {} packet of {len} bytes got through to it",
                 kind.name()
             ),
+            PeerFailure::Copied => write!(
+                f,
+                "this process is a copy (a fork, or a restored snapshot) of the one that opened \
+                 the endpoint"
+            ),
             PeerFailure::Unheard => {
                 write!(f, "it gave up, as what it sends does not get through to this side")
             }
@@ -180,6 +189,7 @@ impl fmt::Display for OpError {
                 write!(f, "message of {sent} bytes is longer than the buffer")
             }
             OpError::Cancelled => write!(f, "cancelled"),
+            OpError::Peer { failure: failure @ PeerFailure::Copied, .. } => write!(f, "{failure}"),
             OpError::Peer { peer: PeerId(u32::MAX), failure } => write!(f, "a rank: {failure}"),
             OpError::Peer { peer, failure } => write!(f, "{peer} failed: {failure}"),
             OpError::Refused => write!(f, "refused by the remote side: key, bounds or rights"),

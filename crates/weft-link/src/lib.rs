@@ -7,6 +7,7 @@
 pub mod address;
 pub mod agent;
 pub mod bytes;
+pub mod copied;
 pub mod ether;
 pub mod kind;
 pub mod link;

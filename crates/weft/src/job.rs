@@ -16,6 +16,7 @@ use std::sync::Once;
 use std::time::Duration;
 use weft_core::{Config, EndpointId};
 use weft_link::agent::{AgentConfig, AgentLink, ServicesHandle};
+use weft_link::copied::Origin;
 use weft_link::ether::EtherType;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{Capture, FaultSpec, Wrappers};
@@ -535,6 +536,7 @@ impl Directory for Ranks {
 
 /// This process as a rank of its job. Dropping it sends what is queued and leaves the job.
 pub struct Job {
+    origin: Origin,
     boot: Rc<RefCell<Box<dyn Bootstrap>>>,
     world: Group,
 }
@@ -562,7 +564,7 @@ impl Job {
         let rank = boot.rank();
         let boot = Rc::new(RefCell::new(boot));
         let world = Group::new(endpoint, Ranks(boot.clone()), rank);
-        Ok(Job { boot, world })
+        Ok(Job { origin: Origin::here(), boot, world })
     }
 
     /// The group of all ranks.
@@ -599,7 +601,8 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        // A copy of the process leaves the job to the original.
+        if std::thread::panicking() || !self.origin.is_here() {
             return;
         }
         self.endpoint().close(Duration::from_secs(5));

@@ -6,6 +6,7 @@ use log::Log;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
+use weft_link::copied::Origin;
 use weftd::limit::Limited;
 use weftd::options::{Action, Options, HELP};
 use weftd::{rights, status, sys, Agent};
@@ -96,7 +97,13 @@ fn serve(options: Options, logger: &Logger) -> Result<(), String> {
     let _ = std::io::stdout().flush();
     notify("READY=1");
     let mut ends = 0;
+    let origin = Origin::here();
     while !agent.is_done() {
+        if !origin.is_here() {
+            return Err(
+                "this machine is a clone: its ranks and their keys are the original's".into()
+            );
+        }
         agent.step();
         logger.tell(Instant::now());
         let asked = sys::ends();

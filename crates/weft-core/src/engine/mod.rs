@@ -97,6 +97,8 @@ pub struct Engine {
     /// Peers whose link takes nothing for them until it says so.
     held: usize,
     pulls: Pulls,
+    /// Why nothing is to be started any more.
+    ended: Option<PeerFailure>,
     stats: Stats,
 }
 
@@ -104,6 +106,9 @@ pub struct Engine {
 const TAGGED: usize = 0;
 /// Index of the matching of messages without.
 const UNTAGGED: usize = 1;
+
+/// In errors of operations that have no peer.
+const NO_PEER: PeerId = PeerId(u32::MAX);
 
 /// Messages that may be queued for one peer before senders get `Busy`.
 const QUEUE_MAX: usize = 1 << 16;
@@ -145,6 +150,7 @@ impl Engine {
             replaying: None,
             blocked: Vec::new(),
             held: 0,
+            ended: None,
             stats: Stats::default(),
         }
     }
@@ -312,6 +318,9 @@ impl Engine {
     /// Adds an operation; it counts as waiting for its peer.
     fn add_op(&mut self, now: Instant, op: Op) -> Result<OpId, Refused> {
         let peer = op.peer;
+        if let Some(why) = self.ended {
+            return Err(Refused::Peer(peer.unwrap_or(NO_PEER), why));
+        }
         let id = OpId(self.ops.insert(op).ok_or(Refused::Busy)?);
         if let Some(peer) = peer {
             self.wait_for(now, peer);

@@ -258,6 +258,25 @@ impl Engine {
         }
     }
 
+    /// Ends everything: all peers have failed so, no operation goes on and none starts any more.
+    pub fn end(&mut self, failure: PeerFailure) {
+        self.ended = Some(failure);
+        for peer in 0..self.peers.len() {
+            self.fail_peer(PeerId(peer as u32), failure);
+        }
+        self.end_await();
+        // Receives that any peer could have met.
+        for op in self.ops.keys().map(OpId).collect::<Vec<_>>() {
+            self.posted.iter_mut().any(|posted| posted.cancel(op));
+            self.fail_op(op, OpError::Peer { peer: super::NO_PEER, failure });
+        }
+    }
+
+    /// How an operation ends that is started after [`Engine::end`].
+    pub fn end_error(&self) -> Option<OpError> {
+        self.ended.map(|failure| OpError::Peer { peer: super::NO_PEER, failure })
+    }
+
     /// Ends everything that has to do with a peer.
     pub(super) fn fail_peer(&mut self, peer: PeerId, failure: PeerFailure) {
         self.end_peer(peer, failure, None);

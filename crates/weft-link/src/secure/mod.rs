@@ -265,7 +265,8 @@ impl Secure {
         self.peers.remove(peer);
     }
 
-    /// The trailer for a packet to `peer`. `None` if the peer is unknown. Every call is a new
+    /// The trailer for a packet to `peer`. `None` if the peer is unknown, or this process a copy of
+    /// that which opened the link ([`Origin`](crate::copied::Origin)). Every call is a new
     /// transmission. Only for [`Mode::Auth`].
     #[inline]
     pub fn seal(&mut self, peer: PeerId, header: &[u8], payload: &[u8]) -> Option<[u8; TRAILER]> {
@@ -276,7 +277,7 @@ impl Secure {
     }
 
     /// Writes the frame for a packet to `peer` into `out`, in any mode; returns its length. `None`
-    /// if the peer is unknown or `out` too small.
+    /// if the peer is unknown, `out` too small, or this process a copy, as in [`seal`](Self::seal).
     pub fn seal_into(
         &mut self,
         peer: PeerId,

@@ -1,6 +1,7 @@
 //! Who may send to us, which packet numbers they used, and which we used towards them.
 
 use super::{hello_source, NumbersUsedUp, Reject, Window};
+use crate::copied::Origin;
 use std::collections::{BTreeMap, VecDeque};
 use weft_core::wire::{session_index, session_of};
 use weft_core::{EndpointId, PeerId};
@@ -39,6 +40,8 @@ struct Peer {
 }
 
 pub(super) struct Peers {
+    /// A copy of the process has the same numbers to give out, and gives none.
+    origin: Origin,
     lane: u64,
     next_run: u64,
     runs_max: u64,
@@ -55,6 +58,7 @@ pub(super) struct Peers {
 impl Peers {
     pub fn new(lane: Lane, runs: u64) -> Peers {
         Peers {
+            origin: Origin::here(),
             lane: u64::from(lane as u8),
             next_run: 0,
             runs_max: runs.min(RUNS_MAX),
@@ -105,9 +109,13 @@ impl Peers {
         }
     }
 
-    /// The peer's identity, and the number for the next packet to it.
+    /// The peer's identity, and the number for the next packet to it; `None` also in a copy of the
+    /// process that opened the link.
     #[inline]
     pub fn next_number(&mut self, peer: PeerId) -> Option<(EndpointId, u64)> {
+        if !self.origin.is_here() {
+            return None;
+        }
         let known = self.table.get_mut(peer.0 as usize)?.as_mut()?;
         let pn = known.next;
         known.next += 1;

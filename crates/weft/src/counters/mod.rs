@@ -33,6 +33,7 @@ use std::sync::atomic::{fence, Ordering};
 use std::time::{Duration, SystemTime};
 use sys::Words;
 use weft_core::Instant;
+use weft_link::copied::Origin;
 
 /// Name of the memory file.
 pub const NAME: &str = "weft-counters";
@@ -82,6 +83,8 @@ fn text_word(text: &[u8], at: usize) -> u64 {
 
 /// The page of one endpoint, the writing side.
 pub(crate) struct Page {
+    /// A copy of the process shares the memory, and writes nothing to it.
+    origin: Origin,
     words: Words,
     due: Instant,
     changed: bool,
@@ -91,7 +94,8 @@ pub(crate) struct Page {
 impl Page {
     /// A page with nothing counted yet.
     pub fn create(who: &Who) -> io::Result<Page> {
-        let page = Page { words: Words::create()?, due: Instant(0), changed: true, waits: 0 };
+        let (origin, words) = (Origin::here(), Words::create()?);
+        let page = Page { origin, words, due: Instant(0), changed: true, waits: 0 };
         page.set(1, VERSION);
         page.set(3, u64::from(std::process::id()));
         page.set(4, who.rank as u64);
@@ -134,6 +138,9 @@ impl Page {
     ) {
         self.changed = false;
         self.due = now + INTERVAL;
+        if !self.origin.is_here() {
+            return;
+        }
         let sequence = &self.words.words()[SEQUENCE];
         let before = u64::from_le(sequence.load(Ordering::Relaxed));
         sequence.store(before.wrapping_add(1).to_le(), Ordering::Relaxed);

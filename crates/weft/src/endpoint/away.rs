@@ -61,6 +61,7 @@ impl Driver {
 
     /// After an absence: the next round reads the clock and looks at every link, whole.
     pub fn look_everywhere(&mut self) {
+        self.leave_if_copied();
         self.links.iter_mut().for_each(|link| link.finish_wait());
         self.refresh(u64::MAX);
     }

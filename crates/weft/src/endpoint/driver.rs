@@ -21,6 +21,7 @@ use weft_core::engine::types::{
 use weft_core::slab::Slab;
 use weft_core::wire::{self, field, session_of, Hello, Packet, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
+use weft_link::copied::Origin;
 use weft_link::{Address, Bytes, Link, Prediction, Sink};
 
 /// Packets taken from a link before others are looked at.
@@ -141,6 +142,8 @@ pub(crate) struct Core {
 }
 
 pub(crate) struct Driver {
+    /// Where it was opened: links are used there alone.
+    pub(super) origin: Origin,
     /// Dropped first: peers may copy to memory of operations until their connections have ended.
     pub links: Vec<Box<dyn Link>>,
     pub core: Core,
@@ -205,9 +208,9 @@ impl Driver {
             link.advertise(&mut address);
         }
         let (encoded, now, exact) = (address.encode(), clock.now(), clock.is_virtual());
-        let (used, busy) = (vec![0; links.len()], vec![false; links.len()]);
-        let quiet = vec![0; links.len()];
+        let count = links.len();
         Driver {
+            origin: Origin::here(),
             core: Core {
                 engine: Engine::new(config, id),
                 clock,
@@ -248,14 +251,14 @@ impl Driver {
             calibration: Calibration::default(),
             unproven: Vec::new(),
             ask_at: Instant::FAR,
-            quiet,
+            quiet: vec![0; count],
             addresses: Vec::new(),
             names: HashMap::new(),
             lost: HashMap::new(),
             sleepers: BTreeMap::new(),
             packets_due: Instant::FAR,
-            used,
-            busy,
+            used: vec![0; count],
+            busy: vec![false; count],
             close: Close::default(),
             rounds: 0,
             looks: 0,
@@ -274,6 +277,7 @@ impl Driver {
     /// `budget` packets are taken from each link inside the host.
     #[inline]
     pub fn progress(&mut self, budget: usize) -> bool {
+        self.leave_if_copied();
         self.rounds += 1;
         self.looks = self.looks.wrapping_add(1);
         let (mut did, mut rare) = (std::mem::take(&mut self.away.untold), self.exact);
@@ -369,6 +373,7 @@ impl Driver {
 
     /// Acts on what the engine wants and sends what it has. True if anything happened.
     pub fn flush(&mut self) -> bool {
+        self.leave_if_copied();
         let mut did = false;
         self.core.engine.retry_blocked();
         did |= self.settle_all();

@@ -42,6 +42,7 @@ impl Driver {
         if self.close.links.is_empty() {
             return false;
         }
+        self.leave_if_copied();
         self.rounds += 1;
         self.looks = self.looks.wrapping_add(1);
         (self.core.fresh, self.core.ended) = (false, false);

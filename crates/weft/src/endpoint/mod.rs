@@ -1,7 +1,9 @@
 //! The endpoint: the local communication object of programs.
 
 mod away;
+mod calls;
 mod closing;
+mod copied;
 mod count;
 mod direct;
 pub(crate) mod driver;
@@ -31,11 +33,12 @@ pub use sys::expect::Expected;
 use crate::calibration::Calibration;
 use crate::clock::Clock;
 use crate::counters::{Page, Who};
+use calls::Calls;
 use driver::{Driver, Upcall};
 use future::State;
 use ops::Owner;
 use std::cell::{RefCell, RefMut};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
@@ -151,22 +154,6 @@ struct Flag(AtomicBool);
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Upcalls that are being made. Those behind one that panics are made in the next round.
-struct Calls<'a> {
-    endpoint: &'a Endpoint,
-    left: VecDeque<Upcall>,
-}
-
-impl Drop for Calls<'_> {
-    fn drop(&mut self) {
-        if !self.left.is_empty() {
-            let upcalls = &mut self.endpoint.inner.borrow_mut().driver.core.upcalls;
-            self.left.append(upcalls);
-            std::mem::swap(&mut self.left, upcalls);
-        }
     }
 }
 
@@ -330,8 +317,8 @@ impl Endpoint {
         if inner.driver.core.upcalls.is_empty() {
             return did;
         }
-        let mut calls =
-            Calls { endpoint: self, left: std::mem::take(&mut inner.driver.core.upcalls) };
+        let left = std::mem::take(&mut inner.driver.core.upcalls);
+        let mut calls = Calls { endpoint: self, left };
         drop(inner);
         while let Some(call) = calls.left.pop_front() {
             self.call(call);
@@ -371,6 +358,7 @@ impl Endpoint {
     /// call `progress`, and no `finish_wait`.
     pub fn prepare_wait(&self) -> bool {
         let inner = &mut *self.inner.borrow_mut();
+        inner.driver.leave_if_copied();
         if inner.driver.put_off || inner.driver.away.untold {
             return false;
         }
@@ -643,7 +631,8 @@ impl Endpoint {
             }
             // First: what `hopeless` does may find the failure that ends this wait.
             self.inner.borrow_mut().driver.core.arrivals.push(cx.waker().clone());
-            hopeless(cx).map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
+            let hopeless = hopeless(cx).or_else(|| self.end_error());
+            hopeless.map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
         })
         .await?;
         drop(hopeless);

@@ -46,6 +46,7 @@ impl Driver {
     /// Makes a peer of an address. The links are tried in order of preference; the reasons of those
     /// that refuse are returned when all do.
     pub fn connect(&mut self, address: &Address) -> Result<PeerId, Vec<(&'static str, String)>> {
+        self.leave_if_copied();
         if let Some(peer) = self.core.engine.find_peer(address.endpoint) {
             return Ok(peer);
         }
@@ -297,7 +298,9 @@ impl Driver {
 
     pub(super) fn report_failure(&self, peer: PeerId, failure: PeerFailure) {
         match failure {
-            PeerFailure::Closed => log::debug!("{}: {failure}", self.describe(peer)),
+            PeerFailure::Closed | PeerFailure::Copied => {
+                log::debug!("{}: {failure}", self.describe(peer))
+            }
             _ => log::warn!("{}", self.explain(peer, failure)),
         }
     }

@@ -132,6 +132,7 @@ impl Driver {
     /// of progress.
     #[inline]
     pub(crate) fn send_started(&mut self, peer: PeerId, len: usize) {
+        self.leave_if_copied();
         self.send_first(peer, len);
         if self.core.engine.queued(peer) > 0 && self.away.is_long(self.core.now) {
             self.look_for_room();

@@ -2,10 +2,13 @@
 
 use super::sys::epoll::Epoll;
 use weft_core::Instant;
+use weft_link::copied::Origin;
 use weft_link::{Link, WaitFd};
 
 /// The descriptor everything can be waited on, and what is registered with it.
 pub(crate) struct Waiter {
+    /// What a copy of the process changes in the set changes for the original, too.
+    origin: Origin,
     epoll: Option<Epoll>,
     /// Each with the link it belongs to.
     registered: Vec<(WaitFd, u64)>,
@@ -21,6 +24,7 @@ const LINKS: u64 = 64;
 impl Waiter {
     pub fn new() -> Waiter {
         Waiter {
+            origin: Origin::here(),
             epoll: Epoll::new().ok(),
             registered: Vec::new(),
             wanted: Vec::new(),
@@ -34,8 +38,16 @@ impl Waiter {
         self.epoll.as_ref().map(Epoll::fd)
     }
 
+    /// Takes a set of its own in a copy of the process.
+    fn leave_if_copied(&mut self) {
+        if !self.origin.is_here() {
+            *self = Waiter::new();
+        }
+    }
+
     /// Registers exactly the descriptors the links name now.
     pub fn sync<'a>(&mut self, links: impl Iterator<Item = &'a dyn Link>) {
+        self.leave_if_copied();
         let Some(epoll) = &self.epoll else { return };
         self.wanted.clear();
         for (link, number) in links.zip(0..) {
@@ -62,6 +74,7 @@ impl Waiter {
     /// sleeps.
     #[cold]
     pub fn let_go(&mut self) {
+        self.leave_if_copied();
         let Some(epoll) = &self.epoll else { return };
         self.registered.drain(..).for_each(|old| epoll.remove(old.0.fd));
     }
@@ -70,6 +83,7 @@ impl Waiter {
     /// with every message, and a needless look now and then costs less than a system call each
     /// time.
     pub fn arm(&mut self, now: Instant, at: Option<Instant>) {
+        self.leave_if_copied();
         let Some(epoll) = &self.epoll else { return };
         if self.armed.is_some_and(|armed| armed > now && at.is_none_or(|at| armed <= at)) {
             return;

@@ -97,6 +97,9 @@ impl Packets {
             {
                 return Err(OpError::Peer { peer, failure });
             }
+            if let Some(error) = self.endpoint.end_error() {
+                return Err(error);
+            }
             self.endpoint.wait(None);
         }
     }

@@ -6,12 +6,14 @@ use crate::launch::{Bootstrap, LaunchError};
 use std::cell::RefCell;
 use std::time::Duration;
 use weft_core::PeerId;
+use weft_link::copied::Origin;
 
 /// This process as a rank of its job, by a [`SharedEndpoint`]: for programs of many threads, and
 /// for those that a watchdog serves while they compute (`WEFT_RECEIPT=watchdog`). The job stays
 /// with the thread that joined it, clones of its endpoint go to others. Dropping it sends what is
 /// queued and leaves the job.
 pub struct SharedJob {
+    origin: Origin,
     boot: RefCell<Box<dyn Bootstrap>>,
     endpoint: SharedEndpoint,
     peers: RefCell<Vec<Option<PeerId>>>,
@@ -26,7 +28,7 @@ impl SharedJob {
         let (boot, endpoint) = join()?;
         let peers = RefCell::new(vec![None; boot.size()]);
         let endpoint = SharedEndpoint::of(endpoint);
-        Ok(SharedJob { boot: RefCell::new(boot), endpoint, peers })
+        Ok(SharedJob { origin: Origin::here(), boot: RefCell::new(boot), endpoint, peers })
     }
 
     /// This process's rank.
@@ -73,7 +75,8 @@ impl SharedJob {
 
 impl Drop for SharedJob {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        // A copy of the process leaves the job to the original.
+        if std::thread::panicking() || !self.origin.is_here() {
             return;
         }
         self.endpoint.close(Duration::from_secs(5));

@@ -20,9 +20,11 @@ use weft_core::engine::types::{AtomicCode, Probed};
 use weft_core::engine::Rights;
 use weft_core::matching::RecvSpec;
 use weft_core::{Config, OpError, OpId, PeerId, Stats};
+use weft_link::copied::Origin;
 use weft_link::Address;
 
 struct State {
+    origin: Origin,
     endpoint: Owned,
     /// A thread makes progress for all; the others sleep until it has.
     leader: bool,
@@ -106,6 +108,10 @@ impl Waits for SharedEndpoint {
             if let Some(ended) = state.endpoint.get().collect(op) {
                 return ended;
             }
+            if !state.origin.is_here() {
+                // Whoever led is not in this copy of the process.
+                (state.origin, state.leader, state.asleep) = (Origin::here(), false, false);
+            }
             if state.leader {
                 if state.asleep {
                     // What was begun here may have to be repeated sooner than it would wake.
@@ -142,7 +148,13 @@ impl SharedEndpoint {
             (config.receipt == Receipt::Watchdog, u64::from(config.watchdog_us.max(1)))
         };
         let endpoint = Owned::new(endpoint);
-        let state = Mutex::new(State { endpoint, leader: false, asleep: false, calls: 0 });
+        let state = Mutex::new(State {
+            origin: Origin::here(),
+            endpoint,
+            leader: false,
+            asleep: false,
+            calls: 0,
+        });
         let shared = Arc::new(Shared { state, progressed: Condvar::new() });
         if watchdog {
             watchdog::start(&shared, Duration::from_micros(period));

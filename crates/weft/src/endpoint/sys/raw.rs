@@ -57,6 +57,7 @@ impl Driver {
         data: &[u8],
         mut begin: impl FnMut(&mut Engine, &mut HeaderBuf) -> bool,
     ) -> bool {
+        self.leave_if_copied();
         let Some(link) = self.link_of(to) else { return false };
         let mut header = HeaderBuf::new();
         for may_wait in [true, false] {
@@ -115,6 +116,7 @@ impl Driver {
     ) -> Result<(), Refused> {
         let now = self.core.tick();
         let mut header = HeaderBuf::new();
+        self.leave_if_copied();
         let waits = self.is_in_row(args.peer);
         let at_once = (!waits).then(|| self.core.engine.inject_now(now, &args, &mut header));
         if let Some(op) = at_once.flatten() {
@@ -153,6 +155,7 @@ impl Driver {
 impl Driver {
     /// Writes to a peer's memory, where the link can.
     pub(crate) fn write_remote(&mut self, peer: PeerId, addr: u64, from: &[u8]) -> bool {
+        self.leave_if_copied();
         let link = self.link_of(peer);
         link.is_some_and(|l| self.links[l].write_direct(peer, addr, from).is_ok())
     }

@@ -1,0 +1,135 @@
+//! The page that no fork copies, and the kernel's events.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+/// Taken where the kernel wipes no pages (some sandboxes do not): the C library wipes it.
+static WIPED_BY_HAND: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn wipe() {
+    WIPED_BY_HAND.store(0, Ordering::Release);
+}
+
+/// The number of this generation of the process: 0 until it has one.
+pub(super) fn generation() -> &'static AtomicU64 {
+    static WORD: OnceLock<&AtomicU64> = OnceLock::new();
+    WORD.get_or_init(|| {
+        page().unwrap_or_else(|| {
+            // SAFETY: `wipe` does nothing but store to a static.
+            unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
+            &WIPED_BY_HAND
+        })
+    })
+}
+
+/// A page that is zero in every process forked from this one.
+fn page() -> Option<&'static AtomicU64> {
+    const LEN: usize = 4096;
+    let (rights, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address that the kernel chooses.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), LEN, rights, kind, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: the mapping just made, which nobody uses yet.
+    if unsafe { libc::madvise(page, LEN, libc::MADV_WIPEONFORK) } != 0 {
+        // SAFETY: as above.
+        unsafe { libc::munmap(page, LEN) };
+        return None;
+    }
+    // SAFETY: zeroed, aligned to a page, never unmapped from now on, and taken for an atomic only.
+    Some(unsafe { AtomicU64::from_ptr(page.cast()) })
+}
+
+/// Has the calling thread take no signal of the process.
+pub(super) fn take_no_signals() {
+    // SAFETY: a set that is filled before it is used; no other memory is passed.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
+    }
+}
+
+/// The kernel's events of devices (`NETLINK_KOBJECT_UEVENT`).
+pub(super) struct Events(OwnedFd);
+
+/// Longest event: as long as the kernel makes them.
+const EVENT_MAX: usize = 8 << 10;
+
+impl Events {
+    pub fn open() -> io::Result<Events> {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+        // SAFETY: no memory is passed.
+        let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_KOBJECT_UEVENT) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nothing else owns.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: an all-zero address is a valid value.
+        let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+        address.nl_groups = 1;
+        let len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+        // SAFETY: `address` is `len` bytes long.
+        let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) };
+        (bound == 0).then_some(Events(socket)).ok_or_else(io::Error::last_os_error)
+    }
+
+    /// The next event of the kernel's; `None` when there will be none.
+    pub fn next(&self) -> Option<Vec<u8>> {
+        let mut event = vec![0; EVENT_MAX];
+        loop {
+            // SAFETY: an all-zero address is a valid value.
+            let mut from: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+            let mut len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+            let (fd, into) = (self.0.as_raw_fd(), event.as_mut_ptr().cast());
+            // SAFETY: `event` is writable for its length, `from` for `len` bytes.
+            let n = unsafe {
+                libc::recvfrom(fd, into, event.len(), 0, (&raw mut from).cast(), &mut len)
+            };
+            match usize::try_from(n) {
+                // Others than the kernel have a number.
+                Ok(n) if from.nl_pid == 0 => {
+                    event.truncate(n);
+                    return Some(event);
+                }
+                Ok(_) => {}
+                Err(_) => match io::Error::last_os_error().raw_os_error() {
+                    // Some were lost; the next ones come.
+                    Some(libc::EINTR | libc::ENOBUFS) => {}
+                    _ => return None,
+                },
+            }
+        }
+    }
+}
+
+/// What `f` finds in a process forked from this one, which does nothing else.
+#[cfg(test)]
+pub(super) fn in_a_fork<const N: usize>(f: impl FnOnce() -> [bool; N]) -> [bool; N] {
+    // SAFETY: the child computes, draws random numbers and ends, without running anything that
+    // other threads of this process may have held.
+    match unsafe { libc::fork() } {
+        0 => {
+            let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+            let found = found.unwrap_or([false; N]);
+            let bits = found.iter().rev().fold(0, |bits, &bit| bits << 1 | i32::from(bit));
+            // SAFETY: ends the child, without what this process does at its own end.
+            unsafe { libc::_exit(bits) }
+        }
+        child => {
+            assert!(child > 0, "{}", io::Error::last_os_error());
+            let mut status = 0;
+            // SAFETY: `status` is writable.
+            let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+            assert!(waited == child && libc::WIFEXITED(status), "{status}");
+            let bits = libc::WEXITSTATUS(status);
+            std::array::from_fn(|i| bits >> i & 1 != 0)
+        }
+    }
+}

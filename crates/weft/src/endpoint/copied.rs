@@ -1,0 +1,75 @@
+//! An endpoint in a process that is a copy of the one that opened it: made by `fork`, or in a clone
+//! of its machine. Sockets, rings and packet numbers are the original's, and so are the peers: the
+//! copy touches none of them, and all its operations end with that cause.
+
+use super::driver::Driver;
+use super::Endpoint;
+use weft_core::{LinkCaps, OpError, PeerFailure, PeerId};
+use weft_link::copied::Origin;
+use weft_link::{Address, Frame, Link, LinkError, PeerInfo, Sink, WaitFd};
+
+/// In the place of a link that belongs to the original.
+struct Left(LinkCaps);
+
+impl Link for Left {
+    fn caps(&self) -> LinkCaps {
+        self.0
+    }
+
+    fn advertise(&self, _: &mut Address) {}
+
+    fn connect(&mut self, _: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        Err(LinkError::Unreachable(PeerFailure::Copied.to_string()))
+    }
+
+    fn disconnect(&mut self, _: PeerId) {}
+
+    fn send(&mut self, frames: &[Frame<'_>]) -> usize {
+        frames.len()
+    }
+
+    fn recv(&mut self, _: usize, _: &mut dyn Sink) -> usize {
+        0
+    }
+
+    fn wait_fds(&self, _: &mut Vec<WaitFd>) {}
+}
+
+impl Driver {
+    /// Before anything touches a link: a load and a comparison.
+    #[inline(always)]
+    pub(crate) fn leave_if_copied(&mut self) {
+        if !self.origin.is_here() {
+            self.leave();
+        }
+    }
+
+    /// Leaves links and peers to the original.
+    #[cold]
+    fn leave(&mut self) {
+        self.origin = Origin::here();
+        for (link, caps) in self.links.iter_mut().zip(&self.core.caps) {
+            // Its end would shut connections down that are the original's.
+            std::mem::forget(std::mem::replace(link, Box::new(Left(*caps))));
+        }
+        let id = self.core.engine.id();
+        log::error!("endpoint {id} ends here: {}", PeerFailure::Copied);
+        self.core.engine.end(PeerFailure::Copied);
+        self.flush();
+    }
+}
+
+impl Endpoint {
+    /// Why nothing can be waited for any more, whoever it might come from.
+    pub(crate) fn end_error(&self) -> Option<OpError> {
+        self.inner.borrow().driver.core.engine.end_error()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if !self.origin.is_here() {
+            self.links.drain(..).for_each(std::mem::forget);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! A fork.
+
+use std::io;
+
+/// What `f` finds in a process forked from this one, bit by bit; the child does nothing else.
+pub fn in_a_fork<const N: usize>(f: impl FnOnce() -> [bool; N]) -> [bool; N] {
+    // SAFETY: this process has no thread but those of the test runner, which hold nothing.
+    match unsafe { libc::fork() } {
+        0 => {
+            let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+            let found = found.unwrap_or([false; N]);
+            let bits = found.iter().rev().fold(0, |bits, &bit| bits << 1 | i32::from(bit));
+            // SAFETY: ends the child, without what this process does at its own end.
+            unsafe { libc::_exit(bits) }
+        }
+        child => {
+            assert!(child > 0, "{}", io::Error::last_os_error());
+            let mut status = 0;
+            // SAFETY: `status` is writable.
+            let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+            assert!(waited == child && libc::WIFEXITED(status), "{status}");
+            let bits = libc::WEXITSTATUS(status);
+            std::array::from_fn(|i| bits >> i & 1 != 0)
+        }
+    }
+}

@@ -74,14 +74,7 @@ impl Starting {
         let out = agent.stdout.take().context("the agent's output is not a pipe")?;
         let flags = rustix::fs::fcntl_getfl(&out)?;
         rustix::fs::fcntl_setfl(&out, flags | OFlags::NONBLOCK)?;
-        Ok(Starting {
-            agent,
-            out,
-            said: Vec::new(),
-            began: Instant::now(),
-            patience,
-            told: false,
-        })
+        Ok(Starting { agent, out, said: Vec::new(), began: Instant::now(), patience, told: false })
     }
 
     /// Becomes readable when [`said`](Self::said) has something to look at.

@@ -116,7 +116,6 @@ impl Driver {
     ) -> Result<(), Refused> {
         let now = self.core.tick();
         let mut header = HeaderBuf::new();
-        self.leave_if_copied();
         let waits = self.is_in_row(args.peer);
         let at_once = (!waits).then(|| self.core.engine.inject_now(now, &args, &mut header));
         if let Some(op) = at_once.flatten() {

@@ -189,6 +189,11 @@ fn run__spreads_ranks_over_hosts_that_exchange_messages() {
     assert_eq!(text(&per_host.stdout).matches("h2").count(), 3);
     let asp = lab.weft(&["lab", "run", "-n", "3", WEFT, "app", "asp", "--nodes", "64"]);
     assert!(asp.status.success(), "{}", text(&asp.stderr));
+    // Ranks that end well are no failure for those who still tell others.
+    for _ in 0..3 {
+        let sor = lab.weft(&["lab", "run", "-n", "4", WEFT, "app", "sor", "--size", "20"]);
+        assert!(sor.status.success() && sor.stderr.is_empty(), "{}", text(&sor.stderr));
+    }
     let failed = lab.weft(&["lab", "run", "-n", "2", "sh", "-c", "exit 9"]);
     assert_eq!(failed.status.code(), Some(9));
 }
@@ -348,16 +353,16 @@ fn without(lab: &Lab, rights: &str) -> Option<[String; 3]> {
 }
 
 #[test]
-fn run__by_default_without_the_right_to_raw_sockets_one_line_says_so() {
+fn run__by_default_without_the_right_to_raw_sockets_doctor_says_so_and_no_job() {
     let Some(lab) = Lab::up(&["2"]) else { return };
     let Some(without) = without(&lab, "-net_raw") else { return };
     // Several ranks on each host.
     let Some(said) = raw(&lab, "6", &[], &without) else { return };
-    assert_eq!(said.matches("no packet sockets").count(), 1, "once a job: {said}");
-    assert_eq!(said.matches("CAP_NET_RAW").count(), 1, "{said}");
-    assert!(!said.contains("is not available"), "{said}");
-    let Some(said) = raw(&lab, "2", &["--link=shm,udp"], &without) else { return };
-    assert!(!said.contains("CAP_NET_RAW"), "nobody asked for more: {said}");
+    assert_eq!(said, "", "nobody asked for more");
+    let words = without.iter().map(String::as_str);
+    let words: Vec<&str> = ["lab", "exec", "h1"].into_iter().chain(words).collect();
+    let doctor = text(&lab.weft(&[&words[..], &[WEFT, "doctor"]].concat()).stdout);
+    assert!(doctor.contains("CAP_NET_RAW") || doctor.contains("cap_net_raw"), "{doctor}");
 }
 
 #[test]

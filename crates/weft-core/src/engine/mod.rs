@@ -99,6 +99,8 @@ pub struct Engine {
     pulls: Pulls,
     /// Why nothing is to be started any more.
     ended: Option<PeerFailure>,
+    /// All peers have been told that this endpoint ends.
+    closing: bool,
     stats: Stats,
 }
 
@@ -130,6 +132,7 @@ impl Engine {
         }
         Engine {
             pulls: Pulls::new(&cfg),
+            closing: false,
             cfg,
             me,
             peers: Vec::new(),

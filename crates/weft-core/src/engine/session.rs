@@ -234,6 +234,7 @@ impl Engine {
     /// BYE packets for all open sessions: the endpoint closes. Call when `quiet`, or when done
     /// waiting.
     pub fn close(&mut self) -> Vec<Transmit> {
+        self.closing = true;
         let mut out = Vec::new();
         for p in &mut self.peers {
             if p.state == State::Ready {
@@ -253,6 +254,11 @@ impl Engine {
 
     /// The driver or a link found that the peer failed.
     pub fn peer_failed(&mut self, peer: PeerId, failure: PeerFailure) {
+        let failure = match failure {
+            // A peer that closes once it has been told so does not answer: it just ends.
+            PeerFailure::Gone | PeerFailure::AgentGone if self.closing => PeerFailure::Closed,
+            _ => failure,
+        };
         if (peer.0 as usize) < self.peers.len() {
             self.fail_peer(peer, failure);
         }

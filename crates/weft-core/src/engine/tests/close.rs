@@ -29,6 +29,21 @@ fn bye__ends_the_session_and_what_waits_for_it() {
 }
 
 #[test]
+fn peer_failed__a_peer_that_was_told_of_the_end_closes_by_ending() {
+    for (told, failure) in [(false, PeerFailure::Gone), (true, PeerFailure::Closed)] {
+        let mut net = Net::open(every_kind()[0].clone());
+        if told {
+            // Its own BYE does not come: for the other end there is no session any more.
+            drop(net.nodes[0].engine.close());
+        }
+        let peer = net.peer(0, 1);
+        net.nodes[0].engine.peer_failed(peer, PeerFailure::Gone);
+        net.run(10);
+        assert_eq!(net.nodes[0].failed, [(peer, failure)]);
+    }
+}
+
+#[test]
 fn quiet__means_that_closing_loses_nothing() {
     for (caps, config) in every_kind() {
         for seed in 0..20 {

@@ -73,12 +73,35 @@ fn disk__full_under_the_output_of_ranks_ends_the_job() {
     done.assert_says(&["standard output", "No space left on device"]);
 }
 
-#[test]
-fn disk__full_under_captures_ends_the_captures() {
-    let script = format!("export WEFT_PCAP=\"$DIR\"; exec \"$WEFT\" run -n 2 \"$WEFT\" {SOR}");
+/// A job with captures on a disk that has this much room, which is said to have ended in each file
+/// named; the files that are left can be read.
+fn captures_on_a_disk_with(room: u32) {
+    let fill = 65536 - room;
+    let script = format!(
+        "head -c {fill} /dev/zero > \"$DIR/fill\"
+         WEFT_PCAP=\"$DIR\" \"$WEFT\" run -n 2 \"$WEFT\" {SOR}
+         code=$?; command -v tshark > /dev/null || exit $code
+         for file in \"$DIR\"/*.pcapng; do
+           test -e \"$file\" || continue
+           said=$(tshark -r \"$file\" 2>&1 > /dev/null) && echo \"read $file\" || echo \"$said\" >&2
+         done; exit $code"
+    );
     let Some(done) = on_a_small_disk(&script) else { return };
     assert_passed(&done);
-    done.assert_says(&["packet capture ended", "No space left on device"]);
+    done.assert_says(&["packet capture ended", "weft-", ".pcapng: No space left on device"]);
+    assert!(!done.err.contains("cut short") && !done.err.contains("appears"), "{}", done.err);
+}
+
+#[test]
+fn disk__full_under_captures_ends_the_captures() {
+    captures_on_a_disk_with(65536);
+}
+
+/// All that there is to write fits into the buffers of the captures.
+#[test]
+fn disk__full_when_captures_end_is_said() {
+    captures_on_a_disk_with(8192);
+    captures_on_a_disk_with(0);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Capture for Wireshark.
 
-use super::pcapng::{Direction, Writer};
+use super::pcapng::{Direction, Store, Writer};
 use super::{forward, Clock, Tap};
 use crate::ether::{EtherHead, EtherType, Mac};
-use crate::{Bytes, Frame, Link, LinkError, LinkEvent, Sink};
+use crate::{Bytes, Frame, Link, LinkError, Sink};
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weft_core::{wire, PeerId};
@@ -22,8 +22,9 @@ pub struct Pcap {
 
 struct Capture {
     /// `None` once writing failed.
-    file: Option<Writer<Box<dyn Write>>>,
-    failure: Option<String>,
+    file: Option<Writer<Box<dyn Store>>>,
+    /// The file, for messages to people.
+    name: String,
     clock: Clock,
     /// Time since 1970 at the clock's origin.
     origin: Duration,
@@ -40,21 +41,33 @@ impl Pcap {
             source,
             fix: "name a folder that can be written to: WEFT_PCAP",
         };
-        let file = File::create(path).map_err(failed)?;
-        Pcap::new(inner, Box::new(BufWriter::new(file)), clock, origin).map_err(failed)
+        let file = Box::new(File::create(path).map_err(failed)?);
+        let link = Pcap::into_store(inner, file, path.display().to_string(), clock, origin);
+        if link.capture.file.is_none() {
+            // Nobody can read what is not even begun.
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(link)
     }
 
-    /// Around `inner`, to `out`; `origin` is the time since 1970 at the clock's origin.
-    pub fn new(
+    /// To a store of this name; `origin` is the time since 1970 at the clock's origin.
+    fn into_store(
         inner: Box<dyn Link>,
-        out: Box<dyn Write>,
+        store: Box<dyn Store>,
+        name: String,
         clock: Clock,
         origin: Duration,
-    ) -> io::Result<Pcap> {
-        let file = Some(Writer::new(out, inner.caps().name)?);
-        let capture = Capture { file, failure: None, clock, origin, payload: Vec::new() };
-        Ok(Pcap { inner, capture })
+    ) -> Pcap {
+        let file = Writer::new(store, inner.caps().name);
+        let file = file.inspect_err(|e| ended(&name, e)).ok();
+        Pcap { inner, capture: Capture { file, name, clock, origin, payload: Vec::new() } }
     }
+}
+
+/// A capture that cannot be written ends, which is said at once, even where its link is about to be
+/// dropped. The link goes on.
+fn ended(name: &str, error: &io::Error) {
+    log::warn!("packet capture ended: {name}: {error}; it holds the packets until then");
 }
 
 impl Capture {
@@ -73,11 +86,10 @@ impl Capture {
         self.with_file(Writer::flush);
     }
 
-    /// A capture that cannot be written ends, and says so once; the link goes on.
-    fn with_file(&mut self, act: impl FnOnce(&mut Writer<Box<dyn Write>>) -> io::Result<()>) {
+    fn with_file(&mut self, act: impl FnOnce(&mut Writer<Box<dyn Store>>) -> io::Result<()>) {
         if let Some(Err(e)) = self.file.as_mut().map(act) {
-            self.failure = Some(format!("packet capture ended: {e}"));
             self.file = None;
+            ended(&self.name, &e);
         }
     }
 }
@@ -96,7 +108,7 @@ fn address_from(peer: Option<PeerId>, header: &[u8]) -> [u8; 6] {
 }
 
 impl Link for Pcap {
-    forward!(inner: caps advertise connect disconnect waiting direct counters);
+    forward!(inner: caps advertise connect disconnect poll_event waiting direct counters);
 
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         let sent = self.inner.send(frames);
@@ -116,13 +128,6 @@ impl Link for Pcap {
             capture.payload = copy;
         };
         self.inner.recv(budget, &mut Tap { sink, see })
-    }
-
-    fn poll_event(&mut self) -> Option<LinkEvent> {
-        match self.capture.failure.take() {
-            Some(why) => Some(LinkEvent::Warning(why)),
-            None => self.inner.poll_event(),
-        }
     }
 
     /// A reader of the file sees everything once this endpoint sleeps.
@@ -145,21 +150,30 @@ mod tests {
     use crate::looplink::LoopLink;
     use crate::{Address, PeerInfo};
     use std::cell::RefCell;
+    use std::io::Write;
     use std::rc::Rc;
     use weft_core::wire::{self, Common, Eager, Packet};
     use weft_core::{EndpointId, Instant};
 
-    /// A file that can be looked at while it is written, and that can fail.
+    /// A file that can be looked at while it is written, and that takes this many bytes.
     #[derive(Clone, Default)]
     struct Shared(Rc<RefCell<Vec<u8>>>, usize);
 
+    impl Store for Shared {
+        fn shorten(&mut self, len: u64) -> io::Result<()> {
+            self.0.borrow_mut().truncate(len as usize);
+            Ok(())
+        }
+    }
+
     impl Write for Shared {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            if self.0.borrow().len() > self.1 {
+            let fits = bytes.len().min(self.1 - self.0.borrow().len());
+            if fits == 0 {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            self.0.borrow_mut().extend(bytes);
-            Ok(bytes.len())
+            self.0.borrow_mut().extend(&bytes[..fits]);
+            Ok(fits)
         }
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
@@ -176,15 +190,15 @@ mod tests {
     fn ends(file: Shared) -> (Pcap, Pcap) {
         let clock: Clock = Rc::new(|| Instant(5));
         let make = |link, out| {
-            let mut link =
-                Pcap::new(Box::new(link), out, Rc::clone(&clock), Duration::from_secs(1)).unwrap();
+            let (name, origin) = ("a file".into(), Duration::from_secs(1));
+            let mut link = Pcap::into_store(Box::new(link), out, name, Rc::clone(&clock), origin);
             let endpoint = EndpointId(1);
             let address = Address::default();
             link.connect(&PeerInfo { peer: PeerId(3), session: 1, endpoint, address }).unwrap();
             link
         };
         let (a, b) = LoopLink::pair(1000, 16).unwrap();
-        (make(a, Box::new(file)), make(b, Box::new(io::sink())))
+        (make(a, Box::new(file)), make(b, Box::new(Shared(Rc::default(), usize::MAX))))
     }
 
     fn send(link: &mut Pcap, payload: &[u8]) {
@@ -205,6 +219,7 @@ mod tests {
         send(&mut a, b"going out");
         send(&mut b, b"coming in");
         assert_eq!(a.recv(10, &mut Ignore), 1);
+        a.prepare_wait();
         let (near, far) = ([0x02, 0x57, 0xff, 0, 0, 0], [0x02, 0x57, 0, 0, 0, 3]);
         // EtherType, slot 0, length of 32 bytes of header and 9 of payload, version, type.
         let rest = [0x88, 0xb5, 0, 0, 41, 0, 1, 3];
@@ -218,12 +233,17 @@ mod tests {
     }
 
     #[test]
-    fn capture__ends_with_a_warning_when_the_file_fails() {
-        let (mut a, _b) = ends(Shared(Rc::default(), 200));
+    fn capture__that_finds_no_room_ends_with_whole_packets() {
+        let file = Shared(Rc::default(), 300);
+        let (mut a, _b) = ends(file.clone());
         (0..5).for_each(|_| send(&mut a, b"more"));
-        assert!(matches!(a.poll_event(), Some(LinkEvent::Warning(_))));
-        assert_eq!(a.poll_event(), None);
+        a.prepare_wait();
+        assert!(a.capture.file.is_none());
+        let len = file.0.borrow().len();
+        assert!((200..300).contains(&len) && len % 4 == 0, "{len}");
         send(&mut a, b"the link goes on");
+        drop(a);
+        assert_eq!(file.0.borrow().len(), len);
     }
 
     #[test]

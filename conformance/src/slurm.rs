@@ -89,6 +89,13 @@ impl Cluster {
         command
     }
 
+    /// `salloc` on the first host, for both: the command in the allocation follows.
+    pub fn salloc(&self) -> Command {
+        let mut command = self.command(0, Path::new("salloc"));
+        command.args(["--immediate=30", "--overcommit", "--nodes=2", "--quiet"]);
+        command
+    }
+
     /// Whether Slurm has this plugin for MPI.
     pub fn offers(&self, plugin: &str) -> bool {
         let listed = self.command(0, Path::new("srun")).arg("--mpi=list").output();

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+use weft_link::ports;
 
 /// Variable that has the proxy of a host start an agent for its ranks.
 pub const START: &str = "WEFT_RUN_AGENT";
@@ -192,7 +193,9 @@ pub fn start_for(env: &[(String, String)]) -> Result<Option<Starting>> {
     let start_up = value("WEFT_LAUNCH_TIMEOUT").and_then(|s| s.parse::<f64>().ok());
     let start_up = start_up.and_then(|s| Duration::try_from_secs_f64(s).ok());
     let patience = start_up.map_or(PATIENCE, |start_up| start_up / 2);
-    Starting::start(command(name, kernel), patience).map(Some)
+    let mut command = command(name, kernel);
+    command.envs(value(ports::VARIABLE).map(|range| (ports::VARIABLE, range)));
+    Starting::start(command, patience).map(Some)
 }
 
 /// Says that ranks of this host do without an agent, and why.

@@ -336,7 +336,11 @@ fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
     };
     let (packet, gso) = (sockets("packet"), sockets("gso"));
     let xdp = xdp(config, security.clone()).unwrap_or_else(|error| failed("xdp", &error));
-    let udp = match UdpLink::new(UdpConfig::default(), security).and_then(reachable) {
+    let udp = UdpConfig {
+        ports: weft::job::ports_from_env().unwrap_or_default(),
+        ..UdpConfig::default()
+    };
+    let udp = match UdpLink::new(udp, security).and_then(reachable) {
         Ok(mut link) => {
             let mut info = describe(config, "udp", Some(&mut link));
             info.addresses = link.local_addrs().iter().map(ToString::to_string).collect();

@@ -4,6 +4,8 @@
 
 #[macro_use]
 mod out;
+#[macro_use]
+mod misuse;
 
 mod agent;
 mod app;
@@ -14,6 +16,7 @@ mod idle;
 mod info;
 mod interrupt;
 mod lab;
+mod meet;
 mod mpi;
 mod pages;
 mod run;
@@ -48,6 +51,9 @@ enum Command {
     MpiServe(mpi::served::Args),
     Info(info::Args),
     Doctor(doctor::Args),
+    /// Answer `weft doctor --hosts` on one of the hosts
+    #[command(hide = true)]
+    DoctorVisit,
     Bench(bench::Args),
     Tune(tune::Args),
     #[command(hide = true)]
@@ -88,6 +94,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::MpiServe(args) => mpi::served::serve(&args),
         Command::Info(args) => info::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::DoctorVisit => doctor::visit::run(),
         Command::Bench(args) => bench::run(args),
         Command::Tune(args) => tune::run(args),
         Command::TuneStore(args) => tune::store::run(&args),
@@ -134,7 +141,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("weft: {error:#}");
-            ExitCode::FAILURE
+            misuse::status(&error)
         }
     }
 }

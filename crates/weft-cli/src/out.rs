@@ -18,6 +18,9 @@ macro_rules! eprintln {
     ($($arg:tt)*) => { $crate::out::complain(format_args!("{}\n", format_args!($($arg)*))) };
 }
 
+/// The exit status of a command whose output nobody reads any more: as SIGPIPE would have it.
+pub const UNREAD: u8 = 128 + libc::SIGPIPE as u8;
+
 /// Writes to standard output. Ends the program if that fails: as SIGPIPE would where nobody reads
 /// any more, with a message and status 1 otherwise.
 pub fn write(text: std::fmt::Arguments<'_>) {
@@ -35,7 +38,7 @@ pub fn flush() {
 
 fn fail(error: &std::io::Error) -> ! {
     if error.kind() == ErrorKind::BrokenPipe {
-        std::process::exit(128 + libc::SIGPIPE);
+        std::process::exit(UNREAD.into());
     }
     eprintln!("weft: standard output: {error}");
     std::process::exit(1);

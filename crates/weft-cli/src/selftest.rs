@@ -39,6 +39,8 @@ enum What {
         #[arg(long, default_value_t = 16)]
         messages: usize,
     },
+    /// Print the ports of all UDP sockets of the host while every rank is there
+    Ports,
     /// All add to a counter of rank 0, which computes until a watchdog has served them
     Watchdog,
 }
@@ -52,8 +54,24 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match args.what {
         What::Bootstrap { bytes, absent, aborts } => bootstrap(bytes, absent, aborts),
         What::Incast { bytes, messages } => incast(bytes, messages),
+        What::Ports => ports(),
         What::Watchdog => watchdog(),
     }
+}
+
+fn ports() -> Result<ExitCode> {
+    let job = weft::Job::init()?;
+    let world = job.world();
+    job.block_on(world.barrier())?;
+    for table in ["/proc/net/udp", "/proc/net/udp6"] {
+        let text = std::fs::read_to_string(table).unwrap_or_default();
+        // The second column is the own address and, in hexadecimal, the port.
+        let own = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
+        let ports = own.filter_map(|own| u16::from_str_radix(own.rsplit_once(':')?.1, 16).ok());
+        ports.for_each(|port| println!("{port}"));
+    }
+    job.block_on(world.barrier())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What each rank adds to the counter.

@@ -1,8 +1,9 @@
-//! What children of this command do before they become other programs.
+//! What children of this command do before they become other programs, and options of sockets.
 #![allow(unsafe_code)]
 
 use rustix::process::{getppid, set_parent_process_death_signal, Pid, Signal};
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Has this process, a child of `parent` before its `exec`, get `signal` when that ends.
 ///
@@ -15,6 +16,24 @@ pub fn end_with(parent: Pid, signal: Signal) -> io::Result<()> {
         vanish();
     }
     Ok(())
+}
+
+/// Has datagrams of a socket sent whole or not at all, whatever the kernel has learnt of the path.
+///
+/// # Errors
+/// The system's.
+pub fn unfragmented(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
+    let (level, name, value) = match v6 {
+        true => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
+        false => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+    };
+    let len = size_of::<libc::c_int>() as libc::socklen_t;
+    let at = std::ptr::from_ref(&value).cast();
+    // SAFETY: the kernel reads `len` bytes of `value`.
+    match unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, at, len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Ends a child whose parent is gone, before its `exec`: nobody is left to hear of an error.

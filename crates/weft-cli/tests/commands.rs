@@ -356,6 +356,127 @@ fn top__stays_within_its_terminal_and_ends_by_a_key() {
     assert!(drawn.ends_with("\x1b[?25h\x1b[?1049l"), "the terminal comes back: {drawn:?}");
 }
 
+/// Standard output of a command, whatever its status.
+fn said(args: &[&str]) -> String {
+    String::from_utf8_lossy(&weft(args).stdout).into_owned()
+}
+
+#[test]
+fn json__is_nothing_but_json() {
+    for args in [
+        &["info"][..],
+        &["doctor"],
+        &["top", "--once"],
+        &["app", "sor", "--size", "20"],
+        &["app", "asp", "--nodes", "16", "--check"],
+        &["sim", "loss"],
+        &["sim", "scaling", "--hosts", "8"],
+        &["sim", "death"],
+        &["sim", "fairness"],
+        &["sim", "app", "sor", "--size", "20", "--hosts", "2"],
+        &["sim", "swarm", "--seeds", "1..3"],
+        &["sim", "swarm", "--seed", "1"],
+        &["bench", "pingpong", "--link", "shm", "--size", "8", "--quick"],
+        &["bench", "barrier", "--link", "shm", "--ranks", "4", "--quick"],
+    ] {
+        let text = said(&[args, &["--json"]].concat());
+        for line in text.lines() {
+            let value: Value = serde_json::from_str(line)
+                .unwrap_or_else(|e| panic!("{args:?}: {e} in {line}: {text}"));
+            assert!(value.is_object(), "{args:?}: {line}");
+        }
+        assert!(!text.is_empty() || args[0] == "top", "{args:?} says nothing");
+    }
+}
+
+#[test]
+fn arguments__that_make_no_sense_end_every_command_with_2() {
+    for args in [
+        &["nothing"][..],
+        &["run"],
+        &["run", "-n", "0", "true"],
+        &["run", "--hosts", "a b", "true"],
+        &["run", "--hosts", "a,,b:0", "true"],
+        &["run", "--hostfile", "/nonexistent", "true"],
+        &["run", "--env", "=1", "true"],
+        &["run", "--env", "WEFT_NO_SUCH_VARIABLE", "true"],
+        &["run", "--link", "shm", "--hosts", "a,b", "true"],
+        &["mpi", "--mpi", "/nonexistent/mpiexec", "true"],
+        &["bench", "pingpong", "--link", "udp", "--ranks", "4"],
+        &["bench", "pingpong", "--link", "packet", "--netns", "off"],
+        &["bench", "auth", "--link", "shm"],
+        &["bench", "suite", "--loaded"],
+        &["bench", "pingpong", "--size", "1X"],
+        &["tune", "--dry-run", "--hosts", "a"],
+        &["tune", "--dry-run", "--hosts", "a,b", "--link", "shm"],
+        &["lab", "up", "0"],
+        &["lab", "up", "2", "--name", "no/name"],
+        &["lab", "up", "3", "--direct"],
+        &["sim", "nothing"],
+        &["sim", "reliability", "--reliability", "gbn"],
+        &["sim", "app", "sor", "--size", "1"],
+        &["sim", "app", "sor", "--hosts", "2", "--pause", "7@1ms..2ms"],
+        &["app", "sor", "--size", "1"],
+        &["top", "--interval=0"],
+        &["demo", "-n", "many"],
+    ] {
+        let output = weft(args);
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {why}");
+        assert!(!why.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn output__that_nobody_reads_ends_every_command_quietly() {
+    for args in [
+        &["info"][..],
+        &["doctor"],
+        &["top"],
+        &["top", "--prometheus"],
+        &["sim", "list"],
+        &["sim", "scaling", "--hosts", "4"],
+        &["sim", "loss", "--json"],
+        &["app", "sor", "--size", "20"],
+        &["bench", "pingpong", "--link", "shm", "--size", "8", "--quick"],
+        &["run", "-n", "2", "--timeout", "300", "yes"],
+        &["completions", "bash"],
+    ] {
+        // A process that another test starts may have a copy of the reading end for a moment: then
+        // the pipe only fills, or the command ends as ever.
+        let ended = (0..50).map(|_| {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let mut command = Command::new(WEFT);
+            let done = command.args(args).stdin(Stdio::null()).stdout(writer).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&done.stderr), "", "{args:?}");
+            done.status.code()
+        });
+        let codes: Vec<_> = ended.take_while(|code| *code != Some(141)).collect();
+        assert!(codes.len() < 50, "{args:?}: {codes:?}");
+    }
+}
+
+#[test]
+fn errors__that_nobody_reads_are_no_panic() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(WEFT);
+    let done = command.args(["run", "--hosts", "a b", "true"]).stderr(writer).output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+}
+
+#[test]
+fn demo__names_why_nothing_can_be_written() {
+    for out in ["/proc/nowhere/demo", "/dev/null/demo"] {
+        let output = weft(&["demo", "--quick", "--out", out]);
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{why}");
+        assert!(why.contains("--out") && why.contains(out) && why.contains("os error"), "{why}");
+        assert!(!String::from_utf8_lossy(&output.stdout).contains("FAIL"));
+    }
+}
+
 #[test]
 fn demo__quick_passes() {
     let out = scratch("demo");

@@ -100,6 +100,51 @@ fn scenario__options_reach_the_network() {
 }
 
 #[test]
+fn scenario__what_is_asked_for_takes_the_place_of_its_own() {
+    let config = |words: &[&str]| lines(words)[0]["config"].as_str().unwrap().to_string();
+    for (words, has, lacks) in [
+        (&["loss", "--loss", "2%"][..], "loss 20000 ppm", "loss 10000 ppm"),
+        (&["loss", "--corrupt", "1%"], "loss 10000 ppm", "loss 20000 ppm"),
+        (&["corruption", "--corrupt", "1%"], "corrupt 10000 ppm", "corrupt 50000 ppm"),
+    ] {
+        let config = config(words);
+        assert!(config.contains(has) && !config.contains(lacks), "{words:?}: {config}");
+    }
+    let rows = lines(&["reliability", "--loss", "2%"])[0]["rows"].as_array().unwrap().clone();
+    assert!(rows.len() > 6 && rows.iter().all(|row| row["loss_percent"] == 2.0), "{rows:?}");
+}
+
+#[test]
+fn tables__are_values_in_json() {
+    let got = lines(&["scaling", "--hosts", "8"]);
+    assert!(got[0]["lines"].is_null(), "{}", got[0]);
+    let rows = got[0]["rows"].as_array().unwrap();
+    let hosts: Vec<_> = rows.iter().map(|row| row["hosts"].as_f64()).collect();
+    assert_eq!(hosts, [Some(2.0), Some(4.0), Some(8.0)]);
+    assert!(rows.iter().all(|row| row["barrier_us"].as_f64() > Some(0.0)), "{rows:?}");
+}
+
+#[test]
+fn reliability__no_row_repeats_another() {
+    let got = lines(&["reliability"]);
+    let rows = got[0]["rows"].as_array().unwrap();
+    // What was measured at one loss, in the order of protocols, windows and sizes.
+    let of = |loss: f64| -> Vec<&Value> {
+        let rows = rows.iter().filter(|row| row["loss_percent"] == loss);
+        rows.flat_map(|row| [&row["mb_per_s"], &row["us"]]).collect()
+    };
+    let losses = [0.0, 0.1, 1.0, 5.0];
+    for (at, &loss) in losses.iter().enumerate() {
+        for &other in &losses[..at] {
+            let pairs = of(loss).into_iter().zip(of(other)).collect::<Vec<_>>();
+            assert!(pairs.len() > 20, "{pairs:?}");
+            let same = pairs.iter().filter(|(a, b)| a == b && !a.is_null()).count();
+            assert_eq!(same, 0, "of {loss} % and {other} %: {pairs:?}");
+        }
+    }
+}
+
+#[test]
 fn scenario__same_seed_same_packets() {
     let log = |seed: &str| {
         let file = File::new(&format!("loss-{seed}.txt"));

@@ -58,7 +58,12 @@ fn link(mine: SocketAddr, theirs: SocketAddr, mode: &str) -> (UdpLink, usize) {
         _ => Mode::None,
     };
     let job_key = JobKey::from_bytes(&[3; 16]).unwrap();
-    let config = UdpConfig { v4: Some(ip), v6: None, port: mine.port(), ..Default::default() };
+    let config = UdpConfig {
+        v4: Some(ip),
+        v6: None,
+        ports: weft_link::Ports::one(mine.port()),
+        ..Default::default()
+    };
     let mut link = UdpLink::new(config, Security { mode, job_key, me: id(mine) }).unwrap();
     let address = Address { endpoint: id(theirs), udp: vec![theirs], ..Default::default() };
     let peer = PeerInfo { peer: P, session: 1 << 20, endpoint: id(theirs), address };

@@ -5,7 +5,7 @@ use crate::config::{LinkKind, SimConfig};
 use crate::fault::Fault;
 use crate::scenarios::Report;
 use crate::sim::{Env, Failure, Sim};
-use crate::tables::{Lines, Tell};
+use crate::tables::{loss_rates, per_cent, Lines, Tell};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use weft::choices::{Place, Tree};
@@ -16,7 +16,7 @@ use weft_core::Instant;
 /// Loss rates, in parts per million.
 const LOSS: [u32; 4] = [0, 1_000, 10_000, 50_000];
 /// Packets, or additions, of which the mean counts: it shows what losses cost.
-const ROUNDS: usize = 400;
+const ROUNDS: usize = 1600;
 /// A rank computes so long between two looks.
 const COMPUTES: u64 = 1_000_000;
 /// Between two rounds: everything of the one before has arrived.
@@ -136,21 +136,29 @@ async fn count(env: &Env, packets: &Packets, counter: Counter, notes: &Notes) {
 /// The table.
 pub(crate) fn services(config: SimConfig, tell: Tell<'_>) -> Result<Report, Failure> {
     let mut lines = Lines::new("services", &config, tell);
+    let (lossless, rates) = loss_rates(config.clone(), &LOSS);
     lines.push(format!(
         "{:>10} {:>8} {:>7} {:>12} {:>12} {:>8}",
         "what", "ranks", "loss %", "by ranks us", "by agents us", "ratio"
     ));
     for (what, name) in [(What::Multicast, "multicast"), (What::FetchAdd, "fetch-add")] {
         for (busy, state) in [(false, "poll"), (true, "compute")] {
-            for loss in LOSS {
+            for &loss in &rates {
                 let [ranks, agents] = [Place::Host, Place::Agent]
-                    .map(|place| measure(&config, Case { what, place, busy }, loss));
+                    .map(|place| measure(&lossless, Case { what, place, busy }, loss));
                 let (ranks, agents) = (ranks?, agents?);
                 lines.push(format!(
                     "{name:>10} {state:>8} {:>7} {ranks:>12.1} {agents:>12.1} {:>8.2}",
-                    f64::from(loss) / 10_000.0,
+                    per_cent(loss),
                     agents / ranks
                 ));
+                lines.row(vec![
+                    ("what", name.into()),
+                    ("ranks", state.into()),
+                    ("loss_percent", per_cent(loss).into()),
+                    ("by_ranks_us", ranks.into()),
+                    ("by_agents_us", agents.into()),
+                ]);
             }
         }
     }

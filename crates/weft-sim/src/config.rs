@@ -1,6 +1,6 @@
 //! What is simulated: hosts, wires, switches and faults, all as plain data.
 
-use crate::fault::Fault;
+use crate::fault::{Fault, Span};
 use std::fmt;
 
 /// The kind of link between the simulated hosts.
@@ -166,6 +166,29 @@ impl SimConfig {
     /// Wire of a network, counted from 0.
     pub fn wire_of(&self, network: usize) -> Wire {
         network.checked_sub(1).and_then(|i| self.more.get(i)).copied().unwrap_or(self.wire)
+    }
+
+    /// The same with a fault that a scenario has by itself: one of its kind that was asked for
+    /// takes its place.
+    pub fn usual(self, fault: Fault) -> SimConfig {
+        let kind = std::mem::discriminant(&fault);
+        match self.faults.iter().any(|other| std::mem::discriminant(other) == kind) {
+            true => self,
+            false => self.fault(fault),
+        }
+    }
+
+    /// The same without losses, and the rates of those that it had.
+    pub fn without_loss(mut self) -> (SimConfig, Vec<u32>) {
+        let mut rates = Vec::new();
+        self.faults.retain(|fault| match fault {
+            Fault::Loss { ppm, span: Span::ALWAYS } => {
+                rates.push(*ppm);
+                false
+            }
+            _ => true,
+        });
+        (self, rates)
     }
 
     /// The same with one more fault.

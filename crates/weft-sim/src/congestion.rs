@@ -1,7 +1,7 @@
 //! Bottlenecks: many senders to one receiver, and two flows through one uplink.
 
 use crate::config::{LinkKind, SimConfig, Topology};
-use crate::scenarios::{receive_stream, send_stream, Report, Story};
+use crate::scenarios::{receive_stream, send_stream, Report, Row, Story};
 use crate::served;
 use crate::sim::{Env, Failure};
 use crate::tasks::join_all;
@@ -55,16 +55,17 @@ pub(crate) fn incast(config: SimConfig) -> Result<Report, Failure> {
         "{:>16} {:>12} {:>14} {:>8} {:>8} {:>10} {:>8}",
         "load", "% of rate", "queue KiB max", "drops", "resent", "timeouts", "Jain"
     )];
-    let mut last = None;
+    let (mut rows, mut last) = (Vec::new(), None);
     for load in LOADS {
-        let (line, report) = incast_of(&config, load)?;
+        let (line, row, report) = incast_of(&config, load)?;
         lines.push(line);
+        rows.push(row);
         last = Some(report);
     }
     let (name, config) = ("incast".into(), config.to_string());
     let outcome = last.as_ref().and_then(|report| report.outcome.clone());
     let trace = last.map_or_else(Trace::default, |report| report.trace);
-    Ok(Report { name, config, lines, outcome, trace })
+    Ok(Report { name, config, lines, rows, outcome, trace })
 }
 
 /// The same where the agent of each host retransmits in its rank's place.
@@ -75,7 +76,7 @@ pub(crate) fn incast_of_agents(config: SimConfig) -> Result<Report, Failure> {
 
 type Tasks<'a> = Vec<Pin<Box<dyn Future<Output = ()> + 'a>>>;
 
-fn incast_of(config: &SimConfig, load: Load) -> Result<(String, Report), Failure> {
+fn incast_of(config: &SimConfig, load: Load) -> Result<(String, Row, Report), Failure> {
     let mut story = Story::new("incast", config.clone(), Config::default());
     let (checker, net) = (Rc::clone(&story.checker), Rc::clone(story.sim.network()));
     let ends: Rc<RefCell<Vec<u64>>> = Rc::default();
@@ -113,14 +114,22 @@ fn incast_of(config: &SimConfig, load: Load) -> Result<(String, Report), Failure
         let (again, late) = (of(served::RESENT), of(served::TIMEOUTS));
         (resent + stats.retransmitted + again, timeouts + stats.timeouts + late)
     });
+    let rate = percent(config, bytes, at);
+    let (queue, jain) = (net.borrow().peak_queue() as f64 / 1024.0, jain(&rates));
     let line = format!(
-        "{:>16} {:>12.1} {:>14.0} {drops:>8} {resent:>8} {timeouts:>10} {:>8.3}",
-        load.title,
-        percent(config, bytes, at),
-        net.borrow().peak_queue() as f64 / 1024.0,
-        jain(&rates),
+        "{:>16} {rate:>12.1} {queue:>14.0} {drops:>8} {resent:>8} {timeouts:>10} {jain:>8.3}",
+        load.title
     );
-    Ok((line, report))
+    let row = vec![
+        ("load", load.title.into()),
+        ("rate_percent", rate.into()),
+        ("queue_kib_max", queue.into()),
+        ("drops", drops.into()),
+        ("resent", resent.into()),
+        ("timeouts", timeouts.into()),
+        ("jain", jain.into()),
+    ];
+    Ok((line, row, report))
 }
 
 /// Message of the flows of [`fairness`], bytes; as many at a time as [`FLOW_DEPTH`].
@@ -138,22 +147,22 @@ type Shares = Rc<RefCell<Vec<Vec<u64>>>>;
 pub(crate) fn fairness(config: SimConfig) -> Result<Report, Failure> {
     let topology = Topology::Tree { radix: 2, uplink: 1 };
     let config = SimConfig { hosts: 4, topology, ..config };
-    let mut lines = Vec::new();
+    let (mut lines, mut rows) = (Vec::new(), Vec::new());
     let mut last = None;
     for (title, late) in [("both from the start", 0), ("the second from 40 ms on", 2)] {
-        let report = two_flows(&config, title, late, &mut lines)?;
+        let report = two_flows(&config, title, late, (&mut lines, &mut rows))?;
         last = report.outcome.clone().map(|outcome| (outcome, report.trace));
     }
     let (name, config) = ("fairness".into(), config.to_string());
     let (outcome, trace) = last.map_or((None, Trace::default()), |(o, t)| (Some(o), t));
-    Ok(Report { name, config, lines, outcome, trace })
+    Ok(Report { name, config, lines, rows, outcome, trace })
 }
 
 fn two_flows(
     config: &SimConfig,
     title: &str,
     late: u64,
-    lines: &mut Vec<String>,
+    (lines, rows): (&mut Vec<String>, &mut Vec<Row>),
 ) -> Result<Report, Failure> {
     let mut story = Story::new("fairness", config.clone(), Config::default());
     let net = Rc::clone(story.sim.network());
@@ -177,6 +186,14 @@ fn two_flows(
         let cells: Vec<_> =
             cells.map(|&b| format!("{:>6.1}", percent(config, b, INTERVAL))).collect();
         lines.push(format!("{name:>10} {}", cells.join("")));
+        for (at, &bytes) in (0u64..).zip(flow.iter().take(INTERVALS as usize)) {
+            rows.push(vec![
+                ("flows", title.into()),
+                ("flow", name.into()),
+                ("from_ms", (at * INTERVAL / 1_000_000).into()),
+                ("rate_percent", percent(config, bytes, INTERVAL).into()),
+            ]);
+        }
     }
     let half = |flow: &Vec<u64>| flow[INTERVALS as usize / 2..INTERVALS as usize].iter().sum();
     let halves: Vec<u64> = shares.iter().map(half).collect();

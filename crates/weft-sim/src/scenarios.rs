@@ -18,6 +18,36 @@ use std::rc::Rc;
 use weft::{Config, Op, Status};
 use weft_core::{OpError, PeerFailure};
 
+/// One value of a table, for programs that read it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Which of several things.
+    Text(String),
+    /// A figure.
+    Number(f64),
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Value {
+        Value::Number(number)
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Value {
+        Value::Number(number as f64)
+    }
+}
+
+/// A row of a table: values by name, the unit in it.
+pub type Row = Vec<(&'static str, Value)>;
+
 /// What a scenario has to say.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -27,6 +57,8 @@ pub struct Report {
     pub config: String,
     /// What came out.
     pub lines: Vec<String>,
+    /// The same of scenarios whose lines are a table.
+    pub rows: Vec<Row>,
     /// How the (last) simulation ended.
     pub outcome: Option<Outcome>,
     /// Its packets, as many as [`SimConfig::trace`] allowed.
@@ -158,7 +190,7 @@ pub fn default_config(name: &str, seed: u64) -> Option<SimConfig> {
     Some(SimConfig::new(scenario.hosts, seed))
 }
 
-/// Runs a scenario. Its own faults are added to those of `config`.
+/// Runs a scenario. Its own faults are added to those of `config`, but not to one of the same kind.
 ///
 /// # Errors
 /// What went wrong with seed and replay command, or the names there are.
@@ -227,7 +259,7 @@ impl Story {
             "{delivered} messages delivered and checked, {failed} failed as they must"
         ));
         let (name, config) = (self.name.to_string(), self.config);
-        Ok(Report { name, config, lines, outcome: Some(outcome), trace })
+        Ok(Report { name, config, lines, rows: Vec::new(), outcome: Some(outcome), trace })
     }
 }
 
@@ -313,11 +345,11 @@ fn streams(
 }
 
 fn loss(config: SimConfig) -> Result<Report, Failure> {
-    streams("loss", config.fault(Fault::loss(10_000)), 1000, 3000)
+    streams("loss", config.usual(Fault::loss(10_000)), 1000, 3000)
 }
 
 fn corruption(config: SimConfig) -> Result<Report, Failure> {
-    streams("corruption", config.fault(Fault::corrupt(50_000)), 1000, 1000)
+    streams("corruption", config.usual(Fault::corrupt(50_000)), 1000, 1000)
 }
 
 fn partition(config: SimConfig) -> Result<Report, Failure> {
@@ -497,5 +529,5 @@ fn swarm_one(config: SimConfig) -> Result<Report, Failure> {
         ),
     ];
     let (name, config) = ("swarm".to_string(), plan.config.to_string());
-    Ok(Report { name, config, lines, outcome: Some(report.outcome), trace })
+    Ok(Report { name, config, lines, rows: Vec::new(), outcome: Some(report.outcome), trace })
 }

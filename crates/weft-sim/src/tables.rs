@@ -3,7 +3,7 @@
 use crate::config::SimConfig;
 use crate::fault::Fault;
 use crate::runner::Outcome;
-use crate::scenarios::{impatient, receive_stream, send_stream, Report, Story};
+use crate::scenarios::{impatient, receive_stream, send_stream, Report, Row, Story};
 use crate::sim::{Env, Failure, Sim};
 use crate::trace::Trace;
 use std::cell::Cell;
@@ -20,16 +20,17 @@ const PROTOCOLS: [&str; 2] = ["gbn", "selective"];
 /// Hears each line of a report as soon as it is known, as the report prints it.
 pub type Tell<'a> = &'a mut dyn FnMut(&str);
 
-/// Lines of a report, told as they come.
+/// Lines of a report, told as they come, and the table that they make.
 pub(crate) struct Lines<'a> {
     all: Vec<String>,
+    rows: Vec<Row>,
     tell: Tell<'a>,
 }
 
 impl<'a> Lines<'a> {
     pub fn new(name: &str, config: &SimConfig, tell: Tell<'a>) -> Lines<'a> {
         tell(&format!("{name}: {config}"));
-        Lines { all: Vec::new(), tell }
+        Lines { all: Vec::new(), rows: Vec::new(), tell }
     }
 
     pub fn push(&mut self, line: String) {
@@ -37,10 +38,15 @@ impl<'a> Lines<'a> {
         self.all.push(line);
     }
 
+    pub fn row(&mut self, row: Row) {
+        self.rows.push(row);
+    }
+
     /// The report.
     pub fn report(self, name: &str, config: &SimConfig, outcome: Option<Outcome>) -> Report {
         let (name, config) = (name.to_string(), config.to_string());
-        Report { name, config, lines: self.all, outcome, trace: Trace::default() }
+        let (lines, rows) = (self.all, self.rows);
+        Report { name, config, lines, rows, outcome, trace: Trace::default() }
     }
 }
 
@@ -110,47 +116,76 @@ async fn ping_pong(env: &Env, rounds: u64) -> Result<u64, weft_core::OpError> {
     Ok(env.now().since(begin).as_nanos() as u64)
 }
 
-/// Throughput and latency over loss, protocol and window, between hosts 0 and 1 of `config`.
+/// Rates of a table over losses: those that were asked for take the place of its own.
+pub(crate) fn loss_rates(config: SimConfig, own: &[u32]) -> (SimConfig, Vec<u32>) {
+    let (config, rates) = config.without_loss();
+    match rates.is_empty() {
+        true => (config, own.to_vec()),
+        false => (config, rates),
+    }
+}
+
+/// A loss rate in per cent.
+pub(crate) fn per_cent(ppm: u32) -> f64 {
+    f64::from(ppm) / 1e4
+}
+
+/// Throughput over loss, protocol and window, and latency over loss, between hosts 0 and 1 of
+/// `config`. There are so many packets that the smallest rate of the table loses some.
 pub(crate) fn reliability(config: SimConfig, tell: Tell<'_>) -> Result<Report, Failure> {
     let config = SimConfig { hosts: 2, ..config };
     let mut lines = Lines::new("reliability", &config, tell);
+    let (lossless, rates) = loss_rates(config.clone(), &LOSS);
     for (title, len, count) in
-        [("MB/s, messages of 1 KiB", 1 << 10, 1000), ("MB/s, messages of 256 KiB", 256 << 10, 16)]
+        [("MB/s, messages of 1 KiB", 1 << 10, 5000), ("MB/s, messages of 256 KiB", 256 << 10, 16)]
     {
         lines.push(title.to_string());
-        table(&mut lines, &mut |loss, protocol, window| {
-            let config = config.clone().fault(Fault::loss(loss));
-            let ns = stream_time(config, settings(protocol, window), count, len)?;
-            Ok(format!("{:.1}", (count * len as u64) as f64 * 1e3 / ns as f64))
-        })?;
+        throughput(&mut lines, &lossless, &rates, (len, count))?;
     }
+    // One packet is on its way at a time: protocol and window make no difference.
     lines.push("us, half a round trip of 8 bytes, mean".to_string());
-    table(&mut lines, &mut |loss, protocol, window| {
-        let config = config.clone().fault(Fault::loss(loss));
-        let ns = half_round_trip(config, settings(protocol, window), 500)?;
-        Ok(format!("{:.2}", ns as f64 / 1e3))
-    })?;
+    for &loss in &rates {
+        let config = lossless.clone().fault(Fault::loss(loss));
+        let us = half_round_trip(config, impatient(), 4000)? as f64 / 1e3;
+        lines.push(format!("{:>7.1}% {us:>14.2}", per_cent(loss)));
+        lines.row(vec![
+            ("measure", "half a round trip".into()),
+            ("message_bytes", 8u64.into()),
+            ("loss_percent", per_cent(loss).into()),
+            ("us", us.into()),
+        ]);
+    }
     Ok(lines.report("reliability", &config, None))
 }
 
 /// One line per loss rate, one column per protocol and window.
-fn table(
+fn throughput(
     lines: &mut Lines<'_>,
-    cell: &mut dyn FnMut(u32, &str, u32) -> Result<String, Failure>,
+    lossless: &SimConfig,
+    rates: &[u32],
+    (len, count): (usize, u64),
 ) -> Result<(), Failure> {
+    let columns = PROTOCOLS.into_iter().flat_map(|p| WINDOWS.into_iter().map(move |w| (p, w)));
     let mut head = format!("{:>8}", "loss");
-    for protocol in PROTOCOLS {
-        for window in WINDOWS {
-            let _ = write!(head, " {:>14}", format!("{protocol}/{window}"));
-        }
+    for (protocol, window) in columns.clone() {
+        let _ = write!(head, " {:>14}", format!("{protocol}/{window}"));
     }
     lines.push(head);
-    for loss in LOSS {
-        let mut line = format!("{:>7.1}%", f64::from(loss) / 1e4);
-        for protocol in PROTOCOLS {
-            for window in WINDOWS {
-                let _ = write!(line, " {:>14}", cell(loss, protocol, window)?);
-            }
+    for &loss in rates {
+        let mut line = format!("{:>7.1}%", per_cent(loss));
+        for (protocol, window) in columns.clone() {
+            let config = lossless.clone().fault(Fault::loss(loss));
+            let ns = stream_time(config, settings(protocol, window), count, len)?;
+            let rate = (count * len as u64) as f64 * 1e3 / ns as f64;
+            let _ = write!(line, " {rate:>14.1}");
+            lines.row(vec![
+                ("measure", "throughput".into()),
+                ("message_bytes", (len as u64).into()),
+                ("loss_percent", per_cent(loss).into()),
+                ("protocol", protocol.into()),
+                ("window", u64::from(window).into()),
+                ("mb_per_s", rate.into()),
+            ]);
         }
         lines.push(line);
     }
@@ -182,11 +217,14 @@ pub(crate) fn scaling(config: SimConfig, tell: Tell<'_>) -> Result<Report, Failu
         let end = sim.run()?;
         let (barrier, allreduce) = result.get();
         let frames = end.counters.sent as f64 / f64::from(hosts);
-        lines.push(format!(
-            "{hosts:>6} {:>12.2} {:>14.2} {frames:>16.1}",
-            barrier as f64 / 1e3,
-            allreduce as f64 / 1e3
-        ));
+        let (barrier, allreduce) = (barrier as f64 / 1e3, allreduce as f64 / 1e3);
+        lines.push(format!("{hosts:>6} {barrier:>12.2} {allreduce:>14.2} {frames:>16.1}"));
+        lines.row(vec![
+            ("hosts", u64::from(hosts).into()),
+            ("barrier_us", barrier.into()),
+            ("allreduce_us", allreduce.into()),
+            ("frames_a_host", frames.into()),
+        ]);
         outcome = Some(end);
         hosts *= 2;
     }

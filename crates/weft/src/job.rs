@@ -20,8 +20,8 @@ use weft_link::copied::Origin;
 use weft_link::ether::EtherType;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{Capture, FaultSpec, Wrappers};
+use weft_link::{ports, Ports, ShmConfig, ShmLink, UdpConfig, UdpLink, XdpConfig, XdpLink};
 use weft_link::{Address, Link, LinkError, PacketConfig, PacketLink};
-use weft_link::{ShmConfig, ShmLink, UdpConfig, UdpLink, XdpConfig, XdpLink};
 
 /// Which links an endpoint opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -338,6 +338,18 @@ pub fn xdp_from_env() -> Result<XdpConfig, JobError> {
     })
 }
 
+/// Ports of UDP sockets: `WEFT_UDP_PORTS`, as 50000-50999.
+///
+/// # Errors
+/// It is no range of ports.
+pub fn ports_from_env() -> Result<Ports, JobError> {
+    let text = std::env::var(ports::VARIABLE).ok().filter(|text| !text.is_empty());
+    let Some(text) = text else { return Ok(Ports::ANY) };
+    let wrong =
+        |e| JobError::Config(format!("{}={text:?} is not understood: {e}", ports::VARIABLE));
+    text.parse().map_err(wrong)
+}
+
 /// Where the agent is looked for: `WEFT_AGENT` (a path, or `@` and an abstract name), else the
 /// usual places.
 pub fn agent_from_env() -> AgentConfig {
@@ -423,7 +435,8 @@ pub(crate) fn open_locked(
     if links.udp {
         let alone = !links.shm;
         let host = weft_link::shm::host().unwrap_or(0);
-        let udp = UdpConfig { host, faults: wrappers.faults, ..UdpConfig::default() };
+        let (faults, ports) = (wrappers.faults, ports_from_env()?);
+        let udp = UdpConfig { host, faults, ports, ..UdpConfig::default() };
         let opened =
             UdpLink::new(udp, security).and_then(|l| if alone { reachable(l) } else { Ok(l) });
         take("udp", opened.map(|l| Box::new(l) as _));
@@ -502,10 +515,8 @@ pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint), JobError> {
     let links = links.of_job(boot.size(), here);
     let endpoint = open_locked(config, links, key)?;
     if links.auto && links.packet && boot.rank() == 0 && endpoint.address().ether.is_empty() {
-        log::warn!(
-            "no packet sockets (they need CAP_NET_RAW): messages between hosts go over UDP; \
-             WEFT_LINK=shm,udp says so without this line"
-        );
+        // Most users have no right to them: `weft doctor` and `weft info` say what it costs.
+        log::info!("no packet sockets (they need CAP_NET_RAW): messages between hosts go over UDP");
     }
     let who = Who { job: boot.job_id(), rank: boot.rank(), size: boot.size() };
     if let Err(e) = endpoint.publish_counters(&who) {

@@ -43,6 +43,12 @@ pub const VARIABLES: &[Variable] = &[
         "How frames on networks are protected; encryption costs more, none lets anybody forge.",
     ),
     variable(
+        "WEFT_UDP_PORTS",
+        "port, range as 50000-50999, or any",
+        "any",
+        "Ports of the UDP sockets of ranks and agents: what a firewall between hosts lets pass.",
+    ),
+    variable(
         "WEFT_INTERFACES",
         "names, by commas",
         "all",
@@ -155,6 +161,7 @@ pub fn check() -> Result<(), JobError> {
     job::links_from_env()?;
     job::security_from_env()?;
     job::xdp_from_env()?;
+    job::ports_from_env()?;
     job::faults_from_env().map(drop)
 }
 

@@ -9,7 +9,7 @@ use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{FaultSpec, Wrappers};
 use weft_link::xdp::counters::KernelCounters;
 use weft_link::{Frame, Link, LinkError, PacketConfig, PacketLink, PeerInfo};
-use weft_link::{UdpConfig, UdpLink, XdpConfig, XdpLink};
+use weft_link::{Ports, UdpConfig, UdpLink, XdpConfig, XdpLink};
 
 /// A link that carries a rank's frames.
 pub enum Carrier {
@@ -71,6 +71,8 @@ pub struct Pool {
     /// Each link has packet numbers for so many connections.
     connections: u64,
     host: u64,
+    /// Of UDP sockets.
+    ports: Ports,
     kernel: Option<Rc<KernelCounters>>,
 }
 
@@ -78,7 +80,8 @@ pub struct Pool {
 fn open_kernel(options: &Options) -> Option<Rc<KernelCounters>> {
     let interfaces = Interfaces::list().map_err(|e| e.to_string());
     let usable = interfaces.and_then(|all| all.usable(options.interfaces.as_deref()));
-    let served = usable.and_then(|all| KernelCounters::serve(&all).map_err(|e| e.to_string()));
+    let served = usable
+        .and_then(|all| KernelCounters::serve(&all, options.ports).map_err(|e| e.to_string()));
     match served {
         Ok(counters) => Some(Rc::new(counters)),
         Err(why) => {
@@ -109,6 +112,7 @@ impl Pool {
             faults: options.faults,
             connections: options.connections,
             host,
+            ports: options.ports,
             kernel: options.kernel.then(|| open_kernel(options)).flatten(),
         };
         // All of one fanout group, as the ranks of a job would be.
@@ -191,6 +195,7 @@ impl Pool {
             buffer: 4 << 20,
             faults,
             connections: self.connections,
+            ports: self.ports,
             ..UdpConfig::default()
         };
         let link = Box::new(UdpLink::new(config, security.clone())?);

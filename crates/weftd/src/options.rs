@@ -5,6 +5,7 @@ use std::time::Duration;
 use weft_link::ether::EtherType;
 use weft_link::secure::RUNS_MAX;
 use weft_link::wrap::FaultSpec;
+use weft_link::{ports, Ports};
 
 /// What one user, and one rank, may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,8 @@ pub struct Options {
     pub xdp: bool,
     /// Whether to open UDP sockets.
     pub udp: bool,
+    /// Ports of UDP sockets.
+    pub ports: Ports,
     /// Whether the kernel serves counters, by a program on each interface.
     pub kernel: bool,
     /// User to become after set-up, where that is permitted; empty: stay.
@@ -86,6 +89,7 @@ impl Default for Options {
             packet: true,
             xdp: false,
             udp: true,
+            ports: Ports::ANY,
             kernel: false,
             user: "nobody".into(),
             once: false,
@@ -135,6 +139,7 @@ usage: weftd [options]
   --ethertype HEX    EtherType of raw frames [88b5]
   --links LIST       of packet (raw Ethernet, needs CAP_NET_RAW), xdp (an XDP program whose queues
                      all ranks share; needs CAP_NET_ADMIN and CAP_BPF too) and udp [packet,udp]
+  --udp-ports RANGE  ports of UDP sockets, as 50000-50999 [WEFT_UDP_PORTS, else any]
   --kernel           serve counters in the kernel too (WEFT_FETCH_ADD=kernel), by an XDP program on
                      each interface with an IPv4 address; needs CAP_NET_ADMIN and CAP_BPF, and not
                      xdp among the links. In generic mode it costs large packets a copy
@@ -172,6 +177,9 @@ impl Options {
     /// The first that is not understood.
     pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Options, Wrong> {
         let mut options = Options::default();
+        if let Some(range) = std::env::var(ports::VARIABLE).ok().filter(|text| !text.is_empty()) {
+            options.set("--udp-ports", &range)?;
+        }
         let mut words = words.into_iter();
         while let Some(word) = words.next() {
             let (name, given) = match word.split_once('=') {
@@ -246,6 +254,10 @@ impl Options {
                     }
                 }
             }
+            "--udp-ports" => {
+                let wrong = |e| Wrong(format!("--udp-ports {value:?}: {e}"));
+                self.ports = value.parse().map_err(wrong)?;
+            }
             "--faults" => {
                 let spec = value.parse().map_err(|e| Wrong(format!("--faults {value:?}: {e}")))?;
                 self.faults = Some(spec);
@@ -288,7 +300,7 @@ mod tests {
     fn parse__every_option() {
         let o = parse(
             "--name @x --seats 3 --interfaces a,b --links=udp --once --kernel --spin-us 7 --user= \
-             --quota ranks=2 --quota bytes=4M --ethertype 88b6",
+             --quota ranks=2 --quota bytes=4M --ethertype 88b6 --udp-ports 50000-50009",
         )
         .unwrap();
         assert_eq!(
@@ -298,6 +310,7 @@ mod tests {
         assert_eq!(o.interfaces, Some(vec!["a".to_string(), "b".to_string()]));
         assert_eq!((o.quotas.ranks, o.quotas.bytes, o.spin.as_micros()), (Some(2), 4 << 20, 7));
         assert_eq!((o.user.as_str(), o.kind.get(), o.kernel), ("", 0x88b6, true));
+        assert_eq!(o.ports.count(), Some(10));
         assert_eq!(parse("--status").unwrap().action, Action::Status);
     }
 
@@ -315,9 +328,16 @@ mod tests {
     #[test]
     fn parse__what_is_wrong_is_named() {
         let both = "--kernel --links xdp,packet";
-        for text in
-            ["--nmae x", "--seats", "--seats many", "--quota ranks", "--links tcp", "x", both]
-        {
+        for text in [
+            "--udp-ports 9-8",
+            "--nmae x",
+            "--seats",
+            "--seats many",
+            "--quota ranks",
+            "--links tcp",
+            "x",
+            both,
+        ] {
             let why = parse(text).unwrap_err().to_string();
             assert!(why.contains("--help"), "{text}: {why}");
         }
@@ -325,9 +345,16 @@ mod tests {
 
     #[test]
     fn help__names_every_option() {
-        for name in
-            ["--name", "--seats", "--interfaces", "--ethertype", "--links", "--kernel", "--user"]
-        {
+        for name in [
+            "--name",
+            "--seats",
+            "--interfaces",
+            "--ethertype",
+            "--links",
+            "--udp-ports",
+            "--kernel",
+            "--user",
+        ] {
             assert!(HELP.contains(name));
         }
     }

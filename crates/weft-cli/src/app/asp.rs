@@ -2,6 +2,7 @@
 
 use super::progress::Progress;
 use super::{explain, prepare_out, Check, Common, Report};
+use crate::misuse;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use std::fs::File;
@@ -80,7 +81,7 @@ fn params(args: &Args, rank: usize, ranks: usize) -> Result<Params> {
     let keep = if rank == 0 { args.keep.clone() } else { Keep::None };
     let memory_limit = args.memory.saturating_mul(1 << 20);
     let params = Params { graph, keep, memory_limit, ns_per_cell: None };
-    params.check(ranks)?;
+    params.check(ranks).map_err(misuse::of)?;
     Ok(params)
 }
 

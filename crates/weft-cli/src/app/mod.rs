@@ -6,6 +6,7 @@ mod sor;
 
 pub use progress::{Convergence, Progress, WATCHED};
 
+use crate::misuse;
 use anyhow::{anyhow, Context, Result};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -131,6 +132,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match run_rank(&job, &args.which) {
         Ok(code) => Ok(code),
         // All ranks end with the one that knows the cause.
-        Err(error) => job.abort(1, &format!("weft app: {error:#}")),
+        Err(error) => {
+            let status = if misuse::is(&error) { 2 } else { 1 };
+            job.abort(status, &format!("weft app: {error:#}"))
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::progress::Convergence;
 use super::{explain, prepare_out, Check, Common, Report};
+use crate::misuse;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 use weft::Job;
@@ -43,7 +44,7 @@ fn params(args: &Args) -> Result<Params, ParamsError> {
 /// Runs this rank's part; rank 0 reports.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
-    let params = params(args)?;
+    let params = params(args).map_err(misuse::of)?;
     let rank = world.rank();
     if rank == 0 {
         prepare_out(common.out.as_deref())?;

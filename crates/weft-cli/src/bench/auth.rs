@@ -3,8 +3,8 @@
 use super::pair::Sample;
 use super::rank::Probe;
 use super::table::{Better, Table};
-use super::{others, Bench, LinkName, Subject};
-use anyhow::{ensure, Result};
+use super::{others, Bench, Subject};
+use anyhow::Result;
 use weft_link::secure::measure_cost;
 
 fn cipher(bench: &Bench<'_>) -> Table {
@@ -26,10 +26,6 @@ fn cipher(bench: &Bench<'_>) -> Table {
 
 /// The tables: cost per packet, and UDP with authentication beside UDP without.
 pub fn tables(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
-    ensure!(
-        bench.link != LinkName::Shm,
-        "only network links authenticate their frames: use --link udp"
-    );
     let mut tables = vec![cipher(bench)];
     tables.extend(bench.beside(&[("WEFT_SECURITY", "none")], links)?);
     Ok(tables)

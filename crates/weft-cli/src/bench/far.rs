@@ -3,6 +3,7 @@
 //! reaches the host.
 
 use crate::run::agents::Agent;
+use crate::run::remote_weft;
 use anyhow::{ensure, Context, Result};
 use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,36 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::spawn;
+
+/// Hosts to measure between, and how to reach them.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Reach {
+    /// Measure between these two hosts, which are reached as by `weft run --hosts`
+    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1..)]
+    pub hosts: Vec<String>,
+    /// Command used in place of ssh, called with HOST PROGRAM ARGS
+    #[arg(long, value_name = "CMD", env = "WEFT_LAUNCH_AGENT")]
+    pub launch_agent: Option<String>,
+    /// Path of weft on the hosts [default: the path of this one]
+    #[arg(long, value_name = "PATH", requires = "hosts")]
+    pub remote_weft: Option<String>,
+}
+
+impl Reach {
+    /// The hosts to measure between, where some are named.
+    ///
+    /// # Errors
+    /// There are not two of them.
+    pub fn far(&self) -> Result<Option<Far>> {
+        let hosts = match &self.hosts[..] {
+            [] => return Ok(None),
+            [a, b] if a != b => [a.clone(), b.clone()],
+            other => misuse!("--hosts {}: two different hosts are needed", other.join(",")),
+        };
+        let remote_weft = remote_weft(self.remote_weft.as_deref())?;
+        Ok(Some(Far { hosts, agent: Agent { command: self.launch_agent.clone(), remote_weft } }))
+    }
+}
 
 /// Two hosts and how to reach them.
 pub struct Far {
@@ -169,7 +200,7 @@ pub fn ends() -> Result<(Start, [OwnedFd; 6])> {
     output.flush()?;
     let mut input = std::io::stdin();
     let Some((For::Start, start)) = next(&mut input)? else {
-        anyhow::bail!("this command is started by `weft tune --hosts`");
+        anyhow::bail!("this command is started by weft: `weft tune --hosts`");
     };
     let start: Start = serde_json::from_slice(&start)?;
     ensure!(start.rank < 2, "there are two ranks");

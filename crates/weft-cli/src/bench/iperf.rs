@@ -36,6 +36,7 @@ fn iperf3(words: &[&str]) -> Command {
 
 /// Rank 1 serves one client, which is rank 0. Both run on the core of their rank.
 pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    rank.locate()?;
     if rank.me == 1 {
         // Port 0 says that there is no server.
         let server = serve(rank);
@@ -57,7 +58,9 @@ pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 fn serve(rank: &Rank) -> Option<(Server, u16)> {
     let host = rank.hosts()[1];
     // iperf3 cannot choose a port by itself; this one was free a moment ago.
-    let port = TcpListener::bind((host, 0)).and_then(|l| l.local_addr()).ok()?.port();
+    let ports = weft::job::ports_from_env().ok()?;
+    let listener = ports.bind(None, |port| TcpListener::bind((host, port)));
+    let port = listener.and_then(|l| l.local_addr()).ok()?.port();
     let (host, number) = (host.to_string(), port.to_string());
     let words = ["--server", "--one-off", "--forceflush", "--bind", &host, "--port", &number];
     let process = iperf3(&words).spawn().ok()?;

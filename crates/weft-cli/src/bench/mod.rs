@@ -32,8 +32,10 @@ pub use suite::date;
 
 use crate::idle;
 use crate::interrupt::Interrupt;
-use anyhow::{bail, ensure, Context, Result};
+use crate::misuse;
+use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
+use far::Far;
 use load::Load;
 use netns::Place;
 use pair::{Kind, Meter, Pair, Sample, Subject};
@@ -89,6 +91,8 @@ pub struct Options {
     /// packet, gso, xdp, agent and auto always need them
     #[arg(long, value_enum, default_value_t = netns::Mode::Auto)]
     pub netns: netns::Mode,
+    #[command(flatten)]
+    pub reach: far::Reach,
 }
 
 impl Options {
@@ -254,6 +258,8 @@ pub struct Bench<'a> {
     bare: usize,
     /// Index of a pair over the packet link, beside one served by agents.
     direct: Option<usize>,
+    /// The hosts, where they are not of a lab or this one.
+    far: Option<Far>,
     why_not: Option<String>,
     meter: Meter<'a>,
 }
@@ -270,8 +276,11 @@ impl<'a> Bench<'a> {
         options: &'a Options,
         config: &'static [(&'static str, &'static str)],
     ) -> Result<Bench<'a>> {
+        if let Some(far) = options.reach.far()? {
+            return Bench::between(far, link, options, config);
+        }
         if link.is_raw() && options.netns == netns::Mode::Off {
-            bail!("{} is measured between lab hosts only: leave out --netns off", link.name());
+            misuse!("{} is measured between lab hosts only: leave out --netns off", link.name());
         }
         let mut kind = Kind { link: link.links(), config, place: Place::Here };
         let (mut pair, mut why_not) = (None, None);
@@ -305,7 +314,26 @@ impl<'a> Bench<'a> {
         }
         let (title, plan, absent) = (link.name().into(), Plan::default(), Vec::new());
         let meter = Meter { pairs, options, title, plan, absent };
-        Ok(Bench { link, place: kind.place, bare, direct, why_not, meter })
+        Ok(Bench { link, place: kind.place, bare, direct, far: None, why_not, meter })
+    }
+
+    /// Starts the ranks on two hosts that somebody has.
+    fn between(
+        far: Far,
+        link: LinkName,
+        options: &'a Options,
+        config: &'static [(&'static str, &'static str)],
+    ) -> Result<Bench<'a>> {
+        let mut pairs = vec![Pair::start_far(&far, link.links(), config)?];
+        if link.is_raw() {
+            // Of processes that have no weft socket: theirs would open with the first message.
+            pairs.push(Pair::start_far(&far, "udp", CONFIG)?);
+        }
+        let bare = pairs.len() - 1;
+        let (title, plan, absent) = (link.name().into(), Plan::default(), Vec::new());
+        let meter = Meter { pairs, options, title, plan, absent };
+        let (place, why_not) = (Place::Here, None);
+        Ok(Bench { link, place, bare, direct: None, far: Some(far), why_not, meter })
     }
 
     /// Does `work` with two more ranks of another configuration, whose index it is given.
@@ -323,7 +351,11 @@ impl<'a> Bench<'a> {
         kinds: &[Kind],
         work: impl FnOnce(&mut Self, usize) -> Result<T>,
     ) -> Result<T> {
-        let pairs = kinds.iter().map(Pair::start).collect::<Result<Vec<_>>>()?;
+        let start = |kind: &Kind| match &self.far {
+            Some(far) => Pair::start_far(far, kind.link, kind.config),
+            None => Pair::start(kind),
+        };
+        let pairs = kinds.iter().map(start).collect::<Result<Vec<_>>>()?;
         let first = self.meter.pairs.len();
         self.meter.pairs.extend(pairs);
         let result = work(self, first);
@@ -373,6 +405,9 @@ impl<'a> Bench<'a> {
     fn path(&self) -> Option<String> {
         if self.link == LinkName::Shm {
             return None;
+        }
+        if let Some(Far { hosts: [a, b], .. }) = &self.far {
+            return Some(format!("between hosts {a} and {b}"));
         }
         Some(match (self.place, &self.why_not) {
             (Place::Between(mtu), _) => {
@@ -443,6 +478,10 @@ fn header(what: What, options: &Options) -> String {
     };
     let load = if options.loaded { "every core also computes; " } else { "" };
     let machine = match what {
+        _ if !options.reach.hosts.is_empty() => {
+            let hosts = options.reach.hosts.join(" and ");
+            format!("between hosts {hosts}, started from here: {}", machine_with("no rank"))
+        }
         What::Barrier => machine_with("ranks on any core"),
         _ => machine(),
     };
@@ -459,6 +498,7 @@ fn links(args: &Args) -> Vec<LinkName> {
     match (args.link.is_empty(), args.what) {
         (true, What::All | What::Barrier) => vec![LinkName::Shm, LinkName::Udp],
         (true, What::Auth) => vec![LinkName::Udp],
+        (true, _) if !args.options.reach.hosts.is_empty() => vec![LinkName::Udp],
         (true, What::Ethernet) => vec![LinkName::Packet, LinkName::Xdp, LinkName::Auto],
         (true, _) => vec![LinkName::Shm],
         _ => args.link.clone(),
@@ -467,7 +507,7 @@ fn links(args: &Args) -> Vec<LinkName> {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
-    takes::check(&args)?;
+    takes::check(&args).map_err(misuse::of)?;
     let interrupt = Interrupt::watch("weft bench")?;
     let result = measure(args, &interrupt);
     interrupt.unless(result)
@@ -475,10 +515,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 fn measure(args: Args, interrupt: &Interrupt) -> Result<ExitCode> {
     if args.what == What::Suite {
-        ensure!(
-            !args.options.loaded,
-            "the suite has situations for it: --situations inside-loaded"
-        );
+        if args.options.loaded {
+            misuse!("the suite has situations for it: --situations inside-loaded");
+        }
         return suite::run(&args.suite, &args.options, interrupt);
     }
     let _load = args.options.loaded.then(Load::start).transpose()?;
@@ -489,7 +528,7 @@ fn measure(args: Args, interrupt: &Interrupt) -> Result<ExitCode> {
     let benches = if args.what == What::All { all.to_vec() } else { vec![args.what] };
     match print(&args, links(&args), &benches) {
         // Whoever read the tables has seen enough.
-        Err(e) if e.downcast_ref().is_some_and(broken_pipe) => Ok(ExitCode::SUCCESS),
+        Err(e) if e.downcast_ref().is_some_and(broken_pipe) => Ok(crate::out::UNREAD.into()),
         other => other.map(|()| ExitCode::SUCCESS),
     }
 }

@@ -3,6 +3,7 @@
 use super::choice::{cast, probe};
 use super::sys::{self, Shared};
 use super::{bandwidth, floor, iperf, logp, peers, pingpong, rate, wait, wire};
+use crate::meet::Meeting;
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
@@ -118,6 +119,21 @@ pub enum Probe {
     Multicast,
     /// Share of a core used by a rank that waits for `iters` milliseconds.
     WeftIdle,
+}
+
+impl Probe {
+    /// Whether it needs what only ranks of one machine share.
+    fn is_local(self) -> bool {
+        match self {
+            Probe::CacheLine | Probe::Ring | Probe::RemoteCopy | Probe::Futex => true,
+            Probe::PingPong(channel)
+            | Probe::Stream(channel)
+            | Probe::Exchange(channel)
+            | Probe::Wake(channel)
+            | Probe::Idle(channel) => !matches!(channel, Channel::Tcp | Channel::TcpNagle),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Probe {
@@ -253,6 +269,10 @@ pub struct Rank {
     links: Links,
     key: [u8; 32],
     hosts: [IpAddr; 2],
+    /// The other rank may be on another machine.
+    far: bool,
+    /// On another host than its parent, and how the hosts reach each other is not known yet.
+    apart: bool,
     endpoint: Option<(Endpoint, PeerId)>,
     watched: Option<(SharedEndpoint, PeerId)>,
     /// Made at the first use, on the endpoint.
@@ -261,6 +281,8 @@ pub struct Rank {
 }
 
 const STEP: Duration = Duration::from_secs(120);
+/// How long hosts may take to find out how they reach each other.
+const LOCATE: Duration = Duration::from_secs(5);
 
 impl Rank {
     /// Waits until the other rank is here too.
@@ -378,9 +400,36 @@ impl Rank {
         Ok(())
     }
 
+    /// Finds out which addresses of the hosts reach each other, where nobody has said so.
+    pub fn locate(&mut self) -> Result<()> {
+        if !self.apart {
+            return Ok(());
+        }
+        let meeting = Meeting::open(weft::job::ports_from_env()?).context("a UDP socket")?;
+        let mine = meeting.addresses();
+        let theirs = self.exchange(&serde_json::to_vec(&mine)?)?;
+        let theirs: Vec<SocketAddr> = serde_json::from_slice(&theirs)?;
+        let took = meeting.ask(&theirs, LOCATE);
+        let at = took.iter().position(Option::is_some);
+        let note = at.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX);
+        let theirs_of_mine = self.exchange(&[note])?.first().copied().map_or(0, usize::from);
+        let (Some(their), Some(own)) = (at.map(|at| theirs[at]), mine.get(theirs_of_mine)) else {
+            bail!(
+                "UDP does not pass between the hosts both ways: `weft doctor --hosts` tells more"
+            );
+        };
+        (self.hosts[self.me], self.hosts[1 - self.me]) = (own.ip(), their.ip());
+        self.apart = false;
+        // The other one may still be asking.
+        self.sync()
+    }
+
     /// A UDP socket connected to the other rank's.
     pub fn udp(&mut self, coalesce: bool) -> Result<UdpSocket> {
-        let socket = UdpSocket::bind((self.hosts[self.me], 0)).context("a UDP socket")?;
+        self.locate()?;
+        let (ip, ports) = (self.hosts[self.me], weft::job::ports_from_env()?);
+        let socket = ports.bind(None, |port| UdpSocket::bind((ip, port)));
+        let socket = socket.context("a UDP socket")?;
         // Without the right to more, the system's limit applies.
         let _ = sys::set(&socket, sys::SocketOption::ReceiveBuffer, 64 << 20);
         let _ = sys::set(&socket, sys::SocketOption::SendBuffer, 16 << 20);
@@ -397,8 +446,11 @@ impl Rank {
 
     /// A TCP connection to the other rank; `delay` leaves Nagle's algorithm on.
     pub fn tcp(&mut self, delay: bool) -> Result<TcpStream> {
+        self.locate()?;
         let stream = if self.me == 1 {
-            let listener = TcpListener::bind((self.hosts[1], 0)).context("a TCP socket")?;
+            let (ip, ports) = (self.hosts[1], weft::job::ports_from_env()?);
+            let listener = ports.bind(None, |port| TcpListener::bind((ip, port)));
+            let listener = listener.context("a TCP socket")?;
             let port = u64::from(listener.local_addr()?.port());
             self.tell(&port.to_le_bytes())?;
             listener.accept().context("accept")?.0
@@ -436,6 +488,9 @@ impl Rank {
     }
 
     fn work(&mut self, task: &Task) -> Result<Outcome> {
+        if self.far && task.probe.is_local() {
+            return Ok(Outcome::Absent("it joins ranks of one machine".into()));
+        }
         match task.probe {
             Probe::CacheLine => floor::cache_line(self, task),
             Probe::Ring => floor::ring(self, task),
@@ -536,6 +591,8 @@ fn start(args: &Args, ends: [OwnedFd; 6]) -> Result<(Rank, UnixStream)> {
         links: Links::parse(&args.link).context("unknown link")?,
         key: key_bytes(args.key),
         hosts: [a, b],
+        far: args.far,
+        apart: args.far,
         endpoint: None,
         watched: None,
         packets: None,

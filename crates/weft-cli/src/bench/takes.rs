@@ -7,10 +7,20 @@ use clap::ValueEnum;
 /// The options that some benchmarks take and others do not.
 fn takes(what: What) -> &'static [&'static str] {
     match what {
-        What::Pingpong | What::Bandwidth | What::Rate | What::Logp | What::Throughput => {
+        What::Pingpong | What::Bandwidth | What::Rate | What::Logp => &[
+            "--link",
+            "--size",
+            "--json",
+            "--hosts",
+            "--transfer",
+            "--reliability",
+            "--mtu",
+            "--receipt",
+        ],
+        What::Wait => &["--link", "--json", "--hosts", "--reliability", "--receipt"],
+        What::Throughput => {
             &["--link", "--size", "--json", "--transfer", "--reliability", "--mtu", "--receipt"]
         }
-        What::Wait => &["--link", "--json", "--reliability", "--receipt"],
         What::Multicast => &[
             "--link",
             "--size",
@@ -44,6 +54,7 @@ fn given(args: &Args) -> Vec<&'static str> {
         ("--size", !args.options.size.is_empty()),
         ("--json", args.json),
         ("--ranks", !args.ranks.is_empty()),
+        ("--hosts", !args.options.reach.hosts.is_empty()),
         ("--out", args.suite.out.is_some()),
         ("--situations", args.suite.has_situations()),
     ];
@@ -70,12 +81,25 @@ pub fn check(args: &Args) -> Result<()> {
         let (what, who) = (name(what), who.join(", "));
         bail!("{what} does not take {option}{why}; leave out {option}, which is for {who}");
     }
+    if !args.options.reach.hosts.is_empty() {
+        let own = |link: &LinkName| matches!(link, LinkName::Shm | LinkName::Agent);
+        ensure!(
+            !args.link.iter().any(own),
+            "--hosts: --link udp, packet, gso, xdp or auto is measured between hosts"
+        );
+        ensure!(args.choices.given().is_empty(), "--hosts: choices are compared between lab hosts");
+        ensure!(!args.options.loaded, "--loaded loads this host alone: leave it out with --hosts");
+        args.options.reach.far()?;
+    }
     if args.options.netns == netns::Mode::Off && matches!(what, What::Agent | What::Mpi) {
         bail!("this is measured between lab hosts only: leave out --netns off");
     }
     if what == What::Barrier {
         ensure!(!args.link.iter().any(|l| l.is_raw()), "barrier takes --link shm or udp");
         ensure!(args.options.netns != netns::Mode::On, "barrier is measured on this host alone");
+    }
+    if what == What::Auth && args.link.contains(&LinkName::Shm) {
+        bail!("only network links authenticate their frames: use --link udp");
     }
     if what == What::Ethernet && args.link.contains(&LinkName::Shm) {
         bail!("shm does not use Ethernet: --link packet, gso, xdp, agent, auto or udp");

@@ -67,9 +67,21 @@ impl Wire for BareXdp {
 
 /// The lab host's one Ethernet interface.
 pub fn interface() -> Result<Interface> {
-    let all = Interfaces::list().context("listing the network interfaces")?;
     let name = crate::lab::INTERFACE;
-    all.0.into_iter().find(|i| i.name == name).with_context(|| format!("no interface {name}"))
+    find(|i| i.name == name).with_context(|| format!("no interface {name}"))
+}
+
+fn find(is: impl Fn(&Interface) -> bool) -> Result<Interface> {
+    let all = Interfaces::list().context("listing the network interfaces")?;
+    all.0.into_iter().find(is).context("not found")
+}
+
+/// The interface that a rank reaches the other one by.
+fn interface_of(rank: &mut Rank) -> Result<Interface> {
+    rank.locate()?;
+    let own = rank.hosts()[rank.me];
+    let found = find(|i| i.ips.iter().any(|(ip, _)| *ip == own));
+    found.with_context(|| format!("no interface has the address {own}"))
 }
 
 /// What is done with frames.
@@ -95,7 +107,7 @@ fn open(rank: &mut Rank, task: &Task, socket: Socket, work: Work) -> Result<Outc
     if task.size > FRAME {
         return Ok(Outcome::Absent("a message of more than one frame".into()));
     }
-    let interface = interface()?;
+    let interface = interface_of(rank)?;
     let kind = weft::job::packet_from_env()?.kind;
     match socket {
         Socket::Packet => {

@@ -43,9 +43,11 @@ impl Ended {
         self.output.lines().last().unwrap_or_default()
     }
 
-    /// Why it failed, in one line.
+    /// Why it failed, in one line: what it said last, before its launcher's words about its end.
     pub fn reason(&self) -> String {
-        let last = self.errors.lines().map(str::trim).rfind(|line| !line.is_empty());
+        let said = |line: &&str| !line.is_empty();
+        let lines = || self.errors.lines().map(str::trim).filter(said);
+        let last = lines().rfind(|line| !line.starts_with("weft run: ")).or(lines().next_back());
         let said = last.map(|line| line.strip_prefix("weft: ").unwrap_or(line));
         said.map_or_else(|| self.status.clone(), str::to_string)
     }

@@ -149,11 +149,20 @@ fn steps(children: &mut Children, args: &Args) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
+/// Makes the folder of the result files, and sees whether they can be written.
+fn writable(out: &Path) -> Result<()> {
+    std::fs::create_dir_all(out).with_context(|| format!("--out: making {}", out.display()))?;
+    let probe = out.join(format!(".weft-{}", std::process::id()));
+    std::fs::write(&probe, "weft").with_context(|| format!("--out: in {}", out.display()))?;
+    std::fs::remove_file(&probe).with_context(|| format!("--out: in {}", out.display()))
+}
+
 /// Runs the demonstration.
 pub fn run(args: Args) -> Result<ExitCode> {
     let start = Instant::now();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("weft {} on this machine: {cores} cores, no rights needed", env!("CARGO_PKG_VERSION"));
+    writable(&args.out)?;
     let mut children = Children::new()?;
     let lines = match steps(&mut children, &args) {
         Err(error) if error.is::<child::Interrupted>() => {

@@ -1,11 +1,13 @@
 //! `weft doctor`: what works on this machine, what does not, and how to fix it.
 
+mod between;
 mod environment;
 mod host;
 mod memory;
 mod mpi;
 mod network;
 mod sys;
+pub mod visit;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -15,7 +17,15 @@ use std::process::ExitCode;
 ///
 /// The exit code is 1 if a check fails: MPIs are there and none of them can use weft, or a link
 /// that needs nothing does not work. With --mpi it is 0 only if an MPI was seen to work with weft.
+/// With --hosts the ways between hosts are checked and nothing else.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  weft doctor
+  weft doctor --mpi
+  weft doctor --hosts node1,node2              the way between two hosts, both directions
+  weft doctor --hosts h1,h2 --launch-agent 'weft lab exec'
+                                               between two hosts of a lab")]
 pub struct Args {
     /// Print one JSON object a check
     #[arg(long)]
@@ -23,6 +33,8 @@ pub struct Args {
     /// Only MPIs: which can run on weft, with which command, and why the others cannot
     #[arg(long)]
     mpi: bool,
+    #[command(flatten)]
+    reach: between::Reach,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -88,6 +100,9 @@ fn print(checks: &[Check]) {
 
 /// Runs all checks; fails if one of them does.
 pub fn run(args: Args) -> Result<ExitCode> {
+    if !args.reach.hosts.is_empty() {
+        return tell(&between::checks(&args.reach)?, args.json, true);
+    }
     let (of_mpi, works) = mpi::checks();
     let mut checks = Vec::new();
     if !args.mpi {
@@ -97,13 +112,18 @@ pub fn run(args: Args) -> Result<ExitCode> {
         checks.extend(environment::checks());
     }
     checks.extend(of_mpi);
-    if args.json {
-        for check in &checks {
+    tell(&checks, args.json, works || !args.mpi)
+}
+
+/// Prints what was found; a failure if some check is one, or if `good` is not.
+fn tell(checks: &[Check], json: bool, good: bool) -> Result<ExitCode> {
+    if json {
+        for check in checks {
             println!("{}", serde_json::to_string(check)?);
         }
     } else {
-        print(&checks);
+        print(checks);
     }
-    let failed = checks.iter().any(|check| check.verdict == Verdict::Fail) || (args.mpi && !works);
+    let failed = checks.iter().any(|check| check.verdict == Verdict::Fail) || !good;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -3,7 +3,7 @@
 use super::host::{read, read_number};
 use super::{sys, Check};
 use std::io;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use weft::EndpointId;
@@ -139,7 +139,12 @@ fn link() -> Check {
         return Check::fail("udp link", "no key", "this is an error of weft: please report it");
     };
     let me = EndpointId(weft_link::random_u64());
-    let opened = UdpLink::new(UdpConfig::default(), Security { mode: Mode::Auth, job_key, me });
+    let ports = match weft::job::ports_from_env() {
+        Ok(ports) => ports,
+        Err(error) => return Check::fail("udp link", error.to_string(), "correct the variable"),
+    };
+    let config = UdpConfig { ports, ..UdpConfig::default() };
+    let opened = UdpLink::new(config, Security { mode: Mode::Auth, job_key, me });
     match opened.and_then(weft::job::reachable) {
         Ok(_) => Check::ok("udp link", "opens"),
         Err(error) => Check::fail("udp link", error.to_string(), "see the lines below"),
@@ -205,12 +210,28 @@ fn buffer(topic: &'static str, key: &str) -> Check {
     }
 }
 
-/// The ports that the kernel gives to the udp link.
+/// Ports of a range that nobody has now.
+fn free((first, last): (u16, u16)) -> usize {
+    (first..=last).filter(|&port| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok()).count()
+}
+
+/// The ports that the udp link has: those of the setting, or what the kernel gives.
 fn ports() -> Check {
+    let set = weft::job::ports_from_env().unwrap_or_default();
+    if let (Some(range), Some(count)) = (set.range(), set.count()) {
+        let free = free(range);
+        let finding = format!("{set} ({}), {free} of {count} free", weft_link::ports::VARIABLE);
+        return match free {
+            0 => Check::fail("udp ports", finding, "name a wider range: each rank takes one"),
+            _ => Check::ok("udp ports", format!("{finding}: open them between hosts")),
+        };
+    }
     let range = read("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let mut ends = range.split_whitespace().filter_map(|n| n.parse::<u32>().ok());
     let finding = match (ends.next(), ends.next()) {
-        (Some(first), Some(last)) => format!("any of {first} to {last}: open them between hosts"),
+        (Some(first), Some(last)) => format!(
+            "any of {first} to {last}: open them between hosts, or name some by WEFT_UDP_PORTS"
+        ),
         _ => "any that is free: open them between hosts".into(),
     };
     Check::ok("udp ports", finding)

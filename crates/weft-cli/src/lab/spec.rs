@@ -1,6 +1,6 @@
 //! What a lab is made of: hosts, addresses, and the conditions of its network.
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -66,9 +66,13 @@ impl Spec {
     /// A name that cannot be one, no or too many hosts, a cable between other than two.
     pub fn new(name: &str, hosts: usize, conditions: &Conditions, subnet: u8) -> Result<Spec> {
         check_name(name)?;
-        ensure!((1..=MAX_HOSTS).contains(&hosts), "{hosts} hosts: a lab has 1 to {MAX_HOSTS}");
+        if !(1..=MAX_HOSTS).contains(&hosts) {
+            misuse!("{hosts} hosts: a lab has 1 to {MAX_HOSTS}");
+        }
         let Conditions { mtu, rate, delay, loss, queue, direct } = conditions.clone();
-        ensure!(!direct || hosts == 2, "--direct joins two hosts, not {hosts}");
+        if direct && hosts != 2 {
+            misuse!("--direct joins two hosts, not {hosts}");
+        }
         let queue = queue.unwrap_or_else(|| (rate.unwrap_or(0) / 8 / 200).max(128 << 10));
         Ok(Spec { name: name.into(), hosts, mtu, rate, delay, loss, queue, direct, subnet })
     }
@@ -147,7 +151,7 @@ impl Spec {
 pub fn check_name(name: &str) -> Result<()> {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
     if name.is_empty() || name.len() > 32 || name.starts_with('-') || !name.bytes().all(plain) {
-        bail!("{name:?} is no name of a lab: 1 to 32 of a-z, 0-9, - and _, not - first");
+        misuse!("{name:?} is no name of a lab: 1 to 32 of a-z, 0-9, - and _, not - first");
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ const NAME: &str = "weft-mpi-agent";
 /// The cache cannot be written.
 pub fn install(command: &str) -> Result<PathBuf> {
     if command.trim().is_empty() {
-        bail!("--launch-agent: expected a command");
+        misuse!("--launch-agent: expected a command");
     }
     let program = std::env::current_exe().context("finding this program's path")?;
     provider::linked(&program, NAME)

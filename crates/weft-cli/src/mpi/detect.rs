@@ -233,7 +233,7 @@ fn at(path: &Path) -> Result<Mpi> {
         return found.into_iter().next().with_context(none);
     }
     if !path.exists() {
-        bail!(
+        misuse!(
             "--mpi {}: there is no such file; give the path of an mpiexec, or mpich, openmpi or \
              intel",
             path.display()

@@ -82,7 +82,8 @@ Examples:
 
 `weft doctor --mpi` tells which MPIs on this machine can use weft.")]
 pub struct Args {
-    /// Number of ranks [default: all slots of the hosts, or one a core of this machine]
+    /// Number of ranks [default: all slots of the hosts, all tasks of the allocation of Slurm, or
+    /// one a core of this machine]
     #[arg(short = 'n', long = "ranks", value_name = "N")]
     ranks: Option<usize>,
     /// Hosts, each with its number of slots if it has one: h1,h2:4
@@ -155,21 +156,21 @@ fn cores() -> usize {
 
 /// Ranks for each host, where hosts are given, and the number of all.
 fn place(args: &Args) -> Result<(Option<Vec<Share>>, usize)> {
-    let listed = args.hosts.is_some() || args.hostfile.is_some();
-    let hosts = host_list(args.hosts.as_deref(), args.hostfile.as_deref())?;
+    let listed = host_list(args.hosts.as_deref(), args.hostfile.as_deref())?;
+    let hosts = &listed.hosts;
     let ranks = match args.ranks {
-        Some(0) => bail!("-n 0: a job has at least one rank"),
+        Some(0) => misuse!("-n 0: a job has at least one rank"),
         Some(ranks) => ranks,
-        None if listed => hosts::slots(&hosts),
+        None if listed.named => hosts::slots(hosts),
         None => cores(),
     };
     if u32::try_from(ranks).is_err() {
-        bail!("-n {ranks}: too many ranks");
+        misuse!("-n {ranks}: too many ranks");
     }
     if args.selection.link.as_deref() == Some("shm") && hosts.len() > 1 {
-        bail!("--link shm joins ranks of one host only; {} hosts are listed", hosts.len());
+        misuse!("--link shm joins ranks of one host only; {} hosts are listed", hosts.len());
     }
-    Ok((listed.then(|| hosts::place(&hosts, ranks).0), ranks))
+    Ok((listed.named.then(|| hosts::place(hosts, ranks).0), ranks))
 }
 
 /// The provider to use with this MPI.
@@ -225,10 +226,9 @@ fn agents(args: &Args, plan: &Plan) -> Result<Serving> {
     let Some((_, name)) = name.filter(|_| args.agent) else { return Ok(Serving::default()) };
     let shares = place(args)?.0.unwrap_or_default();
     let mut hosts: Vec<&str> = shares.iter().map(|share| share.host.as_str()).collect();
-    let starter = Agent {
-        command: args.launch_agent.clone().filter(|_| plan.far),
-        remote_weft: remote_weft(None)?,
-    };
+    let listed = host_list(args.hosts.as_deref(), args.hostfile.as_deref())?;
+    let reach = args.launch_agent.clone().or(listed.launcher.map(str::to_owned));
+    let starter = Agent { command: reach.filter(|_| plan.far), remote_weft: remote_weft(None)? };
     if !plan.far {
         hosts.push("localhost");
     }

@@ -9,10 +9,12 @@ mod output;
 pub mod poll;
 pub mod proxy;
 mod rank;
+pub mod slurm;
 mod sys;
 
+use crate::misuse;
 use agents::{is_local, Agent};
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use hosts::{Host, Share};
 use std::io::IsTerminal;
@@ -46,10 +48,14 @@ pub enum Bind {
     Core,
 }
 
-/// Start the ranks of a job, on this machine or on hosts reached by ssh.
+/// Start the ranks of a job, on this machine or on hosts reached by ssh
+///
+/// In an allocation of Slurm (salloc, sbatch) the hosts and their counts are those of the
+/// allocation, and srun reaches them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Number of ranks [default: all slots of the hosts, or one a core of this machine]
+    /// Number of ranks [default: all slots of the hosts, all tasks of the allocation of Slurm, or
+    /// one a core of this machine]
     #[arg(short = 'n', long = "ranks", value_name = "N")]
     pub ranks: Option<usize>,
     /// Hosts, each with its number of slots if it has one: h1,h2:4
@@ -130,41 +136,66 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The hosts of a list or of a file; this machine without either.
+/// Hosts for a job.
+pub struct Listed {
+    /// The hosts.
+    pub hosts: Vec<Host>,
+    /// Somebody has named them, and with that how many ranks there are by default.
+    pub named: bool,
+    /// The command that reaches them where the user names none and ssh is not the one.
+    pub launcher: Option<&'static str>,
+}
+
+/// The hosts of a list or of a file; without either those of Slurm's allocation, if this is in one;
+/// else this machine.
 ///
 /// # Errors
 /// What is wrong with them.
-pub fn host_list(list: Option<&str>, file: Option<&Path>) -> Result<Vec<Host>> {
+pub fn host_list(list: Option<&str>, file: Option<&Path>) -> Result<Listed> {
+    let of = |hosts| Listed { hosts, named: true, launcher: None };
+
     if let Some(list) = list {
-        return hosts::parse_list(list).context("--hosts");
+        return hosts::parse_list(list).context("--hosts").map(of).map_err(misuse::of);
     }
     if let Some(file) = file {
         let name = file.display();
-        let text = std::fs::read_to_string(file).with_context(|| format!("host file {name}"))?;
-        return hosts::parse_file(&text).with_context(|| format!("host file {name}"));
+        let text = std::fs::read_to_string(file).with_context(|| format!("host file {name}"));
+        let text = text.map_err(misuse::of)?;
+        let hosts = hosts::parse_file(&text).with_context(|| format!("host file {name}"));
+        return hosts.map(of).map_err(misuse::of);
     }
-    Ok(vec![Host { name: "localhost".into(), slots: None }])
+    if let Some(allocation) = slurm::allocation(|name| std::env::var(name).ok())? {
+        let launcher = in_path("srun").then_some(slurm::LAUNCHER);
+        log::info!("hosts of Slurm's job {}: {:?}", allocation.job, allocation.hosts);
+        return Ok(Listed { hosts: allocation.hosts, named: true, launcher });
+    }
+    let hosts = vec![Host { name: "localhost".into(), slots: None }];
+    Ok(Listed { hosts, named: false, launcher: None })
+}
+
+fn in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 fn own_cores() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
-fn placement(args: &Args) -> Result<Vec<Share>> {
-    let hosts = host_list(args.hosts.as_deref(), args.hostfile.as_deref())?;
-    let listed = args.hosts.is_some() || args.hostfile.is_some();
+fn placement(args: &Args, listed: &Listed) -> Result<Vec<Share>> {
+    let hosts = &listed.hosts;
     let size = match args.ranks {
         Some(size) => size,
-        None if listed => hosts::slots(&hosts),
+        None if listed.named => hosts::slots(hosts),
         None => own_cores(),
     };
     if size == 0 {
-        bail!("-n 0: a job has at least one rank");
+        misuse!("-n 0: a job has at least one rank");
     }
     if u32::try_from(size).is_err() {
-        bail!("-n {size}: too many ranks");
+        misuse!("-n {size}: too many ranks");
     }
-    let (shares, excess) = hosts::place(&hosts, size);
+    let (shares, excess) = hosts::place(hosts, size);
     if excess > 0 {
         eprintln!(
             "weft run: note: {size} ranks in {} slots: {excess} more than asked to fit; \
@@ -186,11 +217,12 @@ pub fn named_env(named: &[String]) -> Result<Vec<(String, String)>> {
             Some((name, value)) => (name, value.to_owned()),
             None => {
                 let value = std::env::var(text);
-                (text.as_str(), value.with_context(|| format!("--env {text}: not set here"))?)
+                let value = value.with_context(|| format!("--env {text}: not set here"));
+                (text.as_str(), value.map_err(misuse::of)?)
             }
         };
         if name.is_empty() || text.contains('\0') {
-            bail!("--env {text:?}: expected NAME=VALUE or NAME");
+            misuse!("--env {text:?}: expected NAME=VALUE or NAME");
         }
         pairs.push((name.to_owned(), value));
     }
@@ -242,14 +274,15 @@ pub fn remote_weft(named: Option<&str>) -> Result<String> {
 
 /// Runs the job and returns the exit status of the first rank that failed, or success.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let shares = placement(&args)?;
+    let listed = host_list(args.hosts.as_deref(), args.hostfile.as_deref())?;
+    let shares = placement(&args, &listed)?;
     let agent = Agent {
-        command: args.launch_agent.clone(),
+        command: args.launch_agent.clone().or(listed.launcher.map(str::to_owned)),
         remote_weft: remote_weft(args.remote_weft.as_deref())?,
     };
     let far = shares.iter().any(|share| agent.command.is_some() || !is_local(&share.host));
     if args.link.as_deref() == Some("shm") && shares.len() > 1 && far {
-        bail!("--link shm joins ranks of one host only; {} hosts are listed", shares.len());
+        misuse!("--link shm joins ranks of one host only; {} hosts are listed", shares.len());
     }
     let env = rank_env(&args)?;
     control::run(&args, &agent, shares, env)

@@ -4,6 +4,7 @@ use super::network::{Hosts, Network};
 use super::replay::{self, Files};
 use super::scenario::counters;
 use crate::app::{Convergence, Progress};
+use crate::misuse;
 use anyhow::Result;
 use serde_json::json;
 use std::cell::{Cell, RefCell};
@@ -284,7 +285,7 @@ impl Sor {
             ns_per_cell: Some(self.ns_per_cell),
             ..weft_sor::Params::default()
         };
-        params.check()?;
+        params.check().map_err(misuse::of)?;
         Ok(params)
     }
 
@@ -325,8 +326,8 @@ impl Asp {
             ns_per_cell: Some(self.ns_per_cell),
             ..weft_asp::Params::default()
         };
-        params.check(1)?;
-        params.check(hosts as usize)?;
+        params.check(1).map_err(misuse::of)?;
+        params.check(hosts as usize).map_err(misuse::of)?;
         Ok(params)
     }
 

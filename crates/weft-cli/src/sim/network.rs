@@ -1,6 +1,6 @@
 //! Options that say what the simulated network is like.
 
-use anyhow::{bail, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use std::time::Duration;
 use weft_sim::{Fault, SimConfig, Span};
@@ -12,7 +12,7 @@ pub struct Network {
     /// Decides everything that is random
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Share of the frames that are lost: 1%, or 500ppm
+    /// Share of the frames that are lost, in place of the scenario's own: 1%, or 500ppm
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     loss: Option<u32>,
     /// Share of the frames that arrive twice [without a RATE: 1%]
@@ -23,7 +23,7 @@ pub struct Network {
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "1%",
         value_parser = parse_rate)]
     reorder: Option<u32>,
-    /// Share of the frames in which bits flip [without a RATE: 1%]
+    /// Share of the frames in which bits flip, in place of the scenario's own [without a RATE: 1%]
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "1%",
         value_parser = parse_rate)]
     corrupt: Option<u32>,
@@ -111,7 +111,7 @@ impl Hosts {
                 _ => Vec::new(),
             };
             if let Some(host) = hosts.into_iter().find(|&host| host >= config.hosts) {
-                bail!(
+                misuse!(
                     "there is no host {host}: --hosts {} are 0 to {}",
                     config.hosts,
                     config.hosts - 1

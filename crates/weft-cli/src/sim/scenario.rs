@@ -2,11 +2,11 @@
 
 use super::network::Network;
 use super::replay::{self, Files};
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use serde_json::{json, Map, Value};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use weft_sim::scenarios::{default_config, run_named, run_telling, Report};
+use weft_sim::scenarios::{default_config, run_named, run_telling, Report, Row, Value as Figure};
 use weft_sim::{Counters, SimConfig};
 
 /// Options of every scenario.
@@ -30,6 +30,14 @@ pub fn counters(counters: &Counters) -> Map<String, Value> {
     shown.map(|(name, n)| (name.to_string(), n.into())).collect()
 }
 
+fn row(row: &Row) -> Value {
+    let value = |value: &Figure| match value {
+        Figure::Text(text) => json!(text),
+        Figure::Number(number) => json!(number),
+    };
+    Value::Object(row.iter().map(|(name, of)| (name.to_string(), value(of))).collect())
+}
+
 /// `told`: its lines stand there already.
 fn print(report: &Report, told: bool, seed: u64, took: Duration, as_json: bool) {
     if !as_json {
@@ -41,12 +49,17 @@ fn print(report: &Report, told: bool, seed: u64, took: Duration, as_json: bool) 
         return;
     }
     let outcome = report.outcome.as_ref();
+    // A table is values, not its text.
+    let (name, told) = match report.rows.is_empty() {
+        true => ("lines", json!(report.lines)),
+        false => ("rows", report.rows.iter().map(row).collect()),
+    };
     let line = json!({
         "scenario": report.name,
         "seed": seed,
         "pass": true,
         "config": report.config,
-        "lines": report.lines,
+        (name): told,
         "virtual_ns": outcome.map(|o| o.at),
         "network": outcome.map(|o| counters(&o.counters)),
         "wall_seconds": took.as_secs_f64(),
@@ -89,7 +102,7 @@ pub fn play(
 pub fn run(name: &str, args: &Args) -> Result<ExitCode> {
     let seed = args.network.seed;
     if name == "reliability" && args.network.reliability.is_some() {
-        bail!("`weft sim reliability` compares the protocols: --reliability does not go with it");
+        misuse!("`weft sim reliability` compares the protocols: --reliability does not go with it");
     }
     let mut config = default_config(name, seed).context("a scenario that is listed")?;
     config.hosts = args.hosts.unwrap_or(config.hosts);

@@ -5,10 +5,8 @@ pub mod store;
 
 use crate::app::progress::Progress;
 use crate::bench::date;
-use crate::bench::far::Far;
+use crate::bench::far::Reach;
 use crate::interrupt::Interrupt;
-use crate::run::agents::Agent;
-use crate::run::remote_weft;
 use anyhow::{bail, Context, Result};
 use measure::{Effort, Look, Measured};
 use std::path::PathBuf;
@@ -36,15 +34,8 @@ Examples:
   weft tune --hosts h1,h2 --launch-agent 'weft lab exec'
                                              between two hosts of a lab")]
 pub struct Args {
-    /// Measure between these two hosts, which are reached as by `weft run --hosts`
-    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1..)]
-    hosts: Vec<String>,
-    /// Command used in place of ssh, called with HOST PROGRAM ARGS
-    #[arg(long, value_name = "CMD", env = "WEFT_LAUNCH_AGENT")]
-    launch_agent: Option<String>,
-    /// Path of weft on the hosts [default: the path of this one]
-    #[arg(long, value_name = "PATH", requires = "hosts")]
-    remote_weft: Option<String>,
+    #[command(flatten)]
+    reach: Reach,
     /// Links to measure; the others keep their estimates
     #[arg(long, value_enum, value_delimiter = ',')]
     link: Vec<LinkName>,
@@ -383,20 +374,9 @@ fn forget() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The hosts to measure between, where some are named.
-fn far(args: &Args) -> Result<Option<Far>> {
-    let hosts = match &args.hosts[..] {
-        [] => return Ok(None),
-        [a, b] if a != b => [a.clone(), b.clone()],
-        other => bail!("--hosts {}: two different hosts are needed", other.join(",")),
-    };
-    let remote_weft = remote_weft(args.remote_weft.as_deref())?;
-    Ok(Some(Far { hosts, agent: Agent { command: args.launch_agent.clone(), remote_weft } }))
-}
-
 fn wanted(asked: &[LinkName], far: bool) -> Result<Vec<LinkName>> {
     if far && asked.contains(&LinkName::Shm) {
-        bail!("--link shm joins ranks of one host only; leave --hosts out to measure it");
+        misuse!("--link shm joins ranks of one host only; leave --hosts out to measure it");
     }
     let chosen = |l: &LinkName| asked.is_empty() || asked.contains(l);
     let all = LinkName::ALL.into_iter().filter(chosen);
@@ -411,7 +391,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if args.forget {
         return forget();
     }
-    let far = far(&args)?;
+    let far = args.reach.far()?;
     // Whether it can be stored at all is known before a minute is spent.
     if !args.dry_run && (far.is_none() || off()) {
         path()?;

@@ -1,6 +1,7 @@
 //! `weft lab` from the outside: hosts that reach each other, and nothing left when it ends.
 #![allow(non_snake_case)]
 
+mod between;
 mod choices;
 mod dissector;
 #[allow(dead_code)]

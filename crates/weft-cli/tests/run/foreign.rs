@@ -197,13 +197,57 @@ fn on_slurm(cluster: &Cluster) {
     done.assert_says(&["--mpi=pmi2 or --mpi=pmix"]);
 }
 
+/// `weft` in an allocation of three tasks on two hosts.
+fn allocated(cluster: &Cluster, words: &[&str]) -> Command {
+    let mut command = cluster.salloc();
+    command.args(["--ntasks=3", env!("CARGO_BIN_EXE_weft")]).args(words);
+    command
+}
+
+fn in_an_allocation(cluster: &Cluster) {
+    let place = ["run", "sh", "-c", "echo $PMI_RANK of $PMI_SIZE on $(hostname)"];
+    let done = Job::of(allocated(cluster, &place)).finish();
+    done.assert_code(0);
+    let mut lines: Vec<&str> = done.out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0 of 3 on n1", "1 of 3 on n1", "2 of 3 on n2"], "{}", done.err);
+    let weft = env!("CARGO_BIN_EXE_weft");
+    let done =
+        Job::of(allocated(cluster, &["run", "-n", "4", weft, "selftest", "incast"])).finish();
+    done.assert_code(0);
+    // Who names hosts means them.
+    let done = Job::of(allocated(cluster, &["run", "--hosts", "n1:2", "hostname"])).finish();
+    assert_eq!(done.out, "n1\nn1\n", "{}", done.err);
+    let done = Job::of(allocated(cluster, &["run", "sh", "-c", "exit 7"])).finish();
+    done.assert_code(7);
+    let Some(mpi) = launchers("mpiexec.hydra").into_iter().next() else {
+        return skip("mpiexec.hydra (MPICH) is not installed: `weft mpi` in an allocation");
+    };
+    let mpi = mpi.to_str().expect("a plain path");
+    let done = Job::of(allocated(cluster, &["mpi", "--mpi", mpi, "--dry-run", "true"])).finish();
+    if done.code != Some(0) {
+        return skip(&format!("`weft mpi` in an allocation: {}", done.err));
+    }
+    let line = done.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(line.contains("-n 3") && line.contains("n1:2,n2:1"), "{line}");
+}
+
+#[test]
+fn salloc__hosts_and_counts_are_those_of_the_allocation() {
+    with_slurm(in_an_allocation);
+}
+
 #[test]
 fn srun__ranks_on_two_nodes_join_by_what_slurm_offers() {
+    with_slurm(on_slurm);
+}
+
+fn with_slurm(test: fn(&Cluster)) {
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let on_first = |host: &Host| {
         let _until_dropped = done;
         match Cluster::start(host) {
-            Ok(cluster) => on_slurm(&cluster),
+            Ok(cluster) => test(&cluster),
             Err(why) => skip(&why),
         }
     };

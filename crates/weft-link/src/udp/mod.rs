@@ -19,6 +19,7 @@ mod sys;
 mod tests;
 
 use crate::kind::Kind;
+use crate::ports::{self, Ports};
 use crate::proof::Proof;
 use crate::secure::{Lane, Secure, Security, RUNS_MAX};
 use crate::stripes::Stripes;
@@ -38,8 +39,8 @@ pub struct UdpConfig {
     pub v4: Option<Ipv4Addr>,
     /// Local IPv6 address to bind to; unspecified for all, `None` for no IPv6.
     pub v6: Option<Ipv6Addr>,
-    /// Port to bind to; 0 for one that the system chooses.
-    pub port: u16,
+    /// Ports to bind to.
+    pub ports: Ports,
     /// Let the kernel or the card cut trains into datagrams (UDP GSO), where it can.
     pub gso: bool,
     /// Let the kernel hand over trains (UDP GRO), where it can.
@@ -62,7 +63,7 @@ impl Default for UdpConfig {
         UdpConfig {
             v4: Some(Ipv4Addr::UNSPECIFIED),
             v6: Some(Ipv6Addr::UNSPECIFIED),
-            port: 0,
+            ports: Ports::ANY,
             gso: true,
             gro: true,
             buffer: 8 << 20,
@@ -271,22 +272,26 @@ fn open_sockets(config: &UdpConfig) -> Result<Vec<Socket>, LinkError> {
     let mut failed = None;
     let ips = [config.v4.map(IpAddr::V4), config.v6.map(IpAddr::V6)];
     for ip in ips.into_iter().flatten() {
-        let taken = sockets.first().map_or(config.port, |s| s.local().port());
-        let bound = Socket::bind(SocketAddr::new(ip, taken));
-        let again = bound.or_else(|e| match config.port {
-            0 => Socket::bind(SocketAddr::new(ip, 0)),
-            _ => Err(e),
-        });
-        match again {
+        let taken = sockets.first().map(|s| s.local().port());
+        match config.ports.bind(taken, |port| Socket::bind(SocketAddr::new(ip, port))) {
             Ok(socket) => sockets.push(socket),
             Err(e) => failed = Some((ip, e)),
         }
     }
     match failed {
         Some((ip, source)) if sockets.is_empty() => Err(LinkError::System {
-            what: format!("open a UDP socket on {}", SocketAddr::new(ip, config.port)),
+            what: match config.ports {
+                Ports::ANY => format!("open a UDP socket on {ip}"),
+                ports => format!("open a UDP socket on {ip}, ports {ports} ({})", ports::VARIABLE),
+            },
+            fix: match source.kind() {
+                std::io::ErrorKind::AddrInUse => {
+                    "name a wider range of ports: each rank of a host, and each that its agent \
+                     serves, takes one"
+                }
+                _ => "choose another address or port",
+            },
             source,
-            fix: "choose another address or port",
         }),
         None if sockets.is_empty() => Err(LinkError::Unsupported),
         _ => Ok(sockets),

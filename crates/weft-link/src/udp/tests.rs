@@ -449,7 +449,7 @@ fn connect__names_what_is_wrong() {
 fn new__port_in_use_is_an_error_with_a_way_out() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let config = UdpConfig { port, ..v4_only() };
+    let config = UdpConfig { ports: crate::Ports::one(port), ..v4_only() };
     let Err(e) = UdpLink::new(config, security(A, Mode::Auth, 1)) else { panic!("bound twice") };
     assert!(e.to_string().contains(&port.to_string()), "{e}");
 }

@@ -9,6 +9,7 @@ use super::agent::is_past;
 use super::Packets;
 use crate::choices::Server;
 use crate::endpoint::Endpoint;
+use crate::job::ports_from_env;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
@@ -151,11 +152,13 @@ impl Packets {
             inner.job_key.as_ref().zip(owner).map(of)
         };
         let Some(secret) = secret else { return Ok(Way::Agent(None)) };
+        // Nonsense was refused when the job began.
+        let ports = ports_from_env().unwrap_or_default();
         for number in 0..addresses {
             let ip = self.ask_agent(at, key, question::ADDRESS + number).await?;
             let Some(ip) = ip else { break };
             let server = SocketAddrV4::new(Ipv4Addr::from(ip as u32), port);
-            let Ok(mut way) = CounterClient::open(server, client, secret) else { continue };
+            let Ok(mut way) = CounterClient::open(server, client, secret, ports) else { continue };
             way.ask();
             if await_answer(&self.endpoint, &mut way).await.is_some() {
                 log::debug!("adding to counters of peer {} in its kernel, at {server}", at.0);

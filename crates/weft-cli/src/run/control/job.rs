@@ -137,8 +137,8 @@ impl Job {
     }
 
     fn place(&self, rank: usize, nodes: &[Node]) -> String {
-        let Rank { node, pid, .. } = &self.ranks[rank];
-        format!("rank {rank} (host {}, pid {pid})", nodes[*node].share.host)
+        let Rank { node, pid, .. } = self.ranks[rank];
+        place(rank, &nodes[node].share.host, pid)
     }
 
     /// When [`Job::tick`] has something to do next.
@@ -220,6 +220,11 @@ impl Job {
             self.verdict = Some(code);
             eprintln!("weft run: {reason}");
         }
+        self.end_ranks(nodes);
+    }
+
+    /// Starts ending all ranks, if nobody has.
+    fn end_ranks(&mut self, nodes: &mut [Node]) {
         if self.ending.is_some() {
             return;
         }
@@ -343,13 +348,12 @@ impl Job {
         } else if !self.closed_output {
             if let Err(problem) = self.out.write(rank, bytes) {
                 self.closed_output = true;
-                let code = match problem.kind() {
-                    std::io::ErrorKind::BrokenPipe => {
-                        End::Signal(signal_hook::consts::SIGPIPE).code()
-                    }
-                    _ => 1,
-                };
-                self.fail(code, &format!("standard output: {problem}"), nodes);
+                if problem.kind() == std::io::ErrorKind::BrokenPipe {
+                    // Who reads has seen enough: the job ends, and nothing is wrong.
+                    self.verdict.get_or_insert(crate::out::UNREAD);
+                    return self.end_ranks(nodes);
+                }
+                self.fail(1, &format!("standard output: {problem}"), nodes);
             }
         }
     }
@@ -456,8 +460,28 @@ impl Job {
     }
 }
 
+/// A rank for messages; 0 is no process.
+fn place(rank: usize, host: &str, pid: u32) -> String {
+    match pid {
+        0 => format!("rank {rank} (host {host}, not started yet)"),
+        _ => format!("rank {rank} (host {host}, pid {pid})"),
+    }
+}
+
 fn signal_all(signal: i32, nodes: &mut [Node]) {
     for node in nodes.iter_mut().filter(|node| node.ready) {
         node.send(&Down::Signal { signal }, b"");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::place;
+
+    #[test]
+    fn place__a_rank_without_a_process_has_no_number_of_one() {
+        assert_eq!(place(2, "node2", 0), "rank 2 (host node2, not started yet)");
+        assert_eq!(place(2, "node2", 7), "rank 2 (host node2, pid 7)");
     }
 }

@@ -2,7 +2,7 @@
 
 mod plot;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft_sim::platform::claims::{claims, Claim};
@@ -144,7 +144,7 @@ fn write_plot(path: &Path, rows: &[Row]) -> Result<()> {
             // Beside HTML, a file of its own names its format.
             svg.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1).into_bytes()
         }
-        _ => bail!("{}: the plot's file is to end in .svg or .png", path.display()),
+        _ => misuse!("{}: the plot's file is to end in .svg or .png", path.display()),
     };
     std::fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
 }

@@ -2,6 +2,7 @@
 
 use super::request::{Request, ADD, LAST, LEN};
 use super::SipKey;
+use crate::ports::Ports;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
@@ -23,13 +24,18 @@ pub struct CounterClient {
 }
 
 impl CounterClient {
-    /// Client number `client`, of no other at that host, of counters behind this address. Needs no
-    /// right.
+    /// Client number `client`, of no other at that host, of counters behind this address, from a
+    /// port of these. Needs no right.
     ///
     /// # Errors
     /// The kernel's: no socket, or no route.
-    pub fn open(server: SocketAddrV4, client: u16, key: SipKey) -> io::Result<CounterClient> {
-        let socket = UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))?;
+    pub fn open(
+        server: SocketAddrV4,
+        client: u16,
+        key: SipKey,
+        ports: Ports,
+    ) -> io::Result<CounterClient> {
+        let socket = ports.bind(None, |port| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)))?;
         socket.connect(server)?;
         socket.set_nonblocking(true)?;
         let request = Request { client, kind: LAST, counter: 0, number: 0, value: 0 };

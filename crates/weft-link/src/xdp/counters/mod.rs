@@ -30,6 +30,7 @@ pub use client::CounterClient;
 use super::sys::{bpf, SharedArray};
 use super::{attach, XdpMode};
 use crate::ether::Interface;
+use crate::ports::Ports;
 use crate::secure::JobKey;
 use program::{ANSWERED, COUNT, DONE, FIRST, STATE, TAKEN};
 use std::cell::RefCell;
@@ -105,14 +106,15 @@ pub struct Place {
 }
 
 impl KernelCounters {
-    /// Attaches the program to the interfaces that have an IPv4 address. Needs `CAP_NET_ADMIN` and
-    /// `CAP_BPF`, from here on no right. Frames for AF_XDP sockets pass, so an interface serves
-    /// either these counters or the xdp link; packet sockets are not disturbed.
+    /// Attaches the program, for a port of these, to the interfaces that have an IPv4 address.
+    /// Needs `CAP_NET_ADMIN` and `CAP_BPF`, from here on no right. Frames for AF_XDP sockets pass,
+    /// so an interface serves either these counters or the xdp link; packet sockets are not
+    /// disturbed.
     ///
     /// # Errors
     /// The kernel's: `EBUSY` where another program is attached; no interface has an address.
-    pub fn serve(interfaces: &[Interface]) -> io::Result<KernelCounters> {
-        let mut counters = KernelCounters::detached()?;
+    pub fn serve(interfaces: &[Interface], ports: Ports) -> io::Result<KernelCounters> {
+        let mut counters = KernelCounters::detached(ports)?;
         for interface in interfaces {
             let of = interface.ips.iter().find_map(|(ip, _)| match ip {
                 IpAddr::V4(ip) => Some(*ip),
@@ -134,8 +136,8 @@ impl KernelCounters {
     }
 
     /// Counters that no interface reaches.
-    fn detached() -> io::Result<KernelCounters> {
-        let socket = UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))?;
+    fn detached(ports: Ports) -> io::Result<KernelCounters> {
+        let socket = ports.bind(None, |port| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)))?;
         Ok(KernelCounters {
             _links: Vec::new(),
             port: socket.local_addr()?.port(),

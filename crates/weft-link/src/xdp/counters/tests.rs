@@ -20,7 +20,7 @@ fn loose() -> Option<(KernelCounters, OwnedFd)> {
     if !cable() {
         return None;
     }
-    let mut counters = KernelCounters::detached().unwrap();
+    let mut counters = KernelCounters::detached(Ports::ANY).unwrap();
     counters.addresses = vec![IP];
     let program = counters.load(IP).unwrap();
     Some((counters, program))
@@ -221,10 +221,13 @@ fn serve__detaches_and_says_what_is_in_the_way() {
     }
     run("ip addr add 10.0.0.1/24 dev v0").unwrap();
     let far = [interface("v0")];
-    let counters = KernelCounters::serve(&far).unwrap();
+    let counters = KernelCounters::serve(&far, Ports::ANY).unwrap();
     assert!(attached("v0"));
-    assert!(KernelCounters::serve(&far).is_err(), "one program at a time");
-    assert!(KernelCounters::serve(&[]).unwrap_err().to_string().contains("IPv4 address"));
+    assert!(KernelCounters::serve(&far, Ports::ANY).is_err(), "one program at a time");
+    assert!(KernelCounters::serve(&[], Ports::ANY)
+        .unwrap_err()
+        .to_string()
+        .contains("IPv4 address"));
     drop(counters);
     wait_detached("v0");
 }

@@ -1,0 +1,207 @@
+//! `weft doctor --hosts` on one of the hosts: does what the command asks for, a line each.
+
+use crate::meet::Meeting;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weft_link::ether::{EtherHead, Interface, Interfaces, Mac};
+use weft_link::BarePacket;
+
+/// What the helper says first: before it, login shells may print.
+pub const MAGIC: &str = "weft doctor visit 1";
+/// How long addresses may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a frame is waited for, and how often it is sent within.
+const FRAME_PATIENCE: Duration = Duration::from_secs(3);
+const FRAMES: u32 = 10;
+/// Ring of the packet socket, bytes.
+const RING: usize = 1 << 20;
+/// What marks the frames of this check.
+const FRAME: &[u8; 16] = b"weft doctor here";
+
+/// What the command asks.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Ask {
+    /// What there is to know.
+    About,
+    /// Which of these addresses answer.
+    Reach(Vec<SocketAddr>),
+    /// How many questions came from the one of this number.
+    Heard(u32),
+    /// The longest IP packet of these that reaches an address.
+    Longest(SocketAddr, Vec<usize>),
+    /// Opens a packet socket on the interface of an address.
+    Open(IpAddr),
+    /// Sends frames to a station.
+    Throw([u8; 6]),
+    /// Waits for frames from a station.
+    Catch([u8; 6]),
+}
+
+/// A host.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct About {
+    /// Of weft.
+    pub version: String,
+    /// Of the wire format.
+    pub wire: u8,
+    /// Of the kernel.
+    pub kernel: String,
+    /// Time since 1970.
+    pub now: Duration,
+    /// Ports of UDP sockets, as the setting has them.
+    pub ports: String,
+    /// Where it answers.
+    pub addresses: Vec<SocketAddr>,
+    /// What marks its questions.
+    pub number: u32,
+    /// EtherType of its frames.
+    pub ether_type: u16,
+}
+
+/// An interface with a packet socket on it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub mac: [u8; 6],
+    /// Its MTU.
+    pub mtu: u32,
+    /// Why there is no packet socket on it.
+    pub closed: Option<String>,
+}
+
+/// What the helper answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// To [`Ask::About`].
+    About(About),
+    /// To [`Ask::Reach`]: microseconds of a round trip each.
+    Reached(Vec<Option<f64>>),
+    /// To [`Ask::Heard`].
+    Heard(u64),
+    /// To [`Ask::Longest`].
+    Longest(Option<usize>),
+    /// To [`Ask::Open`].
+    Opened(Port),
+    /// To [`Ask::Throw`] and [`Ask::Catch`]: whether all went, or any came.
+    Frames(bool),
+    /// It cannot.
+    No(String),
+}
+
+struct Visit {
+    meeting: Meeting,
+    port: Option<(BarePacket, Interface)>,
+}
+
+fn interface_of(ip: IpAddr) -> Result<Interface> {
+    let all = Interfaces::list().context("listing the network interfaces")?;
+    let has = |i: &Interface| i.ips.iter().any(|(own, _)| *own == ip);
+    all.0.into_iter().find(has).with_context(|| format!("no interface has the address {ip}"))
+}
+
+impl Visit {
+    fn about(&self) -> Result<About> {
+        let uname = rustix::system::uname();
+        Ok(About {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            wire: weft_core::wire::VERSION,
+            kernel: uname.release().to_string_lossy().into_owned(),
+            now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            ports: weft::job::ports_from_env()?.to_string(),
+            addresses: self.meeting.addresses(),
+            number: self.meeting.number(),
+            ether_type: weft::job::packet_from_env()?.kind.get(),
+        })
+    }
+
+    fn open(&mut self, ip: IpAddr) -> Result<Port> {
+        let interface = interface_of(ip)?;
+        let kind = weft::job::packet_from_env()?.kind;
+        let Interface { name, mac, mtu, .. } = interface.clone();
+        let closed = match BarePacket::open(&interface, kind, RING) {
+            Ok(socket) => {
+                self.port = Some((socket, interface));
+                None
+            }
+            Err(e) => Some(e.to_string()),
+        };
+        Ok(Port { name, mac: mac.0, mtu, closed })
+    }
+
+    fn throw(&mut self, to: [u8; 6]) -> Result<bool> {
+        let (socket, interface) = self.port.as_mut().context("no packet socket")?;
+        let kind = weft::job::packet_from_env()?.kind;
+        let len = FRAME.len() as u16;
+        let head = EtherHead { dst: Mac(to), src: interface.mac, kind, slot: 0, len };
+        let mut frame = head.encode().to_vec();
+        frame.extend(FRAME);
+        // As Ethernet has it at least.
+        frame.resize(frame.len().max(60), 0);
+        let mut sent = 0;
+        for _ in 0..FRAMES {
+            sent += u32::from(socket.send(&frame).is_ok());
+            std::thread::sleep(FRAME_PATIENCE / (2 * FRAMES));
+        }
+        Ok(sent == FRAMES)
+    }
+
+    fn catch(&mut self, from: [u8; 6]) -> Result<bool> {
+        let (socket, _) = self.port.as_mut().context("no packet socket")?;
+        let until = Instant::now() + FRAME_PATIENCE;
+        let mut frame = [0; 64];
+        while Instant::now() < until {
+            let Some(len) = socket.take_into(&mut frame) else {
+                std::thread::sleep(Duration::from_millis(5));
+                continue;
+            };
+            let ours = frame[6..12] == from && frame[EtherHead::LEN..].starts_with(FRAME);
+            if ours && len >= EtherHead::LEN + FRAME.len() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn answer(&mut self, ask: Ask) -> Result<Answer> {
+        Ok(match ask {
+            Ask::About => Answer::About(self.about()?),
+            Ask::Reach(to) => {
+                let took = self.meeting.ask(&to, PATIENCE);
+                let us = |took: Duration| took.as_secs_f64() * 1e6;
+                Answer::Reached(took.into_iter().map(|took| took.map(us)).collect())
+            }
+            Ask::Heard(number) => Answer::Heard(self.meeting.heard(number)),
+            Ask::Longest(to, lengths) => Answer::Longest(self.meeting.longest(to, &lengths)),
+            Ask::Open(ip) => Answer::Opened(self.open(ip)?),
+            Ask::Throw(to) => Answer::Frames(self.throw(to)?),
+            Ask::Catch(from) => Answer::Frames(self.catch(from)?),
+        })
+    }
+}
+
+/// Answers until nobody asks any more.
+///
+/// # Errors
+/// No UDP socket opens, a setting is wrong, or the command speaks nonsense.
+pub fn run() -> Result<ExitCode> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{MAGIC}")?;
+    out.flush()?;
+    let ports = weft::job::ports_from_env()?;
+    let opened = Meeting::open(ports);
+    let meeting = opened.with_context(|| format!("opening UDP sockets on ports {ports}"))?;
+    let mut visit = Visit { meeting, port: None };
+    for line in std::io::stdin().lock().lines() {
+        let ask: Ask = serde_json::from_str(&line?).context("a question that makes no sense")?;
+        let answer = visit.answer(ask).unwrap_or_else(|e| Answer::No(format!("{e:#}")));
+        writeln!(out, "{}", serde_json::to_string(&answer)?)?;
+        out.flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

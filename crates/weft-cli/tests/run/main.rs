@@ -358,6 +358,20 @@ fn abort__ends_the_job_with_its_status() {
 }
 
 #[test]
+fn abort__with_status_0_is_an_end_that_is_well() {
+    let script =
+        "if [ $PMI_RANK = 1 ]; then printf 'cmd=abort exitcode=0\\n' >&$PMI_FD; fi; sleep 1000";
+    let done = Job::new(&["-n", "3"]).command(shell(script)).finish();
+    done.assert_code(0);
+    assert_eq!(done.err, "", "nothing went wrong");
+    done.assert_nothing_left();
+    let script = script.replace("exitcode=0", "exitcode=256");
+    let done = Job::new(&["-n", "3"]).command(shell(&script)).finish();
+    done.assert_code(1);
+    done.assert_says(&["rank 1", "aborted the job with status 256"]);
+}
+
+#[test]
 fn start__that_takes_long_tells_who_is_missing() {
     let script = "if [ $PMI_RANK = 1 ]; then read x < \"$GATE\"; fi; exec \"$0\" \"$@\"";
     let gate = harness::scratch("gate");

@@ -61,7 +61,7 @@ pub struct Job {
     progress: Option<Instant>,
     /// The first signal that asked the job to end.
     interrupted: Option<i32>,
-    /// Exit status, once it is known that the job fails.
+    /// Exit status, once the job is to end before its ranks have.
     verdict: Option<u8>,
     ending: Option<(Instant, Step)>,
 }
@@ -366,12 +366,7 @@ impl Job {
                     let node = self.ranks[rank].node;
                     nodes[node].send(&Down::Pmi { rank }, text.as_bytes());
                 }
-                Effect::Abort { rank, code } => {
-                    let text =
-                        format!("{} aborted the job with status {code}", self.place(rank, nodes));
-                    let code = u8::try_from(code & 0xff).unwrap_or(1).max(1);
-                    self.fail(code, &text, nodes);
-                }
+                Effect::Abort { rank, code } => self.abort(rank, code, nodes),
                 Effect::Violation { rank, problem } => {
                     let place = self.place(rank, nodes);
                     self.fail(1, &format!("{place} does not speak PMI-1: {problem}"), nodes);
@@ -382,6 +377,21 @@ impl Job {
             self.progress = Some(Instant::now().max(self.began + SLOW_START));
         }
         self.check_stuck(nodes);
+    }
+
+    /// A rank ends the job. With status 0 that is no failure: `shmem_global_exit(0)` and the like.
+    fn abort(&mut self, rank: usize, code: i32, nodes: &mut [Node]) {
+        let text = format!("{} aborted the job with status {code}", self.place(rank, nodes));
+        if code != 0 {
+            // A shell sees the last eight bits, and they must not say that it went well.
+            let code = u8::try_from(code & 0xff).unwrap_or(1).max(1);
+            return self.fail(code, &text, nodes);
+        }
+        if self.verbose {
+            eprintln!("weft run: {text}");
+        }
+        self.verdict.get_or_insert(0);
+        self.end_ranks(nodes);
     }
 
     fn check_stuck(&mut self, nodes: &mut [Node]) {

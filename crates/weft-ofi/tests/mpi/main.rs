@@ -9,6 +9,7 @@
 
 mod agents;
 mod exceptions;
+mod faults;
 mod harness;
 mod hosts;
 mod lab;

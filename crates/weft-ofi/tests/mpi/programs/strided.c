@@ -1,5 +1,5 @@
-/* Messages and remote memory that land in memory with gaps: `strided HOW`. Not every MPI does all of
- * it over libfabric, so the program tells whether it went well and does not abort. */
+/* Messages and remote memory that land in memory with gaps: `strided HOW`. Not every MPI does all
+ * of it over libfabric, so the program tells whether it went well and does not abort. */
 #include "check.h"
 
 enum { MOST = 20000 };

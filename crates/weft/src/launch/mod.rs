@@ -7,6 +7,7 @@
 
 mod env;
 mod error;
+mod patience;
 mod pmi1;
 mod pmix;
 mod singleton;

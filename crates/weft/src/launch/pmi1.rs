@@ -4,10 +4,11 @@
 //! (`PMI_FD`) or over TCP (`PMI_PORT`). A value here is bytes; on the wire it is hexadecimal digits
 //! cut into pieces that fit the launcher's longest value.
 
+use super::patience::Patience;
 use super::wire::{self, Line, LineBuffer, LineError};
 use super::{announce_abort, check_key, check_rank, Bootstrap, LaunchError};
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,43 @@ impl Socket {
     }
 }
 
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// What people are told of a launcher that does not answer.
+fn slow(asked: &Line) -> String {
+    match asked.cmd() {
+        "barrier_in" => "for ranks that have not joined the job (PMI barrier_in): they have not \
+                         started, or their hosts do not reach the launcher"
+            .into(),
+        other => format!("for the launcher, which has not answered (PMI {other})"),
+    }
+}
+
+/// Connects to the launcher within a time, and says when that takes long.
+fn dial(address: &str, timeout: Duration) -> io::Result<TcpStream> {
+    let (deadline, mut patience) = (Instant::now() + timeout, Patience::begin());
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for to in address.to_socket_addrs()? {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let part = patience.part(left).max(Duration::from_millis(1));
+            match TcpStream::connect_timeout(&to, part) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+            if !is_timeout(&last) || left <= part {
+                break;
+            }
+            patience.say(|| {
+                format!("for the launcher at {to}, which has not answered over TCP (a firewall?)")
+            });
+        }
+    }
+    Err(last)
+}
+
 /// A rank whose launcher speaks PMI-1.
 pub struct Pmi1 {
     socket: Socket,
@@ -97,7 +135,7 @@ impl Pmi1 {
     /// # Errors
     /// As [`Pmi1::over_socket`], or that the launcher cannot be reached.
     pub fn over_tcp(address: &str, id: usize, timeout: Duration) -> Result<Self, LaunchError> {
-        let stream = TcpStream::connect(address)
+        let stream = dial(address, timeout)
             .map_err(|e| LaunchError::io(&format!("connecting to the launcher at {address}"), e))?;
         let mut client = Pmi1::new(Socket::Tcp(stream), timeout);
         let hello = Line::new("initack").with("pmiid", id);
@@ -185,6 +223,7 @@ impl Pmi1 {
     /// The next line of the launcher, whatever it is.
     fn next(&mut self, deadline: Instant, asked: &Line) -> Result<Line, LaunchError> {
         let refuse = |error: LineError| wrong(asked, error);
+        let mut patience = Patience::begin();
         loop {
             if let Some(bytes) = self.received.next_line().map_err(refuse)? {
                 return Line::parse(&bytes).map_err(refuse);
@@ -194,11 +233,13 @@ impl Pmi1 {
                 return Err(self.failed(asked, io::ErrorKind::TimedOut.into()));
             }
             let mut chunk = [0; 4096];
-            let got = self.socket.set_timeouts(left).and_then(|()| self.socket.read(&mut chunk));
+            let part = patience.part(left);
+            let got = self.socket.set_timeouts(part).and_then(|()| self.socket.read(&mut chunk));
             match got {
                 Ok(0) => return Err(self.failed(asked, io::ErrorKind::UnexpectedEof.into())),
                 Ok(count) => self.received.extend(&chunk[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_timeout(&error) && part < left => patience.say(|| slow(asked)),
                 Err(error) => return Err(self.failed(asked, error)),
             }
         }

@@ -4,6 +4,7 @@
 //! and this side waits for it no longer than the configured time. A call that never returns
 //! leaves its thread behind; the process is about to give up then.
 
+use super::patience::Patience;
 use super::sys::pmix::{self as ffi, Client, Failed, Got};
 use super::{announce_abort, check_key, check_rank, Bootstrap, LaunchError};
 use std::ffi::OsString;
@@ -117,8 +118,22 @@ fn bounded<T: Send + 'static>(
         .name("weft-pmix".into())
         .spawn(run)
         .map_err(|error| LaunchError::io("starting a PMIx thread", error))?;
+    let (began, mut patience) = (Instant::now(), Patience::begin());
+    let received = loop {
+        let left = timeout.saturating_sub(began.elapsed());
+        let part = patience.part(left);
+        match receive.recv_timeout(part) {
+            Err(RecvTimeoutError::Timeout) if part < left => patience.say(|| {
+                format!(
+                    "in {during}: ranks that have not got there have not started, or their hosts \
+                     do not reach the launcher"
+                )
+            }),
+            received => break received,
+        }
+    };
     let during = during.to_owned();
-    receive.recv_timeout(timeout).map_err(|error| match error {
+    received.map_err(|error| match error {
         RecvTimeoutError::Timeout => {
             LaunchError::Timeout { during, seconds: timeout.as_secs(), missing: Vec::new() }
         }

@@ -144,3 +144,23 @@ fn over_tcp__learns_rank_and_size_from_the_launcher() {
     drop(client);
     server.join().unwrap();
 }
+
+#[test]
+fn fence__that_takes_long_is_told_of_and_goes_on() {
+    // Longer than a wait may be before it is told of.
+    let mut patience = Patience::begin();
+    let part = patience.part(LONG);
+    assert!(part < LONG, "it is told of before it fails");
+    patience.say(|| panic!("not before it is time"));
+    assert!(slow(&Line::new("barrier_in")).contains("have not joined"));
+    assert!(slow(&Line::new("get")).contains("has not answered (PMI get)"));
+}
+
+#[test]
+fn dial__a_launcher_that_is_not_there_is_an_error_at_once() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let error = dial(&address, LONG).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+}

@@ -95,6 +95,20 @@ pub enum Fault {
         /// When.
         span: Span,
     },
+    /// The agent of a host does nothing, and its rank goes on.
+    StillAgent {
+        /// Which host.
+        host: u32,
+        /// When.
+        span: Span,
+    },
+    /// The rank of a host is stopped, and its agent goes on.
+    StillRank {
+        /// Which host.
+        host: u32,
+        /// When; for ever, where it has no end.
+        span: Span,
+    },
     /// A host stops for ever.
     Death {
         /// Which host.
@@ -143,7 +157,14 @@ impl Fault {
 
     /// Whether it strikes hosts, and not what is on the wires.
     pub fn is_of_hosts(&self) -> bool {
-        matches!(self, Fault::Pause { .. } | Fault::Death { .. } | Fault::Restart { .. })
+        matches!(
+            self,
+            Fault::Pause { .. }
+                | Fault::StillAgent { .. }
+                | Fault::StillRank { .. }
+                | Fault::Death { .. }
+                | Fault::Restart { .. }
+        )
     }
 
     /// Whether nothing at all gets over a network for as long as this, milliseconds.
@@ -208,6 +229,12 @@ impl fmt::Display for Fault {
                 write!(f, "{how} of {side:?}{span}")
             }
             Fault::Pause { host, span } => write!(f, "pause of host {host}{span}"),
+            Fault::StillAgent { host, span } => {
+                write!(f, "the agent of host {host} stands still{span}")
+            }
+            Fault::StillRank { host, span } => {
+                write!(f, "the rank of host {host} is stopped{span}")
+            }
             Fault::Death { host, at, visible } => {
                 let how = if *visible { "visible" } else { "silent" };
                 write!(f, "{how} death of host {host} at {} us", at / 1000)

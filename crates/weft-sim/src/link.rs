@@ -123,6 +123,11 @@ fn trailer(header: &[u8], payload: &[u8], to: EndpointId) -> [u8; CHECK_LEN] {
 }
 
 impl SimLink {
+    /// Until when the agent of this host, or else its rank, stands still, if it does.
+    pub(crate) fn still_until(&self, agent: bool) -> Option<u64> {
+        self.net.borrow().still_until(self.host, agent, self.clock.now().0)
+    }
+
     /// The link of the present incarnation of `host` on the first network, or, where data is
     /// spread, on all of them; `clock` is that host's.
     pub fn new(net: &SharedNetwork, host: u32, clock: &SimClock) -> SimLink {

@@ -2,7 +2,7 @@
 
 use crate::config::{LinkKind, SimConfig, Topology};
 use crate::events::{EventQueue, What};
-use crate::fault::Fault;
+use crate::fault::{Fault, Span};
 use crate::trace::{Fate, Trace, TraceEvent};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -111,6 +111,8 @@ pub enum Step {
     Run(u32),
     /// Stop this host for ever.
     Died(u32),
+    /// Run this host's program no more, for ever.
+    Stopped(u32),
     /// Start this host's program anew.
     Restarted(u32),
 }
@@ -193,7 +195,9 @@ impl Network {
         let mut restarts_left = 0;
         for (index, fault) in (0u32..).zip(&config.faults) {
             match fault {
-                Fault::Pause { span, .. } => queue.push(span.from, What::Fault { index }),
+                Fault::Pause { span, .. } | Fault::StillRank { span, .. } => {
+                    queue.push(span.from, What::Fault { index });
+                }
                 Fault::Death { at, .. } => queue.push(*at, What::Fault { index }),
                 Fault::Restart { at, .. } => {
                     restarts_left += 1;
@@ -270,6 +274,17 @@ impl Network {
         !nic.dead && nic.generation == generation
     }
 
+    /// Until when the agent of a host, or else its rank, stands still at `now`, if it does.
+    pub(crate) fn still_until(&self, host: u32, agent: bool, now: u64) -> Option<u64> {
+        let until = |fault: &Fault| match fault {
+            Fault::StillAgent { host: of, span } if agent => (*of, *span),
+            Fault::StillRank { host: of, span } if !agent => (*of, *span),
+            _ => (host, Span::ms(0, 0)),
+        };
+        let spans = self.config.faults.iter().map(until);
+        spans.filter(|(of, span)| *of == host && span.covers(now)).map(|(_, s)| s.until).max()
+    }
+
     /// Makes the host run at `at`, or when it can: not while it computes or is paused.
     pub fn wake(&mut self, host: u32, at: u64) {
         let nic = &mut self.nics[host as usize];
@@ -321,6 +336,7 @@ impl Network {
                 nic.paused_until = nic.paused_until.max(span.until);
                 Step::Quiet
             }
+            Fault::StillRank { host, span } if span.until == u64::MAX => Step::Stopped(host),
             Fault::Death { host, visible, .. } if !self.nics[host as usize].dead => {
                 self.stop(host, visible);
                 Step::Died(host)

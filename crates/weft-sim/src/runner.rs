@@ -242,6 +242,7 @@ impl<H: Host> Runner<H> {
                     self.died.push(host);
                     self.stop(host);
                 }
+                Step::Stopped(host) => self.leave_program(host),
                 Step::Restarted(host) => {
                     self.died.retain(|&h| h != host);
                     self.stop(host);
@@ -258,11 +259,17 @@ impl<H: Host> Runner<H> {
     }
 
     fn stop(&mut self, host: u32) {
+        self.leave_program(host);
+        let Some(slot) = &mut self.slots[host as usize] else { return };
+        slot.machine = None;
+    }
+
+    /// The program of a host is not run any more, the host itself is.
+    fn leave_program(&mut self, host: u32) {
         let Some(slot) = &mut self.slots[host as usize] else { return };
         if slot.task.take().is_some() {
             self.unfinished -= 1;
         }
-        slot.machine = None;
     }
 
     /// One turn of a host: until it is quiet, or until its clock has run ahead of the network, so
@@ -306,11 +313,12 @@ impl<H: Host> Runner<H> {
             }
         }
         let local = slot.clock.now().0;
+        let due = if local > now { None } else { machine.next_timeout() };
         let mut net = self.net.borrow_mut();
         net.busy(host, local);
         if local > now {
             net.wake(host, local);
-        } else if let Some(Instant(at)) = machine.next_timeout() {
+        } else if let Some(Instant(at)) = due {
             if at <= local {
                 self.late_timers += 1;
                 net.wake(host, local + LATE_TIMER_NS);

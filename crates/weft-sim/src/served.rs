@@ -33,13 +33,16 @@ enum Inbound {
 }
 
 /// The ring to a rank.
-#[derive(Default)]
-struct Ring(VecDeque<Inbound>);
+struct Ring {
+    inbound: VecDeque<Inbound>,
+    /// What the rank does.
+    pulse: Pulse,
+}
 
 impl Ring {
     fn push(&mut self, inbound: impl FnOnce() -> Inbound) -> bool {
-        let room = self.0.len() < RING;
-        self.0.extend(room.then(inbound));
+        let room = self.inbound.len() < RING;
+        self.inbound.extend(room.then(inbound));
         room
     }
 }
@@ -54,7 +57,7 @@ impl ToRank for Ring {
     }
 
     fn pulse(&self) -> Pulse {
-        Pulse::Runs
+        self.pulse
     }
 }
 
@@ -82,7 +85,12 @@ impl Sink for FromWire<'_> {
 impl Agent {
     /// Does what can be done now. True if that was anything.
     pub fn progress(&mut self) -> bool {
+        if self.link.still_until(true).is_some() {
+            return false;
+        }
         let now = self.clock.now();
+        let stopped = self.link.still_until(false).is_some();
+        self.ring.pulse = if stopped { Pulse::Stopped } else { Pulse::Runs };
         if self.proxy.next_timeout().is_some_and(|at| at <= now) {
             self.proxy.on_time(now);
         }
@@ -110,7 +118,13 @@ impl Agent {
 
     /// When it has something to do although nothing arrives.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.proxy.next_timeout()
+        let still = self.link.still_until(true).map(Instant);
+        still.or_else(|| self.proxy.next_timeout()).filter(|&at| at != Instant::FAR)
+    }
+
+    /// Until when the rank is stopped, if it is.
+    pub fn rank_still_until(&self) -> Option<Instant> {
+        self.link.still_until(false).map(Instant)
     }
 }
 
@@ -129,7 +143,8 @@ impl ServedLink {
     /// Of the endpoint `me`, and its agent.
     pub fn new(link: SimLink, clock: &SimClock, me: EndpointId, config: Config) -> ServedLink {
         let proxy = Proxy::new(me, config, LIMITS);
-        let agent = Agent { link, clock: clock.clone(), proxy, ring: Ring::default() };
+        let ring = Ring { inbound: VecDeque::new(), pulse: Pulse::Runs };
+        let agent = Agent { link, clock: clock.clone(), proxy, ring };
         ServedLink {
             agent: Rc::new(RefCell::new(agent)),
             services: ServicesHandle::default(),
@@ -150,7 +165,10 @@ impl ServedLink {
 
     /// Says what waits.
     fn say_all(&mut self) {
-        let Agent { clock, proxy, .. } = &mut *self.agent.borrow_mut();
+        let Agent { clock, proxy, link, .. } = &mut *self.agent.borrow_mut();
+        if link.still_until(true).is_some() {
+            return;
+        }
         while let Some(message) = self.services.borrow_mut().say_next() {
             proxy.control(clock.now(), message);
         }
@@ -214,6 +232,10 @@ impl Link for ServedLink {
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         self.say_all();
         let agent = &mut *self.agent.borrow_mut();
+        if agent.link.still_until(true).is_some() {
+            // As if the ring were full.
+            return 0;
+        }
         let mut taken = 0;
         for frame in frames {
             if !self.shares.take(frame.peer, frame.header) {
@@ -234,7 +256,7 @@ impl Link for ServedLink {
         self.agent.borrow_mut().progress();
         let mut received = 0;
         while received < budget {
-            let Some(next) = self.agent.borrow_mut().ring.0.pop_front() else { break };
+            let Some(next) = self.agent.borrow_mut().ring.inbound.pop_front() else { break };
             match next {
                 Inbound::Packet(from, header, payload) => {
                     sink.frame(from, header.as_slice(), Bytes::from_slice(&payload));
@@ -255,7 +277,9 @@ impl Link for ServedLink {
 
     fn prepare_wait(&mut self) -> bool {
         let agent = &mut *self.agent.borrow_mut();
-        agent.ring.0.is_empty() && self.services.borrow().is_silent() && agent.link.prepare_wait()
+        agent.ring.inbound.is_empty()
+            && self.services.borrow().is_silent()
+            && agent.link.prepare_wait()
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {

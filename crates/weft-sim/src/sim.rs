@@ -181,12 +181,19 @@ struct Machine {
     busy: Rc<Busy>,
 }
 
+impl Machine {
+    /// Until when its agent is all that goes on.
+    fn still_until(&self) -> Option<Instant> {
+        self.agent.as_ref()?.borrow().rank_still_until()
+    }
+}
+
 impl Host for Machine {
     fn progress(&mut self) -> bool {
         if self.left.get() {
             return false;
         }
-        if self.busy.is_busy(self.endpoint.now()) {
+        if self.busy.is_busy(self.endpoint.now()) || self.still_until().is_some() {
             return self.agent.as_ref().is_some_and(|agent| agent.borrow_mut().progress());
         }
         self.endpoint.progress()
@@ -197,7 +204,9 @@ impl Host for Machine {
             return None;
         }
         let agent = self.agent.as_ref().and_then(|agent| agent.borrow().next_timeout());
-        let rank = self.busy.until().or_else(|| self.endpoint.next_timeout());
+        let still = self.still_until().or(self.busy.until());
+        let rank = still.or_else(|| self.endpoint.next_timeout());
+        let rank = rank.filter(|&at| at != Instant::FAR);
         rank.into_iter().chain(agent).min()
     }
 

@@ -43,6 +43,8 @@ enum What {
     Ports,
     /// All add to a counter of rank 0, which computes until a watchdog has served them
     Watchdog,
+    /// Each waits for a message of the next, which nobody sends
+    Circle,
 }
 
 fn value_of(rank: usize, bytes: usize) -> Vec<u8> {
@@ -56,6 +58,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         What::Incast { bytes, messages } => incast(bytes, messages),
         What::Ports => ports(),
         What::Watchdog => watchdog(),
+        What::Circle => circle(),
     }
 }
 
@@ -71,6 +74,15 @@ fn ports() -> Result<ExitCode> {
         ports.for_each(|port| println!("{port}"));
     }
     job.block_on(world.barrier())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn circle() -> Result<ExitCode> {
+    let job = weft::Job::init()?;
+    let world = job.world();
+    let next = (world.rank() + 1) % world.size();
+    let got = job.block_on(world.recv(next, 7, 8));
+    got.map_err(|why| anyhow::anyhow!(world.explain(why)))?;
     Ok(ExitCode::SUCCESS)
 }
 

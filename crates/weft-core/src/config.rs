@@ -301,7 +301,7 @@ table! {
     peer_timeout_ms: u32 = 300_000, "ms",
         "Silence after which a peer that is waited for has failed; over shm, time it is stopped.";
     warn_after_ms: u32 = 5_000, "ms",
-        "Silence after which a wait is reported with the peer's name.";
+        "Length of a wait after which a line says who is waited for, and for what; 0: never.";
     keepalive_ms: u32 = 500, "ms",
         "Interval of probes to a silent peer that is waited for.";
     watchdog_ms: u32 = 20, "ms",

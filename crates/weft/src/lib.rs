@@ -29,7 +29,7 @@ pub use group::{Element, Group, Op, Tree};
 pub use job::{Job, JobError, Links};
 pub use selflink::SelfLink;
 pub use shared::{Cancel, SharedEndpoint, SharedJob};
-pub use weft_core::engine::types::{AtomicCode, Completion, RecvArgs, Refused, SendArgs};
+pub use weft_core::engine::types::{AtomicCode, Completion, OpKind, RecvArgs, Refused, SendArgs};
 pub use weft_core::engine::Rights;
 pub use weft_core::{Config, EndpointId, OpError, OpId, PeerFailure, PeerId, Reliability, Stats};
 pub use weft_link::Address;

@@ -1,10 +1,10 @@
 //! The counters of one rank with their rates, as JSON and for Prometheus.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
-use weft::counters::Snapshot;
+use weft::counters::{Snapshot, Waiting};
 use weft::Stats;
 
 /// One rank.
@@ -27,7 +27,26 @@ pub struct Row {
     pub bytes_per_s: f64,
     /// Peers of its endpoint.
     pub peers: u64,
+    /// What it waits for, if it does for long.
+    #[serde(serialize_with = "wait")]
+    pub waiting: Option<Waiting>,
     counters: BTreeMap<String, u64>,
+}
+
+/// A wait as JSON: seconds, operations, and for whom the first of them wait.
+fn wait<S: Serializer>(waiting: &Option<Waiting>, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Wait {
+        seconds: f64,
+        operations: u64,
+        whom: String,
+    }
+    let wait = waiting.as_ref().map(|waiting| Wait {
+        seconds: waiting.ago.as_secs_f64(),
+        operations: waiting.count,
+        whom: super::waits::whom(waiting),
+    });
+    wait.serialize(to)
 }
 
 fn host() -> String {
@@ -67,6 +86,7 @@ impl Row {
             messages_per_s: rate(messages),
             bytes_per_s: rate(bytes),
             peers: now.peers,
+            waiting: now.waiting.clone(),
             counters: now.counters.clone(),
         }
     }
@@ -134,6 +154,10 @@ pub fn prometheus(all: &[Snapshot]) -> String {
     }
     let peers: Vec<_> = all.iter().map(|s| (s, s.peers)).collect();
     metric("weft_peers", "gauge", "Peers of the endpoint.", &peers);
+    let seconds = |s: &Snapshot| s.waiting.as_ref().map_or(0, |waiting| waiting.ago.as_secs());
+    let waits: Vec<_> = all.iter().map(|s| (s, seconds(s))).collect();
+    let help = "Seconds that the rank has waited for others; 0: it does not, or not for long.";
+    metric("weft_waiting_seconds", "gauge", help, &waits);
     out
 }
 
@@ -152,6 +176,7 @@ mod tests {
             start,
             updated: start + Duration::from_secs(at),
             peers: 3,
+            waiting: None,
             counters: [("messages_sent".to_string(), sent)].into(),
         }
     }

@@ -3,6 +3,7 @@
 mod format;
 mod screen;
 mod table;
+mod waits;
 
 use anyhow::{Context, Result};
 use format::Row;

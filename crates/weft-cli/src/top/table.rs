@@ -3,6 +3,7 @@
 //! A new column is one line of [`COLUMNS`].
 
 use super::format::Row;
+use super::waits;
 use clap::ValueEnum;
 use std::cmp::Ordering;
 
@@ -21,9 +22,10 @@ const fn number(title: &'static str, leaves: u8, text: fn(&Row) -> String) -> Co
 }
 
 /// All columns, the job's name first: it alone gives way before a column leaves.
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 10] = [
     Column { title: "JOB", right: false, leaves: 0, text: |row| row.job.clone() },
     number("RANK", 0, |row| format!("{}/{}", row.rank, row.size)),
+    Column { title: WAITING, right: false, leaves: 1, text: waits::cell },
     number("PID", 3, |row| row.pid.to_string()),
     number("TIME", 4, |row| format!("{:.0}s", row.seconds)),
     number("MSGS/S", 0, |row| format!("{:.0}", row.messages_per_s)),
@@ -32,6 +34,9 @@ const COLUMNS: [Column; 9] = [
     number("WAITS", 6, |row| row.get("waits").to_string()),
     number("PEERS", 5, |row| row.peers.to_string()),
 ];
+
+/// The column of ranks that wait for long: it is there while one does.
+const WAITING: &str = "WAITING";
 
 /// Least characters of a job's name before columns leave.
 const JOB_LEAST: usize = 12;
@@ -88,7 +93,9 @@ fn layout(rows: &[Row], most: usize) -> Vec<(&'static Column, usize)> {
         let texts = rows.iter().map(|row| (column.text)(row).chars().count());
         (column, texts.max().unwrap_or(0).max(column.title.len()))
     };
-    let mut kept: Vec<_> = COLUMNS.iter().map(natural).collect();
+    let waits = rows.iter().any(|row| row.waiting.is_some());
+    let shown = COLUMNS.iter().filter(|column| waits || column.title != WAITING);
+    let mut kept: Vec<_> = shown.map(natural).collect();
     let name = kept[0].1;
     let rest = |kept: &[(&Column, usize)]| kept[1..].iter().map(|(_, width)| width + 1).sum();
     while name.min(JOB_LEAST) + rest(&kept) > most {
@@ -199,7 +206,8 @@ impl View {
         let columns = layout(rows, size.width);
         let mut lines = vec![match rows.is_empty() {
             true => nothing(),
-            false => summary(rows),
+            // Nothing else matters as much.
+            false => waits::deadlocks(rows).into_iter().next().unwrap_or_else(|| summary(rows)),
         }];
         if !rows.is_empty() {
             lines.push(line(&columns, |column| column.title.to_owned(), size.width));
@@ -229,7 +237,8 @@ pub fn whole(rows: &mut [Row], order: Order) -> String {
     let columns = layout(rows, usize::MAX);
     let title = line(&columns, |column| column.title.to_owned(), usize::MAX);
     let lines = rows.iter().map(|row| line(&columns, |c| (c.text)(row), usize::MAX));
-    std::iter::once(title).chain(lines).map(|line| line + "\n").collect()
+    let lines = std::iter::once(title).chain(lines).chain(waits::deadlocks(rows));
+    lines.map(|line| line + "\n").collect()
 }
 
 #[cfg(test)]
@@ -252,6 +261,7 @@ mod tests {
                 start,
                 updated: start,
                 peers: 4095,
+                waiting: None,
                 counters: [
                     counter("messages_sent", sent),
                     counter("bytes_sent", sent * 1_000_000),
@@ -327,6 +337,7 @@ mod tests {
         let table = whole(&mut rows(300), Order::Rank);
         assert_eq!(table.lines().count(), 301);
         assert!(table.contains("weft-4194303-0123456789abcdef") && table.contains("1234567890"));
-        assert!(COLUMNS.iter().all(|column| table.contains(column.title)), "{table}");
+        let shown = |column: &Column| column.title == WAITING || table.contains(column.title);
+        assert!(COLUMNS.iter().all(shown), "{table}");
     }
 }

@@ -4,6 +4,7 @@
 mod between;
 mod choices;
 mod dissector;
+mod firewall;
 #[allow(dead_code)]
 #[path = "../run/harness.rs"]
 mod harness;

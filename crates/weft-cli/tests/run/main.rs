@@ -462,3 +462,24 @@ fn watchdog__serves_the_others_while_a_rank_computes() {
         assert!(done.out.contains("served 40"), "{link}: {}", done.out);
     }
 }
+
+#[test]
+fn waits__ranks_that_wait_in_a_circle_say_so_and_top_calls_it_a_deadlock() {
+    let weft = env!("CARGO_BIN_EXE_weft");
+    let circle = [weft, "selftest", "circle"].map(String::from);
+    let job = Job::new(&["-n", "3"]).env("WEFT_WARN_AFTER_MS", "500").env("WEFT_LOG", "warn");
+    let mut job = job.command(circle).start();
+    job.error_lines(3, "with tag 7 from rank ");
+    let looks = std::time::Instant::now();
+    loop {
+        let seen = Command::new(weft).args(["top", "--once"]).output().unwrap();
+        let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
+        let all = "all 3 ranks wait: 0 for 1 (tag 0x7), 1 for 2 (tag 0x7), 2 for 0 (tag 0x7)";
+        if seen.contains("DEADLOCK in weft-") && seen.contains(all) && seen.contains("WAITING") {
+            break;
+        }
+        assert!(looks.elapsed().as_secs() < 300, "{seen}");
+    }
+    job.signal("INT");
+    job.finish().assert_nothing_left();
+}

@@ -21,6 +21,7 @@ mod rendezvous;
 mod session;
 mod stuck;
 mod timer;
+mod waits;
 
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,7 @@ use region::Regions;
 pub use region::Rights;
 use timer::Timers;
 use types::*;
+pub use waits::Wait;
 
 /// A message that arrived before its receive.
 struct Stored {

@@ -49,6 +49,16 @@ impl<R: Copy + Eq> Posted<R> {
         self.slab.len() == 0
     }
 
+    /// All that wait, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (RecvSpec, R)> + '_ {
+        let some = |at: u32| (at != NIL).then_some(at);
+        let next = move |at: &u32| some(self.slab.next(ALL, *at));
+        core::iter::successors(some(self.slab.oldest()), next).map(|at| {
+            let entry = self.slab.entry(at);
+            (entry.spec, entry.id)
+        })
+    }
+
     /// Adds a receive as the youngest.
     #[inline]
     pub fn post(&mut self, spec: RecvSpec, id: R) {

@@ -17,6 +17,11 @@
 //! | 6, 7 | start, last change: nanoseconds since 1970 |
 //! | 8, 9 | number of counters, number of peers |
 //! | 16..24 | job, up to 64 bytes of text filled up with zeros |
+//! | 24 | since when the rank waits, as word 6; 0: it does not, or not for long |
+//! | 25 | operations that it waits for |
+//! | 26 + 2i | of the first three of these: kind in byte 0 (1 send, 2 receive, 3 put, 4 get, 5 |
+//! | | atomic), above it the awaited rank and 2, or 0: anybody, 1: a rank not known |
+//! | 27 + 2i | of the same: match bits |
 //! | 32 + 4i.. | counter i: name, up to 24 bytes filled up with zeros, then its value |
 
 mod read;
@@ -24,8 +29,10 @@ mod read;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod wait;
 
 pub use read::{scan, Snapshot};
+pub use wait::{Awaited, Waiting, AWAITED_MAX};
 
 use std::ffi::CStr;
 use std::io;
@@ -47,6 +54,7 @@ const LEN: usize = WORDS * 8;
 const SEQUENCE: usize = 2;
 const JOB: usize = 16;
 const JOB_WORDS: usize = 8;
+const WAIT: usize = 24;
 const FIRST: usize = 32;
 const NAME_WORDS: usize = 3;
 const ENTRY: usize = NAME_WORDS + 1;
@@ -89,13 +97,15 @@ pub(crate) struct Page {
     due: Instant,
     changed: bool,
     waits: u64,
+    waiting: Option<Waiting>,
 }
 
 impl Page {
     /// A page with nothing counted yet.
     pub fn create(who: &Who) -> io::Result<Page> {
         let (origin, words) = (Origin::here(), Words::create()?);
-        let page = Page { origin, words, due: Instant(0), changed: true, waits: 0 };
+        let (due, changed, waits, waiting) = (Instant(0), true, 0, None);
+        let page = Page { origin, words, due, changed, waits, waiting };
         page.set(1, VERSION);
         page.set(3, u64::from(std::process::id()));
         page.set(4, who.rank as u64);
@@ -129,6 +139,11 @@ impl Page {
         self.changed.then_some(self.due)
     }
 
+    /// What the rank waits for, to be written with the counters.
+    pub fn show(&mut self, waiting: Option<Waiting>) {
+        self.waiting = waiting;
+    }
+
     /// Writes the counters that `each` enumerates.
     pub fn write(
         &mut self,
@@ -157,6 +172,8 @@ impl Page {
         each(&mut put);
         put("waits", self.waits);
         self.set(7, now_ns());
+        let wait = self.waiting.as_ref().map(|waiting| waiting.words(now_ns())).unwrap_or_default();
+        (WAIT..FIRST).zip(wait).for_each(|(at, word)| self.set(at, word));
         self.set(8, count as u64);
         self.set(9, peers as u64);
         sequence.store(before.wrapping_add(2).to_le(), Ordering::Release);

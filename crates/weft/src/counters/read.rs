@@ -1,7 +1,9 @@
 //! Finding and reading the pages of other processes. Nothing in them is trusted.
 
+use super::wait::Waiting;
 use super::{
-    ENTRY, FIRST, JOB, JOB_WORDS, LEN, MAGIC, MOST, NAME, NAME_WORDS, SEQUENCE, VERSION, WORDS,
+    ENTRY, FIRST, JOB, JOB_WORDS, LEN, MAGIC, MOST, NAME, NAME_WORDS, SEQUENCE, VERSION, WAIT,
+    WORDS,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,6 +32,8 @@ pub struct Snapshot {
     pub updated: SystemTime,
     /// Peers of the endpoint.
     pub peers: u64,
+    /// What it waits for, if it does for long.
+    pub waiting: Option<Waiting>,
     /// Counters by name.
     pub counters: BTreeMap<String, u64>,
 }
@@ -52,6 +56,8 @@ pub(super) fn merge(all: impl IntoIterator<Item = Snapshot>) -> Vec<Snapshot> {
         rank.start = rank.start.min(page.start);
         rank.updated = rank.updated.max(page.updated);
         rank.peers = rank.peers.max(page.peers);
+        // One of its endpoints may go on.
+        rank.waiting = rank.waiting.take().filter(|_| page.waiting.is_some());
         for (name, value) in page.counters {
             let sum = rank.counters.entry(name).or_default();
             *sum = sum.saturating_add(value);
@@ -92,6 +98,7 @@ pub(super) fn decode(pid: u32, words: &[u64; WORDS]) -> Option<Snapshot> {
         start: time(words[6]),
         updated: time(words[7]),
         peers: words[9],
+        waiting: Waiting::of_words(&words[WAIT..FIRST]),
         counters,
     })
 }

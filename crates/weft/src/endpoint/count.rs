@@ -40,6 +40,7 @@ impl Inner {
     #[cold]
     fn write_counters(&mut self, now: Instant) {
         let (driver, Some(page)) = (&self.driver, &mut self.page) else { return };
+        page.show(driver.waiting());
         page.write(now, driver.addresses.len(), |put| {
             let stats = driver.core.engine.stats();
             let names = Stats::NAMES.iter().map(|(name, _)| *name);

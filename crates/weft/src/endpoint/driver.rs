@@ -7,6 +7,7 @@ use super::ops::{AwaitedRecv, OpTable, Owner};
 use super::paths::Route;
 use super::regions::{AtOnce, Regions};
 use super::sys::Memory;
+use super::waits::Waits;
 use super::ways::Ways;
 use crate::calibration::Calibration;
 use crate::clock::Clock;
@@ -185,13 +186,14 @@ pub(crate) struct Driver {
     pub(super) has_polled_network: bool,
     /// Something to send was left to the next round, which must come before any sleep.
     pub(super) put_off: bool,
-    /// Of a program that does not look for news for long.
+    /// Of a program that does not look for news for long, and of one that does nothing else.
     pub(super) away: Away,
+    pub(super) waits: Waits,
     /// Until when messages wait for others to leave with.
     pub(super) company_until: Instant,
     /// Time is virtual: a simulator calls only when something happened, so every round looks
     /// everywhere.
-    exact: bool,
+    pub(super) exact: bool,
 }
 
 /// Time between looks at a link that no peer uses, or that costs a system call and gave nothing:
@@ -204,9 +206,7 @@ pub(super) const CLOCK_ROUNDS: u32 = 8;
 impl Driver {
     pub fn new(config: Config, id: EndpointId, clock: Clock, links: Vec<Box<dyn Link>>) -> Driver {
         let mut address = Address { endpoint: id, rank: config.rank, ..Address::default() };
-        for link in &links {
-            link.advertise(&mut address);
-        }
+        links.iter().for_each(|link| link.advertise(&mut address));
         let (encoded, now, exact) = (address.encode(), clock.now(), clock.is_virtual());
         let count = links.len();
         Driver {
@@ -268,6 +268,7 @@ impl Driver {
             has_polled_network: false,
             put_off: false,
             away: Away::new(now),
+            waits: Waits::default(),
             company_until: now,
             exact,
         }
@@ -292,6 +293,7 @@ impl Driver {
             if self.core.now >= self.look_at || woken.is_some() {
                 self.look_at = self.core.now + self.rarely;
                 self.rarely = (self.rarely * 2).min(RARELY[1]);
+                did |= !rare && self.look_at_wait(self.core.now);
                 rare = true;
             }
         }
@@ -404,7 +406,7 @@ impl Driver {
         let engine = self.core.engine.next_timeout();
         let ask = Some(self.ask_at).filter(|&at| at != Instant::FAR);
         let packets = Some(self.packets_due).filter(|&at| at != Instant::FAR);
-        [sleeper, engine, ask, packets].into_iter().flatten().min()
+        [sleeper, engine, ask, packets, self.wait_due()].into_iter().flatten().min()
     }
 
     fn act(&mut self) -> bool {
@@ -452,10 +454,7 @@ impl Driver {
                     failures.push((peer, failure));
                 }
             }
-            Event::PeerSlow(peer, waited) => {
-                let what = self.describe(peer);
-                log::warn!("waiting for {what} since {:.1} s", waited.as_secs_f64());
-            }
+            Event::PeerSlow(peer, waited) => self.say_silent(peer, waited),
             Event::PeerSilent(peer) => self.on_silent(peer),
             Event::PeerStalled(peer, times) => self.on_stalled(peer, times),
             other => self.core.event(other),

@@ -20,6 +20,7 @@ mod spare;
 pub(crate) mod sys;
 mod transmit;
 mod wait;
+pub(crate) mod waits;
 mod ways;
 
 pub(crate) use future::wake;
@@ -362,6 +363,7 @@ impl Endpoint {
         if inner.driver.put_off || inner.driver.away.untold {
             return false;
         }
+        inner.note_sleep();
         inner.waiter.sync(inner.driver.links.iter().map(|link| &**link));
         if inner.driver.core.engine.has_blocked() {
             // A full link tells nobody when it has room again: look soon.
@@ -625,26 +627,22 @@ impl Endpoint {
         max_len: usize,
         mut hopeless: impl FnMut(&mut Context<'_>) -> Option<OpError>,
     ) -> Result<(Status, Vec<u8>), OpError> {
+        let mut probing = None;
         let (claimed, found) = std::future::poll_fn(|cx| {
             if let Some(hit) = self.claim(from, tag, ignore) {
                 return Poll::Ready(Ok(hit));
             }
+            probing.get_or_insert_with(|| self.probing(from, tag, ignore));
             // First: what `hopeless` does may find the failure that ends this wait.
             self.inner.borrow_mut().driver.core.arrivals.push(cx.waker().clone());
             let hopeless = hopeless(cx).or_else(|| self.end_error());
             hopeless.map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
         })
         .await?;
-        drop(hopeless);
+        drop((hopeless, probing));
         let buffer = vec![0; (found.len as usize).min(max_len)];
         let (result, buffer) = self.recv_claimed(claimed, buffer).await;
         result.map(|status| (status, buffer))
-    }
-
-    /// How long to wait in silence before looking for the cause.
-    pub(crate) fn patience(&self) -> Duration {
-        let ms = self.inner.borrow().driver.core.engine.config().warn_after_ms;
-        Duration::from_millis(u64::from(ms))
     }
 
     /// Notices when the peer falls silent, for as long as what this returns lives.

@@ -5,7 +5,11 @@ use crate::endpoint::{Sleep, Watch};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::Context;
+use std::time::Duration;
 use weft_core::{OpError, PeerFailure};
+
+/// Where no line is said of waits, the time after which ranks are watched.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The other ranks of a group, as one receive from any of them sees them.
 pub(super) struct Senders<'a> {
@@ -29,7 +33,10 @@ impl<'a> Senders<'a> {
     pub fn hopeless(&mut self, cx: &mut Context<'_>) -> Option<OpError> {
         let endpoint = self.group.endpoint();
         if self.watches.is_none() {
-            let patience = self.patience.get_or_insert_with(|| endpoint.sleep(endpoint.patience()));
+            let patience = self.patience.get_or_insert_with(|| {
+                let patience = endpoint.patience();
+                endpoint.sleep(if patience.is_zero() { PATIENCE } else { patience })
+            });
             if Pin::new(patience).poll(cx).is_ready() {
                 // Not at once: it opens a session with every rank.
                 let peers = self.others().filter_map(|rank| self.group.peer(rank).ok());

@@ -78,6 +78,7 @@ impl Group {
         (rank, context): (usize, u16),
         tree: Tree,
     ) -> Group {
+        endpoint.say_tags_as(tag_text);
         let inner = Inner {
             endpoint,
             directory,
@@ -248,6 +249,19 @@ impl Group {
             return Ok(data);
         }
         endpoint.recv_sized(Some(peer), tag, 0, max_len).await.map(|(_, data)| data)
+    }
+}
+
+/// What people are told of the match bits of a group's message.
+fn tag_text(bits: u64, _ignore: u64) -> String {
+    let (context, class, tag) = (bits >> 48, bits & COLLECTIVE, bits as u32);
+    let what = match class {
+        COLLECTIVE => format!("of collective operation {tag}"),
+        _ => format!("with tag {tag}"),
+    };
+    match context {
+        0 => what,
+        _ => format!("{what} of group {context}"),
     }
 }
 

@@ -9,12 +9,13 @@ pub use job::SharedJob;
 
 use crate::choices::{NoAgent, Receipt};
 use crate::endpoint::sys::lent::{Ended, Waits};
+use crate::endpoint::waits::next_line;
 use crate::endpoint::{ActiveMessage, ConnectError, Endpoint, Status};
 use crate::job::{open_locked, JobError, Links};
 use crate::packets::{Counter, Packet, Packets};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use sys::Owned;
 use weft_core::engine::types::{AtomicCode, Probed};
 use weft_core::engine::Rights;
@@ -67,6 +68,29 @@ impl Drop for Named<'_> {
     }
 }
 
+/// How long a thread has waited for one operation, which others may make progress beside.
+#[derive(Default)]
+struct Patience {
+    /// Since when, and after how long that is said.
+    began: Option<(Instant, Duration)>,
+}
+
+impl Patience {
+    /// Says what is due; how long until there is more to say.
+    fn look(&mut self, endpoint: &Endpoint, op: OpId) -> Duration {
+        const FOREVER: Duration = Duration::from_secs(3600);
+        let first = endpoint.patience();
+        let next = |waited| next_line(waited, first).unwrap_or(FOREVER);
+        let (began, due) = self.began.get_or_insert_with(|| (Instant::now(), next(Duration::ZERO)));
+        let waited = began.elapsed();
+        if waited >= *due {
+            endpoint.say_wait_of(op, waited);
+            *due = next(waited);
+        }
+        due.saturating_sub(waited)
+    }
+}
+
 struct Shared {
     state: Mutex<State>,
     progressed: Condvar,
@@ -104,6 +128,7 @@ impl Waits for SharedEndpoint {
     fn wait_op(&self, op: OpId) -> Ended {
         let mut state = self.lock();
         state.calls += 1;
+        let mut patience = Patience::default();
         loop {
             if let Some(ended) = state.endpoint.get().collect(op) {
                 return ended;
@@ -112,13 +137,14 @@ impl Waits for SharedEndpoint {
                 // Whoever led is not in this copy of the process.
                 (state.origin, state.leader, state.asleep) = (Origin::here(), false, false);
             }
+            let left = patience.look(state.endpoint.get(), op);
             if state.leader {
                 if state.asleep {
                     // What was begun here may have to be repeated sooner than it would wake.
                     state.endpoint.get().rearm(false);
                 }
-                let waited = self.shared.progressed.wait(state);
-                state = waited.unwrap_or_else(PoisonError::into_inner);
+                let waited = self.shared.progressed.wait_timeout(state, left);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
             state.leader = true;
@@ -147,6 +173,7 @@ impl SharedEndpoint {
             let config = inner.driver.core.engine.config();
             (config.receipt == Receipt::Watchdog, u64::from(config.watchdog_us.max(1)))
         };
+        endpoint.waits_apart();
         let endpoint = Owned::new(endpoint);
         let state = Mutex::new(State {
             origin: Origin::here(),

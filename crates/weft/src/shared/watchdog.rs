@@ -33,7 +33,10 @@ pub(super) fn start(shared: &Arc<Shared>, period: Duration) {
             }
             if state.calls == seen {
                 // The others are served whatever one handler does; the panic was reported.
-                let polled = catch_unwind(AssertUnwindSafe(|| state.endpoint.get().progress()));
+                let polled = catch_unwind(AssertUnwindSafe(|| {
+                    state.endpoint.get().program_computes();
+                    state.endpoint.get().progress()
+                }));
                 polled.map_or_else(std::mem::forget, |_| ());
             }
             seen = state.calls;

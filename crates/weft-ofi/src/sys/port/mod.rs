@@ -326,6 +326,7 @@ impl Port {
         let settled = self.settle(&mut self.state.borrow_mut());
         // Has the clock read, and every link looked at.
         self.endpoint.finish_wait();
+        self.endpoint.program_computes();
         let did = self.endpoint.progress() | settled;
         self.unreported.set(self.unreported.get() | did);
         did

@@ -1,0 +1,33 @@
+//! A start-up that cannot succeed: packets between hosts go nowhere.
+
+use super::*;
+
+/// Has a host send what is for another nowhere; false where it cannot.
+fn hide(lab: &Lab, host: &str, from: &str) -> bool {
+    let script = format!(
+        "ip route add blackhole $(getent ahostsv4 {host} | head -n 1 | cut -d ' ' -f 1)/32 && \
+         echo hidden"
+    );
+    lab.weft(&["lab", "exec", from, "sh", "-c", &script]).stdout.starts_with(b"hidden")
+}
+
+#[test]
+fn firewall__between_hosts_is_named_long_before_the_wait_fails() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    if !(hide(&lab, "h2", "h1") && hide(&lab, "h1", "h2")) {
+        return weft_conformance::skip("no blackhole routes here (ip route, getent)");
+    }
+    let mut command = lab.command(&["lab", "run", "-n", "2", WEFT, "selftest", "circle"]);
+    command.env("WEFT_LINK", "udp").env("WEFT_LOG", "warn");
+    command.env("WEFT_WARN_AFTER_MS", "500").env("WEFT_CONNECT_TIMEOUT_MS", "5000");
+    let done = command.output().expect("weft starts");
+    let said = text(&done.stderr);
+    assert!(!done.status.success(), "{said}");
+    let waits = said.lines().filter(|l| l.contains("waiting for ") && l.contains(" over udp ("));
+    let unheard = waits.filter(|line| line.ends_with("which has not answered yet")).count();
+    assert!(unheard >= 1, "{said}");
+    assert!(
+        said.contains("on host 10.") && said.contains("no answer to the first packet"),
+        "{said}"
+    );
+}

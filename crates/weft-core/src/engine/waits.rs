@@ -1,0 +1,82 @@
+//! What the program waits for, for messages to people.
+
+use super::op::{Kind, RecvState};
+use super::types::OpKind;
+use super::{Engine, TAGGED};
+use crate::id::{OpId, PeerId};
+use crate::peer::State;
+use alloc::vec::Vec;
+
+/// An operation that has begun and not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Whom it waits for; `None`: anybody.
+    pub peer: Option<PeerId>,
+    /// What it is.
+    pub kind: OpKind,
+    /// The match bits of a message, and those of them that are not compared.
+    pub tag: Option<(u64, u64)>,
+    /// The peer has not answered the first packet yet.
+    pub opening: bool,
+}
+
+impl Engine {
+    /// Operations that the program waits for, at most `most` of them, and how many there are:
+    /// receives first, in their order. Receives without a tag from anybody are left out where
+    /// libraries keep them posted for whatever comes.
+    pub fn waits(&self, most: usize) -> (Vec<Wait>, usize) {
+        let (mut all, mut count) = (Vec::new(), 0);
+        let mut add = |wait: Wait| {
+            count += 1;
+            if all.len() < most {
+                all.push(wait);
+            }
+        };
+        for (queue, posted) in self.posted.iter().enumerate() {
+            for (spec, _) in posted.iter().filter(|(s, _)| queue == TAGGED || s.source.is_some()) {
+                let tag = (queue == TAGGED).then_some((spec.tag, spec.ignore));
+                add(self.wait(spec.source, OpKind::Recv, tag));
+            }
+        }
+        for op in self.ops.keys().filter_map(|key| self.ops.get(key)) {
+            let posted =
+                matches!(&op.kind, Kind::Recv(recv) if matches!(recv.state, RecvState::Posted));
+            if op.reported || op.discard || posted {
+                continue;
+            }
+            let tag = match &op.kind {
+                Kind::Send(send) => Some((send.tag, 0)),
+                _ => None,
+            };
+            add(self.wait(op.peer.or(op.status.source), op.op_kind(), tag));
+        }
+        (all, count)
+    }
+
+    /// What one operation waits for, if it does.
+    pub fn wait_of(&self, id: OpId) -> Option<Wait> {
+        let op = self.ops.get(id.0).filter(|op| !op.reported)?;
+        let mut posted = self.posted[TAGGED].iter();
+        let spec = posted.find(|(_, posted)| *posted == id).map(|(spec, _)| spec);
+        let tag = match &op.kind {
+            Kind::Send(send) => Some((send.tag, 0)),
+            _ => spec.map(|spec| (spec.tag, spec.ignore)),
+        };
+        Some(self.wait(op.peer.or(op.status.source), op.op_kind(), tag))
+    }
+
+    /// Whether any operation has begun and not ended.
+    pub fn has_waits(&self) -> bool {
+        !self.ops.is_empty()
+    }
+
+    fn wait(&self, peer: Option<PeerId>, kind: OpKind, tag: Option<(u64, u64)>) -> Wait {
+        let state = peer.and_then(|peer| self.peers.get(peer.0 as usize)).map(|p| p.state);
+        Wait { peer, kind, tag, opening: matches!(state, Some(State::Opening { .. })) }
+    }
+
+    /// A wait by probes, as the others.
+    pub fn probing(&self, peer: Option<PeerId>, tag: u64, ignore: u64) -> Wait {
+        self.wait(peer, OpKind::Recv, Some((tag, ignore)))
+    }
+}

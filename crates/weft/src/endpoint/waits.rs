@@ -1,0 +1,304 @@
+//! A program that waits for long: what it waits for is shown to others, and said.
+//!
+//! Nothing is noted of a wait that is short. A look is taken where a wait sleeps, and beside the
+//! rare looks at quiet links where it polls: since when has the program neither sent nor received
+//! a message, nor done anything else for long?
+
+use super::driver::Driver;
+use super::{Endpoint, Inner};
+use crate::counters::{Awaited, Waiting};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use weft_core::engine::types::OpKind;
+use weft_core::engine::Wait;
+use weft_core::{Instant, OpId, PeerId};
+
+/// A wait of so long is shown to others.
+const SHOWN: Duration = Duration::from_secs(1);
+/// A program that does not look for news for so long, and does not sleep, computes.
+const COMPUTES: Duration = Duration::from_secs(1);
+/// Operations that are named.
+const NAMED: usize = crate::counters::AWAITED_MAX;
+/// After so many times the time of the first line comes the second, and then one each time.
+const AGAIN: [u32; 2] = [12, 120];
+
+/// When the next line about a wait of `waited` is due, from its begin; `None`: never.
+pub(crate) fn next_line(waited: Duration, first: Duration) -> Option<Duration> {
+    let [second, each] = AGAIN.map(|times| first.saturating_mul(times));
+    match waited {
+        _ if first.is_zero() => None,
+        _ if waited < first => Some(first),
+        _ if waited < second => Some(second),
+        _ => Some(waited + each),
+    }
+}
+
+/// How match bits are said to people: those, and which of them are not compared.
+pub(crate) type TagText = fn(u64, u64) -> String;
+
+fn plain(tag: u64, ignore: u64) -> String {
+    match ignore {
+        0 => format!("with tag {tag:#x}"),
+        u64::MAX => "with any tag".to_string(),
+        _ => format!("with tag {tag:#x} but for the bits {ignore:#x}"),
+    }
+}
+
+/// What is known of the wait of now.
+pub(crate) struct Waits {
+    /// Messages of the program when it began.
+    mark: u64,
+    since: Instant,
+    last: Instant,
+    /// The program slept, or computed and somebody else looks for it, since the last look.
+    slept: bool,
+    computes: bool,
+    /// When there is something to do about it.
+    due: Instant,
+    shown: bool,
+    /// Threads wait apart, and tell of it themselves.
+    pub apart: bool,
+    pub tag_text: TagText,
+    /// Waits without an operation, by probes.
+    probes: BTreeMap<u64, (Option<PeerId>, u64, u64)>,
+    probe: u64,
+}
+
+impl Default for Waits {
+    fn default() -> Waits {
+        Waits {
+            mark: u64::MAX,
+            since: Instant(0),
+            last: Instant(0),
+            slept: false,
+            computes: false,
+            due: Instant::FAR,
+            shown: false,
+            apart: false,
+            tag_text: plain,
+            probes: BTreeMap::new(),
+            probe: 0,
+        }
+    }
+}
+
+impl Waits {
+    /// Notes that the program waits now. True if there is something to do about it.
+    fn look(&mut self, now: Instant, mark: u64, first: Duration) -> bool {
+        let away = !self.slept && now.since(self.last) > COMPUTES || self.computes;
+        (self.slept, self.computes, self.last) = (false, false, now);
+        if mark != self.mark || away {
+            let shown = if first.is_zero() { SHOWN } else { SHOWN.min(first) };
+            (self.mark, self.since, self.due) = (mark, now, now + shown);
+            self.shown = false;
+        }
+        now >= self.due
+    }
+
+    /// Whether the program has waited for nearly as long as `first`.
+    fn is_long(&self, now: Instant, first: Duration) -> bool {
+        now.since(self.last) <= COMPUTES && now.since(self.since) >= first / 2
+    }
+}
+
+impl Driver {
+    /// Messages that the program has begun or got, and failures that it was told of.
+    fn mark(&self) -> u64 {
+        let stats = self.core.engine.stats();
+        stats.messages_sent + stats.messages_received + stats.peers_failed
+    }
+
+    fn first_line(&self) -> Duration {
+        Duration::from_millis(u64::from(self.core.engine.config().warn_after_ms))
+    }
+
+    /// The program waits. True if that was shown or said.
+    #[inline]
+    pub(super) fn look_at_wait(&mut self, now: Instant) -> bool {
+        let (mark, first) = (self.mark(), self.first_line());
+        self.waits.look(now, mark, first) && self.on_long_wait(now)
+    }
+
+    /// The program sleeps until something comes, or until this.
+    pub(super) fn wait_due(&self) -> Option<Instant> {
+        let any = self.core.engine.has_waits() || !self.waits.probes.is_empty();
+        Some(self.waits.due).filter(|_| any && !self.exact)
+    }
+
+    #[cold]
+    fn on_long_wait(&mut self, now: Instant) -> bool {
+        let (waits, count) = self.waits_now();
+        if waits.is_empty() {
+            self.waits.due = now + SHOWN;
+            return false;
+        }
+        let (waited, first) = (now.since(self.waits.since), self.first_line());
+        if !self.waits.apart && !first.is_zero() && waited >= first {
+            self.say_wait(waited, &waits, count);
+        }
+        let next = next_line(waited, first).map(|next| self.waits.since + next);
+        self.waits.due = next.unwrap_or(Instant::FAR);
+        self.waits.shown = true;
+        true
+    }
+
+    /// What the program waits for, as far as it is named, and how much there is.
+    fn waits_now(&self) -> (Vec<Wait>, usize) {
+        let engine = &self.core.engine;
+        let (mut waits, count) = engine.waits(NAMED);
+        let probes = self.waits.probes.values();
+        let more = probes.map(|&(peer, tag, ignore)| engine.probing(peer, tag, ignore));
+        waits.extend(more.take(NAMED - waits.len()));
+        (waits, count + self.waits.probes.len())
+    }
+
+    fn say_wait(&self, waited: Duration, waits: &[Wait], count: usize) {
+        let each: Vec<String> = waits.iter().map(|wait| self.wait_text(wait)).collect();
+        let more = match count - waits.len() {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        log::warn!("waiting for {:.1} s {}{more}", waited.as_secs_f64(), each.join("; "));
+    }
+
+    /// What an operation waits for, and for whom.
+    fn wait_text(&self, wait: &Wait) -> String {
+        let who = wait.peer.map_or("anybody".to_string(), |peer| self.describe(peer));
+        let tag = wait.tag.map(|(tag, ignore)| format!(" {}", (self.waits.tag_text)(tag, ignore)));
+        let tag = tag.unwrap_or_default();
+        let text = match wait.kind {
+            OpKind::Recv => format!("for a message{tag} from {who}"),
+            OpKind::Send => format!("until a message{tag} is taken by {who}"),
+            OpKind::Put => format!("for a put to {who}"),
+            OpKind::Get => format!("for a get from {who}"),
+            OpKind::Atomic => format!("for an atomic operation at {who}"),
+        };
+        match wait.opening {
+            true => format!("{text}, which has not answered yet"),
+            false => text,
+        }
+    }
+
+    /// A peer is silent: this is said where nothing else will be about the wait.
+    pub(super) fn say_silent(&self, peer: PeerId, waited: Duration) {
+        let (now, first) = (self.core.now, self.first_line());
+        if self.exact || !self.waits.is_long(now, first) || self.waits_now().0.is_empty() {
+            let (what, waited) = (self.describe(peer), waited.as_secs_f64());
+            log::warn!("waiting for {what}, of which nothing was heard for {waited:.1} s");
+        }
+    }
+
+    /// What others are shown of a wait, if it goes on.
+    pub(super) fn waiting(&self) -> Option<Waiting> {
+        let still = self.waits.shown && self.mark() == self.waits.mark;
+        let (waits, count) = if still { self.waits_now() } else { (Vec::new(), 0) };
+        let rank = |peer: PeerId| {
+            let address = self.addresses.get(peer.0 as usize)?.as_ref();
+            address.and_then(|address| address.rank)
+        };
+        let awaited = |wait: &Wait| Awaited {
+            kind: wait.kind,
+            anybody: wait.peer.is_none(),
+            rank: wait.peer.and_then(rank),
+            tag: wait.tag.map_or(0, |(tag, _)| tag),
+        };
+        (count > 0).then(|| Waiting {
+            ago: self.core.now.since(self.waits.since),
+            count: count as u64,
+            awaited: waits.iter().map(awaited).collect(),
+        })
+    }
+}
+
+/// A wait by probes, until this is dropped.
+pub(super) struct Probing<'a>(&'a Endpoint, u64);
+
+impl Drop for Probing<'_> {
+    fn drop(&mut self) {
+        self.0.inner.borrow_mut().driver.waits.probes.remove(&self.1);
+    }
+}
+
+impl Endpoint {
+    /// The program looks for a message again and again, without an operation that waits for it.
+    pub(super) fn probing(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Probing<'_> {
+        let waits = &mut self.inner.borrow_mut().driver.waits;
+        waits.probe += 1;
+        waits.probes.insert(waits.probe, (from, tag, ignore));
+        Probing(self, waits.probe)
+    }
+
+    /// The program computes, and who calls this makes progress in its place: it does not wait.
+    pub fn program_computes(&self) {
+        self.inner.borrow_mut().driver.waits.computes = true;
+    }
+
+    /// How match bits are said to people from now on.
+    pub(crate) fn say_tags_as(&self, text: TagText) {
+        self.inner.borrow_mut().driver.waits.tag_text = text;
+    }
+
+    /// Threads wait here for operations of their own, and each says so.
+    pub(crate) fn waits_apart(&self) {
+        self.inner.borrow_mut().driver.waits.apart = true;
+    }
+
+    /// How long to wait before looking for the cause, and saying so; zero: for ever.
+    pub(crate) fn patience(&self) -> Duration {
+        self.inner.borrow().driver.first_line()
+    }
+
+    /// A thread has waited for an operation for so long.
+    pub(crate) fn say_wait_of(&self, op: OpId, waited: Duration) {
+        let driver = &self.inner.borrow().driver;
+        if let Some(wait) = driver.core.engine.wait_of(op) {
+            driver.say_wait(waited, &[wait], 1);
+        }
+    }
+}
+
+impl Inner {
+    /// Before sleeping.
+    pub(super) fn note_sleep(&mut self) {
+        let driver = &mut self.driver;
+        if !driver.exact {
+            let now = driver.core.clock.now();
+            driver.look_at_wait(now);
+            driver.waits.slept = true;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const FIRST: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn look__counts_from_the_last_message_while_the_program_waits() {
+        let mut waits = Waits::default();
+        assert!(!waits.look(Instant(0), 5, FIRST));
+        assert!((1..10).all(|n| !waits.look(Instant(n * 100 * MS), 5, FIRST)));
+        assert!(waits.look(Instant(1_000 * MS), 5, FIRST));
+        assert!(!waits.look(Instant(1_001 * MS), 6, FIRST), "a message came");
+        assert_eq!(waits.since, Instant(1_001 * MS));
+        waits.slept = true;
+        assert!(waits.look(Instant(9_000 * MS), 6, FIRST), "asleep it waits");
+        assert!(!waits.look(Instant(20_000 * MS), 6, FIRST), "it computed");
+        assert!(!waits.look(Instant(20_900 * MS), 6, FIRST));
+        waits.computes = true;
+        assert!(!waits.look(Instant(21_100 * MS), 6, FIRST), "somebody else looks for it");
+    }
+
+    #[test]
+    fn next_line__once_and_then_rarely() {
+        let s = Duration::from_secs;
+        assert_eq!(next_line(s(1), s(5)), Some(s(5)));
+        assert_eq!(next_line(s(5), s(5)), Some(s(60)));
+        assert_eq!(next_line(s(61), s(5)), Some(s(661)));
+        assert_eq!(next_line(s(661), s(0)), None);
+    }
+}

@@ -315,6 +315,7 @@ impl Plan {
             (plan.config.served, plan.config.kind) = (true, LinkKind::Network);
             // Agents have one network, which must not stay away for longer than peers wait.
             plan.config.faults.retain(|fault| !fault.is_outage(PATIENCE_MS));
+            plan.draw_still(&mut Rng::stream(seed, 12));
         }
         if kind.services {
             plan.config.services = true;
@@ -374,18 +375,40 @@ impl Plan {
         draw_vanishing(&mut plan.config, &mut Rng::stream(seed, 11));
         plan.draw_restart(&edges, &mut Rng::stream(seed, 8));
         plan.draw_choices(&mut Rng::stream(seed, 9));
-        let mortal = plan.mortal();
+        plan.spare_mortal();
+        plan
+    }
+
+    /// Nobody waits for a host that dies where that is no error.
+    fn spare_mortal(&mut self) {
+        let mortal = self.mortal();
         if !mortal.is_empty() {
             // A collective over a dead host is an error for all, which is tested apart; a receive
             // from anywhere waits for the living.
-            plan.collectives.clear();
-            for m in plan.messages.iter_mut().filter(|m| mortal.contains(&m.src)) {
+            self.collectives.clear();
+            for m in self.messages.iter_mut().filter(|m| mortal.contains(&m.src)) {
                 m.tag = m.tag & !WILD | PLAIN;
             }
             // So does who counts active messages.
-            plan.actives.retain(|a| !mortal.contains(&a.src));
+            self.actives.retain(|a| !mortal.contains(&a.src));
         }
-        plan
+    }
+
+    /// An agent that stands still while its rank goes on, or a rank that is stopped while its agent
+    /// goes on: for less than peers wait, or the rank for ever, which they have to notice.
+    fn draw_still(&mut self, rng: &mut Rng) {
+        if !rng.chance(300_000) {
+            return;
+        }
+        let (host, from) = (rng.below(u64::from(self.config.hosts)) as u32, rng.below(40));
+        let mut span = Span::ms(from, from + *rng.pick(&[5, 100, PATIENCE_MS / 2]));
+        let rank = rng.chance(500_000);
+        if rank && rng.chance(300_000) && self.mortal().is_empty() {
+            span.until = u64::MAX;
+        }
+        let agent = Fault::StillAgent { host, span };
+        self.config.faults.push(if rank { Fault::StillRank { host, span } } else { agent });
+        self.spare_mortal();
     }
 
     /// How messages are sent and received, and the active messages.
@@ -554,6 +577,7 @@ impl Plan {
     pub fn mortal(&self) -> Vec<u32> {
         let host = |f: &Fault| match f {
             Fault::Death { host, .. } | Fault::Restart { host, .. } => Some(*host),
+            Fault::StillRank { host, span } if span.until == u64::MAX => Some(*host),
             _ => None,
         };
         let hosts: BTreeSet<u32> = self.config.faults.iter().filter_map(host).collect();

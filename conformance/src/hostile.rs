@@ -170,7 +170,7 @@ pub fn agent_rank(data: &[u8]) {
                     proxy.connect(peer, (session, given), endpoint, &[to(0), to(1)]);
                 }
                 Ok(Control::Disconnect(peer)) => proxy.forget(peer),
-                Ok(message) => proxy.control(now, message),
+                Ok(message) => proxy.control(message),
                 Err(_) => {}
             },
             1 if !part.is_empty() => {

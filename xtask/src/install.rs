@@ -9,6 +9,8 @@ use std::process::Command;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Names of all that was installed, below the prefix; folders that were made for it end with `/`.
 const MANIFEST: &str = "share/weft/manifest";
+/// What makes the agent's user (sysusers.d(5)).
+const SYSUSERS: &str = "lib/sysusers.d/weft.conf";
 const USAGE: &str = "usage: cargo xtask install|uninstall [--prefix DIR] [--destdir DIR] [--debug]";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -137,13 +139,34 @@ fn install(options: &Options) -> Result<bool, String> {
     to.write("lib/pkgconfig/weft.pc", &text)?;
     let unit = read(&source.join("dist/weftd.service"))?;
     to.write("lib/systemd/system/weftd.service", &unit.replace("/usr/local", &prefix))?;
+    to.copy(&source.join("dist/weft.sysusers.conf"), SYSUSERS)?;
     for name in ["LICENSE-MIT", "LICENSE-APACHE", "docs/weft.lua"] {
         let base = name.rsplit('/').next().unwrap_or(name);
         to.copy(&source.join(name), &format!("share/doc/weft/{base}"))?;
     }
     pages(&built.join("weft"), &mut to)?;
     to.finish()?;
+    println!("{}", make_user(options));
     Ok(true)
+}
+
+/// Makes the agent's user, where this is an installation of the system; what was done, for people.
+/// A package that is staged leaves it to the one who installs that.
+fn make_user(options: &Options) -> String {
+    const BY_HAND: &str = "useradd --system --no-create-home --shell /usr/sbin/nologin weft";
+    let has =
+        || read(Path::new("/etc/passwd")).is_ok_and(|p| p.lines().any(|l| l.starts_with("weft:")));
+    let of_system = ["/usr", "/usr/local"].map(Path::new).contains(&options.prefix.as_path());
+    if options.destdir.is_some() || !of_system || has() {
+        return format!("the agent's user is weft, if that is there ({BY_HAND})");
+    }
+    let sysusers = options.root().join(SYSUSERS);
+    let mut useradd = Command::new("useradd");
+    useradd.args(BY_HAND.split(' ').skip(1));
+    match succeeds(Command::new("systemd-sysusers").arg(sysusers)) || succeeds(&mut useradd) {
+        true => "the agent's user weft was made".into(),
+        false => format!("the agent's user could not be made; as root: {BY_HAND}"),
+    }
 }
 
 /// What the command itself prints: for shells and for `man`.

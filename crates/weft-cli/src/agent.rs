@@ -200,7 +200,19 @@ pub fn start_for(env: &[(String, String)]) -> Result<Option<Starting>> {
 
 /// Says that ranks of this host do without an agent, and why.
 pub fn without(why: &anyhow::Error) {
-    eprintln!("no agent on this host: {why:#}; its ranks do without");
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    eprintln!("no agent on host {host}: {why:#}; its ranks do without");
+}
+
+/// Names of agents' places that others have taken, whom no rank of this user trusts, and why.
+pub fn strangers() -> Vec<(String, String)> {
+    let names = weft::job::agent_from_env().names;
+    let stranger = |name: String| {
+        let why = weftd::status::distrust(&name).ok().flatten()?;
+        Some((name, why))
+    };
+    names.into_iter().filter_map(stranger).collect()
 }
 
 /// What the agents say that serve at the usual places, or at the one of `WEFT_AGENT`: name, and
@@ -211,6 +223,7 @@ pub fn serving() -> Vec<(String, Vec<(String, String)>)> {
         let pair = |l: &str| l.split_once(' ').map(|(n, v)| (n.to_string(), v.to_string()));
         text.lines().filter_map(pair).collect()
     };
+    let trusted = |name: &String| weftd::status::distrust(name).is_ok_and(|why| why.is_none());
     let ask = |name: String| Some((name.clone(), lines(weftd::status::status(&name).ok()?)));
-    names.into_iter().filter_map(ask).collect()
+    names.into_iter().filter(trusted).filter_map(ask).collect()
 }

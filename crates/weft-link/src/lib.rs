@@ -30,6 +30,7 @@ mod testing;
 mod train;
 mod turn;
 pub mod udp;
+pub mod user;
 pub mod wrap;
 pub mod xdp;
 

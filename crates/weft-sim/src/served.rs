@@ -165,12 +165,12 @@ impl ServedLink {
 
     /// Says what waits.
     fn say_all(&mut self) {
-        let Agent { clock, proxy, link, .. } = &mut *self.agent.borrow_mut();
+        let Agent { proxy, link, .. } = &mut *self.agent.borrow_mut();
         if link.still_until(true).is_some() {
             return;
         }
         while let Some(message) = self.services.borrow_mut().say_next() {
-            proxy.control(clock.now(), message);
+            proxy.control(message);
         }
     }
 

@@ -445,7 +445,7 @@ pub(crate) fn open_locked(
     if open.len() == 1 {
         return Err(JobError::NoLink(failed));
     }
-    tell(&failed, links.auto);
+    tell(&failed, links.auto, config.rank);
     let endpoint = Endpoint::with_links(config, id, clock, open);
     endpoint.calibrate(Calibration::in_use());
     endpoint.in_job(&job_key);
@@ -479,12 +479,39 @@ fn keep_trusted(
 
 /// Says which links are not there. Who did not choose asked for no packet sockets by name: most
 /// users have no right to them.
-fn tell(failed: &[(&'static str, LinkError)], auto: bool) {
+fn tell(failed: &[(&'static str, LinkError)], auto: bool, rank: Option<u32>) {
     for (name, why) in failed {
         let unasked = auto && ["packet", "gso"].contains(name);
         let level = if unasked { log::Level::Info } else { log::Level::Warn };
-        log::log!(level, "link {name} is not available: {why}");
+        // That of an agent is said in full.
+        if *name != "agent" {
+            log::log!(level, "link {name} is not available: {why}");
+        }
     }
+    without_agent(failed, rank);
+}
+
+/// Says that this process goes without the agent that it was to have: on standard error too where
+/// nobody reads the log, since it may be slower than asked for, and finds that out by nothing else.
+fn without_agent(failed: &[(&'static str, LinkError)], rank: Option<u32>) {
+    let Some((_, why)) = failed.iter().find(|(name, _)| *name == "agent") else { return };
+    let text = no_agent(&why.to_string(), rank);
+    match log::log_enabled!(log::Level::Warn) {
+        true => log::warn!("{text}"),
+        false if log::max_level() == log::LevelFilter::Off => eprintln!("weft: {text}"),
+        false => {}
+    }
+}
+
+/// The line of `without_agent`.
+fn no_agent(why: &str, rank: Option<u32>) -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let who =
+        rank.map_or_else(|| format!("process {}", std::process::id()), |r| format!("rank {r}"));
+    format!(
+        "{who} on host {} goes without the agent that was asked for, over its other links: {why}",
+        host.trim()
+    )
 }
 
 /// The link, if others could reach it.
@@ -627,6 +654,15 @@ impl Drop for Job {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_agent__names_who_where_and_why() {
+        let text = no_agent("no agent listens at @x: start weftd", Some(7));
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        for part in ["rank 7 on host ", host.trim(), "goes without the agent", "start weftd"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
 
     #[test]
     fn check_faults__no_corruption_without_tags() {

@@ -2,47 +2,22 @@
 
 use crate::links::Pool;
 use crate::options::Options;
-use crate::seat::Seat;
+use crate::room::{Room, CALLERS_MAX, CALLERS_OF_USER, TOTALS};
 use crate::status::{Desk, Question};
 use crate::sys;
-use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::time::Duration;
-use weft_core::{Instant, PeerId};
-use weft_link::agent::{Attach, Caller, Control, FromRank, Hub, InKernel, Served, VERSION};
-use weft_link::secure::{JobKey, Security};
-use weft_link::{Bytes, LinkError, LinkEvent, Next, Turn, WaitFd};
+use weft_core::Instant;
+use weft_link::agent::{Caller, Control, Hub, VERSION};
+use weft_link::{LinkError, LinkEvent, Next, Turn, WaitFd};
 
-/// Packets and messages taken from all ranks before the links are looked at.
-const BUDGET: usize = 256;
 /// Between two looks at quiet links that cost a system call.
 const RARELY: Duration = Duration::from_micros(250);
 /// Between two looks at what links have noticed.
 const SELDOM: Duration = Duration::from_millis(1);
-/// How long what an ended rank has sent is still sent again.
-const LINGER: Duration = Duration::from_secs(5);
-/// How long a rank may take from connecting to asking.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Longest sleep: signals and the desk are looked at as often.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// With `once`, how long nobody may be there.
 const EMPTY_MAX: Duration = Duration::from_secs(60);
-
-/// A rank, served or about to be.
-enum Place {
-    /// Connected; it has not asked yet.
-    Waiting(Caller, Instant),
-    Served(Box<Seat>),
-}
-
-impl Place {
-    fn user(&self) -> u32 {
-        match self {
-            Place::Waiting(caller, _) => caller.user,
-            Place::Served(seat) => seat.caller.user,
-        }
-    }
-}
 
 /// The agent of a host.
 pub struct Agent {
@@ -55,208 +30,6 @@ pub struct Agent {
     empty_since: Option<Instant>,
     idle_since: Option<Instant>,
     turn: Turn,
-    /// No new ranks: it ends when those that are here have left.
-    draining: bool,
-}
-
-/// Counters that are also told for all ranks together, those that have ended included.
-const TOTALS: [&str; 5] = ["sent", "retransmitted", "counted", "multicast", "fault_lost"];
-
-/// The ranks and what they get.
-struct Room {
-    places: BTreeMap<u32, Place>,
-    /// Those refused since they were last told: no more than callers.
-    turned_away: Vec<(u32, String)>,
-    pool: Pool,
-    options: Options,
-    /// The user who started the agent.
-    owner: u32,
-    now: Instant,
-    next: u32,
-    served: u64,
-    refused: u64,
-    /// What was done for ranks that have ended: values of [`TOTALS`].
-    past: [u64; TOTALS.len()],
-}
-
-impl FromRank for Room {
-    #[inline]
-    fn packet(&mut self, rank: u32, peer: PeerId, header: &[u8], payload: Bytes<'_>) {
-        if let Some(Place::Served(seat)) = self.places.get_mut(&rank) {
-            seat.packet(peer, header, payload);
-        }
-    }
-
-    fn control(&mut self, rank: u32, message: Option<Control>) {
-        match (self.places.get_mut(&rank), message) {
-            (Some(Place::Served(seat)), _) if seat.leaving.is_some() => {}
-            (Some(Place::Served(seat)), Some(message)) => {
-                seat.control(self.now, message);
-                if let Some(why) = seat.fault.take() {
-                    self.end(rank, why);
-                }
-            }
-            (Some(Place::Waiting(caller, _)), message) => {
-                let caller = *caller;
-                self.on_first(rank, caller, message);
-            }
-            (Some(Place::Served(seat)), None) => {
-                seat.say(Control::Notice("the agent did not understand a message".into()));
-            }
-            (None, _) => {}
-        }
-    }
-}
-
-impl Room {
-    /// Whether a user may end the agent, and see the ranks of all: root, and who started it.
-    fn commands(&self, user: u32) -> bool {
-        user == 0 || user == self.owner
-    }
-
-    /// Seats of ranks that are served or about to be.
-    fn taken(&self) -> impl Iterator<Item = Caller> + '_ {
-        self.places.values().filter_map(|place| match place {
-            Place::Waiting(caller, _) => Some(*caller),
-            Place::Served(seat) if seat.leaving.is_none() => Some(seat.caller),
-            Place::Served(_) => None,
-        })
-    }
-
-    /// Why a caller is not served, if so.
-    fn refusal(&self, caller: &Caller, draining: bool) -> Option<String> {
-        let seats = self.options.seats;
-        let most = self.options.ranks_of(caller.user, self.owner);
-        let all = self.places.len();
-        // Those that have ended and still deliver have a seat too.
-        let own = self.places.values().filter(|p| p.user() == caller.user).count();
-        if draining {
-            Some("it is about to end (SIGTERM, or weftd --stop)".into())
-        } else if all >= seats {
-            Some(format!("all its {seats} seats are taken (weftd --seats N)"))
-        } else if own >= most {
-            let user = caller.user;
-            Some(format!("user {user} has {own} ranks, the quota (weftd --quota ranks=N)"))
-        } else {
-            None
-        }
-    }
-
-    /// A caller's first message: it is served, or told why not.
-    fn on_first(&mut self, rank: u32, caller: Caller, message: Option<Control>) {
-        let served = match message {
-            Some(Control::Attach(attach)) => self.attach(rank, caller, &attach),
-            Some(Control::Foreign(theirs, _)) => Err(format!(
-                "it speaks version {VERSION} of the agent's protocol, this program {theirs}: use \
-                 the weftd of this program's release"
-            )),
-            _ => Err("it does not understand how this program asks to be served: use the weftd \
-                      of this program's release"
-                .into()),
-        };
-        if let Err(why) = served {
-            self.refuse(rank, &caller, why);
-        }
-    }
-
-    fn attach(&mut self, rank: u32, caller: Caller, attach: &Attach) -> Result<(), String> {
-        let (endpoint, other) = (caller.endpoint, attach.endpoint);
-        if other != endpoint {
-            return Err(format!(
-                "the program connected as endpoint {endpoint} and asks as {other}"
-            ));
-        }
-        let Some(job_key) = JobKey::from_bytes(&attach.key) else {
-            return Err("the program's job has no key: start it by weft run, or with a key file \
-                        that has one"
-                .into());
-        };
-        let security = Security { mode: attach.mode, job_key, me: endpoint };
-        let carriers = match self.pool.take(&security) {
-            Err(_) if self.give_up(|_, seat, _| seat.has_told()) => self.pool.take(&security),
-            taken => taken,
-        };
-        let carriers = carriers.map_err(|e| e.to_string())?;
-        let mut seat = Box::new(Seat::new(rank, caller, attach, carriers, self.options.quotas));
-        if let Some(counters) = self.pool.kernel() {
-            seat.use_kernel(InKernel {
-                counters: Rc::clone(counters),
-                key: security.job_key,
-                me: endpoint,
-                user: caller.user,
-            });
-        }
-        let (address, mtu, latency_ns, bytes_per_us) = seat.offer();
-        let pid = std::process::id();
-        let address = address.encode();
-        let served = Served { version: VERSION, pid, mtu, latency_ns, bytes_per_us, address };
-        seat.say(Control::Attached(served));
-        let (process, user) = (caller.pid, caller.user);
-        log::info!("serving process {process} of user {user}, endpoint {endpoint}");
-        self.served += 1;
-        self.places.insert(rank, Place::Served(seat));
-        Ok(())
-    }
-
-    /// A caller is not served: it is told why, and its connection ends.
-    fn refuse(&mut self, rank: u32, caller: &Caller, why: String) {
-        log::warn!("process {} of user {} is refused: {why}", caller.pid, caller.user);
-        self.refused += 1;
-        self.places.remove(&rank);
-        self.turned_away.push((rank, why));
-    }
-
-    /// A rank is not served any more: it is told why, and its connection ends.
-    fn end(&mut self, rank: u32, why: String) {
-        if let Some(Place::Served(seat)) = self.places.get_mut(&rank) {
-            let Caller { pid, user, .. } = seat.caller;
-            log::warn!("process {pid} of user {user} is not served any more: {why}");
-            seat.end(self.now + LINGER);
-            self.refused += 1;
-            self.turned_away.push((rank, why));
-        }
-    }
-
-    /// A rank's connection has ended.
-    fn on_gone(&mut self, rank: u32) {
-        match self.places.get_mut(&rank) {
-            Some(Place::Served(seat)) => seat.end(self.now + LINGER),
-            Some(_) => {
-                self.places.remove(&rank);
-            }
-            None => {}
-        }
-    }
-
-    /// Gives up seats of ranks whose last words have arrived.
-    fn clear(&mut self) {
-        let now = self.now;
-        self.give_up(|_, seat, until| seat.is_quiet() || now >= until);
-    }
-
-    /// Gives up seats of ranks that only repeat their last words, for one of `user` who comes next:
-    /// of everybody when all seats are taken, else of this user. Whether there were any.
-    fn make_room(&mut self, user: u32) -> bool {
-        let full = self.places.len() >= self.options.seats;
-        self.give_up(|place_of, seat, _| (full || place_of == user) && seat.has_told())
-    }
-
-    /// Gives up those of the seats of ranks that have ended of which `done`, given their users, is
-    /// true; whether there were any.
-    fn give_up(&mut self, done: impl Fn(u32, &Seat, Instant) -> bool) -> bool {
-        let done = |place: &Place| match place {
-            Place::Served(s) => s.leaving.is_some_and(|until| done(place.user(), s, until)),
-            _ => false,
-        };
-        let gone: Vec<u32> = self.places.iter().filter(|(_, p)| done(p)).map(|(r, _)| *r).collect();
-        for rank in &gone {
-            if let Some(Place::Served(seat)) = self.places.remove(rank) {
-                self.past = add_totals(self.past, &seat);
-                self.pool.give_back(seat.into_carriers());
-            }
-        }
-        !gone.is_empty()
-    }
 }
 
 impl Agent {
@@ -268,23 +41,13 @@ impl Agent {
         sys::make_way(&options.name);
         // More callers than seats, so that those in excess are told why, and room for others
         // whatever one user does.
-        let hub = Hub::listen(&options.name, options.seats + 64, options.seats + 16)?;
+        let seats = options.seats;
+        let hub = Hub::listen(&options.name, seats + CALLERS_MAX, seats + CALLERS_OF_USER)?;
         sys::let_all_connect(&options.name);
         let desk = Desk::open(&options.name)?;
         let pool = Pool::open(&options)?;
         let now = sys::now();
-        let room = Room {
-            places: BTreeMap::new(),
-            turned_away: Vec::new(),
-            pool,
-            options: options.clone(),
-            owner: sys::effective_user(),
-            now,
-            next: 0,
-            served: 0,
-            refused: 0,
-            past: [0; TOTALS.len()],
-        };
+        let room = Room::new(options.clone(), pool, sys::effective_user(), now);
         Ok(Agent {
             options,
             hub,
@@ -295,7 +58,6 @@ impl Agent {
             empty_since: Some(now),
             idle_since: None,
             turn: Turn::default(),
-            draining: false,
         })
     }
 
@@ -306,26 +68,26 @@ impl Agent {
 
     /// Ranks that are served.
     pub fn ranks(&self) -> usize {
-        self.room.taken().count()
+        self.room.ranks()
     }
 
     /// Takes no new ranks, and ends when those that are here have left.
     pub fn drain(&mut self) {
-        self.draining = true;
+        self.room.draining = true;
     }
 
     /// One round. True if anything happened.
     pub fn progress(&mut self) -> bool {
         let now = sys::now();
         self.room.now = now;
-        let mut did = self.hub.recv(BUDGET, &mut self.room) > 0;
+        self.room.begin_turn();
+        let mut did = self.hub.recv(&mut self.room) > 0;
         self.tell_refused();
         let rarely = now >= self.look_at;
         if rarely {
             self.look_at = now + RARELY;
         }
-        for (&rank, place) in &mut self.room.places {
-            let Place::Served(seat) = place else { continue };
+        for (&rank, seat) in &mut self.room.seats {
             did |= seat.flush(now);
             did |= seat.look(now, &mut self.hub, rarely);
             if seat.next_timeout().is_some_and(|at| at <= now) {
@@ -333,6 +95,8 @@ impl Agent {
             }
             did |= seat.flush(now);
             did |= seat.pump(&mut self.hub);
+            // It is heard again when it has paid.
+            did |= seat.share() == 0;
             let muted = !seat.has_room();
             if muted != seat.muted {
                 seat.muted = muted;
@@ -350,7 +114,7 @@ impl Agent {
     fn attend(&mut self, now: Instant) {
         self.hub.look_at_sockets();
         for caller in self.hub.callers() {
-            self.meet(caller, now);
+            self.meet(&caller);
         }
         while let Some(event) = self.hub.poll_event() {
             match event {
@@ -361,24 +125,12 @@ impl Agent {
                 _ => {}
             }
         }
-        for place in self.room.places.values_mut() {
-            if let Place::Served(seat) = place {
-                seat.listen();
-            }
-        }
-        let late = |(&rank, place): (&u32, &Place)| match place {
-            Place::Waiting(caller, until) if now >= *until => Some((rank, *caller)),
-            _ => None,
-        };
-        let late: Vec<(u32, Caller)> = self.room.places.iter().filter_map(late).collect();
-        for (rank, caller) in late {
-            let why = format!("the program asked for nothing within {} s", PATIENCE.as_secs());
-            self.room.refuse(rank, &caller, why);
-        }
+        self.room.seats.values_mut().for_each(|seat| seat.listen());
+        self.room.look_at_waiting();
         self.tell_refused();
         self.room.clear();
         self.answer(now);
-        match self.room.places.is_empty() {
+        match self.room.is_empty() {
             true => {
                 self.empty_since.get_or_insert(now);
             }
@@ -388,10 +140,10 @@ impl Agent {
 
     /// Answers at the desk. To end it takes the same user or root, and nobody who needs it.
     fn answer(&mut self, now: Instant) {
-        let (hub, room, draining) = (&self.hub, &self.room, &mut self.draining);
+        let (hub, room, mut stop) = (&self.hub, &self.room, false);
         self.desk.serve(now, |question, user| {
             let is_owner = room.commands(user);
-            let ranks = room.taken().count();
+            let ranks = room.ranks();
             match question {
                 Question::Status => report(hub, room, user),
                 Question::Stop if !is_owner => "refused: not its owner\n".to_string(),
@@ -400,38 +152,26 @@ impl Agent {
                      or end it by SIGTERM, twice to lose them\n"
                 ),
                 Question::Stop => {
-                    *draining = true;
+                    stop = true;
                     "ending\n".to_string()
                 }
             }
         });
+        self.room.draining |= stop;
     }
 
-    fn meet(&mut self, caller: Caller, now: Instant) {
-        let rank = self.room.next;
-        self.room.next = self.room.next.wrapping_add(1) & 0xffff;
-        if self.room.places.contains_key(&rank) {
-            return;
-        }
-        let mut why = self.room.refusal(&caller, self.draining);
-        if why.is_some() && !self.draining && self.room.make_room(caller.user) {
-            why = self.room.refusal(&caller, self.draining);
-        }
-        if !self.hub.admit(caller.endpoint, rank) {
-            return;
-        }
-        match why {
-            None => {
-                self.room.places.insert(rank, Place::Waiting(caller, now + PATIENCE));
-            }
-            Some(why) => self.room.refuse(rank, &caller, why),
+    /// Somebody has connected: it is heard from now on.
+    fn meet(&mut self, caller: &Caller) {
+        let rank = self.room.number();
+        if self.hub.admit(caller.endpoint, rank) {
+            self.room.meet(rank, *caller);
         }
     }
 
     /// Tells those who are refused why, and ends their connections: what was said can be read
     /// still, and nobody holds a connection that serves nobody.
     fn tell_refused(&mut self) {
-        for (rank, why) in self.room.turned_away.drain(..) {
+        for (rank, why) in self.room.turned_away() {
             self.hub.say(rank, &Control::Refused(why));
             self.hub.dismiss(rank);
         }
@@ -440,10 +180,10 @@ impl Agent {
     /// Whether it is to end: drained, or with `once` nobody came or all have left.
     pub fn is_done(&self) -> bool {
         let now = self.room.now;
-        let empty = self.room.places.is_empty();
+        let empty = self.room.is_empty();
         let long = self.empty_since.is_some_and(|at| now.since(at) >= EMPTY_MAX);
         let left = self.options.once && (self.room.served > 0 || long);
-        empty && (self.draining || (left && self.empty_since.is_some_and(|at| now > at)))
+        empty && (self.room.draining || (left && self.empty_since.is_some_and(|at| now > at)))
     }
 
     /// Rounds of progress, with sleep in between when there is nothing to do.
@@ -468,8 +208,7 @@ impl Agent {
         // A caller who came a moment ago has said all it will.
         let mut idle = self.hub.prepare_wait() && !self.hub.has_callers();
         let mut until = now + SLEEP_MAX;
-        for place in self.room.places.values_mut() {
-            let Place::Served(seat) = place else { continue };
+        for seat in self.room.seats.values_mut() {
             until = seat.next_timeout().map_or(until, |at| until.min(at));
             for carrier in seat.carriers() {
                 idle &= carrier.link().prepare_wait();
@@ -485,23 +224,12 @@ impl Agent {
             sys::wait(&fds, until.since(now));
         }
         self.hub.finish_wait();
-        for place in self.room.places.values_mut() {
-            let Place::Served(seat) = place else { continue };
+        for seat in self.room.seats.values_mut() {
             seat.carriers().for_each(|c| c.link().finish_wait());
         }
         // A look at everything, the links that cost a system call too.
         (self.look_at, self.listen_at) = (Instant(0), Instant(0));
     }
-}
-
-/// Adds what was done for one rank to values of [`TOTALS`].
-fn add_totals(mut totals: [u64; TOTALS.len()], seat: &Seat) -> [u64; TOTALS.len()] {
-    for (name, value) in seat.state().into_iter().chain([("fault_lost", seat.lost())]) {
-        if let Some(at) = TOTALS.iter().position(|total| *total == name) {
-            totals[at] += value;
-        }
-    }
-    totals
 }
 
 /// What the agent says of itself: a line each, `name value`; of each rank that the user may know of
@@ -513,7 +241,7 @@ fn report(hub: &Hub, room: &Room, asking: u32) -> String {
         env!("CARGO_PKG_VERSION"),
         std::process::id(),
         hub.name(),
-        room.taken().count(),
+        room.ranks(),
         room.options.seats,
         room.pool.raw(),
         room.served,
@@ -523,20 +251,14 @@ fn report(hub: &Hub, room: &Room, asking: u32) -> String {
         let (words, clients) = kernel.in_use();
         out.push_str(&format!("kernel_words {words}\nkernel_clients {clients}\n"));
     }
-    let served = room.places.values().filter_map(|place| match place {
-        Place::Served(seat) => Some(&**seat),
-        Place::Waiting(..) => None,
-    });
-    let totals = served.fold(room.past, add_totals);
-    for (name, value) in TOTALS.iter().zip(totals) {
+    for (name, value) in TOTALS.iter().zip(room.totals()) {
         out.push_str(&format!("{name} {value}\n"));
     }
     // Of others a user learns how many there are.
     let (all, mut others) = (room.commands(asking), 0);
-    for place in room.places.values() {
-        let Place::Served(seat) = place else { continue };
+    for seat in room.seats.values() {
         let Caller { endpoint, user, pid } = seat.caller;
-        if !all && user != asking {
+        if !all && (user != asking || !room.is_known(user)) {
             others += 1;
             continue;
         }
@@ -556,52 +278,99 @@ fn report(hub: &Hub, room: &Room, asking: u32) -> String {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use weft_core::EndpointId;
-
-    #[test]
-    fn refusal__whatever_one_user_takes_another_finds_a_seat() {
-        let words = ["--links", "udp"].map(String::from);
-        let options = Options::parse(words).unwrap();
-        let pool = Pool::open(&options).unwrap();
-        let mut room = Room {
-            places: BTreeMap::new(),
-            turned_away: Vec::new(),
-            pool,
-            options,
-            owner: 0,
-            now: Instant(0),
-            next: 0,
-            served: 0,
-            refused: 0,
-            past: [0; TOTALS.len()],
-        };
-        let caller = |user| Caller { endpoint: EndpointId(1), user, pid: 1 };
-        let mut rank = 0;
-        while room.refusal(&caller(1000), false).is_none() {
-            room.places.insert(rank, Place::Waiting(caller(1000), Instant(1)));
-            rank += 1;
-        }
-        let why = room.refusal(&caller(1000), false).unwrap();
-        assert!(why.contains("user 1000 has 12 ranks, the quota"), "{why}");
-        assert_eq!(room.refusal(&caller(1001), false), None);
-        assert_eq!(room.refusal(&caller(0), false), None);
-    }
+    use weft_core::group::tree::Tree;
+    use weft_core::{Config, EndpointId, PeerId};
+    use weft_link::agent::{Attach, BareRank, GroupRole};
+    use weft_link::secure::Mode;
 
     #[test]
     fn sleep__not_while_a_caller_waits_to_be_met() {
-        let name = format!("@weft-agent-test-{:016x}", weft_link::random_u64());
-        let words = ["--links", "udp", "--name", &name].map(String::from);
-        let mut agent = Agent::open(Options::parse(words).unwrap()).unwrap();
+        let (mut agent, name) = agent("");
         let now = sys::now();
         agent.progress();
         assert!(agent.prepare_sleep(now, &mut Vec::new()).is_some());
         agent.hub.finish_wait();
-        let _caller = weft_link::agent::BareRank::connect(&name, EndpointId(5)).unwrap();
+        let _caller = BareRank::connect(&name, EndpointId(5)).unwrap();
         // As when it is noticed between two looks at callers.
         agent.hub.look_at_sockets();
         assert!(agent.prepare_sleep(now, &mut Vec::new()).is_none());
         agent.hub.finish_wait();
         agent.attend(now);
         assert!(agent.prepare_sleep(now, &mut Vec::new()).is_some());
+    }
+
+    /// An agent, and a way to have `rank` served by it.
+    fn agent(words: &str) -> (Agent, String) {
+        let name = format!("@weft-agent-test-{:016x}", weft_link::random_u64());
+        let words = format!("--links udp --name {name} {words}");
+        let options = Options::parse(words.split_whitespace().map(String::from)).unwrap();
+        (Agent::open(options).unwrap(), name)
+    }
+
+    fn served(agent: &mut Agent, name: &str, id: u64) -> BareRank {
+        let me = EndpointId(id);
+        let mut rank = BareRank::connect(name, me).unwrap();
+        let attach = Attach::new(me, Mode::Auth, [5; 32], &Config::default());
+        assert!(rank.say(&Control::Attach(attach).encode()));
+        while !rank.heard().iter().any(|m| matches!(m, Control::Attached(_))) {
+            agent.progress();
+        }
+        rank
+    }
+
+    #[test]
+    fn progress__ranks_that_take_all_they_can_hold_up_another_by_no_turn() {
+        const GREEDY: u64 = 12;
+        let (mut agent, name) = agent("");
+        let role = |group| GroupRole {
+            group,
+            tree: Tree::Flat,
+            size: 1025,
+            me: 0,
+            parent: PeerId(u32::MAX),
+            children: (0..1024).map(PeerId).collect(),
+        };
+        let mut greedy: Vec<BareRank> =
+            (1..=GREEDY).map(|id| served(&mut agent, &name, id)).collect();
+        let mut polite = served(&mut agent, &name, 100);
+        for rank in &mut greedy {
+            for group in 0..64 {
+                while !rank.say(&Control::GroupJoin(role(group)).encode()) {
+                    agent.progress();
+                    rank.heard();
+                }
+            }
+        }
+        let work = |agent: &Agent| {
+            let of = |seat: &crate::seat::Seat| seat.group_work();
+            agent.room.seats.values().map(|seat| of(seat)).collect::<Vec<u64>>()
+        };
+        let (mut turns, mut most) = (0, 0);
+        for round in 0..200 {
+            assert!(polite.say(&Control::CounterRead(1, round).encode()));
+            let answer = Control::CounterIs(1, round, None);
+            loop {
+                for rank in &mut greedy {
+                    rank.heard();
+                    let mut n = 0;
+                    // Each touches all children of a group.
+                    while rank.say(&Control::GroupGrant(n % 64, n as u32 % 64).encode()) {
+                        n += 1;
+                    }
+                }
+                let before = work(&agent);
+                agent.progress();
+                turns += 1;
+                let after = work(&agent);
+                let each = after.iter().zip(&before).map(|(a, b)| a - b);
+                most = each.max().unwrap().max(most);
+                if polite.heard().contains(&answer) {
+                    break;
+                }
+            }
+        }
+        assert!(turns <= 220, "{turns} turns for 200 rounds");
+        // A look at the groups after each message would be 65,536 visits for each.
+        assert!(most <= 2 * 5_000, "{most} visits of children for one rank in a turn");
     }
 }

@@ -5,6 +5,7 @@
 //! whatever they do meanwhile. Paper 004 put this into the network interface's processor.
 //!
 //! - `agent.rs`: the loop. One thread, no lock; it hands its core over before it sleeps.
+//! - `room.rs`: who is served: callers, seats and what each user may have of them.
 //! - `seat.rs`: all that concerns one rank: its links, and a [`weft_link::agent::Proxy`], which
 //!   acts in its place.
 //! - `links.rs`: sockets that were opened while there was a right to.
@@ -22,6 +23,7 @@ pub mod limit;
 mod links;
 pub mod options;
 pub mod rights;
+mod room;
 mod seat;
 pub mod status;
 #[allow(unsafe_code)]

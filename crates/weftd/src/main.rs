@@ -56,7 +56,10 @@ fn run(options: Options, logger: &Logger) -> Result<(), String> {
     match options.action {
         Action::Help => print!("{HELP}"),
         Action::Version => println!("weftd {}", env!("CARGO_PKG_VERSION")),
-        Action::Status => print!("{}", status::status(&options.name).map_err(absent)?),
+        Action::Status => {
+            print!("{}", status::status(&options.name).map_err(absent)?);
+            foreign(&options.name).into_iter().for_each(|why| eprintln!("weftd: {why}"));
+        }
         Action::Stop => {
             let answer = status::stop(&options.name).map_err(absent)?;
             print!("{answer}");
@@ -69,8 +72,18 @@ fn run(options: Options, logger: &Logger) -> Result<(), String> {
     Ok(())
 }
 
+/// Why no rank of this user trusts what answers at a name, if so: any user may take an abstract
+/// name first.
+fn foreign(name: &str) -> Option<String> {
+    let why = status::distrust(name).ok().flatten()?;
+    Some(format!("what answers at {name} is no agent of root's or of this user's: {why}"))
+}
+
 fn serve(options: Options, logger: &Logger) -> Result<(), String> {
     if let Ok(text) = status::status(&options.name) {
+        if let Some(why) = foreign(&options.name) {
+            return Err(format!("{why}; serve elsewhere: weftd --name PATH, and WEFT_AGENT=PATH"));
+        }
         let of = |key: &str| {
             let value = |l: &str| l.strip_prefix(key).map(|v| v.trim().to_string());
             text.lines().find_map(value).unwrap_or_default()
@@ -90,7 +103,7 @@ fn serve(options: Options, logger: &Logger) -> Result<(), String> {
     }
     let (name, user) = (options.name.clone(), options.user.clone());
     let mut agent = Agent::open(options).map_err(|e| e.to_string())?;
-    let left = rights::give_up(&user).map_err(|e| format!("giving up rights: {e}"))?;
+    let left = rights::give_up(user.as_deref()).map_err(|e| format!("giving up rights: {e}"))?;
     sys::catch_ends().map_err(|e| format!("catching signals: {e}"))?;
     let raw = agent.raw_sockets();
     println!("weftd: serving at {name}, {raw} seats with raw sockets, as {left}");

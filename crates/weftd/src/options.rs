@@ -64,8 +64,8 @@ pub struct Options {
     pub ports: Ports,
     /// Whether the kernel serves counters, by a program on each interface.
     pub kernel: bool,
-    /// User to become after set-up, where that is permitted; empty: stay.
-    pub user: String,
+    /// User to become after set-up, where that is permitted; empty: stay; `None`: one of its own.
+    pub user: Option<String>,
     /// End when the last rank has left.
     pub once: bool,
     /// How long to hand the core over, when there is nothing to do, before sleeping.
@@ -91,7 +91,7 @@ impl Default for Options {
             udp: true,
             ports: Ports::ANY,
             kernel: false,
-            user: "nobody".into(),
+            user: None,
             once: false,
             spin: Duration::from_micros(200),
             faults: None,
@@ -143,7 +143,8 @@ usage: weftd [options]
   --kernel           serve counters in the kernel too (WEFT_FETCH_ADD=kernel), by an XDP program on
                      each interface with an IPv4 address; needs CAP_NET_ADMIN and CAP_BPF, and not
                      xdp among the links. In generic mode it costs large packets a copy
-  --user NAME        user to become after set-up when started by root; '' to stay [nobody]
+  --user NAME        user to become after set-up when started by root; '' to stay [weft, where that
+                     user is; else a number that nobody has]
   --once             end when the last rank has left
   --spin-us N        time to hand the core over before sleeping [200]
   --quota KEY=N      what one user or rank may take; repeat for more:
@@ -212,11 +213,11 @@ impl Options {
         Ok(options)
     }
 
-    /// How many ranks a user may have at a time, `owner` being who started the agent.
-    pub fn ranks_of(&self, user: u32, owner: u32) -> usize {
+    /// How many ranks a user may have at a time, who started the agent (`owner`) or another.
+    pub fn ranks_of(&self, owner: bool) -> usize {
         match self.quotas.ranks {
             Some(most) => most,
-            None if user == owner => self.seats,
+            None if owner => self.seats,
             None => self.seats - (self.seats / 4).max(1).min(self.seats - 1),
         }
     }
@@ -224,7 +225,7 @@ impl Options {
     fn set(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
         match name {
             "--name" => self.name = value.to_string(),
-            "--user" => self.user = value.to_string(),
+            "--user" => self.user = Some(value.to_string()),
             "--seats" => {
                 self.seats = number(name, value)?;
                 if !(1..=SEATS_MAX).contains(&self.seats) {
@@ -309,14 +310,14 @@ mod tests {
         );
         assert_eq!(o.interfaces, Some(vec!["a".to_string(), "b".to_string()]));
         assert_eq!((o.quotas.ranks, o.quotas.bytes, o.spin.as_micros()), (Some(2), 4 << 20, 7));
-        assert_eq!((o.user.as_str(), o.kind.get(), o.kernel), ("", 0x88b6, true));
+        assert_eq!((o.user.as_deref(), o.kind.get(), o.kernel), (Some(""), 0x88b6, true));
         assert_eq!(o.ports.count(), Some(10));
         assert_eq!(parse("--status").unwrap().action, Action::Status);
     }
 
     #[test]
     fn ranks_of__by_default_one_user_leaves_seats_to_another() {
-        let of = |words: &str, user| parse(words).unwrap().ranks_of(user, 0);
+        let of = |words: &str, user| parse(words).unwrap().ranks_of(user == 0);
         assert_eq!((of("", 1000), of("", 0)), (12, 16));
         assert_eq!(
             (of("--seats 1", 1000), of("--seats 2", 1000), of("--seats 3", 1000)),

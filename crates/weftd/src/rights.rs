@@ -19,14 +19,26 @@ impl fmt::Display for Left {
     }
 }
 
-/// Becomes `user`, if this process runs as root and one is named; drops every capability for good,
-/// and the right to gain any by executing a file. Files, sockets and rings that are open stay.
+/// The user that is the agent's alone, where the system has it: the package makes it.
+pub const OWN: &str = "weft";
+/// Numbers that no system gives to anybody (`systemd.io/UIDS-GIDS`).
+const FREE: std::ops::RangeInclusive<u32> = 65_520..=65_533;
+
+/// Becomes `user`, if this process runs as root and one is named, or without a name one that is the
+/// agent's alone; drops every capability for good, and the right to gain any by executing a file.
+/// Files, sockets and rings that are open stay.
 ///
 /// # Errors
 /// The user does not exist, or the system refuses: then the agent must not go on.
-pub fn give_up(user: &str) -> io::Result<Left> {
-    if sys::is_root() && !user.is_empty() {
-        let (uid, gid) = lookup(user)?;
+pub fn give_up(user: Option<&str>) -> io::Result<Left> {
+    if sys::is_root() && user != Some("") {
+        let (uid, gid) = user.map_or_else(own, lookup)?;
+        if uid == NOBODY {
+            log::warn!(
+                "it becomes nobody, whose other processes may end it: make a user of its own \
+                 (useradd --system --no-create-home --shell /usr/sbin/nologin {OWN})"
+            );
+        }
         sys::become_user(uid, gid)?;
     }
     sys::drop_capabilities()?;
@@ -35,6 +47,33 @@ pub fn give_up(user: &str) -> io::Result<Left> {
         return Err(io::Error::other("capabilities are left"));
     }
     Ok(left)
+}
+
+/// The user that many systems run services as that have none of their own.
+const NOBODY: u32 = 65_534;
+
+/// A user and group that nobody else has: the agent's own, else a number without a name that no
+/// process has; where there is none (a user namespace of few numbers), nobody.
+fn own() -> io::Result<(u32, u32)> {
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    if let Some(own) = find(&passwd, OWN) {
+        return Ok(own);
+    }
+    let named = |user: &u32| passwd.lines().any(|l| l.split(':').nth(2) == Some(&user.to_string()));
+    let running = users_of_processes();
+    let known = weft_link::user::has_number;
+    let free = FREE.into_iter().find(|n| known(*n) && !named(n) && !running.contains(n));
+    match free {
+        Some(number) => Ok((number, number)),
+        None => lookup("nobody"),
+    }
+}
+
+/// The users of all processes.
+fn users_of_processes() -> std::collections::BTreeSet<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| Some(entry.metadata().ok()?.uid())).collect()
 }
 
 /// User and group of a name in `/etc/passwd`, or of a number.

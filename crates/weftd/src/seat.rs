@@ -15,6 +15,29 @@ const LOOK: usize = 64;
 /// Looks in vain after which a link that costs a system call is looked at rarely.
 const QUIET: u32 = 64;
 
+/// Packets sent in one go, before others get their turn.
+const SENDS: usize = 256;
+/// What a message costs, in packets; those that take system calls, or that look at all that is kept
+/// of a peer, cost more.
+const MESSAGE: u32 = 8;
+const CONNECT: u32 = 256;
+const FORGET: u32 = 64;
+
+/// What a message costs.
+fn cost_of(message: &Control) -> u32 {
+    match message {
+        Control::Connect(..) => CONNECT,
+        Control::Disconnect(_) | Control::GroupLeave(_) => FORGET,
+        Control::GroupJoin(role) => MESSAGE + role.children.len() as u32 / 4,
+        Control::CounterOpen(_, words, _, kernel) => {
+            let kernel = if *kernel { FORGET } else { 0 };
+            MESSAGE + (*words).min(1 << 16) / 16 + kernel
+        }
+        Control::GroupPacket(_, _, bytes) => MESSAGE + (bytes.len() >> 10) as u32,
+        _ => MESSAGE,
+    }
+}
+
 /// The ring to one rank.
 struct Ring<'a> {
     hub: &'a mut Hub,
@@ -56,6 +79,8 @@ pub struct Seat {
     pub muted: bool,
     /// It asked for more than it can have: why it is not served any more.
     pub fault: Option<String>,
+    /// What it may cost until the next turn; below zero: what it has cost beyond its share.
+    balance: i32,
     rank: u32,
     ways: Vec<Way>,
     proxy: Proxy,
@@ -84,6 +109,7 @@ impl Seat {
             leaving: None,
             muted: false,
             fault: None,
+            balance: 0,
             rank,
             ways: carriers.into_iter().map(way).collect(),
             proxy: Proxy::new(caller.endpoint, config, limits),
@@ -118,24 +144,49 @@ impl Seat {
         self.proxy.say(message);
     }
 
-    /// A packet of the rank.
-    #[inline]
-    pub fn packet(&mut self, peer: PeerId, header: &[u8], payload: Bytes<'_>) {
-        self.proxy.packet(peer, header, payload);
+    /// A new turn, of which this share is the rank's.
+    pub fn begin_turn(&mut self, share: u32) {
+        let share = share as i32;
+        self.balance = self.balance.saturating_add(share).min(share);
     }
 
-    /// A message of the rank, other than that it wants to be served.
-    pub fn control(&mut self, now: Instant, message: Control) {
+    /// What the rank may cost until the next turn: 0, it is not heard.
+    pub fn share(&self) -> u32 {
+        match self.leaving {
+            Some(_) => 0,
+            None => self.balance.max(0) as u32,
+        }
+    }
+
+    fn pay(&mut self, cost: u32) -> u32 {
+        self.balance = self.balance.saturating_sub_unsigned(cost);
+        cost
+    }
+
+    /// A packet of the rank; what it costs.
+    #[inline]
+    pub fn packet(&mut self, peer: PeerId, header: &[u8], payload: Bytes<'_>) -> u32 {
+        let cost = 1 + (payload.len() >> 12) as u32;
+        self.proxy.packet(peer, header, payload);
+        self.pay(cost)
+    }
+
+    /// A message of the rank, other than that it wants to be served; `None`: it is none. What it
+    /// costs.
+    pub fn control(&mut self, message: Option<Control>) -> u32 {
+        let cost = message.as_ref().map_or(MESSAGE, cost_of);
         match message {
-            Control::Connect(peer, session, given, endpoint, address) => {
+            Some(Control::Connect(peer, session, given, endpoint, address)) => {
                 self.connect(peer, (session, given), endpoint, &address);
             }
-            Control::Disconnect(peer) => {
+            Some(Control::Disconnect(peer)) => {
                 self.proxy.forget(peer);
                 self.ways.iter_mut().for_each(|way| way.carrier.link().disconnect(peer));
             }
-            other => self.proxy.control(now, other),
+            Some(other) => self.proxy.control(other),
+            None => self.say(Control::Notice("the agent did not understand a message".into())),
         }
+        self.pay(cost)
     }
 
     fn connect(
@@ -219,7 +270,11 @@ impl Seat {
         for way in self.ways.iter_mut().filter(|w| !w.pending.is_empty()) {
             did |= way.send(&mut self.proxy, &mut Vec::new());
         }
-        while self.proxy.has_output() && self.ways.iter().all(|w| w.pending.is_empty()) {
+        for _ in 0..SENDS / BURST {
+            let blocked = self.ways.iter().any(|w| !w.pending.is_empty());
+            if blocked || !self.proxy.has_output() {
+                break;
+            }
             let Some(first) = self.proxy.poll_transmit(now) else { break };
             did = true;
             let link = first.link;
@@ -312,8 +367,13 @@ impl Seat {
         self.ways.iter_mut().map(|way| &mut way.carrier)
     }
 
+    /// Work that its groups have taken, in visits of a child.
+    pub fn group_work(&self) -> u64 {
+        self.proxy.group_work()
+    }
+
     /// Counters and state, as name and value.
-    pub fn state(&self) -> [(&'static str, u64); 12] {
+    pub fn state(&self) -> [(&'static str, u64); 13] {
         let s = self.proxy.stats();
         let (counted, multicast, refused) = self.proxy.served();
         [
@@ -329,6 +389,7 @@ impl Seat {
             ("moved", s.moved),
             ("counted", counted),
             ("multicast", multicast),
+            ("group_work", self.group_work()),
         ]
     }
 }

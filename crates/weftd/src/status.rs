@@ -14,11 +14,12 @@ use weft_link::{LinkError, WaitFd};
 const STATUS: u8 = b's';
 /// End, if nobody needs you.
 const STOP: u8 = b'q';
-/// Questions answered in one go.
-const AT_ONCE: usize = 8;
+/// Who comes to the desk in one go.
+const AT_ONCE: usize = 2;
 /// How long a connection may take to ask, and to read the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Connections that have not asked, or not read their answer; the oldest gives way.
+/// Connections that have not asked, or not read their answer; the oldest of the user who has most
+/// gives way.
 const VISITORS_MAX: usize = 32;
 /// How long a question may take.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -101,6 +102,18 @@ pub fn stop(name: &str) -> io::Result<String> {
     ask(name, STOP)
 }
 
+/// Why ranks of this user would not trust what answers at `name`; `None`: they would, as it was
+/// started by root or by this user.
+///
+/// # Errors
+/// Nothing answers there.
+pub fn distrust(name: &str) -> io::Result<Option<String>> {
+    let stream = connect(name)?;
+    let Some(user) = sys::peer_user(&stream) else { return Err(io::ErrorKind::NotFound.into()) };
+    let own = weft_link::user::same(sys::effective_user(), user);
+    Ok(own.err().filter(|_| !weft_link::user::is_root(user)))
+}
+
 impl Desk {
     /// Beside the agent's own socket.
     ///
@@ -138,8 +151,12 @@ impl Desk {
             self.visitors.push_back(Visitor { stream, user, until, answer: Vec::new() });
         }
         self.visitors.retain_mut(|visitor| visitor.goes_on(&mut answer) && now < visitor.until);
-        let many = self.visitors.len().saturating_sub(VISITORS_MAX);
-        self.visitors.drain(..many);
+        while self.visitors.len() > VISITORS_MAX {
+            let of = |user| self.visitors.iter().filter(|v| v.user == user).count();
+            let most = self.visitors.iter().map(|v| of(v.user)).max();
+            let oldest = self.visitors.iter().position(|v| Some(of(v.user)) == most);
+            oldest.and_then(|at| self.visitors.remove(at));
+        }
     }
 }
 
@@ -222,8 +239,14 @@ mod tests {
         }
         let mut asking = connect(&name).unwrap();
         asking.write_all(&[STATUS]).unwrap();
-        serve(&mut desk, Instant(1));
-        assert!(read(&mut asking).contains("Status"));
+        // Those who came before are still to be let in.
+        asking.set_nonblocking(true).unwrap();
+        let mut answer = [0; 64];
+        let got = (0..200).find_map(|_| {
+            serve(&mut desk, Instant(1));
+            asking.read(&mut answer).ok()
+        });
+        assert!(answer[..got.unwrap()].starts_with(b"Status"));
         serve(&mut desk, Instant(1) + PATIENCE);
         assert!(desk.visitors.is_empty());
         drop(all);

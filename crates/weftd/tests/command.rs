@@ -3,6 +3,9 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
+use weft_conformance::skip;
+use weft_link::agent::{AgentConfig, AgentLink};
+use weft_link::secure::{JobKey, Mode, Security};
 
 fn weftd(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
@@ -23,7 +26,12 @@ struct Agent(Child);
 
 impl Agent {
     fn start(name: &str) -> Agent {
-        let mut command = weftd(&["--links", "udp", "--user=", "--name", name]);
+        Agent::by(weftd(&[]), name)
+    }
+
+    /// Started by this command.
+    fn by(mut command: Command, name: &str) -> Agent {
+        command.args(["--links", "udp", "--user=", "--name", name]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -53,6 +61,38 @@ fn start__where_one_serves_says_how_to_end_that_one() {
     let stopped = weftd(&words).output().unwrap();
     assert!(stopped.status.success(), "{advice}: {}", said(&stopped));
     assert!(agent.0.wait().unwrap().success());
+}
+
+#[test]
+fn start__where_another_user_has_the_name_says_who() {
+    if !weftd::sys::is_root() {
+        return skip("only root can become another user");
+    }
+    let name = fresh_name();
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid=12345", "--clear-groups", env!("CARGO_BIN_EXE_weftd")]);
+    let _other = Agent::by(other, &name);
+    let refused = weftd(&["--links", "udp", "--name", &name]).output().unwrap();
+    let why = said(&refused);
+    assert!(!refused.status.success(), "{why}");
+    for part in [&name, "no agent of root's or of this user's", "user 12345", "--name PATH"] {
+        assert!(why.contains(part), "{why}");
+    }
+    let status = weftd(&["--status", "--name", &name]).output().unwrap();
+    let why = String::from_utf8_lossy(&status.stderr).into_owned();
+    assert!(status.status.success() && why.contains("user 12345"), "{why}");
+    // Where it answers no questions, too.
+    let why = weft_link::agent::Hub::listen(&name, 1, 1).unwrap_err().to_string();
+    assert!(why.contains("of user 12345 has") && why.contains("take a path"), "{why}");
+    // A rank does not give it the key of its job, and says who it is.
+    let job_key = JobKey::from_bytes(&[7; 32]).unwrap();
+    let security = Security { mode: Mode::Auth, job_key, me: weft::EndpointId(1) };
+    let config = AgentConfig { names: vec![name.clone()], ..AgentConfig::default() };
+    let Err(why) = AgentLink::attach(&config, &security, &weft::Config::default()) else {
+        panic!("it was trusted")
+    };
+    let why = why.to_string();
+    assert!(why.contains("is not trusted") && why.contains("user 12345"), "{why}");
 }
 
 #[test]

@@ -104,7 +104,9 @@ fn agent__those_refused_hold_no_connection_whatever_they_do() {
     let first = agent.rank(1);
     let mut all = Vec::new();
     for _ in 0..100 {
-        let mut rank = caller(&agent, someone());
+        let me = someone();
+        let mut rank = caller(&agent, me);
+        assert!(rank.say(&attach(me, [1; 32])));
         let mut heard = Vec::new();
         until(&[], || {
             heard.extend(rank.heard());
@@ -119,6 +121,30 @@ fn agent__those_refused_hold_no_connection_whatever_they_do() {
     until(&[], || agent.try_rank(1).is_ok());
     assert_eq!(agent.reports("seats "), 1);
     drop(all);
+}
+
+#[test]
+fn agent__callers_that_ask_for_nothing_keep_nobody_from_a_seat() {
+    let agent = Served::start("--seats 4");
+    let mut silent: Vec<BareRank> = (0..30).map(|_| caller(&agent, someone())).collect();
+    let (a, b) = (agent.rank(1), agent.rank(1));
+    let to_b = a.connect(&b);
+    pass(&a, to_b, &b, 1, b"served");
+    // More than may wait: the oldest are told so, and go.
+    silent.extend((0..30).map(|_| caller(&agent, someone())));
+    let (mut told, mut first) = (Vec::new(), silent.remove(0));
+    until(&[], || {
+        told.extend(first.heard());
+        first.has_ended()
+    });
+    if !told.is_empty() {
+        refused_for(&told, "asked for nothing, and others wait");
+    }
+    let (c, d) = (agent.rank(2), agent.rank(2));
+    let to_d = c.connect(&d);
+    pass(&c, to_d, &d, 1, b"served too");
+    assert_eq!(agent.reports("ranks "), 4);
+    drop(silent);
 }
 
 #[test]
@@ -194,8 +220,15 @@ fn agent__an_answer_that_is_not_understood_is_an_error_that_says_what_to_do() {
 
     struct Deaf;
     impl FromRank for Deaf {
-        fn packet(&mut self, _: u32, _: weft::PeerId, _: &[u8], _: Bytes<'_>) {}
-        fn control(&mut self, _: u32, _: Option<Control>) {}
+        fn share(&mut self, _: u32) -> u32 {
+            8
+        }
+        fn packet(&mut self, _: u32, _: weft::PeerId, _: &[u8], _: Bytes<'_>) -> u32 {
+            1
+        }
+        fn control(&mut self, _: u32, _: Option<Control>) -> u32 {
+            1
+        }
     }
     let name = format!("@weft-test-{:016x}", weft_link::random_u64());
     let mut hub = Hub::listen(&name, 8, 8).unwrap();
@@ -206,7 +239,7 @@ fn agent__an_answer_that_is_not_understood_is_an_error_that_says_what_to_do() {
             hub.look_at_sockets();
             hub.callers().first().is_some_and(|caller| hub.admit(caller.endpoint, 1))
         });
-        hub.recv(8, &mut Deaf);
+        hub.recv(&mut Deaf);
         // A message that no version of this program knows.
         assert!(hub.say(1, &Control::Foreign(7, vec![1, 2, 3])));
         let why = asked.join().unwrap();

@@ -76,6 +76,35 @@ fn rights__are_given_up_before_anybody_is_served() {
 }
 
 #[test]
+fn rights__without_a_name_it_becomes_a_user_whom_nobody_else_is() {
+    if !sys::is_root() {
+        return skip("only root becomes another user");
+    }
+    let agent = Process::start("--links udp");
+    let status = agent.status();
+    let now = status["Uid"][0].as_str();
+    assert_eq!(status["Uid"], [now; 4]);
+    if now == "65534" {
+        return skip("this user namespace has no number to spare");
+    }
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
+    let named = passwd.lines().find(|l| l.split(':').nth(2) == Some(now));
+    assert!(now != "0" && named.is_none_or(|l| l.starts_with("weft:")), "{now}: {named:?}");
+    // A process of nobody may not even ask whether it is there.
+    let by = |user: &str| {
+        let mut kill = Command::new("setpriv");
+        kill.args([&format!("--reuid={user}"), "--clear-groups", "kill", "-s", "TERM"]);
+        let done = kill.arg(agent.0.id().to_string()).output().unwrap();
+        (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let (done, said) = by("65534");
+    assert!(!done && said.contains("not permitted"), "{said}");
+    let (a, b) = (agent.1.rank(1), agent.1.rank(1));
+    let to_b = a.connect(&b);
+    pass(&a, to_b, &b, 1, b"it lives");
+}
+
+#[test]
 fn rights__of_a_user_who_does_not_exist_end_the_agent() {
     if !sys::is_root() {
         return skip("only root becomes another user");

@@ -45,22 +45,23 @@ fn memory_file() -> Check {
     }
 }
 
-fn credentials() -> io::Result<bool> {
+fn credentials() -> io::Result<Result<(), String>> {
     let name = format!("weft-doctor-{:016x}", weft_link::random_u64());
     let address = SocketAddr::from_abstract_name(name)?;
     let listener = UnixListener::bind_addr(&address)?;
     let near = UnixStream::connect_addr(&address)?;
     let _far = listener.accept()?;
-    Ok(sys::peer_user(near.as_fd())? == rustix::process::geteuid().as_raw())
+    let (ours, theirs) = (rustix::process::geteuid().as_raw(), sys::peer_user(near.as_fd())?);
+    Ok(weft_link::user::same(ours, theirs))
 }
 
 fn socket() -> Check {
     let topic = "unix sockets";
     match credentials() {
-        Ok(true) => Check::ok(topic, "abstract names and SO_PEERCRED work"),
-        Ok(false) => Check::fail(
+        Ok(Ok(())) => Check::ok(topic, "abstract names and SO_PEERCRED work"),
+        Ok(Err(why)) => Check::fail(
             topic,
-            "the kernel names another user than this one",
+            format!("the kernel does not name this user: {why}"),
             "run all ranks in one user namespace, or use --link udp",
         ),
         Err(error) => Check::fail(

@@ -114,6 +114,13 @@ fn xdp(without: &[&str]) -> Check {
 
 /// Agents that serve ranks of this host. Nobody needs one.
 fn agent() -> Check {
+    if let Some((name, why)) = crate::agent::strangers().first() {
+        return Check::warn(
+            "agent",
+            format!("somebody else listens at {name}, and ranks do without: {why}"),
+            "end that process, or serve at a path: `weftd --name PATH`, and WEFT_AGENT=PATH",
+        );
+    }
     let serving = crate::agent::serving();
     let Some((name, lines)) = serving.first() else {
         return Check::ok("agent", "none serves here; ranks do without (see `weftd --help`)");

@@ -104,6 +104,12 @@ pub fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Whether the process at the other end is of this one's user; else why not.
+fn is_own(stream: &UnixStream) -> Result<Result<(), String>> {
+    let other = sys::peer_user(stream)?;
+    Ok(weft_link::user::same(rustix::process::getuid().as_raw(), other))
+}
+
 pub(super) fn connect(name: &str) -> Result<UnixStream> {
     check_name(name)?;
     let stream = match UnixStream::connect_addr(&address(name)?) {
@@ -114,11 +120,9 @@ pub(super) fn connect(name: &str) -> Result<UnixStream> {
         other => other.with_context(|| format!("the lab {name}"))?,
     };
     // Any user may take a name first.
-    let other = sys::peer_user(&stream)?;
-    ensure!(
-        other == rustix::process::getuid().as_raw(),
-        "another user holds the name of lab {name}"
-    );
+    if let Err(why) = is_own(&stream)? {
+        bail!("another user holds the name of lab {name}: {why}");
+    }
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     Ok(stream)
@@ -164,7 +168,7 @@ pub fn down(name: &str) -> Result<()> {
 
 /// Reads the request of a connection; `None` if it is another user's.
 pub fn receive_request(stream: &UnixStream) -> Result<Option<Request>> {
-    if sys::peer_user(stream)? != rustix::process::getuid().as_raw() {
+    if is_own(stream)?.is_err() {
         return Ok(None);
     }
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -58,6 +58,8 @@ pub struct LinkTo {
 const TELLS: u32 = 16;
 /// Packets of one peer before others get their turn.
 const QUANTUM: u32 = 32;
+/// Peers whose time has come in one call: with the others the next one goes on.
+const TIMEOUTS_AT_ONCE: usize = 64;
 
 /// Counters of a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -723,13 +725,14 @@ impl Relay {
         !self.ready.is_empty()
     }
 
-    /// Does what has become due.
+    /// Does what has become due, for some peers: [`Relay::next_timeout`] says whether there are
+    /// more.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some(&(at, peer)) = self.timers.first() {
-            if at > now {
+        for _ in 0..TIMEOUTS_AT_ONCE {
+            let Some(&(at, peer)) = self.timers.first().filter(|(at, _)| *at <= now) else {
                 return;
-            }
-            self.timers.pop_first();
+            };
+            self.timers.remove(&(at, peer));
             let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { continue };
             flow.armed = Instant::FAR;
             let silent = now.since(flow.last_heard.max(flow.send.stuck_since().unwrap_or(now)));

@@ -8,13 +8,19 @@
 //!
 //! A child that dies takes along what it has not passed on, and those below it wait for what they
 //! do not know of. So its parent asks it now and then whether it lives, while it has such packets.
+//!
+//! The work of a turn is bounded, whatever groups and children a rank has: a group is looked at
+//! when something has happened to it, its children are visited one after the other, and what is
+//! more than a turn's share goes on with the next. `group.rs` is one group.
+
+#[path = "group.rs"]
+mod group;
 
 use super::{Control, GroupRole};
-use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use group::Group;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use weft_core::group::tree;
-use weft_core::wire::{member, Grant, Mcast, Nop, Packet};
+use weft_core::wire::{member, Grant, Mcast, Packet};
 use weft_core::{Instant, PeerId};
 
 /// Packets of a group that a member keeps at most.
@@ -31,6 +37,14 @@ const SLOW: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_millis(50);
 /// How often a child is asked whether it lives while it has packets that it has not passed on.
 const ASK_EVERY: Duration = Duration::from_millis(500);
+/// Times at which children are asked are rounded up to multiples of this: one look is for many.
+/// When one is named as slow is not, as the member that holds up others is named before them.
+const TICK: Duration = Duration::from_millis(50);
+/// Work in one call of [`Groups::progress`], in visits of a child.
+pub const WORK: u32 = 4096;
+/// What a packet costs, and a look at a group besides its children, in visits.
+const PACKET_COST: u32 = 8;
+const LOOK_COST: u32 = 4;
 
 /// What groups do to the outside.
 pub trait Port {
@@ -43,376 +57,182 @@ pub trait Port {
     fn has_room(&self) -> bool;
 }
 
-/// Whether there is something to wait for, since when, and whether that was told.
-#[derive(Default)]
-struct Watch {
-    since: Option<Instant>,
-    told: bool,
-}
-
-impl Watch {
-    /// True once, when it has been stuck for long.
-    fn look(&mut self, stuck: bool, now: Instant) -> bool {
-        if !stuck {
-            *self = Watch::default();
-            return false;
-        }
-        let since = *self.since.get_or_insert(now);
-        let slow = !self.told && now.since(since) >= SLOW;
-        self.told |= slow;
-        slow
-    }
-
-    fn due(&self) -> Option<Instant> {
-        self.since.filter(|_| !self.told).map(|at| at + SLOW)
-    }
-}
-
-struct Child {
-    peer: PeerId,
-    /// Its number in the group.
-    member: u32,
-    /// Packets before this number may go to it.
-    granted: u32,
-    sent: u32,
-    /// When it is asked whether it lives.
-    ask_at: Option<Instant>,
-    watch: Watch,
-    lost: bool,
-}
-
-impl Child {
-    /// Whether it has packets that it has not passed on.
-    fn owes(&self) -> bool {
-        let joined = (self.granted, self.sent) != (0, 0);
-        joined && !self.lost && self.granted != self.sent.wrapping_add(WINDOW)
-    }
-}
-
-struct Group {
-    role: GroupRole,
-    /// Packets that some child or the rank lacks; the first has the number `base`.
-    queue: VecDeque<Rc<[u8]>>,
-    base: u32,
-    children: Vec<Child>,
-    /// Next for the rank, and before which number it takes them.
-    local: u32,
-    local_granted: u32,
-    local_watch: Watch,
-    /// Granted to the parent, or to the root's rank; `None`: nothing yet.
-    granted_up: Option<u32>,
-    /// When more than that is granted, be it less than a step.
-    grant_at: Option<Instant>,
-    news: VecDeque<(u32, u32)>,
-}
-
-fn before(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) < 0
-}
-
-impl Group {
-    fn new(role: GroupRole) -> Group {
-        let members =
-            tree::children(role.tree, 0, role.me as usize, role.size as usize).map(|m| m as u32);
-        let child = |(&peer, member)| Child {
-            peer,
-            member,
-            granted: 0,
-            sent: 0,
-            ask_at: None,
-            watch: Watch::default(),
-            lost: false,
-        };
-        Group {
-            children: role.children.iter().zip(members).map(child).collect(),
-            role,
-            queue: VecDeque::new(),
-            base: 0,
-            local: 0,
-            local_granted: WINDOW,
-            local_watch: Watch::default(),
-            granted_up: None,
-            grant_at: None,
-            news: VecDeque::new(),
-        }
-    }
-
-    fn is_root(&self) -> bool {
-        self.role.me == 0
-    }
-
-    fn next(&self) -> u32 {
-        self.base.wrapping_add(self.queue.len() as u32)
-    }
-
-    /// Takes in the packet of this number. False: it is not the next, or was not granted.
-    fn push(&mut self, number: u32, bytes: &[u8]) -> bool {
-        let granted = self.granted_up.is_some_and(|g| before(number, g));
-        let right = granted && number == self.next() && self.queue.len() < 2 * WINDOW as usize;
-        if right {
-            self.queue.push_back(bytes.into());
-        }
-        right
-    }
-
-    /// Notes news for the root. Where too many wait, those of lost members take the place of slow
-    /// ones: a loss ends the group, and the root has to hear of one.
-    fn report(&mut self, member: u32, state: u32) {
-        if self.news.len() < NEWS_MAX {
-            self.news.push_back((member, state));
-        } else if state == member::LOST {
-            let slow = self.news.iter_mut().find(|(_, waiting)| *waiting != member::LOST);
-            if let Some(slow) = slow {
-                *slow = (member, state);
-            }
-        }
-    }
-
-    fn progress(&mut self, now: Instant, port: &mut dyn Port) {
-        self.forward(port);
-        self.give_rank(port);
-        let least = self.children.iter().filter(|c| !c.lost).map(|c| c.sent);
-        let local = if self.is_root() { self.next() } else { self.local };
-        let least = least.fold(local, |a, b| if before(b, a) { b } else { a });
-        while before(self.base, least) {
-            self.queue.pop_front();
-            self.base = self.base.wrapping_add(1);
-        }
-        self.watch(now);
-        self.ask(now, port);
-        self.tell_up(now, port);
-    }
-
-    fn forward(&mut self, port: &mut dyn Port) {
-        let (base, next, group) = (self.base, self.next(), self.role.group);
-        // Packet by packet, so that no child waits for another's stream.
-        let mut more = true;
-        while more {
-            more = false;
-            for child in self.children.iter_mut().filter(|c| !c.lost) {
-                if !before(child.sent, next) || !before(child.sent, child.granted) {
-                    continue;
-                }
-                let bytes = &self.queue[child.sent.wrapping_sub(base) as usize];
-                let packet = Packet::Mcast(Mcast { group, number: child.sent });
-                if !port.send(child.peer, &packet, bytes) {
-                    continue;
-                }
-                child.sent = child.sent.wrapping_add(1);
-                more = true;
-            }
-        }
-    }
-
-    fn give_rank(&mut self, port: &mut dyn Port) {
-        let (root, next) = (self.is_root(), self.next());
-        while !root
-            && before(self.local, next)
-            && before(self.local, self.local_granted)
-            && port.has_room()
-        {
-            let bytes = &self.queue[self.local.wrapping_sub(self.base) as usize];
-            port.tell(Control::GroupPacket(self.role.group, self.local, bytes.to_vec()));
-            self.local = self.local.wrapping_add(1);
-        }
-    }
-
-    fn watch(&mut self, now: Instant) {
-        let (next, root, me) = (self.next(), self.is_root(), self.role.me);
-        let mut slow = Vec::new();
-        for child in &mut self.children {
-            if child.watch.look(!child.lost && before(child.sent, next), now) {
-                slow.push(child.member);
-            }
-        }
-        if self.local_watch.look(!root && before(self.local, next), now) {
-            slow.push(me);
-        }
-        slow.into_iter().for_each(|m| self.report(m, member::SLOW));
-    }
-
-    /// Asks children that owe something: what is not acknowledged shows that one is gone.
-    fn ask(&mut self, now: Instant, port: &mut dyn Port) {
-        for child in &mut self.children {
-            if !child.owes() {
-                child.ask_at = None;
-                continue;
-            }
-            let at = *child.ask_at.get_or_insert(now + ASK_EVERY);
-            if at <= now {
-                // What is not taken is asked the next time.
-                port.send(child.peer, &Packet::Nop(Nop), &[]);
-                child.ask_at = Some(now + ASK_EVERY);
-            }
-        }
-    }
-
-    fn tell_up(&mut self, now: Instant, port: &mut dyn Port) {
-        let group = self.role.group;
-        let grant = self.base.wrapping_add(WINDOW);
-        let more = self.granted_up.map_or(STEP, |told| grant.wrapping_sub(told));
-        let late = more > 0 && *self.grant_at.get_or_insert(now + LATE) <= now;
-        let due = more >= STEP || late;
-        if self.is_root() {
-            if due {
-                (self.granted_up, self.grant_at) = (Some(grant), None);
-                port.tell(Control::GroupGrant(group, grant));
-            }
-            for (who, state) in self.news.drain(..) {
-                port.tell(Control::GroupMember(group, who, state == member::SLOW));
-            }
-            return;
-        }
-        if due {
-            let sent = self.send_grant(grant, (0, member::FINE), port);
-            self.grant_at = (!sent).then(|| now + LATE);
-            self.granted_up = if sent { Some(grant) } else { self.granted_up };
-        }
-        while let (Some(granted), Some(&news)) = (self.granted_up, self.news.front()) {
-            if !self.send_grant(granted, news, port) {
-                return;
-            }
-            self.news.pop_front();
-        }
-    }
-
-    fn send_grant(&self, granted: u32, (member, state): (u32, u32), port: &mut dyn Port) -> bool {
-        let group = self.role.group;
-        let packet = Packet::Grant(Grant { group, granted, member, state });
-        port.send(self.role.parent, &packet, &[])
-    }
-}
-
 /// The multicast groups of one rank.
 #[derive(Default)]
 pub struct Groups {
     groups: BTreeMap<u64, Group>,
-    early: BTreeMap<(u64, PeerId), u32>,
-    changed: bool,
+    /// By child and group, so that those of a lost child are together.
+    early: BTreeMap<(PeerId, u64), u32>,
+    /// Groups to be looked at, each once.
+    due: VecDeque<u64>,
+    /// When groups want to be looked at besides, each once at most.
+    timers: BTreeSet<(Instant, u64)>,
+    /// Groups that wait for room.
+    blocked: Vec<u64>,
+    /// When progress was made last.
+    now: Instant,
     /// Packets that did not fit the state of their group.
     pub refused: u64,
     /// Packets taken in.
     pub packets: u64,
+    /// Work done, in visits of a child.
+    pub work: u64,
 }
 
 impl Groups {
-    /// The rank joins a group. False: it is in `most` already, or in this one.
+    /// The rank joins a group. False: it is in `most` already, or in this one, or names a child
+    /// twice.
     pub fn join(&mut self, role: GroupRole, most: usize) -> bool {
-        if self.groups.len() >= most || self.groups.contains_key(&role.group) {
+        let id = role.group;
+        if self.groups.len() >= most || self.groups.contains_key(&id) {
             return false;
         }
-        let mut group = Group::new(role);
-        for child in &mut group.children {
-            let key = (group.role.group, child.peer);
-            child.granted = self.early.remove(&key).unwrap_or(0);
-        }
-        self.groups.insert(group.role.group, group);
-        self.changed = true;
+        let early = &mut self.early;
+        let Some(group) = Group::new(role, |peer| early.remove(&(peer, id)).unwrap_or(0)) else {
+            return false;
+        };
+        self.groups.insert(id, group);
+        self.touch(id);
         true
     }
 
     /// The rank leaves a group.
     pub fn leave(&mut self, group: u64) {
-        self.groups.remove(&group);
+        let Some(left) = self.groups.remove(&group) else { return };
+        rearm(&mut self.timers, group, left.armed, None);
+        self.due.retain(|due| *due != group);
+        self.blocked.retain(|blocked| *blocked != group);
+    }
+
+    /// Something has happened to a group: it is looked at, and each of its children visited.
+    fn touch(&mut self, id: u64) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        group.begin();
+        if !std::mem::replace(&mut group.is_due, true) {
+            self.due.push_back(id);
+        }
     }
 
     /// The root's rank sends a packet.
     pub fn root_sends(&mut self, group: u64, number: u32, bytes: &[u8]) {
-        let taken =
-            self.groups.get_mut(&group).is_some_and(|g| g.is_root() && g.push(number, bytes));
-        self.note(taken);
+        let found = self.groups.get_mut(&group).filter(|g| g.is_root());
+        let taken = found.is_some_and(|g| g.push(number, bytes));
+        self.note(group, taken);
     }
 
     /// The rank has taken packets and grants more.
     pub fn rank_granted(&mut self, group: u64, granted: u32) {
-        let Some(group) = self.groups.get_mut(&group) else { return };
-        let ahead = granted.wrapping_sub(group.local);
-        if ahead <= WINDOW {
-            group.local_granted = granted;
-            self.changed = true;
+        if self.groups.get_mut(&group).is_some_and(|g| g.rank_granted(granted)) {
+            self.touch(group);
         }
     }
 
     /// A packet came from a peer's agent.
     pub fn on_mcast(&mut self, from: PeerId, packet: &Mcast, bytes: &[u8]) {
-        let group = self.groups.get_mut(&packet.group).filter(|g| g.role.parent == from);
+        let group = self.groups.get_mut(&packet.group).filter(|g| g.parent() == from);
         let taken = group.is_some_and(|g| g.push(packet.number, bytes));
-        self.note(taken);
+        self.note(packet.group, taken);
     }
 
-    fn note(&mut self, taken: bool) {
-        self.changed |= taken;
+    fn note(&mut self, group: u64, taken: bool) {
         self.packets += u64::from(taken);
         self.refused += u64::from(!taken);
+        if taken {
+            self.touch(group);
+        }
     }
 
     /// A child grants more, or has news.
     pub fn on_grant(&mut self, from: PeerId, grant: &Grant) {
         let Some(group) = self.groups.get_mut(&grant.group) else {
             if self.early.len() < EARLY_MAX {
-                self.early.insert((grant.group, from), grant.granted);
+                self.early.insert((from, grant.group), grant.granted);
             }
             return;
         };
-        let Some(child) = group.children.iter_mut().find(|c| c.peer == from) else {
+        if !group.child_granted(from, grant.granted) {
             self.refused += 1;
             return;
-        };
-        // Never more than a window ahead of what was sent.
-        if grant.granted.wrapping_sub(child.sent) <= WINDOW {
-            child.granted = grant.granted;
         }
         if grant.state != member::FINE {
             group.report(grant.member, grant.state);
         }
-        self.changed = true;
+        self.touch(grant.group);
     }
 
     /// A peer is lost: its part of each tree is given up, and the root is told.
     pub fn on_lost(&mut self, peer: PeerId, port: &mut dyn Port) {
-        self.early.retain(|(_, from), _| *from != peer);
-        for group in self.groups.values_mut() {
-            let mut gone = None;
-            for child in group.children.iter_mut().filter(|c| c.peer == peer && !c.lost) {
-                child.lost = true;
-                gone = Some(child.member);
-            }
-            if let Some(member) = gone {
-                group.report(member, member::LOST);
-            }
-            if group.role.parent == peer {
-                let (tree, me) = (group.role.tree, group.role.me as usize);
-                let above = tree::parent(tree, 0, me, group.role.size as usize).unwrap_or(0);
-                port.tell(Control::GroupMember(group.role.group, above as u32, false));
-            }
+        let of_peer = (peer, 0)..=(peer, u64::MAX);
+        while let Some((&key, _)) = self.early.range(of_peer.clone()).next() {
+            self.early.remove(&key);
         }
-        self.changed = true;
+        let lost = |(id, group): (&u64, &mut Group)| group.lose(peer, port).then_some(*id);
+        let touched: Vec<u64> = self.groups.iter_mut().filter_map(lost).collect();
+        touched.into_iter().for_each(|id| self.touch(id));
     }
 
     /// Whether `progress` has something to do.
     #[inline]
     pub fn is_due(&self, now: Instant) -> bool {
-        !self.groups.is_empty() && (self.changed || self.next_timeout().is_some_and(|at| at <= now))
+        !self.due.is_empty() || self.timers.first().is_some_and(|(at, _)| *at <= now)
     }
 
-    /// Forwards what can be forwarded.
+    /// Forwards what can be forwarded, as far as a turn's share of work goes.
     pub fn progress(&mut self, now: Instant, port: &mut dyn Port) {
-        self.changed = false;
-        self.groups.values_mut().for_each(|g| g.progress(now, port));
+        self.now = now;
+        while let Some(&(_, id)) = self.timers.first().filter(|(at, _)| *at <= now) {
+            self.timers.pop_first();
+            self.groups.get_mut(&id).into_iter().for_each(|group| group.armed = None);
+            self.touch(id);
+        }
+        let mut left = WORK;
+        for _ in 0..self.due.len() {
+            let Some(id) = self.due.pop_front() else { break };
+            let Some(group) = self.groups.get_mut(&id) else { continue };
+            left = left.saturating_sub(LOOK_COST);
+            group.is_due = !group.progress(now, port, &mut left);
+            if group.is_due {
+                self.due.push_back(id);
+            }
+            if std::mem::take(&mut group.lacks_room) {
+                self.blocked.push(id);
+            }
+            let next = group.next_timeout();
+            let armed = std::mem::replace(&mut group.armed, next);
+            rearm(&mut self.timers, id, armed, next);
+            if left == 0 {
+                break;
+            }
+        }
+        self.work += u64::from(WORK - left);
     }
 
-    /// The rank's ring has room again.
+    /// The rank's ring, or the window of a peer, has room again.
     pub fn look_again(&mut self) {
-        self.changed = !self.groups.is_empty();
+        std::mem::take(&mut self.blocked).into_iter().for_each(|id| self.touch(id));
     }
 
     /// When `progress` wants to be called.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let watches = |g: &Group| {
-            let children = g.children.iter().flat_map(|c| [c.watch.due(), c.ask_at]);
-            children.chain([g.local_watch.due(), g.grant_at]).flatten().min()
-        };
-        self.groups.values().filter_map(watches).min()
+        match self.due.is_empty() {
+            true => self.timers.first().map(|(at, _)| *at),
+            false => Some(self.now),
+        }
+    }
+}
+
+/// Has a group looked at at another time.
+fn rearm(
+    timers: &mut BTreeSet<(Instant, u64)>,
+    group: u64,
+    before: Option<Instant>,
+    at: Option<Instant>,
+) {
+    if before != at {
+        before.into_iter().for_each(|at| {
+            timers.remove(&(at, group));
+        });
+        timers.extend(at.map(|at| (at, group)));
     }
 }
 

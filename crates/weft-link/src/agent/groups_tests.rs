@@ -1,7 +1,7 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use weft_core::group::tree::Tree;
+use weft_core::group::tree::{self, Tree};
 
 const GROUP: u64 = 77;
 
@@ -120,6 +120,7 @@ impl World {
             self.progress(to);
             self.take(to, deaf);
             // There is room on the edge.
+            self.members[from].look_again();
             self.progress(from);
         }
     }
@@ -331,4 +332,94 @@ fn groups__who_has_not_passed_on_everything_is_asked_and_who_has_is_not() {
     let asked = world.asked.len();
     wait(&mut world, &[], 10 * ASK_EVERY);
     assert_eq!(world.asked.len(), asked, "it owes nothing any more");
+}
+
+/// Takes everything, and counts packets.
+#[derive(Default)]
+struct Count(u64);
+
+impl Port for Count {
+    fn send(&mut self, _: PeerId, _: &Packet, _: &[u8]) -> bool {
+        self.0 += 1;
+        true
+    }
+    fn tell(&mut self, _: Control) {}
+    fn has_room(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn progress__work_of_a_turn_is_bounded_whatever_a_rank_asks_for() {
+    const CHILDREN: u32 = 1024;
+    const MOST: u64 = (WORK + 2 * PACKET_COST + LOOK_COST) as u64;
+    let (mut all, mut port, mut now) = (Groups::default(), Count::default(), Instant(1));
+    for id in 0..64 {
+        let role = GroupRole {
+            group: id,
+            tree: Tree::Flat,
+            size: CHILDREN + 1,
+            me: 0,
+            parent: PeerId(u32::MAX),
+            children: (0..CHILDREN).map(PeerId).collect(),
+        };
+        assert!(all.join(role, 64));
+    }
+    let turn = |all: &mut Groups, port: &mut Count, now| {
+        let before = (all.work, port.0);
+        all.progress(now, port);
+        let (work, sent) = (all.work - before.0, port.0 - before.1);
+        assert!(work <= MOST && sent * u64::from(PACKET_COST) <= MOST, "{work}, {sent} packets");
+        work
+    };
+    while all.is_due(now) {
+        turn(&mut all, &mut port, now);
+    }
+    assert_eq!(turn(&mut all, &mut port, now), 0, "nothing has happened");
+    // What happens to one group is no work for the others.
+    let grant = |group| Grant { group, granted: 40, ..Grant::default() };
+    all.on_grant(PeerId(5), &grant(3));
+    let work = turn(&mut all, &mut port, now);
+    assert!(work <= u64::from(CHILDREN + LOOK_COST) && !all.is_due(now), "{work}");
+    // However often it happens within a turn.
+    (0..10_000).for_each(|_| all.on_grant(PeerId(5), &grant(3)));
+    assert_eq!(turn(&mut all, &mut port, now), work);
+    // All at once: each group in its turn, to the end.
+    (0..64).for_each(|id| (0..CHILDREN).for_each(|c| all.on_grant(PeerId(c), &grant(id))));
+    (0..64).for_each(|id| all.root_sends(id, 0, b"packet"));
+    let (mut turns, before) = (0, port.0);
+    while all.is_due(now) {
+        turn(&mut all, &mut port, now);
+        turns += 1;
+    }
+    assert!(turns > 100, "{turns}");
+    assert_eq!(port.0 - before, 64 * u64::from(CHILDREN));
+    // Nor do all their times come at once.
+    for _ in 0..3 {
+        let Some(at) = all.next_timeout() else { panic!("they owe what they were sent") };
+        now = at;
+        let mut turns = 0;
+        while all.is_due(now) {
+            turn(&mut all, &mut port, now);
+            turns += 1;
+        }
+        assert!(turns >= 64 * CHILDREN / WORK, "{turns}");
+    }
+    // One that is lost is looked for, not its sisters.
+    let before = all.work;
+    all.on_lost(PeerId(7), &mut port);
+    assert_eq!(all.work, before);
+    for id in 0..64 {
+        all.leave(id);
+    }
+    assert!(!all.is_due(Instant::FAR) && all.next_timeout().is_none());
+}
+
+#[test]
+fn join__a_child_that_is_named_twice_is_refused() {
+    let mut all = Groups::default();
+    let twice =
+        GroupRole { children: vec![PeerId(1), PeerId(2), PeerId(1)], ..role(Tree::Flat, 0, 4) };
+    assert!(!all.join(twice, 9));
+    assert!(all.join(role(Tree::Flat, 0, 4), 9));
 }

@@ -1,17 +1,19 @@
 //! The agent's end of the rings to all its ranks.
 
 use super::{Control, AGENT, CONTROL, HEADER_MIN, NOBODY, PACKET, PREFIX};
-use crate::shm::{Caller, ShmConfig, ShmLink};
-use crate::{Bytes, Frame, Link, LinkError, LinkEvent, Sink, WaitFd};
+use crate::shm::{Caller, Heard, ShmConfig, ShmLink};
+use crate::{Bytes, Frame, Link, LinkError, LinkEvent, WaitFd};
 use weft_core::wire::HEADER_MAX;
 use weft_core::{EndpointId, PeerId, Pulse};
 
-/// Takes what ranks say.
+/// Takes what ranks say. Each is heard until what it has said has cost its share of a look.
 pub trait FromRank {
-    /// A packet of rank `rank` to its peer.
-    fn packet(&mut self, rank: u32, peer: PeerId, header: &[u8], payload: Bytes<'_>);
-    /// A message for the agent; `None`: nonsense.
-    fn control(&mut self, rank: u32, message: Option<Control>);
+    /// What a rank's packets and messages may cost in this look; 0: it is not heard.
+    fn share(&mut self, rank: u32) -> u32;
+    /// A packet of rank `rank` to its peer; what it cost.
+    fn packet(&mut self, rank: u32, peer: PeerId, header: &[u8], payload: Bytes<'_>) -> u32;
+    /// A message for the agent, `None`: nonsense; what it cost.
+    fn control(&mut self, rank: u32, message: Option<Control>) -> u32;
 }
 
 /// The rings to all ranks of a host.
@@ -33,18 +35,19 @@ pub(super) fn ring_config(endpoint: EndpointId, ranks: usize) -> ShmConfig {
 
 struct Route<'a>(&'a mut dyn FromRank);
 
-impl Sink for Route<'_> {
-    fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
-        // A rank that is not admitted is heard when it is.
-        let (Some(rank), Some((prefix, rest))) = (from, header.split_first_chunk::<PREFIX>())
-        else {
-            return;
-        };
+impl Heard for Route<'_> {
+    fn share(&mut self, from: PeerId) -> u32 {
+        self.0.share(from.0)
+    }
+
+    #[inline]
+    fn frame(&mut self, from: PeerId, header: &[u8], payload: Bytes<'_>) -> u32 {
+        let Some((prefix, rest)) = header.split_first_chunk::<PREFIX>() else { return 1 };
         let peer = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]);
         match prefix[4] {
-            PACKET => self.0.packet(rank.0, PeerId(peer), rest, payload),
-            CONTROL => self.0.control(rank.0, Control::decode(&payload.to_vec()).ok()),
-            _ => self.0.control(rank.0, None),
+            PACKET => self.0.packet(from.0, PeerId(peer), rest, payload),
+            CONTROL => self.0.control(from.0, Control::decode(&payload.to_vec()).ok()),
+            _ => self.0.control(from.0, None),
         }
     }
 }
@@ -93,9 +96,9 @@ impl Hub {
         self.shm.disconnect(PeerId(rank));
     }
 
-    /// Hands on up to `budget` packets and messages of ranks; returns how many.
-    pub fn recv(&mut self, budget: usize, to: &mut dyn FromRank) -> usize {
-        self.shm.recv(budget, &mut Route(to))
+    /// Hands on packets and messages of ranks, of each as much as its share; returns how many.
+    pub fn recv(&mut self, to: &mut dyn FromRank) -> usize {
+        self.shm.recv_shares(&mut Route(to))
     }
 
     /// Gives a rank a packet from `peer` (`None`: from somebody it has not told of). False: its

@@ -8,7 +8,7 @@ use super::groups::{Groups, Port};
 use super::payloads::Payloads;
 use super::Control;
 use crate::Bytes;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use weft_core::relay::{Arrival, LinkTo, Out, Relay, RelayEvent, RelayStats, Room};
 use weft_core::wire::{self, field, flags, status, HeaderBuf, Packet, PacketType};
@@ -18,6 +18,8 @@ use weft_core::{Config, EndpointId, Instant, PeerId, Pulse};
 const INBOX_MAX: usize = 1024;
 /// Between two looks at the rank's process: less than peers leave between two questions.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// What a packet that is held takes beside its payload.
+const HELD: usize = 160;
 
 /// The ring to the rank.
 pub trait ToRank {
@@ -62,12 +64,14 @@ pub struct Proxy {
     payloads: Payloads,
     inbox: VecDeque<Inbound>,
     inbox_bytes: usize,
-    held: HashMap<(u32, u32), (HeaderBuf, Vec<u8>)>,
+    /// By peer and number.
+    held: BTreeMap<(u32, u32), (HeaderBuf, Vec<u8>)>,
     held_bytes: usize,
     scratch: Vec<u8>,
     counters: Counters,
     groups: Groups,
     limits: Limits,
+    peers_max: u32,
     /// The rank has ended: nothing is for it any more.
     gone: bool,
     /// Packets and messages of the rank so far, and at the last look at its process.
@@ -80,11 +84,12 @@ impl Proxy {
     /// For the rank of this identity.
     pub fn new(rank: EndpointId, config: Config, limits: Limits) -> Proxy {
         Proxy {
+            peers_max: config.peers_max,
             relay: Relay::new(rank, config),
             payloads: Payloads::default(),
             inbox: VecDeque::new(),
             inbox_bytes: 0,
-            held: HashMap::new(),
+            held: BTreeMap::new(),
             held_bytes: 0,
             scratch: Vec::new(),
             counters: Counters::default(),
@@ -119,7 +124,7 @@ impl Proxy {
     }
 
     /// A message of the rank about what is done in its place; any other is refused, in words.
-    pub fn control(&mut self, now: Instant, message: Control) {
+    pub fn control(&mut self, message: Control) {
         match message {
             Control::CounterOpen(key, words, value, kernel) => {
                 let most = self.limits.words;
@@ -146,12 +151,15 @@ impl Proxy {
             }
             Control::GroupJoin(role) => {
                 let (group, most) = (role.group, self.limits.groups);
-                let joined = self.groups.join(role, most);
+                let peers = self.peers_max;
+                let named = role.children.iter().all(|child| child.0 < peers);
+                let joined = named && self.groups.join(role, most);
                 self.say(Control::GroupJoined(group, joined));
                 if !joined {
                     self.say(Control::Notice(format!(
-                        "group {group:x} is not joined: it is already, or the quota of {most} \
-                         groups is used up (weftd --quota groups=N)"
+                        "group {group:x} is not joined: it is already, names a child twice or one \
+                         beyond the {peers} peers that this rank may have, or the quota of {most} \
+                         groups is used up (weftd --quota peers=N, groups=N)"
                     )));
                 }
             }
@@ -162,7 +170,6 @@ impl Proxy {
             Control::GroupGrant(group, granted) => self.groups.rank_granted(group, granted),
             _ => self.say(Control::Notice("a message that only an agent sends".into())),
         }
-        self.progress(now);
     }
 
     /// A peer that these links reach, with the session number that it puts into packets to the
@@ -174,15 +181,28 @@ impl Proxy {
         endpoint: EndpointId,
         links: &[LinkTo],
     ) -> bool {
-        self.relay.connect(peer, known, endpoint, links)
+        let connected = self.relay.connect(peer, known, endpoint, links);
+        if connected {
+            self.groups.look_again();
+        }
+        connected
     }
 
     /// Forgets a peer.
     pub fn forget(&mut self, peer: PeerId) {
         self.relay.disconnect(peer);
-        self.held.retain(|(of, _), _| *of != peer.0);
-        self.held_bytes = self.held.values().map(|(_, payload)| payload.len()).sum();
+        // Of this peer alone, whatever is held of others.
+        let of_peer = (peer.0, 0)..=(peer.0, u32::MAX);
+        let held: Vec<(u32, u32)> = self.held.range(of_peer).map(|(key, _)| *key).collect();
+        held.into_iter().for_each(|key| drop(self.take_held(key)));
         self.lose(peer);
+    }
+
+    /// A held packet, whose turn has come or which is forgotten.
+    fn take_held(&mut self, key: (u32, u32)) -> Option<(HeaderBuf, Vec<u8>)> {
+        let held = self.held.remove(&key)?;
+        self.held_bytes -= held.1.len() + HELD;
+        Some(held)
     }
 
     /// A frame of a link.
@@ -203,7 +223,8 @@ impl Proxy {
         match self.relay.from_wire(now, link, header, room) {
             Arrival::Drop => {}
             Arrival::Hold(peer, seq) => {
-                self.held_bytes += payload.len();
+                self.take_held((peer.0, seq.0));
+                self.held_bytes += payload.len() + HELD;
                 let kept = (HeaderBuf::copy_of(header), payload.to_vec());
                 self.held.insert((peer.0, seq.0), kept);
             }
@@ -214,10 +235,9 @@ impl Proxy {
                 self.take(now, (from, header), &scratch, rank);
                 self.scratch = scratch;
                 while let Some((peer, seq)) = self.relay.next_held() {
-                    let Some((header, payload)) = self.held.remove(&(peer.0, seq.0)) else {
+                    let Some((header, payload)) = self.take_held((peer.0, seq.0)) else {
                         continue;
                     };
-                    self.held_bytes -= payload.len();
                     self.take(now, (Some(peer), header.as_slice()), &payload, rank);
                 }
             }
@@ -447,6 +467,11 @@ impl Proxy {
     /// What the relay has counted.
     pub fn stats(&self) -> &RelayStats {
         self.relay.stats()
+    }
+
+    /// Work that groups have taken, in visits of a child.
+    pub fn group_work(&self) -> u64 {
+        self.groups.work
     }
 
     /// Operations served, and multicast packets taken in and refused.

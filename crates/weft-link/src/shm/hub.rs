@@ -5,7 +5,7 @@ use super::ring::Area as _;
 use super::sys::socket;
 use super::{DirectCopy, ShmConfig, ShmLink};
 use crate::sync::Ordering;
-use crate::{Address, LinkError, PeerInfo};
+use crate::{Address, Bytes, LinkError, PeerInfo};
 use weft_core::{EndpointId, PeerId};
 
 /// A process that connected, as the kernel vouches for it.
@@ -17,6 +17,14 @@ pub struct Caller {
     pub user: u32,
     /// Its process number; 0 when it is not visible from here.
     pub pid: i32,
+}
+
+/// Takes what the peers of a hub send, from each until it has cost its share.
+pub(crate) trait Heard {
+    /// What the packets of a peer may cost now; 0: it is not heard.
+    fn share(&mut self, from: PeerId) -> u32;
+    /// A packet; what it cost.
+    fn frame(&mut self, from: PeerId, header: &[u8], payload: Bytes<'_>) -> u32;
 }
 
 impl ShmLink {
@@ -86,6 +94,22 @@ impl ShmLink {
         }
     }
 
+    /// Delivers what peers have sent, of each as much as its share; returns how many packets. Only
+    /// who is admitted is heard.
+    pub(crate) fn recv_shares(&mut self, to: &mut dyn Heard) -> usize {
+        self.recv_by(|peer| {
+            let Some(from) = peer.id else { return 0 };
+            let mut left = to.share(from);
+            if left == 0 {
+                return 0;
+            }
+            peer.pop_while(|_, header, payload| {
+                left = left.saturating_sub(to.frame(from, header, payload));
+                left > 0
+            })
+        })
+    }
+
     /// Breaks the protocol of the rings to a peer, for tests: its slots, or what was taken of them.
     pub(crate) fn spoil(&mut self, peer: PeerId, credits: bool) {
         let slots = self.config.slots;
@@ -95,10 +119,5 @@ impl ShmLink {
         } else {
             (0..slots).for_each(|at| peer.tx_area.slot(at).word.store(u64::MAX, Ordering::Release));
         }
-    }
-
-    /// Looks at the sockets now.
-    pub(crate) fn look_at_sockets(&mut self) {
-        self.service();
     }
 }

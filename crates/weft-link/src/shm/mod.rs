@@ -22,6 +22,7 @@ mod tests;
 
 pub use direct::DirectCopy;
 pub use hub::Caller;
+pub(crate) use hub::Heard;
 pub use rendezvous::{check as check_hello, example as example_hello, host};
 pub use sys::block::Block;
 
@@ -430,25 +431,12 @@ impl Link for ShmLink {
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
-        let mut received = 0;
-        let mut finished = false;
-        let peers = self.peers.len();
-        self.next = if self.next + 1 < peers { self.next + 1 } else { 0 };
-        for turn in 0..peers {
-            let at = self.next + turn;
-            let peer = &mut self.peers[if at < peers { at } else { at - peers }];
-            received += peer.pop(budget - received, sink);
-            finished |= peer.hung_up || peer.lie.is_some();
-        }
-        if finished {
-            self.reap();
-        }
-        self.received(received);
-        self.calls += 1;
-        if self.calls >= TICK_CALLS {
-            self.tick(received == 0);
-        }
-        received
+        let mut left = budget;
+        self.recv_by(|peer| {
+            let popped = peer.pop(left, sink);
+            left -= popped;
+            popped
+        })
     }
 
     #[inline]
@@ -591,6 +579,30 @@ impl Link for ShmLink {
 }
 
 impl ShmLink {
+    /// Has `pop` deliver what each peer has sent, each time from another one on; how many packets.
+    #[inline]
+    fn recv_by(&mut self, mut pop: impl FnMut(&mut Peer) -> usize) -> usize {
+        let mut received = 0;
+        let mut finished = false;
+        let peers = self.peers.len();
+        self.next = if self.next + 1 < peers { self.next + 1 } else { 0 };
+        for turn in 0..peers {
+            let at = self.next + turn;
+            let peer = &mut self.peers[if at < peers { at } else { at - peers }];
+            received += pop(peer);
+            finished |= peer.hung_up || peer.lie.is_some();
+        }
+        if finished {
+            self.reap();
+        }
+        self.received(received);
+        self.calls += 1;
+        if self.calls >= TICK_CALLS {
+            self.tick(received == 0);
+        }
+        received
+    }
+
     /// Where the peer is that is copied from or to; its hello was heard if it is there to hear.
     /// Looks at the sockets now and then: who only copies hears of memory to map, and of ends.
     fn before_direct(&mut self, id: PeerId) -> Result<usize, LinkError> {

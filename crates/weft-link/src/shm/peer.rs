@@ -9,7 +9,7 @@ use super::sys::map::Half;
 use super::sys::socket;
 use super::DirectCopy;
 use crate::sync::{fence, Ordering};
-use crate::{Frame, Sink};
+use crate::{Bytes, Frame, Sink};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use weft_core::{EndpointId, PeerId, Pulse};
@@ -178,13 +178,30 @@ impl Peer {
     /// Delivers up to `budget` packets; returns how many.
     #[inline]
     pub(super) fn pop(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
-        let mut popped = 0;
-        while popped < budget && !self.muted {
+        if budget == 0 {
+            return 0;
+        }
+        let mut left = budget;
+        self.pop_while(|from, header, payload| {
+            sink.frame(from, header, payload);
+            left -= 1;
+            left > 0
+        })
+    }
+
+    /// Delivers packets while `take` says so; returns how many.
+    #[inline]
+    pub(super) fn pop_while(
+        &mut self,
+        mut take: impl FnMut(Option<PeerId>, &[u8], Bytes<'_>) -> bool,
+    ) -> usize {
+        let (mut popped, mut more) = (0, !self.muted);
+        while more {
             match self.rx.peek(&self.rx_area) {
                 Ok(Some(len)) => {
                     let from = self.id;
                     self.rx.pop(&self.rx_area, len, |header, payload| {
-                        sink.frame(from, header, payload);
+                        more = take(from, header, payload);
                     });
                     popped += 1;
                 }

@@ -9,8 +9,9 @@
 
 use super::ring::Sizes;
 use super::sys::map;
+use super::sys::misc;
 use super::sys::socket::{self, Cred, Name};
-use crate::{random_u64, LinkError};
+use crate::{random_u64, user, LinkError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use weft_core::EndpointId;
@@ -177,15 +178,6 @@ pub fn example() -> Vec<u8> {
     hello.encode().to_vec()
 }
 
-/// The rule of both sides: only processes of the same user share memory.
-pub(super) fn same_user(ours: u32, theirs: Cred) -> Result<(), String> {
-    if ours == theirs.uid {
-        Ok(())
-    } else {
-        Err(format!("its process runs as user {}, this one as user {ours}", theirs.uid))
-    }
-}
-
 /// A hash that is equal for processes under one kernel in one network namespace, where abstract
 /// sockets reach. Never zero.
 ///
@@ -231,9 +223,9 @@ pub(super) fn system(what: &str, source: io::Error) -> LinkError {
 /// The rule of who is served by an agent: only one of the same user, or of root, may hold the key
 /// of a job.
 pub(super) fn trusted_agent(ours: u32, theirs: Cred) -> Result<(), String> {
-    match theirs.uid {
-        0 => Ok(()),
-        _ => same_user(ours, theirs),
+    match user::is_root(theirs.uid) {
+        true => Ok(()),
+        false => user::same(ours, theirs.uid),
     }
 }
 
@@ -246,10 +238,21 @@ pub(super) fn listen() -> Result<(OwnedFd, u64), LinkError> {
 
 /// Opens the listener of an agent.
 pub(super) fn listen_at(name: &str) -> Result<OwnedFd, LinkError> {
-    socket::listen(Name::Text(name)).map_err(|source| LinkError::System {
-        what: format!("listening on {name}"),
-        source,
-        fix: "another agent may serve there (`weftd --status`), or the folder is missing",
+    socket::listen(Name::Text(name)).map_err(|source| {
+        let taken = source.raw_os_error() == Some(libc::EADDRINUSE);
+        let holder = taken.then(|| socket::connect(Name::Text(name))).and_then(Result::ok);
+        let holder = holder.and_then(|socket| socket::peer_cred(&socket).ok());
+        let (what, fix) = match holder {
+            Some(Cred { pid, uid }) if uid != misc::effective_user() => (
+                format!("listening on {name}, which process {pid} of user {uid} has"),
+                "who comes first has an abstract name: take a path, by weftd --name and WEFT_AGENT",
+            ),
+            _ => (
+                format!("listening on {name}"),
+                "another agent may serve there (`weftd --status`), or the folder is missing",
+            ),
+        };
+        LinkError::System { what, source, fix }
     })
 }
 
@@ -261,7 +264,7 @@ pub(super) struct Dialed {
 }
 
 /// Connects to the listener of `key`, checks whose it is, and passes it a new segment with `offer`.
-pub(super) fn dial(key: u64, user: u32, offer: &Hello) -> Result<Dialed, LinkError> {
+pub(super) fn dial(key: u64, ours: u32, offer: &Hello) -> Result<Dialed, LinkError> {
     let socket = socket::connect(Name::Key(key)).map_err(|e| match e.raw_os_error() {
         Some(libc::ECONNREFUSED) => {
             let peer = offer.to;
@@ -270,12 +273,13 @@ pub(super) fn dial(key: u64, user: u32, offer: &Hello) -> Result<Dialed, LinkErr
         _ => system("connecting a Unix socket", e),
     })?;
     let cred = socket::peer_cred(&socket).map_err(|e| system("asking who listens", e))?;
-    same_user(user, cred).map_err(LinkError::Unreachable)?;
+    // Only processes of the same user share memory.
+    user::same(ours, cred.uid).map_err(LinkError::Unreachable)?;
     offer_segment(socket, cred, offer)
 }
 
 /// As `dial`, to the agent that listens at `name`.
-pub(super) fn dial_agent(name: &str, user: u32, offer: &Hello) -> Result<Dialed, LinkError> {
+pub(super) fn dial_agent(name: &str, ours: u32, offer: &Hello) -> Result<Dialed, LinkError> {
     let socket = socket::connect(Name::Text(name)).map_err(|e| match e.raw_os_error() {
         Some(libc::ECONNREFUSED | libc::ENOENT) => {
             LinkError::Unreachable(format!("no agent listens at {name}: start weftd"))
@@ -285,7 +289,7 @@ pub(super) fn dial_agent(name: &str, user: u32, offer: &Hello) -> Result<Dialed,
     let cred = socket::peer_cred(&socket).map_err(|e| system("asking who listens", e))?;
     let foreign =
         |why| LinkError::Unreachable(format!("the agent at {name} is not trusted: {why}"));
-    trusted_agent(user, cred).map_err(foreign)?;
+    trusted_agent(ours, cred).map_err(foreign)?;
     offer_segment(socket, cred, offer)
 }
 
@@ -309,7 +313,6 @@ fn offer_segment(socket: OwnedFd, cred: Cred, offer: &Hello) -> Result<Dialed, L
 #[cfg(all(test, not(loom)))]
 #[allow(non_snake_case)]
 mod tests {
-    use super::super::sys::misc;
     use super::*;
 
     fn hello() -> Hello {
@@ -366,13 +369,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn same_user__refuses_another() {
-        assert!(same_user(1000, Cred { pid: 1, uid: 1000 }).is_ok());
-        let why = same_user(1000, Cred { pid: 1, uid: 0 }).unwrap_err();
-        assert!(why.contains("user 0") && why.contains("user 1000"));
     }
 
     #[test]

@@ -2,14 +2,12 @@
 //! Done rarely while polling, and on every wake-up.
 
 use super::peer::{Peer, Socket};
-use super::rendezvous::{
-    self, same_user, system, Hello, Kind, Shared, BELL, HELLO, REFUSED, SHARED,
-};
+use super::rendezvous::{self, system, Hello, Kind, Shared, BELL, HELLO, REFUSED, SHARED};
 use super::ring::Lie;
 use super::sys::map;
 use super::sys::socket::{self, Epoll};
 use super::ShmLink;
-use crate::LinkError;
+use crate::{user, LinkError};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,6 +16,10 @@ use std::os::fd::OwnedFd;
 const MAX_PENDING: usize = 64;
 /// Connections accepted, and messages read of a socket, in one go: more than a socket holds.
 const BURST: usize = 1024;
+/// The same for a hub, whose callers may be anybody: what is more waits for its next look, while
+/// those whom it serves are served.
+const HUB_ACCEPTS: usize = 8;
+const HUB_MESSAGES: usize = 64;
 /// The listener's token; connections count from 1.
 const LISTENER: u64 = 0;
 
@@ -152,9 +154,18 @@ fn hear(fd: &OwnedFd) -> Heard {
 }
 
 impl ShmLink {
-    /// Looks at all sockets that have something.
+    /// Looks at all sockets that have something; a hub at those it has, not at the listener.
     #[cold]
     pub(super) fn service(&mut self) {
+        self.look(if self.is_hub { 0 } else { BURST });
+    }
+
+    /// The same, and a hub accepts some of those who wait.
+    pub(crate) fn look_at_sockets(&mut self) {
+        self.look(if self.is_hub { HUB_ACCEPTS } else { BURST });
+    }
+
+    fn look(&mut self, accepts: usize) {
         if std::mem::take(&mut self.doors.paused) {
             let _ = self.doors.epoll.add(&self.doors.listener, LISTENER);
         }
@@ -162,7 +173,7 @@ impl ShmLink {
         self.doors.epoll.ready(&mut ready);
         for &token in &ready {
             if token == LISTENER {
-                self.accept();
+                self.accept(accepts);
             } else if let Some(at) = self.doors.pending.iter().position(|s| s.token == token) {
                 self.greet(at);
             } else if let Some(at) = self.peers.iter().position(|p| p.socket(token).is_some()) {
@@ -172,8 +183,8 @@ impl ShmLink {
         self.doors.ready = ready;
     }
 
-    fn accept(&mut self) {
-        for _ in 0..BURST {
+    fn accept(&mut self, most: usize) {
+        for _ in 0..most {
             let fd = match socket::accept(&self.doors.listener) {
                 Ok(fd) => fd,
                 Err(e) => return self.accept_failed(&e),
@@ -182,17 +193,17 @@ impl ShmLink {
                 if self.is_hub {
                     Ok(cred.uid)
                 } else {
-                    same_user(self.user, cred).map(|()| cred.uid)
+                    user::same(self.user, cred.uid).map(|()| cred.uid)
                 }
             });
-            let user = match checked {
-                Ok(user) => user,
+            let of = match checked {
+                Ok(of) => of,
                 Err(why) => {
                     self.refuse(&why);
                     continue;
                 }
             };
-            match self.doors.watch(fd, user) {
+            match self.doors.watch(fd, of) {
                 Ok(socket) => self.doors.pending.push(socket),
                 Err(e) => return self.refuse(&e.to_string()),
             }
@@ -333,7 +344,7 @@ impl ShmLink {
 
     /// Reads what a connection has for us.
     fn listen_to(&mut self, at: usize, token: u64) {
-        for _ in 0..BURST {
+        for _ in 0..if self.is_hub { HUB_MESSAGES } else { BURST } {
             let peer = &mut self.peers[at];
             let Some(fd) = peer.socket(token) else { return };
             match hear(fd) {

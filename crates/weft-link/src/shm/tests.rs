@@ -919,6 +919,25 @@ fn hub__a_liar_is_ended_alone_and_nobody_is_heard_before_admission() {
 }
 
 #[test]
+fn hub__callers_without_end_are_met_some_at_a_time() {
+    let name = format!("@weft-hub-{:016x}", crate::random_u64());
+    let mut hub = ShmLink::hub(config(100), &name, 64).unwrap();
+    let mut ranks: Vec<_> = (1..30).map(|n| ShmLink::new(config(n)).unwrap()).collect();
+    for rank in &mut ranks {
+        rank.connect_agent(&name, EndpointId(100), PEER).unwrap();
+    }
+    hub.service();
+    assert!(!hub.has_callers(), "not while it polls");
+    let mut met = 0;
+    while met < ranks.len() {
+        hub.look_at_sockets();
+        let now = hub.callers().len();
+        assert!(now > met && now <= met + 8, "{met} to {now}");
+        met = now;
+    }
+}
+
+#[test]
 fn hub__rings_of_other_sizes_than_its_own_are_refused() {
     let name = format!("@weft-hub-{:016x}", crate::random_u64());
     let mut hub = ShmLink::hub(config(100), &name, 8).unwrap();
@@ -934,5 +953,114 @@ fn hub__rings_of_other_sizes_than_its_own_are_refused() {
         hub.look_at_sockets();
         assert!(!hub.has_callers());
         assert_eq!(counter(&hub, "shm_refused"), n);
+    }
+}
+
+/// What the child processes of the test below do.
+const ROLE: &str = "WEFT_TEST_UNMAPPED";
+
+/// Takes connections until some were refused or one was not, and says so.
+fn accept_some() {
+    let mut link = ShmLink::new(config(1)).unwrap();
+    let address = address_of(&link);
+    let hex: String = address.encode().iter().map(|b| format!("{b:02x}")).collect();
+    // The test harness may have printed on this line.
+    println!("\naddress {hex}");
+    while link.peers.is_empty() && counter(&link, "shm_refused") < 2 {
+        sys::misc::wait_readable(link.doors.epoll.as_raw_fd(), 1_000);
+        link.service();
+    }
+    println!("admitted {}", link.peers.len());
+}
+
+/// Connects as it should, and in spite of what its own side says.
+fn connect_twice(hex: &str) {
+    let bytes =
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap());
+    let address = Address::decode(&bytes.collect::<Vec<u8>>()).unwrap();
+    let mut link = ShmLink::new(config(2)).unwrap();
+    match link.connect(&info(1, &address)) {
+        Ok(_) => {
+            println!("\nconnected");
+            // Until the other one has seen it, and ended.
+            while events(&mut link).is_empty() {
+                sys::misc::wait_readable(link.doors.epoll.as_raw_fd(), 1_000);
+                link.service();
+                link.recv(1, &mut Log::default());
+            }
+        }
+        Err(why) => {
+            println!("\nrefused {why}");
+            let socket = sys::socket::connect(sys::socket::Name::Key(address.shm)).unwrap();
+            let sizes = link.config.sizes();
+            let offer = link.hello(Kind::Offer, EndpointId(1), sizes).encode();
+            let segment = sys::map::create(sizes.segment_len()).unwrap();
+            // That may be too late.
+            let _ = sys::socket::send(&socket, &offer, Some(segment.as_fd()));
+        }
+    }
+}
+
+/// Runs this test once more, in another process under these words, as one of the two above; what it
+/// prints.
+fn child(
+    words: &str,
+    role: &str,
+) -> (std::process::Child, std::io::BufReader<std::process::ChildStdout>) {
+    let own = std::env::current_exe().unwrap();
+    let mut words = words.split(' ');
+    let mut command = std::process::Command::new(words.next().unwrap());
+    command.args(words).arg(own).env(ROLE, role).stdout(std::process::Stdio::piped());
+    command.args([
+        "--exact",
+        "shm::tests::connect__the_overflow_user_proves_nothing",
+        "--nocapture",
+    ]);
+    let mut child = crate::testing::start(&mut command).unwrap();
+    let out = std::io::BufReader::new(child.stdout.take().unwrap());
+    (child, out)
+}
+
+/// The next line that starts so, without that.
+fn said(out: &mut impl std::io::BufRead, what: &str) -> String {
+    let mut lines = out.lines().map_while(Result::ok);
+    let found = lines.find_map(|line| Some(line.strip_prefix(what)?.trim().to_string()));
+    found.unwrap_or_else(|| panic!("it did not say {what}"))
+}
+
+#[test]
+fn connect__the_overflow_user_proves_nothing() {
+    match std::env::var(ROLE) {
+        Ok(role) if role == "accept" => return accept_some(),
+        Ok(address) => return connect_twice(&address),
+        Err(_) => {}
+    }
+    let root = sys::misc::effective_user() == 0;
+    let by = |user: u32, how: &str| match root {
+        true => format!("setpriv --reuid={user} --regid={user} --clear-groups unshare {how}"),
+        false => format!("unshare {how}"),
+    };
+    // Two users, where that can be: both read as the overflow user.
+    let unmapped = [by(12_345, "--user"), by(12_346, "--user")];
+    let mapped = [by(12_345, "--user --map-current-user"), by(12_345, "--user --map-current-user")];
+    if let Err(why) = crate::testing::run(&format!("{} true", unmapped[0])) {
+        return crate::testing::skip(&format!("no user namespaces: {why}"));
+    }
+    for ([first, second], are_admitted) in [(unmapped, false), (mapped, true)] {
+        let (mut listener, mut heard) = child(&first, "accept");
+        let address = said(&mut heard, "address ");
+        let (mut dialer, mut told) = child(&second, &address);
+        match are_admitted {
+            true => drop(said(&mut told, "connected")),
+            false => {
+                let why = said(&mut told, "refused ");
+                assert!(
+                    why.contains("without a number") && why.contains("--map-current-user"),
+                    "{why}"
+                );
+            }
+        }
+        assert_eq!(said(&mut heard, "admitted "), if are_admitted { "1" } else { "0" });
+        assert!(dialer.wait().unwrap().success() && listener.wait().unwrap().success());
     }
 }

@@ -214,7 +214,7 @@ fn check(path: &Path, meta: &Metadata, user: u32) -> Result<(), KeyError> {
     if !meta.is_file() || meta.len() > FILE_MAX {
         return Err(KeyError::Malformed(path.into()));
     }
-    if meta.uid() != user {
+    if weft_link::user::same(user, meta.uid()).is_err() {
         return Err(KeyError::Foreign { path: path.into(), owner: meta.uid(), user });
     }
     match meta.permissions().mode() & 0o777 {

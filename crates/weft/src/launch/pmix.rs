@@ -85,7 +85,10 @@ fn ancestors() -> impl Iterator<Item = PathBuf> {
     };
     std::iter::successors(Some(std::os::unix::process::parent_id()), parent)
         .take(ANCESTORS)
-        .filter(move |process| own.is_some() && user(&process.to_string()) == own)
+        .filter(move |process| {
+            let both = own.zip(user(&process.to_string()));
+            both.is_some_and(|(ours, theirs)| weft_link::user::same(ours, theirs).is_ok())
+        })
         .filter_map(|process| std::fs::read_link(format!("/proc/{process}/exe")).ok())
 }
 

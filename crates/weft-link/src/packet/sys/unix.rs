@@ -85,7 +85,7 @@ pub fn shut_down(fd: &OwnedFd) {
     unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
-/// User and process at the other end, and whether the user is ours.
+/// Whether the process at the other end is of the same user as this one, and its number.
 pub fn credentials(fd: &OwnedFd) -> io::Result<(bool, i32)> {
     let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -96,7 +96,7 @@ pub fn credentials(fd: &OwnedFd) -> io::Result<(bool, i32)> {
     })?;
     // SAFETY: takes nothing, cannot fail.
     let ours = unsafe { libc::geteuid() };
-    Ok((cred.uid == ours, cred.pid))
+    Ok((crate::user::same(ours, cred.uid).is_ok(), cred.pid))
 }
 
 /// Sends one message with up to [`FDS_MAX`] descriptors.

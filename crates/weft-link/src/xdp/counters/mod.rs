@@ -171,7 +171,12 @@ impl KernelCounters {
     pub fn open(&self, user: u32, count: u32, value: u64) -> Option<u32> {
         let taken = &mut self.taken.borrow_mut().words;
         let count = usize::try_from(count).ok().filter(|&n| n > 0 && may_take(taken, user, n))?;
-        let at = taken.windows(count).position(|some| some.iter().all(Option::is_none))?;
+        let mut free = 0;
+        let end = taken.iter().position(|of| {
+            free = if of.is_none() { free + 1 } else { 0 };
+            free == count
+        });
+        let at = end? + 1 - count;
         taken[at..at + count].fill(Some(user));
         (at..at + count).for_each(|word| self.word(word as u32).store(value, SeqCst));
         Some(at as u32)

@@ -1,0 +1,118 @@
+//! Users by number, and when a number proves who somebody is.
+//!
+//! A user namespace may leave users of the system without a number. The kernel shows all of them
+//! under one, that of the overflow user (user_namespaces(7)): two processes that both appear under
+//! it may belong to anybody, and so may a file. So that number is never proof of being the same
+//! user, nor of being root.
+
+use std::fs::read_to_string;
+
+/// The overflow user where `/proc` does not tell.
+const OVERFLOW: u32 = 65_534;
+
+/// The number under which users appear who have none in this user namespace; `None` where all users
+/// have one, as outside of namespaces: there that number is a user's as any other.
+pub fn unknown() -> Option<u32> {
+    let all = read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_all(&map));
+    let overflow = || read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok();
+    (!all).then(|| overflow().unwrap_or(OVERFLOW))
+}
+
+/// Whether a number is a user's in this user namespace.
+pub fn has_number(user: u32) -> bool {
+    let map = read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let user = u64::from(user);
+    ranges(&map).into_iter().any(|(first, count)| (first..first + count).contains(&user))
+}
+
+/// Whether every user has a number, of a map as in `/proc/PID/uid_map`: lines of the first number
+/// inside, the first outside, and how many.
+fn maps_all(map: &str) -> bool {
+    let reach =
+        |to, (first, count): (u64, u64)| if first <= to { to.max(first + count) } else { to };
+    // The last number is nobody's: it means "no user" to system calls.
+    ranges(map).into_iter().fold(0, reach) >= u64::from(u32::MAX)
+}
+
+/// The numbers inside, as first and count, in order.
+fn ranges(map: &str) -> Vec<(u64, u64)> {
+    let range = |line: &str| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+        let (first, _, count) = (numbers.next()?.ok()?, numbers.next()?, numbers.next()?.ok()?);
+        Some((first.into(), count.into()))
+    };
+    let mut ranges: Vec<(u64, u64)> = map.lines().filter_map(range).collect();
+    ranges.sort_unstable();
+    ranges
+}
+
+/// Whether a process of user `theirs`, as the kernel says, is one of the same user as this one,
+/// which is `ours`.
+///
+/// # Errors
+/// It is not, or that cannot be known: why, for people.
+pub fn same(ours: u32, theirs: u32) -> Result<(), String> {
+    if ours != theirs {
+        return Err(format!("its process runs as user {theirs}, this one as user {ours}"));
+    }
+    match unknown() == Some(theirs) {
+        false => Ok(()),
+        true => Err(format!(
+            "both processes run as users without a number in their user namespace (shown as \
+             {theirs}), which proves nothing: map the user, as `unshare --map-current-user` does"
+        )),
+    }
+}
+
+/// Whether a process of this user, as the kernel says, is one of root.
+pub fn is_root(theirs: u32) -> bool {
+    theirs == 0 && unknown() != Some(0)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_all__only_a_map_without_gaps() {
+        let maps = [
+            "         0          0 4294967295\n",
+            "0 0 1000\n 1000 1000 4294966295",
+            "5 5 9\n0 0 5\n14 14 4294967290",
+        ];
+        assert!(maps.into_iter().all(maps_all));
+        let others = [
+            "",
+            "0 1000 1",
+            "0 0 65536",
+            "0 0 1000\n1001 1001 4294966294",
+            "1 1 4294967294",
+            "x 0 4294967295",
+            "0 0",
+        ];
+        for map in others {
+            assert!(!maps_all(map), "{map:?}");
+        }
+    }
+
+    #[test]
+    fn has_number__this_ones_own() {
+        use std::os::unix::fs::MetadataExt;
+        let own = std::fs::metadata("/proc/self").unwrap().uid();
+        assert!(has_number(own) || unknown() == Some(own));
+        assert!(!has_number(u32::MAX));
+    }
+
+    #[test]
+    fn same__refuses_another() {
+        assert_eq!(same(1000, 1000), Ok(()));
+        let why = same(1000, 0).unwrap_err();
+        assert!(why.contains("user 0") && why.contains("user 1000"));
+    }
+
+    #[test]
+    fn same__the_overflow_user_is_one_only_where_all_have_numbers() {
+        assert_eq!(same(OVERFLOW, OVERFLOW).is_ok(), unknown().is_none());
+    }
+}

@@ -1,0 +1,453 @@
+//! Who is served: callers, seats and what each user may have of them.
+
+use crate::links::Pool;
+use crate::options::Options;
+use crate::seat::Seat;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use weft_core::{Instant, PeerId};
+use weft_link::agent::{Attach, Caller, Control, FromRank, InKernel, Served, VERSION};
+use weft_link::secure::{JobKey, Security};
+use weft_link::Bytes;
+
+/// What all ranks together may cost in a turn; each has an equal share of it, and at least the
+/// least: costs are in packets.
+const BUDGET: u32 = 256;
+const SHARE_MIN: u32 = 32;
+/// How long what an ended rank has sent is still sent again.
+const LINGER: Duration = Duration::from_secs(5);
+/// How long a rank may take from connecting to asking, if nobody else waits.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Callers that have asked for nothing, of all and of one user: beyond, the oldest gives way.
+const WAITING_MAX: usize = 32;
+const WAITING_OF_USER: usize = 16;
+/// Connections beyond seats: those who have not asked, those whom nobody has looked at yet, and
+/// those who are told why they are refused; of all and of one user.
+pub const CALLERS_MAX: usize = 64;
+pub const CALLERS_OF_USER: usize = 32;
+
+/// Counters that are also told for all ranks together, those that have ended included.
+pub const TOTALS: [&str; 5] = ["sent", "retransmitted", "counted", "multicast", "fault_lost"];
+
+/// The ranks and what they get.
+pub struct Room {
+    /// Who has connected and asked for nothing yet, until when.
+    waiting: BTreeMap<u32, (Caller, Instant)>,
+    pub seats: BTreeMap<u32, Box<Seat>>,
+    /// Those refused since they were last told: no more than callers.
+    turned_away: Vec<(u32, String)>,
+    pub pool: Pool,
+    pub options: Options,
+    /// The user who started the agent.
+    owner: u32,
+    /// The number of those who have none here: it may be anybody's.
+    unknown: Option<u32>,
+    pub now: Instant,
+    next: u32,
+    /// No new ranks.
+    pub draining: bool,
+    pub served: u64,
+    pub refused: u64,
+    /// What was done for ranks that have ended: values of [`TOTALS`].
+    pub past: [u64; TOTALS.len()],
+}
+
+impl FromRank for Room {
+    fn share(&mut self, rank: u32) -> u32 {
+        match self.seats.get(&rank) {
+            Some(seat) => seat.share(),
+            // One message says what it wants.
+            None => self.waiting.contains_key(&rank).into(),
+        }
+    }
+
+    #[inline]
+    fn packet(&mut self, rank: u32, peer: PeerId, header: &[u8], payload: Bytes<'_>) -> u32 {
+        match self.seats.get_mut(&rank) {
+            Some(seat) => seat.packet(peer, header, payload),
+            None => 1,
+        }
+    }
+
+    fn control(&mut self, rank: u32, message: Option<Control>) -> u32 {
+        let Some(seat) = self.seats.get_mut(&rank) else {
+            if let Some((caller, _)) = self.waiting.remove(&rank) {
+                self.on_first(rank, caller, message);
+            }
+            return u32::MAX;
+        };
+        let cost = seat.control(message);
+        if let Some(why) = seat.fault.take() {
+            self.end(rank, why);
+            return u32::MAX;
+        }
+        cost
+    }
+}
+
+impl Room {
+    /// Empty, of an agent that this user has started.
+    pub fn new(options: Options, pool: Pool, owner: u32, now: Instant) -> Room {
+        Room {
+            waiting: BTreeMap::new(),
+            seats: BTreeMap::new(),
+            turned_away: Vec::new(),
+            pool,
+            options,
+            owner,
+            unknown: weft_link::user::unknown(),
+            now,
+            next: 0,
+            draining: false,
+            served: 0,
+            refused: 0,
+            past: [0; TOTALS.len()],
+        }
+    }
+
+    /// Whether a user may end the agent, and see the ranks of all: root, and who started it.
+    pub fn commands(&self, user: u32) -> bool {
+        self.is_known(user) && (user == 0 || user == self.owner)
+    }
+
+    /// Whether a number names one user.
+    pub fn is_known(&self, user: u32) -> bool {
+        self.unknown != Some(user)
+    }
+
+    /// Ranks that are served.
+    pub fn ranks(&self) -> usize {
+        self.seats.values().filter(|seat| seat.leaving.is_none()).count()
+    }
+
+    /// Whether nobody is here: of those who have asked for nothing only who started the agent, and
+    /// root, are somebody.
+    pub fn is_empty(&self) -> bool {
+        self.seats.is_empty() && !self.waiting.values().any(|(c, _)| self.commands(c.user))
+    }
+
+    /// Seats that root and the one who started the agent find, whatever others take.
+    fn kept(&self) -> usize {
+        self.options.seats / 8
+    }
+
+    /// Why a caller that asks is not served, if so.
+    fn refusal(&self, caller: &Caller) -> Option<String> {
+        let (seats, kept) = (self.options.seats, self.kept());
+        let owner = self.owner == caller.user && self.is_known(caller.user);
+        let most = self.options.ranks_of(owner);
+        // Those that have ended and still deliver have a seat too.
+        let all = self.seats.len();
+        let own = self.seats.values().filter(|seat| seat.caller.user == caller.user).count();
+        if self.draining {
+            Some("it is about to end (SIGTERM, or weftd --stop)".into())
+        } else if all >= seats {
+            Some(format!("all its {seats} seats are taken (weftd --seats N)"))
+        } else if own >= most {
+            let user = caller.user;
+            Some(format!("user {user} has {own} ranks, the quota (weftd --quota ranks=N)"))
+        } else if all >= seats - kept && !self.commands(caller.user) {
+            let owner = self.owner;
+            Some(format!(
+                "all its {seats} seats are taken but {kept} for root and user {owner} \
+                 (weftd --seats N)"
+            ))
+        } else {
+            None
+        }
+    }
+
+    /// A number that no rank has.
+    pub fn number(&mut self) -> u32 {
+        loop {
+            let rank = self.next;
+            self.next = self.next.wrapping_add(1) & 0xffff;
+            if !self.seats.contains_key(&rank) && !self.waiting.contains_key(&rank) {
+                return rank;
+            }
+        }
+    }
+
+    /// Somebody has connected, and is `rank` from now on.
+    pub fn meet(&mut self, rank: u32, caller: Caller) {
+        self.waiting.insert(rank, (caller, self.now + PATIENCE));
+        let of = |user| self.waiting.values().filter(|(c, _)| c.user == user).count();
+        let own = of(caller.user);
+        let mut most = (caller.user, own);
+        if own <= WAITING_OF_USER {
+            if self.waiting.len() <= WAITING_MAX {
+                return;
+            }
+            for (other, _) in self.waiting.values() {
+                let n = of(other.user);
+                most = if n > most.1 { (other.user, n) } else { most };
+            }
+        }
+        let oldest = self.waiting.iter().filter(|(_, (c, _))| c.user == most.0);
+        if let Some((&rank, _)) = oldest.min_by_key(|(_, (_, until))| *until) {
+            self.give_up_caller(rank, "it has asked for nothing, and others wait".into());
+        }
+    }
+
+    /// Refuses callers that have asked for nothing for long, and all where nobody new is served.
+    pub fn look_at_waiting(&mut self) {
+        let late = |(&rank, (_, until)): (&u32, &(Caller, Instant))| {
+            (self.draining || self.now >= *until).then_some(rank)
+        };
+        let late: Vec<u32> = self.waiting.iter().filter_map(late).collect();
+        for rank in late {
+            let why = match self.draining {
+                true => "it is about to end (SIGTERM, or weftd --stop)".into(),
+                false => format!("it has asked for nothing within {} s", PATIENCE.as_secs()),
+            };
+            self.give_up_caller(rank, why);
+        }
+    }
+
+    fn give_up_caller(&mut self, rank: u32, why: String) {
+        if let Some((caller, _)) = self.waiting.remove(&rank) {
+            self.refuse(rank, &caller, why);
+        }
+    }
+
+    /// A new turn: each rank has its share of it, less what it has cost beyond earlier ones.
+    pub fn begin_turn(&mut self) {
+        let seats = self.seats.len().max(1) as u32;
+        let share = (BUDGET / seats).max(SHARE_MIN);
+        self.seats.values_mut().for_each(|seat| seat.begin_turn(share));
+    }
+
+    /// A caller's first message: it is served, or told why not.
+    fn on_first(&mut self, rank: u32, caller: Caller, message: Option<Control>) {
+        let served = match message {
+            Some(Control::Attach(attach)) => self.attach(rank, caller, &attach),
+            Some(Control::Foreign(theirs, _)) => Err(format!(
+                "it speaks version {VERSION} of the agent's protocol, this program {theirs}: use \
+                 the weftd of this program's release"
+            )),
+            _ => Err("it does not understand how this program asks to be served: use the weftd \
+                      of this program's release"
+                .into()),
+        };
+        if let Err(why) = served {
+            self.refuse(rank, &caller, why);
+        }
+    }
+
+    fn attach(&mut self, rank: u32, caller: Caller, attach: &Attach) -> Result<(), String> {
+        let (endpoint, other) = (caller.endpoint, attach.endpoint);
+        if other != endpoint {
+            return Err(format!(
+                "the program connected as endpoint {endpoint} and asks as {other}"
+            ));
+        }
+        let Some(job_key) = JobKey::from_bytes(&attach.key) else {
+            return Err("the program's job has no key: start it by weft run, or with a key file \
+                        that has one"
+                .into());
+        };
+        let mut why = self.refusal(&caller);
+        if why.is_some() && !self.draining && self.make_room(caller.user) {
+            why = self.refusal(&caller);
+        }
+        why.map_or(Ok(()), Err)?;
+        let security = Security { mode: attach.mode, job_key, me: endpoint };
+        let carriers = match self.pool.take(&security) {
+            Err(_) if self.give_up(|_, seat, _| seat.has_told()) => self.pool.take(&security),
+            taken => taken,
+        };
+        let carriers = carriers.map_err(|e| e.to_string())?;
+        let mut seat = Box::new(Seat::new(rank, caller, attach, carriers, self.options.quotas));
+        if let Some(counters) = self.pool.kernel() {
+            seat.use_kernel(InKernel {
+                counters: Rc::clone(counters),
+                key: security.job_key,
+                me: endpoint,
+                user: caller.user,
+            });
+        }
+        let (address, mtu, latency_ns, bytes_per_us) = seat.offer();
+        let pid = std::process::id();
+        let address = address.encode();
+        let served = Served { version: VERSION, pid, mtu, latency_ns, bytes_per_us, address };
+        seat.say(Control::Attached(served));
+        let (process, user) = (caller.pid, caller.user);
+        log::info!("serving process {process} of user {user}, endpoint {endpoint}");
+        self.served += 1;
+        self.seats.insert(rank, seat);
+        Ok(())
+    }
+
+    /// A caller is not served: it is told why, and its connection ends.
+    pub fn refuse(&mut self, rank: u32, caller: &Caller, why: String) {
+        log::warn!("process {} of user {} is refused: {why}", caller.pid, caller.user);
+        self.refused += 1;
+        self.turned_away.push((rank, why));
+    }
+
+    /// A rank is not served any more: it is told why, and its connection ends.
+    fn end(&mut self, rank: u32, why: String) {
+        let Some(seat) = self.seats.get_mut(&rank) else { return };
+        let Caller { pid, user, .. } = seat.caller;
+        log::warn!("process {pid} of user {user} is not served any more: {why}");
+        seat.end(self.now + LINGER);
+        self.refused += 1;
+        self.turned_away.push((rank, why));
+    }
+
+    /// Those refused since this was last asked, and why.
+    pub fn turned_away(&mut self) -> Vec<(u32, String)> {
+        std::mem::take(&mut self.turned_away)
+    }
+
+    /// A rank's connection has ended.
+    pub fn on_gone(&mut self, rank: u32) {
+        self.waiting.remove(&rank);
+        if let Some(seat) = self.seats.get_mut(&rank) {
+            seat.end(self.now + LINGER);
+        }
+    }
+
+    /// Gives up seats of ranks whose last words have arrived.
+    pub fn clear(&mut self) {
+        let now = self.now;
+        self.give_up(|_, seat, until| seat.is_quiet() || now >= until);
+    }
+
+    /// Gives up seats of ranks that only repeat their last words, for one of `user` who comes next:
+    /// of everybody when all seats are taken that it may have, else of this user. Whether there
+    /// were any.
+    fn make_room(&mut self, user: u32) -> bool {
+        let kept = if self.commands(user) { 0 } else { self.kept() };
+        let full = self.seats.len() >= self.options.seats - kept;
+        self.give_up(|place_of, seat, _| (full || place_of == user) && seat.has_told())
+    }
+
+    /// Gives up those of the seats of ranks that have ended of which `done`, given their users, is
+    /// true; whether there were any.
+    fn give_up(&mut self, done: impl Fn(u32, &Seat, Instant) -> bool) -> bool {
+        let done = |seat: &Seat| seat.leaving.is_some_and(|at| done(seat.caller.user, seat, at));
+        let gone: Vec<u32> = self.seats.iter().filter(|(_, s)| done(s)).map(|(r, _)| *r).collect();
+        for rank in &gone {
+            if let Some(seat) = self.seats.remove(rank) {
+                self.past = add_totals(self.past, &seat);
+                self.pool.give_back(seat.into_carriers());
+            }
+        }
+        !gone.is_empty()
+    }
+
+    /// What was done for all ranks together: values of [`TOTALS`].
+    pub fn totals(&self) -> [u64; TOTALS.len()] {
+        self.seats.values().fold(self.past, |totals, seat| add_totals(totals, seat))
+    }
+}
+
+/// Adds what was done for one rank to values of [`TOTALS`].
+fn add_totals(mut totals: [u64; TOTALS.len()], seat: &Seat) -> [u64; TOTALS.len()] {
+    for (name, value) in seat.state().into_iter().chain([("fault_lost", seat.lost())]) {
+        if let Some(at) = TOTALS.iter().position(|total| *total == name) {
+            totals[at] += value;
+        }
+    }
+    totals
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use weft_core::{Config, EndpointId};
+    use weft_link::secure::Mode;
+
+    fn room(owner: u32) -> Room {
+        let options = Options::parse(["--links", "udp"].map(String::from)).unwrap();
+        let pool = Pool::open(&options).unwrap();
+        Room::new(options, pool, owner, Instant(1))
+    }
+
+    fn caller(user: u32) -> Caller {
+        Caller { endpoint: EndpointId(1), user, pid: 1 }
+    }
+
+    /// Has a caller of this user ask; why it is refused, if so.
+    fn ask(room: &mut Room, user: u32) -> Option<String> {
+        let rank = room.number();
+        room.meet(rank, caller(user));
+        let attach = Attach::new(EndpointId(1), Mode::Auth, [7; 32], &Config::default());
+        assert_eq!(room.share(rank), 1);
+        room.control(rank, Some(Control::Attach(attach)));
+        room.turned_away().into_iter().find(|(of, _)| *of == rank).map(|(_, why)| why)
+    }
+
+    #[test]
+    fn refusal__whatever_some_take_others_find_a_seat() {
+        let mut room = room(0);
+        let served = (0..16).take_while(|_| ask(&mut room, 1000).is_none()).count();
+        assert_eq!(served, 12);
+        let why = ask(&mut room, 1000).unwrap();
+        assert!(why.contains("user 1000 has 12 ranks, the quota"), "{why}");
+        assert_eq!((ask(&mut room, 1001), ask(&mut room, 1002)), (None, None));
+        let why = ask(&mut room, 1003).unwrap();
+        assert!(why.contains("but 2 for root and user 0") && why.contains("--seats"), "{why}");
+        assert_eq!((ask(&mut room, 0), ask(&mut room, 0)), (None, None));
+        assert!(ask(&mut room, 0).unwrap().contains("all its 16 seats are taken"));
+        assert_eq!(room.ranks(), 16);
+    }
+
+    #[test]
+    fn meet__those_who_ask_for_nothing_take_no_seat_and_give_way() {
+        let mut room = room(1000);
+        // Many users, as one has who may map others' numbers.
+        let mut gone = 0;
+        for n in 0..500 {
+            let rank = room.number();
+            room.meet(rank, caller(2000 + n % 3));
+            assert!(room.waiting.len() <= WAITING_MAX);
+            assert!(room.waiting.contains_key(&rank), "the newest stays");
+            let told = room.turned_away();
+            assert!(told.iter().all(|(_, why)| why.contains("asked for nothing")));
+            gone += told.len();
+        }
+        assert_eq!(gone, 500 - WAITING_MAX);
+        assert!(room.is_empty(), "nobody who matters");
+        for user in [0, 1000, 3000] {
+            assert_eq!(ask(&mut room, user), None);
+        }
+        // One user's own callers give way to each other before others' do.
+        for _ in 0..100 {
+            let rank = room.number();
+            room.meet(rank, caller(5));
+            assert!(room.waiting.values().filter(|(c, _)| c.user == 5).count() <= WAITING_OF_USER);
+        }
+        room.turned_away();
+        room.now = room.now + PATIENCE;
+        room.look_at_waiting();
+        assert!(room.waiting.is_empty());
+        assert!(room.turned_away().iter().all(|(_, why)| why.contains("within 20 s")));
+    }
+
+    #[test]
+    fn begin_turn__who_costs_more_than_its_share_is_not_heard_until_it_is_paid() {
+        let mut room = room(0);
+        (0..4).for_each(|_| assert_eq!(ask(&mut room, 0), None));
+        room.begin_turn();
+        let ranks: Vec<u32> = room.seats.keys().copied().collect();
+        assert!(ranks.iter().all(|&rank| room.share(rank) == BUDGET / 4));
+        let leave = |room: &mut Room| room.control(ranks[0], Some(Control::GroupLeave(1)));
+        while room.share(ranks[0]) > 0 {
+            leave(&mut room);
+        }
+        let words = Control::CounterOpen(1, 4096, 0, false);
+        let cost = room.control(ranks[0], Some(words));
+        assert!(cost > BUDGET / 4, "{cost}");
+        let mut turns = 0;
+        while room.share(ranks[0]) == 0 {
+            room.begin_turn();
+            turns += 1;
+            assert!(ranks[1..].iter().all(|&rank| room.share(rank) == BUDGET / 4));
+        }
+        assert!(turns > 1 && turns <= 2 + cost / (BUDGET / 4), "{turns} for {cost}");
+    }
+}

@@ -146,6 +146,7 @@ local VALUES = {
         [3] = "GONE",
         [4] = "LOST",
         [5] = "STUCK",
+        [6] = "FLOODED",
     },
 }
 for number, kind in pairs(TYPES) do

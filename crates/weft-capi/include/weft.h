@@ -132,7 +132,8 @@ int weft_returned(weft_job *job, const void **data);
 int weft_flush(weft_job *job);
 /* Has packets for a handler wait to be received, instead of an upcall; receives the next one, of
  * a rank or of WEFT_ANY: sender, argument and length are stored where that is not null. One that
- * is longer than the memory is lost: WEFT_TOO_LONG. */
+ * is longer than the memory is lost: WEFT_TOO_LONG. Packets that nobody receives take memory
+ * (WEFT_UNEXPECTED_MAX) and hide none that is received from another mailbox. */
 int weft_mailbox(weft_job *job, uint16_t number);
 int weft_receive(weft_job *job, int rank, uint16_t number, void *data, size_t len, int *source,
                  uint32_t *argument, size_t *got);

@@ -275,7 +275,9 @@ table! {
     credit_patience_us: u32 = 500, "us",
         "Time a message waits for credit before it is announced; a busy receiver is sooner.";
     rendezvous_max: u32 = 4096, "messages",
-        "Announced, unmatched messages a peer may have here; more wait at the sender.";
+        "Announced messages a peer may have here; more as there is room, the others wait there.";
+    unexpected_max: u64 = 512 << 20, "bytes",
+        "Memory for messages that no receive asks for; one peer takes half, what is beyond waits.";
     pull_block: u32 = 128 << 10, "bytes",
         "Part of a large message asked for at a time; two GSO trains.";
     stripes: u32 = 3, "interfaces",

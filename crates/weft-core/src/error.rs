@@ -56,6 +56,13 @@ pub enum PeerFailure {
     Copied,
     /// It has found that of what it sends here nothing gets through, and has ended the session.
     Unheard,
+    /// Messages that no receive takes fill the room for them: none behind them gets through.
+    Flooded {
+        /// How many wait, of those that came or were announced.
+        messages: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
 }
 
 impl PeerFailure {
@@ -94,6 +101,11 @@ impl PeerFailure {
                 "its own messages name the kind and the length of the packets that do not get here"
             }
             PeerFailure::Copied => "open another endpoint here; fork before weft is used",
+            PeerFailure::Flooded { .. } => {
+                "receive messages in the order in which they are sent, or send fewer ahead; \
+                 WEFT_UNEXPECTED_MAX is the memory that a rank has for those that it has not \
+                 received, of which one peer may take half"
+            }
             PeerFailure::Refused | PeerFailure::NoLink | PeerFailure::Lost => "",
         }
     }
@@ -174,6 +186,11 @@ impl fmt::Display for PeerFailure {
             PeerFailure::Unheard => {
                 write!(f, "it gave up, as what it sends does not get through to this side")
             }
+            PeerFailure::Flooded { messages, bytes } => write!(
+                f,
+                "{messages} messages of {bytes} bytes that no receive takes fill the room for \
+                 them (WEFT_UNEXPECTED_MAX)"
+            ),
             PeerFailure::Lost => write!(
                 f,
                 "a packet was lost although WEFT_RELIABILITY=none trusts the network; use host"

@@ -337,6 +337,17 @@ pub enum Event {
     PeerSlow(PeerId, Duration),
     /// Something waits for a silent peer whose process the link sees: answer by `peer_pulse`.
     PeerSilent(PeerId),
+    /// There is no room for more messages of this peer that no receive has asked for. So many wait,
+    /// of so many bytes.
+    PeerFull(PeerId, u64, u64),
+    /// The tables of operations and of stored messages have only so many places now: what runs
+    /// beside them needs no more.
+    Shrunk {
+        /// Places of operations.
+        ops: Option<usize>,
+        /// Places of stored messages.
+        stored: Option<usize>,
+    },
     /// Packets to this peer have been sent again this often in vain: twice or more. If there is
     /// another path, it may be worth a try.
     PeerStalled(PeerId, u32),

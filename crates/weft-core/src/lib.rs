@@ -22,6 +22,7 @@ pub mod matching;
 mod peer;
 pub mod relay;
 pub mod reliability;
+mod room;
 pub mod seq;
 pub mod slab;
 pub mod stats;

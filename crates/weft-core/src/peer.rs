@@ -10,6 +10,7 @@ use crate::reliability::{
     asks_at, should_ask, AckPolicy, Congestion, CreditIn, CreditOut, RecvWindow, Reliability, Rtt,
     SendWindow, UNIT,
 };
+use crate::room::Share;
 use crate::seq::Seq;
 use crate::time::Instant;
 use crate::transfer::select::{eager_max_of, Limits, ACTIVE_MAX};
@@ -340,6 +341,8 @@ pub(crate) struct Peer {
     pub waiting: u32,
     pub rendezvous_out: u32,
     pub rendezvous_in: u32,
+    /// What it has of the room for messages that no receive has asked for.
+    pub share: Share,
     /// Receives that have to ask for more, where asking is paced, in the order of their matching.
     pub pulls: VecDeque<OpId>,
     /// Bytes asked for that way and not here.
@@ -423,6 +426,7 @@ impl Peer {
             waiting: 0,
             rendezvous_out: 0,
             rendezvous_in: 0,
+            share: Share::default(),
             pulls: VecDeque::new(),
             pulled: 0,
             requests_out: 0,

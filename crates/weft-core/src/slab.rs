@@ -2,9 +2,19 @@
 
 use alloc::vec::Vec;
 
+/// Bits of the index in the keys of stored messages, of which there may be very many. Their keys
+/// are short-lived, so that six bits of generation do.
+pub const STORED_BITS: u32 = 26;
+/// The same in other keys.
 const INDEX_BITS: u32 = 20;
-const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 const NONE: u32 = u32::MAX;
+/// Places below which none are given back.
+const PLACES_MIN: usize = 4096;
+
+/// Indices of keys of operations.
+pub type OpKeys = Slab<(), INDEX_BITS>;
+/// Indices of keys of stored messages.
+pub type StoredKeys = Slab<(), STORED_BITS>;
 
 struct Slot<T> {
     generation: u32,
@@ -12,24 +22,38 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// Up to 2^20 entries under 32-bit keys: index in the low 20 bits, generation in the high 12.
-/// Key 0 is never given out.
-pub struct Slab<T> {
+/// Up to 2^20 entries (or another power of two) under 32-bit keys: index in the low 20 bits,
+/// generation in the others. Key 0 is never given out.
+pub struct Slab<T, const BITS: u32 = INDEX_BITS> {
     slots: Vec<Slot<T>>,
     free: u32,
     len: u32,
+    /// Generation of the first entry in a new place.
+    fresh: u32,
 }
 
-impl<T> Default for Slab<T> {
+impl<T, const BITS: u32> Default for Slab<T, BITS> {
     fn default() -> Self {
-        Slab { slots: Vec::new(), free: NONE, len: 0 }
+        Slab { slots: Vec::new(), free: NONE, len: 0, fresh: 1 }
     }
 }
 
-impl<T> Slab<T> {
+impl<T, const BITS: u32> Slab<T, BITS> {
+    const MASK: u32 = (1 << BITS) - 1;
+
     /// Index part of a key: small and dense, for tables that run beside this one.
+    #[inline]
     pub fn index(key: u32) -> usize {
-        (key & INDEX_MASK) as usize
+        (key & Self::MASK) as usize
+    }
+
+    /// The generation after this one; never 0.
+    #[inline]
+    fn after(generation: u32) -> u32 {
+        match (generation + 1) & (u32::MAX >> BITS) {
+            0 => 1,
+            next => next,
+        }
     }
 
     /// Number of entries.
@@ -45,7 +69,7 @@ impl<T> Slab<T> {
     /// Whether `insert` would give `None`.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.len >= INDEX_MASK
+        self.len >= Self::MASK
     }
 
     /// Adds an entry; `None` when 2^20 - 1 entries live.
@@ -53,28 +77,26 @@ impl<T> Slab<T> {
     pub fn insert(&mut self, value: T) -> Option<u32> {
         if self.free == NONE {
             let index = self.slots.len() as u32;
-            if index >= INDEX_MASK {
+            if index >= Self::MASK {
                 return None;
             }
-            self.slots.push(Slot { generation: 1, next_free: NONE, value: Some(value) });
+            let generation = self.fresh;
+            self.slots.push(Slot { generation, next_free: NONE, value: Some(value) });
             self.len += 1;
-            return Some(index | 1 << INDEX_BITS);
+            return Some(index | generation << BITS);
         }
         let index = self.free;
         let slot = &mut self.slots[index as usize];
         self.free = slot.next_free;
-        slot.generation = (slot.generation + 1) & 0xfff;
-        if slot.generation == 0 {
-            slot.generation = 1;
-        }
+        slot.generation = Self::after(slot.generation);
         slot.value = Some(value);
         self.len += 1;
-        Some(index | slot.generation << INDEX_BITS)
+        Some(index | slot.generation << BITS)
     }
 
     #[inline]
     fn slot(&self, key: u32) -> Option<&Slot<T>> {
-        self.slots.get(Self::index(key)).filter(|s| s.generation == key >> INDEX_BITS)
+        self.slots.get(Self::index(key)).filter(|s| s.generation == key >> BITS)
     }
 
     /// The entry of a key.
@@ -88,7 +110,7 @@ impl<T> Slab<T> {
     pub fn get_mut(&mut self, key: u32) -> Option<&mut T> {
         self.slots
             .get_mut(Self::index(key))
-            .filter(|s| s.generation == key >> INDEX_BITS)
+            .filter(|s| s.generation == key >> BITS)
             .and_then(|s| s.value.as_mut())
     }
 
@@ -99,7 +121,7 @@ impl<T> Slab<T> {
         let slot = &mut self.slots[Self::index(key)];
         let value = slot.value.take()?;
         slot.next_free = self.free;
-        self.free = key & INDEX_MASK;
+        self.free = key & Self::MASK;
         self.len -= 1;
         Some(value)
     }
@@ -109,13 +131,34 @@ impl<T> Slab<T> {
     pub fn discard(&mut self, key: u32) {
         let free = self.free;
         if let Some(slot) = self.slots.get_mut(Self::index(key)) {
-            if slot.generation == key >> INDEX_BITS && slot.value.is_some() {
+            if slot.generation == key >> BITS && slot.value.is_some() {
                 slot.value = None;
                 slot.next_free = free;
-                self.free = key & INDEX_MASK;
+                self.free = key & Self::MASK;
                 self.len -= 1;
             }
         }
+    }
+
+    /// Gives memory back if most of it is unused: the places left if it did. Keys stay good.
+    pub fn shrink(&mut self) -> Option<usize> {
+        let before = self.slots.len();
+        if before <= PLACES_MIN || self.len() > before / 4 {
+            return None;
+        }
+        while let Some(last) = self.slots.pop_if(|slot| slot.value.is_none()) {
+            self.fresh = self.fresh.max(Self::after(last.generation));
+        }
+        self.slots.shrink_to_fit();
+        // The lowest first, so that the highest become free in time.
+        self.free = NONE;
+        for (index, slot) in self.slots.iter_mut().enumerate().rev() {
+            if slot.value.is_none() {
+                slot.next_free = self.free;
+                self.free = index as u32;
+            }
+        }
+        (self.slots.len() < before).then_some(self.slots.len())
     }
 
     /// Keys of all entries.
@@ -124,7 +167,15 @@ impl<T> Slab<T> {
             .iter()
             .enumerate()
             .filter(|(_, s)| s.value.is_some())
-            .map(|(i, s)| i as u32 | s.generation << INDEX_BITS)
+            .map(|(i, s)| i as u32 | s.generation << BITS)
+    }
+}
+
+#[cfg(test)]
+impl<T, const BITS: u32> Slab<T, BITS> {
+    /// Places that there is memory for.
+    pub(crate) fn places(&self) -> usize {
+        self.slots.capacity()
     }
 }
 
@@ -135,11 +186,11 @@ mod tests {
 
     #[test]
     fn get__stale_key_after_reuse() {
-        let mut s = Slab::default();
+        let mut s: Slab<_> = Slab::default();
         let a = s.insert('a').unwrap();
         assert_eq!(s.remove(a), Some('a'));
         let b = s.insert('b').unwrap();
-        assert_eq!(Slab::<char>::index(a), Slab::<char>::index(b));
+        assert_eq!(OpKeys::index(a), OpKeys::index(b));
         assert_eq!(s.get(a), None);
         assert_eq!(s.remove(a), None);
         assert_eq!(s.get(b), Some(&'b'));
@@ -147,8 +198,26 @@ mod tests {
     }
 
     #[test]
+    fn shrink__gives_back_what_a_burst_took_and_stale_keys_stay_stale() {
+        let mut s: Slab<u32> = Slab::default();
+        let keys: Vec<_> = (0..10_000).map(|i| s.insert(i).unwrap()).collect();
+        assert_eq!(s.shrink(), None);
+        for &key in keys.iter().filter(|&&key| key != keys[20]) {
+            s.remove(key);
+        }
+        assert_eq!(s.shrink(), Some(21));
+        assert_eq!((s.get(keys[20]), s.slots.capacity()), (Some(&20), 21));
+        let again: Vec<_> = (0..100).map(|i| s.insert(i).unwrap()).collect();
+        assert_eq!(OpKeys::index(again[0]), 0);
+        assert!(keys.iter().all(|key| *key == keys[20] || s.get(*key).is_none()));
+        assert!((0..100).all(|i| s.get(again[i as usize]) == Some(&i)));
+        assert_eq!(s.keys().count(), 101);
+        assert_eq!(s.shrink(), None, "little is given back for nothing");
+    }
+
+    #[test]
     fn insert__generation_wraps_past_zero() {
-        let mut s = Slab::default();
+        let mut s: Slab<_> = Slab::default();
         for i in 0..5000 {
             let k = s.insert(i).unwrap();
             assert_ne!(k, 0);

@@ -153,6 +153,7 @@ fn reasons() -> Vec<(u64, String)> {
         (reason::GONE, "GONE"),
         (reason::LOST, "LOST"),
         (reason::STUCK, "STUCK"),
+        (reason::FLOODED, "FLOODED"),
     ])
 }
 

@@ -97,6 +97,7 @@ const LAYERS: &[(Layer, &[&str])] = &[
             "pull",
             "reliability",
             "rma",
+            "room",
             "rtt",
             "transfer",
             "window",

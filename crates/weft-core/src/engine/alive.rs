@@ -109,6 +109,7 @@ impl Engine {
             self.question_silent(now, peer, quiet_since);
         }
         self.warn_slow(peer, silent);
+        self.shrink_tables(now);
     }
 
     /// Asks a silent peer for an answer.

@@ -50,7 +50,7 @@ pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId
     let Kind::Send(s) = &mut op.kind else { return Step::Gone };
     let mtu = u64::from(p.mtu_for(s.len));
     let (packet, imm) = if s.sent == 0 {
-        if s.receipt && p.requests_out >= REQUESTS_MAX || !p.credit_in.try_take(s.len as usize) {
+        if s.receipt && p.requests_out >= REQUESTS_MAX || !has_credit(p, s.flags, s.len) {
             return Step::Wait;
         }
         if s.receipt {
@@ -87,6 +87,15 @@ pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId
     let bulk = s.len >= u64::from(p.caps.bulk_min);
     let flags = s.flags | hurry | receipt;
     Step::Send(Desc { packet, flags, imm, payload, bulk }, packets as u32, last)
+}
+
+/// Takes the credit for a message; one with a tag leaves the reserve.
+#[inline]
+fn has_credit(p: &mut Peer, flags: u16, len: u64) -> bool {
+    match flags & flags::ACTIVE {
+        0 => p.credit_in.try_take(len as usize),
+        _ => p.credit_in.try_take_active(len as usize),
+    }
 }
 
 impl Engine {
@@ -136,7 +145,7 @@ impl Engine {
         header: &mut HeaderBuf,
     ) -> Option<OpId> {
         let len = u32::try_from(a.len).ok()?;
-        if !self.may_inject(a.peer, len) {
+        if !self.may_inject(a.peer, len, a.active) {
             return None;
         }
         let (mut flags, imm) = (flags(a), a.data.unwrap_or(0));
@@ -186,7 +195,7 @@ impl Engine {
 
     /// Whether nothing stands in the way of an injected message of `len` bytes; takes its credit.
     #[inline]
-    fn may_inject(&mut self, peer: PeerId, len: u32) -> bool {
+    fn may_inject(&mut self, peer: PeerId, len: u32, active: bool) -> bool {
         let Some(p) = self.peers.get(peer.0 as usize) else { return false };
         let Some(w) = &p.windows else { return false };
         let clear = p.state == State::Ready
@@ -209,7 +218,7 @@ impl Engine {
                 let seq = w.send.next_seq();
                 w.send.can_send() && !w.follows_bulk(seq, 1, false)
             })
-            && p.credit_in.try_take(len as usize)
+            && has_credit(p, if active { flags::ACTIVE } else { 0 }, len.into())
     }
 
     /// Whether several small packets to a peer leave with one call of the link.
@@ -306,7 +315,10 @@ impl Engine {
             return placement;
         }
         match self.store(peer, common, eager.tag, len, StoredState::Here) {
-            Some(id) => Placement::Store { id, offset: 0, total: len },
+            Some(id) => {
+                self.on_stored(peer, len);
+                Placement::Store { id, offset: 0, total: len }
+            }
             None => Placement::None,
         }
     }
@@ -477,7 +489,7 @@ impl Engine {
     /// Moves a stored message into a receive and ends both.
     pub(super) fn take_stored(&mut self, id: u32, op: OpId) {
         let Some(s) = self.stored.remove(id) else { return };
-        self.consumed(s.peer, s.len);
+        self.taken(s.peer, s.len);
         match self.ops.get(op.0) {
             Some(_) => {
                 let fits = self.matched(op, s.peer, s.tag, s.len, s.data);

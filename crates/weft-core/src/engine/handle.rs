@@ -326,8 +326,11 @@ impl Engine {
         }
     }
 
-    /// A probe: on links without windows the answer is asked for here.
+    /// A probe: on links without windows the answer is asked for here. It may grant announcements.
     fn on_nop(&mut self, now: Instant, peer: PeerId, common: &Common) -> Placement {
+        if common.imm > 0 {
+            self.may_announce(peer, common.imm);
+        }
         let p: &mut Peer = &mut self.peers[peer.0 as usize];
         if p.windows.is_none() && common.flags & flags::ACKNOW != 0 {
             p.ack_asked = true;

@@ -18,6 +18,7 @@ mod poll;
 mod put;
 mod region;
 mod rendezvous;
+mod room;
 mod session;
 mod stuck;
 mod timer;
@@ -33,7 +34,8 @@ pub use crate::event as types;
 use crate::id::{EndpointId, OpId, PeerId};
 use crate::matching::{Posted, Unexpected};
 use crate::peer::{Item, LastWord, Peer, State};
-use crate::slab::Slab;
+use crate::room::Room;
+use crate::slab::{Slab, STORED_BITS};
 use crate::stats::Stats;
 use crate::time::Instant;
 pub use crate::transfer::select::ACTIVE_MAX;
@@ -86,7 +88,11 @@ pub struct Engine {
     wanted: Option<awaited::Wanted>,
     /// Its operation, until the driver asks for it.
     posted_awaited: Option<OpId>,
-    stored: Slab<Stored>,
+    stored: Slab<Stored, STORED_BITS>,
+    /// For messages that no receive has asked for, beyond what is let in of every peer.
+    room: Room,
+    /// When tables may give memory back again.
+    shrink_at: Instant,
     regions: Regions,
     ready: VecDeque<PeerId>,
     /// Some peer is in `ready` for more than an acknowledgement that was put off.
@@ -114,9 +120,6 @@ const UNTAGGED: usize = 1;
 /// In errors of operations that have no peer.
 const NO_PEER: PeerId = PeerId(u32::MAX);
 
-/// Messages that may be queued for one peer before senders get `Busy`.
-const QUEUE_MAX: usize = 1 << 16;
-
 /// Packets to one peer before others get their turn: one GSO train.
 const QUANTUM: u32 = 64;
 
@@ -133,6 +136,7 @@ impl Engine {
             *least_one = (*least_one).max(1);
         }
         Engine {
+            room: Room::new(cfg.unexpected_max.min(room::MAX)),
             pulls: Pulls::new(&cfg),
             closing: false,
             cfg,
@@ -146,6 +150,7 @@ impl Engine {
             wanted: None,
             posted_awaited: None,
             stored: Slab::default(),
+            shrink_at: Instant(0),
             regions: Regions::default(),
             ready: VecDeque::new(),
             urgent: false,
@@ -295,7 +300,7 @@ impl Engine {
         if a.active && a.len > ACTIVE_MAX {
             return Err(Refused::TooLong);
         }
-        let peer = self.usable(a.peer)?;
+        let peer = self.usable(now, a.peer)?;
         let rendezvous = a.sync || (a.len > u64::from(peer.eager_max) && !a.active);
         let kind = Kind::Send(op::Send {
             tag: a.tag,
@@ -374,12 +379,12 @@ impl Engine {
     }
 
     /// The peer, if it exists, has not failed and has room in its queue.
-    fn usable(&mut self, peer: PeerId) -> Result<&mut Peer, Refused> {
-        let p = self.alive(peer)?;
-        if p.msgs.len() >= QUEUE_MAX {
+    fn usable(&mut self, now: Instant, peer: PeerId) -> Result<&mut Peer, Refused> {
+        if self.alive(peer)?.msgs.len() >= room::QUEUE_MIN && self.is_overfull(now, peer) {
+            self.alive(peer)?;
             return Err(Refused::Busy);
         }
-        Ok(p)
+        self.alive(peer)
     }
 
     fn enqueue(&mut self, now: Instant, peer: PeerId, item: Item) {
@@ -453,10 +458,12 @@ impl Engine {
         }
     }
 
-    /// Parts of messages and regions a peer may have asked for and not got.
-    fn asks_max(&self) -> usize {
+    /// Parts of messages and regions a peer may have asked for and not got, or we of its messages.
+    fn asks_max(&self, peer: PeerId) -> usize {
         let parts = u64::from(self.cfg.pull_depth).saturating_add(4);
-        let messages = u64::from(self.cfg.rendezvous_max);
+        let p = &self.peers[peer.0 as usize];
+        let here = self.cfg.rendezvous_max.saturating_add(p.share.granted);
+        let messages = u64::from(here.max(p.rendezvous_out));
         (parts.saturating_mul(messages) + u64::from(REQUESTS_MAX)) as usize
     }
 

@@ -21,7 +21,7 @@ impl Engine {
             && len.saturating_add(Eager::LEN as u32) <= p.mtu()
             && p.msgs.is_empty()
             && p.stalled.is_empty();
-        if !clear || !p.credit_in.try_take(len as usize) {
+        if !clear || !p.credit_in.try_take_active(len as usize) {
             return false;
         }
         let common = p.common(flags::ACTIVE, Seq(0), 0);
@@ -35,7 +35,7 @@ impl Engine {
     /// The program is done with a packet of `len` bytes that came as `Placement::Packet`.
     #[inline]
     pub fn packet_released(&mut self, peer: PeerId, len: u64) {
-        self.consumed(peer, len);
+        self.taken(peer, len);
     }
 
     /// Whether packets to a peer wait to be sent or, where they are numbered, for their

@@ -62,7 +62,7 @@ impl Engine {
         len: u64,
         context: u64,
     ) -> Result<OpId, Refused> {
-        self.usable(peer)?;
+        self.usable(now, peer)?;
         let kind = Kind::Put(op::Put { key, offset, len, sent: 0 });
         let id = self.add_op(now, Op::new(Some(peer), context, kind))?;
         self.stats.messages_sent += 1;
@@ -80,7 +80,7 @@ impl Engine {
         len: u64,
         context: u64,
     ) -> Result<OpId, Refused> {
-        self.usable(peer)?;
+        self.usable(now, peer)?;
         let mut op = Op::new(Some(peer), context, Kind::Get(Pull::new(len)));
         op.status.len = len;
         let id = self.add_op(now, op)?;
@@ -152,7 +152,7 @@ impl Engine {
 
     /// The same to a peer whose session is open.
     pub(super) fn answer_open(&mut self, peer: PeerId, desc: Desc) {
-        let most = 2 * self.asks_max();
+        let most = 2 * self.asks_max(peer);
         let p = &mut self.peers[peer.0 as usize];
         if p.failure().is_some() {
             return;

@@ -16,7 +16,7 @@ const BACK_PARTS: u32 = 2;
 /// The announcement of a message, unless the peer has as many unfinished as it allows.
 pub(super) fn announce(most: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Step {
     let Some(Kind::Send(s)) = ops.get_mut(id.0).map(|op| &mut op.kind) else { return Step::Gone };
-    if p.rendezvous_out >= most {
+    if p.rendezvous_out >= most.saturating_add(p.share.allowed) {
         return Step::Wait;
     }
     s.announced = true;
@@ -67,9 +67,10 @@ impl Engine {
         common: &Common,
         rts: &Rts,
     ) -> Placement {
-        let asks_max = 2 * self.asks_max();
+        let asks_max = 2 * self.asks_max(peer);
+        let none_left = self.announcements_left(peer) == 0;
         let p = &mut self.peers[peer.0 as usize];
-        if p.rendezvous_in >= self.cfg.rendezvous_max || p.ctrl.len() >= asks_max {
+        if none_left || p.ctrl.len() >= asks_max {
             self.offend(peer);
             return Placement::None;
         }
@@ -84,7 +85,9 @@ impl Engine {
             }
             None => {
                 let state = StoredState::Announced { msg: rts.msg, addr };
-                self.store(peer, common, rts.tag, rts.total, state);
+                if self.store(peer, common, rts.tag, rts.total, state).is_some() {
+                    self.on_unmatched(now, peer);
+                }
             }
         }
         Placement::None
@@ -165,14 +168,17 @@ impl Engine {
         let Some(op) = self.ops.get_mut(id.0) else { return };
         let (Some(peer), Kind::Recv(r)) = (op.peer, &mut op.kind) else { return };
         let RecvState::Pull { msg, pull, .. } = &mut r.state else { return };
+        if pull.complete() {
+            let status = if op.error.is_some() { status::TRUNCATED } else { status::OK };
+            let fin = Desc::bare(Packet::Fin(Fin { status }), *msg);
+            let flags = self.announcement_ended(peer);
+            self.peers[peer.0 as usize].ctrl.push_back(fin.with_flags(flags));
+            self.wake(now, peer);
+            self.finish(id);
+            return;
+        }
         let p = &mut self.peers[peer.0 as usize];
         let block = block_len(self.cfg.pull_block, p);
-        let done = pull.complete();
-        if done {
-            let status = if op.error.is_some() { status::TRUNCATED } else { status::OK };
-            p.ctrl.push_back(Desc::bare(Packet::Fin(Fin { status }), *msg));
-            p.rendezvous_in = p.rendezvous_in.saturating_sub(1);
-        }
         while !pull.is_paced() {
             let Some(Part { offset, len }) = pull.claim_packets(block, depth) else { break };
             let ask = wire::Pull { offset, len, recv: id.0, addr: 0 };
@@ -180,9 +186,6 @@ impl Engine {
         }
         if !p.ctrl.is_empty() {
             self.wake(now, peer);
-        }
-        if done {
-            self.finish(id);
         }
     }
 
@@ -283,7 +286,7 @@ impl Engine {
         shift: u64,
         len: u64,
     ) {
-        let most = self.asks_max();
+        let most = self.asks_max(peer);
         let p = &mut self.peers[peer.0 as usize];
         if p.data.len() >= most {
             self.offend(peer);
@@ -467,6 +470,8 @@ impl Engine {
         if announced {
             let p = &mut self.peers[peer.0 as usize];
             p.rendezvous_out = p.rendezvous_out.saturating_sub(1);
+            let less = common.flags & flags::NACK != 0;
+            p.share.allowed = p.share.allowed.saturating_sub(less.into());
             self.wake_queued(peer);
         } else if !receipt {
             self.stats.violations += 1;

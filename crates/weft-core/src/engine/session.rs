@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::error::{OpError, PeerFailure};
 use crate::id::{OpId, PeerId};
 use crate::peer::{credit_window, LastWord, Peer, State};
-use crate::reliability::{Reliability, UNIT};
+use crate::reliability::{CreditOut, Reliability};
 use crate::time::Instant;
 use crate::wire::{self, flags, reason, Bye, Common, Hello, Packet};
 use alloc::vec::Vec;
@@ -76,7 +76,7 @@ fn hello(cfg: &Config, me: u64, p: &Peer, reply: bool) -> Transmit {
         mtu: p.caps.mtu,
         version_min: wire::VERSION_MIN,
         version_max: wire::VERSION_MAX,
-        credit: (credit_window(cfg) / UNIT as usize) as u32,
+        credit: CreditOut::first(credit_window(cfg)),
     };
     let header = wire::emit(&common, &Packet::Hello(hello));
     Transmit::one(p.id, header, Payload::Address)
@@ -225,6 +225,7 @@ impl Engine {
             reason::GONE => PeerFailure::Gone,
             reason::LOST => PeerFailure::Lost,
             reason::STUCK => PeerFailure::Unheard,
+            reason::FLOODED => self.flooded(peer),
             _ => PeerFailure::Closed,
         };
         self.fail_peer(peer, failure);
@@ -301,6 +302,7 @@ impl Engine {
         }
         p.state = State::Failed(failure);
         self.forget_pulls(peer);
+        self.forget_grants(peer);
         self.hold(peer, false);
         let p = &mut self.peers[peer.0 as usize];
         p.release_queues();

@@ -25,19 +25,22 @@ pub enum Cause {
     Liveness,
     /// Packets stay unacknowledged though the peer is heard: see `stuck`.
     Stuck,
+    /// Its messages fill the room for those that no receive has asked for: see `room`.
+    Full,
     /// Nothing has passed between the two for a while: spare memory is given back.
     Idle,
 }
 
 impl Cause {
     /// All causes, in the order they are looked at.
-    pub const ALL: [Cause; 7] = [
+    pub const ALL: [Cause; 8] = [
         Cause::Open,
         Cause::Ack,
         Cause::Retransmit,
         Cause::Credit,
         Cause::Liveness,
         Cause::Stuck,
+        Cause::Full,
         Cause::Idle,
     ];
 }
@@ -158,6 +161,7 @@ impl Engine {
             }
             (Cause::Liveness, _) => None,
             (Cause::Stuck, _) => self.stuck_at(peer),
+            (Cause::Full, _) => self.full_until(peer),
             (Cause::Idle, State::Ready) if p.waiting == 0 && !p.trimmed => {
                 Some(p.last_heard.max(p.waiting_since) + ms(self.cfg.keepalive_ms))
             }
@@ -180,7 +184,8 @@ impl Engine {
             Cause::Retransmit => self.retransmit(now, peer),
             Cause::Liveness => self.check_alive(now, peer),
             Cause::Stuck => self.check_stuck(now, peer),
-            Cause::Idle => self.trim(peer),
+            Cause::Full => self.check_full(now, peer),
+            Cause::Idle => self.trim(now, peer),
         }
     }
 
@@ -219,7 +224,7 @@ impl Engine {
     }
 
     /// Gives back the memory that a burst of traffic with the peer took.
-    fn trim(&mut self, peer: PeerId) {
+    fn trim(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
         p.trimmed = true;
         if p.quiet() {
@@ -230,5 +235,6 @@ impl Engine {
         }
         self.posted.iter_mut().for_each(Posted::shrink);
         self.unexpected.iter_mut().for_each(Unexpected::shrink);
+        self.shrink_tables(now);
     }
 }

@@ -103,6 +103,12 @@ impl<R: Copy + Eq> Posted<R> {
         }
     }
 
+    /// Whether a receive waits that takes messages of `peer`.
+    pub fn any_for(&self, peer: PeerId) -> bool {
+        let takes = |e: &Entry<R>| e.spec.source.is_none_or(|source| source == peer);
+        self.slab.find(ALL, self.slab.oldest(), takes) != NIL
+    }
+
     /// Frees the memory if no receive waits.
     pub fn shrink(&mut self) {
         self.slab.shrink();

@@ -2,6 +2,9 @@
 //!
 //! Both ends count since the start, in units of [`UNIT`] bytes modulo 2^32, so a lost or reordered
 //! grant is made good by the next one.
+//!
+//! A message with a tag that lacks credit is announced instead; an active message has nothing but
+//! credit. So a part of it, the [`RESERVE`], is for active messages alone.
 
 /// Bytes of one unit of credit.
 pub const UNIT: u32 = 64;
@@ -10,29 +13,57 @@ pub const UNIT: u32 = 64;
 /// new grants stay distinguishable.
 const MAX_OPEN: u32 = 1 << 29;
 
+/// Units that are kept for active messages: one of any length.
+pub const RESERVE: u32 = 1025;
+
+/// More than any credit.
+const COST_MAX: u32 = i32::MAX as u32;
+
 /// Cost of a message of `bytes` bytes, in units: its payload and one unit for its descriptor.
 pub fn cost(bytes: usize) -> u32 {
-    u32::try_from(bytes.div_ceil(UNIT as usize)).map_or(u32::MAX, |units| units.saturating_add(1))
+    u32::try_from(bytes.div_ceil(UNIT as usize))
+        .map_or(COST_MAX, |units| units.min(COST_MAX - 1) + 1)
 }
 
 /// The sender's side. Starts without credit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreditIn {
+    /// For messages with tags: less than the peer has granted by the reserve.
     granted: u32,
     used: u32,
 }
 
+impl Default for CreditIn {
+    fn default() -> CreditIn {
+        CreditIn { granted: 0u32.wrapping_sub(RESERVE), used: 0 }
+    }
+}
+
 impl CreditIn {
-    /// Units that may be spent now.
+    /// Units that active messages may spend now.
     pub fn available(&self) -> u32 {
-        self.granted.wrapping_sub(self.used)
+        self.granted.wrapping_add(RESERVE).wrapping_sub(self.used)
     }
 
-    /// Spends the cost of a message of `bytes` bytes, or nothing if that is not available.
+    /// Spends the cost of a message of `bytes` bytes with a tag, or nothing if that is not
+    /// available beside the reserve.
     #[inline]
     pub fn try_take(&mut self, bytes: usize) -> bool {
         let cost = cost(bytes);
-        let enough = cost <= self.available();
+        // Active messages may have spent of the reserve: then less than nothing is left.
+        let enough = cost as i32 <= self.granted.wrapping_sub(self.used) as i32;
+        if enough {
+            self.used = self.used.wrapping_add(cost);
+        }
+        enough
+    }
+
+    /// The same for an active message.
+    #[inline]
+    pub fn try_take_active(&mut self, bytes: usize) -> bool {
+        let cost = cost(bytes);
+        let left = self.granted.wrapping_sub(self.used) as i32;
+        let enough = cost as i32 - RESERVE as i32 <= left;
         if enough {
             self.used = self.used.wrapping_add(cost);
         }
@@ -48,10 +79,11 @@ impl CreditIn {
     /// ignored. Returns whether the credit grew.
     #[inline]
     pub fn on_grant(&mut self, granted: u32) -> bool {
-        let open = granted.wrapping_sub(self.used);
-        let grew = open > self.available() && open <= MAX_OPEN;
+        let tagged = granted.wrapping_sub(RESERVE);
+        let later = tagged.wrapping_sub(self.granted) as i32 > 0;
+        let grew = later && granted.wrapping_sub(self.used) <= MAX_OPEN;
         if grew {
-            self.granted = granted;
+            self.granted = tagged;
         }
         grew
     }
@@ -61,18 +93,29 @@ impl CreditIn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreditOut {
     window: u32,
+    /// Growth of the grant that is worth a packet.
+    news: u32,
     consumed: u32,
     arrived: u32,
     announced: u32,
+    /// Part of the window that is lent until what is kept has been taken.
+    lent: u32,
 }
 
 impl CreditOut {
-    /// Keeps `window_bytes` bytes of messages outstanding (at least one unit); the sender is taken
-    /// to learn the first grant with the connection.
+    /// Keeps `window_bytes` bytes of messages outstanding (at least one unit), and the reserve; the
+    /// sender is taken to learn the first grant with the connection.
     pub fn new(window_bytes: usize) -> CreditOut {
         let window = u32::try_from(window_bytes / UNIT as usize).unwrap_or(MAX_OPEN);
-        let window = window.clamp(1, MAX_OPEN);
-        CreditOut { window, consumed: 0, arrived: 0, announced: window }
+        let window = window.clamp(1, MAX_OPEN - RESERVE);
+        let news = (window / 4).max(1);
+        let window = window + RESERVE;
+        CreditOut { window, news, consumed: 0, arrived: 0, announced: window, lent: 0 }
+    }
+
+    /// Units of the first grant.
+    pub fn first(window_bytes: usize) -> u32 {
+        CreditOut::new(window_bytes).window
     }
 
     /// Charges an arriving message. False, and nothing charged, if the sender has overdrawn its
@@ -103,13 +146,40 @@ impl CreditOut {
     /// that a packet of its own is justified.
     #[inline]
     pub fn worth_announcing(&self) -> bool {
-        self.grant().wrapping_sub(self.announced) >= (self.window / 4).max(1)
+        self.grant().wrapping_sub(self.announced) >= self.news
     }
 
     /// A packet carried [`CreditOut::grant`].
     #[inline]
     pub fn announced(&mut self) {
         self.announced = self.grant();
+    }
+
+    /// Units to lend where so little of the grant is left that the sender may soon have to wait.
+    pub fn lacks(&self) -> Option<u32> {
+        let left = self.grant().wrapping_sub(self.arrived);
+        let step = 2 * self.news;
+        (left < step.max(RESERVE) + RESERVE && self.window < MAX_OPEN - step).then_some(step)
+    }
+
+    /// The window is larger by `units`, until they are paid back.
+    pub fn lend(&mut self, units: u32) {
+        self.window += units;
+        self.lent += units;
+    }
+
+    /// The buffer of a message of `bytes` bytes is free again. If enough is granted it pays back
+    /// what was lent, and the grant stays: the units paid back. `None`, and nothing is changed,
+    /// otherwise.
+    pub fn repay(&mut self, bytes: usize) -> Option<u32> {
+        if self.lent == 0 || self.lacks().is_some() {
+            return None;
+        }
+        let (cost, units) = (cost(bytes), cost(bytes).min(self.lent));
+        self.consumed = self.consumed.wrapping_add(cost);
+        self.window -= units;
+        self.lent -= units;
+        Some(units)
     }
 }
 

@@ -18,7 +18,7 @@ mod tests;
 pub use crate::config::{Reliability, UnknownReliability};
 pub use asking::{asks_at, nearly_full, should_ask};
 pub use congestion::{Congestion, DelayWindow, Signal};
-pub use credit::{cost, CreditIn, CreditOut, UNIT};
+pub use credit::{cost, CreditIn, CreditOut, RESERVE, UNIT};
 pub use recv_window::{AckPolicy, RecvWindow, Verdict};
 pub use rtt::Rtt;
 pub use send_window::{AckOutcome, SendWindow, LANES};

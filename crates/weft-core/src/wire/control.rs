@@ -46,6 +46,8 @@ pub mod reason {
     pub const LOST: u32 = 4;
     /// The receiver is heard, but what the sender sends does not get through to it.
     pub const STUCK: u32 = 5;
+    /// The receiver's messages fill the room that the sender has for those that no receive takes.
+    pub const FLOODED: u32 = 6;
 }
 
 packet! {

@@ -262,7 +262,7 @@ impl Proxy {
         let Some(peer) = from else { return self.give_rank(None, header, payload, rank) };
         match kind {
             // A peer waits for the rank, and hears nothing of it.
-            NOP => self.look_at_rank(now, rank),
+            NOP if header.get(field::IMM) == Some(&[0; 4]) => self.look_at_rank(now, rank),
             ATOMIC | MCAST | GRANT if self.serve(peer, header, payload) => {}
             BYE => {
                 self.lose(peer);

@@ -6,6 +6,7 @@ use super::look::Close;
 use super::ops::{AwaitedRecv, OpTable, Owner};
 use super::paths::Route;
 use super::regions::{AtOnce, Regions};
+pub(crate) use super::spare::PacketBuf;
 use super::sys::Memory;
 use super::waits::Waits;
 use super::ways::Ways;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use weft_core::engine::types::{
     AtomicRequest, Awaited, Completion, Event, Payload, Placement, PACKET,
 };
-use weft_core::slab::Slab;
+use weft_core::slab::StoredKeys;
 use weft_core::wire::{self, field, session_of, Hello, Packet, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
 use weft_link::copied::Origin;
@@ -48,31 +49,8 @@ pub(crate) struct Arrived {
     pub data: PacketBuf,
 }
 
-/// Memory of a packet: the first `len` bytes. The vector never shrinks, so that it need not be
-/// cleared again.
-#[derive(Default)]
-pub(crate) struct PacketBuf {
-    pub bytes: Vec<u8>,
-    pub len: usize,
-}
-
-impl PacketBuf {
-    #[inline]
-    pub fn get(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    /// Makes it `len` bytes long; what they are is not said.
-    #[inline]
-    pub fn resize(&mut self, len: usize) -> &mut [u8] {
-        if self.bytes.len() < len {
-            self.bytes.resize(len, 0);
-        }
-        self.len = len;
-        &mut self.bytes[..len]
-    }
-}
-
+/// Places of stored messages that are kept although none waits.
+const SPARE_PLACES: usize = 1024;
 /// Spare packet buffers kept.
 const PACKETS_SPARE: usize = 1024;
 
@@ -356,6 +334,7 @@ impl Driver {
                 did = true;
             }
         }
+        self.core.ops.shrink_on();
         if !self.sleepers.is_empty() {
             did |= self.wake_sleepers();
         }
@@ -455,6 +434,7 @@ impl Driver {
                 }
             }
             Event::PeerSlow(peer, waited) => self.say_silent(peer, waited),
+            Event::PeerFull(peer, messages, bytes) => self.report_full(peer, messages, bytes),
             Event::PeerSilent(peer) => self.on_silent(peer),
             Event::PeerStalled(peer, times) => self.on_stalled(peer, times),
             other => self.core.event(other),
@@ -528,7 +508,7 @@ impl Core {
             Placement::Store { id, offset, total } => self.store(id, offset, total, payload),
             Placement::UpcallStored { id, offset, peer, tag } => {
                 self.store(id, offset, 0, payload);
-                let data = std::mem::take(&mut self.stored[Slab::<()>::index(id)]);
+                let data = std::mem::take(&mut self.stored[StoredKeys::index(id)]);
                 self.upcall(peer, tag, data);
             }
             Placement::Upcall { peer, tag } => self.upcall(peer, tag, payload.to_vec()),
@@ -624,7 +604,7 @@ impl Core {
     }
 
     fn store(&mut self, id: u32, offset: u64, total: u64, payload: Bytes<'_>) {
-        let at = Slab::<()>::index(id);
+        let at = StoredKeys::index(id);
         if self.stored.len() <= at {
             self.stored.resize_with(at + 1, Vec::new);
         }
@@ -701,14 +681,19 @@ impl Core {
                 self.ops.release(op);
             }
             Event::CopyStored { id, op, len } => {
-                let data = std::mem::take(&mut self.stored[Slab::<()>::index(id)]);
+                let data = std::mem::take(&mut self.stored[StoredKeys::index(id)]);
                 self.ops.place(op, 0, len, Bytes::from_slice(&data));
                 self.ops.spare.keep(data);
             }
             Event::FreeStored(id) => {
-                if let Some(s) = self.stored.get_mut(Slab::<()>::index(id)) {
+                if let Some(s) = self.stored.get_mut(StoredKeys::index(id)) {
                     self.ops.spare.keep(std::mem::take(s));
                 }
+            }
+            Event::Shrunk { ops, stored } => {
+                self.ops.shrink(ops.unwrap_or(usize::MAX));
+                self.stored.truncate(stored.unwrap_or(usize::MAX));
+                self.stored.shrink_to(SPARE_PLACES);
             }
             _ => {}
         }

@@ -6,7 +6,7 @@ use super::sys::Memory;
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 use weft_core::engine::types::{Awaited, Completion};
-use weft_core::slab::Slab;
+use weft_core::slab::OpKeys;
 use weft_core::OpId;
 use weft_link::Bytes;
 
@@ -63,6 +63,8 @@ pub(crate) struct OpTable {
     /// Operations that the engine has ended and whose index it gave to a new one before their
     /// completion was acted on and collected.
     displaced: BTreeMap<u32, Entry>,
+    /// Entries that are to be left when the others have been collected: see `shrink`.
+    places: Option<usize>,
     /// Memory for copies, and for messages that nobody has asked for.
     pub(super) spare: Spare,
     /// Operations whose memory is lent.
@@ -74,7 +76,7 @@ pub(crate) struct OpTable {
 impl OpTable {
     #[inline]
     fn get(&self, op: OpId) -> Option<&Entry> {
-        match self.entries.get(Slab::<()>::index(op.0)) {
+        match self.entries.get(OpKeys::index(op.0)) {
             Some(entry) if entry.op == op.0 => Some(entry),
             _ => self.displaced.get(&op.0),
         }
@@ -82,7 +84,7 @@ impl OpTable {
 
     #[inline]
     fn get_mut(&mut self, op: OpId) -> Option<&mut Entry> {
-        match self.entries.get_mut(Slab::<()>::index(op.0)) {
+        match self.entries.get_mut(OpKeys::index(op.0)) {
             Some(entry) if entry.op == op.0 => Some(entry),
             _ => self.displaced.get_mut(&op.0),
         }
@@ -90,7 +92,7 @@ impl OpTable {
 
     #[inline]
     fn take(&mut self, op: OpId) -> Option<Memory> {
-        match self.entries.get_mut(Slab::<()>::index(op.0)) {
+        match self.entries.get_mut(OpKeys::index(op.0)) {
             Some(entry) if entry.op == op.0 => {
                 // In place: moving the whole entry costs more than all the rest.
                 entry.op = 0;
@@ -107,7 +109,7 @@ impl OpTable {
     /// Notes the buffer of an operation just started.
     #[inline]
     pub fn insert(&mut self, op: OpId, owner: Owner, memory: Memory) {
-        let at = Slab::<()>::index(op.0);
+        let at = OpKeys::index(op.0);
         if self.entries.len() <= at {
             self.entries.resize_with(at + 1, Entry::default);
         }
@@ -122,6 +124,28 @@ impl OpTable {
         entry.op = op.0;
         entry.owner = owner;
         entry.memory = memory;
+    }
+
+    /// The engine has only so many places: gives back what is beyond them, when nobody has to
+    /// collect it any more.
+    #[cold]
+    pub fn shrink(&mut self, places: usize) {
+        self.places = Some(places);
+        while self.entries.len() > places && self.entries.last().is_some_and(|e| e.op == 0) {
+            self.entries.pop();
+        }
+        if self.entries.len() <= places {
+            self.entries.shrink_to_fit();
+            self.places = None;
+        }
+    }
+
+    /// Goes on with `shrink` where somebody had yet to collect something.
+    #[inline]
+    pub fn shrink_on(&mut self) {
+        if let Some(places) = self.places {
+            self.shrink(places);
+        }
     }
 
     /// Operations that still use memory lent to them.

@@ -305,6 +305,20 @@ impl Driver {
         }
     }
 
+    /// A peer has left so many messages here that there is no room for more.
+    #[cold]
+    pub(super) fn report_full(&self, peer: PeerId, messages: u64, bytes: u64) {
+        let config = self.core.engine.config();
+        let me = config.rank.map_or("this endpoint".into(), |rank| format!("rank {rank}"));
+        log::warn!(
+            "{me} has no room for more messages from {}: no receive takes the {messages} of \
+             {bytes} bytes that wait, and what is sent behind them waits there \
+             (WEFT_UNEXPECTED_MAX={})",
+            self.describe(peer),
+            config.unexpected_max
+        );
+    }
+
     /// What failed, how, and what to do.
     pub fn explain(&self, peer: PeerId, failure: PeerFailure) -> String {
         let what = self.describe(peer);

@@ -4,6 +4,8 @@
 pub(super) const MOST: usize = 1 << 20;
 /// Longest that is kept: one long piece would leave no room for others.
 const LONGEST: usize = 64 << 10;
+/// Most pieces: after a flood of tiny messages the list of them would be what takes memory.
+const PIECES: usize = 4096;
 
 /// Memory that a message was copied to. Without it the allocator gives the pages of each back to
 /// the system and takes others, which costs a fault for every 4 KiB: 5 us for a message of 16 KiB.
@@ -24,10 +26,36 @@ impl Spare {
     /// A message was copied on.
     pub fn keep(&mut self, memory: Vec<u8>) {
         let len = memory.capacity();
-        if (1..=LONGEST).contains(&len) && self.bytes + len <= MOST {
+        let fits = self.bytes + len <= MOST && self.all.len() < PIECES;
+        if (1..=LONGEST).contains(&len) && fits {
             self.bytes += len;
             self.all.push(memory);
         }
+    }
+}
+
+/// Memory of a packet: the first `len` bytes. The vector never shrinks, so that it need not be
+/// cleared again.
+#[derive(Default)]
+pub(crate) struct PacketBuf {
+    pub bytes: Vec<u8>,
+    pub len: usize,
+}
+
+impl PacketBuf {
+    #[inline]
+    pub fn get(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Makes it `len` bytes long; what they are is not said.
+    #[inline]
+    pub fn resize(&mut self, len: usize) -> &mut [u8] {
+        if self.bytes.len() < len {
+            self.bytes.resize(len, 0);
+        }
+        self.len = len;
+        &mut self.bytes[..len]
     }
 }
 
@@ -49,5 +77,8 @@ mod tests {
             spare.keep(none);
         }
         assert_eq!(spare.bytes, MOST - LONGEST);
+        let mut spare = Spare::default();
+        (0..2 * PIECES).for_each(|_| spare.keep(Vec::with_capacity(8)));
+        assert_eq!(spare.all.len(), PIECES);
     }
 }

@@ -57,6 +57,7 @@ impl Inner {
                 Some((Kind::User, number, argument)) => {
                     let slot = state.handlers.get_mut(usize::from(number));
                     if let Some(Slot::Mailbox(waiting)) = slot {
+                        driver.core.engine.packet_left(driver.core.now, arrived.peer);
                         waiting.push_back(arrived);
                         continue;
                     }
@@ -116,6 +117,7 @@ impl State {
             Kind::Join => match Join::parse(arrived.data.get()) {
                 Some((join, _)) if !self.groups.contains_key(&join.group) => {
                     // As a multicast packet that comes before its group.
+                    driver.core.engine.packet_left(driver.core.now, arrived.peer);
                     self.orphans.push_back(arrived);
                     return;
                 }

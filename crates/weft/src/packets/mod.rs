@@ -102,7 +102,8 @@ enum Slot {
     #[default]
     Nobody,
     Upcall(Handler),
-    /// They wait for a receive: bounded by the credit of their senders.
+    /// They wait for a receive: bounded by the credit of their senders, which grows as there is
+    /// room (`unexpected_max`).
     Mailbox(VecDeque<crate::endpoint::driver::Arrived>),
 }
 
@@ -121,7 +122,7 @@ pub(crate) struct State {
     flights: Slab<InFlight>,
     /// Those whose upcall is due.
     deliveries: VecDeque<Delivery>,
-    /// Multicast packets of groups that are yet to be made here: bounded by the senders' credit.
+    /// Multicast packets of groups that are yet to be made here: bounded as those of a mailbox.
     orphans: VecDeque<crate::endpoint::driver::Arrived>,
     copies: Copies,
     /// Keys of counters made here: bounded by the keys of the engine.

@@ -286,6 +286,7 @@ impl State {
         };
         let Some(group) = self.groups.get_mut(&header.group) else {
             // Made here later. Until then its credit stays with the packet: that bounds them.
+            driver.core.engine.packet_left(driver.core.now, arrived.peer);
             self.orphans.push_back(arrived);
             return;
         };

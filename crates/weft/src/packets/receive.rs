@@ -8,6 +8,9 @@ use std::collections::VecDeque;
 use weft_core::{OpError, PeerId};
 use weft_link::Bytes;
 
+/// Places of a mailbox that are kept while it is empty.
+const WAITING_SPARE: usize = 1024;
+
 /// What [`Packets::receive`] got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
@@ -43,7 +46,8 @@ impl Core {
 
 impl Packets {
     /// Has packets for handler `number` wait for [`receive`](Self::receive) from now on, instead of
-    /// an upcall. They hold their sender's credit meanwhile, so nobody sends far ahead.
+    /// an upcall. They take memory meanwhile, of which there is as much as for messages without a
+    /// receive (`WEFT_UNEXPECTED_MAX`); beyond it their senders wait.
     pub fn mailbox(&self, number: u16) {
         self.set(number, Slot::Mailbox(VecDeque::new()));
     }
@@ -137,6 +141,10 @@ impl State {
         };
         let at = waiting.iter().position(|a| from.is_none_or(|from| from == a.peer))?;
         let arrived: Arrived = waiting.remove(at)?;
+        if waiting.is_empty() && waiting.capacity() > WAITING_SPARE {
+            // A flood took it.
+            *waiting = VecDeque::new();
+        }
         let (source, argument) = (arrived.peer, (arrived.tag >> 32) as u32);
         let len = arrived.data.len;
         let result = match buffer.get_mut(..len) {

@@ -109,16 +109,20 @@ fn traffic(net: &mut Net, rng: &mut Rng, key: [u64; 2]) {
     }
 }
 
+/// Of messages beyond what is let in of every peer.
+const ROOM: u64 = 16 << 10;
+
 /// Everything a peer can make an engine hold.
 fn assert_bounded(net: &Net) {
     for n in &net.nodes {
-        let most = 3 * n.engine.asks_max();
+        let most = 3 * n.engine.asks_max(PeerId(0));
         let p = n.engine.peer(PeerId(0));
         assert!(p.ctrl.len() <= most && p.data.len() <= most && p.stalled.len() <= 64);
         assert!(n.held.len() <= 1024);
         let window = (crate::peer::credit_window(&Config::default()) as u64) * 2;
         let stored: u64 = n.stored.values().map(Body::len).sum();
-        assert!(stored <= window, "{stored} bytes of unexpected messages");
+        assert!(stored <= window + ROOM, "{stored} bytes of unexpected messages");
+        assert!(n.engine.room_used() <= ROOM / 2);
         assert!(n.engine.peer_count() <= 2);
     }
 }
@@ -126,7 +130,7 @@ fn assert_bounded(net: &Net) {
 fn attack(kind: (LinkCaps, Config), seed: u64) {
     let mut rng = Rng(seed);
     let (caps, config) = kind;
-    let config = Config { rendezvous_max: 40, ..config };
+    let config = Config { rendezvous_max: 40, unexpected_max: ROOM, ..config };
     let mut net = Net::open((caps, config));
     net.nodes.iter_mut().for_each(|n| n.attentive = true);
     if !caps.reliable {

@@ -10,6 +10,7 @@ mod delivered;
 mod direct;
 mod eager;
 mod failure;
+mod flood;
 mod hostile;
 mod idle;
 mod links;
@@ -26,7 +27,7 @@ use crate::config::Config;
 use crate::error::{OpError, PeerFailure};
 use crate::id::{EndpointId, OpId, PeerId};
 use crate::reliability::Reliability;
-use crate::slab::Slab;
+use crate::slab::StoredKeys;
 use crate::time::Instant;
 use crate::wire::{self, Packet, PacketType};
 use alloc::boxed::Box;
@@ -128,6 +129,8 @@ pub struct Node {
     pub up: Vec<PeerId>,
     pub failed: Vec<(PeerId, PeerFailure)>,
     pub slow: Vec<PeerId>,
+    /// Peers for whose messages there was no room, and how many of them waited.
+    pub full: Vec<(PeerId, u64)>,
     /// What its link says of silent peers.
     pub pulse: Pulse,
     pub stalled: Vec<(PeerId, u32)>,
@@ -244,6 +247,7 @@ impl Node {
             up: Vec::new(),
             failed: Vec::new(),
             slow: Vec::new(),
+            full: Vec::new(),
             pulse: Pulse::Runs,
             stalled: Vec::new(),
             deferred: VecDeque::new(),
@@ -338,7 +342,7 @@ impl Node {
                 if offset > 0 {
                     self.store(id, offset, 0, body);
                 }
-                let stored = self.stored.remove(&Slab::<()>::index(id));
+                let stored = self.stored.remove(&StoredKeys::index(id));
                 self.upcalls.push((peer, tag, stored.unwrap_or_else(|| body.clone())));
             }
             Placement::Upcall { peer, tag } | Placement::Packet { peer, tag } => {
@@ -356,7 +360,7 @@ impl Node {
     }
 
     fn store(&mut self, id: u32, offset: u64, total: u64, body: &Body) {
-        let at = Slab::<()>::index(id);
+        let at = StoredKeys::index(id);
         if offset == 0 {
             assert!(total <= 64 << 20, "room for {total} bytes without credit");
             self.stored.insert(at, Body::Bytes(vec![0; total as usize]));
@@ -379,12 +383,12 @@ impl Node {
                 Event::Complete(c) => self.complete(c),
                 Event::Release(op) => self.release(op),
                 Event::CopyStored { id, op, len } => {
-                    let at = Slab::<()>::index(id);
+                    let at = StoredKeys::index(id);
                     let stored = self.stored.remove(&at).expect("a stored message");
                     self.buffers.get_mut(&op).expect("a buffer").write(0, len, &stored);
                 }
                 Event::FreeStored(id) => {
-                    self.stored.remove(&Slab::<()>::index(id));
+                    self.stored.remove(&StoredKeys::index(id));
                 }
                 other => self.deferred.push_back(other),
             }
@@ -726,6 +730,8 @@ impl Net {
             Event::PeerUp(p) => self.nodes[at].up.push(p),
             Event::PeerStalled(p, times) => self.nodes[at].stalled.push((p, times)),
             Event::PeerSlow(p, _) => self.nodes[at].slow.push(p),
+            Event::PeerFull(p, messages, _) => self.nodes[at].full.push((p, messages)),
+            Event::Shrunk { .. } => {}
             Event::PeerSilent(p) => {
                 let pulse = self.nodes[at].pulse;
                 self.nodes[at].engine.peer_pulse(now, p, pulse);

@@ -10,7 +10,7 @@ fn sync(a: SendArgs) -> SendArgs {
 #[test]
 fn rts__more_than_the_peer_allows_wait_at_the_sender_and_follow() {
     for (caps, config) in every_kind() {
-        let config = Config { rendezvous_max: 3, ..config };
+        let config = Config { rendezvous_max: 3, unexpected_max: 0, ..config };
         let mut net = Net::open((caps, config));
         let sends: Vec<_> =
             (0..10).map(|i| (0, net.send_with(0, 1, i, &[i as u8; 9], sync))).collect();
@@ -31,7 +31,7 @@ fn rts__more_than_the_peer_allows_wait_at_the_sender_and_follow() {
 #[test]
 fn rts__beyond_the_limit_of_the_receiver_ends_the_session_on_both_sides() {
     for (caps, config) in every_kind() {
-        let few = Config { rendezvous_max: 2, ..config.clone() };
+        let few = Config { rendezvous_max: 2, unexpected_max: 0, ..config.clone() };
         let mut net = Net::of(vec![config, few], caps);
         let sends: Vec<_> = (0..4).map(|i| (0, net.send_with(0, 1, i, &[0; 9], sync))).collect();
         net.wait(&sends);

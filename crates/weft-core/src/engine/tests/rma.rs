@@ -193,7 +193,7 @@ fn requests__flood_of_a_peer_that_takes_no_answer_ends_its_session() {
             net.script = Box::new(|f| if f.from == 1 { vec![] } else { vec![DELAY] });
             net.room[1] = 0;
             let key = net.register(1, &[0; 1 << 20]);
-            let most = 4 * net.nodes[1].engine.asks_max() as u32;
+            let most = 4 * net.nodes[1].engine.asks_max(PeerId(0)) as u32;
             let mut largest = 0;
             for seq in 0..most {
                 let packet = match kind {
@@ -210,7 +210,7 @@ fn requests__flood_of_a_peer_that_takes_no_answer_ends_its_session() {
             }
             net.room[1] = u32::MAX;
             net.run(1);
-            assert!(largest <= 3 * net.nodes[1].engine.asks_max());
+            assert!(largest <= 3 * net.nodes[1].engine.asks_max(PeerId(0)));
             let failed = net.nodes[1].engine.peer_failure(PeerId(0));
             assert_eq!(failed, (kind < 2).then_some(PeerFailure::Protocol));
         }

@@ -141,6 +141,7 @@ impl Port {
             bound: Bound::default(),
             recs: Vec::new(),
             free: Vec::new(),
+            free_max: State::FREE_MAX,
             peers: Vec::new(),
             changes: 0,
             numbers: Vec::new(),

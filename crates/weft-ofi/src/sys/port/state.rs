@@ -54,6 +54,8 @@ pub struct State {
     pub bound: Bound,
     pub recs: Vec<Option<Rec>>,
     pub free: Vec<u32>,
+    /// With so many free ones it may be time to give memory back.
+    pub free_max: usize,
     /// By number in the address vector, as of `changes` of it.
     pub peers: Vec<Option<PeerId>>,
     pub changes: u64,
@@ -71,6 +73,8 @@ pub struct State {
 }
 
 impl State {
+    /// Free records that are kept.
+    pub const FREE_MAX: usize = 4096;
     /// Not a number of peers.
     pub const LOOK_AGAIN: u64 = u64::MAX;
 
@@ -120,7 +124,25 @@ impl State {
     pub fn give_back(&mut self, at: u32) -> Option<Rec> {
         let rec = self.recs.get_mut(at as usize)?.take()?;
         self.free.push(at);
+        if self.free.len() >= self.free_max {
+            self.shrink();
+        }
         Some(rec)
+    }
+
+    /// Gives back the memory of records that a flood of operations took.
+    #[cold]
+    fn shrink(&mut self) {
+        while let Some(None) = self.recs.last() {
+            self.recs.pop();
+        }
+        self.recs.shrink_to_fit();
+        let recs = self.recs.len();
+        // The lowest first, so that the highest become free in time.
+        self.free.retain(|&at| (at as usize) < recs);
+        self.free.sort_unstable_by(|a, b| b.cmp(a));
+        self.free.shrink_to_fit();
+        self.free_max = State::FREE_MAX.max(2 * self.free.len());
     }
 
     #[inline]

@@ -1,0 +1,277 @@
+//! Messages that no receive has asked for, beyond what is let in of every peer: up to its credit,
+//! and `rendezvous_max` announcements. A peer that comes near that gets more ahead and in steps, as
+//! far as there is room (`unexpected_max`): it may announce more (NOP with a number), or its credit
+//! grows. So a message that somebody waits for is not kept behind others. What leaves the store
+//! gives its room back.
+
+use super::op::Kind;
+use super::types::Event;
+use super::{Engine, Op, TAGGED};
+use crate::error::PeerFailure;
+use crate::id::PeerId;
+use crate::peer::{Desc, Item, LastWord};
+use crate::reliability::UNIT;
+use crate::slab::STORED_BITS;
+use crate::time::Instant;
+use crate::wire::{flags, reason, Nop, Packet};
+use core::time::Duration;
+
+/// Bytes that an announced message takes in tables, with what vectors keep ahead of their growth.
+const ANNOUNCED: u64 = 256;
+/// The same of a message that waits to be sent.
+const QUEUED: u64 = 512;
+/// A unit of credit: an eager message takes about as much again in tables.
+const LENT: u64 = 2 * UNIT as u64;
+/// Most announcements granted at a time.
+const STEP_MAX: u32 = 1024;
+/// Up to this length a message takes no more than its announcement would.
+const SMALL: u64 = 256;
+/// Time between looks for tables that have become too large.
+const SHRINK_EVERY: Duration = Duration::from_millis(100);
+/// Messages that may wait for one peer, however little room there is.
+pub(super) const QUEUE_MIN: usize = 1 << 16;
+
+/// Most room that is used: of the numbers of stored messages half are for those that are let in of
+/// every peer.
+pub(super) const MAX: u64 = (1 << (STORED_BITS - 1)) * ANNOUNCED;
+
+/// Announcements granted at a time, where `base` are let in of everybody.
+fn step(base: u32) -> u32 {
+    (base / 4).clamp(1, STEP_MAX)
+}
+
+impl Engine {
+    /// Bytes of the room for messages that no receive has asked for that peers have got.
+    pub fn room_used(&self) -> u64 {
+        self.room.used()
+    }
+
+    /// Messages that a peer may announce beyond those that it has announced.
+    pub(super) fn announcements_left(&self, peer: PeerId) -> u32 {
+        let p = &self.peers[peer.0 as usize];
+        (self.cfg.rendezvous_max.saturating_add(p.share.granted)).saturating_sub(p.rendezvous_in)
+    }
+
+    /// A message was announced that no receive has asked for.
+    pub(super) fn on_unmatched(&mut self, now: Instant, peer: PeerId) {
+        if !self.grant_more(peer) && self.announcements_left(peer) == 0 {
+            self.note_full(now, peer);
+        }
+    }
+
+    /// Lets a peer announce more if it has come near what it may. False: there is no room.
+    fn grant_more(&mut self, peer: PeerId) -> bool {
+        let step = step(self.cfg.rendezvous_max);
+        if self.announcements_left(peer) > step / 2 {
+            return true;
+        }
+        let p = &mut self.peers[peer.0 as usize];
+        if !self.room.take(peer, &mut p.share, u64::from(step) * ANNOUNCED) {
+            return false;
+        }
+        p.share.granted += step;
+        p.share.full_since = Instant::FAR;
+        p.ctrl.push_back(Desc::bare(Packet::Nop(Nop), step));
+        self.make_ready(peer);
+        true
+    }
+
+    /// A message that was announced here has ended: the flags of its FIN. Once the peer may
+    /// announce enough again, it loses one of those that it was granted.
+    pub(super) fn announcement_ended(&mut self, peer: PeerId) -> u16 {
+        let p = &mut self.peers[peer.0 as usize];
+        p.rendezvous_in = p.rendezvous_in.saturating_sub(1);
+        p.share.taken = true;
+        let granted = p.share.granted > 0;
+        if !granted || self.announcements_left(peer) <= step(self.cfg.rendezvous_max) {
+            return 0;
+        }
+        self.peers[peer.0 as usize].share.granted -= 1;
+        self.give_room(peer, ANNOUNCED);
+        flags::NACK
+    }
+
+    /// The peer lets us announce so many messages more.
+    pub(super) fn may_announce(&mut self, peer: PeerId, more: u32) {
+        let share = &mut self.peers[peer.0 as usize].share;
+        share.allowed = share.allowed.saturating_add(more);
+        self.wake_queued(peer);
+    }
+
+    /// An eager message of `len` bytes waits in the store.
+    #[inline]
+    pub(super) fn on_stored(&mut self, peer: PeerId, len: u64) {
+        if len <= SMALL {
+            self.lend_credit(peer);
+        }
+    }
+
+    /// A packet of a peer is kept until the program asks for it. When the peer has little credit
+    /// left it gets more: one that is asked for may come behind.
+    pub fn packet_left(&mut self, now: Instant, peer: PeerId) {
+        if !self.lend_credit(peer) {
+            self.note_full(now, peer);
+        }
+    }
+
+    /// Lets the credit of a peer grow if it has little left. False: there is no room.
+    fn lend_credit(&mut self, peer: PeerId) -> bool {
+        let p = &mut self.peers[peer.0 as usize];
+        let Some(units) = p.credit_out.lacks().filter(|_| p.failure().is_none()) else {
+            return true;
+        };
+        p.share.wants_credit = !self.room.take(peer, &mut p.share, u64::from(units) * LENT);
+        if p.share.wants_credit {
+            return false;
+        }
+        p.credit_out.lend(units);
+        p.share.full_since = Instant::FAR;
+        p.ack_asked = true;
+        self.make_ready(peer);
+        true
+    }
+
+    /// A message that was kept has left: it pays back what its peer was lent, or the peer gets its
+    /// credit back.
+    pub(super) fn taken(&mut self, peer: PeerId, len: u64) {
+        let p = &mut self.peers[peer.0 as usize];
+        p.share.taken = true;
+        match p.credit_out.repay(len as usize) {
+            Some(units) => self.give_room(peer, u64::from(units) * LENT),
+            None => self.consumed(peer, len),
+        }
+    }
+
+    /// A peer gives room back; one that waits for room may have it.
+    fn give_room(&mut self, peer: PeerId, bytes: u64) {
+        self.room.give(&mut self.peers[peer.0 as usize].share, bytes);
+        let Some(next) = self.room.next_short() else { return };
+        let p = &mut self.peers[next.0 as usize];
+        p.share.called();
+        if p.failure().is_some() {
+            return;
+        }
+        if p.share.wants_credit {
+            self.lend_credit(next);
+        }
+        self.grant_more(next);
+    }
+
+    /// A failed peer announces nothing more. What it left in the store keeps its room.
+    pub(super) fn forget_grants(&mut self, peer: PeerId) {
+        let granted = core::mem::take(&mut self.peers[peer.0 as usize].share.granted);
+        self.give_room(peer, u64::from(granted) * ANNOUNCED);
+    }
+
+    /// There is no room for more messages of a peer: says so, once, and watches whether any is
+    /// taken.
+    #[cold]
+    fn note_full(&mut self, now: Instant, peer: PeerId) {
+        let at = now + self.peer_timeout();
+        let p = &mut self.peers[peer.0 as usize];
+        if p.share.full_since != Instant::FAR {
+            return;
+        }
+        (p.share.full_since, p.share.taken) = (now, false);
+        self.timers.arm(p, at);
+        if !core::mem::replace(&mut p.share.told, true) {
+            let (messages, bytes) = self.left_by(peer);
+            self.events.push_back(Event::PeerFull(peer, messages, bytes));
+        }
+    }
+
+    /// When a peer whose messages fill the room has had time enough.
+    pub(super) fn full_until(&self, peer: PeerId) -> Option<Instant> {
+        let since = self.peers[peer.0 as usize].share.full_since;
+        (since != Instant::FAR).then(|| since + self.peer_timeout())
+    }
+
+    /// None of the messages of a peer that fill the room was taken for the peer timeout. A receive
+    /// that waits for a message of the peer would wait for ever: the session ends. Without one the
+    /// program may just be busy.
+    pub(super) fn check_full(&mut self, now: Instant, peer: PeerId) {
+        let share = &mut self.peers[peer.0 as usize].share;
+        let idle = !core::mem::take(&mut share.taken);
+        share.full_since = now;
+        if idle && self.is_awaited(peer) {
+            let (messages, bytes) = self.left_by(peer);
+            self.end_flood(peer, messages, bytes);
+        }
+    }
+
+    fn end_flood(&mut self, peer: PeerId, messages: u64, bytes: u64) {
+        let word = LastWord::Bye(reason::FLOODED);
+        self.end_peer(peer, PeerFailure::Flooded { messages, bytes }, Some(word));
+    }
+
+    /// Whether anybody waits for a message of a peer: a receive, a caller without one, or somebody
+    /// who looks for packets or probes.
+    fn is_awaited(&self, peer: PeerId) -> bool {
+        let ops = self.ops.keys().filter_map(|key| self.ops.get(key));
+        let of_peer = ops.filter(|op| op.peer == Some(peer)).count();
+        self.peers[peer.0 as usize].waiting as usize > of_peer
+            || self.awaits()
+            || self.posted[TAGGED].any_for(peer)
+    }
+
+    /// Messages of a peer that wait for a receive here, and their bytes.
+    fn left_by(&self, peer: PeerId) -> (u64, u64) {
+        let stored = self.stored.keys().filter_map(|id| self.stored.get(id));
+        let lens = stored.filter(|s| s.peer == peer).map(|s| s.len);
+        lens.fold((0, 0), |(n, bytes), len| (n + 1, bytes + len))
+    }
+
+    /// The peer has no room for our messages: those announced to it, and their bytes.
+    pub(super) fn flooded(&self, peer: PeerId) -> PeerFailure {
+        let mut left = (0, 0);
+        for Op { kind, .. } in
+            self.ops.keys().filter_map(|key| self.ops.get(key)).filter(|op| op.peer == Some(peer))
+        {
+            if let Kind::Send(send) = kind {
+                left = (left.0 + 1, left.1 + send.len);
+            }
+        }
+        PeerFailure::Flooded { messages: left.0, bytes: left.1 }
+    }
+
+    /// Whether too much is queued for a peer for one message more. When the first in the queue has
+    /// not moved for the peer timeout, the session ends: a caller that does nothing but try again
+    /// would do so for ever.
+    #[cold]
+    pub(super) fn is_overfull(&mut self, now: Instant, peer: PeerId) -> bool {
+        let most = (self.cfg.unexpected_max / QUEUED) as usize;
+        let limit = self.peer_timeout();
+        let p = &mut self.peers[peer.0 as usize];
+        if p.msgs.len() < most.saturating_sub(self.ops.len()).max(QUEUE_MIN) {
+            p.share.stuck = None;
+            return false;
+        }
+        let first = match p.msgs.front() {
+            Some(Item::Eager(op) | Item::Rts(op) | Item::Put(op)) => op.0,
+            _ => 0,
+        };
+        let since = p.share.stuck.filter(|(op, _)| *op == first).map_or(now, |(_, since)| since);
+        p.share.stuck = Some((first, since));
+        if now.since(since) >= limit {
+            let PeerFailure::Flooded { messages, bytes } = self.flooded(peer) else { return true };
+            self.end_flood(peer, messages, bytes);
+        }
+        true
+    }
+
+    /// Gives back the memory that a flood took, now and then.
+    pub(super) fn shrink_tables(&mut self, now: Instant) {
+        if now < self.shrink_at {
+            return;
+        }
+        self.shrink_at = now + SHRINK_EVERY;
+        let (ops, stored) = (self.ops.shrink(), self.stored.shrink());
+        if ops.is_some() || stored.is_some() {
+            self.events.push_back(Event::Shrunk { ops, stored });
+        }
+    }
+
+    fn peer_timeout(&self) -> Duration {
+        Duration::from_millis(u64::from(self.cfg.peer_timeout_ms))
+    }
+}

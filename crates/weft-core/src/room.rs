@@ -1,0 +1,142 @@
+//! Room that peers share for messages that no receive has asked for.
+//!
+//! A peer gets no more of it than it leaves to others, as queues share the buffer of a switch
+//! (Choudhury and Hahne, Dynamic queue length thresholds, 1998): the flood of one takes half of the
+//! room at most, of two each takes a third, and there is always some left for a peer that has none.
+
+use crate::id::PeerId;
+use crate::time::Instant;
+use alloc::collections::VecDeque;
+
+/// The room of an endpoint.
+#[derive(Debug)]
+pub struct Room {
+    max: u64,
+    used: u64,
+    /// Peers that asked for more than there was, in turn.
+    short: VecDeque<PeerId>,
+}
+
+/// What a peer has of the room here, and this endpoint of the peer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Bytes taken.
+    room: u64,
+    /// It waits for room: see [`Room::next_short`].
+    short: bool,
+    /// Announcements that the peer may have here beyond those that everybody may.
+    pub granted: u32,
+    /// The same for this endpoint there.
+    pub allowed: u32,
+    /// Its credit was to grow, and did not.
+    pub wants_credit: bool,
+    /// Something of it left the store since `full_since`.
+    pub taken: bool,
+    /// It has been said that there is no room.
+    pub told: bool,
+    /// Since when there has been no room for it; `FAR`: there is.
+    pub full_since: Instant,
+    /// The message first in the queue to it when that was full, and since when.
+    pub stuck: Option<(u32, Instant)>,
+}
+
+impl Default for Share {
+    fn default() -> Share {
+        Share {
+            room: 0,
+            short: false,
+            granted: 0,
+            allowed: 0,
+            wants_credit: false,
+            taken: false,
+            told: false,
+            full_since: Instant::FAR,
+            stuck: None,
+        }
+    }
+}
+
+impl Room {
+    /// Room of `max` bytes.
+    pub fn new(max: u64) -> Room {
+        Room { max, used: 0, short: VecDeque::new() }
+    }
+
+    /// Bytes taken.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Takes `bytes` for a peer, if that leaves as much to others as the peer then has. If not, the
+    /// peer waits for its turn.
+    pub fn take(&mut self, peer: PeerId, share: &mut Share, bytes: u64) -> bool {
+        let (all, own) = (self.used.saturating_add(bytes), share.room.saturating_add(bytes));
+        if own <= self.max.saturating_sub(all) {
+            (self.used, share.room) = (all, own);
+            return true;
+        }
+        if !core::mem::replace(&mut share.short, true) {
+            self.short.push_back(peer);
+        }
+        false
+    }
+
+    /// Gives back what a peer took.
+    pub fn give(&mut self, share: &mut Share, bytes: u64) {
+        let bytes = bytes.min(share.room);
+        self.used -= bytes;
+        share.room -= bytes;
+    }
+
+    /// A peer that waits for room, the longest first: it may ask again.
+    pub fn next_short(&mut self) -> Option<PeerId> {
+        self.short.pop_front()
+    }
+}
+
+impl Share {
+    /// It was its turn: [`Room::next_short`] named it.
+    pub fn called(&mut self) {
+        self.short = false;
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn fill(room: &mut Room, peer: u32, share: &mut Share) -> u64 {
+        let before = share.room;
+        while room.take(PeerId(peer), share, 10) {}
+        share.room - before
+    }
+
+    #[test]
+    fn take__leaves_as_much_to_others() {
+        let mut room = Room::new(1200);
+        let mut shares = [Share::default(); 3];
+        assert_eq!(fill(&mut room, 0, &mut shares[0]), 600);
+        assert_eq!(fill(&mut room, 1, &mut shares[1]), 300);
+        assert_eq!(fill(&mut room, 2, &mut shares[2]), 150);
+        assert_eq!(room.used(), 1050);
+        // What one gives back another may have.
+        room.give(&mut shares[0], 600);
+        assert_eq!([room.next_short(), room.next_short()], [Some(PeerId(0)), Some(PeerId(1))]);
+        shares[1].called();
+        assert_eq!(fill(&mut room, 1, &mut shares[1]), 220);
+        assert_eq!(room.next_short(), Some(PeerId(2)));
+        assert_eq!(room.next_short(), Some(PeerId(1)));
+        assert_eq!(room.next_short(), None);
+    }
+
+    #[test]
+    fn give__never_more_than_was_taken() {
+        let (mut room, mut share) = (Room::new(100), Share::default());
+        assert!(room.take(PeerId(0), &mut share, 50));
+        assert!(!room.take(PeerId(0), &mut share, u64::MAX));
+        room.give(&mut share, 60);
+        assert_eq!((room.used(), share.room), (0, 0));
+        assert!(!Room::new(0).take(PeerId(0), &mut Share::default(), 1));
+    }
+}

@@ -13,6 +13,7 @@ mod config;
 pub mod congestion;
 mod events;
 mod fault;
+mod flood;
 mod link;
 mod network;
 pub mod plan;

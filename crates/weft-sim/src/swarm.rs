@@ -1,6 +1,7 @@
 //! Runs plans drawn from seeds, checks them, and makes failing ones smaller.
 
 use crate::checker::{Checker, Lane, SharedChecker};
+use crate::flood;
 use crate::plan::{shrink, who, Active, Collective, Kind, Message, Plan, NEVER, REBORN, WILD};
 use crate::remote;
 use crate::runner::Outcome;
@@ -157,6 +158,7 @@ async fn host_program(env: Env, shared: Rc<Shared>) {
         Box::pin(handle_actives(env.clone(), Rc::clone(&shared))),
         Box::pin(remote::act_all(env.clone(), Rc::clone(&shared))),
     ];
+    parts.extend(flood::parts(&env, &shared));
     if shared.plan.config.services {
         parts.extend(services::parts(&env, &shared));
     }
@@ -179,8 +181,9 @@ async fn host_program(env: Env, shared: Rc<Shared>) {
         find_strays(&env, &shared);
     }
     if !shared.plan.collectives.is_empty() {
-        collectives(env, shared).await;
+        collectives(env.clone(), Rc::clone(&shared)).await;
     }
+    flood::check_room(&env, &shared);
 }
 
 /// Chooses what the plan says for single peers. One that has called already is late for some.

@@ -157,9 +157,11 @@ impl CreditOut {
 
     /// Units to lend where so little of the grant is left that the sender may soon have to wait.
     pub fn lacks(&self) -> Option<u32> {
-        let left = self.grant().wrapping_sub(self.arrived);
-        let step = 2 * self.news;
-        (left < step.max(RESERVE) + RESERVE && self.window < MAX_OPEN - step).then_some(step)
+        let (left, step) = (self.grant().wrapping_sub(self.arrived), 2 * self.news);
+        // Of the first window half is used by then, so that all that is lent can be paid back.
+        let lacking = (step + RESERVE).checked_sub(left).filter(|&lacking| lacking > 0)?;
+        let units = lacking.next_multiple_of(step);
+        (self.window < MAX_OPEN - units).then_some(units)
     }
 
     /// The window is larger by `units`, until they are paid back.

@@ -139,6 +139,16 @@ macro_rules! programs {
             fn computes__others_are_served_by_a_thread() {
                 computes($mpi);
             }
+
+            #[test]
+            fn behind__a_flood_hides_no_message() {
+                behind($mpi);
+            }
+
+            #[test]
+            fn behind__a_full_room_is_named() {
+                behind_full($mpi);
+            }
         }
     )*};
 }
@@ -245,6 +255,43 @@ fn large(mpi: Mpi) {
         return skip("needs 6 GiB of memory");
     }
     ours(mpi, "large", 2, &[]);
+}
+
+/// Messages that nobody receives yet, and one that is waited for, over memory and a network.
+fn behind(mpi: Mpi) {
+    for link in ["shm", "udp"] {
+        for words in [["20000", "4"], ["100000", "4"], ["5000", "20000"]] {
+            ours_with(mpi, "behind", 2, &words, &[("WEFT_LINK", link)]);
+        }
+    }
+    ours(mpi, "behind", 3, &["20000", "4"]);
+}
+
+/// Where there is no room for them the job ends, and is told why.
+fn behind_full(mpi: Mpi) {
+    for link in ["shm", "udp"] {
+        let settings =
+            [("WEFT_LINK", link), ("WEFT_UNEXPECTED_MAX", "64K"), ("WEFT_PEER_TIMEOUT_MS", "2000")];
+        let job = || {
+            let mut command = mpi.launcher(2)?;
+            command.envs(settings).arg(mpi.build("behind")?).args(["40000", "4"]);
+            Ok::<_, String>(command)
+        };
+        match job() {
+            Ok(command) => {
+                let ended = run(command, Duration::from_secs(150));
+                assert!(ended.in_time && !ended.ok, "{}", ended.said);
+                let full = ended.said.lines().find(|line| line.contains("has no room for more"));
+                let full = full.unwrap_or_else(|| panic!("{}", ended.said));
+                for word in ["rank 0", "rank 1", "bytes", "WEFT_UNEXPECTED_MAX=65536"] {
+                    assert!(full.contains(word), "{word}: {full}");
+                }
+                let error = "that no receive takes fill the room for them (WEFT_UNEXPECTED_MAX)";
+                assert!(ended.said.contains(error), "{}", ended.said);
+            }
+            Err(why) => return skip(&why),
+        }
+    }
 }
 
 /// A rank computes and sleeps for far longer than a peer may be silent or stopped.

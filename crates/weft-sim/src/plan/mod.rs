@@ -1,7 +1,9 @@
 //! A scenario as data: drawn from a seed, run by [`crate::swarm`], made smaller when it fails.
 
+mod flood;
 mod shrink;
 
+pub use flood::Flood;
 pub use shrink::shrink;
 
 use crate::config::{LinkKind, SimConfig, Topology, Wire};
@@ -275,6 +277,8 @@ pub struct Plan {
     pub copies: Vec<Copied>,
     /// When hosts compute.
     pub stretches: Vec<Stretch>,
+    /// Messages that nobody receives for a while, beside the messages.
+    pub floods: Vec<Flood>,
     /// What is chosen for single peers.
     pub choices: Vec<Choice>,
     /// Sends that a host has under way at a time.
@@ -361,6 +365,7 @@ impl Plan {
             parcels: Vec::new(),
             copies: Vec::new(),
             stretches: Vec::new(),
+            floods: Vec::new(),
             choices: Vec::new(),
             depth: 1,
             collectives: collectives.collect(),
@@ -375,6 +380,7 @@ impl Plan {
         draw_vanishing(&mut plan.config, &mut Rng::stream(seed, 11));
         plan.draw_restart(&edges, &mut Rng::stream(seed, 8));
         plan.draw_choices(&mut Rng::stream(seed, 9));
+        plan.draw_floods(&mut Rng::stream(seed, 13));
         plan.spare_mortal();
         plan
     }
@@ -382,6 +388,7 @@ impl Plan {
     /// Nobody waits for a host that dies where that is no error.
     fn spare_mortal(&mut self) {
         let mortal = self.mortal();
+        self.floods.retain(|f| !mortal.contains(&f.src) && !mortal.contains(&f.dst));
         if !mortal.is_empty() {
             // A collective over a dead host is an error for all, which is tested apart; a receive
             // from anywhere waits for the living.
@@ -765,6 +772,9 @@ impl fmt::Display for Plan {
         for c in self.casts.iter().take(8) {
             let Cast { root, tree, len, pause_ns } = c;
             write!(f, "\n  {root} to all by {tree}: {len} bytes, after {pause_ns} ns")?;
+        }
+        for Flood { src, dst, count, len } in &self.floods {
+            write!(f, "\n  {src} > {dst}: {count} messages of {len} bytes before one awaited")?;
         }
         for Stretch { host, after_ns, ns } in &self.stretches {
             write!(f, "\n  {host} computes for {ns} ns, after {after_ns} ns")?;

@@ -55,6 +55,7 @@ pub fn shrink(plan: &Plan, tries: usize, fails: &mut dyn FnMut(&Plan) -> bool) -
     shrink.halve(|p| &mut p.copies);
     shrink.halve(|p| &mut p.remotes);
     shrink.halve(|p| &mut p.stretches);
+    shrink.thin(|p| &mut p.floods, 1);
     shrink.thin(|p| &mut p.actives, 1);
     shrink.thin(|p| &mut p.choices, 1);
     shrink.thin(|p| &mut p.config.faults, 1);

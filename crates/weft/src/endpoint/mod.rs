@@ -201,6 +201,12 @@ impl Endpoint {
         self.inner.borrow().driver.core.caps.clone()
     }
 
+    /// Bytes of `unexpected_max` that peers have got: for messages that no receive has asked for,
+    /// beyond what is let in of every peer.
+    pub fn unexpected_bytes(&self) -> u64 {
+        self.inner.borrow().driver.core.engine.room_used()
+    }
+
     /// Where peers reach this endpoint.
     pub fn address(&self) -> Address {
         self.inner.borrow().driver.address.clone()

@@ -157,7 +157,8 @@ fn mailbox__what_is_left_in_one_does_not_hide_another() {
         let receive = |number, len: usize| -> (Received, Vec<u8>) {
             let mut buffer = vec![0; len];
             loop {
-                (p.a.progress(), p.b.progress());
+                p.a.progress();
+                p.b.progress();
                 if let Some(got) = b.try_receive(Some(p.to_a), number, &mut buffer) {
                     break (got.unwrap(), buffer);
                 }

@@ -1,9 +1,11 @@
 //! A scenario as data: drawn from a seed, run by [`crate::swarm`], made smaller when it fails.
 
 mod flood;
+mod networks;
 mod shrink;
 
 pub use flood::Flood;
+use networks::{draw_long, draw_networks, draw_vanishing};
 pub use shrink::shrink;
 
 use crate::config::{LinkKind, SimConfig, Topology, Wire};
@@ -12,7 +14,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use weft_core::choices::{Place, Transfer, Tree};
 use weft_core::engine::ACTIVE_MAX;
-use weft_core::wire::PacketType;
 use weft_core::Reliability;
 use weft_link::rng::Rng;
 
@@ -656,57 +657,6 @@ fn draw_faults(config: &mut SimConfig, rng: &mut Rng) {
     if rng.chance(100_000) {
         let (host, at) = (rng.below(hosts) as u32, ms(rng) * 100_000);
         faults.push(Fault::Death { host, at, visible: rng.chance(500_000) });
-    }
-}
-
-/// Further networks between the hosts, and which of them the faults concern.
-fn draw_networks(config: &mut SimConfig, rng: &mut Rng) {
-    if config.kind == LinkKind::Memory || !rng.chance(350_000) {
-        return;
-    }
-    for _ in 0..rng.between(1, SimConfig::MORE as u64) {
-        let latency_ns = *rng.pick(&[500, 2_000, 20_000, 500_000]);
-        let other = Wire::ethernet(*rng.pick(&[1, 10, 100]));
-        config.more.push(match rng.chance(500_000) {
-            true => config.wire,
-            false => Wire { latency_ns, ..other },
-        });
-    }
-    config.striped = rng.chance(500_000);
-    let networks = config.networks() as u64;
-    for fault in &mut config.faults {
-        let of_hosts = [Fault::is_of_hosts(fault), rng.chance(500_000)];
-        if of_hosts == [false, true] {
-            *fault = fault.clone().on(rng.below(networks) as usize);
-        }
-    }
-    if rng.chance(400_000) {
-        let from = rng.below(20);
-        let span = Span::ms(from, from + *rng.pick(&[1, 20, 300, 60_000]));
-        let dead = Fault::Loss { ppm: 1_000_000, span };
-        config.faults.push(dead.on(rng.below(networks) as usize));
-    }
-}
-
-/// Packets that vanish by their kind for less than peers are waited for, though all others pass.
-fn draw_vanishing(config: &mut SimConfig, rng: &mut Rng) {
-    if config.kind == LinkKind::Memory || !rng.chance(250_000) {
-        return;
-    }
-    let (from, to) = (rng.below(40), rng.below(u64::from(config.hosts)) as u32);
-    let span = Span::ms(from, from + *rng.pick(&[5, 100, PATIENCE_MS / 2]));
-    let vanish = Fault::Kind { kind: *rng.pick(PacketType::ALL), to, span };
-    config.faults.push(match rng.chance(500_000) {
-        true => vanish.on(rng.below(config.networks() as u64) as usize),
-        false => vanish,
-    });
-}
-
-/// Packets of bulk data, longer than others.
-fn draw_long(config: &mut SimConfig, rng: &mut Rng) {
-    let longest = if config.wire.queue_bytes > 128 << 10 { 65_344 } else { 16_400 };
-    if rng.chance(400_000) {
-        config.long = *rng.pick(&[4 * config.mtu, 16_400, longest]);
     }
 }
 

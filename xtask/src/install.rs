@@ -8,18 +8,20 @@ use std::process::Command;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Names of all that was installed, below the prefix; folders that were made for it end with `/`.
-const MANIFEST: &str = "share/weft/manifest";
+pub const MANIFEST: &str = "share/weft/manifest";
 /// What makes the agent's user (sysusers.d(5)).
 const SYSUSERS: &str = "lib/sysusers.d/weft.conf";
 const USAGE: &str = "usage: cargo xtask install|uninstall [--prefix DIR] [--destdir DIR] [--debug]";
 
+/// Where to, and what.
 #[derive(Debug, PartialEq, Eq)]
-struct Options {
+pub struct Options {
     /// Where the files will be used.
-    prefix: PathBuf,
+    pub prefix: PathBuf,
     /// Where the prefix is while a package is made.
-    destdir: Option<PathBuf>,
-    debug: bool,
+    pub destdir: Option<PathBuf>,
+    /// Without optimisation.
+    pub debug: bool,
 }
 
 impl Options {
@@ -42,7 +44,7 @@ impl Options {
     }
 
     /// Where the prefix is now.
-    fn root(&self) -> PathBuf {
+    pub fn root(&self) -> PathBuf {
         match &self.destdir {
             Some(stage) => stage.join(self.prefix.strip_prefix("/").unwrap_or(&self.prefix)),
             None => self.prefix.clone(),
@@ -113,7 +115,8 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-fn install(options: &Options) -> Result<bool, String> {
+/// Builds and installs. `false`: the build failed, and said why.
+pub fn install(options: &Options) -> Result<bool, String> {
     let mut build = vec!["build", "-p", "weft-cli", "-p", "weftd", "-p", "weft-ofi"];
     build.extend(["-p", "weft-capi"].into_iter().chain((!options.debug).then_some("--release")));
     if !succeeds(&mut cargo(&build)) {

@@ -5,6 +5,7 @@
 mod fuzz;
 mod install;
 mod mpi;
+mod package;
 mod run;
 mod setup;
 mod suites;
@@ -24,6 +25,7 @@ usage: cargo xtask TASK
                                      MPI provider, the C library, manual pages, completions
           [--destdir DIR] [--debug]  below another folder for now, to make a package; unoptimised
   uninstall [--prefix DIR]           remove what was installed
+  package --out DIR [--only KIND]    build and pack: wheel, deb, image, source
 ";
 
 /// The repository.
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         "test" => suites::main(rest),
         "tidy" => tidy::run(&root()).map(|(_, broken)| broken == 0),
         "fuzz" => fuzz::main(rest),
+        "package" => package::main(rest),
         "install" | "uninstall" => install::main(task, rest),
         _ => Err(USAGE.trim_end().to_string()),
     };

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every suite in order, then one table.
 
 use crate::run::{cargo, counted, output_of, succeeds, Outcome};
-use crate::{fuzz, install, mpi, setup, tidy};
+use crate::{fuzz, install, mpi, package, setup, tidy};
 use std::time::{Duration, Instant};
 
 struct Suite {
@@ -29,6 +29,12 @@ const SUITES: &[Suite] = &[
         what: "installed, used and removed",
         quick: false,
         run: install::suite,
+    },
+    Suite {
+        name: "package",
+        what: "packages, installed in clean roots",
+        quick: false,
+        run: package::suite,
     },
     Suite { name: "doc", what: "documentation builds, links resolve", quick: false, run: doc },
     Suite { name: "loom", what: "all interleavings of the rings", quick: false, run: loom },

@@ -1,0 +1,87 @@
+//! Archives whose bytes depend on their contents alone: fixed times and owners, sorted names.
+
+use flate2::write::GzEncoder;
+use flate2::Compression;
+use sha2::{Digest, Sha256};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// 2026-01-01, in seconds since 1970: the time of every file in an archive.
+const TIME: u64 = 1_767_225_600;
+
+/// A tar archive that is being written.
+pub struct Tar<W: Write>(tar::Builder<W>);
+
+impl<W: Write> Tar<W> {
+    /// Writes to `out`.
+    pub fn new(out: W) -> Tar<W> {
+        Tar(tar::Builder::new(out))
+    }
+
+    fn header(kind: tar::EntryType, len: u64, mode: u32) -> tar::Header {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(len);
+        header.set_mode(mode);
+        header.set_mtime(TIME);
+        header.set_uid(0);
+        header.set_gid(0);
+        header
+    }
+
+    /// A file of these bytes.
+    pub fn bytes(&mut self, name: &str, data: &[u8], mode: u32) -> io::Result<()> {
+        let mut header = Self::header(tar::EntryType::Regular, data.len() as u64, mode);
+        self.0.append_data(&mut header, name, data)
+    }
+
+    /// A copy of a file.
+    pub fn file(&mut self, name: &str, from: &Path, mode: u32) -> io::Result<()> {
+        self.bytes(name, &std::fs::read(from)?, mode)
+    }
+
+    /// A folder.
+    pub fn folder(&mut self, name: &str, mode: u32) -> io::Result<()> {
+        let mut header = Self::header(tar::EntryType::Directory, 0, mode);
+        self.0.append_data(&mut header, name, io::empty())
+    }
+
+    /// A symbolic link.
+    pub fn link(&mut self, name: &str, to: &Path) -> io::Result<()> {
+        let mut header = Self::header(tar::EntryType::Symlink, 0, 0o777);
+        self.0.append_link(&mut header, name, to)
+    }
+
+    /// The end of the archive.
+    pub fn finish(self) -> io::Result<W> {
+        self.0.into_inner()
+    }
+}
+
+/// The bytes, compressed for gzip.
+pub fn gzip(data: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(data)?;
+    encoder.finish()
+}
+
+/// SHA-256 of the bytes.
+pub fn sha256(data: &[u8]) -> [u8; 32] {
+    Sha256::digest(data).into()
+}
+
+/// SHA-256 of the bytes, in hexadecimal digits.
+pub fn sha256_hex(data: &[u8]) -> String {
+    sha256(data).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The permissions of a file in a package: all may read it, and execute what the owner executes.
+pub fn mode_of(file: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(file).map_or(0, |m| m.permissions().mode());
+    if mode & 0o100 != 0 {
+        0o755
+    } else {
+        0o644
+    }
+}

@@ -1,0 +1,266 @@
+//! The suite `package`: each package is installed where nothing of the toolchain is, used as its
+//! reader would, and removed.
+
+use super::{megabytes, package, Request, Scratch, KINDS, VERSION};
+use crate::run::{output_of, succeeds, Outcome};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Sizes that users are promised, in units of 10^6 bytes.
+const WHEEL_MAX: f64 = 15.0;
+const PROVIDER_MAX: f64 = 5.0;
+
+/// Checks that are counted and printed as they are made.
+#[derive(Default)]
+struct Checks(Outcome);
+
+impl Checks {
+    fn check(&mut self, what: &str, held: bool) -> bool {
+        println!("{what}: {}", if held { "ok" } else { "FAILED" });
+        self.0.add(Outcome::one(held));
+        held
+    }
+
+    fn skip(&mut self, what: &str, why: &str) {
+        self.0.add(Outcome::skip(format!("skipped package {what}: {why}")));
+    }
+}
+
+/// Makes all packages and tries each.
+pub fn suite() -> Outcome {
+    let scratch = match Scratch::new("packages") {
+        Ok(scratch) => scratch,
+        Err(why) => return Outcome::one(false).note(why),
+    };
+    let out = scratch.0.join("out");
+    let request = Request { out: out.clone(), kinds: KINDS.to_vec(), debug: false };
+    let made = match package(&request) {
+        Ok(made) => made,
+        Err(why) => return Outcome::one(false).note(why),
+    };
+    let mut checks = Checks::default();
+    let with_end = |end: &str| made.iter().find(|file| file.display().to_string().ends_with(end));
+    match with_end(".whl") {
+        Some(file) => wheel(file, &scratch.0, &mut checks),
+        None => drop(checks.check("a wheel is made", false)),
+    }
+    let debs: Vec<&PathBuf> =
+        made.iter().filter(|file| file.extension().is_some_and(|e| e == "deb")).collect();
+    debian(&debs, &mut checks);
+    match with_end("-image.tar.gz") {
+        Some(file) => image(file, &scratch.0, &mut checks),
+        None => drop(checks.check("an image is made", false)),
+    }
+    match with_end(&format!("weft-{VERSION}.tar.gz")) {
+        Some(file) => source(file, &scratch.0, &mut checks),
+        None => drop(checks.check("a source archive is made", false)),
+    }
+    checks.0
+}
+
+/// A command that finds programs in `path` only.
+fn clean(program: &Path, path: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().env("PATH", path).env("HOME", "/tmp").env("LANG", "C.UTF-8");
+    command.stdin(Stdio::null());
+    command
+}
+
+/// The README's commands that need no rights, with `weft` begun by `command`.
+fn uses(what: &str, checks: &mut Checks, mut command: impl FnMut(&[&str]) -> Command) {
+    let mut said = |args: &[&str]| output_of(&mut command(args)).unwrap_or_default();
+    let version = said(&["--version"]);
+    checks.check(&format!("{what}: version"), version.starts_with(&format!("weft {VERSION}")));
+    let ranks = said(&["run", "-n", "2", "weft", "info", "--config"]);
+    checks.check(&format!("{what}: two ranks"), ranks.contains("WEFT_LINK"));
+    let asp = said(&["run", "-n", "4", "weft", "app", "asp", "--nodes", "64", "--check"]);
+    checks.check(&format!("{what}: an application on four ranks"), !asp.is_empty());
+    let demo = succeeds(command(&["demo"]).stdout(Stdio::null()));
+    checks.check(&format!("{what}: demo"), demo);
+}
+
+fn wheel(file: &Path, scratch: &Path, checks: &mut Checks) {
+    checks.check(&format!("the wheel is under {WHEEL_MAX} MB"), megabytes(file) < WHEEL_MAX);
+    let place = scratch.join("venv");
+    let mut venv = Command::new("python3");
+    if !succeeds(venv.args(["-m", "venv"]).arg(&place)) {
+        return checks.skip("wheel", "python3 -m venv does not work (Debian: python3-venv)");
+    }
+    let bin = place.join("bin");
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let pip = |args: &[&str]| {
+        let mut pip = clean(&bin.join("pip"), &path);
+        succeeds(pip.args(["--quiet", "--disable-pip-version-check"]).args(args))
+    };
+    let name = file.display().to_string();
+    if !checks.check("wheel: pip installs it", pip(&["install", "--no-index", &name])) {
+        return;
+    }
+    let provider = place.join("lib/weft/libweft-fi.so");
+    let small = megabytes(&provider) < PROVIDER_MAX && provider.is_file();
+    checks.check(&format!("the provider is under {PROVIDER_MAX} MB"), small);
+    uses("wheel", checks, |args| {
+        let mut command = clean(&bin.join("weft"), &path);
+        command.args(args);
+        command
+    });
+    let python = |code: &str| output_of(clean(&bin.join("python"), &path).args(["-c", code]));
+    let said = python("import weft; print(weft.__version__, weft.provider_dir())");
+    let wanted = format!("{VERSION} {}", place.join("lib/weft").display());
+    checks.check("wheel: the module names its folders", said.is_some_and(|s| s.trim() == wanted));
+    let module = output_of(clean(&bin.join("python"), &path).args(["-m", "weft", "--version"]));
+    checks.check("wheel: python -m weft", module.is_some_and(|s| s.starts_with("weft ")));
+    checks.check("wheel: pkg-config and cc", compiles(&place));
+    pip(&["uninstall", "--yes", "weft"]);
+    let left = ["bin/weft", "bin/weftd", "include/weft.h", "lib/weft/libweft-fi.so"];
+    checks.check("wheel: nothing is left", !left.iter().any(|name| place.join(name).exists()));
+}
+
+/// Whether a C program is built with what pkg-config says of `prefix`, and runs.
+fn compiles(prefix: &Path) -> bool {
+    let mut config = Command::new("pkg-config");
+    config.args(["--cflags", "--libs", "weft"]);
+    config.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let Some(flags) = output_of(&mut config) else { return false };
+    let program = prefix.join("pingpong");
+    let source = crate::root().join("crates/weft-capi/examples/pingpong.c");
+    let mut cc = Command::new("cc");
+    succeeds(cc.arg("-o").arg(&program).arg(source).args(flags.split_whitespace()))
+        && succeeds(Command::new(prefix.join("bin/weft")).args(["run", "-n", "2"]).arg(&program))
+}
+
+/// Repository and release of this system's packages, as apt has them.
+fn repository() -> Option<(String, String)> {
+    let mut apt = Command::new("apt-get");
+    apt.args(["indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Identifier: Packages"]);
+    let text = output_of(&mut apt)?;
+    let (uri, release) = text.lines().next()?.split_once(' ')?;
+    Some((uri.to_owned(), release.to_owned()))
+}
+
+/// A minimal Debian, made once and kept.
+fn clean_root() -> Result<PathBuf, String> {
+    let root = crate::root().join("target/debian-root");
+    let stamp = root.join("whole");
+    if stamp.is_file() {
+        return Ok(root);
+    }
+    let (uri, release) = repository().ok_or("apt-get names no repository")?;
+    let _old = fs::remove_dir_all(&root);
+    let mut debootstrap = Command::new("debootstrap");
+    debootstrap.args(["--variant=minbase", &release]).arg(&root).arg(&uri);
+    let made = succeeds(debootstrap.stdout(Stdio::null()));
+    if !made {
+        return Err("debootstrap made no root; it takes root and Debian's packages".into());
+    }
+    fs::write(&stamp, &release).map_err(|e| format!("{}: {e}", stamp.display()))?;
+    Ok(root)
+}
+
+/// A command inside `root`, with the kernel's file systems.
+fn inside(root: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new("unshare");
+    // Mounts end with the command; a process id space of its own ends what it started.
+    let script = "mount -t proc proc \"$0/proc\" && mount --rbind /sys \"$0/sys\" && \
+                  mount --rbind /dev \"$0/dev\" && exec chroot \"$0\" \"$@\"";
+    command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script]);
+    command.arg(root).args(args).env_clear().stdin(Stdio::null());
+    command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", "/tmp");
+    command
+}
+
+fn debian(debs: &[&PathBuf], checks: &mut Checks) {
+    let root = match clean_root() {
+        Ok(root) => root,
+        Err(why) => return checks.skip("deb", &why),
+    };
+    let mut names = Vec::new();
+    for deb in debs {
+        let Some(name) = deb.file_name() else { continue };
+        let to = root.join("tmp").join(name);
+        checks.check(&format!("{}: copied", deb.display()), fs::copy(deb, &to).is_ok());
+        names.push(format!("/tmp/{}", name.to_string_lossy()));
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let dpkg = |args: &[&str], names: &[&str]| {
+        succeeds(&mut inside(&root, &[&["dpkg"], args, names].concat()))
+    };
+    if checks.check("deb: dpkg installs them", dpkg(&["--install"], &names)) {
+        uses("deb", checks, |args| inside(&root, &[&["/usr/bin/weft"], args].concat()));
+        let agent = output_of(&mut inside(&root, &["weftd", "--version"]));
+        checks.check("deb: the agent", agent.is_some_and(|text| text.starts_with("weftd ")));
+        let user = output_of(&mut inside(&root, &["getent", "passwd", "weft"]));
+        checks.check("deb: the agent has a user of its own", user.is_some());
+        for name in ["usr/include/weft.h", "usr/lib/systemd/system/weftd.service"] {
+            checks.check(&format!("deb: {name}"), root.join(name).is_file());
+        }
+    }
+    let packages = ["libweft-dev", "weft-agent", "weft"];
+    checks.check("deb: dpkg removes them", dpkg(&["--purge"], &packages));
+    let left = ["usr/bin/weft", "usr/bin/weftd", "usr/lib/weft"];
+    checks.check("deb: nothing is left", !left.iter().any(|name| root.join(name).exists()));
+}
+
+/// Unpacks the image's layer, and runs it as a container runtime does where one runs here.
+fn image(file: &Path, scratch: &Path, checks: &mut Checks) {
+    let folder = scratch.join("image");
+    let root = folder.join("root");
+    let unpack = |from: &Path, to: &Path| {
+        fs::create_dir_all(to).is_ok()
+            && succeeds(Command::new("tar").arg("-xf").arg(from).arg("-C").arg(to))
+    };
+    if !checks.check("image: unpacks", unpack(file, &folder)) {
+        return;
+    }
+    let manifest = fs::read_to_string(folder.join("manifest.json")).unwrap_or_default();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap_or_default();
+    let layer = manifest[0]["Layers"][0].as_str().unwrap_or_default();
+    if !checks.check("image: its layer unpacks", unpack(&folder.join(layer), &root)) {
+        return;
+    }
+    for name in ["proc", "sys", "dev"] {
+        let _made = fs::create_dir_all(root.join(name));
+    }
+    if output_of(Command::new("id").arg("-u")).is_some_and(|id| id.trim() == "0") {
+        uses("image", checks, |args| inside(&root, &[&["/usr/bin/weft"], args].concat()));
+    } else {
+        checks.skip("image", "chroot takes root");
+    }
+    container(file, checks);
+}
+
+/// Loads the image with Podman and runs its example job.
+fn container(file: &Path, checks: &mut Checks) {
+    let podman = |args: &[&str]| {
+        let mut podman = Command::new("podman");
+        podman.args(args).stdin(Stdio::null());
+        podman
+    };
+    if output_of(&mut podman(&["info"])).is_none() {
+        return checks.skip("container", "Podman is not here or does not run");
+    }
+    let load = output_of(podman(&["load", "--input"]).arg(file));
+    checks.check("image: Podman loads it", load.is_some());
+    let name = format!("localhost/weft:{VERSION}");
+    let mut run = podman(&["run", "--rm", "--network=none", &name]);
+    let ran = run.output();
+    let held = ran.as_ref().is_ok_and(|o| o.status.success());
+    if !checks.check("image: Podman runs its example job", held) {
+        let said = ran.map(|o| String::from_utf8_lossy(&o.stderr).into_owned());
+        println!("{}", said.unwrap_or_default());
+    }
+    let _removed = output_of(&mut podman(&["rmi", "--force", &name]));
+}
+
+/// The archive holds the files of the commit, and Cargo accepts them.
+fn source(file: &Path, scratch: &Path, checks: &mut Checks) {
+    let folder = scratch.join("source");
+    let unpacked = fs::create_dir_all(&folder).is_ok()
+        && succeeds(Command::new("tar").arg("-xzf").arg(file).arg("-C").arg(&folder));
+    checks.check("source: unpacks", unpacked);
+    let manifest = folder.join(format!("weft-{VERSION}/Cargo.toml"));
+    let mut cargo = crate::run::cargo(&["metadata", "--locked", "--no-deps", "--format-version=1"]);
+    let read = output_of(cargo.arg("--manifest-path").arg(manifest));
+    checks.check("source: Cargo reads it", read.is_some_and(|text| text.contains("weft-cli")));
+}

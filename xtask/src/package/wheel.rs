@@ -1,0 +1,98 @@
+//! The wheel: pip puts commands, provider, library and header below the prefix of an environment.
+//!
+//! Shape: PEP 427 (wheels), PEP 600 (`manylinux_X_Y`). `.data/scripts` goes to `bin`,
+//! `.data/data` to the prefix itself, so the commands find the provider where an installation has
+//! it.
+
+use super::archive::{mode_of, sha256};
+use super::{Staged, ARCHITECTURE, VERSION};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::Engine;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use zip::write::SimpleFileOptions;
+use zip::ZipWriter;
+
+/// The module `weft`: `python -m weft` runs the command, and functions name the folders.
+const MODULE: &[(&str, &str)] = &[
+    ("weft/__init__.py", include_str!("python/__init__.py")),
+    ("weft/__main__.py", include_str!("python/__main__.py")),
+    ("weft/py.typed", ""),
+];
+
+/// A wheel that is being written, with the table of its files.
+struct Wheel {
+    zip: ZipWriter<std::fs::File>,
+    record: String,
+}
+
+impl Wheel {
+    fn add(&mut self, name: &str, data: &[u8], mode: u32) -> Result<(), String> {
+        let failed = |e: &dyn std::fmt::Display| format!("{name}: {e}");
+        let options = SimpleFileOptions::default().unix_permissions(mode);
+        self.zip.start_file(name, options).map_err(|e| failed(&e))?;
+        self.zip.write_all(data).map_err(|e| failed(&e))?;
+        let digest = URL_SAFE_NO_PAD.encode(sha256(data));
+        self.record += &format!("{name},sha256={digest},{}\n", data.len());
+        Ok(())
+    }
+}
+
+/// Makes the wheel in `out`.
+pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
+    let (major, minor) = staged.glibc()?;
+    let tag = format!("py3-none-manylinux_{major}_{minor}_{ARCHITECTURE}");
+    let file = out.join(format!("weft-{VERSION}-{tag}.whl"));
+    let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", file.display());
+    let zip = ZipWriter::new(std::fs::File::create(&file).map_err(|e| failed(&e))?);
+    let mut wheel = Wheel { zip, record: String::new() };
+    for (name, text) in MODULE {
+        wheel.add(name, text.replace("@VERSION@", VERSION).as_bytes(), 0o644)?;
+    }
+    for name in staged.names.iter().filter(|name| belongs(name)) {
+        let path = staged.root().join(name);
+        let data = std::fs::read(&path);
+        let mut data = data.map_err(|e| format!("{}: {e}", path.display()))?;
+        if name.ends_with(".pc") {
+            // The environment can lie anywhere: pkg-config knows where it found the file.
+            let text = String::from_utf8_lossy(&data);
+            let relative = text.replace("prefix=/usr\n", "prefix=${pcfiledir}/../..\n");
+            data = relative.into_bytes();
+        }
+        let place = match name.strip_prefix("bin/") {
+            Some(command) => format!("scripts/{command}"),
+            None => format!("data/{name}"),
+        };
+        wheel.add(&format!("weft-{VERSION}.data/{place}"), &data, mode_of(&path))?;
+    }
+    let info = format!("weft-{VERSION}.dist-info");
+    wheel.add(&format!("{info}/METADATA"), metadata()?.as_bytes(), 0o644)?;
+    let kind = format!(
+        "Wheel-Version: 1.0\nGenerator: weft-package\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    );
+    wheel.add(&format!("{info}/WHEEL"), kind.as_bytes(), 0o644)?;
+    let record = format!("{}{info}/RECORD,,\n", wheel.record);
+    wheel.add(&format!("{info}/RECORD"), record.as_bytes(), 0o644)?;
+    wheel.zip.finish().map_err(|e| failed(&e))?;
+    Ok(file)
+}
+
+/// Whether a file of an installation goes into the wheel: an environment has no units, and a
+/// static library would be most of it.
+fn belongs(name: &str) -> bool {
+    !name.ends_with(".a") && !name.contains("systemd") && !name.contains("sysusers")
+}
+
+fn metadata() -> Result<String, String> {
+    let readme = crate::root().join("dist/README-wheel.md");
+    let text = std::fs::read_to_string(&readme);
+    let text = text.map_err(|e| format!("{}: {e}", readme.display()))?;
+    Ok(format!(
+        "Metadata-Version: 2.1\nName: weft\nVersion: {VERSION}\n\
+         Summary: Message passing for the network people already have\n\
+         License: MIT OR Apache-2.0\nRequires-Python: >=3.9\n\
+         Classifier: Operating System :: POSIX :: Linux\n\
+         Classifier: Topic :: System :: Distributed Computing\n\
+         Description-Content-Type: text/markdown\n\n{text}"
+    ))
+}

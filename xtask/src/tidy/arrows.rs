@@ -15,6 +15,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-capi", Some(&["weft-core", "weft-link", "weft", "weft-models"])),
     ("weft-ofi", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-preload", Some(&["weft-core", "weft-link", "weft"])),
+    ("weft-plot", Some(&[])),
     ("weft-cli", None),
     ("weft-conformance", None),
     ("weft-fuzz", None),

@@ -1,13 +1,13 @@
 //! The grid as a picture: a column for each link, a row for each thing measured.
 
-use super::super::suite::plot::{Anchor, Colour, Shape};
 use super::super::LinkName;
 use super::grid::{Cell, Figure};
 use super::report::digits;
 use weft::choices::Tree;
+use weft_plot::{text, title, Anchor, Colour, Picture, Shape};
 
-/// Width and height.
-pub const SIZE: (f64, f64) = (1180.0, 1060.0);
+const WIDTH: f64 = 1180.0;
+const HEIGHT: f64 = 1060.0;
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 1164.0;
 const TOP: f64 = 104.0;
@@ -26,10 +26,6 @@ const TRANSFERS: [(&str, Colour); 3] =
     [("copy", [31, 119, 180]), ("gather", [44, 150, 60]), ("rcpy", [214, 39, 40])];
 const PLACES: [(&str, Colour); 3] =
     [("host", [90, 90, 110]), ("agent", [235, 120, 20]), ("kernel", [120, 50, 160])];
-
-fn text(at: (f64, f64), text: impl Into<String>, anchor: Anchor, colour: Colour) -> Shape {
-    Shape::Text { at, text: text.into(), anchor, large: false, colour }
-}
 
 fn line(points: Vec<(f64, f64)>, colour: Colour, width: f64, dashed: bool) -> Shape {
     Shape::Line { points, colour, width, dashed }
@@ -209,16 +205,9 @@ type Wanted = fn(Figure) -> bool;
 type Draw = fn(Panel, &Row, &[&Cell], &mut Vec<Shape>);
 
 fn legend(shapes: &mut Vec<Shape>) {
-    let title =
+    let what =
         "The choices: transfer, reliability, maximum transfer unit, multicast, fetch-and-add";
-    let at = (LEFT - 56.0, 26.0);
-    shapes.push(Shape::Text {
-        at,
-        text: title.into(),
-        anchor: Anchor::Start,
-        large: true,
-        colour: BLACK,
-    });
+    shapes.push(title((LEFT - 56.0, 26.0), what, BLACK));
     let mut x = LEFT - 50.0;
     let mut entry = |name: &str, shape: &dyn Fn(f64) -> Vec<Shape>, shapes: &mut Vec<Shape>| {
         shapes.extend(shape(x));
@@ -245,7 +234,7 @@ fn legend(shapes: &mut Vec<Shape>) {
 }
 
 /// The picture.
-pub fn figure(cells: &[Cell]) -> Vec<Shape> {
+pub fn figure(cells: &[Cell]) -> Picture {
     let mut links: Vec<LinkName> = Vec::new();
     for cell in cells {
         if !links.contains(&cell.link) {
@@ -291,7 +280,7 @@ pub fn figure(cells: &[Cell]) -> Vec<Shape> {
             draw(panel(at), &row, &of, &mut shapes);
         }
     }
-    shapes
+    Picture { width: WIDTH, height: HEIGHT, shapes }
 }
 
 #[cfg(test)]
@@ -303,7 +292,7 @@ mod tests {
 
     #[test]
     fn figure__every_value_lies_inside_and_nothing_measured_is_no_error() {
-        assert!(!figure(&[]).is_empty());
+        assert!(!figure(&[]).shapes.is_empty());
         let figures = [
             Figure::HalfTrip,
             Figure::Throughput,
@@ -319,13 +308,13 @@ mod tests {
             floor: Some(0.2),
             why: String::new(),
         };
-        for shape in figure(&figures.map(cell)) {
+        for shape in figure(&figures.map(cell)).shapes {
             let points = match shape {
                 Shape::Line { points, .. } => points,
                 Shape::Dot { at, .. } | Shape::Text { at, .. } => vec![at],
             };
             for (x, y) in points {
-                assert!((0.0..=SIZE.0).contains(&x) && (0.0..=SIZE.1).contains(&y), "{x}, {y}");
+                assert!((0.0..=WIDTH).contains(&x) && (0.0..=HEIGHT).contains(&y), "{x}, {y}");
             }
         }
     }

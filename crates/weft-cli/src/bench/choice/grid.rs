@@ -2,7 +2,6 @@
 
 use super::super::pair::{Kind, Meter, Pair, Sample, Subject};
 use super::super::rank::Probe;
-use super::super::suite::draw::png_of;
 use super::super::{netns, Bench, LinkName, Options};
 use super::cast::Cast;
 use super::chosen::{environment, label, SETTINGS};
@@ -436,7 +435,7 @@ pub fn run(out: Option<&Path>, given: &[LinkName], options: &Options) -> Result<
         return Ok(ExitCode::SUCCESS);
     };
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let figure = png_of(&figure::figure(cells), figure::SIZE)?;
+    let figure = figure::figure(cells).png()?;
     let text = report::markdown(&about, cells, took);
     let files =
         [("choices.md", text.into_bytes()), ("choices.csv", csv.into()), ("choices.png", figure)];

@@ -9,10 +9,9 @@
 //! | `plot`, `draw`, `report` | plots, their files, the report |
 
 mod advice;
-pub mod draw;
 mod measure;
 mod plan;
-pub mod plot;
+mod plot;
 mod report;
 
 use super::load::Load;
@@ -245,9 +244,9 @@ fn write(folder: &Path, context: &Run, results: &Results) -> Result<()> {
     let mut plots = 0;
     for situation in Situation::ALL {
         for measure in Measure::ALL {
-            let Some(shapes) = plot::plot(results, situation, measure) else { continue };
+            let Some(picture) = plot::plot(results, situation, measure) else { continue };
             let name = format!("{}-{}.png", situation.key(), measure.name());
-            put(&name, &draw::png(&shapes)?)?;
+            put(&name, &picture.png()?)?;
             plots += 1;
         }
     }

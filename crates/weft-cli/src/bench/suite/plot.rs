@@ -1,21 +1,17 @@
-//! Plots as a list of shapes, which `svg` and `png` draw alike.
+//! Plots of the suite: a line for each way, with its spread, over the bytes of a message.
 
 use super::measure::{Measure, Results};
 use super::plan::{ways, Family, Situation, Way};
+use weft_plot::{line as line_of, text, title, Anchor, Colour, Picture, Shape};
 
-/// Width of a plot.
-pub const WIDTH: f64 = 900.0;
-/// Height of a plot.
-pub const HEIGHT: f64 = 520.0;
+const WIDTH: f64 = 900.0;
+const HEIGHT: f64 = 520.0;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 745.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 462.0;
 /// Least distance of two names at the right edge.
 const STEP: f64 = 17.0;
-
-/// Red, green, blue.
-pub type Colour = [u8; 3];
 
 const BLACK: Colour = [30, 30, 30];
 const GREY: Colour = [110, 110, 110];
@@ -43,34 +39,9 @@ pub const COLOURS: [Colour; 17] = [
     [165, 95, 60],
 ];
 
-/// Where a text stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Anchor {
-    /// Right of its point.
-    Start,
-    /// Around it.
-    Middle,
-    /// Left of it.
-    End,
-}
-
-/// Something to draw; y grows downwards.
-#[derive(Clone, Debug)]
-pub enum Shape {
-    /// A line through points.
-    Line { points: Vec<(f64, f64)>, colour: Colour, width: f64, dashed: bool },
-    /// A filled circle.
-    Dot { at: (f64, f64), radius: f64, colour: Colour },
-    /// A text on its base line.
-    Text { at: (f64, f64), text: String, anchor: Anchor, large: bool, colour: Colour },
-}
-
-fn text(at: (f64, f64), text: String, anchor: Anchor, colour: Colour) -> Shape {
-    Shape::Text { at, text, anchor, large: false, colour }
-}
-
+/// A thin line from point to point.
 fn rule(a: (f64, f64), b: (f64, f64), colour: Colour) -> Shape {
-    Shape::Line { points: vec![a, b], colour, width: 1.0, dashed: false }
+    line_of(vec![a, b], colour)
 }
 
 /// A size as people write it.
@@ -152,7 +123,7 @@ fn line(results: &Results, s: Situation, m: Measure, way: &Way) -> Line {
 }
 
 /// A plot; `None` if there is nothing to show.
-pub fn plot(results: &Results, situation: Situation, measure: Measure) -> Option<Vec<Shape>> {
+pub fn plot(results: &Results, situation: Situation, measure: Measure) -> Option<Picture> {
     let ways: Vec<&Way> = ways(situation).iter().collect();
     let lines: Vec<(&Way, Line)> = ways
         .into_iter()
@@ -175,7 +146,7 @@ pub fn plot(results: &Results, situation: Situation, measure: Measure) -> Option
         draw(&axes, lines[at].0, &lines[at].1, &mut shapes);
     }
     names(&axes, &lines, &mut shapes);
-    Some(shapes)
+    Some(Picture { width: WIDTH, height: HEIGHT, shapes })
 }
 
 fn frame(axes: &Axes, situation: Situation, measure: Measure) -> Vec<Shape> {
@@ -187,20 +158,9 @@ fn frame(axes: &Axes, situation: Situation, measure: Measure) -> Vec<Shape> {
         }
     };
     let mut shapes = vec![
-        Shape::Text {
-            at: (LEFT, 26.0),
-            text: what.into(),
-            anchor: Anchor::Start,
-            large: true,
-            colour: BLACK,
-        },
+        title((LEFT, 26.0), what, BLACK),
         text((LEFT, 46.0), format!("{}; {hint}", situation.title()), Anchor::Start, GREY),
-        text(
-            ((LEFT + RIGHT) / 2.0, BOTTOM + 44.0),
-            "bytes of a message".into(),
-            Anchor::Middle,
-            GREY,
-        ),
+        text(((LEFT + RIGHT) / 2.0, BOTTOM + 44.0), "bytes of a message", Anchor::Middle, GREY),
     ];
     let mut decade = 10f64.powf(axes.low.log10().floor());
     let few = (BOTTOM - TOP) / (axes.high / axes.low).log10() > 90.0;
@@ -272,7 +232,7 @@ fn names(axes: &Axes, lines: &[(&Way, Line)], shapes: &mut Vec<Shape>) {
         let colour = COLOURS[way.colour % COLOURS.len()];
         let to = (RIGHT + 22.0, y);
         shapes.push(rule((from.0 + 4.0, from.1), to, colour));
-        shapes.push(text((to.0 + 5.0, y + 4.5), way.name.into(), Anchor::Start, colour));
+        shapes.push(text((to.0 + 5.0, y + 4.5), way.name, Anchor::Start, colour));
     }
 }
 

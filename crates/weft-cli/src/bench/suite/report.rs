@@ -1,12 +1,14 @@
 //! The report: one HTML file with everything in it, and a table for other programs.
 
 use super::advice::{best, ranges, Best};
-use super::draw::{css, escape, svg};
 use super::measure::{Measure, Results};
 use super::plan::{ways, Family, Situation, Way};
 use super::plot::{plot, show, show_size, COLOURS};
 use super::Run;
+use crate::bench::pair::Sample;
+use maud::{html, Markup, PreEscaped, DOCTYPE};
 use std::fmt::Write;
+use weft_plot::css;
 
 /// A line for each figure.
 pub fn csv(results: &Results) -> String {
@@ -70,38 +72,62 @@ nav a { margin-right: 14px } .scroll { overflow-x: auto }";
 
 /// The report.
 pub fn html(run: &Run, results: &Results) -> String {
-    let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
-    out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">";
-    out += &format!("<title>What to use when: weft bench suite</title><style>{STYLE}</style>");
-    out += "</head><body>\n<h1>What to use when</h1>\n";
-    out += &format!(
-        "<p class=\"dim\">{}<br>{}<br><code>{}</code><br>{}; {:.0} s</p>\n",
-        escape(&run.date),
-        escape(&run.machine),
-        escape(&run.command),
-        escape(&run.effort),
-        run.took.as_secs_f64()
-    );
-    if let Some(busy) = &run.busy {
-        out += &format!("<p class=\"warn\">{}</p>\n", escape(busy));
-    }
-    out += "<nav><a href=\"#glance\">At a glance</a><a href=\"#sizes\">By size</a>";
-    for (at, situation) in shown(results) {
-        out += &format!("<a href=\"#s{at}\">{}</a>", escape(&situation.title()));
-    }
-    out += "<a href=\"#absent\">Not measured</a><a href=\"#how\">How to read this</a></nav>\n";
-    glance(&mut out, run, results);
-    by_size(&mut out, run, results);
-    for (at, situation) in shown(results) {
-        out += &format!("<h2 id=\"s{at}\">{}</h2>\n", escape(&situation.title()));
-        for measure in Measure::ALL {
-            section(&mut out, run, results, situation, measure);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "What to use when: weft bench suite" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                (head(run))
+                (contents(results))
+                (glance(run, results))
+                (by_size(run, results))
+                @for (at, situation) in shown(results) {
+                    h2 id=(format!("s{at}")) { (situation.title()) }
+                    @for measure in Measure::ALL {
+                        (section(run, results, situation, measure))
+                    }
+                }
+                (absent(results))
+                (PreEscaped(HOW))
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// What was measured where, and a warning if something else ran.
+fn head(run: &Run) -> Markup {
+    html! {
+        h1 { "What to use when" }
+        p.dim {
+            (run.date) br;
+            (run.machine) br;
+            code { (run.command) } br;
+            (run.effort) "; " (format!("{:.0} s", run.took.as_secs_f64()))
+        }
+        @if let Some(busy) = &run.busy {
+            p.warn { (busy) }
         }
     }
-    absent(&mut out, results);
-    out += HOW;
-    out += "</body></html>\n";
-    out
+}
+
+fn contents(results: &Results) -> Markup {
+    html! {
+        nav {
+            a href="#glance" { "At a glance" }
+            a href="#sizes" { "By size" }
+            @for (at, situation) in shown(results) {
+                a href=(format!("#s{at}")) { (situation.title()) }
+            }
+            a href="#absent" { "Not measured" }
+            a href="#how" { "How to read this" }
+        }
+    }
 }
 
 /// Situations of which there is something to show.
@@ -110,9 +136,10 @@ fn shown(results: &Results) -> impl Iterator<Item = (usize, Situation)> + '_ {
     Situation::ALL.into_iter().enumerate().filter(move |(_, s)| there(s))
 }
 
-fn chip(way: &Way) -> String {
+/// The name of a way on its colour.
+fn chip(way: &Way) -> Markup {
     let colour = css(COLOURS[way.colour % COLOURS.len()]);
-    format!("<span class=\"way\" style=\"background:{colour}\">{}</span>", escape(way.name))
+    html! { span.way style=(format!("background:{colour}")) { (way.name) } }
 }
 
 fn heading(measure: Measure) -> &'static str {
@@ -123,107 +150,133 @@ fn heading(measure: Measure) -> &'static str {
     }
 }
 
-fn glance(out: &mut String, run: &Run, results: &Results) {
-    *out += "<h2 id=\"glance\">At a glance</h2>\n<p>The best way that delivers all that is sent, \
-             by bytes of a message. Where several are equally good within the spread of this run, \
-             the one is named that stays so over the most sizes.</p>\n";
-    *out += "<div class=\"scroll\"><table><thead><tr><th>Situation</th>";
-    for measure in Measure::ALL {
-        *out += &format!("<th>{}</th>", heading(measure));
-    }
-    *out += "</tr></thead><tbody>\n";
-    for (_, situation) in shown(results) {
-        *out += &format!("<tr><th>{}</th>", escape(&situation.title()));
-        for measure in Measure::ALL {
-            *out += "<td>";
-            for (way, range) in ranges(results, situation, measure, &run.sizes) {
-                *out += &format!("<div class=\"row\">{} {range}</div>", chip(way));
-            }
-            *out += "</td>";
+fn glance(run: &Run, results: &Results) -> Markup {
+    html! {
+        h2 id="glance" { "At a glance" }
+        p {
+            "The best way that delivers all that is sent, by bytes of a message. Where several are "
+            "equally good within the spread of this run, the one is named that stays so over the "
+            "most sizes."
         }
-        *out += "</tr>\n";
+        div.scroll { table {
+            thead { tr {
+                th { "Situation" }
+                @for measure in Measure::ALL { th { (heading(measure)) } }
+            } }
+            tbody {
+                @for (_, situation) in shown(results) {
+                    tr {
+                        th { (situation.title()) }
+                        @for measure in Measure::ALL {
+                            td {
+                                @for (way, range) in ranges(results, situation, measure, &run.sizes)
+                                {
+                                    div.row { (chip(way)) " " (range) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        } }
     }
-    *out += "</tbody></table></div>\n";
 }
 
-fn advice(measure: Measure, best: &Best) -> String {
-    let value = escape(&show(measure, best.value));
-    let mut text = format!("{}<div class=\"value\">{value}</div>", chip(best.way));
-    if let Some((other, ratio)) = best.other {
-        let equal = best.equals.iter().any(|way| way.name == other.name);
-        let note = match equal {
+fn advice(measure: Measure, best: &Best) -> Markup {
+    let note = best.other.as_ref().map(|(other, ratio)| {
+        match best.equals.iter().any(|way| way.name == other.name) {
             true => format!("as good: {}", other.name),
             false => format!("{ratio:.1} times {}", other.name),
-        };
-        text += &format!("<div class=\"small\">{}</div>", escape(&note));
-    }
-    text
-}
-
-fn by_size(out: &mut String, run: &Run, results: &Results) {
-    *out += "<h2 id=\"sizes\">By size</h2>\n<p>The best way and its median; below it, how many \
-             times better than the best of the other kind (weft, or what the kernel offers).</p>\n";
-    for measure in Measure::ALL {
-        *out += &format!("<h3>{}</h3>\n<div class=\"scroll\"><table><thead><tr>", heading(measure));
-        *out += "<th>Bytes</th>";
-        for (_, situation) in shown(results) {
-            *out += &format!("<th>{}</th>", escape(&situation.title()));
         }
-        *out += "</tr></thead><tbody>\n";
-        for &size in &run.sizes {
-            *out += &format!("<tr><th>{}</th>", show_size(size));
-            for (_, situation) in shown(results) {
-                let best = best(results, situation, measure, size);
-                let text = best.map_or("&ndash;".into(), |best| advice(measure, &best));
-                *out += &format!("<td>{text}</td>");
-            }
-            *out += "</tr>\n";
+    });
+    html! {
+        (chip(best.way))
+        div.value { (show(measure, best.value)) }
+        @if let Some(note) = note {
+            div.small { (note) }
         }
-        *out += "</tbody></table></div>\n";
     }
 }
 
-fn section(out: &mut String, run: &Run, results: &Results, s: Situation, measure: Measure) {
-    let Some(shapes) = plot(results, s, measure) else { return };
-    *out += &svg(&shapes, &format!("{}, {}", measure.name(), s.title()));
-    *out += "<details><summary>The figures: median, and least to most of the repetitions\
-             </summary>\n<div class=\"scroll\"><table><thead><tr><th></th>";
-    for &size in &run.sizes {
-        *out += &format!("<th>{}</th>", show_size(size));
-    }
-    *out += "</tr></thead><tbody>\n";
-    for way in ways(s) {
-        let row: Vec<_> =
-            run.sizes.iter().map(|&size| results.find(s, measure, way.name, size)).collect();
-        if row.iter().all(Option::is_none) {
-            continue;
+fn by_size(run: &Run, results: &Results) -> Markup {
+    html! {
+        h2 id="sizes" { "By size" }
+        p {
+            "The best way and its median; below it, how many times better than the best of the "
+            "other kind (weft, or the kernel's own)."
         }
-        *out += &format!("<tr><td>{}</td>", chip(way));
-        for (sample, &size) in row.iter().zip(&run.sizes) {
-            let Some(sample) = sample else {
-                *out += "<td class=\"n\">&ndash;</td>";
-                continue;
-            };
-            let first = best(results, s, measure, size);
-            let top = if first.is_some_and(|b| b.way.name == way.name) { " top" } else { "" };
-            *out += &format!(
-                "<td class=\"n{top}\">{}<small>{} to {}</small></td>",
-                escape(&show(measure, sample.median)),
-                escape(&show(measure, sample.min)),
-                escape(&show(measure, sample.max))
-            );
+        @for measure in Measure::ALL {
+            h3 { (heading(measure)) }
+            div.scroll { table {
+                thead { tr {
+                    th { "Bytes" }
+                    @for (_, situation) in shown(results) { th { (situation.title()) } }
+                } }
+                tbody {
+                    @for &size in &run.sizes {
+                        tr {
+                            th { (show_size(size)) }
+                            @for (_, situation) in shown(results) {
+                                td {
+                                    @match best(results, situation, measure, size) {
+                                        Some(best) => (advice(measure, &best)),
+                                        None => "\u{2013}",
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            } }
         }
-        *out += "</tr>\n";
     }
-    *out += "</tbody></table></div></details>\n";
 }
 
-fn absent(out: &mut String, results: &Results) {
-    *out += "<h2 id=\"absent\">Not measured</h2>\n";
-    if results.absent.is_empty() {
-        *out += "<p>Everything was.</p>\n";
-        return;
+fn section(run: &Run, results: &Results, s: Situation, measure: Measure) -> Markup {
+    let Some(picture) = plot(results, s, measure) else { return Markup::default() };
+    let figures = |way: &Way| -> Vec<Option<Sample>> {
+        run.sizes.iter().map(|&size| results.find(s, measure, way.name, size)).collect()
+    };
+    let is_best = |way: &Way, size| {
+        best(results, s, measure, size).is_some_and(|best| best.way.name == way.name)
+    };
+    let rows = ways(s).iter().map(|way| (way, figures(way)));
+    html! {
+        (PreEscaped(picture.svg(&format!("{}, {}", measure.name(), s.title()))))
+        details {
+            summary { "The figures: median, and least to most of the repetitions" }
+            div.scroll { table {
+                thead { tr {
+                    th {}
+                    @for &size in &run.sizes { th { (show_size(size)) } }
+                } }
+                tbody {
+                    @for (way, row) in rows.filter(|(_, row)| row.iter().any(Option::is_some)) {
+                        tr {
+                            td { (chip(way)) }
+                            @for (sample, &size) in row.iter().zip(&run.sizes) {
+                                td.n.top[sample.is_some() && is_best(way, size)] {
+                                    (figure(measure, *sample))
+                                }
+                            }
+                        }
+                    }
+                }
+            } }
+        }
     }
+}
+
+/// A cell: median and spread.
+fn figure(measure: Measure, sample: Option<Sample>) -> Markup {
+    let Some(sample) = sample else { return html! { "\u{2013}" } };
+    html! {
+        (show(measure, sample.median))
+        small { (show(measure, sample.min)) " to " (show(measure, sample.max)) }
+    }
+}
+
+fn absent(results: &Results) -> Markup {
     // The same reason in several situations is said once.
     let mut reasons: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for absence in &results.absent {
@@ -233,16 +286,25 @@ fn absent(out: &mut String, results: &Results) {
             None => reasons.push((absence.way, &absence.why, vec![&absence.situation])),
         }
     }
-    *out += "<table><thead><tr><th>What</th><th>Why</th><th>Where</th></tr></thead><tbody>\n";
-    for (way, why, situations) in reasons {
-        *out += &format!(
-            "<tr><td>{}</td><td>{}</td><td class=\"small\">{}</td></tr>\n",
-            escape(way),
-            escape(why),
-            escape(&situations.join("; "))
-        );
+    html! {
+        h2 id="absent" { "Not measured" }
+        @if reasons.is_empty() {
+            p { "Everything was." }
+        } @else {
+            table {
+                thead { tr { th { "What" } th { "Why" } th { "Where" } } }
+                tbody {
+                    @for (way, why, situations) in &reasons {
+                        tr {
+                            td { (way) }
+                            td { (why) }
+                            td.small { (situations.join("; ")) }
+                        }
+                    }
+                }
+            }
+        }
     }
-    *out += "</tbody></table>\n";
 }
 
 const HOW: &str = "<h2 id=\"how\">How to read this</h2>

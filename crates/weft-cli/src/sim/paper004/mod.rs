@@ -136,14 +136,10 @@ fn print_claims(list: &[Claim]) {
 }
 
 fn write_plot(path: &Path, rows: &[Row]) -> Result<()> {
-    let shapes = plot::plot(rows);
+    let picture = plot::plot(rows);
     let bytes = match path.extension().and_then(|e| e.to_str()) {
-        Some("png") => crate::bench::suite::draw::png(&shapes)?,
-        Some("svg") => {
-            let svg = crate::bench::suite::draw::svg(&shapes, "simulated against the paper");
-            // Beside HTML, a file of its own names its format.
-            svg.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1).into_bytes()
-        }
+        Some("png") => picture.png()?,
+        Some("svg") => picture.svg("simulated against the paper").into_bytes(),
         _ => misuse!("{}: the plot's file is to end in .svg or .png", path.display()),
     };
     std::fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))

@@ -1,8 +1,10 @@
 //! Simulated over paper for every number, in the paper's order.
 
-use crate::bench::suite::plot::{Anchor, Colour, Shape, WIDTH};
+use weft_plot::{line, text, title, Anchor, Colour, Picture, Shape};
 use weft_sim::platform::compare::Row;
 
+const WIDTH: f64 = 900.0;
+const HEIGHT: f64 = 520.0;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = WIDTH - 24.0;
 const TOP: f64 = 84.0;
@@ -23,12 +25,8 @@ fn y(ratio: f64) -> f64 {
     (TOP + BOTTOM) / 2.0 - share * (BOTTOM - TOP) / 2.0
 }
 
-fn text(at: (f64, f64), text: &str, anchor: Anchor, colour: Colour) -> Shape {
-    Shape::Text { at, text: text.to_string(), anchor, large: false, colour }
-}
-
-fn line(points: Vec<(f64, f64)>, colour: Colour, dashed: bool) -> Shape {
-    Shape::Line { points, colour, width: 1.0, dashed }
+fn dashes(points: Vec<(f64, f64)>, colour: Colour) -> Shape {
+    Shape::Line { points, colour, width: 1.0, dashed: true }
 }
 
 fn colour(row: &Row) -> Colour {
@@ -41,11 +39,7 @@ fn colour(row: &Row) -> Colour {
 }
 
 fn frame() -> Vec<Shape> {
-    let title = "Simulated over paper, every number".to_string();
-    let at = (LEFT, 26.0);
-    let large = true;
-    let mut shapes =
-        vec![Shape::Text { at, text: title, anchor: Anchor::Start, large, colour: BLACK }];
+    let mut shapes = vec![title((LEFT, 26.0), "Simulated over paper, every number", BLACK)];
     let names = [
         ("calibrated", CALIBRATED),
         ("ppro, predicted", PPRO),
@@ -59,16 +53,15 @@ fn frame() -> Vec<Shape> {
     }
     let marks = [(0.5, "0.5"), (0.75, "0.75"), (0.9, "0.9"), (1.0, "1"), (1.1, "1.1")];
     for (ratio, name) in marks.into_iter().chain([(1.25, "1.25"), (2.0, "2")]) {
-        let dashed = ratio != 1.0;
-        let colour = if dashed { GRID } else { GREY };
-        shapes.push(line(vec![(LEFT, y(ratio)), (RIGHT, y(ratio))], colour, dashed));
+        let points = vec![(LEFT, y(ratio)), (RIGHT, y(ratio))];
+        shapes.push(if ratio == 1.0 { line(points, GREY) } else { dashes(points, GRID) });
         shapes.push(text((LEFT - 8.0, y(ratio) + 4.0), name, Anchor::End, GREY));
     }
     shapes
 }
 
 /// A dot for every row; the tables side by side.
-pub fn plot(rows: &[Row]) -> Vec<Shape> {
+pub fn plot(rows: &[Row]) -> Picture {
     let mut shapes = frame();
     let step = (RIGHT - LEFT) / rows.len().max(1) as f64;
     let x = |i: usize| LEFT + step * (i as f64 + 0.5);
@@ -79,7 +72,7 @@ pub fn plot(rows: &[Row]) -> Vec<Shape> {
             let middle = (x(from) + x(i)) / 2.0;
             shapes.push(text((middle, BOTTOM + 22.0), row.number.table, Anchor::Middle, GREY));
             let edge = x(i) + step / 2.0;
-            shapes.push(line(vec![(edge, TOP), (edge, BOTTOM)], GRID, false));
+            shapes.push(line(vec![(edge, TOP), (edge, BOTTOM)], GRID));
             from = i + 1;
         }
         let at = (x(i), y(row.simulated / row.number.paper));
@@ -87,5 +80,5 @@ pub fn plot(rows: &[Row]) -> Vec<Shape> {
     }
     let what = "table or figure of the paper";
     shapes.push(text(((LEFT + RIGHT) / 2.0, BOTTOM + 46.0), what, Anchor::Middle, GREY));
-    shapes
+    Picture { width: WIDTH, height: HEIGHT, shapes }
 }

@@ -1,0 +1,117 @@
+//! Pictures of weft's tools: shapes that become an SVG, and a PNG that is made from the SVG.
+//!
+//! A [`Picture`] has a size in units of its shapes; `y` grows downwards.
+//!
+//! ```
+//! use weft_plot::{line, text, Anchor, Picture};
+//!
+//! let shapes = vec![
+//!     line(vec![(10.0, 90.0), (190.0, 10.0)], [214, 39, 40]),
+//!     text((100.0, 95.0), "bytes", Anchor::Middle, [30, 30, 30]),
+//! ];
+//! let picture = Picture { width: 200.0, height: 100.0, shapes };
+//! assert!(picture.svg("a line").contains("<polyline"));
+//! assert!(picture.png().unwrap().starts_with(b"\x89PNG"));
+//! ```
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod png;
+mod svg;
+
+pub use png::PngError;
+pub use svg::{css, escape};
+
+/// Red, green, blue.
+pub type Colour = [u8; 3];
+
+/// The side of its point on which a text stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// The text begins at the point.
+    Start,
+    /// The point is in the middle of the text.
+    Middle,
+    /// The text ends at the point.
+    End,
+}
+
+/// A thing to draw.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// A line through points.
+    Line {
+        /// The points.
+        points: Vec<(f64, f64)>,
+        /// Its colour.
+        colour: Colour,
+        /// Its width.
+        width: f64,
+        /// Whether it has gaps.
+        dashed: bool,
+    },
+    /// A filled circle.
+    Dot {
+        /// Its centre.
+        at: (f64, f64),
+        /// Its radius.
+        radius: f64,
+        /// Its colour.
+        colour: Colour,
+    },
+    /// A text on its base line.
+    Text {
+        /// A point of the base line.
+        at: (f64, f64),
+        /// The text.
+        text: String,
+        /// The side of the point on which the text stands.
+        anchor: Anchor,
+        /// Whether it is a title.
+        large: bool,
+        /// Its colour.
+        colour: Colour,
+    },
+}
+
+/// A text of the usual size.
+pub fn text(at: (f64, f64), text: impl Into<String>, anchor: Anchor, colour: Colour) -> Shape {
+    Shape::Text { at, text: text.into(), anchor, large: false, colour }
+}
+
+/// A title, which begins at its point.
+pub fn title(at: (f64, f64), text: impl Into<String>, colour: Colour) -> Shape {
+    Shape::Text { at, text: text.into(), anchor: Anchor::Start, large: true, colour }
+}
+
+/// A thin line without gaps.
+pub fn line(points: Vec<(f64, f64)>, colour: Colour) -> Shape {
+    Shape::Line { points, colour, width: 1.0, dashed: false }
+}
+
+/// Shapes on white ground.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// Width in units of the shapes.
+    pub width: f64,
+    /// Height in units of the shapes.
+    pub height: f64,
+    /// The shapes, the lowest first.
+    pub shapes: Vec<Shape>,
+}
+
+impl Picture {
+    /// An SVG element, for a file of its own or inside HTML. `label` describes the picture to
+    /// people who do not see it.
+    pub fn svg(&self, label: &str) -> String {
+        svg::draw(self, label)
+    }
+
+    /// A PNG file, two pixels for each unit.
+    ///
+    /// # Errors
+    /// The picture has no area, or memory for it is missing.
+    pub fn png(&self) -> Result<Vec<u8>, PngError> {
+        png::render(&self.svg(""), (self.width, self.height))
+    }
+}

@@ -1,0 +1,85 @@
+//! Shapes as SVG 1.1.
+
+use crate::{Anchor, Colour, Picture, Shape};
+use std::fmt::Write;
+
+/// Text whose characters stand for themselves in HTML and SVG.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A colour as CSS writes it.
+pub fn css([r, g, b]: Colour) -> String {
+    format!("#{r:02x}{g:02x}{b:02x}")
+}
+
+/// The picture as an element.
+pub fn draw(picture: &Picture, label: &str) -> String {
+    let (width, height) = (picture.width, picture.height);
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+         aria-label=\"{}\" font-family=\"'DejaVu Sans', system-ui, sans-serif\">",
+        escape(label)
+    );
+    for shape in &picture.shapes {
+        // Writing to a string does not fail.
+        let _ = draw_shape(&mut out, shape);
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+fn draw_shape(out: &mut String, shape: &Shape) -> std::fmt::Result {
+    match shape {
+        Shape::Line { points, colour, width, dashed } => {
+            let points: Vec<String> =
+                points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+            let dash = if *dashed { " stroke-dasharray=\"5 4\"" } else { "" };
+            write!(
+                out,
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\" \
+                 stroke-linejoin=\"round\"{dash}/>",
+                points.join(" "),
+                css(*colour)
+            )
+        }
+        Shape::Dot { at, radius, colour } => write!(
+            out,
+            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\" fill=\"{}\"/>",
+            at.0,
+            at.1,
+            css(*colour)
+        ),
+        Shape::Text { at, text, anchor, large, colour } => {
+            let anchor = match anchor {
+                Anchor::Start => "start",
+                Anchor::Middle => "middle",
+                Anchor::End => "end",
+            };
+            let font = if *large { "17\" font-weight=\"600" } else { "12" };
+            write!(
+                out,
+                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" font-size=\"{font}\" \
+                 fill=\"{}\">{}</text>",
+                at.0,
+                at.1,
+                css(*colour),
+                escape(text)
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::text;
+
+    #[test]
+    fn draw__escapes_text() {
+        let shapes = vec![text((9.0, 1.0), "a < b µs", Anchor::Start, [200, 0, 0])];
+        let svg = draw(&Picture { width: 10.0, height: 10.0, shapes }, "\"x\"");
+        assert!(svg.contains("a &lt; b µs") && svg.contains("&quot;x&quot;"), "{svg}");
+    }
+}

@@ -1,6 +1,7 @@
 //! `cargo xtask install` and `uninstall`: the commands, the MPI provider, the C library with its
 //! header, and what a system wants beside them.
 
+use crate::manual;
 use crate::run::{cargo, output_of, succeeds, Outcome};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -105,6 +106,11 @@ impl Install {
         fs::copy(from, &to).map(|_| ()).map_err(failed)
     }
 
+    fn link(&mut self, name: &str, target: &str) -> Result<(), String> {
+        let at = self.path(name)?;
+        std::os::unix::fs::symlink(target, &at).map_err(|e| format!("{}: {e}", at.display()))
+    }
+
     fn write(&mut self, name: &str, text: &str) -> Result<(), String> {
         let to = self.path(name)?;
         fs::write(&to, text).map_err(|e| format!("{}: {e}", to.display()))
@@ -118,23 +124,30 @@ fn read(path: &Path) -> Result<String, String> {
 /// Builds and installs. `false`: the build failed, and said why.
 pub fn install(options: &Options) -> Result<bool, String> {
     let mut build = vec!["build", "-p", "weft-cli", "-p", "weftd", "-p", "weft-ofi"];
-    build.extend(["-p", "weft-capi"].into_iter().chain((!options.debug).then_some("--release")));
+    build.extend(["-p", "weft-capi"]);
+    if !options.debug {
+        build.extend(["--profile", "dist"]);
+    }
     if !succeeds(&mut cargo(&build)) {
         return Ok(false);
     }
     let source = crate::root();
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or_else(|| source.join("target"));
-    let built = target.join(if options.debug { "debug" } else { "release" });
+    let built = target.join(if options.debug { "debug" } else { "dist" });
     let prefix = options.prefix.display().to_string();
     let mut to = Install::new(options.root());
     for name in ["weft", "weftd"] {
         to.copy(&built.join(name), &format!("bin/{name}"))?;
     }
     to.copy(&built.join("libweft_fi.so"), "lib/weft/libweft-fi.so")?;
-    for name in ["libweft_capi.so", "libweft_capi.a"] {
-        to.copy(&built.join(name), &format!("lib/{name}"))?;
-    }
+    to.copy(&built.join("libweft_capi.so"), &format!("lib/libweft.so.{VERSION}"))?;
+    to.link("lib/libweft.so.0", &format!("libweft.so.{VERSION}"))?;
+    to.link("lib/libweft.so", "libweft.so.0")?;
+    to.copy(&built.join("libweft_capi.a"), "lib/libweft.a")?;
+    // The compiled standard library in it has what debuggers want.
+    let _larger =
+        succeeds(Command::new("strip").arg("--strip-debug").arg(to.root.join("lib/libweft.a")));
     let capi = source.join("crates/weft-capi");
     to.copy(&capi.join("include/weft.h"), "include/weft.h")?;
     let text = read(&capi.join("weft.pc.in"))?;
@@ -147,7 +160,19 @@ pub fn install(options: &Options) -> Result<bool, String> {
         let base = name.rsplit('/').next().unwrap_or(name);
         to.copy(&source.join(name), &format!("share/doc/weft/{base}"))?;
     }
+    for (name, _) in EXAMPLES {
+        let name = format!("{name}.c");
+        to.copy(&capi.join("examples").join(&name), &format!("share/weft/examples/{name}"))?;
+    }
+    to.copy(&capi.join("examples/check.h"), "share/weft/examples/check.h")?;
     pages(&built.join("weft"), &mut to)?;
+    let header = read(&capi.join("include/weft.h"))?;
+    for (name, text) in manual::of_header(&header) {
+        to.write(&format!("share/man/{name}"), &text)?;
+    }
+    let help = output_of(Command::new(built.join("weftd")).arg("--help"));
+    let help = help.ok_or("`weftd --help` failed")?;
+    to.write("share/man/man8/weftd.8", &manual::of_agent(&help))?;
     to.finish()?;
     println!("{}", make_user(options));
     Ok(true)
@@ -252,8 +277,11 @@ pub fn suite() -> Outcome {
     for (name, ranks) in programs.unwrap_or_default() {
         check(&format!("{name} in C"), c_program(&prefix, name, *ranks));
     }
-    let page = read(&prefix.join("share/man/man1/weft-run.1")).unwrap_or_default();
-    check("a manual page", page.starts_with(".ie") && page.contains("\\-\\-hosts"));
+    let page = |name: &str| read(&prefix.join("share/man").join(name)).unwrap_or_default();
+    let command = page("man1/weft-run.1");
+    check("a manual page", command.starts_with(".ie") && command.contains("\\-\\-hosts"));
+    check("a page of the agent", page("man8/weftd.8").contains("\\-\\-seats"));
+    check("a page of a C function", page("man3/weft_send.3").contains("int weft_send("));
     let bash = prefix.join("share/bash-completion/completions/weft");
     check("completions", said(Path::new("bash"), &["-n", &bash.display().to_string()]).is_some());
     check("removed", uninstall(&prefix).is_ok());
@@ -295,7 +323,7 @@ fn c_program(prefix: &Path, name: &str, ranks: u32) -> bool {
     config.args(["--cflags", "--libs", "weft"]);
     config.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
     let Some(flags) = output_of(&mut config) else { return false };
-    let source = crate::root().join(format!("crates/weft-capi/examples/{name}.c"));
+    let source = prefix.join(format!("share/weft/examples/{name}.c"));
     let program = prefix.join(name);
     let mut cc = Command::new("cc");
     cc.arg("-o").arg(&program).arg(source).args(flags.split_whitespace());

@@ -4,6 +4,7 @@
 
 mod fuzz;
 mod install;
+mod manual;
 mod mpi;
 mod package;
 mod run;

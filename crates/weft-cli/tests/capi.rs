@@ -11,6 +11,18 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../weft-capi")
 }
 
+/// A folder in which the library has the names that an installation gives it.
+fn installed(library: &Path) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi-lib");
+    std::fs::create_dir_all(&folder).unwrap();
+    for name in ["libweft.so", "libweft.so.0"] {
+        let link = folder.join(name);
+        let _old = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(library, &link).unwrap();
+    }
+    folder
+}
+
 /// An example, compiled once: another test may run it at this moment. `None`, and said why, without
 /// a compiler.
 fn compile(name: &'static str) -> Option<PathBuf> {
@@ -21,9 +33,10 @@ fn compile(name: &'static str) -> Option<PathBuf> {
     }
     // The library as cargo built it for this test.
     let beside = std::env::current_exe().unwrap();
-    let folder = beside.parent().unwrap();
-    assert!(folder.join("libweft_capi.so").is_file(), "no library in {}", folder.display());
+    let built = beside.parent().unwrap().join("libweft_capi.so");
+    assert!(built.is_file(), "no library at {}", built.display());
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = installed(&built);
     if let Some(program) = done.get(name) {
         return Some(program.clone());
     }
@@ -34,7 +47,7 @@ fn compile(name: &'static str) -> Option<PathBuf> {
     cc.arg("-I").arg(sources().join("include")).arg("-L").arg(folder);
     // Before LD_LIBRARY_PATH, in which cargo names first where an older one may be.
     let here = format!("-Wl,--disable-new-dtags,-rpath,{}", folder.display());
-    cc.arg(here).arg("-lweft_capi");
+    cc.arg(here).arg("-lweft");
     let out = cc.output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     done.insert(name, program.clone());

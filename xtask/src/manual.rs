@@ -1,0 +1,183 @@
+//! Manual pages that follow from what is there: of the C functions from the comments of `weft.h`,
+//! of the agent from its own help.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Functions of a header that one comment describes.
+struct Entry<'a> {
+    comment: String,
+    prototypes: &'a str,
+    names: Vec<&'a str>,
+}
+
+/// A comment's text, without its marks.
+fn text_of(comment: &str) -> String {
+    let lines = comment.lines().map(|line| line.trim().trim_start_matches('*').trim());
+    lines.collect::<Vec<_>>().join("\n").trim().to_owned()
+}
+
+/// The names of the functions that are declared.
+fn names_of(prototypes: &str) -> Vec<&str> {
+    let of = |part: &'_ str| -> Option<usize> {
+        part.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(|at| at + 1)
+    };
+    let heads = prototypes.split(';').filter_map(|declaration| declaration.split_once('('));
+    heads
+        .filter_map(|(head, _)| of(head).map(|at| &head[at..]))
+        .filter(|name| name.starts_with("weft_"))
+        .collect()
+}
+
+/// The described functions of a header, in its order.
+fn entries(header: &str) -> Vec<Entry<'_>> {
+    let comments = header.split("/*").skip(1).filter_map(|part| part.split_once("*/"));
+    comments
+        .filter_map(|(comment, code)| {
+            let prototypes = code.split("\n#").next().unwrap_or(code).trim();
+            let declares = !prototypes.starts_with("typedef") && prototypes.contains('(');
+            let names = if declares { names_of(prototypes) } else { Vec::new() };
+            (!names.is_empty()).then(|| Entry { comment: text_of(comment), prototypes, names })
+        })
+        .collect()
+}
+
+/// Text as roff prints it.
+fn roff(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let line = line.replace('\\', "\\e").replace('-', "\\-");
+        let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "{guard}{line}");
+    }
+    out
+}
+
+fn page(name: &str, section: u8, about: &str, parts: &[(&str, String)]) -> String {
+    let title = name.to_uppercase();
+    let mut out = format!(".TH {title} {section} \"\" \"weft {VERSION}\"\n.SH NAME\n");
+    out += &roff(about);
+    for (heading, body) in parts {
+        let _ = write!(out, ".SH {heading}\n{body}");
+    }
+    out
+}
+
+/// A part whose lines stay as they are.
+fn verbatim(text: &str) -> String {
+    format!(".nf\n{}.fi\n", roff(text))
+}
+
+/// The first sentence, without its end.
+fn first_sentence(comment: &str) -> String {
+    let flat = comment.split_whitespace().collect::<Vec<_>>().join(" ");
+    let end = flat.find(". ").or(flat.find(": ")).unwrap_or(flat.len());
+    flat[..end].trim_end_matches('.').to_owned()
+}
+
+/// Pages of section 3 for the functions of `weft.h`, and `weft.h.7`, by the names of their files.
+pub fn of_header(header: &str) -> BTreeMap<String, String> {
+    let mut pages = BTreeMap::new();
+    let mut all = Vec::new();
+    for entry in entries(header) {
+        let Entry { comment, prototypes, names } = entry;
+        let about = format!("{} - {}", names.join(", "), first_sentence(&comment));
+        let synopsis = format!("#include <weft.h>\n\n{prototypes}\n");
+        let parts = [
+            ("SYNOPSIS", verbatim(&synopsis)),
+            ("DESCRIPTION", roff(&comment)),
+            (
+                "SEE ALSO",
+                "weft.h(7) has the codes that functions answer, and their rules.\n".into(),
+            ),
+        ];
+        let (first, others) = (names[0], &names[1..]);
+        pages.insert(format!("man3/{first}.3"), page(first, 3, &about, &parts));
+        for name in others {
+            pages.insert(format!("man3/{name}.3"), format!(".so man3/{first}.3\n"));
+        }
+        all.extend(names);
+    }
+    let preface = header.split("*/").next().unwrap_or_default().trim_start_matches("/*");
+    let codes: String = header
+        .lines()
+        .filter_map(|line| line.strip_prefix("#define ")?.split_once("/*"))
+        .map(|(code, what)| format!("{code}{}\n", what.trim().trim_end_matches("*/").trim()))
+        .collect();
+    let functions = all.iter().map(|name| format!("{name}(3)\n")).collect::<String>();
+    let parts = [
+        ("DESCRIPTION", roff(&text_of(preface))),
+        ("CODES", verbatim(&codes)),
+        ("FUNCTIONS", verbatim(&functions)),
+    ];
+    let about = "weft.h - message passing over plain Ethernet and shared memory";
+    pages.insert("man7/weft.h.7".into(), page("weft.h", 7, about, &parts));
+    pages
+}
+
+/// The page of the agent, from what `weftd --help` prints.
+pub fn of_agent(help: &str) -> String {
+    let (about, rest) = help.split_once("usage:").unwrap_or(("", help));
+    let (usage, rest) = rest.split_once('\n').unwrap_or((rest, ""));
+    let (options, after) = rest.trim_start_matches('\n').split_once("\n\n").unwrap_or((rest, ""));
+    let parts = [
+        ("SYNOPSIS", verbatim(usage.trim())),
+        ("DESCRIPTION", roff(about.trim_start_matches("weftd:").trim())),
+        ("OPTIONS", verbatim(options)),
+        ("RIGHTS", roff(after)),
+        ("SEE ALSO", "weft\\-run(1)\n".into()),
+    ];
+    page("weftd", 8, "weftd - the agent of a host for weft's ranks", &parts)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "/* weft: messages.\n *\n * Rules.\n */\n#define WEFT_OK 0 /* it worked */\n\
+        typedef struct weft_job weft_job;\n/* An upcall. */\ntypedef void (*weft_upcall)(int a);\n\n\
+        /* Sends a packet. The second never waits:\n * see weft_poll. */\n\
+        int weft_send(weft_job *job,\n              int rank);\nint weft_try_send(weft_job *job);\n\n\
+        /* A name. */\nconst char *weft_name(void);\n\n#ifdef __cplusplus\n}\n#endif\n";
+
+    #[test]
+    fn of_header__a_page_for_each_function() {
+        let pages = of_header(HEADER);
+        let names: Vec<&str> = pages.keys().map(String::as_str).collect();
+        let wanted =
+            ["man3/weft_name.3", "man3/weft_send.3", "man3/weft_try_send.3", "man7/weft.h.7"];
+        assert_eq!(names, wanted);
+        let send = &pages["man3/weft_send.3"];
+        assert!(send.contains("weft_send, weft_try_send \\- Sends a packet\n"), "{send}");
+        assert!(send.contains("int weft_send(weft_job *job,\n              int rank);"), "{send}");
+        assert_eq!(pages["man3/weft_try_send.3"], ".so man3/weft_send.3\n");
+        assert!(pages["man7/weft.h.7"].contains("WEFT_OK 0 it worked\n"));
+    }
+
+    #[test]
+    fn of_header__the_library_s_own_functions_all_have_one() {
+        let header = crate::root().join("crates/weft-capi/include/weft.h");
+        let header = std::fs::read_to_string(header).unwrap();
+        let pages = of_header(&header);
+        for line in header.lines().filter(|line| !line.starts_with([' ', '/', '*', '#'])) {
+            for name in names_of(line) {
+                if line.starts_with("typedef") {
+                    continue;
+                }
+                assert!(pages.contains_key(&format!("man3/{name}.3")), "no page for {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_agent__keeps_the_lines_of_options() {
+        let text =
+            of_agent("weftd: the agent.\n\nusage: weftd [options]\n\n  --seats N  ranks\n\nIt.");
+        assert!(text.contains(".SH OPTIONS\n.nf\n  \\-\\-seats N  ranks\n.fi\n"), "{text}");
+        assert!(text.contains(".SH RIGHTS\nIt.\n"), "{text}");
+    }
+}

@@ -145,9 +145,7 @@ pub fn install(options: &Options) -> Result<bool, String> {
     to.link("lib/libweft.so.0", &format!("libweft.so.{VERSION}"))?;
     to.link("lib/libweft.so", "libweft.so.0")?;
     to.copy(&built.join("libweft_capi.a"), "lib/libweft.a")?;
-    // The compiled standard library in it has what debuggers want.
-    let _larger =
-        succeeds(Command::new("strip").arg("--strip-debug").arg(to.root.join("lib/libweft.a")));
+    slim(&to.root.join("lib/libweft.a"));
     let capi = source.join("crates/weft-capi");
     to.copy(&capi.join("include/weft.h"), "include/weft.h")?;
     let text = read(&capi.join("weft.pc.in"))?;
@@ -194,6 +192,16 @@ fn make_user(options: &Options) -> String {
     match succeeds(Command::new("systemd-sysusers").arg(sysusers)) || succeeds(&mut useradd) {
         true => "the agent's user weft was made".into(),
         false => format!("the agent's user could not be made; as root: {BY_HAND}"),
+    }
+}
+
+/// Takes out of a static library what linkers do not use: the compiler's own form of the code, and
+/// what debuggers want, which are most of it. Without binutils it stays as it is.
+fn slim(library: &Path) {
+    let mut objcopy = Command::new("objcopy");
+    objcopy.args(["--strip-debug", "-R", ".llvmbc", "-R", ".llvmcmd"]).arg(library);
+    if !succeeds(&mut objcopy) {
+        println!("{} is larger than need be", library.display());
     }
 }
 

@@ -307,6 +307,7 @@ const EXAMPLES: &[(&str, u32)] = &[
     ("fetch_add", 3),
     ("gather", 3),
     ("mailbox", 2),
+    ("message", 3),
     ("multicast", 3),
     ("pingpong", 2),
     ("poll", 3),

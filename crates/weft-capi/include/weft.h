@@ -42,13 +42,14 @@ extern "C" {
 #define WEFT_PEER -2      /* a rank failed; weft_last_error names it */
 #define WEFT_REFUSED -3   /* refused by the other side: key, bounds or rights are wrong */
 #define WEFT_ARGUMENT -4  /* an argument is wrong: a null or foreign pointer, no such rank */
-#define WEFT_TOO_LONG -5  /* longer than a packet: see weft_packet_max */
+#define WEFT_TOO_LONG -5  /* longer than a packet (weft_packet_max), or than there is room for */
 #define WEFT_TOO_MANY -6  /* too many: packets kept, regions or groups */
 #define WEFT_NO_AGENT -7  /* an agent is chosen, and none serves this process */
 #define WEFT_INIT -8      /* the job could not be joined */
 #define WEFT_PANIC -9     /* a fault in weft itself */
 #define WEFT_THREAD -10   /* called from another thread than weft_init, and from no upcall */
 #define WEFT_UPCALL -11   /* not to be called from an upcall, as it waits */
+#define WEFT_CANCELLED -12 /* a receive was taken back before it met its message */
 
 #define WEFT_ANY -1          /* any rank */
 #define WEFT_TREE_DEFAULT -1 /* as WEFT_TREE says */
@@ -63,6 +64,20 @@ typedef struct weft_job weft_job;
 typedef struct weft_packet weft_packet;
 typedef struct weft_buffer weft_buffer;
 typedef struct weft_group weft_group;
+
+typedef struct weft_request weft_request;
+typedef struct weft_message weft_message;
+typedef struct weft_set weft_set;
+
+/* How a message came: who sent it (-1: nothing came), its tag, its length as it was sent, and how
+ * the operation ended: WEFT_OK, or WEFT_TOO_LONG (the first part is in the memory), WEFT_CANCELLED,
+ * WEFT_PEER, WEFT_REFUSED. */
+typedef struct weft_status {
+    int source;
+    uint32_t tag;
+    size_t len;
+    int code;
+} weft_status;
 
 /* An upcall: the job, the packet, and the context it was set with. */
 typedef void (*weft_upcall)(weft_job *job, weft_packet *packet, void *context);
@@ -193,6 +208,59 @@ int weft_rcpy(weft_job *job, int rank, uint64_t key, uint64_t offset, const void
  * "rcpy_invalidations"; "multicasts", "agent_multicasts", "forwarded", "slow_members",
  * "kernel_adds" and the others of PacketStats in Rust. */
 int weft_stat(const weft_job *job, const char *name, uint64_t *value);
+
+/* Messages: of any length, with a tag of 32 bits, received in any order of tags. Two messages of
+ * one rank that match the same receive arrive in the order in which they were sent. A receive takes
+ * the messages of a rank, or of WEFT_ANY, whose tag is `tag` in all bits but those of `ignore`: 0
+ * compares all, ~0 none. Rust programs of the same job exchange them by `Group::send` and `recv`.
+ *
+ * Sends a message: its memory is free when this returns. It may wait for the receive. */
+int weft_msg_send(weft_job *job, int rank, uint32_t tag, const void *data, size_t len);
+/* Receives a message into len bytes of memory; stores its status where that is not null. One that
+ * is longer leaves its first part: WEFT_TOO_LONG. From WEFT_ANY it answers WEFT_PEER once for each
+ * rank that fails meanwhile, and always when no other rank remains. */
+int weft_msg_recv(weft_job *job, int rank, uint32_t tag, uint32_t ignore, void *data, size_t len,
+                  weft_status *status);
+/* The same without waiting: store a request, and the memory is the request's until that has ended.
+ * weft_msg_issend ends only when the message has met its receive. */
+int weft_msg_isend(weft_job *job, int rank, uint32_t tag, const void *data, size_t len,
+                   weft_request **request);
+int weft_msg_issend(weft_job *job, int rank, uint32_t tag, const void *data, size_t len,
+                    weft_request **request);
+int weft_msg_irecv(weft_job *job, int rank, uint32_t tag, uint32_t ignore, void *data, size_t len,
+                   weft_request **request);
+/* Looks for a message that has come and that no receive has taken: 1 and its status, or 0 after a
+ * round of progress. WEFT_PEER: there is none, and the rank has failed. */
+int weft_msg_probe(weft_job *job, int rank, uint32_t tag, uint32_t ignore, weft_status *status);
+/* As weft_msg_probe, and takes the message: other receives and probes do not find it any more.
+ * weft_msg_take and weft_msg_itake receive it, and end its handle. */
+int weft_msg_claim(weft_job *job, int rank, uint32_t tag, uint32_t ignore, weft_message **message,
+                   weft_status *status);
+int weft_msg_take(weft_message *message, void *data, size_t len, weft_status *status);
+int weft_msg_itake(weft_message *message, void *data, size_t len, weft_request **request);
+
+/* Whether a request has ended: 1, its status is stored where that is not null, and the request
+ * becomes null; or 0, after a round of progress. A null request has ended. A failed request
+ * answers its code. */
+int weft_test(weft_request **request, weft_status *status);
+/* Waits until one of count requests has ended; stores its place and status, and the entry becomes
+ * null. Null entries are left out; with no others it answers WEFT_ARGUMENT. */
+int weft_wait_any(weft_request **requests, size_t count, size_t *at, weft_status *status);
+/* Waits until all of count requests have ended; stores count statuses where that is not null, and
+ * the entries become null. Answers WEFT_OK, or the code of the first that failed. */
+int weft_wait_all(weft_request **requests, size_t count, weft_status *statuses);
+/* Takes a receive back that has not met its message: it ends with WEFT_CANCELLED, or as if this had
+ * not been called. A send goes on. The request is still to be waited for. */
+int weft_cancel(weft_request *request);
+/* A set of requests, for many of them: each costs the same, however many there are. A request that
+ * is added, with what the program knows it by, is the set's. weft_set_wait waits until one has
+ * ended, at most timeout_us microseconds, forever if that is negative: 1, its context and status;
+ * or 0, when none did or none is in the set. weft_set_free takes receives back that have not met
+ * their messages; sends go on from copies. */
+int weft_set_make(weft_job *job, weft_set **set);
+int weft_set_add(weft_set *set, weft_request *request, void *context);
+int weft_set_wait(weft_set *set, int64_t timeout_us, void **context, weft_status *status);
+int weft_set_free(weft_set *set);
 
 #ifdef __cplusplus
 }

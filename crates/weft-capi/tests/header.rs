@@ -4,13 +4,15 @@
 use std::collections::BTreeMap;
 
 const HEADER: &str = include_str!("../include/weft.h");
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 8] = [
     include_str!("../src/sys/mod.rs"),
     include_str!("../src/sys/gather.rs"),
     include_str!("../src/sys/job.rs"),
+    include_str!("../src/sys/message.rs"),
     include_str!("../src/sys/packet.rs"),
     include_str!("../src/sys/receive.rs"),
     include_str!("../src/sys/remote.rs"),
+    include_str!("../src/sys/request.rs"),
 ];
 
 /// What a type of the binary interface is called in C.
@@ -34,6 +36,10 @@ fn in_c(kind: &str) -> String {
         "WeftPacket" => "weft_packet",
         "WeftBuffer" => "weft_buffer",
         "WeftGroup" => "weft_group",
+        "WeftRequest" => "weft_request",
+        "WeftMessage" => "weft_message",
+        "WeftStatus" => "weft_status",
+        "WeftSet" => "weft_set",
         "Option<WeftUpcall>" => "weft_upcall",
         other => panic!("no C name for {other}"),
     }

@@ -87,6 +87,11 @@ fn all(name: &'static str, ranks: u32, says: &str) {
 }
 
 #[test]
+fn message__tags_lengths_requests_and_sets() {
+    all("message", 3, "3 ranks: all messages came as they were sent");
+}
+
+#[test]
 fn pingpong__packets_to_and_fro() {
     all("pingpong", 2, "us one way");
 }

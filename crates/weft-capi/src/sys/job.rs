@@ -5,14 +5,14 @@ use super::WEFT_UPCALL;
 use super::{enter, job_of, store, Fault, Marked};
 use super::{WEFT_BUSY, WEFT_INIT, WEFT_NO_AGENT, WEFT_OK, WEFT_PEER, WEFT_REFUSED, WEFT_THREAD};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 use std::thread::ThreadId;
 use std::time::Duration;
 use weft::choices::Receipt;
 use weft::packets::Packets;
-use weft::{Group, Job, OpError, PeerId};
+use weft::{Endpoint, Group, Job, OpError, PeerId};
 
 /// A rank of a job: `struct weft_job`.
 pub struct WeftJob {
@@ -26,6 +26,10 @@ pub struct WeftJob {
     watchdog: RefCell<Option<Watchdog>>,
     /// The watchdog took something in that the program was not told of.
     fresh: Cell<bool>,
+    /// Peers whose failure a receive from any rank has told of.
+    pub(super) told: RefCell<HashSet<PeerId>>,
+    /// How long a wait is in vain before somebody wonders.
+    pub(super) warn_after_ms: u32,
 }
 
 impl Marked for WeftJob {
@@ -95,14 +99,21 @@ impl WeftJob {
     /// What an operation ended with; an error names rank, host, link, interface and address, and
     /// says what to do.
     pub(crate) fn explained<T>(&self, result: Result<T, OpError>) -> Result<T, Fault> {
-        result.map_err(|error| {
-            let code = match error {
-                OpError::Busy => WEFT_BUSY,
-                OpError::Peer { .. } => WEFT_PEER,
-                _ => WEFT_REFUSED,
-            };
-            Fault(code, self.world().explain(error))
-        })
+        result.map_err(|error| self.fault(error))
+    }
+
+    /// The code of an error, with its whole text.
+    pub(crate) fn fault(&self, error: OpError) -> Fault {
+        let code = match error {
+            OpError::Busy => WEFT_BUSY,
+            OpError::Peer { .. } => WEFT_PEER,
+            _ => WEFT_REFUSED,
+        };
+        Fault(code, self.world().explain(error))
+    }
+
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        self.job.endpoint()
     }
 
     /// A peer with its rank and host and the way to it, for messages to people.
@@ -130,6 +141,7 @@ fn join() -> Result<Box<WeftJob>, Fault> {
     };
     // Where a watchdog is chosen, `watchdog` has the lock.
     let job = Job::init_locked().map_err(failed)?;
+    let warn_after_ms = weft::job::config_from_env().map_err(failed)?.warn_after_ms;
     let packets = Packets::new(job.endpoint());
     let packets = packets.map_err(|error| Fault(WEFT_NO_AGENT, error.to_string()))?;
     Ok(Box::new(WeftJob {
@@ -141,6 +153,8 @@ fn join() -> Result<Box<WeftJob>, Fault> {
         depth: Cell::new(0),
         watchdog: RefCell::default(),
         fresh: Cell::new(false),
+        told: RefCell::default(),
+        warn_after_ms,
     }))
 }
 

@@ -3,9 +3,11 @@
 
 pub mod gather;
 pub mod job;
+pub mod message;
 pub mod packet;
 pub mod receive;
 pub mod remote;
+pub mod request;
 #[cfg(test)]
 mod tests;
 mod watchdog;
@@ -26,7 +28,7 @@ pub const WEFT_PEER: c_int = -2;
 pub const WEFT_REFUSED: c_int = -3;
 /// An argument is wrong: a null or foreign pointer, a rank that does not exist.
 pub const WEFT_ARGUMENT: c_int = -4;
-/// Longer than a packet: see `weft_packet_max`.
+/// Longer than a packet (see `weft_packet_max`), or than the memory of a receive.
 pub const WEFT_TOO_LONG: c_int = -5;
 /// Too many of them: packets kept, regions or groups.
 pub const WEFT_TOO_MANY: c_int = -6;
@@ -40,6 +42,8 @@ pub const WEFT_PANIC: c_int = -9;
 pub const WEFT_THREAD: c_int = -10;
 /// Not to be called from an upcall, as it waits.
 pub const WEFT_UPCALL: c_int = -11;
+/// A receive was taken back before it met its message.
+pub const WEFT_CANCELLED: c_int = -12;
 
 /// Codes and what they mean, as `weft_strerror` says.
 const CODES: &[(c_int, &std::ffi::CStr)] = &[
@@ -48,13 +52,14 @@ const CODES: &[(c_int, &std::ffi::CStr)] = &[
     (WEFT_PEER, c"a rank failed"),
     (WEFT_REFUSED, c"refused by the other side: key, bounds or rights are wrong"),
     (WEFT_ARGUMENT, c"an argument is wrong: a null or foreign pointer, or no such rank"),
-    (WEFT_TOO_LONG, c"longer than a packet (weft_packet_max)"),
+    (WEFT_TOO_LONG, c"longer than a packet (weft_packet_max), or than there is room for"),
     (WEFT_TOO_MANY, c"too many: packets kept, regions or groups"),
     (WEFT_NO_AGENT, c"an agent is chosen, and none serves this process"),
     (WEFT_INIT, c"the job could not be joined"),
     (WEFT_PANIC, c"a fault in weft itself"),
     (WEFT_THREAD, c"called from another thread than weft_init"),
     (WEFT_UPCALL, c"not to be called from an upcall, as it waits"),
+    (WEFT_CANCELLED, c"the receive was taken back before it met its message"),
 ];
 
 /// Why a function failed: its code, and what `weft_last_error` says.

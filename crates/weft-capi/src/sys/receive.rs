@@ -13,7 +13,7 @@ pub const WEFT_ANY: c_int = -1;
 ///
 /// # Safety
 /// `data..data + len` is writable, and nobody else uses it for `'a`.
-unsafe fn room<'a>(data: *mut u8, len: usize) -> Result<&'a mut [u8], Fault> {
+pub(super) unsafe fn room<'a>(data: *mut u8, len: usize) -> Result<&'a mut [u8], Fault> {
     match (data.is_null(), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(Fault::argument("data is null")),

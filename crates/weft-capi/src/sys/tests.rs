@@ -1,7 +1,7 @@
 //! Pointers that are none of this interface's.
 #![allow(non_snake_case)]
 
-use super::{job, packet, remote, weft_last_error, weft_strerror, WEFT_ARGUMENT};
+use super::{job, message, packet, remote, request, weft_last_error, weft_strerror, WEFT_ARGUMENT};
 
 #[test]
 fn pointers__null_misaligned_and_foreign_ones_are_refused() {
@@ -22,9 +22,14 @@ fn pointers__null_misaligned_and_foreign_ones_are_refused() {
                 remote::weft_group_free(pointer.cast()),
                 remote::weft_group_packet_max(pointer.cast()),
                 packet::weft_send(pointer.cast(), 0, 0, 0, null.cast(), 0),
+                message::weft_msg_send(pointer.cast(), 0, 0, null.cast(), 0),
+                message::weft_msg_take(pointer.cast(), null.cast(), 0, null.cast()),
+                request::weft_cancel(pointer.cast()),
+                request::weft_set_free(pointer.cast()),
+                request::weft_set_wait(pointer.cast(), 0, null.cast(), null.cast()),
             ]
         };
-        assert_eq!(codes, [WEFT_ARGUMENT; 9]);
+        assert_eq!(codes, [WEFT_ARGUMENT; 14]);
         // SAFETY: as above; the length may be null.
         let data = unsafe { packet::weft_packet_data(pointer.cast(), std::ptr::null_mut()) };
         assert!(data.is_null());

@@ -436,6 +436,14 @@ impl Endpoint {
         cancelled
     }
 
+    /// Takes a posted operation back: when this returns nobody touches its memory any more, and no
+    /// completion of it follows. A message that was being sent is sent from a copy.
+    pub fn take_back(&self, op: OpId) {
+        let d = &mut self.inner.borrow_mut().driver;
+        d.take_back(op);
+        d.core.completions.retain(|completion| completion.op != op);
+    }
+
     /// Registers `len` bytes of new memory, zeroed, for remote use; returns its key.
     pub fn register(&self, len: usize, rights: Rights) -> Option<u64> {
         let d = &mut self.inner.borrow_mut().driver;

@@ -1,0 +1,365 @@
+//! Messages with tags, of any length: sends, receives, probes.
+
+use super::job::WeftJob;
+use super::receive::room;
+use super::request::{Memory, WeftRequest, WeftStatus};
+use super::{bytes, enter, job_of, object, store, Fault, Marked, WEFT_BUSY, WEFT_OK};
+use std::ffi::{c_int, c_void};
+use weft::{OpError, PeerId, Refused, SendArgs};
+use weft_core::engine::types::Claimed;
+use weft_core::matching::RecvSpec;
+
+/// A message that a matched probe took: `struct weft_message`.
+pub struct WeftMessage {
+    mark: u64,
+    job: *const WeftJob,
+    claimed: Claimed,
+}
+
+impl Marked for WeftMessage {
+    const MARK: u64 = 0x7765_6674_206d_7367;
+    const NAME: &'static str = "message";
+
+    fn mark(&self) -> u64 {
+        self.mark
+    }
+}
+
+impl Drop for WeftMessage {
+    fn drop(&mut self) {
+        self.mark = 0;
+    }
+}
+
+/// Which messages a receive or a probe takes.
+fn spec(job: &WeftJob, rank: c_int, tag: u32, ignore: u32) -> Result<RecvSpec, Fault> {
+    let source = job.source(rank)?;
+    Ok(RecvSpec { source, tag: tag.into(), ignore: ignore.into() })
+}
+
+/// Sends a message; the memory is free when this returns.
+///
+/// # Safety
+/// `job` is a living handle, `data..data + len` is readable.
+#[no_mangle]
+pub unsafe extern "C" fn weft_msg_send(
+    job: *mut WeftJob,
+    rank: c_int,
+    tag: u32,
+    data: *const c_void,
+    len: usize,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let (job, data) = unsafe { (job_of(job)?, bytes(data.cast(), len)?) };
+        job.may_wait()?;
+        job.explained(job.endpoint().send_blocking(job.peer(rank)?, tag.into(), data))?;
+        Ok(WEFT_OK)
+    })
+}
+
+/// Receives a message into `len` bytes of memory and stores its status, if that is not null.
+///
+/// # Safety
+/// `job` is a living handle, `data..data + len` is writable, `status` is null or points to memory
+/// for a status.
+#[no_mangle]
+pub unsafe extern "C" fn weft_msg_recv(
+    job: *mut WeftJob,
+    rank: c_int,
+    tag: u32,
+    ignore: u32,
+    data: *mut c_void,
+    len: usize,
+    status: *mut WeftStatus,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        job.may_wait()?;
+        // SAFETY: promised by the caller.
+        let request = unsafe { start_recv(job, spec(job, rank, tag, ignore)?, data, len) }?;
+        request.finish(job, status)
+    })
+}
+
+/// Starts a receive.
+///
+/// # Safety
+/// `data..data + len` is writable, and nobody else uses it until the request has ended.
+unsafe fn start_recv(
+    job: &WeftJob,
+    spec: RecvSpec,
+    data: *mut c_void,
+    len: usize,
+) -> Result<Box<WeftRequest>, Fault> {
+    // SAFETY: promised by the caller.
+    unsafe { room(data.cast(), len) }?;
+    let memory = Memory { at: data.cast(), len };
+    let request = WeftRequest::recv(job, spec.source.is_none(), memory);
+    // SAFETY: promised by the caller; the request outlives the operation.
+    unsafe { request.post_recv(job, spec) }?;
+    Ok(request)
+}
+
+/// Starts a send.
+///
+/// # Safety
+/// `data..data + len` is readable and does not change until the request has ended.
+unsafe fn start_send(
+    job: &WeftJob,
+    to: PeerId,
+    (tag, sync): (u32, bool),
+    data: *const c_void,
+    len: usize,
+) -> Result<Box<WeftRequest>, Fault> {
+    // SAFETY: promised by the caller.
+    unsafe { bytes(data.cast(), len) }?;
+    let request = WeftRequest::send(job);
+    let args = SendArgs { sync, ..SendArgs::new(to, tag.into(), len as u64) };
+    // SAFETY: promised by the caller; the request outlives the operation.
+    unsafe { request.post_send(job, data.cast(), args) }?;
+    Ok(request)
+}
+
+/// Starts a send and stores its request: the memory is free when that has ended.
+///
+/// # Safety
+/// `job` is a living handle, `data..data + len` is readable and does not change until the request
+/// has ended; `request` points to memory for a pointer.
+#[no_mangle]
+pub unsafe extern "C" fn weft_msg_isend(
+    job: *mut WeftJob,
+    rank: c_int,
+    tag: u32,
+    data: *const c_void,
+    len: usize,
+    request: *mut *mut WeftRequest,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        // SAFETY: promised by the caller.
+        unsafe {
+            store(request, std::ptr::null_mut())?;
+            let started = start_send(job, job.peer(rank)?, (tag, false), data, len)?;
+            store(request, Box::into_raw(started))?;
+        }
+        Ok(WEFT_OK)
+    })
+}
+
+/// As `weft_msg_isend`, but the request ends only when the message has met its receive.
+///
+/// # Safety
+/// As of `weft_msg_isend`.
+#[no_mangle]
+pub unsafe extern "C" fn weft_msg_issend(
+    job: *mut WeftJob,
+    rank: c_int,
+    tag: u32,
+    data: *const c_void,
+    len: usize,
+    request: *mut *mut WeftRequest,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        // SAFETY: promised by the caller.
+        unsafe {
+            store(request, std::ptr::null_mut())?;
+            let started = start_send(job, job.peer(rank)?, (tag, true), data, len)?;
+            store(request, Box::into_raw(started))?;
+        }
+        Ok(WEFT_OK)
+    })
+}
+
+/// Starts a receive and stores its request.
+///
+/// # Safety
+/// `job` is a living handle, `data..data + len` is writable and nobody else uses it until the
+/// request has ended; `request` points to memory for a pointer.
+#[no_mangle]
+pub unsafe extern "C" fn weft_msg_irecv(
+    job: *mut WeftJob,
+    rank: c_int,
+    tag: u32,
+    ignore: u32,
+    data: *mut c_void,
+    len: usize,
+    request: *mut *mut WeftRequest,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        // SAFETY: promised by the caller.
+        unsafe {
+            store(request, std::ptr::null_mut())?;
+            let started = start_recv(job, spec(job, rank, tag, ignore)?, data, len)?;
+            store(request, Box::into_raw(started))?;
+        }
+        Ok(WEFT_OK)
+    })
+}
+
+/// Looks for a message without receiving it: 1 and its status, or 0 after a round of progress.
+///
+/// # Safety
+/// `job` is a living handle, `status` is null or points to memory for a status.
+#[no_mangle]
+pub unsafe extern "C" fn weft_msg_probe(
+    job: *mut WeftJob,
+    rank: c_int,
+    tag: u32,
+    ignore: u32,
+    status: *mut WeftStatus,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        let RecvSpec { source, tag, ignore } = spec(job, rank, tag, ignore)?;
+        let look = || job.endpoint().probe(source, tag, ignore);
+        let found = look().or_else(|| {
+            job.packets.poll();
+            look()
+        });
+        let Some(found) = found else { return job.not_failed(source).map(|()| 0) };
+        let said = WeftStatus::of(job, found.source, found.tag, found.len as usize);
+        // SAFETY: promised by the caller.
+        unsafe { said.store(status) }?;
+        Ok(1)
+    })
+}
+
+/// As `weft_msg_probe`, and takes the message that was found: only `weft_msg_take` or
+/// `weft_msg_itake` receives it.
+///
+/// # Safety
+/// As of `weft_msg_probe`; `message` points to memory for a pointer.
+#[no_mangle]
+pub unsafe extern "C" fn weft_msg_claim(
+    job: *mut WeftJob,
+    rank: c_int,
+    tag: u32,
+    ignore: u32,
+    message: *mut *mut WeftMessage,
+    status: *mut WeftStatus,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        // SAFETY: promised by the caller.
+        unsafe { store(message, std::ptr::null_mut()) }?;
+        let RecvSpec { source, tag, ignore } = spec(job, rank, tag, ignore)?;
+        let look = || job.endpoint().claim(source, tag, ignore);
+        let found = look().or_else(|| {
+            job.packets.poll();
+            look()
+        });
+        let Some((claimed, found)) = found else { return job.not_failed(source).map(|()| 0) };
+        let said = WeftStatus::of(job, found.source, found.tag, found.len as usize);
+        let taken = WeftMessage { mark: WeftMessage::MARK, job, claimed };
+        // SAFETY: promised by the caller.
+        unsafe {
+            said.store(status)?;
+            store(message, Box::into_raw(Box::new(taken)))?;
+        }
+        Ok(1)
+    })
+}
+
+/// Starts to receive a message that was claimed, whose handle ends with that.
+///
+/// # Safety
+/// `message` is a living handle of a living job, and the memory as of `weft_msg_irecv`.
+unsafe fn take<'a>(
+    message: *mut WeftMessage,
+    data: *mut c_void,
+    len: usize,
+) -> Result<(&'a WeftJob, Box<WeftRequest>), Fault> {
+    // SAFETY: promised by the caller.
+    let of = unsafe { object(message.cast_const()) }?;
+    // SAFETY: a message lives no longer than its job.
+    let job = unsafe { job_of(of.job) }?;
+    // SAFETY: promised by the caller.
+    unsafe { room(data.cast(), len) }?;
+    let request = WeftRequest::recv(job, false, Memory { at: data.cast(), len });
+    // SAFETY: promised by the caller; the request outlives the operation.
+    unsafe { request.post_claimed(job, of.claimed) }?;
+    // SAFETY: made by `Box::into_raw`, and checked to be alive.
+    drop(unsafe { Box::from_raw(message) });
+    Ok((job, request))
+}
+
+/// Receives a message that was claimed, and ends its handle.
+///
+/// # Safety
+/// `message` is a living handle, `data..data + len` is writable, `status` is null or points to
+/// memory for a status.
+#[no_mangle]
+pub unsafe extern "C" fn weft_msg_take(
+    message: *mut WeftMessage,
+    data: *mut c_void,
+    len: usize,
+    status: *mut WeftStatus,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        unsafe { job_of(object(message.cast_const())?.job) }?.may_wait()?;
+        // SAFETY: promised by the caller.
+        let (job, request) = unsafe { take(message, data, len) }?;
+        request.finish(job, status)
+    })
+}
+
+/// Starts to receive a message that was claimed, and ends its handle.
+///
+/// # Safety
+/// `message` is a living handle; memory and `request` as of `weft_msg_irecv`.
+#[no_mangle]
+pub unsafe extern "C" fn weft_msg_itake(
+    message: *mut WeftMessage,
+    data: *mut c_void,
+    len: usize,
+    request: *mut *mut WeftRequest,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        unsafe {
+            store(request, std::ptr::null_mut())?;
+            let (_, started) = take(message, data, len)?;
+            store(request, Box::into_raw(started))?;
+        }
+        Ok(WEFT_OK)
+    })
+}
+
+impl WeftJob {
+    /// The peer that a receive names; none for `WEFT_ANY`.
+    fn source(&self, rank: c_int) -> Result<Option<PeerId>, Fault> {
+        match rank {
+            super::receive::WEFT_ANY => Ok(None),
+            rank => self.peer(rank).map(Some),
+        }
+    }
+
+    /// # Errors
+    /// The peer has failed: what it has not sent will not come.
+    fn not_failed(&self, source: Option<PeerId>) -> Result<(), Fault> {
+        let failure = source.and_then(|peer| Some((peer, self.endpoint().peer_failure(peer)?)));
+        match failure {
+            Some((peer, failure)) => self.explained(Err(OpError::Peer { peer, failure })),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a refused operation comes to.
+pub(super) fn refused(job: &WeftJob, refused: Refused) -> Fault {
+    match refused {
+        Refused::Busy => Fault(WEFT_BUSY, "too many operations are under way".into()),
+        Refused::Peer(peer, failure) => job.fault(OpError::Peer { peer, failure }),
+        other => Fault::argument(&other.to_string()),
+    }
+}

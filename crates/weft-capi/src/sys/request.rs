@@ -1,0 +1,666 @@
+//! Requests: operations that have started, and the calls that wait for them.
+//!
+//! A request is posted on the endpoint's completion queue with its own address as context, so that
+//! a completion finds it without a search. It lives until a call tells that it has ended.
+
+use super::job::WeftJob;
+use super::message::refused;
+use super::receive::WEFT_ANY;
+use super::{enter, job_of, object, store, Fault, Marked};
+use super::{WEFT_ARGUMENT, WEFT_CANCELLED, WEFT_OK, WEFT_TOO_LONG};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashSet, VecDeque};
+use std::ffi::{c_int, c_void};
+use std::time::{Duration, Instant};
+use weft::{OpError, OpId, PeerFailure, PeerId, RecvArgs, SendArgs};
+use weft_core::engine::types::{Claimed, Completion};
+use weft_core::matching::RecvSpec;
+
+/// How a message came: `weft_status`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeftStatus {
+    /// Who sent it; -1 where nothing came.
+    pub source: c_int,
+    /// Its tag.
+    pub tag: u32,
+    /// Its length as it was sent, also where that is more than there was room for.
+    pub len: usize,
+    /// How the operation ended: `WEFT_OK` or a code.
+    pub code: c_int,
+}
+
+impl WeftStatus {
+    const NOTHING: WeftStatus = WeftStatus { source: WEFT_ANY, tag: 0, len: 0, code: WEFT_OK };
+
+    pub(super) fn of(job: &WeftJob, source: PeerId, tag: u64, len: usize) -> WeftStatus {
+        WeftStatus { source: job.rank_of(source), tag: tag as u32, len, code: WEFT_OK }
+    }
+
+    /// Stores it where somebody wants it.
+    ///
+    /// # Safety
+    /// `out` is null or points to memory for a status.
+    pub(super) unsafe fn store(self, out: *mut WeftStatus) -> Result<(), Fault> {
+        match out.is_null() {
+            true => Ok(()),
+            // SAFETY: promised by the caller.
+            false => unsafe { store(out, self) },
+        }
+    }
+}
+
+/// Memory of the program that a request uses until it has ended.
+#[derive(Clone, Copy)]
+pub(super) struct Memory {
+    pub at: *mut u8,
+    pub len: usize,
+}
+
+/// How a request ended.
+struct Outcome {
+    status: WeftStatus,
+    /// What `weft_last_error` says, where it failed.
+    text: String,
+}
+
+/// An operation that has started: `struct weft_request`.
+pub struct WeftRequest {
+    mark: u64,
+    job: *const WeftJob,
+    op: Cell<Option<OpId>>,
+    outcome: RefCell<Option<Outcome>>,
+    /// Room of a receive; of a send nothing.
+    memory: Option<Memory>,
+    /// It takes a message of any rank.
+    is_any: bool,
+    /// The set that it is in, and what the program knows it by there.
+    set: Cell<(*const WeftSet, *mut c_void)>,
+}
+
+impl Marked for WeftRequest {
+    const MARK: u64 = 0x7765_6674_2072_6571;
+    const NAME: &'static str = "request";
+
+    fn mark(&self) -> u64 {
+        self.mark
+    }
+}
+
+impl Drop for WeftRequest {
+    fn drop(&mut self) {
+        self.mark = 0;
+        // A call unwound, and what it waited for would use its memory later.
+        if let Some(op) = self.op.get().filter(|_| self.outcome.get_mut().is_none()) {
+            // SAFETY: a request lives no longer than its job.
+            unsafe { &*self.job }.endpoint().take_back(op);
+        }
+    }
+}
+
+impl WeftRequest {
+    fn new(job: &WeftJob, memory: Option<Memory>, is_any: bool) -> Box<WeftRequest> {
+        Box::new(WeftRequest {
+            mark: WeftRequest::MARK,
+            job,
+            op: Cell::new(None),
+            outcome: RefCell::default(),
+            memory,
+            is_any,
+            set: Cell::new((std::ptr::null(), std::ptr::null_mut())),
+        })
+    }
+
+    pub(super) fn send(job: &WeftJob) -> Box<WeftRequest> {
+        WeftRequest::new(job, None, false)
+    }
+
+    pub(super) fn recv(job: &WeftJob, is_any: bool, memory: Memory) -> Box<WeftRequest> {
+        WeftRequest::new(job, Some(memory), is_any)
+    }
+
+    fn context(&self) -> u64 {
+        (&raw const *self) as u64
+    }
+
+    /// Posts the send. One whose memory is free already has ended.
+    ///
+    /// # Safety
+    /// The bytes are readable and unchanged until the request has ended, and it lives as long.
+    pub(super) unsafe fn post_send(
+        &self,
+        job: &WeftJob,
+        data: *const u8,
+        args: SendArgs,
+    ) -> Result<(), Fault> {
+        let args = SendArgs { context: self.context(), ..args };
+        // SAFETY: promised by the caller.
+        let posted = unsafe { job.endpoint().post_send(data, args) };
+        match posted.map_err(|why| refused(job, why))? {
+            Some(op) => self.op.set(Some(op)),
+            None => self.end(Ok(WeftStatus::NOTHING)),
+        }
+        Ok(())
+    }
+
+    fn recv_args(&self, spec: RecvSpec, len: usize) -> RecvArgs {
+        RecvArgs {
+            source: spec.source,
+            tag: spec.tag,
+            ignore: spec.ignore,
+            len: len as u64,
+            addr: 0,
+            context: self.context(),
+            untagged: false,
+        }
+    }
+
+    /// Posts the receive.
+    ///
+    /// # Safety
+    /// The memory is nobody else's until the request has ended, and it lives as long.
+    pub(super) unsafe fn post_recv(&self, job: &WeftJob, spec: RecvSpec) -> Result<(), Fault> {
+        let Some(Memory { at, len }) = self.memory else { return Ok(()) };
+        let args = self.recv_args(spec, len);
+        // SAFETY: promised by the caller.
+        let posted = unsafe { job.endpoint().post_recv(at, args) };
+        self.op.set(Some(posted.map_err(|why| refused(job, why))?));
+        Ok(())
+    }
+
+    /// Posts the receive of a message that was claimed.
+    ///
+    /// # Safety
+    /// As of [`post_recv`](Self::post_recv).
+    pub(super) unsafe fn post_claimed(&self, job: &WeftJob, claimed: Claimed) -> Result<(), Fault> {
+        let Some(Memory { at, len }) = self.memory else { return Ok(()) };
+        let args = self.recv_args(RecvSpec { source: None, tag: 0, ignore: 0 }, len);
+        // SAFETY: promised by the caller.
+        let posted = unsafe { job.endpoint().post_recv_claimed(claimed, at, args) };
+        self.op.set(Some(posted.map_err(|why| refused(job, why))?));
+        Ok(())
+    }
+
+    fn end(&self, result: Result<WeftStatus, (WeftStatus, String)>) {
+        let (status, text) = result.map_or_else(|failed| failed, |status| (status, String::new()));
+        *self.outcome.borrow_mut() = Some(Outcome { status, text });
+        let (set, _) = self.set.get();
+        if !set.is_null() {
+            // SAFETY: a set ends its requests before itself.
+            unsafe { &*set }.ended.borrow_mut().push_back(self);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.outcome.borrow().is_some()
+    }
+
+    /// The operation has ended.
+    fn complete(&self, job: &WeftJob, completion: &Completion) {
+        let status = completion.status;
+        let source = status.source.map_or(WEFT_ANY, |peer| job.rank_of(peer));
+        let source = if self.memory.is_some() { source } else { WEFT_ANY };
+        let came =
+            WeftStatus { source, tag: status.tag as u32, len: status.len as usize, code: WEFT_OK };
+        self.end(match completion.error {
+            None => Ok(came),
+            Some(OpError::Truncated { sent }) => {
+                let room = self.memory.map_or(0, |memory| memory.len);
+                let text = format!(
+                    "a message of {sent} bytes, and room for {room}: its first part is there"
+                );
+                Err((WeftStatus { len: sent as usize, code: WEFT_TOO_LONG, ..came }, text))
+            }
+            Some(OpError::Cancelled) => {
+                let text = "the receive was cancelled".to_owned();
+                Err((WeftStatus { code: WEFT_CANCELLED, ..WeftStatus::NOTHING }, text))
+            }
+            Some(error) => {
+                let Fault(code, text) = job.fault(error);
+                Err((WeftStatus { code, ..came }, text))
+            }
+        });
+    }
+
+    /// Waits for the end and stores the status. What the call answers.
+    pub(super) fn finish(
+        self: Box<WeftRequest>,
+        job: &WeftJob,
+        status: *mut WeftStatus,
+    ) -> Result<c_int, Fault> {
+        wait_until(job, || self.is_done(), self.is_any.then_some(&*self), None)?;
+        self.tell(status)
+    }
+
+    /// Stores the status of a request that has ended. What the call answers.
+    fn tell(self: Box<WeftRequest>, out: *mut WeftStatus) -> Result<c_int, Fault> {
+        let Some(Outcome { status, text }) = self.outcome.take() else {
+            return Err(Fault::argument("the request has not ended"));
+        };
+        self.op.set(None);
+        // SAFETY: every caller was promised it.
+        unsafe { status.store(out) }?;
+        match status.code {
+            WEFT_OK => Ok(WEFT_OK),
+            code => Err(Fault(code, text)),
+        }
+    }
+}
+
+/// Takes what has completed off the endpoint's queue.
+pub(super) fn collect(job: &WeftJob) {
+    while let Some(completion) = job.endpoint().poll_completion() {
+        let request = completion.context as *const WeftRequest;
+        // SAFETY: the context of each operation on this queue is its request, which lives until
+        // this has told of its end, or the operation was taken back.
+        unsafe { &*request }.complete(job, &completion);
+    }
+}
+
+/// Ranks that a receive from any rank waits for, once it has waited in vain for long enough for
+/// somebody to wonder: their silence is noticed.
+struct Expected<'a> {
+    job: &'a WeftJob,
+    peers: Vec<PeerId>,
+}
+
+impl<'a> Expected<'a> {
+    fn all(job: &'a WeftJob) -> Expected<'a> {
+        let me = job.world().rank();
+        let others = (0..job.world().size()).filter(|&rank| rank != me);
+        let peers = others.filter_map(|rank| job.world().peer(rank).ok());
+        let peers = peers.filter(|&peer| job.endpoint().expect(peer)).collect();
+        Expected { job, peers }
+    }
+}
+
+impl Drop for Expected<'_> {
+    fn drop(&mut self) {
+        self.peers.iter().for_each(|&peer| self.job.endpoint().unexpect(peer));
+    }
+}
+
+/// The failure that a receive from any rank ends with: that of a rank which has not been told of
+/// yet, or of the last one that remained.
+fn hopeless(job: &WeftJob) -> Option<OpError> {
+    let me = job.world().rank();
+    let (mut remain, mut gone) = (false, None);
+    for rank in (0..job.world().size()).filter(|&rank| rank != me) {
+        let known = job.world().peer(rank).ok();
+        let failed = known.and_then(|peer| Some((peer, job.endpoint().peer_failure(peer)?)));
+        let Some((peer, failure)) = failed else {
+            remain = true;
+            continue;
+        };
+        let error = OpError::Peer { peer, failure };
+        if failure != PeerFailure::Closed && job.told.borrow_mut().insert(peer) {
+            return Some(error);
+        }
+        gone = Some(error);
+    }
+    gone.filter(|_| !remain)
+}
+
+/// Makes progress until `done`, or for at most `timeout`: false. `any`: a receive from any rank is
+/// among what is waited for, and is ended when nobody can send to it any more.
+fn wait_until(
+    job: &WeftJob,
+    done: impl Fn() -> bool,
+    any: Option<&WeftRequest>,
+    timeout: Option<Duration>,
+) -> Result<bool, Fault> {
+    collect(job);
+    if done() {
+        return Ok(true);
+    }
+    job.may_wait()?;
+    let start = Instant::now();
+    let patience = Duration::from_millis(job.warn_after_ms.into());
+    let (mut expected, mut failures) = (None, None);
+    loop {
+        if let Some(request) = any {
+            if expected.is_none() && start.elapsed() >= patience {
+                expected = Some(Expected::all(job));
+                failures = None;
+            }
+            let now = job.endpoint().failures();
+            if failures.replace(now) != Some(now) {
+                if let (Some(error), Some(op)) = (hopeless(job), request.op.get()) {
+                    job.endpoint().take_back(op);
+                    let Fault(code, text) = job.fault(error);
+                    request.op.set(None);
+                    request.end(Err((WeftStatus { code, ..WeftStatus::NOTHING }, text)));
+                    continue;
+                }
+            }
+        }
+        let left = match timeout {
+            Some(timeout) => match timeout.checked_sub(start.elapsed()) {
+                Some(left) if !left.is_zero() => Some(left),
+                _ => return Ok(false),
+            },
+            None => None,
+        };
+        let soon = any.filter(|_| expected.is_none()).map(|_| patience);
+        job.packets.wait(left.into_iter().chain(soon).min());
+        collect(job);
+        if done() {
+            return Ok(true);
+        }
+    }
+}
+
+/// The living requests of a list, whose null entries are left out, with their places in it.
+///
+/// # Safety
+/// `requests` points to `count` pointers, each null or a living request of `job`.
+unsafe fn listed<'a>(
+    requests: *mut *mut WeftRequest,
+    count: usize,
+) -> Result<(&'a mut [*mut WeftRequest], Vec<(usize, &'a WeftRequest)>), Fault> {
+    if count == 0 {
+        return Ok((&mut [], Vec::new()));
+    }
+    if requests.is_null() || !requests.is_aligned() || count > isize::MAX as usize / 8 {
+        return Err(Fault::argument("the list of requests is null or misaligned"));
+    }
+    // SAFETY: promised by the caller.
+    let list = unsafe { std::slice::from_raw_parts_mut(requests, count) };
+    let mut living = Vec::new();
+    for (at, &request) in list.iter().enumerate().filter(|(_, request)| !request.is_null()) {
+        // SAFETY: promised by the caller.
+        living.push((at, unsafe { object(request.cast_const()) }?));
+    }
+    Ok((list, living))
+}
+
+/// Ends the request at a place of a list, which has ended; its status goes to `status`.
+///
+/// # Safety
+/// The entry is a living request, and `status` null or a place for a status.
+unsafe fn take(entry: &mut *mut WeftRequest, status: *mut WeftStatus) -> Result<c_int, Fault> {
+    let request = std::mem::replace(entry, std::ptr::null_mut());
+    // SAFETY: made by `Box::into_raw`, and alive.
+    unsafe { Box::from_raw(request) }.tell(status)
+}
+
+fn job_in<'a>(living: &[(usize, &WeftRequest)]) -> Result<&'a WeftJob, Fault> {
+    let first = living.first().map(|(_, request)| request.job);
+    let job = first.ok_or_else(|| Fault::argument("no request"))?;
+    if living.iter().any(|(_, request)| request.job != job) {
+        return Err(Fault::argument("requests of several jobs"));
+    }
+    // SAFETY: requests live no longer than their job.
+    unsafe { job_of(job) }
+}
+
+fn any_of<'a>(living: &[(usize, &'a WeftRequest)]) -> Option<&'a WeftRequest> {
+    living.iter().map(|(_, request)| *request).find(|r| r.is_any && !r.is_done())
+}
+
+/// Whether a request has ended: 1 and its status, and the request becomes null; or 0, after a round
+/// of progress. A null request has ended.
+///
+/// # Safety
+/// `request` points to null or a living request, `status` is null or points to memory for a status.
+#[no_mangle]
+pub unsafe extern "C" fn weft_test(
+    request: *mut *mut WeftRequest,
+    status: *mut WeftStatus,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let (list, living) = unsafe { listed(request, 1) }?;
+        if living.is_empty() {
+            // SAFETY: promised by the caller.
+            unsafe { WeftStatus::NOTHING.store(status) }?;
+            return Ok(1);
+        }
+        let job = job_in(&living)?;
+        collect(job);
+        if !living[0].1.is_done() {
+            job.packets.poll();
+            collect(job);
+        }
+        match living[0].1.is_done() {
+            // SAFETY: promised by the caller.
+            true => unsafe { take(&mut list[0], status) }.map(|_| 1),
+            false => Ok(0),
+        }
+    })
+}
+
+/// Waits until one request of a list has ended; stores its place in the list and its status, and
+/// the entry becomes null. Null entries are left out; with no others it answers `WEFT_ARGUMENT`.
+///
+/// # Safety
+/// `requests` points to `count` entries, each null or a living request; `at` and `status` are null
+/// or point to memory for them.
+#[no_mangle]
+pub unsafe extern "C" fn weft_wait_any(
+    requests: *mut *mut WeftRequest,
+    count: usize,
+    at: *mut usize,
+    status: *mut WeftStatus,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let (list, living) = unsafe { listed(requests, count) }?;
+        let job = job_in(&living)?;
+        let done = || living.iter().any(|(_, request)| request.is_done());
+        wait_until(job, done, any_of(&living), None)?;
+        let ended = living.iter().find(|(_, request)| request.is_done());
+        let place = ended.map_or(0, |(place, _)| *place);
+        // SAFETY: promised by the caller.
+        unsafe {
+            if !at.is_null() {
+                store(at, place)?;
+            }
+            take(&mut list[place], status)
+        }
+    })
+}
+
+/// Waits until all requests of a list have ended; stores their statuses, in the order of the list,
+/// and the entries become null. Answers `WEFT_OK`, or the code of the first that failed; the
+/// statuses tell of the others.
+///
+/// # Safety
+/// `requests` points to `count` entries, each null or a living request; `statuses` is null or points
+/// to memory for `count` statuses.
+#[no_mangle]
+pub unsafe extern "C" fn weft_wait_all(
+    requests: *mut *mut WeftRequest,
+    count: usize,
+    statuses: *mut WeftStatus,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let (list, living) = unsafe { listed(requests, count) }?;
+        if living.is_empty() {
+            return Ok(WEFT_OK);
+        }
+        let job = job_in(&living)?;
+        for (_, request) in &living {
+            wait_until(job, || request.is_done(), request.is_any.then_some(request), None)?;
+        }
+        let mut first = Ok(WEFT_OK);
+        for (place, _) in living {
+            let status = match statuses.is_null() {
+                true => statuses,
+                false => statuses.wrapping_add(place),
+            };
+            // SAFETY: promised by the caller.
+            let code = unsafe { take(&mut list[place], status) };
+            first = first.and(code);
+        }
+        first
+    })
+}
+
+/// Takes a receive back that has not met its message: the request ends with `WEFT_CANCELLED`, or
+/// as if this had not been called. A send goes on.
+///
+/// # Safety
+/// `request` is a living request.
+#[no_mangle]
+pub unsafe extern "C" fn weft_cancel(request: *mut WeftRequest) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let request = unsafe { object(request.cast_const()) }?;
+        // SAFETY: requests live no longer than their job.
+        let job = unsafe { job_of(request.job) }?;
+        if let (Some(op), Some(_)) = (request.op.get(), request.memory) {
+            if !request.is_done() {
+                job.endpoint().cancel(op);
+                collect(job);
+            }
+        }
+        Ok(WEFT_OK)
+    })
+}
+
+/// Requests of which whichever ends first is told of first: `struct weft_set`.
+pub struct WeftSet {
+    mark: u64,
+    job: *const WeftJob,
+    requests: RefCell<HashSet<*const WeftRequest>>,
+    /// Those that have ended and that nobody was told of.
+    ended: RefCell<VecDeque<*const WeftRequest>>,
+    /// Receives from any rank among the requests.
+    anys: Cell<u32>,
+}
+
+impl Marked for WeftSet {
+    const MARK: u64 = 0x7765_6674_2073_6574;
+    const NAME: &'static str = "set";
+
+    fn mark(&self) -> u64 {
+        self.mark
+    }
+}
+
+impl Drop for WeftSet {
+    fn drop(&mut self) {
+        self.mark = 0;
+        for request in self.requests.get_mut().drain() {
+            // SAFETY: they are the set's, which ends them when it has told of them.
+            drop(unsafe { Box::from_raw(request.cast_mut()) });
+        }
+    }
+}
+
+/// Makes an empty set.
+///
+/// # Safety
+/// `job` is a living handle, `set` points to memory for a pointer.
+#[no_mangle]
+pub unsafe extern "C" fn weft_set_make(job: *mut WeftJob, set: *mut *mut WeftSet) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        let made = WeftSet {
+            mark: WeftSet::MARK,
+            job,
+            requests: RefCell::default(),
+            ended: RefCell::default(),
+            anys: Cell::new(0),
+        };
+        // SAFETY: promised by the caller.
+        unsafe { store(set, Box::into_raw(Box::new(made))) }?;
+        Ok(WEFT_OK)
+    })
+}
+
+/// Gives a request to a set, with what the program knows it by. The request is the set's from then
+/// on.
+///
+/// # Safety
+/// `set` and `request` are living handles of one job.
+#[no_mangle]
+pub unsafe extern "C" fn weft_set_add(
+    set: *mut WeftSet,
+    request: *mut WeftRequest,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let (of, what) = unsafe { (object(set.cast_const())?, object(request.cast_const())?) };
+        // SAFETY: a set lives no longer than its job.
+        unsafe { job_of(of.job) }?;
+        if what.job != of.job || !what.set.get().0.is_null() {
+            return Err(Fault(WEFT_ARGUMENT, "the request is another job's or set's".into()));
+        }
+        what.set.set((set, context));
+        of.requests.borrow_mut().insert(request);
+        of.anys.set(of.anys.get() + u32::from(what.is_any));
+        if what.is_done() {
+            of.ended.borrow_mut().push_back(request);
+        }
+        Ok(WEFT_OK)
+    })
+}
+
+/// Waits until a request of a set has ended, for at most `timeout_us` microseconds, forever if that
+/// is negative: 1, its context and its status; 0 when none ended in time, or none is in the set.
+///
+/// # Safety
+/// `set` is a living handle; `context` and `status` are null or point to memory for them.
+#[no_mangle]
+pub unsafe extern "C" fn weft_set_wait(
+    set: *mut WeftSet,
+    timeout_us: i64,
+    context: *mut *mut c_void,
+    status: *mut WeftStatus,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let set = unsafe { object(set.cast_const()) }?;
+        // SAFETY: a set lives no longer than its job.
+        let job = unsafe { job_of(set.job) }?;
+        if set.requests.borrow().is_empty() {
+            return Ok(0);
+        }
+        let timeout = u64::try_from(timeout_us).ok().map(Duration::from_micros);
+        wait_until(job, || !set.ended.borrow().is_empty(), set.any(), timeout)?;
+        let Some(ended) = set.ended.borrow_mut().pop_front() else { return Ok(0) };
+        set.requests.borrow_mut().remove(&ended);
+        // SAFETY: made by `Box::into_raw`; it was the set's, which no longer has it.
+        let ended = unsafe { Box::from_raw(ended.cast_mut()) };
+        set.anys.set(set.anys.get() - u32::from(ended.is_any));
+        // SAFETY: promised by the caller.
+        unsafe {
+            if !context.is_null() {
+                store(context, ended.set.get().1)?;
+            }
+        }
+        // A request that failed is no failure of this call.
+        let _code = ended.tell(status);
+        Ok(1)
+    })
+}
+
+impl WeftSet {
+    /// A receive from any rank that has not ended.
+    fn any(&self) -> Option<&WeftRequest> {
+        if self.anys.get() == 0 {
+            return None;
+        }
+        self.requests.borrow().iter().find_map(|&request| {
+            // SAFETY: the requests of a set live until it has told of them.
+            let request = unsafe { &*request };
+            (request.is_any && !request.is_done()).then_some(request)
+        })
+    }
+}
+
+/// Ends a set. Receives in it that have not met their messages are taken back, and what is being
+/// sent is sent from a copy.
+///
+/// # Safety
+/// `set` is a living handle, and nobody uses it afterwards.
+#[no_mangle]
+pub unsafe extern "C" fn weft_set_free(set: *mut WeftSet) -> c_int {
+    // SAFETY: promised by the caller.
+    unsafe { super::free(set) }
+}

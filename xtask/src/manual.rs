@@ -138,11 +138,15 @@ pub fn of_agent(help: &str) -> String {
 mod tests {
     use super::*;
 
-    const HEADER: &str = "/* weft: messages.\n *\n * Rules.\n */\n#define WEFT_OK 0 /* it worked */\n\
-        typedef struct weft_job weft_job;\n/* An upcall. */\ntypedef void (*weft_upcall)(int a);\n\n\
+    const HEADER: &str = "/* weft: messages.\n *\n * Rules.\n */\n\
+        #define WEFT_OK 0 /* it worked */\n\
+        typedef struct weft_job weft_job;\n/* An upcall. */\n\
+        typedef void (*weft_upcall)(int a);\n\n\
         /* Sends a packet. The second never waits:\n * see weft_poll. */\n\
-        int weft_send(weft_job *job,\n              int rank);\nint weft_try_send(weft_job *job);\n\n\
-        /* A name. */\nconst char *weft_name(void);\n\n#ifdef __cplusplus\n}\n#endif\n";
+        int weft_send(weft_job *job,\n              int rank);\n\
+        int weft_try_send(weft_job *job);\n\n\
+        /* A name. */\nconst char *weft_name(void);\n\n\
+        #ifdef __cplusplus\n}\n#endif\n";
 
     #[test]
     fn of_header__a_page_for_each_function() {

@@ -44,7 +44,7 @@ fn compile(name: &'static str) -> Option<PathBuf> {
     let mut cc = Command::new("cc");
     cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-o"]).arg(&program);
     cc.arg(sources().join("examples").join(name).with_extension("c"));
-    cc.arg("-I").arg(sources().join("include")).arg("-L").arg(folder);
+    cc.arg("-I").arg(sources().join("include")).arg("-L").arg(&folder);
     // Before LD_LIBRARY_PATH, in which cargo names first where an older one may be.
     let here = format!("-Wl,--disable-new-dtags,-rpath,{}", folder.display());
     cc.arg(here).arg("-lweft");

@@ -466,8 +466,8 @@ pub unsafe extern "C" fn weft_wait_any(
 /// statuses tell of the others.
 ///
 /// # Safety
-/// `requests` points to `count` entries, each null or a living request; `statuses` is null or points
-/// to memory for `count` statuses.
+/// `requests` points to `count` entries, each null or a living request; `statuses` is null or
+/// points to memory for `count` statuses.
 #[no_mangle]
 pub unsafe extern "C" fn weft_wait_all(
     requests: *mut *mut WeftRequest,

@@ -232,8 +232,8 @@ impl WeftRequest {
         self.tell(status)
     }
 
-    /// Stores the status of a request that has ended. What the call answers.
-    fn tell(self: Box<WeftRequest>, out: *mut WeftStatus) -> Result<c_int, Fault> {
+    /// Stores the status of a request that has ended, and is to go now. What the call answers.
+    fn tell(&self, out: *mut WeftStatus) -> Result<c_int, Fault> {
         let Some(Outcome { status, text }) = self.outcome.take() else {
             return Err(Fault::argument("the request has not ended"));
         };
@@ -350,14 +350,14 @@ fn wait_until(
     }
 }
 
-/// The living requests of a list, whose null entries are left out, with their places in it.
+/// The entries of a list of requests, and the living ones with their places in it.
+type Listed<'a> = (&'a mut [*mut WeftRequest], Vec<(usize, &'a WeftRequest)>);
+
+/// The living requests of a list, whose null entries are left out.
 ///
 /// # Safety
 /// `requests` points to `count` pointers, each null or a living request of `job`.
-unsafe fn listed<'a>(
-    requests: *mut *mut WeftRequest,
-    count: usize,
-) -> Result<(&'a mut [*mut WeftRequest], Vec<(usize, &'a WeftRequest)>), Fault> {
+unsafe fn listed<'a>(requests: *mut *mut WeftRequest, count: usize) -> Result<Listed<'a>, Fault> {
     if count == 0 {
         return Ok((&mut [], Vec::new()));
     }

@@ -223,12 +223,8 @@ impl WeftRequest {
     }
 
     /// Waits for the end and stores the status. What the call answers.
-    pub(super) fn finish(
-        self: Box<WeftRequest>,
-        job: &WeftJob,
-        status: *mut WeftStatus,
-    ) -> Result<c_int, Fault> {
-        wait_until(job, || self.is_done(), self.is_any.then_some(&*self), None)?;
+    pub(super) fn finish(&self, job: &WeftJob, status: *mut WeftStatus) -> Result<c_int, Fault> {
+        wait_until(job, || self.is_done(), self.is_any.then_some(self), None)?;
         self.tell(status)
     }
 

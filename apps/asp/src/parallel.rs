@@ -4,7 +4,7 @@ use crate::matrix::{owned_rows, owner_of, Block};
 use crate::pipe::{both, Pipe};
 use crate::{Arc, Outcome, Params, Summary};
 use std::time::Duration;
-use weft::{Endpoint, Group, OpError};
+use weft::{Endpoint, Group, GroupError};
 
 /// Tag of the arcs that rank 0 sends out.
 const ARCS: u32 = 0x41_00;
@@ -37,7 +37,7 @@ pub async fn run(
     world: &Group,
     params: &Params,
     progress: &dyn Fn(u64, u64),
-) -> Result<Outcome, OpError> {
+) -> Result<Outcome, GroupError> {
     let plan = Plan::share(world, params).await?;
     let mut block = Block::new(owned_rows(world.rank(), world.size(), plan.nodes), plan.nodes);
     distribute(world, params, &mut block).await?;
@@ -78,7 +78,7 @@ struct Plan {
 }
 
 impl Plan {
-    async fn share(world: &Group, params: &Params) -> Result<Plan, OpError> {
+    async fn share(world: &Group, params: &Params) -> Result<Plan, GroupError> {
         let mut message = Vec::new();
         if world.rank() == 0 {
             params.check(world.size()).expect("parameters were checked");
@@ -102,7 +102,7 @@ impl Plan {
 }
 
 /// Sends each rank the arcs that leave its rows. A message that is not full is the last one.
-async fn distribute(world: &Group, params: &Params, block: &mut Block) -> Result<(), OpError> {
+async fn distribute(world: &Group, params: &Params, block: &mut Block) -> Result<(), GroupError> {
     let full = ARCS_PER_MESSAGE * ARC_BYTES;
     if world.rank() != 0 {
         loop {
@@ -142,7 +142,7 @@ async fn communicate(
     nodes: usize,
     ready: &Pipe<Vec<u8>>,
     arrived: &Pipe<Vec<u8>>,
-) -> Result<(), OpError> {
+) -> Result<(), GroupError> {
     for k in 0..nodes {
         let owner = owner_of(k, world.size(), nodes);
         if owner == world.rank() {
@@ -167,7 +167,7 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    async fn compute(&mut self, progress: &dyn Fn(u64, u64)) -> Result<(), OpError> {
+    async fn compute(&mut self, progress: &dyn Fn(u64, u64)) -> Result<(), GroupError> {
         let rows = self.block.rows();
         let mut pivot = vec![0; self.nodes];
         if rows.contains(&0) {
@@ -209,7 +209,7 @@ impl Worker<'_> {
 }
 
 /// The summary and the checksum of the whole matrix, on every rank.
-async fn gather_figures(world: &Group, block: &Block) -> Result<(Summary, u64), OpError> {
+async fn gather_figures(world: &Group, block: &Block) -> Result<(Summary, u64), GroupError> {
     let (mut summary, mut digest) = (block.summary(), block.digest());
     let message = |summary: &Summary, digest: u64| {
         let mut bytes = summary.encode();
@@ -237,7 +237,7 @@ async fn gather_rows(
     world: &Group,
     block: &Block,
     plan: &Plan,
-) -> Result<Vec<(u32, Vec<u32>)>, OpError> {
+) -> Result<Vec<(u32, Vec<u32>)>, GroupError> {
     let mut rows = Vec::new();
     for source in plan.kept.iter().copied() {
         let owner = owner_of(source as usize, world.size(), plan.nodes);

@@ -4,7 +4,7 @@ use crate::grid::{digest_edges, heated_edge, owned_rows, Block, Colour, Grid, Si
 use crate::{Outcome, Params, Step};
 use std::ops::Range;
 use std::time::Duration;
-use weft::{Group, Op, OpError};
+use weft::{Group, GroupError, Op};
 
 /// Tag of border rows sent to the rank above, plus the colour.
 const TO_ABOVE: u32 = 0x50_00;
@@ -42,7 +42,7 @@ pub async fn run(
     world: &Group,
     params: &Params,
     progress: &dyn Fn(Step),
-) -> Result<Outcome, OpError> {
+) -> Result<Outcome, GroupError> {
     params.check().expect("parameters were checked");
     let (rows, cols, omega) = (params.rows, params.cols, params.effective_omega());
     let mut worker = Worker::new(world, params);
@@ -91,37 +91,34 @@ impl<'a> Worker<'a> {
     }
 
     /// Relaxes one colour and exchanges its border rows; returns the largest change in this block.
-    async fn half_sweep(&mut self, colour: Colour) -> Result<f64, OpError> {
+    async fn half_sweep(&mut self, colour: Colour) -> Result<f64, GroupError> {
         let last = self.block.owned();
         if last == 0 {
             return Ok(0.0);
         }
         let (world, tag, bytes) = (self.world, colour as u32, self.block.border_bytes());
         // Posted before computing, so that most rows find their buffers waiting.
-        let receive = |from: Option<usize>, tag| {
-            from.map(|rank| world.start_recv(rank, tag, vec![0; bytes])).transpose()
-        };
-        let receives = [receive(self.above, TO_BELOW + tag)?, receive(self.below, TO_ABOVE + tag)?];
+        let receive =
+            |from: Option<usize>, tag| from.map(|rank| world.recv_into(rank, tag, vec![0; bytes]));
+        let receives = [receive(self.above, TO_BELOW + tag), receive(self.below, TO_ABOVE + tag)];
 
         let mut change = self.compute(colour, 1..2).await;
         if last > 1 {
             change = change.max(self.compute(colour, last..last + 1).await);
         }
         let send = |to: Option<usize>, tag, local| {
-            to.map(|rank| world.start_send(rank, tag, self.block.border(colour, local))).transpose()
+            to.map(|rank| world.send(rank, tag, self.block.border(colour, local)))
         };
-        let sends = [send(self.above, TO_ABOVE + tag, 1)?, send(self.below, TO_BELOW + tag, last)?];
+        let sends = [send(self.above, TO_ABOVE + tag, 1), send(self.below, TO_BELOW + tag, last)];
         change = change.max(self.compute(colour, 2..last).await);
 
         for (side, receive) in [Side::Above, Side::Below].into_iter().zip(receives) {
             if let Some(receive) = receive {
-                let (result, row) = receive.await;
-                result?;
-                self.block.set_halo(colour, side, &row);
+                self.block.set_halo(colour, side, &receive.await?);
             }
         }
         for send in sends.into_iter().flatten() {
-            send.await.0?;
+            send.await?;
         }
         Ok(change)
     }
@@ -144,7 +141,7 @@ impl<'a> Worker<'a> {
     }
 
     /// The digest of the whole matrix, on every rank.
-    async fn checksum(&self) -> Result<u64, OpError> {
+    async fn checksum(&self) -> Result<u64, GroupError> {
         let mut digest = self.block.digest();
         if self.world.rank() == 0 {
             digest = digest.wrapping_add(digest_edges(self.params.rows, self.params.cols));
@@ -153,7 +150,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Gathers the matrix at rank 0, some rows at a time.
-    async fn gather(&self) -> Result<Option<Grid>, OpError> {
+    async fn gather(&self) -> Result<Option<Grid>, GroupError> {
         let (rows, cols) = (self.params.rows, self.params.cols);
         let step = (GATHER_BYTES / 8 / cols).max(1);
         if self.world.rank() != 0 {

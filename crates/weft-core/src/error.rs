@@ -111,8 +111,8 @@ impl PeerFailure {
     }
 }
 
-/// Why an operation failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why an operation failed. `Debug` gives the text, too.
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpError {
     /// The message was longer than the buffer; the buffer holds the first part.
@@ -219,6 +219,12 @@ impl fmt::Display for OpError {
             OpError::Busy => write!(f, "too much is queued for the peer: try again after progress"),
             OpError::NoHandler => write!(f, "the remote side has no such handler"),
         }
+    }
+}
+
+impl fmt::Debug for OpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -35,7 +35,7 @@ where
         async move {
             let world = env.world();
             for _ in 0..count {
-                let text = match world.recv_any(1, 100).await {
+                let text = match world.recv_any(1, 100).await.map_err(OpError::from) {
                     Ok((rank, data)) => format!("{rank}: {}", String::from_utf8_lossy(&data)),
                     Err(OpError::Peer { failure, .. }) => match failure {
                         PeerFailure::Silent { .. } => "silent".into(),

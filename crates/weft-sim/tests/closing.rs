@@ -81,7 +81,8 @@ fn closing__who_waits_for_one_that_ends_hears_of_it_although_it_is_lost() {
             // Nothing answers a question any more: only BYE ends this before the peer's timeout.
             let start = env.now();
             let error = world.recv(0, 2, 10).await.expect_err("it has ended");
-            let closed = matches!(error, OpError::Peer { failure: PeerFailure::Closed, .. });
+            let closed =
+                matches!(error.cause(), OpError::Peer { failure: PeerFailure::Closed, .. });
             assert!(closed, "seed {seed}: {error}");
             assert!(env.now().since(start) < ENOUGH, "seed {seed}");
         });

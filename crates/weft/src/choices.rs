@@ -37,7 +37,7 @@ impl Default for Choices {
 }
 
 /// Something is to be done by the host's agent, and none serves this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NoAgent {
     /// The setting that names it.
     pub setting: &'static str,
@@ -57,10 +57,12 @@ impl fmt::Display for NoAgent {
     }
 }
 
+crate::readable!(NoAgent);
+
 impl std::error::Error for NoAgent {}
 
 /// Nobody is to send anything again, over a link that loses packets on the best of networks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Overrun {
     /// The link.
     pub link: &'static str,
@@ -77,6 +79,8 @@ impl fmt::Display for Overrun {
         )
     }
 }
+
+crate::readable!(Overrun);
 
 impl std::error::Error for Overrun {}
 

@@ -98,7 +98,6 @@ impl Links {
 }
 
 /// Why this process could not join its job.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum JobError {
     /// The launcher did not help.
@@ -124,6 +123,8 @@ impl fmt::Display for JobError {
         }
     }
 }
+
+crate::readable!(JobError);
 
 impl std::error::Error for JobError {}
 

@@ -6,6 +6,18 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+/// Has `Debug` of an error give its text, which is read where `main` returns it or it is unwrapped.
+macro_rules! readable {
+    ($error:ty) => {
+        impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+pub(crate) use readable;
+
 pub mod calibration;
 pub mod choices;
 pub mod clock;
@@ -25,7 +37,7 @@ pub use choices::Choices;
 pub use clock::Clock;
 pub use endpoint::{ActiveMessage, Completed, CompletionQueue};
 pub use endpoint::{ConnectError, Endpoint, Operation, Status};
-pub use group::{Element, Group, Op, Tree};
+pub use group::{Element, Group, GroupError, Op, Started, Tree};
 pub use job::{Job, JobError, Links};
 pub use selflink::SelfLink;
 pub use shared::{Cancel, SharedEndpoint, SharedJob};

@@ -52,13 +52,14 @@ fn explain__of_a_process_that_ended_names_rank_link_and_process() {
     let to_b = world.peer(1).unwrap();
     drop(b);
     let error = a.block_on(world.recv(1, 3, 8)).unwrap_err();
-    assert_eq!(error, OpError::Peer { peer: to_b, failure: PeerFailure::Gone });
+    assert_eq!(error.cause(), OpError::Peer { peer: to_b, failure: PeerFailure::Gone });
+    assert_eq!((error.rank(), format!("{error:?}")), (Some(1), error.to_string()));
     let process = format!("over shm (process {})", std::process::id());
     let wanted = ["rank 1 on this host ", &process, "its process ended", "its launcher"];
-    assert_has(&world.explain(error), &wanted);
+    assert_has(&error.to_string(), &wanted);
     // Whoever asks later gets the same.
     let later = a.block_on(world.send(1, 3, vec![1])).unwrap_err();
-    assert_has(&world.explain(later), &wanted);
+    assert_has(&format!("{later:?}"), &wanted);
     assert_has(&a.describe(to_b), &wanted[..2]);
 }
 
@@ -69,7 +70,7 @@ fn explain__of_a_peer_that_never_answers_names_addresses_and_what_to_do() {
     drop(b);
     let world = group(a.clone(), there.clone());
     let error = a.block_on(world.recv(1, 3, 8)).unwrap_err();
-    let text = world.explain(error);
+    let text = error.to_string();
     assert_has(&text, &["rank 1 on ", "over udp (from ", "no answer to the first packet"]);
     assert_has(&text, &["weft doctor", "WEFT_CONNECT_TIMEOUT_MS"]);
     let named = |socket: &std::net::SocketAddr| text.contains(&format!(" to {socket}"));
@@ -102,9 +103,10 @@ fn explain__of_a_rank_without_a_link_names_each_and_why() {
     let world = group(shm(), Address { endpoint: EndpointId(5), ..Address::default() });
     for _ in 0..2 {
         let error = world.endpoint().block_on(world.send(1, 3, vec![1])).unwrap_err();
-        assert!(matches!(error, OpError::Peer { failure: PeerFailure::NoLink, .. }), "{error}");
+        let no_link = |e| matches!(e, OpError::Peer { failure: PeerFailure::NoLink, .. });
+        assert!(no_link(error.cause()), "{error}");
         let wanted = ["rank 1 over no link (shm: unreachable", "offers no shared memory", "doctor"];
-        assert_has(&world.explain(error), &wanted);
+        assert_has(&error.to_string(), &wanted);
     }
 }
 
@@ -112,13 +114,19 @@ fn explain__of_a_rank_without_a_link_names_each_and_why() {
 fn peer__of_a_rank_that_is_none_is_an_error() {
     let world = group(shm(), Address::default());
     let endpoint = world.endpoint();
-    let error = OpError::NoRank { rank: 2, size: 2 };
-    assert_eq!(endpoint.block_on(world.send(2, 0, vec![])), Err(error));
-    assert_eq!(endpoint.block_on(world.recv(2, 0, 1)), Err(error));
-    assert_eq!(endpoint.block_on(world.broadcast(2, vec![])), Err(error));
-    assert_eq!(endpoint.block_on(world.gather(2, vec![])), Err(error));
-    assert_eq!(endpoint.block_on(world.reduce(2, vec![1u64], weft::Op::Sum)), Err(error));
-    assert_has(&world.explain(error), &["there is no rank 2", "the group has 2"]);
+    let cause = OpError::NoRank { rank: 2, size: 2 };
+    let ends = |error: Option<weft::GroupError>| {
+        let error = error.expect("there is no such rank");
+        assert_eq!(error.cause(), cause);
+        assert_has(&format!("{error:?}"), &["there is no rank 2", "the group has 2"]);
+    };
+    ends(endpoint.block_on(world.send(2, 0, vec![])).err());
+    ends(endpoint.block_on(world.recv(2, 0, 1)).err());
+    ends(world.send_blocking(2, 0, &[]).err());
+    ends(world.recv_blocking(2, 0, &mut [0]).err());
+    ends(endpoint.block_on(world.broadcast(2, vec![])).err());
+    ends(world.gather_blocking(2, vec![]).err());
+    ends(endpoint.block_on(world.reduce(2, vec![1u64], weft::Op::Sum)).err());
     assert!(world.subset(&[0, 7], 1).is_none());
 }
 
@@ -126,6 +134,32 @@ fn peer__of_a_rank_that_is_none_is_an_error() {
 fn alltoall__of_a_short_list_is_an_error() {
     let world = group(shm(), Address::default());
     let error = world.endpoint().block_on(world.alltoall(vec![vec![1]])).unwrap_err();
-    assert_eq!(error, OpError::Count { wanted: 2, given: 1 });
-    assert_has(&world.explain(error), &["1 messages given", "needs 2"]);
+    assert_eq!(error.cause(), OpError::Count { wanted: 2, given: 1 });
+    assert_has(&error.to_string(), &["1 messages given", "needs 2"]);
+}
+
+#[test]
+fn debug__of_every_error_is_its_text() {
+    use weft::choices::{NoAgent, Overrun};
+    use weft::launch::LaunchError;
+    use weft::packets::{ChoiceError, MulticastError, TooManyKept};
+    let agent = NoAgent { setting: "multicast", value: "agent" };
+    let peer = weft::PeerId(3);
+    let errors: Vec<Box<dyn std::error::Error>> = vec![
+        Box::new(weft::JobError::Launch(LaunchError::Twice)),
+        Box::new(weft::JobError::NoLink(vec![("shm", weft_link::LinkError::Unsupported)])),
+        Box::new(weft::ConnectError { address: "a".into(), reasons: vec![("udp", "b".into())] }),
+        Box::new(LaunchError::LauncherGone { during: "a\nline".into() }),
+        Box::new(weft::launch::wire::LineError::NoCommand),
+        Box::new(weft::keyfile::KeyError::NoFolder),
+        Box::new(agent),
+        Box::new(Overrun { link: "udp" }),
+        Box::new(ChoiceError::NoAgent(agent)),
+        Box::new(MulticastError::TooLong),
+        Box::new(TooManyKept),
+        Box::new(OpError::Peer { peer, failure: PeerFailure::Gone }),
+    ];
+    for error in errors {
+        assert_eq!(format!("{error:?}"), error.to_string());
+    }
 }

@@ -178,3 +178,75 @@ fn tree__of_the_configuration_decides_who_sends_to_whom() {
         });
     }
 }
+
+#[test]
+fn operations__go_on_when_nobody_polls_them_and_end_in_any_order() {
+    for size in SIZES {
+        ranks(size, Tree::Binomial, |group| {
+            let (endpoint, me) = (group.endpoint(), group.rank());
+            let root = |r: usize, len| if me == r { message(r, len) } else { Vec::new() };
+            // Awaited in the reverse order of the calls, and differently at odd ranks.
+            let first = group.broadcast(0, root(0, 200_000));
+            let second = group.allreduce(vec![me as u64 + 1], Op::Sum);
+            let third = group.allgather(message(me, 100));
+            let fourth = group.barrier();
+            if me % 2 == 1 {
+                while !(first.is_done() && second.is_done() && fourth.is_done()) {
+                    endpoint.wait(Some(Duration::from_millis(50)));
+                }
+            }
+            fourth.wait().unwrap();
+            let wanted: Vec<_> = (0..size).map(|r| message(r, 100)).collect();
+            assert!(third.wait().unwrap() == wanted);
+            assert_eq!(second.wait().unwrap(), [(size * (size + 1) / 2) as u64]);
+            assert!(first.wait().unwrap() == message(0, 200_000));
+        });
+    }
+}
+
+#[test]
+fn operations__that_are_dropped_run_to_their_ends_for_the_other_ranks() {
+    ranks(5, Tree::Chain, |group| {
+        if group.rank() == 2 {
+            // In the middle of the chain: the ranks behind it get what it passes on.
+            drop(group.broadcast(0, Vec::new()));
+        } else {
+            let own = if group.rank() == 0 { message(0, 200_000) } else { Vec::new() };
+            assert!(group.broadcast_blocking(0, own).unwrap() == message(0, 200_000));
+        }
+        group.barrier_blocking().unwrap();
+    });
+}
+
+#[test]
+fn recv__messages_go_to_receives_in_the_order_in_which_both_were_made() {
+    const LONG: usize = 1 << 20;
+    ranks(2, Tree::Binomial, |group| match group.rank() {
+        0 => {
+            // Long, short and from any rank: each its way of finding a message.
+            let long = group.recv(1, 3, LONG);
+            let short = group.recv(1, 3, 10);
+            let any = group.recv_any(3, LONG);
+            let last = group.recv(1, 3, 10);
+            group.send_blocking(1, 4, &[]).unwrap();
+            assert_eq!(last.wait().unwrap(), [4]);
+            assert_eq!(any.wait().unwrap(), (1, vec![3]));
+            assert_eq!(short.wait().unwrap(), [2]);
+            assert!(long.wait().unwrap() == message(1, LONG));
+            // One that is dropped takes no message.
+            drop(group.recv(1, 5, LONG));
+            drop(group.recv_any(5, 10));
+            group.send_blocking(1, 4, &[]).unwrap();
+            let mut buffer = [0; 10];
+            assert_eq!(group.recv_blocking(1, 5, &mut buffer).unwrap(), 3);
+            assert_eq!(buffer[..3], message(1, 3));
+        }
+        _ => {
+            group.recv_blocking(0, 4, &mut []).unwrap();
+            let sends = [message(1, LONG), vec![2], vec![3], vec![4]].map(|m| group.send(0, 3, m));
+            sends.into_iter().for_each(|sent| sent.wait().unwrap());
+            group.recv_blocking(0, 4, &mut []).unwrap();
+            group.send(0, 5, message(1, 3)).wait().unwrap();
+        }
+    });
+}

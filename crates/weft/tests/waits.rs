@@ -145,7 +145,7 @@ fn wait_for_each_other(rank: usize, job: &str, addresses: &Mutex<[Option<Address
     until(&endpoint, "the other's address", known);
     let all: Vec<Address> = addresses.lock().unwrap().iter().flatten().cloned().collect();
     let group = Group::new(endpoint.clone(), all, rank);
-    let got = group.start_recv(1 - rank, 7, vec![0; 8]).unwrap();
+    let got = group.recv(1 - rank, 7, 8);
     let said = |rank: usize| lines(&["waiting for ", &format!("with tag 7 from rank {rank} ")]) > 0;
     until(&endpoint, "both say it", || said(0) && said(1));
     until(&endpoint, "both show it", || {
@@ -153,7 +153,7 @@ fn wait_for_each_other(rank: usize, job: &str, addresses: &Mutex<[Option<Address
         SEEN.fetch_or(seen, Ordering::Relaxed) || seen
     });
     endpoint.block_on(group.send(1 - rank, 7, b"go".to_vec())).unwrap();
-    endpoint.block_on(got).0.unwrap();
+    got.wait().unwrap();
     until(&endpoint, "nobody shows it", || shown(job).iter().all(|(of, _)| *of != rank as u64));
     endpoint.close(LIMIT);
 }

@@ -91,7 +91,7 @@ impl WeftJob {
     pub(crate) fn peer(&self, rank: c_int) -> Result<PeerId, Fault> {
         let rank = usize::try_from(rank).ok().filter(|&r| r < self.world().size());
         let rank = rank.ok_or_else(|| Fault::argument("there is no such rank"))?;
-        let peer = self.explained(self.world().peer(rank))?;
+        let peer = self.explained(self.world().peer(rank).map_err(OpError::from))?;
         self.ranks.borrow_mut().insert(peer, rank);
         Ok(peer)
     }
@@ -315,7 +315,8 @@ pub unsafe extern "C" fn weft_barrier(job: *mut WeftJob) -> c_int {
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         job.may_wait()?;
-        job.explained(job.job.block_on(job.world().barrier()))?;
+        let met = job.world().barrier_blocking();
+        job.explained(met.map_err(OpError::from))?;
         Ok(WEFT_OK)
     })
 }

@@ -1,7 +1,7 @@
 //! `weft app asp`.
 
 use super::progress::Progress;
-use super::{explain, prepare_out, Check, Common, Report};
+use super::{prepare_out, Check, Common, Report};
 use crate::misuse;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -115,7 +115,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let params = params(args, rank, world.size())?;
     let progress = Progress::new(rank, "ASP");
     let done = job.block_on(weft_asp::run(world, &params, &|done, of| progress.at(done, of)));
-    let outcome = done.map_err(|error| explain(job, error))?;
+    let outcome = done?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);

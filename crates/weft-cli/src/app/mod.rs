@@ -7,12 +7,12 @@ mod sor;
 pub use progress::{Convergence, Progress, WATCHED};
 
 use crate::misuse;
-use anyhow::{anyhow, Context, Result};
+use anyhow::{Context, Result};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use weft::{Job, OpError};
+use weft::Job;
 
 /// Run one of the parallel applications; alone, or on many ranks: `weft run -n 4 weft app sor`
 #[derive(Debug, clap::Args)]
@@ -112,11 +112,6 @@ fn prepare_out(out: Option<&Path>) -> Result<()> {
             .with_context(|| format!("making the directory {}", dir.display())),
         None => Ok(()),
     }
-}
-
-/// An error with the rank it comes from in place of the number of a peer.
-fn explain(job: &Job, error: OpError) -> anyhow::Error {
-    anyhow!(job.world().explain(error))
 }
 
 fn run_rank(job: &Job, which: &Which) -> Result<ExitCode> {

@@ -1,7 +1,7 @@
 //! `weft app sor`.
 
 use super::progress::Convergence;
-use super::{explain, prepare_out, Check, Common, Report};
+use super::{prepare_out, Check, Common, Report};
 use crate::misuse;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
@@ -52,7 +52,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let progress = Convergence::new(rank, "SOR", params.tolerance);
     let tell = |s: Step| progress.at(s.iterations, s.max_iterations, s.residual);
     let done = job.block_on(weft_sor::run(world, &params, &tell));
-    let outcome = done.map_err(|error| explain(job, error))?;
+    let outcome = done?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);

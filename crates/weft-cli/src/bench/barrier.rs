@@ -7,7 +7,7 @@ use super::{LinkName, Options};
 use anyhow::{ensure, Context, Result};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-use weft::{Group, Job, OpError};
+use weft::{Group, GroupError, Job};
 
 /// What others are compared with: the fewest ranks that have a barrier.
 const LEAST: u32 = 2;
@@ -32,7 +32,7 @@ fn hops(ranks: u32) -> u32 {
 }
 
 /// So many barriers.
-async fn barriers(world: &Group, count: u64) -> Result<Duration, OpError> {
+async fn barriers(world: &Group, count: u64) -> Result<Duration, GroupError> {
     let start = Instant::now();
     for _ in 0..count {
         world.barrier().await?;

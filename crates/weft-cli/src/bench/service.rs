@@ -159,16 +159,16 @@ fn fetch_add(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
 
 /// The owner: waits, or computes with a look at the network in between, until rank 0 is done.
 fn own_word(job: &Job, busy: bool) -> Result<()> {
-    let mut done = Box::pin(job.world().start_recv(0, 9, vec![0])?);
+    let done = job.world().recv(0, 9, 1);
     if !busy {
-        job.block_on(&mut done).0?;
+        done.wait()?;
         return Ok(());
     }
     while !done.is_done() {
         compute(COMPUTE);
         job.endpoint().progress();
     }
-    job.block_on(&mut done).0?;
+    done.wait()?;
     Ok(())
 }
 

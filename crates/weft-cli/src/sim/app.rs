@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use weft::{Group, OpError};
+use weft::{Group, GroupError, OpError};
 use weft_asp::Graph;
 use weft_sim::{Counters, Env, Failure, Sim, SimConfig};
 use weft_sor::{parse_size, Step};
@@ -169,7 +169,7 @@ fn simulate<O, F, Fut>(sim: &mut Sim, of: (u32, &[u32]), program: F) -> Result<E
 where
     O: 'static,
     F: Fn(Group) -> Fut + Clone + 'static,
-    Fut: Future<Output = Result<O, OpError>> + 'static,
+    Fut: Future<Output = Result<O, GroupError>> + 'static,
 {
     let (hosts, mortal) = of;
     let results = Rc::new(RefCell::new(Vec::new()));
@@ -185,7 +185,7 @@ where
         async move {
             let job = || aborts.then(|| (env.clone(), Rc::clone(&aborted)));
             let Some(result) = unless(work, job()).await else { return };
-            let result = result.map_err(|error| (error, world.explain(error)));
+            let result = result.map_err(|error| (error.cause(), error.to_string()));
             let failed = result.is_err();
             aborted.set(aborted.get() | failed);
             results.borrow_mut().push((env.host, result));

@@ -56,9 +56,10 @@ impl Closing {
 impl Endpoint {
     /// Sends what is queued, waits until all of it is acknowledged (at most `timeout`) and tells
     /// the peers that this endpoint ends: those that close as well once, the others again, a
-    /// retransmission timeout apart, for the few times that it may be lost. Whether all has been
-    /// acknowledged.
+    /// retransmission timeout apart, for the few times that it may be lost. Operations of groups
+    /// that have not ended are cancelled. Whether all has been acknowledged.
     pub fn close(&self, timeout: Duration) -> bool {
+        self.end_tasks();
         let mut closing = Closing::new(self.now() + timeout);
         while let Some(wait) = closing.step(self) {
             self.wait(Some(wait));
@@ -68,6 +69,7 @@ impl Endpoint {
 
     /// As [`close`](Endpoint::close), for programs that may be simulated.
     pub async fn closed(&self, timeout: Duration) -> bool {
+        self.end_tasks();
         let mut closing = Closing::new(self.now() + timeout);
         while let Some(wait) = closing.step(self) {
             let mut sleep = pin!(self.sleep(wait));

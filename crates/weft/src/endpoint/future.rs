@@ -1,14 +1,14 @@
 //! Futures of operations. They start when they are made; awaiting only collects the result.
 
 use super::driver::Driver;
-use super::{Inner, Status};
+use super::{Endpoint, Inner, Status};
 use std::cell::RefCell;
 use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use weft_core::{Instant, OpError, OpId};
+use weft_core::{Instant, OpError, OpId, PeerId};
 
 pub(super) enum State {
     /// Started.
@@ -34,6 +34,12 @@ impl Operation {
             State::Running(op) => self.inner.borrow().driver.core.ops.is_done(*op),
             _ => true,
         }
+    }
+
+    /// Waits for the end, making progress meanwhile: result and buffer.
+    pub fn wait(self) -> (Result<Status, OpError>, Vec<u8>) {
+        let endpoint = Endpoint { inner: self.inner.clone() };
+        endpoint.block_on(self)
     }
 }
 
@@ -138,6 +144,18 @@ pub(crate) fn wake(waker: Waker) {
         // To drop it may panic again.
         std::mem::forget(panic);
         log::error!("a waker of the program panicked");
+    }
+}
+
+/// A peer whose messages somebody looks for.
+pub(crate) struct Watch<'a> {
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) peer: PeerId,
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.endpoint.inner.borrow_mut().driver.core.engine.unwatch(self.peer);
     }
 }
 

@@ -18,12 +18,14 @@ mod row;
 mod spare;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
+mod tasks;
 mod transmit;
 mod wait;
 pub(crate) mod waits;
 mod ways;
 
 pub(crate) use future::wake;
+pub(crate) use future::Watch;
 pub use future::{Operation, Sleep, Yield};
 pub use queue::{Completed, CompletionQueue};
 pub use regions::{Denied, Regions};
@@ -77,7 +79,7 @@ impl From<types::Status> for Status {
 }
 
 /// No link reaches a peer; what was tried.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ConnectError {
     /// The address.
     pub address: String,
@@ -94,6 +96,8 @@ impl fmt::Display for ConnectError {
         write!(f, "; run `weft doctor` on both machines")
     }
 }
+
+crate::readable!(ConnectError);
 
 impl std::error::Error for ConnectError {}
 
@@ -129,6 +133,9 @@ pub(crate) struct Inner {
     /// Messages sent since the last poll.
     unpolled: u32,
     pub(crate) packets: Option<Box<crate::packets::State>>,
+    tasks: tasks::Tasks,
+    /// There are packets or tasks.
+    pub(crate) above: bool,
     pub(crate) agent: Option<ServicesHandle>,
     /// Of the job, for counters in kernels.
     pub(crate) job_key: Option<JobKey>,
@@ -180,6 +187,8 @@ impl Endpoint {
             page: None,
             unpolled: 0,
             packets: None,
+            tasks: tasks::Tasks::default(),
+            above: false,
             agent: None,
             job_key: None,
         };
@@ -316,10 +325,17 @@ impl Endpoint {
     /// Calls the handlers of what came. True if that was anything, or `did` is.
     #[inline]
     fn call_back<'a>(&'a self, mut inner: RefMut<'a, Inner>, mut did: bool) -> bool {
-        if inner.packets.is_some() && inner.has_packets() {
-            drop(inner);
-            did |= self.run_packets();
-            inner = self.inner.borrow_mut();
+        if inner.above {
+            if inner.has_packets() {
+                drop(inner);
+                did |= self.run_packets();
+                inner = self.inner.borrow_mut();
+            }
+            if inner.tasks.has_news() {
+                drop(inner);
+                did |= self.run_tasks();
+                inner = self.inner.borrow_mut();
+            }
         }
         if inner.driver.core.upcalls.is_empty() {
             return did;
@@ -366,7 +382,7 @@ impl Endpoint {
     pub fn prepare_wait(&self) -> bool {
         let inner = &mut *self.inner.borrow_mut();
         inner.driver.leave_if_copied();
-        if inner.driver.put_off || inner.driver.away.untold {
+        if inner.driver.put_off || inner.driver.away.untold || inner.tasks.has_news() {
             return false;
         }
         inner.note_sleep();
@@ -612,7 +628,8 @@ impl Endpoint {
         max_len: usize,
     ) -> Result<(Status, Vec<u8>), OpError> {
         let mut watch = None;
-        self.recv_sized_unless(from, tag, ignore, max_len, |_| {
+        let always = || true;
+        self.recv_sized_unless((from, tag, ignore), max_len, always, |_| {
             if watch.is_none() {
                 watch = from.and_then(|peer| self.watch(peer));
             }
@@ -622,20 +639,20 @@ impl Endpoint {
         .await
     }
 
-    /// As `recv_sized`, for as long as `hopeless` names no reason to give up. It is asked whenever
+    /// As `recv_sized`, once `may` says that no receive before it may get the message, and for as
+    /// long as `hopeless` names no reason to give up. That is asked whenever
     /// there is no message and something happened: a packet came, a peer failed, or what it left
     /// the waker with.
     pub(crate) async fn recv_sized_unless(
         &self,
-        from: Option<PeerId>,
-        tag: u64,
-        ignore: u64,
+        (from, tag, ignore): (Option<PeerId>, u64, u64),
         max_len: usize,
+        may: impl Fn() -> bool,
         mut hopeless: impl FnMut(&mut Context<'_>) -> Option<OpError>,
     ) -> Result<(Status, Vec<u8>), OpError> {
         let mut probing = None;
         let (claimed, found) = std::future::poll_fn(|cx| {
-            if let Some(hit) = self.claim(from, tag, ignore) {
+            if let Some(hit) = may().then(|| self.claim(from, tag, ignore)).flatten() {
                 return Poll::Ready(Ok(hit));
             }
             probing.get_or_insert_with(|| self.probing(from, tag, ignore));
@@ -645,7 +662,7 @@ impl Endpoint {
             hopeless.map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
         })
         .await?;
-        drop((hopeless, probing));
+        drop((hopeless, probing, may));
         let buffer = vec![0; (found.len as usize).min(max_len)];
         let (result, buffer) = self.recv_claimed(claimed, buffer).await;
         result.map(|status| (status, buffer))
@@ -768,18 +785,6 @@ impl Endpoint {
     /// Resolves after one round of progress: call it between pieces of computing.
     pub fn yield_now(&self) -> Yield {
         Yield::default()
-    }
-}
-
-/// A peer whose messages somebody looks for.
-pub(crate) struct Watch<'a> {
-    endpoint: &'a Endpoint,
-    peer: PeerId,
-}
-
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        self.endpoint.inner.borrow_mut().driver.core.engine.unwatch(self.peer);
     }
 }
 

@@ -39,7 +39,7 @@ impl<'a> Senders<'a> {
             });
             if Pin::new(patience).poll(cx).is_ready() {
                 // Not at once: it opens a session with every rank.
-                let peers = self.others().filter_map(|rank| self.group.peer(rank).ok());
+                let peers = self.others().filter_map(|rank| self.group.find_peer(rank).ok());
                 self.watches = Some(peers.filter_map(|peer| endpoint.watch(peer)).collect());
                 self.patience = None;
                 self.failures = None;

@@ -1,363 +1,203 @@
-//! Collective operations. Every rank of the group calls the same ones in the same order.
+//! Collective operations. Every rank of the group calls the same ones in the same order: the order
+//! of the calls counts, whenever each is awaited, and several may be under way.
 
-use super::element::{decode, encode, fold, Element, Op};
-use super::{Group, COLLECTIVE};
-use crate::endpoint::Operation;
-use weft_core::group::tree::Tree;
-use weft_core::group::tree::{self, Doubling};
-use weft_core::{OpError, PeerFailure};
+use super::element::{decode, encode};
+use super::{Element, Group, GroupError, Op, Started, Tree};
+use std::future::Future;
+use weft_core::OpError;
 
-/// A broadcast travels in parts of this size, so that the levels of the tree work at the same time.
-const PART: usize = 64 << 10;
-
-/// Longest vector, in bytes, that is told to three ranks in a round rather than to one in each of
-/// two: what it takes on the wire is less than what the way takes.
-const SHORT: usize = 2 << 10;
-
-/// Longest message a collective accepts from a peer.
-const ANY: usize = usize::MAX;
+/// The message of each rank, in order of rank.
+type Messages = Vec<Vec<u8>>;
 
 impl Group {
-    /// The tag of the next collective operation.
-    fn collective(&self) -> u64 {
-        let n = self.inner.collectives.get().wrapping_add(1);
-        self.inner.collectives.set(n);
-        self.tag(COLLECTIVE, n)
+    /// Begins a collective operation whose tags were taken when it was called.
+    fn begin<T, F>(&self, work: impl FnOnce(Group) -> F) -> Started<T>
+    where
+        T: 'static,
+        F: Future<Output = Result<T, OpError>> + 'static,
+    {
+        Started::task(self, (None, false), work(self.clone()))
     }
 
-    /// The tag of the next collective operation, which needs a rank of this number.
-    fn collective_from(&self, root: usize) -> Result<u64, OpError> {
-        match root < self.size() {
-            true => Ok(self.collective()),
-            false => Err(self.no_rank(root)),
-        }
-    }
-
-    fn post(&self, to: usize, tag: u64, data: Vec<u8>) -> Result<Operation, OpError> {
-        Ok(self.inner.endpoint.send(self.peer(to)?, tag, data))
-    }
-
-    async fn take(&self, from: usize, tag: u64, len: usize) -> Result<Vec<u8>, OpError> {
-        self.recv_class(from, tag, len).await
-    }
-
-    /// Returns when every rank has called it. Dissemination: log4(size) rounds.
-    pub async fn barrier(&self) -> Result<(), OpError> {
+    /// Ends when every rank has called it. Dissemination: log4(size) rounds.
+    pub fn barrier(&self) -> Started<()> {
         let tag = self.collective();
-        for round in 0.. {
-            let partners = tree::dissemination(self.rank(), self.size(), round);
-            let sent: Vec<Operation> = partners
-                .clone()
-                .map(|p| self.post(p.to, tag, Vec::new()))
-                .collect::<Result<_, _>>()?;
-            if sent.is_empty() {
-                break;
-            }
-            for p in partners {
-                self.take(p.from, tag, 0).await?;
-            }
-            for sent in sent {
-                sent.await.0?;
-            }
-        }
-        Ok(())
+        self.begin(|group| async move { group.do_barrier(tag).await })
+    }
+
+    /// As [`barrier`](Self::barrier); returns at its end.
+    ///
+    /// # Errors
+    /// A rank that is needed failed.
+    pub fn barrier_blocking(&self) -> Result<(), GroupError> {
+        self.barrier().wait()
     }
 
     /// As [`barrier`](Self::barrier), over a tree that all ranks name: up to rank 0, and down
     /// again. Fewer messages in all, and more one after the other, but for the flat tree, which is
     /// for few ranks.
-    pub async fn barrier_over(&self, kind: Tree) -> Result<(), OpError> {
-        self.reduce_over(kind, 0, Vec::<u64>::new(), Op::Sum).await?;
-        self.broadcast_over(kind, 0, Vec::new()).await.map(drop)
+    pub fn barrier_over(&self, kind: Tree) -> Started<()> {
+        let (up, down) = (self.collective(), self.collective());
+        self.begin(|group| async move {
+            group.do_reduce(up, (kind, 0), Vec::<u64>::new(), Op::Sum).await?;
+            group.do_broadcast(down, (kind, 0), Vec::new()).await.map(drop)
+        })
     }
 
     /// Gives every rank the root's `data`; the other ranks may pass an empty vector.
-    pub async fn broadcast(&self, root: usize, data: Vec<u8>) -> Result<Vec<u8>, OpError> {
-        self.broadcast_over(self.inner.tree.get(), root, data).await
+    pub fn broadcast(&self, root: usize, data: Vec<u8>) -> Started<Vec<u8>> {
+        self.broadcast_over(self.inner.tree.get(), root, data)
+    }
+
+    /// As [`broadcast`](Self::broadcast); returns at its end.
+    ///
+    /// # Errors
+    /// A rank that is needed failed, or there is no such root.
+    pub fn broadcast_blocking(&self, root: usize, data: Vec<u8>) -> Result<Vec<u8>, GroupError> {
+        self.broadcast(root, data).wait()
     }
 
     /// As [`broadcast`](Self::broadcast), over a tree that all ranks name.
-    pub async fn broadcast_over(
-        &self,
-        kind: Tree,
-        root: usize,
-        data: Vec<u8>,
-    ) -> Result<Vec<u8>, OpError> {
-        let tag = self.collective_from(root)?;
-        let parent = tree::parent(kind, root, self.rank(), self.size());
-        let children: Vec<usize> = tree::children(kind, root, self.rank(), self.size()).collect();
-        let mut sends = Vec::new();
-        let forward = |part: &[u8], sends: &mut Vec<Operation>| -> Result<(), OpError> {
-            for &child in &children {
-                sends.push(self.post(child, tag, part.to_vec())?);
-            }
-            Ok(())
-        };
-        let out = match parent {
-            None => {
-                // The first part carries the length of the whole.
-                let head = data.len().min(PART);
-                let mut first = (data.len() as u64).to_le_bytes().to_vec();
-                first.extend_from_slice(&data[..head]);
-                forward(&first, &mut sends)?;
-                for part in data[head..].chunks(PART) {
-                    forward(part, &mut sends)?;
-                }
-                data
-            }
-            Some(parent) => {
-                let first = self.take(parent, tag, PART + 8).await?;
-                forward(&first, &mut sends)?;
-                let (length, head) = first.split_at(first.len().min(8));
-                let mut raw = [0; 8];
-                raw[..length.len()].copy_from_slice(length);
-                let total = u64::from_le_bytes(raw) as usize;
-                let mut out = head.to_vec();
-                while out.len() < total {
-                    let part = self.take(parent, tag, PART).await?;
-                    forward(&part, &mut sends)?;
-                    out.extend_from_slice(&part);
-                }
-                out
-            }
-        };
-        for sent in sends {
-            sent.await.0?;
-        }
-        Ok(out)
+    pub fn broadcast_over(&self, kind: Tree, root: usize, data: Vec<u8>) -> Started<Vec<u8>> {
+        let tag = self.collective_from(root);
+        self.begin(|group| async move { group.do_broadcast(tag?, (kind, root), data).await })
     }
 
     /// Combines the vectors of all ranks, position by position, at the root; `None` on other ranks.
     /// All vectors have the same length.
-    pub async fn reduce<T: Element>(
+    pub fn reduce<T: Element>(
         &self,
         root: usize,
         values: Vec<T>,
         op: Op,
-    ) -> Result<Option<Vec<T>>, OpError> {
-        self.reduce_over(self.inner.tree.get(), root, values, op).await
+    ) -> Started<Option<Vec<T>>> {
+        self.reduce_over(self.inner.tree.get(), root, values, op)
+    }
+
+    /// As [`reduce`](Self::reduce); returns at its end.
+    ///
+    /// # Errors
+    /// A rank that is needed failed, or there is no such root.
+    pub fn reduce_blocking<T: Element>(
+        &self,
+        root: usize,
+        values: Vec<T>,
+        op: Op,
+    ) -> Result<Option<Vec<T>>, GroupError> {
+        self.reduce(root, values, op).wait()
     }
 
     /// As [`reduce`](Self::reduce), over a tree that all ranks name.
-    pub async fn reduce_over<T: Element>(
+    pub fn reduce_over<T: Element>(
         &self,
         kind: Tree,
         root: usize,
-        mut values: Vec<T>,
+        values: Vec<T>,
         op: Op,
-    ) -> Result<Option<Vec<T>>, OpError> {
-        let tag = self.collective_from(root)?;
-        for child in tree::children(kind, root, self.rank(), self.size()) {
-            let theirs = self.take(child, tag, values.len() * T::SIZE).await?;
-            fold(&mut values, &theirs, op);
-        }
-        match tree::parent(kind, root, self.rank(), self.size()) {
-            Some(parent) => {
-                self.post(parent, tag, encode(&values))?.await.0?;
-                Ok(None)
-            }
-            None => Ok(Some(values)),
-        }
+    ) -> Started<Option<Vec<T>>> {
+        let tag = self.collective_from(root);
+        self.begin(|group| async move { group.do_reduce(tag?, (kind, root), values, op).await })
     }
 
     /// Combines the vectors of all ranks, position by position, on every rank; the result has the
-    /// same bits everywhere. Recursive doubling; where vectors are short, four ranks exchange in a
-    /// round, which halves the rounds.
-    pub async fn allreduce<T: Element>(
-        &self,
-        mut values: Vec<T>,
-        op: Op,
-    ) -> Result<Vec<T>, OpError> {
+    /// same bits everywhere. Recursive doubling.
+    pub fn allreduce<T: Element>(&self, values: Vec<T>, op: Op) -> Started<Vec<T>> {
         let tag = self.collective();
-        let len = values.len() * T::SIZE;
-        let Some(part) = Doubling::new(self.rank(), self.size()) else { return Ok(values) };
-        let folded = match part {
-            Doubling::Folded { proxy } => {
-                self.post(proxy, tag, encode(&values))?.await.0?;
-                return Ok(decode(&self.take(proxy, tag, len).await?));
-            }
-            Doubling::Active { folded, .. } => folded,
-        };
-        if let Some(other) = folded {
-            fold(&mut values, &self.take(other, tag, len).await?, op);
-        }
-        let bits = if len <= SHORT { 2 } else { 1 };
-        for round in 0.. {
-            let ranks = part.exchange(round, bits);
-            let ours = encode(&values);
-            let others = ranks.clone().filter(|&rank| rank != self.rank());
-            let sent: Vec<Operation> =
-                others.map(|rank| self.post(rank, tag, ours.clone())).collect::<Result<_, _>>()?;
-            if sent.is_empty() {
-                break;
-            }
-            // All combine in the same order, so that the bits are the same.
-            let mut all: Option<Vec<T>> = None;
-            for rank in ranks {
-                let theirs =
-                    if rank == self.rank() { None } else { Some(self.take(rank, tag, len).await?) };
-                let theirs = theirs.as_deref().unwrap_or(&ours);
-                match &mut all {
-                    None => all = Some(decode(theirs)),
-                    Some(all) => fold(all, theirs, op),
-                }
-            }
-            values = all.unwrap_or(values);
-            for sent in sent {
-                sent.await.0?;
-            }
-        }
-        if let Some(other) = folded {
-            self.post(other, tag, encode(&values))?.await.0?;
-        }
-        Ok(values)
+        self.begin(|group| async move { group.do_allreduce(tag, values, op).await })
+    }
+
+    /// As [`allreduce`](Self::allreduce); returns at its end.
+    ///
+    /// # Errors
+    /// A rank that is needed failed.
+    pub fn allreduce_blocking<T: Element>(
+        &self,
+        values: Vec<T>,
+        op: Op,
+    ) -> Result<Vec<T>, GroupError> {
+        self.allreduce(values, op).wait()
     }
 
     /// As [`allreduce`](Self::allreduce), over a tree that all ranks name: reduced to rank 0, and
     /// broadcast. Fewer messages in all, which pays where vectors are long and ranks share wires.
-    pub async fn allreduce_over<T: Element>(
+    pub fn allreduce_over<T: Element>(
         &self,
         kind: Tree,
         values: Vec<T>,
         op: Op,
-    ) -> Result<Vec<T>, OpError> {
-        let all = self.reduce_over(kind, 0, values, op).await?;
-        let all = all.map(|values| encode(&values)).unwrap_or_default();
-        Ok(decode(&self.broadcast_over(kind, 0, all).await?))
+    ) -> Started<Vec<T>> {
+        let (up, down) = (self.collective(), self.collective());
+        self.begin(|group| async move {
+            let all = group.do_reduce(up, (kind, 0), values, op).await?;
+            let all = all.map(|values| encode(&values)).unwrap_or_default();
+            Ok(decode(&group.do_broadcast(down, (kind, 0), all).await?))
+        })
     }
 
     /// Collects one message of every rank at the root, in order of rank; `None` on other ranks.
     /// Each sends to the root itself, so that nothing crosses a network twice.
-    pub async fn gather(
+    pub fn gather(&self, root: usize, data: Vec<u8>) -> Started<Option<Messages>> {
+        self.gather_over(Tree::Flat, root, data)
+    }
+
+    /// As [`gather`](Self::gather); returns at its end.
+    ///
+    /// # Errors
+    /// A rank that is needed failed, or there is no such root.
+    pub fn gather_blocking(
         &self,
         root: usize,
         data: Vec<u8>,
-    ) -> Result<Option<Vec<Vec<u8>>>, OpError> {
-        self.gather_over(Tree::Flat, root, data).await
+    ) -> Result<Option<Messages>, GroupError> {
+        self.gather(root, data).wait()
     }
 
     /// As [`gather`](Self::gather), over a tree that all ranks name: ranks on the way add theirs to
     /// what came from below, so that the root receives fewer messages, which pays where they are
     /// short.
-    pub async fn gather_over(
-        &self,
-        kind: Tree,
-        root: usize,
-        data: Vec<u8>,
-    ) -> Result<Option<Vec<Vec<u8>>>, OpError> {
-        let tag = self.collective_from(root)?;
-        let children = |rank| tree::children(kind, root, rank, self.size());
-        let parent = tree::parent(kind, root, self.rank(), self.size());
-        let (mut all, mut packed) = (vec![Vec::new(); self.size()], Vec::new());
-        let inner = parent.is_some() && children(self.rank()).next().is_some();
-        if inner {
-            pack(&mut packed, self.rank(), &data);
-        }
-        for child in children(self.rank()) {
-            let theirs = self.take(child, tag, ANY).await?;
-            // What comes from a leaf is its message alone.
-            match (children(child).next(), parent) {
-                (None, None) => all[child] = theirs,
-                (None, Some(_)) => pack(&mut packed, child, &theirs),
-                (Some(_), Some(_)) => packed.extend_from_slice(&theirs),
-                (Some(_), None) => {
-                    let broken = |peer| OpError::Peer { peer, failure: PeerFailure::Protocol };
-                    let peer = self.peer(child)?;
-                    unpack(&theirs, &mut all).ok_or_else(|| broken(peer))?;
-                }
-            }
-        }
-        let Some(parent) = parent else {
-            all[root] = data;
-            return Ok(Some(all));
-        };
-        self.post(parent, tag, if inner { packed } else { data })?.await.0?;
-        Ok(None)
+    pub fn gather_over(&self, kind: Tree, root: usize, data: Vec<u8>) -> Started<Option<Messages>> {
+        let tag = self.collective_from(root);
+        self.begin(|group| async move { group.do_gather(tag?, (kind, root), data).await })
     }
 
-    /// Gives every rank the messages of all, in order of rank. Ring: size - 1 steps, each link used
-    /// once a step.
-    pub async fn allgather(&self, data: Vec<u8>) -> Result<Vec<Vec<u8>>, OpError> {
+    /// Gives every rank the messages of all, in order of rank. Ring: size - 1 steps.
+    pub fn allgather(&self, data: Vec<u8>) -> Started<Messages> {
         let tag = self.collective();
-        let size = self.size();
-        let (right, left) = ((self.rank() + 1) % size, (self.rank() + size - 1) % size);
-        let mut all = vec![Vec::new(); size];
-        let mut at = self.rank();
-        all[at] = data;
-        for _ in 1..size {
-            let sent = self.post(right, tag, all[at].clone())?;
-            at = (at + size - 1) % size;
-            all[at] = self.take(left, tag, ANY).await?;
-            sent.await.0?;
-        }
-        Ok(all)
+        self.begin(|group| async move { group.do_allgather(tag, data).await })
     }
 
-    /// Sends `data[r]` to each rank `r` and returns what each rank sent here, in order of rank.
+    /// As [`allgather`](Self::allgather); returns at its end.
+    ///
+    /// # Errors
+    /// A rank that is needed failed.
+    pub fn allgather_blocking(&self, data: Vec<u8>) -> Result<Messages, GroupError> {
+        self.allgather(data).wait()
+    }
+
+    /// Sends `data[r]` to each rank `r` and gives what each rank sent here, in order of rank.
     /// `data` has one message a rank.
     ///
     /// # Errors
     /// `Count` where it has not: nothing was sent, and the other ranks wait. As for every
     /// operation, `Peer` when a rank that is needed has failed.
-    pub async fn alltoall(&self, mut data: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, OpError> {
-        let size = self.size();
-        if data.len() != size {
-            return Err(OpError::Count { wanted: size as u32, given: data.len() as u32 });
-        }
-        let tag = self.collective();
-        let mut all = vec![Vec::new(); size];
-        all[self.rank()] = std::mem::take(&mut data[self.rank()]);
-        for step in 1..size {
-            let to = (self.rank() + step) % size;
-            let from = (self.rank() + size - step) % size;
-            let sent = self.post(to, tag, std::mem::take(&mut data[to]))?;
-            all[from] = self.take(from, tag, ANY).await?;
-            sent.await.0?;
-        }
-        Ok(all)
+    pub fn alltoall(&self, data: Messages) -> Started<Messages> {
+        let tag = self.collective_of(data.len());
+        self.begin(|group| async move { group.do_alltoall(tag?, data).await })
     }
-}
 
-/// Adds a rank's message to what goes up the tree: rank (8 bytes), length (8 bytes), message.
-fn pack(out: &mut Vec<u8>, rank: usize, message: &[u8]) {
-    out.extend_from_slice(&(rank as u64).to_le_bytes());
-    out.extend_from_slice(&(message.len() as u64).to_le_bytes());
-    out.extend_from_slice(message);
-}
-
-/// Puts packed messages at their ranks; `None` where they are no such thing.
-fn unpack(mut packed: &[u8], all: &mut [Vec<u8>]) -> Option<()> {
-    while !packed.is_empty() {
-        let (rank, rest) = packed.split_first_chunk()?;
-        let (len, rest) = rest.split_first_chunk()?;
-        let rank = usize::try_from(u64::from_le_bytes(*rank)).ok()?;
-        let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
-        let (message, rest) = rest.split_at_checked(len)?;
-        *all.get_mut(rank)? = message.to_vec();
-        packed = rest;
+    /// As [`alltoall`](Self::alltoall); returns at its end.
+    ///
+    /// # Errors
+    /// A rank that is needed failed, or `data` has not one message a rank.
+    pub fn alltoall_blocking(&self, data: Messages) -> Result<Messages, GroupError> {
+        self.alltoall(data).wait()
     }
-    Some(())
-}
 
-#[cfg(test)]
-#[allow(non_snake_case)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unpack__is_the_reverse_of_pack_and_refuses_junk() {
-        let mut packed = Vec::new();
-        pack(&mut packed, 2, b"two");
-        pack(&mut packed, 0, b"");
-        let mut all = vec![Vec::new(); 3];
-        assert_eq!(unpack(&packed, &mut all), Some(()));
-        assert_eq!(all, [b"".to_vec(), b"".to_vec(), b"two".to_vec()]);
-        for end in 1..packed.len() {
-            // Only the first message is whole at 19.
-            assert_eq!(unpack(&packed[..end], &mut all).is_some(), end == 19, "{end}");
+    /// The tag of the next collective operation, which was given so many messages.
+    fn collective_of(&self, given: usize) -> Result<u64, OpError> {
+        match given == self.size() {
+            true => Ok(self.collective()),
+            false => Err(OpError::Count { wanted: self.size() as u32, given: given as u32 }),
         }
-        assert_eq!(unpack(&packed, &mut all[..2]), None, "a rank that is none");
-        packed[8..16].fill(0xff);
-        assert_eq!(unpack(&packed, &mut all), None);
     }
 }

@@ -3,11 +3,14 @@
 mod any;
 mod collectives;
 mod element;
+mod started;
+mod steps;
 
 pub use element::{Element, Op};
+pub use started::{GroupError, Started};
 pub use weft_core::group::tree::Tree;
 
-use crate::endpoint::{Endpoint, Operation};
+use crate::endpoint::{Endpoint, Status};
 use any::Senders;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -46,6 +49,10 @@ struct Inner {
     /// Ranks whose failure a receive from any rank has reported.
     reported: RefCell<Vec<usize>>,
     tree: Cell<Tree>,
+    /// Receives that claim their messages, in the order in which they were made.
+    waiting: RefCell<Vec<Waiting>>,
+    /// Receives of that kind so far.
+    waited: Cell<u64>,
     /// Why the address of a rank was not to be had, the last time.
     nowhere: RefCell<String>,
 }
@@ -89,6 +96,8 @@ impl Group {
             collectives: Cell::new(0),
             reported: RefCell::default(),
             tree: Cell::new(tree),
+            waiting: RefCell::default(),
+            waited: Cell::new(0),
             nowhere: RefCell::default(),
         };
         Group { inner: Rc::new(inner) }
@@ -130,9 +139,12 @@ impl Group {
     /// The peer of a rank.
     ///
     /// # Errors
-    /// `NoRank` where the group has none of that number; `NoLink`, with the reasons logged and in
-    /// what [`explain`](Self::explain) says, when no link leads there.
-    pub fn peer(&self, rank: usize) -> Result<PeerId, OpError> {
+    /// The group has none of that number; no link leads there, for the reasons that the text has.
+    pub fn peer(&self, rank: usize) -> Result<PeerId, GroupError> {
+        self.find_peer(rank).map_err(|error| self.error(error, Some(rank)))
+    }
+
+    fn find_peer(&self, rank: usize) -> Result<PeerId, OpError> {
         let known = self.inner.peers.borrow().get(rank).copied();
         match known {
             Some(Some(peer)) => Ok(peer),
@@ -159,7 +171,7 @@ impl Group {
         let connected = endpoint.connect(&address);
         let known = endpoint.find_peer(address.endpoint);
         if let Some(peer) = known {
-            endpoint.set_name(peer, &name(number, &address, endpoint.address().host));
+            endpoint.set_name(peer, &rank_name(number, &address, endpoint.address().host));
         }
         let peer = connected.map_err(|why| {
             log::error!("rank {number}: {why}");
@@ -189,25 +201,93 @@ impl Group {
         u64::from(self.inner.context) << 48 | class | u64::from(tag)
     }
 
-    /// Starts sending to a rank; await the operation for its end.
-    pub fn start_send(&self, to: usize, tag: u32, data: Vec<u8>) -> Result<Operation, OpError> {
-        Ok(self.inner.endpoint.send(self.peer(to)?, self.tag(USER, tag), data))
+    /// Sends to a rank; ends when the buffer is free.
+    pub fn send(&self, to: usize, tag: u32, data: Vec<u8>) -> Started<()> {
+        match self.find_peer(to) {
+            Ok(peer) => {
+                let sent = self.inner.endpoint.send(peer, self.tag(USER, tag), data);
+                Started::operation(self, to, sent, |_, _| ())
+            }
+            Err(error) => Started::ended(self, Some(to), error),
+        }
     }
 
-    /// Starts receiving from a rank into `buffer`; await the operation for its end.
-    pub fn start_recv(&self, from: usize, tag: u32, buffer: Vec<u8>) -> Result<Operation, OpError> {
+    /// Sends to a rank and returns when `data` is free: at once where it is short.
+    ///
+    /// # Errors
+    /// There is no such rank, or it failed.
+    pub fn send_blocking(&self, to: usize, tag: u32, data: &[u8]) -> Result<(), GroupError> {
+        let peer = self.peer(to)?;
+        let sent = self.inner.endpoint.send_blocking(peer, self.tag(USER, tag), data);
+        sent.map_err(|error| self.error(error, Some(to)))
+    }
+
+    /// Receives from a rank a message of at most `max_len` bytes. Messages of a rank with a tag go
+    /// to the receives of that tag in the order in which both were made.
+    pub fn recv(&self, from: usize, tag: u32, max_len: usize) -> Started<Vec<u8>> {
+        if max_len <= POSTED_MAX {
+            return self.recv_into(from, tag, vec![0; max_len]);
+        }
+        self.recv_sized(from, tag, max_len)
+    }
+
+    /// Receives from a rank into `buffer`, which comes back as long as the message. It waits for
+    /// the message from now on, however long it is; [`recv`](Self::recv) has memory for a message
+    /// beyond 64 KiB only when that has come.
+    pub fn recv_into(&self, from: usize, tag: u32, mut buffer: Vec<u8>) -> Started<Vec<u8>> {
+        let tag_bits = self.tag(USER, tag);
+        if self.is_awaited(Some(from), tag_bits) {
+            return self.recv_sized(from, tag, buffer.len());
+        }
+        match self.find_peer(from) {
+            Ok(peer) => {
+                let buffer = std::mem::take(&mut buffer);
+                let received = self.inner.endpoint.recv(Some(peer), tag_bits, 0, buffer);
+                Started::operation(self, from, received, whole)
+            }
+            Err(error) => Started::ended(self, Some(from), error),
+        }
+    }
+
+    fn recv_sized(&self, from: usize, tag: u32, max_len: usize) -> Started<Vec<u8>> {
+        let (group, tag) = (self.clone(), self.tag(USER, tag));
+        let turn = Turn::new(self, Some(from), tag);
+        Started::task(self, (Some(from), true), async move {
+            let peer = group.find_peer(from)?;
+            let endpoint = &group.inner.endpoint;
+            let mut watch = None;
+            let hopeless = |_: &mut Context<'_>| {
+                if watch.is_none() {
+                    watch = endpoint.watch(peer);
+                }
+                endpoint.peer_failure(peer).map(|failure| OpError::Peer { peer, failure })
+            };
+            let of = (Some(peer), tag, 0);
+            let received =
+                endpoint.recv_sized_unless(of, max_len, move || turn.has_come(), hopeless);
+            received.await.map(|(_, data)| data)
+        })
+    }
+
+    /// Receives from a rank into `buffer` and returns the length of the message when it is there.
+    ///
+    /// # Errors
+    /// There is no such rank, it failed, or its message was longer.
+    pub fn recv_blocking(
+        &self,
+        from: usize,
+        tag: u32,
+        buffer: &mut [u8],
+    ) -> Result<usize, GroupError> {
+        let bits = self.tag(USER, tag);
+        if self.is_awaited(Some(from), bits) {
+            let data = self.recv_sized(from, tag, buffer.len()).wait()?;
+            buffer[..data.len()].copy_from_slice(&data);
+            return Ok(data.len());
+        }
         let peer = self.peer(from)?;
-        Ok(self.inner.endpoint.recv(Some(peer), self.tag(USER, tag), 0, buffer))
-    }
-
-    /// Sends to a rank; returns when the buffer is free.
-    pub async fn send(&self, to: usize, tag: u32, data: Vec<u8>) -> Result<(), OpError> {
-        self.start_send(to, tag, data)?.await.0.map(|_| ())
-    }
-
-    /// Receives from a rank a message of at most `max_len` bytes.
-    pub async fn recv(&self, from: usize, tag: u32, max_len: usize) -> Result<Vec<u8>, OpError> {
-        self.recv_class(from, self.tag(USER, tag), max_len).await
+        let received = self.inner.endpoint.recv_blocking(Some(peer), bits, 0, buffer);
+        received.map(|status| status.len).map_err(|error| self.error(error, Some(from)))
     }
 
     /// Receives from any rank a message of at most `max_len` bytes.
@@ -221,15 +301,31 @@ impl Group {
     /// so that a program which can do without a rank goes on. (MPI's fault tolerance proposal,
     /// ULFM, has a call for that acknowledgement.) A rank that closed its endpoint in good order is
     /// no failure. When no other rank remains, every call fails at once.
-    pub async fn recv_any(&self, tag: u32, max_len: usize) -> Result<(usize, Vec<u8>), OpError> {
-        let tag = self.tag(USER, tag);
-        let mut senders = Senders::new(self);
-        let hopeless = |cx: &mut Context<'_>| senders.hopeless(cx);
-        let endpoint = &self.inner.endpoint;
-        let received = endpoint.recv_sized_unless(None, tag, 0, max_len, hopeless).await;
-        let (status, data) = received?;
-        let source = status.source.and_then(|peer| self.find_rank(peer));
-        Ok((source.unwrap_or(usize::MAX), data))
+    pub fn recv_any(&self, tag: u32, max_len: usize) -> Started<(usize, Vec<u8>)> {
+        let (group, tag) = (self.clone(), self.tag(USER, tag));
+        let turn = Turn::new(self, None, tag);
+        Started::task(self, (None, true), async move {
+            let mut senders = Senders::new(&group);
+            let hopeless = |cx: &mut Context<'_>| senders.hopeless(cx);
+            let endpoint = &group.inner.endpoint;
+            let may = move || turn.has_come();
+            let received = endpoint.recv_sized_unless((None, tag, 0), max_len, may, hopeless);
+            let (status, data) = received.await?;
+            let source = status.source.and_then(|peer| group.find_rank(peer));
+            Ok((source.unwrap_or(usize::MAX), data))
+        })
+    }
+
+    /// As [`recv_any`](Self::recv_any); returns when the message is there: its rank and bytes.
+    ///
+    /// # Errors
+    /// As `recv_any`.
+    pub fn recv_any_blocking(
+        &self,
+        tag: u32,
+        max_len: usize,
+    ) -> Result<(usize, Vec<u8>), GroupError> {
+        self.recv_any(tag, max_len).wait()
     }
 
     /// The rank of a peer, which may have made itself known before this rank used it.
@@ -237,16 +333,20 @@ impl Group {
         if let Some(rank) = self.rank_of(peer) {
             return Some(rank);
         }
-        (0..self.size()).find(|&r| self.peer(r) == Ok(peer))
+        (0..self.size()).find(|&r| self.find_peer(r) == Ok(peer))
+    }
+
+    /// Whether a receive that claims its message was made before, and may want what another would.
+    fn is_awaited(&self, from: Option<usize>, tag: u64) -> bool {
+        self.inner.waiting.borrow().iter().any(|other| other.overlaps(from, tag))
     }
 
     async fn recv_class(&self, from: usize, tag: u64, max_len: usize) -> Result<Vec<u8>, OpError> {
-        let peer = self.peer(from)?;
+        let peer = self.find_peer(from)?;
         let endpoint = &self.inner.endpoint;
         if max_len <= POSTED_MAX {
-            let (result, mut data) = endpoint.recv(Some(peer), tag, 0, vec![0; max_len]).await;
-            data.truncate(result?.len);
-            return Ok(data);
+            let (result, data) = endpoint.recv(Some(peer), tag, 0, vec![0; max_len]).await;
+            return Ok(whole(result?, data));
         }
         endpoint.recv_sized(Some(peer), tag, 0, max_len).await.map(|(_, data)| data)
     }
@@ -265,8 +365,57 @@ fn tag_text(bits: u64, _ignore: u64) -> String {
     }
 }
 
+/// What was received into a buffer.
+fn whole(status: Status, mut buffer: Vec<u8>) -> Vec<u8> {
+    buffer.truncate(status.len);
+    buffer
+}
+
+/// A receive that claims its message when that has come.
+struct Waiting {
+    number: u64,
+    from: Option<usize>,
+    tag: u64,
+}
+
+impl Waiting {
+    fn overlaps(&self, from: Option<usize>, tag: u64) -> bool {
+        self.tag == tag && (self.from.is_none() || from.is_none() || self.from == from)
+    }
+}
+
+/// The place of such a receive among those of its group.
+struct Turn {
+    group: Group,
+    number: u64,
+}
+
+impl Turn {
+    fn new(group: &Group, from: Option<usize>, tag: u64) -> Turn {
+        let number = group.inner.waited.get() + 1;
+        group.inner.waited.set(number);
+        group.inner.waiting.borrow_mut().push(Waiting { number, from, tag });
+        Turn { group: group.clone(), number }
+    }
+
+    /// Whether no receive made before wants the same message.
+    fn has_come(&self) -> bool {
+        let waiting = self.group.inner.waiting.borrow();
+        let Some(me) = waiting.iter().find(|w| w.number == self.number) else { return true };
+        waiting.iter().all(|w| w.number >= me.number || !w.overlaps(me.from, me.tag))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.group.inner.waiting.borrow_mut().retain(|w| w.number != self.number);
+        // Those behind look again.
+        self.group.inner.endpoint.wake_arrivals();
+    }
+}
+
 /// What people call a rank: with the host it runs on, as far as its address tells.
-fn name(rank: usize, address: &Address, here: u64) -> String {
+pub(crate) fn rank_name(rank: usize, address: &Address, here: u64) -> String {
     match address.udp.first() {
         _ if here != 0 && address.host == here => format!("rank {rank} on this host"),
         Some(socket) => format!("rank {rank} on host {}", socket.ip()),

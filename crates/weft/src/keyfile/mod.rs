@@ -29,7 +29,6 @@ const FILE_MAX: u64 = 256;
 pub type Key = [u8; KEY_LEN];
 
 /// Why there is no key.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum KeyError {
     /// `WEFT_KEY` holds something else than 64 hexadecimal digits, or only zeros.
@@ -127,6 +126,8 @@ impl fmt::Display for KeyError {
         }
     }
 }
+
+crate::readable!(KeyError);
 
 impl std::error::Error for KeyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

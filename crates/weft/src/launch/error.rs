@@ -4,7 +4,6 @@ use std::fmt;
 use std::io;
 
 /// Why a process could not join its job, or why the job's key-value space refused it.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// An environment variable of the launcher has a value that makes no sense.
@@ -172,6 +171,8 @@ impl fmt::Display for LaunchError {
         }
     }
 }
+
+crate::readable!(LaunchError);
 
 impl std::error::Error for LaunchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -19,7 +19,7 @@ pub struct Line {
 }
 
 /// Why a line was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineError {
     /// Longer than [`MAX_LINE`].
@@ -45,6 +45,8 @@ impl fmt::Display for LineError {
         })
     }
 }
+
+crate::readable!(LineError);
 
 impl std::error::Error for LineError {}
 

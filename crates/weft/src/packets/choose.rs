@@ -8,7 +8,7 @@ use weft_core::config::MTU_MIN;
 use weft_core::{PeerId, Reliability};
 
 /// Why something is not chosen for a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChoiceError {
     /// The session with the peer has begun with another choice.
@@ -61,6 +61,8 @@ impl fmt::Display for ChoiceError {
         }
     }
 }
+
+crate::readable!(ChoiceError);
 
 impl std::error::Error for ChoiceError {}
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use weft_core::{PeerFailure, PeerId};
 
 /// Why a packet was not multicast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MulticastError {
     /// A member failed, and with it the group: make a new one without it.
@@ -54,6 +54,8 @@ impl fmt::Display for MulticastError {
         }
     }
 }
+
+crate::readable!(MulticastError);
 
 impl std::error::Error for MulticastError {}
 

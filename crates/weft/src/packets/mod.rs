@@ -205,6 +205,7 @@ impl Packets {
         if inner.packets.is_none() {
             inner.packets = Some(Box::new(State::new(config, inner.agent.clone())));
             inner.driver.core.packet_failures = Some(Vec::new());
+            inner.above = true;
         }
         Ok(Packets { endpoint: endpoint.clone() })
     }

@@ -51,7 +51,7 @@ pub struct Packet<'a> {
 }
 
 /// Too many packets are kept: copy this one, or release others first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TooManyKept;
 
 impl fmt::Display for TooManyKept {
@@ -62,6 +62,8 @@ impl fmt::Display for TooManyKept {
         )
     }
 }
+
+crate::readable!(TooManyKept);
 
 impl std::error::Error for TooManyKept {}
 

@@ -1,6 +1,7 @@
 //! A job whose endpoint many threads use, or a watchdog.
 
 use super::SharedEndpoint;
+use crate::group::rank_name;
 use crate::job::{address_of, join, JobError};
 use crate::launch::{Bootstrap, LaunchError};
 use std::cell::RefCell;
@@ -59,6 +60,8 @@ impl SharedJob {
         }
         let address = address_of(self.boot.borrow_mut().as_mut(), rank)?;
         let peer = self.endpoint.connect(&address).map_err(|e| format!("rank {rank}: {e}"))?;
+        // What errors call it.
+        self.endpoint.with(|e| e.set_name(peer, &rank_name(rank, &address, e.address().host)));
         self.peers.borrow_mut()[rank] = Some(peer);
         Ok(peer)
     }

@@ -126,7 +126,7 @@ pub(crate) trait Waits: Sized {
             let lent = Lent { at: endpoint, op };
             note(Some(op))?;
             std::mem::forget(lent);
-            Ok(op)
+            Ok::<_, OpError>(op)
         })?;
         Lent { at: self, op }.end()
     }

@@ -1,0 +1,221 @@
+//! Operations of groups: they have started when they are made.
+
+use super::Group;
+use crate::endpoint::{Operation, Status};
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use weft_core::OpError;
+
+/// Why an operation of a group failed. `Display` and `Debug` both give the whole text: which rank
+/// on which host, over which link, interface and address, why, and what to do; so it is read where
+/// `main` returns it, and where it is unwrapped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct GroupError {
+    cause: OpError,
+    rank: Option<usize>,
+    text: String,
+}
+
+impl GroupError {
+    /// What happened, for programs to decide by.
+    pub fn cause(&self) -> OpError {
+        self.cause
+    }
+
+    /// The rank of the group that failed or was named, if it was one.
+    pub fn rank(&self) -> Option<usize> {
+        self.rank
+    }
+}
+
+impl fmt::Display for GroupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for GroupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for GroupError {}
+
+impl From<GroupError> for OpError {
+    fn from(error: GroupError) -> OpError {
+        error.cause
+    }
+}
+
+impl Group {
+    /// An error as users of the group see it, of an operation with one rank or with all.
+    pub(super) fn error(&self, cause: OpError, named: Option<usize>) -> GroupError {
+        let text = self.explain(cause);
+        let rank = match cause {
+            OpError::Peer { peer, .. } => self.rank_of(peer).or(named),
+            OpError::NoRank { .. } | OpError::Count { .. } => None,
+            _ => named,
+        };
+        let text = match (cause, rank) {
+            // The text of a peer's failure begins with its name.
+            (OpError::Peer { .. }, _) | (_, None) => text,
+            (_, Some(rank)) => format!("rank {rank}: {text}"),
+        };
+        GroupError { cause, rank, text }
+    }
+}
+
+/// Where the result of a task is put.
+pub(super) struct Slot<T> {
+    result: RefCell<Option<Result<T, OpError>>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl<T> Slot<T> {
+    fn put(&self, result: Result<T, OpError>) {
+        *self.result.borrow_mut() = Some(result);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// The end of a task: it is cancelled where it gives no result.
+struct End<T>(Option<Rc<Slot<T>>>);
+
+impl<T> End<T> {
+    fn give(mut self, result: Result<T, OpError>) {
+        if let Some(slot) = self.0.take() {
+            slot.put(result);
+        }
+    }
+}
+
+impl<T> Drop for End<T> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0.take() {
+            slot.put(Err(OpError::Cancelled));
+        }
+    }
+}
+
+enum State<T> {
+    Ended(Result<T, OpError>),
+    Operation(Operation, fn(Status, Vec<u8>) -> T),
+    /// A task; with its number where it ends with this.
+    Task(Rc<Slot<T>>, Option<u64>),
+    Taken,
+}
+
+/// An operation of a group in progress: it has started, and goes on whenever the endpoint makes
+/// progress, also when nobody polls it. Awaiting it, or [`wait`](Started::wait), gives the result.
+///
+/// Dropping it cancels a receive that has not matched; anything else runs to its end, for as long
+/// as the endpoint makes progress and is not closed, and its result is lost.
+#[must_use = "the result tells whether the operation succeeded"]
+pub struct Started<T> {
+    group: Group,
+    rank: Option<usize>,
+    state: State<T>,
+}
+
+impl<T> Started<T> {
+    pub(super) fn ended(group: &Group, rank: Option<usize>, error: OpError) -> Started<T> {
+        Started { group: group.clone(), rank, state: State::Ended(Err(error)) }
+    }
+
+    pub(super) fn operation(
+        group: &Group,
+        rank: usize,
+        operation: Operation,
+        result: fn(Status, Vec<u8>) -> T,
+    ) -> Started<T> {
+        let state = State::Operation(operation, result);
+        Started { group: group.clone(), rank: Some(rank), state }
+    }
+
+    /// Whether the result is there.
+    pub fn is_done(&self) -> bool {
+        match &self.state {
+            State::Operation(operation, _) => operation.is_done(),
+            State::Task(slot, _) => slot.result.borrow().is_some(),
+            State::Ended(_) | State::Taken => true,
+        }
+    }
+
+    /// Waits for the end, making progress meanwhile: the blocking form.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    pub fn wait(self) -> Result<T, GroupError> {
+        let endpoint = self.group.endpoint().clone();
+        endpoint.block_on(self)
+    }
+}
+
+impl<T: 'static> Started<T> {
+    /// Begins a task: one that runs to its end, or `receives` and ends with what this returns.
+    pub(super) fn task(
+        group: &Group,
+        (rank, receives): (Option<usize>, bool),
+        work: impl Future<Output = Result<T, OpError>> + 'static,
+    ) -> Started<T> {
+        let slot = Rc::new(Slot { result: RefCell::default(), waker: RefCell::default() });
+        let end = End(Some(Rc::clone(&slot)));
+        let number = group.endpoint().spawn(async move {
+            let end = end;
+            let result = work.await;
+            end.give(result);
+        });
+        let state = State::Task(slot, receives.then_some(number));
+        Started { group: group.clone(), rank, state }
+    }
+}
+
+impl<T> Unpin for Started<T> {}
+
+impl<T> Future for Started<T> {
+    type Output = Result<T, GroupError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let result = match std::mem::replace(&mut this.state, State::Taken) {
+            State::Ended(result) => result,
+            State::Operation(mut operation, of) => match Pin::new(&mut operation).poll(cx) {
+                Poll::Ready((result, buffer)) => result.map(|status| of(status, buffer)),
+                Poll::Pending => {
+                    this.state = State::Operation(operation, of);
+                    return Poll::Pending;
+                }
+            },
+            State::Task(slot, number) => {
+                let result = slot.result.borrow_mut().take();
+                match result {
+                    Some(result) => result,
+                    None => {
+                        *slot.waker.borrow_mut() = Some(cx.waker().clone());
+                        this.state = State::Task(slot, number);
+                        return Poll::Pending;
+                    }
+                }
+            }
+            State::Taken => return Poll::Pending,
+        };
+        Poll::Ready(result.map_err(|error| this.group.error(error, this.rank)))
+    }
+}
+
+impl<T> Drop for Started<T> {
+    fn drop(&mut self) {
+        if let State::Task(slot, Some(number)) = &self.state {
+            if slot.result.borrow().is_none() {
+                self.group.endpoint().end_task(*number);
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! How collective operations are done, step by step.
+
+use super::element::{decode, encode, fold, Element, Op};
+use super::{Group, COLLECTIVE};
+use crate::endpoint::Operation;
+use weft_core::group::tree::Tree;
+use weft_core::group::tree::{self, Doubling};
+use weft_core::{OpError, PeerFailure};
+
+/// A broadcast travels in parts of this size, so that the levels of the tree work at the same time.
+const PART: usize = 64 << 10;
+
+/// Longest vector, in bytes, that is told to three ranks in a round rather than to one in each of
+/// two: what it takes on the wire is less than what the way takes.
+const SHORT: usize = 2 << 10;
+
+/// Longest message a collective accepts from a peer.
+const ANY: usize = usize::MAX;
+
+impl Group {
+    /// The tag of the next collective operation.
+    pub(super) fn collective(&self) -> u64 {
+        let n = self.inner.collectives.get().wrapping_add(1);
+        self.inner.collectives.set(n);
+        self.tag(COLLECTIVE, n)
+    }
+
+    /// The tag of the next collective operation, which needs a rank of this number.
+    pub(super) fn collective_from(&self, root: usize) -> Result<u64, OpError> {
+        match root < self.size() {
+            true => Ok(self.collective()),
+            false => Err(self.no_rank(root)),
+        }
+    }
+
+    fn post(&self, to: usize, tag: u64, data: Vec<u8>) -> Result<Operation, OpError> {
+        Ok(self.inner.endpoint.send(self.find_peer(to)?, tag, data))
+    }
+
+    async fn take(&self, from: usize, tag: u64, len: usize) -> Result<Vec<u8>, OpError> {
+        self.recv_class(from, tag, len).await
+    }
+
+    /// Dissemination: log4(size) rounds.
+    pub(super) async fn do_barrier(&self, tag: u64) -> Result<(), OpError> {
+        for round in 0.. {
+            let partners = tree::dissemination(self.rank(), self.size(), round);
+            let sent: Vec<Operation> = partners
+                .clone()
+                .map(|p| self.post(p.to, tag, Vec::new()))
+                .collect::<Result<_, _>>()?;
+            if sent.is_empty() {
+                break;
+            }
+            for p in partners {
+                self.take(p.from, tag, 0).await?;
+            }
+            for sent in sent {
+                sent.await.0?;
+            }
+        }
+        Ok(())
+    }
+
+    /// In parts, so that all levels of the tree work at once.
+    pub(super) async fn do_broadcast(
+        &self,
+        tag: u64,
+        (kind, root): (Tree, usize),
+        data: Vec<u8>,
+    ) -> Result<Vec<u8>, OpError> {
+        let parent = tree::parent(kind, root, self.rank(), self.size());
+        let children: Vec<usize> = tree::children(kind, root, self.rank(), self.size()).collect();
+        let mut sends = Vec::new();
+        let forward = |part: &[u8], sends: &mut Vec<Operation>| -> Result<(), OpError> {
+            for &child in &children {
+                sends.push(self.post(child, tag, part.to_vec())?);
+            }
+            Ok(())
+        };
+        let out = match parent {
+            None => {
+                // The first part carries the length of the whole.
+                let head = data.len().min(PART);
+                let mut first = (data.len() as u64).to_le_bytes().to_vec();
+                first.extend_from_slice(&data[..head]);
+                forward(&first, &mut sends)?;
+                for part in data[head..].chunks(PART) {
+                    forward(part, &mut sends)?;
+                }
+                data
+            }
+            Some(parent) => {
+                let first = self.take(parent, tag, PART + 8).await?;
+                forward(&first, &mut sends)?;
+                let (length, head) = first.split_at(first.len().min(8));
+                let mut raw = [0; 8];
+                raw[..length.len()].copy_from_slice(length);
+                let total = u64::from_le_bytes(raw) as usize;
+                let mut out = head.to_vec();
+                while out.len() < total {
+                    let part = self.take(parent, tag, PART).await?;
+                    forward(&part, &mut sends)?;
+                    out.extend_from_slice(&part);
+                }
+                out
+            }
+        };
+        for sent in sends {
+            sent.await.0?;
+        }
+        Ok(out)
+    }
+
+    /// From the leaves of the tree to its root.
+    pub(super) async fn do_reduce<T: Element>(
+        &self,
+        tag: u64,
+        (kind, root): (Tree, usize),
+        mut values: Vec<T>,
+        op: Op,
+    ) -> Result<Option<Vec<T>>, OpError> {
+        for child in tree::children(kind, root, self.rank(), self.size()) {
+            let theirs = self.take(child, tag, values.len() * T::SIZE).await?;
+            fold(&mut values, &theirs, op);
+        }
+        match tree::parent(kind, root, self.rank(), self.size()) {
+            Some(parent) => {
+                self.post(parent, tag, encode(&values))?.await.0?;
+                Ok(None)
+            }
+            None => Ok(Some(values)),
+        }
+    }
+
+    /// Recursive doubling; where vectors are short, four ranks exchange in a round, which halves
+    /// the rounds.
+    pub(super) async fn do_allreduce<T: Element>(
+        &self,
+        tag: u64,
+        mut values: Vec<T>,
+        op: Op,
+    ) -> Result<Vec<T>, OpError> {
+        let len = values.len() * T::SIZE;
+        let Some(part) = Doubling::new(self.rank(), self.size()) else { return Ok(values) };
+        let folded = match part {
+            Doubling::Folded { proxy } => {
+                self.post(proxy, tag, encode(&values))?.await.0?;
+                return Ok(decode(&self.take(proxy, tag, len).await?));
+            }
+            Doubling::Active { folded, .. } => folded,
+        };
+        if let Some(other) = folded {
+            fold(&mut values, &self.take(other, tag, len).await?, op);
+        }
+        let bits = if len <= SHORT { 2 } else { 1 };
+        for round in 0.. {
+            let ranks = part.exchange(round, bits);
+            let ours = encode(&values);
+            let others = ranks.clone().filter(|&rank| rank != self.rank());
+            let sent: Vec<Operation> =
+                others.map(|rank| self.post(rank, tag, ours.clone())).collect::<Result<_, _>>()?;
+            if sent.is_empty() {
+                break;
+            }
+            // All combine in the same order, so that the bits are the same.
+            let mut all: Option<Vec<T>> = None;
+            for rank in ranks {
+                let theirs =
+                    if rank == self.rank() { None } else { Some(self.take(rank, tag, len).await?) };
+                let theirs = theirs.as_deref().unwrap_or(&ours);
+                match &mut all {
+                    None => all = Some(decode(theirs)),
+                    Some(all) => fold(all, theirs, op),
+                }
+            }
+            values = all.unwrap_or(values);
+            for sent in sent {
+                sent.await.0?;
+            }
+        }
+        if let Some(other) = folded {
+            self.post(other, tag, encode(&values))?.await.0?;
+        }
+        Ok(values)
+    }
+
+    /// Ranks on the way add theirs to what came from below.
+    pub(super) async fn do_gather(
+        &self,
+        tag: u64,
+        (kind, root): (Tree, usize),
+        data: Vec<u8>,
+    ) -> Result<Option<Vec<Vec<u8>>>, OpError> {
+        let children = |rank| tree::children(kind, root, rank, self.size());
+        let parent = tree::parent(kind, root, self.rank(), self.size());
+        let (mut all, mut packed) = (vec![Vec::new(); self.size()], Vec::new());
+        let inner = parent.is_some() && children(self.rank()).next().is_some();
+        if inner {
+            pack(&mut packed, self.rank(), &data);
+        }
+        for child in children(self.rank()) {
+            let theirs = self.take(child, tag, ANY).await?;
+            // What comes from a leaf is its message alone.
+            match (children(child).next(), parent) {
+                (None, None) => all[child] = theirs,
+                (None, Some(_)) => pack(&mut packed, child, &theirs),
+                (Some(_), Some(_)) => packed.extend_from_slice(&theirs),
+                (Some(_), None) => {
+                    let broken = |peer| OpError::Peer { peer, failure: PeerFailure::Protocol };
+                    let peer = self.find_peer(child)?;
+                    unpack(&theirs, &mut all).ok_or_else(|| broken(peer))?;
+                }
+            }
+        }
+        let Some(parent) = parent else {
+            all[root] = data;
+            return Ok(Some(all));
+        };
+        self.post(parent, tag, if inner { packed } else { data })?.await.0?;
+        Ok(None)
+    }
+
+    /// Ring: size - 1 steps, each link used once a step.
+    pub(super) async fn do_allgather(
+        &self,
+        tag: u64,
+        data: Vec<u8>,
+    ) -> Result<Vec<Vec<u8>>, OpError> {
+        let size = self.size();
+        let (right, left) = ((self.rank() + 1) % size, (self.rank() + size - 1) % size);
+        let mut all = vec![Vec::new(); size];
+        let mut at = self.rank();
+        all[at] = data;
+        for _ in 1..size {
+            let sent = self.post(right, tag, all[at].clone())?;
+            at = (at + size - 1) % size;
+            all[at] = self.take(left, tag, ANY).await?;
+            sent.await.0?;
+        }
+        Ok(all)
+    }
+
+    /// In each step another partner, so that no two send to the same rank.
+    pub(super) async fn do_alltoall(
+        &self,
+        tag: u64,
+        mut data: Vec<Vec<u8>>,
+    ) -> Result<Vec<Vec<u8>>, OpError> {
+        let size = self.size();
+        let mut all = vec![Vec::new(); size];
+        all[self.rank()] = std::mem::take(&mut data[self.rank()]);
+        for step in 1..size {
+            let to = (self.rank() + step) % size;
+            let from = (self.rank() + size - step) % size;
+            let sent = self.post(to, tag, std::mem::take(&mut data[to]))?;
+            all[from] = self.take(from, tag, ANY).await?;
+            sent.await.0?;
+        }
+        Ok(all)
+    }
+}
+
+/// Adds a rank's message to what goes up the tree: rank (8 bytes), length (8 bytes), message.
+fn pack(out: &mut Vec<u8>, rank: usize, message: &[u8]) {
+    out.extend_from_slice(&(rank as u64).to_le_bytes());
+    out.extend_from_slice(&(message.len() as u64).to_le_bytes());
+    out.extend_from_slice(message);
+}
+
+/// Puts packed messages at their ranks; `None` where they are no such thing.
+fn unpack(mut packed: &[u8], all: &mut [Vec<u8>]) -> Option<()> {
+    while !packed.is_empty() {
+        let (rank, rest) = packed.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let rank = usize::try_from(u64::from_le_bytes(*rank)).ok()?;
+        let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
+        let (message, rest) = rest.split_at_checked(len)?;
+        *all.get_mut(rank)? = message.to_vec();
+        packed = rest;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unpack__is_the_reverse_of_pack_and_refuses_junk() {
+        let mut packed = Vec::new();
+        pack(&mut packed, 2, b"two");
+        pack(&mut packed, 0, b"");
+        let mut all = vec![Vec::new(); 3];
+        assert_eq!(unpack(&packed, &mut all), Some(()));
+        assert_eq!(all, [b"".to_vec(), b"".to_vec(), b"two".to_vec()]);
+        for end in 1..packed.len() {
+            // Only the first message is whole at 19.
+            assert_eq!(unpack(&packed[..end], &mut all).is_some(), end == 19, "{end}");
+        }
+        assert_eq!(unpack(&packed, &mut all[..2]), None, "a rank that is none");
+        packed[8..16].fill(0xff);
+        assert_eq!(unpack(&packed, &mut all), None);
+    }
+}

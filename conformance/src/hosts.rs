@@ -3,6 +3,10 @@
 use crate::sys;
 use std::process::Command;
 use std::sync::mpsc::{channel, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+/// Bound of the wait for an interface; reached only when something is broken.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A host: a thread in a network namespace of its own. Cable `n` ends at its interface `cable<n>`,
 /// with the address `10.9.<n>.<1 or 2>/24`.
@@ -17,6 +21,11 @@ impl Host {
     /// Runs `ip` with these words here.
     pub fn ip(&self, words: &str) {
         command("ip", words).unwrap_or_else(|why| panic!("{why}"));
+    }
+
+    /// Waits until this interface runs, with a carrier and a packet queue.
+    pub fn wait_running(&self, name: &str) {
+        wait_running(name).unwrap_or_else(|why| panic!("{why}"));
     }
 
     /// The network namespace of the other host, as a file.
@@ -41,13 +50,32 @@ pub fn mac(cable: usize, side: usize) -> String {
     format!("02:57:00:00:{cable:02x}:{:02x}", side + 1)
 }
 
-fn command(program: &str, words: &str) -> Result<(), String> {
+fn command(program: &str, words: &str) -> Result<String, String> {
     let out = Command::new(program).args(words.split_whitespace()).output();
     let out = out.map_err(|e| format!("needs the `{program}` command: {e}"))?;
     match out.status.success() {
-        true => Ok(()),
+        true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
         false => Err(format!("{program} {words}: {}", String::from_utf8_lossy(&out.stderr).trim())),
     }
+}
+
+/// Whether the kernel says that an interface of this thread's host runs.
+fn is_running(name: &str) -> Result<bool, String> {
+    let shown = command("ip", &format!("-oneline link show dev {name}"))?;
+    Ok(shown.contains(" state UP ") && !shown.contains(" qdisc noop "))
+}
+
+/// Waits until an interface of this thread's host runs. The kernel looks for cables once a second:
+/// an interface that came up since has no packet queue yet, and links open without its address.
+fn wait_running(name: &str) -> Result<(), String> {
+    let end = Instant::now() + LIMIT;
+    while !is_running(name)? {
+        if Instant::now() > end {
+            return Err(format!("interface {name} does not run"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
 
 /// Process and thread number of the calling thread, and its network namespace as a file.
@@ -84,7 +112,7 @@ fn make(
     let ((_, ours), (thread, theirs)) = (entered?, from.recv().map_err(gone)??);
     let lay = |n| {
         let peer = format!("type veth peer name cable{n} netns {thread}");
-        command("ip", &format!("link add cable{n} {peer}"))
+        command("ip", &format!("link add cable{n} {peer}")).map(drop)
     };
     let mut made = Ok(());
     if side == 0 {
@@ -99,6 +127,7 @@ fn make(
     if side == 0 {
         from.recv().map_err(gone)??;
     }
+    (0..cables).try_for_each(|n| wait_running(&format!("cable{n}")))?;
     let spaces = if side == 0 { [ours, theirs] } else { [theirs, ours] };
     Ok(Host { side, spaces })
 }
@@ -121,4 +150,38 @@ pub fn run<A: Send, B: Send>(
         let a = a.unwrap_or_else(|e| std::panic::resume_unwind(e))?;
         Ok((a, b.unwrap_or_else(|e| std::panic::resume_unwind(e))?))
     })
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use weft_core::EndpointId;
+    use weft_link::secure::{JobKey, Mode, Security};
+    use weft_link::{Address, Link, UdpConfig, UdpLink};
+
+    #[test]
+    fn run__cables_run_when_the_bodies_begin() {
+        for _ in 0..6 {
+            let both = std::sync::Barrier::new(2);
+            let open = |_: &Host| {
+                let me = EndpointId(weft_link::random_u64());
+                let security = Security {
+                    mode: Mode::None,
+                    job_key: JobKey::from_bytes(&[7; 32]).unwrap(),
+                    me,
+                };
+                let link = UdpLink::new(UdpConfig::default(), security);
+                // A host that ends takes its cables along.
+                both.wait();
+                let mut address = Address::default();
+                link.map_err(|e| e.to_string())?.advertise(&mut address);
+                Ok::<_, String>(address.udp.iter().filter(|a| !a.ip().is_loopback()).count())
+            };
+            match run(2, open, open) {
+                Ok(addresses) => assert_eq!(addresses, (Ok(2), Ok(2)), "of each host's cables"),
+                Err(why) => crate::skip(&why),
+            }
+        }
+    }
 }

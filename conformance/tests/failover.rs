@@ -246,6 +246,10 @@ fn switches(host: &Host) {
         ] {
             host.ip(&words);
         }
+        // A switch forwards what runs.
+        for name in ["cable", "port", "end"] {
+            host.wait_running(&format!("{name}{n}"));
+        }
     }
 }
 

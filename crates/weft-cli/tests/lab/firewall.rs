@@ -6,7 +6,8 @@ use super::*;
 /// address that no interface has, and there is no other way. False where that cannot be.
 fn hide(lab: &Lab, host: &str, from: &str) -> bool {
     let script = format!(
-        "ip -6 addr flush dev eth0 && to=$(getent ahostsv4 {host} | head -n 1 | cut -d ' ' -f 1) && \
+        "ip -6 addr flush dev eth0 && \
+         to=$(getent ahostsv4 {host} | head -n 1 | cut -d ' ' -f 1) && \
          ip neigh replace $to lladdr 02:00:00:00:00:99 nud permanent dev eth0 && echo hidden"
     );
     lab.weft(&["lab", "exec", from, "sh", "-c", &script]).stdout.starts_with(b"hidden")

@@ -24,9 +24,6 @@ const TOOLS: &[Tool] = &[
     ("srun", "slurm-client", "ranks that Slurm starts"),
     ("tshark", "tshark", "Wireshark's dissector on captures"),
     ("hpcc", "hpcc", "HPCC with its verification"),
-    ("debootstrap", "debootstrap", "packages in a clean root"),
-    ("podman", "podman", "containers"),
-    ("crun", "crun", "containers"),
     ("NPopenmpi", "netpipe-openmpi", "NetPIPE"),
 ];
 

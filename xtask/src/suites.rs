@@ -7,43 +7,54 @@ use std::time::{Duration, Instant};
 struct Suite {
     name: &'static str,
     what: &'static str,
-    /// Part of `--quick`.
-    quick: bool,
+    when: When,
     run: fn() -> Outcome,
 }
 
+/// The runs that a suite is part of, unless `--suite` names those that are wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// All, `--quick` too.
+    Quick,
+    /// All but `--quick`.
+    Whole,
+    /// None: it is long, and has to be named.
+    Named,
+}
+use When::{Named, Quick, Whole};
+
 const SUITES: &[Suite] = &[
-    Suite { name: "fmt", what: "source is formatted", quick: true, run: fmt },
-    Suite { name: "tidy", what: "house rules", quick: true, run: house_rules },
+    Suite { name: "fmt", what: "source is formatted", when: Quick, run: fmt },
+    Suite { name: "tidy", what: "house rules", when: Quick, run: house_rules },
     Suite {
         name: "purity",
         what: "the engine needs no operating system",
-        quick: true,
+        when: Quick,
         run: purity,
     },
-    Suite { name: "clippy", what: "lints, warnings denied", quick: false, run: clippy },
-    Suite { name: "test", what: "unit and integration tests", quick: true, run: tests },
-    Suite { name: "mpi", what: "MPI programs, with real MPIs", quick: false, run: mpi::suite },
+    Suite { name: "clippy", what: "lints, warnings denied", when: Whole, run: clippy },
+    Suite { name: "test", what: "unit and integration tests", when: Quick, run: tests },
+    Suite { name: "mpi", what: "MPI programs, with real MPIs", when: Whole, run: mpi::suite },
     Suite {
         name: "install",
         what: "installed, used and removed",
-        quick: false,
+        when: Whole,
         run: install::suite,
     },
     Suite {
         name: "package",
-        what: "packages, installed in clean roots",
-        quick: false,
+        what: "packages, installed in clean roots (named only)",
+        when: Named,
         run: package::suite,
     },
-    Suite { name: "doc", what: "documentation builds, links resolve", quick: false, run: doc },
-    Suite { name: "loom", what: "all interleavings of the rings", quick: false, run: loom },
-    Suite { name: "swarm", what: "simulated clusters from many seeds", quick: false, run: swarm },
-    Suite { name: "large", what: "messages beyond 4 GiB", quick: false, run: large },
+    Suite { name: "doc", what: "documentation builds, links resolve", when: Whole, run: doc },
+    Suite { name: "loom", what: "all interleavings of the rings", when: Whole, run: loom },
+    Suite { name: "swarm", what: "simulated clusters from many seeds", when: Whole, run: swarm },
+    Suite { name: "large", what: "messages beyond 4 GiB", when: Whole, run: large },
     Suite {
         name: "fuzz",
         what: "a few seconds of every fuzz target",
-        quick: false,
+        when: Whole,
         run: fuzz::smoke,
     },
 ];
@@ -69,7 +80,7 @@ pub fn main(args: &[String]) -> Result<bool, String> {
     }
     let chosen = |s: &&Suite| {
         if wanted.is_empty() {
-            s.quick || !quick
+            s.when == Quick || s.when == Whole && !quick
         } else {
             wanted.contains(&s.name)
         }

@@ -281,6 +281,7 @@ impl Node {
         match *payload {
             Payload::None => Body::Bytes(Vec::new()),
             Payload::Address => Body::Bytes(vec![7; 40]),
+            Payload::Padding { len } => Body::Bytes(vec![0; len as usize]),
             Payload::Op { op, offset, len } => match self.buffers.get(&op) {
                 Some(b) => b.part(offset, len.into()),
                 None => Body::Bytes(Vec::new()),
@@ -356,6 +357,8 @@ impl Node {
                 region.write(offset, body.len(), body);
             }
             Placement::Atomic(request) => self.atomics.push(request),
+            // Those that put packets together and look for lengths are tested with links.
+            Placement::Piece { .. } | Placement::Probed { .. } => {}
         }
     }
 

@@ -732,6 +732,7 @@ impl Net {
             }
             Event::PeerUp(p) => self.nodes[at].up.push(p),
             Event::PeerStalled(p, times) => self.nodes[at].stalled.push((p, times)),
+            Event::PeerStuck { .. } => {}
             Event::PeerSlow(p, _) => self.nodes[at].slow.push(p),
             Event::PeerFull(p, messages, _) => self.nodes[at].full.push((p, messages)),
             Event::Shrunk { .. } => {}

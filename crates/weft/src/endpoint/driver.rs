@@ -383,15 +383,6 @@ impl Driver {
         }
     }
 
-    /// When `progress` wants to be called again although nothing arrives.
-    pub fn next_timeout(&self) -> Option<Instant> {
-        let sleeper = self.sleepers.first_key_value().map(|(&(at, _), _)| at);
-        let engine = self.core.engine.next_timeout();
-        let ask = Some(self.ask_at.min(self.core.lengths.at)).filter(|&at| at != Instant::FAR);
-        let packets = Some(self.packets_due).filter(|&at| at != Instant::FAR);
-        [sleeper, engine, ask, packets, self.wait_due()].into_iter().flatten().min()
-    }
-
     fn act(&mut self) -> bool {
         let mut did = false;
         for i in 0..self.links.len() {
@@ -724,7 +715,6 @@ impl Core {
         self.held.retain(|&(p, _), _| p != peer);
         self.arrivals.drain(..).for_each(wake);
         self.lengths.forget(peer);
-        self.arrivals.drain(..).for_each(Waker::wake);
     }
 }
 

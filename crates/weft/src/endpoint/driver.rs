@@ -188,8 +188,7 @@ impl Driver {
     pub fn new(config: Config, id: EndpointId, clock: Clock, links: Vec<Box<dyn Link>>) -> Driver {
         let mut address = Address { endpoint: id, rank: config.rank, ..Address::default() };
         links.iter().for_each(|link| link.advertise(&mut address));
-        let (encoded, now, exact) = (address.encode(), clock.now(), clock.is_virtual());
-        let count = links.len();
+        let (now, exact, count) = (clock.now(), clock.is_virtual(), links.len());
         Driver {
             origin: Origin::here(),
             core: Core {
@@ -227,8 +226,8 @@ impl Driver {
                 data_over: None,
             },
             links,
+            encoded: address.encode(),
             address,
-            encoded,
             routes: Vec::new(),
             calibration: Calibration::default(),
             unproven: Vec::new(),
@@ -342,10 +341,7 @@ impl Driver {
         if !self.sleepers.is_empty() {
             did |= self.wake_sleepers();
         }
-        if self.ask_at.min(self.core.lengths.at) <= self.core.now {
-            self.ask_due();
-            did = true;
-        }
+        did |= self.ask_due();
         did
     }
 

@@ -112,16 +112,21 @@ impl Driver {
     }
 
     /// Asks over paths that are not proven, and for the length of packets, where time has come.
-    #[cold]
-    pub(super) fn ask_due(&mut self) {
-        if self.ask_at <= self.core.now {
+    /// True if it has.
+    #[inline]
+    pub(super) fn ask_due(&mut self) -> bool {
+        let now = self.core.now;
+        let due = self.ask_at.min(self.core.lengths.at) <= now;
+        if self.ask_at <= now {
             self.ask_unproven();
         }
-        if self.core.lengths.at <= self.core.now {
+        if self.core.lengths.at <= now {
             self.ask_sizes();
         }
+        due
     }
 
+    #[cold]
     fn ask_sizes(&mut self) {
         let now = self.core.now;
         self.core.lengths.at = Instant::FAR;

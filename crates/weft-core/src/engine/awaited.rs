@@ -137,6 +137,7 @@ impl Engine {
         let next = p.session_in == common.session
             && p.state == State::Ready
             && p.trusted.is_none()
+            && !p.credit_out.is_lent()
             && p.windows.as_ref().is_none_or(|w| w.is_next(&common) && p.is_calm())
             && from.is_none_or(|f| f == peer)
             && wanted.spec.accepts(peer, tag)

@@ -564,9 +564,14 @@ impl Engine {
         }
     }
 
-    /// The memory of an eager message is free: the sender may get its credit back.
+    /// The memory of an eager message is free: it pays back what the sender was lent, or the sender
+    /// may get its credit back.
     #[inline]
     pub(super) fn consumed(&mut self, peer: PeerId, len: u64) {
+        let p = &mut self.peers[peer.0 as usize];
+        if p.credit_out.is_lent() && self.repaid(peer, len) {
+            return;
+        }
         let p = &mut self.peers[peer.0 as usize];
         p.credit_out.consumed(len as usize);
         if p.credit_out.worth_announcing() && p.failure().is_none() {

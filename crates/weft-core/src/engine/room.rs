@@ -131,15 +131,22 @@ impl Engine {
         true
     }
 
-    /// A message that was kept has left: it pays back what its peer was lent, or the peer gets its
-    /// credit back.
+    /// A message that was kept has left.
     pub(super) fn taken(&mut self, peer: PeerId, len: u64) {
-        let p = &mut self.peers[peer.0 as usize];
-        p.share.taken = true;
-        match p.credit_out.repay(len as usize) {
-            Some(units) => self.give_room(peer, u64::from(units) * LENT),
-            None => self.consumed(peer, len),
+        self.peers[peer.0 as usize].share.taken = true;
+        self.consumed(peer, len);
+    }
+
+    /// Whether a message that has gone pays back what its peer was lent. Any message does, kept or
+    /// not: what is lent to a peer is outstanding in all its messages together, and active ones
+    /// spend of the same grant.
+    #[cold]
+    pub(super) fn repaid(&mut self, peer: PeerId, len: u64) -> bool {
+        let units = self.peers[peer.0 as usize].credit_out.repay(len as usize);
+        if let Some(units) = units {
+            self.give_room(peer, u64::from(units) * LENT);
         }
+        units.is_some()
     }
 
     /// A peer gives room back; one that waits for room may have it.

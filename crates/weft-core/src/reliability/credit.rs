@@ -170,6 +170,12 @@ impl CreditOut {
         self.lent += units;
     }
 
+    /// Whether some of the window is lent.
+    #[inline]
+    pub fn is_lent(&self) -> bool {
+        self.lent > 0
+    }
+
     /// The buffer of a message of `bytes` bytes is free again. If enough is granted it pays back
     /// what was lent, and the grant stays: the units paid back. `None`, and nothing is changed,
     /// otherwise.

@@ -8,7 +8,6 @@
 mod alive;
 mod atomic;
 mod awaited;
-mod cut;
 mod eager;
 mod handle;
 mod matching;

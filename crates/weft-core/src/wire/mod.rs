@@ -17,7 +17,6 @@ mod control;
 mod eager;
 mod hello;
 mod multicast;
-mod piece;
 mod pull;
 mod rendezvous;
 mod rma;
@@ -36,7 +35,6 @@ pub use header::{
 };
 pub use hello::{Hello, TRUSTS, VERSION_MAX, VERSION_MIN};
 pub use multicast::{member, Grant, Mcast};
-pub use piece::{Piece, Probe, PIECES_MAX, PIECE_UNIT};
 pub use pull::{Data, DirectDone, Pull};
 pub use rendezvous::{status, Fin, Rts};
 pub use rma::{Get, Put};
@@ -168,10 +166,6 @@ packets! {
     Mcast = 17, "MCAST", true;
     /// Credit in a multicast group, between agents.
     Grant = 18, "GRANT", true;
-    /// Asks whether a packet of its length gets through, or answers.
-    Probe = 19, "PROBE", false;
-    /// Part of a packet that has its number: see [`Piece`].
-    Piece = 20, "PIECE", false;
 }
 
 impl Packet {

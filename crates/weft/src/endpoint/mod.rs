@@ -8,7 +8,6 @@ mod count;
 mod direct;
 pub(crate) mod driver;
 mod future;
-mod length;
 mod look;
 pub(crate) mod ops;
 mod paths;

@@ -5,7 +5,7 @@
 //! packets remembers its [`Origin`], and uses no number anywhere else. Two copies are noticed: a
 //! process made by `fork`, whose page with the number of this generation the kernel wipes
 //! (`MADV_WIPEONFORK`), so that one load tells; and a virtual machine that was cloned, where the
-//! kernel says so ([`machine`]).
+//! kernel says so (`machine`).
 
 mod machine;
 #[allow(unsafe_code)]

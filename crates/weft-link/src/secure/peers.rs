@@ -27,7 +27,7 @@ const LANE_SHIFT: u32 = 56;
 /// A peer takes this many numbers at a time.
 const RUN: u64 = 1 << 32;
 /// Runs that a link has under one key: each peer that is made known takes one, and one more after
-/// each [`RUN`] of packets.
+/// each `RUN` of packets.
 pub const RUNS_MAX: u64 = (1 << LANE_SHIFT) / RUN;
 /// Endpoints that are no peers (not yet, no longer) whose highest packet number is remembered.
 const STRANGERS: usize = 4096;

@@ -29,6 +29,9 @@ int main(int argc, char **argv)
         ranks[rank] = rank;
     CHECK(weft_handle(job, DATA, on_data, &got));
     CHECK(weft_group_make(job, 1, ranks, size < MAX ? size : MAX, &group));
+    /* Once to meet: a message to a rank that has not answered yet waits here, and would stop with
+     * this one. Then all have met. */
+    CHECK(weft_barrier(job));
     CHECK(weft_barrier(job));
     if (me == 0)
         raise(argc > 1 && strcmp(argv[1], "stops") == 0 ? SIGSTOP : SIGKILL);

@@ -122,6 +122,30 @@ unsafe fn start_send(
     Ok(request)
 }
 
+/// Starts a send and stores its request. `sync`: it ends when the message has met its receive.
+///
+/// # Safety
+/// As of [`weft_msg_isend`].
+unsafe fn begin_send(
+    job: *mut WeftJob,
+    rank: c_int,
+    (tag, sync): (u32, bool),
+    (data, len): (*const c_void, usize),
+    request: *mut *mut WeftRequest,
+) -> c_int {
+    enter(|| {
+        // SAFETY: promised by the caller.
+        let job = unsafe { job_of(job) }?;
+        // SAFETY: promised by the caller.
+        unsafe {
+            store(request, std::ptr::null_mut())?;
+            let started = start_send(job, job.peer(rank)?, (tag, sync), data, len)?;
+            store(request, Box::into_raw(started))?;
+        }
+        Ok(WEFT_OK)
+    })
+}
+
 /// Starts a send and stores its request: the memory is free when that has ended.
 ///
 /// # Safety
@@ -136,17 +160,8 @@ pub unsafe extern "C" fn weft_msg_isend(
     len: usize,
     request: *mut *mut WeftRequest,
 ) -> c_int {
-    enter(|| {
-        // SAFETY: promised by the caller.
-        let job = unsafe { job_of(job) }?;
-        // SAFETY: promised by the caller.
-        unsafe {
-            store(request, std::ptr::null_mut())?;
-            let started = start_send(job, job.peer(rank)?, (tag, false), data, len)?;
-            store(request, Box::into_raw(started))?;
-        }
-        Ok(WEFT_OK)
-    })
+    // SAFETY: promised by the caller.
+    unsafe { begin_send(job, rank, (tag, false), (data, len), request) }
 }
 
 /// As `weft_msg_isend`, but the request ends only when the message has met its receive.
@@ -162,17 +177,8 @@ pub unsafe extern "C" fn weft_msg_issend(
     len: usize,
     request: *mut *mut WeftRequest,
 ) -> c_int {
-    enter(|| {
-        // SAFETY: promised by the caller.
-        let job = unsafe { job_of(job) }?;
-        // SAFETY: promised by the caller.
-        unsafe {
-            store(request, std::ptr::null_mut())?;
-            let started = start_send(job, job.peer(rank)?, (tag, true), data, len)?;
-            store(request, Box::into_raw(started))?;
-        }
-        Ok(WEFT_OK)
-    })
+    // SAFETY: promised by the caller.
+    unsafe { begin_send(job, rank, (tag, true), (data, len), request) }
 }
 
 /// Starts a receive and stores its request.
@@ -355,7 +361,7 @@ impl WeftJob {
     }
 }
 
-/// What a refused operation comes to.
+/// The code and the text of an operation that was refused.
 pub(super) fn refused(job: &WeftJob, refused: Refused) -> Fault {
     match refused {
         Refused::Busy => Fault(WEFT_BUSY, "too many operations are under way".into()),

@@ -20,7 +20,7 @@ use weft_core::matching::RecvSpec;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeftStatus {
-    /// Who sent it; -1 where nothing came.
+    /// The rank that sent it; -1 where nothing came.
     pub source: c_int,
     /// Its tag.
     pub tag: u32,
@@ -394,7 +394,7 @@ fn any_of<'a>(living: &[(usize, &'a WeftRequest)]) -> Option<&'a WeftRequest> {
     living.iter().map(|(_, request)| *request).find(|r| r.is_any && !r.is_done())
 }
 
-/// Whether a request has ended: 1 and its status, and the request becomes null; or 0, after a round
+/// Asks if a request has ended: 1 and its status, and the request becomes null; or 0, after a round
 /// of progress. A null request has ended.
 ///
 /// # Safety

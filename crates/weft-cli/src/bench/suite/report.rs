@@ -100,7 +100,7 @@ pub fn html(run: &Run, results: &Results) -> String {
     page.into_string()
 }
 
-/// What was measured where, and a warning if something else ran.
+/// The date, the machine and the command, and a warning if something else ran.
 fn head(run: &Run) -> Markup {
     html! {
         h1 { "What to use when" }

@@ -118,6 +118,14 @@ local TYPES = {
         { 40, 4, "state", DEC },
         { 44, 4, "pad", HEX },
     } },
+    [19] = { name = "PROBE", sequenced = false, length = 32, fields = {
+        { 24, 4, "size", DEC },
+        { 28, 4, "pad", HEX },
+    } },
+    [20] = { name = "PIECE", sequenced = false, length = 32, fields = {
+        { 24, 4, "offset", DEC },
+        { 28, 4, "total", DEC },
+    } },
 }
 
 -- Names of values, by field.

@@ -187,6 +187,7 @@ impl Side {
             let len = match t.payload {
                 Payload::Op { len, .. } | Payload::Region { len, .. } => len.into(),
                 Payload::Address => 40,
+                Payload::Padding { len } => len.into(),
                 Payload::None => 0,
             };
             out.push((t.header.as_slice().to_vec(), len));

@@ -437,11 +437,25 @@ fn interface__vanishes() {
 
 #[test]
 fn mtu__shrinks_and_grows() {
-    for names in ["udp", "packet,udp", "packet,gso,udp", "xdp,udp"] {
+    for names in ["udp", "packet", "xdp", "packet,udp", "packet,gso,udp", "xdp,udp"] {
         flow(1, names, 120, |i, side| {
             let mtu = [(20, 1000), (50, 1500), (70, 600), (100, 1400)];
             if let Some((_, mtu)) = mtu.iter().find(|(at, _)| *at == i) {
                 side.host.ip(&format!("link set cable0 mtu {mtu}"));
+                side.host.other(&format!("ip link set cable0 mtu {mtu}"));
+            }
+        });
+    }
+}
+
+/// The other end of the cable takes shorter frames than this one sends, and drops longer ones
+/// without a word, as a switch between them would.
+#[test]
+fn mtu__shrinks_on_the_way_alone() {
+    for names in ["udp", "packet", "xdp", "packet,udp", "packet,gso,udp", "xdp,udp"] {
+        flow(1, names, 60, |i, side| {
+            let mtu = [(20, 1000), (40, 600)];
+            if let Some((_, mtu)) = mtu.iter().find(|(at, _)| *at == i) {
                 side.host.other(&format!("ip link set cable0 mtu {mtu}"));
             }
         });

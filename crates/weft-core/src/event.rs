@@ -31,6 +31,11 @@ pub enum Payload {
     },
     /// This endpoint's encoded address.
     Address,
+    /// So many bytes of zero.
+    Padding {
+        /// Bytes.
+        len: u32,
+    },
 }
 
 impl Payload {
@@ -39,8 +44,19 @@ impl Payload {
     pub fn len(&self) -> u32 {
         match *self {
             Payload::Op { len, .. } | Payload::Region { len, .. } => len,
+            Payload::Padding { len } => len,
             Payload::None | Payload::Address => 0,
         }
+    }
+
+    /// So many bytes of it from `at` on.
+    #[must_use]
+    pub fn part(mut self, at: u32, bytes: u32) -> Payload {
+        if let Payload::Op { offset, len, .. } | Payload::Region { offset, len, .. } = &mut self {
+            *offset += u64::from(at);
+            *len = bytes;
+        }
+        self
     }
 
     /// Whether it carries no byte of a message.
@@ -66,12 +82,24 @@ pub struct Transmit {
     pub bulk: bool,
     /// Which of the ways of its link it takes, below [`LinkCaps::stripes`](crate::LinkCaps).
     pub stripe: u8,
+    /// It is a part of the packet that `header` belongs to: what leaves is
+    /// [`Piece::header_of`](wire::Piece::header_of) it, and behind that `header` and `payload`.
+    pub piece: Option<wire::Piece>,
 }
 
 impl Transmit {
+    /// Bytes of each packet.
+    #[inline]
+    pub fn packet_len(&self) -> u32 {
+        let payload = self.payload.len();
+        let each = if self.packets > 1 { payload / self.packets } else { payload };
+        let around = if self.piece.is_some() { wire::Piece::LEN as u32 } else { 0 };
+        self.header.as_slice().len() as u32 + each + around
+    }
+
     /// One packet.
     pub(crate) fn one(peer: PeerId, header: HeaderBuf, payload: Payload) -> Transmit {
-        Transmit { peer, header, payload, packets: 1, bulk: false, stripe: 0 }
+        Transmit { peer, header, payload, packets: 1, bulk: false, stripe: 0, piece: None }
     }
 
     /// Takes the first `taken` packets off a run, fewer than it has.
@@ -153,6 +181,27 @@ pub enum Placement {
         peer: PeerId,
         /// Its sequence number.
         seq: Seq,
+    },
+    /// Keep the payload, a part of the packet (peer, seq), until all parts are here; then handle
+    /// that packet. Those of packets before `expected` are needed no more.
+    Piece {
+        /// From whom.
+        peer: PeerId,
+        /// The packet's sequence number.
+        seq: Seq,
+        /// The next that is expected.
+        expected: Seq,
+        /// Which part.
+        piece: wire::Piece,
+    },
+    /// A packet of `size` bytes with this number, from [`crate::Engine::ask_size`], got through.
+    Probed {
+        /// To whom.
+        peer: PeerId,
+        /// Its number.
+        number: u32,
+        /// Bytes.
+        size: u32,
     },
     /// Copy into a registered region.
     Region {
@@ -351,6 +400,15 @@ pub enum Event {
     /// Packets to this peer have been sent again this often in vain: twice or more. If there is
     /// another path, it may be worth a try.
     PeerStalled(PeerId, u32),
+    /// The peer is heard, but the oldest packet to it was sent again several times in vain.
+    PeerStuck {
+        /// To whom.
+        peer: PeerId,
+        /// It goes the way of bulk data.
+        bulk: bool,
+        /// Its length in bytes.
+        len: u32,
+    },
 }
 
 /// A direct copy to do.

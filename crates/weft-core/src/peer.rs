@@ -17,6 +17,7 @@ use crate::transfer::select::{eager_max_of, Limits, ACTIVE_MAX};
 use crate::wire::{Common, Packet};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 /// Small messages from which on one train of them costs less than a packet for each.
@@ -70,6 +71,14 @@ impl Desc {
         }
         part
     }
+}
+
+/// A packet that has its number and is sent in pieces, from `at` on.
+#[derive(Clone, Copy)]
+pub(crate) struct Cut {
+    pub seq: Seq,
+    pub desc: Desc,
+    pub at: u32,
 }
 
 /// What the head of the message queue has for the wire.
@@ -361,6 +370,12 @@ pub(crate) struct Peer {
     pub warned: bool,
     /// When packets were first found to have been unacknowledged for too long.
     pub overdue_at: Instant,
+    /// When it was last said that the oldest does not get through.
+    pub said_at: Instant,
+    /// A packet that is sent in pieces, and what has left of it.
+    pub cut: Option<Cut>,
+    /// Packets that asked for the length of what gets through: their numbers, and the longest.
+    pub probes: Vec<(u32, u32)>,
     /// When the timer table fires for this peer.
     pub armed: Instant,
 }
@@ -438,6 +453,9 @@ impl Peer {
             still: Pulse::Runs,
             warned: false,
             overdue_at: Instant(0),
+            said_at: Instant(0),
+            cut: None,
+            probes: Vec::new(),
             armed: Instant::FAR,
         };
         peer.set_caps(cfg, caps);
@@ -578,6 +596,7 @@ impl Peer {
         self.msgs = VecDeque::new();
         self.data = VecDeque::new();
         self.stalled = VecDeque::new();
+        (self.cut, self.probes) = (None, Vec::new());
         if self.pulls.is_empty() {
             self.pulls = VecDeque::new();
         }

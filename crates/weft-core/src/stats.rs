@@ -31,6 +31,7 @@ counters! {
     messages_received: "Messages and active messages delivered.",
     acks_sent: "Packets that only acknowledge.",
     retransmitted: "Packets sent again.",
+    packets_cut: "Packets sent again in pieces, as their path carries less than they are long.",
     timeouts: "Retransmission timeouts.",
     duplicates: "Packets received before and dropped.",
     held: "Packets ahead of a gap, kept until it was filled.",

@@ -13,6 +13,7 @@ pub mod kind;
 pub mod link;
 pub mod looplink;
 pub mod packet;
+pub mod pieces;
 pub mod ports;
 mod proof;
 mod random;

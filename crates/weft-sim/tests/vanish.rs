@@ -166,6 +166,107 @@ fn kind__that_vanishes_for_a_while_is_made_good() {
     }
 }
 
+/// Runs rounds of all kinds of operations, at least so many and until so late; what is left of
+/// them ends well.
+fn rounds_pass(
+    name: &str,
+    config: SimConfig,
+    rounds: u64,
+    until_ms: u64,
+) -> weft_sim::runner::Outcome {
+    let mut sim = sim_of(name, config);
+    let (done, key) = (Rc::new(RefCell::new(0)), Key::default());
+    let (count, last) = (Rc::clone(&done), Rc::new(RefCell::new(None)));
+    sim.spawn_all(move |env| {
+        let (done, key, last) = (Rc::clone(&count), Key::clone(&key), Rc::clone(&last));
+        async move {
+            let peer = env.peer(1 - env.host);
+            if env.host == 1 {
+                *key.borrow_mut() = env.endpoint.register(100_000, Rights::ALL);
+            }
+            for round in 0.. {
+                // The sender says which round is the last before it is received.
+                let late = round >= rounds && env.now().0 >= until_ms * MS;
+                if env.host == 0 && late && last.borrow().is_none() {
+                    *last.borrow_mut() = Some(round);
+                }
+                let result = match env.host {
+                    0 => send_round(&env, peer, &key, round).await,
+                    _ => recv_round(&env, peer, round).await,
+                };
+                result.unwrap_or_else(|error| panic!("host {}: {error}", env.host));
+                if until_ms > 0 && env.host == 0 {
+                    env.sleep(200 * MS).await;
+                }
+                if last.borrow().is_some_and(|last| round >= last) {
+                    break;
+                }
+            }
+            *done.borrow_mut() += 1;
+        }
+    });
+    let outcome = sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(*done.borrow(), 2);
+    outcome
+}
+
+#[test]
+fn longer__packets_that_vanish_are_sent_in_pieces_and_shorter_ones_follow() {
+    for bytes in [300, 600, 1_000, 1_400] {
+        for reliability in ["selective", "gbn"] {
+            for from in [0, 5] {
+                let span = Span::ms(from, u64::MAX / MS);
+                let mut config = two_hosts(Fault::Longer { bytes, span });
+                config.settings.push(("reliability", reliability.to_string()));
+                let outcome = rounds_pass("longer", config, 40, 0);
+                assert!(outcome.counters.lost > 0);
+                // What is known to vanish is not sent.
+                assert!(outcome.counters.lost < 5_000, "{bytes}: {}", outcome.counters.lost);
+            }
+        }
+    }
+}
+
+#[test]
+fn longer__they_are_sent_again_when_they_get_through() {
+    let config = two_hosts(Fault::Longer { bytes: 700, span: Span::ms(2, 3_000) });
+    let short = rounds_pass("short", config.clone(), 1, 2_000).counters;
+    let middle = rounds_pass("middle", config.clone(), 1, 13_000).counters;
+    let long = rounds_pass("long", config, 1, 23_000).counters;
+    let mean = |sent: u64, bytes: u64| bytes / sent;
+    let late = mean(long.sent - middle.sent, long.sent_bytes - middle.sent_bytes);
+    assert!(mean(short.sent, short.sent_bytes) + 200 < late, "{short:?} {long:?}");
+}
+
+#[test]
+fn longer__and_lost_duplicated_and_out_of_order() {
+    for seed in 0..20 {
+        let mut config = two_hosts(Fault::Longer { bytes: 900, span: Span::ms(3, u64::MAX / MS) });
+        config.seed = seed;
+        for fault in
+            [Fault::loss(50_000), Fault::duplicate(50_000), Fault::reorder(50_000, 100_000)]
+        {
+            config = config.fault(fault);
+        }
+        rounds_pass("longer and lossy", config, 10, 0);
+    }
+}
+
+/// Where there is another network, what vanishes on one takes the other.
+#[test]
+fn kind__that_vanishes_on_one_network_takes_the_other() {
+    for (to, kinds) in (0..).zip(KINDS) {
+        for &kind in kinds {
+            for network in [0, 1] {
+                let vanish = Fault::Kind { kind, to, span: Span::ms(5, u64::MAX / MS) };
+                let mut config = two_hosts(vanish.on(network));
+                config.more = vec![config.wire];
+                rounds_pass(&format!("{} on network {network}", kind.name()), config, 20, 200);
+            }
+        }
+    }
+}
+
 /// A receiver that only computes, or has posted nothing yet, is no lack of progress.
 #[test]
 fn progress__is_not_missed_while_the_peer_has_posted_nothing() {

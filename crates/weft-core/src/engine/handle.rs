@@ -320,6 +320,8 @@ impl Engine {
             Packet::Reply(h) => self.on_reply(peer, c, h),
             Packet::Nop(_) => self.on_nop(now, peer, c),
             Packet::Bye(h) => self.on_bye(peer, h),
+            Packet::Probe(h) => self.on_probe(peer, c, h, len),
+            Packet::Piece(h) => self.on_piece(now, peer, c, h),
             Packet::Ack(_) | Packet::Hello(_) => Placement::None,
             // Between agents; there is none here.
             Packet::Mcast(_) | Packet::Grant(_) => Placement::None,

@@ -8,6 +8,7 @@
 mod alive;
 mod atomic;
 mod awaited;
+mod cut;
 mod eager;
 mod handle;
 mod matching;

@@ -1,7 +1,7 @@
 //! Outgoing packets: whose turn it is, and what goes first.
 
 use super::types::{Event, Payload, Transmit};
-use super::{eager, put, rendezvous, session, Engine, QUANTUM};
+use super::{cut, eager, put, rendezvous, session, Engine, QUANTUM};
 use crate::id::PeerId;
 use crate::peer::{Desc, Item, State, Step, StreamSource};
 use crate::reliability::{Reliability, LANES};
@@ -111,8 +111,11 @@ impl Engine {
         if p.blocked || p.held {
             return None;
         }
-        if let Some(t) = p.stalled.pop_front() {
-            return Some(self.current(t));
+        while let Some(t) = p.stalled.pop_front() {
+            // As if it were lost: it is sent again in pieces.
+            if !cut::is_too_long_now(p, &t) {
+                return Some(self.current(t));
+            }
         }
         if let Some((word, report)) = p.last_word.take() {
             let t = session::last_word(&self.cfg, self.me.0, p, word);
@@ -130,6 +133,12 @@ impl Engine {
         if p.windows.as_ref().is_some_and(|w| w.recv.has_gap() && w.recv.ack_due(now)) {
             return self.poll_ack(now, peer);
         }
+        if !self.peers[peer.0 as usize].probes.is_empty() {
+            return self.next_answer(peer);
+        }
+        if let Some(t) = self.next_piece(peer) {
+            return Some(t);
+        }
         let p = &mut self.peers[peer.0 as usize];
         let again = p.windows.as_mut().and_then(|w| w.send.next_retransmit(now));
         if let Some((seq, desc)) = again {
@@ -140,6 +149,10 @@ impl Engine {
             let desc = self.still_there(desc);
             // The answer tells what else is missing: have it at once.
             let desc = desc.with_flags(desc.flags | flags::ACKNOW);
+            self.note_vain(now, peer, seq, &desc);
+            if cut::is_too_long(&self.peers[peer.0 as usize], &desc) {
+                return self.cut(peer, seq, desc);
+            }
             return Some(self.emit_at(peer, &desc, seq));
         }
         if p.windows.as_ref().is_none_or(|w| w.send.can_send()) {
@@ -234,7 +247,7 @@ impl Engine {
 
     /// The packet itself, or a refusal in its place (and under its number) when the region it was
     /// to be read from was unregistered meanwhile.
-    fn still_there(&self, desc: Desc) -> Desc {
+    pub(super) fn still_there(&self, desc: Desc) -> Desc {
         match desc.payload {
             Payload::Region { key, .. } if !self.regions.has(key) => refusal(desc.imm),
             _ => desc,
@@ -248,6 +261,7 @@ impl Engine {
             return t;
         }
         let Ok((common, _, _)) = wire::parse(t.header.as_slice()) else { return t };
+        // For a piece as well: the packet is refused as a whole, under its number.
         let desc = refusal(common.imm);
         let common = Common { flags: desc.flags, ..common };
         Transmit::one(t.peer, wire::emit(&common, &desc.packet), Payload::None)
@@ -311,7 +325,7 @@ impl Engine {
         Transmit { packets, bulk, stripe, ..self.emit_at(peer, &desc, seq) }
     }
 
-    fn emit_at(&mut self, peer: PeerId, desc: &Desc, seq: Seq) -> Transmit {
+    pub(super) fn emit_at(&mut self, peer: PeerId, desc: &Desc, seq: Seq) -> Transmit {
         let p = &mut self.peers[peer.0 as usize];
         let common = p.common(desc.flags, seq, desc.imm);
         p.ack_asked = false;

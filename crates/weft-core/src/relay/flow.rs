@@ -153,7 +153,6 @@ impl Flow {
             mode => mode,
         };
         let us = |n: u32| Duration::from_micros(u64::from(n));
-        let (rto_min, rto_max) = (us(cfg.rto_min_us), us(cfg.rto_max_us));
         let mut recv = RecvWindow::new(mode, Seq(0), cfg.window);
         recv.set_ack_policy(AckPolicy {
             every: cfg.ack_every,
@@ -173,7 +172,7 @@ impl Flow {
             recv,
             congestion,
             unasked: 0,
-            rtt: Rtt::new(rto_min * 10, rto_min, rto_max),
+            rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
             credit: 0,
             heard_credit: 0,
             backlog: VecDeque::new(),
@@ -512,6 +511,11 @@ impl Flow {
         if credit.wrapping_sub(self.credit) <= MAX_STEP {
             self.credit = credit;
         }
+    }
+
+    /// What the rank grants, units in all.
+    pub fn credit(&self) -> u32 {
+        self.credit
     }
 
     /// Whether the peer grants more than the rank has heard.

@@ -9,6 +9,7 @@
 //! that the caller gives and gets back in [`Relay::poll_free`].
 
 mod flow;
+mod length;
 mod share;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ use crate::seq::Seq;
 use crate::slab::Slab;
 use crate::time::Instant;
 use crate::wire::{
-    self, flags, reason, Bye, Common, HeaderBuf, Hello, Packet, PacketType, Reply, WireError,
+    self, flags, reason, Bye, Common, HeaderBuf, Hello, Packet, PacketType, Piece, Reply, WireError,
 };
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -97,6 +98,9 @@ pub enum Arrival {
     Deliver(Option<PeerId>),
     /// Keep it until [`Relay::next_held`] names it.
     Hold(PeerId, Seq),
+    /// A part of the packet with this number, of those after the last number: keep it until all
+    /// are here, then give that packet to [`Relay::from_wire`].
+    Piece(PeerId, [Seq; 2], Piece),
 }
 
 /// Room that the caller has for packets from the network.
@@ -427,6 +431,8 @@ impl Relay {
         };
         self.acknowledged(now, peer, &common, sack.as_ref());
         match packet {
+            Packet::Probe(_) => self.on_probe(peer, &common, &packet),
+            Packet::Piece(piece) => self.on_piece(now, peer, common.seq, piece),
             Packet::Ack(_) => self.on_ack(now, peer, common.credit, room.deliver),
             Packet::Bye(_) => {
                 self.end_bye(peer);
@@ -761,17 +767,6 @@ impl Relay {
                 None => {}
             }
         }
-    }
-
-    /// Says that packets to a peer do not get through.
-    fn report_stuck(&mut self, now: Instant, peer: PeerId) {
-        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
-        let oldest = flow.send.oldest_item().and_then(|(key, _)| self.kept.get(key));
-        let (Some(kept), Some(since)) = (oldest, flow.send.stuck_since()) else { return };
-        let kind = kept.header.as_slice().get(wire::field::TYPE).copied().unwrap_or_default();
-        let Ok(kind) = PacketType::try_from(kind) else { return };
-        let after_ms = now.since(since).as_millis() as u32;
-        self.events.push_back(RelayEvent::Stuck(peer, after_ms, kind, kept.payload));
     }
 
     #[inline]

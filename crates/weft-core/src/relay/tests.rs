@@ -110,7 +110,7 @@ impl Side {
                     self.ahead.insert(seq.0, header);
                     return;
                 }
-                Arrival::Drop => return,
+                Arrival::Drop | Arrival::Piece(..) => return,
             }
             let Some(next) = self.relay.next_held() else { return };
             header = self.ahead.remove(&next.1 .0).expect("held");

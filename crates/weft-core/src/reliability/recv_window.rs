@@ -149,6 +149,12 @@ impl RecvWindow {
         Some(seq)
     }
 
+    /// Whether this packet has not come yet and would be taken.
+    pub fn lacks(&self, seq: Seq) -> bool {
+        let ahead = seq.distance_from(self.expected);
+        seq == self.expected || ahead < self.limit && self.can_hold(seq, 1)
+    }
+
     /// The next number expected in order: the cumulative acknowledgement to send.
     pub fn next_expected(&self) -> Seq {
         self.expected

@@ -17,6 +17,7 @@ mod control;
 mod eager;
 mod hello;
 mod multicast;
+mod piece;
 mod pull;
 mod rendezvous;
 mod rma;
@@ -35,6 +36,7 @@ pub use header::{
 };
 pub use hello::{Hello, TRUSTS, VERSION_MAX, VERSION_MIN};
 pub use multicast::{member, Grant, Mcast};
+pub use piece::{Piece, Probe, PIECES_MAX, PIECE_UNIT};
 pub use pull::{Data, DirectDone, Pull};
 pub use rendezvous::{status, Fin, Rts};
 pub use rma::{Get, Put};
@@ -166,6 +168,10 @@ packets! {
     Mcast = 17, "MCAST", true;
     /// Credit in a multicast group, between agents.
     Grant = 18, "GRANT", true;
+    /// Asks whether a packet of its length gets through, or answers.
+    Probe = 19, "PROBE", false;
+    /// Part of a packet that has its number: see [`Piece`].
+    Piece = 20, "PIECE", false;
 }
 
 impl Packet {

@@ -42,6 +42,12 @@ fn random_header(random: &mut Random, kind: PacketType) -> Vec<u8> {
             bytes[Hello::VERSION_MIN.range().start] = low;
             bytes[Hello::VERSION_MAX.range().start] = low.max(random.next() as u8);
         }
+        PacketType::Piece => {
+            let total = 1 + random.below(PIECES_MAX as usize) as u32;
+            let offset = random.below(total as usize) as u32 / PIECE_UNIT * PIECE_UNIT;
+            bytes[Piece::OFFSET.range()].copy_from_slice(&offset.to_le_bytes());
+            bytes[Piece::TOTAL.range()].copy_from_slice(&total.to_le_bytes());
+        }
         PacketType::Atomic => bytes[Atomic::CODE.range().start] = 1 + random.below(6) as u8,
         _ => {}
     }
@@ -146,9 +152,23 @@ fn parse__refuses_other_versions_and_types() {
         assert_eq!(session_of(&bytes), None);
     }
     bytes[field::VERSION] = VERSION;
-    for number in [0].into_iter().chain(19..=255) {
+    for number in [0].into_iter().chain(21..=255) {
         bytes[field::TYPE] = number;
         assert_eq!(parse(&bytes), Err(WireError::Type { found: number }));
+    }
+}
+
+#[test]
+fn parse__refuses_pieces_that_cannot_be() {
+    let piece = |offset, total| {
+        let header = emit(&common(), &Packet::Piece(Piece { offset, total }));
+        parse(header.as_slice()).map(|_| ())
+    };
+    assert_eq!((piece(0, 1), piece(128, 129), piece(0, PIECES_MAX)), (Ok(()), Ok(()), Ok(())));
+    for (offset, total) in
+        [(0, 0), (1, 9), (64, 64), (0, PIECES_MAX + 1), (u32::MAX - 63, u32::MAX)]
+    {
+        assert_eq!(piece(offset, total), Err(WireError::Field), "{offset} of {total}");
     }
 }
 
@@ -236,9 +256,10 @@ fn fields__fill_each_header_without_gap() {
 }
 
 #[test]
-fn is_sequenced__all_but_hello_ack_bye() {
+fn is_sequenced__all_but_hello_ack_bye_and_what_concerns_lengths() {
     for &kind in PacketType::ALL {
-        let alone = matches!(kind, PacketType::Hello | PacketType::Ack | PacketType::Bye);
+        let alone = matches!(kind, PacketType::Hello | PacketType::Ack | PacketType::Bye)
+            || matches!(kind, PacketType::Probe | PacketType::Piece);
         assert_eq!(kind.is_sequenced(), !alone, "{kind:?}");
     }
 }

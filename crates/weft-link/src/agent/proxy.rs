@@ -7,6 +7,7 @@ use super::counters::{Counters, InKernel};
 use super::groups::{Groups, Port};
 use super::payloads::Payloads;
 use super::Control;
+use crate::pieces::Pieces;
 use crate::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -67,6 +68,8 @@ pub struct Proxy {
     /// By peer and number.
     held: BTreeMap<(u32, u32), (HeaderBuf, Vec<u8>)>,
     held_bytes: usize,
+    /// Packets of which parts have come.
+    pieces: Pieces,
     scratch: Vec<u8>,
     counters: Counters,
     groups: Groups,
@@ -91,6 +94,7 @@ impl Proxy {
             inbox_bytes: 0,
             held: BTreeMap::new(),
             held_bytes: 0,
+            pieces: Pieces::default(),
             scratch: Vec::new(),
             counters: Counters::default(),
             groups: Groups::default(),
@@ -195,6 +199,7 @@ impl Proxy {
         let of_peer = (peer.0, 0)..=(peer.0, u32::MAX);
         let held: Vec<(u32, u32)> = self.held.range(of_peer).map(|(key, _)| *key).collect();
         held.into_iter().for_each(|key| drop(self.take_held(key)));
+        self.pieces.forget(peer);
         self.lose(peer);
     }
 
@@ -222,6 +227,12 @@ impl Proxy {
         let room = Room { deliver: inbox || self.gone, hold: self.held_bytes < bytes_max };
         match self.relay.from_wire(now, link, header, room) {
             Arrival::Drop => {}
+            Arrival::Piece(peer, [seq, expected], piece) => {
+                let whole = self.pieces.take((peer, seq, expected), &piece, header, payload);
+                if let Some((header, payload)) = whole {
+                    self.arrive(now, link, &header, Bytes::from_slice(&payload), rank);
+                }
+            }
             Arrival::Hold(peer, seq) => {
                 self.take_held((peer.0, seq.0));
                 self.held_bytes += payload.len() + HELD;

@@ -10,7 +10,7 @@ use crate::kind::Kind;
 use crate::train::{DataRun, Sealed, Sealer};
 use crate::{Frame, LinkEvent};
 use std::io;
-use weft_core::wire::{field, PacketType};
+use weft_core::wire::{field, PacketType, Probe};
 use weft_core::PeerId;
 
 /// Most datagrams in a train: `UDP_MAX_SEGMENTS` of the kernel.
@@ -220,6 +220,8 @@ impl UdpLink {
         };
         match classify(&error) {
             Refusal::Full => return Sent::Full,
+            // What asks whether it gets through as it is.
+            Refusal::TooBig if Probe::is_question(&self.tx[at.clone()]) => {}
             Refusal::TooBig => {
                 self.shrink(peer, at.len());
                 if self.send_fragmented(socket, &self.tx[at], to) {

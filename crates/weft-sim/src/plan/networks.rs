@@ -35,18 +35,28 @@ pub(super) fn draw_networks(config: &mut SimConfig, rng: &mut Rng) {
     }
 }
 
-/// Packets that vanish by their kind for less than peers are waited for, though all others pass.
+/// Packets that vanish though all others pass: by their kind, for less than peers are waited for,
+/// or by their length, for ever.
 pub(super) fn draw_vanishing(config: &mut SimConfig, rng: &mut Rng) {
-    if config.kind == LinkKind::Memory || !rng.chance(250_000) {
+    if config.kind == LinkKind::Memory {
         return;
     }
     let (from, to) = (rng.below(40), rng.below(u64::from(config.hosts)) as u32);
-    let span = Span::ms(from, from + *rng.pick(&[5, 100, PATIENCE_MS / 2]));
-    let vanish = Fault::Kind { kind: *rng.pick(PacketType::ALL), to, span };
-    config.faults.push(match rng.chance(500_000) {
-        true => vanish.on(rng.below(config.networks() as u64) as usize),
-        false => vanish,
-    });
+    let mut vanish = Vec::new();
+    if rng.chance(250_000) {
+        let span = Span::ms(from, from + *rng.pick(&[5, 100, PATIENCE_MS / 2]));
+        vanish.push(Fault::Kind { kind: *rng.pick(PacketType::ALL), to, span });
+    }
+    if rng.chance(250_000) {
+        let until = *rng.pick(&[from + 100, from + PATIENCE_MS, u64::MAX / 1_000_000]);
+        let bytes = rng.between(300, u64::from(config.mtu)) as u32;
+        vanish.push(Fault::Longer { bytes, span: Span::ms(from, until) });
+    }
+    let networks = config.networks() as u64;
+    config.faults.extend(vanish.into_iter().map(|fault| match rng.chance(500_000) {
+        true => fault.on(rng.below(networks) as usize),
+        false => fault,
+    }));
 }
 
 /// Packets of bulk data, longer than others.

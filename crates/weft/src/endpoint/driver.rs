@@ -2,6 +2,7 @@
 
 use super::away::Away;
 use super::future::wake;
+use super::length::Lengths;
 use super::look::Close;
 use super::ops::{AwaitedRecv, OpTable, Owner};
 use super::paths::Route;
@@ -99,6 +100,8 @@ pub(crate) struct Core {
     pub(super) connects: Vec<(PeerId, usize, Address)>,
     /// HELLOs that came: from whom, over which link, and whether it was an answer.
     pub(super) hellos: Vec<(PeerId, usize, bool)>,
+    /// Of the length of packets.
+    pub(super) lengths: Lengths,
     /// Endpoints that said HELLO in vain, and over which link.
     rejects: Vec<(EndpointId, usize)>,
     atomics: VecDeque<AtomicRequest>,
@@ -185,8 +188,7 @@ impl Driver {
     pub fn new(config: Config, id: EndpointId, clock: Clock, links: Vec<Box<dyn Link>>) -> Driver {
         let mut address = Address { endpoint: id, rank: config.rank, ..Address::default() };
         links.iter().for_each(|link| link.advertise(&mut address));
-        let (encoded, now, exact) = (address.encode(), clock.now(), clock.is_virtual());
-        let count = links.len();
+        let (now, exact, count) = (clock.now(), clock.is_virtual(), links.len());
         Driver {
             origin: Origin::here(),
             core: Core {
@@ -210,6 +212,7 @@ impl Driver {
                 regions: HashMap::new(),
                 connects: Vec::new(),
                 hellos: Vec::new(),
+                lengths: Lengths::default(),
                 rejects: Vec::new(),
                 atomics: VecDeque::new(),
                 at_agent: BTreeSet::new(),
@@ -223,8 +226,8 @@ impl Driver {
                 data_over: None,
             },
             links,
+            encoded: address.encode(),
             address,
-            encoded,
             routes: Vec::new(),
             calibration: Calibration::default(),
             unproven: Vec::new(),
@@ -338,10 +341,7 @@ impl Driver {
         if !self.sleepers.is_empty() {
             did |= self.wake_sleepers();
         }
-        if self.ask_at <= self.core.now {
-            self.ask_unproven();
-            did = true;
-        }
+        did |= self.ask_due();
         did
     }
 
@@ -379,15 +379,6 @@ impl Driver {
         }
     }
 
-    /// When `progress` wants to be called again although nothing arrives.
-    pub fn next_timeout(&self) -> Option<Instant> {
-        let sleeper = self.sleepers.first_key_value().map(|(&(at, _), _)| at);
-        let engine = self.core.engine.next_timeout();
-        let ask = Some(self.ask_at).filter(|&at| at != Instant::FAR);
-        let packets = Some(self.packets_due).filter(|&at| at != Instant::FAR);
-        [sleeper, engine, ask, packets, self.wait_due()].into_iter().flatten().min()
-    }
-
     fn act(&mut self) -> bool {
         let mut did = false;
         for i in 0..self.links.len() {
@@ -403,6 +394,7 @@ impl Driver {
         while let Some((peer, link, answer)) = self.core.hellos.pop() {
             self.on_hello(peer, link, answer);
         }
+        self.take_lengths();
         while let Some((endpoint, link)) = self.core.rejects.pop() {
             self.links[link].reject(endpoint);
         }
@@ -437,6 +429,7 @@ impl Driver {
             Event::PeerFull(peer, messages, bytes) => self.report_full(peer, messages, bytes),
             Event::PeerSilent(peer) => self.on_silent(peer),
             Event::PeerStalled(peer, times) => self.on_stalled(peer, times),
+            Event::PeerStuck { peer, bulk, len } => self.on_stuck(peer, bulk, len),
             other => self.core.event(other),
         }
     }
@@ -470,6 +463,7 @@ impl Core {
                 self.regions.get(&key).map_or(&[], |m| m.read(offset, len as usize))
             }
             Payload::Address => address,
+            Payload::Padding { len } => self.lengths.padding(len),
         }
     }
 
@@ -522,6 +516,10 @@ impl Core {
                 }
             }
             Placement::Atomic(request) => self.atomics.push_back(request),
+            Placement::Piece { peer, seq, expected, piece } => {
+                self.piece((peer, seq, expected), &piece, header, payload);
+            }
+            Placement::Probed { peer, number, size } => self.lengths.note((peer, number, size)),
             Placement::Hello { peer, new } => {
                 self.hellos.push((peer, self.link, Hello::is_answer(header)));
                 match Address::decode(&payload.to_vec()) {
@@ -630,6 +628,7 @@ impl Core {
             || !self.copies.is_empty()
             || !self.connects.is_empty()
             || !self.hellos.is_empty()
+            || self.lengths.has_news()
             || !self.rejects.is_empty()
             || !self.atomics.is_empty()
     }
@@ -711,6 +710,7 @@ impl Core {
     fn forget(&mut self, peer: PeerId) {
         self.held.retain(|&(p, _), _| p != peer);
         self.arrivals.drain(..).for_each(wake);
+        self.lengths.forget(peer);
     }
 }
 

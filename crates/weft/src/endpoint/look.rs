@@ -2,6 +2,7 @@
 
 use super::driver::{Driver, CLOCK_ROUNDS, TRAIN_BUDGET};
 use arrayvec::ArrayVec;
+use weft_core::Instant;
 
 /// Looks in vain after which a link that costs a system call is looked at rarely.
 const QUIET: u32 = 256;
@@ -19,6 +20,15 @@ pub(super) struct Close {
 }
 
 impl Driver {
+    /// When `progress` wants to be called again although nothing arrives.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let sleeper = self.sleepers.first_key_value().map(|(&(at, _), _)| at);
+        let engine = self.core.engine.next_timeout();
+        let ask = Some(self.ask_at.min(self.core.lengths.at)).filter(|&at| at != Instant::FAR);
+        let packets = Some(self.packets_due).filter(|&at| at != Instant::FAR);
+        [sleeper, engine, ask, packets, self.wait_due()].into_iter().flatten().min()
+    }
+
     /// Whether a link is looked at in every round: one in use, unless a look costs a system call
     /// and nothing came over it for long, while another in use costs none.
     #[inline]

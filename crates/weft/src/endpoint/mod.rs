@@ -8,6 +8,7 @@ mod count;
 mod direct;
 pub(crate) mod driver;
 mod future;
+mod length;
 mod look;
 pub(crate) mod ops;
 mod paths;

@@ -9,6 +9,8 @@
 use super::row::Row;
 use arrayvec::ArrayVec;
 use std::time::Duration;
+use weft_core::config::MTU_MIN;
+use weft_core::reliability::PathMtu;
 use weft_core::wire::Eager;
 use weft_core::{Instant, LinkCaps};
 
@@ -61,13 +63,16 @@ pub(super) struct Path {
     /// Answers before do not prove it again: a path that loses most packets still answers at times.
     hold: Instant,
     wait: Duration,
+    /// How long packets may be; `caps.mtu` follows it.
+    pub mtu: PathMtu,
 }
 
 impl Path {
     pub fn new(link: usize, caps: LinkCaps) -> Path {
         let (asked, answered, never) = (None, None, Instant(0));
         let (state, wait) = (State::Unproven, ask_again(&caps));
-        Path { link: link as u8, caps, state, asked, answered, since: never, hold: never, wait }
+        let (link, mtu) = (link as u8, PathMtu::new(caps.mtu));
+        Path { link, caps, state, asked, answered, since: never, hold: never, wait, mtu }
     }
 
     /// Bytes per microsecond of data, over all its interfaces.
@@ -183,13 +188,53 @@ impl Route {
         caps
     }
 
-    /// A path now carries packets of this size; returns what all carry.
-    pub fn set_mtu(&mut self, link: usize, mtu: u32) -> u32 {
+    /// A link now carries packets of this size; returns what all paths carry.
+    pub fn set_mtu(&mut self, now: Instant, link: usize, mtu: u32) -> u32 {
         for path in self.paths.iter_mut().filter(|p| usize::from(p.link) == link) {
-            path.caps.mtu = mtu;
+            path.mtu.set_most(now, mtu);
         }
-        self.measure();
+        self.measure_mtu();
         self.caps().mtu
+    }
+
+    /// Takes in what is known now of the length of packets; what all paths carried, and carry now,
+    /// where that has changed.
+    pub fn measure_mtu(&mut self) -> Option<(u32, u32)> {
+        let before = self.caps().mtu;
+        self.paths.iter_mut().for_each(|path| path.caps.mtu = path.mtu.fits());
+        self.measure();
+        let now = self.caps().mtu;
+        (now != before).then_some((before, now))
+    }
+
+    /// What is known of the length of packets over each link.
+    pub fn mtus(&mut self) -> impl Iterator<Item = (usize, &mut PathMtu)> + '_ {
+        self.paths.iter_mut().map(|path| (usize::from(path.link), &mut path.mtu))
+    }
+
+    /// When the next packet is to ask for its length.
+    pub fn probe_at(&self) -> Option<Instant> {
+        self.paths.iter().filter_map(|path| path.mtu.next_timeout()).min()
+    }
+
+    /// A packet of this length is sent again and again in vain, though the peer is heard: is it the
+    /// length? If that was found not to be the cause since `since`, the path is left, where there
+    /// is another. True if that is so.
+    pub fn suspect(&mut self, now: Instant, since: Instant, link: u8, len: u32) -> bool {
+        let others = self.paths.iter().any(|p| p.link != link && p.state != State::Lost);
+        let Some(path) = self.paths.iter_mut().find(|p| p.link == link) else { return false };
+        // Links of long packets ask with them, and are judged by that. Short ones are not too long.
+        if !is_long(&path.caps) && len > MTU_MIN && !path.mtu.is_known(since) {
+            path.mtu.suspect(now);
+            return false;
+        }
+        if !others || path.state == State::Lost {
+            return false;
+        }
+        let steady = now.since(path.since) > STEADY;
+        path.wait = if steady { ask_again(&path.caps) } else { (path.wait * 2).min(ASK_AGAIN_MAX) };
+        (path.state, path.since, path.hold) = (State::Lost, now, now + path.wait);
+        self.choose()
     }
 
     /// A link spreads data over so many interfaces.
@@ -509,14 +554,14 @@ mod tests {
     fn link_for__a_packet_too_long_takes_the_path_that_carries_it() {
         let mut route = proven();
         assert_eq!(route.link_for(false, 1456), RAW as u8);
-        route.set_mtu(RAW, 1000);
+        route.set_mtu(at(0), RAW, 1000);
         assert_eq!(route.link_for(false, 1000), RAW as u8);
         assert_eq!(route.link_for(false, 1456), UDP as u8);
-        route.set_mtu(UDP, 976);
+        route.set_mtu(at(0), UDP, 976);
         assert_eq!(route.link_for(false, 1000), RAW as u8);
         assert_eq!(route.link_for(false, 1456), UDP as u8, "it cuts");
         assert_eq!(route.link_for(true, 1456), UDP as u8);
-        route.set_mtu(RAW, 1480);
+        route.set_mtu(at(0), RAW, 1480);
         assert_eq!(route.link_for(true, 1456), RAW as u8, "better whole");
     }
 

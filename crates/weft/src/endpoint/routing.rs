@@ -193,7 +193,7 @@ impl Driver {
     }
 
     /// Tells the engine which way bulk data goes.
-    fn set_bulk(&mut self, peer: PeerId) {
+    pub(super) fn set_bulk(&mut self, peer: PeerId) {
         if let Some(Some(route)) = self.routes.get(peer.0 as usize) {
             self.core.engine.set_bulk(peer, route.caps());
         }
@@ -275,9 +275,10 @@ impl Driver {
             }
             LinkEvent::Mtu(peer, mtu) => {
                 if let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) {
-                    let mtu = route.set_mtu(link, mtu);
+                    let mtu = route.set_mtu(self.core.now, link, mtu);
                     self.core.engine.set_mtu(peer, mtu);
                     self.set_bulk(peer);
+                    self.search(peer);
                 }
             }
             // Those that waited with it may go.

@@ -31,10 +31,7 @@ impl Driver {
     /// The link a packet takes: data that was asked for may have one of its own.
     #[inline]
     pub(super) fn link_for(&self, t: &Transmit) -> Option<usize> {
-        let payload = t.payload.len();
-        let each = if t.packets > 1 { payload / t.packets } else { payload };
-        let len = t.header.as_slice().len() as u32 + each;
-        self.link_by(t.peer, t.bulk, len)
+        self.link_by(t.peer, t.bulk, t.packet_len())
     }
 
     /// The link that a packet of `len` bytes takes.
@@ -99,6 +96,11 @@ impl Driver {
                 next = self.core.engine.poll_transmit(self.core.now);
                 continue;
             }
+            if first.piece.is_some() {
+                did |= self.send_piece(link, first);
+                next = self.core.engine.poll_transmit(self.core.now);
+                continue;
+            }
             if (first.packets > 1 || first.stripe > 0) && is(&first, PacketType::Data) {
                 did |= self.send_run(link, first);
                 next = self.core.engine.poll_transmit(self.core.now);
@@ -147,7 +149,8 @@ impl Driver {
         }
         let Some(t) = self.core.engine.poll_transmit(self.core.now) else { return };
         let link = self.link_for(&t);
-        let Some(at) = link.filter(|_| t.packets == 1 && !is(&t, HELLO)) else {
+        let alone = t.packets == 1 && t.piece.is_none() && !is(&t, HELLO);
+        let Some(at) = link.filter(|_| alone) else {
             self.core.engine.refused(t);
             self.flush();
             return;
@@ -163,6 +166,24 @@ impl Driver {
         if self.core.engine.queued(peer) > 0 {
             self.flush();
         }
+    }
+
+    /// Sends a part of a packet that is longer than its path carries by now.
+    #[cold]
+    fn send_piece(&mut self, link: Option<usize>, t: Transmit) -> bool {
+        let (Some(link), Some(piece)) = (link, t.piece) else { return true };
+        let payload = self.core.resolve(&t.payload, &self.encoded);
+        // What it was to be read from is gone: the whole is sent again, or refused.
+        if payload.len() != t.payload.len() as usize {
+            return true;
+        }
+        let (header, body) = (piece.header_of(&t.header), [t.header.as_slice(), payload].concat());
+        let frame = Frame { peer: t.peer, header: header.as_slice(), payload: &body };
+        let taken = self.links[link].send(&[frame]) > 0;
+        if !taken {
+            self.core.engine.refused(t);
+        }
+        taken
     }
 
     fn send_run(&mut self, link: Option<usize>, mut run: Transmit) -> bool {
@@ -245,6 +266,7 @@ impl Driver {
         t.packets as usize <= room
             && (t.packets == 1 || is(t, PacketType::EagerMore))
             && t.stripe == 0
+            && t.piece.is_none()
             && self.link_for(t) == link
             && !is(t, HELLO)
     }

@@ -281,6 +281,7 @@ impl Node {
         match *payload {
             Payload::None => Body::Bytes(Vec::new()),
             Payload::Address => Body::Bytes(vec![7; 40]),
+            Payload::Padding { len } => Body::Bytes(vec![0; len as usize]),
             Payload::Op { op, offset, len } => match self.buffers.get(&op) {
                 Some(b) => b.part(offset, len.into()),
                 None => Body::Bytes(Vec::new()),
@@ -356,6 +357,8 @@ impl Node {
                 region.write(offset, body.len(), body);
             }
             Placement::Atomic(request) => self.atomics.push(request),
+            // Those that put packets together and look for lengths are tested with links.
+            Placement::Piece { .. } | Placement::Probed { .. } => {}
         }
     }
 
@@ -729,6 +732,7 @@ impl Net {
             }
             Event::PeerUp(p) => self.nodes[at].up.push(p),
             Event::PeerStalled(p, times) => self.nodes[at].stalled.push((p, times)),
+            Event::PeerStuck { .. } => {}
             Event::PeerSlow(p, _) => self.nodes[at].slow.push(p),
             Event::PeerFull(p, messages, _) => self.nodes[at].full.push((p, messages)),
             Event::Shrunk { .. } => {}

@@ -352,7 +352,15 @@ fn skip__takes_the_front_off_a_run() {
     let common = wire::Common { seq: crate::Seq(u32::MAX - 1), imm: 9, ..wire::Common::default() };
     let header = wire::emit(&common, &Packet::Data(Data { offset: 5000 }));
     let payload = Payload::Op { op: OpId(3), offset: 5000, len: 8 * 1424 };
-    let mut run = Transmit { peer: PeerId(0), header, payload, packets: 8, bulk: true, stripe: 0 };
+    let mut run = Transmit {
+        peer: PeerId(0),
+        header,
+        payload,
+        packets: 8,
+        bulk: true,
+        stripe: 0,
+        piece: None,
+    };
     run.skip(3);
     let (after, packet, _) = wire::parse(run.header.as_slice()).unwrap();
     assert_eq!((run.packets, after.seq), (5, crate::Seq(1)));

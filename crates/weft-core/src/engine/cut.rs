@@ -1,0 +1,151 @@
+//! Packets that have their number and are longer than their path carries now: they are sent in
+//! pieces, each a packet of its own, under the number of the whole. The window knows nothing of
+//! it: the peer puts the pieces together below its window, and acknowledges the whole.
+//!
+//! And the packets that ask for the length that a path carries; who asks is the driver, which knows
+//! the paths.
+
+use super::types::{Event, Payload, Placement, Transmit};
+use super::Engine;
+use crate::id::PeerId;
+use crate::peer::{Cut, Desc, Peer, State};
+use crate::seq::Seq;
+use crate::time::Instant;
+use crate::wire::{self, flags, Common, Packet, Piece, Probe, PIECE_UNIT};
+use core::time::Duration;
+
+/// Answers owed to a peer at most: one for each of its paths.
+const ANSWERS: usize = 4;
+/// So often the oldest packet is sent again in vain before the path is doubted.
+const DOUBTED: u8 = 3;
+/// Between two events that say so.
+const SAY_AGAIN: Duration = Duration::from_millis(10);
+
+/// Whether packets of this descriptor are longer than the path carries by now.
+pub(super) fn is_too_long(p: &Peer, desc: &Desc) -> bool {
+    let len = desc.len();
+    len > p.mtu() && !(desc.bulk && len <= p.long_mtu())
+}
+
+/// The same of what was to be sent and had to wait.
+pub(super) fn is_too_long_now(p: &Peer, t: &Transmit) -> bool {
+    let each = t.payload.len() / t.packets.max(1);
+    let len = t.header.as_slice().len() as u32 + each;
+    let fits = len <= p.mtu() || t.bulk && len <= p.long_mtu();
+    !fits && p.windows.is_some() && t.piece.is_none() && each > 0
+}
+
+impl Engine {
+    /// Packets of this length ask the peer whether they get through; `number` comes back with the
+    /// answer. `None` where nothing may be lost, or nobody answers yet.
+    pub fn ask_size(&mut self, peer: PeerId, number: u32, size: u32) -> Option<Transmit> {
+        let p = self.peers.get_mut(peer.0 as usize)?;
+        if p.state != State::Ready || p.windows.is_none() {
+            return None;
+        }
+        let common = p.common(0, Seq(0), number);
+        let header = wire::emit(&common, &Packet::Probe(Probe { size }));
+        let payload = Payload::Padding { len: size.checked_sub(Probe::LEN as u32)? };
+        Some(Transmit::one(peer, header, payload))
+    }
+
+    pub(super) fn on_probe(
+        &mut self,
+        peer: PeerId,
+        common: &Common,
+        probe: &Probe,
+        len: u64,
+    ) -> Placement {
+        let (number, size) = (common.imm, probe.size);
+        if common.flags & flags::REPLY != 0 {
+            return Placement::Probed { peer, number, size };
+        }
+        let owed = &mut self.peers[peer.0 as usize].probes;
+        if u64::from(size) != Probe::LEN as u64 + len {
+            self.stats.violations += 1;
+            return Placement::None;
+        }
+        // Shorter ones get through as well.
+        match owed.iter().position(|(of, _)| *of == number) {
+            Some(at) => owed[at].1 = size.max(owed[at].1),
+            None if owed.len() < ANSWERS => owed.push((number, size)),
+            None => return Placement::None,
+        }
+        self.make_ready(peer);
+        Placement::None
+    }
+
+    /// The answer to a question that came.
+    pub(super) fn next_answer(&mut self, peer: PeerId) -> Option<Transmit> {
+        let p = &mut self.peers[peer.0 as usize];
+        let (number, size) = p.probes.pop()?;
+        let common = p.common(flags::REPLY, Seq(0), number);
+        let header = wire::emit(&common, &Packet::Probe(Probe { size }));
+        Some(Transmit::one(peer, header, Payload::None))
+    }
+
+    /// Says that the oldest packet, which is sent again now, does not get through.
+    pub(super) fn note_vain(&mut self, now: Instant, peer: PeerId, seq: Seq, desc: &Desc) {
+        let p = &mut self.peers[peer.0 as usize];
+        let Some(w) = &p.windows else { return };
+        let tries = w.send.oldest_item().map_or(0, |(_, tries)| tries);
+        if tries < DOUBTED || seq != w.send.oldest() || now < p.said_at + SAY_AGAIN {
+            return;
+        }
+        p.said_at = now;
+        let (bulk, len) = (desc.bulk, desc.len());
+        let len = if is_too_long(p, desc) { p.mtu() } else { len };
+        self.events.push_back(Event::PeerStuck { peer, bulk, len });
+    }
+
+    /// Begins to send a packet in pieces: the first.
+    pub(super) fn cut(&mut self, peer: PeerId, seq: Seq, desc: Desc) -> Option<Transmit> {
+        self.stats.packets_cut += 1;
+        self.peers[peer.0 as usize].cut = Some(Cut { seq, desc, at: 0 });
+        self.next_piece(peer)
+    }
+
+    /// The next piece of the packet that is being sent.
+    pub(super) fn next_piece(&mut self, peer: PeerId) -> Option<Transmit> {
+        let p = &mut self.peers[peer.0 as usize];
+        let Cut { seq, desc, at } = p.cut?;
+        // It may have arrived meanwhile.
+        let left = p.windows.as_ref().is_some_and(|w| !seq.before(w.send.oldest()));
+        let desc = self.still_there(desc);
+        let p = &mut self.peers[peer.0 as usize];
+        let total = desc.payload.len();
+        if !left || at >= total {
+            p.cut = None;
+            return (left && total == 0).then(|| self.emit_at(peer, &desc, seq));
+        }
+        let around = (Piece::LEN + desc.packet.header_len()) as u32;
+        let room = (p.mtu() - around) / PIECE_UNIT * PIECE_UNIT;
+        let len = room.min(total - at);
+        p.cut = (at + len < total).then_some(Cut { seq, desc, at: at + len });
+        let part = Desc { payload: desc.payload.part(at, len), ..desc };
+        let piece = Some(Piece { offset: at, total });
+        Some(Transmit { piece, ..self.emit_at(peer, &part, seq) })
+    }
+
+    pub(super) fn on_piece(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        common: &Common,
+        piece: &Piece,
+    ) -> Placement {
+        let Some(w) = &mut self.peers[peer.0 as usize].windows else {
+            self.stats.violations += 1;
+            return Placement::None;
+        };
+        let (seq, expected) = (common.seq, w.recv.next_expected());
+        if w.recv.lacks(seq) {
+            return Placement::Piece { peer, seq, expected, piece: *piece };
+        }
+        // What had come whole is acknowledged again.
+        w.recv.on_packet(seq);
+        self.stats.duplicates += 1;
+        self.schedule_ack(now, peer);
+        Placement::None
+    }
+}

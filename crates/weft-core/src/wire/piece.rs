@@ -1,0 +1,62 @@
+//! Packets longer than a path carries: PROBE asks for how long they may be, PIECE carries a part
+//! of one that has its number already.
+
+use super::{field, Common, HeaderBuf, Packet, PacketType};
+
+/// Parts of a payload begin at multiples of this, bytes.
+pub const PIECE_UNIT: u32 = 64;
+/// Longest payload that is cut, bytes.
+pub const PIECES_MAX: u32 = 1 << 16;
+
+packet! {
+    /// Asks whether a packet of this length gets through; zeros follow. With
+    /// [`flags::REPLY`](super::flags::REPLY) it answers, and nothing follows.
+    Probe, 32;
+    pad 28..32;
+    {
+        /// Length of the packet that asks, header and payload.
+        size / SIZE: u32 = 24, "{}";
+    }
+}
+
+packet! {
+    /// A part of the packet with the number `seq`: its header, and then the part of its payload.
+    Piece, 32;
+    valid is_part;
+    {
+        /// Where the part belongs in the payload, a multiple of [`PIECE_UNIT`].
+        offset / OFFSET: u32 = 24, "{}";
+        /// Length of the payload, at most [`PIECES_MAX`].
+        total / TOTAL: u32 = 28, "{}";
+    }
+}
+
+fn is_part(piece: &Piece) -> bool {
+    piece.offset.is_multiple_of(PIECE_UNIT)
+        && piece.offset < piece.total
+        && piece.total <= PIECES_MAX
+}
+
+impl Piece {
+    /// The header of this part of the packet with the header `whole`.
+    pub fn header_of(self, whole: &HeaderBuf) -> HeaderBuf {
+        let common = Common { flags: 0, imm: 0, ..Common::read(&whole.bytes) };
+        super::emit(&common, &Packet::Piece(self))
+    }
+
+    /// The length of the header at the start of `bytes`, if it is that of the packet that a piece
+    /// with the header `of` is a part of.
+    pub fn whole_len(of: &[u8], bytes: &[u8]) -> Option<usize> {
+        let (outer, _, _) = super::parse(of).ok()?;
+        let (inner, packet, len) = super::parse(bytes).ok()?;
+        let same = (outer.session, outer.seq) == (inner.session, inner.seq);
+        (same && packet.is_sequenced()).then_some(len)
+    }
+}
+
+impl Probe {
+    /// Whether a packet with this header asks: it must not be cut on its way.
+    pub fn is_question(header: &[u8]) -> bool {
+        header.get(field::TYPE) == Some(&(PacketType::Probe as u8))
+    }
+}

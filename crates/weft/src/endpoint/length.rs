@@ -1,0 +1,195 @@
+//! The length of packets that a path carries: who doubts it, asks, and acts on the answers; and
+//! packets that come in pieces, as they were too long.
+
+use super::driver::{Core, Driver};
+use std::time::Duration;
+use weft_core::reliability::PROBES;
+use weft_core::wire::Piece;
+use weft_core::{Instant, PeerId, Seq};
+use weft_link::pieces::Pieces;
+use weft_link::{Bytes, Frame, Sink};
+
+/// What was found of the length of packets holds for so long.
+const KNOWN_NS: u64 = Duration::from_secs(1).as_nanos() as u64;
+
+/// What a driver keeps of the length of packets.
+pub(crate) struct Lengths {
+    /// Answers: from whom, over which link, the length.
+    news: Vec<(PeerId, u32, u32)>,
+    /// What questions consist of.
+    padding: Vec<u8>,
+    /// Packets of which parts have come.
+    pieces: Pieces,
+    /// Peers with a path whose length is looked for, and when that goes on.
+    searching: Vec<PeerId>,
+    pub at: Instant,
+}
+
+impl Default for Lengths {
+    fn default() -> Lengths {
+        let (news, padding, searching) = (Vec::new(), Vec::new(), Vec::new());
+        Lengths { news, padding, pieces: Pieces::default(), searching, at: Instant::FAR }
+    }
+}
+
+impl Lengths {
+    /// An answer has come.
+    pub fn note(&mut self, answer: (PeerId, u32, u32)) {
+        self.news.push(answer);
+    }
+
+    /// Whether answers have come.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// So many bytes of zero, at most as many as [`pad`](Self::pad) was told.
+    pub fn padding(&self, len: u32) -> &[u8] {
+        self.padding.get(..len as usize).unwrap_or_default()
+    }
+
+    fn pad(&mut self, len: u32) {
+        if self.padding.len() < len as usize {
+            self.padding.resize(len as usize, 0);
+        }
+    }
+
+    /// Forgets what came of a peer.
+    pub fn forget(&mut self, peer: PeerId) {
+        self.pieces.forget(peer);
+    }
+}
+
+impl Core {
+    /// A piece of a packet; the whole is taken in with the last of them.
+    #[cold]
+    pub(super) fn piece(
+        &mut self,
+        of: (PeerId, Seq, Seq),
+        piece: &Piece,
+        header: &[u8],
+        body: Bytes<'_>,
+    ) {
+        if let Some((header, payload)) = self.lengths.pieces.take(of, piece, header, body) {
+            self.frame(None, &header, Bytes::from_slice(&payload));
+        }
+    }
+}
+
+impl Driver {
+    /// A packet to a peer that is heard is sent again and again in vain: it is too long, or of a
+    /// kind that something on the way drops.
+    #[cold]
+    pub(super) fn on_stuck(&mut self, peer: PeerId, bulk: bool, len: u32) {
+        let now = self.core.now;
+        let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { return };
+        let (link, since) = (route.link_for(bulk, len), Instant(now.0.saturating_sub(KNOWN_NS)));
+        if route.suspect(now, since, link, len) {
+            self.core.engine.path_changed(now, peer);
+            self.set_bulk(peer);
+            log::warn!(
+                "packets of {len} bytes do not get through, though others do; going on: {}",
+                self.describe(peer)
+            );
+            if !self.unproven.contains(&peer) {
+                self.unproven.push(peer);
+            }
+            self.ask_at = now;
+            return;
+        }
+        self.search(peer);
+    }
+
+    /// Goes on with the search for the length of packets to a peer, if there is one.
+    pub(super) fn search(&mut self, peer: PeerId) {
+        let Some(Some(route)) = self.routes.get(peer.0 as usize) else { return };
+        let Some(at) = route.probe_at() else { return };
+        self.core.lengths.at = self.core.lengths.at.min(at);
+        if !self.core.lengths.searching.contains(&peer) {
+            self.core.lengths.searching.push(peer);
+        }
+    }
+
+    /// Asks over paths that are not proven, and for the length of packets, where time has come.
+    /// True if it has.
+    #[inline]
+    pub(super) fn ask_due(&mut self) -> bool {
+        let now = self.core.now;
+        let due = self.ask_at.min(self.core.lengths.at) <= now;
+        if self.ask_at <= now {
+            self.ask_unproven();
+        }
+        if self.core.lengths.at <= now {
+            self.ask_sizes();
+        }
+        due
+    }
+
+    #[cold]
+    fn ask_sizes(&mut self) {
+        let now = self.core.now;
+        self.core.lengths.at = Instant::FAR;
+        for peer in std::mem::take(&mut self.core.lengths.searching) {
+            let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { continue };
+            let mut asked = Vec::new();
+            for (link, mtu) in route.mtus() {
+                if let Some(sizes) = mtu.poll(now) {
+                    asked.push((link, sizes));
+                }
+            }
+            for (link, sizes) in asked {
+                self.ask_each(peer, link, sizes);
+            }
+            self.note_lengths(peer);
+            self.search(peer);
+        }
+    }
+
+    fn ask_each(&mut self, peer: PeerId, link: usize, sizes: [u32; PROBES]) {
+        for size in sizes {
+            let Some(t) = self.core.engine.ask_size(peer, link as u32, size) else { return };
+            self.core.lengths.pad(size);
+            let payload = self.core.resolve(&t.payload, &self.encoded);
+            let frame = Frame { peer, header: t.header.as_slice(), payload };
+            // One that finds no room is as good as lost.
+            self.links[link].send(&[frame]);
+        }
+    }
+
+    /// Takes in the answers that have come.
+    pub(super) fn take_lengths(&mut self) {
+        while let Some((peer, link, size)) = self.core.lengths.news.pop() {
+            self.on_probed(peer, link, size);
+        }
+    }
+
+    /// A packet of this length got through to a peer.
+    fn on_probed(&mut self, peer: PeerId, link: u32, size: u32) {
+        let now = self.core.now;
+        let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { return };
+        let asked = route.mtus().find(|(number, _)| *number == link as usize);
+        let Some((_, mtu)) = asked else { return };
+        mtu.answered(now, size);
+        self.note_lengths(peer);
+        self.search(peer);
+    }
+
+    /// Acts on what is known of the length of packets to a peer, if that has changed.
+    fn note_lengths(&mut self, peer: PeerId) {
+        let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { return };
+        let Some((before, mtu)) = route.measure_mtu() else { return };
+        self.core.engine.set_mtu(peer, mtu);
+        self.set_bulk(peer);
+        let what = self.describe(peer);
+        if mtu < before {
+            log::warn!(
+                "packets of more than {mtu} bytes vanish on the way to {what}: going on with \
+                 shorter ones (the MTU of something between is less than that of both ends)"
+            );
+            self.core.engine.path_changed(self.core.now, peer);
+        } else {
+            log::info!("packets of {mtu} bytes get through again to {what}");
+        }
+    }
+}

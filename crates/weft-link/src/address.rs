@@ -1,4 +1,4 @@
-//! The address of an endpoint: everything a peer needs to reach it over any link.
+//! The address of an endpoint: all data that a peer needs to reach the endpoint over any link.
 //!
 //! Encoding, little-endian: version u8 (4), flags u8 (bit 0: `sim` follows, bit 1: `rank` follows),
 //! number of UDP sockets u8, number of Ethernet interfaces u8, endpoint u64, host u64, shm u64,
@@ -17,8 +17,8 @@ use weft_core::EndpointId;
 pub struct Address {
     /// Identity and incarnation.
     pub endpoint: EndpointId,
-    /// Hash of the kernel's boot id and the network namespace: equal means shared memory may work.
-    /// Zero when the endpoint offers none.
+    /// Hash of the kernel's boot id and the network namespace. Two endpoints with equal hashes may
+    /// share memory. Zero when the endpoint offers no shared memory.
     pub host: u64,
     /// Key of the shared-memory listener (an abstract Unix socket); zero when there is none.
     pub shm: u64,
@@ -26,13 +26,13 @@ pub struct Address {
     pub udp: Vec<SocketAddr>,
     /// Ethernet interfaces, best first.
     pub ether: Vec<EtherAddr>,
-    /// Address in the simulated network, when simulated.
+    /// Address in the simulated network, if the endpoint is simulated.
     pub sim: Option<u32>,
     /// Number of the process in its job, if it has one.
     pub rank: Option<u32>,
 }
 
-/// Why bytes are not an [`Address`].
+/// The reason why bytes are not an [`Address`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddressError {
@@ -40,7 +40,7 @@ pub enum AddressError {
     Length,
     /// Bytes are left over after the last field.
     Trailing,
-    /// A version of the encoding this build does not know.
+    /// This build does not know this version of the encoding.
     Version(u8),
     /// An unknown flag, an unknown socket family, too many entries, a pad that is not zero, or a
     /// MAC address that no interface has.
@@ -70,18 +70,18 @@ const FLAG_RANK: u8 = 2;
 const FIXED: usize = 28;
 
 impl Address {
-    /// Longest encoding.
+    /// Length of the longest encoding, in bytes.
     pub const MAX: usize = 220;
 
-    /// Most UDP sockets an encoding holds, of any family.
+    /// Highest number of UDP sockets in an encoding, of both families together.
     pub const MAX_UDP: usize = 5;
 
-    /// Most Ethernet interfaces an encoding holds.
+    /// Highest number of Ethernet interfaces in an encoding.
     pub const MAX_ETHER: usize = 4;
 
-    /// The bytes that [`Address::decode`] understands; at most [`Address::MAX`]. Only the first
-    /// [`Address::MAX_UDP`] UDP sockets and [`Address::MAX_ETHER`] Ethernet interfaces are carried
-    /// (the lists are best first).
+    /// Encodes the address for [`Address::decode`], in at most [`Address::MAX`] bytes. The encoding
+    /// holds only the first [`Address::MAX_UDP`] UDP sockets and [`Address::MAX_ETHER`] Ethernet
+    /// interfaces (the lists are best first).
     pub fn encode(&self) -> Vec<u8> {
         let udp = &self.udp[..self.udp.len().min(Address::MAX_UDP)];
         let ether = &self.ether[..self.ether.len().min(Address::MAX_ETHER)];
@@ -103,7 +103,7 @@ impl Address {
         out
     }
 
-    /// Reads one encoded address that fills `bytes` exactly.
+    /// Decodes one address; its encoding must fill `bytes` exactly.
     pub fn decode(bytes: &[u8]) -> Result<Address, AddressError> {
         if bytes.len() < FIXED || bytes.len() > Address::MAX {
             return Err(AddressError::Length);

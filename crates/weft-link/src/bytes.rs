@@ -1,10 +1,10 @@
-//! Received payload bytes that may lie in memory another process can write.
+//! Received payload bytes, possibly in memory that another process can write.
 
 use crate::sys;
 use std::marker::PhantomData;
 
-/// A borrowed run of bytes that may change while it is read (shared memory): no `&[u8]` is made
-/// of it.
+/// A borrowed run of bytes that may change during a read (shared memory). Therefore no `&[u8]` of
+/// these bytes is ever made.
 #[derive(Clone, Copy)]
 pub struct Bytes<'a> {
     ptr: *const u8,
@@ -13,15 +13,15 @@ pub struct Bytes<'a> {
 }
 
 impl<'a> Bytes<'a> {
-    /// No bytes.
+    /// An empty run of bytes.
     pub const EMPTY: Bytes<'static> = Bytes { ptr: [].as_ptr(), len: 0, life: PhantomData };
 
-    /// From an ordinary slice.
+    /// Borrows an ordinary slice.
     pub fn from_slice(s: &'a [u8]) -> Bytes<'a> {
         Bytes { ptr: s.as_ptr(), len: s.len(), life: PhantomData }
     }
 
-    /// From raw memory.
+    /// Borrows raw memory.
     ///
     /// # Safety
     /// `ptr..ptr+len` is mapped and readable for `'a`; another process may write it meanwhile.
@@ -35,7 +35,7 @@ impl<'a> Bytes<'a> {
         self.len
     }
 
-    /// Whether there are none.
+    /// True if `len` is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -45,8 +45,8 @@ impl<'a> Bytes<'a> {
         self.ptr
     }
 
-    /// Copies the first `dst.len()` bytes into `dst`. `dst.len()` must not exceed `len`.
-    /// Nothing is moved when `dst` already is where the bytes lie (placed by prediction).
+    /// Copies the first `dst.len()` bytes into `dst`. `dst.len()` must not exceed `len`. Copies
+    /// nothing when `dst` is the same memory (the link wrote the payload where a prediction said).
     #[allow(unsafe_code)]
     pub fn copy_to(&self, dst: &mut [u8]) {
         assert!(dst.len() <= self.len);
@@ -57,7 +57,7 @@ impl<'a> Bytes<'a> {
         unsafe { sys::copy(self.ptr, dst.as_mut_ptr(), dst.len()) }
     }
 
-    /// A copy on the heap.
+    /// Copies the bytes into a new vector.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut v = vec![0; self.len];
         self.copy_to(&mut v);

@@ -1,20 +1,20 @@
-//! Questions and answers: which packets prove the way they came.
+//! Classifies packets by their proof of the path: HELLOs that ask for an answer, and answers.
 
 use weft_core::wire::{field, Hello, PacketType};
 
-/// What an authentic packet tells about the way it came.
+/// The proof that an authentic packet gives of the path over which it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A HELLO that asks for an answer.
     Question,
-    /// The answer to one: the way works in both directions.
+    /// The answer to a HELLO: the path works in both directions.
     Answer,
-    /// Anything else.
+    /// Any other packet.
     Other,
 }
 
 impl Kind {
-    /// Of a packet with this header.
+    /// Classifies the packet with this header.
     #[inline]
     pub fn of(header: &[u8]) -> Kind {
         if header.get(field::TYPE) != Some(&(PacketType::Hello as u8)) {

@@ -9,10 +9,10 @@ use weft_core::wire::{advance, PacketType, HEADER_MAX};
 use weft_core::{EndpointId, LinkCaps, PeerFailure, PeerId, Pulse};
 
 /// One frame to send: a weft header and the payload bytes that follow it on the wire.
-/// The link gathers the two; it must have copied or sent both when `send` returns.
+/// The link gathers the two; `send` returns only after the link copied or sent both.
 #[derive(Clone, Copy)]
 pub struct Frame<'a> {
-    /// The peer it goes to; `connect` was called for it.
+    /// The peer that receives the frame; `connect` was called for this peer before.
     pub peer: PeerId,
     /// Encoded weft header, 24 to 128 bytes.
     pub header: &'a [u8],
@@ -20,62 +20,62 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// What a link needs to know of a peer.
+/// The data about a peer that a link needs.
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
     /// This endpoint's number for the peer, as used in `Frame::peer`.
     pub peer: PeerId,
-    /// The session number that the peer puts into the header of its packets to us
-    /// (bytes 4..8): names the peer of an incoming packet.
+    /// The session number that the peer puts into the header of its packets to us (bytes 4..8). It
+    /// tells which peer sent an incoming packet.
     pub session: u32,
     /// The peer's identity and incarnation.
     pub endpoint: EndpointId,
-    /// Where it can be reached.
+    /// The address at which the peer can be reached.
     pub address: Address,
 }
 
-/// Something a link noticed.
+/// An event that a link reports to the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkEvent {
-    /// The peer's process ended (only links that can tell say so).
+    /// The peer's process ended (only links that can see this report it).
     PeerGone(PeerId),
-    /// The agent of this host that the peer was reached through has ended.
+    /// The agent of this host over which the peer was reached has ended.
     AgentGone(PeerId),
-    /// Who keeps packets for the peer in this endpoint's place has given it up.
+    /// The agent that keeps packets for the peer on behalf of this endpoint has given the peer up.
     PeerFailed(PeerId, PeerFailure),
     /// The peer's process refused the connection.
     PeerRefused(PeerId),
-    /// The path to this peer now carries packets of this size.
+    /// The path to this peer now carries packets of this size (the path's MTU, in bytes).
     Mtu(PeerId, u32),
-    /// Pulled data to this peer may be spread over so many interfaces
+    /// Bulk data to this peer may be spread over this number of interfaces
     /// ([`Link::send_striped`]).
     Stripes(PeerId, u8),
-    /// The link takes nothing more for this peer (true), whatever it takes for others, until it
-    /// says so (false).
+    /// True: from now on the link takes no frames for this peer, while it may take frames for
+    /// others. False: the link takes frames for this peer again.
     Held(PeerId, bool),
-    /// The link lost a capability or fell back; said once.
+    /// The link lost a capability or uses a fallback; reported once.
     Warning(String),
 }
 
-/// Why a link refused.
+/// The reason why a link refused an operation.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The peer cannot be reached over this link, and why.
+    /// The peer cannot be reached over this link, with the reason.
     Unreachable(String),
-    /// The operating system refused; what was tried and how to fix it.
+    /// The operating system refused an operation.
     System {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// The system's answer.
+        /// The error of the system.
         source: std::io::Error,
-        /// How to fix it.
+        /// The advice how to mend it.
         fix: &'static str,
     },
     /// The link has no packet numbers left for another connection under its key.
     UsedUp,
-    /// The link does not offer this.
+    /// The link does not offer this operation.
     Unsupported,
 }
 
@@ -99,7 +99,8 @@ impl fmt::Display for LinkError {
 impl std::error::Error for LinkError {}
 
 impl LinkError {
-    /// Where no interface can be used: the one reason of all, or each with its own.
+    /// Joins the errors of all interfaces: one reason if all agree, else each interface with its
+    /// own.
     pub(crate) fn of_all(mut failed: Vec<(String, LinkError)>) -> LinkError {
         let reasons: Vec<String> = failed.iter().map(|(_, error)| error.to_string()).collect();
         if reasons.windows(2).all(|two| two[0] == two[1]) {
@@ -110,43 +111,43 @@ impl LinkError {
     }
 }
 
-/// Where bulk payload is expected to go: a link may write the payload of a matching packet there
-/// while it checks the packet.
+/// Memory for the payload of expected bulk packets. A link may write the payload of a matching
+/// packet there while it checks the packet.
 pub struct Prediction<'a> {
     /// Memory that has not received anything yet.
     pub memory: &'a mut [u8],
-    /// DATA, or EAGER_MORE.
+    /// Packet type: DATA or EAGER_MORE.
     pub kind: PacketType,
     /// Session number in the headers of the expected packets.
     pub session: u32,
-    /// Their `imm`.
+    /// The field `imm` of the expected packets.
     pub imm: u32,
-    /// The `offset` of the packet whose payload belongs at the start of the memory.
+    /// The `offset` of the packet whose payload goes to the start of `memory`.
     pub offset: u64,
 }
 
-/// Takes what a link receives. Implemented by the driver.
+/// Receives packets from a link. Implemented by the driver.
 pub trait Sink {
-    /// One packet. `from` is the peer where the link itself knows it (shared memory), else `None`
-    /// and the session number in the (authenticated) header names the peer.
-    /// `payload` may lie in memory that another process can write: copy, then check.
+    /// Takes one packet. `from` is the peer if the link itself knows it (shared memory); else
+    /// `from` is `None`, and the session number in the (authenticated) header names the peer.
+    /// `payload` may be in memory that another process can write: copy first, then check the copy.
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>);
 
-    /// `count` DATA or EAGER_MORE packets, `len` payload bytes in all, whose payload was written to
-    /// where the last prediction says: their headers differ from `header`, the first one's, only in
-    /// sequence number and offset, which go on from packet to packet. False if they must be given
-    /// to `frame` one by one instead.
+    /// Takes `count` DATA or EAGER_MORE packets whose payload, `len` bytes in all, the link already
+    /// wrote into the memory of the last prediction. `header` is the header of the first packet;
+    /// the others differ only in sequence number and offset, which increase from packet to packet.
+    /// Returns false if the link must give the packets to `frame` one by one instead.
     fn run(&mut self, _header: &[u8], _count: u32, _len: u64) -> bool {
         false
     }
 
-    /// Where bulk payload is expected to go, if the driver can tell.
+    /// Predicts the memory for expected bulk payload, if the driver can.
     fn predict(&mut self) -> Option<Prediction<'_>> {
         None
     }
 }
 
-/// [`Link::send_run`] by [`Link::send`].
+/// Does the work of [`Link::send_run`] by calls of [`Link::send`].
 pub(crate) fn send_apart<L: Link + ?Sized>(
     link: &mut L,
     peer: PeerId,
@@ -177,7 +178,7 @@ pub(crate) fn send_apart<L: Link + ?Sized>(
     packets
 }
 
-/// A descriptor to wait on, with the direction.
+/// A descriptor that becomes readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitFd {
     /// The descriptor; owned by the link.
@@ -186,42 +187,44 @@ pub struct WaitFd {
 
 /// A carrier of frames.
 pub trait Link {
-    /// Capabilities of the link as a whole.
+    /// Returns the capabilities of the link as a whole.
     fn caps(&self) -> LinkCaps;
 
     /// Adds this link's part to the address that peers will use.
     fn advertise(&self, address: &mut Address);
 
-    /// Makes a peer usable for `send`. Bounded in time; does not wait for the peer's process.
+    /// Makes a peer usable for `send`. Takes a bounded time; does not wait for the peer's process.
     /// Returns the capabilities of the path (its MTU may be smaller than the link's).
     fn connect(&mut self, peer: &PeerInfo) -> Result<LinkCaps, LinkError>;
 
-    /// Forgets a peer and frees what it held.
+    /// Forgets a peer and frees the memory and descriptors kept for it.
     fn disconnect(&mut self, peer: PeerId);
 
-    /// An endpoint connected of itself, said HELLO, and no peer is made of it: a link that can lets
-    /// it know, since it would wait for an answer.
+    /// Tells an endpoint that this process will not make a peer of it. The endpoint connected by
+    /// itself, sent HELLO, and would else wait for an answer. Does nothing on links that cannot
+    /// tell it.
     fn reject(&mut self, _endpoint: EndpointId) {}
 
-    /// Packets to this peer stay unacknowledged: the link doubts the way it uses, if it knows
-    /// others. The next HELLO takes them all, and the one it is answered over is used.
+    /// Reports that packets to this peer stay unacknowledged. If the link has several paths to the
+    /// peer, it sends the next HELLO over all of them and then uses the path of the first answer.
     fn doubt(&mut self, _peer: PeerId) {}
 
-    /// Sends a prefix of `frames`, returns its length. Fewer than all means the link is full now
-    /// (backpressure): the driver tries the rest again later. Frames to a peer the link knows to be
-    /// gone are dropped and counted as sent.
+    /// Sends the first frames of `frames` and returns their number. Fewer than all means that the
+    /// link is full now (backpressure); the driver tries the rest again later. Frames to a peer
+    /// that the link knows to be gone are dropped and counted as sent.
     fn send(&mut self, frames: &[Frame<'_>]) -> usize;
 
-    /// Sends a prefix of a run of `packets` DATA packets to `peer`, returns its length: they share
-    /// `payload` in equal parts, and their headers differ from `header`, the first one's, in
-    /// sequence number and offset ([`wire::advance`](weft_core::wire::advance)). Otherwise as
-    /// [`send`](Link::send). Only asked of a link that names a train in its capabilities.
+    /// Sends the first packets of a run of `packets` DATA packets to `peer`, and returns their
+    /// number. The packets share `payload` in equal parts. `header` is the header of the first
+    /// packet; the others differ in sequence number and offset
+    /// ([`wire::advance`](weft_core::wire::advance)). Otherwise as [`send`](Link::send). Only
+    /// called on a link that names a train in its capabilities.
     fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
         send_apart(self, peer, header, payload, packets)
     }
 
-    /// As [`send_run`](Link::send_run), over one of the interfaces that share data to the peer, by
-    /// its place among them ([`LinkEvent::Stripes`]).
+    /// As [`send_run`](Link::send_run), over one of the interfaces that share bulk data to the
+    /// peer. `stripe` is the index of the interface ([`LinkEvent::Stripes`]).
     fn send_striped(
         &mut self,
         peer: PeerId,
@@ -233,22 +236,22 @@ pub trait Link {
         self.send_run(peer, header, payload, packets)
     }
 
-    /// Waits a moment for room for a short packet to a peer that takes what it is sent. False:
-    /// there is none, or the link cannot tell.
+    /// Waits a short time for room for a short packet, if the peer is receiving. Returns false if
+    /// there is no room or the link cannot tell.
     fn room_soon(&mut self, _peer: PeerId) -> bool {
         false
     }
 
-    /// Delivers up to `budget` received packets to `sink`; returns how many.
+    /// Delivers up to `budget` received packets to `sink`; returns their number.
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize;
 
-    /// Looks for something to receive up to `rounds` times, as closely as it can; true as soon as
-    /// there is.
+    /// Polls for received packets up to `rounds` times, at the shortest interval that the link can.
+    /// Returns true as soon as there is a packet.
     fn spin(&mut self, _rounds: u32) -> bool {
         false
     }
 
-    /// [`spin`](Self::spin), and [`recv`](Self::recv) of what there is then.
+    /// Calls [`spin`](Self::spin), then [`recv`](Self::recv) if there is a packet.
     #[inline]
     fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
         match self.spin(rounds) {
@@ -257,23 +260,23 @@ pub trait Link {
         }
     }
 
-    /// Next thing the link noticed.
+    /// Returns the next event of the link.
     fn poll_event(&mut self) -> Option<LinkEvent> {
         None
     }
 
-    /// Descriptors that become readable when there is something to receive.
+    /// Appends the descriptors that become readable when there is a packet to receive.
     fn wait_fds(&self, out: &mut Vec<WaitFd>);
 
-    /// Called before sleeping on `wait_fds`. False: something is already there, do not sleep.
+    /// Prepares to sleep on `wait_fds`. Returns false if there is already a packet: do not sleep.
     fn prepare_wait(&mut self) -> bool {
         true
     }
 
-    /// Called after sleeping.
+    /// Ends the wait; called after sleeping.
     fn finish_wait(&mut self) {}
 
-    /// Copies from the peer's memory at `addr` into `into`, in one step. Whole or error.
+    /// Copies memory of the peer at `addr` into `into`, without its help: all bytes, or an error.
     fn read_direct(
         &mut self,
         _peer: PeerId,
@@ -283,47 +286,48 @@ pub trait Link {
         Err(LinkError::Unsupported)
     }
 
-    /// Copies `from` to the peer's memory at `addr`, in one step. Whole or error.
+    /// Copies `from` to memory of the peer at `addr`, without its help: all bytes, or an error.
     fn write_direct(&mut self, _peer: PeerId, _addr: u64, _from: &[u8]) -> Result<(), LinkError> {
         Err(LinkError::Unsupported)
     }
 
-    /// Takes memory of this process back from a peer that may know addresses of it: when this
-    /// returns the peer copies nothing from or to it, and never will again over this connection.
+    /// Revokes a peer's access to the memory of this process. After this call the peer copies
+    /// nothing from or to addresses that it may know, for the rest of this connection.
     fn take_back_memory(&mut self, _peer: PeerId) {}
 
-    /// Gives a peer memory of this process under a key of the caller's, for
-    /// [`write_direct`](Self::write_direct) without the kernel. False: the link cannot, or not now.
+    /// Shares memory of this process with a peer under a key of the caller's choice, for
+    /// [`write_direct`](Self::write_direct) without the kernel. Returns false if the link cannot,
+    /// or cannot now.
     fn share(&mut self, _peer: PeerId, _key: u64, _block: &Block) -> bool {
         false
     }
 
-    /// Takes the memory that a peer has given by now; without it, it is taken at some time.
+    /// Maps the memory that a peer shared so far now, instead of at some later time.
     fn take_shared(&mut self, _peer: PeerId) {}
 
-    /// Forgets the memory that a peer has given before under this key: its address may be that of
-    /// other memory from now on.
+    /// Forgets the memory that a peer shared under this key: its address may belong to other memory
+    /// from now on.
     fn forget_shared(&mut self, _peer: PeerId, _key: u64) {}
 
-    /// Whether the peer is polling right now, as far as the link can see: it would serve a request
-    /// at once.
+    /// True if the peer is polling now, as far as the link can see, and would serve a request at
+    /// once.
     fn attentive(&self, _peer: PeerId) -> bool {
         false
     }
 
-    /// What the link sees of a peer's process; asked of links that see its end
-    /// ([`LinkCaps::sees_end`]), when the peer has been silent for a while.
+    /// Returns the link's observation of a peer's process. Only called on links that see the end of
+    /// a process ([`LinkCaps::sees_end`]), after the peer has been silent for a while.
     fn pulse(&self, _peer: PeerId) -> Pulse {
         Pulse::Unseen
     }
 
-    /// The way to a peer, for messages to people: interface and addresses. Empty where the link's
-    /// name says it all.
+    /// Names the path to a peer (interface and addresses) for messages to people. Empty where the
+    /// name of the link is enough.
     fn way(&self, _peer: PeerId) -> String {
         String::new()
     }
 
-    /// Counters of the link, by name: for `weft top`, `info` and tests.
+    /// Lists the counters of the link by name, for `weft top`, `info` and tests.
     fn counters(&self, _each: &mut dyn FnMut(&'static str, u64)) {}
 }
 

@@ -1,4 +1,4 @@
-//! Two endpoints of one thread joined by two queues: the contract of [`Link`] at its plainest.
+//! Two endpoints in one thread, joined by two queues: the simplest [`Link`], for tests.
 
 use crate::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use std::cell::RefCell;
@@ -9,11 +9,11 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use weft_core::{LinkCaps, PeerId};
 
-/// Packets on their way to one side.
+/// The queue of packets to one end.
 struct Inbox {
     packets: VecDeque<(Vec<u8>, Vec<u8>)>,
     depth: usize,
-    /// The receiver sleeps, or is about to: ring.
+    /// The receiver sleeps or is about to sleep: the sender must ring.
     asleep: bool,
     /// The sender is gone.
     closed: bool,
@@ -23,7 +23,7 @@ struct Inbox {
 impl Inbox {
     fn ring(&mut self) {
         if std::mem::take(&mut self.asleep) {
-            // One byte at most is under way, so this can neither block nor fall short.
+            // At most one byte is in the socket, so the write neither blocks nor is cut short.
             let _ = (&self.bell).write(&[1]);
         }
     }
@@ -49,7 +49,7 @@ pub struct LoopLink {
 }
 
 impl LoopLink {
-    /// Two ends that carry packets of up to `mtu` bytes, `depth` of them each way.
+    /// Makes two ends that carry packets of up to `mtu` bytes, up to `depth` of them each way.
     pub fn pair(mtu: u32, depth: usize) -> io::Result<(LoopLink, LoopLink)> {
         let (a_inbox, a_bell) = LoopLink::inbox(depth)?;
         let (b_inbox, b_bell) = LoopLink::inbox(depth)?;

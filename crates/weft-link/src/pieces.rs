@@ -1,18 +1,19 @@
-//! Packets that came in pieces, until they are whole.
+//! Joins packets that arrive in pieces.
 
 use crate::Bytes;
 use std::collections::BTreeMap;
 use weft_core::wire::{Piece, HEADER_MAX, PIECES_MAX, PIECE_UNIT};
 use weft_core::{PeerId, Seq};
 
-/// Packets of one peer that are put together at a time: what it sends again first comes first.
+/// Packets of one peer that are joined at a time. The peer retransmits the oldest packets first, so
+/// the oldest are kept.
 const PACKETS_MAX: usize = 16;
 const WORDS: usize = (PIECES_MAX / PIECE_UNIT / 64) as usize;
 
-/// A packet of which some parts are here.
+/// A packet of which some pieces arrived.
 struct Parts {
     payload: Vec<u8>,
-    /// The units that are here, a bit each, and how many are not.
+    /// One bit for each unit that arrived, and the number of units that are missing.
     here: [u64; WORDS],
     missing: u32,
 }
@@ -23,7 +24,7 @@ impl Parts {
         Parts { payload: vec![0; total as usize], here: [0; WORDS], missing }
     }
 
-    /// Takes in a part that ends at a unit's end or the payload's.
+    /// Copies a piece that ends at the end of a unit or of the payload.
     fn take(&mut self, offset: usize, part: &[u8]) {
         self.payload[offset..offset + part.len()].copy_from_slice(part);
         let unit = PIECE_UNIT as usize;
@@ -35,16 +36,16 @@ impl Parts {
     }
 }
 
-/// All packets that are put together, of all peers. Each peer has few: at most 1 MiB.
+/// All incomplete packets of all peers. Each peer has at most [`PACKETS_MAX`], 1 MiB in all.
 #[derive(Default)]
 pub struct Pieces {
     of: BTreeMap<PeerId, BTreeMap<u32, Parts>>,
 }
 
 impl Pieces {
-    /// Takes in a piece with the header `of` and what follows that: the packet's own header, and
-    /// the part. Packets before `expected` have come whole. Returns header and payload of the
-    /// packet when that is the last part of it.
+    /// Takes a piece: `of` is its header, followed by the header of the packet that was cut, and by
+    /// this part of the payload. All packets before `expected` have arrived. Returns header and
+    /// payload of the packet when the last missing piece arrives.
     pub fn take(
         &mut self,
         (peer, seq, expected): (PeerId, Seq, Seq),
@@ -86,7 +87,7 @@ impl Pieces {
         Some((header.to_vec(), parts.payload))
     }
 
-    /// Forgets what came of a peer.
+    /// Forgets the pieces of a peer.
     pub fn forget(&mut self, peer: PeerId) {
         self.of.remove(&peer);
     }
@@ -105,7 +106,7 @@ mod tests {
         wire::emit(&common, &Packet::Data(Data { offset: 4096 }))
     }
 
-    /// The part of packet `seq` from `offset` on.
+    /// Gives the part of packet `seq` that begins at `offset`.
     fn give(
         all: &mut Pieces,
         (seq, expected): (u32, u32),
@@ -143,7 +144,7 @@ mod tests {
         assert!(give(&mut all, (5, 5), &whole, 64..64).is_none(), "nothing");
         assert!(give(&mut all, (5, 5), &whole, 0..256).is_none());
         assert!(give(&mut all, (5, 5), &bytes(301), 256..301).is_none(), "of another length");
-        // A piece in a piece, and a packet of another session.
+        // A piece inside a piece, and a packet of another session.
         let piece = Piece { offset: 256, total: 300 };
         let own = header(5);
         let outer = piece.header_of(&own);

@@ -1,4 +1,4 @@
-//! Ports that sockets may be bound to: where a firewall opens a range, it is that range.
+//! The range of ports to which sockets are bound. A firewall can open exactly this range.
 
 use std::fmt;
 use std::io;
@@ -7,37 +7,36 @@ use std::str::FromStr;
 /// Name of the setting.
 pub const VARIABLE: &str = "WEFT_UDP_PORTS";
 
-/// A range of ports, or whichever the system chooses.
+/// A range of ports, or any port that the system chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
-    /// First and last; 0 for any.
+    /// First and last port; 0 for any.
     range: (u16, u16),
 }
 
 impl Ports {
-    /// Whichever the system chooses.
+    /// Any port that the system chooses.
     pub const ANY: Ports = Ports { range: (0, 0) };
 
-    /// This one alone; 0 for any.
+    /// Makes a range of this single port; 0 for any.
     pub const fn one(port: u16) -> Ports {
         Ports { range: (port, port) }
     }
 
-    /// First and last; `None` for any.
+    /// Returns first and last port; `None` for any.
     pub fn range(self) -> Option<(u16, u16)> {
         (self.range.0 > 0).then_some(self.range)
     }
 
-    /// How many there are; `None` for as many as the system has.
+    /// Returns the number of ports; `None` for any port of the system.
     pub fn count(self) -> Option<usize> {
         self.range().map(|(first, last)| usize::from(last - first) + 1)
     }
 
-    /// Binds to a port that is free, by a call that is given one; `preferred` is tried first if it
-    /// is of the range.
-    ///
+    /// Binds to a free port by calling `bind` with one port after the other, first with `preferred`
+    /// if that is in the range.
     /// # Errors
-    /// That of the call; `AddrInUse` where every port is taken.
+    /// The error of the call; `AddrInUse` if every port is taken.
     pub fn bind<T>(
         self,
         preferred: Option<u16>,
@@ -49,7 +48,8 @@ impl Ports {
                 _ => bind(0),
             };
         };
-        // Processes that start at the same time begin at different places.
+        // Start at a random port, because processes that start together would else try the same
+        // ports.
         let count = u32::from(last - first) + 1;
         let start = crate::random_u64() as u32 % count;
         let ports = (0..count).map(|at| first + ((start + at) % count) as u16);
@@ -73,7 +73,7 @@ impl fmt::Display for Ports {
     }
 }
 
-/// What is no range of ports.
+/// The error for text that is not a range of ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoPorts;
 
@@ -88,7 +88,7 @@ impl std::error::Error for NoPorts {}
 impl FromStr for Ports {
     type Err = NoPorts;
 
-    /// Reads `50000-50999`, `50000` or `any`.
+    /// Parses `50000-50999`, `50000` or `any`.
     fn from_str(text: &str) -> Result<Ports, NoPorts> {
         if text.trim() == "any" {
             return Ok(Ports::ANY);

@@ -1,71 +1,72 @@
-//! What speaks for the path to a peer that is in use, and when another one takes its place.
+//! Decides from the packets of a peer which of the paths to this peer is used.
 
 use crate::kind::Kind;
 
-/// So many authentic packets in a row over another path: the peer has moved.
+/// Number of consecutive authentic packets over another path after which that path is used: the
+/// peer has moved.
 const STRAYS: u8 = 8;
-/// The same where both share data among several paths, and that is one of them; and if the peer
-/// asked over it.
+/// The same number if both paths share bulk data, and if the peer sent a HELLO over the other path
+/// and only HELLOs over the path in use since.
 const STRAYS_SHARED: u8 = 64;
 const STRAYS_ASKED: u8 = 4;
 
-/// What the packets of a peer have proven. Paths are named by their place among the peer's.
+/// The evidence from the packets of a peer. A path is named by its index among the peer's paths.
 #[derive(Debug, Default)]
 pub(crate) struct Proof {
-    /// An authentic packet came over the path in use: the others need not be tried.
+    /// An authentic packet came over the path in use: the other paths need not be tried.
     confirmed: bool,
-    /// Packets over the path in use stay unacknowledged: only an answer confirms a path.
+    /// Packets over the path in use stay unacknowledged: only an answer to a HELLO confirms a path.
     doubted: bool,
-    /// How often the path in use was doubted since it was confirmed.
+    /// Number of doubts about the path in use since it was confirmed.
     doubts: u32,
-    /// That number when the first answer came over another path: where both work, the peer was just
-    /// slow, and the answer over the path in use follows. If it does not until the next doubt, an
-    /// answer over any path is good.
+    /// Value of `doubts` when the first answer came over another path. If both paths work, the peer
+    /// was only slow, and the answer over the path in use follows. If that answer has not come
+    /// until the next doubt, an answer over any path confirms that path.
     rival: Option<u32>,
-    /// The path the last question came over: the answer goes back there.
+    /// The path over which the last question came: the answer is sent over it.
     caller: Option<usize>,
-    /// That is another path than the one in use, and nothing but HELLOs came over that one since.
+    /// `caller` is not the path in use, and only HELLOs came over the path in use since.
     asked: bool,
-    /// Authentic packets in a row that came over another path.
+    /// Number of consecutive authentic packets that came over another path.
     stray: u8,
 }
 
 impl Proof {
-    /// Of a peer of which nothing was heard, `confirmed` if there is nothing to choose from.
+    /// Makes the state of a peer that sent nothing yet; `confirmed` if it has only one path.
     pub fn new(confirmed: bool) -> Proof {
         Proof { confirmed, ..Proof::default() }
     }
 
-    /// Whether the path in use is known to work.
+    /// True if the path in use is known to work.
     #[inline]
     pub fn is_confirmed(&self) -> bool {
         self.confirmed
     }
 
-    /// Whether it is, and nothing came over another one since.
+    /// True if the path in use is known to work and no packet came over another path since.
     #[inline]
     pub fn is_settled(&self) -> bool {
         self.confirmed && self.stray == 0
     }
 
-    /// The path the last question came over.
+    /// Returns the path over which the last question came.
     pub fn caller(&self) -> Option<usize> {
         self.caller
     }
 
-    /// Nothing says any more that the path in use works.
+    /// Withdraws the confirmation of the path in use.
     pub fn doubt(&mut self) {
         self.doubts = self.doubts.saturating_add(1);
         (self.confirmed, self.doubted) = (false, true);
     }
 
-    /// An authentic packet came over path `at`, which is the one in use or not, and shares bulk
-    /// data or not. True if that one is to be used from now on.
+    /// Notes an authentic packet over path `at`. `in_use`: `at` is the path in use. `shares`: `at`
+    /// shares bulk data. Returns true if `at` is to be used from now on.
     pub fn hear(&mut self, at: usize, in_use: bool, shares: bool, kind: Kind) -> bool {
         if kind == Kind::Question {
             (self.caller, self.asked) = (Some(at), !in_use);
         }
-        // Who still sends over the way in use has not left it.
+        // A peer that still sends over the path in use has not left it.
         self.asked &= !in_use || kind != Kind::Other;
         self.stray = if in_use { 0 } else { self.stray.saturating_add(1) };
         let preferred = in_use || self.rival.is_some_and(|first| first < self.doubts);
@@ -74,7 +75,8 @@ impl Proof {
             self.rival = Some(self.doubts);
         }
         let proven = !self.confirmed && (!self.doubted || answers && preferred);
-        // Who asked over this way and now sends over it has left the other.
+        // A peer that sent a HELLO over this path and now sends other packets over it has left the
+        // other.
         let asked = self.asked && self.caller == Some(at) && kind == Kind::Other;
         let strays = match (asked, shares) {
             (true, false) => 1,

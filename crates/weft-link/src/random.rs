@@ -3,14 +3,14 @@
 use std::fs::File;
 use std::io::Read;
 
-/// 64 random bits fit for identities and keys.
+/// Returns 64 random bits, good enough for identities and keys.
 pub fn random_u64() -> u64 {
     let mut bytes = [0; 8];
     random_bytes(&mut bytes);
     u64::from_le_bytes(bytes)
 }
 
-/// Fills `out` with random bytes fit for keys.
+/// Fills `out` with random bytes, good enough for keys.
 pub fn random_bytes(out: &mut [u8]) {
     // A sandbox may forbid the call. Without a source of randomness there are no identities and no
     // keys: nothing safe can be done.

@@ -1,25 +1,26 @@
 //! Small deterministic random numbers for fault injection, simulation and tests. Not for keys.
 
-/// xoshiro256++ (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021),
-/// its state filled by SplitMix64. The same seed gives the same numbers everywhere.
+/// The generator xoshiro256++ (Blackman and Vigna, "Scrambled linear pseudorandom number
+/// generators", 2021). SplitMix64 fills its state. The same seed gives the same numbers on every
+/// machine.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: [u64; 4],
 }
 
 impl Rng {
-    /// From a seed; every value is a good one.
+    /// Makes a generator from a seed; every seed is good.
     pub fn new(seed: u64) -> Rng {
         Rng::stream(seed, 0)
     }
 
-    /// An independent generator: stream `n` of `seed`; stream 0 is that of `new`.
+    /// Makes an independent generator: stream `n` of `seed`. Stream 0 equals `new(seed)`.
     pub fn stream(seed: u64, n: u64) -> Rng {
         let mut x = seed ^ n.wrapping_mul(0xd6e8_feb8_6659_fd93);
         Rng { state: std::array::from_fn(|_| splitmix(&mut x)) }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let [s0, s1, s2, s3] = self.state;
         let out = s0.wrapping_add(s3).rotate_left(23).wrapping_add(s0);
@@ -28,24 +29,24 @@ impl Rng {
         out
     }
 
-    /// A number in `0..bound`; 0 when `bound` is 0. The bias, below `bound` in 2^64, does not
-    /// matter for tests.
+    /// Returns a number in `0..bound`; 0 when `bound` is 0. The bias is less than `bound` / 2^64,
+    /// which does not matter for tests.
     pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.next_u64()) * u128::from(bound);
         (wide >> 64) as u64
     }
 
-    /// A number in `low..=high`.
+    /// Returns a number in `low..=high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below((high - low).saturating_add(1))
     }
 
-    /// True `ppm` times in a million.
+    /// Returns true with probability `ppm` / 1 000 000.
     pub fn chance(&mut self, ppm: u32) -> bool {
         ppm > 0 && self.below(1_000_000) < u64::from(ppm)
     }
 
-    /// One of `items`, which are not empty.
+    /// Picks one of `items`, which must not be empty.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len() as u64) as usize]
     }

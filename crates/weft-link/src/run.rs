@@ -1,28 +1,28 @@
-//! Runs: consecutive DATA packets of one transfer, or EAGER_MORE packets of one message, handed to
-//! the driver together. Both have the same layout.
+//! Runs: consecutive DATA packets of one transfer, or EAGER_MORE packets of one message, which the
+//! link hands to the driver together. Both packet types have the same layout.
 //!
-//! A link that has several packets at hand writes their payload to where the driver's
-//! [`Prediction`] says, and delivers them with one call ([`Sink::run`]).
+//! A link that has received several packets writes their payload into the memory of the driver's
+//! [`Prediction`], and delivers the packets with one call ([`Sink::run`]).
 
 use crate::{Prediction, Sink};
 use weft_core::wire::{field, session_of, Data, PacketType};
 
-/// Where the offset lies in the header of a DATA packet.
+/// Position of the offset in the header of a DATA packet.
 const OFFSET: usize = Data::OFFSET.range().start;
 
-/// Whether a packet may be part of a run.
+/// True if a packet may be part of a run.
 #[inline]
 pub fn is_part(packet: &[u8]) -> bool {
     let kinds = [PacketType::Data as u8, PacketType::EagerMore as u8];
     packet.get(field::TYPE).is_some_and(|kind| kinds.contains(kind))
 }
 
-/// Packets on their way to predicted memory.
+/// The accepted packets of a run, whose payload is in predicted memory.
 pub struct Run {
     header: [u8; Data::LEN],
     seq: u32,
     offset: u64,
-    /// From the start of the memory to the place of the first.
+    /// Bytes from the start of the memory to the payload of the first packet.
     skip: usize,
     packets: usize,
     /// Payload bytes so far.
@@ -30,8 +30,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// An empty run that may begin with this packet, if it is of the predicted transfer and
-    /// belongs into its memory.
+    /// Begins an empty run with this packet, if the packet belongs to the predicted transfer and
+    /// its payload to the predicted memory.
     pub fn start(p: &Prediction<'_>, packet: &[u8]) -> Option<Run> {
         let header = *packet.first_chunk::<{ Data::LEN }>()?;
         let (seq, offset) = seq_and_offset(&header);
@@ -49,12 +49,13 @@ impl Run {
         })
     }
 
-    /// Packets so far.
+    /// Returns the number of packets so far.
     pub fn packets(&self) -> usize {
         self.packets
     }
 
-    /// The place of the `len` payload bytes of a packet; `None` if it does not continue the run.
+    /// Returns the memory for the `len` payload bytes of a packet; `None` if the packet does not
+    /// continue the run.
     #[inline]
     pub fn place<'a>(
         &self,
@@ -74,14 +75,14 @@ impl Run {
         memory.get_mut(at..at.checked_add(len)?)
     }
 
-    /// A packet was accepted and its payload is in its place.
+    /// Appends a packet that was accepted; its payload is in its memory.
     #[inline]
     pub fn push(&mut self, len: usize) {
         self.packets += 1;
         self.len += len;
     }
 
-    /// Hands the run over. False if the packets have to be delivered one by one.
+    /// Delivers the run. Returns false if the packets have to be delivered one by one.
     pub fn deliver(&self, sink: &mut dyn Sink) -> bool {
         self.packets > 0 && sink.run(&self.header, self.packets as u32, self.len as u64)
     }

@@ -1,36 +1,37 @@
-//! Striping: bulk data to a peer is spread over several interfaces, by trains.
+//! Striping: the link spreads bulk data to a peer over several interfaces, one train at a time.
 //!
-//! Paths share where each leaves from an interface of its own and leads to one of its own, and each
-//! is proven: a question sent over it was answered, or the peer, who has proven it, sends data over
-//! it. They must be of one speed and packet size, since each gets an equal part. The first is the
-//! path in use. Paths are named by their place among the peer's.
+//! Paths share bulk data if each leaves from an interface of its own and leads to an interface of
+//! its own, and if each is proven: the peer answered a question sent over it, or the peer, who has
+//! proven it, sends data over it. All shared paths have the same speed and packet size, because
+//! each carries an equal part. The first shared path is the path in use. A path is named by its
+//! index among the peer's paths.
 
-/// Interfaces that share at most.
+/// Highest number of interfaces that share bulk data.
 const MOST: usize = 3;
-/// Paths of a peer that are looked at.
+/// Paths of a peer that are examined; further ones are ignored.
 const PATHS: usize = u32::BITS as usize;
-/// Rounds of questions over paths that gave no answer.
+/// Rounds of questions over paths that gave no answer, before the link gives up asking.
 const ASKS: u8 = 6;
 
-/// What matters of a path.
+/// The properties of a path that decide if it can share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
-    /// Our interface; `None` where it cannot share: it is down, or not known.
+    /// Our interface; `None` if it cannot share because it is down or not known.
     pub near: Option<u32>,
     /// The peer's interface.
     pub far: u64,
-    /// Speed of ours, Mbit/s; 0 if not known.
+    /// Speed of our interface in Mbit/s; 0 if not known.
     pub speed: u32,
-    /// Bytes that it carries at a time.
+    /// Packet size of the path, in bytes.
     pub len: u32,
 }
 
-/// What is known of a peer's paths beside the one in use.
+/// The knowledge about the paths of a peer.
 #[derive(Debug, Default)]
 pub(crate) struct Stripes {
-    /// By path, a bit each: it works in both directions.
+    /// One bit for each path: the path works in both directions.
     proven: u32,
-    /// Those that share bulk data; empty while there is only one.
+    /// The paths that share bulk data; empty while there is only one.
     shared: Vec<usize>,
     /// The last question to the peer, header and payload, and the header's length.
     question: (Vec<u8>, usize),
@@ -40,41 +41,41 @@ pub(crate) struct Stripes {
 }
 
 impl Stripes {
-    /// Whether the peer sends bulk data over this path, too.
+    /// True if the path shares bulk data.
     pub fn has(&self, at: usize) -> bool {
         self.shared.contains(&at)
     }
 
-    /// How many share.
+    /// Returns the number of paths that share.
     pub fn count(&self) -> u8 {
         self.shared.len().max(1) as u8
     }
 
-    /// The path of a stripe.
+    /// Returns the path of a stripe.
     pub fn path(&self, stripe: u8) -> Option<usize> {
         self.shared.get(usize::from(stripe)).copied()
     }
 
-    /// The last question to the peer, header and payload, if one was kept.
+    /// Returns the last question to the peer (header and payload), if one was kept.
     pub fn question(&self) -> Option<(&[u8], &[u8])> {
         let (bytes, header_len) = &self.question;
         (!bytes.is_empty()).then(|| bytes.split_at(*header_len))
     }
 
-    /// A question is sent to the peer: it may be asked over further paths.
+    /// Keeps a question that is sent to the peer: it may be sent over further paths.
     pub fn keep(&mut self, header: &[u8], payload: &[u8]) {
         self.question = ([header, payload].concat(), header.len());
     }
 
-    /// Packets over the path in use stay unacknowledged. Every second time, this is a path that
-    /// shares with it and is to be used instead: where it is not the peer that is slow, the path
-    /// may still let questions pass, but nothing else.
+    /// Notes that packets over the path in use stay unacknowledged. Every second call returns
+    /// another path that shares bulk data and is to be used instead: if the peer is not only slow,
+    /// the path in use may let questions pass but drop other packets.
     pub fn doubt(&mut self) -> Option<usize> {
         self.doubted = !self.doubted;
         self.path(1).filter(|_| !self.doubted)
     }
 
-    /// Nothing is known of the paths any more. True if they shared.
+    /// Forgets all proofs. Returns true if paths shared bulk data.
     pub fn forget(&mut self) -> bool {
         let shared = !self.shared.is_empty();
         let question = std::mem::take(&mut self.question);
@@ -82,7 +83,7 @@ impl Stripes {
         shared
     }
 
-    /// A path works in both directions. True if that is news.
+    /// Notes that a path works in both directions. Returns true if that was not known.
     pub fn prove(&mut self, at: usize) -> bool {
         let bit = if at < PATHS { 1 << at } else { 0 };
         let news = self.proven & bit != bit;
@@ -90,7 +91,7 @@ impl Stripes {
         news
     }
 
-    /// A path does not work any more; it may be asked about again.
+    /// Notes that a path does not work any more; questions may be sent over it again.
     pub fn disprove(&mut self, at: usize) {
         if at < PATHS {
             self.proven &= !(1 << at);
@@ -98,13 +99,13 @@ impl Stripes {
         self.asks = 0;
     }
 
-    /// Whether a path is known to work in both directions.
+    /// True if a path is known to work in both directions.
     pub fn is_proven(&self, at: usize) -> bool {
         at < PATHS && self.proven & 1 << at != 0
     }
 
-    /// Finds the paths that share bulk data: the one in use, and the proven ones of other
-    /// interfaces that are like it. How many, if that has changed.
+    /// Chooses the paths that share bulk data: the path in use, and the proven paths of other
+    /// interfaces with the same speed and packet size. Returns their number if it changed.
     pub fn share(&mut self, ways: &[Way], used: usize) -> Option<u8> {
         let before = self.count();
         self.shared.clear();
@@ -124,7 +125,8 @@ impl Stripes {
         Some(self.count()).filter(|&now| now != before)
     }
 
-    /// Paths to ask over now: those of interfaces over which none is proven.
+    /// Returns the paths to send the question over now: those of interfaces that have no proven
+    /// path.
     pub fn next_to_ask(&mut self, ways: &[Way]) -> Vec<usize> {
         if self.asks >= ASKS || self.question.0.is_empty() {
             return Vec::new();
@@ -153,7 +155,7 @@ mod tests {
     #[test]
     fn share__proven_paths_that_are_alike_and_meet_nowhere() {
         let mut stripes = Stripes::default();
-        // All pairs of two interfaces, as where no network tells which meet.
+        // All pairs of two interfaces, as if no network number told which of them are connected.
         let all = [way(1, 8), way(1, 9), way(2, 8), way(2, 9)];
         assert!(stripes.prove(0) && !stripes.prove(0));
         assert_eq!(stripes.share(&all, 0), None);

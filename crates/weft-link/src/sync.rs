@@ -1,5 +1,5 @@
-//! Atomics behind one name, so that the model checker can stand in for them:
-//! `RUSTFLAGS="--cfg loom" cargo test -p weft-link --release loom`.
+//! Atomics of the standard library, or of the model checker loom: `RUSTFLAGS="--cfg loom" cargo
+//! test -p weft-link --release loom`.
 
 #[cfg(all(loom, test))]
 pub(crate) use loom::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};

@@ -1,21 +1,21 @@
-//! Copies of bytes that keep off the processor's slow way.
+//! Copies of bytes that avoid a slow case of the processor.
 
-/// Addresses that agree modulo this are alike to a processor that orders loads after stores.
+/// Addresses that are equal modulo this look alike to a processor that orders loads after stores.
 const ALIAS: usize = 4096;
-/// How far behind the source, modulo [`ALIAS`], a destination makes string instructions crawl.
+/// Distances below this, destination after source modulo [`ALIAS`], make string instructions slow.
 const CLOSE: usize = 32;
-/// What libraries copy without string instructions, whatever the processor.
+/// Libraries copy up to this many bytes without string instructions on every processor.
 const PIECE: usize = 1024;
 
-/// Whether a string instruction (`rep movsb`: what the C library and the kernel copy kilobytes
-/// with) would crawl from `src` to `dst`: on AMD's Zen 3 and 4 it is up to twenty times slower
+/// True if a string instruction would be slow from `src` to `dst` (`rep movsb`, with which the C
+/// library and the kernel copy kilobytes). On AMD's Zen 3 and 4 it is up to twenty times slower
 /// where the destination follows the source by 1 to 31 bytes modulo 4096 (glibc, bug 30994).
 #[inline]
 pub(crate) fn crawls(src: usize, dst: usize) -> bool {
     (1..CLOSE).contains(&(dst.wrapping_sub(src) % ALIAS))
 }
 
-/// Copies `len` bytes; the two may overlap.
+/// Copies `len` bytes; the two ranges may overlap.
 ///
 /// # Safety
 /// `src` can be read and `dst` written for `len` bytes; another process may write `src` meanwhile.
@@ -31,7 +31,7 @@ pub(crate) unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
             at += piece;
         }
     } else {
-        // SAFETY: what the caller promises.
+        // SAFETY: the caller's promise.
         unsafe { std::ptr::copy(src, dst, len) };
     }
 }
@@ -69,7 +69,7 @@ mod tests {
                 let at = memory.as_ptr().addr() % ALIAS;
                 let start = ALIAS + source.as_ptr().addr() % ALIAS - at + distance;
                 let into = &mut memory[start % ALIAS..][..len + 1];
-                // SAFETY: both have as many bytes.
+                // SAFETY: both have at least `len` bytes.
                 unsafe { copy(source.as_ptr(), into.as_mut_ptr(), len) };
                 assert_eq!(into[..len], source[..len], "{distance} {len}");
                 assert_eq!(into[len], 0);

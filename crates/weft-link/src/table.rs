@@ -1,10 +1,10 @@
-//! What every link over a network keeps: its peers, and news for the driver.
+//! Tables that every link over a network keeps: its peers, and its events for the driver.
 
 use crate::LinkEvent;
 use std::collections::VecDeque;
 use weft_core::PeerId;
 
-/// Peers by the driver's numbers, which are dense and small.
+/// Peers by the driver's numbers, which are small and have few gaps.
 pub(crate) struct PeerTable<P> {
     slots: Vec<Option<Box<P>>>,
 }
@@ -26,7 +26,7 @@ impl<P> PeerTable<P> {
         self.slots.get_mut(peer.0 as usize)?.as_deref_mut()
     }
 
-    /// Takes in a peer, or what is now known of it.
+    /// Adds a peer, or replaces its entry.
     pub fn insert(&mut self, peer: PeerId, known: P) {
         let at = peer.0 as usize;
         if self.slots.len() <= at {
@@ -41,24 +41,24 @@ impl<P> PeerTable<P> {
         }
     }
 
-    /// The numbers that are taken.
+    /// Lists the numbers of all peers.
     pub fn ids(&self) -> Vec<PeerId> {
         let taken = self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some());
         taken.map(|(at, _)| PeerId(at as u32)).collect()
     }
 }
 
-/// Events kept for the driver; more are dropped (all are hints).
+/// Highest number of events kept for the driver; further events are dropped (all are hints).
 const NEWS_MAX: usize = 256;
 
-/// What a link noticed and the driver has not asked for yet.
+/// Events that the driver has not fetched yet.
 #[derive(Default)]
 pub(crate) struct News {
     events: VecDeque<LinkEvent>,
 }
 
 impl News {
-    /// Notes an event, unless it is the last one once more.
+    /// Appends an event, unless it equals the last one.
     pub fn push(&mut self, event: LinkEvent) {
         if self.events.len() < NEWS_MAX && self.events.back() != Some(&event) {
             self.events.push_back(event);

@@ -1,5 +1,5 @@
-//! Commands that tests run, descriptors that must not be in other hands meanwhile, and tests that
-//! cannot run.
+//! Helpers of tests: run commands, keep descriptors out of child processes, skip tests that cannot
+//! run.
 
 #[path = "../../../conformance/src/skip.rs"]
 mod skip;
@@ -10,8 +10,8 @@ use std::io;
 use std::process::{Child, Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 
-/// Held while a process is started: until it executes its program, it has a copy of every
-/// descriptor of this one.
+/// Held during the start of a process: until the child executes its program, it has a copy of every
+/// descriptor of this process.
 static STARTS: RwLock<()> = RwLock::new(());
 
 /// Starts a process.
@@ -20,12 +20,12 @@ pub(crate) fn start(command: &mut Command) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Keeps all tests from starting processes: what is closed meanwhile is closed at once.
+/// Prevents all tests from starting processes, so that a descriptor closed meanwhile has no copy.
 pub(crate) fn none_starts() -> RwLockWriteGuard<'static, ()> {
     STARTS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a command of these words; what it printed, or why it failed.
+/// Runs a command given as words; returns its output, or the reason of its failure.
 pub(crate) fn run(words: &str) -> Result<String, String> {
     let mut parts = words.split_whitespace();
     let program = parts.next().ok_or("no command")?;
@@ -55,7 +55,7 @@ mod tests {
         let log = std::env::temp_dir().join(log);
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.arg("--exact").args(tests).stdout(Stdio::null()).stderr(Stdio::null());
-        // Threads have the names of tests where there are several.
+        // The test harness names threads after tests only if it runs several threads.
         command.envs([("PATH", "/nowhere"), ("RUST_TEST_THREADS", "2")]).env("WEFT_SKIP_LOG", &log);
         let ran = start(&mut command).and_then(Child::wait_with_output).unwrap();
         let text = std::fs::read_to_string(&log).unwrap_or_default();

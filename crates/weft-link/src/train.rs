@@ -1,5 +1,5 @@
-//! Trains: packets of one size (the last may be shorter) one behind the other in one buffer, which
-//! the kernel takes or brings with one call.
+//! Trains: packets of one size (the last may be shorter), one after the other in one buffer, which
+//! one system call sends or receives.
 
 use crate::run::{is_part, Run};
 use crate::secure::{Mode, Opened, Secure, TRAILER};
@@ -9,24 +9,24 @@ use std::ops::Range;
 use weft_core::wire::{self, Data};
 use weft_core::PeerId;
 
-/// What seals, and what flips bits on their way out when faults are injected.
+/// Seals packets into a buffer, and flips bits of them when faults are injected.
 pub(crate) struct Sealer<'a> {
     pub secure: &'a mut Secure,
     pub corruptor: &'a mut Option<Corruptor>,
-    /// Where to.
+    /// The buffer.
     pub out: &'a mut [u8],
-    /// Packets at most.
+    /// Highest number of packets.
     pub most: usize,
 }
 
-/// A train that lies sealed in its buffer.
+/// A sealed train in its buffer.
 #[derive(Default)]
 pub(crate) struct Sealed {
-    /// Packets in it.
+    /// Number of packets.
     pub packets: usize,
-    /// Bytes of all but the last.
+    /// Length of each packet but the last, in bytes.
     pub segment: usize,
-    /// Bytes in all.
+    /// Length of all packets, in bytes.
     pub len: usize,
 }
 
@@ -36,12 +36,12 @@ pub(crate) struct DataRun<'a> {
     pub peer: PeerId,
     pub header: &'a [u8],
     pub payload: &'a [u8],
-    /// Payload bytes of each.
+    /// Payload bytes of each packet.
     pub each: usize,
 }
 
 impl Sealer<'_> {
-    /// Seals one packet behind the others; its length.
+    /// Seals one packet behind the others; returns its length.
     #[inline]
     fn seal(&mut self, at: usize, peer: PeerId, header: &[u8], payload: &[u8]) -> Option<usize> {
         let len = self.secure.seal_into(peer, header, payload, self.out.get_mut(at..)?)?;
@@ -51,8 +51,8 @@ impl Sealer<'_> {
         Some(len)
     }
 
-    /// Seals as many of the first frames as fit: same peer, same size but for a shorter last one.
-    /// `None` if the first cannot be sent at all.
+    /// Seals as many of the first frames as fit: all for the same peer and of the same size, except
+    /// a shorter last one. Returns `None` if the first frame cannot be sent at all.
     #[inline]
     pub fn frames(mut self, frames: &[Frame<'_>]) -> Option<Sealed> {
         let len = |f: &Frame<'_>| f.header.len() + f.payload.len() + self.secure.trailer_len();
@@ -75,7 +75,7 @@ impl Sealer<'_> {
         Some(train)
     }
 
-    /// Seals as many packets of a run, from number `first` on, as fit.
+    /// Seals the packets of a run from index `first` on, as many as fit.
     pub fn run(mut self, run: &DataRun<'_>, first: usize) -> Option<Sealed> {
         let DataRun { peer, header, payload, each } = *run;
         let segment = header.len() + each + self.secure.trailer_len();
@@ -94,19 +94,19 @@ impl Sealer<'_> {
     }
 }
 
-/// What has come and is not delivered yet.
+/// A received train, of which a part is not delivered yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrived {
-    /// Where it lies in the buffer.
+    /// Range in the buffer that is not delivered yet.
     pub rest: Range<usize>,
-    /// Bytes of each packet but the last.
+    /// Length of each packet but the last, in bytes.
     pub segment: usize,
 }
 
-/// What one step delivered.
+/// The result of one step.
 pub(crate) struct Step {
     pub packets: usize,
-    /// Those written to their place while they were checked: their sender.
+    /// The sender, if the payload of these packets was written to its destination during the check.
     pub run: Option<PeerId>,
 }
 
@@ -115,15 +115,15 @@ impl Arrived {
         Arrived { rest: 0..0, segment: 1 }
     }
 
-    /// The next packet in the buffer, empty at the end.
+    /// Returns the range of the next packet in the buffer; empty at the end.
     #[inline]
     fn next(&self) -> Range<usize> {
         let start = self.rest.start;
         start..(start + self.segment).min(self.rest.end)
     }
 
-    /// Opens and delivers the next packet, or the next ones as a run. `accept` says whether an
-    /// authentic packet of this header comes from where it may.
+    /// Opens and delivers the next packet, or the next packets as a run. `accept` returns true if
+    /// an authentic packet with this header came over a path on which it may come.
     #[inline]
     pub fn step(
         &mut self,
@@ -149,9 +149,9 @@ impl Arrived {
         step
     }
 
-    /// Checks the DATA packets at the front and writes their payload to where it belongs in one
-    /// pass, as long as the prediction holds; delivers them as one run. `None` if the first one is
-    /// not as predicted.
+    /// Checks the DATA packets at the front and writes their payload to its destination in one
+    /// pass, as long as the prediction holds; delivers them as one run. Returns `None` if the first
+    /// packet is not as predicted.
     fn run(
         &mut self,
         buffer: &mut [u8],

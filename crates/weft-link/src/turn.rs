@@ -1,53 +1,54 @@
-//! What a caller does that waits and does not sleep: look again, hand its core over, or sleep after
-//! all.
+//! Decides the next step of a caller that polls instead of sleeping: poll again, yield its core, or
+//! sleep.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use weft_core::Instant;
 
-/// A core that was handed over comes back sooner, unless somebody computes there. On Linux 6.18
-/// whoever yields falls behind such a process by a whole slice: a round trip of two ranks that
-/// yield takes milliseconds then, of two that sleep some 20 us.
+/// A yielded core returns sooner than this, unless another process computes on it. On Linux 6.18 a
+/// process that yields falls behind a computing process by a whole slice: a round trip between two
+/// yielding ranks then takes milliseconds, between two sleeping ranks some 20 us.
 const LONG_AWAY: Duration = Duration::from_millis(1);
-/// How long that is remembered: at first, doubled each time it is found so again, and at most.
+/// How long a computing process is remembered: at first (doubled each time it is found again), and
+/// at most.
 const CROWDED: Duration = Duration::from_millis(20);
 const CROWDED_MAX: Duration = Duration::from_secs(1);
 
-/// A core that comes back sooner was not taken by anybody: two changes of process take longer.
+/// If the core returns sooner than this, no other process took it: two process switches take
+/// longer.
 const IN_VAIN: Duration = Duration::from_nanos(800);
-/// Until the next try after one in vain: at first, doubled each time, and at most.
-///
-/// Each yield puts the caller a slice, 1.4 ms or more, behind the others of its scheduling group,
-/// also when nobody takes the core because those who want it are of another group: another session,
-/// another container. Ranks that yielded for 4 ms without pause then waited 250 ms for others
-/// (record 17).
+/// The pause after a yield that no process took: at first (doubled each time), and at most.
+/// Each yield puts the caller behind the others of its scheduling group by a slice of 1.4 ms or
+/// more, even if no process takes the core because those that want it belong to another group:
+/// another session, another container. Ranks that yielded for 4 ms without pause then waited 250 ms
+/// for others (record 17).
 const GAP: Duration = Duration::from_micros(1);
 const GAP_MAX: Duration = Duration::from_micros(64);
 
-/// What the caller does next.
+/// The next step of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It looks again: another one had its turn a moment ago.
+    /// Poll again: another process had the core a moment ago.
     Taken,
-    /// It looks again: nobody wanted the core a moment ago.
+    /// Poll again: no process wanted the core a moment ago.
     Look,
-    /// The same, and nobody has wanted it for long.
+    /// Poll again: no process has wanted the core for long.
     Alone,
-    /// It sleeps: somebody computes on the core, and who sleeps is woken before that one.
+    /// Sleep: another process computes on the core, and the kernel prefers a woken sleeper to it.
     Sleep,
 }
 
-/// Hands the core over in a wait, to a rank of the same core that may have what is waited for, and
-/// remembers what came of it. Times are of one clock.
+/// Yields the core during a wait, to a rank on the same core that may send the awaited packet, and
+/// remembers the results. All times are from one clock.
 #[derive(Debug)]
 pub struct Turn {
-    /// Until then the caller sleeps, and how long that was.
+    /// The caller sleeps until this time; the length of that period.
     crowded_until: AtomicU64,
     remembered: AtomicU64,
-    /// Until then the core is not handed over, and how long that was.
+    /// The core is not yielded until this time; the length of that pause.
     next_at: AtomicU64,
     gap: AtomicU64,
-    /// How long a core that came back is kept.
+    /// The time for which the caller keeps a core that returned.
     keep: u64,
 }
 
@@ -67,15 +68,15 @@ fn nanos(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 
-// Threads that share one lose nothing but an observation: every order of their loads and stores
-// will do.
+// Threads that share a `Turn` can lose an observation, nothing else: every order of their loads and
+// stores is correct.
 impl Turn {
-    /// Of a caller that uses a core which came back for so long before it hands it over again.
+    /// Makes a `Turn` for a caller that uses a returned core for this time before it yields again.
     pub fn keeping(time: Duration) -> Turn {
         Turn { keep: nanos(time), ..Turn::default() }
     }
 
-    /// Hands the core over, if that is worth trying now.
+    /// Yields the core, if a try is worth it now.
     pub fn hand_over(&self, now: Instant, clock: impl Fn() -> Instant) -> Next {
         if now.0 < self.crowded_until.load(Ordering::Relaxed) {
             return Next::Sleep;
@@ -107,7 +108,7 @@ impl Turn {
         }
     }
 
-    /// The core was with somebody else in between, whether it was handed over or taken away.
+    /// Notes that another process had the core in between, after a yield or by preemption.
     pub fn lost(&self, from: Instant, back: Instant) {
         if back.since(from) <= LONG_AWAY {
             return;
@@ -123,7 +124,7 @@ impl Turn {
 mod tests {
     use super::*;
 
-    /// What it says at a time, without a try.
+    /// The answer of `hand_over` at a time, without a real yield.
     fn says(turn: &Turn, now: Instant) -> Next {
         turn.next_at.store(u64::MAX, Ordering::Relaxed);
         turn.hand_over(now, || unreachable!("nothing is tried"))

@@ -1,40 +1,40 @@
-//! Users by number, and when a number proves who somebody is.
+//! Users by number, and the cases in which a number proves an identity.
 //!
 //! A user namespace may leave users of the system without a number. The kernel shows all of them
-//! under one, that of the overflow user (user_namespaces(7)): two processes that both appear under
-//! it may belong to anybody, and so may a file. So that number is never proof of being the same
-//! user, nor of being root.
+//! under one number, that of the overflow user (user_namespaces(7)). Two processes with that number
+//! may belong to different users, and so may a file. So that number never proves that two users are
+//! the same, nor that a user is root.
 
 use std::fs::read_to_string;
 
-/// The overflow user where `/proc` does not tell.
+/// The overflow user if `/proc` does not tell the number.
 const OVERFLOW: u32 = 65_534;
 
-/// The number under which users appear who have none in this user namespace; `None` where all users
-/// have one, as outside of namespaces: there that number is a user's as any other.
+/// Returns the number of users that have no number in this user namespace. `None` if all users have
+/// a number, as outside of user namespaces: there this number belongs to an ordinary user.
 pub fn unknown() -> Option<u32> {
     let all = read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_all(&map));
     let overflow = || read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok();
     (!all).then(|| overflow().unwrap_or(OVERFLOW))
 }
 
-/// Whether a number is a user's in this user namespace.
+/// True if this number belongs to a user in this user namespace.
 pub fn has_number(user: u32) -> bool {
     let map = read_to_string("/proc/self/uid_map").unwrap_or_default();
     let user = u64::from(user);
     ranges(&map).into_iter().any(|(first, count)| (first..first + count).contains(&user))
 }
 
-/// Whether every user has a number, of a map as in `/proc/PID/uid_map`: lines of the first number
-/// inside, the first outside, and how many.
+/// True if every user has a number, by a map as in `/proc/PID/uid_map`: each line holds the first
+/// number inside, the first outside, and the count.
 fn maps_all(map: &str) -> bool {
     let reach =
         |to, (first, count): (u64, u64)| if first <= to { to.max(first + count) } else { to };
-    // The last number is nobody's: it means "no user" to system calls.
+    // The last number belongs to no user: system calls read it as "no user".
     ranges(map).into_iter().fold(0, reach) >= u64::from(u32::MAX)
 }
 
-/// The numbers inside, as first and count, in order.
+/// Returns the numbers inside as (first, count), in order.
 fn ranges(map: &str) -> Vec<(u64, u64)> {
     let range = |line: &str| {
         let mut numbers = line.split_whitespace().map(str::parse::<u32>);
@@ -46,11 +46,10 @@ fn ranges(map: &str) -> Vec<(u64, u64)> {
     ranges
 }
 
-/// Whether a process of user `theirs`, as the kernel says, is one of the same user as this one,
-/// which is `ours`.
-///
+/// Checks that the user of another process, `theirs` as reported by the kernel, is the user of this
+/// process, `ours`.
 /// # Errors
-/// It is not, or that cannot be known: why, for people.
+/// The users differ, or the check is not possible; the text tells people which.
 pub fn same(ours: u32, theirs: u32) -> Result<(), String> {
     if ours != theirs {
         return Err(format!("its process runs as user {theirs}, this one as user {ours}"));
@@ -64,7 +63,7 @@ pub fn same(ours: u32, theirs: u32) -> Result<(), String> {
     }
 }
 
-/// Whether a process of this user, as the kernel says, is one of root.
+/// True if `theirs`, as reported by the kernel, is the root user.
 pub fn is_root(theirs: u32) -> bool {
     theirs == 0 && unknown() != Some(0)
 }

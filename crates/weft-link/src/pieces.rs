@@ -36,7 +36,7 @@ impl Parts {
     }
 }
 
-/// All incomplete packets of all peers. Each peer has at most [`PACKETS_MAX`], 1 MiB in all.
+/// All incomplete packets of all peers. Each peer has at most `PACKETS_MAX`, 1 MiB in all.
 #[derive(Default)]
 pub struct Pieces {
     of: BTreeMap<PeerId, BTreeMap<u32, Parts>>,

@@ -1,4 +1,4 @@
-//! A rank's end of the rings with nothing around it: what an agent has to expect of a program.
+//! A bare end of the rings, for tests of agents: it can send what a faulty or hostile rank would.
 
 use super::hub::ring_config;
 use super::{Control, AGENT, CONTROL, HEADER_MIN, PREFIX};
@@ -8,23 +8,23 @@ use weft_core::{EndpointId, PeerId};
 
 const AGENT_PEER: PeerId = PeerId(0);
 
-/// What writes nonsense to the rings of a [`BareRank`].
+/// The ways to write invalid data to the rings of a [`BareRank`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nonsense {
-    /// Slots of packets that cannot be.
+    /// Slots with impossible packets.
     Slots,
-    /// More packets taken than were ever sent.
+    /// Credits for more packets than were ever sent.
     Credits,
 }
 
-/// A process that is connected to an agent and says whatever it likes, for tests of agents.
+/// A process that is connected to an agent and sends any bytes, for tests of agents.
 #[derive(Debug)]
 pub struct BareRank {
     shm: ShmLink,
     ended: bool,
 }
 
-/// Keeps the messages of the agent.
+/// Collects the messages of the agent.
 struct Messages(Vec<Control>);
 
 impl Sink for Messages {
@@ -36,18 +36,16 @@ impl Sink for Messages {
 }
 
 impl BareRank {
-    /// Connects to the agent at `name`, and asks for nothing.
-    ///
+    /// Connects to the agent at `name`; sends no request.
     /// # Errors
-    /// None listens there.
+    /// No agent listens there.
     pub fn connect(name: &str, me: EndpointId) -> Result<BareRank, LinkError> {
         BareRank::connect_by(name, me, |_| {})
     }
 
-    /// The same with other rings.
-    ///
+    /// As [`connect`](Self::connect), with another configuration of the rings.
     /// # Errors
-    /// None listens there, or there are no such rings.
+    /// No agent listens there, or the rings cannot be made.
     pub fn connect_by(
         name: &str,
         me: EndpointId,
@@ -60,20 +58,21 @@ impl BareRank {
         Ok(BareRank { shm, ended: false })
     }
 
-    /// Gives the agent this header and payload as a packet to a peer. False: the ring is full.
+    /// Sends this header and payload to the agent, as a packet to a peer. False if the ring is
+    /// full.
     pub fn send(&mut self, peer: PeerId, header: &[u8], payload: &[u8]) -> bool {
         let all = [&peer.0.to_le_bytes()[..], &[0; PREFIX - 4], header].concat();
         self.shm.send(&[Frame { peer: AGENT_PEER, header: &all, payload }]) == 1
     }
 
-    /// Says these bytes, as if they were a message. False: the ring is full.
+    /// Sends these bytes as a message. False if the ring is full.
     pub fn say(&mut self, bytes: &[u8]) -> bool {
         let mut header = [0; HEADER_MIN];
         header[4] = CONTROL;
         self.shm.send(&[Frame { peer: AGENT_PEER, header: &header, payload: bytes }]) == 1
     }
 
-    /// What the agent has said since.
+    /// Receives the messages that the agent has sent since the last call.
     pub fn heard(&mut self) -> Vec<Control> {
         let mut messages = Messages(Vec::new());
         self.shm.look_at_sockets();
@@ -82,7 +81,7 @@ impl BareRank {
         messages.0
     }
 
-    /// Whether the agent has ended the connection, as far as was heard.
+    /// True if an end of the connection by the agent has been seen.
     pub fn has_ended(&self) -> bool {
         self.ended
     }

@@ -1,4 +1,4 @@
-//! The rank's end: a link over which everything goes through the host's agent.
+//! The rank's end: a link that sends and receives all packets through the agent of its host.
 
 use super::hub::ring_config;
 use super::services::ServicesHandle;
@@ -16,9 +16,10 @@ use weft_core::{Config, LinkCaps, PeerId};
 /// Settings of an [`AgentLink`].
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
-    /// Where the agent listens: a path, or `@` and an abstract name. The first that answers.
+    /// Addresses of agents: each a path, or `@` and an abstract name. The first that answers is
+    /// used.
     pub names: Vec<String>,
-    /// How long its answer may take.
+    /// Longest wait for the agent's answer.
     pub patience: Duration,
 }
 
@@ -28,11 +29,11 @@ impl Default for AgentConfig {
     }
 }
 
-/// The only peer of the ring.
+/// The agent: the only peer on the ring.
 const AGENT_PEER: PeerId = PeerId(0);
-/// Packets handed over with one bell.
+/// Highest number of packets for one ring of the doorbell.
 const AT_ONCE: usize = 16;
-/// What two more hops inside the host cost, nanoseconds.
+/// Cost of the two additional hops inside the host, in nanoseconds.
 const HOPS_NS: u32 = 1_500;
 #[derive(Default)]
 struct Counters {
@@ -43,7 +44,7 @@ struct Counters {
     refused: u64,
 }
 
-/// The link of a rank that is served by an agent.
+/// The link of a rank that an agent serves.
 pub struct AgentLink {
     shm: ShmLink,
     name: String,
@@ -59,7 +60,7 @@ pub struct AgentLink {
     count: Counters,
 }
 
-/// Takes packets to the driver and messages apart.
+/// Separates packets for the driver from messages for the link.
 struct Unwrap<'a> {
     sink: &'a mut dyn Sink,
     messages: Vec<Control>,
@@ -82,7 +83,7 @@ impl Sink for Unwrap<'_> {
     }
 }
 
-/// Drops packets: before the rank is served there are none.
+/// Drops packets: an agent sends none before it serves the rank.
 struct Nothing;
 
 impl Sink for Nothing {
@@ -91,10 +92,9 @@ impl Sink for Nothing {
 
 impl AgentLink {
     /// Finds the agent and asks it to serve this rank.
-    ///
     /// # Errors
-    /// [`LinkError::Unreachable`]: none listens, it is another user's, or it refuses (a quota,
-    /// another version), with the reason.
+    /// [`LinkError::Unreachable`]: no agent listens, the agent belongs to another user, or it
+    /// refuses (a quota, another version), with the reason.
     pub fn attach(
         config: &AgentConfig,
         security: &Security,
@@ -180,7 +180,7 @@ impl AgentLink {
                 Some(_) => "hung up; its log says why",
                 None if Instant::now() > end => "does not answer",
                 None => {
-                    // The agent may need this core, and get it only from one who sleeps.
+                    // The agent may need this core, and can get it only if this process sleeps.
                     std::thread::sleep(Duration::from_micros(50));
                     continue;
                 }
@@ -189,22 +189,22 @@ impl AgentLink {
         }
     }
 
-    /// What the rank can ask of the agent besides carrying packets.
+    /// Returns the services of the agent beside carrying packets.
     pub fn services(&self) -> ServicesHandle {
         Rc::clone(&self.services)
     }
 
-    /// Where the agent listens, and its process number.
+    /// Returns the address of the agent's socket and its process id.
     pub fn serving(&self) -> (&str, i32) {
         (&self.name, self.pid)
     }
 
-    /// What the agent has said it has.
+    /// Returns the agent's description of its links.
     pub fn served(&self) -> &Served {
         &self.served
     }
 
-    /// Puts a message into the ring. False: it is full.
+    /// Puts a message into the ring. False if the ring is full.
     fn say(&mut self, message: &Control) -> bool {
         let mut header = [0; HEADER_MIN];
         header[4] = CONTROL;
@@ -216,7 +216,7 @@ impl AgentLink {
         self.shm.send(&[Frame { peer: AGENT_PEER, header: &header, payload: &payload }]) == 1
     }
 
-    /// Says what waits, in order. False: the ring is full.
+    /// Sends the queued messages in order. False if the ring is full.
     fn say_all(&mut self) -> bool {
         loop {
             let Some(next) = self.services.borrow_mut().say_next() else { return true };
@@ -227,7 +227,7 @@ impl AgentLink {
         }
     }
 
-    /// Puts at most `N` packets into the ring, and then rings the bell, if the agent sleeps.
+    /// Puts up to `N` packets into the ring, then rings the doorbell if the agent sleeps.
     #[inline]
     fn send_some<const N: usize>(&mut self, frames: &[Frame<'_>]) -> usize {
         let mut headers = [[0; PREFIX + HEADER_MAX]; N];
@@ -243,7 +243,7 @@ impl AgentLink {
         self.shm.send(&packed[..frames.len()])
     }
 
-    /// How many of the frames their peers have a share left for.
+    /// Counts the first frames whose peers still have a share of the ring.
     #[inline]
     fn shared(&mut self, frames: &[Frame<'_>]) -> usize {
         let taken = frames.iter().position(|frame| !self.shares.take(frame.peer, frame.header));
@@ -293,9 +293,9 @@ fn find(shm: &mut ShmLink, config: &AgentConfig) -> Result<(String, i32), LinkEr
 
 impl Link for AgentLink {
     fn caps(&self) -> LinkCaps {
-        // Reliable and in order, and not a network to this process: the agent sees to both.
+        // Reliable and in order, and no network for this process: the agent provides both.
         let mut caps = LinkCaps::memory("agent", self.mtu);
-        // Peers beyond it are not: neither end of the way sees what the other's process does.
+        // The end of a peer's process is not visible from here.
         caps.sees_end = false;
         caps.latency_ns = self.served.latency_ns + HOPS_NS;
         caps.bytes_per_us = self.served.bytes_per_us;
@@ -339,7 +339,7 @@ impl Link for AgentLink {
         if self.dead {
             return frames.len();
         }
-        // What was said before has to arrive before.
+        // Messages queued before these frames have to arrive before them.
         if !self.services.borrow().is_silent() && !self.say_all() {
             return 0;
         }
@@ -390,7 +390,8 @@ impl Link for AgentLink {
                 }
                 other => {
                     if let Control::Lost(peer, _) | Control::Stuck(peer, ..) = other {
-                        // Its agent keeps nothing for it any more: nothing is to wait for it here.
+                        // The agent keeps nothing for this peer any more, so no frame may wait for
+                        // it here.
                         self.disconnect(peer);
                     }
                     self.services.borrow_mut().take(other, &mut self.events);

@@ -1,8 +1,8 @@
-//! What a rank and its agent say to each other besides packets.
+//! The messages between a rank and its agent, beside packets.
 //!
-//! A message is a number (u8) and its fields, little-endian, without gaps; a list or text that ends
-//! it takes the rest. `PROTOCOL.md` has the table. Nothing is trusted: what is short, long or
-//! unknown is refused.
+//! A message is a number (u8) and its fields, little-endian, without gaps; a list or text at the
+//! end takes the remaining bytes. `PROTOCOL.md` has the table. Messages that are too short, too
+//! long or unknown are refused.
 
 use crate::secure::Mode;
 use std::fmt;
@@ -10,17 +10,17 @@ use weft_core::group::tree::Tree;
 use weft_core::wire::{Atomic, PacketType};
 use weft_core::{Config, EndpointId, PeerId, Reliability};
 
-/// Version of what rank and agent say to each other.
+/// Version of the messages between rank and agent.
 pub const VERSION: u16 = 4;
 
-/// What a rank asks its agent for.
+/// A rank's request for service.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Attach {
     /// The rank's identity.
     pub endpoint: EndpointId,
-    /// How frames are protected.
+    /// The protection of frames.
     pub mode: Mode,
-    /// How lost packets are sent again.
+    /// The method of retransmission.
     pub reliability: Reliability,
     /// `window`, `ack_every`, `ack_delay_us`, `rto_min_us`, `rto_max_us`, `peer_timeout_ms` and
     /// `peers_max` of the rank's configuration.
@@ -36,7 +36,7 @@ impl fmt::Debug for Attach {
 }
 
 impl Attach {
-    /// Of a rank with this configuration.
+    /// Makes the request of a rank with this configuration.
     pub fn new(endpoint: EndpointId, mode: Mode, key: [u8; 32], c: &Config) -> Attach {
         let numbers = [
             c.window,
@@ -50,7 +50,7 @@ impl Attach {
         Attach { endpoint, mode, reliability: c.reliability, numbers, key }
     }
 
-    /// The configuration that concerns reliability.
+    /// Returns the part of the configuration that concerns reliability.
     pub fn config(&self) -> Config {
         let [window, ack_every, ack_delay_us, rto_min_us, rto_max_us, peer_timeout_ms, peers_max] =
             self.numbers;
@@ -68,25 +68,26 @@ impl Attach {
     }
 }
 
-/// What an agent has for a rank.
+/// An agent's description of its service for a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
     /// [`VERSION`] of the agent.
     pub version: u16,
-    /// Process number of the agent, for messages to people; 0 when unknown.
+    /// Process id of the agent, for messages to people; 0 when unknown.
     pub pid: u32,
     /// Largest packet of its links.
     pub mtu: u32,
-    /// Estimated delay of the quickest, nanoseconds.
+    /// Estimated latency of the agent's fastest link, nanoseconds.
     pub latency_ns: u32,
     /// Estimated throughput, bytes per microsecond.
     pub bytes_per_us: u32,
-    /// Where the rank is reached through it: an encoded [`Address`](crate::Address).
+    /// The address at which peers reach the rank through the agent: an encoded
+    /// [`Address`](crate::Address).
     pub address: Vec<u8>,
 }
 
-/// What a rank is in a multicast group of agents, as it tells its agent. Members are numbered from
-/// the root, which is 0 and the only one that sends.
+/// A rank's role in a multicast group of agents. Members are numbered from the root, which is 0 and
+/// the only one that sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupRole {
     /// The group, unique in the job.
@@ -97,69 +98,70 @@ pub struct GroupRole {
     pub size: u32,
     /// This member's number.
     pub me: u32,
-    /// The rank's peers that are its parent (none of the root: `u32::MAX`) and children, in the
-    /// order of their numbers.
+    /// The rank's peer that is its parent in the tree; `u32::MAX` for the root.
     pub parent: PeerId,
-    /// As `parent`.
+    /// The rank's peers that are its children, in the order of their member numbers.
     pub children: Vec<PeerId>,
 }
 
 /// A message between rank and agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Rank: serve me.
+    /// Rank: a request for service.
     Attach(Attach),
-    /// Rank: the same in another version of these messages, and what follows that.
+    /// Rank: a request in another version of these messages, and the bytes that follow the version.
     Foreign(u16, Vec<u8>),
-    /// Agent: I do.
+    /// Agent: the request is accepted.
     Attached(Served),
-    /// Agent: I do not; why.
+    /// Agent: the request is refused, with the reason.
     Refused(String),
-    /// Rank: a peer, the session number that it puts into packets to me, the numbered packets to it
-    /// so far, its identity, and its encoded address.
+    /// Rank: connect a peer. The fields: the peer, the session number that the peer puts into
+    /// packets to this rank, the count of numbered packets to the peer so far, its identity, and
+    /// its encoded address.
     Connect(PeerId, u32, u32, EndpointId, Vec<u8>),
     /// Rank: forget a peer.
     Disconnect(PeerId),
     /// Agent: the path to a peer carries packets of this size.
     Path(PeerId, u32),
-    /// Agent: a peer cannot be reached, or no more; why.
+    /// Agent: a peer cannot be reached, or not any more; the reason.
     Lost(PeerId, String),
-    /// Agent: of the numbered packets to a peer so many, counted from the first, do not wait any
+    /// Agent: this many of the numbered packets to a peer, counted from the first, do not wait any
     /// more.
     Left(PeerId, u32),
-    /// Agent: a peer is heard, but for so many milliseconds no packet of this kind and length has
-    /// got through to it; it is lost.
+    /// Agent: a peer is lost. It sends packets, but for this time (milliseconds) no packet of this
+    /// type and length has reached it. Fields: peer, milliseconds, type, length.
     Stuck(PeerId, u32, PacketType, u32),
-    /// Agent: something people should read.
+    /// Agent: a text for people.
     Notice(String),
-    /// Rank: keep so many words, each of this value, for fetch-and-add under this key; in the
-    /// kernel (true) if that can be.
+    /// Rank: keep words for fetch-and-add (key, count, initial value); in the kernel if the flag is
+    /// true and the kernel can.
     CounterOpen(u64, u32, u64, bool),
-    /// Rank: what is in a word of mine?
+    /// Rank: read a word (key, index).
     CounterRead(u64, u32),
-    /// Agent: the value of a word, or none under this key; also the answer to `CounterOpen`.
+    /// Agent: the value of a word, or `None` if the key is unknown; also the answer to
+    /// `CounterOpen`.
     CounterIs(u64, u32, Option<u64>),
     /// Rank: forget the words under this key.
     CounterClose(u64),
-    /// Rank: do this on a word of mine; the number comes back with the answer.
+    /// Rank: do this operation on a word of this rank. The answer has the same number.
     CounterDo(u64, Atomic),
-    /// Agent: what `CounterDo` of this number gave, or that it was refused.
+    /// Agent: the result of the `CounterDo` with this number; `None` if it was refused.
     CounterDone(u64, Option<u64>),
-    /// Rank: I am in a multicast group.
+    /// Rank: join a multicast group.
     GroupJoin(GroupRole),
-    /// Agent: whether it takes part in a group for the rank.
+    /// Agent: the answer to `GroupJoin`; true if the agent takes part in the group for the rank.
     GroupJoined(u64, bool),
-    /// Rank: not any more.
+    /// Rank: leave a multicast group.
     GroupLeave(u64),
-    /// Either: a packet of a group, its number and its bytes.
+    /// Rank or agent: a packet of a group, its number and its bytes.
     GroupPacket(u64, u32, Vec<u8>),
-    /// Agent, to the root: packets up to this number have left its queue, so many more are taken.
+    /// Agent, to the root, or rank, to its agent: packets before this number may be sent now.
     GroupGrant(u64, u32),
-    /// Agent: a member holds the group up (true), or is lost (false).
+    /// Agent: a member blocks the group (true), or is lost (false).
     GroupMember(u64, u32, bool),
 }
 
-/// Why bytes are no message.
+/// The error for bytes that are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlError;
 
@@ -171,9 +173,9 @@ impl fmt::Display for ControlError {
 
 impl std::error::Error for ControlError {}
 
-/// Children of a member, at most.
+/// Highest number of children of a member.
 const CHILDREN_MAX: usize = 4096;
-/// Longest text.
+/// Longest text, in bytes.
 const TEXT_MAX: usize = 1024;
 
 struct Writer(Vec<u8>);
@@ -227,7 +229,7 @@ impl Reader<'_> {
     fn peer(&mut self) -> Result<PeerId, ControlError> {
         Ok(PeerId(self.u32()?))
     }
-    /// Whether there is a number, and the number, which is 0 if there is none.
+    /// Reads a flag and a number: `None` if the flag is 0. The number is then 0, too.
     fn maybe(&mut self) -> Result<Option<u64>, ControlError> {
         match (self.u32()?, self.u64()?) {
             (0, 0) => Ok(None),
@@ -265,7 +267,7 @@ fn reliability_number(reliability: Reliability) -> u8 {
 const TREES: [Tree; 4] = [Tree::Flat, Tree::Chain, Tree::Binary, Tree::Binomial];
 
 impl Control {
-    /// The bytes.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         let new = |number: u8| Writer(vec![number]);
         match self {
@@ -329,10 +331,9 @@ impl Control {
         }
     }
 
-    /// The message in `bytes`, which it fills exactly.
-    ///
+    /// Decodes the message, which must fill `bytes` exactly.
     /// # Errors
-    /// They are none.
+    /// The bytes are not a message.
     pub fn decode(bytes: &[u8]) -> Result<Control, ControlError> {
         let mut r = Reader(bytes);
         let message = match r.u8()? {

@@ -1,5 +1,5 @@
-//! Fetch-and-add in the rank's place: words that live here, or in the kernel for others to add to
-//! past this process, and are served while the rank computes.
+//! Fetch-and-add on behalf of the rank, while the rank computes: words in this process, or in the
+//! kernel, where others add without this process.
 
 use crate::random_u64;
 use crate::secure::JobKey;
@@ -11,15 +11,15 @@ use std::sync::atomic::Ordering::SeqCst;
 use weft_core::wire::{code, question, status, Atomic, Reply};
 use weft_core::{EndpointId, PeerId};
 
-/// The kernel's counters, as far as they are for one rank.
+/// Access to the kernel's counters for one rank.
 pub struct InKernel {
-    /// Of the host.
+    /// The counters of the host.
     pub counters: Rc<KernelCounters>,
     /// The key of the rank's job.
     pub key: JobKey,
     /// The rank.
     pub me: EndpointId,
-    /// Whose it is.
+    /// The user of the rank.
     pub user: u32,
 }
 
@@ -29,7 +29,7 @@ pub struct Counters {
     words: BTreeMap<u64, Words>,
     count: usize,
     kernel: Option<InKernel>,
-    /// Operations served.
+    /// Number of operations served.
     pub served: u64,
 }
 
@@ -39,7 +39,7 @@ enum Words {
     Kernel(KernelWords),
 }
 
-/// Words in the kernel, and who may add to them there. Given back when dropped.
+/// Words in the kernel, and the peers that may add to them there. Freed when dropped.
 struct KernelWords {
     counters: Rc<KernelCounters>,
     first: u32,
@@ -47,11 +47,12 @@ struct KernelWords {
     clients: BTreeMap<PeerId, Client>,
 }
 
-/// A peer that adds past this process.
+/// A peer that adds in the kernel, without this process.
 struct Client {
     place: Place,
     nonce: u64,
-    /// Its place has ended: number of the last request served, and the answer.
+    /// Set when the peer's slot in the kernel ended: number of the last request served, and the
+    /// answer.
     ended: Option<(u64, u64)>,
 }
 
@@ -82,7 +83,7 @@ impl Words {
 }
 
 impl KernelWords {
-    /// What a peer wants to know to add past this process.
+    /// Answers a peer's question for the data that it needs to add in the kernel.
     fn answer(&mut self, kernel: &InKernel, from: (PeerId, EndpointId), what: u64) -> Option<u64> {
         if what == question::PLACE {
             self.dismiss(from.0);
@@ -116,19 +117,19 @@ impl KernelWords {
 }
 
 impl Counters {
-    /// Words can be in the kernel from now on.
+    /// Allows words in the kernel from now on.
     pub fn use_kernel(&mut self, kernel: InKernel) {
         self.kernel = Some(kernel);
     }
 
-    /// Keeps `words` words of this value under `key`. False if that would be more than `most` in
-    /// all, or the key is in use.
+    /// Keeps `words` words of this value under `key`. False if the total would exceed `most`, or
+    /// the key is in use.
     pub fn open(&mut self, key: u64, words: u32, value: u64, most: usize) -> bool {
         let here = || Some(Words::Here((0..words).map(|_| AtomicU64::new(value)).collect()));
         self.insert(key, words, most, here)
     }
 
-    /// The same in the kernel. False also if that has no room, or is not used.
+    /// As [`open`](Self::open), in the kernel. False also if the kernel has no room or is not used.
     pub fn open_in_kernel(&mut self, key: u64, words: u32, value: u64, most: usize) -> bool {
         let kernel = self.kernel.as_ref().map(|kernel| (Rc::clone(&kernel.counters), kernel.user));
         let Some((counters, user)) = kernel else { return false };
@@ -165,7 +166,7 @@ impl Counters {
         self.count -= self.words.remove(&key).map_or(0, |w| w.len());
     }
 
-    /// A peer is gone: it adds to nothing any more.
+    /// Ends the access of a lost peer to all words.
     pub fn lost(&mut self, peer: PeerId) {
         for words in self.words.values_mut() {
             if let Words::Kernel(words) = words {
@@ -174,13 +175,13 @@ impl Counters {
         }
     }
 
-    /// The value of a word.
+    /// Returns the value of a word.
     pub fn read(&self, key: u64, word: u32) -> Option<u64> {
         Some(self.words.get(&key)?.get(word as usize)?.load(SeqCst))
     }
 
-    /// Does an operation if its key is one of these; the answer. `from`: the peer who wants it, if
-    /// it is one.
+    /// Does an operation if its key belongs to these words; returns the answer. `from` is the
+    /// requesting peer, if a peer requests.
     pub fn serve(&mut self, atomic: &Atomic, from: Option<(PeerId, EndpointId)>) -> Option<Reply> {
         let words = self.words.get_mut(&atomic.key)?;
         self.served += 1;
@@ -204,7 +205,8 @@ impl Counters {
     }
 }
 
-/// Does an operation on a word, to which programs in the kernel may be adding; the value before.
+/// Does an operation on a word and returns the value before. Programs in the kernel may add to the
+/// word at the same time.
 fn apply(word: &AtomicU64, atomic: &Atomic) -> Option<u64> {
     let operand = atomic.operand;
     Some(match atomic.code {

@@ -8,7 +8,7 @@ use weft_core::group::tree;
 use weft_core::wire::{member, Grant, Mcast, Nop, Packet};
 use weft_core::{Instant, PeerId};
 
-/// Whether there is something to wait for, since when, and whether that was told.
+/// Watches a condition: the time since which it holds, and a flag that it was reported.
 #[derive(Default)]
 struct Watch {
     since: Option<Instant>,
@@ -16,7 +16,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// True once, when it has been stuck for long.
+    /// Returns true once, when `stuck` has been true for [`SLOW`].
     fn look(&mut self, stuck: bool, now: Instant) -> bool {
         if !stuck {
             *self = Watch::default();
@@ -37,24 +37,24 @@ struct Child {
     peer: PeerId,
     /// Its number in the group.
     member: u32,
-    /// Packets before this number may go to it.
+    /// Packets before this number may be sent to it.
     granted: u32,
     sent: u32,
-    /// When it is asked whether it lives.
+    /// Time of the next question if it is alive.
     ask_at: Option<Instant>,
     watch: Watch,
     lost: bool,
 }
 
 impl Child {
-    /// Whether it has packets that it has not passed on.
+    /// True if it has packets that it has not passed on.
     fn owes(&self) -> bool {
         let joined = (self.granted, self.sent) != (0, 0);
         joined && !self.lost && self.granted != self.sent.wrapping_add(WINDOW)
     }
 
-    /// Asks it, if it owes something and that is due: what is not acknowledged shows that it is
-    /// gone. True if it was asked.
+    /// Sends a question if the child owes something and the time has come. A question that stays
+    /// unacknowledged shows that the child is gone. Returns true if the time had come.
     fn ask(&mut self, now: Instant, port: &mut dyn Port) -> bool {
         if !self.owes() {
             self.ask_at = None;
@@ -62,53 +62,54 @@ impl Child {
         }
         let due = *self.ask_at.get_or_insert(now + ASK_EVERY) <= now;
         if due {
-            // What is not taken is asked the next time.
+            // If the port refuses the question, the next one is sent after `ASK_EVERY`.
             port.send(self.peer, &Packet::Nop(Nop), &[]);
             self.ask_at = Some(now + ASK_EVERY);
         }
         due
     }
 
-    /// When it is to be visited although nothing happens.
+    /// Time of the next visit if nothing happens before.
     fn due(&self) -> Option<Instant> {
         let ask = self.ask_at.map(|at| Instant(at.0.next_multiple_of(TICK.as_nanos() as u64)));
         self.watch.due().into_iter().chain(ask).min()
     }
 }
 
-/// A group, as one member's agent keeps it.
+/// A group, as the agent of one member keeps it.
 pub(super) struct Group {
-    /// Without the children, which are beside.
+    /// The role; its list of children is moved into `children`.
     role: GroupRole,
-    /// Packets that some child or the rank lacks; the first has the number `base`.
+    /// Packets that a child or the rank lacks; the first has the number `base`.
     pub(super) queue: VecDeque<Rc<[u8]>>,
     base: u32,
-    /// How many of children and rank lack the packet of each place in the queue and have all before
-    /// it; the last: how many have all.
+    /// `readers[i]`: number of readers (children and rank) that lack `queue[i]` and have all
+    /// packets before it. The last entry: number of readers that have all packets.
     readers: VecDeque<u32>,
     children: Vec<Child>,
-    /// Their places, by peer.
+    /// Indices into `children`, by peer.
     by_peer: Vec<(PeerId, u32)>,
-    /// The child to be visited next, and visits since one sent a packet.
+    /// Index of the next child to visit, and the number of visits since one sent a packet.
     at: usize,
     in_vain: usize,
-    /// When a child is to be visited: of those visited since, and of all when all were.
+    /// Time of the next due visit: of the children in the current round, and of all after the last
+    /// round.
     soonest: Option<Instant>,
     visit_at: Option<Instant>,
-    /// Next for the rank, and before which number it takes them.
+    /// Number of the rank's next packet; the rank takes packets before `local_granted`.
     local: u32,
     local_granted: u32,
     local_watch: Watch,
-    /// Granted to the parent, or to the root's rank; `None`: nothing yet.
+    /// Granted to the parent, or to the root's rank; `None`: no grant yet.
     granted_up: Option<u32>,
-    /// When more than that is granted, be it less than a step.
+    /// Time at which a further grant is sent even if it is less than a step.
     grant_at: Option<Instant>,
     news: VecDeque<(u32, u32)>,
-    /// It waits to be looked at.
+    /// The group is in the queue of groups to process.
     pub(super) is_due: bool,
-    /// It has found no room, of a peer or of the rank.
+    /// A peer or the rank had no room for a packet.
     pub(super) lacks_room: bool,
-    /// When it is looked at.
+    /// Time for which a timer of this group is set.
     pub(super) armed: Option<Instant>,
 }
 
@@ -117,7 +118,8 @@ fn before(a: u32, b: u32) -> bool {
 }
 
 impl Group {
-    /// With what each child has granted already. `None`: a child is named twice.
+    /// Makes a group; `granted` returns the earlier grant of each child. `None` if a child is named
+    /// twice.
     pub(super) fn new(mut role: GroupRole, granted: impl FnMut(PeerId) -> u32) -> Option<Group> {
         let members =
             tree::children(role.tree, 0, role.me as usize, role.size as usize).map(|m| m as u32);
@@ -175,12 +177,12 @@ impl Group {
         self.base.wrapping_add(self.queue.len() as u32)
     }
 
-    /// All children are to be visited.
+    /// Starts a new round: all children are to be visited.
     pub(super) fn begin(&mut self) {
         (self.in_vain, self.soonest) = (0, None);
     }
 
-    /// Takes in the packet of this number. False: it is not the next, or was not granted.
+    /// Appends the packet of this number. False if it is not the next one or was not granted.
     pub(super) fn push(&mut self, number: u32, bytes: &[u8]) -> bool {
         let granted = self.granted_up.is_some_and(|g| before(number, g));
         let right = granted && number == self.next() && self.queue.len() < 2 * WINDOW as usize;
@@ -191,12 +193,12 @@ impl Group {
         right
     }
 
-    /// The place of a number in the queue, or of the next one.
+    /// Index in the queue of a packet number (or of the number after the last packet).
     fn place(&self, number: u32) -> usize {
         number.wrapping_sub(self.base) as usize
     }
 
-    /// One who lacked a packet of the queue has it now.
+    /// Moves one reader past packet `number`.
     fn passed(&mut self, number: u32) {
         let at = self.place(number);
         if let [this, next] = &mut self.readers.make_contiguous()[at..=at + 1] {
@@ -204,7 +206,7 @@ impl Group {
         }
     }
 
-    /// Forgets the packets that nobody lacks.
+    /// Drops the packets that no reader lacks.
     fn trim(&mut self) {
         while self.readers.front() == Some(&0) && self.queue.pop_front().is_some() {
             self.readers.pop_front();
@@ -217,17 +219,17 @@ impl Group {
         self.children.get_mut(self.by_peer[found].1 as usize)
     }
 
-    /// A child grants more. False: it is none.
+    /// Notes a grant of a child. False if the peer is not a child.
     pub(super) fn child_granted(&mut self, peer: PeerId, granted: u32) -> bool {
         let Some(child) = self.child(peer) else { return false };
-        // Never more than a window ahead of what was sent.
+        // A grant is at most one window ahead of the packets sent.
         if granted.wrapping_sub(child.sent) <= WINDOW {
             child.granted = granted;
         }
         true
     }
 
-    /// The rank has taken packets. False: it cannot have.
+    /// Notes a grant of the rank. False if the rank cannot have taken these packets.
     pub(super) fn rank_granted(&mut self, granted: u32) -> bool {
         let right = granted.wrapping_sub(self.local) <= WINDOW;
         if right {
@@ -236,7 +238,7 @@ impl Group {
         right
     }
 
-    /// A peer is lost. True if that is anything to this group.
+    /// Marks a peer as lost. True if the peer belongs to this group.
     pub(super) fn lose(&mut self, peer: PeerId, port: &mut dyn Port) -> bool {
         let mut found = false;
         if let Some(child) = self.child(peer).filter(|child| !child.lost) {
@@ -255,8 +257,8 @@ impl Group {
         found
     }
 
-    /// Notes news for the root. Where too many wait, those of lost members take the place of slow
-    /// ones: a loss ends the group, and the root has to hear of one.
+    /// Queues a report for the root. If the queue is full, a report of a lost member replaces one
+    /// of a slow member: a loss ends the group, and the root has to learn of one.
     pub(super) fn report(&mut self, member: u32, state: u32) {
         if self.news.len() < NEWS_MAX {
             self.news.push_back((member, state));
@@ -268,7 +270,7 @@ impl Group {
         }
     }
 
-    /// Does what can be done, for as much work as is `left`. False: there is more to do.
+    /// Does the work that is possible, up to a cost of `left`. False if work remains.
     pub(super) fn progress(&mut self, now: Instant, port: &mut dyn Port, left: &mut u32) -> bool {
         let done = self.visit_all(now, port, left);
         self.give_rank(port, left);
@@ -281,8 +283,8 @@ impl Group {
         done
     }
 
-    /// Visits children in turn, until none of them all had a packet to be sent. Packet by packet,
-    /// so that no child waits for another's stream.
+    /// Visits children in turn, until a whole round sent no packet. Each visit sends one packet, so
+    /// that no child waits for the stream of another.
     fn visit_all(&mut self, now: Instant, port: &mut dyn Port, left: &mut u32) -> bool {
         while self.in_vain < self.children.len() {
             if *left == 0 {
@@ -302,7 +304,7 @@ impl Group {
         true
     }
 
-    /// Visits the next child. Whether it was sent a packet, and what that cost.
+    /// Visits the next child. Returns true if it sent a packet, and the cost.
     fn visit(&mut self, now: Instant, port: &mut dyn Port) -> (bool, u32) {
         let (base, next, group) = (self.base, self.next(), self.role.group);
         let child = &mut self.children[self.at];
@@ -381,7 +383,7 @@ impl Group {
         port.send(self.role.parent, &packet, &[])
     }
 
-    /// When it wants to be looked at.
+    /// Returns the time of the next call of [`progress`](Self::progress).
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let all = [self.visit_at, self.local_watch.due(), self.grant_at];
         all.into_iter().flatten().min()

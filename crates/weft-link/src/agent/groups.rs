@@ -1,17 +1,18 @@
-//! Multicast in the rank's place: packets go from agent to agent along a tree, whatever the ranks
-//! do meanwhile.
+//! Multicast on behalf of the rank: packets go from agent to agent along a tree, also while the
+//! ranks compute.
 //!
 //! Each edge of the tree, and each rank, grants as many packets as it has room for, so every queue
-//! is bounded. A packet is forwarded while the ones behind it are still arriving. A group has one
-//! root and queues of its own, so no two groups ever wait for each other's room, and within one the
-//! waiting follows the tree: nothing can wait in a circle.
+//! is bounded. An agent forwards a packet while the next ones are still arriving. A group has one
+//! root and its own queues, so no two groups ever wait for each other's room. Within a group,
+//! members wait only along the tree: there is no cycle, hence no deadlock.
 //!
-//! A child that dies takes along what it has not passed on, and those below it wait for what they
-//! do not know of. So its parent asks it now and then whether it lives, while it has such packets.
+//! If a child dies, the packets that it has not passed on are lost, and the members below it do not
+//! know that these packets exist. So, while a child has such packets, its parent asks it at
+//! intervals if it is alive.
 //!
-//! The work of a turn is bounded, whatever groups and children a rank has: a group is looked at
-//! when something has happened to it, its children are visited one after the other, and what is
-//! more than a turn's share goes on with the next. `group.rs` is one group.
+//! The work of one call is bounded, independent of the number of groups and children: a group is
+//! processed when an event concerns it, its children are visited one after the other, and the work
+//! beyond the bound is continued in the next call. `group.rs` is one group.
 
 #[path = "group.rs"]
 mod group;
@@ -23,37 +24,38 @@ use std::time::Duration;
 use weft_core::wire::{member, Grant, Mcast, Packet};
 use weft_core::{Instant, PeerId};
 
-/// Packets of a group that a member keeps at most.
+/// Highest number of packets of a group that a member keeps.
 pub const WINDOW: u32 = 64;
-/// Grants go out when this much has become free.
+/// Grants are sent when this many packets have become free.
 const STEP: u32 = WINDOW / 4;
-/// Grants of children of groups that the rank has not joined yet.
+/// Highest number of grants kept from children in groups that the rank has not joined yet.
 const EARLY_MAX: usize = 4096;
-/// News on their way to the root.
+/// Highest number of reports in the queue to the root.
 const NEWS_MAX: usize = 64;
-/// Time without progress after which a member is named.
+/// Time without progress after which a member is reported as slow.
 const SLOW: Duration = Duration::from_secs(1);
-/// How late grants of less than a step go out.
+/// Longest delay of a grant of less than a step.
 const LATE: Duration = Duration::from_millis(50);
-/// How often a child is asked whether it lives while it has packets that it has not passed on.
+/// Interval of the questions to a child that has packets which it has not passed on.
 const ASK_EVERY: Duration = Duration::from_millis(500);
-/// Times at which children are asked are rounded up to multiples of this: one look is for many.
-/// When one is named as slow is not, as the member that holds up others is named before them.
+/// Times of questions are rounded up to multiples of this, so that one call serves many children.
+/// The time of a report of a slow member is not rounded: the member that blocks others has to be
+/// reported before them.
 const TICK: Duration = Duration::from_millis(50);
-/// Work in one call of [`Groups::progress`], in visits of a child.
+/// Highest work of one call of [`Groups::progress`]; the unit is a visit of a child.
 pub const WORK: u32 = 4096;
-/// What a packet costs, and a look at a group besides its children, in visits.
+/// Work of sending a packet, and of processing a group apart from its children.
 const PACKET_COST: u32 = 8;
 const LOOK_COST: u32 = 4;
 
-/// What groups do to the outside.
+/// The interface from groups to the agent.
 pub trait Port {
-    /// Sends a packet to a peer's agent. False: it is to be tried again when
-    /// [`Groups::look_again`] is called.
+    /// Sends a packet to a peer's agent. If false, the group sends it again after
+    /// [`Groups::look_again`].
     fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]) -> bool;
-    /// Tells the rank.
+    /// Sends a message to the rank.
     fn tell(&mut self, message: Control);
-    /// Whether the rank's ring takes more.
+    /// True if the rank's ring has room.
     fn has_room(&self) -> bool;
 }
 
@@ -61,27 +63,27 @@ pub trait Port {
 #[derive(Default)]
 pub struct Groups {
     groups: BTreeMap<u64, Group>,
-    /// By child and group, so that those of a lost child are together.
+    /// Early grants by child and group, so that those of a lost child are adjacent.
     early: BTreeMap<(PeerId, u64), u32>,
-    /// Groups to be looked at, each once.
+    /// Groups to process, each once.
     due: VecDeque<u64>,
-    /// When groups want to be looked at besides, each once at most.
+    /// Timers of groups, at most one for each.
     timers: BTreeSet<(Instant, u64)>,
     /// Groups that wait for room.
     blocked: Vec<u64>,
-    /// When progress was made last.
+    /// Time of the last call of `progress`.
     now: Instant,
-    /// Packets that did not fit the state of their group.
+    /// Number of packets that did not fit the state of their group.
     pub refused: u64,
-    /// Packets taken in.
+    /// Number of packets accepted.
     pub packets: u64,
-    /// Work done, in visits of a child.
+    /// Work done; the unit is a visit of a child.
     pub work: u64,
 }
 
 impl Groups {
-    /// The rank joins a group. False: it is in `most` already, or in this one, or names a child
-    /// twice.
+    /// Joins a group. False if the rank is in `most` groups or in this one already, or if the role
+    /// names a child twice.
     pub fn join(&mut self, role: GroupRole, most: usize) -> bool {
         let id = role.group;
         if self.groups.len() >= most || self.groups.contains_key(&id) {
@@ -96,7 +98,7 @@ impl Groups {
         true
     }
 
-    /// The rank leaves a group.
+    /// Leaves a group.
     pub fn leave(&mut self, group: u64) {
         let Some(left) = self.groups.remove(&group) else { return };
         rearm(&mut self.timers, group, left.armed, None);
@@ -104,7 +106,7 @@ impl Groups {
         self.blocked.retain(|blocked| *blocked != group);
     }
 
-    /// Something has happened to a group: it is looked at, and each of its children visited.
+    /// Queues a group for processing after an event; each of its children will be visited.
     fn touch(&mut self, id: u64) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         group.begin();
@@ -113,21 +115,21 @@ impl Groups {
         }
     }
 
-    /// The root's rank sends a packet.
+    /// Takes a packet from the rank, which is the root.
     pub fn root_sends(&mut self, group: u64, number: u32, bytes: &[u8]) {
         let found = self.groups.get_mut(&group).filter(|g| g.is_root());
         let taken = found.is_some_and(|g| g.push(number, bytes));
         self.note(group, taken);
     }
 
-    /// The rank has taken packets and grants more.
+    /// Takes a further grant of the rank, which has consumed packets.
     pub fn rank_granted(&mut self, group: u64, granted: u32) {
         if self.groups.get_mut(&group).is_some_and(|g| g.rank_granted(granted)) {
             self.touch(group);
         }
     }
 
-    /// A packet came from a peer's agent.
+    /// Takes a packet from a peer's agent.
     pub fn on_mcast(&mut self, from: PeerId, packet: &Mcast, bytes: &[u8]) {
         let group = self.groups.get_mut(&packet.group).filter(|g| g.parent() == from);
         let taken = group.is_some_and(|g| g.push(packet.number, bytes));
@@ -142,7 +144,7 @@ impl Groups {
         }
     }
 
-    /// A child grants more, or has news.
+    /// Takes a further grant or a report from a child.
     pub fn on_grant(&mut self, from: PeerId, grant: &Grant) {
         let Some(group) = self.groups.get_mut(&grant.group) else {
             if self.early.len() < EARLY_MAX {
@@ -160,7 +162,7 @@ impl Groups {
         self.touch(grant.group);
     }
 
-    /// A peer is lost: its part of each tree is given up, and the root is told.
+    /// Removes a lost peer from each tree and reports the loss to the root.
     pub fn on_lost(&mut self, peer: PeerId, port: &mut dyn Port) {
         let of_peer = (peer, 0)..=(peer, u64::MAX);
         while let Some((&key, _)) = self.early.range(of_peer.clone()).next() {
@@ -171,13 +173,13 @@ impl Groups {
         touched.into_iter().for_each(|id| self.touch(id));
     }
 
-    /// Whether `progress` has something to do.
+    /// True if `progress` has work to do.
     #[inline]
     pub fn is_due(&self, now: Instant) -> bool {
         !self.due.is_empty() || self.timers.first().is_some_and(|(at, _)| *at <= now)
     }
 
-    /// Forwards what can be forwarded, as far as a turn's share of work goes.
+    /// Forwards packets, up to the work allowed in one call.
     pub fn progress(&mut self, now: Instant, port: &mut dyn Port) {
         self.now = now;
         while let Some(&(_, id)) = self.timers.first().filter(|(at, _)| *at <= now) {
@@ -207,12 +209,12 @@ impl Groups {
         self.work += u64::from(WORK - left);
     }
 
-    /// The rank's ring, or the window of a peer, has room again.
+    /// Notes that the rank's ring or the window of a peer has room again.
     pub fn look_again(&mut self) {
         std::mem::take(&mut self.blocked).into_iter().for_each(|id| self.touch(id));
     }
 
-    /// When `progress` wants to be called.
+    /// Returns the time of the next call of `progress`.
     pub fn next_timeout(&self) -> Option<Instant> {
         match self.due.is_empty() {
             true => self.timers.first().map(|(at, _)| *at),
@@ -221,7 +223,7 @@ impl Groups {
     }
 }
 
-/// Has a group looked at at another time.
+/// Moves the timer of a group to another time.
 fn rearm(
     timers: &mut BTreeSet<(Instant, u64)>,
     group: u64,

@@ -8,24 +8,24 @@ const GROUP: u64 = 77;
 /// Packets in order, each with its payload.
 type Frames = VecDeque<(Packet, Vec<u8>)>;
 
-/// Agents of all members of one group; what one sends to another arrives in order, when the test
-/// lets it.
+/// Agents of all members of one group. Packets from one to another arrive in order, when the test
+/// lets them.
 struct World {
     members: Vec<Groups>,
-    /// By sender and receiver.
+    /// Packets under way, by sender and receiver.
     under_way: BTreeMap<(usize, usize), Frames>,
-    /// Packets on their way from one to another, at most.
+    /// Highest number of packets under way from one member to another.
     edge_max: usize,
-    /// What each rank was told.
+    /// Messages sent to each rank.
     told: Vec<VecDeque<Control>>,
     got: Vec<Vec<u32>>,
-    /// Who was asked whether it lives.
+    /// Peers to which a question was sent.
     asked: Vec<usize>,
     now: Instant,
     seed: u64,
 }
 
-/// Notes what one member's groups do.
+/// Records the actions of one member's groups.
 struct Notes<'a> {
     me: usize,
     under_way: &'a mut BTreeMap<(usize, usize), Frames>,
@@ -68,7 +68,7 @@ impl World {
             now: Instant(1),
             seed: seed | 1,
         };
-        // The last first: grants come before their receivers have joined.
+        // The last member joins first: grants arrive before their receivers have joined.
         for me in (0..size).rev() {
             assert!(world.members[me].join(role(tree, me, size), 1));
             world.progress(me);
@@ -95,7 +95,7 @@ impl World {
         self.port(me, |groups, port| groups.progress(now, port));
     }
 
-    /// Lets everything arrive, edge by edge at random, but for what goes to `deaf` members, whose
+    /// Delivers all packets, edge by edge in random order, except packets to `deaf` members, whose
     /// ranks take nothing either.
     fn settle(&mut self, deaf: &[usize]) {
         loop {
@@ -119,13 +119,13 @@ impl World {
             }
             self.progress(to);
             self.take(to, deaf);
-            // There is room on the edge.
+            // The edge has room again.
             self.members[from].look_again();
             self.progress(from);
         }
     }
 
-    /// The rank takes what it was told, and grants more; a deaf one does not.
+    /// The rank takes its messages and grants more; a deaf rank does not.
     fn take(&mut self, me: usize, deaf: &[usize]) {
         if deaf.contains(&me) {
             return;
@@ -311,12 +311,12 @@ fn groups__who_has_not_passed_on_everything_is_asked_and_who_has_is_not() {
     };
     wait(&mut world, &[], 10 * ASK_EVERY);
     assert!(world.asked.is_empty(), "nothing was sent");
-    // Fewer than a step: their grants come late, but they come.
+    // Fewer than a step: their grants are sent late, but they are sent.
     (0..3).for_each(|n| world.send(n));
     world.settle(&[]);
     wait(&mut world, &[], 10 * ASK_EVERY);
     assert!(world.asked.is_empty() && world.members.iter().all(|m| m.next_timeout().is_none()));
-    // A rank does not take its packets, more than its ring has room for.
+    // A rank does not take its packets, and they exceed its ring.
     for n in 3..3 + WINDOW + 5 {
         while world.granted() <= n {
             wait(&mut world, &[2], LATE);
@@ -334,7 +334,7 @@ fn groups__who_has_not_passed_on_everything_is_asked_and_who_has_is_not() {
     assert_eq!(world.asked.len(), asked, "it owes nothing any more");
 }
 
-/// Takes everything, and counts packets.
+/// Accepts and counts all packets.
 #[derive(Default)]
 struct Count(u64);
 
@@ -376,15 +376,15 @@ fn progress__work_of_a_turn_is_bounded_whatever_a_rank_asks_for() {
         turn(&mut all, &mut port, now);
     }
     assert_eq!(turn(&mut all, &mut port, now), 0, "nothing has happened");
-    // What happens to one group is no work for the others.
+    // An event of one group causes no work for the others.
     let grant = |group| Grant { group, granted: 40, ..Grant::default() };
     all.on_grant(PeerId(5), &grant(3));
     let work = turn(&mut all, &mut port, now);
     assert!(work <= u64::from(CHILDREN + LOOK_COST) && !all.is_due(now), "{work}");
-    // However often it happens within a turn.
+    // The number of events within a call does not matter.
     (0..10_000).for_each(|_| all.on_grant(PeerId(5), &grant(3)));
     assert_eq!(turn(&mut all, &mut port, now), work);
-    // All at once: each group in its turn, to the end.
+    // All groups at once: each is processed in its turn, to the end.
     (0..64).for_each(|id| (0..CHILDREN).for_each(|c| all.on_grant(PeerId(c), &grant(id))));
     (0..64).for_each(|id| all.root_sends(id, 0, b"packet"));
     let (mut turns, before) = (0, port.0);
@@ -394,7 +394,7 @@ fn progress__work_of_a_turn_is_bounded_whatever_a_rank_asks_for() {
     }
     assert!(turns > 100, "{turns}");
     assert_eq!(port.0 - before, 64 * u64::from(CHILDREN));
-    // Nor do all their times come at once.
+    // The timers do not expire all at once either.
     for _ in 0..3 {
         let Some(at) = all.next_timeout() else { panic!("they owe what they were sent") };
         now = at;
@@ -405,7 +405,7 @@ fn progress__work_of_a_turn_is_bounded_whatever_a_rank_asks_for() {
         }
         assert!(turns >= 64 * CHILDREN / WORK, "{turns}");
     }
-    // One that is lost is looked for, not its sisters.
+    // The search touches the lost child, not the other children.
     let before = all.work;
     all.on_lost(PeerId(7), &mut port);
     assert_eq!(all.work, before);

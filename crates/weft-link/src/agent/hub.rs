@@ -6,13 +6,14 @@ use crate::{Bytes, Frame, Link, LinkError, LinkEvent, WaitFd};
 use weft_core::wire::HEADER_MAX;
 use weft_core::{EndpointId, PeerId, Pulse};
 
-/// Takes what ranks say. Each is heard until what it has said has cost its share of a look.
+/// Receives from ranks. Each rank is read until the cost of its packets reaches its share of a
+/// poll.
 pub trait FromRank {
-    /// What a rank's packets and messages may cost in this look; 0: it is not heard.
+    /// Returns the highest cost for this rank in this poll; 0: the rank is not read.
     fn share(&mut self, rank: u32) -> u32;
-    /// A packet of rank `rank` to its peer; what it cost.
+    /// Takes a packet of rank `rank` to its peer; returns the cost.
     fn packet(&mut self, rank: u32, peer: PeerId, header: &[u8], payload: Bytes<'_>) -> u32;
-    /// A message for the agent, `None`: nonsense; what it cost.
+    /// Takes a message for the agent, `None` if it is invalid; returns the cost.
     fn control(&mut self, rank: u32, message: Option<Control>) -> u32;
 }
 
@@ -25,7 +26,7 @@ pub struct Hub {
     too_long: u64,
 }
 
-/// Largest packet, prefix included, between a rank and its agent.
+/// The configuration of the rings between ranks and their agent.
 pub(super) fn ring_config(endpoint: EndpointId, ranks: usize) -> ShmConfig {
     let mut config = ShmConfig::new(endpoint);
     config.max_peers = ranks;
@@ -53,9 +54,8 @@ impl Heard for Route<'_> {
 }
 
 impl Hub {
-    /// Listens at `name`: a path, or `@` and an abstract name, for so many ranks and callers, and
-    /// so many of one user.
-    ///
+    /// Listens at `name` (a path, or `@` and an abstract name) for up to `ranks` ranks and callers,
+    /// of which up to `of_user` may be of one user.
     /// # Errors
     /// The name is taken (another agent), or the system refuses.
     pub fn listen(name: &str, ranks: usize, of_user: usize) -> Result<Hub, LinkError> {
@@ -63,12 +63,12 @@ impl Hub {
         Ok(Hub { mtu: shm.caps().mtu as usize, shm, name: name.to_string(), too_long: 0 })
     }
 
-    /// Where it listens.
+    /// Returns the address of the socket.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Who connected and has neither been admitted nor turned away.
+    /// Lists the callers: processes that connected and are neither admitted nor refused yet.
     pub fn callers(&self) -> Vec<Caller> {
         match self.shm.has_callers() {
             true => self.shm.callers(),
@@ -76,12 +76,12 @@ impl Hub {
         }
     }
 
-    /// Whether anybody connected who has neither been admitted nor turned away.
+    /// True if there is a caller.
     pub fn has_callers(&self) -> bool {
         self.shm.has_callers()
     }
 
-    /// Makes a rank of a caller, under a number that no other has.
+    /// Makes a caller a rank with this number, which no other rank has.
     pub fn admit(&mut self, caller: EndpointId, rank: u32) -> bool {
         self.shm.admit_caller(caller, PeerId(rank))
     }
@@ -91,19 +91,19 @@ impl Hub {
         self.shm.turn_away(caller);
     }
 
-    /// Ends the connection of a rank. What was sent to it can still be read.
+    /// Ends the connection of a rank. The rank can still read the packets sent to it.
     pub fn dismiss(&mut self, rank: u32) {
         self.shm.disconnect(PeerId(rank));
     }
 
-    /// Hands on packets and messages of ranks, of each as much as its share; returns how many.
+    /// Passes on packets and messages of ranks, up to the share of each; returns their number.
     pub fn recv(&mut self, to: &mut dyn FromRank) -> usize {
         self.shm.recv_shares(&mut Route(to))
     }
 
-    /// Gives a rank a packet from `peer` (`None`: from somebody it has not told of). False: its
-    /// ring is full. What is longer than a ring carries goes nowhere: no rank was offered such a
-    /// packet, so whoever sent it keeps to nothing.
+    /// Gives a rank a packet from `peer` (`None`: from an endpoint that the rank has not named).
+    /// False if its ring is full. A packet longer than the ring's limit is dropped: no rank offered
+    /// that size, so the sender breaks the protocol.
     #[inline]
     pub fn deliver(
         &mut self,
@@ -120,7 +120,7 @@ impl Hub {
         self.put(Frame { peer: PeerId(rank), header: &all[..len], payload })
     }
 
-    /// Puts a frame into a ring. False: it is full.
+    /// Puts a frame into a ring. False if the ring is full.
     #[inline]
     fn put(&mut self, frame: Frame<'_>) -> bool {
         let fits = (HEADER_MIN..=PREFIX + HEADER_MAX).contains(&frame.header.len())
@@ -132,7 +132,7 @@ impl Hub {
         self.shm.send(&[frame]) == 1
     }
 
-    /// Says something to a rank. False: its ring is full.
+    /// Sends a message to a rank. False if its ring is full.
     pub fn say(&mut self, rank: u32, message: &Control) -> bool {
         let mut header = [0; HEADER_MIN];
         header[4] = CONTROL;
@@ -140,42 +140,42 @@ impl Hub {
         self.put(Frame { peer: PeerId(rank), header: &header, payload: &payload })
     }
 
-    /// What the process of a rank does.
+    /// Returns the state of a rank's process.
     pub fn pulse(&self, rank: u32) -> Pulse {
         self.shm.pulse(PeerId(rank))
     }
 
-    /// Whether what a rank sends is left in its ring for now, so that it has to wait.
+    /// If `muted`, leaves the packets of a rank in its ring for now, so that the rank has to wait.
     pub fn mute(&mut self, rank: u32, muted: bool) {
         self.shm.mute(PeerId(rank), muted);
     }
 
-    /// Looks at new connections and at those that ended.
+    /// Polls for new and for ended connections.
     pub fn look_at_sockets(&mut self) {
         self.shm.look_at_sockets();
     }
 
-    /// Ranks whose connection has ended, and warnings.
+    /// Returns the next event: a rank whose connection has ended, or a warning.
     pub fn poll_event(&mut self) -> Option<LinkEvent> {
         self.shm.poll_event()
     }
 
-    /// Descriptors that become readable when a rank has something.
+    /// Appends the descriptors that become readable when a rank has sent something.
     pub fn wait_fds(&self, out: &mut Vec<WaitFd>) {
         self.shm.wait_fds(out);
     }
 
-    /// Before sleeping. False: do not, there is something.
+    /// Prepares to sleep. False if there is something to receive: do not sleep.
     pub fn prepare_wait(&mut self) -> bool {
         self.shm.prepare_wait()
     }
 
-    /// After sleeping.
+    /// Ends the wait; called after sleeping.
     pub fn finish_wait(&mut self) {
         self.shm.finish_wait();
     }
 
-    /// Counters, by name.
+    /// Lists the counters by name.
     pub fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         each("too_long", self.too_long);
         self.shm.counters(each);

@@ -1,18 +1,18 @@
-//! The agent link: a rank's way to the network through `weftd`, the agent of its host.
+//! The agent link: a rank's path to the network through `weftd`, the agent of its host.
 //!
-//! A rank has no right to raw sockets, and computes instead of acknowledging; its agent has the
-//! sockets and acknowledges, orders and sends again in the rank's name ([`weft_core::relay`]). The
-//! two share memory as two ranks of a host do, with the same rings, doorbells and checks
-//! ([`shm`](crate::shm)). On the wire nothing shows: the agent speaks the protocol as the rank
-//! would, with the rank's identity and the key of its job.
+//! A rank has no right to raw sockets, and computes instead of acknowledging. Its agent has the
+//! sockets, and acknowledges, orders and retransmits on behalf of the rank ([`weft_core::relay`]).
+//! The two share memory like two ranks of a host, with the same rings, doorbells and checks
+//! ([`shm`](crate::shm)). The packets on the wire are the same as without an agent: the agent uses
+//! the rank's identity and the key of its job.
 //!
-//! - `control.rs`: what the two say to each other besides packets.
+//! - `control.rs`: the messages between the two, beside packets.
 //! - `hub.rs`: the agent's end of all rings.
 //! - `client.rs`: the rank's end, a [`Link`](crate::Link).
-//! - `services.rs`: what the rank asks for besides carrying packets.
-//! - `proxy.rs`: what the agent keeps of one rank, but for its links, and does in its place;
+//! - `services.rs`: the services of the agent beside carrying packets.
+//! - `proxy.rs`: the agent's state for one rank, without its links;
 //!   `payloads.rs`: the bytes; `counters.rs`, `groups.rs`: fetch-and-add and multicast.
-//! - `bare.rs`: a rank's end that says anything, for tests of agents.
+//! - `bare.rs`: a rank's end that sends any bytes, for tests of agents.
 
 mod bare;
 mod client;
@@ -40,20 +40,20 @@ use weft_core::EndpointId;
 /// The identity of every agent: ranks reach it by the name of its socket.
 pub(crate) const AGENT: EndpointId = EndpointId(u64::from_be_bytes(*b"weft agt"));
 
-/// Bytes that stand before a packet in a ring between a rank and its agent: the peer as the rank
-/// numbers it (u32), what follows (u8), zero (3 bytes).
+/// Length of the prefix of a packet in a ring between rank and agent: the rank's number of the peer
+/// (u32), `PACKET` or `CONTROL` (u8), zero (3 bytes).
 pub(crate) const PREFIX: usize = 8;
 /// A packet follows.
 pub(crate) const PACKET: u8 = 0;
 /// A [`Control`] message follows, as payload.
 pub(crate) const CONTROL: u8 = 1;
-/// No peer: the rank has not told of it yet.
+/// No peer: the rank has not named this one yet.
 pub(crate) const NOBODY: u32 = u32::MAX;
-/// Shortest header that a ring carries.
+/// Length of the shortest header in a ring.
 pub(crate) const HEADER_MIN: usize = 24;
 
-/// Where an agent is looked for, in this order, when nobody says: the system's, the user's, and one
-/// without a file system.
+/// The default addresses of agents, in order: the agent of the system, of the user, and one without
+/// a file system.
 pub fn usual_names() -> Vec<String> {
     let mut names = vec!["/run/weft/agent.sock".to_string()];
     if let Some(folder) = std::env::var("XDG_RUNTIME_DIR").ok().filter(|f| !f.is_empty()) {

@@ -2,22 +2,22 @@
 
 use crate::Bytes;
 
-/// Memory that buffers without a packet may hold: beyond it they give theirs back.
+/// Highest size of the memory kept in free buffers; beyond it, a freed buffer returns its memory.
 const SPARE_MAX: usize = 4 << 20;
 
-/// Buffers by number. They are used again, so that in the long run nothing is allocated.
+/// Buffers by number. They are reused, so in the long run nothing is allocated.
 #[derive(Default)]
 pub struct Payloads {
-    /// Number n lies at n - 1.
+    /// Buffer number n has the index n - 1.
     buffers: Vec<Vec<u8>>,
     free: Vec<u32>,
     bytes: usize,
-    /// Memory of those that are free.
+    /// Memory of the free buffers, in bytes.
     spare: usize,
 }
 
 impl Payloads {
-    /// Keeps a copy; 0 for no bytes.
+    /// Keeps a copy and returns its number; 0 for an empty payload.
     pub fn keep(&mut self, payload: Bytes<'_>) -> u32 {
         if payload.is_empty() {
             return 0;
@@ -34,7 +34,7 @@ impl Payloads {
         number
     }
 
-    /// The bytes of a number; none of 0 or of one that was let go.
+    /// Returns the bytes of a number; empty for 0 and for a released number.
     pub fn get(&self, number: u32) -> &[u8] {
         match number.checked_sub(1) {
             Some(at) => self.buffers.get(at as usize).map_or(&[], Vec::as_slice),
@@ -42,7 +42,7 @@ impl Payloads {
         }
     }
 
-    /// Lets go of a number.
+    /// Frees the buffer of a number.
     pub fn release(&mut self, number: u32) {
         let Some(at) = number.checked_sub(1) else { return };
         let Some(buffer) = self.buffers.get_mut(at as usize).filter(|b| !b.is_empty()) else {
@@ -58,7 +58,7 @@ impl Payloads {
         self.free.push(number);
     }
 
-    /// Bytes kept.
+    /// Returns the number of bytes kept.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -88,7 +88,7 @@ mod tests {
     fn release__what_is_not_needed_is_given_back() {
         let mut all = Payloads::default();
         let one = [1; 32 << 10];
-        // Each buffer was a large one once.
+        // Each buffer had a large payload before.
         for round in 0..64 {
             let small: Vec<u32> =
                 (0..64 * round).map(|_| all.keep(Bytes::from_slice(&[1]))).collect();

@@ -1,7 +1,7 @@
-//! What an agent keeps of one rank, but for its links: it acts in the rank's place.
+//! The agent's state for one rank, without links: the agent acts on behalf of the rank.
 //!
-//! No input or output here: `weftd` runs it over its links and rings, the simulator over simulated
-//! ones.
+//! This module does no input or output: `weftd` runs it over its links and rings, the simulator
+//! over simulated ones.
 
 use super::counters::{Counters, InKernel};
 use super::groups::{Groups, Port};
@@ -15,27 +15,27 @@ use weft_core::relay::{Arrival, LinkTo, Out, Relay, RelayEvent, RelayStats, Room
 use weft_core::wire::{self, field, flags, status, HeaderBuf, Packet, PacketType};
 use weft_core::{Config, EndpointId, Instant, PeerId, Pulse};
 
-/// Packets and messages that wait for room in the rank's ring.
+/// Highest number of packets and messages that wait for room in the rank's ring.
 const INBOX_MAX: usize = 1024;
-/// Between two looks at the rank's process: less than peers leave between two questions.
+/// Interval of checks of the rank's process; shorter than the interval of a peer's questions.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// What a packet that is held takes beside its payload.
+/// Memory of a held packet beside its payload, in bytes.
 const HELD: usize = 160;
 
 /// The ring to the rank.
 pub trait ToRank {
-    /// Gives it a packet, of a peer or of nobody yet. False: there is no room.
+    /// Delivers a packet of a peer, or of an endpoint without a peer. False if there is no room.
     fn deliver(&mut self, from: Option<PeerId>, header: &[u8], payload: &[u8]) -> bool;
-    /// Says something. False: there is no room.
+    /// Sends a message. False if there is no room.
     fn say(&mut self, message: &Control) -> bool;
-    /// What the rank's process does, as far as is seen.
+    /// Returns the state of the rank's process, as far as the agent sees it.
     fn pulse(&self) -> Pulse;
 }
 
-/// What one rank may use.
+/// The limits of one rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes kept each way: sent and not acknowledged; received and not taken.
+    /// Bytes kept in each direction: sent and not acknowledged; received and not taken.
     pub bytes: usize,
     /// Words for fetch-and-add.
     pub words: usize,
@@ -43,7 +43,7 @@ pub struct Limits {
     pub groups: usize,
 }
 
-/// What waits for room in the rank's ring.
+/// A packet or message that waits for room in the rank's ring.
 enum Inbound {
     Packet(Option<PeerId>, HeaderBuf, Vec<u8>),
     Say(Control),
@@ -59,32 +59,32 @@ impl Inbound {
     }
 }
 
-/// One rank as its agent stands for it.
+/// The state of one rank in its agent.
 pub struct Proxy {
     relay: Relay,
     payloads: Payloads,
     inbox: VecDeque<Inbound>,
     inbox_bytes: usize,
-    /// By peer and number.
+    /// Held packets, by peer and number.
     held: BTreeMap<(u32, u32), (HeaderBuf, Vec<u8>)>,
     held_bytes: usize,
-    /// Packets of which parts have come.
+    /// Packets of which some pieces arrived.
     pieces: Pieces,
     scratch: Vec<u8>,
     counters: Counters,
     groups: Groups,
     limits: Limits,
     peers_max: u32,
-    /// The rank has ended: nothing is for it any more.
+    /// The rank has ended: nothing is delivered to it any more.
     gone: bool,
-    /// Packets and messages of the rank so far, and at the last look at its process.
+    /// Count of the rank's packets and messages: now, and at the last check of its process.
     heard: [u64; 2],
-    /// When its process is looked at again.
+    /// Time of the next check of its process.
     look_at: Instant,
 }
 
 impl Proxy {
-    /// For the rank of this identity.
+    /// Makes the state for a rank with this identity.
     pub fn new(rank: EndpointId, config: Config, limits: Limits) -> Proxy {
         Proxy {
             peers_max: config.peers_max,
@@ -105,19 +105,19 @@ impl Proxy {
         }
     }
 
-    /// Words for fetch-and-add can be in the kernel from now on.
+    /// Allows words for fetch-and-add in the kernel from now on.
     pub fn use_kernel(&mut self, kernel: InKernel) {
         self.counters.use_kernel(kernel);
     }
 
-    /// Says something to the rank, when its ring has room.
+    /// Sends a message to the rank as soon as its ring has room.
     pub fn say(&mut self, message: Control) {
         if !self.gone {
             self.queue(Inbound::Say(message));
         }
     }
 
-    /// A packet of the rank.
+    /// Takes a packet of the rank.
     #[inline]
     pub fn packet(&mut self, peer: PeerId, header: &[u8], payload: Bytes<'_>) {
         self.heard[0] += 1;
@@ -127,7 +127,7 @@ impl Proxy {
         }
     }
 
-    /// A message of the rank about what is done in its place; any other is refused, in words.
+    /// Takes a message of the rank about a service; any other message is refused with a reason.
     pub fn control(&mut self, message: Control) {
         match message {
             Control::CounterOpen(key, words, value, kernel) => {
@@ -176,8 +176,9 @@ impl Proxy {
         }
     }
 
-    /// A peer that these links reach, with the session number that it puts into packets to the
-    /// rank, and the numbered packets to it so far. False: there is no room for it, or no link.
+    /// Connects a peer that these links reach. `session` is the number that the peer puts into
+    /// packets to the rank; then follows the count of numbered packets to it so far. False if there
+    /// is no room or no link.
     pub fn connect(
         &mut self,
         peer: PeerId,
@@ -195,7 +196,7 @@ impl Proxy {
     /// Forgets a peer.
     pub fn forget(&mut self, peer: PeerId) {
         self.relay.disconnect(peer);
-        // Of this peer alone, whatever is held of others.
+        // Only packets of this peer, independent of the number held for others.
         let of_peer = (peer.0, 0)..=(peer.0, u32::MAX);
         let held: Vec<(u32, u32)> = self.held.range(of_peer).map(|(key, _)| *key).collect();
         held.into_iter().for_each(|key| drop(self.take_held(key)));
@@ -203,14 +204,14 @@ impl Proxy {
         self.lose(peer);
     }
 
-    /// A held packet, whose turn has come or which is forgotten.
+    /// Removes and returns a held packet that is next in order or is forgotten.
     fn take_held(&mut self, key: (u32, u32)) -> Option<(HeaderBuf, Vec<u8>)> {
         let held = self.held.remove(&key)?;
         self.held_bytes -= held.1.len() + HELD;
         Some(held)
     }
 
-    /// A frame of a link.
+    /// Takes a frame from a link.
     pub fn arrive(
         &mut self,
         now: Instant,
@@ -255,7 +256,7 @@ impl Proxy {
         }
     }
 
-    /// A packet whose turn has come: for the agent, or for the rank.
+    /// Takes a packet that is next in order: for the agent, or for the rank.
     #[inline]
     fn take(
         &mut self,
@@ -272,7 +273,7 @@ impl Proxy {
         let kind = header.get(field::TYPE).copied().unwrap_or(0);
         let Some(peer) = from else { return self.give_rank(None, header, payload, rank) };
         match kind {
-            // A peer waits for the rank, and hears nothing of it.
+            // A peer waits for the rank and receives nothing from it.
             NOP if header.get(field::IMM) == Some(&[0; 4]) => self.look_at_rank(now, rank),
             ATOMIC | MCAST | GRANT if self.serve(peer, header, payload) => {}
             BYE => {
@@ -283,8 +284,8 @@ impl Proxy {
         }
     }
 
-    /// Looks at the rank's process, now and then: a peer asks for the rank, or the rank takes
-    /// nothing. A process that is not seen counts as one that runs as long as it says something.
+    /// Checks the rank's process at intervals, when a peer asks for the rank or the rank takes
+    /// nothing. A process that the agent cannot see counts as running while it sends something.
     #[cold]
     fn look_at_rank(&mut self, now: Instant, rank: &impl ToRank) {
         if now < self.look_at || self.gone {
@@ -298,11 +299,11 @@ impl Proxy {
         self.relay.set_pulse(if talks { Pulse::Runs } else { pulse });
     }
 
-    /// What the agent does in the rank's place. False: it is for the rank.
+    /// Serves a packet on behalf of the rank. False if the packet is for the rank.
     fn serve(&mut self, peer: PeerId, header: &[u8], payload: &[u8]) -> bool {
         let Ok((common, packet, _)) = wire::parse(header) else { return true };
         match packet {
-            // Its sender wants it to be done by the rank.
+            // The sender wants the rank to do it.
             Packet::Atomic(_) if common.flags & flags::DIRECT != 0 => return false,
             Packet::Atomic(atomic) => {
                 let from = self.relay.endpoint(peer).map(|endpoint| (peer, endpoint));
@@ -336,7 +337,7 @@ impl Proxy {
         self.inbox.push_back(inbound);
     }
 
-    /// Gives the rank what waits for it. True if anything went.
+    /// Delivers waiting packets and messages to the rank. True if one was delivered.
     pub fn pump(&mut self, rank: &mut impl ToRank) -> bool {
         let before = self.inbox.len();
         while let Some(first) = self.inbox.front() {
@@ -366,7 +367,7 @@ impl Proxy {
         self.groups = groups;
     }
 
-    /// Forwards multicast packets that can be. True if it tried.
+    /// Forwards multicast packets. True if it tried.
     pub fn progress(&mut self, now: Instant) -> bool {
         if !self.groups.is_due(now) {
             return false;
@@ -377,14 +378,14 @@ impl Proxy {
         true
     }
 
-    /// Whether there may be something to send.
+    /// True if there may be a packet to send.
     #[inline]
     pub fn has_output(&self) -> bool {
         self.relay.has_output()
     }
 
-    /// The next packet to send; its bytes are [`bytes_of`](Self::bytes_of) it, until it is
-    /// [`sent`](Self::sent).
+    /// Returns the next packet to send. [`bytes_of`](Self::bytes_of) returns its payload until
+    /// [`sent`](Self::sent) is called.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Out> {
         self.relay.poll_transmit(now)
@@ -396,7 +397,7 @@ impl Proxy {
         self.payloads.get(out.payload)
     }
 
-    /// A link has taken a packet.
+    /// Notes that a link has taken a packet.
     #[inline]
     pub fn sent(&mut self, out: &Out) {
         if out.last {
@@ -404,8 +405,8 @@ impl Proxy {
         }
     }
 
-    /// Notes what has been acknowledged, and who is lost. Calls `lost` with each of these and why;
-    /// they are [forgotten](Self::forget) by then.
+    /// Frees acknowledged packets and finds lost peers. Calls `lost` with each lost peer, which is
+    /// [forgotten](Self::forget) by then.
     pub fn notice(&mut self, mut lost: impl FnMut(PeerId)) {
         while let Some(handle) = self.relay.poll_free() {
             self.payloads.release(handle);
@@ -431,7 +432,7 @@ impl Proxy {
         }
     }
 
-    /// Does what has become due.
+    /// Does the work of expired timers.
     pub fn on_time(&mut self, now: Instant) {
         if self.relay.next_timeout().is_some_and(|at| at <= now) {
             self.relay.handle_timeout(now);
@@ -439,18 +440,18 @@ impl Proxy {
         self.progress(now);
     }
 
-    /// When `on_time` wants to be called.
+    /// Returns the time of the next call of `on_time`.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.relay.next_timeout().into_iter().chain(self.groups.next_timeout()).min()
     }
 
-    /// Whether the rank may send more: else it waits, alone.
+    /// True if the rank may send more; if not, only this rank waits.
     pub fn has_room(&self) -> bool {
         let bytes = self.payloads.bytes() + self.relay.kept_bytes();
         self.inbox.len() < INBOX_MAX && bytes < self.limits.bytes
     }
 
-    /// The rank has ended: its peers are told when what it sent has arrived.
+    /// Notes the end of the rank. Its peers are told when all its packets have arrived.
     pub fn end(&mut self) {
         self.gone = true;
         self.relay.set_pulse(Pulse::Runs);
@@ -459,39 +460,39 @@ impl Proxy {
         self.relay.rank_gone();
     }
 
-    /// Whether all has arrived that the rank has sent, and its peers were told of its end as often
-    /// as they are.
+    /// True if all packets of the rank have arrived and every peer was sent the end of the rank as
+    /// often as planned.
     pub fn is_quiet(&self) -> bool {
         self.relay.is_quiet()
     }
 
-    /// The same, with peers that were told once.
+    /// As [`is_quiet`](Self::is_quiet), but it is enough that every peer was sent the end once.
     pub fn has_told(&self) -> bool {
         self.relay.has_told()
     }
 
-    /// Peers that are connected.
+    /// Returns the number of connected peers.
     pub fn peers(&self) -> usize {
         self.relay.peers()
     }
 
-    /// What the relay has counted.
+    /// Returns the counters of the relay.
     pub fn stats(&self) -> &RelayStats {
         self.relay.stats()
     }
 
-    /// Work that groups have taken, in visits of a child.
+    /// Returns the work done by groups, in visits of a child.
     pub fn group_work(&self) -> u64 {
         self.groups.work
     }
 
-    /// Operations served, and multicast packets taken in and refused.
+    /// Returns the numbers of operations served, and of multicast packets accepted and refused.
     pub fn served(&self) -> (u64, u64, u64) {
         (self.counters.served, self.groups.packets, self.groups.refused)
     }
 }
 
-/// What groups reach the outside by.
+/// The interface from groups to the agent.
 struct GroupPort<'a>(&'a mut Proxy);
 
 impl Port for GroupPort<'_> {

@@ -73,7 +73,7 @@ fn decode__of_changed_bytes_is_an_error_or_canonical() {
                     assert_eq!(other.encode(), changed);
                 }
             }
-            // What ends early is an error, or a shorter list or text.
+            // A cut message is an error, or has a shorter list or text.
             if let Ok(shorter) = Control::decode(&bytes[..at]) {
                 assert_eq!(shorter.encode(), bytes[..at]);
             }
@@ -130,7 +130,7 @@ fn hub__one_user_has_so_many_connections_and_no_more() {
     ranks.iter_mut().for_each(|rank| assert!(rank.heard().is_empty()));
     let ended: Vec<bool> = ranks.iter().map(BareRank::has_ended).collect();
     assert_eq!(ended, [false, false, false, true, true]);
-    // One that leaves makes room.
+    // A rank that leaves makes room.
     hub.turn_away(EndpointId(1));
     let _again = BareRank::connect(&name, EndpointId(6)).unwrap();
     hub.look_at_sockets();

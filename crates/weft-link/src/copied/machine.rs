@@ -1,35 +1,36 @@
-//! The kernel's notice that this virtual machine was cloned, or restored from a snapshot.
+//! Detects by the kernel's event that this virtual machine was cloned or restored from a snapshot.
 //!
 //! Hypervisors that offer a generation id (VMGENID) change it in the copy; the kernel's driver then
-//! sends an event to those who listen. There is a moment between the copy's first instruction and
-//! that event, and many machines have no such device: a copy of those is not noticed.
+//! sends an event. There is a short time between the copy's first instruction and the event. Many
+//! machines have no such device: a copy of those is not detected.
 
 use super::sys::{self, Events};
 use std::fs;
 use std::thread;
 
-/// Where the kernel lists the devices of its driver.
+/// Folders in which the kernel lists the devices of its driver.
 const DRIVERS: [&str; 2] = ["/sys/bus/acpi/drivers/vmgenid", "/sys/bus/platform/drivers/vmgenid"];
-/// What the event says.
+/// The text of the event.
 const NOTICE: &[u8] = b"NEW_VMGENID=1";
-/// Of the thread that listens.
+/// Stack size of the thread that listens, in bytes.
 const STACK: usize = 64 << 10;
 
-/// Whether the kernel would say that this machine was cloned.
+/// True if the kernel reports clones of this machine.
 fn is_told() -> bool {
     let devices = DRIVERS.iter().filter_map(|driver| fs::read_dir(driver).ok()).flatten();
-    // Beside them the driver's own switches, which are files, and its module.
+    // The folder also holds the driver's own switches, which are files, and its module.
     devices.filter_map(Result::ok).any(|entry| {
         entry.file_name() != "module" && entry.file_type().is_ok_and(|kind| kind.is_symlink())
     })
 }
 
-/// Whether an event of the kernel says that this machine was cloned.
+/// True if an event of the kernel reports that this machine was cloned.
 fn is_notice(event: &[u8]) -> bool {
     event.split(|&byte| byte == 0).any(|word| word == NOTICE)
 }
 
-/// Has this process end what it opened when the machine is cloned, where the kernel says so.
+/// Starts a thread that invalidates all open objects of this process when the machine is cloned, if
+/// the kernel reports clones.
 pub(super) fn watch() {
     if !is_told() {
         return;

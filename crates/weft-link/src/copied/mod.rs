@@ -1,11 +1,11 @@
-//! Whether what was opened in a process is used in that process, and not in a copy of it.
+//! Detects that an object is used in a copy of the process that opened it.
 //!
-//! A copy knows the keys of the original and goes on counting packets from where that was: the two
-//! use the same packet numbers under one key, and whoever sees both can forge. So what counts
-//! packets remembers its [`Origin`], and uses no number anywhere else. Two copies are noticed: a
-//! process made by `fork`, whose page with the number of this generation the kernel wipes
-//! (`MADV_WIPEONFORK`), so that one load tells; and a virtual machine that was cloned, where the
-//! kernel says so (`machine`).
+//! A copy has the keys of the original and continues to count packets from the same number. So both
+//! use the same packet numbers under one key, and an attacker who sees both can forge packets.
+//! Therefore every object that counts packets remembers its [`Origin`] and uses no number in
+//! another process. Two kinds of copies are detected: a process made by `fork`, because the kernel
+//! wipes the page with the number of this generation (`MADV_WIPEONFORK`), so that one load is
+//! enough; and a virtual machine that was cloned, if the kernel reports it (`machine`).
 
 mod machine;
 #[allow(unsafe_code)]
@@ -14,7 +14,7 @@ mod sys;
 use crate::random_u64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The process that something was opened in.
+/// The process that opened an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
     /// 0 in a process just forked.
@@ -23,7 +23,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// This process.
+    /// Returns the current process.
     pub fn here() -> Origin {
         let generation = sys::generation();
         let known = generation.load(Ordering::Acquire);
@@ -34,7 +34,7 @@ impl Origin {
         let order = (Ordering::AcqRel, Ordering::Acquire);
         let seen = match generation.compare_exchange(0, new, order.0, order.1) {
             Ok(_) => {
-                // No thread of the original is in a copy.
+                // A copy has no thread of the original.
                 machine::watch();
                 new
             }
@@ -43,14 +43,14 @@ impl Origin {
         Origin { generation, seen }
     }
 
-    /// Whether this is that process still: a load and a comparison.
+    /// True if the current process is the origin: a load and a comparison.
     #[inline(always)]
     pub fn is_here(&self) -> bool {
         self.generation.load(Ordering::Relaxed) == self.seen
     }
 }
 
-/// This machine is a copy of another: what was opened before belongs to that one.
+/// Marks this machine as a copy: objects opened before belong to the original.
 fn cloned() {
     sys::generation().store(random_u64().max(1), Ordering::Release);
     log::error!(
@@ -81,13 +81,13 @@ mod tests {
         let before = seal().unwrap();
         let [foreign, refused, new] = sys::in_a_fork(|| {
             let refused = seal().is_none();
-            // What is opened there is its own.
+            // Objects opened in the child are its own.
             let foreign = !origin.is_here();
             [foreign, refused, Origin::here().is_here() && !origin.is_here()]
         });
         assert!(foreign && refused && new, "{foreign} {refused} {new}");
         assert!(origin.is_here());
-        // The original goes on from where it was.
+        // The original continues after its last number.
         let after = seal().unwrap();
         let number = |trailer: [u8; 16]| u64::from_le_bytes(*trailer.first_chunk().unwrap());
         assert_eq!(number(after), number(before) + 1);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn origin__is_not_in_a_cloned_machine() {
-        // In a process of its own: the other tests of this one have endpoints.
+        // In a process of its own, because other tests of this process have endpoints.
         let [before, after, refused, new] = sys::in_a_fork(|| {
             let (origin, mut sealing) = (Origin::here(), secure());
             let before = origin.is_here() && sealing.seal(PeerId(0), &[0; 32], b"").is_some();

@@ -5,26 +5,27 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-/// Taken where the kernel wipes no pages (some sandboxes do not): the C library wipes it.
+/// Used if the kernel wipes no pages (some sandboxes do not): the C library calls `wipe` in the
+/// child.
 static WIPED_BY_HAND: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn wipe() {
     WIPED_BY_HAND.store(0, Ordering::Release);
 }
 
-/// The number of this generation of the process: 0 until it has one.
+/// Returns the number of this generation of the process: 0 until it has one.
 pub(super) fn generation() -> &'static AtomicU64 {
     static WORD: OnceLock<&AtomicU64> = OnceLock::new();
     WORD.get_or_init(|| {
         page().unwrap_or_else(|| {
-            // SAFETY: `wipe` does nothing but store to a static.
+            // SAFETY: `wipe` only stores to a static.
             unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
             &WIPED_BY_HAND
         })
     })
 }
 
-/// A page that is zero in every process forked from this one.
+/// Maps a page that is zero in every process forked from this one.
 fn page() -> Option<&'static AtomicU64> {
     const LEN: usize = 4096;
     let (rights, kind) =
@@ -34,7 +35,7 @@ fn page() -> Option<&'static AtomicU64> {
     if page == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: the mapping just made, which nobody uses yet.
+    // SAFETY: the mapping just made, which no code uses yet.
     if unsafe { libc::madvise(page, LEN, libc::MADV_WIPEONFORK) } != 0 {
         // SAFETY: as above.
         unsafe { libc::munmap(page, LEN) };
@@ -44,7 +45,7 @@ fn page() -> Option<&'static AtomicU64> {
     Some(unsafe { AtomicU64::from_ptr(page.cast()) })
 }
 
-/// Has the calling thread take no signal of the process.
+/// Blocks all signals in the calling thread.
 pub(super) fn take_no_signals() {
     // SAFETY: a set that is filled before it is used; no other memory is passed.
     unsafe {
@@ -57,7 +58,7 @@ pub(super) fn take_no_signals() {
 /// The kernel's events of devices (`NETLINK_KOBJECT_UEVENT`).
 pub(super) struct Events(OwnedFd);
 
-/// Longest event: as long as the kernel makes them.
+/// Length of the longest event that the kernel makes.
 const EVENT_MAX: usize = 8 << 10;
 
 impl Events {
@@ -80,7 +81,7 @@ impl Events {
         (bound == 0).then_some(Events(socket)).ok_or_else(io::Error::last_os_error)
     }
 
-    /// The next event of the kernel's; `None` when there will be none.
+    /// Returns the next event of the kernel; `None` when the socket fails.
     pub fn next(&self) -> Option<Vec<u8>> {
         let mut event = vec![0; EVENT_MAX];
         loop {
@@ -93,14 +94,14 @@ impl Events {
                 libc::recvfrom(fd, into, event.len(), 0, (&raw mut from).cast(), &mut len)
             };
             match usize::try_from(n) {
-                // Others than the kernel have a number.
+                // Senders other than the kernel have a number.
                 Ok(n) if from.nl_pid == 0 => {
                     event.truncate(n);
                     return Some(event);
                 }
                 Ok(_) => {}
                 Err(_) => match io::Error::last_os_error().raw_os_error() {
-                    // Some were lost; the next ones come.
+                    // Some events were lost; later ones arrive.
                     Some(libc::EINTR | libc::ENOBUFS) => {}
                     _ => return None,
                 },
@@ -109,7 +110,7 @@ impl Events {
     }
 }
 
-/// What `f` finds in a process forked from this one, which does nothing else.
+/// Returns the result of `f` in a process forked from this one, which does nothing else.
 #[cfg(test)]
 pub(super) fn in_a_fork<const N: usize>(f: impl FnOnce() -> [bool; N]) -> [bool; N] {
     // SAFETY: the child computes, draws random numbers and ends, without running anything that

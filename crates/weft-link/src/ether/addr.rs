@@ -1,4 +1,4 @@
-//! Where an endpoint can be reached on one Ethernet interface.
+//! The address of an endpoint on one Ethernet interface.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// Whether one interface can have it: neither zero nor a group address.
+    /// True if an interface can have this address: neither zero nor a group address.
     pub fn is_station(self) -> bool {
         self != Mac::default() && self.0[0] & 1 == 0
     }
@@ -27,49 +27,48 @@ impl fmt::Display for Mac {
 pub struct EtherAddr {
     /// The interface.
     pub mac: Mac,
-    /// Which endpoint on the interface, as in the shim of a frame; [`EtherAddr::NONE`] if it takes
-    /// no frames. The bit [`EtherAddr::XDP`] is set when the frames are the XDP link's and clear
-    /// for the packet link, so the two never share a number; within the former,
-    /// [`EtherAddr::STAND_IN`] marks packet sockets. How the other bits are given out is up to the
-    /// receiving link.
+    /// Number of the endpoint on the interface, as in the shim of a frame; [`EtherAddr::NONE`] if
+    /// it takes no frames. The bit [`EtherAddr::XDP`] is set for the XDP link and clear for the
+    /// packet link, so the two never share a number. In the XDP link, [`EtherAddr::STAND_IN`] marks
+    /// packet sockets. The receiving link assigns the other bits.
     pub slot: u16,
-    /// The same for trains, which the gso link receives.
+    /// As `slot`, for trains, which the gso link receives.
     pub train: u16,
-    /// Largest Ethernet payload the interface takes, bytes; Ethernet has no other way to tell.
+    /// Largest Ethernet payload of the interface, bytes; Ethernet has no other method to announce
+    /// it.
     pub mtu: u16,
-    /// What the attached IP network hashes to
-    /// ([`network_hint`](crate::ether::network_hint)), zero without one: interfaces with different
-    /// hints are taken for different networks.
+    /// Hash of the attached IP network ([`network_hint`](crate::ether::network_hint)), zero without
+    /// one. Interfaces with different hints are assumed to be on different networks.
     pub net: u32,
 }
 
 impl EtherAddr {
     /// Bytes of the encoding.
     pub const LEN: usize = 16;
-    /// No endpoint has this number.
+    /// The number that no endpoint has.
     pub const NONE: u16 = 0xffff;
     /// Bit of `slot`: an AF_XDP socket.
     pub const XDP: u16 = 0x8000;
-    /// Bits of `slot`, [`EtherAddr::XDP`] among them: an endpoint of the XDP link that has no queue
-    /// of its own. The XDP program lets its frames pass, and a packet socket takes them.
+    /// Bits of `slot`, [`EtherAddr::XDP`] included: an endpoint of the XDP link that has no queue
+    /// of its own. The XDP program passes its frames on, and a packet socket receives them.
     pub const STAND_IN: u16 = 0xc000;
 
-    /// Whether the XDP link receives there.
+    /// True if the XDP link receives at this address.
     pub fn is_xdp(&self) -> bool {
         self.slot != EtherAddr::NONE && self.slot & EtherAddr::XDP != 0
     }
 
-    /// Whether the packet link receives there.
+    /// True if the packet link receives at this address.
     pub fn is_packet(&self) -> bool {
         self.slot & EtherAddr::XDP == 0
     }
 
-    /// Where the gso link receives, its slot in place of the other.
+    /// Returns the address of the gso link, with `train` in place of `slot`.
     pub fn of_trains(&self) -> Option<EtherAddr> {
         (self.train != EtherAddr::NONE).then_some(EtherAddr { slot: self.train, ..*self })
     }
 
-    /// Its bytes.
+    /// Encodes the address.
     pub fn encode(&self) -> [u8; EtherAddr::LEN] {
         let mut out = [0; EtherAddr::LEN];
         out[..6].copy_from_slice(&self.mac.0);
@@ -80,7 +79,7 @@ impl EtherAddr {
         out
     }
 
-    /// Reads an encoding; `None` if no interface can have that MAC address.
+    /// Decodes an address; `None` if no interface can have that MAC address.
     pub fn decode(bytes: &[u8; EtherAddr::LEN]) -> Option<EtherAddr> {
         let [m0, m1, m2, m3, m4, m5, s0, s1, r0, r1, t0, t1, net @ ..] = *bytes;
         let mac = Mac([m0, m1, m2, m3, m4, m5]);

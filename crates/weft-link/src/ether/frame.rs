@@ -11,10 +11,11 @@ impl EtherType {
     /// Lowest EtherType: smaller numbers are lengths (IEEE 802.3, section 3.2.6).
     const MIN: u16 = 0x0600;
 
-    /// Numbers that others on the network act on: IPv4, ARP, 802.1Q, IPv6, flow control, 802.1ad.
+    /// Numbers with a meaning for others on the network: IPv4, ARP, 802.1Q, IPv6, flow control,
+    /// 802.1ad.
     const TAKEN: [u16; 6] = [0x0800, 0x0806, 0x8100, 0x86dd, 0x8808, 0x88a8];
 
-    /// One that may be used for weft; `None` for a length or the number of another protocol.
+    /// Returns an EtherType for weft; `None` for a length or the number of another protocol.
     pub const fn new(number: u16) -> Option<EtherType> {
         let mut i = 0;
         while i < EtherType::TAKEN.len() {
@@ -29,14 +30,14 @@ impl EtherType {
         Some(EtherType(number))
     }
 
-    /// From hexadecimal digits, with or without `0x`.
+    /// Parses hexadecimal digits, with or without `0x`.
     pub fn parse(text: &str) -> Option<EtherType> {
         let text = text.trim();
         let digits = text.strip_prefix("0x").or(text.strip_prefix("0X")).unwrap_or(text);
         EtherType::new(u16::from_str_radix(digits, 16).ok()?)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u16 {
         self.0
     }
@@ -55,7 +56,7 @@ impl fmt::Display for EtherType {
     }
 }
 
-/// What stands before a weft frame on Ethernet.
+/// The headers before a weft frame on Ethernet.
 ///
 /// | offset | size | field |
 /// | --- | --- | --- |
@@ -74,7 +75,7 @@ pub struct EtherHead {
     pub kind: EtherType,
     /// The receiver's endpoint on that interface.
     pub slot: u16,
-    /// Bytes of weft frame that follow; what comes after is padding.
+    /// Length of the weft frame that follows, in bytes; padding may follow the frame.
     pub len: u16,
 }
 
@@ -85,12 +86,12 @@ impl EtherHead {
     pub const SHIM: usize = 4;
     /// Bytes of both.
     pub const LEN: usize = Self::ETHERNET + Self::SHIM;
-    /// Where `slot` stands.
+    /// Position of `slot`.
     pub const SLOT: usize = 14;
-    /// Where `len` stands.
+    /// Position of `len`.
     pub const LENGTH: usize = 16;
 
-    /// Its bytes.
+    /// Encodes the headers.
     pub fn encode(&self) -> [u8; EtherHead::LEN] {
         let mut out = [0; EtherHead::LEN];
         out[..6].copy_from_slice(&self.dst.0);
@@ -109,15 +110,15 @@ impl fmt::Display for EtherHead {
     }
 }
 
-/// Why bytes are no weft frame on Ethernet.
+/// The reason why bytes are not a weft frame on Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameError {
     /// Shorter than header and shim.
     Short,
-    /// Another EtherType, or one that cannot be weft's.
+    /// Another EtherType, or an invalid one.
     Foreign,
-    /// `len` names more bytes than there are.
+    /// `len` exceeds the bytes present.
     Truncated,
 }
 
@@ -141,7 +142,7 @@ pub struct EtherFrame<'a> {
 }
 
 impl<'a> EtherFrame<'a> {
-    /// Checks the length and, when given, the EtherType.
+    /// Checks the length and, if `kind` is given, the EtherType.
     pub fn new_checked(
         bytes: &'a [u8],
         kind: Option<EtherType>,
@@ -159,13 +160,13 @@ impl<'a> EtherFrame<'a> {
         Ok(EtherFrame { bytes, end })
     }
 
-    /// Header and shim.
+    /// Returns header and shim.
     pub fn head(&self) -> EtherHead {
         let mac = |at: usize| Mac(std::array::from_fn(|i| self.bytes[at + i]));
         EtherHead {
             dst: mac(0),
             src: mac(6),
-            // Checked above; the default never shows.
+            // Checked above; the default is never used.
             kind: EtherType::new(u16::from_be_bytes([self.bytes[12], self.bytes[13]]))
                 .unwrap_or_default(),
             slot: self.slot(),
@@ -173,12 +174,12 @@ impl<'a> EtherFrame<'a> {
         }
     }
 
-    /// The endpoint it is for.
+    /// Returns the number of the receiving endpoint.
     pub fn slot(&self) -> u16 {
         u16::from_le_bytes([self.bytes[EtherHead::SLOT], self.bytes[EtherHead::SLOT + 1]])
     }
 
-    /// The weft frame: packet and trailer, without padding.
+    /// Returns the weft frame: packet and trailer, without padding.
     pub fn frame(&self) -> &'a [u8] {
         &self.bytes[EtherHead::LEN..self.end]
     }

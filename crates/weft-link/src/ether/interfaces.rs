@@ -1,21 +1,21 @@
-//! Ethernet interfaces: which can be used, and which of them reaches a peer.
+//! The Ethernet interfaces that can be used, and those that reach a peer.
 
 use super::{sys, EtherAddr, Mac};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-/// Most interfaces an endpoint uses, and most of a peer's that are tried.
+/// Highest number of interfaces that an endpoint uses, and of a peer's interfaces that it tries.
 pub const PATHS_MAX: usize = 4;
 
 /// A network interface of this network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// The kernel's number for it.
+    /// The kernel's number of the interface.
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// Its MAC address; zero where it has none.
+    /// Its MAC address; zero if it has none.
     pub mac: Mac,
     /// Largest Ethernet payload, bytes.
     pub mtu: u32,
@@ -29,17 +29,17 @@ pub struct Interface {
     pub ips: Vec<(IpAddr, u8)>,
 }
 
-/// Why weft cannot use an interface.
+/// The reason why weft cannot use an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unusable {
-    /// The loopback interface: shared memory is for that.
+    /// The loopback interface: inside a host, shared memory is used.
     Loopback,
     /// Not Ethernet, or point-to-point.
     NotEthernet,
     /// It is switched off or has no carrier.
     Down,
-    /// It belongs to a bridge or bond, which takes what it receives; that one can be used.
+    /// It belongs to a bridge or bond, which takes its frames. The bridge or bond can be used.
     Enslaved,
     /// Its MTU is too small.
     Narrow,
@@ -57,14 +57,14 @@ impl fmt::Display for Unusable {
     }
 }
 
-/// The carrier is there (netdevice(7)). `IFF_RUNNING` follows a moment later.
+/// The carrier is present (netdevice(7)). `IFF_RUNNING` follows a moment later.
 const IFF_LOWER_UP: i32 = 1 << 16;
 
-/// Frames must carry every fixed part of the protocol.
+/// A frame must have room for every fixed part of the protocol.
 const MTU_MIN: u32 = 576;
 
 impl Interface {
-    /// Whether frames can be sent and received there now, or why not.
+    /// Returns the reason if frames cannot be sent and received there now.
     pub fn usable(&self) -> Result<(), Unusable> {
         let has = |flag: i32| self.flags & flag as u32 != 0;
         if has(libc::IFF_LOOPBACK) {
@@ -88,13 +88,13 @@ impl Interface {
         Ok(())
     }
 
-    /// How a peer reaches `slot` on this interface.
+    /// Returns the address for peers that send to `slot` on this interface.
     pub fn address(&self, slot: u16) -> EtherAddr {
         let mtu = u16::try_from(self.mtu).unwrap_or(u16::MAX);
         EtherAddr { mac: self.mac, slot, train: EtherAddr::NONE, mtu, net: self.hint() }
     }
 
-    /// [`network_hint`] of its first address that is not link-local, IPv4 before IPv6.
+    /// Returns [`network_hint`] of its first address that is not link-local, IPv4 before IPv6.
     pub fn hint(&self) -> u32 {
         let first = |v6| self.ips.iter().find(|(ip, _)| ip.is_ipv6() == v6 && is_global(*ip));
         first(false).or_else(|| first(true)).map_or(0, |&(ip, prefix)| network_hint(ip, prefix))
@@ -108,8 +108,8 @@ fn is_global(ip: IpAddr) -> bool {
     }
 }
 
-/// A number, never zero, that is the same for all addresses of one IP network: FNV-1a of family,
-/// prefix length and prefix.
+/// Returns a number, never zero, that is the same for all addresses of one IP network: FNV-1a of
+/// family, prefix length and prefix.
 pub fn network_hint(ip: IpAddr, prefix: u8) -> u32 {
     let (family, bits, width) = match ip {
         IpAddr::V4(a) => (4, u128::from(u32::from(a)) << 96, 32),
@@ -122,14 +122,14 @@ pub fn network_hint(ip: IpAddr, prefix: u8) -> u32 {
     hash.max(1)
 }
 
-/// One way to a peer: from an interface of ours (index into the list asked) to one of its.
+/// A path to a peer: from an interface of ours to an interface of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// Which of our interfaces.
+    /// Index of our interface in the list given to [`Path::find`].
     pub ours: usize,
-    /// Where it leads.
+    /// Address of the peer's interface.
     pub to: EtherAddr,
-    /// Largest Ethernet payload both ends take.
+    /// Largest Ethernet payload that both ends take.
     pub mtu: u32,
 }
 
@@ -138,17 +138,15 @@ pub struct Path {
 pub struct Interfaces(pub Vec<Interface>);
 
 impl Interfaces {
-    /// All there are now, in the kernel's order.
-    ///
+    /// Lists all interfaces of now, in the kernel's order.
     /// # Errors
-    /// What rtnetlink answers.
+    /// The error of rtnetlink.
     pub fn list() -> io::Result<Interfaces> {
         sys::list().map(Interfaces)
     }
 
-    /// Those that can be used, those with an IP network first, at most [`PATHS_MAX`]. `only` names
-    /// the ones to choose from.
-    ///
+    /// Chooses the interfaces that can be used, those with an IP network first, at most
+    /// [`PATHS_MAX`]. `only` restricts the choice to these names.
     /// # Errors
     /// A text that names every interface and why it cannot be used.
     pub fn usable(&self, only: Option<&[String]>) -> Result<Vec<Interface>, String> {
@@ -177,12 +175,11 @@ impl Interfaces {
 }
 
 impl Path {
-    /// The ways from `ours` to a peer's interfaces, best first: on one IP network; then where one
-    /// side has none, so that only trying tells. Different IP networks are taken for different
-    /// Ethernets, and an interface of ours cannot reach itself.
-    ///
+    /// Finds the paths from `ours` to a peer's interfaces, best first: those on one IP network;
+    /// then those where one side has no IP network, so that only a try can tell. Different IP
+    /// networks are assumed to be different Ethernets. An interface of ours cannot reach itself.
     /// # Errors
-    /// A text that names every address and why not.
+    /// A text that names every address and why it cannot be reached.
     pub fn find(ours: &[Interface], theirs: &[EtherAddr]) -> Result<Vec<Path>, String> {
         let mut found: Vec<(bool, Path)> = Vec::new();
         let mut why = Vec::new();

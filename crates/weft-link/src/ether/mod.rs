@@ -1,9 +1,9 @@
-//! What the links on raw Ethernet share: the frame, the addresses, the interfaces.
+//! The common parts of the links on raw Ethernet: frames, addresses, interfaces.
 //!
 //! - `frame.rs`: EtherType and shim, checked view and typed form (`PROTOCOL.md`, Encapsulation).
 //! - `train.rs`: several packets in one frame.
-//! - `addr.rs`: where an endpoint can be reached on one interface.
-//! - `interfaces.rs`: which interfaces there are and which can be used; which reaches a peer.
+//! - `addr.rs`: the address of an endpoint on one interface.
+//! - `interfaces.rs`: the interfaces of this host, those that can be used, those that reach a peer.
 //! - `sys/`: rtnetlink, and the speed of interfaces.
 
 mod addr;

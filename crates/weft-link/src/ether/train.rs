@@ -1,9 +1,9 @@
 //! A train on Ethernet: several packets of one size in one frame longer than the MTU, which the
-//! kernel hands on whole where no wire lies in between (segmentation offload).
+//! kernel passes on in one piece if there is no wire between the hosts (segmentation offload).
 //!
-//! The kernel takes such a frame only if it knew how to cut it, so this one is a UDP datagram. It
-//! is nobody's: its address is a group that no host joins, so the receiver's IP layer drops it
-//! without a word after a packet socket has taken it.
+//! The kernel accepts such a frame only if it could cut it, so the frame is a UDP datagram. Its
+//! destination is a multicast group that no host joins, so the receiver's IP layer silently drops
+//! it after a packet socket has taken it.
 
 use super::{FrameError, Mac};
 use std::fmt;
@@ -11,15 +11,15 @@ use std::fmt;
 const IPV4: u16 = 0x0800;
 const IP_LEN: usize = 20;
 const UDP_LEN: usize = 8;
-/// UDP's number among the protocols of IP.
+/// Protocol number of UDP.
 const PROTOCOL: u8 = 17;
-/// The address of hosts that have none (RFC 7600).
+/// The address of hosts that have no address (RFC 7600).
 const FROM: [u8; 4] = [192, 0, 0, 8];
-/// A group for use within a site (RFC 2365, section 6.2); no router hands it on, as the time to
-/// live is 1.
+/// A group for use within a site (RFC 2365, section 6.2). No router forwards it, because the time
+/// to live is 1.
 const TO: [u8; 4] = [239, 255, 0x77, 0x66];
 
-/// What stands before a train on Ethernet.
+/// The headers before a train on Ethernet.
 ///
 /// | offset | size | field |
 /// | --- | --- | --- |
@@ -40,11 +40,11 @@ pub struct TrainHead {
     pub src: Mac,
     /// The receiver's endpoint on that interface.
     pub slot: u16,
-    /// Bytes of each weft frame that follows; the last may be shorter.
+    /// Length of each weft frame that follows, in bytes; the last may be shorter.
     pub each: u16,
-    /// Bytes of all of them.
+    /// Length of all weft frames together, in bytes.
     pub len: u16,
-    /// Bytes of nothing behind them.
+    /// Length of the padding behind them, in bytes.
     pub padding: u16,
 }
 
@@ -57,18 +57,18 @@ impl TrainHead {
     pub const SHIM: usize = 8;
     /// Bytes of both.
     pub const LEN: usize = Self::OUTER + Self::SHIM;
-    /// Where `slot` stands.
+    /// Position of `slot`.
     pub const SLOT: usize = Self::OUTER;
-    /// What IP and UDP take of an MTU.
+    /// Bytes of an MTU that IP and UDP take.
     pub const IP_AND_UDP: usize = IP_LEN + UDP_LEN;
-    /// Where the UDP header stands.
+    /// Position of the UDP header.
     pub const UDP: usize = Self::ETHERNET + IP_LEN;
     /// UDP port of sender and receiver.
     pub const PORT: u16 = 0x7766;
-    /// Bytes of packets in a train at most: an IP packet has 65,535.
+    /// Highest length of the packets in a train: an IP packet has at most 65,535 bytes.
     pub const TRAIN_MAX: usize = 65_535 - IP_LEN - UDP_LEN - Self::SHIM;
 
-    /// Its bytes, to be followed by a train of `len` bytes and `padding`, together at most
+    /// Encodes the headers. A train of `len` bytes and `padding` follow, together at most
     /// [`TRAIN_MAX`](Self::TRAIN_MAX).
     pub fn encode(&self) -> [u8; TrainHead::LEN] {
         let mut out = [0; TrainHead::LEN];
@@ -79,7 +79,7 @@ impl TrainHead {
         let ip = &mut out[14..Self::UDP];
         (ip[0], ip[8], ip[9]) = (0x45, 1, PROTOCOL);
         ip[2..4].copy_from_slice(&((IP_LEN + udp_len) as u16).to_be_bytes());
-        // Do not fragment.
+        // The flag "do not fragment".
         ip[6] = 0x40;
         ip[12..16].copy_from_slice(&FROM);
         ip[16..20].copy_from_slice(&TO);
@@ -97,7 +97,7 @@ impl TrainHead {
     }
 }
 
-/// The checksum of IP (RFC 1071) of an even number of bytes.
+/// Computes the checksum of IP (RFC 1071) of an even number of bytes.
 fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
     let sum: u32 = words.sum();
@@ -120,8 +120,8 @@ pub struct TrainFrame<'a> {
 }
 
 impl<'a> TrainFrame<'a> {
-    /// Checks headers and lengths: it has come in one piece, or not at all. The first piece of one
-    /// that was cut, whose padding is missing, is none.
+    /// Checks headers and lengths. Only a train that arrived in one piece passes; the first piece
+    /// of a train that was cut lacks its padding and is refused.
     pub fn new_checked(bytes: &'a [u8]) -> Result<TrainFrame<'a>, FrameError> {
         let head = bytes.first_chunk::<{ TrainHead::LEN }>().ok_or(FrameError::Short)?;
         let big = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
@@ -146,24 +146,24 @@ impl<'a> TrainFrame<'a> {
         u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
-    /// All headers.
+    /// Returns all headers.
     pub fn head(&self) -> TrainHead {
         let mac = |at: usize| Mac(std::array::from_fn(|i| self.bytes[at + i]));
         let (each, len, padding) = (self.shim(1), self.shim(2), self.shim(3));
         TrainHead { dst: mac(0), src: mac(6), slot: self.slot(), each, len, padding }
     }
 
-    /// The endpoint it is for.
+    /// Returns the number of the receiving endpoint.
     pub fn slot(&self) -> u16 {
         self.shim(0)
     }
 
-    /// Bytes of each weft frame, never zero; the last may be shorter.
+    /// Returns the length of each weft frame, never zero; the last may be shorter.
     pub fn each(&self) -> usize {
         self.shim(1).into()
     }
 
-    /// The weft frames, one behind the other, without padding.
+    /// Returns the weft frames, one after the other, without padding.
     pub fn train(&self) -> &'a [u8] {
         &self.bytes[TrainHead::LEN..self.end]
     }

@@ -1,4 +1,4 @@
-//! The interfaces of this network namespace, and word of their changes (rtnetlink); their speed.
+//! The interfaces of this network namespace, events of their changes (rtnetlink), their speed.
 #![allow(unsafe_code)]
 
 mod parse;

@@ -1,4 +1,4 @@
-//! The answers of rtnetlink (rtnetlink(7)). All numbers are in the machine's own order.
+//! Parses the answers of rtnetlink (rtnetlink(7)). All numbers have the machine's byte order.
 
 use crate::ether::{Interface, Mac};
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ const HEADER: usize = 16;
 const LINK: usize = 16;
 const ADDR: usize = 8;
 
-/// One netlink message: its type and what follows the header.
+/// One netlink message: its type, and the bytes after the header.
 pub struct Message<'a> {
     pub kind: u16,
     pub body: &'a [u8],
@@ -21,7 +21,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Splits what one receive call brought; ends at the first message that is not whole.
+/// Splits the bytes of one receive call; ends at the first incomplete message.
 pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let len = u32_at(bytes, 0)? as usize;
@@ -32,7 +32,7 @@ pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// Type and value of each attribute.
+/// Lists type and value of each attribute.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(bytes, 0)?);
@@ -43,7 +43,7 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// From the body of an `RTM_NEWLINK`.
+/// Parses the body of an `RTM_NEWLINK`.
 pub fn link(body: &[u8]) -> Option<Interface> {
     let mut out = Interface {
         index: u32_at(body, 4)?,
@@ -70,7 +70,7 @@ pub fn link(body: &[u8]) -> Option<Interface> {
     Some(out)
 }
 
-/// From the body of an `RTM_NEWADDR`: interface number, address and prefix length.
+/// Parses the body of an `RTM_NEWADDR`: interface number, address and prefix length.
 pub fn address(body: &[u8]) -> Option<(u32, IpAddr, u8)> {
     let (prefix, index) = (*body.get(1)?, u32_at(body, 4)?);
     let mut found = None;
@@ -80,7 +80,7 @@ pub fn address(body: &[u8]) -> Option<(u32, IpAddr, u8)> {
             16 => IpAddr::from(<[u8; 16]>::try_from(value).ok()?),
             _ => continue,
         };
-        // IFA_LOCAL is our own address where both are given.
+        // If both attributes are given, IFA_LOCAL is our own address.
         match kind {
             libc::IFA_LOCAL => found = Some(ip),
             libc::IFA_ADDRESS => found = found.or(Some(ip)),

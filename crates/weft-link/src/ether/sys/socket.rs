@@ -1,4 +1,4 @@
-//! Asking rtnetlink, and listening to it.
+//! Queries rtnetlink and listens to its events.
 
 use super::parse;
 use crate::ether::Interface;
@@ -6,7 +6,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// An answer is at most this long; the kernel fits its messages to the buffer.
+/// Buffer for an answer; the kernel never sends a message longer than the buffer.
 const BUFFER: usize = 32 << 10;
 
 fn check(rc: libc::c_int) -> io::Result<libc::c_int> {
@@ -16,10 +16,10 @@ fn check(rc: libc::c_int) -> io::Result<libc::c_int> {
     Ok(rc)
 }
 
-/// An rtnetlink socket that hears of `groups`.
+/// Opens an rtnetlink socket that receives events of `groups`.
 fn open(groups: u32, flags: libc::c_int) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | flags;
-    // SAFETY: no memory is passed; the result is a descriptor that nobody else owns.
+    // SAFETY: no memory is passed; the result is a descriptor that nothing else owns.
     let fd = unsafe {
         OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))?)
     };
@@ -40,7 +40,7 @@ fn recv(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
-/// Asks for everything of one kind and hands each answer to `each`.
+/// Asks for all objects of one type and passes each answer to `each`.
 fn dump(fd: &OwnedFd, kind: u16, each: &mut dyn FnMut(&parse::Message<'_>)) -> io::Result<()> {
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
     // Length, type, flags, sequence number, port; then a zeroed ifinfomsg: all families.
@@ -72,7 +72,7 @@ fn dump(fd: &OwnedFd, kind: u16, each: &mut dyn FnMut(&parse::Message<'_>)) -> i
     }
 }
 
-/// All interfaces, with their addresses.
+/// Lists all interfaces, with their addresses.
 pub fn list() -> io::Result<Vec<Interface>> {
     let fd = open(0, 0)?;
     let mut out: Vec<Interface> = Vec::new();
@@ -90,17 +90,16 @@ pub fn list() -> io::Result<Vec<Interface>> {
     Ok(out)
 }
 
-/// Hears when interfaces change.
+/// Listens to changes of interfaces.
 #[derive(Debug)]
 pub struct Monitor {
     fd: OwnedFd,
 }
 
 impl Monitor {
-    /// From now on.
-    ///
+    /// Begins to listen.
     /// # Errors
-    /// What the kernel answers.
+    /// The error of the kernel.
     pub fn open() -> io::Result<Monitor> {
         Ok(Monitor { fd: open(libc::RTMGRP_LINK as u32, libc::SOCK_NONBLOCK)? })
     }
@@ -110,9 +109,8 @@ impl Monitor {
         self.fd.as_raw_fd()
     }
 
-    /// Whether anything changed since the last call. What, [`Interfaces::list`] tells: word may
-    /// have been lost.
-    ///
+    /// True if an interface changed since the last call. Events may have been lost;
+    /// [`Interfaces::list`] returns the present state.
     /// [`Interfaces::list`]: crate::ether::Interfaces::list
     pub fn changed(&self) -> bool {
         let mut buffer = [0; 4096];

@@ -1,12 +1,13 @@
-//! Asking drivers for the speed of their interfaces.
+//! Asks drivers for the speed of their interfaces.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Speed of the interface of this name in Mbit/s (`ETHTOOL_GSET`, linux/ethtool.h); 0 if its driver
-/// does not tell.
+/// Returns the speed of the interface of this name in Mbit/s (`ETHTOOL_GSET`, linux/ethtool.h); 0
+/// if its driver does not tell.
 pub fn speed(name: &[u8]) -> u32 {
     const GET: u32 = 1;
-    // `struct ethtool_cmd`: the speed's low half is the first of word 3, its high half of word 7.
+    // In `struct ethtool_cmd`, the low half of the speed is the first half of word 3, the high half
+    // the first half of word 7.
     let mut command = [0u32; 11];
     command[0] = GET;
     // SAFETY: no memory is passed.
@@ -14,7 +15,7 @@ pub fn speed(name: &[u8]) -> u32 {
     if fd < 0 {
         return 0;
     }
-    // SAFETY: a descriptor that nobody else owns.
+    // SAFETY: a descriptor that nothing else owns.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: all-zero is a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

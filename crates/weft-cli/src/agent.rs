@@ -10,12 +10,12 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use weft_link::ports;
 
-/// Variable that has the proxy of a host start an agent for its ranks.
+/// Name of the variable that asks the proxy of a host to start an agent for its ranks.
 pub const START: &str = "WEFT_RUN_AGENT";
-/// Variable that names the agent's socket.
+/// Name of the variable that holds the name of the agent's socket.
 pub const NAME: &str = "WEFT_AGENT";
 
-/// How long a started agent may take to say that it serves, where nobody has set it.
+/// Longest time until a started agent reports that it serves, where no variable sets another.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `weftd` beside this program, else the one in `PATH`.
@@ -30,15 +30,15 @@ pub fn fresh_name() -> String {
     format!("@weft-agent-{:016x}", weft_link::random_u64())
 }
 
-/// The command that starts an agent that ends with its last rank, with counters in the kernel or
-/// not.
+/// Returns the command that starts an agent that ends with its last rank. `kernel`: the agent keeps
+/// its counters in the kernel.
 pub fn command(name: &str, kernel: bool) -> Command {
     let mut command = lasting(name);
     command.arg("--once").args(kernel.then_some("--kernel"));
     command
 }
 
-/// The command that starts an agent that ends when it is told to.
+/// Returns the command that starts an agent that ends on request only.
 pub fn lasting(name: &str) -> Command {
     let mut command = Command::new(program());
     command.args(["--name", name, "--user", ""]);
@@ -46,7 +46,7 @@ pub fn lasting(name: &str) -> Command {
     command
 }
 
-/// An agent that was started and has not said yet that it serves.
+/// An agent that was started and has not yet reported that it serves.
 #[derive(Debug)]
 pub struct Starting {
     agent: Child,
@@ -57,13 +57,13 @@ pub struct Starting {
     told: bool,
 }
 
-/// When people first hear that an agent does not say anything.
+/// After this time without a report of the agent, a message to the user says so.
 const SLOW: Duration = Duration::from_secs(5);
-/// Most bytes of the line that an agent says.
+/// Longest line that an agent reports, in bytes.
 const LINE_MAX: usize = 4096;
 
 impl Starting {
-    /// Starts it. It may take so long until it serves.
+    /// Starts the agent. `patience` bounds the time until it serves.
     ///
     /// # Errors
     /// The program is not there, or the system refuses.
@@ -78,20 +78,21 @@ impl Starting {
         Ok(Starting { agent, out, said: Vec::new(), began: Instant::now(), patience, told: false })
     }
 
-    /// Becomes readable when [`said`](Self::said) has something to look at.
+    /// Becomes readable when [`said`](Self::said) has something to read.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.out.as_fd()
     }
 
-    /// When [`said`](Self::said) wants to be called at the latest.
+    /// Returns the time by which [`said`](Self::said) must be called next.
     pub fn until(&self) -> Instant {
         self.began + if self.told { self.patience } else { self.patience.min(SLOW) }
     }
 
-    /// Looks at what it has said: whether it serves, with its words, once that is known.
+    /// Reads the agent's output. Returns the line with which it reports that it serves, or `None`
+    /// before that line is complete.
     ///
     /// # Errors
-    /// It has ended instead, or was silent for too long.
+    /// The agent has ended instead, or was silent for too long.
     pub fn said(&mut self) -> Result<Option<String>> {
         let mut some = [0; 256];
         loop {
@@ -127,24 +128,24 @@ impl Starting {
         Ok(None)
     }
 
-    /// The agent, which serves: what it says from now on goes nowhere.
+    /// Returns the process of an agent that serves. Its later output is not read.
     pub fn into_agent(self) -> Child {
         self.agent
     }
 
-    /// Ends it, however it is.
+    /// Ends the agent in any state.
     pub fn end(mut self) {
-        // Already ended is as good.
+        // An error here means that the process has ended already.
         let _ = self.agent.kill();
         let _ = self.agent.wait();
     }
 
-    /// Waits until it serves; what it said, and the agent. Where `asker` has ended by then, nobody
-    /// wants it any more.
+    /// Waits until the agent serves; returns its process and the line that it reported. Gives up
+    /// when `asker`, who wanted the agent, has ended.
     ///
     /// # Errors
-    /// It ended instead, its own words went to standard error; it was silent for too long; nobody
-    /// wants it.
+    /// The agent ended instead (its own messages went to standard error); it was silent for too
+    /// long; `asker` has ended.
     pub fn wait(mut self, asker: Option<BorrowedFd<'_>>) -> Result<(Child, String)> {
         let why = loop {
             match self.said() {
@@ -168,12 +169,12 @@ impl Starting {
     }
 }
 
-/// Whether there was anything left to read.
+/// True if there was anything left to read.
 pub fn more(from: impl AsFd) -> bool {
     rustix::io::read(from, &mut [0; 64]).is_ok_and(|n| n > 0)
 }
 
-/// Waits until a started agent says that it serves; what it said, and the agent.
+/// Waits until a started agent reports that it serves; returns its process and the line reported.
 ///
 /// # Errors
 /// As [`Starting::wait`].
@@ -184,12 +185,12 @@ pub fn start_and_wait(command: Command, patience: Duration) -> Result<(Child, St
 /// Starts the agent of a host for the ranks of a job, if their environment asks for one.
 ///
 /// # Errors
-/// It cannot be started: the ranks do without.
+/// The agent cannot be started; the ranks work without it.
 pub fn start_for(env: &[(String, String)]) -> Result<Option<Starting>> {
     let value = |name: &str| env.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
     let (Some("1"), Some(name)) = (value(START), value(NAME)) else { return Ok(None) };
     let kernel = value("WEFT_FETCH_ADD").is_some_and(|server| server.contains("kernel"));
-    // Ranks of other hosts wait for those of this one as long as start-up may take.
+    // Ranks of other hosts wait for the ranks of this host as long as start-up may take.
     let start_up = value("WEFT_LAUNCH_TIMEOUT").and_then(|s| s.parse::<f64>().ok());
     let start_up = start_up.and_then(|s| Duration::try_from_secs_f64(s).ok());
     let patience = start_up.map_or(PATIENCE, |start_up| start_up / 2);
@@ -198,14 +199,15 @@ pub fn start_for(env: &[(String, String)]) -> Result<Option<Starting>> {
     Starting::start(command, patience).map(Some)
 }
 
-/// Says that ranks of this host do without an agent, and why.
+/// Reports on standard error that ranks of this host work without an agent, and why.
 pub fn without(why: &anyhow::Error) {
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
     eprintln!("no agent on host {host}: {why:#}; its ranks do without");
 }
 
-/// Names of agents' places that others have taken, whom no rank of this user trusts, and why.
+/// Returns the agents' socket names that another user's process has taken, so that no rank of this
+/// user trusts them; and the reason for each.
 pub fn strangers() -> Vec<(String, String)> {
     let names = weft::job::agent_from_env().names;
     let stranger = |name: String| {
@@ -215,8 +217,8 @@ pub fn strangers() -> Vec<(String, String)> {
     names.into_iter().filter_map(stranger).collect()
 }
 
-/// What the agents say that serve at the usual places, or at the one of `WEFT_AGENT`: name, and
-/// each line as name and value.
+/// Asks the agents at the usual socket names, or at the one of `WEFT_AGENT`, for their status.
+/// Returns the name of each and its status lines as pairs of name and value.
 pub fn serving() -> Vec<(String, Vec<(String, String)>)> {
     let names = weft::job::agent_from_env().names;
     let lines = |text: String| {

@@ -51,11 +51,11 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FormatChoice {
-    /// By the name of the file.
+    /// Chosen by the name of the file.
     Auto,
     /// DIMACS shortest-path challenge.
     Dimacs,
-    /// An edge a line.
+    /// One edge per line.
     Edges,
 }
 
@@ -71,7 +71,7 @@ fn read_graph(path: &Path, args: &Args) -> Result<Graph> {
     parse(&mut BufReader::new(file), options).with_context(|| format!("graph {name}"))
 }
 
-/// The parameters; only rank 0 reads or makes the graph, and hands it out.
+/// Returns the parameters. Only rank 0 reads or makes the graph; it sends the others their parts.
 fn params(args: &Args, rank: usize, ranks: usize) -> Result<Params> {
     let graph = match &args.graph {
         _ if rank != 0 => Graph { nodes: 0, arcs: Vec::new(), first_id: 0 },
@@ -105,7 +105,7 @@ fn write_files(dir: &Path, outcome: &Outcome) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Runs this rank's part; rank 0 reports.
+/// Runs the part of this rank; rank 0 reports the result.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();

@@ -41,7 +41,7 @@ struct Common {
     json: bool,
 }
 
-/// What rank 0 tells at the end.
+/// The report that rank 0 prints at the end.
 #[derive(Serialize)]
 struct Report {
     app: &'static str,
@@ -74,7 +74,7 @@ impl Check {
 }
 
 impl Report {
-    /// Prints it, as `summary` with what was checked and written, or as JSON.
+    /// Prints the report: `summary` with the checks and the files written, or one JSON object.
     fn print(&self, common: &Common, summary: &str) -> Result<ExitCode> {
         if common.json {
             println!("{}", serde_json::to_string(self)?);
@@ -105,7 +105,7 @@ impl std::fmt::Display for Check {
     }
 }
 
-/// Makes the directory for results, ahead of the work.
+/// Makes the directory for results before the work starts.
 fn prepare_out(out: Option<&Path>) -> Result<()> {
     match out {
         Some(dir) => std::fs::create_dir_all(dir)
@@ -126,7 +126,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let job = Job::init().context("joining the job")?;
     match run_rank(&job, &args.which) {
         Ok(code) => Ok(code),
-        // All ranks end with the one that knows the cause.
+        // All ranks end together with the rank that knows the cause.
         Err(error) => {
             let status = if misuse::is(&error) { 2 } else { 1 };
             job.abort(status, &format!("weft app: {error:#}"))

@@ -1,4 +1,4 @@
-//! A progress bar for rank 0, where a person can see it.
+//! A progress bar for rank 0, shown only on a terminal.
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -6,24 +6,24 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::IsTerminal;
 
-/// Variable by which `weft run` tells its ranks that a person watches: their own standard error is
-/// a pipe to it.
+/// Name of the variable by which `weft run` informs its ranks that standard error ends at a
+/// terminal: the ranks themselves see a pipe.
 pub const WATCHED: &str = "WEFT_TERMINAL";
 
-/// A progress bar, or nothing where nobody would see it.
+/// A progress bar, or nothing where no person would see it.
 pub struct Progress(ProgressBar);
 
-/// A progress bar of iterations that end when the change of one falls below a tolerance. It shows
-/// how much of the way there is done on a logarithmic scale, on which the change falls evenly.
+/// A progress bar of iterations that end when the change of one falls below a tolerance. Its scale
+/// is logarithmic, because the logarithm of the change falls evenly.
 pub struct Convergence {
     bar: ProgressBar,
     what: &'static str,
     tolerance: f64,
-    /// The largest change so far: where the way begins.
+    /// The largest change so far, which is the left end of the bar.
     first: Cell<f64>,
 }
 
-/// Steps of such a bar.
+/// Number of steps of such a bar.
 const WAY: u64 = 1000;
 
 fn target(rank: usize) -> ProgressDrawTarget {
@@ -43,7 +43,7 @@ fn target(rank: usize) -> ProgressDrawTarget {
 }
 
 impl Progress {
-    /// A bar of rank `rank` for the work named `what`.
+    /// Returns a bar of rank `rank` for the work named `what`.
     pub fn new(rank: usize, what: &'static str) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(0), target(rank));
         let template = "{msg} {bar:32} {pos}/{len} {elapsed}, {eta} left at most";
@@ -53,7 +53,7 @@ impl Progress {
         Progress(bar.with_message(what))
     }
 
-    /// `done` of at most `total` steps are done.
+    /// Shows that `done` of at most `total` steps are done.
     pub fn at(&self, done: u64, total: u64) {
         if self.0.length() != Some(total) {
             self.0.set_length(total);
@@ -63,7 +63,7 @@ impl Progress {
 }
 
 impl Convergence {
-    /// A bar of rank `rank` for the work named `what`.
+    /// Returns a bar of rank `rank` for the work named `what`.
     pub fn new(rank: usize, what: &'static str, tolerance: f64) -> Convergence {
         let bar = ProgressBar::with_draw_target(Some(WAY), target(rank));
         let template = "{msg} {bar:32} {percent:>3}% {elapsed}, about {eta} left";
@@ -73,7 +73,7 @@ impl Convergence {
         Convergence { bar: bar.with_message(what), what, tolerance, first: Cell::new(0.0) }
     }
 
-    /// Iteration `done` of at most `most` changed something by `change`.
+    /// Shows that iteration `done` of at most `most` changed something by `change`.
     pub fn at(&self, done: u64, most: u64, change: f64) {
         if self.bar.is_hidden() {
             return;
@@ -87,8 +87,8 @@ impl Convergence {
     }
 }
 
-/// What part of the iterations is done: of the way of the change from the first to the tolerance,
-/// or of the most there can be, whichever is nearer to its end.
+/// Returns the share of the work that is done: the larger of two shares, `log(first / change) /
+/// log(first / tolerance)` and `done / most`.
 fn share(done: u64, most: u64, change: f64, (first, tolerance): (f64, f64)) -> f64 {
     let counted = done as f64 / most.max(1) as f64;
     let whole = (first / tolerance).ln();

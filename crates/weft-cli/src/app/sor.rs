@@ -41,7 +41,7 @@ fn params(args: &Args) -> Result<Params, ParamsError> {
     params.check().map(|()| params)
 }
 
-/// Runs this rank's part; rank 0 reports.
+/// Runs the part of this rank; rank 0 reports the result.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let params = params(args).map_err(misuse::of)?;

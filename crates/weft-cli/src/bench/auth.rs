@@ -1,4 +1,4 @@
-//! What authenticating frames costs: by itself, and as a share of the UDP figures.
+//! The cost of authenticating frames: by itself, and as a share of the UDP figures.
 
 use super::pair::Sample;
 use super::rank::Probe;
@@ -18,13 +18,13 @@ fn cipher(bench: &Bench<'_>) -> Table {
         table.push("seal", size, seal, Vec::new(), Vec::new());
         table.push("open", size, open, Vec::new(), Vec::new());
     }
-    // No link is involved: the path of the other tables means nothing here.
+    // No link is involved, so the path that other tables print has no meaning here.
     table.notes =
         vec!["POLYVAL and AES tag over header and payload; size: header and payload".into()];
     table
 }
 
-/// The tables: cost per packet, and UDP with authentication beside UDP without.
+/// Returns the tables: cost per packet, and UDP with authentication beside UDP without.
 pub fn tables(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
     let mut tables = vec![cipher(bench)];
     tables.extend(bench.beside(&[("WEFT_SECURITY", "none")], links)?);

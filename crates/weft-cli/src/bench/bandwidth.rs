@@ -9,13 +9,14 @@ use std::collections::VecDeque;
 use std::time::Instant;
 use weft::{Endpoint, OpError, PeerId};
 
-/// Messages in flight: at least two, so that they overlap as what is written to a socket does; few
-/// enough that their buffers stay in the cache where they fit it.
+/// Returns the number of messages in flight: at least two, so that they overlap as writes to a
+/// socket do; few enough that their buffers stay in the cache where they fit.
 fn window(size: usize) -> usize {
     ((1 << 20) / size.max(1)).clamp(2, 32)
 }
 
-/// Buffers of one rank, written to once: their pages are there before the clock starts.
+/// Returns the buffers of one rank. Each was written to once, so that page faults come before the
+/// clock starts.
 fn buffers(size: usize) -> Vec<Vec<u8>> {
     (0..window(size)).map(|_| vec![1u8; size]).collect()
 }
@@ -82,7 +83,7 @@ async fn sink(
     Ok(())
 }
 
-/// Rank 0 sends, rank 1 receives with receives posted ahead and answers the last one.
+/// Rank 0 sends. Rank 1 posts receives ahead and answers the last message.
 pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
     let buffers = buffers(task.size);
@@ -98,7 +99,7 @@ pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(per(start, task.iters))
 }
 
-/// The table.
+/// Returns the table.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
     type Named = (&'static str, Probe);
     const fn channel(channel: Channel) -> Named {

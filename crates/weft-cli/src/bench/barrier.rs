@@ -1,4 +1,4 @@
-//! Time of a barrier among ranks of this host, also of more than it has cores: a job of `weft run`
+//! Time of a barrier among ranks of this host, also of more ranks than cores: a job of `weft run`
 //! for each number of ranks, in turn.
 
 use super::pair::Sample;
@@ -9,13 +9,13 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use weft::{Group, GroupError, Job};
 
-/// What others are compared with: the fewest ranks that have a barrier.
+/// The fewest ranks that have a barrier. The others are compared with this number.
 const LEAST: u32 = 2;
-/// Ranks, where none are asked for.
+/// Numbers of ranks where none are given.
 const USUAL: [u32; 2] = [LEAST, 4];
-/// Barriers before any is measured, and as many to find how many fill the time.
+/// Number of barriers before the measurement, and again to find how many fill the time.
 const WARM: u64 = 100;
-/// A job that takes longer hangs, in seconds.
+/// A job that takes more seconds than this hangs.
 const PATIENCE: &str = "120";
 
 /// Be a rank of `weft bench barrier`
@@ -26,12 +26,13 @@ pub struct Args {
     ms: u64,
 }
 
-/// Steps in which the last rank learns of the first, where each tells one other at a time.
+/// Returns the steps until the last rank has information of the first, if each rank informs one
+/// other per step.
 fn hops(ranks: u32) -> u32 {
     ranks.next_power_of_two().trailing_zeros().max(1)
 }
 
-/// So many barriers.
+/// Runs `count` barriers and returns their time.
 async fn barriers(world: &Group, count: u64) -> Result<Duration, GroupError> {
     let start = Instant::now();
     for _ in 0..count {
@@ -40,18 +41,18 @@ async fn barriers(world: &Group, count: u64) -> Result<Duration, GroupError> {
     Ok(start.elapsed())
 }
 
-/// Seconds that a barrier takes, over about `time` as rank 0 sees it.
+/// Returns the seconds per barrier, measured by rank 0 over about `time`.
 async fn measure(world: &Group, time: Duration) -> Result<f64> {
     barriers(world, WARM).await?;
     let each = barriers(world, WARM).await?.as_secs_f64() / WARM as f64;
     let count = ((time.as_secs_f64() / each.max(1e-9)) as u64).clamp(WARM, 10_000_000);
-    // All do as many as rank 0.
+    // All ranks do as many barriers as rank 0.
     let told = world.broadcast(0, count.to_le_bytes().to_vec()).await?;
     let count = u64::from_le_bytes(told.try_into().ok().context("a number of barriers")?);
     Ok(barriers(world, count).await?.as_secs_f64() / count as f64)
 }
 
-/// Runs the hidden command: rank 0 prints the seconds that a barrier takes.
+/// Runs the hidden command: rank 0 prints the seconds per barrier.
 pub fn rank(args: &Args) -> Result<ExitCode> {
     let job = Job::init()?;
     let seconds = job.block_on(measure(job.world(), Duration::from_millis(args.ms)))?;
@@ -61,7 +62,7 @@ pub fn rank(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A job of so many ranks; seconds of a barrier.
+/// Runs a job of `ranks` ranks; returns the seconds per barrier.
 fn job(link: LinkName, ranks: u32, options: &Options) -> Result<f64> {
     let weft = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&weft);
@@ -75,7 +76,7 @@ fn job(link: LinkName, ranks: u32, options: &Options) -> Result<f64> {
     text.trim().parse().with_context(|| format!("a time, and not {text:?}"))
 }
 
-/// The numbers of ranks, the one that others are compared with first.
+/// Returns the numbers of ranks. The number that the others are compared with comes first.
 fn counts(asked: &[u32]) -> Vec<u32> {
     let asked = if asked.is_empty() { &USUAL } else { asked };
     let mut counts = vec![LEAST];
@@ -87,7 +88,7 @@ fn counts(asked: &[u32]) -> Vec<u32> {
     counts
 }
 
-/// Of each number of ranks the time of a hop, microseconds.
+/// Returns the time of a hop in microseconds for each number of ranks.
 fn samples(link: LinkName, counts: &[u32], options: &Options) -> Result<Vec<Option<Sample>>> {
     let mut values = vec![Vec::new(); counts.len()];
     for _ in 0..options.repeat() {
@@ -98,7 +99,7 @@ fn samples(link: LinkName, counts: &[u32], options: &Options) -> Result<Vec<Opti
     Ok(values.into_iter().map(Sample::of).collect())
 }
 
-/// The table.
+/// Returns the table.
 pub fn table(link: LinkName, asked: &[u32], options: &Options) -> Result<Table> {
     let counts = counts(asked);
     let samples = samples(link, &counts, options)?;

@@ -1,4 +1,4 @@
-//! Multicast by the kernels of the members, beside ranks and agents.
+//! Multicast by the kernels of the members, to compare with multicast by ranks and by agents.
 
 use super::service::{
     await_packet, clock_us, number, packet, receivers_compute, report, stream, Log, Way, PACKET,
@@ -12,7 +12,7 @@ use weft_link::xdp::chain::{
     Answers, ChainError, ChainMember, ChainRoot, KernelChains, Place, SipKey,
 };
 
-/// The group on every interface.
+/// Number of the group on every interface.
 const GROUP: u16 = 7;
 
 enum End<'a> {
@@ -61,8 +61,9 @@ impl Way for Kernels<'_> {
     }
 }
 
-/// Both figures with the kernels of the members forwarding, and the stream with the kernel of the
-/// root taking its answers too. Nothing where a rank may not attach programs.
+/// Measures both figures with the kernels of the members forwarding, and the stream also with the
+/// kernel of the root receiving its acknowledgements. Measures nothing where a rank may not attach
+/// programs.
 pub fn multicast(job: &Job, log: &Log, repeat: u32) -> Result<()> {
     let world = job.world();
     let kind = weft::job::packet_from_env()?.kind;
@@ -106,7 +107,8 @@ pub fn multicast(job: &Job, log: &Log, repeat: u32) -> Result<()> {
     Ok(())
 }
 
-/// Time until the kernels of all members keep a packet and the root knows it, while they compute.
+/// Measures the time until the kernels of all members have stored a packet and the root knows it,
+/// while the members compute.
 fn acknowledged(job: &Job, log: &Log, way: &mut Kernels<'_>, repeat: u32) -> Result<()> {
     job.block_on(job.world().barrier())?;
     let mut times = Vec::new();

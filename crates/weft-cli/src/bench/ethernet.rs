@@ -1,5 +1,5 @@
-//! What weft must reach on plain Ethernet: every target beside the floor and the peer that it
-//! refers to, measured in turn between lab hosts.
+//! The targets of weft on plain Ethernet, each with the floor and the peer that it refers to,
+//! measured in turn between lab hosts.
 
 use super::netns::Place;
 use super::pair::{Kind, Sample, Subject};
@@ -12,23 +12,23 @@ use anyhow::{ensure, Result};
 use serde::Serialize;
 use std::io::Write;
 
-/// Ratios to reach; at most where lower is better, else at least.
+/// Target ratios: a maximum where lower is better, else a minimum.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Aim {
-    /// Weft by floor.
+    /// Weft / floor.
     pub floor: Option<f64>,
-    /// Weft by peer.
+    /// Weft / peer.
     pub peer: Option<f64>,
 }
 
-/// How it went.
+/// The result of a comparison with a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Nothing was to be reached.
+    /// There is no target.
     Free,
     Met,
     Missed,
-    /// What the target refers to was not measured.
+    /// The floor or peer of the target was not measured.
     Unknown,
 }
 
@@ -43,20 +43,20 @@ impl Verdict {
     }
 }
 
-/// One line: a table of one row, and what it must reach.
+/// One row of the report: a table of one row, and its target.
 pub(super) struct Check {
     pub table: Table,
     pub aim: Aim,
 }
 
-/// A line for programs: as of every benchmark, and the targets.
+/// A row for programs to read: the fields of every benchmark, and the targets.
 #[derive(Serialize)]
 struct Judged<'a> {
     #[serde(flatten)]
     line: Line<'a>,
     target_floor: Option<f64>,
     target_peer: Option<f64>,
-    /// Null without a target, and where it could not be measured.
+    /// `None` without a target, and where it could not be measured.
     met: Option<bool>,
 }
 
@@ -141,12 +141,12 @@ const HEADER: [&str; 11] = [
     "target",
     "result",
 ];
-/// Endpoints of a host beside the measured one, for eight ranks.
+/// Number of idle endpoints on a host beside the measured one: eight ranks in all.
 const IDLE: u64 = 7;
 /// Packets lost, percent.
 const LOSS: u32 = 1;
 
-/// Configuration of further pairs; the first entry as that of all.
+/// Settings of further pairs. The first entry is that of all pairs.
 const BLOCKING: &[(&str, &str)] = &[("WEFT_WARN_AFTER_MS", "60000"), ("WEFT_SPIN_US", "0")];
 const QUIET: &[(&str, &str)] = &[("WEFT_WARN_AFTER_MS", "60000"), ("WEFT_LOG", "error")];
 
@@ -158,7 +158,7 @@ struct Run<'a> {
     notes: Vec<String>,
 }
 
-/// Floor or peer of a line.
+/// Floor or peer of a row.
 type Beside = Option<(&'static str, Option<Sample>)>;
 
 impl<'a> Run<'a> {
@@ -167,7 +167,7 @@ impl<'a> Run<'a> {
         sizes.is_empty() || sizes.contains(&size)
     }
 
-    /// The sockets that the link stands on.
+    /// Returns the sockets that the link uses.
     fn socket(&self) -> Socket {
         match self.link {
             LinkName::Xdp => Socket::Xdp,
@@ -175,7 +175,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether this link is what a user gets: some targets are of that alone.
+    /// True for the link `auto`, which users get; some targets apply to it only.
     fn is_whole(&self) -> bool {
         self.link == LinkName::Auto
     }
@@ -302,8 +302,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// TCP on the cable whose ends weft has opened and sends nothing over, against TCP where nobody
-    /// has.
+    /// Compares TCP on a cable whose ends weft has opened without sending, with TCP on a cable that
+    /// weft has not opened.
     fn neighbours(&mut self) -> Result<()> {
         let (names, size) = (("tcp alone", ""), 1 << 20);
         let stream = Probe::Stream(Channel::Tcp);
@@ -321,7 +321,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// All behind the same switch, to which packets come one by one.
+    /// All subjects are behind the same switch, and packets come to it one by one.
     fn loss(&mut self) -> Result<()> {
         if !self.is_whole() {
             return Ok(());
@@ -354,8 +354,8 @@ impl<'a> Run<'a> {
 
 /// A part of the table.
 type Part = for<'a, 'b> fn(&'b mut Run<'a>) -> Result<()>;
-/// Each with the sizes that it is about, empty for those that know them better, and how many
-/// subjects it measures if they are all wanted.
+/// Each part with the size that it measures (0: the part chooses sizes) and the number of its
+/// subjects if all are wanted.
 const PARTS: [(&str, usize, usize, Part); 7] = [
     ("latency", 0, 17, |run| run.latency()),
     ("blocking wait", 16, 3, |run| run.blocking()),
@@ -366,14 +366,15 @@ const PARTS: [(&str, usize, usize, Part); 7] = [
     ("loss", 1 << 20, 3, |run| run.loss()),
 ];
 
-/// All parts of the table for one link. What fails is noted, and the rest goes on with new ranks.
+/// Measures all parts of the table for one link. A failure is noted, and the next part starts with
+/// new ranks.
 fn measure(link: LinkName, options: &Options) -> Result<(Vec<Check>, Vec<String>)> {
     let bench = Bench::start(link, options)?;
     let why = bench.why_not.as_deref().unwrap_or("leave out --netns off");
     ensure!(bench.place == Place::Between(MTU), "ethernet needs two lab hosts: {why}");
     let mut run = Run { bench, link, checks: Vec::new(), notes: Vec::new() };
     run.notes.extend(run.bench.path());
-    // A link that does not open does not in any part.
+    // A link that does not open fails in every part.
     let hello = Task { probe: Probe::WeftPingPong, size: 16, iters: 2, arg: 0 };
     if let Err(e) = run.bench.meter.pairs[0].run(&hello) {
         run.notes.push(format!("{}: {e:#}", link.name()));
@@ -418,7 +419,7 @@ pub(super) fn text(title: &str, checks: &[Check], notes: &[String]) -> String {
     out
 }
 
-/// Measures over these links, and prints.
+/// Measures over these links and prints the results.
 pub fn print(
     links: &[LinkName],
     options: &Options,

@@ -1,6 +1,6 @@
-//! The two ranks on hosts that are reached as by `weft run --hosts`: what pairs on this machine do
-//! over inherited descriptors goes through the standard input and output of the command that
-//! reaches the host.
+//! The two ranks on hosts that are reached as by `weft run --hosts`. Ranks on this machine use
+//! inherited descriptors; here the bytes of these go through standard input and output of the
+//! command that reaches the host.
 
 use crate::run::agents::Agent;
 use crate::run::remote_weft;
@@ -31,10 +31,10 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// The hosts to measure between, where some are named.
+    /// Returns the hosts to measure between, where some are named.
     ///
     /// # Errors
-    /// There are not two of them.
+    /// Their number is not two.
     pub fn far(&self) -> Result<Option<Far>> {
         let hosts = match &self.hosts[..] {
             [] => return Ok(None),
@@ -48,33 +48,34 @@ impl Reach {
 
 /// Two hosts and how to reach them.
 pub struct Far {
-    /// Their names.
+    /// Names of the hosts.
     pub hosts: [String; 2],
     /// The command that reaches them.
     pub agent: Agent,
 }
 
-/// What a rank starts with. It comes over standard input: the key is nobody's business.
+/// The start values of a rank. They come over standard input, because arguments would show the key
+/// to other users.
 #[derive(Serialize, Deserialize)]
 pub struct Start {
     /// 0 or 1.
     pub rank: usize,
-    /// As `WEFT_LINK`.
+    /// Value of `WEFT_LINK`.
     pub link: String,
     /// Job key.
     pub key: u64,
-    /// Variables.
+    /// Environment variables.
     pub env: BTreeMap<String, String>,
 }
 
-/// What a rank says first: before it, login shells may print.
+/// The first bytes that a rank writes: login shells may print before it.
 const MAGIC: &[u8] = b"weft bench rank 1\n";
-/// Most bytes before that.
+/// Most bytes that may come before `MAGIC`.
 const MAX_BANNER: usize = 1 << 20;
-/// Longest piece.
+/// Longest piece, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// Whom a piece is for.
+/// Receiver of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum For {
     /// The rank, at its start.
@@ -93,7 +94,7 @@ fn put(out: &mut impl Write, to: For, bytes: &[u8]) -> std::io::Result<()> {
     out.flush()
 }
 
-/// The next piece; `None` at the end.
+/// Reads the next piece; `None` at the end.
 fn next(from: &mut impl Read) -> std::io::Result<Option<(For, Vec<u8>)>> {
     let mut head = [0; 5];
     match from.read_exact(&mut head) {
@@ -109,7 +110,7 @@ fn next(from: &mut impl Read) -> std::io::Result<Option<(For, Vec<u8>)>> {
     Ok(Some((to, piece)))
 }
 
-/// Carries what comes out of a socket until it is closed.
+/// Sends the bytes that come out of a socket as pieces, until the socket is closed.
 fn carry<W: Write>(mut from: UnixStream, to: For, out: &Mutex<W>) {
     let mut bytes = [0; 4096];
     while let Ok(len @ 1..) = from.read(&mut bytes) {
@@ -120,7 +121,8 @@ fn carry<W: Write>(mut from: UnixStream, to: For, out: &Mutex<W>) {
     }
 }
 
-/// A rank on its way: the process that reaches its host, and the end of its control socket.
+/// A rank that is being reached: the process that reaches its host, and the end of its control
+/// socket.
 pub type Reached = (Child, UnixStream);
 
 impl Far {
@@ -139,7 +141,7 @@ impl Far {
         let mut inputs = Vec::new();
         for (child, start) in children.iter_mut().zip(starts) {
             let mut input = child.stdin.take().context("no pipe")?;
-            // Who has ended already tells why by itself.
+            // A process that has ended reports the reason by itself.
             let _ = put(&mut input, For::Start, &serde_json::to_vec(&start)?);
             inputs.push(Arc::new(Mutex::new(input)));
         }
@@ -152,7 +154,8 @@ impl Far {
             spawn(move || carry(tasks, For::Control, &own));
             spawn(move || {
                 let mut answers = inner;
-                // It ended, or spoke nonsense: the parent sees the end of the control socket.
+                // The command ended or wrote invalid bytes: the parent sees the end of the control
+                // socket.
                 let _ = deliver(output, &mut answers, &other);
                 let _ = answers.shutdown(Shutdown::Both);
             });
@@ -165,7 +168,7 @@ impl Far {
     }
 }
 
-/// Hands on what a rank says.
+/// Delivers the pieces that a rank writes.
 fn deliver(
     mut output: impl Read,
     answers: &mut UnixStream,
@@ -192,8 +195,8 @@ fn deliver(
     Ok(())
 }
 
-/// What a rank on such a host works with, in the place of inherited descriptors: control, side, and
-/// four that only ranks of one machine use.
+/// Returns the start values and descriptors of a rank on such a host, in the place of inherited
+/// descriptors: control, side, and four that only ranks of one machine use.
 pub fn ends() -> Result<(Start, [OwnedFd; 6])> {
     let mut output = std::io::stdout();
     output.write_all(MAGIC)?;
@@ -218,7 +221,7 @@ pub fn ends() -> Result<(Start, [OwnedFd; 6])> {
                 break;
             }
         }
-        // Whoever asked is gone, whatever the rank is waiting for.
+        // The parent has ended, so the rank ends too, even while it waits.
         std::process::exit(0);
     });
     let (unix, pipe) = UnixStream::pair()?;

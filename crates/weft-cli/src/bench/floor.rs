@@ -1,4 +1,4 @@
-//! Floors: what the machine does without any message passing around it.
+//! Floors: the speed of the machine without any message passing.
 
 use super::rank::{Outcome, Rank, Task};
 use super::sys::{self, monotonic_ns, Shared};
@@ -10,17 +10,17 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Untimed iterations before the timed ones.
+/// Returns the number of untimed iterations before the timed ones.
 pub fn warm_up(iters: u64) -> u64 {
     (iters / 10).clamp(1, 1000)
 }
 
-/// Time per iteration since `start`.
+/// Returns the time per iteration since `start`.
 pub fn per(start: Instant, iters: u64) -> Outcome {
     Outcome::Value(start.elapsed().as_secs_f64() / iters.max(1) as f64)
 }
 
-/// One turn of a loop that waits for the other rank; gives way where both share a core.
+/// Does one turn of a loop that waits for the other rank; yields where both share a core.
 #[inline]
 pub fn pause(alone: bool) {
     if alone {
@@ -37,7 +37,7 @@ fn await_value(word: &AtomicU64, value: u64, alone: bool) {
     }
 }
 
-/// A word handed to and fro.
+/// Measures one word in a cache line that goes from rank to rank and back.
 pub fn cache_line(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let warm = warm_up(task.iters);
     let (mine, theirs) = (rank.me, 1 - rank.me);
@@ -62,12 +62,12 @@ pub fn cache_line(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 
 /// Slots of the ring of cache lines.
 const SLOTS: usize = 1024;
-/// Line on which the consumer tells how far it is.
+/// Slot in which the consumer writes its position.
 const TAKEN: usize = SLOTS + 8;
 const _: () = assert!(TAKEN < Shared::WORDS);
 
-/// A single-producer single-consumer ring, one message a cache line, message and sequence number
-/// in one word: as little as passing a stream of small messages can cost.
+/// Measures a single-producer single-consumer ring with one message per cache line, message and
+/// sequence number in one word: the least cost of a stream of small messages.
 pub fn ring(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     if task.size > 56 {
         return Ok(Outcome::Absent("a message of more than one cache line".into()));
@@ -100,8 +100,9 @@ pub fn ring(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(per(start, task.iters))
 }
 
-/// As many bytes, and where in them a page begins: processors copy between pages at their best, and
-/// up to twenty times slower where one buffer lies a few bytes further in its page than the other.
+/// Returns a buffer with `size` bytes from a page boundary on, and their range. Processors copy
+/// fastest between page boundaries, and up to twenty times slower where the offsets of the two
+/// buffers within their pages differ by a few bytes.
 fn pages(fill: u8, size: usize) -> (Vec<u8>, std::ops::Range<usize>) {
     const PAGE: usize = 4096;
     let buffer = vec![fill; size + PAGE];
@@ -109,7 +110,7 @@ fn pages(fill: u8, size: usize) -> (Vec<u8>, std::ops::Range<usize>) {
     (buffer, start..start + size)
 }
 
-/// memcpy between two buffers of one process.
+/// Measures memcpy between two buffers of one process.
 pub fn copy(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     if rank.me == 1 {
         return Ok(Outcome::Elsewhere);
@@ -123,7 +124,7 @@ pub fn copy(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(per(start, task.iters))
 }
 
-/// process_vm_readv of one buffer of the other rank into one here.
+/// Measures process_vm_readv of one buffer of the other rank into a buffer of this one.
 pub fn remote_copy(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     if rank.me == 1 {
         let (memory, source) = pages(3, task.size);
@@ -153,16 +154,16 @@ pub fn remote_copy(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Pause before each message of a wake-up measurement: the other side sleeps by then.
+/// Pause before each message of a wake-up measurement; the receiver sleeps after it.
 pub const DOZE: Duration = Duration::from_millis(2);
 
-/// Median of wake-up times in ns, as an outcome.
+/// Returns the median of wake-up times in ns as an outcome.
 pub fn median_ns(mut samples: Vec<u64>) -> Outcome {
     samples.sort_unstable();
     Outcome::Value(samples.get(samples.len() / 2).map_or(f64::NAN, |&ns| ns as f64 * 1e-9))
 }
 
-/// From before the waking call to after the return of the sleeping one.
+/// Measures the time from before the waking call to after the return of the sleeping one.
 pub fn futex(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = 4;
     rank.shared.futex(line).store(0, Ordering::Release);
@@ -178,7 +179,7 @@ pub fn futex(rank: &mut Rank, task: &Task) -> Result<Outcome> {
             futex::wake(word, flags, 1).context("futex")?;
         } else {
             while word.load(Ordering::Acquire) < i {
-                // Returns early when the word has changed already or a signal came.
+                // An early return means that the word has changed already or a signal came.
                 let _ = futex::wait(word, flags, i - 1, None);
             }
             samples.push(monotonic_ns() - stamp.load(Ordering::Acquire));
@@ -189,7 +190,7 @@ pub fn futex(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 
 /// Payload of a datagram that fits an MTU of 1500.
 const SEGMENT: usize = 1472;
-/// Most payload in one send with GSO.
+/// Largest payload of one send with GSO.
 const TRAIN: usize = 44 * SEGMENT;
 
 /// Sends `data` in as few calls as the kernel allows, spinning while the socket is full.
@@ -206,14 +207,14 @@ fn send_all(socket: &UdpSocket, data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Whether to try again at once. A call on a socket with a timeout also ends early when the process
-/// is stopped and continued (signal(7)).
+/// True if the call is to be repeated. A call on a socket with a timeout also ends early when the
+/// process is stopped and continued (signal(7)).
 fn would_block(e: &std::io::Error) -> bool {
     let later = matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
     later || e.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// Receives until `len` bytes are there, spinning; false if a datagram got lost.
+/// Receives until `len` bytes are there, spinning; false if a datagram was lost.
 fn recv_all(socket: &UdpSocket, buffer: &mut [u8], len: usize, alone: bool) -> Result<bool> {
     let (mut got, mut turns, mut since) = (0, 0u32, None::<Instant>);
     while got < len.max(1) {
@@ -234,8 +235,8 @@ fn recv_all(socket: &UdpSocket, buffer: &mut [u8], len: usize, alone: bool) -> R
     Ok(true)
 }
 
-/// Bare UDP ping-pong, both sides spinning on non-blocking sockets; beyond a datagram with GSO and
-/// GRO.
+/// Measures a bare UDP ping-pong; both sides spin on non-blocking sockets. Messages longer than a
+/// datagram use GSO and GRO.
 pub fn udp(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let large = task.size > SEGMENT;
     let mut socket = rank.udp(large)?;
@@ -250,8 +251,8 @@ pub fn udp(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     volley(rank, task, &mut socket, lost, send, |socket| recv_all(socket, &mut buffer, size, alone))
 }
 
-/// Counts what arrives until nothing comes for 100 ms. The value is the time for `unit` bytes, at
-/// the rate of arrival.
+/// Counts arriving bytes until none come for 100 ms. The value is the time for `unit` bytes at the
+/// rate of arrival.
 fn sink(rank: &mut Rank, socket: &UdpSocket, unit: usize) -> Result<Outcome> {
     Ok(match sink_bytes(rank, socket, unit)? {
         Outcome::Partial(value, _) => Outcome::Value(value),
@@ -259,7 +260,7 @@ fn sink(rank: &mut Rank, socket: &UdpSocket, unit: usize) -> Result<Outcome> {
     })
 }
 
-/// As `sink`, with the bytes that arrived.
+/// As `sink`, and also returns the number of bytes that arrived.
 fn sink_bytes(rank: &mut Rank, socket: &UdpSocket, unit: usize) -> Result<Outcome> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     let mut buffer = vec![0u8; 65536];
@@ -269,7 +270,7 @@ fn sink_bytes(rank: &mut Rank, socket: &UdpSocket, unit: usize) -> Result<Outcom
         match socket.recv(&mut buffer) {
             Ok(n) => {
                 last = Instant::now();
-                // What came before the clock started does not count.
+                // Bytes that came before the clock started do not count.
                 bytes += if first.is_some() { n } else { 0 };
                 first.get_or_insert(last);
             }
@@ -300,22 +301,22 @@ fn source(rank: &mut Rank, socket: &UdpSocket, chunk: &[u8], total: usize) -> Re
     Ok(Outcome::Elsewhere)
 }
 
-/// One direction of full trains; what the receiver is too slow for is lost and not counted.
+/// Measures one direction of full trains. Bytes that a slow receiver loses do not count.
 pub fn udp_stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let socket = rank.udp(true)?;
     if rank.me == 1 {
         return sink(rank, &socket, task.size);
     }
     sys::set(&socket, sys::SocketOption::Segment, SEGMENT as i32).context("UDP_SEGMENT")?;
-    // A stream is at least a few trains long, or there would be nothing to time.
+    // The stream is at least a few trains long; a shorter one gives no time.
     let total = (task.size * task.iters as usize).max(8 * TRAIN);
     source(rank, &socket, &vec![1u8; TRAIN], total)
 }
 
-/// Most payload of a UDP datagram over IPv4.
+/// Largest payload of a UDP datagram over IPv4.
 pub const DATAGRAM: usize = 65507;
 
-/// One direction of datagrams of `size` bytes, or as large as they can be.
+/// Measures one direction of datagrams of `size` bytes, at most `DATAGRAM`.
 pub fn udp_flow(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let size = task.size.clamp(1, DATAGRAM);
     let socket = rank.udp(false)?;
@@ -326,7 +327,7 @@ pub fn udp_flow(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     source(rank, &socket, &vec![1u8; size], total.max(16 * size))
 }
 
-/// One direction of datagrams of `size` bytes, a call each.
+/// Measures one direction of datagrams of `size` bytes, one call each.
 pub fn udp_rate(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let size = task.size.clamp(1, SEGMENT);
     let socket = rank.udp(false)?;

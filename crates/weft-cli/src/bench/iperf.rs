@@ -1,4 +1,4 @@
-//! iperf3 as a peer: TCP as others measure it.
+//! iperf3 as a peer: TCP measured by a common tool.
 
 use super::rank::{Outcome, Rank, Task};
 use super::sys::{self, Setup};
@@ -7,21 +7,21 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Longest write that iperf3 can be asked for.
+/// Longest write that iperf3 accepts, in bytes.
 const WRITE_MAX: usize = 1 << 20;
-/// Fewest bytes sent: iperf3 tells no rate of less.
+/// Fewest bytes sent: iperf3 reports no rate for less.
 const BYTES_MIN: u64 = 1 << 20;
 
-/// A server, ended with this value.
+/// A running iperf3 server; dropping this value ends it.
 struct Server {
     process: Child,
-    /// Read no further: the rest fits a pipe.
+    /// Not read beyond the first lines: the rest of the output fits the pipe.
     said: Option<BufReader<ChildStdout>>,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It ends by itself after one client; this is for one that never came.
+        // The server ends by itself after one client. This is for a server whose client never came.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -34,11 +34,11 @@ fn iperf3(words: &[&str]) -> Command {
     command
 }
 
-/// Rank 1 serves one client, which is rank 0. Both run on the core of their rank.
+/// Rank 1 serves one client, which is rank 0. Each runs on the core of its rank.
 pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     rank.locate()?;
     if rank.me == 1 {
-        // Port 0 says that there is no server.
+        // Port 0 means that there is no server.
         let server = serve(rank);
         let port = server.as_ref().map_or(0, |&(_, port)| u64::from(port));
         rank.tell(&port.to_le_bytes())?;
@@ -54,10 +54,10 @@ pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     outcome
 }
 
-/// A server that listens, and where.
+/// Starts a server that listens; returns it and its port.
 fn serve(rank: &Rank) -> Option<(Server, u16)> {
     let host = rank.hosts()[1];
-    // iperf3 cannot choose a port by itself; this one was free a moment ago.
+    // iperf3 cannot choose a free port by itself; this port was free a moment ago.
     let ports = weft::job::ports_from_env().ok()?;
     let listener = ports.bind(None, |port| TcpListener::bind((host, port)));
     let port = listener.and_then(|l| l.local_addr()).ok()?.port();
@@ -86,7 +86,7 @@ fn client(rank: &Rank, task: &Task, port: u64) -> Result<Outcome> {
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success(), "iperf3: {text}");
     let report: serde_json::Value = serde_json::from_str(&text).context("iperf3's report")?;
-    // What arrived, in the time it took.
+    // The rate is that of the bytes received.
     let received = &report["end"]["sum_received"]["bits_per_second"];
     match received.as_f64().filter(|&rate| rate > 0.0) {
         Some(rate) => Ok(Outcome::Value(task.size as f64 * 8.0 / rate)),

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A thread on each core that this process may use, computing until this value is dropped, at the
-/// priority of the measured processes.
+/// A thread on each core that this process may use. The threads compute until this value is
+/// dropped, at the priority of the measured processes.
 pub struct Load {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Load {
-    /// Starts the work.
+    /// Starts the threads.
     pub fn start() -> std::io::Result<Load> {
         let allowed = sched_getaffinity(None)?;
         let mut load = Load { stop: Arc::default(), threads: Vec::new() };
@@ -22,7 +22,7 @@ impl Load {
             let work = move || {
                 let mut own = CpuSet::new();
                 own.set(core);
-                // Anywhere else it is load too.
+                // A thread on another core is load too, so an error does not matter.
                 let _ = sched_setaffinity(None, &own);
                 let mut value = 1u64;
                 while !stop.load(Ordering::Relaxed) {
@@ -41,7 +41,7 @@ impl Drop for Load {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // It computes and nothing else: it cannot have failed.
+            // The thread only computes and cannot fail.
             let _ = thread.join();
         }
     }

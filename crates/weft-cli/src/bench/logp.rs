@@ -17,10 +17,10 @@ use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
-/// Messages of one burst: too few to fill any queue.
+/// Messages of one burst, too few to fill any queue.
 pub const BURST: u64 = 16;
 
-/// What reading the clock costs, in ns: a span between two readings is longer by this.
+/// Returns the time to read the clock in ns: a span between two readings is longer by this.
 pub fn clock_ns() -> u64 {
     let mut previous = Instant::now();
     let mut least = u64::MAX;
@@ -32,7 +32,7 @@ pub fn clock_ns() -> u64 {
     least
 }
 
-/// Time of a sending call, over bursts that are answered before the next begins.
+/// Measures the time of a sending call, over bursts that are answered before the next begins.
 pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
     let mut buffer = vec![1u8; task.size];
@@ -59,8 +59,8 @@ pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     })
 }
 
-/// Round trips with a computation of `task.arg` ns after the send; gives what is beyond the
-/// computation: `os` + `or`.
+/// Measures round trips with a computation of `task.arg` ns after the send; returns `time -
+/// computation`, which is `os` + `or`.
 pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
     let mut buffer = vec![1u8; task.size];
@@ -87,14 +87,15 @@ pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(if rank.me == 0 { median_ns(spans) } else { Outcome::Elsewhere })
 }
 
-/// Difference of two samples' medians; the bounds are those of the least certain combination.
+/// Returns the difference of two samples' medians. The bounds are those of the least certain
+/// combination.
 pub fn minus(a: Option<Sample>, b: Option<Sample>) -> Option<Sample> {
     let (a, b) = (a?, b?);
     Some(Sample { median: a.median - b.median, min: a.min - b.max, max: a.max - b.min })
 }
 
-/// The table. Its ranks never sleep: a doorbell would count as overhead. Those of agents take turns
-/// with them on a core, as always.
+/// Returns the table. Its ranks never sleep, because a doorbell would count as overhead. Ranks of
+/// agents take turns with the agents on a core, as always.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
     match bench.link {
         LinkName::Agent => bench.beside(&[], polling),
@@ -102,7 +103,7 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
     }
 }
 
-/// Names of the floors at these sizes, each once.
+/// Returns the names of the floors at these sizes, each once.
 fn floors(link: LinkName, sizes: &[usize]) -> Vec<&'static str> {
     let mut names = Vec::new();
     for name in sizes.iter().map(|&size| floor_of(link, size).0) {
@@ -127,7 +128,7 @@ fn polling(bench: &mut Bench<'_>, pair: usize) -> Result<Table> {
         let us = |s: f64| s * 1e6;
         let first = bench.measure(size, &[subject(Probe::WeftPingPong)], us)?;
         let half_trip_ns = first[0].map_or(10_000.0, |s| s.median * 1e3);
-        // Much longer than a round trip, so that the answer is there when the computation ends.
+        // Much longer than a round trip, so that the answer has arrived when the computation ends.
         let compute = (8.0 * half_trip_ns) as u64 + 2_000;
         let (floor, probe) = floor_of(bench.link, size);
         let direct = bench.direct.map(|pair| Subject { pair, ..Probe::WeftPingPong.into() });
@@ -145,7 +146,7 @@ fn polling(bench: &mut Bench<'_>, pair: usize) -> Result<Table> {
         for (what, value) in
             [("os", os), ("or", or), ("L", minus(half, both)), ("g", g), ("half trip", half)]
         {
-            // Floors and peers have no such parts: their columns stay empty.
+            // Floors and peers have only the half trip; their other columns stay empty.
             let whole = |sample: Option<Sample>| sample.filter(|_| what == "half trip");
             let floor = |&name: &&'static str| (name, whole(got[4].filter(|_| name == floor)));
             let peers = channels.iter().zip(&got[5..]).map(|(c, &s)| (c.name(), whole(s)));

@@ -1,4 +1,4 @@
-//! `weft bench`: our figures beside the floor and the peer, measured in turn in the same run.
+//! `weft bench`: weft's figures beside the floor and the peer, measured in turn in the same run.
 
 mod auth;
 mod bandwidth;
@@ -70,7 +70,7 @@ pub struct Args {
     json: bool,
 }
 
-/// How to measure.
+/// Options of a measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Message sizes in bytes: 8,1K,1M [default: depends]
@@ -83,7 +83,7 @@ pub struct Options {
     /// picture in one to two minutes
     #[arg(long)]
     pub quick: bool,
-    /// With a thread on every core that computes without pause at the same priority, as where there
+    /// Run a thread on every core that computes without pause at the same priority, as where there
     /// are more ranks than cores
     #[arg(long)]
     pub loaded: bool,
@@ -96,7 +96,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Repetitions.
+    /// Returns the number of repetitions.
     fn repeat(&self) -> u32 {
         if self.quick {
             1
@@ -105,7 +105,7 @@ impl Options {
         }
     }
 
-    /// Time of one repetition of one subject.
+    /// Returns the time of one repetition of one subject.
     fn turn(&self) -> Duration {
         Duration::from_millis(if self.quick { 1 } else { 80 })
     }
@@ -134,7 +134,7 @@ pub enum What {
     Wait,
     /// Cost of authenticating frames
     Auth,
-    /// Time of a barrier's hop among ranks of this host, also of more than there are cores
+    /// Time of one hop of a barrier among ranks of this host, also of more ranks than cores
     Barrier,
     /// Bytes a second through the packet interface
     Throughput,
@@ -147,9 +147,9 @@ pub enum What {
     Choices,
     /// The first six
     All,
-    /// What weft must reach on plain Ethernet, each target met or not
+    /// The targets of weft on plain Ethernet, each met or not
     Ethernet,
-    /// What agents and kernels do while ranks compute, beside what ranks do, between lab hosts
+    /// Work of agents and kernels while ranks compute, compared with ranks, between lab hosts
     Agent,
     /// MPI programs over weft and over TCP, each target met or not (root)
     Mpi,
@@ -172,12 +172,12 @@ pub enum LinkName {
     Xdp,
     /// Through an agent (weftd) on each host, which has the raw sockets
     Agent,
-    /// What ranks on two hosts get
+    /// The links that ranks on two hosts get
     Auto,
 }
 
 impl LinkName {
-    /// Its name in tables.
+    /// Returns its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             LinkName::Shm => "shm",
@@ -190,22 +190,23 @@ impl LinkName {
         }
     }
 
-    /// As in `WEFT_LINK`.
+    /// Returns the value of `WEFT_LINK`.
     const fn links(self) -> &'static str {
         match self {
-            // As in a job on several hosts; shared memory does not reach from one to another.
+            // The links of a job on several hosts: shared memory does not connect hosts.
             LinkName::Auto => "shm,packet,gso,udp",
             _ => self.name(),
         }
     }
 
-    /// Whether it uses raw Ethernet: between hosts of a lab only.
+    /// True if the link uses raw Ethernet, which is measured between lab hosts only.
     fn is_raw(self) -> bool {
         !matches!(self, LinkName::Shm | LinkName::Udp)
     }
 }
 
-/// Of a size, with what it is shifted by; the empty one is found last.
+/// Units of a size, each with the shift of its factor. The empty unit is last, because it matches
+/// everything.
 const UNITS: [(&[&str], u32); 4] = [
     (&["G", "GB", "GIB"], 30),
     (&["M", "MB", "MIB"], 20),
@@ -244,10 +245,11 @@ impl Table {
     }
 }
 
-/// Of all ranks: between its turns a pair is silent for as long as the others take.
+/// Settings of all ranks. A pair is silent while others have their turns, which must not cause a
+/// warning.
 const CONFIG: &[(&str, &str)] = &[("WEFT_WARN_AFTER_MS", "60000")];
 
-/// MTU between the hosts.
+/// MTU between the hosts, in bytes.
 const MTU: u32 = 1500;
 
 /// The measurements over one link.
@@ -258,7 +260,7 @@ pub struct Bench<'a> {
     bare: usize,
     /// Index of a pair over the packet link, beside one served by agents.
     direct: Option<usize>,
-    /// The hosts, where they are not of a lab or this one.
+    /// The hosts, where they are neither hosts of a lab nor this one.
     far: Option<Far>,
     why_not: Option<String>,
     meter: Meter<'a>,
@@ -303,7 +305,8 @@ impl<'a> Bench<'a> {
         let pair = pair.map_or_else(|| Pair::start(&kind), Ok)?;
         let mut pairs = vec![pair];
         if link.is_raw() {
-            // On hosts of their own, where weft has no socket and no program on the interface.
+            // Floors and peers run on hosts of their own, on whose interface weft has no socket and
+            // no program.
             pairs.push(Pair::start(&Kind { link: "udp", config: CONFIG, place: kind.place })?);
         }
         let bare = pairs.len() - 1;
@@ -317,7 +320,7 @@ impl<'a> Bench<'a> {
         Ok(Bench { link, place: kind.place, bare, direct, far: None, why_not, meter })
     }
 
-    /// Starts the ranks on two hosts that somebody has.
+    /// Starts the ranks on two hosts named by the user.
     fn between(
         far: Far,
         link: LinkName,
@@ -326,7 +329,7 @@ impl<'a> Bench<'a> {
     ) -> Result<Bench<'a>> {
         let mut pairs = vec![Pair::start_far(&far, link.links(), config)?];
         if link.is_raw() {
-            // Of processes that have no weft socket: theirs would open with the first message.
+            // These processes have no weft socket: one would open with the first message.
             pairs.push(Pair::start_far(&far, "udp", CONFIG)?);
         }
         let bare = pairs.len() - 1;
@@ -336,7 +339,8 @@ impl<'a> Bench<'a> {
         Ok(Bench { link, place, bare, direct: None, far: Some(far), why_not, meter })
     }
 
-    /// Does `work` with two more ranks of another configuration, whose index it is given.
+    /// Calls `work` with two more ranks of another configuration; its argument is the index of the
+    /// pair.
     fn beside<T>(
         &mut self,
         config: &'static [(&'static str, &'static str)],
@@ -345,7 +349,8 @@ impl<'a> Bench<'a> {
         self.with(&[Kind { link: self.link.links(), config, place: self.place }], work)
     }
 
-    /// Does `work` with further ranks, a pair of each kind; it is given the index of the first.
+    /// Calls `work` with further ranks, a pair of each kind; its argument is the index of the
+    /// first.
     fn with<T>(
         &mut self,
         kinds: &[Kind],
@@ -363,7 +368,7 @@ impl<'a> Bench<'a> {
         result
     }
 
-    /// A floor or peer.
+    /// Returns the subject of a floor or peer.
     fn bare(&self, probe: Probe) -> Subject {
         Subject { pair: self.bare, ..probe.into() }
     }
@@ -386,7 +391,7 @@ impl<'a> Bench<'a> {
         Table { bench, link: self.link.name(), what, unit, better, rows, notes }
     }
 
-    /// Measures subjects in turn; `convert` makes the table's unit of seconds per iteration.
+    /// Measures subjects in turn; `convert` turns seconds per iteration into the table's unit.
     fn measure(
         &mut self,
         size: usize,
@@ -397,7 +402,7 @@ impl<'a> Bench<'a> {
         Ok(got.into_iter().map(|s| s.map(|s| s.map(&convert))).collect())
     }
 
-    /// Says how many subjects will be measured in all, for the progress bar.
+    /// Sets the number of subjects of the whole run, for the progress bar.
     fn plan(&mut self, subjects: usize) {
         self.meter.plan = Plan::of(self.meter.steps(subjects));
     }
@@ -442,7 +447,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The machine, with the two ranks where a pair has them.
+/// Describes the machine and the cores of the two ranks.
 fn machine() -> String {
     machine_with(&match pair::cores() {
         Some([a, b]) => format!("ranks on cores {a} and {b}"),
@@ -493,7 +498,7 @@ fn header(what: What, options: &Options) -> String {
     )
 }
 
-/// The links to measure, one after the other.
+/// Returns the links to measure, in order.
 fn links(args: &Args) -> Vec<LinkName> {
     match (args.link.is_empty(), args.what) {
         (true, What::All | What::Barrier) => vec![LinkName::Shm, LinkName::Udp],
@@ -527,7 +532,7 @@ fn measure(args: Args, interrupt: &Interrupt) -> Result<ExitCode> {
     let all = [What::Pingpong, What::Bandwidth, What::Rate, What::Logp, What::Wait, What::Auth];
     let benches = if args.what == What::All { all.to_vec() } else { vec![args.what] };
     match print(&args, links(&args), &benches) {
-        // Whoever read the tables has seen enough.
+        // A closed pipe is no failure: the reader has seen enough.
         Err(e) if e.downcast_ref().is_some_and(broken_pipe) => Ok(crate::out::UNREAD.into()),
         other => other.map(|()| ExitCode::SUCCESS),
     }

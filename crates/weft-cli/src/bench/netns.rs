@@ -1,5 +1,5 @@
-//! The two hosts between which network figures are measured: a lab of two, joined by one cable, so
-//! that figures pass a network interface and nothing else.
+//! The two hosts between which network figures are measured: a lab of two hosts with one cable, so
+//! that packets pass a network interface and nothing else.
 
 use crate::lab::client::{plan, Attached, Entrance};
 use crate::lab::spec::Conditions;
@@ -25,20 +25,20 @@ pub enum Place {
     Inside,
     /// On two hosts of a lab, joined by a veth pair of this MTU.
     Between(u32),
-    /// As that, behind a switch that loses this share of the packets, in percent. They come to it
-    /// one by one; with 0 percent, too.
+    /// As `Between`, behind a switch that loses this share of the packets, in percent. Packets come
+    /// to the switch one by one, with 0 percent, too.
     Losing(u32, u32),
 }
 
-/// The hosts of both ranks; they end with this value or this process.
+/// The hosts of both ranks; they end when this value is dropped or this process ends.
 pub struct Hosts {
-    /// Ways in.
+    /// Entrances of the two hosts.
     pub entrances: [Entrance; 2],
     _lab: Attached,
 }
 
 impl Hosts {
-    /// Starts the hosts of a place; none here.
+    /// Starts the hosts of a place. `Place::Here` has none.
     ///
     /// # Errors
     /// The machine does not allow it.

@@ -1,4 +1,4 @@
-//! The parent's side of the two ranks: starts them, gives them tasks, takes medians.
+//! The parent's side of the two ranks: starts them, sends them tasks, computes medians.
 
 use super::far::{self, Far};
 use super::netns::{Hosts, Place};
@@ -18,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// What one rank inherits, in the order in which it takes them.
+/// The descriptors that one rank inherits, in order.
 struct Ends {
     control: OwnedFd,
     side: OwnedFd,
@@ -41,19 +41,19 @@ struct Member {
     answers: BufReader<UnixStream>,
 }
 
-/// Two ranks, connected by everything that is measured.
+/// Two ranks, connected by every channel that is measured.
 pub struct Pair {
     members: Vec<Member>,
-    /// Of each host, where the link is `agent`.
+    /// The agent of each host, where the link is `agent`.
     agents: Vec<Child>,
-    // After the members: they leave their hosts before these end.
+    // Dropped after the members: members leave their hosts before the hosts end.
     _hosts: Option<Hosts>,
 }
 
 impl Drop for Pair {
     fn drop(&mut self) {
         // A rank ends when its control socket closes, but it may be in a loop waiting for its peer.
-        // Both at once, or one would complain about the death of the other.
+        // Both are killed at once, else one would report the death of the other.
         for member in &mut self.members {
             let _ = member.process.kill();
         }
@@ -67,23 +67,23 @@ impl Drop for Pair {
     }
 }
 
-/// What differs between pairs.
+/// Settings in which pairs differ.
 #[derive(Clone, Debug)]
 pub struct Kind {
-    /// As `WEFT_LINK`.
+    /// Value of `WEFT_LINK`.
     pub link: &'static str,
-    /// Configuration of the ranks beside that of this process.
+    /// Settings of the ranks in addition to those of this process.
     pub config: &'static [(&'static str, &'static str)],
     /// Where the ranks run.
     pub place: Place,
 }
 
-/// A task takes at most this long; a rank that is silent for longer hangs.
+/// Longest time of a task; a rank that is silent for longer hangs.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// Bytes a pipe holds, where the system allows that.
+/// Bytes that a pipe holds, where the system allows that.
 const PIPE_LEN: usize = 1 << 20;
 
-/// The first two cores that this process may use; `None` if there is only one.
+/// Returns the first two cores that this process may use; `None` if there is only one.
 pub fn cores() -> Option<[usize; 2]> {
     let set = sched_getaffinity(None).ok()?;
     let mut allowed = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu));
@@ -135,7 +135,7 @@ fn spawn_agent(rank: usize, hosts: &Hosts, kernel: bool) -> Result<Child> {
     Ok(crate::agent::start_and_wait(command, crate::agent::PATIENCE)?.0)
 }
 
-/// The core of a rank, where there is one for each.
+/// Returns the core of a rank, if there is one for each.
 fn core(rank: usize) -> Option<CpuSet> {
     cores().map(|cores| {
         let mut set = CpuSet::new();
@@ -222,16 +222,16 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Has a rank that is silent for this long count as hanging, instead of minutes.
+    /// Sets the time of silence after which a rank counts as hanging.
     pub fn patience(&mut self, patience: Duration) -> Result<()> {
         let each = self.members.iter().map(|m| m.control.set_read_timeout(Some(patience)));
         Ok(each.collect::<std::io::Result<()>>()?)
     }
 
-    /// Has both ranks do a task.
+    /// Runs a task on both ranks.
     ///
     /// # Errors
-    /// A rank failed, died or hangs. The pair is of no use then.
+    /// A rank failed, died or hangs. The pair cannot be used any more.
     pub fn run(&mut self, task: &Task) -> Result<Outcome> {
         self.run_costed(task).map(|(outcome, _)| outcome)
     }
@@ -273,7 +273,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Of at least one value.
+    /// Returns the sample of these values; `None` of no values.
     pub fn of(mut values: Vec<f64>) -> Option<Sample> {
         values.sort_by(f64::total_cmp);
         let (&min, &max) = (values.first()?, values.last()?);
@@ -285,23 +285,23 @@ impl Sample {
         Some(Sample { median, min, max })
     }
 
-    /// Every value through `f`; smallest and largest are found anew.
+    /// Applies `f` to every value and sorts the bounds again.
     pub fn map(self, f: impl Fn(f64) -> f64) -> Sample {
         let (a, b) = (f(self.min), f(self.max));
         Sample { median: f(self.median), min: a.min(b), max: a.max(b) }
     }
 }
 
-/// One of the things measured side by side.
+/// A probe of one pair, measured in turn with others.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
-    /// Index of the pair that does it.
+    /// Index of the pair that runs it.
     pub pair: usize,
-    /// What.
+    /// The probe.
     pub probe: Probe,
-    /// See the probe.
+    /// Argument of the probe; see [`Probe`].
     pub arg: u64,
-    /// Fixed iterations, for probes whose duration these set; 0 calibrates.
+    /// Number of iterations, for probes whose duration depends on it; 0: calibrate.
     pub iters: u64,
 }
 
@@ -313,30 +313,31 @@ impl From<Probe> for Subject {
 
 /// Measures subjects in turn, so that a disturbance of the machine meets all of them.
 pub struct Meter<'a> {
-    /// The pairs; `Subject::pair` is an index of this.
+    /// The pairs; `Subject::pair` is an index into this.
     pub pairs: Vec<Pair>,
-    /// How much to measure.
+    /// Extent of the measurement.
     pub options: &'a Options,
-    /// What is being measured, for the progress bar; empty: somebody else shows progress.
+    /// Name of the measurement for the progress bar; empty: the caller shows progress.
     pub title: String,
-    /// How far all that is to be measured is.
+    /// Progress of the whole plan.
     pub plan: Plan,
-    /// Why things are missing; for the notes below the table.
+    /// Reasons of missing figures, for the notes below the table.
     pub absent: Vec<String>,
 }
 
 impl Meter<'_> {
-    /// Steps of measuring so many subjects.
+    /// Returns the number of steps that measuring so many subjects takes.
     pub fn steps(&self, subjects: usize) -> usize {
         subjects * (1 + self.options.repeat() as usize)
     }
 
-    /// One `Sample` a subject, in seconds per iteration; `None` where that cannot be measured here.
+    /// Returns one `Sample` per subject, in seconds per iteration; `None` where a subject cannot be
+    /// measured here.
     pub fn measure(&mut self, size: usize, subjects: &[Subject]) -> Result<Vec<Option<Sample>>> {
         self.collect(size, subjects, |time, _| time)
     }
 
-    /// As [`measure`](Self::measure), in processor seconds of both ranks per iteration.
+    /// As [`measure`](Self::measure), but in processor seconds of both ranks per iteration.
     pub fn measure_cost(
         &mut self,
         size: usize,
@@ -345,7 +346,7 @@ impl Meter<'_> {
         self.collect(size, subjects, |_, cost| cost)
     }
 
-    /// `pick` chooses of time and processor time of an iteration.
+    /// `pick` returns the figure from an iteration's time and processor time.
     fn collect(
         &mut self,
         size: usize,
@@ -378,8 +379,8 @@ impl Meter<'_> {
         Ok(values.into_iter().map(Sample::of).collect())
     }
 
-    /// Finds how many iterations fill the time of one repetition; `None` if there is nothing to
-    /// measure.
+    /// Finds the number of iterations that fill the time of one repetition; `None` if the probe
+    /// cannot be measured here.
     fn calibrate(&mut self, size: usize, subject: &Subject) -> Result<Option<Task>> {
         let Subject { pair, probe, arg, iters } = *subject;
         let mut task = Task { probe, size, iters: 4, arg };
@@ -387,7 +388,7 @@ impl Meter<'_> {
             return Ok(Some(Task { iters, ..task }));
         }
         let target = self.options.turn().as_secs_f64();
-        // Twice: the first, short run is cold and overestimates.
+        // Two runs: the first, short run is cold and overestimates the time.
         for share in [0.05, 1.0] {
             match self.pairs[pair].run(&task)? {
                 Outcome::Value(value) => {

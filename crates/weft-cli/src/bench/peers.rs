@@ -1,4 +1,4 @@
-//! Peers: what programs use today for passing bytes between processes.
+//! Peers: the channels that programs use today to pass bytes between processes.
 
 use super::floor::{median_ns, pause, per, DATAGRAM, DOZE};
 use super::rank::{Channel, Outcome, Rank, Task};
@@ -35,7 +35,7 @@ impl Write for Pipes {
     }
 }
 
-/// A non-blocking stream asked again until it can.
+/// A non-blocking stream whose calls are repeated until they succeed.
 struct Spinning(TcpStream, bool);
 
 impl Spinning {
@@ -68,7 +68,7 @@ impl Write for Spinning {
     }
 }
 
-/// Two FIFOs in a folder of their own, which is gone as soon as both ends are open.
+/// Opens two FIFOs in a folder of their own; the folder is deleted as soon as both ends are open.
 fn fifo(rank: &mut Rank) -> Result<Pipes> {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let folder = match rank.me {
@@ -85,7 +85,8 @@ fn fifo(rank: &mut Rank) -> Result<Pipes> {
         }
         _ => std::path::PathBuf::from(std::ffi::OsString::from_vec(rank.hear()?)),
     };
-    // For reading and writing, an open does not wait for the other side; each then uses its end.
+    // Opening for reading and writing does not wait for the other side; each rank then uses its end
+    // only.
     let open = |name: &str| {
         std::fs::File::options().read(true).write(true).open(folder.join(name)).context("a FIFO")
     };
@@ -101,8 +102,8 @@ fn fifo(rank: &mut Rank) -> Result<Pipes> {
     })
 }
 
-/// A System V queue. It goes with the IPC namespace of the lab host that the ranks are on, and no
-/// later than with this value.
+/// Makes a System V queue. It ends with the IPC namespace of the lab host of the ranks, and at the
+/// latest when this value is dropped.
 fn queue(rank: &mut Rank) -> Result<sys::Queue> {
     let id = match rank.me {
         0 => {
@@ -115,7 +116,7 @@ fn queue(rank: &mut Rank) -> Result<sys::Queue> {
     Ok(sys::Queue::of(id as u32))
 }
 
-/// Ping-pong of single datagrams.
+/// Measures a ping-pong of single datagrams.
 pub fn udp_exchange(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     if task.size > DATAGRAM {
         return Ok(Outcome::Absent(format!("a datagram carries at most {DATAGRAM} B")));
@@ -149,13 +150,13 @@ fn open(rank: &mut Rank, channel: Channel, spin: bool) -> Result<Box<dyn Duplex>
     })
 }
 
-/// TCP spins; pipe and Unix socket block, as their users do.
+/// TCP spins; pipe and Unix socket block, as in the programs that use them.
 pub fn ping_pong(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcome> {
     let stream = open(rank, channel, true)?;
     exchange_over(rank, task, stream)
 }
 
-/// All block.
+/// All channels block.
 pub fn exchange(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcome> {
     let stream = open(rank, channel, false)?;
     exchange_over(rank, task, stream)
@@ -169,7 +170,7 @@ fn exchange_over(rank: &mut Rank, task: &Task, mut stream: Box<dyn Duplex>) -> R
     volley(rank, task, &mut stream, "the stream broke", send, recv)
 }
 
-/// One write a message; the reader takes as much as it can get.
+/// The writer uses one write per message; the reader reads as much as there is.
 pub fn stream(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcome> {
     let mut stream = open(rank, channel, false)?;
     let size = task.size.max(1);
@@ -196,7 +197,7 @@ pub fn stream(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcome>
     Ok(per(start, task.iters))
 }
 
-/// Rank 1 waits in a read for `iters` milliseconds; gives the share of a core it used.
+/// Rank 1 waits in a read for `iters` milliseconds; returns the share of a core that it used.
 pub fn idle(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcome> {
     let mut stream = open(rank, channel, false)?;
     rank.sync()?;
@@ -211,7 +212,7 @@ pub fn idle(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcome> {
     Ok(Outcome::Value(used.as_secs_f64() / start.elapsed().as_secs_f64()))
 }
 
-/// From before the write to after the return of the read that slept.
+/// Measures from before the write to after the return of the read that slept.
 pub fn wake(rank: &mut Rank, task: &Task, channel: Channel) -> Result<Outcome> {
     let mut stream = open(rank, channel, false)?;
     let (mut samples, mut stamp) = (Vec::new(), [0; 8]);

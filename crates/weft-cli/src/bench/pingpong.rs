@@ -7,10 +7,11 @@ use super::{others, wire, Bench, LinkName, Subject};
 use anyhow::Result;
 use weft::Endpoint;
 
-/// Largest message compared with the cache-line floor; beyond it, copying is what takes the time.
+/// Largest message compared with the cache-line floor, in bytes; beyond it, copying takes most of
+/// the time.
 const SMALL: usize = 4 << 10;
 
-/// Both ranks: blocking sends and receives on borrowed memory.
+/// Both ranks use blocking sends and receives on borrowed memory.
 pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
     let data = vec![1u8; task.size];
@@ -35,7 +36,7 @@ pub fn floor_of(link: LinkName, size: usize) -> (&'static str, Probe) {
     }
 }
 
-/// The sockets on raw Ethernet that a link's small messages go over.
+/// Returns the sockets on raw Ethernet that carry a link's small messages.
 pub fn socket_of(link: LinkName) -> Option<wire::Socket> {
     match link {
         LinkName::Packet | LinkName::Gso | LinkName::Auto => Some(wire::Socket::Packet),
@@ -44,7 +45,7 @@ pub fn socket_of(link: LinkName) -> Option<wire::Socket> {
     }
 }
 
-/// The table.
+/// Returns the table.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
     let shm = bench.link == LinkName::Shm;
     let (defaults, floors, channels): (&[usize], &[&'static str], &[Channel]) = if shm {

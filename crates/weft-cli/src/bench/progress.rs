@@ -1,9 +1,9 @@
-//! How far a benchmark is, where a person can see it.
+//! The progress of a benchmark, shown only on a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
-/// A bar of so many steps, with what is being done and the time left.
+/// Returns a bar of `steps` steps, with the current step and the time left.
 pub fn bar(steps: usize) -> ProgressBar {
     let bar = ProgressBar::new(steps as u64);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (about {eta} left)");
@@ -14,7 +14,7 @@ pub fn bar(steps: usize) -> ProgressBar {
     bar
 }
 
-/// A bar over several measurements; it shows with the first step, and goes with the last.
+/// A bar over several measurements; it appears with the first step and disappears with the last.
 #[derive(Default)]
 pub struct Plan {
     bar: Option<ProgressBar>,
@@ -23,17 +23,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Of so many steps.
+    /// Returns a plan of `steps` steps.
     pub fn of(steps: usize) -> Plan {
         Plan { bar: None, steps, done: 0 }
     }
 
-    /// Sees to it that there are so many steps from here on at least.
+    /// Raises the number of remaining steps to at least `steps`.
     pub fn expect(&mut self, steps: usize) {
         self.steps = self.steps.max(self.done + steps);
     }
 
-    /// What the next step is.
+    /// Shows the name of the next step.
     pub fn show(&mut self, what: String) {
         self.expect(1);
         let steps = self.steps as u64;
@@ -44,12 +44,12 @@ impl Plan {
         bar.set_message(what);
     }
 
-    /// Steps done, of those planned.
+    /// Returns the number of steps done.
     pub fn done(&self) -> usize {
         self.done
     }
 
-    /// That so many steps are done.
+    /// Sets the number of steps done.
     pub fn at(&mut self, done: usize) {
         self.done = done;
         if let Some(bar) = &self.bar {

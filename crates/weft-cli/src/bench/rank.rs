@@ -1,4 +1,4 @@
-//! One of the two processes between which things are measured: does the tasks its parent sends.
+//! One of the two processes that a benchmark measures: it runs the tasks that its parent sends.
 
 use super::choice::{cast, probe};
 use super::sys::{self, Shared};
@@ -19,7 +19,7 @@ use weft::{Address, Config, Endpoint, Links, PeerId, SharedEndpoint};
 /// Be one rank of `weft bench`
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// On another host: everything comes over standard input
+    /// On another host: all start values come over standard input
     #[arg(long)]
     far: bool,
     /// 0 or 1
@@ -42,10 +42,10 @@ pub struct Args {
     hosts: Vec<IpAddr>,
 }
 
-/// Something that can be measured between the two ranks. All give seconds per iteration.
+/// A measurement between the two ranks. All return seconds per iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Probe {
-    /// A cache line from one core to the other, one way.
+    /// One-way time of a cache line from one core to the other.
     CacheLine,
     /// A message through a ring of cache lines.
     Ring,
@@ -75,9 +75,9 @@ pub enum Probe {
     UdpExchange,
     /// Datagrams of up to 64 KiB in one direction.
     UdpFlow,
-    /// Turns the interface's offloads off; nothing measured.
+    /// Turns the interface's offloads off; measures nothing.
     NoOffloads,
-    /// One direction over TCP as iperf3 does it, in writes of `size` bytes.
+    /// One direction over TCP by iperf3, in writes of `size` bytes.
     Iperf,
     /// Waking a process that sleeps reading a kernel channel.
     Wake(Channel),
@@ -90,22 +90,23 @@ pub enum Probe {
     WeftBandwidth,
     /// Small weft messages in one direction.
     WeftRate,
-    /// Opens `arg` endpoints that stay idle beside the measured one; nothing measured.
+    /// Opens `arg` endpoints that stay idle beside the measured one; measures nothing.
     WeftCrowd,
     /// Time of the sending call alone, for a few messages.
     WeftSendOverhead,
-    /// A round trip with a computation of `arg` nanoseconds inside, less the computation.
+    /// A round trip with a computation of `arg` nanoseconds inside, minus the computation.
     WeftBusyRoundTrip,
     /// Waking a rank that sleeps in a receive.
     WeftWake,
-    /// A figure that the link estimates, and no time: one-way nanoseconds, bytes per microsecond
-    /// of data, the same sent at once, as `arg` is 0, 1 or 2.
+    /// A figure that the link estimates, not a time. `arg` 0: one-way nanoseconds; 1: bytes per
+    /// microsecond of data; 2: bytes per microsecond of data sent at once.
     WeftEstimate,
     /// Ping-pong of packets of the packet interface, one way.
     PacketPingPong,
-    /// Time of sending a packet alone, for a few.
+    /// Time of sending a packet alone, for a few packets.
     PacketSendOverhead,
-    /// A round trip of packets with a computation of `arg` nanoseconds inside, less that.
+    /// A round trip of packets with a computation of `arg` nanoseconds inside, minus the
+    /// computation.
     PacketBusyRoundTrip,
     /// Messages in one direction through the packet interface.
     PacketStream,
@@ -113,16 +114,16 @@ pub enum Probe {
     FetchAdd,
     /// Fetch-and-add at a rank that computes all the time and never polls.
     FetchAddUnpolled,
-    /// The longest packet, bytes, and no time.
+    /// Length of the longest packet in bytes, not a time.
     PacketMax,
-    /// A multicast, `arg` as `cast::Cast` packs it.
+    /// A multicast; `arg` as packed by `cast::Cast`.
     Multicast,
     /// Share of a core used by a rank that waits for `iters` milliseconds.
     WeftIdle,
 }
 
 impl Probe {
-    /// Whether it needs what only ranks of one machine share.
+    /// True if the probe needs a resource that only ranks of one machine share.
     fn is_local(self) -> bool {
         match self {
             Probe::CacheLine | Probe::Ring | Probe::RemoteCopy | Probe::Futex => true,
@@ -183,7 +184,7 @@ impl fmt::Display for Probe {
     }
 }
 
-/// What the kernel offers for passing bytes.
+/// A channel of the kernel that passes bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Channel {
     /// A pipe in each direction.
@@ -201,7 +202,7 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// Its name in tables.
+    /// Returns its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Channel::Pipe => "pipe",
@@ -214,16 +215,16 @@ impl Channel {
     }
 }
 
-/// A probe and how to run it. Both ranks get the same.
+/// A probe and its parameters. Both ranks get the same task.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Task {
-    /// What.
+    /// The probe.
     pub probe: Probe,
     /// Bytes of a message.
     pub size: usize,
     /// Iterations.
     pub iters: u64,
-    /// See the probe.
+    /// Argument of the probe; see [`Probe`].
     pub arg: u64,
 }
 
@@ -232,22 +233,22 @@ pub struct Task {
 pub enum Outcome {
     /// Seconds per iteration (a share of one for `WeftIdle` and `Idle`).
     Value(f64),
-    /// That, where not all that was sent arrived: seconds per iteration, bytes arrived.
+    /// As `Value`, where some bytes were lost: seconds per iteration, bytes arrived.
     Partial(f64, f64),
-    /// The other rank has the value.
+    /// The other rank returns the value.
     Elsewhere,
-    /// This cannot be measured here, and why.
+    /// The figure cannot be measured here; the reason.
     Absent(String),
-    /// It went wrong.
+    /// The task failed; the reason.
     Failed(String),
 }
 
-/// What a rank answers.
+/// The answer of a rank.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
-    /// How the task went.
+    /// Outcome of the task.
     pub outcome: Outcome,
-    /// Processor time it took this rank, user and system, in seconds.
+    /// Processor time that the task took on this rank, user and system, in seconds.
     pub cpu: f64,
 }
 
@@ -255,9 +256,9 @@ pub struct Answer {
 pub struct Rank {
     /// 0 or 1.
     pub me: usize,
-    /// Whether both ranks share one core: then waiting has to give way.
+    /// True if both ranks share one core: then waiting must yield.
     pub alone: bool,
-    /// The memory both share.
+    /// The memory that both ranks share.
     pub shared: Shared,
     /// Pipe from the other rank.
     pub pipe_in: std::fs::File,
@@ -269,29 +270,30 @@ pub struct Rank {
     links: Links,
     key: [u8; 32],
     hosts: [IpAddr; 2],
-    /// The other rank may be on another machine.
+    /// True if the other rank may be on another machine.
     far: bool,
-    /// On another host than its parent, and how the hosts reach each other is not known yet.
+    /// True if the rank is on another host than its parent and the addresses by which the hosts
+    /// reach each other are not yet known.
     apart: bool,
     endpoint: Option<(Endpoint, PeerId)>,
     watched: Option<(SharedEndpoint, PeerId)>,
-    /// Made at the first use, on the endpoint.
+    /// Made on the endpoint at the first use.
     pub packets: Option<std::rc::Rc<probe::Line>>,
     idle: Vec<Endpoint>,
 }
 
 const STEP: Duration = Duration::from_secs(120);
-/// How long hosts may take to find out how they reach each other.
+/// Longest time in which hosts find the addresses by which they reach each other.
 const LOCATE: Duration = Duration::from_secs(5);
 
 impl Rank {
-    /// Waits until the other rank is here too.
+    /// Waits until the other rank has called this too.
     pub fn sync(&mut self) -> Result<()> {
         self.tell(&[0])?;
         self.hear().map(|_| ())
     }
 
-    /// Sends a short note to the other rank, beside what is measured.
+    /// Sends a short note to the other rank, on a channel that is not measured.
     pub fn tell(&mut self, note: &[u8]) -> Result<()> {
         self.side.write_all(&(note.len() as u32).to_le_bytes())?;
         self.side.write_all(note).context("telling the other rank")
@@ -311,24 +313,24 @@ impl Rank {
         Ok(u64::from_le_bytes(self.hear()?.try_into().ok().context("a note of 8 bytes")?))
     }
 
-    /// Sends a note and receives the other rank's.
+    /// Sends a note and receives the note of the other rank.
     pub fn exchange(&mut self, note: &[u8]) -> Result<Vec<u8>> {
         self.tell(note)?;
         self.hear()
     }
 
-    /// What the variables of this process set, and its number.
+    /// Returns the configuration of this process's variables.
     fn config(&self) -> Result<Config> {
         Ok(Config { rank: u32::try_from(self.me).ok(), ..weft::job::config_from_env()? })
     }
 
-    /// The other rank's address for this one's.
+    /// Sends this rank's address and returns that of the other rank.
     fn meet(&mut self, mine: &Address) -> Result<Address> {
         let theirs = self.exchange(&mine.encode())?;
         Address::decode(&theirs).map_err(|e| anyhow::anyhow!("address: {e}"))
     }
 
-    /// The endpoint with the other rank as its peer; opened by both ranks at the first use.
+    /// Returns the endpoint with the other rank as its peer; both ranks open it at the first use.
     pub fn weft(&mut self) -> Result<(Endpoint, PeerId)> {
         if let Some((endpoint, peer)) = &self.endpoint {
             return Ok((endpoint.clone(), *peer));
@@ -336,7 +338,7 @@ impl Rank {
         let endpoint = weft::job::open_endpoint(self.config()?, self.links, self.key)?;
         let peer = endpoint.connect(&self.meet(&endpoint.address())?)?;
         self.endpoint = Some((endpoint.clone(), peer));
-        // The first message opens the session, which no measurement shall include.
+        // The first message opens the session, which a measurement must not include.
         if self.me == 0 {
             endpoint.send_blocking(peer, TAG_ACK, &[1])?;
             endpoint.recv_blocking(Some(peer), TAG_ACK, 0, &mut [0])?;
@@ -348,7 +350,7 @@ impl Rank {
         Ok((endpoint, peer))
     }
 
-    /// The same for an endpoint that has a watchdog.
+    /// As `weft`, for an endpoint that has a watchdog.
     pub fn watched(&mut self) -> Result<(SharedEndpoint, PeerId)> {
         if let Some((endpoint, peer)) = &self.watched {
             return Ok((endpoint.clone(), *peer));
@@ -367,7 +369,7 @@ impl Rank {
         Ok((endpoint, peer))
     }
 
-    /// Whether the other rank has sent a note that was not heard yet.
+    /// True if the other rank has sent a note that was not received yet.
     pub fn is_told(&self) -> Result<bool> {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         Ok(poll(&mut [PollFd::new(&self.side, PollFlags::IN)], Some(&now))? > 0)
@@ -382,8 +384,9 @@ impl Rank {
         Ok(Outcome::Elsewhere)
     }
 
-    /// Makes progress until the other rank is here too: what it waits for may still be queued in
-    /// this endpoint. Then lets acknowledgements flow, so that the next measurement starts clean.
+    /// Makes progress until the other rank has arrived too: messages that it waits for may still be
+    /// queued in this endpoint. Then lets acknowledgements flow, so that the next measurement
+    /// starts with empty queues.
     pub fn settle(&mut self) -> Result<()> {
         let Some((endpoint, _)) = self.endpoint.clone() else { return Ok(()) };
         self.tell(&[0])?;
@@ -400,7 +403,7 @@ impl Rank {
         Ok(())
     }
 
-    /// Finds out which addresses of the hosts reach each other, where nobody has said so.
+    /// Finds the addresses by which the hosts reach each other, if the user has not set them.
     pub fn locate(&mut self) -> Result<()> {
         if !self.apart {
             return Ok(());
@@ -420,17 +423,17 @@ impl Rank {
         };
         (self.hosts[self.me], self.hosts[1 - self.me]) = (own.ip(), their.ip());
         self.apart = false;
-        // The other one may still be asking.
+        // The other rank may still be asking.
         self.sync()
     }
 
-    /// A UDP socket connected to the other rank's.
+    /// Returns a UDP socket connected to that of the other rank.
     pub fn udp(&mut self, coalesce: bool) -> Result<UdpSocket> {
         self.locate()?;
         let (ip, ports) = (self.hosts[self.me], weft::job::ports_from_env()?);
         let socket = ports.bind(None, |port| UdpSocket::bind((ip, port)));
         let socket = socket.context("a UDP socket")?;
-        // Without the right to more, the system's limit applies.
+        // Without the right to more, the limit of the system applies.
         let _ = sys::set(&socket, sys::SocketOption::ReceiveBuffer, 64 << 20);
         let _ = sys::set(&socket, sys::SocketOption::SendBuffer, 16 << 20);
         if coalesce {
@@ -444,7 +447,7 @@ impl Rank {
         Ok(socket)
     }
 
-    /// A TCP connection to the other rank; `delay` leaves Nagle's algorithm on.
+    /// Returns a TCP connection to the other rank; `delay` leaves Nagle's algorithm on.
     pub fn tcp(&mut self, delay: bool) -> Result<TcpStream> {
         self.locate()?;
         let stream = if self.me == 1 {
@@ -463,24 +466,24 @@ impl Rank {
         Ok(stream)
     }
 
-    /// The links of the endpoint.
+    /// Returns the links of the endpoint.
     pub fn links(&self) -> Links {
         self.links
     }
 
-    /// The job's key.
+    /// Returns the key of the job.
     pub fn key(&self) -> [u8; 32] {
         self.key
     }
 
-    /// Address of each rank.
+    /// Returns the address of each rank.
     pub fn hosts(&self) -> [IpAddr; 2] {
         self.hosts
     }
 
     fn estimate(&mut self, which: u64) -> Result<Outcome> {
         let (endpoint, _) = self.weft()?;
-        // Behind the link of an endpoint to itself.
+        // Index 0 is the link of an endpoint to itself.
         let caps = *endpoint.link_caps().get(1).context("no link")?;
         let figures = [caps.latency_ns, caps.bytes_per_us, caps.small_bytes_per_us];
         let figure = *figures.get(which as usize).context("no such figure")?;
@@ -546,10 +549,10 @@ fn key_bytes(seed: u64) -> [u8; 32] {
     key
 }
 
-/// Takes what a rank on another host is told in the place of arguments.
+/// Reads the start values of a rank on another host, which come in the place of arguments.
 fn start_far(args: &Args) -> Result<(Rank, UnixStream)> {
     let (far, ends) = super::far::ends()?;
-    // Before anything else of this process reads them.
+    // The variables are set before any other code of this process reads them.
     far.env.iter().for_each(|(name, value)| std::env::set_var(name, value));
     let alone = super::pair::cores().is_none();
     let args = Args {

@@ -9,7 +9,7 @@ use anyhow::Result;
 use std::time::Instant;
 use weft::{Endpoint, OpError, PeerId};
 
-/// Sends, making progress while too much is queued.
+/// Sends; makes progress while the queue is full.
 pub fn send(endpoint: &Endpoint, to: PeerId, data: &[u8]) -> Result<(), OpError> {
     loop {
         match endpoint.send_blocking(to, TAG, data) {
@@ -19,7 +19,8 @@ pub fn send(endpoint: &Endpoint, to: PeerId, data: &[u8]) -> Result<(), OpError>
     }
 }
 
-/// Receives; a full table of operations, injected sends included, asks for progress here too.
+/// Receives. If the table of operations is full (injected sends count), makes progress and tries
+/// again.
 pub fn recv(endpoint: &Endpoint, from: PeerId, tag: u64, into: &mut [u8]) -> Result<(), OpError> {
     loop {
         match endpoint.recv_blocking(Some(from), tag, 0, into) {
@@ -29,7 +30,7 @@ pub fn recv(endpoint: &Endpoint, from: PeerId, tag: u64, into: &mut [u8]) -> Res
     }
 }
 
-/// Blocking sends and receives on borrowed memory; the last message is answered.
+/// The ranks use blocking sends and receives on borrowed memory; the last message is answered.
 pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
     let mut buffer = vec![1u8; task.size];
@@ -49,7 +50,7 @@ pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(per(start, task.iters))
 }
 
-/// What the machine does at least for each message of a link between hosts.
+/// Returns the least work of the machine for each message of a link between hosts.
 pub fn floor_of(link: LinkName) -> (&'static str, Probe) {
     match socket_of(link) {
         Some(socket) => (socket.name(), Probe::WireRate(socket)),
@@ -57,7 +58,8 @@ pub fn floor_of(link: LinkName) -> (&'static str, Probe) {
     }
 }
 
-/// The unit in which rates of messages of these sizes have digits, and what it is of one a second.
+/// Returns a unit in which message rates at these sizes have digits, and its factor for one message
+/// per second.
 fn unit(sizes: &[usize]) -> (&'static str, f64) {
     match sizes.iter().max() {
         Some(0x10_0000..) => ("1/s", 1.0),
@@ -66,7 +68,7 @@ fn unit(sizes: &[usize]) -> (&'static str, f64) {
     }
 }
 
-/// The table.
+/// Returns the table.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table> {
     let (floor, channels): ((&'static str, Probe), &[Channel]) = match bench.link {
         LinkName::Shm => (("ring", Probe::Ring), &[Channel::Pipe, Channel::Unix]),

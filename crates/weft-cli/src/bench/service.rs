@@ -1,7 +1,7 @@
-//! What agents do in their ranks' place: fetch-and-add and multicast while the ranks compute; and
-//! multicast by the members' kernels (`chain.rs`).
+//! Services that agents do for their ranks: fetch-and-add and multicast while the ranks compute;
+//! and multicast by the members' kernels (`chain.rs`).
 //!
-//! `weft bench agent` starts this as the ranks of a job over lab hosts, an agent on each.
+//! `weft bench agent` starts this as the ranks of a job over lab hosts, with an agent on each.
 
 use super::chain;
 use anyhow::{bail, ensure, Context, Result};
@@ -34,42 +34,42 @@ pub enum Service {
     Multicast,
 }
 
-/// One figure, as rank 0 prints it: a JSON object a line.
+/// One figure, as rank 0 prints it: one JSON object per line.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Figure {
-    /// What was measured.
+    /// The name of the figure.
     pub what: String,
-    /// Who did it: `host` or `agent`.
+    /// The server: `host` or `agent`.
     pub place: String,
     /// Median, microseconds.
     pub median_us: f64,
-    /// Largest of nine in ten, microseconds.
+    /// The time that nine in ten samples do not exceed, microseconds.
     pub most_us: f64,
 }
 
-/// Key of the word at the agent, and of the one in the rank's memory.
+/// Key of the word at the agent, and of the word in the rank's memory.
 const AGENT_KEY: u64 = 0x5eed_0000_0000_0001;
-/// How long an owner computes in one go: far longer than anything that is waited for.
+/// Time that an owner computes without a poll: far longer than any operation that is measured.
 const COMPUTE: Duration = Duration::from_millis(20);
-/// Longest wait for anything.
+/// Longest wait for any event.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// Handler of packets forwarded by ranks.
+/// Handler number of packets forwarded by ranks.
 const FORWARD: u32 = 4711;
-/// Length of a multicast packet.
+/// Length of a multicast packet, in bytes.
 pub(super) const PACKET: usize = 64;
-/// Longest wait between two looks whether that was all.
+/// Longest wait between two checks for the end.
 pub(super) const WAIT: Duration = Duration::from_millis(1);
-/// Streams that are measured.
+/// Number of streams that are measured.
 const STREAMS: u32 = 5;
-/// What a receiver computes between two looks at the network.
+/// Time that a receiver computes between two polls.
 const PIECE: Duration = Duration::from_millis(2);
 
-/// Time that all processes of the machine share.
+/// Returns a time that all processes of the machine share.
 pub(super) fn clock_us() -> f64 {
     weftd::sys::now().0 as f64 / 1e3
 }
 
-/// Computes for a while without a look at the network.
+/// Computes for a while without a poll.
 fn compute(time: Duration) {
     let end = Instant::now() + time;
     let mut x = 1u64;
@@ -101,7 +101,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes progress until `done`.
+/// Makes progress until `done` returns true.
 fn until(endpoint: &Endpoint, what: &str, mut done: impl FnMut() -> bool) -> Result<()> {
     let end = Instant::now() + PATIENCE;
     while !done() {
@@ -118,8 +118,8 @@ fn add(job: &Job, peer: PeerId, key: u64) -> Result<f64> {
     Ok(clock_us() - from)
 }
 
-/// Rank 0 adds to a word of rank 1: at its agent and in its memory, while rank 1 waits and while
-/// it computes.
+/// Rank 0 adds to words of rank 1, at its agent and in its memory, while rank 1 waits and while it
+/// computes.
 fn fetch_add(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
     let world = job.world();
     ensure!(world.size() == 2, "fetch-and-add is measured between two ranks");
@@ -143,7 +143,8 @@ fn fetch_add(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
                 own_word(job, busy)?;
                 continue;
             }
-            // What an owner that computes serves at its next poll takes its time.
+            // An owner that computes serves requests at its next poll, which takes long: fewer
+            // repetitions.
             let count = if busy && place == "host" { repeat.min(20) } else { repeat };
             let what = if busy { "owner computes" } else { "owner waits" };
             let mut values = Vec::new();
@@ -157,7 +158,7 @@ fn fetch_add(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
     Ok(())
 }
 
-/// The owner: waits, or computes with a look at the network in between, until rank 0 is done.
+/// Runs the owner: waits, or computes with polls in between, until rank 0 is done.
 fn own_word(job: &Job, busy: bool) -> Result<()> {
     let done = job.world().recv(0, 9, 1);
     if !busy {
@@ -172,7 +173,7 @@ fn own_word(job: &Job, busy: bool) -> Result<()> {
     Ok(())
 }
 
-/// What came at a receiver: number of the packet and when.
+/// The packets that arrived at a receiver: number and time of each.
 pub(super) type Log = Rc<RefCell<Vec<(u32, f64)>>>;
 
 fn multicast(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
@@ -185,7 +186,7 @@ fn multicast(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
     let children: Vec<PeerId> =
         tree::children(tree, 0, me, size).map(peer).collect::<Result<_, _>>()?;
     let parent = tree::parent(tree, 0, me, size).map(peer).transpose()?;
-    // Sessions have to be open before agents use them.
+    // Agents can use only sessions that are open.
     job.block_on(world.barrier())?;
     for &child in &children {
         job.endpoint().open(child);
@@ -210,30 +211,30 @@ fn multicast(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
     chain::multicast(job, &log, repeat)
 }
 
-/// The bytes of packet `n`.
+/// Returns the bytes of packet `n`.
 pub(super) fn packet(n: u32) -> [u8; PACKET] {
     let mut packet = [1; PACKET];
     packet[..4].copy_from_slice(&n.to_le_bytes());
     packet
 }
 
-/// Which packet it is.
+/// Returns the number of a packet.
 pub(super) fn number(packet: &[u8]) -> Result<u32> {
     let first = packet.first_chunk().context("a packet has a number")?;
     Ok(u32::from_le_bytes(*first))
 }
 
-/// Who forwards.
+/// A method of forwarding.
 pub(super) trait Way {
-    /// Its name in tables.
+    /// Returns its name in tables.
     fn place(&self) -> &'static str;
-    /// The root sends packet `n` to all.
+    /// Sends packet `n` from the root to all.
     fn send(&mut self, n: u32) -> Result<()>;
-    /// What has come goes to the log.
+    /// Polls and adds the packets that arrived to the log.
     fn look(&mut self, log: &Log) -> Result<()>;
-    /// Waits for something to come.
+    /// Waits for packets.
     fn wait(&mut self, log: &Log) -> Result<()>;
-    /// The root has sent everything.
+    /// Called when the root has sent everything.
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
@@ -270,7 +271,7 @@ impl Way for Ranks<'_> {
 struct Agents<'a> {
     endpoint: &'a Endpoint,
     services: &'a ServicesHandle,
-    /// Packets sent to the group.
+    /// Number of packets sent to the group.
     sent: u32,
 }
 
@@ -297,7 +298,7 @@ impl Way for Agents<'_> {
             more = true;
         }
         if more {
-            // What was granted goes out.
+            // Sends the credit that was granted.
             self.endpoint.progress();
         }
         Ok(())
@@ -309,7 +310,7 @@ impl Way for Agents<'_> {
     }
 }
 
-/// Time until the last of the receivers, which compute, has a packet.
+/// Measures the time until the last of the receivers, which compute, has a packet.
 pub(super) fn receivers_compute(
     job: &Job,
     log: &Log,
@@ -324,7 +325,7 @@ pub(super) fn receivers_compute(
             await_packet(job, log, way, n)?;
             continue;
         }
-        // The receivers are somewhere in their pieces by then.
+        // After this time the receivers are at various points of their computations.
         let settle = PIECE * (3 + n * 7 % 5);
         let from = Instant::now();
         until(job.endpoint(), "the receivers' start", || from.elapsed() >= settle)?;
@@ -337,7 +338,8 @@ pub(super) fn receivers_compute(
     Ok(())
 }
 
-/// Time of a packet in a stream, until the last of the receivers, which look for it, has the last.
+/// Measures the time per packet of a stream, until the last of the receivers, which poll, has the
+/// last packet.
 pub(super) fn stream(job: &Job, log: &Log, way: &mut dyn Way, repeat: u32) -> Result<()> {
     let world = job.world();
     let count = 10 * repeat;
@@ -372,14 +374,14 @@ pub(super) fn stream(job: &Job, log: &Log, way: &mut dyn Way, repeat: u32) -> Re
     Ok(())
 }
 
-/// The times of each rank's log, at rank 0.
+/// Gathers the times of each rank's log at rank 0.
 fn gathered(job: &Job, log: &Log) -> Result<Option<Vec<Vec<u8>>>> {
     let mine = std::mem::take(&mut *log.borrow_mut());
     let times: Vec<u8> = mine.iter().flat_map(|(_, at)| at.to_le_bytes()).collect();
     Ok(job.block_on(job.world().gather(0, times))?)
 }
 
-/// Ranks forward at their next look at the network.
+/// Measures forwarding by ranks, which forward at their next poll.
 fn forward_by_ranks(world: &Group, tree: Tree, log: &Log) -> Result<()> {
     let below = tree::children(tree, 0, world.rank(), world.size());
     let children: Vec<PeerId> = below.map(|c| world.peer(c)).collect::<Result<_, _>>()?;
@@ -395,11 +397,11 @@ fn forward_by_ranks(world: &Group, tree: Tree, log: &Log) -> Result<()> {
     Ok(())
 }
 
-/// A receiver computes in pieces, with a look at the network after each, until packet `n` is here.
+/// A receiver computes in pieces, with a poll after each, until packet `n` has arrived.
 pub(super) fn await_packet(job: &Job, log: &Log, way: &mut dyn Way, n: u32) -> Result<()> {
     let end = Instant::now() + PATIENCE;
     loop {
-        // Of varying length, so that no two ranks keep step.
+        // Pieces vary in length, so that no two ranks run in step.
         let share = 2 + (job.world().rank() as u32 * 5 + n * 3) % 5;
         compute(PIECE * share / 4);
         way.look(log)?;
@@ -412,7 +414,7 @@ pub(super) fn await_packet(job: &Job, log: &Log, way: &mut dyn Way, n: u32) -> R
     }
 }
 
-/// From each sending to the last receiver, microseconds.
+/// Returns the times from each send to the last receiver, microseconds.
 fn latest(sent: &[f64], times: &[Vec<u8>]) -> Result<Vec<f64>> {
     let mut last = vec![0f64; sent.len()];
     for bytes in &times[1..] {
@@ -424,7 +426,7 @@ fn latest(sent: &[f64], times: &[Vec<u8>]) -> Result<Vec<f64>> {
     Ok(last.iter().zip(sent).map(|(at, from)| at - from).collect())
 }
 
-/// Has the ranks of a job over lab hosts measure a service; what they printed.
+/// Measures a service by the ranks of a job over lab hosts; returns the figures that they print.
 ///
 /// # Errors
 /// No lab can be made, or a rank failed.
@@ -444,16 +446,16 @@ pub fn measure(what: &str, hosts: usize, repeat: u32) -> Result<Vec<Figure>> {
     lines.lines().map(|l| serde_json::from_str(l).with_context(|| format!("{l:?}"))).collect()
 }
 
-/// Hosts of the multicast, as the paper's tables have them at least.
+/// Number of hosts of the multicast: the smallest in the tables of the paper.
 const HOSTS: usize = 8;
 
-/// What a figure of the agent's is compared with, and what must be reached.
+/// A figure of the agent, the figure that it is compared with, and the target.
 struct Aim {
     what: &'static str,
-    /// What and place of the figure, and of the one beside it.
+    /// Name and server of the figure, and of the one it is compared with.
     ours: (&'static str, &'static str),
     other: (&'static str, &'static str),
-    /// `ours / other` at most.
+    /// Largest allowed ratio `ours / other`.
     most: f64,
 }
 

@@ -1,5 +1,5 @@
-//! What packets are measured through: the interface of one thread, or the locked one with a
-//! watchdog.
+//! The interface that packets are measured through: the packet interface of one thread, or the
+//! locked one with a watchdog.
 
 use super::super::rank::Rank;
 use anyhow::{bail, Result};
@@ -8,16 +8,17 @@ use weft::choices::{NoAgent, Receipt};
 use weft::packets::{Counter, Packet, Packets};
 use weft::{OpError, PeerId, SharedEndpoint};
 
-/// The packet interface as a rank has it.
+/// The packet interface of a rank.
 pub enum Carrier {
-    /// Of its thread.
+    /// The interface of one thread.
     Own(Packets),
-    /// Behind a lock. The flag: others that have to work share the core, and who waits gives way.
+    /// The locked interface. The flag is true if others that have to work share the core: then a
+    /// wait yields the core.
     Watched(SharedEndpoint, bool),
 }
 
 impl Carrier {
-    /// As the settings of this rank say.
+    /// Opens the interface that the settings of this rank name.
     pub fn open(rank: &mut Rank) -> Result<(Carrier, PeerId)> {
         if weft::job::config_from_env()?.receipt == Receipt::Watchdog {
             let (endpoint, peer) = rank.watched()?;
@@ -28,7 +29,7 @@ impl Carrier {
         Ok((Carrier::Own(Packets::new(&endpoint)?), peer))
     }
 
-    /// The interface of one thread, which alone has it all.
+    /// Returns the interface of one thread; it has operations that the locked one lacks.
     pub fn own(&self) -> Result<&Packets> {
         match self {
             Carrier::Own(packets) => Ok(packets),
@@ -36,7 +37,7 @@ impl Carrier {
         }
     }
 
-    /// Sets an upcall.
+    /// Sets the upcall of a handler number.
     pub fn handle(
         &self,
         number: u16,
@@ -49,7 +50,7 @@ impl Carrier {
         Ok(())
     }
 
-    /// Sends a packet, waiting until there is room for it.
+    /// Sends a packet; waits until there is room for it.
     #[inline]
     pub fn send(&self, to: PeerId, number: u16, argument: u32, data: &[u8]) -> Result<(), OpError> {
         match self {
@@ -63,7 +64,7 @@ impl Carrier {
         }
     }
 
-    /// Waits for something to happen; the locked interface polls once.
+    /// Waits for an event; the locked interface polls once.
     #[inline]
     pub fn wait(&self, timeout: Option<Duration>) {
         match self {
@@ -76,7 +77,7 @@ impl Carrier {
         }
     }
 
-    /// Takes in what has arrived.
+    /// Polls for packets that have arrived.
     pub fn poll(&self) {
         match self {
             Carrier::Own(packets) => _ = packets.poll(),
@@ -92,7 +93,7 @@ impl Carrier {
         }
     }
 
-    /// Reads a counter made here.
+    /// Reads a counter made here. `None`: there is no such counter.
     pub fn counter_value(&self, counter: Counter) -> Option<u64> {
         match self {
             Carrier::Own(packets) => packets.counter_value(counter),
@@ -108,7 +109,7 @@ impl Carrier {
         }
     }
 
-    /// The longest packet, bytes.
+    /// Returns the length of the longest packet in bytes.
     pub fn packet_max(&self, to: PeerId) -> Result<usize> {
         Ok(match self {
             Carrier::Own(packets) => packets.packet_max(to),

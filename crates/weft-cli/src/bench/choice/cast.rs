@@ -1,5 +1,5 @@
-//! Multicast among several members: each of the two ranks has half of them as threads, so that
-//! there is one clock.
+//! Multicast among several members. Each of the two ranks runs half of the members as threads, so
+//! that all use one clock.
 
 use super::super::rank::{Outcome, Rank, Task};
 use super::super::sys::monotonic_ns;
@@ -17,26 +17,27 @@ const DATA: u16 = 1;
 const HEARD: u16 = 2;
 const END: u16 = 3;
 const GROUP: u16 = 1;
-/// A member waits for at most so long at a time before it looks whether it is over.
+/// Longest single wait of a member before it checks for the end of the measurement.
 const STEP: Duration = Duration::from_millis(20);
-/// Longest wait for members, and for agents to take over.
+/// Longest wait for members, and for agents to start forwarding.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What `Task::arg` says: members, the tree, and whether a rate is wanted instead of a latency.
+/// A multicast as packed in `Task::arg`: members, tree, and the figure wanted (rate or latency).
 #[derive(Clone, Copy)]
 pub struct Cast {
     /// Number of members.
     pub members: usize,
     /// The tree.
     pub tree: Tree,
-    /// Packets one after the other instead of one at a time.
+    /// True: packets follow each other without waiting (rate); false: one packet at a time
+    /// (latency).
     pub stream: bool,
-    /// Members other than the root compute between two polls.
+    /// True if members other than the root compute between two polls.
     pub compute: bool,
 }
 
 impl Cast {
-    /// As a number.
+    /// Returns the value packed in a number.
     pub fn pack(self) -> u64 {
         self.members as u64
             | (self.tree as u64) << 16
@@ -51,7 +52,7 @@ impl Cast {
     }
 }
 
-/// How a thread opens its endpoint.
+/// The settings with which a thread opens its endpoint.
 #[derive(Clone)]
 struct Opening {
     links: Links,
@@ -82,10 +83,12 @@ fn join(endpoint: &Endpoint, addresses: &[Address], me: usize) -> Result<Member>
     Ok(Member { packets, group, peers })
 }
 
-/// A member that is not the root: tells it when each packet that has to be answered came.
+/// Runs a member that is not the root: it reports to the root when each packet with a nonzero
+/// argument arrived.
 fn follow(endpoint: &Endpoint, addresses: &[Address], me: usize, compute: bool) -> Result<()> {
     let over = Rc::new(Cell::new(false));
-    // Before the group is made, which takes in what came early.
+    // The handlers are set before the group is made, because making the group delivers packets that
+    // came early.
     let packets = Packets::new(endpoint)?;
     packets.handle(DATA, |packets, packet| {
         if packet.argument() > 0 {
@@ -97,7 +100,7 @@ fn follow(endpoint: &Endpoint, addresses: &[Address], me: usize, compute: bool) 
     let end = Rc::clone(&over);
     packets.handle(END, move |_, _| end.set(true));
     let member = join(endpoint, addresses, me)?;
-    // The root begins when all are there.
+    // The root begins when all members have reported.
     member.packets.send(member.peers[0], HEARD, 0, &[0; 8])?;
     let piece = Duration::from_nanos(COMPUTES);
     while !over.get() {
@@ -115,7 +118,7 @@ fn follow(endpoint: &Endpoint, addresses: &[Address], me: usize, compute: bool) 
     Ok(())
 }
 
-/// Sends packets that nobody answers until agents forward them. False: they do not.
+/// Sends packets that need no answer until agents forward them. False: agents do not forward.
 fn hand_over(member: &Member, tree: Tree) -> Result<bool> {
     let start = Instant::now();
     while member.group.forwarded_by(tree) == Place::Host {
@@ -128,7 +131,8 @@ fn hand_over(member: &Member, tree: Tree) -> Result<bool> {
     Ok(true)
 }
 
-/// The root: time from the first packet of a message until the last member has its last.
+/// Runs the root: measures the time from the first packet of a message until the last member has
+/// its last packet.
 fn lead(endpoint: &Endpoint, addresses: &[Address], task: &Task, cast: Cast) -> Result<Outcome> {
     let packets = Packets::new(endpoint)?;
     let heard: Rc<RefCell<(usize, u64)>> = Rc::default();
@@ -179,7 +183,7 @@ fn lead(endpoint: &Endpoint, addresses: &[Address], task: &Task, cast: Cast) -> 
 
 type Everyone = Vec<Address>;
 
-/// A thread that follows; the channel takes the addresses of all.
+/// Starts a thread that runs a member; the returned channel takes the addresses of all.
 fn spawn(
     me: usize,
     opening: Opening,
@@ -203,12 +207,12 @@ fn spawn(
     (all, thread)
 }
 
-/// Seconds per message.
+/// Measures the seconds per message.
 pub fn multicast(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let cast = Cast::unpack(task.arg).context("no such multicast")?;
     let opening = Opening { links: rank.links(), key: rank.key() };
     if opening.links.agent {
-        // The agent ends when nobody is left.
+        // An agent ends when it has no rank: this endpoint keeps it running.
         rank.weft()?;
     }
     let (own, opened) = channel();

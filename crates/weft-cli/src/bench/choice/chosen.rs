@@ -1,32 +1,32 @@
-//! What is chosen for a benchmark on the command line.
+//! The choices made for a benchmark on the command line.
 
 use super::super::{parse_size, table, LinkName, What, CONFIG};
 use anyhow::{ensure, Result};
 use weft::choices::{Choices, Place, Receipt, Server, Transfer, Tree};
 use weft::{Config, Reliability};
 
-/// What is chosen: of each part one, or several that are measured one after the other.
+/// The choices: of each part one value, or several that are measured one after the other.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Chosen {
     /// Data transfer: copy, gather, rcpy, auto
     #[arg(long, value_delimiter = ',')]
     transfer: Vec<Transfer>,
-    /// Who retransmits: none (needs a network that loses nothing), host, gbn, selective, agent
+    /// Retransmission: none (needs a network that loses nothing), host, gbn, selective, agent
     #[arg(long, value_delimiter = ',')]
     reliability: Vec<Reliability>,
-    /// Longest packet, bytes: 1K,2K,4K; 0 is what the link carries
+    /// Longest packet, bytes: 1K,2K,4K; 0 is the longest that the link carries
     #[arg(long, value_delimiter = ',', value_parser = parse_mtu)]
     mtu: Vec<usize>,
-    /// Who forwards multicasts: host, agent
+    /// Forwarder of multicasts: host, agent
     #[arg(long, value_delimiter = ',')]
     multicast: Vec<Place>,
     /// Multicast trees: flat, chain, binary, binomial
     #[arg(long, value_delimiter = ',')]
     tree: Vec<Tree>,
-    /// Who serves fetch-and-add: host, agent, kernel
+    /// Server of fetch-and-add: host, agent, kernel
     #[arg(long, value_delimiter = ',')]
     fetch_add: Vec<Server>,
-    /// How ranks learn of what arrives: adaptive, polling, blocking, watchdog
+    /// Receipt of messages: adaptive, polling, blocking, watchdog
     #[arg(long, value_delimiter = ',')]
     receipt: Vec<Receipt>,
     /// Members of multicasts, half of them on each side [default: 4]
@@ -34,7 +34,7 @@ pub struct Chosen {
     members: Option<u16>,
 }
 
-/// A packet length that the engine takes.
+/// Parses a packet length that the engine accepts.
 fn parse_mtu(text: &str) -> Result<usize, String> {
     let mtu = parse_size(text)?;
     Config::default().set("mtu", &mtu.to_string()).map_err(|e| e.to_string())?;
@@ -49,16 +49,16 @@ fn or<T: Copy>(given: &[T], usual: T) -> Vec<T> {
     }
 }
 
-/// What the transfer is where the interface is locked.
+/// Reason why the locked interface has one kind of transfer only.
 pub const WATCHED: &str = "the locked interface sends packets that it copies";
 
-/// Whether a benchmark measures messages; the others measure the packet interface.
+/// True if a benchmark measures messages; the others measure the packet interface.
 pub fn of_messages(what: What) -> bool {
     matches!(what, What::Pingpong | What::Bandwidth | What::Rate | What::Wait)
 }
 
 impl Chosen {
-    /// The options that were given.
+    /// Returns the names of the options that were given.
     pub fn given(&self) -> Vec<&'static str> {
         let all = [
             ("--transfer", !self.transfer.is_empty()),
@@ -73,13 +73,13 @@ impl Chosen {
         all.into_iter().filter_map(|(option, given)| given.then_some(option)).collect()
     }
 
-    /// Members of multicasts.
+    /// Returns the number of members of multicasts.
     pub fn members(&self) -> usize {
         self.members.map_or(super::grid::MEMBERS, usize::from)
     }
 
     /// # Errors
-    /// A link has nothing to do with a choice, or cannot have it.
+    /// A choice has no effect on the link, or the link cannot have it.
     pub fn check(&self, what: What, link: LinkName) -> Result<()> {
         ensure!(
             self.reliability.is_empty() || link != LinkName::Shm,
@@ -99,7 +99,7 @@ impl Chosen {
         Ok(())
     }
 
-    /// Every combination for a benchmark; what was not chosen is as the variables say.
+    /// Returns every combination for a benchmark. The variables decide whatever was not chosen.
     pub fn all(&self, what: What) -> Result<Vec<Choices>> {
         let mut usual = Choices::of(&weft::job::config_from_env()?);
         if !of_messages(what) && std::env::var_os("WEFT_RECEIPT").is_none() {
@@ -126,7 +126,7 @@ impl Chosen {
         Ok(all)
     }
 
-    /// The settings that differ from those of this process.
+    /// Returns the names of the settings that differ from those of this process.
     fn settings(&self, what: What) -> Vec<&'static str> {
         let given = self.given().into_iter();
         let of = given.filter(|&option| option != "--members").map(|option| &option[2..]);
@@ -137,13 +137,13 @@ impl Chosen {
         settings
     }
 
-    /// A combination as the environment of ranks.
+    /// Returns a combination as the environment of ranks.
     pub fn environment(&self, what: What, choices: &Choices) -> Environment {
         let members = if what == What::Multicast { self.members() } else { 2 };
         environment(choices, &self.settings(what), members)
     }
 
-    /// What distinguishes the lines of a combination.
+    /// Returns the text that distinguishes the table rows of a combination.
     pub fn label(&self, what: What, choices: &Choices) -> String {
         let mut words = Vec::new();
         if !of_messages(what) {
@@ -166,15 +166,15 @@ impl Chosen {
     }
 }
 
-/// Variables of ranks.
+/// Environment variables of ranks.
 pub type Environment = &'static [(&'static str, &'static str)];
 
-/// All settings that are choices.
+/// Names of all settings that are choices.
 pub const SETTINGS: &[&str] =
     &["transfer", "reliability", "mtu", "multicast", "tree", "fetch-add", "receipt"];
 
-/// The choices as the environment of ranks, as far as these settings say them. They live as long as
-/// the program: there are as many as combinations measured.
+/// Returns the choices as the environment of ranks, restricted to these settings. The strings live
+/// as long as the program; their number is that of the combinations measured.
 pub fn environment(choices: &Choices, settings: &[&'static str], members: usize) -> Environment {
     let mut config = Config::default();
     choices.write(&mut config);
@@ -185,11 +185,12 @@ pub fn environment(choices: &Choices, settings: &[&'static str], members: usize)
         all.push((name, config.get(&key).unwrap_or_default().leak()));
     }
     if std::env::var_os("WEFT_LOG").is_none() {
-        // Members leave one after the other; what matters is in the answers of the ranks.
+        // Members leave one after the other, which logs warnings; the answers of the ranks hold all
+        // that matters.
         all.push(("WEFT_LOG", "error"));
     }
     if choices.reliability == Reliability::None {
-        // What is on its way has to fit the receiver's ring: nothing is sent again.
+        // Nothing is retransmitted, so all bytes in flight must fit the receiver's ring.
         all.push(("WEFT_EAGER_CREDIT", "128K"));
     }
     if members > weft::job::cores_of_host() {
@@ -206,7 +207,7 @@ fn mtu(choices: &Choices) -> String {
     }
 }
 
-/// The choices that matter to a benchmark of packets, in words.
+/// Describes the choices that matter to a benchmark of packets.
 pub fn label(what: What, c: &Choices) -> String {
     let common = format!("{} {}", c.reliability, mtu(c));
     match what {

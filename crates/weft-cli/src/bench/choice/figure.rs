@@ -1,4 +1,4 @@
-//! The grid as a picture: a column for each link, a row for each thing measured.
+//! The grid as a picture: a column for each link, a row for each figure.
 
 use super::super::LinkName;
 use super::grid::{Cell, Figure};
@@ -11,10 +11,10 @@ const HEIGHT: f64 = 1060.0;
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 1164.0;
 const TOP: f64 = 104.0;
-/// Height of a row's panels, and of what is between two rows.
+/// Height of a row's panels, and of the gap between two rows.
 const PANEL: f64 = 178.0;
 const GAP: f64 = 60.0;
-/// Between two columns.
+/// Width of the gap between two columns.
 const AISLE: f64 = 16.0;
 
 const BLACK: Colour = [30, 30, 30];
@@ -55,7 +55,7 @@ impl Row {
         self.top + PANEL * (1.0 - share.clamp(0.0, 1.0))
     }
 
-    /// Lines at 1, 2 and 5 of each power of ten, with figures at the left.
+    /// Draws lines at 1, 2 and 5 of each power of ten, with numbers at the left.
     fn axis(&self, title: &str, shapes: &mut Vec<Shape>) {
         shapes.push(text((LEFT - 56.0, self.top - 26.0), title, Anchor::Start, BLACK));
         let dense = self.high - self.low < 1.7;
@@ -77,7 +77,7 @@ impl Row {
     }
 }
 
-/// Where a panel is.
+/// Position of a panel.
 #[derive(Clone, Copy)]
 struct Panel {
     left: f64,
@@ -97,7 +97,7 @@ fn categories(panel: Panel, row: &Row, names: &[String], shapes: &mut Vec<Shape>
     }
 }
 
-/// A figure with its spread; hollow where ranks compute.
+/// Draws a figure with its spread; hollow where ranks compute.
 fn dot(x: f64, row: &Row, cell: &Cell, colour: Colour, hollow: bool, shapes: &mut Vec<Shape>) {
     let Some(s) = cell.value else { return };
     let y = row.y(s.median);
@@ -111,7 +111,7 @@ fn dot(x: f64, row: &Row, cell: &Cell, colour: Colour, hollow: bool, shapes: &mu
     }
 }
 
-/// The middle one of the floors beside the figures.
+/// Draws the median of the floors beside the figures.
 fn floor(panel: Panel, row: &Row, cells: &[&Cell], shapes: &mut Vec<Shape>) {
     let mut all: Vec<f64> = cells.iter().filter_map(|c| c.floor).collect();
     all.sort_by(f64::total_cmp);
@@ -199,7 +199,7 @@ fn fetch_adds(panel: Panel, row: &Row, cells: &[&Cell], shapes: &mut Vec<Shape>)
     categories(panel, row, &names, shapes);
 }
 
-/// Which figures a row shows.
+/// Selects the figures of a row.
 type Wanted = fn(Figure) -> bool;
 /// Draws the figures of a link into its panel.
 type Draw = fn(Panel, &Row, &[&Cell], &mut Vec<Shape>);
@@ -267,7 +267,7 @@ pub fn figure(cells: &[Cell]) -> Picture {
         let Some(row) = Row::new(number, values.filter(|v| *v > 0.0)) else { continue };
         for (at, _) in links.iter().enumerate() {
             let Panel { left, right } = panel(at);
-            // A panel's ground is a line as wide as it is high.
+            // The background of a panel is drawn as a line whose width is the panel's height.
             let middle = row.top + PANEL / 2.0;
             shapes.push(line(vec![(left, middle), (right, middle)], PAPER, PANEL, false));
         }

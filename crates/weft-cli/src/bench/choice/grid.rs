@@ -14,30 +14,30 @@ use std::time::{Duration, Instant};
 use weft::choices::{Choices, Place, Receipt, Server, Transfer, Tree};
 use weft::Reliability;
 
-/// Bytes of the messages of the rate.
+/// Length of the messages of the rate, in bytes.
 pub const BULK: usize = 256 << 10;
-/// Members of multicasts.
+/// Number of members of multicasts.
 pub const MEMBERS: usize = 4;
-/// Time of the whole grid, for each repetition.
+/// Time limit of the whole grid, for each repetition.
 const LIMIT: Duration = Duration::from_secs(110);
-/// A rank that is silent for longer hangs.
+/// A rank that is silent for longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is measured.
+/// A figure that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// A packet of 16 B, one way, us.
     HalfTrip,
     /// Messages of `BULK` bytes, GB/s.
     Throughput,
-    /// A packet of 16 B until the last member has it, us; whether the members compute.
+    /// A packet of 16 B until the last member has it, us. True: the members compute.
     Multicast(bool),
-    /// A fetch-and-add, us; whether the owner computes.
+    /// A fetch-and-add, us. True: the owner computes.
     FetchAdd(bool),
 }
 
 impl Figure {
-    /// Its name in tables.
+    /// Returns its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Figure::HalfTrip => "half trip",
@@ -49,7 +49,7 @@ impl Figure {
         }
     }
 
-    /// Its unit.
+    /// Returns its unit.
     pub fn unit(self) -> &'static str {
         match self {
             Figure::Throughput => "GB/s",
@@ -70,22 +70,22 @@ impl Figure {
 pub struct Cell {
     /// The link.
     pub link: LinkName,
-    /// What was measured.
+    /// The figure measured.
     pub figure: Figure,
-    /// Who forwarded or counted: host, agent or kernel; empty where nobody does.
+    /// The forwarder or counter: host, agent or kernel; empty where there is none.
     pub by: &'static str,
-    /// What was chosen.
+    /// The choices under which it was measured.
     pub choices: Choices,
-    /// The figure, in its unit.
+    /// The value, in the unit of the figure.
     pub value: Option<Sample>,
-    /// What the link itself takes, measured beside it.
+    /// The figure of the link itself without weft, measured in the same run.
     pub floor: Option<f64>,
-    /// Why there is no figure.
+    /// The reason for a missing value.
     pub why: String,
 }
 
 impl Cell {
-    /// Who retransmits: where the link is reliable, nobody has to.
+    /// Returns the kind of retransmission, or `link` where the link is reliable by itself.
     pub fn reliability(&self) -> &'static str {
         match (self.link, self.choices.reliability) {
             (LinkName::Shm, _) => "link",
@@ -96,7 +96,7 @@ impl Cell {
         }
     }
 
-    /// Longest packet: bytes, or what the link carries.
+    /// Returns the length of the longest packet in bytes, or that the link decides.
     pub fn mtu(&self) -> String {
         match self.choices.mtu {
             0 => "link".into(),
@@ -104,7 +104,7 @@ impl Cell {
         }
     }
 
-    /// As a line of a CSV file.
+    /// Returns a line of a CSV file.
     pub fn csv(&self) -> String {
         let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.4}"));
         let (s, c) = (self.value, &self.choices);
@@ -128,18 +128,18 @@ impl Cell {
     }
 }
 
-/// The names of [`Cell::csv`].
+/// The column names of [`Cell::csv`].
 pub const HEAD: &str =
     "link,bench,by,transfer,reliability,mtu,tree,size,unit,value,min,max,floor,not_measured";
 
-/// What is measured with ranks of its own.
+/// Figures that are measured with ranks of their own.
 #[derive(Clone, Copy)]
 struct Step {
     what: What,
     choices: Choices,
 }
 
-/// The steps of a link: where it is reliable, nobody retransmits.
+/// Returns the steps of a link. A reliable link has no steps for retransmission.
 fn steps(link: LinkName) -> Vec<Step> {
     let usual = Choices { receipt: Receipt::Polling, ..Choices::default() };
     let reliabilities: &[Reliability] = match link {
@@ -175,7 +175,8 @@ fn steps(link: LinkName) -> Vec<Step> {
     out
 }
 
-/// Members of one host reach each other through memory; served by agents, through these.
+/// Returns the links of a multicast. Members of one host use shared memory; with agents, the
+/// agents.
 fn multicast_links(link: LinkName) -> &'static str {
     match link {
         LinkName::Packet => "shm,packet",
@@ -185,38 +186,38 @@ fn multicast_links(link: LinkName) -> &'static str {
     }
 }
 
-/// What a link itself takes, measured between any two steps.
+/// The figures of a link itself, measured between any two steps.
 #[derive(Clone, Copy, Default)]
 struct Floors {
     half: Option<f64>,
     rate: Option<f64>,
 }
 
-/// How much slower than at its best a link may be while it is measured: beyond, something else
-/// disturbs it, and the step is done again.
+/// Largest ratio of a link's time to its best time at which a step counts. Beyond it something else
+/// disturbs the link, and the step is repeated.
 pub const DISTURBED: f64 = 1.3;
-/// How often a step is done at most.
+/// Most tries of one step.
 pub const TRIES: usize = 3;
 
-/// The better of two, where one is.
+/// Returns the better of two values, or the only one.
 fn either(a: Option<f64>, b: Option<f64>, better: fn(f64, f64) -> f64) -> Option<f64> {
     a.zip(b).map(|(a, b)| better(a, b)).or(a).or(b)
 }
 
 impl Floors {
-    /// The quickest of both.
+    /// Returns the faster value of each floor.
     fn best(self, other: Floors) -> Floors {
         let half = either(self.half, other.half, f64::min);
         Floors { half, rate: either(self.rate, other.rate, f64::max) }
     }
 
-    /// The slowest of both.
+    /// Returns the slower value of each floor.
     fn worst(self, other: Floors) -> Floors {
         let half = either(self.half, other.half, f64::max);
         Floors { half, rate: either(self.rate, other.rate, f64::min) }
     }
 
-    /// Whether these are much slower than the best.
+    /// True if these are much slower than the best.
     fn are_slow(self, best: Floors) -> bool {
         let slow =
             |a: Option<f64>, b: Option<f64>| a.zip(b).is_some_and(|(a, b)| a > DISTURBED * b);
@@ -233,7 +234,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// Measures subjects with ranks of their own; why, where that does not work.
+    /// Measures subjects with ranks of their own. The error is the reason why that failed.
     fn measure(
         &self,
         kind: &Kind,
@@ -261,7 +262,8 @@ impl Grid {
         }
     }
 
-    /// Does a step, again where the link was slow meanwhile. What cannot be measured says why.
+    /// Does a step, and repeats it where the link was slow meanwhile. A figure that cannot be
+    /// measured keeps the reason.
     fn step(
         &mut self,
         bench: &mut Bench<'_>,
@@ -318,7 +320,7 @@ impl Grid {
         self.keep_to_time();
     }
 
-    /// What is being measured: a line of its own where no bar is drawn.
+    /// Shows the step being measured: on a line of its own where no bar is drawn.
     fn say(&self, what: String) {
         if self.bar.is_hidden() {
             let (at, of) = (self.bar.position() + 1, self.bar.length().unwrap_or(0));
@@ -331,7 +333,8 @@ impl Grid {
         self.start.elapsed() >= self.limit
     }
 
-    /// Whether the rest fits into the time, at the pace so far; the first steps tell none.
+    /// True if the remaining steps fit into the time at the pace so far. The first ten steps are
+    /// too few to tell a pace: true.
     fn has_time(&self) -> bool {
         let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
         let left = self.start.elapsed().as_secs_f64() / done.max(1) as f64
@@ -340,7 +343,7 @@ impl Grid {
         done <= 10 || left <= time
     }
 
-    /// Measures the rest with fewer repetitions if it would take too long.
+    /// Reduces the repetitions of the remaining steps if the time would not suffice.
     fn keep_to_time(&mut self) {
         if !self.has_time() && self.options.repeat > 1 {
             self.options.repeat -= 1;
@@ -349,7 +352,7 @@ impl Grid {
 
     fn link(&mut self, link: LinkName) -> Result<()> {
         self.say(format!("{}: floors", link.name()));
-        // Floors are measured often: once is enough each time.
+        // Floors are measured often, so one repetition each time is enough.
         let options = Options { repeat: 1, ..self.options.clone() };
         let mut bench = Bench::start(link, &options)?;
         bench.meter.title.clear();
@@ -362,7 +365,7 @@ impl Grid {
     }
 }
 
-/// The floors now. One that cannot be measured is none.
+/// Measures the floors now. A floor that cannot be measured is `None`.
 fn floors(bench: &mut Bench<'_>) -> Floors {
     let stream = match bench.link {
         LinkName::Shm => Probe::RemoteCopy,
@@ -380,7 +383,7 @@ fn floors(bench: &mut Bench<'_>) -> Floors {
 fn packets(choices: Choices) -> Vec<(Figure, &'static str, Subject)> {
     let rate = (Figure::Throughput, "", Probe::PacketStream.into());
     match choices.mtu {
-        // A small packet is the same whatever the longest is.
+        // A small packet does not depend on the length of the longest.
         0 => vec![(Figure::HalfTrip, "", Probe::PacketPingPong.into()), rate],
         _ => vec![rate],
     }
@@ -399,7 +402,7 @@ fn fetch_add(choices: Choices) -> Vec<(Figure, &'static str, Subject)> {
     vec![(Figure::FetchAdd(false), by, Probe::FetchAdd.into()), (Figure::FetchAdd(true), by, busy)]
 }
 
-/// Links that can be measured here: raw Ethernet needs two lab hosts of root's.
+/// Returns the links that can be measured here: raw Ethernet needs two lab hosts and root.
 fn links(given: &[LinkName], options: &Options) -> Vec<LinkName> {
     if !given.is_empty() {
         return given.to_vec();

@@ -56,7 +56,7 @@ pub fn tables(
     Ok(tables)
 }
 
-/// What is at the agent is measured where agents are started.
+/// A choice that is served by an agent is measured only where agents are started.
 fn check(choices: &Choices, link: LinkName) -> Result<()> {
     if choices.receipt == Receipt::Watchdog && choices.transfer != Transfer::Auto {
         bail!("transfer={} with receipt=watchdog: {}", choices.transfer, chosen::WATCHED);
@@ -69,7 +69,7 @@ fn check(choices: &Choices, link: LinkName) -> Result<()> {
     }
 }
 
-/// The floor of a small message: over agents, weft's packet link.
+/// Returns the floor of a small message. Over agents that is weft's packet link.
 fn floor(bench: &Bench<'_>, size: usize) -> (&'static str, Subject) {
     let (name, probe) = pingpong::floor_of(bench.link, size);
     match bench.direct {
@@ -114,7 +114,7 @@ fn one(
     Ok(vec![table])
 }
 
-/// A row's name: the figure and the choices.
+/// Returns the name of a table row: the figure and the choices.
 fn named(what: &str, choices: &str) -> &'static str {
     format!("{what}, {choices}").leak()
 }
@@ -135,7 +135,7 @@ fn logp(bench: &mut Bench<'_>, name: &'static str, watched: bool) -> Result<Tabl
             bare,
             Subject { arg: 1, ..Probe::PacketPingPong.into() },
         ];
-        // There is no endpoint of one thread beside a watchdog.
+        // Beside a watchdog there is no endpoint of one thread.
         if !watched {
             subjects.push(Probe::WeftPingPong.into());
         }
@@ -190,7 +190,7 @@ fn throughput(bench: &mut Bench<'_>, name: &'static str, watched: bool) -> Resul
     Ok(table)
 }
 
-/// Computation of the owner of a counter between two polls, ns.
+/// Time that the owner of a counter computes between two polls, ns.
 const COMPUTES: u64 = 1_000_000;
 
 fn fetch_add(bench: &mut Bench<'_>, name: &'static str, choices: &Choices) -> Result<Table> {
@@ -233,7 +233,7 @@ fn multicast(
     members: usize,
     config: &'static [(&'static str, &'static str)],
 ) -> Result<Table> {
-    // Members of one host reach each other through memory.
+    // Members of one host use shared memory.
     let links = match bench.link {
         LinkName::Packet => "shm,packet",
         LinkName::Xdp => "shm,xdp",

@@ -1,4 +1,4 @@
-//! What the two ranks do to measure the packet interface.
+//! The two ranks' part in measuring the packet interface.
 
 use super::super::floor::{median_ns, per};
 use super::super::logp::{clock_ns, BURST};
@@ -15,37 +15,37 @@ use weft::choices::Transfer;
 use weft::packets::{Counter, Exported, Packet};
 use weft::{OpError, PeerId};
 
-/// Handler of measured packets.
+/// Handler number of measured packets.
 const DATA: u16 = 1;
-/// Handler of the packet that ends a measurement.
+/// Handler number of the packet that ends a measurement.
 const ACK: u16 = 2;
-/// Mailbox of packets that are received.
+/// Mailbox number of packets that are received.
 const BOX: u16 = 3;
-/// An owner looks as often whether all is done.
+/// Longest wait of an owner before it checks for the end.
 const IDLE: Duration = Duration::from_micros(50);
-/// Longest message copied remotely.
+/// Longest message that is copied remotely, in bytes.
 const EXPORT: usize = 16 << 20;
 
-/// The packet interface of a rank, with the other one as its peer.
+/// The packet interface of a rank, with the other rank as its peer.
 pub struct Line {
     packets: Carrier,
     peer: PeerId,
     transfer: Transfer,
-    /// Packets and acknowledgements that came; counted by one thread at a time.
+    /// Packets and acknowledgements that arrived; one thread at a time counts.
     got: Count,
     acks: Count,
-    /// Acknowledgements waited for so far.
+    /// Acknowledgements that the rank has waited for so far.
     awaited: Cell<u64>,
-    /// Gives the receiver so much memory to copy to.
+    /// Sets the length of the memory into which the receiver copies.
     resize: Box<dyn Fn(usize)>,
-    /// Nothing is exported by an interface with a lock.
+    /// `None` for the locked interface, which exports no memory.
     memory: Option<Exported>,
     their_memory: u64,
     counter: Counter,
     their_counter: Counter,
 }
 
-/// The bytes that are sent: of one's own, and as memory that packets are gathered from.
+/// The bytes of a message: `own` for copies, `shared` for packets gathered from memory.
 struct Message {
     own: Vec<u8>,
     shared: Rc<[u8]>,
@@ -105,7 +105,7 @@ impl Rank {
     }
 }
 
-/// A count that the upcalls of whichever thread makes progress go on with.
+/// A counter that the upcalls increment, on any thread that makes progress.
 #[derive(Clone, Default)]
 struct Count(Arc<AtomicU64>);
 
@@ -114,14 +114,15 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Without the cost of a locked instruction: upcalls run one at a time.
+    /// A load and a store cost no locked instruction, and suffice because upcalls run one at a
+    /// time.
     fn one_more(&self) {
         self.0.store(self.get() + 1, Ordering::Relaxed);
     }
 }
 
-/// Has the packets of a message counted and copied to memory, of the length that what is returned
-/// sets.
+/// Counts the packets of a message and copies them to memory. The returned function sets the length
+/// of that memory.
 fn receive(packets: &Carrier, got: &Count) -> Result<Box<dyn Fn(usize)>> {
     fn copy(place: &mut [u8], packet: &Packet<'_>) {
         let at = packet.argument() as usize;
@@ -188,7 +189,7 @@ impl Line {
         Ok(())
     }
 
-    /// Waits for the `n`th packet, or for the number `n` in the memory that was copied to.
+    /// Waits for the `n`th packet, or until the exported memory holds the number `n`.
     fn await_nth(&self, n: u64) -> Result<()> {
         if !self.is_rcpy() {
             while self.got.get() < n {
@@ -205,7 +206,7 @@ impl Line {
             }
             packets.poll();
             if packets.endpoint().agent().is_some() {
-                // It may share the core.
+                // The agent may share the core.
                 std::thread::yield_now();
             }
         }
@@ -221,7 +222,7 @@ impl Line {
         }?)
     }
 
-    /// Receives a message of one packet, or waits for the number `n` in the memory copied to.
+    /// Receives a message of one packet, or waits until the exported memory holds the number `n`.
     fn receive_one(&self, n: u64, into: &mut [u8]) -> Result<()> {
         if self.is_rcpy() {
             return self.await_nth(n);
@@ -234,7 +235,7 @@ impl Line {
         self.packets.send(self.peer, ACK, 0, &[])
     }
 
-    /// Waits for the next acknowledgement, which may have come while something was sent.
+    /// Waits for the next acknowledgement; it may have arrived during a send.
     fn await_ack(&self) {
         let n = self.awaited.get() + 1;
         self.awaited.set(n);
@@ -243,17 +244,18 @@ impl Line {
         }
     }
 
-    /// A message whose first bytes are `n`.
+    /// Writes `n` into the first bytes of a message.
     fn number(&self, message: &mut Message, n: u64) {
         if self.is_rcpy() {
             message.own[..8].copy_from_slice(&n.to_le_bytes());
         }
     }
 
-    /// Starts counting anew; whatever was copied here is no number that is awaited.
+    /// Starts a new count. Bytes copied here earlier must not equal a number that is awaited.
     fn reset(&self, copied: usize) -> u64 {
         (self.resize)(copied);
-        // Numbers go on: an earlier measurement may have left one in the memory.
+        // The numbers continue, because an earlier measurement may have left its number in the
+        // memory.
         self.got.get()
     }
 
@@ -262,18 +264,18 @@ impl Line {
     }
 }
 
-/// Bytes of the shortest message: those of its number.
+/// Returns the message length; the shortest message holds its number.
 fn size_of(task: &Task) -> usize {
     task.size.max(8)
 }
 
-/// One-way time of a packet that is received where its receiver waits for it; with `task.arg` 1, or
-/// in several packets, by upcalls.
+/// Measures the one-way time of a packet. The receiver takes it in a receive call; with `task.arg`
+/// 1, or in several packets, by upcalls.
 pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
     let mut data = Message::of(task);
     let (mut into, room) = (data.own.clone(), line.room()?);
-    // The locked interface has upcalls alone.
+    // The locked interface has upcalls only.
     let received = task.arg == 0 && size_of(task) <= room && line.packets.own().is_ok();
     let base = line.reset(0);
     let parts = data.parts(room);
@@ -300,7 +302,7 @@ pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     volley(rank, task, &mut Rc::clone(&line), "lost", send, recv)
 }
 
-/// A number that both ranks have and no earlier measurement had.
+/// Returns a number that is the same on both ranks and new for each measurement.
 fn rank_seed(rank: &mut Rank) -> Result<u64> {
     if rank.me == 0 {
         let seed = weft_link::random_u64() >> 8 << 4;
@@ -310,7 +312,7 @@ fn rank_seed(rank: &mut Rank) -> Result<u64> {
     rank.hear_u64()
 }
 
-/// Time of a sending call, over bursts that are answered before the next begins.
+/// Measures the time of a sending call, over bursts that are answered before the next begins.
 pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
     let data = Message::of(task);
@@ -344,8 +346,8 @@ pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     })
 }
 
-/// Round trips with a computation of `task.arg` ns after the send; gives what is beyond the
-/// computation: `os` + `or`.
+/// Measures round trips with a computation of `task.arg` ns after the send; returns `time -
+/// computation`, which is `os` + `or`.
 pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
     let mut data = Message::of(task);
@@ -377,8 +379,8 @@ pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(if rank.me == 0 { median_ns(spans) } else { Outcome::Elsewhere })
 }
 
-/// Messages in one direction, in packets that the receiver copies to their place, or by
-/// remote-memory copy; the last one is answered.
+/// Measures messages in one direction, in packets that the receiver copies, or by remote-memory
+/// copy; the last message is answered.
 pub fn stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
     let data = Message::of(task);
@@ -407,8 +409,8 @@ pub fn stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(per(start, task.iters))
 }
 
-/// Fetch-and-add at the other rank, which computes for `task.arg` ns between two polls, or (0)
-/// polls all the time.
+/// Measures fetch-and-add at the other rank, which computes for `task.arg` ns between two polls; 0:
+/// it polls all the time.
 pub fn fetch_add(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
     let before = line.packets.counter_value(line.counter).unwrap_or(0);
@@ -418,7 +420,7 @@ pub fn fetch_add(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         let done = before + task.iters;
         while line.packets.counter_value(line.counter).unwrap_or(0) < done {
             if task.arg == 0 {
-                // An agent may share the core: it is handed over as in every wait.
+                // An agent may share the core: this wait yields it, as every wait does.
                 line.packets.wait(Some(IDLE));
                 continue;
             }
@@ -437,7 +439,7 @@ pub fn fetch_add(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(per(start, task.iters))
 }
 
-/// Fetch-and-add at the other rank, which computes and calls nothing until all is done.
+/// Measures fetch-and-add at the other rank, which computes and calls nothing until all is done.
 pub fn fetch_add_unpolled(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
     rank.sync()?;
@@ -460,7 +462,7 @@ pub fn fetch_add_unpolled(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Longest packet of the program to the other rank, bytes.
+/// Returns the longest packet from the program to the other rank, in bytes.
 pub fn packet_max(rank: &mut Rank) -> Result<Outcome> {
     let line = rank.line()?;
     Ok(if rank.me == 0 { Outcome::Value(line.room()? as f64) } else { Outcome::Elsewhere })

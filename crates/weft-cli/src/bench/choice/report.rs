@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 use weft::choices::{Transfer, Tree};
 
-/// When and where it was measured.
+/// Time and place of the measurement.
 pub struct About {
     date: String,
     machine: String,
@@ -16,7 +16,7 @@ pub struct About {
 }
 
 impl About {
-    /// At the start of a run.
+    /// Returns the values at the start of a run.
     pub fn now(options: &Options) -> About {
         let words: Vec<String> = std::env::args().skip(1).collect();
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -35,7 +35,7 @@ impl About {
     }
 }
 
-/// All figures.
+/// Returns all figures as CSV.
 pub fn csv(about: &About, cells: &[Cell]) -> String {
     let mut out = String::new();
     for line in about.machine.lines() {
@@ -46,7 +46,7 @@ pub fn csv(about: &About, cells: &[Cell]) -> String {
     out
 }
 
-/// A number with three digits.
+/// Formats a number with three digits.
 pub fn digits(value: f64) -> String {
     match value {
         v if v >= 100.0 => format!("{v:.0}"),
@@ -55,7 +55,7 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// The floor beside each of some figures: one number, or its bounds where it moved.
+/// Formats the floor of some figures: one number, or its bounds where they differ.
 fn floor(cells: &[Option<&Cell>]) -> String {
     let mut all: Vec<f64> = cells.iter().flatten().filter_map(|c| c.floor).collect();
     all.sort_by(f64::total_cmp);
@@ -68,7 +68,7 @@ fn floor(cells: &[Option<&Cell>]) -> String {
     }
 }
 
-/// A row: names, figures, and the floor if there is one. The best figure is set in bold.
+/// Writes a row: names, figures, and the floor if there is one. The best figure is bold.
 fn row(out: &mut String, names: &[String], cells: &[Option<&Cell>], has_floor: bool) {
     let values = || cells.iter().flatten().filter_map(|c| c.value).map(|s| s.median);
     let compared = !cells.iter().flatten().any(|c| matches!(c.figure, Figure::FetchAdd(_)));
@@ -97,7 +97,7 @@ fn head(out: &mut String, title: &str, names: &[&str], figures: &[&str]) {
     let _ = writeln!(out, "\n## {title}\n\n| {} |\n| {} |", names.join(" | "), rules.join(" | "));
 }
 
-/// The different values of something, in the order in which they come.
+/// Returns the distinct values in the order in which they come.
 fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut out = Vec::new();
     for one in all {
@@ -157,7 +157,7 @@ fn fetch_add(out: &mut String, cells: &[Cell]) {
     }
 }
 
-/// What agents change, as ratios of this run.
+/// Writes the effect of agents, as ratios of figures of this run.
 fn in_short(out: &mut String, cells: &[Cell]) {
     let median = |figure, by: &str, tree: Option<Tree>| {
         let found = cells.iter().find(|c| {
@@ -197,7 +197,7 @@ fn in_short(out: &mut String, cells: &[Cell]) {
     }
 }
 
-/// The page.
+/// Returns the page.
 pub fn markdown(about: &About, cells: &[Cell], took: Duration) -> String {
     let mut out = String::from("# The choices, measured\n\n");
     let _ = writeln!(

@@ -1,13 +1,13 @@
-//! HPCC (Debian's package `hpcc`): its figures for random access and latency.
+//! HPCC (Debian's package `hpcc`): figures of random access and latency.
 
 use super::job::{Folder, Hosts, Job, Subject};
 use anyhow::{bail, Context, Result};
 use std::path::PathBuf;
 
-/// One-dimensional problem size; small: only two of its figures count.
+/// One-dimensional problem size. It is small because only two figures of HPCC count.
 const ORDER: u32 = 1000;
 
-/// What HPCC reads.
+/// Returns the input file of HPCC.
 fn input() -> String {
     let lines = [
         "HPLinpack benchmark input file".to_owned(),
@@ -50,16 +50,16 @@ fn input() -> String {
     lines.join("\n") + "\n"
 }
 
-/// The program, if it is installed.
+/// Returns the path of the program, if it is installed.
 pub fn program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join("hpcc")).find(|file| file.is_file())
 }
 
-/// Figures of one run: updates a second in millions, and seconds of latency.
+/// Runs HPCC once; returns updates per second in millions, and seconds of latency.
 ///
 /// # Errors
-/// It failed, or its own verification did.
+/// The run failed, or HPCC's own verification did.
 pub fn run(program: &std::path::Path, hosts: &Hosts, subject: &Subject) -> Result<[f64; 2]> {
     let folder = Folder::new()?;
     std::fs::write(folder.0.join("hpccinf.txt"), input()).context("writing hpccinf.txt")?;

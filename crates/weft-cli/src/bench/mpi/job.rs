@@ -13,17 +13,17 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use weft::keyfile;
 
-/// A run that takes longer hangs.
+/// A run that takes longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A folder that is gone with this value.
+/// A folder that is deleted when this value is dropped.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
-    /// A new one.
+    /// Makes a new folder.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub fn new() -> Result<Folder> {
         let name = format!("weft-bench-{}-{:x}", std::process::id(), weft_link::random_u64());
         let path = std::env::temp_dir().join(name);
@@ -38,16 +38,16 @@ impl Drop for Folder {
     }
 }
 
-/// Hosts of a lab that launchers of MPIs reach.
+/// Hosts of a lab that the launchers of MPIs can reach.
 pub struct Hosts {
     _lab: Attached,
-    /// Address and first process of each.
+    /// Address and first process of each host.
     hosts: Vec<(String, i32)>,
     agent: PathBuf,
 }
 
-/// Options of nsenter for a host's network and name. Its files and processes stay those of the
-/// machine: launchers on several hosts see one installation.
+/// Returns options of nsenter that enter a host's network and name. Files and processes stay those
+/// of the machine, so that launchers on several hosts find one installation.
 fn enter(process: i32) -> [String; 3] {
     ["net", "uts", "ipc"].map(|kind| format!("--{kind}=/proc/{process}/ns/{kind}"))
 }
@@ -82,7 +82,7 @@ impl Hosts {
         Ok(Hosts { _lab: lab, hosts, agent })
     }
 
-    /// The ranks of each host.
+    /// Returns the ranks of each host.
     fn shares(&self, each: usize) -> Vec<Share> {
         let share = |(at, (host, _)): (usize, &(String, i32))| Share {
             host: host.clone(),
@@ -93,22 +93,22 @@ impl Hosts {
     }
 }
 
-/// An MPI, told what to use.
+/// An MPI with settings that select its transport.
 #[derive(Clone)]
 pub struct Subject {
-    /// In tables.
+    /// Name in tables.
     pub name: &'static str,
-    /// Which.
+    /// The MPI.
     pub mpi: Mpi,
-    /// Variables of the ranks.
+    /// Environment variables of the ranks.
     pub set: Vec<(String, String)>,
     /// Options of the launcher.
     pub extra: Vec<String>,
 }
 
-/// What is run.
+/// A program to run.
 pub struct Job<'a> {
-    /// Where; the machine itself if `None`.
+    /// The hosts; `None` is the machine itself.
     pub hosts: Option<&'a Hosts>,
     /// Ranks of each host.
     pub each: usize,
@@ -157,10 +157,10 @@ impl Job<'_> {
         Ok(outer)
     }
 
-    /// Runs it; what it printed.
+    /// Runs the job; returns its output.
     ///
     /// # Errors
-    /// It failed, with what it said, or hung.
+    /// The job failed (the error holds its output) or hung.
     pub fn run(&self, subject: &Subject) -> Result<String> {
         let mut command = Command::new("timeout");
         let launcher = self.launcher(subject)?;
@@ -187,10 +187,10 @@ impl Job<'_> {
 /// Compiles the program with an MPI's own compiler.
 ///
 /// # Errors
-/// There is none, or it says no.
+/// There is no compiler, or it fails.
 pub fn compile(mpi: &Mpi, source: &Path, folder: &Path) -> Result<PathBuf> {
     let launcher = mpi.launcher.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    // Where several MPIs share a folder, launcher and compiler share the ending.
+    // Where several MPIs share a folder, launcher and compiler have the same ending.
     let ending = launcher.split_once('.').map_or(String::new(), |(_, e)| format!(".{e}"));
     let compiler = mpi.launcher.with_file_name(format!("mpicc{ending}"));
     let program = folder.join(format!("{mpi}").replace([' ', '/'], "-"));

@@ -20,21 +20,21 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Sizes of half round trips.
+/// Message sizes of half round trips, in bytes.
 const SIZES: [usize; 7] = [0, 16, 1 << 10, 8 << 10, 64 << 10, 1 << 20, 4 << 20];
 /// Seconds for one size in one turn.
 const TURN: f64 = 0.15;
 
-/// An MPI and its program.
+/// An MPI and the program compiled for it.
 struct Installed {
     mpi: Mpi,
     program: PathBuf,
 }
 
-/// Figures of one subject: by size, seconds, one for each turn.
+/// Figures of one subject: for each size the seconds of each turn.
 type Figures = BTreeMap<usize, Vec<f64>>;
 
-/// What was found out.
+/// State and results of the measurements.
 struct Run<'a> {
     options: &'a Options,
     folder: Folder,
@@ -53,23 +53,24 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Options every run of an MPI has here.
+/// Returns the options that every run of an MPI has here.
 fn usual(family: Family) -> Vec<String> {
     match family.is_open_mpi() {
-        // As many ranks as wanted, wherever there are cores.
+        // Run any number of ranks on the cores that there are.
         true => words("--oversubscribe --bind-to none"),
         false => Vec::new(),
     }
 }
 
-/// An MPI over weft.
+/// Returns a subject: an MPI over weft.
 fn over_weft(mpi: &Mpi, provider: &Path, link: Option<&str>, all: bool) -> Subject {
     let choice = Choice { link: link.map(str::to_owned), all_through_weft: all };
     let set = variables(mpi.family, provider, &choice);
     Subject { name: "weft", mpi: mpi.clone(), set, extra: usual(mpi.family) }
 }
 
-/// An MPI over TCP: the ways it has, by name. Inside a host with its own shared memory if `near`.
+/// Returns the subjects of an MPI over TCP, one per transport. `near`: its own shared memory inside
+/// a host.
 fn over_tcp(mpi: &Mpi, near: bool) -> Vec<Subject> {
     let subject = |name, set: &[(&str, &str)], more: &str| {
         let extra = usual(mpi.family).into_iter().chain(words(more)).collect();
@@ -119,7 +120,7 @@ fn names(family: Family) -> [&'static str; 3] {
     }
 }
 
-/// "weft-bench SIZE SECONDS" lines.
+/// Parses "weft-bench SIZE SECONDS" lines.
 fn parse(said: &str) -> Vec<(usize, f64)> {
     let line = |line: &str| {
         let mut words = line.trim().strip_prefix("weft-bench ")?.split(' ');
@@ -206,7 +207,7 @@ impl Run<'_> {
         self.checks.push(Check { table, aim });
     }
 
-    /// Half round trips between two hosts.
+    /// Measures half round trips between two hosts.
     fn between(&mut self) -> Result<()> {
         let sizes = self.sizes(&SIZES);
         if sizes.is_empty() {
@@ -249,7 +250,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The endpoint's own one-way time of 8 bytes between two such hosts, in us.
+    /// Measures the one-way time of 8 bytes of weft's endpoint between two such hosts, in us.
     fn endpoint(&mut self, wanted: bool) -> Option<Sample> {
         if !wanted {
             return None;
@@ -270,7 +271,8 @@ impl Run<'_> {
         Sample::of(values)
     }
 
-    /// Inside one host, everything through weft, beside Open MPI's own shared memory.
+    /// Measures inside one host, with all messages through weft, and with Open MPI's own shared
+    /// memory.
     fn inside(&mut self) -> Result<()> {
         let sizes = self.sizes(&[8, 1 << 20]);
         let Some(mpi) = self.newest_open_mpi().filter(|_| !sizes.is_empty()) else {
@@ -295,7 +297,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Jobs that there will be, for the progress bar.
+    /// Returns the number of jobs in all, for the progress bar.
     fn jobs(&self) -> u64 {
         let (turns, mpis) = (self.turns() as usize, self.mpis.len());
         let tcp = |mpi: &Mpi| over_tcp(mpi, false).len();
@@ -313,7 +315,7 @@ impl Run<'_> {
         of(Family::OpenMpi5).or_else(|| of(Family::OpenMpi4))
     }
 
-    /// Sums over eight ranks on four hosts.
+    /// Measures sums over eight ranks on four hosts.
     fn collective(&mut self) -> Result<()> {
         if self.sizes(&[8]).is_empty() {
             return Ok(());
@@ -322,7 +324,7 @@ impl Run<'_> {
         self.together(Some(&hosts), 2, ("allreduce", 8), 2, ("us", 1e6), 0.5)
     }
 
-    /// Sixteen ranks on the cores there are.
+    /// Measures sixteen ranks on the cores that there are.
     fn crowd(&mut self) -> Result<()> {
         if self.sizes(&[1024]).is_empty() {
             return Ok(());
@@ -331,7 +333,7 @@ impl Run<'_> {
         self.together(Some(&hosts), 8, ("ring", 1024), 3, ("ms", 1e3), 0.5)
     }
 
-    /// A mode in which all ranks take part.
+    /// Measures a mode in which all ranks take part.
     fn together(
         &mut self,
         hosts: Option<&Hosts>,
@@ -371,7 +373,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// HPCC between two hosts.
+    /// Measures HPCC between two hosts.
     fn hpcc(&mut self) -> Result<()> {
         if !self.options.size.is_empty() || self.options.quick {
             return Ok(());
@@ -414,7 +416,7 @@ impl Run<'_> {
     }
 }
 
-/// What is to be reached at a size between hosts.
+/// Returns the target at a size between hosts.
 fn target(size: usize, endpoint: bool) -> Aim {
     let floor = Some(1.5).filter(|_| size == 16 && endpoint);
     let peer = match size {
@@ -426,7 +428,8 @@ fn target(size: usize, endpoint: bool) -> Aim {
     Aim { floor, peer: Some(peer) }
 }
 
-/// The MPIs that can use weft, each with the program compiled; and why others are left out.
+/// Returns the MPIs that can use weft, each with the program compiled, and the reasons why others
+/// are left out.
 fn installed(folder: &Path) -> Result<(PathBuf, Vec<Installed>, Vec<String>)> {
     let source = folder.join("program.c");
     std::fs::write(&source, include_str!("program.c"))?;
@@ -449,7 +452,7 @@ fn installed(folder: &Path) -> Result<(PathBuf, Vec<Installed>, Vec<String>)> {
     }
 }
 
-/// Measures, and prints.
+/// Measures and prints the results.
 pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("the hosts between which MPIs are measured need root: run this with sudo");

@@ -1,23 +1,24 @@
-//! What to use when, from the figures.
+//! Recommendations from the figures: the best channel for each size.
 
 use super::measure::{Measure, Point, Results};
 use super::plan::{Family, Situation, Way};
 use super::plot::show_size;
 
-/// The best way for a size.
+/// The best channel for a size.
 #[derive(Clone, Debug)]
 pub struct Best {
-    /// It.
+    /// The channel.
     pub way: &'static Way,
     /// Its median.
     pub value: f64,
-    /// Ways whose repetitions overlap with its own: as good as it, as far as this run can tell.
+    /// Channels whose repetitions overlap with those of the best: this run shows no difference.
     pub equals: Vec<&'static Way>,
-    /// The best of the other family (weft, kernel), and how many times better the best is.
+    /// The best channel of the other family (weft, kernel), and the ratio by which the best is
+    /// better.
     pub other: Option<(&'static Way, f64)>,
 }
 
-/// The best way among those that deliver all that is sent.
+/// Returns the best channel among those that deliver all bytes sent.
 pub fn best(results: &Results, s: Situation, m: Measure, size: usize) -> Option<Best> {
     let mut fit: Vec<&Point> = results
         .points
@@ -46,14 +47,14 @@ pub fn best(results: &Results, s: Situation, m: Measure, size: usize) -> Option<
     Some(Best { way: first.way, value: first.sample.median, equals, other })
 }
 
-/// The best way by range of sizes, in words: way and range.
+/// Returns the best channel of each range of sizes: channel and range in words.
 pub fn ranges(
     results: &Results,
     situation: Situation,
     measure: Measure,
     sizes: &[usize],
 ) -> Vec<(&'static Way, String)> {
-    // For each size the ways that are best, as far as this run can tell.
+    // For each size the channels that are best, as far as this run shows.
     let fit: Vec<(usize, Vec<&'static Way>)> = sizes
         .iter()
         .filter_map(|&size| {
@@ -64,7 +65,7 @@ pub fn ranges(
     let mut runs: Vec<(&'static Way, usize, usize)> = Vec::new();
     let mut at = 0;
     while at < fit.len() {
-        // The one that stays among them for longest: a table of coin flips would help nobody.
+        // The channel that stays among them for longest, so that noise does not split the table.
         let reach = |way: &&Way| {
             let there = |(_, ways): &&(usize, Vec<&Way>)| ways.iter().any(|w| w.name == way.name);
             fit[at..].iter().take_while(there).count()

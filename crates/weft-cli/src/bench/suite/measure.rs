@@ -1,4 +1,4 @@
-//! Takes the measurements of one situation.
+//! Measures the channels of one situation.
 
 use super::super::netns::Place;
 use super::super::pair::{Kind, Pair, Sample};
@@ -8,7 +8,7 @@ use anyhow::{anyhow, Result};
 use serde::Serialize;
 use std::time::Duration;
 
-/// What a figure tells.
+/// The kind of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {
@@ -16,7 +16,7 @@ pub enum Measure {
     Latency,
     /// Bytes a second of a stream of messages.
     Throughput,
-    /// Bytes of that stream for each second of processor time, of both sides together.
+    /// Bytes of that stream per second of processor time, of both sides together.
     Efficiency,
 }
 
@@ -24,7 +24,7 @@ impl Measure {
     /// All of them.
     pub const ALL: [Measure; 3] = [Measure::Latency, Measure::Throughput, Measure::Efficiency];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Measure::Latency => "latency",
@@ -37,46 +37,46 @@ impl Measure {
 /// One figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
-    /// In which situation.
+    /// The situation.
     pub situation: Situation,
-    /// By which way.
+    /// The channel.
     pub way: &'static Way,
     /// Bytes of a message.
     pub size: usize,
-    /// What was measured.
+    /// The kind of the figure.
     pub measure: Measure,
     /// The figure, in SI units.
     pub sample: Sample,
-    /// Repetitions.
+    /// Number of repetitions.
     pub repeat: usize,
 }
 
-/// Why something is missing.
+/// The reason for a missing figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absence {
-    /// In which situation.
+    /// The situation.
     pub situation: String,
-    /// What.
+    /// The channel.
     pub way: &'static str,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// How long and how often.
+/// Duration and number of the repetitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Repetitions of each measurement.
     pub repeat: u32,
-    /// Time of one.
+    /// Duration of one.
     pub turn: Duration,
-    /// Whether hosts of a lab can be had.
+    /// True if this machine allows hosts of a lab.
     pub labs: bool,
 }
 
-/// A way, ready to be measured.
+/// A channel, ready to be measured.
 struct Subject {
     way: &'static Way,
-    /// `None` once it failed.
+    /// `None` after it failed.
     pair: Option<Pair>,
 }
 
@@ -85,7 +85,7 @@ struct Subject {
 pub struct Results {
     /// The figures.
     pub points: Vec<Point>,
-    /// What is missing.
+    /// The missing figures.
     pub absent: Vec<Absence>,
 }
 
@@ -97,7 +97,7 @@ impl Results {
         }
     }
 
-    /// The figure of a way at a size.
+    /// Returns the figure of a channel at a size.
     pub fn find(
         &self,
         situation: Situation,
@@ -120,24 +120,24 @@ fn start(situation: Situation, way: &Way, labs: bool) -> Result<Pair> {
         return Err(anyhow!("a queue would outlive a crash: it needs a lab host of its own"));
     }
     let place = if labs { situation.place } else { Place::Here };
-    // Between its turns a pair is silent for as long as the others take.
+    // A pair is silent while others have their turns, which must not cause a warning.
     let config = &[("WEFT_WARN_AFTER_MS", "60000")];
     let kind = Kind { link: way.link, config, place };
     let mut pair = Pair::start(&kind)?;
     if way.no_offloads {
         pair.run(&Task { probe: Probe::NoOffloads, size: 0, iters: 0, arg: 0 })?;
     }
-    // Whether it works at all, before it takes anybody's time.
+    // A short run finds out first if the channel works.
     pair.run(&Task { probe: way.latency, size: 16, iters: 2, arg: 0 })?;
     Ok(pair)
 }
 
-/// Measures all ways of a situation at all sizes, in turn, so that a disturbance of the machine
-/// meets all of them. `step` is called before each size with what will be done, and with what
-/// there is by then.
+/// Measures all channels of a situation at all sizes, in turn, so that a disturbance of the machine
+/// affects all of them. `step` is called before each size, with its description and the results so
+/// far.
 ///
 /// # Errors
-/// What `step` answers.
+/// Errors that `step` returns.
 pub fn situation(
     situation: Situation,
     sizes: &[usize],
@@ -218,7 +218,7 @@ fn one_size(
             continue;
         }
         push(Measure::Throughput, times.iter().map(|s| size as f64 / s).collect());
-        // Floors are one-sided or spin: what they take of the processor means nothing.
+        // Floors are one-sided or spin, so their processor time has no meaning.
         if subject.way.family != Family::Floor {
             let spent = runs.iter().filter(|run| run.cpu > 0.0);
             push(Measure::Efficiency, spent.map(|run| run.bytes / run.cpu).collect());
@@ -226,13 +226,13 @@ fn one_size(
     }
 }
 
-/// Least iterations of a measurement.
+/// Fewest iterations of a measurement.
 const LEAST: u64 = 4;
-/// Bytes of a stream's first run.
+/// Bytes of the first run of a stream.
 const FIRST: usize = 256 << 10;
-/// Most by which one run has more iterations than that before it. What is fast in small numbers may
-/// be slow in large ones, above all where the processor is shared: then one run is this much too
-/// long, and not a thousand times.
+/// Largest ratio of the iterations of one run to those of the run before. A channel fast in small
+/// numbers may be slow in large ones, above all where ranks share the processor: then one run is
+/// too long by this factor, and not by a thousand.
 const GROWTH: u64 = 16;
 
 /// Finds how many iterations fill the time of one repetition.
@@ -265,7 +265,7 @@ fn repetition(subject: &mut Subject, task: &Task) -> Result<Run> {
     let (outcome, cpu) = match pair.run_costed(task) {
         Ok(answer) => answer,
         Err(e) => {
-            // Two ranks that disagree about what they do are of no use any more.
+            // Two ranks that disagree about their task cannot be used any more.
             subject.pair = None;
             return Err(e);
         }
@@ -279,7 +279,7 @@ fn repetition(subject: &mut Subject, task: &Task) -> Result<Run> {
     }
 }
 
-/// Whether hosts of a lab can be had, and if not, why.
+/// Checks if this machine allows hosts of a lab. The error is the reason why not.
 pub fn place_works(place: Place) -> Result<()> {
     super::super::netns::Hosts::start(place).map(|_| ())
 }

@@ -1,4 +1,4 @@
-//! The link's socket and ring with nothing around them: what a link on them can reach at best.
+//! The link's socket and ring alone, to measure the best that a link on them can reach.
 
 use super::sys::{Carries, Geometry, Ring, Socket};
 use super::SEND_BUFFER;
@@ -6,16 +6,15 @@ use crate::ether::{EtherType, Interface};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A packet socket on one interface with a receive ring, for measurements. It sees every frame of
-/// its EtherType; use one on which no [`PacketLink`](super::PacketLink) works.
+/// A packet socket on one interface with a receive ring, for measurements. It receives every frame
+/// of its EtherType; use an EtherType on which no [`PacketLink`](super::PacketLink) works.
 pub struct BarePacket {
     socket: Socket,
     ring: Ring,
 }
 
 impl BarePacket {
-    /// Opens one, with a ring of `ring` bytes.
-    ///
+    /// Opens a socket, with a ring of `ring` bytes.
     /// # Errors
     /// The kernel's: `EPERM` without `CAP_NET_RAW`.
     pub fn open(interface: &Interface, kind: EtherType, ring: usize) -> io::Result<BarePacket> {
@@ -36,7 +35,8 @@ impl BarePacket {
         self.socket.send(frame)
     }
 
-    /// Copies the next frame off the ring, as far as it fits; its length, Ethernet header included.
+    /// Copies the next frame off the ring, as much as fits; returns its length with Ethernet
+    /// header.
     #[inline]
     pub fn take_into(&mut self, into: &mut [u8]) -> Option<usize> {
         let bytes = self.ring.peek()?.bytes;
@@ -47,7 +47,7 @@ impl BarePacket {
         Some(len)
     }
 
-    /// Takes the next frame off the ring; its length, Ethernet header included.
+    /// Takes the next frame off the ring; returns its length with Ethernet header.
     #[inline]
     pub fn take(&mut self) -> Option<usize> {
         self.take_into(&mut [])

@@ -1,16 +1,16 @@
-//! The packet link: weft frames of an own EtherType on packet sockets (packet(7)). The lowest
-//! latency that Linux offers without a kernel module or a program in the driver; needs the
-//! capability `CAP_NET_RAW`.
+//! The packet link: weft frames of their own EtherType on packet sockets (packet(7)). It has the
+//! lowest latency that Linux offers without a kernel module or a program in the driver, and needs
+//! the capability `CAP_NET_RAW`.
 //!
 //! The same sockets, set up for trains, are the gso link: frames longer than the MTU, which arrive
-//! whole between the containers of a host. A HELLO over it is as long as the longest frame, so that
-//! it proves what it asks.
+//! in one piece between the containers of a host. A HELLO over the gso link is as long as the
+//! longest frame, so that its answer proves that such frames arrive.
 //!
-//! - `seat.rs`: how the endpoints of a host share an interface.
-//! - `send.rs`: seals frames and hands them to the driver, several in one call.
+//! - `seat.rs`: the fanout group by which the endpoints of a host share an interface.
+//! - `send.rs`: seals frames and passes them to the driver, several in one call.
 //! - `trains.rs`: the same for trains.
 //! - `recv.rs`: takes frames out of the memory-mapped ring.
-//! - `paths.rs`: which interface a peer is reached over; what happens when one goes away.
+//! - `paths.rs`: the interface over which a peer is reached, and its replacement when it fails.
 //! - `stripes.rs`: several paths that share bulk data.
 //! - `stand_in.rs`: a socket for an endpoint of the XDP link that has no queue.
 //! - `bare.rs`: socket and ring alone, for comparison.
@@ -53,15 +53,16 @@ use weft_core::{LinkCaps, PeerId};
 pub struct PacketConfig {
     /// EtherType of the frames.
     pub kind: EtherType,
-    /// Trains of packets, which are no frames of this EtherType: the gso link.
+    /// Use trains of packets, which are frames of another EtherType: the gso link.
     pub trains: bool,
     /// Names of the interfaces to choose from; `None` for all.
     pub interfaces: Option<Vec<String>>,
-    /// Receive ring of each interface, bytes; 0 for what fits cache and window.
+    /// Receive ring of each interface, bytes; 0 for a size that fits the cache and holds one
+    /// window.
     pub ring: usize,
     /// Largest packet (header and payload) to send, bytes; the interfaces may allow less.
     pub packet_max: u32,
-    /// Faults of which the link injects corruption itself, below the authentication.
+    /// Faults to inject; the link itself injects only corruption, below the authentication.
     pub faults: Option<FaultSpec>,
 }
 
@@ -78,54 +79,54 @@ impl Default for PacketConfig {
     }
 }
 
-/// Bytes of frames on their way out that the kernel may hold for one interface.
+/// Bytes of sent frames that the kernel may hold for one interface.
 const SEND_BUFFER: usize = 2 << 20;
 
-/// Packets that leave over one of several interfaces before others leave over the next.
+/// Consecutive packets over one of several interfaces, before the next interface is used.
 const RUN: u32 = 16;
 
 /// An interface in use.
 struct Port {
     interface: Interface,
     seat: Seat,
-    /// Frames can be sent and received.
+    /// The interface is up.
     up: bool,
-    /// It no longer exists.
+    /// The interface no longer exists.
     gone: bool,
     /// Mbit/s; 0 if not known.
     speed: u32,
-    /// What is left of the train at the ring's head.
+    /// The rest of the train at the ring's head.
     arrived: Arrived,
-    /// Frames lost as the ring was full. The kernel forgets when asked.
+    /// Frames lost because the ring was full. The kernel resets its count at each query.
     drops: Cell<u64>,
 }
 
 struct Peer {
-    /// How it may be reached, best first.
+    /// Paths to the peer, best first.
     paths: Vec<Path>,
-    /// The one in use.
+    /// Index of the path in use.
     at: usize,
     proof: Proof,
     stripes: Stripes,
-    /// Where frames of the path in use come from.
+    /// Source of frames that come over the path in use.
     source: Source,
-    /// How frames leave: over the path in use, but for the moment in which one takes another.
+    /// The outlet of the path in use, except while a single frame is sent over another path.
     outlet: Outlet,
 }
 
-/// How frames leave over a path.
+/// The data needed to send frames over a path.
 #[derive(Clone, Copy)]
 struct Outlet {
     port: usize,
-    /// Header and shim, but for the length.
+    /// Header and shim, without the length.
     head: [u8; EtherHead::LEN],
-    /// The same for a train.
+    /// The headers of a train.
     train: TrainHead,
-    /// Ethernet payload.
+    /// Largest Ethernet payload, bytes.
     mtu: u32,
 }
 
-/// The port a frame came in on and the MAC address of its sender, in one number.
+/// The index of the receiving port and the MAC address of the sender, in one number.
 type Source = u64;
 
 fn source(port: usize, mac: &[u8]) -> Source {
@@ -157,20 +158,20 @@ pub struct PacketLink {
     secure: Secure,
     packet_max: u32,
     peers: PeerTable<Peer>,
-    /// Where the latest HELLOs of strangers came from.
+    /// Sources of the latest HELLOs from endpoints that are not peers.
     callers: VecDeque<(weft_core::EndpointId, Source)>,
     news: News,
     count: Counters,
     tx: send::Outbox,
     monitor: Monitor,
     sleeper: Sleeper,
-    /// Looks into the rings that found nothing.
+    /// Polls of the rings that found nothing.
     idle: u32,
-    /// The port whose ring is looked into next.
+    /// Index of the port whose ring is polled next.
     turn: usize,
-    /// Something was sent to this peer, and nothing was waited for since.
+    /// A packet was sent to this peer, and the link has not polled since.
     asked: Option<PeerId>,
-    /// Flips bits on their way out, when faults are injected.
+    /// Flips bits of sent frames when faults are injected.
     corruptor: Option<Corruptor>,
 }
 
@@ -187,9 +188,8 @@ fn lane(carries: Carries) -> Lane {
 
 impl PacketLink {
     /// Opens a socket on every interface that can be used.
-    ///
     /// # Errors
-    /// [`LinkError::System`] without the right to raw sockets; [`LinkError::Unreachable`] when no
+    /// [`LinkError::System`] without the right to raw sockets; [`LinkError::Unreachable`] if no
     /// interface can be used, with the reasons.
     pub fn new(config: PacketConfig, security: Security) -> Result<PacketLink, LinkError> {
         let all = Interfaces::list().map_err(|e| system("list the network interfaces", e))?;
@@ -246,8 +246,8 @@ impl PacketLink {
         Ok(link)
     }
 
-    /// Gives the link to another endpoint: all peers are forgotten, and frames are protected as
-    /// `security` says. Sockets and slots stay.
+    /// Gives the link to another endpoint: forgets all peers and protects frames by `security`.
+    /// Sockets and slots stay.
     pub fn adopt(&mut self, security: &Security) {
         for peer in self.peers.ids() {
             self.peers.remove(peer);
@@ -256,23 +256,23 @@ impl PacketLink {
         self.secure = Secure::new(security, lane(self.carries));
     }
 
-    /// Lets nobody join the groups of sockets any more, so that no thread of the link is left: for
-    /// a process that is about to give up its rights.
+    /// Stops the threads that let others join the groups of sockets, so that the link has no thread
+    /// left: for a process that is about to give up its rights.
     pub fn settle(&mut self) {
         self.ports.iter_mut().for_each(|port| port.seat.settle());
     }
 
-    /// The security state: mode, cipher implementation.
+    /// Returns the security state: mode, cipher implementation.
     pub fn secure(&self) -> &Secure {
         &self.secure
     }
 
-    /// Name of each interface in use, and this endpoint's slot on it.
+    /// Lists the interfaces in use by name, with this endpoint's slot on each.
     pub fn ports(&self) -> Vec<(String, u16)> {
         self.ports.iter().map(|p| (p.interface.name.clone(), p.seat.slot)).collect()
     }
 
-    /// The interface and the MAC address in use for a peer.
+    /// Returns the interface and the MAC address in use for a peer.
     pub fn peer_path(&self, peer: PeerId) -> Option<(&str, Mac)> {
         let known = self.peer(peer)?;
         let path = known.paths[known.at];
@@ -294,7 +294,7 @@ impl PacketLink {
         }
     }
 
-    /// Largest frame (packet and trailer) for an Ethernet payload of this size.
+    /// Returns the largest frame (packet and trailer) for an Ethernet payload of this size.
     fn frame_len(&self, mtu: u32) -> usize {
         let around = match self.carries {
             Carries::Packets(_) => EtherHead::SHIM,
@@ -303,7 +303,7 @@ impl PacketLink {
         mtu.min(u32::from(u16::MAX)) as usize - around
     }
 
-    /// Largest packet for an Ethernet payload of this size.
+    /// Returns the largest packet for an Ethernet payload of this size.
     fn packet_len(&self, mtu: u32) -> u32 {
         ((self.frame_len(mtu) - self.secure.trailer_len()) as u32).min(self.packet_max)
     }
@@ -313,7 +313,7 @@ impl PacketLink {
         (caps.latency_ns, caps.bytes_per_us, caps.polled) = (2_500, 600, true);
         if self.carries == Carries::Trains {
             (caps.latency_ns, caps.bytes_per_us) = (2_900, 4_000);
-            // Its ring has a place of 64 KiB for every frame, however short.
+            // Every frame takes 64 KiB of its ring, even a short one.
             caps.fits_credit = false;
         }
         caps.small_bytes_per_us = caps.bytes_per_us;
@@ -388,7 +388,7 @@ impl Link for PacketLink {
         if let Some(peer) = self.asked.take() {
             self.secure.rehearse(peer);
         }
-        // Without a pause: it would take as long as several looks.
+        // No pause between polls: a pause would take as long as several polls.
         (0..rounds).any(|_| self.has_frames())
     }
 
@@ -404,7 +404,7 @@ impl Link for PacketLink {
         if self.has_frames() {
             return false;
         }
-        // Down or gone, a socket would only report that.
+        // A socket whose interface is down or gone would wake only to report that.
         let live = self.ports.iter().filter(|p| p.up && !p.gone);
         self.sleeper.arm(live.map(|p| p.seat.socket.fd.as_raw_fd()));
         !self.has_frames()

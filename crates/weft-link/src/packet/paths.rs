@@ -1,5 +1,5 @@
-//! Which interface a peer is reached over. The first HELLO takes every path that may work; the one
-//! an authentic frame comes over is used. When it breaks, another one is.
+//! Chooses the path to a peer. The first HELLO is sent over every path that may work; the path over
+//! which an authentic frame comes is used. When it breaks, another path is used.
 
 use super::sys::Carries;
 use super::{source, Outlet, PacketLink, Peer, Source};
@@ -15,11 +15,11 @@ use weft_core::{EndpointId, PeerId};
 const NO_TRAIN: TrainHead =
     TrainHead { dst: Mac([0; 6]), src: Mac([0; 6]), slot: 0, each: 0, len: 0, padding: 0 };
 
-/// Callers whose whereabouts are remembered until they become peers.
+/// Highest number of endpoints that are not peers yet and whose source is remembered.
 const CALLERS_MAX: usize = 16;
 
 impl PacketLink {
-    /// Makes a peer known; returns the Ethernet payload of the path chosen.
+    /// Adds a peer; returns the Ethernet payload of the chosen path.
     pub(super) fn add_peer(&mut self, info: &PeerInfo) -> Result<u32, String> {
         self.check_interfaces();
         let ours: Vec<Interface> = self.ports.iter().map(|p| p.interface.clone()).collect();
@@ -47,13 +47,13 @@ impl PacketLink {
         self.use_path(info.peer, first).ok_or_else(|| "no path".to_string())
     }
 
-    /// Whether one of a peer's paths leaves from an interface that is up.
+    /// True if one of a peer's paths leaves from an interface that is up.
     pub(super) fn usable(&self, peer: PeerId, at: usize) -> bool {
         let path = self.peer(peer).and_then(|p| p.paths.get(at));
         path.is_some_and(|p| self.ports[p.ours].up)
     }
 
-    /// How frames leave over a path.
+    /// Makes the outlet of a path.
     pub(super) fn outlet(&self, path: &Path) -> Outlet {
         let interface = &self.ports[path.ours].interface;
         let (dst, src, slot) = (path.to.mac, interface.mac, path.to.slot);
@@ -66,7 +66,7 @@ impl PacketLink {
         Outlet { port: path.ours, head, train, mtu: path.mtu.min(interface.mtu) }
     }
 
-    /// Uses one of a peer's paths from now on; returns the Ethernet payload it carries.
+    /// Uses one of a peer's paths from now on; returns the Ethernet payload that it carries.
     fn use_path(&mut self, peer: PeerId, at: usize) -> Option<u32> {
         let path = *self.peer(peer)?.paths.get(at)?;
         let outlet = self.outlet(&path);
@@ -76,7 +76,7 @@ impl PacketLink {
         Some(outlet.mtu)
     }
 
-    /// Lets frames leave over another of a peer's paths for a moment; `None`: over the one in use
+    /// Sends the next frames over another of a peer's paths; with `None`, over the path in use
     /// again.
     pub(super) fn detour(&mut self, peer: PeerId, at: Option<usize>) -> Option<()> {
         let known = self.peer(peer)?;
@@ -85,7 +85,7 @@ impl PacketLink {
         Some(())
     }
 
-    /// As [`use_path`](Self::use_path), and says so where the packet size changes.
+    /// As [`use_path`](Self::use_path), and reports a change of the packet size.
     pub(super) fn change_path(&mut self, peer: PeerId, at: usize) {
         let before = self.peer(peer).map(|p| self.frame_len(p.outlet.mtu));
         let Some(mtu) = self.use_path(peer, at) else { return };
@@ -105,8 +105,8 @@ impl PacketLink {
         self.callers.push_back((endpoint, from));
     }
 
-    /// An authentic frame of a peer: if it came over a path the peer named, use that. Answering any
-    /// other source would let a replayed frame redirect the traffic.
+    /// Notes an authentic frame of a peer. If it came over a path of the peer's address, that path
+    /// may be used. Answering any other source would let a replayed frame redirect the traffic.
     pub(super) fn came_from(&mut self, peer: PeerId, from: Source, kind: Kind) {
         let Some(known) = self.peers.get_mut(peer) else {
             return;
@@ -122,7 +122,7 @@ impl PacketLink {
         }
     }
 
-    /// Looks whether the kernel reported changes of interfaces.
+    /// Checks for reports of the kernel that interfaces changed.
     #[cold]
     pub(super) fn check_interfaces(&mut self) {
         if self.monitor.changed() {
@@ -130,7 +130,7 @@ impl PacketLink {
         }
     }
 
-    /// Brings what is known of the interfaces up to date.
+    /// Updates the state of all interfaces.
     #[cold]
     pub(super) fn refresh_interfaces(&mut self) {
         let Ok(all) = Interfaces::list() else { return };
@@ -187,8 +187,8 @@ impl PacketLink {
         all
     }
 
-    /// Moves every peer that is reached over this port to another path, where it has one: one that
-    /// is known to work, if there is.
+    /// Moves every peer that is reached over this port to another path, if it has one; preferably
+    /// to a path that is known to work.
     fn leave_port(&mut self, port: usize) {
         for peer in self.peers_on(port) {
             let Some(known) = self.peer(peer) else { continue };

@@ -1,4 +1,4 @@
-//! Receiving: out of the ring, check, deliver.
+//! Receives: takes frames off the ring, checks and delivers them.
 
 use super::sys::Carries;
 use super::{source, trains, Counters, PacketLink, Peer, Port, Source};
@@ -10,15 +10,15 @@ use crate::{Bytes, Sink};
 use weft_core::wire::{field, Hello, PacketType};
 use weft_core::{EndpointId, PeerId};
 
-/// Looks that found nothing before the interfaces are checked: some milliseconds of polling.
+/// Polls without a frame before the interfaces are checked: some milliseconds of polling.
 const CHECK_EVERY: u32 = 1 << 16;
 
-/// What a frame said about where its sender is.
+/// The evidence that a frame gives of the path to its sender.
 pub(super) enum News {
-    /// Authentic, from this peer, not over the path in use, or that is still to be confirmed,
-    /// or a question or an answer.
+    /// Authentic, from this peer, and one of: over another path than the one in use; over a path in
+    /// use that is not confirmed; a question; an answer.
     Peer(PeerId, Source, Kind),
-    /// A HELLO of a stranger.
+    /// A HELLO of an endpoint that is not a peer.
     Caller(EndpointId, Source),
 }
 
@@ -32,8 +32,8 @@ impl PacketLink {
     pub(super) fn recv_frames(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let (mut done, mut seen) = (0, 0);
         let (mut empty, all) = (0, self.ports.len());
-        // The rings take turns: where a peer spreads data over several, it is in order about so.
-        // Hostile frames bring no packet but count too, so a flood cannot keep us here.
+        // The rings take turns, so that data which a peer spreads over several rings is roughly in
+        // order. Hostile frames deliver no packet but count too, so a flood of them ends the loop.
         while seen < budget && empty < all {
             let PacketLink { carries, ports, secure, peers, count, .. } = self;
             let (at, left) = (self.turn, budget - seen);
@@ -74,8 +74,8 @@ impl PacketLink {
     }
 }
 
-/// Takes one frame out of a ring: whether it was delivered, and what it tells about its sender's
-/// whereabouts. `None` if there is none.
+/// Takes one frame out of a ring. Returns the number of packets delivered and the evidence about
+/// the path to the sender. `None` if there is no frame.
 #[inline]
 fn take(
     kind: EtherType,
@@ -124,7 +124,7 @@ fn take(
     Some(outcome)
 }
 
-/// What an authentic packet of this header tells.
+/// Returns the evidence of an authentic packet with this header.
 #[inline]
 pub(super) fn news(
     peers: &PeerTable<Peer>,
@@ -142,7 +142,7 @@ pub(super) fn news(
     }
 }
 
-/// What an authentic packet of a peer tells.
+/// Returns the evidence of an authentic packet of a peer, if it is not the expected one.
 #[inline]
 pub(super) fn news_of(
     peers: &PeerTable<Peer>,
@@ -156,7 +156,7 @@ pub(super) fn news_of(
     (!expected).then_some(News::Peer(peer, from, kind))
 }
 
-/// Without authentication, only the source address speaks for a frame.
+/// Names the sender by the source address, the only evidence without authentication.
 #[inline]
 pub(super) fn known_source(
     secure: &mut Secure,

@@ -1,13 +1,13 @@
-//! A seat: this endpoint's place among those that share an interface.
+//! A seat: this endpoint's index among the endpoints that share an interface.
 //!
 //! All packet sockets of a job on one interface form a fanout group, in which the slot of a frame
-//! is the index of the socket. When a socket closes, the kernel moves the last one into its place
-//! (`__fanout_unlink` of af_packet.c). So that no index ever changes, every member holds the
-//! descriptors of all: a socket closes only with the last member, when no index matters any more. A
-//! dead member's socket waits for a new member to take it over.
+//! is the index of the socket. When a socket closes, the kernel moves the last socket of the group
+//! to the free index (`__fanout_unlink` of af_packet.c). So that no index ever changes, every
+//! member holds the descriptors of all sockets: a socket closes only with the last member, when no
+//! index is in use any more. The socket of a dead member waits for a new member to take it over.
 //!
-//! Members find each other by abstract socket names, which the kernel frees when their owner ends,
-//! and a small thread answers for each, since the program may be computing.
+//! Members find each other by abstract socket names, which the kernel frees when their owner ends.
+//! A small thread of each member answers, since the program may be computing.
 //! `docs/adr/0006-packet-fanout.md` has the reasons.
 
 use super::sys::{self, Carries, Geometry, Ring, Socket};
@@ -19,28 +19,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Bits of the slot that are the index.
+/// Bits of the slot that hold the index.
 const INDEX_BITS: u32 = 10;
-/// Most members of a group.
+/// Highest number of members of a group.
 pub const SEATS_MAX: usize = 1 << INDEX_BITS;
-/// Bits of the slot above the index, below [`EtherAddr::XDP`], that tell jobs apart.
+/// Bits of the slot above the index and below [`EtherAddr::XDP`]; they tell jobs apart.
 const TAG_BITS: u32 = 5;
-/// The same in the slots of [`EtherAddr::STAND_IN`].
+/// Number of such bits in the slots of [`EtherAddr::STAND_IN`].
 const STAND_IN_TAG_BITS: u32 = 3;
 /// The part of the slot that a socket's filter compares.
 const TAG_MASK: u16 = EtherAddr::XDP | (((1 << TAG_BITS) - 1) << INDEX_BITS);
-/// The name of a member that has gone is free, unless it was just making another process, which
-/// holds what it held until it has become another program.
+/// Longest wait for the name of a member that has ended. The name is free at once, unless the
+/// member had just forked: the child holds its descriptors until it executes another program.
 const NAME_PATIENCE: Duration = Duration::from_secs(1);
-/// Another process sits down in microseconds.
+/// Longest wait for the lock. Another process holds it for microseconds.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The group to sit down in.
+/// The name of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupName {
-    /// Names the job; not secret.
+    /// Identifies the job; not secret.
     pub job: u64,
-    /// What its sockets carry.
+    /// The frames that its sockets carry.
     pub carries: Carries,
     /// Number of the interface.
     pub interface: u32,
@@ -55,7 +55,7 @@ impl GroupName {
         format!("weft-{link}{job:016x}-{kind:04x}-{}-{what}", self.interface)
     }
 
-    /// The part of the slot that all members share.
+    /// Returns the part of the slot that all members share.
     fn tag(&self) -> u16 {
         let top = |bits: u32| ((self.job >> (64 - bits)) as u16) << INDEX_BITS;
         match self.xdp {
@@ -65,14 +65,14 @@ impl GroupName {
     }
 }
 
-/// A member's socket, as everyone holds it.
+/// A member's socket, which every member holds.
 #[derive(Clone, Debug)]
 struct Held {
     fd: Arc<OwnedFd>,
     sizes: Geometry,
 }
 
-/// What the thread answers from.
+/// The data from which the thread answers.
 struct Shared {
     listener: OwnedFd,
     held: Mutex<Vec<Held>>,
@@ -84,7 +84,7 @@ impl Shared {
     }
 }
 
-/// The place of an endpoint.
+/// A member's seat in the group.
 pub struct Seat {
     /// The number that peers put into their frames.
     pub slot: u16,
@@ -114,13 +114,12 @@ fn unreachable(why: String) -> LinkError {
 }
 
 impl Seat {
-    /// Takes a free place, or adds one. Frames arrive from now on.
-    ///
+    /// Takes a free index, or adds one. Frames arrive from now on.
     /// # Errors
-    /// [`LinkError::System`] without the right to raw sockets; [`LinkError::Unreachable`] when the
-    /// members that are there do not answer, or all places are taken.
+    /// [`LinkError::System`] without the right to raw sockets; [`LinkError::Unreachable`] if the
+    /// present members do not answer, or all indices are taken.
     pub fn take(group: &GroupName, sizes: Geometry, buffer: usize) -> Result<Seat, LinkError> {
-        // Without the right to it, find out before anybody is asked.
+        // Without the right to raw sockets, fail before any member is asked.
         let fresh = Socket::open().map_err(failed("open a packet socket"))?;
         drop(fresh);
         let _lock = lock(group)?;
@@ -147,7 +146,7 @@ impl Seat {
         let (socket, ring) = open(group, sizes, buffer, held.first())?;
         held.push(Held { fd: socket.fd.clone(), sizes });
         for member in &living {
-            // Who does not take it in is on the way out.
+            // A member that does not accept the socket is about to end.
             let _ = push(group, member, &held);
         }
         Ok(Seat::start(group, index, socket, ring, listener, held))
@@ -164,17 +163,17 @@ impl Seat {
         let shared = Arc::new(Shared { listener, held: Mutex::new(held) });
         let answering = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("weft-packet".into()).stack_size(128 << 10);
-        // Without the thread (a limit on processes) those who come later cannot join.
+        // Without the thread (a limit on processes), later processes cannot join.
         let thread = sys::without_signals(|| builder.spawn(move || answer(&answering)).ok());
         Seat { slot: group.tag() | index as u16, socket, ring, shared, thread }
     }
 
-    /// The place, from 0 on.
+    /// Returns the index, from 0 on.
     pub fn index(&self) -> usize {
         usize::from(self.slot) % SEATS_MAX
     }
 
-    /// How many sockets the group has, dead members' included.
+    /// Returns the number of sockets in the group, including those of dead members.
     #[cfg(test)]
     pub fn members(&self) -> usize {
         self.shared.held().len()
@@ -182,7 +181,7 @@ impl Seat {
 }
 
 impl Seat {
-    /// Ends the thread: nobody joins the group any more.
+    /// Ends the thread: no further member can join through this one.
     pub fn settle(&mut self) {
         sys::shut_down(&self.shared.listener);
         if let Some(thread) = self.thread.take() {
@@ -197,7 +196,7 @@ impl Drop for Seat {
     }
 }
 
-/// Opens a socket as the last member of a group, `first` being any member.
+/// Opens a socket as the last member of a group; `first` is any member of it.
 fn open(
     group: &GroupName,
     sizes: Geometry,
@@ -219,7 +218,7 @@ fn open(
     Ok((socket, ring))
 }
 
-/// Listens under a name, which may be in use for so long.
+/// Listens under a name; waits up to `patience` if the name is in use.
 fn name(text: &str, patience: Duration) -> io::Result<OwnedFd> {
     let end = Instant::now() + patience;
     loop {
@@ -232,7 +231,7 @@ fn name(text: &str, patience: Duration) -> io::Result<OwnedFd> {
     }
 }
 
-/// Lets one process of the group sit down at a time; the name is free again when it is dropped.
+/// Allows one process at a time to join the group; dropping the result frees the name again.
 fn lock(group: &GroupName) -> Result<OwnedFd, LinkError> {
     let text = group.of("join");
     name(&text, LOCK_PATIENCE).map_err(|e| {
@@ -241,15 +240,15 @@ fn lock(group: &GroupName) -> Result<OwnedFd, LinkError> {
     })
 }
 
-/// A member that lives.
+/// A living member.
 struct Member {
     index: usize,
     pid: i32,
-    /// Sockets it holds.
+    /// Number of sockets that it holds.
     count: usize,
 }
 
-/// All members that live. Nobody comes meanwhile; some may go.
+/// Lists the living members. No member joins during the call (the lock is held); some may end.
 fn living(group: &GroupName) -> Result<Vec<Member>, LinkError> {
     let (mut found, mut end) = (Vec::new(), SEATS_MAX);
     let mut index = 0;
@@ -305,7 +304,7 @@ fn silent(pid: i32, e: &io::Error) -> LinkError {
     ))
 }
 
-/// How many sockets a member holds; `None` if it has gone meanwhile.
+/// Asks a member for the number of sockets that it holds; `None` if the member has ended.
 fn count(fd: &OwnedFd, pid: i32) -> Result<Option<usize>, LinkError> {
     let mut answer = [0; 4];
     let asked = sys::send(fd, &request(COUNT, 0, NO_SIZES), &[]);
@@ -317,7 +316,7 @@ fn count(fd: &OwnedFd, pid: i32) -> Result<Option<usize>, LinkError> {
     }
 }
 
-/// Everything a member holds.
+/// Asks a member for all sockets that it holds.
 fn list(group: &GroupName, member: &Member) -> Result<Vec<Held>, LinkError> {
     let broken = |e: io::Error| silent(member.pid, &e);
     let fd = sys::connect(&group.of(member.index)).map_err(broken)?;
@@ -338,8 +337,8 @@ fn list(group: &GroupName, member: &Member) -> Result<Vec<Held>, LinkError> {
     Ok(held)
 }
 
-/// Gives a member the sockets it does not hold yet. Does not wait until it takes them in: what is
-/// in its queue lives.
+/// Sends a member the sockets that it does not hold yet. Does not wait until it accepts them:
+/// descriptors in its queue stay open.
 fn push(group: &GroupName, member: &Member, held: &[Held]) -> io::Result<()> {
     for (index, one) in held.iter().enumerate().skip(member.count) {
         let fd = sys::connect(&group.of(member.index))?;
@@ -353,11 +352,11 @@ fn answer(shared: &Shared) {
     loop {
         match sys::accept(&shared.listener) {
             Ok(fd) => {
-                // A process of this user that breaks the protocol, or goes, is no harm.
+                // A process of this user that breaks the protocol or ends does no harm.
                 let _ = answer_one(shared, &fd);
             }
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return,
-            // Out of descriptors, or the caller went: no reason to spin.
+            // No free descriptors, or the caller has ended: do not spin.
             Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
     }

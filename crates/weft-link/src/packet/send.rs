@@ -1,4 +1,4 @@
-//! Sending: head, seal, hand over.
+//! Sends: makes headers, seals frames, passes them to the kernel.
 
 use super::sys::{self, Carries};
 use super::PacketLink;
@@ -9,14 +9,14 @@ use std::io;
 use weft_core::wire::{field, PacketType};
 use weft_core::PeerId;
 
-/// Frames on their way to the kernel, `stride` bytes apart.
+/// Frames for the kernel, `stride` bytes apart.
 pub struct Outbox {
     pub(super) bytes: Box<[u8]>,
     stride: usize,
     pub(super) lens: [u32; sys::BURST],
 }
 
-/// As much as stays in the cache while it is filled and sent.
+/// Bytes that stay in the cache while the outbox is filled and sent.
 const OUTBOX: usize = 128 << 10;
 
 impl Outbox {
@@ -59,8 +59,8 @@ impl PacketLink {
         done
     }
 
-    /// Sends some of the first frames with one call: how many. `None` if the first cannot be sent
-    /// at all.
+    /// Sends some of the first frames with one call; returns their number. `None` if the first
+    /// frame cannot be sent at all.
     #[inline]
     fn send_some(&mut self, frames: &[Frame<'_>]) -> Option<io::Result<usize>> {
         match self.carries {
@@ -72,7 +72,7 @@ impl PacketLink {
         }
     }
 
-    /// Counts what became of frames. False: there is no room, try again later.
+    /// Counts sent and failed frames. False if there is no room: try again later.
     #[inline]
     fn note_sent(
         &mut self,
@@ -93,9 +93,9 @@ impl PacketLink {
                     self.count.send_full += 1;
                     return false;
                 }
-                // The kernel would have to cut it, and drops it.
+                // The kernel would have to cut the frame, and drops it.
                 (Some(libc::ENOBUFS), Carries::Trains) => self.count.send_errors += 1,
-                // As good as lost on the way.
+                // Same effect as a loss on the network.
                 (error, _) => self.send_failed(error),
             },
         }
@@ -112,8 +112,8 @@ impl PacketLink {
         self.refresh_interfaces();
     }
 
-    /// Seals the first frames that leave over one port, as many as there is room for: the port and
-    /// how many. `None` if the first cannot be sent at all.
+    /// Seals the first frames that leave over one port, as many as there is room for. Returns the
+    /// port and their number. `None` if the first frame cannot be sent at all.
     #[inline]
     fn pack(&mut self, frames: &[Frame<'_>]) -> Option<(usize, usize)> {
         let port = self.peer(frames[0].peer)?.outlet.port;
@@ -161,9 +161,9 @@ impl PacketLink {
         socket.send_many(&self.tx.bytes, self.tx.stride, lens)
     }
 
-    /// An answer goes back the way the question came, so that it proves the way. A question takes
-    /// every path while it is not known which works; the first answer decides. False if it may
-    /// take the path in use.
+    /// Sends a HELLO. An answer is sent over the path of the question, so that it proves this path.
+    /// A question is sent over every path while no path is known to work; the first answer decides.
+    /// False if the frame is to be sent over the path in use.
     #[cold]
     pub(super) fn send_hello(&mut self, frame: &Frame<'_>) -> bool {
         if Kind::of(frame.header) == Kind::Question {
@@ -181,7 +181,7 @@ impl PacketLink {
         true
     }
 
-    /// Sends a HELLO over one of the peer's paths, if its interface is up; that stays taken.
+    /// Sends a HELLO over one of the peer's paths, if its interface is up; the path in use stays.
     pub(super) fn hello_over(&mut self, at: usize, frame: &Frame<'_>) {
         if !self.usable(frame.peer, at) || self.detour(frame.peer, Some(at)).is_none() {
             return;

@@ -1,5 +1,5 @@
-//! A packet socket that stands in for the queue which an endpoint of the XDP link did not get: the
-//! same frames, delivered by the network stack.
+//! A packet socket in place of the queue that an endpoint of the XDP link did not get: the same
+//! frames, delivered by the network stack.
 
 use super::seat::{GroupName, Seat};
 use super::sys::{Carries, Geometry, BURST};
@@ -9,40 +9,39 @@ use crate::LinkError;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// What became of the frames that were put up for sending.
+/// The result of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// On their way.
+    /// All frames are sent.
     All,
-    /// The kernel has no room for some; flush again later.
+    /// The kernel has no room for some frames; flush again later.
     Some,
-    /// The interface is down or gone, and they are lost.
+    /// The interface is down or gone; the frames are lost.
     Down,
 }
 
-/// A packet socket with its receive ring and the frames on their way to it.
+/// A packet socket with its receive ring, and the frames that wait to be sent.
 pub(crate) struct StandIn {
     seat: Seat,
     /// Frames to send, `stride` bytes apart.
     out: Box<[u8]>,
     stride: usize,
     lens: [u32; BURST],
-    /// Those from `from` up to `to` wait.
+    /// The frames with indices in `from..to` wait.
     from: usize,
     to: usize,
-    /// The frame at the ring's head was given out.
+    /// The caller of `next` still uses the frame at the ring's head.
     held: bool,
-    /// Frames the kernel refused to send, for other reasons than room.
+    /// Frames that the kernel refused to send, for another reason than missing room.
     pub errors: u64,
-    /// Frames for another station, or cut off, as they were longer than the ring's frames.
+    /// Frames for another station, and frames cut because they were longer than the ring's frames.
     pub unusable: u64,
     drops: std::cell::Cell<u64>,
 }
 
 impl StandIn {
-    /// Takes a place among the endpoints of the job on the interface that have no queue. Frames
-    /// arrive from now on.
-    ///
+    /// Joins the endpoints of the job on the interface that have no queue. Frames arrive from now
+    /// on.
     /// # Errors
     /// As [`PacketLink::new`](super::PacketLink::new).
     pub fn take(job: u64, kind: EtherType, interface: &Interface) -> Result<StandIn, LinkError> {
@@ -64,27 +63,27 @@ impl StandIn {
         })
     }
 
-    /// The number that peers put into their frames.
+    /// Returns the number that peers put into their frames.
     pub fn slot(&self) -> u16 {
         self.seat.slot
     }
 
-    /// It is the first one of its job on the interface.
+    /// True if it is the first one of its job on the interface.
     pub fn is_first(&self) -> bool {
         self.seat.index() == 0
     }
 
-    /// Readable when there is something to receive, or the interface went down.
+    /// The descriptor; readable if there is a frame to receive, or if the interface went down.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.seat.socket.fd.as_fd()
     }
 
-    /// The next received frame, Ethernet header included. It is ours until the next call of this or
-    /// of `settle`.
+    /// Returns the next received frame, Ethernet header included. The frame is valid until the next
+    /// call of this method or of `settle`.
     #[inline]
     pub fn next(&mut self) -> Option<&mut [u8]> {
         self.settle();
-        // A flood of frames of no use cannot keep us here.
+        // The bound ends the loop under a flood of useless frames.
         for _ in 0..BURST {
             let seen = self.seat.ring.peek()?;
             if seen.station == libc::PACKET_HOST && seen.whole {
@@ -108,14 +107,14 @@ impl StandIn {
         }
     }
 
-    /// Whether nothing was received.
+    /// True if no frame was received.
     #[inline]
     pub fn is_empty(&mut self) -> bool {
         !self.seat.ring.ready()
     }
 
-    /// Puts up one frame for sending: `write` fills it and says its length. False if there is no
-    /// room now. A length of 0 puts up nothing.
+    /// Queues one frame: `write` fills it and returns its length; 0 queues nothing. False if there
+    /// is no room now.
     #[inline]
     pub fn put(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         if self.to == BURST {
@@ -129,13 +128,13 @@ impl StandIn {
         true
     }
 
-    /// Whether frames wait for a flush.
+    /// True if frames wait for a flush.
     #[inline]
     pub fn has_unsent(&self) -> bool {
         self.from < self.to
     }
 
-    /// Sends what was put up.
+    /// Sends the queued frames.
     #[inline]
     pub fn flush(&mut self) -> Sent {
         let mut stale = false;
@@ -144,7 +143,8 @@ impl StandIn {
                 Ok(sent) => self.from += sent,
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EAGAIN | libc::ENOBUFS) => return Sent::Some,
-                    // Of a time when the interface was down; said once.
+                    // An error from the time when the interface was down; the socket reports it
+                    // once.
                     Some(libc::ENETDOWN) if !std::mem::replace(&mut stale, true) => {}
                     Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
                         self.errors += (self.to - self.from) as u64;
@@ -152,7 +152,7 @@ impl StandIn {
                         return Sent::Down;
                     }
                     _ => {
-                        // As good as lost on the way.
+                        // Same effect as a loss on the network.
                         self.errors += 1;
                         self.from += 1;
                     }
@@ -173,13 +173,14 @@ impl StandIn {
         }
     }
 
-    /// Frames lost as the ring was full.
+    /// Returns the number of frames lost because the ring was full.
     pub fn drops(&self) -> u64 {
         self.drops.set(self.drops.get() + self.seat.socket.drops());
         self.drops.get()
     }
 
-    /// The interface went down or came back, and the socket is no longer readable for that.
+    /// Clears the error of an interface that went down or came back, so that the socket is no
+    /// longer readable because of the error.
     pub fn clear_error(&self) {
         self.seat.socket.clear_error();
     }

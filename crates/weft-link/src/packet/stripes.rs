@@ -7,7 +7,7 @@ use crate::{Frame, LinkEvent};
 use weft_core::PeerId;
 
 impl PacketLink {
-    /// A question is sent to the peer: it may be asked over further paths.
+    /// Keeps a question that is sent to the peer: it may be sent over further paths.
     pub(super) fn keep_question(&mut self, peer: PeerId, header: &[u8], payload: &[u8]) {
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.paths.iter().any(|path| path.ours != known.paths[0].ours) {
@@ -15,14 +15,14 @@ impl PacketLink {
         }
     }
 
-    /// Nothing is known of the paths to the peer any more.
+    /// Forgets the proofs of all paths to the peer.
     pub(super) fn forget_stripes(&mut self, peer: PeerId) {
         if self.peers.get_mut(peer).is_some_and(|known| known.stripes.forget()) {
             self.news.push(LinkEvent::Stripes(peer, 1));
         }
     }
 
-    /// A path to and from the peer works. Asks over those that may share with it.
+    /// Notes that a path works in both directions. Sends the question over paths that may share.
     pub(super) fn prove(&mut self, peer: PeerId, at: usize) {
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.stripes.prove(at) {
@@ -31,7 +31,7 @@ impl PacketLink {
         }
     }
 
-    /// Finds the paths that share bulk data.
+    /// Chooses the paths that share bulk data.
     pub(super) fn share(&mut self, peer: PeerId) {
         let Some(known) = self.peer(peer) else { return };
         let (ways, used) = (self.ways(known), known.at);
@@ -41,7 +41,7 @@ impl PacketLink {
         }
     }
 
-    /// Asks over the paths of interfaces of which nothing is known.
+    /// Sends the question over the paths of interfaces without a proven path.
     pub(super) fn ask_rest(&mut self, peer: PeerId) {
         let Some(known) = self.peer(peer) else { return };
         let ways = self.ways(known);
@@ -54,8 +54,8 @@ impl PacketLink {
         self.detour(peer, None);
     }
 
-    /// An interface went down, came up or carries more or less: its paths share no longer, and are
-    /// asked about again.
+    /// Handles an interface that went down, came up or changed its MTU: its paths share no longer,
+    /// and the question is sent over them again.
     pub(super) fn port_changed(&mut self, port: usize) {
         for peer in self.peers.ids() {
             let Some(known) = self.peers.get_mut(peer) else { continue };
@@ -86,7 +86,7 @@ impl PacketLink {
         sent
     }
 
-    /// The paths as those that share are chosen by.
+    /// Lists the properties of the paths that decide if they share.
     fn ways(&self, known: &Peer) -> Vec<Way> {
         let way = |path: &crate::ether::Path| {
             let port = &self.ports[path.ours];

@@ -1,5 +1,5 @@
-//! Two interfaces joined by a cable, in a network namespace of the test's own. Needs root and the
-//! `ip` command.
+//! Two interfaces joined by a cable, in a network namespace of each test. Needs root and the `ip`
+//! command.
 #![allow(non_snake_case)]
 
 mod stripes;
@@ -22,8 +22,8 @@ fn ip(words: &str) {
     run(&format!("ip {words}")).unwrap();
 }
 
-/// Makes `cables` pairs v0-w0, v1-w1, ... in a namespace of this thread. False, with a note: not
-/// here.
+/// Makes `cables` pairs v0-w0, v1-w1, ... in a namespace of this thread. False, with a note, if
+/// this machine does not allow it.
 fn cables(cables: usize, mtu: u32) -> bool {
     let made = new_namespace().map_err(|e| format!("new network namespace: {e}"));
     let made = made.and_then(|()| {
@@ -70,7 +70,7 @@ impl End {
         address
     }
 
-    /// Makes `other` our peer of this number; everyone calls us by the number of our identity.
+    /// Makes `other` our peer with this number; every end calls us by the number of our identity.
     fn knows(&mut self, other: &End) -> u32 {
         let number = other.id.0 as u32;
         let info = PeerInfo {
@@ -103,8 +103,8 @@ impl End {
         self.link.ports()[0].1
     }
 
-    /// Waits for packets and asserts that they are those of these tags, which rise. They may pass
-    /// each other where the kernel moved the sender to another core.
+    /// Waits for packets and asserts that they have these tags, in rising order. Packets may
+    /// overtake each other if the kernel moved the sender to another core.
     fn expect(&mut self, tags: &[u64]) -> Vec<Vec<u8>> {
         let mut keep = Keep::default();
         self.until(&mut keep, |keep, _| keep.0.len() >= tags.len());
@@ -141,7 +141,7 @@ impl Sink for Keep {
     }
 }
 
-/// Endpoint 1 on v0 and endpoint 2 on w0.
+/// Makes endpoint 1 on v0 and endpoint 2 on w0.
 fn pair(mode: Mode) -> (End, End, u32) {
     let (mut a, mut b) = (End::with(on("v0"), 1, mode, 1), End::with(on("w0"), 2, mode, 1));
     let mtu = a.knows(&b);
@@ -170,7 +170,7 @@ fn send__all_sizes_in_every_mode() {
 
 #[test]
 fn send__bursts_to_two_peers_over_jumbo_frames() {
-    // Two thirds fit one ring.
+    // One ring holds two thirds of them.
     const FRAMES: u64 = 90;
     if !cables(1, 9000) {
         return;
@@ -221,21 +221,22 @@ fn recv__each_member_gets_its_own_while_others_come_and_go() {
         }
     };
     check(&mut far, &mut near);
-    // The first leaves, then one in the middle: the kernel would move the last into their places.
-    // Who leaves keeps his name until no process has a copy of his descriptors.
+    // The first member leaves, then one in the middle: the kernel would move the last socket to
+    // each free index. A member that leaves keeps its name until no process has a copy of its
+    // descriptors.
     let alone = none_starts();
     near.remove(0);
     check(&mut far, &mut near);
     near.remove(1);
     check(&mut far, &mut near);
-    // The free places are taken again, then new ones are added.
+    // New members take the free indices again, then new indices are added.
     for id in 20..24 {
         near.push(End::open("v0", id));
     }
     let slots: Vec<u16> = near.iter().map(|e| e.slot() & 0x3ff).collect();
     assert_eq!(slots, [1, 3, 4, 0, 2, 5, 6]);
     check(&mut far, &mut near);
-    // Only the last remains; then a new group begins.
+    // Only the last member remains; then a new group begins.
     near.drain(..6);
     check(&mut far, &mut near);
     assert_eq!(near[0].link.ports[0].seat.members(), 7);
@@ -284,7 +285,7 @@ fn take__many_at_once_get_a_place_each() {
                 scope.spawn(move || {
                     start.wait();
                     let end = End::open("v0", id);
-                    // Everyone is seated before the first leaves.
+                    // All members have joined before the first leaves.
                     start.wait();
                     end.slot() & 0x3ff
                 })
@@ -303,7 +304,8 @@ fn recv__frames_of_others_are_dropped_and_counted() {
         return;
     }
     let (mut a, mut b, _) = pair(Mode::Auth);
-    // A member of another group on the same interface, and of the same one with another key.
+    // A member of another group on the same interface, and a member of the same group with another
+    // key.
     let mut stranger = End::with(on("v0"), 9, Mode::Auth, 2);
     stranger.knows(&b);
     let raw = Socket::open().unwrap();
@@ -330,11 +332,11 @@ fn recv__frames_of_others_are_dropped_and_counted() {
     b.until(&mut keep, |_, b| names.iter().chain(&refusals).map(|n| b.count(n)).sum::<u64>() >= 8);
     assert_eq!(keep.0, [(77, b"after all that".to_vec())]);
     assert_eq!(names.map(|n| b.count(n)), [1, 2, 2, 1, 1]);
-    // The filter in the kernel keeps out the slots of other jobs, unless theirs look like ours.
+    // The filter in the kernel refuses the slots of other jobs, unless their tag equals ours.
     assert_eq!(refusals.map(|n| b.count(n)).iter().sum::<u64>(), 1);
 }
 
-/// Ends of the gso link on v0 and w0.
+/// Makes ends of the gso link on v0 and w0.
 fn trains(mode: Mode) -> (End, End) {
     let with = |end: &str| PacketConfig { trains: true, ..on(end) };
     let (mut a, mut b) = (End::with(with("v0"), 1, mode, 1), End::with(with("w0"), 2, mode, 1));
@@ -385,7 +387,7 @@ fn trains__a_hello_is_as_long_as_a_train_and_is_lost_where_those_are_cut() {
     assert_eq!(ask(&mut a), 1);
     assert_eq!((a.count("sent"), a.count("sent_trains")), (1, 1));
     b.until(&mut Keep::default(), |keep, _| keep.0.len() == 1);
-    // From now on the kernel cuts what is longer than the MTU.
+    // From now on the kernel cuts trains that are longer than the MTU.
     ip("link set v0 gso_max_size 1500");
     ask(&mut a);
     a.send(2, 8, &bytes(9000));
@@ -408,7 +410,7 @@ fn trains__leave_the_interface_to_others() {
     let (dst, src) = (b.link.ports[0].interface.mac, a.link.ports[0].interface.mac);
     let head = TrainHead { dst, src, slot: b.slot(), each: 40, len: 40, padding: 0 };
     let good = [&head.encode()[..], &[7; 40]].concat();
-    // Other protocols, ports and versions of IP; fragments and options are not looked into.
+    // Other protocols, ports and versions of IP; fragments and options are not parsed.
     for (at, value) in [(14, 0x65), (14, 0x46), (23, 6), (36, 0), (37, 0)] {
         let mut other = good.clone();
         other[at] = value;
@@ -439,7 +441,7 @@ fn recv__an_overrun_ring_counts_what_it_lost() {
     for tag in 0..640 {
         a.send(2, tag, b"too many");
     }
-    // The last may still be on the way.
+    // The last frame may still be in flight.
     let start = Instant::now();
     while b.count("ring_drops") < 576 {
         assert!(start.elapsed() < LONG, "{} were lost", b.count("ring_drops"));
@@ -503,7 +505,7 @@ fn send__first_hello_takes_every_path_and_a_broken_one_is_left() {
     if !cables(2, 1500) {
         return;
     }
-    // Nothing tells which interface reaches which.
+    // No network number tells which interfaces are connected.
     let (mut a, mut b) = (End::open("v0,v1", 1), End::open("w0,w1", 2));
     a.knows(&b);
     let header = hello(&a, 2);
@@ -512,7 +514,7 @@ fn send__first_hello_takes_every_path_and_a_broken_one_is_left() {
     assert_eq!(a.count("sent"), 4);
     let mut keep = Keep::default();
     b.until(&mut keep, |k, _| k.0.len() == 2);
-    // What came over two cables tells the way back.
+    // Frames that came over two cables tell the path back.
     b.knows(&a);
     assert!(b.link.peer(PeerId(1)).unwrap().proof.is_confirmed());
     b.send(1, 7, b"here");

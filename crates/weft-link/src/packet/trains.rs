@@ -13,30 +13,29 @@ use crate::{Address, Frame, Sink};
 use std::io;
 use weft_core::PeerId;
 
-/// Bytes of a train, and of a packet and its trailer, at most: what fits 64 KiB with all that
-/// stands before it.
+/// Highest length of a train, and of a packet with its trailer: 64 KiB minus all headers before it.
 pub(super) const TRAIN: usize = 65_360;
-/// Bytes of an Ethernet payload at most.
+/// Largest Ethernet payload, bytes.
 pub(super) const FRAME: u32 = (TRAIN + TrainHead::SHIM + TrainHead::IP_AND_UDP) as u32;
-/// Where the packets lie in the outbox.
+/// Position of the packets in the outbox.
 const START: usize = OFFLOAD + TrainHead::LEN;
-/// Bytes of a ring by default: 64 trains.
+/// Default size of a ring in bytes: 64 trains.
 const RING: usize = 4 << 20;
-/// Packets of a train at most: what the driver looks at in one go.
+/// Highest number of packets in a train: the number that the driver handles in one call.
 const PACKETS: usize = 64;
-/// A packet with a payload of so many bytes that goes by itself is not copied before the kernel
-/// copies it: another part of a message costs as much as some KiB.
+/// From this payload size on, a packet that is sent alone is not copied before the kernel copies
+/// it. Below it, an additional part of a message costs more: as much as a copy of some KiB.
 const LENT: usize = 4 << 10;
 const NOTHING: [&[u8]; 2] = [&[]; 2];
 
 const _: () = assert!(TRAIN <= TrainHead::TRAIN_MAX);
 
-/// The ring for trains.
+/// Returns the sizes of the ring for trains.
 pub(super) fn ring(bytes: usize) -> Geometry {
     Geometry::new(FRAME, if bytes == 0 { RING } else { bytes })
 }
 
-/// Adds where trains are received: to what is said of the interface, if something is.
+/// Adds the slot for trains to the address: to the entry of this interface, if there is one.
 pub(super) fn advertise(own: EtherAddr, address: &mut Address) {
     match address.ether.iter_mut().find(|e| e.mac == own.mac && e.train == EtherAddr::NONE) {
         Some(known) => known.train = own.slot,
@@ -45,8 +44,8 @@ pub(super) fn advertise(own: EtherAddr, address: &mut Address) {
 }
 
 impl PacketLink {
-    /// Sends as many of the first frames as make a train: how many. A HELLO goes by itself, as long
-    /// as a train may be. `None` if the first cannot be sent at all.
+    /// Sends the first frames that fit into one train; returns their number. A HELLO is sent alone
+    /// and padded to the longest train. `None` if the first frame cannot be sent at all.
     pub(super) fn send_train(&mut self, frames: &[Frame<'_>]) -> Option<io::Result<usize>> {
         let first = &frames[0];
         let peer = first.peer;
@@ -72,7 +71,7 @@ impl PacketLink {
         self.hand_over_train(peer, &train, 0, NOTHING)
     }
 
-    /// Whether payloads leave as they are.
+    /// True if payloads are sent unchanged, so that no copy is needed.
     fn may_lend(&self) -> bool {
         self.secure.mode() == Mode::Auth && self.corruptor.is_none()
     }
@@ -82,7 +81,7 @@ impl PacketLink {
         Sealer { secure, corruptor, out: &mut tx.bytes[START..START + TRAIN], most }
     }
 
-    /// Sends a train that lies in the outbox, but for its `lent` parts at the end.
+    /// Sends a train from the outbox; its last parts are in `lent`.
     fn hand_over_train(
         &mut self,
         peer: PeerId,
@@ -150,7 +149,8 @@ pub(super) fn take(
     Some((done, news))
 }
 
-/// Where the packets of a received frame lie; nowhere if it is no train for this slot.
+/// Returns the position of the packets in a received frame; empty if it is not a train for this
+/// slot.
 fn begin(slot: u16, seen: &Seen<'_>, secure: &mut Secure, count: &mut Counters) -> Arrived {
     if seen.station != libc::PACKET_HOST {
         count.other_station += 1;

@@ -1,42 +1,43 @@
-//! Which of our addresses to advertise, and which of a peer's to use: by route and reachability,
-//! never by the name or the order of interfaces.
+//! Chooses the addresses to advertise, and the addresses of a peer to use: by route and
+//! reachability, never by the name or the order of interfaces.
 
 use super::pmtu::Route;
 use super::sys::Interface;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// No more addresses than this are advertised, or tried.
+/// Highest number of addresses that are advertised or tried.
 pub const ADDRESSES_MAX: usize = 6;
 
-/// A peer's address that the kernel has a route to.
+/// An address of a peer to which the kernel has a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The address.
     pub addr: SocketAddr,
     /// The IP MTU of the path.
     pub ip_mtu: u32,
-    /// Index of the interface it is reached over; 0 if it belongs to this host, or is not known.
+    /// Index of the interface over which it is reached; 0 if it belongs to this host or is not
+    /// known.
     pub device: u32,
     /// That interface's speed, Mbit/s; 0 if not known.
     pub speed: u32,
-    /// The local address it is sent from.
+    /// The local address from which packets to it are sent.
     pub source: IpAddr,
 }
 
-/// Whether the peer runs in this host and network namespace.
+/// Tells if the peer runs in this host and network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nearness {
-    /// Both said so.
+    /// The hashes of both hosts are equal.
     SameHost,
-    /// Both said that they do not.
+    /// The hashes of both hosts differ.
     OtherHost,
-    /// One did not say.
+    /// One host hash is missing.
     Unknown,
 }
 
 impl Nearness {
-    /// From the two host hashes; zero means not said.
+    /// Compares the two host hashes; zero means a missing hash.
     pub fn of(ours: u64, theirs: u64) -> Nearness {
         match (ours, theirs) {
             (0, _) | (_, 0) => Nearness::Unknown,
@@ -53,10 +54,10 @@ fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// The addresses of ours that others may reach, best first: those that default routes leave from,
-/// other global ones, IPv4 link-local ones, loopback. IPv6 link-local addresses mean nothing
-/// without the name of a local interface and are left out. Sorting is stable, so the kernel's order
-/// decides only among equals.
+/// Lists our addresses that others may reach, best first: source addresses of default routes, other
+/// global addresses, IPv4 link-local ones, loopback. IPv6 link-local addresses mean nothing without
+/// the name of a local interface and are left out. Sorting is stable, so the kernel's order decides
+/// only among equals.
 pub fn advertised(all: &[Interface], defaults: &[IpAddr]) -> Vec<IpAddr> {
     let rank = |ip: &IpAddr| match *ip {
         ip if ip.is_loopback() => 3,
@@ -75,10 +76,11 @@ pub fn advertised(all: &[Interface], defaults: &[IpAddr]) -> Vec<IpAddr> {
     out
 }
 
-/// A peer's addresses that can be tried, best first: local ones when it runs on this host, then
-/// those on an attached network, then routed ones. What cannot be it is left out: no socket of that
-/// family, no route, a loopback or an own address although the peer is on another host (two hosts
-/// may well have the same bridge address). The error lists every address and why not.
+/// Lists a peer's addresses that can be tried, best first: local addresses if the peer runs on this
+/// host, then those on an attached network, then routed ones. Left out are addresses that cannot
+/// work: no socket of that family, no route, a loopback address or an own address although the peer
+/// is on another host (two hosts may have the same bridge address). The error lists every address
+/// and the reason.
 pub fn candidates(
     theirs: &[SocketAddr],
     ours: &[Interface],

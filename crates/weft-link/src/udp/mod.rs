@@ -1,11 +1,11 @@
-//! The UDP link: weft packets in UDP datagrams. Works unprivileged wherever there is an IP network.
+//! The UDP link: weft packets in UDP datagrams. Needs no rights, only an IP network.
 //!
-//! - `send.rs`: seals packets and hands runs of equal size to the kernel as one train (UDP GSO).
-//! - `recv.rs`: takes trains (UDP GRO) apart, checks each packet, and receives bulk straight into
-//!   place.
+//! - `send.rs`: seals packets and passes runs of equal size to the kernel as one train (UDP GSO).
+//! - `recv.rs`: takes trains (UDP GRO) apart, checks each packet, and receives bulk data directly
+//!   into its destination.
 //! - `stripes.rs`: several addresses that share bulk data.
-//! - `connected.rs`: a socket of its own for the peer that most is exchanged with.
-//! - `interfaces.rs`: which addresses to offer and to use; `pmtu.rs`: packet sizes.
+//! - `connected.rs`: a socket of its own for the peer with the most traffic.
+//! - `interfaces.rs`: the choice of addresses to offer and to use; `pmtu.rs`: packet sizes.
 //! - `sys/`: the system calls.
 
 mod connected;
@@ -41,20 +41,21 @@ pub struct UdpConfig {
     pub v6: Option<Ipv6Addr>,
     /// Ports to bind to.
     pub ports: Ports,
-    /// Let the kernel or the card cut trains into datagrams (UDP GSO), where it can.
+    /// Let the kernel or the card cut trains into datagrams (UDP GSO), if it can.
     pub gso: bool,
-    /// Let the kernel hand over trains (UDP GRO), where it can.
+    /// Let the kernel deliver trains (UDP GRO), if it can.
     pub gro: bool,
-    /// Socket buffers to ask for, bytes each way.
+    /// Size of the socket buffers to request, bytes in each direction.
     pub buffer: usize,
     /// Largest packet (header and payload) to send, bytes; the path may allow less.
     pub packet_max: u32,
-    /// Faults of which the link injects corruption itself, below the authentication.
+    /// Faults to inject; the link itself injects only corruption, below the authentication.
     pub faults: Option<FaultSpec>,
-    /// This host's hash as in [`Address::host`](crate::Address), 0 if unknown: tells whether a
-    /// loopback address in a peer's list can be the peer.
+    /// This host's hash as in [`Address::host`](crate::Address), 0 if unknown: tells if a loopback
+    /// address in a peer's list can belong to the peer.
     pub host: u64,
-    /// Connections that one key has packet numbers for; more are refused. Fewer in tests.
+    /// Highest number of connections under one key; more are refused, as packet numbers are
+    /// limited. Fewer in tests.
     pub connections: u64,
 }
 
@@ -75,11 +76,11 @@ impl Default for UdpConfig {
     }
 }
 
-/// A buffer smaller than this loses bulk data under load, and is worth a warning.
+/// With a smaller buffer, bulk data is lost under load, so the link warns.
 const BUFFER_MIN: usize = 1 << 20;
 
 struct Peer {
-    /// Where it may be, best first.
+    /// Addresses of the peer that may work, best first.
     candidates: Vec<Candidate>,
     proof: Proof,
     stripes: Stripes,
@@ -88,7 +89,7 @@ struct Peer {
     addr: SocketAddr,
     /// Largest datagram of the path.
     datagram_len: usize,
-    /// Since it shrank: how often something was sent since it was looked at last, from 1 on.
+    /// 0, or since the path shrank: 1 + number of sends since the kernel was last asked.
     small: u32,
 }
 
@@ -124,18 +125,17 @@ pub struct UdpLink {
     count: Counters,
     tx: Box<[u8]>,
     rx: recv::Receiver,
-    /// A packet was sent to this peer, and nothing was waited for since.
+    /// A packet was sent to this peer, and the link has not polled since.
     asked: Option<PeerId>,
-    /// Flips bits on their way out, when faults are injected.
+    /// Flips bits of sent packets when faults are injected.
     corruptor: Option<Corruptor>,
 }
 
 impl UdpLink {
     /// Opens the sockets.
-    ///
     /// # Errors
-    /// [`LinkError::System`] if no socket could be opened; a family that the machine lacks is
-    /// passed over.
+    /// [`LinkError::System`] if no socket could be opened. A family that the machine lacks is
+    /// skipped.
     pub fn new(config: UdpConfig, security: Security) -> Result<UdpLink, LinkError> {
         let sockets = open_sockets(&config)?;
         let mut link = UdpLink {
@@ -163,7 +163,7 @@ impl UdpLink {
         let mut smallest = usize::MAX;
         for socket in &self.sockets {
             if config.gro {
-                // An old kernel hands over single datagrams instead: slower, nothing else changes.
+                // An old kernel delivers single datagrams instead: slower, nothing else changes.
                 let _ = socket.enable_gro();
             }
             if let Ok((rcv, snd)) = socket.set_buffers(config.buffer) {
@@ -185,17 +185,17 @@ impl UdpLink {
         }
     }
 
-    /// The security state: mode, cipher implementation.
+    /// Returns the security state: mode, cipher implementation.
     pub fn secure(&self) -> &Secure {
         &self.secure
     }
 
-    /// Addresses the sockets are bound to.
+    /// Lists the addresses to which the sockets are bound.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.sockets.iter().map(Socket::local).collect()
     }
 
-    /// The address in use for a peer.
+    /// Returns the address in use for a peer.
     pub fn peer_addr(&self, peer: PeerId) -> Option<SocketAddr> {
         self.peer(peer).map(|p| p.addr)
     }
@@ -212,12 +212,12 @@ impl UdpLink {
         self.news.warn(text);
     }
 
-    /// Largest packet for a datagram of this size.
+    /// Returns the largest packet for a datagram of this size.
     fn packet_len(&self, datagram_len: usize) -> u32 {
         ((datagram_len - self.secure.trailer_len()) as u32).min(self.packet_max)
     }
 
-    /// Uses one of a peer's candidates from now on; returns the packet size it carries.
+    /// Uses one of a peer's candidates from now on; returns the packet size that it carries.
     fn use_candidate(&mut self, peer: PeerId, at: usize) -> Option<u32> {
         let known = self.peer(peer)?;
         let candidate = *known.candidates.get(at)?;
@@ -232,9 +232,9 @@ impl UdpLink {
         Some(self.packet_len(datagram_len))
     }
 
-    /// An authentic packet came from an address that is not known to be the one in use: if it is
-    /// one the peer named, it may be from now on. Answering any other source would let a replayed
-    /// packet redirect the traffic.
+    /// Notes an authentic packet from an address that is not known to be the one in use. If the
+    /// peer named this address, it may be used from now on. Answering any other source would let a
+    /// replayed packet redirect the traffic.
     fn confirm(&mut self, peer: PeerId, from: SocketAddr, kind: Kind) {
         let Some(known) = self.peers.get_mut(peer) else {
             return;
@@ -252,7 +252,7 @@ impl UdpLink {
         }
     }
 
-    /// As [`use_candidate`](Self::use_candidate), and says so.
+    /// As [`use_candidate`](Self::use_candidate), and reports the new packet size.
     fn change_candidate(&mut self, peer: PeerId, at: usize) {
         if let Some(mtu) = self.use_candidate(peer, at) {
             self.count.path_changes += 1;
@@ -262,7 +262,7 @@ impl UdpLink {
     }
 }
 
-/// Equal but for flow label and scope, which the kernel fills in.
+/// True if address and port are equal. Flow label and scope, which the kernel fills in, may differ.
 fn same_host_port(a: SocketAddr, b: SocketAddr) -> bool {
     (a.ip(), a.port()) == (b.ip(), b.port())
 }
@@ -309,7 +309,7 @@ impl Link for UdpLink {
         address.host = self.host;
         let all = sys::interfaces().unwrap_or_default();
         // Nothing is sent to these documentation addresses (RFC 5737, RFC 3849): the kernel only
-        // says which of our addresses its default routes leave from.
+        // tells the source addresses of its default routes.
         let outside = ["192.0.2.1:9", "[2001:db8::1]:9"].map(|a| a.parse::<SocketAddr>());
         let defaults: Vec<IpAddr> = outside
             .into_iter()

@@ -1,29 +1,30 @@
-//! How large a packet a path carries.
+//! Packet sizes of paths.
 
 use std::net::IpAddr;
 
-/// How the kernel would reach an address.
+/// The kernel's route to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The local address it would send from.
+    /// The local address from which it would send.
     pub source: IpAddr,
     /// Largest IP packet of the path, as far as the kernel knows.
     pub mtu: u32,
 }
 
-/// Largest UDP payload over IPv4 (RFC 768, RFC 791); IPv6 allows a little more, which is not used.
+/// Largest UDP payload over IPv4 (RFC 768, RFC 791). IPv6 allows slightly more, which is not used.
 pub const DATAGRAM_MAX: usize = 65_507;
 const IPV4_AND_UDP: u32 = 20 + 8;
 const IPV6_AND_UDP: u32 = 40 + 8;
-/// Every IPv6 path carries this (RFC 8200).
+/// Every IPv6 path carries packets of this size (RFC 8200).
 const IPV6_MTU_MIN: u32 = 1280;
-/// Every IPv4 host takes this (RFC 791); paths that carry less are not worth supporting.
+/// Every IPv4 host accepts packets of this size (RFC 791). Paths with a smaller MTU are not
+/// supported.
 const IPV4_MTU_MIN: u32 = 576;
-/// Packets beyond this do not get cheaper, and losing one costs more.
+/// Larger packets are not cheaper, and the loss of one costs more.
 const LARGE: u32 = 32_700;
 
-/// Largest datagram for a path of this IP MTU. Above 16 KiB (loopback) the size is cut so that two
-/// fit into one train.
+/// Returns the largest datagram for a path of this IP MTU. Above 16 KiB (loopback) the size is
+/// reduced so that two datagrams fit into one train.
 pub fn datagram_len(to: IpAddr, ip_mtu: u32) -> u32 {
     let (headers, least) = match to.is_ipv6() {
         true => (IPV6_AND_UDP, IPV6_MTU_MIN),

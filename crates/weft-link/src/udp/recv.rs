@@ -1,4 +1,4 @@
-//! Receiving: take trains apart, check, deliver.
+//! Receives: takes trains apart, checks and delivers packets.
 
 use super::connected::Drain;
 use super::send::SEGMENTS_MAX;
@@ -12,15 +12,16 @@ use crate::Sink;
 use std::io::{self, ErrorKind::WouldBlock};
 use weft_core::PeerId;
 
-/// Longest train the kernel hands over.
+/// Longest train that the kernel delivers.
 const BUFFER: usize = 65_536;
-/// A socket that had nothing last time is asked again every so many polls.
+/// A socket that had no data last time is polled only once in this number of polls.
 const QUIET: u32 = 16;
 
-/// What one receive call brought: one datagram, or several of equal size (the last may be shorter).
+/// The result of one receive call: one datagram, or several of equal size (the last may be
+/// shorter).
 #[derive(Clone, Copy)]
 pub struct Received {
-    /// Bytes in all.
+    /// Length of all datagrams, bytes.
     pub len: usize,
     /// Size of each datagram.
     pub segment: usize,
@@ -28,13 +29,14 @@ pub struct Received {
     pub from: SockAddr,
 }
 
-/// Receive buffers and what was received but not delivered yet.
+/// The receive buffer and the packets in it that are not delivered yet.
 pub struct Receiver {
     buffer: Box<[u8]>,
-    /// The part of the buffer that the budget left over.
+    /// The part of the buffer that is not delivered yet.
     arrived: Arrived,
     from: SockAddr,
-    /// The socket that had data last: asked at every poll. Behind the last the connected one.
+    /// Index of the socket that had data last, polled at every poll. The highest index is the
+    /// connected socket.
     busy: usize,
     polls: u32,
 }
@@ -50,12 +52,12 @@ impl Receiver {
         }
     }
 
-    /// Whether something received was not delivered yet.
+    /// True if a received packet is not delivered yet.
     pub fn has_rest(&self) -> bool {
         !self.arrived.rest.is_empty()
     }
 
-    /// Asks every socket at the next poll.
+    /// Makes the next poll ask every socket.
     pub fn poll_all(&mut self) {
         self.polls = 0;
     }
@@ -80,7 +82,7 @@ impl UdpLink {
             if i > 0 && (!now || drain.is_some()) {
                 continue;
             }
-            // Hostile datagrams bring no packet but count too, so a flood cannot keep us here.
+            // Hostile datagrams deliver no packet but count too, so a flood of them ends the loop.
             let mut calls = 0;
             while done < budget && calls < budget {
                 calls += 1;
@@ -88,8 +90,9 @@ impl UdpLink {
                     Ok(n) => {
                         self.rx.busy = at;
                         done += n;
-                        // No train: whoever waits for this one should not wait for another look.
-                        // And a train that may not fit is left for the next time, as a whole.
+                        // A single datagram is delivered at once, because a waiter should not wait
+                        // for another poll. A train that may exceed the budget is left whole for
+                        // the next call.
                         if n == 1 || done + SEGMENTS_MAX > budget {
                             break;
                         }
@@ -103,7 +106,7 @@ impl UdpLink {
                         }
                         break;
                     }
-                    // An error of an earlier send (ICMP), reported here: nothing was received.
+                    // The error of an earlier send (ICMP), reported here: nothing was received.
                     Err(_) => {
                         self.count.recv_errors += 1;
                         break;
@@ -114,7 +117,7 @@ impl UdpLink {
         done
     }
 
-    /// One receive call; returns how many packets it delivered.
+    /// Makes one receive call; returns the number of packets that it delivered.
     #[inline]
     fn recv_once(&mut self, at: usize, budget: usize, sink: &mut dyn Sink) -> io::Result<usize> {
         let socket = self.sockets.get(at).or(self.connected.socket());
@@ -129,7 +132,7 @@ impl UdpLink {
         Ok(self.deliver_rest(budget, sink))
     }
 
-    /// Opens and delivers what lies in the buffer, as far as the budget goes.
+    /// Opens and delivers packets from the buffer, up to the budget.
     #[inline]
     fn deliver_rest(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut done = 0;
@@ -169,7 +172,7 @@ impl UdpLink {
     }
 }
 
-/// Without authentication, only the source address speaks for a packet.
+/// Names the sender by the source address, the only evidence without authentication.
 #[inline]
 fn known_source(
     secure: &mut Secure,

@@ -1,8 +1,8 @@
-//! Sending: seal, line up, hand over.
+//! Sends: seals packets, joins them to trains, passes them to the kernel.
 //!
 //! Packets are copied and sealed into one contiguous buffer rather than gathered from two or three
-//! pieces each: the kernel copies small pieces slower than we do, and the cipher then reads from
-//! the cache (`docs/adr/0005-udp-trains.md` has the figures).
+//! pieces each: the kernel copies small pieces slower than this code, and the cipher then reads
+//! from the cache (`docs/adr/0005-udp-trains.md` has the figures).
 
 use super::sys::{self, SockAddr, Socket};
 use super::{pmtu, UdpLink};
@@ -13,26 +13,26 @@ use std::io;
 use weft_core::wire::{field, PacketType, Probe};
 use weft_core::PeerId;
 
-/// Most datagrams in a train: `UDP_MAX_SEGMENTS` of the kernel.
+/// Highest number of datagrams in a train: `UDP_MAX_SEGMENTS` of the kernel.
 pub(super) const SEGMENTS_MAX: usize = 64;
 
-/// Datagrams of this size in a full train.
+/// Returns the number of datagrams of this size in a full train.
 pub(super) fn train_len(datagram: usize) -> u32 {
     (pmtu::DATAGRAM_MAX / datagram.max(1)).clamp(1, SEGMENTS_MAX) as u32
 }
 
-/// A path that shrank is looked at again after so many datagrams or trains.
+/// After a path shrank, the kernel is asked again each time this many datagrams or trains are sent.
 const LOOK_AGAIN: u32 = 1024;
 
-/// What became of a datagram or a train.
+/// The result of sending a datagram or a train.
 enum Sent {
-    /// Gone, or lost in a way that retransmission will repair.
+    /// Sent, or lost; retransmission repairs a loss.
     Done,
     /// The kernel's buffer is full.
     Full,
 }
 
-/// What the kernel said about a send call.
+/// The kernel's reason to refuse a send call.
 enum Refusal {
     Full,
     TooBig,
@@ -77,7 +77,7 @@ impl UdpLink {
         done
     }
 
-    /// Sends a run of DATA packets, a train at a time; returns how many went.
+    /// Sends a run of DATA packets, one train at a time; returns the number of packets sent.
     pub(super) fn send_data(
         &mut self,
         peer: PeerId,
@@ -105,7 +105,7 @@ impl UdpLink {
         done
     }
 
-    /// Most packets of `segment` bytes that go to a peer with one call.
+    /// Returns the highest number of packets of `segment` bytes to a peer in one call.
     fn most(&self, peer: PeerId, segment: usize) -> Option<usize> {
         let fits = self.gso && segment <= self.peer(peer)?.datagram_len;
         Some(if fits { (self.tx.len() / segment).clamp(1, SEGMENTS_MAX) } else { 1 })
@@ -143,7 +143,7 @@ impl UdpLink {
         }
     }
 
-    /// Sends by the connected socket, if it leads there. `None`: the other one has to.
+    /// Sends over the connected socket, if it leads to `to`. `None`: the other socket has to send.
     #[inline]
     fn send_connected(&mut self, peer: PeerId, train: &Sealed, to: &SockAddr) -> Option<Sent> {
         let (socket, bytes) = (self.connected.to(peer, to)?, &self.tx[..train.len]);
@@ -158,7 +158,7 @@ impl UdpLink {
                 Some(Sent::Done)
             }
             Err(Refusal::Full) => Some(Sent::Full),
-            // The other socket tells what is wrong; this may be the error of an earlier packet.
+            // The other socket will report the reason; this may be the error of an earlier packet.
             Err(_) => {
                 self.connected.park();
                 None
@@ -166,7 +166,7 @@ impl UdpLink {
         }
     }
 
-    /// A train was refused: sends its packets one by one, and learns why.
+    /// Sends the packets of a refused train one by one, and learns the reason.
     #[cold]
     fn send_apart(
         &mut self,
@@ -190,14 +190,15 @@ impl UdpLink {
         let mut at = 0;
         while at < train.len {
             let end = (at + train.segment).min(train.len);
-            // A full buffer halfway is a loss: the first part is gone and must not be sent twice.
+            // A full buffer in the middle is a loss: the first part is sent and must not be sent
+            // twice.
             if let Sent::Full = self.send_one(peer, socket, to, at..end) {
                 self.count.send_errors += 1;
             }
             at = end;
         }
-        // A train of packets too large for the path is refused with the same error as missing
-        // offload.
+        // The kernel refuses a train of packets that are too large for the path with the same error
+        // as it uses for missing offload.
         if matches!(refusal, Refusal::NoOffload) && trouble(self) == before {
             self.gso = false;
             self.warn(format!(
@@ -220,7 +221,7 @@ impl UdpLink {
         };
         match classify(&error) {
             Refusal::Full => return Sent::Full,
-            // What asks whether it gets through as it is.
+            // A probe tests if this size passes without fragmentation.
             Refusal::TooBig if Probe::is_question(&self.tx[at.clone()]) => {}
             Refusal::TooBig => {
                 self.shrink(peer, at.len());
@@ -231,13 +232,13 @@ impl UdpLink {
             }
             _ => {}
         }
-        // The network or the firewall refused it: as good as lost on the way.
+        // The network or the firewall refused it: same effect as a loss on the network.
         self.count.send_errors += 1;
         Sent::Done
     }
 
-    /// Packets made before the path shrank keep their size when they are sent again: IP may cut
-    /// these.
+    /// Sends a packet made before the path shrank, which keeps its size when it is retransmitted:
+    /// IP may fragment it.
     fn send_fragmented(&self, socket: usize, bytes: &[u8], to: &SockAddr) -> bool {
         let socket: &Socket = &self.sockets[socket];
         let sent = socket.set_discovery(false).is_ok() && socket.send_to(bytes, to).is_ok();
@@ -245,7 +246,7 @@ impl UdpLink {
         sent && restored.is_ok()
     }
 
-    /// The path refused a datagram of `len` bytes: asks the kernel again how much it carries.
+    /// Asks the kernel for the present size of a path that refused a datagram of `len` bytes.
     fn shrink(&mut self, peer: PeerId, len: usize) {
         let Some(addr) = self.peer_addr(peer) else { return };
         let now = sys::route_to(addr).map(|r| pmtu::datagram_len(addr.ip(), r.mtu) as usize);
@@ -258,7 +259,7 @@ impl UdpLink {
         }
     }
 
-    /// The path shrank at some time: now and then, asks the kernel whether it still is as small.
+    /// Asks the kernel at intervals if a path that shrank is still as small.
     #[cold]
     fn look_again(&mut self, peer: PeerId) {
         let Some(known) = self.peers.get_mut(peer) else { return };
@@ -276,9 +277,9 @@ impl UdpLink {
         self.news.push(LinkEvent::Mtu(peer, mtu));
     }
 
-    /// An answer goes where the question came from, so that it proves the way. A question goes to
-    /// each of the peer's addresses while it is not known which works; the first answer decides.
-    /// False if it may take the address in use.
+    /// Sends a HELLO. An answer is sent to the address of the question, so that it proves the path.
+    /// A question is sent to each of the peer's addresses while no address is known to work; the
+    /// first answer decides. False if the frame is to be sent to the address in use.
     #[cold]
     fn send_hello(&mut self, frame: &Frame<'_>) -> bool {
         let Some(known) = self.peer(frame.peer) else { return false };

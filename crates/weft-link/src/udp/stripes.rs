@@ -7,7 +7,7 @@ use crate::LinkEvent;
 use weft_core::PeerId;
 
 impl UdpLink {
-    /// A question is sent to the peer: it may be asked over further addresses.
+    /// Keeps a question that is sent to the peer: it may be sent to further addresses.
     pub(super) fn keep_question(&mut self, peer: PeerId, header: &[u8], payload: &[u8]) {
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.candidates.iter().any(|c| c.device != known.candidates[0].device) {
@@ -15,14 +15,15 @@ impl UdpLink {
         }
     }
 
-    /// Nothing is known of the ways to the peer any more.
+    /// Forgets the proofs of all paths to the peer.
     pub(super) fn forget_stripes(&mut self, peer: PeerId) {
         if self.peers.get_mut(peer).is_some_and(|known| known.stripes.forget()) {
             self.news.push(LinkEvent::Stripes(peer, 1));
         }
     }
 
-    /// The way to and from a candidate works. Asks over those that may share with it.
+    /// Notes that the path to a candidate works in both directions. Sends the question to
+    /// candidates that may share.
     pub(super) fn prove(&mut self, peer: PeerId, at: usize) {
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.stripes.prove(at) {
@@ -31,7 +32,7 @@ impl UdpLink {
         }
     }
 
-    /// Finds the candidates that share bulk data.
+    /// Chooses the candidates that share bulk data.
     pub(super) fn share(&mut self, peer: PeerId) {
         let Some(known) = self.peers.get_mut(peer) else { return };
         let ways = ways(known);
@@ -87,7 +88,7 @@ impl UdpLink {
     }
 }
 
-/// The candidates as those that share are chosen by.
+/// Lists the properties of the candidates that decide if they share.
 fn ways(known: &Peer) -> Vec<Way> {
     let way = |(at, c): (usize, &super::Candidate)| Way {
         near: (c.device != 0).then_some(c.device),

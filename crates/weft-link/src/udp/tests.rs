@@ -14,7 +14,7 @@ mod namespaces;
 
 const A: EndpointId = EndpointId(0xa);
 const B: EndpointId = EndpointId(0xb);
-/// The other side's number, the same on both.
+/// The number of the other side, the same on both sides.
 const P: PeerId = PeerId(2);
 /// Session numbers that A and B gave each other.
 const TO_A: u32 = (1 << 20) | 7;
@@ -51,7 +51,7 @@ fn info(session: u32, endpoint: EndpointId, address: Address) -> PeerInfo {
     PeerInfo { peer: P, session, endpoint, address }
 }
 
-/// Two connected links on this host and the packet size between them.
+/// Makes two connected links on this host; returns them and the packet size between them.
 fn pair_with(config: &UdpConfig, mode: Mode) -> (UdpLink, UdpLink, usize) {
     let mut a = UdpLink::new(config.clone(), security(A, mode, 1)).unwrap();
     let mut b = UdpLink::new(config.clone(), security(B, mode, 1)).unwrap();
@@ -99,7 +99,7 @@ fn bytes(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Keeps what arrives.
+/// Keeps all received packets.
 #[derive(Default)]
 struct Keep(Vec<(Vec<u8>, Vec<u8>)>);
 
@@ -109,7 +109,7 @@ impl Sink for Keep {
     }
 }
 
-/// Polls until `enough`, or fails after a long time.
+/// Polls until `enough` returns true, or fails after a long time.
 fn poll(link: &mut UdpLink, sink: &mut dyn Sink, mut enough: impl FnMut(&mut UdpLink) -> bool) {
     let start = Instant::now();
     while !enough(link) {
@@ -162,7 +162,8 @@ fn send__all_sizes_over_ipv6() {
 
 fn send_trains(config: &UdpConfig) -> UdpLink {
     let (mut a, mut b, mtu) = pair_with(config, Mode::Auth);
-    // Sizes rise and fall, so trains end for every reason: shorter, longer, full.
+    // Sizes rise and fall, so trains end for every reason: a shorter packet, a longer packet, a
+    // full train.
     let sizes: Vec<usize> =
         [vec![1424; 50], vec![700], vec![16; 90], vec![900, 100, 100, mtu - 32]].concat();
     let headers: Vec<Vec<u8>> = (0..sizes.len()).map(|i| data(i as u64)).collect();
@@ -174,7 +175,7 @@ fn send_trains(config: &UdpConfig) -> UdpLink {
         .collect();
     assert_eq!(a.send(&frames), frames.len());
     let mut got = receive(&mut b, frames.len());
-    // Those sent before the kernel moved this thread to another core may come later.
+    // Packets sent before the kernel moved this thread to another core may arrive later.
     got.sort();
     for (i, (header, payload)) in got.iter().enumerate() {
         assert!(*header == headers[i] && *payload == payloads[i], "packet {i}");
@@ -209,7 +210,7 @@ fn recv__budget_is_kept_within_a_train() {
     let start = Instant::now();
     while all.0.len() < 20 {
         assert!(b.recv(3, &mut all) <= 3);
-        // What the budget left must be seen before sleeping.
+        // Packets beyond the budget must be seen before sleeping.
         assert!(b.prepare_wait() || all.0.len() < 20);
         assert!(start.elapsed() < LONG);
     }
@@ -217,7 +218,7 @@ fn recv__budget_is_kept_within_a_train() {
     assert_eq!(got, headers);
 }
 
-/// A socket that sends what it likes to a link.
+/// A socket that sends any bytes to a link.
 struct Outsider(UdpSocket, SocketAddr);
 
 impl Outsider {
@@ -244,7 +245,8 @@ fn sealer(key: u8, to: EndpointId) -> Secure {
     secure
 }
 
-/// Sends `frame` to B and waits until `counter` says it was refused; nothing may be delivered.
+/// Sends `frame` to B and waits until `counter` shows that it was refused; nothing may be
+/// delivered.
 fn refused(b: &mut UdpLink, frame: &[u8], counter: &'static str) {
     let before = count(b, counter);
     Outsider::near(b).send(frame);
@@ -282,7 +284,7 @@ fn recv__nothing_is_answered_to_a_hostile_frame() {
     let (_, mut b, _) = pair(Mode::Auth);
     let outsider = Outsider::near(&b);
     outsider.0.set_nonblocking(true).unwrap();
-    // Starts like a HELLO.
+    // Begins like a HELLO.
     outsider.send(&[1; 100]);
     poll(&mut b, &mut Keep::default(), |b| count(b, "auth_failed") > 0);
     assert_eq!(count(&b, "sent"), 0);
@@ -328,14 +330,14 @@ fn disconnect__frames_from_the_peer_are_stale_and_to_it_dropped() {
     assert_eq!(count(&b, "send_dropped"), 1);
 }
 
-/// Assembles a message from DATA packets as a driver does, predicting the next block; `wrong` says
-/// which predictions to spoil.
+/// Assembles a message from DATA packets as a driver does, and predicts the next block; `wrong`
+/// tells which predictions to spoil.
 struct Assemble {
     message: Vec<u8>,
     arrived: usize,
     piece: usize,
     random: u64,
-    /// Runs of one packet.
+    /// Number of runs with one packet.
     alone: usize,
 }
 
@@ -359,7 +361,7 @@ impl Sink for Assemble {
 
     fn run(&mut self, header: &[u8], count: u32, len: u64) -> bool {
         let at = u64::from_le_bytes(header[24..32].try_into().unwrap());
-        // A run that is refused comes again packet by packet.
+        // The packets of a refused run come again one by one.
         if self.random(4) == 0 {
             return false;
         }
@@ -376,7 +378,7 @@ impl Sink for Assemble {
             1 => offset = (offset + self.piece).min(self.message.len()),
             _ => {}
         }
-        // Only memory that has not received anything may be promised.
+        // Only memory that has not received anything may be predicted.
         let len = (self.message.len() - offset).min(self.piece * (1 + self.random(60) as usize));
         let imm = if self.random(12) == 0 { 78 } else { 77 };
         let memory = &mut self.message[offset..offset + len];
@@ -429,7 +431,7 @@ fn recv__predictions_right_and_wrong_give_the_same_bytes() {
         received += count(&b, "received");
         alone += sink.alone;
     }
-    // What was written to its place is not copied again, one packet neither.
+    // A payload written to its destination is not copied again, also that of a single packet.
     assert!(alone > 10, "{alone}");
     assert!(placed > 100 && placed + 10 < received, "{placed} of {received} placed");
 }
@@ -461,7 +463,7 @@ fn send__first_hello_tries_every_address_and_the_answer_decides() {
     let mut b = UdpLink::new(v4_only(), security(B, Mode::Auth, 1)).unwrap();
     let mut to_b = address_of(&b, B);
     let right = to_b.udp[0];
-    // An address of this host where nobody listens comes first.
+    // An address of this host without a listener comes first.
     let dead = UdpSocket::bind("127.0.0.2:0").unwrap();
     to_b.udp.insert(0, dead.local_addr().unwrap());
     a.connect(&info(TO_A, B, to_b)).unwrap();
@@ -496,7 +498,7 @@ fn doubt__an_answer_over_another_way_does_not_outrun_the_one_in_use() {
         a.confirm(P, other, Kind::Answer);
         assert_eq!((a.peer_addr(P), count(&a, "path_changes")), (Some(used), 0));
     }
-    // Nothing comes over the way in use any more.
+    // No packet comes over the path in use any more.
     a.doubt(P);
     a.confirm(P, other, Kind::Answer);
     a.doubt(P);

@@ -1,5 +1,5 @@
-//! The memory-mapped receive ring (packet_mmap, TPACKET_V2): frames of one size that pass between
-//! kernel and process by a status word each.
+//! The memory-mapped receive ring (packet_mmap, TPACKET_V2): frames of one size. A status word in
+//! each frame says if the kernel or the process owns it.
 
 use std::io;
 use std::mem::offset_of;
@@ -10,27 +10,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Sizes of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes of a frame, a power of two, the ring's own header included.
+    /// Bytes of a frame, a power of two; includes the ring's own header.
     pub frame: u32,
-    /// Frames, a power of two.
+    /// Number of frames, a power of two.
     pub frames: u32,
 }
 
-/// What the ring puts in front of each Ethernet frame, generously.
+/// Upper limit of the ring's header in front of each Ethernet frame.
 const HEADROOM: u32 = 128;
-/// A frame is as large as a page at most times this.
+/// Largest size of a frame in the ring.
 const FRAME_MAX: u32 = 128 << 10;
-/// Bytes of a ring at most.
+/// Largest size of a ring, bytes.
 const RING_MAX: u64 = 1 << 30;
 const FRAME_MIN: u32 = 2048;
-/// Bytes of a ring by default.
+/// Default size of a ring, bytes.
 const BYTES: usize = 1 << 20;
-/// Packets that one peer may have under way, by default.
+/// Default number of packets that one peer may have in flight.
 const WINDOW: usize = 512;
 
 impl Geometry {
-    /// For Ethernet payloads of up to `mtu` bytes, about `bytes` in all; 0 for 1 MiB, which fits a
-    /// cache, or as much as a window of packets needs.
+    /// Chooses sizes for Ethernet payloads of up to `mtu` bytes, about `bytes` in all. 0 means 1
+    /// MiB, which fits a cache, or the size for one window of packets if that is larger.
     pub fn new(mtu: u32, bytes: usize) -> Geometry {
         let frame = (mtu + HEADROOM).next_power_of_two().clamp(FRAME_MIN, FRAME_MAX);
         let bytes = if bytes == 0 { BYTES.max(WINDOW * frame as usize) } else { bytes };
@@ -39,7 +39,7 @@ impl Geometry {
         Geometry { frame, frames }
     }
 
-    /// Whether these are sizes that `new` gives.
+    /// True if `new` can return these sizes.
     pub fn is_sane(self) -> bool {
         self.frame.is_power_of_two()
             && self.frames.is_power_of_two()
@@ -47,12 +47,12 @@ impl Geometry {
             && self.len() as u64 <= RING_MAX
     }
 
-    /// Bytes in all.
+    /// Returns the size of the ring in bytes.
     pub fn len(self) -> usize {
         self.frame as usize * self.frames as usize
     }
 
-    /// As the kernel wants it: blocks of a page or a frame, whichever is larger.
+    /// Returns the sizes for the kernel: blocks of 64 KiB or a frame, whichever is larger.
     pub fn request(self) -> libc::tpacket_req {
         let block = self.frame.max(64 << 10).min(self.len() as u32);
         libc::tpacket_req {
@@ -66,32 +66,32 @@ impl Geometry {
 
 /// A received frame in the ring.
 pub struct Seen<'a> {
-    /// Ethernet header and what follows, as far as it fitted.
+    /// Ethernet header and payload, as much as fitted.
     pub bytes: &'a mut [u8],
     /// `PACKET_HOST` for a frame to this interface's own address.
     pub station: u8,
-    /// Nothing was cut off.
+    /// The frame is complete.
     pub whole: bool,
 }
 
-/// The ring of a packet socket, mapped.
+/// The mapped ring of a packet socket.
 #[derive(Debug)]
 pub struct Ring {
     base: NonNull<u8>,
     sizes: Geometry,
-    /// The frame the kernel fills next.
+    /// Index of the frame that the kernel fills next.
     head: u32,
-    /// `head` is not known yet: somebody else read from this ring before.
+    /// `head` is not known yet: another process read from this ring before.
     lost: bool,
 }
 
 const HEADER: usize = size_of::<libc::tpacket2_hdr>();
-/// Where `sockaddr_ll` follows the header (`TPACKET_ALIGN`).
+/// Offset of the packet type; `sockaddr_ll` follows the header (`TPACKET_ALIGN`).
 const STATION: usize = HEADER.next_multiple_of(16) + offset_of!(libc::sockaddr_ll, sll_pkttype);
 
 impl Ring {
-    /// Maps the ring of `fd`. `used`: another process may have read from it before; what lies in it
-    /// is discarded.
+    /// Maps the ring of `fd`. If `used`, another process may have read from it before; the frames
+    /// in it are discarded.
     pub fn map(fd: &OwnedFd, sizes: Geometry, used: bool) -> io::Result<Ring> {
         // SAFETY: a new mapping at an address the kernel chooses.
         let base = unsafe {
@@ -136,18 +136,18 @@ impl Ring {
         self.status(at).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Whether there is a frame to read.
+    /// True if there is a frame to read.
     #[inline]
     pub fn ready(&mut self) -> bool {
         self.is_ours(self.head) && !self.lost || self.lost && self.find_head()
     }
 
-    /// Looks for the first frame the kernel has filled.
+    /// Searches for the first frame that the kernel has filled.
     #[cold]
     fn find_head(&mut self) -> bool {
         let frames = self.sizes.frames;
         let Some(mut at) = (0..frames).find(|&at| self.is_ours(at)) else { return false };
-        // Those before it may have been filled since they were looked at.
+        // The frames before it may have been filled since they were checked.
         for _ in 0..frames {
             let before = (at + frames - 1) % frames;
             if !self.is_ours(before) {
@@ -159,7 +159,7 @@ impl Ring {
         true
     }
 
-    /// The oldest frame. It stays until [`release`](Self::release).
+    /// Returns the oldest frame, which stays in the ring until [`release`](Self::release).
     #[inline]
     pub fn peek(&mut self) -> Option<Seen<'_>> {
         if !self.ready() {

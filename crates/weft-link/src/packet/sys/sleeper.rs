@@ -1,28 +1,28 @@
-//! One descriptor to wait on for several, that costs nothing while nobody waits.
+//! One descriptor that waits for several sockets and costs nothing while no thread sleeps on it.
 
 use super::check;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// An epoll set inside the waiter's own. A socket in any set makes the kernel call and lock that
-/// set for every frame, on the sender's time when both are on one machine: sockets are members only
-/// while somebody sleeps, or has just slept.
+/// An epoll set inside the waiter's own. For every frame, the kernel calls and locks each set that
+/// the socket is in; if both are on one machine, the sender pays this time. Therefore sockets are
+/// in the set only while a thread sleeps, or has just slept.
 pub struct Sleeper {
     set: OwnedFd,
-    /// Sockets that are members now.
+    /// Sockets that are in the set now.
     members: Vec<RawFd>,
     /// Frames taken since the last sleep.
     frames: u32,
 }
 
-/// Frames taken without a sleep until the sockets leave the set: entering and leaving costs two
-/// system calls, which who sleeps for every frame need not pay.
+/// Frames taken without a sleep before the sockets leave the set. Entering and leaving costs two
+/// system calls, which a receiver that sleeps for every frame avoids.
 const AWAKE: u32 = 8;
 
 impl Sleeper {
-    /// With one descriptor that always wakes.
+    /// Makes a set with one descriptor that always wakes.
     pub fn new(always: RawFd) -> io::Result<Sleeper> {
-        // SAFETY: no memory is passed; the result is a descriptor that nobody else owns.
+        // SAFETY: no memory is passed; the result is a descriptor that nothing else owns.
         let set = unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
         let sleeper = Sleeper { set, members: Vec::new(), frames: 0 };
         sleeper.control(libc::EPOLL_CTL_ADD, always)?;
@@ -36,23 +36,24 @@ impl Sleeper {
         Ok(())
     }
 
-    /// The descriptor.
+    /// Returns the descriptor to wait on.
     pub fn fd(&self) -> RawFd {
         self.set.as_raw_fd()
     }
 
-    /// From now on frames for these sockets wake.
+    /// Adds the sockets to the set: their frames wake the waiter from now on.
     pub fn arm(&mut self, sockets: impl Iterator<Item = RawFd>) {
         self.frames = 0;
         for fd in sockets {
-            // Without descriptors to spare for it the timer of the waiter still wakes.
+            // If the kernel refuses (no memory or descriptors), the timer of the waiter still wakes
+            // it.
             if !self.members.contains(&fd) && self.control(libc::EPOLL_CTL_ADD, fd).is_ok() {
                 self.members.push(fd);
             }
         }
     }
 
-    /// Nothing wakes but what always does.
+    /// Removes all sockets from the set; only the permanent descriptor wakes.
     #[cold]
     pub fn disarm(&mut self) {
         for fd in std::mem::take(&mut self.members) {
@@ -60,7 +61,7 @@ impl Sleeper {
         }
     }
 
-    /// Frames were taken.
+    /// Counts frames that were taken.
     #[inline]
     pub fn took(&mut self, frames: usize) {
         if !self.members.is_empty() {

@@ -7,16 +7,16 @@ use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// Most frames in one call.
+/// Highest number of frames in one call.
 pub const BURST: usize = 64;
 
-/// A packet socket; others may hold its descriptor too.
+/// A packet socket; other processes may hold its descriptor too.
 pub struct Socket {
     pub fd: Arc<OwnedFd>,
     burst: Box<Burst>,
 }
 
-/// Scratch of `send_many`.
+/// Working memory of `send_many`.
 struct Burst {
     parts: [libc::iovec; BURST],
     messages: [libc::mmsghdr; BURST],
@@ -39,7 +39,7 @@ fn get<T: Copy>(fd: RawFd, level: i32, name: i32, start: T) -> io::Result<T> {
     Ok(value)
 }
 
-/// One instruction of the classic packet filter language.
+/// Makes one instruction of the classic packet filter language.
 const fn op(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt, jf, k }
 }
@@ -50,17 +50,17 @@ const SHIFT: u32 = libc::BPF_ALU | libc::BPF_LSH | libc::BPF_K;
 const RETURN_A: u32 = libc::BPF_RET | libc::BPF_A;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
-/// What a packet socket carries.
+/// The frames that a packet socket carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carries {
-    /// Frames of an EtherType of its own, a packet each.
+    /// Frames of an EtherType of their own, one packet each.
     Packets(EtherType),
-    /// Trains of packets, which are UDP datagrams to the kernel.
+    /// Trains of packets, which the kernel sees as UDP datagrams.
     Trains,
 }
 
 impl Carries {
-    /// EtherType of the frames.
+    /// Returns the EtherType of the frames.
     pub fn ether_type(self) -> u16 {
         match self {
             Carries::Packets(kind) => kind.get(),
@@ -68,7 +68,7 @@ impl Carries {
         }
     }
 
-    /// Where the slot stands in a frame.
+    /// Returns the position of the slot in a frame.
     fn slot(self) -> u32 {
         let at = match self {
             Carries::Packets(_) => EtherHead::SLOT,
@@ -78,17 +78,19 @@ impl Carries {
     }
 }
 
-/// What the kernel is told of a frame: `struct virtio_net_hdr`, in the byte order of the machine.
+/// Length of the description of a frame for the kernel: `struct virtio_net_hdr`, in the byte order
+/// of the machine.
 pub const OFFLOAD: usize = 10;
 
-/// Bytes of a train that the kernel copies to its own memory by themselves; the others lie from the
-/// start of a page on. The string instructions of AMD's Zen 3 and 4 copy at a tenth of their rate
-/// where the destination lies up to 31 bytes behind the source within a page: with headers alone in
-/// front that would be so for what an allocator places 16 bytes behind the start of a page.
+/// Bytes of a train that the kernel copies into a buffer of their own; the remaining bytes start at
+/// the start of a page. The string instructions of AMD's Zen 3 and 4 copy at a tenth of their rate
+/// if the destination is up to 31 bytes behind the source within a page. If this buffer held only
+/// the headers, that would be so for memory that an allocator places 16 bytes behind the start of a
+/// page.
 const LINEAR: usize = 2048;
 
-/// Tells the kernel that the train of `len` bytes behind it may be cut into frames for this MTU,
-/// and is to be handed on as it is where that need not be.
+/// Describes a train of `len` bytes to the kernel: it may be cut into frames for this MTU, and is
+/// passed on in one piece if no cut is needed.
 pub fn offload(mtu: u32, len: usize) -> [u8; OFFLOAD] {
     const NEEDS_CHECKSUM: u8 = 1;
     const UDP_L4: u8 = 5;
@@ -108,15 +110,15 @@ const LOAD_HALF: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
 const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 
 impl Socket {
-    /// Opens one that receives nothing yet.
+    /// Opens a socket that receives nothing yet.
     pub fn open() -> io::Result<Socket> {
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: no memory is passed; the result is a descriptor that nobody else owns.
+        // SAFETY: no memory is passed; the result is a descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?) };
         Ok(Socket::of(Arc::new(fd)))
     }
 
-    /// One that somebody else opened.
+    /// Wraps a socket that another process opened.
     pub fn of(fd: Arc<OwnedFd>) -> Socket {
         // SAFETY: all-zero is valid for these plain structures.
         Socket { fd, burst: Box::new(unsafe { mem::zeroed() }) }
@@ -126,7 +128,7 @@ impl Socket {
         self.fd.as_raw_fd()
     }
 
-    /// Sets up the receive ring and how frames leave: straight to the driver.
+    /// Sets up the receive ring and direct sending to the driver.
     pub fn prepare(&self, carries: Carries, sizes: Geometry, buffer: usize) -> io::Result<()> {
         let fd = self.raw();
         if carries == Carries::Trains {
@@ -135,7 +137,7 @@ impl Socket {
         set(fd, ANY, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as i32))?;
         set(fd, ANY, libc::PACKET_RX_RING, &sizes.request())?;
         set(fd, ANY, libc::PACKET_QDISC_BYPASS, &1i32)?;
-        // Kernels before 4.20 do not know this; only sockets for all EtherTypes need it.
+        // Kernels before 4.20 do not know this option; only sockets for all EtherTypes need it.
         let _ = set(fd, ANY, libc::PACKET_IGNORE_OUTGOING, &1i32);
         let want = i32::try_from(buffer).unwrap_or(i32::MAX / 2);
         if set(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &want).is_err() {
@@ -144,11 +146,11 @@ impl Socket {
         Ok(())
     }
 
-    /// Refuses frames whose slot has another high part than `high` (under `mask`).
+    /// Refuses frames in whose slot the high byte, under `mask`, differs from `high`.
     pub fn filter(&self, carries: Carries, high: u8, mask: u8) -> io::Result<()> {
         let mut program = Vec::new();
         if carries == Carries::Trains {
-            // Those of others on the interface: everything of IPv4.
+            // Refuse the other IPv4 packets on the interface.
             let port = (TrainHead::UDP + 2) as u32;
             let mine = [(LOAD_BYTE, 14, 0x45), (LOAD_BYTE, 23, 17), (LOAD_HALF, port, PORT)];
             for (load, at, expected) in mine {
@@ -185,9 +187,9 @@ impl Socket {
         Ok(())
     }
 
-    /// Founds a fanout group in which the low `bits` of the slot pick the member.
+    /// Makes a fanout group in which the low `bits` of the slot select the member.
     pub fn found(&self, carries: Carries, bits: u32) -> io::Result<()> {
-        // The program's packet begins behind the Ethernet header.
+        // For the program, the packet begins after the Ethernet header.
         let slot = carries.slot() - EtherHead::ETHERNET as u32;
         let how = libc::PACKET_FANOUT_CBPF | libc::PACKET_FANOUT_FLAG_UNIQUEID;
         set(self.raw(), ANY, libc::PACKET_FANOUT, &((how << 16) as i32))?;
@@ -203,7 +205,7 @@ impl Socket {
         self.attach(ANY, libc::PACKET_FANOUT_DATA, &mut program)
     }
 
-    /// Joins the fanout group that `other` is in, as its last member.
+    /// Joins the fanout group of `other`, as its last member.
     pub fn join(&self, other: &OwnedFd) -> io::Result<()> {
         let group = get(other.as_raw_fd(), ANY, libc::PACKET_FANOUT, 0i32)?;
         set(self.raw(), ANY, libc::PACKET_FANOUT, &group)
@@ -223,7 +225,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Sends one Ethernet frame that lies in parts.
+    /// Sends one Ethernet frame that is in several parts.
     pub fn send_parts(&self, parts: [&[u8]; 3]) -> io::Result<()> {
         let mut parts = parts.map(|part| libc::iovec {
             iov_base: part.as_ptr().cast_mut().cast(),
@@ -241,7 +243,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Sends frames that lie `stride` bytes apart in `buffer`; returns how many went. An error
+    /// Sends frames that lie `stride` bytes apart in `buffer`; returns their number. An error
     /// concerns the first.
     pub fn send_many(&mut self, buffer: &[u8], stride: usize, lens: &[u32]) -> io::Result<usize> {
         let n = lens.len().min(BURST);
@@ -261,13 +263,13 @@ impl Socket {
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Frames lost as the ring was full, since the last call.
+    /// Returns the number of frames lost since the last call because the ring was full.
     pub fn drops(&self) -> u64 {
         let none = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         get(self.raw(), ANY, libc::PACKET_STATISTICS, none).map_or(0, |s| u64::from(s.tp_drops))
     }
 
-    /// Takes the pending error off the socket, so that it is not readable for that.
+    /// Clears the pending error of the socket, so that the socket is not readable because of it.
     pub fn clear_error(&self) {
         let _ = get(self.raw(), libc::SOL_SOCKET, libc::SO_ERROR, 0i32);
     }

@@ -2,7 +2,8 @@
 
 use std::io;
 
-/// Moves the calling thread into a new, nameless network namespace. It ends with its last user.
+/// Moves the calling thread into a new network namespace without a name. The namespace ends with
+/// its last user.
 pub fn new_namespace() -> io::Result<()> {
     // SAFETY: no memory is passed.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
@@ -11,12 +12,12 @@ pub fn new_namespace() -> io::Result<()> {
     Ok(())
 }
 
-/// Runs `f` on a thread that may not open raw sockets.
+/// Runs `f` on a thread that has no right to open raw sockets.
 pub fn without_rights<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
         let body = || {
-            // The system call, not the C function: only this thread becomes another user and so
-            // loses its capabilities.
+            // The system call, not the C function, which would change all threads: only this thread
+            // becomes another user and so loses its capabilities.
             // SAFETY: no memory is passed.
             let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
             assert_eq!(rc, 0, "root may become another user");

@@ -1,5 +1,5 @@
-//! Unix sockets by abstract names, which belong to a network namespace as packet sockets do, and
-//! the descriptors that travel over them. Calls wait, but not for long.
+//! Unix sockets with abstract names, which belong to a network namespace like packet sockets, and
+//! the descriptors sent over them. Calls block for a bounded time.
 
 use super::check;
 use std::io;
@@ -7,19 +7,19 @@ use std::mem::{self, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Most descriptors in one message (the kernel allows 253).
+/// Highest number of descriptors in one message (the kernel allows 253).
 pub const FDS_MAX: usize = 64;
 
-/// Whoever takes longer to answer does not run.
+/// A process that takes longer to answer does not run.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Room for a header and [`FDS_MAX`] descriptors, aligned as the kernel wants it.
+/// Room for a header and [`FDS_MAX`] descriptors, aligned for the kernel.
 #[repr(C, align(8))]
 struct Control([u8; 16 + 4 * FDS_MAX]);
 
 fn new_socket() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: no memory is passed; the result is a descriptor that nobody else owns.
+    // SAFETY: no memory is passed; the result is a descriptor that nothing else owns.
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))?)) }
 }
 
@@ -34,7 +34,7 @@ fn address(name: &str) -> (libc::sockaddr_un, libc::socklen_t) {
     (address, len as libc::socklen_t)
 }
 
-/// Listens under a name. `AddrInUse`: another process does.
+/// Listens under a name. `AddrInUse`: another process listens under it.
 pub fn listen(name: &str) -> io::Result<OwnedFd> {
     let fd = new_socket()?;
     let (name, len) = address(name);
@@ -45,7 +45,7 @@ pub fn listen(name: &str) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Connects. `ConnectionRefused`: nobody listens under that name.
+/// Connects. `ConnectionRefused`: no process listens under that name.
 pub fn connect(name: &str) -> io::Result<OwnedFd> {
     let fd = new_socket()?;
     be_patient(&fd)?;
@@ -55,10 +55,10 @@ pub fn connect(name: &str) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// The next connection; waits for one. An error after [`shut_down`].
+/// Waits for the next connection and returns it. An error after [`shut_down`].
 pub fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
     let (null, fd) = (std::ptr::null_mut(), listener.as_raw_fd());
-    // SAFETY: null pointers ask for no address; the result is a descriptor that nobody else owns.
+    // SAFETY: null pointers ask for no address; the result is a descriptor that nothing else owns.
     let fd = unsafe {
         let fd = check(libc::accept4(fd, null, std::ptr::null_mut(), libc::SOCK_CLOEXEC))?;
         OwnedFd::from_raw_fd(fd)
@@ -79,13 +79,13 @@ fn be_patient(fd: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends a listener: whoever waits in [`accept`] returns.
+/// Ends a listener: a thread that waits in [`accept`] returns.
 pub fn shut_down(fd: &OwnedFd) {
     // SAFETY: no memory is passed.
     unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
-/// Whether the process at the other end is of the same user as this one, and its number.
+/// Returns true if the process at the other end has the user of this one, and its process id.
 pub fn credentials(fd: &OwnedFd) -> io::Result<(bool, i32)> {
     let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -129,7 +129,7 @@ pub fn send(fd: &OwnedFd, bytes: &[u8], pass: &[RawFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives one message; its length (0 when the other end is gone) and its descriptors.
+/// Receives one message; returns its length (0 if the other end is gone) and its descriptors.
 pub fn recv(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let mut control = Control([0; size_of::<Control>()]);
@@ -166,7 +166,7 @@ pub fn recv(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)
     Ok((len as usize, fds))
 }
 
-/// Runs `f` with all signals blocked: threads it starts take none from the program.
+/// Runs `f` with all signals blocked: threads that it starts take no signals from the program.
 pub fn without_signals<R>(f: impl FnOnce() -> R) -> R {
     // SAFETY: all-zero is a valid set; both sets are live for the calls.
     let old = unsafe {
@@ -176,7 +176,7 @@ pub fn without_signals<R>(f: impl FnOnce() -> R) -> R {
         old
     };
     let result = f();
-    // SAFETY: `old` is the set that was in force.
+    // SAFETY: `old` is the set that was in force before.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut()) };
     result
 }

@@ -6,7 +6,7 @@ use weft_core::wire::{flags, Data};
 
 const EACH: usize = 1000;
 
-/// Answers questions where they came from, and keeps what else comes.
+/// Answers each question over the path on which it came, and keeps all other packets.
 #[derive(Default)]
 struct Answering {
     questions: usize,
@@ -28,7 +28,7 @@ fn data(from: &End, offset: u64) -> Vec<u8> {
     emit(&common, &Packet::Data(Data { offset })).as_slice().to_vec()
 }
 
-/// The answer to a question of the other end.
+/// Makes the answer to a question of the other end.
 fn answer(from: &End, to: u64) -> Vec<u8> {
     let Ok((_, packet, _)) = weft_core::wire::parse(&hello(from, to)) else { panic!("no HELLO") };
     let session = session_number(from.id.0 as u32, 1);
@@ -44,7 +44,7 @@ fn proven(end: &End) -> Vec<usize> {
     (0..4).filter(|&at| stripes(end).is_proven(at)).collect()
 }
 
-/// Ends that know each other, and of which nothing tells which interface reaches which.
+/// Makes ends that know each other. No network number tells which interfaces are connected.
 fn ends(trains: bool) -> (End, End) {
     let with = |names: &str| PacketConfig { trains, ..on(names) };
     let mut a = End::with(with("v0,v1"), 1, Mode::Auth, 1);
@@ -54,7 +54,7 @@ fn ends(trains: bool) -> (End, End) {
     (a, b)
 }
 
-/// Both receive until it is so; questions to the second are answered.
+/// Both ends receive until the condition holds; questions to the second are answered.
 fn exchange(
     a: &mut End,
     b: &mut End,
@@ -78,7 +78,8 @@ fn ask(a: &mut End) {
     assert_eq!(a.link.send(&[Frame { peer: PeerId(2), header: &header, payload: b"here" }]), 1);
 }
 
-/// Sends parts in turn over both paths; they must all arrive, those of the second over it or not.
+/// Sends parts alternately over both paths. All must arrive; those of the second stripe over the
+/// second path if `striped`.
 fn send_parts(a: &mut End, b: &mut End, got: &mut Answering, striped: bool) {
     let (payload, count) = (bytes(8 * EACH), 8);
     let before = a.count("sent_striped");
@@ -103,13 +104,14 @@ fn share(trains: bool) {
     assert!(a.warnings().contains("Stripes(PeerId(2), 2)"));
     let moves = a.count("path_changes");
     send_parts(&mut a, &mut b, &mut got, true);
-    // Data came over both: the other end spreads its own, too, and has not moved for it.
+    // Data came over both paths: the other end shares both for its own data, too, and stays on its
+    // path in use.
     assert!(b.warnings().contains("Stripes(PeerId(1), 2)") && stripes(&b).count() == 2);
     for _ in 0..20 {
         send_parts(&mut a, &mut b, &mut got, true);
     }
     assert_eq!(a.count("path_changes"), moves);
-    // One goes down: the other carries all, at once.
+    // One interface goes down: the other carries all data at once.
     let used = a.link.peer_path(PeerId(2)).unwrap().0.to_string();
     ip(&format!("link set {used} down"));
     exchange(&mut a, &mut b, &mut got, |a, _| stripes(a).count() == 1);
@@ -117,7 +119,7 @@ fn share(trains: bool) {
     assert!(a.link.peer(PeerId(2)).unwrap().proof.is_confirmed());
     exchange(&mut a, &mut b, &mut got, |_, _| true);
     send_parts(&mut a, &mut b, &mut got, false);
-    // It is up again, at both ends: it shares again, without being told to.
+    // The interface is up again at both ends: its path shares again without a command.
     ip(&format!("link set {used} up"));
     let up = |end: &mut End| {
         end.link.check_interfaces();
@@ -129,7 +131,7 @@ fn share(trains: bool) {
     }
     exchange(&mut a, &mut b, &mut got, |a, _| stripes(a).count() == 2);
     send_parts(&mut a, &mut b, &mut got, true);
-    // Nothing is known any more when the path is doubted.
+    // A doubt about the path removes all proofs.
     a.link.doubt(PeerId(2));
     assert_eq!(stripes(&a).count(), 1);
     send_parts(&mut a, &mut b, &mut got, false);
@@ -153,7 +155,7 @@ fn recv__a_full_ring_keeps_nobody_from_another() {
     let (mut busy, mut quiet) = (End::open("v0", 1), End::open("v1", 2));
     let mut b = End::open("w0,w1", 3);
     busy.knows(&b);
-    // Nothing tells it that it reaches the second interface alone.
+    // Leave only the second interface in the address: `quiet` cannot know that it reaches no other.
     let mut address = b.address();
     address.ether.remove(0);
     let session = session_number(3, 1);
@@ -203,11 +205,11 @@ fn came_from__strangers_and_replays_prove_and_move_nothing() {
     b.link.send(&[Frame { peer: PeerId(1), header: &answer, payload: b"" }]);
     a.until(&mut Keep::default(), |keep, _| keep.0.len() == 1);
     a.send(2, 1, b"over one cable");
-    // That, and a question over the other cable.
+    // Receive both: the frame, and a question over the other cable.
     b.until(&mut Keep::default(), |keep, _| keep.0.len() == 2);
     let used = b.link.peer_path(PeerId(1)).unwrap().0.to_string();
     let (from, to) = if used == "w0" { ("v1", "w1") } else { ("v0", "w0") };
-    // The same frame once more, over the other cable, as if sent from its other end.
+    // The same frame once more, over the other cable, as if sent from the interface there.
     let port = |end: &End, name: &str| {
         let port = end.link.ports.iter().find(|p| p.interface.name == name).unwrap();
         (port.interface.index, port.interface.mac, port.seat.slot)
@@ -224,7 +226,7 @@ fn came_from__strangers_and_replays_prove_and_move_nothing() {
     for _ in 0..20 {
         raw.send(&frame).unwrap();
     }
-    // And with a number that has not come yet.
+    // The same with a packet number that has not arrived yet.
     let number = frame.len() - TRAILER;
     frame[number] ^= 0x40;
     for _ in 0..20 {

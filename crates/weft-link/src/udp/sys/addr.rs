@@ -3,7 +3,7 @@
 use std::mem;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// An IPv4 or IPv6 socket address, encoded once and handed to the kernel many times.
+/// An IPv4 or IPv6 socket address, encoded once and passed to the kernel many times.
 #[derive(Clone, Copy)]
 pub struct SockAddr {
     raw: libc::sockaddr_in6,
@@ -14,14 +14,14 @@ const V4_LEN: usize = mem::size_of::<libc::sockaddr_in>();
 const V6_LEN: usize = mem::size_of::<libc::sockaddr_in6>();
 
 impl SockAddr {
-    /// Room for an answer of the kernel.
+    /// Makes an empty address that the kernel can fill.
     #[inline]
     pub fn empty() -> SockAddr {
         // SAFETY: all-zero is a valid sockaddr_in6.
         SockAddr { raw: unsafe { mem::zeroed() }, len: V6_LEN as libc::socklen_t }
     }
 
-    /// Encodes.
+    /// Encodes an address.
     pub fn new(addr: SocketAddr) -> SockAddr {
         let mut out = SockAddr::empty();
         match addr {
@@ -44,10 +44,12 @@ impl SockAddr {
         out
     }
 
-    /// Same address and port; flow label and scope, which the kernel fills in, may differ.
+    /// True if address and port are equal. Flow label and scope, which the kernel fills in, may
+    /// differ.
     #[inline]
     pub fn same(&self, other: &SockAddr) -> bool {
-        // Both forms have the port in the same place; an IPv4 address lies where the flow label is.
+        // Both forms have the port at the same offset; an IPv4 address is at the offset of the flow
+        // label.
         let (a, b) = (&self.raw, &other.raw);
         let v4 = i32::from(a.sin6_family) == libc::AF_INET;
         a.sin6_family == b.sin6_family
@@ -59,7 +61,7 @@ impl SockAddr {
             }
     }
 
-    /// Decodes; `None` if it is neither IPv4 nor IPv6.
+    /// Decodes the address; `None` if it is neither IPv4 nor IPv6.
     #[inline]
     pub fn get(&self) -> Option<SocketAddr> {
         match i32::from(self.raw.sin6_family) {
@@ -80,22 +82,22 @@ impl SockAddr {
         }
     }
 
-    /// For the kernel to read.
+    /// Returns a pointer for the kernel to read.
     pub fn as_ptr(&self) -> *const libc::sockaddr {
         (&raw const self.raw).cast()
     }
 
-    /// For the kernel to write [`len`](Self::len) bytes.
+    /// Returns a pointer to which the kernel may write [`len`](Self::len) bytes.
     pub fn as_mut_ptr(&mut self) -> *mut libc::sockaddr {
         (&raw mut self.raw).cast()
     }
 
-    /// Length of the encoding.
+    /// Returns the length of the encoding.
     pub fn len(&self) -> libc::socklen_t {
         self.len
     }
 
-    /// From what the kernel keeps elsewhere; `None` if null or neither IPv4 nor IPv6.
+    /// Decodes an address in memory of the kernel's lists; `None` if null or neither IPv4 nor IPv6.
     ///
     /// # Safety
     /// `p` is null or points to a socket address as long as its family demands.
@@ -104,7 +106,7 @@ impl SockAddr {
             return None;
         }
         let mut out = SockAddr::empty();
-        // SAFETY: by contract the family is readable, and then the length it stands for.
+        // SAFETY: by contract the family is readable, and then the length that it implies.
         unsafe {
             let len = match i32::from((*p).sa_family) {
                 libc::AF_INET => V4_LEN,

@@ -5,7 +5,7 @@ use crate::udp::recv::Received;
 use std::io;
 use std::mem;
 
-/// Room for control messages, aligned as the kernel wants it.
+/// Room for control messages, aligned for the kernel.
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
@@ -16,7 +16,7 @@ impl Socket {
         self.send_one(bytes, Some(to))
     }
 
-    /// Sends one datagram; without an address to where the socket is connected.
+    /// Sends one datagram; without an address, to the address to which the socket is connected.
     #[inline]
     pub fn send_one(&self, bytes: &[u8], to: Option<&SockAddr>) -> io::Result<()> {
         let (fd, flags) = (self.raw(), libc::MSG_DONTWAIT);
@@ -29,8 +29,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Sends `bytes` as datagrams of `segment` bytes each, the last one possibly shorter, in one
-    /// call; without an address to where the socket is connected.
+    /// Sends `bytes` in one call, as datagrams of `segment` bytes each; the last may be shorter.
+    /// Without an address, sends to the address to which the socket is connected.
     pub fn send_train(&self, bytes: &[u8], segment: u16, to: Option<&SockAddr>) -> io::Result<()> {
         let data = bytes.as_ptr().cast_mut().cast();
         let mut iov = libc::iovec { iov_base: data, iov_len: bytes.len() };

@@ -1,4 +1,4 @@
-//! What the kernel knows about interfaces and routes.
+//! The kernel's interfaces and routes.
 
 use super::{socket, SockAddr};
 use crate::ether::speed;
@@ -12,15 +12,15 @@ use std::os::fd::AsRawFd;
 pub struct Interface {
     /// The address.
     pub ip: IpAddr,
-    /// Leading bits that are the same for every address on the attached network.
+    /// Number of leading bits that all addresses on the attached network share.
     pub prefix: u32,
     /// The interface's index.
     pub index: u32,
-    /// Its speed as its driver says, Mbit/s; 0 if it does not.
+    /// The speed that its driver reports, Mbit/s; 0 if it reports none.
     pub speed: u32,
 }
 
-/// Addresses of all interfaces that are up and running, in the kernel's order.
+/// Lists the addresses of all interfaces that are up and running, in the kernel's order.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: `list` is writable.
@@ -51,7 +51,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(out)
 }
 
-/// Name of the interface with this index, if there is one.
+/// Returns the name of the interface with this index, if there is one.
 pub fn name_of(index: u32) -> Option<String> {
     let mut name = [0u8; libc::IF_NAMESIZE];
     // SAFETY: `name` is writable for the length that the call demands.
@@ -69,7 +69,7 @@ fn ones(mask: IpAddr) -> u32 {
     }
 }
 
-/// Looks up the route to `to` without sending anything: connects a throwaway socket.
+/// Looks up the route to `to` without sending anything, by connecting a temporary socket.
 pub fn route_to(to: SocketAddr) -> io::Result<Route> {
     let v6 = to.is_ipv6();
     let fd = socket::open(v6)?;

@@ -36,15 +36,15 @@ pub(super) fn get(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     Ok(value)
 }
 
-/// A new UDP socket.
+/// Opens a new UDP socket.
 pub(super) fn open(v6: bool) -> io::Result<OwnedFd> {
     let family = if v6 { libc::AF_INET6 } else { libc::AF_INET };
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: no memory is passed; a non-negative result is a descriptor that nobody else owns.
+    // SAFETY: no memory is passed; a non-negative result is a descriptor that nothing else owns.
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?)) }
 }
 
-/// The socket's own address.
+/// Returns the socket's own address.
 pub(super) fn local(fd: RawFd) -> io::Result<SocketAddr> {
     let mut addr = SockAddr::empty();
     let mut len = addr.len();
@@ -53,7 +53,7 @@ pub(super) fn local(fd: RawFd) -> io::Result<SocketAddr> {
     addr.get().ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Whether datagrams larger than the path are refused (true) or fragmented.
+/// If `on`, datagrams larger than the path's MTU are refused, else fragmented.
 pub(super) fn set_discovery(fd: RawFd, v6: bool, on: bool) -> io::Result<()> {
     let (level, name) = match v6 {
         true => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
@@ -69,7 +69,8 @@ pub(super) fn set_discovery(fd: RawFd, v6: bool, on: bool) -> io::Result<()> {
 }
 
 impl Socket {
-    /// Opens and binds. Datagrams larger than the path are refused (`EMSGSIZE`), not fragmented.
+    /// Opens and binds. Datagrams larger than the path's MTU are refused (`EMSGSIZE`), not
+    /// fragmented.
     pub fn bind(addr: SocketAddr) -> io::Result<Socket> {
         let v6 = addr.is_ipv6();
         let fd = open(v6)?;
@@ -89,8 +90,9 @@ impl Socket {
         Ok(Socket { fd, v6, local })
     }
 
-    /// A socket at `addr`, one of the addresses that `main` is bound to, and its port, connected to
-    /// `to`: what comes from there comes to it alone.
+    /// Opens a socket at `addr`, with the port of `main`, and connects it to `to`: datagrams from
+    /// `to` come only to the new socket. `addr` must be one of the addresses to which `main` is
+    /// bound.
     pub fn beside(
         main: &Socket,
         addr: SocketAddr,
@@ -107,7 +109,7 @@ impl Socket {
             set(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
         }
         set_discovery(raw, main.v6, true)?;
-        // Only now: sockets that share from the beginning may be given the same port.
+        // Set only now: sockets that allow sharing from the beginning may be given the same port.
         set(main.raw(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         set(raw, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         let socket = Socket::bound(fd, main.v6, addr)?;
@@ -119,40 +121,41 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Connects it, again if it was: only what comes from there is received from now on.
+    /// Connects the socket, also if it was connected before: only datagrams from `to` are received
+    /// from now on.
     pub fn connect(&self, to: &SockAddr) -> io::Result<()> {
         // SAFETY: `to` is readable for its length.
         check(unsafe { libc::connect(self.raw(), to.as_ptr(), to.len()) })?;
         Ok(())
     }
 
-    /// The address it is bound to.
+    /// Returns the address to which the socket is bound.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Whether it is an IPv6 socket.
+    /// True if it is an IPv6 socket.
     pub fn is_v6(&self) -> bool {
         self.v6
     }
 
-    /// The descriptor.
+    /// Returns the descriptor.
     pub fn raw(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 
-    /// Lets the kernel hand over several datagrams of one sender at once.
+    /// Lets the kernel deliver several datagrams of one sender at once.
     pub fn enable_gro(&self) -> io::Result<()> {
         set(self.raw(), libc::SOL_UDP, libc::UDP_GRO, 1)
     }
 
-    /// Whether the kernel knows UDP segmentation offload.
+    /// True if the kernel knows UDP segmentation offload.
     pub fn has_gso(&self) -> bool {
         get(self.raw(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
     }
 
-    /// Asks for buffers of `bytes` each way, beyond the system's limit where permitted; returns
-    /// what the receive and the send buffer now hold.
+    /// Requests buffers of `bytes` in each direction, beyond the system's limit if permitted;
+    /// returns the actual sizes of the receive and the send buffer.
     pub fn set_buffers(&self, bytes: usize) -> io::Result<(usize, usize)> {
         // The kernel doubles the value to account for its own overhead.
         let want = i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2);
@@ -168,7 +171,7 @@ impl Socket {
         Ok((got[0], got[1]))
     }
 
-    /// Whether datagrams larger than the path are refused (true) or fragmented.
+    /// If `on`, datagrams larger than the path's MTU are refused, else fragmented.
     pub fn set_discovery(&self, on: bool) -> io::Result<()> {
         set_discovery(self.raw(), self.v6, on)
     }

@@ -1,12 +1,12 @@
-//! The connected socket of the peer that most is exchanged with.
+//! Tests of the connected socket for the peer with the most traffic.
 
 use super::*;
 
 const HUB: EndpointId = EndpointId(0x40);
-/// Round trips after which a peer has the socket.
+/// Number of round trips after which a peer has the socket.
 const ROUNDS: usize = 100;
 
-/// A link on all addresses, and its one address here.
+/// Makes a link on all addresses; returns it and its address on this host.
 fn everywhere(me: EndpointId) -> (UdpLink, Address) {
     let v4 = Some(Ipv4Addr::UNSPECIFIED);
     let config = UdpConfig { v4, v6: None, host: 1, ..Default::default() };
@@ -16,12 +16,12 @@ fn everywhere(me: EndpointId) -> (UdpLink, Address) {
     (link, address)
 }
 
-/// The `n`th peer's number at the hub, and the sessions to it and to the hub.
+/// Returns the `n`th peer's number at the hub, and the sessions to it and to the hub.
 fn numbers(n: u32) -> (PeerId, u32, u32) {
     (PeerId(n), n << 20 | n, n << 20 | n)
 }
 
-/// A hub and peers of it.
+/// Makes a hub and its peers.
 fn star(peers: u32) -> (UdpLink, Vec<UdpLink>) {
     let (mut hub, hub_at) = everywhere(HUB);
     let connected = |n: u32| {
@@ -40,12 +40,12 @@ fn send(from: &mut UdpLink, peer: PeerId, session: u32, payload: &[u8]) {
     assert_eq!(from.send(&[Frame { peer, header: &header, payload }]), 1);
 }
 
-/// Round trips with the first peer.
+/// Does round trips with the first peer.
 fn exchange_with(hub: &mut UdpLink, link: &mut UdpLink, rounds: usize) {
     exchange(hub, std::slice::from_mut(link), 1, rounds);
 }
 
-/// Round trips with the `n`th peer, each payload another.
+/// Does round trips with the `n`th peer, each with another payload.
 fn exchange(hub: &mut UdpLink, peers: &mut [UdpLink], n: u32, rounds: usize) {
     let ((peer, there, here), link) = (numbers(n), &mut peers[n as usize - 1]);
     for round in 0..rounds {
@@ -57,7 +57,7 @@ fn exchange(hub: &mut UdpLink, peers: &mut [UdpLink], n: u32, rounds: usize) {
     }
 }
 
-/// Whether the peer has the hub's connected socket.
+/// True if the peer has the hub's connected socket.
 fn has_it(hub: &UdpLink, n: u32) -> bool {
     let peer = PeerId(n);
     hub.connected.to(peer, &hub.peer(peer).unwrap().to).is_some()
@@ -69,7 +69,7 @@ fn connected__the_peer_of_a_row_gets_the_socket_and_another_takes_it_over() {
     exchange(&mut hub, &mut peers, 1, ROUNDS);
     assert!(has_it(&hub, 1) && count(&hub, "sent_connected") > 0);
     assert!(count(&peers[0], "sent_connected") > 0);
-    // Others are heard all the while.
+    // Packets of other peers arrive in the meantime.
     exchange(&mut hub, &mut peers, 2, 5);
     assert!(has_it(&hub, 1));
     let (socket, mut fds) = (hub.connected.socket().unwrap().raw(), Vec::new());
@@ -111,7 +111,7 @@ fn connected__a_peer_that_died_disturbs_nobody() {
     assert!(has_it(&hub, 1));
     let (peer, there, _) = numbers(1);
     drop(peers.remove(0));
-    // The first is refused at the other end, which the socket reports with a later one.
+    // The first packet is refused at the other end; the socket reports the error with a later one.
     for _ in 0..5 {
         send(&mut hub, peer, there, b"anybody there?");
         hub.recv(1, &mut Keep::default());
@@ -152,7 +152,7 @@ fn connected__packets_stay_in_order_when_it_is_given_and_parked() {
         }
     };
     send_some(link);
-    // The hub's own packets make it give the socket to the peer.
+    // By its own packets, the hub gives the socket to the peer.
     let mut given = 0;
     while !hub.connected.is_in_use() {
         send(&mut hub, peer, there, b"");

@@ -30,10 +30,10 @@ impl Hosts {
             run(&format!("ip -n {name} link set lo up"))?;
             run(&format!("ip -n {name} link set eth0 mtu {mtu} up"))?;
             run(&format!("ip -n {name} addr add 10.91.0.{}/24 dev eth0", i + 1))?;
-            // A bridge-like address that both hosts have.
+            // An address like that of a bridge, which both hosts have.
             run(&format!("ip -n {name} addr add 172.31.0.1/16 dev lo"))?;
         }
-        // The kernel notices the carrier of a new cable a little later.
+        // The kernel detects the carrier of a new cable a little later.
         let start = Instant::now();
         for name in &self.0 {
             while !run(&format!("ip -n {name} link show eth0 up"))?.contains("state UP") {
@@ -46,7 +46,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// A second cable between the hosts.
+    /// Adds a second cable between the hosts.
     fn second_cable(&self) {
         let [a, b] = &self.0;
         run(&format!("ip -n {a} link add eth1 type veth peer name eth1 netns {b}")).unwrap();
@@ -54,7 +54,7 @@ impl Hosts {
             run(&format!("ip -n {name} link set eth1 mtu 1500 up")).unwrap();
             run(&format!("ip -n {name} addr add 10.92.0.{}/24 dev eth1", i + 1)).unwrap();
         }
-        // An address is there once its cable has a carrier; sending waits for neither.
+        // An address is usable once its cable has a carrier; sending waits for neither.
         let start = Instant::now();
         for name in &self.0 {
             let route = format!("ip -n {name} route get 10.92.0.9");
@@ -64,7 +64,7 @@ impl Hosts {
         }
     }
 
-    /// Runs each side in a thread inside its namespace; they swap addresses first.
+    /// Runs each side in a thread inside its namespace, after an exchange of addresses.
     fn run<R: Send>(
         &self,
         config: UdpConfig,
@@ -134,7 +134,7 @@ fn connect__two_hosts_at_mtu_1500() {
         |mut b| receive(&mut b, total as usize),
     );
     assert_eq!(got.len(), total as usize);
-    // Packets that a sender moved between cores sends may pass each other.
+    // Packets of a sender that moves between cores may overtake each other.
     let mut want: Vec<_> = (0..total).map(|i| (data(i), sent[0].1.clone())).collect();
     want.sort();
     got.sort();
@@ -203,7 +203,7 @@ fn send__a_full_link_takes_a_prefix() {
             let (header, payload) = (data(0), bytes(mtu - 32, 3));
             let frames = [Frame { peer: P, header: &header, payload: &payload }; 40];
             let mut accepted = 0;
-            // 100 trains are far more than the buffer holds.
+            // The size of 100 trains far exceeds the buffer.
             let full = (0..100).find_map(|_| {
                 let n = a.send(&frames);
                 accepted += n;
@@ -216,7 +216,7 @@ fn send__a_full_link_takes_a_prefix() {
     );
 }
 
-/// Answers questions where they came from, and keeps what else comes.
+/// Answers each question to the address from which it came, and keeps all other packets.
 struct Answering {
     questions: usize,
     frames: Vec<(Vec<u8>, Vec<u8>)>,
@@ -269,7 +269,7 @@ fn send_striped__over_two_cables_once_both_are_proven() {
             let header = data(first.len() as u64);
             assert_eq!(a.send_striped(P, 1, &header, second, half), half);
             assert_eq!((count(&a, "sent_striped"), count(&a, "path_changes")), (half as u64, 0));
-            // Nothing is known any more when the way is doubted.
+            // A doubt about the path removes all proofs.
             a.doubt(P);
             assert_eq!(a.poll_event(), Some(LinkEvent::Stripes(P, 1)));
             Vec::new()
@@ -285,7 +285,7 @@ fn send_striped__over_two_cables_once_both_are_proven() {
                 }
                 assert!(start.elapsed() < LONG, "{} of {total} arrived", sink.frames.len());
             }
-            // Data came over the second cable, too: bulk data may go back over it.
+            // Data came over the second cable, too: bulk data may be sent back over it.
             assert_eq!(b.poll_event(), Some(LinkEvent::Stripes(P, 2)));
             sink.frames
         },

@@ -1,41 +1,41 @@
-//! The lock of a domain: among its callers, if they come from several threads, and between them and
-//! a guest, who comes when they have been away for long (`sys::watchdog`).
+//! The lock of a domain. It excludes its callers from each other, if they are several threads, and
+//! from a guest: the watchdog thread, which makes progress while no caller comes (`sys::watchdog`).
 //!
-//! A signal handler may call the provider inside of another call of the same thread, as libraries
-//! do that clean up when they are ended. It finds objects half changed, and the thread it would
-//! wait for is its own: such a call is refused, and leaves the gate as it was.
+//! A signal handler may call the provider while the same thread is inside another call, as
+//! libraries do that clean up when the process is ended. Objects are half changed then, and the
+//! handler would wait for its own thread: such a call is refused and leaves the gate unchanged.
 
 use std::cell::Cell;
 use std::sync::atomic::{compiler_fence, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::Thread;
 
-/// Looks for the guest's end before a caller sleeps: a visit that is not interrupted is short.
+/// Number of times a caller checks that the guest has left before it sleeps; visits are short.
 const LOOKS: u32 = 1000;
 
 thread_local! {
-    /// This thread has a lock of the provider, or waits for it.
+    /// True while this thread holds or waits for a lock of the provider.
     static LOCKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A number that only this thread has; never 0.
+/// Returns a number that only this thread has; never 0.
 fn this_thread() -> usize {
     LOCKS.with(|own| std::ptr::from_ref(own).addr())
 }
 
-/// The call came inside of another one of the same thread.
+/// The error of a call made inside another call of the same thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nested;
 
-/// This thread takes a lock of the provider: made before, and dropped behind it. A signal may come
-/// at any time, and its handler cannot ask a lock whose it is.
+/// Marks this thread as one that takes a lock of the provider; set before the lock is taken,
+/// dropped after its release. A signal handler cannot find out whether its own thread holds a lock.
 pub struct Mark(());
 
 impl Mark {
     /// Notes that this thread takes a lock.
     ///
     /// # Errors
-    /// It is in one already.
+    /// It holds or waits for one already.
     pub fn set() -> Result<Mark, Nested> {
         match LOCKS.replace(true) {
             false => Ok(Mark(())),
@@ -50,53 +50,53 @@ impl Drop for Mark {
     }
 }
 
-/// A lock that is held, and the mark of it, in the order in which they are dropped.
+/// A held lock and its mark, in the order in which they are dropped.
 type Held<'a> = (MutexGuard<'a, ()>, Mark);
 
-/// One thread at a time in the objects of a domain.
+/// Admits one thread at a time to the objects of a domain.
 ///
-/// Where the caller promises that itself (`FI_THREAD_DOMAIN`), entering takes no lock and no atomic
-/// read-modify-write: the caller marks its turn, then looks for the guest; the guest marks its
-/// visit, has every thread of the process pass a barrier, then looks for the caller. One of the two
-/// sees the other (asymmetric Dekker; `membarrier(2)`). The guest gives way, the caller waits for a
-/// visit that has begun.
+/// Where callers promise that themselves (`FI_THREAD_DOMAIN`), entering takes no lock and no atomic
+/// read-modify-write. The caller sets its mark, then reads the guest's. The guest sets its mark,
+/// makes every thread of the process pass a memory barrier, then reads the caller's. At least one
+/// of the two sees the other's mark (asymmetric Dekker; `membarrier(2)`). The guest gives way; the
+/// caller waits for a visit that has begun.
 #[derive(Debug, Default)]
 pub struct Gate {
     mutex: Option<Mutex<()>>,
-    /// Counts entries and exits of callers: odd while one is inside. With a mutex entries alone
-    /// are counted, by two.
+    /// Number of entries and exits of callers: odd while a caller is inside. With a mutex, each
+    /// entry adds two and an exit nothing.
     turns: AtomicU64,
-    /// The thread of the guest that is inside, or about to look whether it may be; 0 for none.
+    /// The thread of the guest that is inside or about to enter; 0 for none.
     guest: AtomicUsize,
-    /// Sleeps until the guest has left.
+    /// The caller that sleeps until the guest has left.
     waiter: Mutex<Option<Thread>>,
 }
 
-/// Being inside.
+/// Proof that the caller is inside; leaves the gate when dropped.
 pub struct Inside<'a> {
     gate: &'a Gate,
     locked: Option<Held<'a>>,
 }
 
-/// The guest's being inside.
+/// Proof that the guest is inside; leaves the gate when dropped.
 pub struct Visit<'a> {
     gate: &'a Gate,
     _locked: Option<Held<'a>>,
 }
 
 impl Gate {
-    /// A gate that locks if `threads` may come at the same time.
+    /// Creates a gate, which locks if `threads` says that several threads call.
     pub fn new(threads: bool) -> Gate {
         Gate { mutex: threads.then(Mutex::default), ..Gate::default() }
     }
 
-    /// Waits until no other thread is inside.
+    /// Waits until no other thread is inside, and enters.
     ///
     /// # Errors
-    /// This thread is inside: it is in a signal handler.
+    /// This thread is inside already: the call comes from a signal handler.
     #[inline]
     pub fn enter(&self) -> Result<Inside<'_>, Nested> {
-        // One caller at a time changes the count: no atomic addition is needed.
+        // Only one caller at a time changes the count, so no atomic addition is needed.
         let Some(mutex) = &self.mutex else {
             let turn = self.turns.load(Ordering::Relaxed);
             if turn % 2 == 1 || self.guest.load(Ordering::Relaxed) != 0 {
@@ -117,8 +117,8 @@ impl Gate {
         Ok(Inside { gate: self, locked: Some((locked, mark)) })
     }
 
-    /// Somebody is inside. Callers come one at a time, so it is the guest, or a call that this one
-    /// has interrupted; the guest too may be interrupted, by a fault of its thread.
+    /// Somebody is inside. Callers come one at a time, so it is the guest or an interrupted call of
+    /// this thread; the thread of the guest may be interrupted too, by a fault.
     #[cold]
     fn look_twice(&self, turn: u64) -> Result<(), Nested> {
         let nested = turn % 2 == 1 || self.guest.load(Ordering::Relaxed) == this_thread();
@@ -128,9 +128,9 @@ impl Gate {
         Ok(())
     }
 
-    /// The guest may have lost its core inside, to another rank of a crowded host. It is not waited
-    /// for by yielding: on another core that helps nobody, and each time puts the caller further
-    /// behind the others.
+    /// Waits until the guest has left. Another rank of a crowded host may have taken the guest's
+    /// core. Yielding this core does not help a guest on another core, and each yield delays the
+    /// caller.
     #[cold]
     fn wait_for_guest(&self) {
         for _ in 0..LOOKS {
@@ -146,8 +146,8 @@ impl Gate {
         }
     }
 
-    /// Enters as the guest, if nobody is inside. `barrier` makes every thread of the process that
-    /// runs pass a memory barrier before it returns; it is needed where callers take no lock.
+    /// Enters as the guest, if nobody is inside. `barrier` makes every running thread of the
+    /// process pass a memory barrier before it returns; it is needed where callers take no lock.
     pub fn visit(&self, barrier: impl FnOnce()) -> Option<Visit<'_>> {
         if let Some(mutex) = &self.mutex {
             let mark = Mark::set().ok()?;
@@ -165,12 +165,12 @@ impl Gate {
         (!taken).then_some(visit)
     }
 
-    /// A number that changes with every caller that enters.
+    /// Returns a number that changes whenever a caller enters.
     pub fn turns(&self) -> u64 {
         self.turns.load(Ordering::Relaxed)
     }
 
-    /// Whether threads may come at the same time.
+    /// Returns true if several threads may call at the same time.
     pub fn locks(&self) -> bool {
         self.mutex.is_some()
     }

@@ -2,15 +2,15 @@
 //! carries unmodified MPI programs over weft.
 //!
 //! It implements libfabric's provider interface (`fi_provider(7)`, `fi_prov.h`) and links nothing
-//! of libfabric. What it offers: reliable-datagram endpoints (`FI_EP_RDM`) with tagged and untagged
-//! messages, remote memory and atomic operations; see [`offer`]. Which link carries a message to a
-//! peer is the endpoint's choice: shared memory inside a host, packet sockets or UDP between hosts.
+//! of libfabric. It offers reliable-datagram endpoints (`FI_EP_RDM`) with tagged and untagged
+//! messages, remote memory and atomic operations; see [`offer`]. The endpoint chooses the link to
+//! each peer: shared memory inside a host, packet sockets or UDP between hosts.
 //!
 //! Layers: [`sys`] has the binary interface, its tables of functions, and the objects they work on;
-//! everything with an `unsafe` in it lies there. The rest is plain: [`name`] the addresses that MPI
-//! libraries exchange, [`offer`] what is asked and offered, [`gate`] the lock that is there only
-//! for callers that need one, [`vector`] address vectors, [`who`] how processes introduce
-//! themselves, [`atomic`] the arithmetic of atomic operations and their messages.
+//! all `unsafe` code lies there. The rest is plain: [`name`] the addresses that MPI libraries
+//! exchange, [`offer`] hints and the offer made for them, [`gate`] the lock that only callers with
+//! several threads take, [`vector`] address vectors, [`who`] the introductions of processes,
+//! [`atomic`] the arithmetic of atomic operations and their messages.
 #![warn(missing_docs)]
 
 pub mod atomic;

@@ -1,42 +1,42 @@
-//! Names of endpoints: what `fi_getname` gives and `fi_av_insert` takes.
+//! Names of endpoints: `fi_getname` returns them, `fi_av_insert` takes them.
 //!
-//! A name is a weft address in [`LEN`] bytes: MPICH assumes that all are of one length, of at most
-//! 64 bytes. Byte 0 is the length of the encoded address that follows, the last byte the version of
-//! what providers say to each other, the rest is zero. Where an endpoint has more interfaces than
-//! fit, the best are named; the others become known with the first packet, which carries the whole
-//! address.
+//! A name is a weft address in [`LEN`] bytes: MPICH assumes that all names have one length, of at
+//! most 64 bytes. Byte 0 is the length of the encoded address that follows, the last byte the
+//! version of the messages between providers, the rest is zero. Where an endpoint has more
+//! interfaces than fit, the name has the best; the others become known with the first packet, which
+//! carries the whole address.
 
 use std::fmt;
 use weft_link::Address;
 
-/// Bytes of a name.
+/// Length of a name in bytes.
 pub const LEN: usize = 64;
 
-/// Where the version lies in a name.
+/// Offset of the version in a name.
 const VERSION_AT: usize = LEN - 1;
 
-/// The version of what this provider says to others: the layout of names, and what its active
-/// messages (atomic operations, notices of written bytes) carry. To be raised with either. The
-/// packets below have a version of their own. It lies behind a mark, so that a test can make a
-/// provider of another version out of the library.
+/// The version of the layout of names and of the contents of the provider's active messages (atomic
+/// operations, notices of written bytes); a change of either raises it. The packets below have a
+/// version of their own. The text before the version lets a test find it in the library and make a
+/// provider of another version.
 #[used]
 static VERSION: [u8; 17] = *b"weft-fi version \x03";
 
-/// This provider's version.
+/// Returns this provider's version.
 pub fn version() -> u8 {
-    // As it is in the file, not as it was when this was compiled.
+    // Read at run time: a test may have changed the byte in the file.
     std::hint::black_box(&VERSION)[VERSION.len() - 1]
 }
 
 /// A name.
 pub type Name = [u8; LEN];
 
-/// The name of an endpoint.
+/// Encodes the name of an endpoint.
 pub fn encode(address: &Address) -> Name {
     let mut short = address.clone();
     let mut bytes = short.encode();
     while bytes.len() >= VERSION_AT {
-        // At least one of each kind stays as long as there is something else to leave out.
+        // At least one address of each type stays while another can be left out.
         let udp = short.udp.len() > 1 || short.ether.is_empty();
         let left_out = if udp { short.udp.pop().is_some() } else { short.ether.pop().is_some() };
         debug_assert!(left_out, "the fixed part alone is shorter");
@@ -49,12 +49,12 @@ pub fn encode(address: &Address) -> Name {
     name
 }
 
-/// What is wrong with a name.
+/// The reason why bytes are no name for this provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameError {
-    /// It is that of a provider with this version.
+    /// The name of a provider with this version.
     Version(u8),
-    /// It is none; why.
+    /// No name, for the given reason.
     Other(String),
 }
 
@@ -73,10 +73,10 @@ impl fmt::Display for NameError {
     }
 }
 
-/// The address in a name, or what is wrong with it.
+/// Decodes the address in a name.
 ///
 /// # Errors
-/// Says what the name is not, and that mixed versions are a cause.
+/// The reason, and that mixed versions are a possible cause.
 pub fn decode(name: &[u8]) -> Result<Address, NameError> {
     let wrong = |why: &str| NameError::Other(why.to_owned());
     let (&len, rest) = name.split_first().ok_or_else(|| wrong("it is empty"))?;
@@ -140,7 +140,7 @@ mod tests {
         let mut other = encode(&address(1));
         other[VERSION_AT] = version() + 1;
         assert_eq!(decode(&other), Err(NameError::Version(version() + 1)));
-        // Before there was a version the last byte was 0.
+        // In names without a version the last byte is 0.
         assert_eq!(decode(&[0; LEN]), Err(NameError::Version(0)));
     }
 }

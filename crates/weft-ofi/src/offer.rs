@@ -1,8 +1,8 @@
-//! What callers ask for (hints), and what weft offers them.
+//! Hints of callers, and the offer that weft makes for them.
 
 use crate::sys::abi::{self, cap, mr, order};
 
-/// Capabilities that must be asked for to be granted.
+/// Capabilities that are granted only on request.
 pub const PRIMARY: u64 = cap::MSG
     | cap::TAGGED
     | cap::RMA
@@ -18,12 +18,12 @@ pub const PRIMARY: u64 = cap::MSG
 /// Capabilities that come with every endpoint.
 pub const SECONDARY: u64 = cap::MULTI_RECV | cap::SOURCE | cap::LOCAL_COMM | cap::REMOTE_COMM;
 
-/// Capabilities that cost something and come only to those that ask for them.
+/// Capabilities that cost something and are granted only on request.
 pub const ON_REQUEST: u64 = cap::RMA_EVENT | cap::FENCE;
 
-/// Order that holds between any two operations to one peer: all go through one sequence, in which
-/// writes and atomic operations are done as they arrive. What a read reads is sent off later, so
-/// that writes (and, for its answer, messages) behind a read may be done before it.
+/// Order between any two operations to one peer. All go through one sequence, in which writes and
+/// atomic operations are executed as they arrive. The data of a read is sent later, so writes (and,
+/// for the answer of the read, messages) after a read may be executed before it.
 pub const ORDER: u64 = order::RAR
     | order::RAW
     | order::WAW
@@ -38,7 +38,7 @@ pub const ORDER: u64 = order::RAR
     | order::ATOMIC_WAR
     | order::ATOMIC_WAW;
 
-/// Flags that may be the default of an endpoint's sends.
+/// Flags that may be default flags of an endpoint's sends.
 pub const TX_FLAGS: u64 = cap::COMPLETION
     | cap::INJECT
     | cap::INJECT_COMPLETE
@@ -46,21 +46,22 @@ pub const TX_FLAGS: u64 = cap::COMPLETION
     | cap::DELIVERY_COMPLETE
     | cap::MATCH_COMPLETE;
 
-/// Flags that may be the default of an endpoint's receives.
+/// Flags that may be default flags of an endpoint's receives.
 pub const RX_FLAGS: u64 = cap::COMPLETION | cap::MULTI_RECV;
 
-/// Longest message sent from a copy.
+/// Longest message that is sent from a copy, in bytes.
 pub const INJECT: usize = 16 << 10;
-/// Longest message.
+/// Longest message, in bytes.
 pub const MESSAGE: usize = 1 << 40;
-/// Pieces of a buffer.
+/// Most pieces of a buffer.
 pub const PIECES: usize = 32;
-/// Operations in progress that a caller may ask for.
+/// Most operations in progress that a caller may ask for.
 pub const DEPTH: usize = 1 << 16;
-/// Operations in progress where it does not say: callers make room for as many.
+/// Operations in progress for callers that ask for no number: callers allocate memory for each.
 pub const DEPTH_UNASKED: usize = 1 << 10;
 
-/// The part of `struct fi_info` that a caller's hints are judged by; zero where it does not care.
+/// The fields of `struct fi_info` that are compared with the offer; zero where the caller states no
+/// wish.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
     /// Capabilities of the endpoint.
@@ -71,9 +72,9 @@ pub struct Hints {
     pub ep_type: i32,
     /// Protocol.
     pub protocol: u32,
-    /// Longest message needed.
+    /// Longest message that the caller sends.
     pub max_msg_size: usize,
-    /// Transmit and receive contexts.
+    /// Number of transmit and receive contexts.
     pub contexts: (usize, usize),
     /// Length of a key for authentication.
     pub auth_key_size: usize,
@@ -81,21 +82,21 @@ pub struct Hints {
     pub op_flags: (u64, u64),
     /// Order of sends and receives.
     pub msg_order: (u64, u64),
-    /// Capabilities of sends and receives.
+    /// Capabilities of the transmit and the receive side.
     pub side_caps: (u64, u64),
-    /// Bytes to be sent from a copy.
+    /// Most bytes that the caller sends from a copy.
     pub inject_size: usize,
-    /// Operations in progress.
+    /// Operations in progress: sends, receives.
     pub depth: (usize, usize),
     /// Pieces of a buffer: sends, receives, remote.
     pub pieces: (usize, usize, usize),
-    /// How threads come.
+    /// The caller's use of threads.
     pub threading: i32,
     /// Progress of control and data.
     pub progress: (i32, i32),
-    /// Kind of address vector.
+    /// Type of address vector.
     pub av_type: i32,
-    /// Ways of registering memory, and whether hints for a domain were given at all.
+    /// Modes of memory registration; `None` if there were no hints for a domain.
     pub mr_mode: Option<i32>,
     /// Bytes of remote completion data.
     pub cq_data_size: usize,
@@ -105,11 +106,11 @@ pub struct Hints {
     pub domain_caps: u64,
     /// Names of provider, fabric and domain.
     pub names: [Option<String>; 3],
-    /// Mode bits the caller can live with.
+    /// Mode bits that the caller accepts.
     pub mode: u64,
 }
 
-/// What an endpoint is given.
+/// The attributes of an endpoint that is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Capabilities.
@@ -118,24 +119,24 @@ pub struct Offer {
     pub op_flags: (u64, u64),
     /// Operations in progress: sends, receives.
     pub depth: (usize, usize),
-    /// How threads come.
+    /// The caller's use of threads.
     pub threading: i32,
     /// Progress of control and data.
     pub progress: (i32, i32),
-    /// Kind of address vector.
+    /// Type of address vector.
     pub av_type: i32,
-    /// Ways of registering memory the caller keeps to.
+    /// Modes of memory registration that the caller must obey.
     pub mr_mode: i32,
 }
 
 /// Names of provider, fabric and domain.
 pub const NAMES: [&str; 3] = ["weft", "weft", "weft"];
 
-/// What is offered to a caller of this version of the interface with these hints; `None` without
-/// hints.
+/// Returns the offer for a caller of version `api` of the interface with these hints; `None`
+/// without hints.
 ///
 /// # Errors
-/// What weft cannot do, in a few words.
+/// The feature that weft does not have, in a few words.
 pub fn judge(hints: Option<&Hints>, api: u32) -> Result<Offer, &'static str> {
     let Some(h) = hints else {
         return Ok(Offer {
@@ -169,10 +170,10 @@ pub fn judge(hints: Option<&Hints>, api: u32) -> Result<Offer, &'static str> {
     })
 }
 
-/// The ways of registering memory that a caller must keep to, of those it can live with. As
-/// libfabric's software providers answer (tcp, sockets, ofi_rxm): before version 1.5 there were two
-/// ways, and callers that leave the choice expect one of their names; since then each bit is a duty
-/// of the caller's, and weft needs none, but those two are still granted to whoever names one.
+/// Returns the modes of memory registration that a caller must obey, of those it accepts, as
+/// libfabric's software providers do (tcp, sockets, ofi_rxm). Before version 1.5 there were two
+/// modes, and callers that leave the choice expect one of them. Since then each bit is a duty of
+/// the caller; weft needs none, but still grants the two old modes to callers that name one.
 fn mr_mode(asked: i32, api: u32) -> Result<i32, &'static str> {
     match asked {
         mr::BASIC | mr::SCALABLE => Ok(asked),
@@ -183,17 +184,17 @@ fn mr_mode(asked: i32, api: u32) -> Result<i32, &'static str> {
     }
 }
 
-/// How memory is registered in a domain, and named by peers.
+/// Rules for the registration of memory in a domain, and for its use by peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// The provider chooses keys, not the caller.
     pub own_keys: bool,
-    /// Peers name bytes by their addresses, not by their places in the region.
+    /// Peers name bytes by their address, not by their offset in the region.
     pub by_address: bool,
 }
 
 impl Registration {
-    /// What a mode means: that of an offer, or one to which the caller added duties for itself.
+    /// Returns the rules of a mode: of an offer, or of one to which the caller added duties.
     pub fn of(mode: i32) -> Registration {
         let basic = mode == mr::BASIC;
         Registration {
@@ -203,7 +204,8 @@ impl Registration {
     }
 }
 
-/// Asking for messages without saying which direction asks for both, and so on.
+/// Adds both directions of messages to capabilities that name no direction; likewise for the
+/// others.
 fn expand(caps: u64) -> u64 {
     let mut caps = caps & PRIMARY;
     if caps & (cap::MSG | cap::TAGGED) != 0 && caps & (cap::SEND | cap::RECV) == 0 {
@@ -218,7 +220,7 @@ fn expand(caps: u64) -> u64 {
 
 fn refuse(h: &Hints) -> Result<(), &'static str> {
     for (asked, ours) in h.names.iter().zip(NAMES) {
-        // libfabric hands hints on with the names of layers above, as in "weft;ofi_rxm".
+        // Hints that libfabric passes on contain the names of layers above, as in "weft;ofi_rxm".
         if asked.as_deref().is_some_and(|a| !a.eq_ignore_ascii_case(ours)) {
             return Err("another provider, fabric or domain is asked for");
         }
@@ -307,7 +309,7 @@ mod tests {
     #[test]
     fn judge__memory_is_registered_as_with_software_providers_of_that_version() {
         let none = Err("");
-        // What is asked for, and what is offered before version 1.5 and since.
+        // Asked bits, and the bits offered before version 1.5 and since.
         let bits = mr::VIRT_ADDR | mr::ALLOCATED | mr::PROV_KEY;
         for (asked, before, since) in [
             (None, Ok(mr::BASIC), Ok(0)),

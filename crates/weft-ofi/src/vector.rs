@@ -1,4 +1,4 @@
-//! Address vectors: names, and the numbers libfabric's callers have for them.
+//! Address vectors: names, and their numbers for libfabric's callers.
 
 use crate::name::{self, Name, NameError};
 use std::collections::HashMap;
@@ -8,11 +8,11 @@ use weft_link::Address;
 struct Entry {
     name: Name,
     address: Address,
-    /// How often it was inserted and not removed.
+    /// Number of insertions minus removals.
     count: u32,
 }
 
-/// Names by number (`fi_addr_t`). The same name has one number, however often it is inserted:
+/// Names by number (`fi_addr_t`). Equal names have one number, however often they are inserted:
 /// Intel MPI inserts spawned peers twice.
 #[derive(Default)]
 pub struct Vector {
@@ -22,10 +22,10 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// Adds a name.
+    /// Adds a name and returns its number.
     ///
     /// # Errors
-    /// It is none; why.
+    /// The bytes are no name; the reason.
     pub fn insert(&mut self, name: &[u8]) -> Result<u64, NameError> {
         let address = name::decode(name)?;
         self.changes += 1;
@@ -56,22 +56,22 @@ impl Vector {
         true
     }
 
-    /// The address behind a number.
+    /// Returns the address with this number.
     pub fn address(&self, number: u64) -> Option<&Address> {
         self.entries.get(number as usize)?.as_ref().map(|e| &e.address)
     }
 
-    /// The name behind a number.
+    /// Returns the name with this number.
     pub fn name(&self, number: u64) -> Option<&Name> {
         self.entries.get(number as usize)?.as_ref().map(|e| &e.name)
     }
 
-    /// The number of an endpoint.
+    /// Returns the number of an endpoint.
     pub fn find(&self, endpoint: EndpointId) -> Option<u64> {
         self.by_endpoint.get(&endpoint).copied()
     }
 
-    /// How often anything changed: what was derived from the vector is to be derived again.
+    /// Returns the number of changes: data derived from the vector is stale when it differs.
     pub fn changes(&self) -> u64 {
         self.changes
     }

@@ -1,17 +1,17 @@
-//! What endpoints tell each other about the processes they belong to, for messages to people: an
-//! MPI error names nobody, and an address of weft says little.
+//! Introductions: endpoints exchange descriptions of their processes, for messages to people. An
+//! MPI error names no process, and an address of weft says little.
 
 /// Longest introduction, in bytes.
 pub const LONGEST: usize = 128;
 
-/// Variables by which launchers tell a rank.
+/// Variables in which launchers pass a rank.
 pub const RANKS: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"];
 
-/// Variables by which launchers tell the number of ranks.
+/// Variables in which launchers pass the number of ranks.
 pub const SIZES: [&str; 3] = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"];
 
-/// What to call the job a process belongs to, as its launcher does; of one that gives no name, by
-/// the launcher's process on this host.
+/// Returns the name of a process's job: the launcher's name for it, or, where there is none, the
+/// launcher's process on this host.
 pub fn job(lookup: &dyn Fn(&str) -> Option<String>, parent: u32) -> String {
     let of_slurm = || {
         let step = lookup("SLURM_STEP_ID").map_or_else(String::new, |step| format!(".{step}"));
@@ -20,7 +20,7 @@ pub fn job(lookup: &dyn Fn(&str) -> Option<String>, parent: u32) -> String {
     lookup("PMIX_NAMESPACE").or_else(of_slurm).unwrap_or_else(|| format!("mpi-{parent}"))
 }
 
-/// How a process introduces itself: version of weft, a line break, and what to call it.
+/// Builds an introduction: version of weft, a line break, and the process's description.
 pub fn introduction(version: &str, rank: Option<&str>, process: u32, host: &str) -> String {
     let who = match rank {
         Some(rank) => format!("rank {rank} (process {process} on {host})"),
@@ -33,16 +33,16 @@ pub fn introduction(version: &str, rank: Option<&str>, process: u32, host: &str)
     text
 }
 
-/// What an introduction says.
+/// The contents of an introduction.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Introduced<'a> {
     /// Version of weft.
     pub version: &'a str,
-    /// What to call the process.
+    /// Description of the process.
     pub name: &'a str,
 }
 
-/// The introduction in a message; `None` if it is none: it is printed, so it must be plain text.
+/// Decodes an introduction; `None` unless it is plain text, because it is printed.
 pub fn read(bytes: &[u8]) -> Option<Introduced<'_>> {
     let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= LONGEST)?;
     let (version, name) = text.split_once('\n')?;

@@ -1,4 +1,4 @@
-//! What the operators do, element by element, as `fi_atomic(3)` defines them.
+//! The operators of `fi_atomic(3)`, applied element by element.
 
 use super::{Datatype, Operator};
 
@@ -12,7 +12,7 @@ trait Number: Copy + PartialEq + Default {
     fn product(self, other: Self) -> Self;
     fn one() -> Self;
 
-    /// As C has it: everything but zero.
+    /// As in C: true for every number but zero.
     fn is_true(self) -> bool {
         self != Self::default()
     }
@@ -32,7 +32,7 @@ trait Bits: Number + PartialOrd {
     fn not(self) -> Self;
 }
 
-/// Loading and storing.
+/// Implements loading and storing.
 macro_rules! in_memory {
     ($t:ty) => {
         const SIZE: usize = size_of::<$t>();
@@ -156,7 +156,7 @@ impl<T: Number> Number for Complex<T> {
     }
 }
 
-/// The new value, of that in memory, the operand, and the value to compare with.
+/// Returns the new value, from the value in memory, the operand, and the value to compare with.
 type Kernel<T> = fn(T, T, T) -> T;
 
 fn of_any<T: Number>(operator: Operator) -> Option<Kernel<T>> {
@@ -197,7 +197,7 @@ fn of_bits<T: Bits>(operator: Operator) -> Option<Kernel<T>> {
     })
 }
 
-/// Applies a kernel to whole elements, as many as all have that are needed.
+/// Applies a kernel to the elements that are whole in all slices it needs.
 fn run<T: Number>(
     kernel: Option<Kernel<T>>,
     target: &mut [u8],
@@ -217,8 +217,8 @@ fn run<T: Number>(
     }
 }
 
-/// Does an operation on all elements of `target`. `operand` and, if the operator compares,
-/// `compare` are as long; of an operator that the type does not have, nothing is done.
+/// Applies an operation to all elements of `target`. `operand` and, if the operator compares,
+/// `compare` are as long as `target`. Does nothing if the type does not have the operator.
 pub fn execute(
     datatype: Datatype,
     operator: Operator,

@@ -27,7 +27,7 @@ fn one(datatype: Datatype, op: Operator, a: &[u8], b: &[u8], c: &[u8]) -> Vec<u8
     target
 }
 
-/// What the operators do to integers so wide that nothing overflows.
+/// Computes the operators on integers so wide that nothing overflows.
 fn model(op: Operator, a: i128, b: i128, c: i128) -> i128 {
     let swap = |yes| if yes { b } else { a };
     let truth = |yes| i128::from(yes);

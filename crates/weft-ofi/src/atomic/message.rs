@@ -1,48 +1,49 @@
 //! Atomic operations as messages.
 //!
-//! A request: form (1 byte), datatype, operator (libfabric's numbers), pieces of memory in number;
-//! of each piece key and offset (8 bytes each) and elements (4); the operands of all elements, but
-//! for reading; the values to compare with, for comparing. The answer: a status, then, unless
-//! nothing was asked for or it was refused, what was there before. Numbers are little-endian.
+//! A request: form (1 byte), datatype and operator (libfabric's numbers), number of pieces of
+//! memory; key and offset (8 bytes each) and number of elements (4) of each piece; the operands of
+//! all elements, except for reads; the values to compare with, for comparing operators. The answer:
+//! a status, then the values before the operation, unless the request was refused or asked for
+//! none. Numbers are little-endian.
 
 use super::{execute, is_valid, Datatype, Form, Operator, LONGEST};
 
 /// Elements in a peer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Of the region.
+    /// Key of the region.
     pub key: u64,
-    /// Of the first element, from the start of the region, in bytes.
+    /// Offset of the first element from the start of the region, in bytes.
     pub offset: u64,
-    /// Elements.
+    /// Number of elements.
     pub count: u32,
 }
 
-/// Why nothing was done.
+/// The reason why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No memory under the key.
+    /// There is no memory under the key.
     Key,
-    /// The memory is shorter, or not for this use.
+    /// The region is shorter, or does not allow this access.
     Access,
-    /// It is no request: versions differ, or the peer is hostile.
+    /// The bytes are no request: versions differ, or the peer is hostile.
     Malformed,
 }
 
 /// An operation on a peer's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What comes back.
+    /// The values that the answer contains.
     pub form: Form,
-    /// What the elements are.
+    /// The type of the elements.
     pub datatype: Datatype,
-    /// What is done to them.
+    /// The operator applied to each element.
     pub operator: Operator,
-    /// Where they are.
+    /// The elements in the peer's memory.
     pub pieces: Vec<Piece>,
-    /// One for each; none for reading.
+    /// One operand for each element; none for reads.
     pub operands: &'a [u8],
-    /// One for each, for comparing.
+    /// One value for each element, if the operator compares.
     pub compares: &'a [u8],
 }
 
@@ -51,13 +52,13 @@ const PIECE: usize = 20;
 
 /// Registered memory, as the server of requests sees it.
 pub trait Memory {
-    /// Whether a peer may read or write `len` bytes at `offset` of a region.
+    /// Checks that a peer may read or write `len` bytes at `offset` of a region.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it may not.
     fn check(&self, at: (u64, u64), len: usize, read: bool, write: bool) -> Result<(), Refusal>;
 
-    /// These bytes.
+    /// Returns these bytes of a region.
     ///
     /// # Errors
     /// They cannot be reached.
@@ -71,7 +72,7 @@ pub trait Memory {
 }
 
 impl<'a> Request<'a> {
-    /// Its bytes.
+    /// Encodes the request.
     pub fn encode(&self) -> Vec<u8> {
         let form = match self.form {
             Form::Write => 0,
@@ -92,7 +93,7 @@ impl<'a> Request<'a> {
         out
     }
 
-    /// The request in a message.
+    /// Decodes the request in a message.
     pub fn decode(bytes: &'a [u8]) -> Option<Request<'a>> {
         let (head, rest) = bytes.split_at_checked(HEAD)?;
         let form = match head[0] {
@@ -120,12 +121,12 @@ impl<'a> Request<'a> {
         whole.then_some(Request { form, datatype, operator, pieces, operands, compares })
     }
 
-    /// Bytes of all elements.
+    /// Returns the size of all elements, in bytes.
     pub fn len(&self) -> usize {
         self.pieces.iter().map(|p| p.count as usize).sum::<usize>() * self.datatype.size()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -143,7 +144,7 @@ fn piece(bytes: &[u8]) -> Piece {
     }
 }
 
-/// Does what a request asks for, all of it or, if it may not, nothing; gives the answer.
+/// Executes all of a request or, if any part is not allowed, nothing; returns the answer.
 pub fn serve(request: &[u8], memory: &mut impl Memory) -> Vec<u8> {
     let done = match Request::decode(request) {
         Some(request) => perform(&request, memory),
@@ -182,10 +183,10 @@ fn perform(request: &Request<'_>, memory: &mut impl Memory) -> Result<Vec<u8>, R
     Ok(answer)
 }
 
-/// What an answer says: what was there before, of `len` bytes.
+/// Returns the values before the operation, `len` bytes of an answer.
 ///
 /// # Errors
-/// Why nothing was done.
+/// The reason why the request was refused.
 pub fn answer(bytes: &[u8], len: usize) -> Result<&[u8], Refusal> {
     match bytes.split_first() {
         Some((0, before)) if before.len() == len => Ok(before),
@@ -201,7 +202,7 @@ mod tests {
     use super::super::small::{hostile, Small};
     use super::*;
 
-    /// Memory under key 5.
+    /// Creates memory under key 5.
     fn small(bytes: &[u8]) -> Small {
         Small { key: 5, bytes: bytes.to_vec(), writable: true }
     }

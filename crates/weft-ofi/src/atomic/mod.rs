@@ -1,8 +1,8 @@
-//! Atomic operations on a peer's memory (`fi_atomic(3)`): the types and operators libfabric
-//! numbers, what can be done with what, the arithmetic, and the messages that carry it.
+//! Atomic operations on a peer's memory (`fi_atomic(3)`): libfabric's numbers of types and
+//! operators, their valid combinations, the arithmetic, and the messages.
 //!
-//! A request travels as an active message and is done in its turn among all that comes from that
-//! peer, by the one thread that is in the domain: that makes it atomic. Elements need not be
+//! A request travels as an active message and is executed in order with everything else from that
+//! peer, by the one thread that is inside the domain; this makes it atomic. Elements need not be
 //! aligned, and are in the byte order of the machines, which must be the same.
 
 mod arithmetic;
@@ -13,10 +13,10 @@ pub use arithmetic::execute;
 pub use message::{answer, serve, Memory, Piece, Refusal, Request};
 pub use small::hostile;
 
-/// Longest operand of a request, in bytes: that of two fits an active message, with the pieces.
+/// Longest operand of a request, in bytes: two operands and the pieces fit an active message.
 pub const LONGEST: usize = 16 << 10;
 
-/// What an element is (`enum fi_datatype`).
+/// The type of an element (`enum fi_datatype`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Datatype {
@@ -37,7 +37,7 @@ pub enum Datatype {
 }
 
 impl Datatype {
-    /// All.
+    /// All types.
     pub const ALL: [Datatype; 14] = [
         Datatype::Int8,
         Datatype::Uint8,
@@ -55,8 +55,8 @@ impl Datatype {
         Datatype::Uint128,
     ];
 
-    /// The type of a number of libfabric's; `None` for those not offered: `long double` is
-    /// something else on each machine.
+    /// Returns the type with libfabric's `number`; `None` for types that are not offered: the
+    /// format of `long double` differs between machines.
     pub fn from_number(number: i64) -> Option<Datatype> {
         let at = match number {
             0..=11 => number as usize,
@@ -66,7 +66,7 @@ impl Datatype {
         Some(Datatype::ALL[at])
     }
 
-    /// libfabric's number.
+    /// Returns libfabric's number.
     pub fn number(self) -> u8 {
         match self as u8 {
             at @ 0..=11 => at,
@@ -74,7 +74,7 @@ impl Datatype {
         }
     }
 
-    /// Bytes of an element.
+    /// Returns the size of an element in bytes.
     pub fn size(self) -> usize {
         match self {
             Datatype::Int8 | Datatype::Uint8 => 1,
@@ -94,8 +94,8 @@ impl Datatype {
     }
 }
 
-/// What is done to an element (`enum fi_op`). Of compare-and-swap the comparison is that of the
-/// given value with the one in memory, in this order.
+/// The operator applied to an element (`enum fi_op`). Compare-and-swap compares the given value
+/// with the value in memory, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Operator {
@@ -122,7 +122,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// All, in the order of libfabric's numbers.
+    /// All operators, in the order of libfabric's numbers.
     pub const ALL: [Operator; 20] = [
         Operator::Min,
         Operator::Max,
@@ -146,17 +146,17 @@ impl Operator {
         Operator::Difference,
     ];
 
-    /// The operator of a number of libfabric's.
+    /// Returns the operator with libfabric's `number`.
     pub fn from_number(number: i64) -> Option<Operator> {
         usize::try_from(number).ok().and_then(|at| Operator::ALL.get(at)).copied()
     }
 
-    /// libfabric's number.
+    /// Returns libfabric's number.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// Whether it compares first.
+    /// Returns true if the operator compares first.
     pub fn compares(self) -> bool {
         (Operator::SwapEqual as u8..=Operator::SwapMasked as u8).contains(&self.number())
     }
@@ -172,18 +172,18 @@ impl Operator {
     }
 }
 
-/// What comes back.
+/// The values that an operation returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Nothing (`fi_atomic`).
+    /// None (`fi_atomic`).
     Write,
-    /// What was there before (`fi_fetch_atomic`).
+    /// The values before the operation (`fi_fetch_atomic`).
     Fetch,
-    /// What was there before the comparison (`fi_compare_atomic`).
+    /// The values before the comparison (`fi_compare_atomic`).
     Compare,
 }
 
-/// Whether an operation exists.
+/// Returns true if this operation exists.
 pub fn is_valid(form: Form, datatype: Datatype, operator: Operator) -> bool {
     let of_form = match form {
         Form::Write => !operator.compares() && operator != Operator::Read,

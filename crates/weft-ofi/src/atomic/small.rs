@@ -1,8 +1,8 @@
-//! A little memory, for trying requests on.
+//! Memory of one region, to test requests on.
 
 use super::{answer, serve, Memory, Refusal, Request};
 
-/// One region under a key: its bytes, and whether they may be written.
+/// One region under a key: its bytes, and true if they may be written.
 pub(super) struct Small {
     pub key: u64,
     pub bytes: Vec<u8>,
@@ -34,8 +34,8 @@ impl Memory for Small {
     }
 }
 
-/// Body of the fuzz target `atomic_request`: whatever a peer sends, there is an answer; what was
-/// refused has changed nothing, and what is a request encodes to the same bytes.
+/// Body of the fuzz target `atomic_request`: every message gets an answer, a refused request
+/// changes nothing, and a decoded request encodes to the same bytes.
 pub fn hostile(data: &[u8]) {
     let before: Vec<u8> = (0..=255).collect();
     let mut memory = Small { key: 0, bytes: before.clone(), writable: true };

@@ -3,7 +3,7 @@
 //! `fi_atomic.h`, `fi_cm.h`, `providers/fi_prov.h`, versions 1.17 to 2.6).
 //!
 //! Structures that grew since 1.17 end here where 1.17 ended: later fields are neither read nor
-//! written. One does not: `CqErrEntry::src_addr` is written, for callers of an API that has it.
+//! written, except `CqErrEntry::src_addr`, which is written for callers of an API that has it.
 
 use libc::{c_char, c_int, c_void, iovec};
 
@@ -40,20 +40,20 @@ pub mod cap {
     pub const RMA_EVENT: u64 = 1 << 56;
     pub const SOURCE: u64 = 1 << 57;
     pub const DIRECTED_RECV: u64 = 1 << 59;
-    /// Of a receive: take what a peek claimed.
+    /// For a receive: take the message that a peek claimed.
     pub const CLAIM: u64 = 1 << 59;
-    /// Of a peek: throw the message away.
+    /// For a peek: discard the message.
     pub const DISCARD: u64 = 1 << 58;
-    /// Of binding a completion queue: only operations that ask complete.
+    /// For binding a completion queue: only operations that ask for a completion get one.
     pub const SELECTIVE_COMPLETION: u64 = 1 << 59;
-    /// Of binding an event queue to a domain: it hears of memory registered.
+    /// For binding an event queue to a domain: registrations of memory are reported to it.
     pub const REG_MR: u64 = 1 << 59;
-    /// Of inserting addresses: errors one by one.
+    /// For inserting addresses: report errors one by one.
     pub const SYNC_ERR: u64 = 1 << 58;
     pub const PEER: u64 = 1 << 43;
-    /// Of a query: atomic operations that return what was there before.
+    /// For a query: atomic operations that return the values before.
     pub const FETCH_ATOMIC: u64 = 1 << 58;
-    /// Of a query: atomic operations that compare first.
+    /// For a query: atomic operations that compare first.
     pub const COMPARE_ATOMIC: u64 = 1 << 59;
 }
 
@@ -97,7 +97,7 @@ pub mod mr {
     use libc::c_int;
 }
 
-/// Numbers that calls return, negated.
+/// Numbers of errors, which calls return negated.
 pub mod err {
     use libc::c_int;
     pub use libc::{
@@ -152,9 +152,9 @@ pub const THREAD_DOMAIN: c_int = 3;
 pub const THREAD_COMPLETION: c_int = 4;
 pub const THREAD_ENDPOINT: c_int = 5;
 pub const RM_ENABLED: c_int = 2;
-/// An address format of weft's own: the uppermost bit says so.
+/// Weft's own address format: the uppermost bit marks formats of providers.
 pub const ADDR_WEFT: u32 = 0x8000_0077;
-/// A protocol of weft's own.
+/// Weft's own protocol.
 pub const PROTO_WEFT: u32 = 0x8000_0077;
 pub const ADDR_NONE: u64 = u64::MAX;
 /// No key.
@@ -231,7 +231,7 @@ pub struct EpAttr {
     pub auth_key: *mut u8,
 }
 
-/// As of 1.17 (192 bytes); 2.x adds fields behind.
+/// Fields of 1.17 (192 bytes); 2.x adds fields after them.
 #[repr(C)]
 pub struct DomainAttr {
     pub domain: *mut FidDomain,
@@ -263,7 +263,7 @@ pub struct DomainAttr {
     pub tclass: u32,
 }
 
-/// Bytes of `struct fi_domain_attr` in the newest known version: what is allocated, zeroed.
+/// Size of `struct fi_domain_attr` in the newest known version; as much is allocated and zeroed.
 pub const DOMAIN_ATTR_SIZE: usize = 224;
 
 #[repr(C)]
@@ -298,7 +298,7 @@ pub struct Info {
 pub struct Provider {
     pub version: u32,
     pub fi_version: u32,
-    /// The core writes here.
+    /// Written by libfabric's core.
     pub context: [*mut c_void; 4],
     pub name: *const c_char,
     pub getinfo: unsafe extern "C" fn(
@@ -372,7 +372,7 @@ pub struct EqErrEntry {
     pub err_data_size: usize,
 }
 
-/// The longest form of an entry; shorter forms are its beginning.
+/// The longest form of an entry; each shorter form is a prefix of it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CqTaggedEntry {
@@ -395,14 +395,14 @@ pub struct CqErrEntry {
     pub olen: usize,
     pub err: c_int,
     pub prov_errno: c_int,
-    /// From API version 1.5.
+    /// Since API version 1.5.
     pub err_data: *mut c_void,
     pub err_data_size: usize,
-    /// From API version 1.20.
+    /// Since API version 1.20.
     pub src_addr: u64,
 }
 
-/// As of 1.17 (80 bytes); 2.x adds fields behind.
+/// Fields of 1.17 (80 bytes); 2.x adds fields after them.
 #[repr(C)]
 pub struct MrAttr {
     pub mr_iov: *const iovec,
@@ -551,7 +551,7 @@ pub struct FidEp {
     pub collective: *const c_void,
 }
 
-/// Values a function that is not offered returns.
+/// The value that a function returns if it is not offered.
 pub trait NotOffered {
     const VALUE: Self;
 }
@@ -572,8 +572,8 @@ impl<T> NotOffered for *const T {
     const VALUE: *const T = std::ptr::null();
 }
 
-/// Declares tables of functions: each with its size first, and a table `NONE` in which nothing is
-/// offered, to be completed.
+/// Declares tables of functions: each begins with its size, and has a constant `NONE` in which no
+/// function is offered, to be completed.
 macro_rules! tables {
     ($( $table:ident { $( $name:ident($($arg:ty),*) -> $ret:ty; )* } )*) => { $(
         #[repr(C)]

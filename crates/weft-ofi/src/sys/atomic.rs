@@ -1,4 +1,4 @@
-//! Atomic operations: the callers' side.
+//! Atomic operations: the functions that callers call.
 
 use super::abi::*;
 use super::ep::port;
@@ -25,7 +25,7 @@ pub static OPS: FiOpsAtomic = FiOpsAtomic {
     ..FiOpsAtomic::NONE
 };
 
-/// The type and operator of these numbers, if there are such operations of this form.
+/// Returns the type and operator with these numbers, if an operation of this form exists.
 fn kind(form: Form, datatype: c_int, op: c_int) -> Result<(Datatype, Operator), c_int> {
     let datatype = Datatype::from_number(i64::from(datatype)).ok_or(err::EOPNOTSUPP)?;
     let operator = Operator::from_number(i64::from(op)).ok_or(err::EOPNOTSUPP)?;
@@ -46,7 +46,7 @@ struct Call<'a> {
     results: &'a [Ioc],
     remote: &'a [RmaIoc],
     context: *mut c_void,
-    /// The endpoint's own if it has none.
+    /// `None` for the default flags of the endpoint.
     flags: Option<u64>,
     injected: bool,
 }
@@ -61,7 +61,7 @@ unsafe fn local<'a>(iov: *const Ioc, count: usize) -> Result<&'a [Ioc], c_int> {
     }
 }
 
-/// The elements in all pieces, of at most `most` bytes.
+/// Copies the elements of all pieces, of at most `most` bytes.
 ///
 /// # Safety
 /// Each piece has its count of elements of `size` bytes.
@@ -82,7 +82,7 @@ unsafe fn gather(pieces: &[Ioc], size: usize) -> Result<Vec<u8>, c_int> {
 }
 
 /// # Safety
-/// As `fi_atomic` and the others say: operands and values to compare with can be read, results
+/// As `fi_atomic` and the others require: operands and values to compare with can be read, results
 /// written until the completion.
 unsafe fn start(ep: *mut FidEp, c: &Call<'_>) -> Answer {
     // SAFETY: promised by the caller.
@@ -130,12 +130,12 @@ fn ioc(addr: *const c_void, count: usize) -> Ioc {
     Ioc { addr: addr.cast_mut(), count }
 }
 
-/// One piece of a peer's memory, for as many elements as there are here.
+/// Returns one piece of a peer's memory, with as many elements as the local pieces.
 fn there(addr: u64, key: u64, of: &[Ioc]) -> RmaIoc {
     RmaIoc { addr, count: of.iter().map(|p| p.count).fold(0, usize::saturating_add), key }
 }
 
-/// The description of a call without flags.
+/// Returns the description of a call without flags.
 #[allow(clippy::too_many_arguments)]
 fn simple<'a>(
     form: Form,
@@ -162,7 +162,7 @@ fn simple<'a>(
     }
 }
 
-/// The description of a call with a message structure.
+/// Returns the description of a call with a message structure.
 ///
 /// # Safety
 /// The structure's lists are as long as it says.
@@ -403,7 +403,7 @@ unsafe extern "C" fn compwritemsg(
     })
 }
 
-/// Tells how many elements an operation may have, if it exists.
+/// Stores the most elements that an operation may have; an error if there is no such operation.
 fn valid(form: Form, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
     // SAFETY: `count` is the caller's.
     call_int(|| unsafe {
@@ -449,7 +449,7 @@ pub unsafe extern "C" fn query(
             0 => Form::Write,
             cap::FETCH_ATOMIC => Form::Fetch,
             cap::COMPARE_ATOMIC => Form::Compare,
-            // Receive buffers as targets, and both at once.
+            // Receive buffers as targets, and fetching and comparing at once, are not offered.
             _ => return Err(err::EOPNOTSUPP),
         };
         let (datatype, _) = kind(form, datatype, op)?;

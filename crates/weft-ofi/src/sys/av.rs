@@ -38,7 +38,7 @@ pub unsafe extern "C" fn open(
         let domain = object::<DomainObject>(domain.cast(), class::DOMAIN)?.domain.clone();
         let attr = attr.as_ref().ok_or(err::EINVAL)?;
         if !attr.name.is_null() || attr.rx_ctx_bits != 0 {
-            // Vectors shared between processes, and several receive contexts.
+            // Neither vectors shared between processes nor several receive contexts are offered.
             return Err(err::ENOSYS);
         }
         let fid = Fid { fclass: class::AV, context, ops: &FID };
@@ -125,7 +125,8 @@ unsafe extern "C" fn insert(
                 events.add(EVENT_AV_COMPLETE, av.cast(), context, good as u64);
                 Ok(0)
             }
-            // MPIs look at no number: ranks of mixed versions would wait for each other for ever.
+            // MPIs do not check the count of inserted names: ranks of mixed versions would wait
+            // forever.
             _ if other && flags & cap::SYNC_ERR == 0 => Err(err::EINVAL),
             _ => Ok(good),
         }
@@ -163,10 +164,10 @@ unsafe extern "C" fn lookup(
     })
 }
 
-/// Copies a name to the caller, as much as fits, and tells its length.
+/// Copies as much of a name as fits to the caller, and stores its length.
 ///
 /// # Safety
-/// `len` is null or points to the room at `out`.
+/// `len` is null or points to the size of the memory at `out`.
 pub unsafe fn copy_name(
     name: &name::Name,
     out: *mut c_void,

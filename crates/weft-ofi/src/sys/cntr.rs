@@ -15,7 +15,7 @@ pub struct Counter {
     domain: Arc<Domain>,
     value: AtomicU64,
     errors: AtomicU64,
-    /// Errors that the caller has been told of.
+    /// Errors that the caller has been informed of.
     told: AtomicU64,
     ports: RefCell<Vec<Weak<Port>>>,
     poller: Poller,
@@ -29,7 +29,7 @@ impl Counter {
         self.poller.news();
     }
 
-    /// Counts several that ended well.
+    /// Counts several operations that ended well.
     pub fn add_up(&self, count: u64) {
         if count > 0 {
             self.value.fetch_add(count, Ordering::Relaxed);
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn open(
         let (wait, events) =
             attr.as_ref().map_or((WAIT_NONE, CNTR_COMPLETIONS), |a| (a.wait_obj, a.events));
         if events != CNTR_COMPLETIONS {
-            // Bytes, which versions later than 1.17 know.
+            // Counters of bytes come with versions later than 1.17.
             return Err(err::ENOSYS);
         }
         if !matches!(wait, WAIT_NONE | WAIT_UNSPEC | WAIT_FD | WAIT_YIELD) {
@@ -133,7 +133,7 @@ unsafe fn counter<'a>(cntr: *mut FidCntr) -> Result<&'a Counter, c_int> {
     unsafe { object::<CntrObject>(cntr.cast(), class::CNTR).map(|o| &*o.counter) }
 }
 
-/// A number of the counter, after progress: a caller may do nothing but read it.
+/// Makes progress and returns a number of the counter: a caller may do nothing but read it.
 unsafe fn number(cntr: *mut FidCntr, which: impl Fn(&Counter) -> &AtomicU64) -> u64 {
     let mut value = 0;
     // SAFETY: a counter of the caller's.
@@ -201,8 +201,8 @@ unsafe extern "C" fn seterr(cntr: *mut FidCntr, value: u64) -> c_int {
     })
 }
 
-/// Ends with an error too when something failed that the caller has not been told of: of an
-/// operation that fails before the wait, waiting would never see the end.
+/// Waits for the threshold. Also returns an error if an operation failed and the caller was not
+/// informed: the counter would never reach the threshold.
 unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) -> c_int {
     // SAFETY: see `read`.
     call_int(|| unsafe {

@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Something that ended well.
+/// A completion without error.
 #[derive(Clone, Copy)]
 pub struct Entry {
     pub fields: CqTaggedEntry,
-    /// The number the sender has in the address vector of the receiver.
+    /// The sender's number in the receiver's address vector.
     pub source: u64,
 }
 
-/// Something that failed.
+/// A completion with an error.
 #[derive(Clone)]
 pub struct Failure {
     pub fields: CqTaggedEntry,
@@ -28,7 +28,7 @@ pub struct Failure {
     /// Bytes that did not fit.
     pub olen: usize,
     pub error: c_int,
-    /// For people.
+    /// A sentence for people.
     pub text: String,
 }
 
@@ -38,7 +38,7 @@ pub struct Cq {
     wait: c_int,
     entries: RefCell<VecDeque<Entry>>,
     failures: RefCell<VecDeque<Failure>>,
-    /// What the last failures were, by the number given out as `prov_errno`.
+    /// Texts of the last failures, by the number returned as `prov_errno`.
     texts: RefCell<VecDeque<(c_int, String)>>,
     next_text: Cell<c_int>,
     pub ports: RefCell<Vec<Weak<Port>>>,
@@ -66,12 +66,12 @@ impl Cq {
         !self.entries.borrow().is_empty() || !self.failures.borrow().is_empty()
     }
 
-    /// Progress of everything that reports here.
+    /// Makes progress on every endpoint that reports here.
     #[inline]
     fn progress(&self) -> bool {
         let mut did = false;
         for i in 0.. {
-            // Not held while it works: a handler may open an endpoint.
+            // The borrow ends before progress: a handler may open an endpoint.
             let port = match self.ports.borrow().get(i) {
                 Some(port) => port.upgrade(),
                 None => break,
@@ -81,7 +81,7 @@ impl Cq {
         did
     }
 
-    /// Has the engine know all receives: the caller is about to sleep.
+    /// Posts all receives to the engine, since the caller is about to sleep.
     fn settle(&self) {
         self.ports.borrow().iter().filter_map(Weak::upgrade).for_each(|port| port.post_all());
     }
@@ -107,10 +107,10 @@ impl Cq {
         }
     }
 
-    /// Gives out up to `count` entries.
+    /// Returns up to `count` entries.
     ///
     /// # Safety
-    /// `buf` has room for `count` entries of the queue's format, `sources`, if not null, for as
+    /// `buf` has room for `count` entries of the queue's format; `sources`, if not null, for as
     /// many numbers.
     unsafe fn read(&self, buf: *mut c_void, count: usize, sources: *mut u64) -> Answer {
         let mut entries = self.entries.borrow_mut();
@@ -137,7 +137,7 @@ impl Cq {
         }
     }
 
-    /// Progress, then what there is.
+    /// Makes progress, then returns entries.
     ///
     /// # Safety
     /// As `read`.
@@ -163,7 +163,7 @@ impl Cq {
         answer
     }
 
-    /// As `poll`, waiting for at most `timeout` milliseconds, for ever if negative.
+    /// Waits for entries for at most `timeout` milliseconds, or forever if it is negative.
     ///
     /// # Safety
     /// As `read`.
@@ -354,7 +354,7 @@ unsafe extern "C" fn readerr(cq: *mut FidCq, out: *mut CqErrEntry, _flags: u64) 
         out.err = f.error;
         out.prov_errno = number;
         if cq.domain.api >= version(1, 5) {
-            // No data: the buffer, if one was given, stays as it is.
+            // There is no error data; the buffer, if one was given, stays unchanged.
             out.err_data_size = 0;
         }
         if cq.domain.api >= version(1, 20) {
@@ -392,7 +392,7 @@ unsafe extern "C" fn strerror(
     }
 }
 
-/// Copies a text to the caller; returns where it can be read.
+/// Copies a text to the caller; returns a pointer to a readable copy.
 ///
 /// # Safety
 /// `buf` is null or has room for `len` bytes.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// A fabric: nothing but what domains and event queues are opened from.
+/// A fabric; callers open domains and event queues from it.
 #[repr(C)]
 pub struct Fabric {
     head: FidFabric,
@@ -37,15 +37,15 @@ unsafe extern "C" fn close_fabric(fid: *mut Fid) -> c_int {
     })
 }
 
-/// What the objects of a domain share.
+/// State shared by the objects of a domain.
 pub struct Domain {
     pub gate: Gate,
     /// Version of the interface the caller was written for.
     pub api: u32,
     pub ports: RefCell<Vec<Weak<Port>>>,
-    /// What the caller keeps to when it registers memory and names that of others.
+    /// Rules of the caller's memory registration.
     pub memory: Registration,
-    /// The next key that is ours to choose.
+    /// The next key that the provider chooses.
     next_key: Cell<u64>,
     /// Registered memory by key, for endpoints yet to be opened.
     pub regions: RefCell<BTreeMap<u64, Rc<mr::Region>>>,
@@ -58,7 +58,7 @@ impl Drop for Domain {
 }
 
 impl Domain {
-    /// A key that no registered memory has.
+    /// Returns a key that no registered memory has.
     pub fn fresh_key(&self) -> u64 {
         loop {
             let key = self.next_key.get();
@@ -69,7 +69,7 @@ impl Domain {
         }
     }
 
-    /// The open endpoints.
+    /// Calls `f` for each open endpoint.
     pub fn each_port(&self, mut f: impl FnMut(&Rc<Port>)) {
         let ports: Vec<Rc<Port>> = self.ports.borrow().iter().filter_map(Weak::upgrade).collect();
         ports.iter().for_each(&mut f);
@@ -106,7 +106,7 @@ unsafe extern "C" fn open(
         let alone = matches!(attr.threading, THREAD_DOMAIN);
         super::watch_forks();
         let fid = Fid { fclass: class::DOMAIN, context, ops: &DOMAIN_FID };
-        // Counted by several threads, outside of the gate inside it.
+        // Several threads count references, outside of the gate inside the domain.
         #[allow(clippy::arc_with_non_send_sync)]
         let domain = Arc::new(Domain {
             gate: Gate::new(!alone),
@@ -146,8 +146,8 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     })
 }
 
-/// Takes an event queue, to which nothing of a domain is ever reported: memory is registered at
-/// once, and whoever wants to hear of that (`FI_REG_MR`) would wait in vain.
+/// Binds an event queue, to which a domain never reports anything. Memory is registered at once, so
+/// a caller that wants a report of that (`FI_REG_MR`) would wait in vain and is refused.
 unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     // SAFETY: both are the caller's.
     call_int(|| unsafe {
@@ -161,7 +161,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     })
 }
 
-/// Whether a caller may sleep on the descriptors of these objects.
+/// Returns 0 if a caller may sleep on the descriptors of these objects.
 unsafe extern "C" fn trywait(_fabric: *mut FidFabric, fids: *mut *mut Fid, count: c_int) -> c_int {
     // SAFETY: `fids` points to `count` objects of this provider.
     call_int(|| unsafe {

@@ -1,4 +1,4 @@
-//! Endpoints: their set-up. What they do lies in `port`.
+//! Endpoints: opening, binding and options; `port` carries out their operations.
 
 use super::abi::*;
 use super::av::{copy_name, AvObject};
@@ -20,7 +20,7 @@ static FID: FiOps = FiOps { close, bind, control, ..FiOps::NONE };
 static OPS: FiOpsEp = FiOpsEp { cancel, getopt, setopt, ..FiOpsEp::NONE };
 static CM: FiOpsCm = FiOpsCm { getname, ..FiOpsCm::NONE };
 
-/// The port behind an endpoint of the caller's.
+/// Returns the port of a caller's endpoint.
 ///
 /// # Safety
 /// `ep` is an endpoint of this provider.
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn open2(
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     if super::is_child() {
-        // The parent's endpoint: nothing of it is ours.
+        // The object is the parent's endpoint; the child owns nothing of it.
         return 0;
     }
     // SAFETY: libfabric's caller closes what it opened, once.
@@ -187,7 +187,7 @@ unsafe extern "C" fn setopt(
                 port.set_min_multi_recv(value.cast::<usize>().read_unaligned());
                 Ok(0)
             }
-            // Permissions that change nothing: there is no memory of graphics cards here.
+            // Permissions without effect: the provider supports no memory of graphics cards.
             (OPT_ENDPOINT, OPT_FI_HMEM_P2P | OPT_CUDA_API_PERMITTED) => Ok(0),
             (OPT_ENDPOINT, OPT_SHARED_MEMORY_PERMITTED) if len >= 1 => {
                 match value.cast::<u8>().read() {

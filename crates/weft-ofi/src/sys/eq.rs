@@ -1,4 +1,4 @@
-//! Event queues: news of control operations.
+//! Event queues: results of control operations.
 
 use super::abi::*;
 use super::{call, call_int, give, object, take};
@@ -19,7 +19,7 @@ struct State {
     failures: VecDeque<EqErrEntry>,
 }
 
-/// Locked by itself: it belongs to a fabric, and domains of several threads report to it.
+/// Has a lock of its own: it belongs to a fabric, and domains of several threads report to it.
 #[derive(Default)]
 pub struct Eq {
     state: Mutex<State>,
@@ -31,7 +31,7 @@ impl Eq {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports that an operation ended well.
+    /// Reports a control operation that succeeded.
     pub fn add(&self, number: u32, fid: *mut Fid, context: *mut c_void, data: u64) {
         let entry = EqEntry { fid, context, data };
         let bytes = (&raw const entry).cast::<u8>();
@@ -41,7 +41,7 @@ impl Eq {
         self.came.notify_all();
     }
 
-    /// Reports that an operation failed.
+    /// Reports a control operation that failed.
     pub fn fail(&self, fid: *mut Fid, context: *mut c_void, data: u64, error: c_int) {
         self.lock().failures.push_back(EqErrEntry {
             fid,
@@ -105,7 +105,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     })
 }
 
-/// Gives out the oldest event, if there is one.
+/// Returns the oldest event, if there is one.
 ///
 /// # Safety
 /// `buf` has room for `len` bytes, `event` for a number.

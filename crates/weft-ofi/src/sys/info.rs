@@ -1,4 +1,4 @@
-//! `struct fi_info`: reading a caller's, building ours.
+//! `struct fi_info`: reading the caller's structure, building the provider's.
 
 use super::abi::*;
 use crate::name;
@@ -13,7 +13,7 @@ unsafe fn text(s: *const c_char) -> Option<String> {
     (!s.is_null()).then(|| unsafe { CStr::from_ptr(s) }.to_string_lossy().into_owned())
 }
 
-/// A caller's hints; `None` if it gave none.
+/// Reads a caller's hints; `None` if there are none.
 ///
 /// # Safety
 /// `info` is null or points to a whole structure of the caller's.
@@ -68,7 +68,7 @@ pub unsafe fn read(info: *const Info) -> Option<Hints> {
     }
 }
 
-/// Zeroed memory that `free` takes back.
+/// Allocates zeroed memory, which `free` releases.
 fn zeroed<T>(size: usize) -> Result<*mut T, c_int> {
     // SAFETY: allocates; checked for null.
     let memory = unsafe { libc::calloc(1, size) };
@@ -85,7 +85,7 @@ fn copy_of(text: &str) -> Result<*mut c_char, c_int> {
     Ok(memory)
 }
 
-/// The structure for an offer. libfabric frees it, with what it points to.
+/// Builds the structure for an offer. libfabric frees it, and everything it points to.
 pub fn build(offer: &Offer, api: u32) -> Result<*mut Info, c_int> {
     let info: *mut Info = zeroed(size_of::<Info>())?;
     // SAFETY: zeroed memory is a valid `Info` without attributes.
@@ -132,7 +132,7 @@ fn rx(offer: &Offer) -> Result<*mut RxAttr, c_int> {
     let attr: *mut RxAttr = zeroed(size_of::<RxAttr>())?;
     let receive = cap::MSG | cap::TAGGED | cap::RMA | cap::ATOMIC | cap::RECV;
     let remote = cap::REMOTE_READ | cap::REMOTE_WRITE | cap::DIRECTED_RECV;
-    // What is said of a domain is not said of receives.
+    // Capabilities of the domain are left out.
     let more = cap::MULTI_RECV | cap::SOURCE | cap::RMA_EVENT;
     // SAFETY: memory of the right size was just allocated.
     unsafe {
@@ -161,7 +161,7 @@ fn ep() -> Result<*mut EpAttr, c_int> {
             max_msg_size: MESSAGE,
             msg_prefix_size: 0,
             max_order_raw_size: MESSAGE,
-            // Of atomic operations: a read of memory may see writes behind it.
+            // For atomic operations: a read of memory may see later writes.
             max_order_war_size: crate::atomic::LONGEST,
             max_order_waw_size: MESSAGE,
             mem_tag_format: u64::MAX,

@@ -1,9 +1,10 @@
 //! The binary interface and the objects behind it.
 //!
 //! Every object starts with the structure libfabric knows (`fid`), is allocated in a box, and is
-//! handed out as a raw pointer; the caller closes it once. What objects share lies in reference
-//! counts (`Rc`). They are safe from threads because every function enters the gate of the domain
-//! first, or because the caller asked for no lock and promised that one thread at a time comes.
+//! handed out as a raw pointer; the caller closes it once. State shared by objects lies in
+//! reference counts (`Rc`). They are safe from threads because every function enters the gate of
+//! the domain first, or because the caller asked for no lock and promised that one thread at a time
+//! comes.
 
 pub mod abi;
 mod atomic;
@@ -29,10 +30,10 @@ use libc::{c_int, iovec};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// This process is a child of one that used the provider: it must not touch what it inherited.
+/// True in a forked child of a process that used the provider: it must not use inherited objects.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process inherited the provider's objects by `fork`.
+/// Returns true if this process inherited the provider's objects by `fork`.
 #[inline]
 fn is_child() -> bool {
     FORKED.load(Ordering::Relaxed)
@@ -42,7 +43,7 @@ extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
-/// Notices forks from now on.
+/// Detects forks from now on.
 fn watch_forks() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     // SAFETY: the function only stores to a static, which is allowed in a forked child.
@@ -51,7 +52,7 @@ fn watch_forks() {
     });
 }
 
-/// What a call returns: a count or size, or a negated error number.
+/// The result of a call: a count or size, or an error number, which is returned negated.
 type Answer = Result<isize, c_int>;
 
 /// Runs the body of a call: errors become negative numbers, and a panic never unwinds into C.
@@ -64,7 +65,7 @@ fn call(body: impl FnOnce() -> Answer) -> isize {
         Ok(Ok(value)) => value,
         Ok(Err(error)) => -(error as isize),
         Err(_) => {
-            // It may have panicked over the log.
+            // The panic may have come from the log.
             let _told = catch_unwind(|| {
                 log::error!("the provider panicked: please report this with the lines above");
             });
@@ -74,7 +75,7 @@ fn call(body: impl FnOnce() -> Answer) -> isize {
 }
 
 impl From<Nested> for c_int {
-    /// No error after which callers try again: the call that was interrupted has to go on first.
+    /// Not an error after which callers try again: the interrupted call has to continue first.
     #[cold]
     fn from(_: Nested) -> c_int {
         static TOLD: AtomicBool = AtomicBool::new(false);
@@ -82,8 +83,8 @@ impl From<Nested> for c_int {
             "weft: warn: a signal handler calls the provider inside of another call; this is \
                     refused, and told once\n";
         if !TOLD.swap(true, Ordering::Relaxed) {
-            // SAFETY: the text is as long; the call is allowed in a signal handler, and the log,
-            // which may be what was interrupted, is not.
+            // SAFETY: the length is that of the text. `write` is allowed in a signal handler; the
+            // log is not, because the interrupted code may be the log.
             unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
         }
         err::EBUSY
@@ -96,7 +97,7 @@ fn call_int(body: impl FnOnce() -> Result<c_int, c_int>) -> c_int {
     call(|| body().map(|value| value as isize)) as c_int
 }
 
-/// The object behind a pointer that libfabric's caller got from this provider.
+/// Returns the object behind a pointer that libfabric's caller got from this provider.
 ///
 /// # Safety
 /// `fid` is null or a live object of this provider; if its class is `class`, it is a `T`, whose
@@ -106,7 +107,7 @@ unsafe fn object<'a, T>(fid: *mut Fid, class: usize) -> Result<&'a T, c_int> {
     // SAFETY: promised by the caller.
     let found = unsafe { fid.as_ref() }.filter(|f| f.fclass == class);
     match found {
-        // SAFETY: the class says what it is.
+        // SAFETY: the class proves the type.
         Some(_) => Ok(unsafe { &*fid.cast::<T>() }),
         None => Err(err::EINVAL),
     }
@@ -124,7 +125,7 @@ unsafe fn take<T>(fid: *mut Fid) {
 /// Hands an object out through `out`.
 ///
 /// # Safety
-/// `out` is a place for a pointer.
+/// `out` is null or has room for a pointer.
 unsafe fn give<T, P>(object: T, out: *mut *mut P) -> Result<c_int, c_int> {
     if out.is_null() {
         return Err(err::EINVAL);
@@ -134,7 +135,7 @@ unsafe fn give<T, P>(object: T, out: *mut *mut P) -> Result<c_int, c_int> {
     Ok(0)
 }
 
-/// The pieces of a buffer.
+/// Returns the pieces of a buffer.
 ///
 /// # Safety
 /// `iov` points to `count` structures.
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn call__a_panic_is_an_error_number() {
         let from_c: unsafe extern "C" fn(*mut Fid) -> c_int = panics;
-        // SAFETY: it looks at nothing.
+        // SAFETY: the function reads no memory.
         assert_eq!(unsafe { from_c(std::ptr::null_mut()) }, -err::EOTHER);
         assert_eq!(call(|| Ok(7)), 7);
         assert_eq!(call(|| Err(err::EAGAIN)), -(err::EAGAIN as isize));

@@ -13,12 +13,12 @@ use weft_core::engine::Rights;
 /// Memory that peers may use under a key.
 pub struct Region {
     pub key: u64,
-    /// How peers call the first byte.
+    /// The address or offset by which peers name the first byte.
     pub first: u64,
     pub start: *mut u8,
     pub len: usize,
     pub rights: Rights,
-    /// Of what peers write and read.
+    /// Counters of the writes and the reads of peers.
     pub counters: RefCell<[Option<Rc<Counter>>; 2]>,
 }
 
@@ -35,7 +35,7 @@ pub static OPS: FiOpsMr = FiOpsMr { reg, regv, regattr, ..FiOpsMr::NONE };
 /// Registers one piece of memory.
 ///
 /// # Safety
-/// As `fi_mr_reg`: domain and out are the caller's, and whatever part of the memory a peer uses
+/// As `fi_mr_reg`: domain and out are the caller's, and any part of the memory that a peer uses
 /// exists until the region is closed.
 unsafe fn register(
     domain: *mut Fid,
@@ -52,7 +52,7 @@ unsafe fn register(
         Rights { read: access & cap::REMOTE_READ != 0, write: access & cap::REMOTE_WRITE != 0 };
     let taken = |key| domain.regions.borrow().contains_key(&key);
     let remote = rights.read || rights.write;
-    // Memory registered for local use needs no key; callers give the same to all.
+    // Memory registered for local use needs no key; callers give all of it the same one.
     let key = match remote {
         false => KEY_NONE,
         true if domain.memory.own_keys => domain.fresh_key(),
@@ -95,7 +95,7 @@ unsafe extern "C" fn reg(
     })
 }
 
-/// The one piece of memory in a list.
+/// Returns the one piece of memory in a list.
 ///
 /// # Safety
 /// `iov` points to `count` structures.
@@ -132,9 +132,9 @@ unsafe extern "C" fn regattr(
     call_int(|| unsafe {
         let domain_of = object::<DomainObject>(domain, class::DOMAIN)?;
         let a = attr.as_ref().ok_or(err::EINVAL)?;
-        // Structures of older callers end before.
+        // Structures of older callers end before this field.
         if domain_of.domain.api >= version(1, 9) && a.iface != 0 {
-            // Memory of a graphics card.
+            // Memory of a graphics card is not supported.
             return Err(err::ENOSYS);
         }
         let memory = only(a.mr_iov, a.iov_count)?;
@@ -163,7 +163,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     call_int(|| unsafe {
         let object = object::<MrObject>(fid, class::MR)?;
         let _inside = object.domain.gate.enter()?;
-        // To an endpoint: all of the domain serve the region anyway.
+        // Binding to an endpoint does nothing: all endpoints of the domain serve the region.
         if other.as_ref().ok_or(err::EINVAL)?.fclass == class::CNTR {
             let counter = &super::object::<CntrObject>(other, class::CNTR)?.counter;
             let sides = [cap::REMOTE_WRITE, cap::REMOTE_READ];
@@ -172,7 +172,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
                     *slot = Some(counter.clone());
                 }
             }
-            // Waiting on it makes progress of whoever serves the region.
+            // A wait on the counter makes progress on all endpoints that serve the region.
             object.domain.each_port(|port| counter.join(port));
         }
         Ok(0)

@@ -1,4 +1,4 @@
-//! The entry point, and what libfabric calls first.
+//! The entry point, and the functions that libfabric calls first.
 
 use super::abi::*;
 use super::domain::Fabric;
@@ -8,7 +8,7 @@ use std::cell::UnsafeCell;
 use std::io::Write;
 use std::sync::Once;
 
-/// The newest libfabric whose interface this is.
+/// The newest libfabric whose interface the provider has.
 const API: u32 = version(2, 6);
 
 struct Static(UnsafeCell<Provider>);
@@ -34,18 +34,18 @@ pub extern "C" fn fi_prov_ini() -> *mut Provider {
     PROVIDER.0.get()
 }
 
-/// Version of weft this provider was built from: tools compare it with their own.
+/// Returns the version of weft this provider was built from; tools compare it with their own.
 #[no_mangle]
 pub extern "C" fn weft_provider_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Leaves a mapping with a name, by which `weft mpi` sees that libfabric has asked for the
-/// provider: programs that load it first (`yields.rs`) have it anyway.
+/// Creates a named mapping, by which `weft mpi` sees that libfabric has asked for the provider:
+/// programs that preload it (`yields.rs`) map the file in any case.
 fn show() {
     static SHOWN: Once = Once::new();
     SHOWN.call_once(|| {
-        // SAFETY: plain system calls without memory of ours; the mapping is never touched, and
+        // SAFETY: the system calls use no memory of the process; the mapping is never accessed, and
         // stays for as long as the process lives.
         unsafe {
             let file = libc::memfd_create(c"weft-provider".as_ptr(), libc::MFD_CLOEXEC);
@@ -57,7 +57,7 @@ fn show() {
     });
 }
 
-/// Warnings go to standard error; `WEFT_LOG` (error to trace) sets the level.
+/// Sends warnings to standard error; `WEFT_LOG` (error to trace) sets the level.
 fn init_log() {
     let rank = crate::who::RANKS.iter().find_map(|name| std::env::var(name).ok());
     let who = rank.map_or("weft".to_owned(), |rank| format!("weft rank {rank}"));
@@ -69,7 +69,7 @@ fn init_log() {
             writeln!(out, "{who}: {level}: {}", record.args())
         })
         .try_init();
-    // Loaded twice: the first logger stays.
+    // If the provider is loaded twice, the first logger stays.
     let _ = started;
 }
 
@@ -112,7 +112,7 @@ unsafe extern "C" fn fabric(
     out: *mut *mut FidFabric,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the attributes are the caller's, `out` is a place for a pointer.
+    // SAFETY: the attributes are the caller's, `out` has room for a pointer.
     call_int(|| unsafe {
         let api = attr.as_ref().ok_or(err::EINVAL)?.api_version;
         super::give(Fabric::new(api, context), out)

@@ -19,7 +19,7 @@ pub static OPS: FiOpsRma = FiOpsRma {
     ..FiOpsRma::NONE
 };
 
-/// The remote pieces of an operation.
+/// Returns the remote pieces of an operation.
 ///
 /// # Safety
 /// `iov` points to `count` structures.

@@ -1,28 +1,28 @@
-//! Progress in the place of callers that have been away for long.
+//! Progress for callers that have been absent for long.
 //!
-//! An MPI program that computes makes no progress, and an endpoint acknowledges nothing, sends
-//! nothing again and answers nobody meanwhile. One thread of the process looks at every domain now
-//! and then, and makes progress where no caller has entered since its last look. What ends thereby
-//! is reported when the caller comes again.
+//! An MPI program that computes makes no progress; its endpoint acknowledges, retransmits and
+//! answers nothing. One thread of the process visits every domain from time to time, and makes
+//! progress where no caller has entered since its last visit. Operations that end thereby are
+//! reported at the caller's next call.
 
 use super::domain::Domain;
 use super::is_child;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-/// After a visit that found something, the next comes so soon.
+/// Interval to the next visit after one that found work.
 const SOON: Duration = Duration::from_millis(1);
 
-/// A domain to be looked at.
+/// A domain to be visited.
 struct Watched {
     domain: *const Domain,
-    /// The gate's turns at the last look.
+    /// The gate's turns at the last visit.
     turns: u64,
 }
 
-// SAFETY: the pointer is used under the lock of `WATCH` alone, and taken out of there, under that
-// lock, before the domain is gone; the domain is touched inside of its gate, or where its fields
-// are atomic.
+// SAFETY: the pointer is used under the lock of `WATCH` alone, and removed from there, under that
+// lock, before the domain is freed; the domain is used inside of its gate, or where its fields are
+// atomic.
 unsafe impl Send for Watched {}
 
 struct Watch {
@@ -45,16 +45,16 @@ fn watch() -> MutexGuard<'static, Watch> {
     WATCH.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From <linux/membarrier.h>.
+/// The value in <linux/membarrier.h>.
 const MEMBARRIER_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
 fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: takes numbers alone.
+    // SAFETY: the arguments are numbers alone.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Whether `barrier` works here: Linux 4.14 has it, a sandbox may forbid it.
+/// Returns true if `barrier` works here: Linux 4.14 has it, a sandbox may forbid it.
 fn has_barrier() -> bool {
     static ONCE: Once = Once::new();
     static HAS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
@@ -71,8 +71,8 @@ fn barrier() {
     assert!(passed, "membarrier worked when it was registered for");
 }
 
-/// Has a domain looked at `every` so often from now on. Nothing happens where its callers take no
-/// lock and the system has no barrier.
+/// Has the thread visit a domain at intervals of `every` from now on. Does nothing where its
+/// callers take no lock and the system has no barrier.
 pub fn add(domain: &Domain, every: Duration) {
     if every.is_zero() {
         return;
@@ -93,7 +93,7 @@ pub fn add(domain: &Domain, every: Duration) {
     }
 }
 
-/// Ends what `add` began, before the domain is gone.
+/// Removes the domain before it is freed.
 pub fn remove(domain: &Domain) {
     if is_child() {
         // The lock may have been held when the parent forked.
@@ -106,7 +106,7 @@ pub fn remove(domain: &Domain) {
     }
 }
 
-/// Nothing is looked at any more.
+/// Ends all visits.
 pub fn end() {
     if is_child() {
         return;
@@ -115,7 +115,7 @@ pub fn end() {
     BELL.notify_all();
 }
 
-/// Starts the thread, with all signals blocked: they are for the program's own threads.
+/// Starts the thread with all signals blocked: the program's own threads handle them.
 fn start() -> bool {
     // SAFETY: the sets are valid; the mask of this thread is put back.
     let spawned = unsafe {
@@ -153,9 +153,9 @@ fn run() {
     }
 }
 
-/// Makes progress in a domain if nobody has entered it since the last look.
+/// Makes progress in a domain if no caller has entered it since the last visit.
 fn look(watched: &mut Watched) -> bool {
-    // SAFETY: what is in the list exists; the list is locked.
+    // SAFETY: domains in the list exist; the list is locked.
     let domain = unsafe { &*watched.domain };
     let turns = domain.gate.turns();
     if std::mem::replace(&mut watched.turns, turns) != turns {
@@ -174,7 +174,7 @@ mod tests {
     use crate::gate::Gate;
     use std::cell::UnsafeCell;
 
-    /// What the gate keeps from being changed by two at a time.
+    /// A number that the gate must protect from changes by two threads at a time.
     struct Sum(UnsafeCell<u64>);
 
     // SAFETY: changed inside of the gate alone.
@@ -201,7 +201,7 @@ mod tests {
                 let mut visits = 0;
                 while visits < EACH {
                     let Some(_visit) = gate.visit(barrier) else {
-                        // Who comes back at once may keep the one inside waiting for ever.
+                        // A thread that enters again at once may keep the guest out for ever.
                         while gate.turns() % 2 == 1 {
                             std::thread::yield_now();
                         }

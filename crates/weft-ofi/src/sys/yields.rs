@@ -1,24 +1,24 @@
 //! `sched_yield(2)` of a program that loads the provider before its other libraries (`LD_PRELOAD`;
 //! `weft mpi` has MPICH do so).
 //!
-//! MPICH hands its core over after every look for messages, also after one that found what it waits
-//! for: 0.4 us each time on Linux 6.18, where nobody wants the core. The provider judges that by
-//! itself (`port/wait.rs`), so the yield behind one of its polls is left out while no one has taken
-//! the core. All others are as the C library's.
+//! MPICH yields its core after every poll for messages, also after one that found its message: 0.4
+//! us each time on Linux 6.18 where no other process is ready. The provider yields itself where it
+//! is useful (`port/wait.rs`), so a yield right after one of its polls is left out while no other
+//! process took the core. All others go to the kernel.
 
 use libc::{c_int, c_long};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether somebody calls the function below: else nothing need be noted for it.
+/// True once the program calls the function below; before, nothing is noted for it.
 static CALLED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The next yield of this thread comes right behind a poll, and nobody wants the core.
+    /// True if this thread's next yield comes right after a poll, and no process wants the core.
     static NEEDLESS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A poll ends; whether a yield behind it would be for nobody.
+/// Notes the end of a poll; `needless` says that a yield after it would serve no process.
 #[inline]
 pub fn polled(needless: bool) {
     if CALLED.load(Ordering::Relaxed) {
@@ -26,15 +26,15 @@ pub fn polled(needless: bool) {
     }
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 #[no_mangle]
 pub extern "C" fn sched_yield() -> c_int {
     CALLED.store(true, Ordering::Relaxed);
-    // A thread that ends has no such note any more.
+    // In a thread that ends, the note exists no more.
     if NEEDLESS.try_with(Cell::take).unwrap_or(false) {
         return 0;
     }
-    // SAFETY: it takes no argument and touches no memory.
+    // SAFETY: the call takes no argument and uses no memory.
     let done: c_long = unsafe { libc::syscall(libc::SYS_sched_yield) };
     done as c_int
 }

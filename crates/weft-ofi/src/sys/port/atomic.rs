@@ -1,4 +1,4 @@
-//! Atomic operations: asking for them, doing those of peers, and answers.
+//! Atomic operations: requests to peers, execution of peers' requests, and answers.
 
 use super::events::Touched;
 use super::remote::{Report, Tally, QUEUED_MAX};
@@ -15,23 +15,23 @@ use std::sync::{Mutex, PoisonError};
 use weft::endpoint::{Denied, Regions};
 use weft::{Endpoint, OpError, PeerId, Rights};
 
-/// Active messages that ask for atomic operations, and that answer.
+/// Active messages with requests for atomic operations, and with answers.
 const REQUEST: u32 = 0x6f66_0002;
 const ANSWER: u32 = 0x6f66_0003;
 
-/// Requests to a peer that are not answered.
+/// Most unanswered requests to a peer.
 const REQUESTS_MAX: u32 = 1024;
 
 /// An atomic operation to start. Operands and values to compare with are whole already.
 pub struct AtomicOp<'a> {
     pub to: u64,
     pub request: Request<'a>,
-    /// Where what was there before goes to.
+    /// Memory for the values before the operation.
     pub results: Vec<(*mut u8, usize)>,
     pub buf: *mut u8,
     pub context: *mut c_void,
     pub flags: u64,
-    /// Nothing is reported unless it fails.
+    /// No completion unless it fails.
     pub injected: bool,
 }
 
@@ -41,7 +41,7 @@ struct Pending {
     results: Vec<(*mut u8, usize)>,
 }
 
-/// Atomic operations asked for and not answered.
+/// Atomic operations that are not answered yet.
 #[derive(Default)]
 pub struct Asked {
     pending: Vec<Option<Pending>>,
@@ -67,7 +67,7 @@ impl Asked {
         }
     }
 
-    /// What was asked of this peer under this number.
+    /// Removes and returns the operation that was sent to this peer under this number.
     fn take(&mut self, at: u32, peer: PeerId) -> Option<Pending> {
         let slot = self.pending.get_mut(at as usize)?;
         let taken = slot.take_if(|p| p.peer == peer)?;
@@ -76,23 +76,23 @@ impl Asked {
     }
 }
 
-/// An answer: of or to whom, the number of the request, the message.
+/// An answer: the peer that gives or gets it, the number of the request, the message.
 type Said = (PeerId, u32, Vec<u8>);
 
-/// What is to be said to peers and what they said.
+/// Answers to send to peers, and answers received.
 pub struct Answers {
     heard: Rc<RefCell<Vec<Said>>>,
     owed: Rc<RefCell<Owed>>,
 }
 
-/// Answers that the endpoint has no room for yet.
+/// Answers that wait for room in the endpoint.
 #[derive(Default)]
 struct Owed {
     queue: VecDeque<Said>,
     count: Tally,
 }
 
-/// Atomic operations are atomic among all endpoints of the process.
+/// Makes atomic operations atomic among all endpoints of the process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 impl Memory for Regions<'_> {
@@ -150,14 +150,14 @@ impl Answers {
 }
 
 impl Owed {
-    /// Answers at once if there is room, else later.
+    /// Sends an answer at once if there is room, else later.
     fn add(&mut self, endpoint: &Endpoint, answer: Said) {
         let peer = answer.0;
         if say(endpoint, &answer) {
             return;
         }
         if self.count.of(peer) >= REQUESTS_MAX {
-            // More than a peer of this version asks for before it has answers.
+            // A peer of this version does not send so many requests before it has answers.
             log::warn!("{}: too many atomic operations at a time", endpoint.describe(peer));
             return;
         }
@@ -185,7 +185,7 @@ fn say(endpoint: &Endpoint, (peer, number, answer): &Said) -> bool {
     match endpoint.send_active(*peer, ANSWER, *number, answer) {
         Ok(()) => true,
         Err(OpError::Busy) => false,
-        // Nobody is there to hear it.
+        // The peer is gone: there is nothing left to send.
         Err(_) => true,
     }
 }
@@ -250,7 +250,7 @@ impl Port {
         }
     }
 
-    /// Acts on answers, and gives those that are owed.
+    /// Handles received answers, and sends waiting ones.
     pub(super) fn hear_answers(&self, state: &mut State) {
         let heard = std::mem::take(&mut *state.remote.answers.heard.borrow_mut());
         for (peer, number, answer) in heard {
@@ -289,7 +289,7 @@ impl Port {
         self.tell_failure(state, &pending.report, error, what);
     }
 
-    /// Ends what was asked of peers that failed.
+    /// Fails the operations on peers that failed.
     #[cold]
     pub(super) fn give_up(&self, state: &mut State) {
         let peers: Vec<PeerId> = state.remote.asked.count.peers().collect();

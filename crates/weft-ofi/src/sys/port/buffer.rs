@@ -31,7 +31,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// All bytes, in one piece.
+    /// Copies all bytes into one piece.
     ///
     /// # Safety
     /// The pieces can be read.
@@ -51,15 +51,15 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Memory of the provider's that stands in for a caller's in several pieces.
+/// The provider's own memory in place of a caller's buffer in several pieces.
 pub struct Bounce {
     pub bytes: Vec<u8>,
-    /// Where the bytes go in the end; empty for a send.
+    /// Final destination of the bytes; empty for a send.
     pub pieces: Vec<(*mut u8, usize)>,
 }
 
 impl Bounce {
-    /// Copies what was received to where it belongs.
+    /// Copies received bytes to the caller's pieces.
     pub fn scatter(&self, len: usize) {
         let mut rest = &self.bytes[..len.min(self.bytes.len())];
         for &(start, room) in &self.pieces {

@@ -1,8 +1,8 @@
-//! What peers did to this endpoint's memory, for counters (`FI_RMA_EVENT`).
+//! Counts of peers' operations on this endpoint's memory (`FI_RMA_EVENT`).
 //!
-//! A put or get is between the engines alone. Where an endpoint was opened with `FI_RMA_EVENT`, it
-//! tells the peer what it did: behind a write, in the order of the wire, and after a read, when it
-//! has the bytes. Atomic operations are done by the provider, which counts them itself.
+//! The engine serves puts and gets without the provider. An endpoint opened with `FI_RMA_EVENT`
+//! therefore sends the peer a report: after a write, in the order of the wire, and after a read,
+//! when it has the bytes. The provider executes atomic operations, and counts them itself.
 
 use super::remote::notice;
 use super::state::State;
@@ -14,23 +14,23 @@ use std::rc::Rc;
 use weft::endpoint::Regions;
 use weft::{Endpoint, PeerId, Rights};
 
-/// Active messages that tell of operations done: the argument is 1 for reads, 0 for writes.
+/// Active messages that report finished operations: the argument is 1 for reads, 0 for writes.
 const EVENT: u32 = 0x6f66_0005;
 
-/// Operations not counted yet, by the key of the region: reads and writes. No longer than the list
-/// of regions.
+/// Reads and writes that are not counted yet, by the key of the region. No longer than the list of
+/// regions.
 #[derive(Default)]
 pub struct Sums {
     by_key: BTreeMap<u64, [u64; 2]>,
     total: [u64; 2],
 }
 
-/// What happened to the memory of an endpoint.
+/// Peers' operations on the memory of an endpoint.
 #[derive(Clone, Default)]
 pub struct Touched(Rc<RefCell<Sums>>);
 
 impl Touched {
-    /// Counts what peers tell.
+    /// Counts the operations that peers report.
     pub fn new(endpoint: &Endpoint) -> Touched {
         let touched = Touched::default();
         let sums = touched.clone();
@@ -45,14 +45,14 @@ impl Touched {
         let rights = Rights { read, write: !read };
         let Some(parts) = super::remote::parts(parts) else { return };
         let parts: Vec<[u64; 3]> = parts.collect();
-        // What was not allowed was not done.
+        // An operation without permission was not executed, so it is not counted.
         let allowed = |p: &[u64; 3]| regions.check(p[0], p[1], p[2], rights).is_ok();
         if parts.iter().all(allowed) {
             self.add(read, parts.iter().map(|p| p[0]));
         }
     }
 
-    /// One operation was done on these regions.
+    /// Adds one operation on these regions.
     pub fn add(&self, read: bool, keys: impl Iterator<Item = u64>) {
         let sums = &mut *self.0.borrow_mut();
         let which = usize::from(read);
@@ -73,14 +73,14 @@ impl Touched {
 }
 
 impl Port {
-    /// Tells a peer what was done to its memory, if it is to be told.
+    /// Reports an operation to the peer on whose memory it was, if events are on.
     pub(super) fn tell_event(&self, peer: PeerId, read: bool, remote: &[RmaIov]) {
         if let Err(why) = self.endpoint.send_active(peer, EVENT, read.into(), &notice(remote)) {
             log::warn!("{}: an event of remote memory: {why}", self.endpoint.describe(peer));
         }
     }
 
-    /// Counts what peers did.
+    /// Moves peers' operations to the counters of the regions.
     pub(super) fn count_events(&self, state: &State) {
         let sums = std::mem::take(&mut *state.remote.touched.0.borrow_mut());
         for (which, counter) in state.bound.remote_counters.iter().enumerate() {

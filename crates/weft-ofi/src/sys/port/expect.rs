@@ -1,4 +1,4 @@
-//! The one receive that a caller polls for, as most do: it is posted only when it has to be.
+//! The one receive that a caller polls for, as most callers do: posted only when necessary.
 
 use super::state::{Rec, State};
 use super::{Pieces, Port, RecvOp};
@@ -10,7 +10,7 @@ use weft_core::event::Status;
 use weft_core::matching::RecvSpec;
 use weft_core::{OpError, OpId, PeerId};
 
-/// A receive of a message with a tag that the engine has no operation for.
+/// A receive of a tagged message that the engine has no operation for.
 pub struct Expecting {
     spec: RecvSpec,
     start: *mut u8,
@@ -20,7 +20,7 @@ pub struct Expecting {
     polls: u32,
 }
 
-/// Polls in vain after which it is posted: peers are watched over for operations alone.
+/// Polls in vain before it is posted: the engine watches peers for operations alone.
 const POLLS: u32 = 64;
 
 impl Expecting {
@@ -39,7 +39,8 @@ impl Expecting {
 }
 
 impl Port {
-    /// Expects the message of a receive, if nothing else is in progress. False: it is to be posted.
+    /// Expects the message of a receive, if no other operation is in progress. False if the receive
+    /// has to be posted.
     ///
     /// # Safety
     /// The pieces can be written until the completion.
@@ -66,11 +67,11 @@ impl Port {
         expected
     }
 
-    /// `progress` while a message is expected.
+    /// Makes progress while a message is expected.
     pub(super) fn progress_expecting(&self) -> bool {
         let mut did = self.endpoint.progress_expected() | self.unreported.take();
         if did {
-            // First: see `reap`.
+            // `reap` comes first; its comment says why.
             self.reap();
         }
         let state = &mut *self.state.borrow_mut();
@@ -102,7 +103,7 @@ impl Port {
         }
     }
 
-    /// Has the engine know the expected receive, before anything else that concerns matching. True
+    /// Posts the expected receive to the engine, before any other call that concerns matching. True
     /// if there was one.
     #[inline]
     pub(super) fn settle(&self, state: &mut State) -> bool {
@@ -119,15 +120,15 @@ impl Port {
         true
     }
 
-    /// `settle`, for a caller that is about to sleep.
+    /// Does the same as `settle`, for a caller that is about to sleep.
     pub fn post_all(&self) {
         self.settle(&mut self.state.borrow_mut());
     }
 
-    /// The engine has posted it: from now on it is one of many.
+    /// Notes that the engine has posted the receive: it is an ordinary operation from now on.
     fn posted(&self, state: &mut State, op: OpId) {
         let Some(expecting) = state.expecting.take() else { return };
-        // There is a number: nothing else was in progress when it was expected.
+        // A record is free: no other operation was in progress when the message was expected.
         let Some(at) = state.keep(expecting.rec()) else { return };
         match self.endpoint.adopt(op, at.into()) {
             None => state.started(at, op),
@@ -139,7 +140,7 @@ impl Port {
         }
     }
 
-    /// True if it is posted, or has ended in an error; else it is tried again.
+    /// True if it was posted or has ended in an error; if false, the caller tries again.
     #[cold]
     fn post_expected(&self, state: &mut State) -> bool {
         self.endpoint.end_expected();

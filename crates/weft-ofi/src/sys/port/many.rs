@@ -1,7 +1,7 @@
-//! Buffers for many messages without tags (`FI_MULTI_RECV`), and the receives behind them.
+//! Buffers for many messages without tags (`FI_MULTI_RECV`), and the receives queued after them.
 //!
-//! The engine knows receives for one message. While a buffer for many is the oldest, receives wait
-//! here, and arrived messages are claimed for them one by one.
+//! The engine has only receives for one message. While a buffer for many is the oldest, receives
+//! wait here, and messages that arrived are claimed for them one by one.
 
 use super::state::{fields, Rec, State, Way};
 use super::{failure_of, Port};
@@ -16,19 +16,19 @@ pub struct Multi {
     pub start: *mut u8,
     pub len: usize,
     pub used: usize,
-    /// Messages that are being received into it.
+    /// Number of messages that are being received into it.
     pub arriving: u32,
-    /// No more messages go into it.
+    /// True if no more messages go into it.
     pub full: bool,
     pub context: *mut c_void,
     pub report: bool,
 }
 
-/// A receive of untagged messages that the engine does not know of yet.
+/// A receive of untagged messages that is not posted to the engine yet.
 pub struct Waiting {
     what: What,
     source: Option<PeerId>,
-    /// The silence of its source is noticed meanwhile.
+    /// True if the engine watches its source for silence.
     watched: bool,
 }
 
@@ -39,12 +39,12 @@ pub enum What {
 }
 
 impl Port {
-    /// Has a receive wait here, behind those that do.
+    /// Queues a receive here, after all others that wait.
     pub fn queue(&self, state: &mut State, what: What, source: Option<PeerId>) {
         let watched = source.is_some_and(|peer| self.endpoint.expect(peer));
         state.waiting.push_back(Waiting { what, source, watched });
         if source.is_some() && !watched {
-            // It has failed already.
+            // The source has failed already.
             state.failures = State::LOOK_AGAIN;
         }
         self.pump(state);
@@ -59,8 +59,8 @@ impl Port {
         Some(waiting)
     }
 
-    /// Hands arrived messages without a tag to the receives that wait here, oldest first. Each
-    /// needs an operation: without room for one, they wait on.
+    /// Gives untagged messages that arrived to the receives that wait here, oldest first. Each
+    /// needs an operation; without room for one, they wait on.
     pub fn pump(&self, state: &mut State) {
         let mut i = 0;
         while let Some(&Waiting { what, source, .. }) = state.waiting.get(i) {
@@ -69,7 +69,7 @@ impl Port {
             }
             match what {
                 What::Plain { rec, start, len } if i == 0 => {
-                    // The engine may have it: nothing is before it any more.
+                    // It can be posted: no other receive waits before it.
                     self.unqueue(state, 0);
                     self.post_waiting(state, rec, start, len, source);
                 }
@@ -87,7 +87,7 @@ impl Port {
                         state.fill(at);
                     }
                     Some(_) => self.receive_part(state, i, at, source),
-                    // It takes from anybody: there is no message at all.
+                    // It takes messages from any source, so there is no message at all.
                     None if source.is_none() => return,
                     None => i += 1,
                 },
@@ -95,8 +95,8 @@ impl Port {
         }
     }
 
-    /// Ends the receives that wait here for peers that have failed. What those had sent before, and
-    /// is whole, is received.
+    /// Ends the receives that wait here for peers that have failed. Messages that such a peer sent
+    /// before, and that are whole, are received first.
     #[cold]
     pub fn lose_waiting(&self, state: &mut State) {
         self.pump(state);
@@ -114,7 +114,7 @@ impl Port {
         }
     }
 
-    /// Takes back a receive that the engine does not know of.
+    /// Cancels a receive that is not posted to the engine.
     pub fn cancel_waiting(&self, state: &mut State, context: *mut c_void) -> bool {
         let i = state.waiting.iter().position(|w| state.context_of(w.what) == Some(context));
         let Some(waiting) = i.and_then(|i| self.unqueue(state, i)) else { return false };
@@ -122,7 +122,7 @@ impl Port {
         true
     }
 
-    /// A buffer for many messages is there.
+    /// Adds a buffer for many messages.
     pub fn offer_many(
         &self,
         state: &mut State,
@@ -166,7 +166,7 @@ impl Port {
         }
     }
 
-    /// Receives a message that is there into a buffer for many, the `i`th that waits.
+    /// Receives a message that arrived into a buffer for many, the `i`th that waits.
     fn receive_part(&self, state: &mut State, i: usize, at: usize, source: Option<PeerId>) {
         let Some((claimed, probed)) = self.endpoint.claim_untagged(source) else { return };
         let least = self.min_multi_recv.get();
@@ -199,12 +199,12 @@ impl Port {
 }
 
 impl State {
-    /// Whether a message does not fit into the rest of a buffer that holds some already.
+    /// Returns true if a message does not fit into the rest of a buffer that already holds some.
     fn is_too_long(&self, at: usize, len: u64) -> bool {
         self.multis[at].as_ref().is_some_and(|m| m.used > 0 && len > (m.len - m.used) as u64)
     }
 
-    /// A buffer for many messages takes no more.
+    /// Closes a buffer for many messages to further messages.
     pub fn fill(&mut self, at: usize) {
         let Some(multi) = self.multis[at].as_mut() else { return };
         multi.full = true;
@@ -218,7 +218,7 @@ impl State {
         self.add(Way::Recv, Entry { fields, source: ADDR_NONE });
     }
 
-    /// A message is in its buffer for many; whether it was the last.
+    /// Notes that a message was received into its buffer for many; true if it was the last.
     pub fn part_ended(&mut self, at: usize) -> bool {
         let Some(multi) = self.multis[at].as_mut() else { return false };
         multi.arriving -= 1;
@@ -236,7 +236,7 @@ impl State {
         }
     }
 
-    /// Ends a receive that the engine does not know of with an error.
+    /// Ends a receive that is not posted to the engine with an error.
     fn fail_waiting(&mut self, what: What, error: c_int, text: String) {
         let Some(context) = self.context_of(what) else { return };
         let mut flags = cap::RECV | cap::MSG;

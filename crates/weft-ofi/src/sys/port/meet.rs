@@ -9,14 +9,14 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weft::{Endpoint, PeerId};
 
-/// Active messages by which processes introduce themselves.
+/// Active messages that carry introductions of processes.
 const INTRODUCTION: u32 = 0x6f66_0004;
 
-/// How long the first send to a peer waits for its answer, and for how long at a time.
+/// Bounds of the first send's wait for the peer's answer: in total, and for one sleep.
 const MEET: Duration = Duration::from_millis(200);
 const NAP: Duration = Duration::from_millis(1);
 
-/// Peers that were told who this is.
+/// Peers that this process has introduced itself to.
 #[derive(Clone, Default)]
 pub struct Introductions {
     told: Rc<RefCell<HashSet<PeerId>>>,
@@ -49,7 +49,7 @@ impl Introductions {
         introductions
     }
 
-    /// Says who this is, once.
+    /// Sends the peer this process's introduction, once.
     fn tell(&self, endpoint: &Endpoint, peer: PeerId) {
         if self.told.borrow_mut().insert(peer) {
             let text = own_introduction();
@@ -61,9 +61,9 @@ impl Introductions {
 }
 
 impl Port {
-    /// Nothing reaches a peer before it has answered the first packet. A caller may do something
-    /// else after its first send that waits for the peer: Open MPI joins spawned processes by a
-    /// call of PMIx. So the answer is waited for here, a while: the peer may be busy.
+    /// Waits a while for the answer to the first packet to a peer, because nothing reaches the peer
+    /// before. A caller may do something else after its first send that waits for the peer: Open
+    /// MPI joins spawned processes by a call of PMIx. The wait is bounded: the peer may be busy.
     #[inline]
     pub(super) fn meet(&self, state: &mut State, peer: PeerId) {
         if state.met.get(peer.0 as usize) != Some(&true) {

@@ -1,4 +1,4 @@
-//! What an endpoint does: operations in, completions out.
+//! The operations of an endpoint and their completions.
 
 mod atomic;
 mod buffer;
@@ -41,9 +41,9 @@ use weft_core::engine::types::{Completion, OpKind, Refused, SendArgs};
 use weft_core::event::Status;
 use weft_core::{OpError, PeerFailure, PeerId};
 
-/// How long `fi_close` waits until everything sent has arrived.
+/// Longest time that `fi_close` waits until everything sent has arrived.
 const CLOSE: Duration = Duration::from_secs(5);
-/// Longest sleep in `fi_close` before it looks again.
+/// Longest sleep in `fi_close` between two checks.
 const NAP: Duration = Duration::from_millis(50);
 
 /// A send to start.
@@ -66,13 +66,13 @@ pub struct RecvOp {
     pub untagged: bool,
 }
 
-/// What an endpoint was opened with.
+/// Attributes that an endpoint was opened with.
 pub struct Defaults {
     pub tx: u64,
     pub rx: u64,
-    /// Receives look at the source.
+    /// True if receives compare the source.
     pub directed: bool,
-    /// Peers are told what is done to their memory.
+    /// True if operations on peers' memory are reported to the peers.
     pub events: bool,
 }
 
@@ -87,14 +87,14 @@ pub struct Port {
     events: bool,
     min_multi_recv: Cell<usize>,
     inject_max: usize,
-    /// A caller sleeps, or may, on a descriptor that says when there is something to do.
+    /// True while a caller may sleep on a descriptor that becomes readable when there is work.
     prepared: Cell<bool>,
-    /// Something was done while the caller was away, and is not reported yet.
+    /// True if progress without the caller ended something that is not reported yet.
     unreported: Cell<bool>,
     introductions: meet::Introductions,
 }
 
-/// An endpoint, and how often progress is to be made for a caller that is away.
+/// Opens an endpoint; also returns the interval of progress for absent callers.
 fn open_endpoint() -> Result<(Endpoint, Duration), String> {
     let mut config = job::config_from_env().map_err(|e| e.to_string())?;
     if config.receipt == Receipt::Watchdog {
@@ -106,7 +106,7 @@ fn open_endpoint() -> Result<(Endpoint, Duration), String> {
     let lookup = |name: &str| std::env::var(name).ok();
     let number = |names: &[&str]| names.iter().find_map(|name| lookup(name)?.trim().parse().ok());
     let size = number(&who::SIZES);
-    // Of a job whose size nobody tells, some ranks may be far.
+    // Without a known job size, some ranks may be on other hosts.
     let links = links.of_job(size.unwrap_or(usize::MAX), launch::ranks_here(&lookup));
     let rank = number(&who::RANKS);
     config.rank = rank.and_then(|rank: usize| u32::try_from(rank).ok());
@@ -123,7 +123,7 @@ fn open_endpoint() -> Result<(Endpoint, Duration), String> {
     Ok((endpoint, every))
 }
 
-/// What a caller does that polls in vain. A setting that is wrong is told of with the endpoint.
+/// Creates the behaviour of callers that poll in vain. The endpoint reports a wrong setting.
 pub fn idle() -> Idle {
     let receipt = job::config_from_env().map_or(Receipt::Adaptive, |config| config.receipt);
     Idle::new(receipt, job::oversubscribed())
@@ -132,7 +132,7 @@ pub fn idle() -> Idle {
 impl Port {
     pub fn open(domain: Arc<Domain>, defaults: Defaults) -> Result<Rc<Port>, String> {
         let (endpoint, every) = open_endpoint()?;
-        // Inside a host nothing is lost, and a peer is seen to run although it says nothing.
+        // Inside a host no packet is lost, and a silent peer is seen to run.
         if endpoint.link_caps().iter().any(|caps| caps.network) {
             watchdog::add(&domain, every);
         }
@@ -261,7 +261,7 @@ impl Port {
 
     /// Lets peers use a region.
     pub fn expose(&self, region: &Region) {
-        // SAFETY: whoever registered the memory promised that it exists until it is closed.
+        // SAFETY: the caller that registered the memory promised that it exists until it is closed.
         let fresh = unsafe {
             let (start, len) = (region.start, region.len);
             self.endpoint.register_from(region.key, region.first, start, len, region.rights)
@@ -271,12 +271,12 @@ impl Port {
         }
     }
 
-    /// Ends what `expose` began.
+    /// Reverts `expose`.
     pub fn hide(&self, key: u64) {
         self.endpoint.unregister(key);
     }
 
-    /// Sends what is under way and leaves.
+    /// Sends everything in progress, then closes.
     pub fn close(&self) {
         if self.state.borrow_mut().expecting.take().is_some() {
             self.endpoint.end_expected();
@@ -290,8 +290,8 @@ impl Port {
         }
     }
 
-    /// Waits, not for ever, until peers have fetched what was announced to them: of a send that it
-    /// no longer asks about (`MPI_Request_free`) a caller may leave the end to us.
+    /// Waits, for a bounded time, until peers have fetched announced messages: a caller may leave
+    /// the end of a send to the provider (`MPI_Request_free`).
     fn finish_sends(&self, limit: Duration) {
         let start = Instant::now();
         self.reap();
@@ -306,7 +306,7 @@ impl Port {
         }
     }
 
-    /// Does what can be done now, and reports what has ended. True if anything happened.
+    /// Makes progress, and reports operations that ended. True if anything happened.
     #[inline]
     pub fn progress(&self) -> bool {
         self.prepared.set(false);
@@ -318,14 +318,14 @@ impl Port {
         did
     }
 
-    /// Progress while the caller is away: nothing is reported. Not where it sleeps: it will be
-    /// woken, and would not be by what was done here.
+    /// Makes progress for an absent caller, without reports. Does nothing while the caller may
+    /// sleep: its descriptor would not become readable for work that was done here.
     pub fn progress_for_caller(&self) -> bool {
         if self.prepared.get() {
             return false;
         }
         let settled = self.settle(&mut self.state.borrow_mut());
-        // Has the clock read, and every link looked at.
+        // Makes the endpoint read the clock and poll every link.
         self.endpoint.finish_wait();
         self.endpoint.program_computes();
         let did = self.endpoint.progress() | settled;
@@ -333,30 +333,30 @@ impl Port {
         did
     }
 
-    /// Says that the caller is about to sleep on the endpoint's descriptor; false if there is work.
+    /// Prepares for the caller's sleep on the endpoint's descriptor; false if there is work.
     pub(super) fn prepare_wait(&self) -> bool {
         if self.settle(&mut self.state.borrow_mut()) {
-            // It may have ended at once.
+            // The receive may have ended at once.
             return false;
         }
-        // What came while the caller was on its way here wakes nobody.
+        // A message that arrived before this call does not make the descriptor readable.
         let may = !self.unreported.get() && self.endpoint.prepare_wait();
         self.prepared.set(may);
         may
     }
 
-    /// Ends what `prepare_wait` began.
+    /// Reverts `prepare_wait`.
     pub(super) fn finish_wait(&self) {
         self.prepared.set(false);
         self.endpoint.finish_wait();
     }
 
-    /// Reports what has ended.
+    /// Reports operations that ended.
     #[inline]
     fn reap(&self) {
         let state = &mut *self.state.borrow_mut();
         if !state.waiting.is_empty() {
-            // First: what is taken out of matching here is often complete at once, and a caller
+            // `pump` comes first: a message that it claims is often complete at once, and a caller
             // that saw a later message must not miss it.
             self.pump(state);
         }
@@ -375,11 +375,11 @@ impl Port {
         }
     }
 
-    /// Peers have failed: ends what waits for them without an operation.
+    /// Ends operations that wait for failed peers without an operation of the engine.
     #[cold]
     fn lose(&self, state: &mut State) {
         if !self.endpoint.has_room() {
-            // What they sent before is to be received first.
+            // Messages that they sent before are received first.
             return;
         }
         state.failures = self.endpoint.failures();
@@ -387,7 +387,7 @@ impl Port {
         self.give_up(state);
     }
 
-    /// Sends from a copy; nothing is reported.
+    /// Sends from a copy, without a completion.
     ///
     /// # Safety
     /// `buf` has `len` bytes.
@@ -419,15 +419,16 @@ impl Port {
         }
     }
 
-    /// Too much is queued: the caller will try again, but might do nothing else.
+    /// Makes progress and returns the error of a full queue: the caller may only try again.
     #[cold]
     fn busy(&self) -> c_int {
         self.endpoint.progress();
         err::EAGAIN
     }
 
-    /// Whether an operation of these flags may start: a fenced one only when all before it have
-    /// ended, those of other peers too. Reports what has ended: a caller may only try again.
+    /// Returns an error if an operation with these flags may not start yet: a fenced one starts
+    /// when all earlier ones have ended, to other peers too. Makes progress, since the caller may
+    /// only try again.
     #[inline]
     fn fence(&self, flags: u64) -> Result<(), c_int> {
         match flags & cap::FENCE {
@@ -459,7 +460,7 @@ impl Port {
         let peer = self.peer(state, op.to)?;
         let sync = op.flags & cap::MATCH_COMPLETE != 0;
         let kind = if op.untagged { cap::MSG } else { cap::TAGGED };
-        // A copy will do: what the completion is to mean is no more than that.
+        // The completion promises no more than a copy fulfils.
         let early = op.flags & (cap::INJECT | cap::INJECT_COMPLETE) != 0;
         let late = op.flags & (cap::DELIVERY_COMPLETE | cap::TRANSMIT_COMPLETE) != 0;
         let small = pieces.len() <= self.inject_max;
@@ -512,7 +513,7 @@ impl Port {
         Ok(0)
     }
 
-    /// The peer behind a number of the address vector.
+    /// Returns the peer with this number in the address vector.
     #[inline]
     fn peer(&self, state: &mut State, number: u64) -> Result<PeerId, c_int> {
         state.follow_vector()?;
@@ -539,7 +540,7 @@ impl Port {
         Ok(peer)
     }
 
-    /// The number a peer has in the address vector, if any.
+    /// Returns the peer's number in the address vector, or `ADDR_NONE`.
     #[inline]
     fn source(&self, state: &mut State, peer: Option<PeerId>) -> u64 {
         let (Some(peer), Ok(())) = (peer, state.follow_vector()) else { return ADDR_NONE };
@@ -564,7 +565,7 @@ impl Port {
         number
     }
 
-    /// An operation that could not be started: to be tried again, or reported as failed.
+    /// Handles an operation that could not be started: tried again, or reported as failed.
     #[cold]
     fn refused(&self, state: &mut State, at: u32, refused: Refused) -> Answer {
         let Some(rec) = state.give_back(at) else { return Err(err::EOTHER) };
@@ -591,7 +592,7 @@ impl Port {
         Ok(0)
     }
 
-    /// An operation has ended.
+    /// Ends an operation that the engine has completed.
     fn complete(&self, state: &mut State, c: &Completion) {
         let Some(mut rec) = state.give_back(c.context as u32) else { return };
         if let Some(multi) = rec.multi {
@@ -602,7 +603,7 @@ impl Port {
         self.ended(state, rec, &c.status, c.error);
     }
 
-    /// Reports what an operation came to.
+    /// Reports the result of an operation.
     #[inline]
     fn ended(&self, state: &mut State, mut rec: Rec, status: &Status, error: Option<OpError>) {
         let way = if rec.flags & cap::RECV != 0 { Way::Recv } else { Way::Send };
@@ -639,7 +640,7 @@ impl Port {
         state.fail(way, Failure { fields, source, olen, error: number, text });
     }
 
-    /// An error, for people.
+    /// Describes an error, for people.
     fn text_of(&self, error: OpError) -> String {
         self.endpoint.explain(error)
     }

@@ -1,4 +1,4 @@
-//! Receives, and looking for messages.
+//! Receives and probes.
 
 use super::buffer::{Bounce, Pieces};
 use super::many::What;
@@ -11,7 +11,7 @@ use libc::{c_int, c_void};
 use weft_core::engine::types::{Claimed, Probed, RecvArgs};
 
 impl Port {
-    /// Posts a receive, or does what its flags say: looks for a message, takes or discards it.
+    /// Posts a receive, or does as its flags say: peeks at a message, takes or discards it.
     ///
     /// # Safety
     /// The pieces can be written until the completion.
@@ -178,7 +178,7 @@ impl Port {
         Ok(0)
     }
 
-    /// Takes back a receive that has not matched. Its completion says so; or it ends as usual.
+    /// Cancels a receive that has not matched. Its completion says so; a matched one ends as usual.
     pub fn cancel(&self, context: *mut c_void) {
         {
             let state = &mut *self.state.borrow_mut();
@@ -199,7 +199,7 @@ impl Port {
     }
 }
 
-/// The record of a receive, and the memory it goes to.
+/// Returns the record of a receive, and the memory that the message goes to.
 pub fn received(pieces: &Pieces<'_>, op: &RecvOp, report: bool) -> (Rec, *mut u8, usize) {
     let (start, len, bounce) = match *pieces {
         Pieces::One(start, len) => (start, len, None),

@@ -1,4 +1,4 @@
-//! Remote memory: reads and writes of it, and what comes in about it.
+//! Remote memory: reads and writes, and peers' messages about them.
 
 use super::atomic::{Answers, Asked};
 use super::buffer::Pieces;
@@ -16,24 +16,24 @@ use weft::endpoint::Regions;
 use weft::{Endpoint, OpError, PeerId, Rights};
 use weft_core::engine::types::{Completion, Refused, SendArgs};
 
-/// Active messages that tell of bytes written just before.
+/// Active messages that report bytes written just before.
 const NOTICE: u32 = 0x6f66_0001;
-/// Most messages and requests that wait for a peer before more are put off.
+/// Most queued messages and requests to a peer; later ones are refused until there is room.
 pub(super) const QUEUED_MAX: usize = 1 << 13;
 
 /// A read or write to start.
 pub struct RemoteOp {
     pub to: u64,
     pub read: bool,
-    /// For the peer's completion queue, of a write.
+    /// Data of a write for the peer's completion queue.
     pub data: Option<u64>,
     pub context: *mut c_void,
     pub flags: u64,
-    /// Copied, and nothing is reported unless it fails.
+    /// Sent from a copy, and without a completion unless it fails.
     pub injected: bool,
 }
 
-/// What is said to the caller when an operation on remote memory ends.
+/// The completion of an operation on remote memory.
 pub(super) struct Report {
     pub context: *mut c_void,
     pub flags: u64,
@@ -43,16 +43,16 @@ pub(super) struct Report {
     pub len: usize,
 }
 
-/// A read or write in progress: each of its parts is a get or put, or the notice of a write whose
-/// end includes that it is heard.
+/// A read or write in progress. Its parts are gets, puts, and the notice of a write whose
+/// completion includes the notice's arrival.
 struct Transfer {
     report: Report,
     left: u32,
     error: Option<OpError>,
-    /// What is written from, if not the caller's memory.
+    /// The source of a write from a copy.
     _copy: Option<Vec<u8>>,
     notice: Option<Vec<u8>>,
-    /// Of a read whose end the peer is told: whom, and what was read.
+    /// For a read that is reported to the peer: the peer, and the pieces read.
     tells: Option<(PeerId, Vec<RmaIov>)>,
 }
 
@@ -63,28 +63,28 @@ struct Notice {
     len: usize,
 }
 
-/// What an endpoint remembers of operations on remote memory.
+/// State of operations on remote memory.
 pub struct Remote {
     transfers: Vec<Option<Transfer>>,
     free: Vec<u32>,
     notices: Rc<RefCell<Vec<Notice>>>,
-    /// What peers did to memory here, for counters.
+    /// Peers' operations on memory of this endpoint, for counters.
     pub(super) touched: Touched,
-    /// Atomic operations asked for.
+    /// Atomic operations that wait for an answer.
     pub(super) asked: Asked,
-    /// Answers to atomic operations of peers, and theirs.
+    /// Answers of peers to atomic operations, and answers to peers.
     pub(super) answers: Answers,
 }
 
-/// In the context of a message: it is a part of a transfer.
+/// In the context of an engine's operation: it is a part of a transfer.
 const OF_TRANSFER: u64 = 1 << 32;
 
-/// Whether a message that has ended was a part of a transfer.
+/// Returns true if this completion is that of a part of a transfer.
 pub(super) fn is_part(c: &Completion) -> bool {
     c.context & OF_TRANSFER != 0
 }
 
-/// A part of a region: key, offset, bytes.
+/// Encoded length of a part of a region: key, offset, bytes.
 const PART: usize = 24;
 
 fn part(bytes: &[u8]) -> [u64; 3] {
@@ -92,13 +92,13 @@ fn part(bytes: &[u8]) -> [u64; 3] {
     [number(&bytes[..8]), number(&bytes[8..16]), number(&bytes[16..PART])]
 }
 
-/// The parts in a notice: key, offset and length of each.
+/// Returns the parts in a notice: key, offset and length of each.
 pub(super) fn parts(notice: &[u8]) -> Option<impl Iterator<Item = [u64; 3]> + '_> {
     let whole = !notice.is_empty() && notice.len().is_multiple_of(PART);
     whole.then(|| notice.chunks_exact(PART).map(part))
 }
 
-/// Whether a notice tells the truth: what was not allowed was not written. Gives the bytes written.
+/// Returns the number of bytes written; `None` if a part may not be written, so was not.
 fn verify(regions: &Regions<'_>, notice: &[u8]) -> Option<u64> {
     let need = Rights { read: false, write: true };
     let mut total = 0u64;
@@ -137,7 +137,7 @@ impl Remote {
         !self.notices.borrow().is_empty() || self.touched.has_news() || self.answers.has_news()
     }
 
-    /// Whether every operation of this endpoint on memory of others has ended.
+    /// Returns true if every operation of this endpoint on memory of others has ended.
     pub(super) fn is_quiet(&self) -> bool {
         self.transfers.len() == self.free.len() && self.asked.is_empty()
     }
@@ -155,7 +155,7 @@ impl Remote {
         }
     }
 
-    /// A part ended; the transfer, if that was the last.
+    /// Ends some parts of a transfer; returns the transfer if they were the last.
     fn ended(&mut self, at: u32, parts: u32, error: Option<OpError>) -> Option<Transfer> {
         let slot = self.transfers.get_mut(at as usize)?;
         let transfer = slot.as_mut()?;
@@ -169,13 +169,13 @@ impl Remote {
     }
 }
 
-/// Bytes here and there: start, length, key, offset.
+/// Bytes of one part: local start, length, remote key, remote offset.
 type Segment = (*mut u8, usize, u64, u64);
 
-/// Cuts what is here and what is there into parts that are in one piece on both sides.
+/// Cuts local and remote pieces into parts that are contiguous on both sides.
 ///
 /// # Errors
-/// They are not of the same length, or there is nothing there.
+/// The lengths differ, or there is no remote piece.
 fn segments(local: &Pieces<'_>, remote: &[RmaIov]) -> Result<Vec<Segment>, c_int> {
     let one;
     let local = match *local {
@@ -205,14 +205,14 @@ fn segments(local: &Pieces<'_>, remote: &[RmaIov]) -> Result<Vec<Segment>, c_int
         return Err(err::EINVAL);
     }
     if out.is_empty() {
-        // No bytes, but a key to be looked at and a completion.
+        // A transfer of no bytes still checks the key and completes.
         let first = remote.first().ok_or(err::EINVAL)?;
         out.push((std::ptr::null_mut(), 0, first.key, first.addr));
     }
     Ok(out)
 }
 
-/// What a notice says of the parts.
+/// Encodes a notice of these pieces.
 pub(super) fn notice(remote: &[RmaIov]) -> Vec<u8> {
     let numbers = |r: &RmaIov| [r.key, r.addr, r.len as u64];
     remote.iter().flat_map(numbers).flat_map(u64::to_le_bytes).collect()
@@ -284,14 +284,14 @@ impl Port {
         Ok(0)
     }
 
-    /// Tells the peer of the bytes written before.
+    /// Sends the peer a notice of the bytes written before.
     fn notify_early(&self, peer: PeerId, data: u32, remote: &[RmaIov]) {
         if let Err(why) = self.endpoint.send_active(peer, NOTICE, data, &notice(remote)) {
             log::warn!("{}: remote completion data: {why}", self.endpoint.describe(peer));
         }
     }
 
-    /// The same; the transfer ends when it is heard.
+    /// Sends a notice as a part of a transfer, which ends when the notice has arrived.
     fn notify(&self, state: &mut State, peer: PeerId, at: u32, data: u32) {
         let Some(Some(transfer)) = state.remote.transfers.get(at as usize) else { return };
         let Some(notice) = &transfer.notice else { return };
@@ -309,7 +309,7 @@ impl Port {
         }
     }
 
-    /// Posts the parts of a transfer; how many could not be posted, and why.
+    /// Posts the parts of a transfer; returns the number that was not posted, and the reason.
     ///
     /// # Safety
     /// The segments' memory is valid until the transfer ends.
@@ -336,7 +336,7 @@ impl Port {
         None
     }
 
-    /// Of `all` parts of a transfer, some could not be started.
+    /// Handles a transfer of `all` parts some of which could not be started.
     #[cold]
     fn not_started(
         &self,
@@ -360,7 +360,7 @@ impl Port {
         }
     }
 
-    /// A get or put has ended.
+    /// Ends a get or put.
     pub(super) fn part_ended(&self, state: &mut State, c: &Completion) {
         if let Some(transfer) = state.remote.ended(c.context as u32, 1, c.error) {
             if let (Some((peer, read)), None) = (&transfer.tells, transfer.error) {
@@ -370,7 +370,7 @@ impl Port {
         }
     }
 
-    /// An operation on remote memory has ended.
+    /// Reports the end of an operation on remote memory.
     pub(super) fn tell(&self, state: &State, report: Report, error: Option<OpError>) {
         let number = match error {
             None => return self.tell_well(state, &report),
@@ -397,7 +397,7 @@ impl Port {
         state.fail(r.way, Failure { fields, source: ADDR_NONE, olen: 0, error, text });
     }
 
-    /// Acts on what peers say about remote memory.
+    /// Handles peers' messages about remote memory.
     pub(super) fn hear(&self, state: &mut State) {
         let notices = std::mem::take(&mut *state.remote.notices.borrow_mut());
         for n in notices {
@@ -414,7 +414,7 @@ impl Port {
     }
 }
 
-/// How many of something each peer has; none are not remembered.
+/// Counts by peer; peers with count 0 have no entry.
 #[derive(Default)]
 pub(super) struct Tally(HashMap<PeerId, u32>);
 
@@ -423,14 +423,14 @@ impl Tally {
         self.0.get(&peer).copied().unwrap_or(0)
     }
 
-    /// One more; true if it is the first.
+    /// Adds one; true if it is the first.
     pub fn add(&mut self, peer: PeerId) -> bool {
         let count = self.0.entry(peer).or_default();
         *count += 1;
         *count == 1
     }
 
-    /// One less; true if it was the last.
+    /// Subtracts one; true if it was the last.
     pub fn take(&mut self, peer: PeerId) -> bool {
         let Some(count) = self.0.get_mut(&peer) else { return false };
         *count -= 1;

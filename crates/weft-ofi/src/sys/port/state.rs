@@ -1,4 +1,4 @@
-//! What an endpoint remembers.
+//! The state of an endpoint.
 
 use super::buffer::Bounce;
 use super::many::{Multi, Waiting};
@@ -18,17 +18,17 @@ pub struct Rec {
     pub context: *mut c_void,
     /// Flags of the completion.
     pub flags: u64,
-    /// Reported when it ends well.
+    /// True if its completion is reported when it ends well.
     pub report: bool,
     pub buf: *mut u8,
     pub bounce: Option<Box<Bounce>>,
-    /// The buffer for many messages it is a part of.
+    /// The buffer for many messages that it is a part of.
     pub multi: Option<usize>,
-    /// Nobody hears of it.
+    /// True if it is never reported.
     pub silent: bool,
 }
 
-/// Which way an operation goes, for queues and counters.
+/// The direction of an operation, for queues and counters.
 #[derive(Clone, Copy)]
 pub enum Way {
     Send,
@@ -42,11 +42,11 @@ pub struct Bound {
     pub vector: Option<Rc<Av>>,
     pub tx: Option<Rc<Cq>>,
     pub rx: Option<Rc<Cq>>,
-    /// Only operations that ask are reported.
+    /// True if only operations that ask for a completion are reported: sends, receives.
     pub selective: (bool, bool),
-    /// Of sends, receives, writes, reads.
+    /// Counters of sends, receives, writes, reads.
     pub counters: [Option<Rc<Counter>>; 4],
-    /// Of what peers wrote and read here.
+    /// Counters of peers' writes and reads of memory here.
     pub remote_counters: [Option<Rc<Counter>>; 2],
 }
 
@@ -54,37 +54,37 @@ pub struct State {
     pub bound: Bound,
     pub recs: Vec<Option<Rec>>,
     pub free: Vec<u32>,
-    /// With so many free ones it may be time to give memory back.
+    /// Number of free records from which memory is given back.
     pub free_max: usize,
-    /// By number in the address vector, as of `changes` of it.
+    /// Peers by number in the address vector, valid while its `changes` is the same.
     pub peers: Vec<Option<PeerId>>,
     pub changes: u64,
-    /// By number of the peer, the number in the address vector.
+    /// Numbers in the address vector, by the peer's number.
     pub numbers: Vec<u64>,
-    /// By number of the peer: whether its answer to the first packet was waited for.
+    /// By the peer's number: true if the first send has waited for its answer.
     pub met: Vec<bool>,
     pub waiting: VecDeque<Waiting>,
     pub multis: Vec<Option<Multi>>,
     pub claims: HashMap<usize, (Claimed, Probed)>,
     pub remote: super::remote::Remote,
     pub expecting: Option<super::expect::Expecting>,
-    /// Peers that had failed at the last look for what waits for them without an operation.
+    /// Number of failed peers at the last check of receives without an engine's operation.
     pub failures: u64,
 }
 
 impl State {
-    /// Free records that are kept.
+    /// Most free records that are kept.
     pub const FREE_MAX: usize = 4096;
-    /// Not a number of peers.
+    /// No number of peers: forces a check.
     pub const LOOK_AGAIN: u64 = u64::MAX;
 
-    /// Whether every send, and every operation on memory of others, has ended.
+    /// Returns true if every send and every operation on memory of others has ended.
     pub fn is_quiet(&self) -> bool {
         let sends = |rec: &Rec| rec.op.is_some() && rec.flags & cap::SEND != 0;
         self.remote.is_quiet() && !self.recs.iter().flatten().any(sends)
     }
 
-    /// Whether an operation of these flags is reported when it ends well.
+    /// Returns true if an operation with these flags is reported when it ends well.
     #[inline]
     pub fn reports(&self, way: Way, flags: u64) -> bool {
         let (cq, selective) = match way {
@@ -94,7 +94,7 @@ impl State {
         cq.is_some() && (!selective || flags & cap::COMPLETION != 0)
     }
 
-    /// Forgets what was kept of the address vector when that has changed.
+    /// Drops data derived from the address vector if that has changed.
     #[inline]
     pub fn follow_vector(&mut self) -> Result<(), c_int> {
         let vector = self.bound.vector.as_ref().ok_or(err::ENOAV)?;
@@ -130,7 +130,7 @@ impl State {
         Some(rec)
     }
 
-    /// Gives back the memory of records that a flood of operations took.
+    /// Gives back the memory of records after a burst of operations.
     #[cold]
     fn shrink(&mut self) {
         while let Some(None) = self.recs.last() {
@@ -138,7 +138,7 @@ impl State {
         }
         self.recs.shrink_to_fit();
         let recs = self.recs.len();
-        // The lowest first, so that the highest become free in time.
+        // Low numbers are used first, so that the highest become free in time.
         self.free.retain(|&at| (at as usize) < recs);
         self.free.sort_unstable_by(|a, b| b.cmp(a));
         self.free.shrink_to_fit();
@@ -152,7 +152,7 @@ impl State {
         }
     }
 
-    /// An operation ended before it was in progress.
+    /// Reports an operation that ended before it was in progress.
     #[inline]
     pub fn done(&mut self, at: u32, way: Way, len: usize, tag: u64) {
         let Some(rec) = self.give_back(at) else { return };

@@ -13,63 +13,66 @@ use std::time::{Duration, Instant};
 use weft::choices::Receipt;
 use weft_link::{Next, Turn};
 
-/// What a caller does that polls in vain: other ranks may want its core, and libraries above poll
-/// for ever.
+/// Decides how a caller that polls in vain yields its core: other ranks may want the core, and
+/// libraries above poll for ever.
 ///
-/// For a while it polls on. Then each poll hands the core to whoever is ready, which costs little
-/// when nobody is. It sleeps where somebody computes on the core, and where there are more ranks
-/// than cores, once nobody of its own kind wants it: others may, of another scheduling group, and
-/// they get it only from one who sleeps. A program that computes between its polls, or whose
-/// messages come every few microseconds (HPCC's random access does both), would be slowed down by
-/// that, so it has to poll one time after the other, for long.
+/// With receipt `adaptive` the caller first polls on for a while. Then each poll yields the core,
+/// which costs little when no other process is ready. The caller sleeps where another process
+/// computes on the core, and where there are more ranks than cores, once no process of its
+/// scheduling group is ready: processes of other groups get the core only from a sleeper. Sleep
+/// would slow down a program that computes between its polls, or whose messages come every few
+/// microseconds (HPCC's random access does both), so only a caller that has long polled without a
+/// pause sleeps.
 ///
-/// That is receipt `adaptive`. With `polling` it polls on whoever wants the core. With `blocking`
-/// it sleeps once it polls one time right after the other, a moment each time: the library above
-/// has other places to look at, and calls again.
+/// With `polling` it polls on whatever else is ready. With `blocking` it sleeps as soon as it polls
+/// without a pause, for a short time each: the library above has other sources to poll, and calls
+/// again.
 #[derive(Debug)]
 pub struct Idle {
     receipt: Receipt,
     in_vain: Cell<u32>,
     since: Cell<Option<Instant>>,
-    /// There are more ranks than cores.
+    /// True if there are more ranks than cores.
     crowded: bool,
-    // What follows is noted outside of the gate, where several threads may be.
+    // The following fields are written outside of the gate, where several threads may be.
     turn: Turn,
-    /// Handing the core over in vain so often means that nobody wants it any more.
+    /// Number of vain yields after which the core counts as unshared.
     shared: AtomicU32,
-    /// When that was tried last, and since when it was tried one time right after the other.
+    /// Time of the last yield, and start of the yields without a pause between them.
     last: AtomicU64,
     since_when: AtomicU64,
 }
 
-/// Polls in vain between looks at the clock.
+/// Polls in vain between two readings of the clock.
 const LOOK: u32 = 16;
-/// Time of polling on.
+/// Time of polling before the first yield.
 const SPIN: Duration = Duration::from_micros(50);
-/// Each time that somebody took the core is remembered for so many times that nobody wanted it.
-/// Launchers do not know of all that runs on a host.
+/// Increment of `shared` when another process took the core; each vain yield subtracts one.
+/// Launchers do not know of all processes on a host.
 const MEMORY: u32 = 100;
-/// Most that is remembered.
+/// Limit of `shared`.
 const MEMORY_MAX: u32 = 1000;
-/// Who computes between two polls takes longer.
+/// Longest time between two polls without computation between them.
 const AT_ONCE: Duration = Duration::from_micros(10);
-/// Who has not done so for long waits, and does not stop for long by itself.
+/// A caller that polled without a pause for so long waits; it makes no long pause of its own
+/// accord.
 const ROW: Duration = Duration::from_micros(100);
-/// Who has not done so for longer sleeps where nobody of its kind wants the core: 300 us halve the
-/// random accesses of 3 ranks on 2 cores, and the steps of 16 ranks gain nothing by less than this.
+/// A caller that polled without a pause for longer sleeps where no process of its scheduling group
+/// is ready: 300 us halve the random accesses of 3 ranks on 2 cores, and the steps of 16 ranks gain
+/// nothing by less than this.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Who got the core uses it for so long: a program that computes between its polls would spend its
-/// time on changes of process (HPCC's random access, 4 ranks on 2 cores: 0.38 to 0.53 M/s), and
-/// ranks that wait lose nothing by it (steps of 16 ranks: 0.92 instead of 1.05 ms).
+/// A caller that got the core keeps it for so long: a program that computes between its polls would
+/// spend its time on changes of process (HPCC's random access, 4 ranks on 2 cores: 0.38 to 0.53
+/// M/s), and ranks that wait lose nothing by it (steps of 16 ranks: 0.92 instead of 1.05 ms).
 const KEEP: Duration = Duration::from_micros(10);
-/// No row of polls.
+/// No start of polls without a pause.
 const NONE: u64 = u64::MAX;
-/// Longest sleep, in milliseconds: no longer than what it is in place of, since the caller may be
-/// one that computes between its polls.
+/// Longest sleep, in milliseconds: short, since the caller may be one that computes between its
+/// polls.
 const NAP_MS: c_int = 1;
 
 impl Idle {
-    /// Of a caller on a host with, or without, more ranks than cores.
+    /// Creates the state for a host with (`crowded`) or without more ranks than cores.
     pub fn new(receipt: Receipt, crowded: bool) -> Idle {
         Idle {
             receipt,
@@ -89,13 +92,13 @@ impl Idle {
         self.since_when.store(NONE, Ordering::Relaxed);
     }
 
-    /// A poll found nothing; true if the caller shall hand its core over now.
+    /// Notes a poll that found nothing; true if the caller shall yield its core now.
     #[inline]
     pub fn nothing(&self) -> bool {
         match self.receipt {
             Receipt::Polling => return false,
             Receipt::Blocking => return true,
-            // A thread looks in place of a caller that is away (`watchdog.rs`), whatever is chosen.
+            // The watchdog polls for absent callers whatever is chosen (`watchdog.rs`).
             Receipt::Adaptive | Receipt::Watchdog => {}
         }
         let times = self.in_vain.get().wrapping_add(1);
@@ -109,19 +112,19 @@ impl Idle {
         times.is_multiple_of(LOOK) && self.is_tired()
     }
 
-    /// Whether nobody has wanted the core of late.
+    /// Returns true if no other process wanted the core recently.
     #[inline]
     pub fn is_alone(&self) -> bool {
         !self.crowded && self.shared.load(Ordering::Relaxed) == 0
     }
 
-    /// Hands the core over. False: the caller is to sleep for a moment instead.
+    /// Yields the core. False if the caller is to sleep for a moment instead.
     pub fn hand_over(&self) -> bool {
         let now = clock();
         let before = weft_core::Instant(self.last.swap(now.0, Ordering::Relaxed));
         let polling = self.polling(before, now);
         if self.receipt == Receipt::Blocking {
-            // Who computes in between, and looks once, does not wait.
+            // A caller that computes between single polls does not wait.
             let sleeps = polling > Duration::ZERO;
             if sleeps {
                 self.since_when.store(NONE, Ordering::Relaxed);
@@ -134,14 +137,14 @@ impl Idle {
         }
         let goes_on = self.goes_on(next, polling);
         if !goes_on {
-            // It stops for long by itself.
+            // The sleep that follows is a pause of the caller's own accord.
             self.since_when.store(NONE, Ordering::Relaxed);
         }
         goes_on
     }
 
-    /// How long the caller has come one time right after the other. One that did for long, and now
-    /// comes late, had its core taken away.
+    /// Returns for how long the caller has polled without a pause. After `ROW` of that, a pause
+    /// means that another process took the core.
     fn polling(&self, before: weft_core::Instant, now: weft_core::Instant) -> Duration {
         let since = self.since_when.load(Ordering::Relaxed);
         let at_once = now.since(before) < AT_ONCE;
@@ -155,7 +158,7 @@ impl Idle {
         Duration::ZERO
     }
 
-    /// Whether the caller goes on that has polled for so long.
+    /// Returns true if a caller that has polled for so long goes on polling.
     fn goes_on(&self, next: Next, polling: Duration) -> bool {
         let shared = self.shared.load(Ordering::Relaxed);
         let shared = match next {
@@ -177,25 +180,25 @@ impl Idle {
         self.since.set(Some(since));
         let tired = now.duration_since(since) >= SPIN;
         if tired {
-            // From here on every poll comes this way.
+            // Every later poll checks the clock.
             self.in_vain.set(LOOK - 1);
         }
         tired
     }
 }
 
-/// Time since this was first asked.
+/// Returns the time since the first call.
 fn clock() -> weft_core::Instant {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     weft_core::Instant(START.elapsed().as_nanos() as u64)
 }
 
-/// Sleeping until an endpoint has something.
+/// Sleeps until an endpoint has work.
 pub struct Poller {
     epoll: Option<c_int>,
     wakeup: c_int,
-    /// Callers asleep in `wait`, and whether one may be asleep on the descriptor outside. Changed
-    /// inside of the gate alone.
+    /// Number of callers asleep in `wait`, and true if one may be asleep on the descriptor outside.
+    /// Changed only inside the gate.
     asleep: Cell<u32>,
     lent: Cell<bool>,
 }
@@ -212,7 +215,7 @@ impl Poller {
             if epoll < 0 || wakeup < 0 {
                 let why = std::io::Error::last_os_error();
                 log::error!("nothing to sleep on: {why} (raise the limit on files, ulimit -n)");
-                // What was opened is not left behind.
+                // Closes the descriptors that were opened.
                 libc::close(epoll);
                 libc::close(wakeup);
                 return Err(why.raw_os_error().unwrap_or(err::ENOMEM));
@@ -250,8 +253,8 @@ impl Poller {
         unsafe { libc::write(self.wakeup, (&raw const one).cast(), 8) };
     }
 
-    /// There is news: whoever sleeps is woken. Another caller may have made the progress, so that
-    /// the endpoint's descriptor tells nothing.
+    /// Wakes callers that sleep. Another caller may have made the progress, so that the endpoint's
+    /// descriptor is not readable.
     #[inline]
     pub fn news(&self) {
         if self.asleep.get() > 0 || self.lent.get() {
@@ -260,13 +263,13 @@ impl Poller {
         }
     }
 
-    /// The caller is here: nobody sleeps on the descriptor outside.
+    /// Notes that no caller sleeps on the descriptor outside, because one is here.
     #[inline]
     pub fn is_back(&self) {
         self.lent.set(false);
     }
 
-    /// As `prepare`, for a caller that will sleep outside.
+    /// Does the same as `prepare`, for a caller that will sleep outside.
     pub fn lend(&self, ports: &RefCell<Vec<Weak<Port>>>) -> Result<(), c_int> {
         self.drain();
         self.prepare(ports)?;
@@ -280,7 +283,7 @@ impl Poller {
         unsafe { libc::read(self.wakeup, (&raw mut count).cast(), 8) };
     }
 
-    /// Whether one may sleep now: nothing is there. If so, the endpoints will wake the descriptor.
+    /// Returns `Ok` if a caller may sleep now; the endpoints then make the descriptor readable.
     fn prepare(&self, ports: &RefCell<Vec<Weak<Port>>>) -> Result<(), c_int> {
         let ports: Vec<_> = ports.borrow().iter().filter_map(Weak::upgrade).collect();
         if ports.iter().all(|port| port.prepare_wait()) {
@@ -339,7 +342,7 @@ impl Poller {
 impl Drop for Poller {
     fn drop(&mut self) {
         if let Some(epoll) = self.epoll {
-            // SAFETY: both are ours.
+            // SAFETY: this object owns both.
             unsafe {
                 libc::close(epoll);
                 libc::close(self.wakeup);
@@ -363,7 +366,7 @@ mod tests {
         assert!((0..10_000).all(|_| !polling.nothing()));
         let blocking = Idle::new(Receipt::Blocking, false);
         assert!(blocking.nothing() && blocking.hand_over(), "it may have computed before");
-        // Another time soon, however slow this machine is.
+        // The first poll may come late on a slow machine; a later one does not.
         assert!((0..100_000).any(|_| blocking.nothing() && !blocking.hand_over()));
         assert!(blocking.hand_over(), "it slept");
     }

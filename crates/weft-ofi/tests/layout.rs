@@ -1,6 +1,6 @@
-//! The binary interface as the provider declares it, against libfabric's: sizes, places of fields
-//! and numbers as of libfabric 2.6, and, where a C compiler and libfabric's headers are there,
-//! against those.
+//! The provider's declaration of the binary interface, compared with libfabric's: sizes, offsets of
+//! fields and numbers of libfabric 2.6, and, where a C compiler and libfabric's headers are
+//! installed, those of the headers.
 #![allow(non_snake_case)]
 
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use std::process::Command;
 use weft_conformance::skip;
 use weft_fi::sys::abi::*;
 
-/// A field, its name in C, where it lies, and where it should.
+/// A field: its name in C, its offset, and the offset it should have.
 struct Field(&'static str, usize, usize);
 
 /// A structure: its name in C, its size, the size it should have, its fields.
@@ -24,7 +24,7 @@ macro_rules! name {
     };
 }
 
-/// The name in C and the size of each structure, and where its fields lie.
+/// Lists the name in C and the size of each structure, and the offsets of its fields.
 macro_rules! layouts {
     ($( $of:ident $c:literal $size:literal {
         $( $field:ident $(as $name:literal)? $at:literal ),*
@@ -33,8 +33,8 @@ macro_rules! layouts {
     )* ]), )* ] };
 }
 
-/// Numbers as of libfabric 2.6, from its headers. Structures that have grown since 1.17 are given
-/// with the size they had then, which is how far the provider looks.
+/// Structures of libfabric 2.6, from its headers. Those that have grown since 1.17 have the size of
+/// 1.17, because the provider uses no later field.
 fn layouts() -> Vec<Layout> {
     [attributes(), entries(), tables()].into_iter().flatten().collect()
 }
@@ -192,7 +192,7 @@ fn tables() -> Vec<Layout> {
 /// Structures that may be longer in the headers: the provider uses the beginning.
 const GROWING: [&str; 4] = ["fi_domain_attr", "fi_mr_attr", "fi_cq_err_entry", "fi_ops_av"];
 
-/// What 1.17 does not have.
+/// Names that 1.17 does not have.
 const NEWER: [&str; 7] = [
     "insert_auth_key",
     "lookup_auth_key",
@@ -337,7 +337,7 @@ fn numbers__are_those_of_libfabric_2_6() {
     }
 }
 
-/// A C program that compiles if the headers say what the provider does.
+/// Returns a C program that compiles if the headers agree with the provider.
 fn assertions() -> String {
     let mut c = String::from("#include <stddef.h>\n");
     let headers = ["fabric.h", "fi_errno.h", "fi_domain.h", "fi_endpoint.h", "fi_cm.h", "fi_eq.h"];

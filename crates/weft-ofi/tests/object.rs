@@ -1,7 +1,7 @@
-//! The shared object as a loader sees it.
+//! The shared object as a loader reads it.
 #![allow(non_snake_case)]
 
-/// Kind of section that lists what the loader is to do, and of its entry for a library it needs.
+/// Type of the section for the loader, and of its entries for needed libraries.
 const DYNAMIC: u32 = 6;
 const NEEDED: u64 = 1;
 
@@ -10,7 +10,7 @@ struct Object(Vec<u8>);
 
 struct Section {
     kind: u32,
-    /// The section with the names of this one.
+    /// The section that contains the names of this one.
     link: usize,
     start: usize,
     len: usize,
@@ -32,7 +32,7 @@ impl Object {
         (0..self.number(0x3c, 2) as usize).map(|i| section(table + i * size)).collect()
     }
 
-    /// Names of the libraries it needs.
+    /// Returns the names of the libraries it needs.
     fn needed(&self) -> Vec<String> {
         let sections = self.sections();
         let dynamic = sections.iter().find(|s| s.kind == DYNAMIC).expect("it is loaded");
@@ -49,7 +49,7 @@ impl Object {
 
 #[test]
 fn needed__no_libfabric_and_no_mpi() {
-    // The libfabric that an MPI brings loads it: a second one would have a state of its own.
+    // An MPI's own libfabric loads it: a second libfabric would have separate state.
     let own = std::env::current_exe().unwrap();
     let object = Object(std::fs::read(own.with_file_name("libweft_fi.so")).unwrap());
     assert_eq!(&object.0[..6], b"\x7fELF\x02\x01");

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use weft_conformance::skip;
 
-/// The folder of what belongs to this test: the programs, and the provider as libfabric finds it.
+/// The folder of this test: the programs, and the provider under a name that libfabric takes.
 struct Built {
     dir: PathBuf,
 }
@@ -67,7 +67,7 @@ fn case_of(program: &str, name: &str) {
     assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// What a case says under limits of a shell, and whether it ended well.
+/// Returns the output of a case under limits of a shell, and true if it ended well.
 fn limited(limits: &str, name: &str) -> Option<(bool, String)> {
     let built = match built() {
         Ok(built) => built,
@@ -102,8 +102,8 @@ fn send__no_memory_is_locked() {
     }
 }
 
-/// What is offered to callers of each version is what they understand, and what memory is then
-/// called is what they call it.
+/// Callers of each version get an offer that they understand, and registered memory has the keys
+/// and addresses that they expect.
 #[test]
 fn mr__each_version_of_the_interface_has_its_ways() {
     for version in ["1.0", "1.4", "1.5", "1.9", "1.17", "1.20", "newest"] {
@@ -111,15 +111,15 @@ fn mr__each_version_of_the_interface_has_its_ways() {
     }
 }
 
-/// A handler that calls the provider inside of another call is refused, quietly, and the call it
-/// interrupted goes on; the thread that makes progress does not come in meanwhile.
+/// A call from a signal handler inside another call is refused silently, and the interrupted call
+/// goes on; the watchdog thread does not enter meanwhile.
 #[test]
 fn gate__a_signal_handler_inside_of_a_call_is_refused() {
     let built = match built() {
         Ok(built) => built,
         Err(why) => return skip(why),
     };
-    // Over a network a thread of the provider makes progress too: here as often as it can.
+    // Over a network the watchdog thread makes progress too; here at the shortest interval.
     let links = [("WEFT_LINK", "shm"), ("WEFT_LINK", "udp")];
     for (threads, link) in ["one", "many"].iter().flat_map(|t| links.map(|link| (t, link))) {
         let out = Command::new(built.dir.join("signals"))

@@ -1,8 +1,10 @@
-/* Remote memory and atomic operations over the provider, as an application of libfabric sees them:
- * two processes, made by fork before anything else; names and turns go through a pair of sockets.
- * The second process is the target: it answers turns and makes progress meanwhile. Every check that
- * fails ends the program with the line that says so. Whoever waits lets others run: there may be
- * fewer cores than processes. */
+/* Remote memory and atomic operations over the provider, as an application of libfabric sees
+ * them: two processes, made by fork before anything else; they exchange names and turns over a
+ * pair of sockets. The second process is the target: it answers turns and makes progress
+ * meanwhile.
+ *
+ * Every failed check ends the program and prints its line. A waiting process yields: there may
+ * be fewer cores than processes. */
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -90,7 +92,7 @@ static void get(void *buf, size_t len)
 	}
 }
 
-/* Both wait for each other, making progress. */
+/* Both wait for each other, and make progress meanwhile. */
 static void meet(void)
 {
 	char c = 'x';
@@ -99,7 +101,7 @@ static void meet(void)
 	get(&c, 1);
 }
 
-/* Waits for the other side outside of the provider: no progress. */
+/* Waits for the other side outside of the provider, without progress. */
 static void away(void)
 {
 	char c;
@@ -107,8 +109,8 @@ static void away(void)
 	CHECK(read(turns, &c, 1) == 1);
 }
 
-/* Both meet, then one is away. The other goes on when that one makes no progress any more, as it
- * may while it waits to meet. */
+/* Both meet, then one is absent. The other goes on once the absent one makes no progress any
+ * more, which it may do while it waits to meet. */
 static void part(int leaves)
 {
 	char c = 'x';
@@ -122,7 +124,7 @@ static void part(int leaves)
 	}
 }
 
-/* The next completion of an operation of ours; its error number if it failed. */
+/* The next completion of an operation of this process; its error number if it failed. */
 static int completion(void *context, uint64_t flags)
 {
 	struct fi_cq_data_entry e = { 0 };
@@ -199,7 +201,7 @@ static void start(void)
 	mem = calloc(1, SIZE);
 	local = calloc(1, SIZE);
 	ep = endpoint(&peer);
-	/* One region before the second endpoint is opened, one behind. */
+	/* One region before the second endpoint is opened, one after. */
 	OK(fi_mr_reg(domain, mem, SIZE, both, 0, KEY, 0, &mr, NULL));
 	second = endpoint(&peer2);
 	OK(fi_mr_reg(domain, mem, 4096, FI_REMOTE_READ, 0, READ_ONLY, 0, &ro, NULL));
@@ -246,7 +248,8 @@ static int is_pattern(const unsigned char *at, size_t len, unsigned seed)
 static const size_t lengths[] = { 0, 1, 8, 4095, 4096, 70000, SIZE - 64 };
 enum { LENGTHS = sizeof(lengths) / sizeof(*lengths) };
 
-/* A write is there when it completes: the target looks without making progress in between. */
+/* The bytes of a write have arrived when it completes: the target checks them without progress
+ * before. */
 static void case_write(void)
 {
 	for (unsigned i = 0; i < LENGTHS; i++) {
@@ -277,7 +280,7 @@ static void case_write(void)
 	}
 }
 
-/* To the peer's second endpoint, by its address in memory, and to ourselves. */
+/* To the peer's second endpoint, by the address in memory, and to this process itself. */
 static void case_everywhere(void)
 {
 	if (origin) {
@@ -364,7 +367,7 @@ static void case_data(void)
 		}
 	}
 	meet();
-	/* What was refused is not told. */
+	/* A refused write is not reported. */
 	struct fi_cq_data_entry e;
 	CHECK(fi_cq_read(rxcq, &e, 1) == -FI_EAGAIN);
 }
@@ -402,7 +405,7 @@ static void case_refused(void)
 			CHECK(mem[i] == 0);
 }
 
-/* A region closed while it is read: the read ends, well or refused. */
+/* A region closed during a read: the read ends, with success or refused. */
 static void case_closed(void)
 {
 	if (origin) {
@@ -431,7 +434,7 @@ static void case_closed(void)
 	X(int32_t, FI_INT32) X(uint32_t, FI_UINT32) X(int64_t, FI_INT64)                   \
 	X(uint64_t, FI_UINT64) X(float, FI_FLOAT) X(double, FI_DOUBLE)
 
-/* Sum, maximum, fetch and compare of seven elements of each type; the target looks at the end. */
+/* Sum, maximum, fetch and compare of seven elements of each type; the target checks the results. */
 #define OPERATE(T, type)                                                               \
 	{                                                                              \
 		T v[7], old[7], cmp[7];                                                \
@@ -541,7 +544,7 @@ static void case_atomic_pieces(void)
 	meet();
 }
 
-/* Writes, atomic operations and reads to the same place, all posted at once. */
+/* Writes, atomic operations and reads of the same bytes, all posted at once. */
 static void case_order(void)
 {
 	enum { ROUNDS = 120 };
@@ -569,7 +572,7 @@ static void case_order(void)
 		CHECK(got[0] == 1000 * (ROUNDS - 1) + 2);
 	}
 	meet();
-	/* Messages behind a write find it there. */
+	/* A message after a write arrives after the write's bytes. */
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		if (origin) {
 			memset(local, (int)i + 1, 20000);
@@ -583,7 +586,7 @@ static void case_order(void)
 			while (fi_cq_read(rxcq, &e, 1) == -FI_EAGAIN)
 				sched_yield();
 			unsigned char first = mem[4096], last = mem[24095];
-			/* Later writes may have come meanwhile, but none before is missing. */
+			/* Later writes may have arrived meanwhile, but none before the read is missing. */
 			CHECK((unsigned char)(first - (i + 1)) < 128);
 			CHECK((unsigned char)(last - (i + 1)) < 128);
 		}
@@ -591,8 +594,8 @@ static void case_order(void)
 	meet();
 }
 
-/* A fenced operation finds done what was posted before it. The caller only tries again: it reads no
- * queue meanwhile. */
+/* A fenced operation starts after all that were posted before it have ended. The caller only
+ * tries again: it reads no queue meanwhile. */
 static void case_fence(void)
 {
 	enum { ROUNDS = 20, LONG = 1 << 20 };
@@ -614,7 +617,7 @@ static void case_fence(void)
 			unsigned before = done;
 
 			pattern(local, LONG, i);
-			/* The next write must not come before the read, nor the message before any. */
+			/* The next write must not be done before the read, nor the message before either. */
 			pattern(local + LONG, LONG, i + 100);
 			AGAIN(fi_write(ep, local, LONG, NULL, peer, LONG, KEY, NULL));
 			while (fi_readmsg(ep, &(struct fi_msg_rma){ &(struct iovec){ local + 2 * LONG,
@@ -648,7 +651,7 @@ static void case_fence(void)
 		}
 		meet();
 	}
-	/* A send that nobody has received yet holds the fence. */
+	/* A send that the target has not received yet delays the fenced operation. */
 	if (origin) {
 		AGAIN(fi_tsend(ep, local, LONG, NULL, peer, 1000, NULL));
 		for (int i = 0; i < 100; i++)
@@ -666,7 +669,7 @@ static void case_fence(void)
 	meet();
 }
 
-/* More at a time than is taken at a time, both ways, to and from both. */
+/* More atomic operations than may be in progress, from and to both processes. */
 static void case_many(void)
 {
 	enum { TIMES = 5000 };
@@ -697,7 +700,7 @@ static void case_many(void)
 	CHECK(*(uint64_t *)(mem + 512) == TIMES);
 }
 
-/* The target dies: what is asked of it fails, and nothing waits for ever. */
+/* The target dies: operations on it fail, and none waits for ever. */
 static void case_death(void)
 {
 	if (!origin) {
@@ -705,7 +708,7 @@ static void case_death(void)
 		raise(SIGKILL);
 	}
 	uint64_t v = 1, old;
-	/* They know each other. */
+	/* The two sides exchange a first packet. */
 	AGAIN(fi_write(ep, local, 8, NULL, peer, 0, KEY, NULL));
 	CHECK(!completion(NULL, FI_RMA | FI_WRITE));
 	meet();
@@ -727,12 +730,12 @@ static void case_death(void)
 	exit(0);
 }
 
-/* The target dies while who waits for its answer sleeps. */
+/* The target dies while a process that waits for its answer sleeps. */
 static void case_asleep(void)
 {
 	uint64_t one = 1, old, before = fi_cntr_read(reads);
 
-	/* They know each other. */
+	/* The two sides exchange a first packet. */
 	if (origin) {
 		AGAIN(fi_write(ep, local, 8, NULL, peer, 0, KEY, NULL));
 		CHECK(!completion(NULL, FI_RMA | FI_WRITE));
@@ -770,8 +773,8 @@ static void offer(size_t at, fi_addr_t from, void *context)
 	OK(fi_recvmsg(ep, &msg, FI_MULTI_RECV));
 }
 
-/* The target dies: receives of its messages fail that wait behind a buffer for many. What it had
- * sent before is received, and the buffer for messages of all goes on. */
+/* The target dies: receives of its messages that wait after a buffer for many fail. Messages
+ * that it had sent before are received, and the buffer, which takes messages of all, stays. */
 static void case_behind(void)
 {
 	static int context[4];
@@ -779,7 +782,7 @@ static void case_behind(void)
 	struct fi_cq_err_entry f;
 	char c = 'x';
 
-	/* They know each other. */
+	/* The two sides exchange a first packet. */
 	if (origin) {
 		AGAIN(fi_write(ep, local, 8, NULL, peer, 0, KEY, NULL));
 		CHECK(!completion(NULL, FI_RMA | FI_WRITE));
@@ -804,7 +807,7 @@ static void case_behind(void)
 	f = failed_receive();
 	CHECK(f.op_context == context + 2 && f.err != FI_ECANCELED);
 	CHECK(f.flags == (FI_RECV | FI_MSG | FI_MULTI_RECV));
-	/* One that comes later. */
+	/* This receive is posted later. */
 	OK(fi_recv(ep, mem + 4096, 8, NULL, peer, context + 3));
 	CHECK(failed_receive().op_context == context + 3);
 	OK(fi_cancel(&ep->fid, context));
@@ -813,7 +816,7 @@ static void case_behind(void)
 	exit(0);
 }
 
-/* Counters of what peers do to memory here, of the endpoint and of the region. */
+/* Counters of peers' operations on memory here, of the endpoint and of the region. */
 static void case_events(void)
 {
 	struct fi_cntr_attr attr = { .events = FI_CNTR_EVENTS_COMP };
@@ -842,7 +845,7 @@ static void case_events(void)
 		CHECK(!completion(NULL, FI_RMA | FI_READ));
 		AGAIN(fi_fetch_atomic(e, &v, 1, NULL, &old, NULL, to, 0, KEY, FI_UINT64, FI_SUM, NULL));
 		CHECK(!completion(NULL, FI_ATOMIC | FI_READ));
-		/* Refused: nothing is counted. */
+		/* A refused operation is not counted. */
 		AGAIN(fi_write(e, local, 64, NULL, to, 0, READ_ONLY, NULL));
 		CHECK(completion(NULL, FI_RMA | FI_WRITE));
 	} else {
@@ -860,8 +863,8 @@ static void case_events(void)
 	exit(0);
 }
 
-/* One side is away: what it sent arrives all the same, though frames are lost; and what the other
- * does to its memory is done. */
+/* One side is absent: its messages arrive all the same, though frames are lost; and the other's
+ * operations on its memory are executed. */
 static void case_away(void)
 {
 	enum { MESSAGES = 300 };
@@ -905,9 +908,9 @@ static void received(size_t len)
 	CHECK(ret == 1 && e.len == len);
 }
 
-/* One side has begun to send or receive a long message, or is asked for an atomic operation, and
- * computes. With SERVED a thread of its process does what the other side needs; else nothing
- * happens until its next call. */
+/* One side has begun to send or receive a long message, or gets a request for an atomic
+ * operation, and computes. With SERVED a thread of its process answers the other side; else
+ * nothing happens until its next call. */
 static void case_computes(void)
 {
 	enum { LONG = 4 << 20 };
@@ -972,8 +975,8 @@ static void deliver(const void *from, size_t len, uint64_t tag, void *context)
 	AGAIN(fi_tsendmsg(ep, &m, FI_COMPLETION | FI_DELIVERY_COMPLETE | (tag ? 0 : FI_INJECT)));
 }
 
-/* What is sent with FI_DELIVERY_COMPLETE, with tags and without, received already or not, is there
- * when it completes: not before its target has looked. */
+/* A message with FI_DELIVERY_COMPLETE, with tags and without, received already or not, has
+ * arrived when it completes: not before its target has made progress. */
 static void case_taken(void)
 {
 	static const size_t sizes[] = { 0, 8, 24, 1000, 4000, 16000 };
@@ -983,7 +986,7 @@ static void case_taken(void)
 	char c = 'x';
 
 	if (origin) {
-		/* They know each other. */
+		/* The two sides exchange a first packet. */
 		AGAIN(fi_write(ep, local, 8, NULL, peer, 0, KEY, NULL));
 		CHECK(!completion(NULL, FI_RMA | FI_WRITE));
 		part(0);
@@ -1006,7 +1009,7 @@ static void case_taken(void)
 	for (size_t i = 0; i < SIZES; i++)
 		OK(fi_trecv(ep, mem + i * ROOM, ROOM, NULL, peer, i, 0, NULL));
 	part(1);
-	/* Makes progress; asks for nothing more. */
+	/* Makes progress; waits for no completion. */
 	get(&c, 1);
 	for (size_t i = 0; i < SIZES; i++)
 		CHECK(is_pattern(mem + i * ROOM, sizes[i], (unsigned)i));
@@ -1022,8 +1025,8 @@ static void case_taken(void)
 		CHECK(is_pattern(mem + i * ROOM, sizes[i % SIZES], (unsigned)i));
 }
 
-/* A write with FI_DELIVERY_COMPLETE and data is complete when the data is there, too: its origin
- * does nothing any more. */
+/* A write with FI_DELIVERY_COMPLETE and data is complete when the data has arrived too: its
+ * origin makes no progress after that. */
 static void case_notified(void)
 {
 	enum { ROUNDS = 100 };
@@ -1050,8 +1053,8 @@ static void case_notified(void)
 	}
 }
 
-/* A message whose delivery was reported is there though its sender died the moment it knew, and
- * nobody had asked for it yet. What fails then names the rank. */
+/* A message whose delivery was reported arrives though its sender died at once, before the
+ * target had asked for it. Later operations fail with an error that names the rank. */
 static void case_delivered(void)
 {
 	static const size_t sizes[] = { 0, 8, 1000, 4000 };
@@ -1066,14 +1069,14 @@ static void case_delivered(void)
 	if (!origin) {
 		child = getpid();
 		put(&child, sizeof(child));
-		/* They know each other. */
+		/* The two sides exchange a first packet. */
 		deliver("", 0, 100, &c);
 		CHECK(!completion(&c, FI_TAGGED | FI_SEND));
 		part(0);
 		for (size_t i = 0; i < SIZES; i++) {
 			pattern(local, sizes[i], (unsigned)i);
 			deliver(local, sizes[i], i, &c);
-			/* Nothing is there before the other side looks. */
+			/* Nothing arrives before the other side makes progress. */
 			for (int n = 0; !i && n < 300; n++)
 				CHECK(fi_cq_read(txcq, &e, 1) == -FI_EAGAIN);
 			if (!i)
@@ -1109,14 +1112,13 @@ static void case_delivered(void)
 	if (!strstr(text, process))
 		fprintf(stderr, "expected %s: %s\n", process, text);
 	CHECK(strstr(text, process) && strstr(text, getenv("FAILURE")));
-	/* It was cut to the room there is. */
+	/* It was cut to the room of the caller. */
 	CHECK(fi_cq_strerror(txcq, f.prov_errno, f.err_data, text, 7) == text);
 	CHECK(!strcmp(text, "rank 1"));
 	exit(0);
 }
 
-/* A message that its sender has announced and no longer asks about: closing leaves time to fetch
- * it. */
+/* A message that its sender has announced and then abandoned: closing leaves time to fetch it. */
 static void case_left(void)
 {
 	struct fi_cq_data_entry e;

@@ -1,5 +1,5 @@
-//! Remote memory and atomic operations through libfabric: `remote.c`, an application of two
-//! processes, over each link there is, and over a network that loses and reorders.
+//! Remote memory and atomic operations through libfabric: `remote.c`, a program of two processes,
+//! over each link, and over a network that loses and reorders packets.
 #![allow(non_snake_case)]
 
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use weft_conformance::skip;
 
-/// The program, compiled; or why it cannot be.
+/// Returns the compiled program, or the reason why it cannot be compiled.
 fn program() -> &'static Result<PathBuf, String> {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -31,7 +31,7 @@ fn program() -> &'static Result<PathBuf, String> {
     })
 }
 
-/// The folder of the provider: that of this test, or the one above.
+/// Returns the folder of the provider: that of this test, or its parent.
 fn provider() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let has = |folder: &&Path| folder.join("libweft_fi.so").is_file();
@@ -97,7 +97,7 @@ fn counters__of_what_peers_do_to_memory() {
 fn progress__is_made_for_one_who_is_away() {
     let lossy = [("WEFT_LINK", "udp"), ("WEFT_FAULTS", "loss=20%,reorder=5%,seed=7")];
     run("away", &lossy);
-    // Without a lock.
+    // This run takes no lock.
     run("away", &[lossy[0], lossy[1], ("ONE_THREAD", "1")]);
 }
 
@@ -120,8 +120,8 @@ fn atomic__a_target_that_dies_is_an_error() {
     run("death", &[("WEFT_LINK", "udp"), ("WEFT_PEER_TIMEOUT_MS", "2000")]);
 }
 
-/// Settings under which nobody makes progress for one who is away, of a link that sees the end of a
-/// process and of one that does not.
+/// Settings without the watchdog: of a link that detects the end of a process, and of one that does
+/// not.
 const AWAY: [&[(&str, &str)]; 2] = [
     &[("WEFT_WATCHDOG_MS", "0")],
     &[("WEFT_WATCHDOG_MS", "0"), ("WEFT_LINK", "udp"), ("WEFT_PEER_TIMEOUT_MS", "2000")],
@@ -155,7 +155,7 @@ fn delivery__of_data_with_a_write() {
 
 #[test]
 fn delivery__what_was_reported_outlives_the_sender_and_errors_name_the_rank() {
-    // Nobody makes progress for one who is away.
+    // No thread makes progress for an absent caller.
     let away = ("WEFT_WATCHDOG_MS", "0");
     run("delivered", &[("FAILURE", "process ended"), away]);
     let silent = [("FAILURE", "nothing heard"), ("WEFT_PEER_TIMEOUT_MS", "3000")];

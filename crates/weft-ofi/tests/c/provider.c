@@ -1,11 +1,11 @@
-/* What programs rely on, by case: `provider CASE`. */
+/* Behaviour that programs rely on, by case: `provider CASE`. */
 #include "sides.h"
 
 static struct setup s;
 static char buf[1 << 16];
 static int context[8];
 
-/* Buffers are made for as many operations as are offered: not for all that could be. */
+/* Callers allocate buffers for as many operations as are offered: not for the maximum. */
 static void depth(void)
 {
 	struct fi_info *hints = hints_of(FI_MSG), *info;
@@ -120,7 +120,7 @@ static void peek(void)
 	CHECK(!fi_tinjectdata(s.a.ep, "one", 3, 77, s.a.peer, 1));
 	CHECK(!fi_tinject(s.a.ep, "two", 3, s.a.peer, 2));
 	CHECK(!fi_tinject(s.a.ep, "three", 5, s.a.peer, 3));
-	/* A message of a later number is there: so are those before it. */
+	/* The message of a later number has arrived, so all before it have. */
 	while (look(3, FI_PEEK, NULL, 0, context), fi_cq_read(s.b.cq, &e, 1) == -FI_EAVAIL) {
 		CHECK(failed(&s, &s.b).err == FI_ENOMSG);
 		CHECK(fi_cq_read(s.a.cq, NULL, 0) <= 0);
@@ -131,7 +131,7 @@ static void peek(void)
 	CHECK(e.data == 77 && e.flags & FI_REMOTE_CQ_DATA);
 	CHECK(!look(1, FI_PEEK | FI_CLAIM, NULL, 0, context + 1));
 	CHECK(done(&s, &s.b).len == 3);
-	/* Claimed: nobody else sees it. */
+	/* It is claimed, so no other peek finds it. */
 	CHECK(!look(1, FI_PEEK, NULL, 0, context + 2));
 	CHECK(failed(&s, &s.b).err == FI_ENOMSG);
 	CHECK(!look(1, FI_CLAIM, buf, sizeof(buf), context + 1));
@@ -167,7 +167,7 @@ static void cancel(void)
 	CHECK(fi_cq_read(s.b.cq, NULL, 0) == -FI_EAGAIN);
 	CHECK(!fi_tinject(s.a.ep, "six", 3, s.a.peer, 6));
 	CHECK(done(&s, &s.b).op_context == context + 1);
-	/* Of an error no more is written than callers of this version have room for. */
+	/* An error entry is no longer than callers of this version expect. */
 	memset(&room, 0x5a, sizeof(room));
 	room.e.err_data_size = 0;
 	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, s.b.peer, 7, 0, context));
@@ -217,7 +217,7 @@ static void many_in_one_buffer(void)
 		/* After the fourth fewer than forty bytes are left. */
 		CHECK(!(e.flags & FI_MULTI_RECV) == (i < 3));
 	}
-	/* The buffer is given back: what comes now goes elsewhere. */
+	/* The buffer is given back: the next message goes to another. */
 	CHECK(!fi_recv(s.b.ep, buf + 200, 20, NULL, FI_ADDR_UNSPEC, context + 1));
 	CHECK(!fi_inject(s.a.ep, "z", 1, s.a.peer));
 	CHECK(done(&s, &s.b).op_context == context + 1 && buf[200] == 'z');
@@ -232,8 +232,8 @@ static void offer(char *at, size_t len, void *ctx)
 	CHECK(!fi_recvmsg(s.b.ep, &msg, FI_MULTI_RECV));
 }
 
-/* Several buffers for many messages, with one behind that takes a single one: each message has its
- * place, and each buffer is given back once. */
+/* Several buffers for many messages, and after them a receive for a single one: each message
+ * goes to the right buffer, and each buffer is given back once. */
 static void several_buffers(void)
 {
 	static char large[2][1 << 20];
@@ -246,7 +246,7 @@ static void several_buffers(void)
 	open_both(&s, FI_WAIT_NONE);
 	CHECK(!fi_setopt(&s.b.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof(least)));
 	memset(large[0], 'l', sizeof(large[0]));
-	/* What does not fit into the rest of the first goes whole into the second. */
+	/* A message that does not fit into the rest of the first goes whole into the second. */
 	offer(buf, 100, context);
 	offer(buf + 100, 100, context + 1);
 	CHECK(!fi_recv(s.b.ep, buf + 200, 20, NULL, FI_ADDR_UNSPEC, context + 2));
@@ -259,7 +259,7 @@ static void several_buffers(void)
 	e = done(&s, &s.b);
 	CHECK(e.op_context == context + 1 && e.len == 50 && e.buf == buf + 100);
 	CHECK(!(e.flags & FI_MULTI_RECV) && !memcmp(buf + 100, large[0], 50));
-	/* The rest of the second to the last byte, then the one behind it. */
+	/* The rest of the second to the last byte, then the receive after it. */
 	CHECK(!fi_inject(s.a.ep, large[0], 50, s.a.peer));
 	CHECK(!fi_inject(s.a.ep, "z", 1, s.a.peer));
 	e = done(&s, &s.b);
@@ -273,7 +273,7 @@ static void several_buffers(void)
 	failure = failed(&s, &s.b);
 	CHECK(failure.err == FI_ETRUNC && failure.op_context == context && failure.olen == 4);
 	CHECK(failure.flags & FI_MULTI_RECV && !memcmp(buf, "twelve b", 8));
-	/* Taken back: one that nothing went into, and one that something did. */
+	/* Cancelled: a buffer that nothing went into, and one that something did. */
 	offer(buf, 100, context);
 	offer(buf + 100, 100, context + 1);
 	CHECK(!fi_cancel(&s.b.ep->fid, context));
@@ -286,7 +286,7 @@ static void several_buffers(void)
 	failure = failed(&s, &s.b);
 	CHECK(failure.err == FI_ECANCELED && failure.op_context == context + 1);
 	CHECK(failure.flags & FI_MULTI_RECV);
-	/* Taken back while something long is on its way into it, or just before. */
+	/* Cancelled while a long message is on its way into it, or just before. */
 	offer(large[1], sizeof(large[1]), context);
 	CHECK(!fi_send(s.a.ep, large[0], sizeof(large[0]) - 20, NULL, s.a.peer, context + 1));
 	CHECK(fi_cq_read(s.a.cq, NULL, 0) <= 0 && fi_cq_read(s.b.cq, NULL, 0) <= 0);
@@ -298,7 +298,7 @@ static void several_buffers(void)
 		CHECK(n != 1 || e.len == 0 || !memcmp(large[0], large[1], e.len));
 		ends += !!((n == 1 ? e.flags : failure.flags) & FI_MULTI_RECV);
 	} while (!ends);
-	/* Nothing of it comes after that, whatever goes elsewhere. */
+	/* No byte of it arrives after that; later messages go to another buffer. */
 	CHECK(!fi_recv(s.b.ep, large[1], sizeof(large[1]), NULL, FI_ADDR_UNSPEC, context + 2));
 	CHECK(!fi_inject(s.a.ep, "last", 4, s.a.peer));
 	e = done(&s, &s.b);
@@ -306,7 +306,7 @@ static void several_buffers(void)
 	close_both(&s);
 }
 
-/* A buffer for messages of one sender does not keep those of others from the receives behind it. */
+/* A buffer for messages of one sender leaves those of others to the receives after it. */
 static void directed_buffer(void)
 {
 	struct iovec iov = { buf, 100 };
@@ -342,8 +342,8 @@ static void directed_buffer(void)
 	close_both(&s);
 }
 
-/* So many receives are posted that there is no room for one more: what comes for a buffer for many,
- * for a receive behind it, and what was looked at and is claimed, waits until there is. */
+/* So many receives are posted that there is no room for one more: messages for a buffer for many
+ * and for a receive after it, and a claimed message, wait until there is. */
 static void no_room(void)
 {
 	struct fi_cq_tagged_entry e;
@@ -450,7 +450,7 @@ static void counters(void)
 	int n;
 
 	open_domain(&s, hints_of(FI_MSG));
-	/* Counting bytes, in versions that have it, is not counting completions. */
+	/* In versions that have them, counters of bytes are not offered. */
 	attr.events = FI_CNTR_EVENTS_COMP + 1;
 	CHECK(fi_cntr_open(s.domain, &attr, &sent, NULL) == -FI_ENOSYS);
 	attr.events = FI_CNTR_EVENTS_COMP;
@@ -461,7 +461,7 @@ static void counters(void)
 	CHECK(!fi_cntr_open(s.domain, &attr, &received, NULL));
 	open_side(&s, &s.a, FI_WAIT_NONE);
 	CHECK(!fi_ep_bind(s.a.ep, &sent->fid, FI_SEND));
-	/* Without FI_RMA_EVENT it counts what is received. */
+	/* Without FI_RMA_EVENT it counts received messages. */
 	CHECK(!fi_ep_bind(s.a.ep, &received->fid, FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE));
 	CHECK(fi_av_insert(s.a.av, s.a.name, 1, &s.a.peer, 0, NULL) == 1);
 	CHECK(fi_cntr_wait(received, 1, 10) == -FI_ETIMEDOUT);
@@ -496,8 +496,8 @@ static void counters(void)
 	close_domain(&s);
 }
 
-/* What fails is counted, whether or not a queue hears of it: a send to a peer that has left, at
- * once or later, and a receive taken back that the engine does not know of. */
+/* Failures are counted, with or without a queue that reports them: of a send to a peer that has
+ * left, at once or later, and of a cancelled receive that is not posted to the engine. */
 static void counted_failures(void)
 {
 	struct fi_cntr_attr attr = { .events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC };
@@ -521,7 +521,7 @@ static void counted_failures(void)
 		CHECK(fi_cntr_wait(sent, 1, 10) != -FI_EAVAIL);
 	CHECK(!fi_cntr_wait(sent, 1, 20000));
 	close_side(&s.b);
-	/* Some may go well as long as it is not known that the peer has left. */
+	/* Some may go well until the departure of the peer is known. */
 	for (uint64_t failures = 0; failures < 3;) {
 		uint64_t before = fi_cntr_read(sent);
 		int ret;
@@ -552,7 +552,8 @@ static void counted_failures(void)
 	close_domain(&s);
 }
 
-/* A domain takes an event queue, but not to tell it of registered memory: nobody shall wait. */
+/* A domain takes an event queue, but not for reports of registered memory: a caller would wait
+ * for them in vain. */
 static void domain_events(void)
 {
 	struct fi_eq_attr attr = { .wait_obj = FI_WAIT_UNSPEC };
@@ -568,7 +569,7 @@ static void domain_events(void)
 	close_both(&s);
 }
 
-/* Memory for peers has a key; memory for oneself needs none. */
+/* Memory for peers has a key; memory for local use needs none. */
 static void keys(void)
 {
 	struct fid_mr *mr[2];
@@ -607,14 +608,14 @@ static void options(void)
 	CHECK(fi_getopt(&s.a.ep->fid, FI_OPT_ENDPOINT, 9999, &value, &len) == -FI_ENOPROTOOPT);
 	len = 0;
 	CHECK(fi_getname(&s.a.ep->fid, name, &len) == -FI_ETOOSMALL && len == NAME);
-	/* What is in use is not closed. */
+	/* An object in use cannot be closed. */
 	CHECK(fi_close(&s.a.cq->fid) == -FI_EBUSY);
 	CHECK(fi_close(&s.a.av->fid) == -FI_EBUSY);
 	CHECK(fi_close(&s.domain->fid) == -FI_EBUSY);
 	close_both(&s);
 }
 
-/* The only receive in progress is not posted at once: however it ends, nobody can tell. */
+/* The only receive in progress is not posted at once: its end is the same in each case. */
 static void alone(void)
 {
 	static char large[2][1 << 20];
@@ -638,7 +639,7 @@ static void alone(void)
 	CHECK(!fi_tinject(s.a.ep, "2", 1, s.a.peer, 5));
 	CHECK(done(&s, &s.b).op_context == context);
 	CHECK(done(&s, &s.b).op_context == context + 1 && !memcmp(buf, "12", 2));
-	/* A look does not see its message. */
+	/* A peek does not see its message. */
 	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, s.b.peer, 5, 0, context));
 	CHECK(!fi_tinject(s.a.ep, "mine", 4, s.a.peer, 5));
 	CHECK(!look(5, FI_PEEK, NULL, 0, context + 1));
@@ -649,7 +650,7 @@ static void alone(void)
 		found += n == 1;
 	}
 	CHECK(found == 1);
-	/* It takes long; nothing else comes meanwhile. */
+	/* The message comes late; nothing else comes meanwhile. */
 	CHECK(!fi_trecv(s.b.ep, buf, 9, NULL, s.b.peer, 5, 0, context));
 	for (int i = 0; i < 1000; i++)
 		CHECK(fi_cq_read(s.b.cq, &e, 1) == -FI_EAGAIN);
@@ -666,7 +667,7 @@ static void alone(void)
 	CHECK(done(&s, &s.b).len == sizeof(large[0]));
 	CHECK(!memcmp(large[0], large[1], sizeof(large[0])));
 	CHECK(done(&s, &s.a).op_context == context + 1);
-	/* Too long, taken back, and left to itself. */
+	/* Too long, cancelled, and abandoned. */
 	CHECK(!fi_trecv(s.b.ep, buf, 4, NULL, s.b.peer, 5, 0, context));
 	CHECK(!fi_tinject(s.a.ep, "message", 7, s.a.peer, 5));
 	failure = failed(&s, &s.b);

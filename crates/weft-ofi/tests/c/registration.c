@@ -1,8 +1,9 @@
 /* How callers of each version of the interface register memory and name that of others:
  * `registration VERSION`, as 1.4, or `newest`.
  *
- * Versions that the installed libfabric knows are asked of it, and its own software providers are
- * asked the same. Newer ones are asked of the provider itself, as a newer libfabric would. */
+ * The installed libfabric is asked for versions that it knows, and its own software providers
+ * get the same hints. The provider itself is asked for newer ones, as a newer libfabric would
+ * do. */
 #include "sides.h"
 #include <dlfcn.h>
 #include <rdma/fi_atomic.h>
@@ -16,7 +17,7 @@ static uint32_t version;
 static struct fi_provider *provider;
 static char target[LEN], local[LEN];
 
-/* libfabric's core gives an answer to whoever asked; a provider's is the same but for a name. */
+/* libfabric's core and a provider return the same structure but for the provider's name. */
 static int getinfo(struct fi_info *hints, struct fi_info **info)
 {
 	if (version <= fi_version())
@@ -41,7 +42,7 @@ static struct fi_info *hints_for(uint64_t caps, int mr_mode)
 
 static const int BITS = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
-/* What the provider of this name answers to a hint: a mode, or -1 for nothing. */
+/* The answer of the provider of this name to a hint: a mode, or -1 for no answer. */
 static int answer(const char *name, int mr_mode)
 {
 	struct fi_info *hints = hints_for(FI_MSG | FI_RMA, mr_mode), *info = NULL;
@@ -59,7 +60,7 @@ static int answer(const char *name, int mr_mode)
 	return mode;
 }
 
-/* Answers are those of libfabric's own providers. */
+/* The provider answers as libfabric's own providers do. */
 static void compare(void)
 {
 	static const char *const others[] = { "tcp;ofi_rxm", "sockets" };
@@ -95,7 +96,7 @@ static int ended(ssize_t started)
 	return n < 0 ? (int)-n : 0;
 }
 
-/* One side uses memory of the other as the mode says: `addr` is how it calls the first byte. */
+/* One side uses memory of the other according to the mode: `addr` is the first byte's address. */
 static void use(uint64_t addr, uint64_t key, struct fi_context *context)
 {
 	uint64_t sum = 5, before = 0;
@@ -113,7 +114,7 @@ static void use(uint64_t addr, uint64_t key, struct fi_context *context)
 	CHECK(!ended(fi_fetch_atomic(s.a.ep, &sum, 1, NULL, &before, NULL, s.a.peer, addr, key,
 				     FI_UINT64, FI_SUM, context)));
 	CHECK(before == 5);
-	/* Nothing before it and nothing behind. */
+	/* The bytes before and after it are refused. */
 	CHECK(ended(fi_write(s.a.ep, local, 1, NULL, s.a.peer, addr + LEN, key, context)));
 	CHECK(ended(fi_write(s.a.ep, local, 2, NULL, s.a.peer, addr - 1, key, context)));
 	CHECK(ended(fi_read(s.a.ep, local, 1, NULL, s.a.peer, addr + (1ull << 40), key, context)));
@@ -121,8 +122,8 @@ static void use(uint64_t addr, uint64_t key, struct fi_context *context)
 		CHECK(ended(fi_write(s.a.ep, local, 1, NULL, s.a.peer, 0, key, context)));
 }
 
-/* Everything from `fi_getinfo` to the use of memory, with the caller's hints. `more` are duties
- * that it takes on beyond those asked of it. */
+/* Runs everything from `fi_getinfo` to the use of memory, with the caller's hints. `more` are
+ * duties that the caller takes on beyond those asked of it. */
 static void caller(const char *who, struct fi_info *hints, int more)
 {
 	uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE | FI_READ | FI_WRITE;
@@ -147,7 +148,7 @@ static void caller(const char *who, struct fi_info *hints, int more)
 
 	CHECK(!fi_mr_reg(s.domain, target, LEN, access, 0, 51, 0, &mr, NULL));
 	if (basic || mode & FI_MR_PROV_KEY) {
-		/* Whoever leaves keys to the provider names the same each time. */
+		/* Callers that leave keys to the provider pass the same one each time. */
 		CHECK(!fi_mr_reg(s.domain, local, LEN, access, 0, 51, 0, &again, NULL));
 		CHECK(fi_mr_key(again) != fi_mr_key(mr));
 		CHECK(!fi_close(&again->fid));
@@ -162,7 +163,7 @@ static void caller(const char *who, struct fi_info *hints, int more)
 	close_both(&s);
 }
 
-/* As Charm++'s layer asks, which takes the two old ways alone. */
+/* Hints of Charm++'s layer, which takes the two old modes alone. */
 static struct fi_info *charm(void)
 {
 	struct fi_info *hints = hints_for(FI_TAGGED | FI_RMA | FI_REMOTE_READ, FI_MR_UNSPEC);
@@ -172,7 +173,7 @@ static struct fi_info *charm(void)
 	return hints;
 }
 
-/* As GASNet's conduit asks. */
+/* Hints of GASNet's conduit. */
 static struct fi_info *gasnet(int mr_mode)
 {
 	struct fi_info *hints = hints_for(FI_RMA | FI_MSG | FI_MULTI_RECV, mr_mode);
@@ -218,7 +219,7 @@ int main(int argc, char **argv)
 	caller("gasnet, scalable", gasnet(FI_MR_SCALABLE), 0);
 	if (version >= FI_VERSION(1, 5)) {
 		caller("gasnet", gasnet(BITS | FI_MR_ENDPOINT), 0);
-		/* What was offered is a start: who sets a bit again keeps to it. */
+		/* A caller that sets an offered bit again obeys it. */
 		caller("addresses", gasnet(BITS), FI_MR_VIRT_ADDR);
 		caller("addresses and keys", gasnet(BITS), FI_MR_VIRT_ADDR | FI_MR_PROV_KEY);
 	}

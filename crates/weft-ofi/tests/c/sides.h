@@ -109,8 +109,8 @@ static inline void close_both(struct setup *s)
 	close_domain(s);
 }
 
-/* The next completion of one side, while both make progress; an error if there is one (negative),
- * told in `failure`. Nothing within 20 seconds fails. */
+/* The next completion of one side, while both make progress; a negative error if it failed, with
+ * details in `failure`. Fails after 20 seconds without one. */
 static inline ssize_t next(struct setup *s, struct side *side, struct fi_cq_tagged_entry *entry,
 			   fi_addr_t *source, struct fi_cq_err_entry *failure)
 {

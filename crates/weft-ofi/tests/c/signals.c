@@ -1,9 +1,9 @@
-/* A storm of signals whose handler calls the provider, as handlers of libraries do that clean up
- * when they are ended: `signals one|many`, threads a domain.
+/* Many signals whose handler calls the provider, as handlers of libraries do that clean up when
+ * the process is ended: `signals one|many`, threads a domain.
  *
- * What finds no other call under way is done, what does is refused, and the call that was
- * interrupted goes on as if nothing had been. The handler allocates nothing unless it is refused: a
- * signal may also come in `malloc`. */
+ * A call is carried out if no other is in progress, else refused, and the interrupted call goes
+ * on unchanged. The handler allocates nothing unless it is refused: a signal may also come in
+ * `malloc`. */
 #include "sides.h"
 #include <errno.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ static char out[LONG], in[LONG];
 static struct fi_context contexts[2];
 static volatile sig_atomic_t refused, done_well, leaving;
 
-/* Said without the C library's own locks. */
+/* Prints without the C library's own locks. */
 static void stop(const char *why, int code)
 {
 	ssize_t n = write(2, why, strlen(why));
@@ -36,7 +36,7 @@ static void stop(const char *why, int code)
 			stop("not refused: " #call "\n", 1);                                       \
 	} while (0)
 
-/* All of the provider that works on objects of the domain. */
+/* Calls every function of the provider that works on objects of the domain. */
 static void call_all(void)
 {
 	static char bytes[8];
@@ -78,7 +78,7 @@ static void handler(int number)
 	int error = errno;
 
 	(void)number;
-	/* Of an operation that there is not. */
+	/* There is no operation of this context. */
 	switch (fi_cancel(&s.b.ep->fid, name)) {
 	case -FI_EBUSY:
 		call_all();
@@ -142,7 +142,7 @@ static int child(int threads)
 		exchange(round++);
 	storm(0);
 	fprintf(stderr, "%d refused, %d done, %u messages\n", (int)refused, (int)done_well, round);
-	/* As a handler does that cleans up and leaves. */
+	/* Does as a handler that cleans up and exits. */
 	leaving = 1;
 	storm(100);
 	for (;;)
@@ -164,7 +164,7 @@ int main(int argc, char **argv)
 	CHECK(pid >= 0);
 	if (!pid)
 		return child(strcmp(argv[1], "one") ? FI_THREAD_SAFE : FI_THREAD_DOMAIN);
-	/* Whoever waits for itself does so for ever. */
+	/* A thread that waits for itself would never end. */
 	if (sigtimedwait(&ends, NULL, &limit) != SIGCHLD)
 		kill(pid, SIGKILL);
 	CHECK(waitpid(pid, &status, 0) == pid);

@@ -1,4 +1,4 @@
-//! Jobs of `weft mpi --agent`: served by an agent, and left by it.
+//! Jobs of `weft mpi --agent`: served by an agent, and abandoned by it.
 
 use super::harness::{run, watched, Bound, Mpi};
 use std::process::Command;
@@ -8,10 +8,10 @@ use weft_conformance::skip;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Two ranks that only an agent of this name joins.
+/// Builds a job of two ranks whose only common link is an agent of this name.
 fn job(mpi: Mpi, program: &str, name: &str) -> Result<Command, String> {
     let mut command = mpi.weft("mpi")?;
-    // Shared memory comes with --link.
+    // `--link` would add shared memory, so the variable names the link.
     command.args(["--agent", "--all-through-weft", "--env", "WEFT_LINK=agent"]);
     command.arg("--env").arg(format!("WEFT_AGENT={name}"));
     command.args(["-n", "2"]).arg(mpi.build(program)?);
@@ -23,7 +23,7 @@ fn fresh_name() -> String {
     format!("@weft-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Processes of agents that have this name.
+/// Returns the processes of agents that have this name.
 fn processes(name: &str) -> Vec<String> {
     let all = std::fs::read_dir("/proc").expect("processes").flatten();
     let words = |id: &str| std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
@@ -78,7 +78,7 @@ fn killed(mpi: Mpi) {
     assert_eq!(killed, 1, "agents of this name:\n{}", ended.said);
     assert!(ended.in_time, "ranks wait for an agent that is dead:\n{}", ended.said);
     assert!(!ended.ok, "{}", ended.said);
-    // The ranks say so too, but Hydra may drop the last words of ranks that abort.
+    // The ranks report it too, but Hydra may drop the last words of ranks that abort.
     let told = ended.said.contains(&format!("weft mpi: the agent {name} of host localhost has"))
         && ended.said.contains("ended (killed by signal 9): ranks lose the peers that it served");
     assert!(told, "the agent is not named:\n{}", ended.said);

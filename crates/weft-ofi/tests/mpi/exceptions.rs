@@ -8,10 +8,10 @@ use std::time::Duration;
 use weft::counters::{scan, Snapshot};
 use weft_conformance::skip;
 
-/// What `exchange.c` has every two ranks send each other, each way, in bytes.
+/// Bytes that any two ranks send each other in `exchange.c`, in each direction.
 const EACH_WAY: u64 = 10 * 500_000;
 
-/// The counters of ranks that run this program.
+/// Returns the counters of ranks that run this program.
 fn ranks_of(binary: &Path) -> Vec<Snapshot> {
     let runs = |rank: &Snapshot| {
         let exe = std::fs::read_link(format!("/proc/{}/exe", rank.pid));
@@ -20,8 +20,8 @@ fn ranks_of(binary: &Path) -> Vec<Snapshot> {
     scan().unwrap_or_default().into_iter().filter(runs).collect()
 }
 
-/// Whether ranks 0 and 1 have copied directly what they sent each other, and rank 2 has got by
-/// packets what others sent to it.
+/// Returns true if ranks 0 and 1 have copied their messages directly, and rank 2 has received the
+/// messages of others in packets.
 fn is_as_chosen(ranks: &[Snapshot]) -> bool {
     let of = |number: u64, name: &str| -> u64 {
         ranks.iter().filter(|rank| rank.rank == number).map(|rank| rank.get(name)).sum()
@@ -30,7 +30,7 @@ fn is_as_chosen(ranks: &[Snapshot]) -> bool {
     direct == 2 * EACH_WAY && of(2, "bytes_received") >= 2 * EACH_WAY && of(2, "direct_bytes") == 0
 }
 
-/// The job, and what its ranks have counted when they have exchanged everything.
+/// Runs the job; checks the counters of its ranks when they have exchanged everything.
 fn exchange(mut command: Command, binary: PathBuf) {
     let end = binary.with_extension(format!("end-{}", std::process::id()));
     let _before = std::fs::remove_file(&end);

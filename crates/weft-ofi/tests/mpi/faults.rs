@@ -1,5 +1,6 @@
-//! Faults of the MPIs' own ways over libfabric, whatever its provider, and the ways around them
-//! that `docs/mpi.md` names. A fault that an MPI has mended fails here, so that the page follows.
+//! Faults of the MPIs themselves over libfabric, with any provider, and the workarounds that
+//! `docs/mpi.md` names. A test fails here when an MPI has mended its fault, so that the page
+//! follows.
 
 use super::harness::{run, Ended, Mpi};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use weft_conformance::skip;
 
 const ALL: [Mpi; 4] = [Mpi::Mpich, Mpi::Open, Mpi::System, Mpi::Intel];
 
-/// What two ranks say of a program that goes well or not; `None` where this MPI is not there.
+/// Returns the output of two ranks of a program; `None` if this MPI is not installed.
 fn said(mpi: Mpi, program: &str, words: &[&str], settings: &[(&str, &str)]) -> Option<Ended> {
     let job = || {
         let mut command = mpi.weft("mpi")?;
@@ -27,14 +28,14 @@ fn said(mpi: Mpi, program: &str, words: &[&str], settings: &[(&str, &str)]) -> O
     }
 }
 
-/// Memory with gaps gets what it should, this way.
+/// Checks that memory with gaps gets the right values in the manner `how`.
 fn strided_right(mpi: Mpi, how: &str, settings: &[(&str, &str)]) {
     if let Some(ended) = said(mpi, "strided", &[how], settings) {
         ended.expect("strided: right");
     }
 }
 
-/// It does not, in all versions of this MPI that were tried.
+/// Checks that it gets wrong ones, as in all versions of this MPI that were tried.
 fn strided_wrong(mpi: Mpi, how: &str) {
     if let Some(ended) = said(mpi, "strided", &[how], &[]) {
         let mended = ended.said.contains("strided: right");
@@ -43,8 +44,8 @@ fn strided_wrong(mpi: Mpi, how: &str) {
     }
 }
 
-/// Open MPI leaves a message that was received after a matched probe in the memory that it was
-/// received in, and never spreads it.
+/// Open MPI leaves a message that was received after a matched probe in its own buffer, and never
+/// copies it to memory with gaps.
 #[test]
 fn strided__matched_receives_of_open_mpi_deliver_nothing() {
     for mpi in [Mpi::Open, Mpi::System] {
@@ -68,7 +69,8 @@ fn strided__ways_around_matched_receives() {
     }
 }
 
-/// MPICH spreads what it got only when the window is flushed, not when the request has ended.
+/// MPICH copies a get's bytes to memory with gaps when the window is flushed, not when the request
+/// ends.
 #[test]
 fn strided__a_get_with_a_request_of_mpich_has_not_ended() {
     strided_wrong(Mpi::Mpich, "rget");
@@ -87,7 +89,7 @@ fn strided__ways_around_a_get_with_a_request() {
     strided_right(Mpi::Mpich, "rget", &[("MPIR_CVAR_CH4_IOV_DENSITY_MIN", "0")]);
 }
 
-/// Open MPI 4.1 ends inside of `MPI_Cancel`, before the provider hears of it.
+/// Open MPI 4.1 crashes inside of `MPI_Cancel`, before it calls the provider.
 #[test]
 fn withdrawn__a_cancelled_send_ends_open_mpi_4() {
     for mpi in [Mpi::Mpich, Mpi::Open, Mpi::Intel] {

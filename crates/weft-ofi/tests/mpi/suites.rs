@@ -1,4 +1,4 @@
-//! Programs of others: mpi4py's tests, HPCC and NetPIPE.
+//! Programs of other projects: mpi4py's tests, HPCC and NetPIPE.
 
 use super::harness::{how_much, run, scratch, watched, whole, Bound, Ended, HowMuch, Mpi};
 use std::collections::BTreeSet;
@@ -19,13 +19,13 @@ const KNOWN: &[(Mpi, &str)] = &[
     (Mpi::Intel, "*TestWinCreateDynamic*.testMemory"),
 ];
 
-/// What is run where suites of others are not.
+/// The tests that are run where whole suites are not.
 const QUICK: &[&str] = &["test_p2p_buf", "test_cco_buf_inter", "test_spawn"];
 
-/// A suite may take this long in all, and a rank's next test this long. Idle, it takes a few
-/// minutes, and its longest test a few seconds.
+/// Bounds of a suite: in total, and for the next test of a rank. On an idle machine a suite takes a
+/// few minutes, and its longest test a few seconds.
 const BOUND: Bound = Bound { whole: Duration::from_secs(2400), silent: Duration::from_secs(240) };
-/// The same for what is run quickly.
+/// The same bounds for the quick tests.
 const QUICK_BOUND: Bound =
     Bound { whole: Duration::from_secs(600), silent: Duration::from_secs(120) };
 
@@ -51,7 +51,7 @@ fn command(mpi: Mpi, ranks: u32) -> Result<Command, String> {
             command.args(["-i", module]);
         });
     }
-    // Its files are synchronised again and again: not on a disk.
+    // The files lie in memory: the test synchronises them again and again.
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
         command.env("TMPDIR", memory);
@@ -59,12 +59,12 @@ fn command(mpi: Mpi, ranks: u32) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Tells how far a suite is: a line for each hundred tests, and each failure.
+/// Shows the progress of a suite: a line for each hundred tests, and each failure.
 struct Progress {
     name: String,
     passed: usize,
     told: usize,
-    /// The beginning of a line.
+    /// The start of an unfinished line.
     rest: String,
 }
 
@@ -75,7 +75,7 @@ impl Progress {
         let (lines, rest) = (lines.to_owned(), rest.to_owned());
         self.rest = rest;
         for line in lines.lines() {
-            // Ranks write over each other: the word may stand at the end of another line.
+            // Ranks interleave their output: "ok" may stand at the end of another rank's line.
             self.passed += usize::from(line.ends_with("ok"));
             if line.ends_with("FAIL") || line.ends_with("ERROR") {
                 println!("{}: {line}", self.name);
@@ -88,8 +88,8 @@ impl Progress {
     }
 }
 
-/// What each rank's suite says when it has passed: "OK", or "OK (skipped=3)". Ranks write over
-/// each other, so that one's word may stand anywhere in a line of another's.
+/// Returns each rank's verdict after it has passed: "OK", or "OK (skipped=3)". Ranks interleave
+/// their output, so a verdict may stand anywhere in a line of another rank.
 fn verdicts(said: &str) -> Vec<&str> {
     const OK: &str = "OK";
     let whole = |at: usize| {
@@ -148,7 +148,7 @@ mpi4py! {
     mpi4py__intel_on_4: Mpi::Intel, 4;
 }
 
-/// A program of Debian's that was made for its Open MPI.
+/// Runs a program that Debian has built for its Open MPI.
 fn of_debian(program: &str, ranks: u32, words: &[&str], folder: &Path) -> Result<Ended, String> {
     let path = Path::new("/usr/bin").join(program);
     if !path.is_file() {
@@ -159,7 +159,7 @@ fn of_debian(program: &str, ranks: u32, words: &[&str], folder: &Path) -> Result
     Ok(run(command, Duration::from_secs(if whole() { 600 } else { 120 })))
 }
 
-/// The input of HPCC: a problem of this size on a grid of two by half of the ranks.
+/// Returns the input of HPCC: a problem of this size on a grid of two by half of the ranks.
 fn hpcc_input(size: u32, ranks: u32) -> String {
     let rest = "1\n16\n1\n2\n1\n4\n1\n2\n1\n1\n1\n0\n2\n64\n0\n0\n1\n8\n";
     let (p, q) = (ranks / 2, 2);
@@ -190,7 +190,7 @@ fn hpcc__its_verification_passes() {
 #[test]
 fn netpipe__its_bytes_are_right() {
     let most = if whole() { "4194304" } else { "65536" };
-    // With -i it checks what comes.
+    // With -i it checks the received bytes.
     match of_debian("NPopenmpi", 2, &["-i", "-u", most], &scratch()) {
         Ok(ended) => ended.expect("Integrity check passed"),
         Err(why) => skip(&format!("{why} (Debian: netpipe-openmpi)")),

@@ -6,10 +6,11 @@ use std::process::Command;
 use std::time::Duration;
 use weft_conformance::skip;
 
-/// What the provider's version lies behind in its file; see `src/name.rs`.
+/// The text before the provider's version in its file; see `src/name.rs`.
 const MARK: &[u8] = b"weft-fi version ";
 
-/// The folder, for tests with one MPI, of a provider of another version than that of [`provider`].
+/// Returns the folder of a provider of another version than that of [`provider`], for one MPI's
+/// tests.
 fn other(mpi: Mpi) -> Result<PathBuf, String> {
     let mut bytes = std::fs::read(provider()?.join("libweft-fi.so")).expect("the provider");
     let marks: Vec<usize> =
@@ -26,7 +27,7 @@ fn other(mpi: Mpi) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// One rank with this provider and one with another end with an error that says so.
+/// Checks that ranks with different providers end with an error that names the versions.
 fn mixed(mpi: Mpi) {
     let job = || -> Result<Command, String> {
         let program = mpi.build("collectives")?;

@@ -1,5 +1,5 @@
-/* Requests that are given up: sends freed while they are under way, right before MPI_Finalize, and
-   receives cancelled and freed without a wait. Everything that was sent is received. */
+/* Abandoned requests: sends freed while in progress, right before MPI_Finalize, and receives
+ * cancelled and freed without a wait. All sent messages are received. */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -24,7 +24,8 @@ int main(int argc, char **argv)
         MPI_Isend(out[i], lengths[i], MPI_BYTE, to, i, MPI_COMM_WORLD, &request);
         MPI_Request_free(&request);
     }
-    /* Each but the first takes nothing before its neighbour is on its way to MPI_Finalize. */
+    /* Each rank but the first receives nothing before its neighbour is on its way to
+     * MPI_Finalize. */
     if (rank != 0)
         MPI_Recv(NULL, 0, MPI_BYTE, from, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     for (int i = 0; i < LENGTHS; i++) {

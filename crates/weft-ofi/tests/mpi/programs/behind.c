@@ -1,6 +1,6 @@
-/* behind COUNT BYTES: each rank but the last starts COUNT nonblocking sends that nobody receives,
-   then sends one message that the last rank waits for. A receive that is posted gets its message
-   whatever else is under way; the others are received afterwards, in their order. */
+/* behind COUNT BYTES: each rank but the last starts COUNT nonblocking sends that no rank
+ * receives, then sends one message that the last rank waits for. A posted receive gets its
+ * message whatever else is in progress; the others are received afterwards, in their order. */
 #include "check.h"
 
 int main(int argc, char **argv)

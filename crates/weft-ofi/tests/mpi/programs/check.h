@@ -1,4 +1,4 @@
-/* What the test programs share: a check that ends the job, and bytes that tell their place. */
+/* Shared by the test programs: a check that ends the job, and bytes that depend on their offset. */
 #ifndef CHECK_H
 #define CHECK_H
 #include <mpi.h>
@@ -33,7 +33,7 @@ static inline int filled(const unsigned char *p, size_t len, unsigned seed)
     return 1;
 }
 
-/* Said once, by rank 0, after everything else went well. */
+/* Rank 0 prints this once, after everything else went well. */
 static inline void passed(const char *name)
 {
     int rank;

@@ -1,7 +1,7 @@
-/* A rank computes, without a call of MPI, while another receives a large message from it, sends it
- * one for a receive that is posted, and adds to its window: `computes WHAT FILE`. WHAT is
- * `messages`, or `all` with one-sided operations. A thread of the provider serves the other, which
- * tells by a file when it is done. */
+/* A rank computes, without a call of MPI, while another receives a large message from it, sends
+ * it one for a posted receive, and adds to its window: `computes WHAT FILE`. WHAT is `messages`,
+ * or `all` with one-sided operations. A thread of the provider serves the other rank, which
+ * creates a file when it is done. */
 #include "check.h"
 #include <time.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@ static char path[4096];
 static int rank, step;
 static MPI_Win win;
 
-/* Computes until the other rank has done its part; false if that takes too long. */
+/* Computes until the other rank has done its part; false if it takes too long. */
 static int compute(void)
 {
     time_t start = time(NULL);
@@ -27,7 +27,7 @@ static int compute(void)
     return 1;
 }
 
-/* One part: the other rank's is done while this one computes. */
+/* One part: the other rank completes its part while this one computes. */
 static void part(const char *file, void (*ours)(MPI_Request *), void (*theirs)(void))
 {
     snprintf(path, sizeof(path), "%s.%d", file, step++);
@@ -101,7 +101,7 @@ int main(int argc, char **argv)
         MPI_Barrier(MPI_COMM_WORLD);
         MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
         MPI_Barrier(MPI_COMM_WORLD);
-        /* They know each other. */
+        /* The two ranks exchange a first message. */
         if (rank)
             MPI_Win_flush(0, win);
         part(argv[2], NULL, add);

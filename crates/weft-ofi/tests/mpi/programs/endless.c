@@ -1,5 +1,5 @@
-/* Collective operations until one fails: the ranks say with what, and abort. Says when it is under
-   way. */
+/* Collective operations until one fails: the ranks print its error and abort. Prints when it has
+ * begun. */
 #include "round.h"
 
 int main(int argc, char **argv)

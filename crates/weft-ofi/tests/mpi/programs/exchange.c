@@ -1,5 +1,5 @@
-/* Every two ranks exchange long messages. Then all go on with short ones until there is a file of
-   the name given, for who looks at them from outside meanwhile. */
+/* Any two ranks exchange long messages. Then all exchange short ones until there is a file of
+ * the given name, so that their counters can be read from outside meanwhile. */
 #include "check.h"
 #include <unistd.h>
 

@@ -28,8 +28,8 @@ int main(int argc, char **argv)
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            /* The heap works; nothing of MPI is touched, and the end runs what exit() runs in
-               every second child. */
+            /* The heap works; the child uses nothing of MPI, and every second child runs the
+             * handlers of exit(). */
             char *p = malloc(100000);
             memset(p, 1, 100000);
             free(p);

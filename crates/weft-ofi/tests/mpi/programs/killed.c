@@ -1,19 +1,19 @@
-/* The last rank kills itself in the middle of collective operations. The others get an error, say
-   which, and abort. */
+/* The last rank kills itself in the middle of collective operations. The others get an error,
+ * print it, and abort. */
 #include "round.h"
 #include <signal.h>
 
 int main(int argc, char **argv)
 {
     int rank, size;
-    /* A launcher that ends a job may lose what the ranks said last. */
+    /* A launcher that ends a job may lose the ranks' last output. */
     if (argc > 1 && !freopen(argv[1], "a", stderr))
         return 7;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    /* Everybody has heard of everybody. */
+    /* Every rank has heard from every other. */
     MPI_Barrier(MPI_COMM_WORLD);
     for (long i = 0;; i++) {
         if (rank == size - 1 && i == 100)

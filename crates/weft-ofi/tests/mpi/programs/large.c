@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     unsigned char *buf = malloc(len);
     CHECK(buf != NULL);
     if (rank == 0) {
-        /* Words that tell their place: quicker to make than bytes. */
+        /* Words that depend on their offset: quicker to make than bytes. */
         for (size_t i = 0; i < len / 8; i++)
             ((unsigned long *)buf)[i] = i * 0x9e3779b97f4a7c15ul;
         MPI_Send(buf, blocks, type, 1, 0, MPI_COMM_WORLD);

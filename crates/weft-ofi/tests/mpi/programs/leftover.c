@@ -1,5 +1,5 @@
-/* MPI_Finalize with messages that nobody receives, receives that nothing matches, and a message
-   that is still on its way. With `legal` all is received: some MPIs end with an error otherwise. */
+/* MPI_Finalize with messages that no rank receives, receives that nothing matches, and a message
+ * that is still on its way. With `legal` all is received: some MPIs end with an error otherwise. */
 #include "check.h"
 
 int main(int argc, char **argv)

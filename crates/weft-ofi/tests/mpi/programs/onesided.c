@@ -2,8 +2,8 @@
    onesided [ROUNDS [threads]]: with MPI_THREAD_MULTIPLE */
 #include "check.h"
 
-/* Post, start, complete and wait: everyone writes to the next and reads from it, and nobody else
-   takes part. */
+/* Post, start, complete and wait: each rank writes to the next and reads from it, and no other
+ * takes part. */
 static void neighbours(MPI_Win win, long *base, int n, int round)
 {
     static long out[5000], in[5000];
@@ -66,7 +66,7 @@ int main(int argc, char **argv)
         int before = (from + size - 1) % size;
         for (int i = 0; i < N; i++)
             CHECK(in[i] == before * 1000000L + round * 10000 + i);
-        /* Everyone adds to the second half of rank 0. */
+        /* All ranks add to the second half of rank 0. */
         long ones[16], old;
         for (int i = 0; i < 16; i++)
             ones[i] = 1 + i;
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
             for (int i = 0; i < 16; i++)
                 CHECK(base[N + i] == (long)size * (1 + i));
         MPI_Barrier(MPI_COMM_WORLD);
-        /* A counter that all take numbers from: each number is given once. */
+        /* A counter from which all ranks draw numbers: each number is drawn once. */
         long one = 1, sum = 0;
         MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
         for (int i = 0; i < 10; i++) {
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
         long all = 0, n = 10L * size;
         MPI_Allreduce(&sum, &all, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
         CHECK(all == n * (n - 1) / 2);
-        /* One of all wins. */
+        /* Exactly one rank wins. */
         long mine = rank + 1, zero = 0, won = 0, winners = 0;
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
         MPI_Compare_and_swap(&mine, &zero, &old, MPI_LONG, 0, N + 30, win);

@@ -2,7 +2,7 @@
 #include "check.h"
 #include <unistd.h>
 
-/* One collective operation of all ranks; one that gets an error says with what, and aborts. */
+/* One collective operation of all ranks; a rank that gets an error prints it and aborts. */
 static void collective_round(int rank, long round)
 {
     int one = 1, sum = 0;
@@ -15,6 +15,6 @@ static void collective_round(int rank, long round)
     fprintf(stderr, "rank %d: error in round %ld: %s\n", rank, round, text);
     fflush(stderr);
     MPI_Abort(MPI_COMM_WORLD, 5);
-    /* MPICH's may return before its launcher ends this process. */
+    /* MPICH's MPI_Abort may return before its launcher ends this process. */
     _exit(5);
 }

@@ -1,4 +1,4 @@
-/* A rank says nothing for longer than a peer may be silent: `silent SECONDS`. It computes while
+/* A rank sends nothing for longer than a peer may be silent: `silent SECONDS`. It computes while
  * another waits for a message of it, and sleeps while the other has one for it: both arrive. */
 #include "check.h"
 #include <time.h>

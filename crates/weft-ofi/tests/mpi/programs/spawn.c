@@ -1,11 +1,11 @@
-/* Processes that are started by others, and processes that find each other by a port.
- * `spawn TIMES [multiple | threads]`. */
+/* Processes started by others, and processes that find each other by a port. `spawn TIMES
+ * [multiple | threads]`. */
 #include "check.h"
 #include <pthread.h>
 
 enum { THREADS = 2 };
 
-/* How often each thread spawns, and what. */
+/* Number of spawns of each thread, and the program. */
 static int times;
 static char *program;
 
@@ -37,13 +37,13 @@ static void talk_and_part(MPI_Comm *children)
     MPI_Comm_disconnect(children);
 }
 
-/* The variables of `weft mpi` reach those that are spawned, too. */
+/* The variables of `weft mpi` reach spawned ranks too. */
 static void child(MPI_Comm *parent, int argc, char **argv)
 {
     const char *provider = getenv("FI_PROVIDER");
     CHECK(provider && !strcmp(provider, "weft") && getenv("FI_PROVIDER_PATH"));
     if (argc > 1) {
-        /* Of several programs each has its own words. */
+        /* Each of several programs has its own arguments. */
         int number, *first;
         int found;
         MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &first, &found);
@@ -99,7 +99,7 @@ static void spawn(void)
     talk_and_part(&children);
 }
 
-/* The two halves of the ranks meet again by a port. */
+/* The two halves of the ranks connect again by a port. */
 static void meet(int rank)
 {
     MPI_Comm half, inter;

@@ -1,11 +1,12 @@
-/* Receives from anyone, cancelled receives, probes, messages that are too long, synchronous sends,
-   many communicators, and data with holes. Any number of ranks from two. A second argument: no
-   synchronous sends to receivers that may take the message by a matched probe. */
+/* Receives from any source, cancelled receives, probes, messages that are too long, synchronous
+ * sends, many communicators, and data with holes. Any number of ranks from two. A second
+ * argument: no synchronous sends to receivers that may take the message by a matched probe. */
 #include "check.h"
 
 static int rank, size, synchronous = 1;
 
-/* Every rank sends to rank 0, which receives from anyone; each sender's messages come in order. */
+/* Every rank sends to rank 0, which receives from any source; each sender's messages come in
+ * order. */
 static void from_anyone(int each)
 {
     if (rank != 0) {
@@ -78,7 +79,7 @@ static void cancelled(int rounds)
     MPI_Comm_free(&comm);
 }
 
-/* A message that does not fit: an error, and the next one is well. */
+/* A message that does not fit gives an error, and the next one arrives. */
 static void too_long(size_t sent)
 {
     MPI_Comm comm;
@@ -108,7 +109,7 @@ static void too_long(size_t sent)
     MPI_Comm_free(&comm);
 }
 
-/* A message of one communicator is never taken for that of another. */
+/* A receive never gets a message of another communicator. */
 static void communicators(int n)
 {
     MPI_Comm *comm = malloc((size_t)n * sizeof *comm);
@@ -159,7 +160,7 @@ static void holes(int count)
     MPI_Type_free(&second);
 }
 
-/* Few long pieces: these an MPI may hand down as they are. */
+/* Few long pieces, which an MPI may pass to the provider as they are. */
 static void long_pieces(void)
 {
     enum { N = 5, LEN = 40000, STRIDE = 50000 };
@@ -184,7 +185,7 @@ static void long_pieces(void)
     MPI_Type_free(&type);
 }
 
-/* Two halves talk across a border. */
+/* Two halves of the ranks exchange messages over an intercommunicator. */
 static void across(void)
 {
     MPI_Comm half, inter;

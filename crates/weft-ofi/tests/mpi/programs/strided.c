@@ -1,5 +1,5 @@
-/* Messages and remote memory that land in memory with gaps: `strided HOW`. Not every MPI does all
- * of it over libfabric, so the program tells whether it went well and does not abort. */
+/* Messages and remote memory that are written to memory with gaps: `strided HOW`. Not every MPI
+ * does all of it over libfabric, so the program reports success or failure and does not abort. */
 #include "check.h"
 
 enum { MOST = 20000 };
@@ -12,7 +12,7 @@ static int is(const char *word)
     return !strcmp(how, word);
 }
 
-/* Whether the places have the numbers, with nothing between them. */
+/* True if the elements have the numbers, and the gaps are unchanged. */
 static int landed(int count)
 {
     for (int i = 0; i < count; i++)

@@ -1,4 +1,4 @@
-/* Four threads a rank, each with communicators of its own, and all with one that they share. */
+/* Four threads a rank, each with communicators of its own, and one communicator that all share. */
 #include "check.h"
 #include <pthread.h>
 
@@ -36,7 +36,7 @@ static void *work(void *arg)
         MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, own[me][(round + 3) % COMMS]);
         CHECK(sum == size * (size - 1) / 2);
         if (round % 5 == 0) {
-            /* Whoever looks for a message by probing finds the one for this thread. */
+            /* A thread that probes finds the message for this thread. */
             MPI_Message message;
             MPI_Status status;
             MPI_Request request;

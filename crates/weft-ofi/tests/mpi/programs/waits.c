@@ -1,4 +1,4 @@
-/* Rank 1 waits in MPI_Recv for a second, and says how much of it the processor worked for it. */
+/* Rank 1 waits in MPI_Recv for a second, and prints how much processor time the wait took. */
 #include "check.h"
 #include <sys/resource.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-/* Sends that are cancelled: each is received, or was cancelled. */
+/* Cancelled sends: each is received, or was cancelled. */
 #include "check.h"
 
 static char bytes[2000000];
@@ -14,7 +14,7 @@ static void withdraw(int rank, int len, int round)
         else
             MPI_Isend(bytes, len, MPI_BYTE, 1, round, MPI_COMM_WORLD, &request);
         MPI_Cancel(&request);
-        /* Not local everywhere: the other side receives meanwhile. */
+        /* Not local in every MPI: the other side receives meanwhile. */
         MPI_Send(&round, 1, MPI_INT, 1, 1000, MPI_COMM_WORLD);
         MPI_Wait(&request, &status);
         MPI_Test_cancelled(&status, &cancelled);

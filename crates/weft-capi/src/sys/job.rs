@@ -2,7 +2,7 @@
 
 use super::watchdog::{self, Held, Watchdog};
 use super::WEFT_UPCALL;
-use super::{enter, job_of, store, Fault, Marked};
+use super::{enter, is_object, job_of, store, Fault, Head};
 use super::{WEFT_BUSY, WEFT_INIT, WEFT_NO_AGENT, WEFT_OK, WEFT_PEER, WEFT_REFUSED, WEFT_THREAD};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ use weft::{Endpoint, Group, Job, OpError, PeerId};
 
 /// A rank of a job: `struct weft_job`.
 pub struct WeftJob {
-    mark: u64,
+    head: Head,
     thread: ThreadId,
     pub(crate) packets: Packets,
     job: Job,
@@ -32,18 +32,10 @@ pub struct WeftJob {
     pub(super) warn_after_ms: u32,
 }
 
-impl Marked for WeftJob {
-    const MARK: u64 = 0x7765_6674_206a_6f62;
-    const NAME: &'static str = "job";
-
-    fn mark(&self) -> u64 {
-        self.mark
-    }
-}
+is_object!(WeftJob, "job", b"weft job");
 
 impl Drop for WeftJob {
     fn drop(&mut self) {
-        self.mark = 0;
         // Before anything else of the job ends.
         *self.watchdog.get_mut() = None;
     }
@@ -145,7 +137,7 @@ fn join() -> Result<Box<WeftJob>, Fault> {
     let packets = Packets::new(job.endpoint());
     let packets = packets.map_err(|error| Fault(WEFT_NO_AGENT, error.to_string()))?;
     Ok(Box::new(WeftJob {
-        mark: WeftJob::MARK,
+        head: Head::new::<WeftJob>(std::ptr::null()),
         thread: std::thread::current().id(),
         packets,
         job,

@@ -3,7 +3,7 @@
 use super::job::WeftJob;
 use super::receive::room;
 use super::request::{Memory, WeftRequest, WeftStatus};
-use super::{bytes, enter, job_of, object, store, Fault, Marked, WEFT_BUSY, WEFT_OK};
+use super::{bytes, enter, is_object, job_of, object_of, store, Fault, Head, WEFT_BUSY, WEFT_OK};
 use std::ffi::{c_int, c_void};
 use weft::{OpError, PeerId, Refused, SendArgs};
 use weft_core::engine::types::Claimed;
@@ -11,25 +11,11 @@ use weft_core::matching::RecvSpec;
 
 /// A message that a matched probe took: `struct weft_message`.
 pub struct WeftMessage {
-    mark: u64,
-    job: *const WeftJob,
+    head: Head,
     claimed: Claimed,
 }
 
-impl Marked for WeftMessage {
-    const MARK: u64 = 0x7765_6674_206d_7367;
-    const NAME: &'static str = "message";
-
-    fn mark(&self) -> u64 {
-        self.mark
-    }
-}
-
-impl Drop for WeftMessage {
-    fn drop(&mut self) {
-        self.mark = 0;
-    }
-}
+is_object!(WeftMessage, "message", b"weft msg");
 
 /// Which messages a receive or a probe takes.
 fn spec(job: &WeftJob, rank: c_int, tag: u32, ignore: u32) -> Result<RecvSpec, Fault> {
@@ -265,7 +251,7 @@ pub unsafe extern "C" fn weft_msg_claim(
         });
         let Some((claimed, found)) = found else { return job.not_failed(source).map(|()| 0) };
         let said = WeftStatus::of(job, found.source, found.tag, found.len as usize);
-        let taken = WeftMessage { mark: WeftMessage::MARK, job, claimed };
+        let taken = WeftMessage { head: Head::new::<WeftMessage>(job), claimed };
         // SAFETY: promised by the caller.
         unsafe {
             said.store(status)?;
@@ -285,9 +271,7 @@ unsafe fn take<'a>(
     len: usize,
 ) -> Result<(&'a WeftJob, Box<WeftRequest>), Fault> {
     // SAFETY: promised by the caller.
-    let of = unsafe { object(message.cast_const()) }?;
-    // SAFETY: a message lives no longer than its job.
-    let job = unsafe { job_of(of.job) }?;
+    let (of, job) = unsafe { object_of(message.cast_const()) }?;
     // SAFETY: promised by the caller.
     unsafe { room(data.cast(), len) }?;
     let request = WeftRequest::recv(job, false, Memory { at: data.cast(), len });
@@ -312,7 +296,7 @@ pub unsafe extern "C" fn weft_msg_take(
 ) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
-        unsafe { job_of(object(message.cast_const())?.job) }?.may_wait()?;
+        unsafe { object_of(message.cast_const()) }?.1.may_wait()?;
         // SAFETY: promised by the caller.
         let (job, request) = unsafe { take(message, data, len) }?;
         request.finish(job, status)

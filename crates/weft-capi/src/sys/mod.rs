@@ -118,27 +118,67 @@ pub extern "C" fn weft_last_error() -> *const c_char {
     LAST.with(|last| last.borrow().as_ptr())
 }
 
-/// Marks an object that this interface made. Anything else, also one that was freed, most likely
-/// has other bytes there.
-pub(crate) trait Marked {
-    /// What the first field of a living one is.
+/// The head of each object that this interface makes: of which kind it is, and of which job.
+/// Anything else, also an object that was freed, most likely has other bytes there.
+pub(crate) struct Head {
+    mark: u64,
+    job: *const WeftJob,
+}
+
+impl Head {
+    /// The head of an object of a job; of a job itself `job` is null.
+    pub fn new<T: Object>(job: *const WeftJob) -> Head {
+        Head { mark: T::MARK, job }
+    }
+
+    /// Whether both are objects of one job.
+    pub fn has_job_of(&self, other: &Head) -> bool {
+        self.job == other.job
+    }
+}
+
+impl Drop for Head {
+    fn drop(&mut self) {
+        // SAFETY: its own field. Volatile, as the compiler knows of nobody who reads it later.
+        unsafe { (&raw mut self.mark).write_volatile(0) };
+    }
+}
+
+/// An object that programs have a pointer of.
+pub(crate) trait Object {
+    /// The mark of a living one.
     const MARK: u64;
     /// For messages.
     const NAME: &'static str;
-    fn mark(&self) -> u64;
+    fn head(&self) -> &Head;
 }
+
+/// Makes a type with the field `head` an object: its name, and eight letters that mark it.
+macro_rules! is_object {
+    ($kind:ty, $name:literal, $mark:literal) => {
+        impl $crate::sys::Object for $kind {
+            const MARK: u64 = u64::from_be_bytes(*$mark);
+            const NAME: &'static str = $name;
+
+            fn head(&self) -> &$crate::sys::Head {
+                &self.head
+            }
+        }
+    };
+}
+pub(crate) use is_object;
 
 /// The object behind a pointer.
 ///
 /// # Safety
 /// The pointer is null, misaligned or names memory of at least the object's size.
-pub(crate) unsafe fn object<'a, T: Marked>(pointer: *const T) -> Result<&'a T, Fault> {
+pub(crate) unsafe fn object<'a, T: Object>(pointer: *const T) -> Result<&'a T, Fault> {
     if pointer.is_null() || !pointer.is_aligned() {
         return Err(Fault::argument(&format!("{} is null or misaligned", T::NAME)));
     }
     // SAFETY: not null, aligned, and promised by the caller to be there.
     let object = unsafe { &*pointer };
-    match object.mark() == T::MARK {
+    match object.head().mark == T::MARK {
         true => Ok(object),
         false => Err(Fault::argument(&format!("{} is not one, or was freed", T::NAME))),
     }
@@ -148,7 +188,7 @@ pub(crate) unsafe fn object<'a, T: Marked>(pointer: *const T) -> Result<&'a T, F
 ///
 /// # Safety
 /// As of `object`, and nobody uses it afterwards.
-pub(crate) unsafe fn free<T: Marked>(pointer: *mut T) -> c_int {
+pub(crate) unsafe fn free<T: Object>(pointer: *mut T) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
         unsafe { object(pointer.cast_const()) }?;
@@ -183,6 +223,19 @@ pub(crate) unsafe fn store<T>(out: *mut T, value: T) -> Result<(), Fault> {
     // SAFETY: not null, aligned, and promised by the caller to be there.
     unsafe { out.write(value) };
     Ok(())
+}
+
+/// The object behind a pointer, and its job as the calling thread may use it.
+///
+/// # Safety
+/// As of [`object`]; an object lives no longer than its job.
+pub(crate) unsafe fn object_of<'a, T: Object>(
+    pointer: *const T,
+) -> Result<(&'a T, &'a WeftJob), Fault> {
+    // SAFETY: promised by the caller.
+    let object = unsafe { object(pointer) }?;
+    // SAFETY: as before.
+    Ok((object, unsafe { job_of(object.head().job) }?))
 }
 
 /// A job as the calling thread may use it.

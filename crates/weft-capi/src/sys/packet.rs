@@ -1,14 +1,14 @@
 //! Packets: upcalls, sending, keeping.
 
 use super::job::WeftJob;
-use super::{bytes, enter, free, job_of, object, store, Fault, Marked};
+use super::{bytes, enter, free, is_object, job_of, object, store, Fault, Head};
 use super::{WEFT_OK, WEFT_TOO_LONG, WEFT_TOO_MANY};
 use std::ffi::{c_int, c_void};
 use weft::packets::{KeptPacket, Packet, SendBuffer};
 
 /// A packet: `struct weft_packet`.
 pub struct WeftPacket {
-    mark: u64,
+    head: Head,
     source: c_int,
     argument: u32,
     data: *const u8,
@@ -18,20 +18,7 @@ pub struct WeftPacket {
     kept: Option<KeptPacket>,
 }
 
-impl Marked for WeftPacket {
-    const MARK: u64 = 0x7765_6674_2070_6b74;
-    const NAME: &'static str = "packet";
-
-    fn mark(&self) -> u64 {
-        self.mark
-    }
-}
-
-impl Drop for WeftPacket {
-    fn drop(&mut self) {
-        self.mark = 0;
-    }
-}
+is_object!(WeftPacket, "packet", b"weft pkt");
 
 /// An upcall of the program: job, packet, and the context it was set with.
 pub type WeftUpcall = unsafe extern "C" fn(*mut WeftJob, *mut WeftPacket, *mut c_void);
@@ -74,7 +61,7 @@ fn call(
     let (data, len) = (packet.data().as_ptr(), packet.data().len());
     let mut current = Some(packet);
     let mut handle = WeftPacket {
-        mark: WeftPacket::MARK,
+        head: Head::new::<WeftPacket>(job),
         source,
         argument,
         data,
@@ -153,7 +140,7 @@ pub unsafe extern "C" fn weft_packet_keep(
             }
         };
         let handle = WeftPacket {
-            mark: WeftPacket::MARK,
+            head: Head::new::<WeftPacket>(of.head.job),
             source: of.source,
             argument: of.argument,
             data: keeping.data().as_ptr(),
@@ -257,24 +244,11 @@ pub unsafe extern "C" fn weft_try_send(
 
 /// Memory for a packet: `struct weft_buffer`.
 pub struct WeftBuffer {
-    mark: u64,
+    head: Head,
     buffer: Option<SendBuffer>,
 }
 
-impl Marked for WeftBuffer {
-    const MARK: u64 = 0x7765_6674_2062_7566;
-    const NAME: &'static str = "buffer";
-
-    fn mark(&self) -> u64 {
-        self.mark
-    }
-}
-
-impl Drop for WeftBuffer {
-    fn drop(&mut self) {
-        self.mark = 0;
-    }
-}
+is_object!(WeftBuffer, "buffer", b"weft buf");
 
 /// Allocates memory for a packet of `len` bytes; stores its handle, and where to write the bytes.
 ///
@@ -296,7 +270,8 @@ pub unsafe extern "C" fn weft_buffer_alloc(
         let mut made = job.packets.alloc(len);
         // SAFETY: promised by the caller. The bytes stay where they are while the buffer moves.
         unsafe { store(data, made.as_mut_ptr().cast()) }?;
-        let handle = Box::new(WeftBuffer { mark: WeftBuffer::MARK, buffer: Some(made) });
+        let handle =
+            Box::new(WeftBuffer { head: Head::new::<WeftBuffer>(job), buffer: Some(made) });
         // SAFETY: promised by the caller.
         unsafe { store(buffer, Box::into_raw(handle)) }?;
         Ok(WEFT_OK)

@@ -2,7 +2,7 @@
 //! chosen for one rank.
 
 use super::job::WeftJob;
-use super::{bytes, enter, free, job_of, object, store, Fault, Marked};
+use super::{bytes, enter, free, is_object, job_of, object, object_of, store, Fault, Head};
 use super::{WEFT_BUSY, WEFT_OK, WEFT_PEER, WEFT_TOO_LONG, WEFT_TOO_MANY};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void, CStr};
@@ -17,28 +17,14 @@ pub const WEFT_BY_AGENT: c_int = 1;
 
 /// A multicast group: `struct weft_group`.
 pub struct WeftGroup {
-    mark: u64,
+    head: Head,
     group: MulticastGroup,
     members: Vec<PeerId>,
     /// By member.
     expecting: RefCell<Vec<(usize, Expecting)>>,
-    job: *const WeftJob,
 }
 
-impl Marked for WeftGroup {
-    const MARK: u64 = 0x7765_6674_2067_7270;
-    const NAME: &'static str = "group";
-
-    fn mark(&self) -> u64 {
-        self.mark
-    }
-}
-
-impl Drop for WeftGroup {
-    fn drop(&mut self) {
-        self.mark = 0;
-    }
-}
+is_object!(WeftGroup, "group", b"weft grp");
 
 impl WeftGroup {
     /// The place of a rank among the members.
@@ -124,8 +110,8 @@ pub unsafe extern "C" fn weft_group_make(
         let made = owner.packets.group(id, members.clone(), me);
         let made = made.ok_or_else(|| Fault(WEFT_TOO_MANY, format!("group {id} exists")))?;
         let expecting = RefCell::default();
-        let mark = WeftGroup::MARK;
-        let handle = Box::new(WeftGroup { mark, group: made, members, expecting, job });
+        let head = Head::new::<WeftGroup>(job);
+        let handle = Box::new(WeftGroup { head, group: made, members, expecting });
         // SAFETY: promised by the caller.
         unsafe { store(group, Box::into_raw(handle)) }?;
         Ok(WEFT_OK)
@@ -168,9 +154,7 @@ pub unsafe extern "C" fn weft_group_slow(
 ) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
-        let group = unsafe { object(group) }?;
-        // SAFETY: promised by the caller.
-        let job = unsafe { job_of(group.job) }?;
+        let (group, job) = unsafe { object_of(group) }?;
         let slow = group.group.slow();
         for (at, (member, _)) in slow.iter().enumerate().take(count) {
             let rank = group.members.get(*member).map_or(-1, |&peer| job.rank_of(peer));
@@ -192,9 +176,7 @@ pub unsafe extern "C" fn weft_group_slow(
 pub unsafe extern "C" fn weft_group_expect(group: *mut WeftGroup, rank: c_int) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
-        let group = unsafe { object(group.cast_const()) }?;
-        // SAFETY: promised by the caller.
-        let job = unsafe { job_of(group.job) }?;
+        let (group, job) = unsafe { object_of(group.cast_const()) }?;
         let member = group.member(job, rank)?;
         let expecting = group.group.expect(member).map_err(|error| group.fault(job, error))?;
         group.expecting.borrow_mut().push((member, expecting));
@@ -210,9 +192,8 @@ pub unsafe extern "C" fn weft_group_expect(group: *mut WeftGroup, rank: c_int) -
 pub unsafe extern "C" fn weft_group_unexpect(group: *mut WeftGroup, rank: c_int) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
-        let group = unsafe { object(group.cast_const()) }?;
-        // SAFETY: promised by the caller.
-        let member = group.member(unsafe { job_of(group.job) }?, rank)?;
+        let (group, job) = unsafe { object_of(group.cast_const()) }?;
+        let member = group.member(job, rank)?;
         let mut expecting = group.expecting.borrow_mut();
         let at = expecting.iter().position(|&(of, _)| of == member);
         let at = at.ok_or_else(|| Fault::argument("nothing is expected of that rank"))?;
@@ -229,9 +210,7 @@ pub unsafe extern "C" fn weft_group_unexpect(group: *mut WeftGroup, rank: c_int)
 pub unsafe extern "C" fn weft_group_failed(group: *const WeftGroup) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
-        let group = unsafe { object(group) }?;
-        // SAFETY: promised by the caller.
-        let job = unsafe { job_of(group.job) }?;
+        let (group, job) = unsafe { object_of(group) }?;
         match group.group.failed() {
             Some(error) => Err(group.fault(job, error)),
             None => Ok(WEFT_OK),
@@ -249,9 +228,7 @@ pub unsafe extern "C" fn weft_group_failed(group: *const WeftGroup) -> c_int {
 pub unsafe extern "C" fn weft_forwarded_by(group: *const WeftGroup, tree: c_int) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
-        let group = unsafe { object(group) }?;
-        // SAFETY: promised by the caller.
-        let job = unsafe { job_of(group.job) }?;
+        let (group, job) = unsafe { object_of(group) }?;
         Ok(match group.group.forwarded_by(tree_of(job, tree)?) {
             Place::Agent => WEFT_BY_AGENT,
             Place::Host => WEFT_BY_HOST,
@@ -275,9 +252,8 @@ pub unsafe extern "C" fn weft_multicast(
 ) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
-        let (group, data) = unsafe { (object(group.cast_const())?, bytes(data.cast(), len)?) };
-        // SAFETY: promised by the caller.
-        let job = unsafe { job_of(group.job) }?;
+        let ((group, job), data) =
+            unsafe { (object_of(group.cast_const())?, bytes(data.cast(), len)?) };
         let tree = tree_of(job, tree)?;
         let sent = match job.depth.get() {
             0 => group.group.send_blocking(tree, handler, argument, data),

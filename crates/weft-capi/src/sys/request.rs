@@ -6,7 +6,7 @@
 use super::job::WeftJob;
 use super::message::refused;
 use super::receive::WEFT_ANY;
-use super::{enter, job_of, object, store, Fault, Marked};
+use super::{enter, is_object, job_of, object, object_of, store, Fault, Head};
 use super::{WEFT_ARGUMENT, WEFT_CANCELLED, WEFT_OK, WEFT_TOO_LONG};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
@@ -66,8 +66,7 @@ struct Outcome {
 
 /// An operation that has started: `struct weft_request`.
 pub struct WeftRequest {
-    mark: u64,
-    job: *const WeftJob,
+    head: Head,
     op: Cell<Option<OpId>>,
     outcome: RefCell<Option<Outcome>>,
     /// Room of a receive; of a send nothing.
@@ -78,22 +77,14 @@ pub struct WeftRequest {
     set: Cell<(*const WeftSet, *mut c_void)>,
 }
 
-impl Marked for WeftRequest {
-    const MARK: u64 = 0x7765_6674_2072_6571;
-    const NAME: &'static str = "request";
-
-    fn mark(&self) -> u64 {
-        self.mark
-    }
-}
+is_object!(WeftRequest, "request", b"weft req");
 
 impl Drop for WeftRequest {
     fn drop(&mut self) {
-        self.mark = 0;
         // A call unwound, and what it waited for would use its memory later.
         if let Some(op) = self.op.get().filter(|_| self.outcome.get_mut().is_none()) {
             // SAFETY: a request lives no longer than its job.
-            unsafe { &*self.job }.endpoint().take_back(op);
+            unsafe { &*self.head.job }.endpoint().take_back(op);
         }
     }
 }
@@ -101,8 +92,7 @@ impl Drop for WeftRequest {
 impl WeftRequest {
     fn new(job: &WeftJob, memory: Option<Memory>, is_any: bool) -> Box<WeftRequest> {
         Box::new(WeftRequest {
-            mark: WeftRequest::MARK,
-            job,
+            head: Head::new::<WeftRequest>(job),
             op: Cell::new(None),
             outcome: RefCell::default(),
             memory,
@@ -381,13 +371,12 @@ unsafe fn take(entry: &mut *mut WeftRequest, status: *mut WeftStatus) -> Result<
 }
 
 fn job_in<'a>(living: &[(usize, &WeftRequest)]) -> Result<&'a WeftJob, Fault> {
-    let first = living.first().map(|(_, request)| request.job);
-    let job = first.ok_or_else(|| Fault::argument("no request"))?;
-    if living.iter().any(|(_, request)| request.job != job) {
+    let (_, first) = living.first().ok_or_else(|| Fault::argument("no request"))?;
+    if living.iter().any(|(_, request)| !request.head.has_job_of(&first.head)) {
         return Err(Fault::argument("requests of several jobs"));
     }
     // SAFETY: requests live no longer than their job.
-    unsafe { job_of(job) }
+    unsafe { job_of(first.head.job) }
 }
 
 fn any_of<'a>(living: &[(usize, &'a WeftRequest)]) -> Option<&'a WeftRequest> {
@@ -503,9 +492,7 @@ pub unsafe extern "C" fn weft_wait_all(
 pub unsafe extern "C" fn weft_cancel(request: *mut WeftRequest) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
-        let request = unsafe { object(request.cast_const()) }?;
-        // SAFETY: requests live no longer than their job.
-        let job = unsafe { job_of(request.job) }?;
+        let (request, job) = unsafe { object_of(request.cast_const()) }?;
         if let (Some(op), Some(_)) = (request.op.get(), request.memory) {
             if !request.is_done() {
                 job.endpoint().cancel(op);
@@ -518,8 +505,7 @@ pub unsafe extern "C" fn weft_cancel(request: *mut WeftRequest) -> c_int {
 
 /// Requests of which whichever ends first is told of first: `struct weft_set`.
 pub struct WeftSet {
-    mark: u64,
-    job: *const WeftJob,
+    head: Head,
     requests: RefCell<HashSet<*const WeftRequest>>,
     /// Those that have ended and that nobody was told of.
     ended: RefCell<VecDeque<*const WeftRequest>>,
@@ -527,18 +513,10 @@ pub struct WeftSet {
     anys: Cell<u32>,
 }
 
-impl Marked for WeftSet {
-    const MARK: u64 = 0x7765_6674_2073_6574;
-    const NAME: &'static str = "set";
-
-    fn mark(&self) -> u64 {
-        self.mark
-    }
-}
+is_object!(WeftSet, "set", b"weft set");
 
 impl Drop for WeftSet {
     fn drop(&mut self) {
-        self.mark = 0;
         for request in self.requests.get_mut().drain() {
             // SAFETY: they are the set's, which ends them when it has told of them.
             drop(unsafe { Box::from_raw(request.cast_mut()) });
@@ -556,8 +534,7 @@ pub unsafe extern "C" fn weft_set_make(job: *mut WeftJob, set: *mut *mut WeftSet
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         let made = WeftSet {
-            mark: WeftSet::MARK,
-            job,
+            head: Head::new::<WeftSet>(job),
             requests: RefCell::default(),
             ended: RefCell::default(),
             anys: Cell::new(0),
@@ -581,10 +558,9 @@ pub unsafe extern "C" fn weft_set_add(
 ) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
-        let (of, what) = unsafe { (object(set.cast_const())?, object(request.cast_const())?) };
-        // SAFETY: a set lives no longer than its job.
-        unsafe { job_of(of.job) }?;
-        if what.job != of.job || !what.set.get().0.is_null() {
+        let ((of, _), what) =
+            unsafe { (object_of(set.cast_const())?, object(request.cast_const())?) };
+        if !what.head.has_job_of(&of.head) || !what.set.get().0.is_null() {
             return Err(Fault(WEFT_ARGUMENT, "the request is another job's or set's".into()));
         }
         what.set.set((set, context));
@@ -611,9 +587,7 @@ pub unsafe extern "C" fn weft_set_wait(
 ) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
-        let set = unsafe { object(set.cast_const()) }?;
-        // SAFETY: a set lives no longer than its job.
-        let job = unsafe { job_of(set.job) }?;
+        let (set, job) = unsafe { object_of(set.cast_const()) }?;
         if set.requests.borrow().is_empty() {
             return Ok(0);
         }

@@ -1,10 +1,11 @@
-//! Frame authentication and encryption: every link that crosses a network, and the simulator.
+//! Frame authentication and encryption, for every link that crosses a network and for the
+//! simulator.
 //!
-//! A frame on such a link is `packet || trailer`, the trailer a 64-bit packet number and an 8-byte
-//! tag. The nonce of a frame is the sender's endpoint id and the packet number, never used twice
-//! (see [`Secure`]).
+//! A frame on such a link is `packet || trailer`. The trailer is a 64-bit packet number and an
+//! 8-byte tag. The nonce of a frame is the sender's endpoint id and the packet number; no nonce is
+//! ever used twice (see [`Secure`]).
 //!
-//! - [`Mode::Auth`]: the payload travels as it is. The tag is a Wegman-Carter code of the
+//! - [`Mode::Auth`]: the payload is sent unchanged. The tag is a Wegman-Carter code of the
 //!   receiver's endpoint id, header and payload: POLYVAL of those xor AES-128 of the nonce.
 //! - [`Mode::Encrypt`]: AEGIS-128X2 of the payload, with the receiver's endpoint id and the header
 //!   as associated data.
@@ -12,8 +13,8 @@
 //! Keys are derived from the job key, one for each purpose. `docs/adr/0002-frame-authentication.md`
 //! has the reasons and the figures.
 //!
-//! Opening a frame allocates nothing, answers nothing and changes no state until the tag was right.
-//! What is refused is counted by cause.
+//! Opening a frame allocates nothing and sends nothing, and changes no state before the tag has
+//! been verified. Refused frames are counted by cause.
 
 mod peers;
 mod sys;
@@ -35,7 +36,7 @@ use weft_core::{EndpointId, PeerId};
 pub const TRAILER: usize = 16;
 const TAG: usize = 8;
 
-/// What a network link does to its frames.
+/// The protection of frames on a network link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Authenticate header and payload.
@@ -43,27 +44,27 @@ pub enum Mode {
     Auth,
     /// Authenticate both and encrypt the payload.
     Encrypt,
-    /// Nothing; frames carry no trailer. Only on explicit request, on networks that are trusted:
-    /// whoever opens a link so says it to people, once.
+    /// No protection; frames carry no trailer. Only on explicit request, on trusted networks: the
+    /// code that opens such a link warns people once.
     None,
 }
 
-/// The secret that the endpoints of a job share. Not shown by `Debug`.
+/// The secret that the endpoints of a job share. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobKey([u8; 32]);
 
 impl JobKey {
-    /// From 16 to 32 bytes; `None` for any other length. Shorter keys are padded with zeros.
+    /// Makes a key from 16 to 32 bytes; `None` for any other length. Shorter keys are padded with
+    /// zeros.
     pub fn from_bytes(bytes: &[u8]) -> Option<JobKey> {
         let mut key = [0; 32];
         (16..=32).contains(&bytes.len()).then(|| key[..bytes.len()].copy_from_slice(bytes))?;
         Some(JobKey(key))
     }
 
-    /// A new one from the kernel's random source.
-    ///
+    /// Makes a new key from the kernel's random source.
     /// # Errors
-    /// [`LinkError::System`] where there is none.
+    /// [`LinkError::System`] if there is none.
     pub fn random() -> Result<JobKey, LinkError> {
         let mut key = [0; 32];
         sys::random_bytes(&mut key).map_err(|source| LinkError::System {
@@ -74,23 +75,23 @@ impl JobKey {
         Ok(JobKey(key))
     }
 
-    /// The bytes, for the launcher to hand on.
+    /// Returns the bytes, which the launcher passes on.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// A number that names the job to anybody; it tells nothing about the key.
+    /// Returns a public number that identifies the job; it tells nothing about the key.
     pub fn public_id(&self) -> u64 {
         u64::from_le_bytes(cut(self.derived(b"weft 1 public id")))
     }
 
-    /// A key for one purpose.
+    /// Derives a key for one purpose.
     pub(crate) fn derived(&self, purpose: &[u8; 16]) -> [u8; 16] {
         self.derive(purpose, Backend::detect())
     }
 
-    /// The same: the tag of the second half under the first half, the purpose as
-    /// nonce.
+    /// Derives a key on a chosen implementation: the tag of the second half under the first half,
+    /// with the purpose as nonce.
     fn derive(&self, purpose: &[u8; 16], backend: Backend) -> [u8; 16] {
         let (first, second) = self.0.split_at(16);
         let mut key = [0; 16];
@@ -108,7 +109,7 @@ impl fmt::Debug for JobKey {
 /// Security settings of a link.
 #[derive(Clone, Debug)]
 pub struct Security {
-    /// What to do.
+    /// The protection of frames.
     pub mode: Mode,
     /// The job's secret.
     pub job_key: JobKey,
@@ -116,7 +117,7 @@ pub struct Security {
     pub me: EndpointId,
 }
 
-/// Why a frame was refused.
+/// The reason why a frame was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reject {
@@ -124,18 +125,19 @@ pub enum Reject {
     Short,
     /// Not a packet of this protocol: unknown version or type.
     Malformed,
-    /// The session number names no peer (any more).
+    /// No peer has this session number (any more).
     StaleSession,
-    /// The packet number was accepted before, is too old to tell, or belongs to another lane.
+    /// The packet number was accepted before, is too old for the window, or belongs to another
+    /// lane.
     Replayed,
-    /// The tag is wrong: altered, sent to another endpoint, or made with another key.
+    /// The tag is wrong: the frame was altered, was sent to another endpoint, or has another key.
     AuthFailed,
-    /// It came from a socket address that is not the peer's ([`Mode::None`] only).
+    /// It came from a socket address of another host ([`Mode::None`] only).
     Spoofed,
 }
 
 impl Reject {
-    /// Every cause, in counter order.
+    /// All causes, in the order of their counters.
     pub const ALL: [Reject; 6] = [
         Reject::Short,
         Reject::Malformed,
@@ -145,7 +147,7 @@ impl Reject {
         Reject::Spoofed,
     ];
 
-    /// Name of its counter.
+    /// Returns the name of its counter.
     pub const fn name(self) -> &'static str {
         match self {
             Reject::Short => "short",
@@ -158,8 +160,8 @@ impl Reject {
     }
 }
 
-/// A link has given out all packet numbers that it has under its key: one used twice would give
-/// away what authenticates frames.
+/// The error of a link that has used all packet numbers under its key. A second use of a number
+/// would reveal the secret that authenticates frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumbersUsedUp;
 
@@ -174,13 +176,13 @@ impl fmt::Display for NumbersUsedUp {
 
 impl std::error::Error for NumbersUsedUp {}
 
-/// Header length of the packet in a rehearsal.
+/// Header length of the packet that `rehearse` seals and opens.
 const REHEARSED: usize = PacketType::Eager.header_len();
 
-/// An accepted packet: where its parts lie in the frame, and whose it is.
+/// An accepted packet: the lengths of its parts in the frame, and its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// The peer, where it is known; a first HELLO comes from a stranger.
+    /// The peer; `None` for a first HELLO, whose sender is not a peer yet.
     pub peer: Option<PeerId>,
     /// Length of the header.
     pub header_len: usize,
@@ -190,9 +192,9 @@ pub struct Opened {
 
 /// Seals and opens the frames of one link.
 ///
-/// Packet numbers: the top 8 bits name the lane (each link of an endpoint has its own, and refuses
-/// others), so links need not share a counter; the rest is handed out to peers in runs, so that no
-/// number is used twice and each peer still sees consecutive ones.
+/// Packet numbers: the top 8 bits name the lane. Each link of an endpoint has its own lane and
+/// refuses numbers of others, so links need not share a counter. The other bits are given to peers
+/// in runs, so that no number is used twice and each peer still receives consecutive numbers.
 pub struct Secure {
     mode: Mode,
     me: EndpointId,
@@ -204,17 +206,19 @@ pub struct Secure {
 }
 
 impl Secure {
-    /// For one link.
+    /// Makes the state of one link.
     pub fn new(security: &Security, lane: Lane) -> Secure {
         Secure::with_backend(security, lane, Backend::detect())
     }
 
-    /// With fewer runs of packet numbers than [`RUNS_MAX`]: a peer that is made known takes one.
+    /// As [`new`](Self::new), with fewer runs of packet numbers than [`RUNS_MAX`]: each added peer
+    /// takes one run.
     pub fn with_runs(security: &Security, lane: Lane, runs: u64) -> Secure {
         Secure { peers: Peers::new(lane, runs), ..Secure::new(security, lane) }
     }
 
-    /// With a chosen cipher implementation, for tests and measurement; it must work here.
+    /// As [`new`](Self::new), with a chosen cipher implementation, for tests and measurement. The
+    /// processor must support it.
     pub fn with_backend(security: &Security, lane: Lane, backend: Backend) -> Secure {
         let key = |purpose| security.job_key.derive(purpose, backend);
         Secure {
@@ -228,17 +232,17 @@ impl Secure {
         }
     }
 
-    /// The mode.
+    /// Returns the mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The cipher implementation.
+    /// Returns the cipher implementation.
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// Bytes that sealing adds to a packet.
+    /// Returns the number of bytes that sealing adds to a packet.
     pub fn trailer_len(&self) -> usize {
         match self.mode {
             Mode::None => 0,
@@ -246,9 +250,8 @@ impl Secure {
         }
     }
 
-    /// Makes a peer known: the session number it uses towards us, and its identity. A peer number
-    /// that is already known is replaced, its replay window kept if the identity is the same.
-    ///
+    /// Adds a peer: the session number that it uses towards us, and its identity. An existing peer
+    /// of this number is replaced; its replay window is kept if the identity is the same.
     /// # Errors
     /// No packet numbers are left for it; nothing has changed.
     pub fn add_peer(
@@ -265,9 +268,9 @@ impl Secure {
         self.peers.remove(peer);
     }
 
-    /// The trailer for a packet to `peer`. `None` if the peer is unknown, or this process a copy of
-    /// that which opened the link ([`Origin`](crate::copied::Origin)). Every call is a new
-    /// transmission. Only for [`Mode::Auth`].
+    /// Returns the trailer for a packet to `peer`. `None` if the peer is unknown, or if this
+    /// process is a copy of the process that opened the link ([`Origin`](crate::copied::Origin)).
+    /// Every call takes a new packet number. Only for [`Mode::Auth`].
     #[inline]
     pub fn seal(&mut self, peer: PeerId, header: &[u8], payload: &[u8]) -> Option<[u8; TRAILER]> {
         debug_assert_eq!(self.mode, Mode::Auth);
@@ -277,7 +280,8 @@ impl Secure {
     }
 
     /// Writes the frame for a packet to `peer` into `out`, in any mode; returns its length. `None`
-    /// if the peer is unknown, `out` too small, or this process a copy, as in [`seal`](Self::seal).
+    /// if the peer is unknown, if `out` is too small, or if this process is a copy, as in
+    /// [`seal`](Self::seal).
     pub fn seal_into(
         &mut self,
         peer: PeerId,
@@ -307,16 +311,16 @@ impl Secure {
         Some(packet_len + self.trailer_len())
     }
 
-    /// Checks a received frame, decrypts it in place, and marks its packet number as used. What is
-    /// refused is counted; `frame` may then hold zeros in place of the payload.
+    /// Checks a received frame, decrypts it in place, and marks its packet number as used. A
+    /// refused frame is counted; `frame` may then hold zeros in place of the payload.
     pub fn open(&mut self, frame: &mut [u8]) -> Result<Opened, Reject> {
         let result = self.try_open(frame);
         self.count(result)
     }
 
-    /// As [`open`](Self::open), and copies the payload into `place`, of the payload's length, in
-    /// the same pass. If the frame is refused, `place` may hold what was refused. `header_len` is
-    /// that of the packet's type. Only for [`Mode::Auth`].
+    /// As [`open`](Self::open), and copies the payload into `place`, which has the payload's
+    /// length, in the same pass. If the frame is refused, `place` may hold the refused payload.
+    /// `header_len` is the header length of the packet's type. Only for [`Mode::Auth`].
     pub fn open_into(
         &mut self,
         frame: &mut [u8],
@@ -330,9 +334,9 @@ impl Secure {
         self.count(result)
     }
 
-    /// Checks a short packet that nobody sent and seals one that nobody gets, so that the code and
-    /// the tables for it are in the nearest cache when the answer of `peer` comes: while a program
-    /// waits for it, this costs nothing, and the system call before has displaced them.
+    /// Opens and seals a short packet that is neither received nor sent. This loads code and tables
+    /// into the nearest cache before the answer of `peer` comes; the system call before has
+    /// displaced them. While a program waits for the answer, this costs nothing.
     #[inline(never)]
     pub fn rehearse(&mut self, peer: PeerId) {
         if self.mode != Mode::Auth {
@@ -343,18 +347,18 @@ impl Secure {
         header[field::VERSION] = wire::VERSION;
         header[field::TYPE] = PacketType::Eager as u8;
         header[field::SESSION].copy_from_slice(&session.to_le_bytes());
-        // As likely accepted as any forgery.
+        // Accepted with the probability of any forgery.
         let _ = self.try_open_parts(&header, &mut [0; 16], &trailer(pn, [0; 8]), None);
         let message = Message { number: 0, header: &header, payload: &[0; 16] };
         std::hint::black_box(self.mac.tag_copy([0, 0], &message, &mut [0; 16]));
     }
 
-    /// Counts a refusal that the link itself found.
+    /// Counts a refusal that the link itself decided.
     pub fn reject(&mut self, cause: Reject) {
         self.rejected[cause as usize] += 1;
     }
 
-    /// How many frames were refused, by cause.
+    /// Lists the number of refused frames by cause.
     pub fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         for cause in Reject::ALL {
             each(cause.name(), self.rejected[cause as usize]);
@@ -413,7 +417,7 @@ impl Secure {
         Ok(Opened { peer, header_len: header.len(), packet_len: header.len() + payload.len() })
     }
 
-    /// Who claims to have sent this, and whether its packet number is fresh. Changes nothing.
+    /// Returns the claimed sender and the packet number, if the number is fresh. Changes nothing.
     #[inline]
     fn admit(
         &self,
@@ -429,7 +433,7 @@ impl Secure {
     }
 }
 
-/// Header length of a packet from its first bytes, all of the header being there.
+/// Returns the header length of a packet from its first bytes; all bytes of the header are present.
 #[inline]
 fn header_len(packet: &[u8]) -> Result<usize, Reject> {
     let Some(start) = packet.first_chunk::<{ wire::COMMON_LEN }>() else {
@@ -443,7 +447,7 @@ fn header_len(packet: &[u8]) -> Result<usize, Reject> {
     (packet.len() >= len).then_some(len).ok_or(Reject::Short)
 }
 
-/// The sender's endpoint id in a HELLO, else `None`.
+/// Returns the sender's endpoint id of a HELLO, else `None`.
 #[inline]
 fn hello_source(header: &[u8]) -> Option<EndpointId> {
     if header[field::TYPE] != PacketType::Hello as u8 {
@@ -473,14 +477,14 @@ fn cut(tag: [u8; 16]) -> [u8; TAG] {
     *tag.first_chunk().expect("16 bytes hold 8")
 }
 
-/// Compares the tag in a trailer, in constant time.
+/// Compares the tag with that in a trailer, in constant time.
 #[inline(always)]
 fn equal(tag: [u8; TAG], end: &[u8; TRAILER]) -> bool {
     let found = u64::from_le_bytes(*end.last_chunk().expect("16 bytes hold 8"));
     std::hint::black_box(u64::from_le_bytes(tag) ^ found) == 0
 }
 
-/// What sealing and opening one frame costs on this machine.
+/// The cost of sealing and opening one frame on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     /// Header and payload bytes.
@@ -491,14 +495,14 @@ pub struct Cost {
     pub open_ns: f64,
 }
 
-/// Measures the cost of authenticating packets of `packet_len` bytes (at least 32) as this machine
-/// does it best. Takes a few milliseconds.
+/// Measures the cost of authenticating packets of `packet_len` bytes (at least 32) with the best
+/// implementation of this machine. Takes a few milliseconds.
 pub fn measure_cost(packet_len: usize) -> Cost {
     measure_cost_on(Backend::detect(), packet_len)
 }
 
-/// The same on a chosen implementation, which must work here: the fastest of a hundred short runs,
-/// since anything slower was disturbed.
+/// As [`measure_cost`] on a chosen implementation, which must work here. Returns the fastest of a
+/// hundred short runs, since slower runs were disturbed.
 pub fn measure_cost_on(backend: Backend, packet_len: usize) -> Cost {
     const RUN: usize = 256;
     let key = JobKey([7; 32]);

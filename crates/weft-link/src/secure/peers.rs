@@ -1,4 +1,5 @@
-//! Who may send to us, which packet numbers they used, and which we used towards them.
+//! The endpoints that may send to us, the packet numbers accepted from each, and those used to
+//! each.
 
 use super::{hello_source, NumbersUsedUp, Reject, Window};
 use crate::copied::Origin;
@@ -6,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use weft_core::wire::{session_index, session_of};
 use weft_core::{EndpointId, PeerId};
 
-/// The links of an endpoint that share one job key; each numbers its packets in a range of its own.
+/// The links of an endpoint that share one job key; each uses its own range of packet numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Lane {
@@ -24,12 +25,13 @@ pub enum Lane {
 
 /// Bits of a packet number below the lane.
 const LANE_SHIFT: u32 = 56;
-/// A peer takes this many numbers at a time.
+/// Number of packet numbers that a peer takes at a time.
 const RUN: u64 = 1 << 32;
-/// Runs that a link has under one key: each peer that is made known takes one, and one more after
-/// each `RUN` of packets.
+/// Number of runs of a link under one key: each added peer takes one, and a further one after each
+/// `RUN` packets.
 pub const RUNS_MAX: u64 = (1 << LANE_SHIFT) / RUN;
-/// Endpoints that are no peers (not yet, no longer) whose highest packet number is remembered.
+/// Number of endpoints that are not peers (not yet, or no longer) whose highest packet number is
+/// remembered.
 const STRANGERS: usize = 4096;
 
 struct Peer {
@@ -40,17 +42,17 @@ struct Peer {
 }
 
 pub(super) struct Peers {
-    /// A copy of the process has the same numbers to give out, and gives none.
+    /// A copy of the process has the same free packet numbers, so it must not use any.
     origin: Origin,
     lane: u64,
     next_run: u64,
     runs_max: u64,
-    /// By peer number.
+    /// Peers by number.
     table: Vec<Option<Box<Peer>>>,
     /// Peer by session index.
     sessions: Vec<Option<PeerId>>,
     endpoints: BTreeMap<EndpointId, PeerId>,
-    /// Highest packet number of endpoints that are no peers, oldest first in `order`.
+    /// Highest packet number of endpoints that are not peers; `order` lists them, oldest first.
     strangers: BTreeMap<EndpointId, u64>,
     order: VecDeque<EndpointId>,
 }
@@ -70,7 +72,7 @@ impl Peers {
         }
     }
 
-    /// Nothing changes where no numbers are left.
+    /// Adds a peer; changes nothing if no packet numbers are left.
     pub fn add(
         &mut self,
         peer: PeerId,
@@ -109,8 +111,8 @@ impl Peers {
         }
     }
 
-    /// The peer's identity, and the number for the next packet to it; `None` also in a copy of the
-    /// process that opened the link.
+    /// Returns the peer's identity and the number for the next packet to it; `None` also in a copy
+    /// of the process that opened the link.
     #[inline]
     pub fn next_number(&mut self, peer: PeerId) -> Option<(EndpointId, u64)> {
         if !self.origin.is_here() {
@@ -126,7 +128,7 @@ impl Peers {
         Some((endpoint, pn))
     }
 
-    /// A peer's run has ended: it gets another, or nothing is sent to it any more.
+    /// Gives a peer whose run has ended another run. If none is left, no packet can be sent to it.
     #[cold]
     fn renew(&mut self, peer: PeerId) {
         match self.take_run() {
@@ -141,13 +143,13 @@ impl Peers {
         }
     }
 
-    /// The session number of a peer, and the packet number it probably uses next.
+    /// Returns the session number of a peer, and the packet number that it probably uses next.
     pub fn expected(&self, peer: PeerId) -> Option<(u32, u64)> {
         let first = self.lane << LANE_SHIFT;
         self.known(peer).map(|known| (known.session, known.window.top().max(first) + 1))
     }
 
-    /// Who claims to have sent a packet; its header is complete.
+    /// Returns the claimed sender of a packet, whose header is complete.
     #[inline]
     pub fn sender(&self, header: &[u8]) -> Result<(EndpointId, Option<PeerId>), Reject> {
         if let Some(source) = hello_source(header) {
@@ -159,7 +161,7 @@ impl Peers {
         known.map(|k| (k.endpoint, peer)).ok_or(Reject::StaleSession)
     }
 
-    /// Whether a packet number of this sender may be accepted.
+    /// True if a packet number of this sender may be accepted.
     #[inline]
     pub fn is_fresh(&self, source: EndpointId, peer: Option<PeerId>, pn: u64) -> bool {
         if pn >> LANE_SHIFT != self.lane {
@@ -171,7 +173,7 @@ impl Peers {
         }
     }
 
-    /// Marks a packet number as used; the packet is authentic.
+    /// Marks the packet number of an authentic packet as used.
     #[inline]
     pub fn accept(&mut self, source: EndpointId, peer: Option<PeerId>, pn: u64) {
         let known = peer.and_then(|p| self.table.get_mut(p.0 as usize)?.as_mut());
@@ -203,7 +205,7 @@ impl Peers {
             return Err(NumbersUsedUp);
         }
         self.next_run += 1;
-        // Number 0 of a run is skipped: the window takes 0 as seen.
+        // Number 0 of a run is skipped: for the window, 0 was accepted already.
         Ok((self.lane << LANE_SHIFT) + run * RUN + 1)
     }
 }

@@ -13,7 +13,7 @@ fn secure(mode: Mode, me: EndpointId, key: u8) -> Secure {
     Secure::new(&Security { mode, job_key, me }, Lane::Udp)
 }
 
-/// A sealer at A and an opener at B that know each other.
+/// Makes a sealer at A and an opener at B that know each other.
 fn pair(mode: Mode) -> (Secure, Secure) {
     let (mut a, mut b) = (secure(mode, A, 1), secure(mode, B, 1));
     a.add_peer(P, 9, B).unwrap();
@@ -277,7 +277,7 @@ fn measure_cost__reports_positive_times() {
     assert!(cost.packet_len == 40 && cost.seal_ns > 0.0 && cost.open_ns > 0.0);
 }
 
-/// `PROTOCOL.md` has the frames of an example, for whoever writes the protocol anew.
+/// `PROTOCOL.md` contains these frames as an example for other implementations of the protocol.
 #[test]
 fn seal__makes_the_frames_in_protocol_md() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../PROTOCOL.md");

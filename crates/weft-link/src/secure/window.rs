@@ -1,9 +1,9 @@
-//! Replay window: which packet numbers of one sender were already accepted.
+//! The replay window: the packet numbers of one sender that were already accepted.
 
-/// Packet numbers this far behind the highest are still told apart; older ones are refused.
+/// Numbers less than this behind the highest are checked one by one; older ones are refused.
 pub const WIDTH: u64 = 1024;
 
-/// One word more than the width, so that a word can be cleared whole when the window moves (RFC
+/// One word more than the width, so that a whole word can be cleared when the window moves (RFC
 /// 6479).
 const WORDS: u64 = WIDTH / 64 + 1;
 
@@ -22,17 +22,17 @@ impl Default for Window {
 }
 
 impl Window {
-    /// A window that has seen every number up to `top`.
+    /// Makes a window in which every number up to `top` was accepted.
     pub fn after(top: u64) -> Window {
         Window { top, words: [u64::MAX; WORDS as usize] }
     }
 
-    /// The highest number accepted.
+    /// Returns the highest accepted number.
     pub fn top(&self) -> u64 {
         self.top
     }
 
-    /// Whether `pn` was not accepted before and is not too old to tell.
+    /// True if `pn` was not accepted before and is not too old.
     #[inline]
     pub fn is_fresh(&self, pn: u64) -> bool {
         pn > self.top || (self.top - pn < WIDTH && self.words[slot(pn)] & bit(pn) == 0)

@@ -1,20 +1,20 @@
-//! Copies straight between this process's memory and a peer's (Linux `process_vm_readv(2)`).
+//! Direct copies between this process's memory and a peer's (Linux `process_vm_readv(2)`).
 
 use super::sys::memory::{self, Detour};
 use super::sys::socket::Cred;
 use crate::LinkError;
 
-/// Whether to use direct copies.
+/// The choice of direct copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DirectCopy {
-    /// Where the kernel permits it.
+    /// Use them if the kernel permits it.
     #[default]
     Auto,
-    /// Never.
+    /// Never use them.
     Off,
 }
 
-/// What is known of direct access to one peer.
+/// The state of direct access to one peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Direct {
     pid: i32,
@@ -24,7 +24,7 @@ pub(super) struct Direct {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Forbidden,
-    /// The kernel permits it; that the process number names the peer is not yet proven.
+    /// The kernel permits it, but it is not proven yet that the process id names the peer.
     Permitted,
     Verified,
 }
@@ -38,23 +38,23 @@ impl Direct {
         Direct { pid: cred.pid, state }
     }
 
-    /// The process at the other end, as the kernel named it when the socket was connected.
+    /// Returns the process id of the other end, as the kernel reported it at the connection.
     pub(super) fn process(&self) -> i32 {
         self.pid
     }
 
-    /// Whether direct copies will work, as far as is known.
+    /// True if direct copies will work, as far as is known.
     pub(super) fn usable(&self) -> bool {
         self.state != State::Forbidden
     }
 
-    /// Whether `verify` succeeded.
+    /// True if `verify` succeeded.
     pub(super) fn verified(&self) -> bool {
         self.state == State::Verified
     }
 
-    /// Reads the word that the peer says lies at `addr` of its memory. False: it does not, and
-    /// direct copies are off from now on.
+    /// Reads the word at `addr` of the peer's memory and compares it with the peer's `word`. False
+    /// if it differs; direct copies are then off.
     pub(super) fn verify(&mut self, addr: u64, word: u64) -> bool {
         if self.state != State::Permitted {
             return true;

@@ -1,4 +1,4 @@
-//! The same rings between an agent and the ranks that it serves, of any user.
+//! The same rings between an agent and the ranks of any user that it serves.
 
 use super::rendezvous::{self, Kind};
 use super::ring::Area as _;
@@ -8,37 +8,37 @@ use crate::sync::Ordering;
 use crate::{Address, Bytes, LinkError, PeerInfo};
 use weft_core::{EndpointId, PeerId};
 
-/// A process that connected, as the kernel vouches for it.
+/// A process that connected, with the kernel's data about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The endpoint it says it is.
+    /// The endpoint id that the process claims.
     pub endpoint: EndpointId,
     /// Its user.
     pub user: u32,
-    /// Its process number; 0 when it is not visible from here.
+    /// Its process id; 0 when it is not visible from here.
     pub pid: i32,
 }
 
-/// Takes what the peers of a hub send, from each until it has cost its share.
+/// Receives packets of the peers of a hub, from each until their cost reaches its share.
 pub(crate) trait Heard {
-    /// What the packets of a peer may cost now; 0: it is not heard.
+    /// Returns the highest cost for the packets of a peer now; 0: the peer is not read.
     fn share(&mut self, from: PeerId) -> u32;
-    /// A packet; what it cost.
+    /// Takes a packet; returns its cost.
     fn frame(&mut self, from: PeerId, header: &[u8], payload: Bytes<'_>) -> u32;
 }
 
 impl ShmLink {
-    /// A link that listens at `name` (a path, or `@` and an abstract name) for processes of any
-    /// user, whose rings are no larger than `config` says; at most `of_user` of one user. Nobody's
-    /// memory is copied directly.
+    /// Opens a link that listens at `name` (a path, or `@` and an abstract name) for processes of
+    /// any user, at most `of_user` of one user. Their rings must have the sizes in `config`. No
+    /// direct copies are made.
     pub(crate) fn hub(config: ShmConfig, name: &str, of_user: usize) -> Result<ShmLink, LinkError> {
         let mut hub = ShmLink::open(ShmConfig { direct: DirectCopy::Off, ..config }, Some(name))?;
         hub.of_user = of_user;
         Ok(hub)
     }
 
-    /// Connects to the agent that listens at `name`, of the same user or of root. Returns its
-    /// process number.
+    /// Connects to the agent that listens at `name`, whose user is root or that of this process.
+    /// Returns the agent's process id.
     pub(crate) fn connect_agent(
         &mut self,
         name: &str,
@@ -54,7 +54,7 @@ impl ShmLink {
         Ok(pid)
     }
 
-    /// Who connected and has no number yet.
+    /// Lists the callers: processes that connected and have no peer number yet.
     pub(crate) fn callers(&self) -> Vec<Caller> {
         let strangers = self.peers.iter().filter(|p| p.id.is_none());
         let caller = |p: &super::Peer| {
@@ -64,13 +64,13 @@ impl ShmLink {
         strangers.filter_map(caller).collect()
     }
 
-    /// Whether anybody connected who has no number yet.
+    /// True if there is a caller.
     #[inline]
     pub(crate) fn has_callers(&self) -> bool {
         self.peers.iter().any(|p| p.id.is_none())
     }
 
-    /// Gives a caller its number.
+    /// Gives a caller its peer number.
     pub(crate) fn admit_caller(&mut self, endpoint: EndpointId, peer: PeerId) -> bool {
         let stranger = |p: &super::Peer| p.endpoint == endpoint && p.id.is_none();
         let Some(at) = self.peers.iter().position(stranger) else { return false };
@@ -87,15 +87,15 @@ impl ShmLink {
         }
     }
 
-    /// Whether what a peer sends is left in its ring: then the peer is told to wait.
+    /// If `muted`, leaves the packets of a peer in its ring, so that the peer has to wait.
     pub(crate) fn mute(&mut self, peer: PeerId, muted: bool) {
         if let Some(peer) = self.peer_mut(peer) {
             peer.muted = muted;
         }
     }
 
-    /// Delivers what peers have sent, of each as much as its share; returns how many packets. Only
-    /// who is admitted is heard.
+    /// Delivers packets of peers, up to the share of each; returns their number. Callers are not
+    /// read before they are admitted.
     pub(crate) fn recv_shares(&mut self, to: &mut dyn Heard) -> usize {
         self.recv_by(|peer| {
             let Some(from) = peer.id else { return 0 };
@@ -110,7 +110,7 @@ impl ShmLink {
         })
     }
 
-    /// Breaks the protocol of the rings to a peer, for tests: its slots, or what was taken of them.
+    /// Breaks the protocol of the rings to a peer, for tests: writes invalid credits or slots.
     pub(crate) fn spoil(&mut self, peer: PeerId, credits: bool) {
         let slots = self.config.slots;
         let Some(peer) = self.peer_mut(peer) else { return };

@@ -1,8 +1,8 @@
-//! The ring under the loom model checker: every interleaving and every allowed reordering.
+//! Checks the ring with the model checker loom: every interleaving and every allowed reordering.
 //! `RUSTFLAGS="--cfg loom" cargo test -p weft-link --release --lib loom`
 //!
-//! The doorbell is modelled with the fence on both sides. With `membarrier(2)` the producer's
-//! fence is the barrier that the sleeping side runs on the producer's core.
+//! The model of the doorbell has a fence on both sides. With `membarrier(2)`, the barrier of the
+//! sleeping side acts as the producer's fence on the producer's core.
 #![allow(non_snake_case)]
 
 use super::ring::{Area, Consumer, ConsumerLine, Producer, ProducerLine, Sizes, Slot, UNIT};
@@ -11,16 +11,17 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-/// Sizes smaller than a real segment may have: laps come soon.
+/// Sizes smaller than a real segment may have, so that positions wrap soon.
 const SIZES: Sizes = Sizes { slots: 4, units: 4, mtu: 256 };
 
 struct Model {
     slots: Vec<Slot>,
     consumer: ConsumerLine,
     producer: ProducerLine,
-    /// Stands for the units of the data area: loom reports a write that meets another access.
+    /// Represents the units of the data area: loom reports a write that is concurrent to another
+    /// access.
     data: Vec<UnsafeCell<()>>,
-    /// The doorbell: an eventfd-like flag.
+    /// The doorbell: a flag like an eventfd.
     bell: Mutex<bool>,
     rung: Condvar,
 }
@@ -84,7 +85,7 @@ impl Model {
     }
 }
 
-/// A packet whose every word tells its number.
+/// Makes a packet in which every word depends on its number.
 fn packet(n: u64) -> [u8; 32] {
     let mut out = [0; 32];
     for word in out.chunks_exact_mut(8) {

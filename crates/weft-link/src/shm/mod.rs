@@ -1,8 +1,8 @@
 //! The shared-memory link: rings of cache lines in sealed memory files.
 //!
-//! Nothing is named in a file system and nothing outlives the processes. Every value read from
-//! shared memory is checked; a peer that writes nonsense is dropped, a peer that dies is reported.
-//! See `ring` for the protocol of the rings and `rendezvous` for how connections come about.
+//! No memory has a name in a file system, and none outlives the processes. Every value read from
+//! shared memory is checked; a peer that writes invalid values is dropped, a peer that dies is
+//! reported. See `ring` for the protocol of the rings and `rendezvous` for the connection setup.
 
 mod direct;
 mod hub;
@@ -43,21 +43,21 @@ use weft_core::{EndpointId, LinkCaps, PeerId, Pulse};
 pub struct ShmConfig {
     /// The endpoint this link belongs to.
     pub endpoint: EndpointId,
-    /// Slots of a ring, each one packet; a power of two from 8 to 65536.
+    /// Slots of a ring, one packet each; a power of two from 8 to 65536.
     pub slots: u32,
-    /// Bytes of the data area of each direction of a connection; a power of two from 4 KiB to
-    /// 1 GiB. Memory is used as far as traffic touches it.
+    /// Bytes of the data area of each direction of a connection; a power of two from 4 KiB to 1
+    /// GiB. Only pages that traffic touches take memory.
     pub data_bytes: u32,
     /// Longest packet in bytes, at most a quarter of the data area: long enough to copy at full
     /// speed, short enough that sender and receiver copy at the same time.
     pub mtu: u32,
-    /// Whether to copy straight between processes where the kernel permits it.
+    /// Direct copies between processes.
     pub direct: DirectCopy,
-    /// Most connections, strangers included.
+    /// Highest number of connections, including connections without a peer number.
     pub max_peers: usize,
-    /// The endpoint sleeps often, as where ranks share cores: it and its peers run a fence for each
-    /// packet, some nanoseconds, instead of a barrier before they sleep, which interrupts all
-    /// cores.
+    /// True if the endpoint sleeps often, as when ranks share cores. Then the endpoint and its
+    /// peers run a fence for each packet (some nanoseconds) instead of a barrier before each sleep,
+    /// which interrupts all cores.
     pub sleeps_often: bool,
 }
 
@@ -80,19 +80,21 @@ impl ShmConfig {
     }
 }
 
-/// Events kept until the driver asks; beyond it only warnings are dropped.
+/// Highest number of queued events up to which a warning is still added; other events are always
+/// kept.
 const MAX_WARNINGS: usize = 64;
-/// Calls of `recv` between looks at the clock.
+/// Calls of `recv` between checks of the clock.
 const TICK_CALLS: u32 = 64;
-/// The same after something came: who then finds nothing waits, and the peer is to know soon.
+/// The same after a packet arrived: an endpoint that now finds nothing waits, and the peer should
+/// know soon.
 const IDLE_CALLS: u32 = 8;
-/// Time between looks at the sockets while polling, in nanoseconds: 0.3 % of it.
+/// Time between checks of the sockets while polling, in nanoseconds; a check takes 0.3 % of it.
 const SERVICE_NS: u64 = 100_000;
-/// A peer that found nothing within this time before now is polling, in nanoseconds.
+/// A peer that polled in vain less than this time ago counts as polling, in nanoseconds.
 const POLLING_NS: u64 = 50_000;
-/// Direct copies between looks at the sockets.
+/// Direct copies between checks of the sockets.
 const DIRECT_CALLS: u64 = 32;
-/// Entries of `index` that are no index.
+/// Entries of `index` that are not an index.
 const NEVER: u32 = u32::MAX;
 const GONE: u32 = u32::MAX - 1;
 
@@ -117,22 +119,22 @@ pub struct ShmLink {
     config: ShmConfig,
     host: u64,
     user: u32,
-    /// Whether barriers on all cores work here.
+    /// Barriers on all cores work on this machine.
     barrier: bool,
-    /// Serves processes of any user.
+    /// The link serves processes of any user.
     is_hub: bool,
-    /// Peers may give it memory to map.
+    /// Peers may share memory with it.
     takes_memory: bool,
-    /// Most connections of one user.
+    /// Highest number of connections of one user.
     of_user: usize,
-    /// A random word that peers read to prove that direct copies reach this process.
+    /// A random word that peers read to verify that direct copies reach this process.
     probe: Box<u64>,
     detour: sys::memory::Detour,
     doors: Doors,
     peers: Vec<Peer>,
-    /// By peer number: position in `peers`, `GONE` or `NEVER`.
+    /// By peer number: index in `peers`, `GONE` or `NEVER`.
     index: Vec<u32>,
-    /// Processes of peers that are gone, until these are disconnected.
+    /// Processes of peers that are gone, until the driver disconnects them.
     gone: Vec<(PeerId, i32)>,
     events: VecDeque<LinkEvent>,
     counters: Counters,
@@ -142,12 +144,14 @@ pub struct ShmLink {
 }
 
 impl ShmLink {
-    /// Opens the listener. Fails when sizes are unusable or the system refuses.
+    /// Opens the listener.
+    /// # Errors
+    /// The sizes are not allowed, or the system refuses.
     pub fn new(config: ShmConfig) -> Result<ShmLink, LinkError> {
         ShmLink::open(config, None)
     }
 
-    /// At the name of an agent, or under a random key.
+    /// Opens the link with an agent's name or under a random key.
     fn open(config: ShmConfig, name: Option<&str>) -> Result<ShmLink, LinkError> {
         if let Err(why) = config.sizes().check() {
             return Err(LinkError::Unreachable(format!("shm configuration: {why}")));
@@ -210,7 +214,7 @@ impl ShmLink {
         self.index[peer.0 as usize] = at;
     }
 
-    /// Gives a connection its number; the capabilities of the path.
+    /// Gives a connection its peer number; returns the capabilities of the path.
     fn name(&mut self, at: usize, id: PeerId) -> LinkCaps {
         self.peers[at].id = Some(id);
         self.set_index(id, at as u32);
@@ -239,7 +243,7 @@ impl ShmLink {
         peer
     }
 
-    /// Removes connections that are finished, and says so.
+    /// Removes finished connections and reports them.
     #[cold]
     fn reap(&mut self) {
         for at in (0..self.peers.len()).rev() {
@@ -265,7 +269,7 @@ impl ShmLink {
         }
     }
 
-    /// Takes note of packets.
+    /// Counts received packets.
     #[inline]
     fn received(&mut self, packets: usize) {
         if packets > 0 {
@@ -274,7 +278,7 @@ impl ShmLink {
         }
     }
 
-    /// Now and then while polling: tells peers that this side polls, looks at the sockets.
+    /// Called at intervals while polling: tells peers that this side polls, and checks the sockets.
     #[cold]
     fn tick(&mut self, idle: bool) {
         self.calls = 0;
@@ -412,7 +416,8 @@ impl Link for ShmLink {
             if !self.peers.iter().all(Peer::idle) {
                 return true;
             }
-            // Asking for the line less often leaves it to the writer: it arrives sooner.
+            // A read moves the line away from the writer; with fewer reads the packet arrives
+            // sooner.
             std::hint::spin_loop();
         }
         false
@@ -497,8 +502,8 @@ impl Link for ShmLink {
         self.service();
     }
 
-    /// A hint that costs a cache miss: whether the peer found nothing to do a moment ago, or sleeps
-    /// until something comes.
+    /// The answer is a hint that costs a cache miss: true if the peer polled in vain a moment ago,
+    /// or sleeps until a packet comes.
     fn attentive(&self, peer: PeerId) -> bool {
         self.peer(peer).is_some_and(|p| {
             let at = p.tx_area.hint().polled_at.load(Ordering::Relaxed);
@@ -540,7 +545,7 @@ impl Link for ShmLink {
     }
 
     fn forget_shared(&mut self, peer: PeerId, key: u64) {
-        // What the peer shared before it said that is heard first.
+        // Memory that the peer shared before this call has to be mapped first.
         self.service();
         self.peer_mut(peer).into_iter().for_each(|p| p.unmap(key));
     }
@@ -552,7 +557,7 @@ impl Link for ShmLink {
     fn way(&self, peer: PeerId) -> String {
         let gone = || self.gone.iter().find(|(gone, _)| *gone == peer).map(|(_, process)| *process);
         match self.peer(peer).map(|p| p.direct.process()).or_else(gone) {
-            // Zero: it is in a process namespace that this one does not see.
+            // Zero: the process is in a PID namespace that is not visible from here.
             None | Some(0) => String::new(),
             Some(process) => format!("process {process}"),
         }
@@ -579,7 +584,8 @@ impl Link for ShmLink {
 }
 
 impl ShmLink {
-    /// Has `pop` deliver what each peer has sent, each time from another one on; how many packets.
+    /// Calls `pop` for each peer, beginning with the next peer at each call; returns the number of
+    /// packets.
     #[inline]
     fn recv_by(&mut self, mut pop: impl FnMut(&mut Peer) -> usize) -> usize {
         let mut received = 0;
@@ -603,8 +609,9 @@ impl ShmLink {
         received
     }
 
-    /// Where the peer is that is copied from or to; its hello was heard if it is there to hear.
-    /// Looks at the sockets now and then: who only copies hears of memory to map, and of ends.
+    /// Returns the index of the peer of a direct copy, after its hello was read if it has arrived.
+    /// Also checks the sockets at intervals: a process that only copies has to learn of shared
+    /// memory and of dead peers.
     fn before_direct(&mut self, id: PeerId) -> Result<usize, LinkError> {
         self.counters.direct += 1;
         let unheard = |p: &Peer| p.direct.usable() && !p.direct.verified();

@@ -14,17 +14,17 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use weft_core::{EndpointId, PeerId, Pulse};
 
-/// Blocks of one peer that are mapped; others are reached through the kernel.
+/// Highest number of mapped blocks of one peer; further blocks are reached through the kernel.
 const WINDOWS_MAX: usize = 256;
-/// Looks at a copy of the peer that is under way, before this side sleeps between two looks.
+/// Polls of a copy that the peer is making, before this side sleeps between two polls.
 const COPY_LOOKS: u32 = 1000;
-/// A copy takes less than a millisecond. The user is told after the first of these that the peer
-/// was stopped in one; after the second this process ends, since its memory may be overwritten at
-/// any time.
+/// A copy takes less than a millisecond. After the first time, the link warns the user that the
+/// peer was stopped during a copy. After the second, this process ends, since its memory may be
+/// overwritten at any time.
 const COPY_WARN: Duration = Duration::from_secs(5);
 const COPY_MAX: Duration = Duration::from_secs(60);
 
-/// A connected socket and its name in the epoll set.
+/// A connected socket and its token in the epoll set.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub fd: OwnedFd,
@@ -34,54 +34,54 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Says that the connection is not taken. If that fails, its end says so.
+    /// Refuses the connection. If the message cannot be sent, the end of the socket tells the peer.
     pub(super) fn refuse(&self) {
         let _ = socket::send(&self.fd, &REFUSED, None);
     }
 }
 
 impl Drop for Socket {
-    /// The other side must see the end now, also while a process started meanwhile still has a
+    /// The peer must see the end now, also while a child process that was just started still has a
     /// copy of the descriptor.
     fn drop(&mut self) {
         socket::shutdown(&self.fd);
     }
 }
 
-/// A peer, or a stranger: an endpoint that connected and that the driver has not named yet.
+/// A peer, or a caller: an endpoint that connected and that the driver has not numbered yet.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub tx: Producer,
     pub tx_area: Half,
     pub rx: Consumer,
     pub rx_area: Half,
-    /// The driver's number; `None` for a stranger.
+    /// The driver's number; `None` for a caller.
     pub id: Option<PeerId>,
-    /// Its process ended; what it sent is still delivered.
+    /// Its process ended; its packets in the ring are still delivered.
     pub hung_up: bool,
-    /// It said that it does not take the connection.
+    /// It refused the connection.
     pub refused: bool,
     /// It broke the protocol of the rings: drop it.
     pub lie: Option<Lie>,
     pub endpoint: EndpointId,
-    /// This side connected.
+    /// This side made the connection.
     pub dialed: bool,
     pub socket: Socket,
-    /// The peer's own connection, when both connected at the same time.
+    /// The peer's own connection, if both sides connected at the same time.
     pub crossing: Option<Socket>,
     pub direct: Direct,
-    /// Its memory that is mapped here.
+    /// Its blocks that are mapped here.
     windows: Vec<Window>,
     pub process: Process,
     /// Longest packet to this peer.
     pub mtu: u32,
-    /// What it sent is left in its ring for now.
+    /// Its packets are left in the ring for now.
     pub muted: bool,
-    /// It may have been told addresses of this process, and copies from and to there.
+    /// It may know addresses of this process, and copy from and to them.
     pub copies: bool,
 }
 
-/// A copy from or to the memory of a peer, until this is dropped.
+/// A copy from or to the memory of a peer, which lasts until this is dropped.
 pub(super) struct Copying<'a>(&'a Peer);
 
 impl std::ops::Deref for Copying<'_> {
@@ -99,14 +99,15 @@ impl Drop for Copying<'_> {
 }
 
 impl Drop for Peer {
-    /// What the peer knows the address of may be freed next.
+    /// Memory whose address the peer knows may be freed next.
     fn drop(&mut self) {
         self.take_back();
     }
 }
 
 impl Peer {
-    /// Of a connection whose segment has these sizes; sends in `tx`, receives in `rx`.
+    /// Makes the state of a connection whose segment has these sizes; it sends in `tx` and receives
+    /// in `rx`.
     pub(super) fn new(
         endpoint: EndpointId,
         socket: Socket,
@@ -136,7 +137,7 @@ impl Peer {
         }
     }
 
-    /// Publishes one packet; whether the doorbell was rung. `None`: not published.
+    /// Publishes one packet; returns true if it rang the doorbell. `None`: not published.
     #[inline]
     pub(super) fn push_one(&mut self, frame: &Frame<'_>) -> Option<bool> {
         match self.tx.push(&self.tx_area, frame.header, frame.payload) {
@@ -154,7 +155,7 @@ impl Peer {
         Some(ring)
     }
 
-    /// Publishes a prefix of `frames`; returns its length and whether the doorbell was rung.
+    /// Publishes the first frames; returns their number, and true if it rang the doorbell.
     #[inline]
     pub(super) fn push(&mut self, frames: &[Frame<'_>]) -> (usize, bool) {
         let mut pushed = 0;
@@ -175,7 +176,7 @@ impl Peer {
         (pushed, ring)
     }
 
-    /// Delivers up to `budget` packets; returns how many.
+    /// Delivers up to `budget` packets; returns their number.
     #[inline]
     pub(super) fn pop(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         if budget == 0 {
@@ -189,7 +190,7 @@ impl Peer {
         })
     }
 
-    /// Delivers packets while `take` says so; returns how many.
+    /// Delivers packets while `take` returns true; returns their number.
     #[inline]
     pub(super) fn pop_while(
         &mut self,
@@ -218,24 +219,25 @@ impl Peer {
         popped
     }
 
-    /// Whether nothing waits in the receive ring that is to be taken.
+    /// True if no packet is to be taken from the receive ring.
     pub(super) fn idle(&self) -> bool {
         self.muted || matches!(self.rx.peek(&self.rx_area), Ok(None))
     }
 
-    /// Whether it is to be removed: it lied, or its process ended and all it sent is delivered.
+    /// True if the connection is to be removed: the peer broke the protocol of the rings, or its
+    /// process ended and all its packets are delivered.
     pub(super) fn finished(&self) -> bool {
         self.lie.is_some() || (self.hung_up && !self.muted && self.idle())
     }
 
-    /// Wakes the peer. A full socket buffer means that unread doorbells are there already; a
-    /// closed one is noticed by epoll.
+    /// Wakes the peer. If the socket buffer is full, it contains unread doorbells already; epoll
+    /// reports a closed socket.
     #[cold]
     fn ring(&self) {
         let _ = socket::send(&self.socket.fd, &BELL, None);
     }
 
-    /// Takes over the receive ring of a second connection, made by the peer.
+    /// Uses the receive ring of a second connection, which the peer made.
     pub(super) fn cross(&mut self, socket: Socket, sizes: Sizes, rx: Half) {
         self.crossing = Some(socket);
         self.rx = Consumer::new(sizes);
@@ -245,18 +247,18 @@ impl Peer {
         }
     }
 
-    /// Begins a copy from or to the peer's memory. `None`: the peer has taken that back.
+    /// Begins a copy from or to the peer's memory. `None`: the peer has revoked access to it.
     pub(super) fn begin_copy(&self) -> Option<Copying<'_>> {
         self.tx_area.producer().copying.store(1, Ordering::SeqCst);
         let copying = Copying(self);
-        // Either this side sees that the memory was taken back, or the peer sees this copy.
+        // Either this side sees that access was revoked, or the peer sees this copy.
         fence(Ordering::SeqCst);
         let mine = self.tx_area.hint().taken_back.load(Ordering::SeqCst) == 0;
         mine.then_some(copying)
     }
 
-    /// Takes the memory of this process back: when this returns the peer copies nothing from or to
-    /// it, and never will again over this connection.
+    /// Revokes access to the memory of this process. After this call the peer copies nothing from
+    /// or to this memory, for the rest of this connection.
     pub(super) fn take_back(&self) {
         if !self.copies {
             return;
@@ -272,7 +274,7 @@ impl Peer {
         }
     }
 
-    /// Waits for the end of the peer's copy: it does not run now, or never will again.
+    /// Waits until the peer copies no more: its copy has ended, or its process has.
     #[cold]
     fn await_copy(&self, is_copying: impl Fn() -> bool) {
         let (start, process) = (Instant::now(), self.direct.process());
@@ -296,12 +298,12 @@ impl Peer {
         }
     }
 
-    /// Whether the peer's own connection may still be added.
+    /// True if the peer's own connection may still be added.
     pub(super) fn may_cross(&self) -> bool {
         self.dialed && self.crossing.is_none() && self.rx.untouched() && self.idle()
     }
 
-    /// The socket with this token.
+    /// Returns the socket with this token.
     pub(super) fn socket(&self, token: u64) -> Option<&OwnedFd> {
         let crossing = self.crossing.as_ref();
         [Some(&self.socket), crossing]
@@ -311,20 +313,21 @@ impl Peer {
             .map(|s| &s.fd)
     }
 
-    /// Whether the process at the other end closed a connection.
+    /// True if the process at the other end closed a connection.
     pub(super) fn closed(&self) -> bool {
         let crossing = self.crossing.as_ref();
         socket::hung_up(&self.socket.fd) || crossing.is_some_and(|s| socket::hung_up(&s.fd))
     }
 
-    /// Gives the peer memory of this process to map. False: not now.
+    /// Shares memory of this process, which the peer can map. False: not possible now.
     pub(super) fn share(&self, key: u64, block: &Block) -> bool {
         let (addr, len) = (block.start().addr() as u64, block.len() as u64);
         let message = Shared { key, addr, len }.encode();
         socket::send(&self.socket.fd, &message, Some(block.file())).is_ok()
     }
 
-    /// Maps memory that the peer shares. What cannot be mapped is reached through the kernel.
+    /// Maps memory that the peer shares. Memory that cannot be mapped is reached through the
+    /// kernel.
     pub(super) fn map(&mut self, &Shared { key, addr, len }: &Shared, file: &OwnedFd) {
         self.unmap(key);
         match Window::open(file, key, addr, len) {
@@ -334,22 +337,22 @@ impl Peer {
         }
     }
 
-    /// Forgets memory that the peer shared.
+    /// Removes memory that the peer shared.
     pub(super) fn unmap(&mut self, key: u64) {
         self.windows.retain(|window| window.key != key);
     }
 
-    /// Writes to memory of the peer that is mapped here. False: it is not.
+    /// Writes to memory of the peer that is mapped here. False if it is not mapped.
     pub(super) fn write_mapped(&self, addr: u64, from: &[u8]) -> bool {
         !self.hung_up && self.windows.iter().any(|window| window.write(addr, from))
     }
 
-    /// Reads memory of the peer that is mapped here. False: it is not.
+    /// Reads memory of the peer that is mapped here. False if it is not mapped.
     pub(super) fn read_mapped(&self, addr: u64, into: &mut [u8]) -> bool {
         !self.hung_up && self.windows.iter().any(|window| window.read(addr, into))
     }
 
-    /// Notes what the peer's hello says; the warning, if any.
+    /// Takes the values of the peer's hello; returns a warning, if any.
     pub(super) fn heard(&mut self, barrier: bool, addr: u64, word: u64) -> Option<String> {
         self.tx.light = barrier;
         if self.direct.verify(addr, word) {
@@ -359,7 +362,7 @@ impl Peer {
         Some(format!("direct copies with endpoint {endpoint} are off: its memory cannot be read"))
     }
 
-    /// The state of direct access before any hello.
+    /// Returns the state of direct access before any hello.
     pub(super) fn direct_to(socket: &OwnedFd, choice: DirectCopy) -> Direct {
         let nobody = socket::Cred { pid: 0, uid: 0 };
         Direct::probe(socket::peer_cred(socket).unwrap_or(nobody), choice)

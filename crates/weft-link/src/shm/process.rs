@@ -1,13 +1,15 @@
-//! The process at the other end of a connection: whether it runs.
+//! The state of the process at the other end of a connection.
 //!
-//! The end of a process closes its sockets, which the link hears of. That it is stopped, or has
-//! ended while a child that it forked still holds a socket, takes a look at `/proc`.
+//! The end of a process closes its sockets, which the link notices. Two states are visible only in
+//! `/proc`: a process that is stopped, and a process that has ended while a child that it forked
+//! still holds a socket.
 
 use super::sys::misc;
 use std::fs;
 use weft_core::Pulse;
 
-/// A process, and when it was met: another one that gets its number starts later.
+/// A process and the time when it was seen. A later process with the same id starts later than
+/// that.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Process {
     pid: i32,
@@ -15,12 +17,13 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// A process that exists now, by number; 0 where the number is not visible from here.
+    /// Makes the entry of a process that exists now, by its id; 0 if the id is not visible from
+    /// here.
     pub(super) fn met(pid: i32) -> Process {
         Process { pid, met: misc::ticks_since_boot() }
     }
 
-    /// What it does.
+    /// Returns the state of the process.
     pub(super) fn pulse(self) -> Pulse {
         if self.pid <= 0 {
             return Pulse::Unseen;
@@ -28,23 +31,24 @@ impl Process {
         if !misc::exists(self.pid) {
             return Pulse::Ended;
         }
-        // Where /proc shows another PID namespace than this process is in, numbers mean others.
+        // If /proc belongs to another PID namespace than this process, its ids mean other
+        // processes.
         let own = fs::read_link("/proc/self").ok();
         let own = own.and_then(|own| own.to_str()?.parse::<u32>().ok());
         if own != Some(std::process::id()) {
             return Pulse::Unseen;
         }
-        // Its name may hold any bytes.
+        // The process name in the file may hold any bytes.
         let stat = fs::read(format!("/proc/{}/stat", self.pid));
         let stat = stat.as_deref().map(String::from_utf8_lossy);
         stat.ok().and_then(|stat| of_stat(&stat, self.met)).unwrap_or(Pulse::Unseen)
     }
 }
 
-/// What `/proc/PID/stat` says of a process that was met at `met`, in ticks since the start of the
+/// Parses `/proc/PID/stat` of a process that was seen at `met`, in ticks since the start of the
 /// system. See proc_pid_stat(5).
 fn of_stat(stat: &str, met: u64) -> Option<Pulse> {
-    // The name before may hold anything.
+    // The process name before may hold any characters.
     let (_, fields) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = fields.split(' ').collect();
     let (state, threads) = (fields.first()?, fields.get(17)?.parse::<u64>().ok()?);
@@ -54,9 +58,9 @@ fn of_stat(stat: &str, met: u64) -> Option<Pulse> {
         "T" => Pulse::Stopped,
         "X" => Pulse::Ended,
         "Z" if threads <= 1 => Pulse::Ended,
-        // Its first thread has left the others, and says nothing of them.
+        // Its first thread has ended before the others; the file does not show their state.
         "Z" => Pulse::Unseen,
-        // One that a debugger holds (t) has somebody who looks after it.
+        // A process that a debugger holds (t) counts as running: a person attends to it.
         _ => Pulse::Runs,
     })
 }
@@ -67,7 +71,7 @@ mod tests {
     use super::*;
     use std::process::{Child, Command};
 
-    /// A process that sleeps.
+    /// Starts a process that sleeps.
     fn sleeper() -> Child {
         Command::new("sleep").arg("600").spawn().unwrap()
     }
@@ -77,7 +81,7 @@ mod tests {
         assert!(kill.unwrap().success());
     }
 
-    /// Waits until it is so: a signal takes a moment to have its effect.
+    /// Waits for this state: a signal takes effect after a short time.
     fn until(process: Process, pulse: Pulse) {
         while process.pulse() != pulse {
             std::thread::yield_now();
@@ -94,7 +98,7 @@ mod tests {
         signal(&child, "CONT");
         until(process, Pulse::Runs);
         child.kill().unwrap();
-        // Nobody has asked how it ended: its number is not free yet.
+        // The parent has not waited for it yet, so its process id is not free.
         until(process, Pulse::Ended);
         child.wait().unwrap();
         assert_eq!(process.pulse(), Pulse::Ended);

@@ -1,11 +1,11 @@
-//! How two endpoints find each other: an abstract Unix socket, one message each way.
+//! The connection setup of two endpoints: an abstract Unix socket, one message in each direction.
 //!
-//! The side that connects makes the segment and passes it with its [`Hello`]; it can write into
-//! the rings at once. The other side checks everything, maps the segment and answers. When both
-//! connect at the same time there are two segments, and each side keeps sending in the one it
-//! made: which ring carries which direction is then the same for both without agreement.
-//! The socket stays open: it carries doorbells (one byte) and memory that a peer shares
-//! ([`Shared`]), and its end is the peer's end.
+//! The side that connects makes the segment and passes it with its [`Hello`]; it can write into the
+//! rings at once. The other side checks everything, maps the segment and answers. If both connect
+//! at the same time there are two segments, and each side continues to send in the segment that it
+//! made, so both agree on the ring of each direction without a message. The socket stays open: it
+//! carries doorbells (one byte) and memory that a peer shares ([`Shared`]). When it closes, the
+//! peer has ended.
 
 use super::ring::Sizes;
 use super::sys::map;
@@ -19,7 +19,7 @@ use weft_core::EndpointId;
 const MAGIC: u32 = u32::from_le_bytes(*b"weft");
 const VERSION: u8 = 2;
 
-/// Which message a [`Hello`] is.
+/// The type of a [`Hello`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// From the side that connected; the segment comes with it.
@@ -28,7 +28,7 @@ pub(super) enum Kind {
     Answer = 2,
 }
 
-/// First message of each side on the socket. Little-endian: magic u32, version u8, kind u8,
+/// The first message of each side on the socket. Little-endian: magic u32, version u8, kind u8,
 /// flags u8 (bit 0: barrier), pad u8, from u64, to u64, slots u32, units u32, mtu u32, pad u32,
 /// probe address u64, probe word u64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +38,10 @@ pub(super) struct Hello {
     pub to: EndpointId,
     /// Sizes of the segment.
     pub sizes: Sizes,
-    /// This side issues a barrier on all cores before it sleeps, and takes part in those of
-    /// others.
+    /// This side issues a barrier on all cores before it sleeps, and is registered for the barriers
+    /// of others.
     pub barrier: bool,
-    /// Where in the sender's memory `probe_word` lies.
+    /// Address of `probe_word` in the sender's memory.
     pub probe_addr: u64,
     pub probe_word: u64,
 }
@@ -50,7 +50,7 @@ pub(super) struct Hello {
 pub(super) const HELLO: usize = 56;
 /// The doorbell message.
 pub(super) const BELL: [u8; 1] = [1];
-/// Said to a connection that is not admitted, before it is closed.
+/// The message to a connection that is refused; it is then closed.
 pub(super) const REFUSED: [u8; 1] = [2];
 
 impl Hello {
@@ -68,7 +68,7 @@ impl Hello {
         out
     }
 
-    /// The message in `bytes`; the error says what is wrong with it.
+    /// Decodes a message; the error names the wrong field.
     pub(super) fn decode(bytes: &[u8]) -> Result<Hello, &'static str> {
         let bytes: &[u8; HELLO] = bytes.try_into().map_err(|_| "length")?;
         let u32_at = |at: usize| {
@@ -103,13 +103,13 @@ impl Hello {
     }
 }
 
-/// Memory of the sender that comes as a file. Little-endian: magic u32, version u8, kind u8 (3),
-/// pad u16, key u64, address u64, bytes u64.
+/// Memory of the sender, passed as a file. Little-endian: magic u32, version u8, kind u8 (3), pad
+/// u16, key u64, address u64, bytes u64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shared {
-    /// What the sender calls it; the same again is other memory.
+    /// The sender's name of the memory. If the same key comes again, it names other memory.
     pub key: u64,
-    /// Where it lies in the sender.
+    /// Address in the sender.
     pub addr: u64,
     pub len: u64,
 }
@@ -129,7 +129,7 @@ impl Shared {
         out
     }
 
-    /// The message in `bytes`; the error says what is wrong with it.
+    /// Decodes a message; the error names the wrong field.
     pub(super) fn decode(bytes: &[u8]) -> Result<Shared, &'static str> {
         let bytes: &[u8; SHARED] = bytes.try_into().map_err(|_| "length")?;
         let (head, fields) = bytes.split_at(8);
@@ -146,11 +146,10 @@ impl Shared {
     }
 }
 
-/// Reads bytes as what peers say on the socket: none panics, and what is accepted has one
-/// encoding, and sizes that a segment can have. For fuzzing.
-///
+/// Decodes bytes as a peer's messages, for fuzzing. No input may cause a panic of the decoders; an
+/// accepted message must have one encoding, and sizes that a segment can have.
 /// # Panics
-/// That does not hold.
+/// One of these conditions does not hold.
 pub fn check(bytes: &[u8]) {
     if let Ok(shared) = Shared::decode(bytes) {
         assert_eq!(shared.encode(), bytes, "two encodings: {shared:?}");
@@ -162,7 +161,7 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// The bytes of a hello, for tests that damage it.
+/// Returns the bytes of a hello, for tests that damage it.
 pub fn example() -> Vec<u8> {
     let sizes = Sizes { slots: 256, units: 1 << 14, mtu: 32 << 10 };
     let (from, to) = (EndpointId(1), EndpointId(2));
@@ -178,9 +177,8 @@ pub fn example() -> Vec<u8> {
     hello.encode().to_vec()
 }
 
-/// A hash that is equal for processes under one kernel in one network namespace, where abstract
-/// sockets reach. Never zero.
-///
+/// Returns a hash that is equal for processes under one kernel and in one network namespace, within
+/// which abstract sockets connect. Never zero.
 /// # Errors
 /// `/proc` is not mounted.
 pub fn host() -> Result<u64, LinkError> {
@@ -205,7 +203,7 @@ pub fn host() -> Result<u64, LinkError> {
     Ok(hash.max(1))
 }
 
-/// Turns the system's answer into an error with advice.
+/// Turns the system's error into an error with advice.
 pub(super) fn system(what: &str, source: io::Error) -> LinkError {
     let fix = match source.raw_os_error() {
         Some(libc::EMFILE) => "raise the limit on open files (ulimit -n)",
@@ -220,8 +218,8 @@ pub(super) fn system(what: &str, source: io::Error) -> LinkError {
     LinkError::System { what: what.to_string(), source, fix }
 }
 
-/// The rule of who is served by an agent: only one of the same user, or of root, may hold the key
-/// of a job.
+/// Checks the user of an agent: only a process of the same user or of root may hold the key of a
+/// job.
 pub(super) fn trusted_agent(ours: u32, theirs: Cred) -> Result<(), String> {
     match user::is_root(theirs.uid) {
         true => Ok(()),
@@ -256,14 +254,14 @@ pub(super) fn listen_at(name: &str) -> Result<OwnedFd, LinkError> {
     })
 }
 
-/// A connection just made.
+/// A new connection.
 pub(super) struct Dialed {
     pub socket: OwnedFd,
     pub cred: Cred,
     pub halves: [map::Half; 2],
 }
 
-/// Connects to the listener of `key`, checks whose it is, and passes it a new segment with `offer`.
+/// Connects to the listener of `key`, checks its user, and passes it a new segment with `offer`.
 pub(super) fn dial(key: u64, ours: u32, offer: &Hello) -> Result<Dialed, LinkError> {
     let socket = socket::connect(Name::Key(key)).map_err(|e| match e.raw_os_error() {
         Some(libc::ECONNREFUSED) => {
@@ -300,7 +298,7 @@ fn offer_segment(socket: OwnedFd, cred: Cred, offer: &Hello) -> Result<Dialed, L
         map::map(&segment, offer.sizes).map_err(|e| system("mapping a shared segment", e))?;
     let sent = socket::send(&socket, &offer.encode(), Some(segment.as_fd()));
     sent.map_err(|e| match e.raw_os_error() {
-        // It accepted the connection and had no descriptor for it, or it ended.
+        // The listener accepted the connection and had no descriptor for it, or it ended.
         Some(libc::EPIPE | libc::ECONNRESET) => {
             let peer = offer.to;
             LinkError::Unreachable(format!("endpoint {peer} hung up: out of descriptors, or ended"))
@@ -386,7 +384,7 @@ mod tests {
     #[test]
     fn offer_segment__to_one_that_hung_up_is_no_fault_of_the_system() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        // Closing is not enough: a process that another test starts may have a copy for a while.
+        // Closing is not enough: the child process of another test may have a copy for a while.
         theirs.shutdown(std::net::Shutdown::Both).unwrap();
         let refused = offer_segment(ours.into(), Cred { pid: 1, uid: 1 }, &hello());
         assert!(matches!(refused, Err(LinkError::Unreachable(_))));

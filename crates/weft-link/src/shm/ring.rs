@@ -1,34 +1,34 @@
 //! One direction of a shared-memory connection: a ring of cache lines beside a byte ring.
 //!
 //! A packet takes one slot, which is one cache line: a word (tag in the low half, lengths in the
-//! high half) and 56 bytes. A packet that fits lies there whole, so a small message moves exactly
-//! one line between the cores. Of a longer one the header lies in the slot (when it fits) and the
-//! rest in the data area.
+//! high half) and 56 bytes. A packet that fits is stored in the slot, so a small message moves
+//! exactly one line between the cores. Of a longer packet, the header is in the slot (if it fits)
+//! and the rest in the data area.
 //!
-//! A slot is valid for position `p` when its tag is `p + 1`; the consumer never writes a slot, and
-//! gives space back through counters in a line of its own, a quarter of the ring at a time. Where
-//! a packet lies in the data area follows from the lengths of all packets before it: both sides
-//! compute it, so there is no offset to lie about. Lengths are copied once and checked.
+//! A slot is valid for position `p` when its tag is `p + 1`. The consumer never writes a slot; it
+//! returns space through counters in a line of its own, a quarter of the ring at a time. The
+//! lengths of all packets before determine a packet's offset in the data area: both sides compute
+//! it, so no offset from the other side has to be trusted. Lengths are copied once and checked.
 //!
-//! Nothing here trusts the other side: own positions are private, and an impossible value is
-//! [`Lie`], after which the connection is dropped.
+//! The code trusts nothing of the other side: own positions are private, and an impossible value is
+//! the error [`Lie`], after which the connection is dropped.
 
 use crate::sync::{fence, AtomicU32, AtomicU64, Ordering};
 use crate::Bytes;
 use std::sync::atomic::compiler_fence;
 
-/// Bytes a slot carries.
+/// Bytes in a slot.
 pub(super) const INLINE: usize = 56;
 /// Shortest and longest weft header.
 pub(super) const HEADER_MIN: usize = 24;
 pub(super) const HEADER_MAX: usize = 128;
-/// Slots between the one written and the one whose line is asked for: in a stream of small
-/// messages the line has arrived when its turn comes.
+/// Distance in slots from the slot being written to the slot that is prefetched: in a stream of
+/// small messages, the prefetched line arrives before it is written.
 const AHEAD: u32 = 16;
-/// Looks at a full ring before a packet is left to later: some microseconds, in which a reader that
-/// is at it frees a quarter of the ring.
+/// Polls of a full ring before a packet is left for later: some microseconds, in which a consumer
+/// that is receiving frees a quarter of the ring.
 const ROOM_ROUNDS: u32 = 128;
-/// Granule of the data area: a packet there starts on a cache line.
+/// Unit of the data area: a packet there starts on a cache line.
 pub(super) const UNIT: usize = 64;
 
 /// A slot: one cache line.
@@ -40,64 +40,65 @@ pub(super) struct Slot {
     pub body: [AtomicU64; 7],
 }
 
-/// Written by the consumer, read by the producer. Two lines, as cores fetch lines in pairs.
+/// Written by the consumer, read by the producer. Two lines, because cores fetch lines in pairs.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub(super) struct ConsumerLine {
     /// Slots (low half) and data units (high half) consumed so far; both wrap.
     pub credits: AtomicU64,
-    /// 1: the consumer sleeps or is about to; whoever resets it rings.
+    /// 1: the consumer sleeps or is about to; the side that resets it rings the doorbell.
     pub sleeping: AtomicU32,
 }
 
-/// Written by the producer, read by the consumer when it gives credits.
+/// Written by the producer, read by the consumer when it returns credits.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub(super) struct ProducerLine {
-    /// 1: the producer sleeps until there is space; whoever resets it rings.
+    /// 1: the producer sleeps until there is space; the side that resets it rings the doorbell.
     pub blocked: AtomicU32,
-    /// 1: the producer copies from or to the consumer's own memory, past the rings.
+    /// 1: the producer makes a direct copy from or to the consumer's own memory, outside the rings.
     pub copying: AtomicU32,
 }
 
-/// Written by the consumer now and then, read by the producer on request only.
+/// Written by the consumer at intervals, read by the producer only for
+/// [`attentive`](crate::Link::attentive) and direct copies.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub(super) struct HintLine {
-    /// Monotonic time in nanoseconds when the consumer last found nothing while polling; 0: it
-    /// does not poll.
+    /// Monotonic time in nanoseconds of the consumer's last poll that found nothing; 0: it does not
+    /// poll.
     pub polled_at: AtomicU64,
-    /// 1: the consumer has taken its own memory back. The producer begins no copy from or to it,
-    /// and the consumer has waited for the end of one that was under way.
+    /// 1: the consumer has revoked access to its own memory. The producer begins no copy from or to
+    /// it, and the consumer has waited for the end of a copy in progress.
     pub taken_back: AtomicU32,
 }
 
 /// The shared memory of one direction.
 pub(super) trait Area {
-    /// Slot of position `pos` (taken modulo the number of slots).
+    /// Returns the slot of position `pos` (taken modulo the number of slots).
     fn slot(&self, pos: u32) -> &Slot;
     fn consumer(&self) -> &ConsumerLine;
-    /// Asks for the line of a slot that will be written soon.
+    /// Prefetches the line of a slot that will be written soon.
     #[inline]
     fn own_slot(&self, _pos: u32) {}
     fn producer(&self) -> &ProducerLine;
-    /// Asks for the line of the data area that the next longer packet will start in.
+    /// Prefetches the line of the data area in which the next longer packet will start.
     #[inline]
     fn expect_data(&self, _offset: usize) {}
-    /// Copies into the data area. Panics beyond its end.
+    /// Copies into the data area. Panics if the range exceeds it.
     fn put(&self, offset: usize, bytes: &[u8]);
-    /// Bytes of the data area. Panics beyond its end.
+    /// Returns bytes of the data area. Panics if the range exceeds it.
     fn get(&self, offset: usize, len: usize) -> Bytes<'_>;
-    /// Makes the lines of bytes that were taken this core's own
-    /// (`docs/adr/0021-readers-own-lines.md`). Panics beyond the data area's end.
+    /// Moves the lines of bytes that were taken into this core's cache as their owner
+    /// (`docs/adr/0021-readers-own-lines.md`). Panics if the range exceeds the data area.
     fn own(&self, offset: usize, len: usize);
 }
 
-/// The other side wrote something impossible.
+/// The error for an impossible value that the other side wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lie(pub &'static str);
 
-/// Sizes both sides agreed on.
+/// The sizes on which both sides agreed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     /// Slots, a power of two.
@@ -108,12 +109,13 @@ pub(super) struct Sizes {
     pub mtu: u32,
 }
 
-/// Units that `len` bytes take.
+/// Returns the number of units for `len` bytes.
 fn units(len: usize) -> u32 {
     len.div_ceil(UNIT) as u32
 }
 
-/// Where `len` units go when the data area is filled up to `pos`: packets do not wrap.
+/// Returns the position for `len` units when the data area is filled up to `pos`: packets do not
+/// wrap.
 fn place(pos: u32, len: u32, capacity: u32) -> u32 {
     let offset = pos & (capacity - 1);
     if offset + len > capacity {
@@ -123,7 +125,7 @@ fn place(pos: u32, len: u32, capacity: u32) -> u32 {
     }
 }
 
-/// How a packet is split between slot and data area: bytes in the data area.
+/// Returns the number of bytes of a packet that go to the data area.
 fn spilled(header: usize, payload: usize) -> usize {
     if header + payload <= INLINE {
         0
@@ -134,7 +136,7 @@ fn spilled(header: usize, payload: usize) -> usize {
     }
 }
 
-/// Writes bytes into words, the last one padded with zeros.
+/// Writes bytes into words; the last word is padded with zeros.
 #[inline]
 fn store(into: &[AtomicU64], bytes: &[u8]) {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -147,7 +149,7 @@ fn store(into: &[AtomicU64], bytes: &[u8]) {
     }
 }
 
-/// The sending side's private state.
+/// The private state of the sending side.
 #[derive(Debug)]
 pub(super) struct Producer {
     sizes: Sizes,
@@ -158,9 +160,9 @@ pub(super) struct Producer {
     data_tail: u32,
     /// The last push found no space.
     full: bool,
-    /// Slots consumed when waiting for more was last in vain.
+    /// Number of consumed slots when the last wait for more was in vain.
     given_up: Option<u32>,
-    /// The consumer issues a barrier on all cores before it sleeps, so the producer needs none.
+    /// The consumer issues a barrier on all cores before it sleeps, so the producer needs no fence.
     pub light: bool,
 }
 
@@ -183,7 +185,7 @@ impl Producer {
         (self.head, self.tail, self.data_head, self.data_tail) = (pos, pos, data, data);
     }
 
-    /// Publishes one packet. False: no space now.
+    /// Publishes one packet. False if there is no space now.
     #[inline]
     pub(super) fn push<A: Area>(
         &mut self,
@@ -215,7 +217,7 @@ impl Producer {
         Ok(true)
     }
 
-    /// Writes a packet into the body of the next slot: word by word, as nearly all headers are
+    /// Writes a packet into the body of the next slot, word by word, because nearly all headers are
     /// whole words.
     #[inline]
     fn fill<A: Area>(&mut self, area: &A, header: &[u8], payload: &[u8]) {
@@ -234,7 +236,8 @@ impl Producer {
         store(rest, payload);
     }
 
-    /// Copies what the slot does not hold into the data area. False: no space now.
+    /// Copies the bytes that do not fit the slot into the data area. False if there is no space
+    /// now.
     fn spill<A: Area>(
         &mut self,
         area: &A,
@@ -264,7 +267,7 @@ impl Producer {
             && (len == 0 || end.wrapping_sub(self.data_tail) <= self.sizes.units)
     }
 
-    /// Reads the consumer's counters again; whether `len` units and a slot fit now.
+    /// Reads the consumer's counters again; true if `len` units and a slot fit now.
     #[cold]
     fn refresh<A: Area>(&mut self, area: &A, len: u32) -> Result<bool, Lie> {
         let credits = area.consumer().credits.load(Ordering::Acquire);
@@ -280,7 +283,8 @@ impl Producer {
         Ok(!self.full)
     }
 
-    /// Waits a moment for a free slot, unless that was in vain and nothing was taken since.
+    /// Waits a short time for a free slot, unless the last wait was in vain and no slot was freed
+    /// since.
     pub(super) fn room_soon<A: Area>(&mut self, area: &A) -> Result<bool, Lie> {
         for round in 0..ROOM_ROUNDS {
             if self.refresh(area, 0)? {
@@ -296,7 +300,7 @@ impl Producer {
         Ok(false)
     }
 
-    /// After publishing: whether the consumer must be woken by its doorbell.
+    /// Called after publishing: true if the consumer must be woken by its doorbell.
     #[inline]
     pub(super) fn must_ring<A: Area>(&self, area: &A) -> bool {
         if self.light && cfg!(not(loom)) {
@@ -308,8 +312,8 @@ impl Producer {
         sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::SeqCst) != 0
     }
 
-    /// Before this side sleeps: when the last push found no space, asks to be woken once there is.
-    /// False: there is space already, do not sleep.
+    /// Called before this side sleeps: if the last push found no space, asks for a doorbell when
+    /// there is space. False if there is space already: do not sleep.
     pub(super) fn prepare_wait<A: Area>(&mut self, area: &A) -> Result<bool, Lie> {
         if !self.full {
             return Ok(true);
@@ -317,7 +321,7 @@ impl Producer {
         area.producer().blocked.swap(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let before = (self.tail, self.data_tail);
-        // Any new credit counts: the length that did not fit is not known here.
+        // Any new credit is enough: the length that did not fit is not known here.
         self.refresh(area, 0)?;
         self.full = true;
         if before == (self.tail, self.data_tail) {
@@ -329,20 +333,20 @@ impl Producer {
     }
 }
 
-/// The receiving side's private state.
+/// The private state of the receiving side.
 #[derive(Debug)]
 pub(super) struct Consumer {
     sizes: Sizes,
     pos: u32,
     data_pos: u32,
     data_published: u32,
-    /// Every slot was used once: until then the tag of an empty one is 0.
+    /// Every slot was used once. Before that, the tag of an empty slot is 0.
     lapped: bool,
-    /// Credits were given since `must_ring` was last asked.
+    /// Credits were returned since the last call of `must_ring`.
     gave: bool,
 }
 
-/// The lengths of a packet, checked.
+/// The checked lengths of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lengths {
     pub header: usize,
@@ -359,7 +363,7 @@ impl Consumer {
         (self.pos, self.data_pos, self.data_published, self.lapped) = (pos, data, data, true);
     }
 
-    /// Whether nothing was ever received.
+    /// True if no packet was ever received.
     pub(super) fn untouched(&self) -> bool {
         self.pos == 0 && !self.lapped
     }
@@ -372,13 +376,14 @@ impl Consumer {
         }
     }
 
-    /// The lengths of the next packet, if there is one.
+    /// Returns the lengths of the next packet, if there is one.
     #[inline]
     pub(super) fn peek<A: Area>(&self, area: &A) -> Result<Option<Lengths>, Lie> {
         let word = area.slot(self.pos).word.load(Ordering::Acquire);
         let tag = word as u32;
         if tag != self.pos.wrapping_add(1) {
-            // Polled together with the slot, so that both lines travel at the same time.
+            // Prefetched at each poll of the slot, so that both lines move between the cores at the
+            // same time.
             area.expect_data((self.data_pos & (self.sizes.units - 1)) as usize * UNIT);
             return if tag == self.stale() { Ok(None) } else { Err(Lie("slot tag")) };
         }
@@ -393,7 +398,7 @@ impl Consumer {
         Ok(Some(Lengths { header, payload }))
     }
 
-    /// Hands the packet that `peek` found to `take`, then frees its place.
+    /// Passes the packet that `peek` found to `take`, then frees its space.
     #[inline]
     pub(super) fn pop<A: Area, F>(&mut self, area: &A, len: Lengths, take: F)
     where
@@ -440,8 +445,8 @@ impl Consumer {
         self.data_pos = start.wrapping_add(units(spill));
     }
 
-    /// After packets were taken: whether the producer sleeps for space and credits were given that
-    /// it may not have seen, so that its doorbell must be rung.
+    /// Called after packets were taken: true if the producer sleeps for space and may not have seen
+    /// the credits returned since, so that its doorbell must be rung.
     pub(super) fn must_ring<A: Area>(&mut self, area: &A) -> bool {
         if !std::mem::take(&mut self.gave) {
             return false;
@@ -451,14 +456,14 @@ impl Consumer {
         blocked.load(Ordering::Relaxed) != 0 && blocked.swap(0, Ordering::SeqCst) != 0
     }
 
-    /// First half of going to sleep; a barrier (of the kind the producer was promised) and a
-    /// `peek` follow.
+    /// The first step before sleeping; a barrier (of the type promised to the producer) and a
+    /// `peek` must follow.
     pub(super) fn announce_sleep<A: Area>(&self, area: &A) {
         area.consumer().sleeping.swap(1, Ordering::SeqCst);
     }
 
-    /// Awake: no doorbell needed. An exchange, as in `announce_sleep`: it has one order with the
-    /// producer's, so a late reset of an earlier sleep never hides a new one.
+    /// Ends the sleep: no doorbell needed. An exchange, as in `announce_sleep`: all exchanges of
+    /// this word have one order, so a late reset of an earlier sleep never hides a new sleep.
     pub(super) fn awake<A: Area>(&self, area: &A) {
         area.consumer().sleeping.swap(0, Ordering::SeqCst);
     }

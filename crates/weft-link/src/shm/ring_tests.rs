@@ -1,4 +1,4 @@
-//! The ring against a queue as model, with random operations.
+//! Compares the ring with a queue as its model, by random operations.
 #![allow(non_snake_case)]
 
 use super::ring::{Area, Consumer, Lengths, Producer, Sizes};
@@ -61,7 +61,7 @@ fn ring__behaves_as_a_bounded_queue() {
 
 #[test]
 fn ring__drained_takes_the_longest_packet() {
-    // Whatever was not yet given back as credit: there is always room for one packet.
+    // There is always room for one packet, also for space that is not returned as credit yet.
     let sizes = Sizes { slots: 8, units: 64, mtu: 1024 };
     for first in 0..1000 {
         let area = area(sizes);

@@ -1,5 +1,5 @@
-//! The layout of the shared segment: two directions one after the other, each with the lines of
-//! its two sides, its slots and its data area. Pages are touched, and thereby allocated, only when
+//! The layout of the shared segment: two directions one after the other, each with the control
+//! lines of its two sides, its slots and its data area. A page is allocated only when it is first
 //! used.
 
 use super::ring::{ConsumerLine, HintLine, ProducerLine, Sizes, Slot, UNIT};
@@ -11,7 +11,7 @@ pub(super) const HINT: usize = 256;
 pub(super) const SLOTS: usize = 512;
 const PAGE: usize = 4096;
 
-// The layout is an interface between processes that may come from different builds.
+// Processes of different builds share this layout.
 #[cfg(not(all(loom, test)))]
 const _: () = {
     assert!(size_of::<Slot>() == 64 && size_of::<ConsumerLine>() == 128);
@@ -21,7 +21,7 @@ const _: () = {
 const _: Option<(Slot, ConsumerLine, ProducerLine, HintLine)> = None;
 
 impl Sizes {
-    /// Checks sizes, whether configured or received from a peer.
+    /// Checks sizes, both configured ones and those received from a peer.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         if !self.slots.is_power_of_two() || !(8..=1 << 16).contains(&self.slots) {
             return Err("slots must be a power of two from 8 to 65536");
@@ -35,22 +35,22 @@ impl Sizes {
         Ok(())
     }
 
-    /// Bytes of the data area of one direction.
+    /// Returns the bytes of the data area of one direction.
     pub(super) fn data_len(&self) -> usize {
         self.units as usize * UNIT
     }
 
-    /// Offset of the data area within a direction.
+    /// Returns the offset of the data area within a direction.
     pub(super) fn data_offset(&self) -> usize {
         (SLOTS + self.slots as usize * 64).next_multiple_of(PAGE)
     }
 
-    /// Bytes of one direction.
+    /// Returns the bytes of one direction.
     pub(super) fn direction_len(&self) -> usize {
         self.data_offset() + self.data_len()
     }
 
-    /// Bytes of the segment.
+    /// Returns the bytes of the segment.
     pub(super) fn segment_len(&self) -> usize {
         2 * self.direction_len()
     }

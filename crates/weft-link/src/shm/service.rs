@@ -1,5 +1,5 @@
-//! The socket side of the link: accepting connections, hearing answers, noticing deaths.
-//! Done rarely while polling, and on every wake-up.
+//! The sockets of the link: accepts connections, reads answers, notices the end of peers. Runs
+//! rarely while polling, and on every wake-up.
 
 use super::peer::{Peer, Socket};
 use super::rendezvous::{self, system, Hello, Kind, Shared, BELL, HELLO, REFUSED, SHARED};
@@ -12,15 +12,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Accepted sockets that have not said hello yet; the oldest of the user who has most gives way.
+/// Highest number of accepted sockets without a hello. Beyond it, the oldest socket of the user
+/// with most of them is closed.
 const MAX_PENDING: usize = 64;
-/// Connections accepted, and messages read of a socket, in one go: more than a socket holds.
+/// Connections accepted, and messages read from a socket, in one call: more than a socket holds.
 const BURST: usize = 1024;
-/// The same for a hub, whose callers may be anybody: what is more waits for its next look, while
-/// those whom it serves are served.
+/// The same for a hub, to which any process may connect. Further connections and messages wait for
+/// the next call, so that the hub can serve its ranks in the meantime.
 const HUB_ACCEPTS: usize = 8;
 const HUB_MESSAGES: usize = 64;
-/// The listener's token; connections count from 1.
+/// The token of the listener; connections count from 1.
 const LISTENER: u64 = 0;
 
 /// The sockets of a link.
@@ -29,26 +30,26 @@ pub(super) struct Doors {
     pub epoll: Epoll,
     pub key: u64,
     pub listener: OwnedFd,
-    /// Given up for a moment when descriptors run out, to turn away who is waiting.
+    /// Closed for a moment when no descriptors are left, to refuse a waiting connection.
     spare: Option<OwnedFd>,
-    /// The listener is out of the epoll set as descriptors ran out.
+    /// The listener is not in the epoll set because no descriptors are left.
     paused: bool,
     last_token: u64,
     pending: Vec<Socket>,
-    /// Scratch of `service`.
+    /// Working memory of `service`.
     ready: Vec<u64>,
 }
 
 impl Drop for Doors {
-    /// Nobody may connect any more, also while a process started meanwhile still has a copy of the
-    /// descriptor.
+    /// Prevents further connections now, also while a child process that was just started still has
+    /// a copy of the descriptor.
     fn drop(&mut self) {
         socket::shutdown(&self.listener);
     }
 }
 
 impl Doors {
-    /// At the name of an agent, or under a random key.
+    /// Opens the listener at an agent's name, or under a random key.
     pub(super) fn open(name: Option<&str>) -> Result<Doors, LinkError> {
         let epoll = Epoll::new().map_err(|e| system("making an epoll set", e))?;
         let (listener, key) = match name {
@@ -77,8 +78,8 @@ impl Doors {
         Ok(Socket { fd, token, user })
     }
 
-    /// Gives up the oldest of the accepted sockets of the user who has most of them: nobody else's
-    /// hello is lost to one who says none.
+    /// Closes the oldest of the accepted sockets of the user who has most of them, so that no other
+    /// user loses a connection because of processes that send no hello.
     fn give_up_pending(&mut self) {
         let mut of: BTreeMap<u32, usize> = BTreeMap::new();
         self.pending.iter().for_each(|s| *of.entry(s.user).or_default() += 1);
@@ -88,18 +89,17 @@ impl Doors {
         }
     }
 
-    /// Tells the next one who waits that it is refused: it would wait for long, without knowing
-    /// what for. False: nobody waits.
-    ///
+    /// Refuses the next waiting connection; else its process would wait for long, without knowing
+    /// the reason. False if no connection waits.
     /// # Errors
-    /// There is no descriptor even for that.
+    /// No descriptor is left even for that.
     fn turn_away(&mut self) -> io::Result<bool> {
         self.spare = None;
         let told = match socket::accept(&self.listener) {
             Ok(fd) => {
-                // What is not read before the end of the connection is an error to the other side.
+                // Unread bytes at the end of the connection would be an error for the other side.
                 let _hello = hear(&fd);
-                // If it cannot be told, it finds out by the end of the connection.
+                // If the message cannot be sent, the end of the connection tells the other side.
                 let _ = socket::send(&fd, &REFUSED, None);
                 Ok(true)
             }
@@ -111,13 +111,13 @@ impl Doors {
     }
 }
 
-/// What a read of a connected socket gave.
+/// The result of a read of a connected socket.
 enum Heard {
     Nothing,
     Closed,
     Bell,
     Refused,
-    /// Its descriptor could not be taken.
+    /// No descriptor was left for the one that came with the message.
     NoRoom,
     Hello(Hello, Option<OwnedFd>),
     Shared(Shared, OwnedFd),
@@ -128,7 +128,8 @@ fn hear(fd: &OwnedFd) -> Heard {
     let mut buf = [0; HELLO + 1];
     let mut got = socket::recv(fd, &mut buf);
     if got.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset) {
-        // It ended without reading all we sent. The kernel says so before it gives what it sent.
+        // The other side ended before it read all our messages. The kernel reports that before it
+        // returns the messages of the other side.
         got = socket::recv(fd, &mut buf);
     }
     match got {
@@ -154,13 +155,13 @@ fn hear(fd: &OwnedFd) -> Heard {
 }
 
 impl ShmLink {
-    /// Looks at all sockets that have something; a hub at those it has, not at the listener.
+    /// Handles all sockets that are ready; a hub does not accept connections here.
     #[cold]
     pub(super) fn service(&mut self) {
         self.look(if self.is_hub { 0 } else { BURST });
     }
 
-    /// The same, and a hub accepts some of those who wait.
+    /// As `service`; a hub also accepts some waiting connections.
     pub(crate) fn look_at_sockets(&mut self) {
         self.look(if self.is_hub { HUB_ACCEPTS } else { BURST });
     }
@@ -228,7 +229,7 @@ impl ShmLink {
                     Err(_) => break,
                 }
             }
-            // It would stay readable, and waiting would become spinning.
+            // The listener would stay readable, so that waiting would become spinning.
             self.doors.epoll.remove(&self.doors.listener);
             self.doors.paused = true;
         }
@@ -239,7 +240,7 @@ impl ShmLink {
         log::warn!("shared-memory connection refused: {why}");
     }
 
-    /// Hears the hello of an accepted connection.
+    /// Reads the hello of an accepted connection.
     fn greet(&mut self, at: usize) {
         let heard = hear(&self.doors.pending[at].fd);
         if matches!(heard, Heard::Nothing) {
@@ -267,8 +268,9 @@ impl ShmLink {
         }
     }
 
-    /// Whether to admit an accepted connection. If so it is answered; the place of the connection
-    /// that was made at the same time, if one was, and what to receive and to send in.
+    /// Checks an accepted connection and, if it is admitted, answers it. Returns the index of this
+    /// side's own connection to the same endpoint, if both connected at the same time, and the
+    /// halves to receive and to send in.
     fn check(
         &mut self,
         Socket { fd, user, .. }: &Socket,
@@ -276,7 +278,7 @@ impl ShmLink {
         segment: &OwnedFd,
     ) -> Result<(Option<usize>, [map::Half; 2]), String> {
         let endpoint = hello.from;
-        // Larger ones are memory, smaller ones have no room for what the agent says.
+        // Larger rings take more memory; smaller ones have no room for the agent's messages.
         if self.is_hub && hello.sizes != self.config.sizes() {
             return Err(format!("endpoint {endpoint} wants rings of other sizes than an agent's"));
         }
@@ -288,7 +290,7 @@ impl ShmLink {
         }
         let same = self.peers.iter().position(|p| p.endpoint == endpoint && !p.hung_up);
         if let Some(at) = same.filter(|&at| !self.peers[at].may_cross()) {
-            // A new connection after the old one was closed is fine, a second one is not.
+            // A new connection after the end of the old one is allowed, a second one is not.
             if !self.peers[at].closed() {
                 return Err(format!("endpoint {endpoint} is connected already"));
             }
@@ -308,7 +310,7 @@ impl ShmLink {
         Ok((crossed, halves))
     }
 
-    /// Makes a stranger of a connection, or the second half of the one `crossed`.
+    /// Makes a caller of a connection, or adds the connection to the peer `crossed`.
     fn admit(
         &mut self,
         socket: Socket,
@@ -325,7 +327,7 @@ impl ShmLink {
                 let direct = Peer::direct_to(&socket.fd, self.config.direct);
                 let halves = [tx, rx];
                 let mut peer = Peer::new(hello.from, socket, hello.sizes, halves, direct);
-                // A hub hears nobody before it has admitted him.
+                // A hub reads nothing from a caller before it has admitted it.
                 peer.muted = self.is_hub;
                 self.peers.push(peer);
                 self.peers.len() - 1
@@ -342,7 +344,7 @@ impl ShmLink {
         }
     }
 
-    /// Reads what a connection has for us.
+    /// Reads the messages of a connection.
     fn listen_to(&mut self, at: usize, token: u64) {
         for _ in 0..if self.is_hub { HUB_MESSAGES } else { BURST } {
             let peer = &mut self.peers[at];
@@ -364,7 +366,7 @@ impl ShmLink {
                     self.heard(at, &hello);
                 }
                 Heard::Shared(shared, file) if self.takes_memory => peer.map(&shared, &file),
-                // The other side cannot know that this one does without.
+                // The other side cannot know that this side does not map memory.
                 Heard::Shared(..) => {}
                 Heard::Refused => peer.refused = true,
                 Heard::NoRoom => peer.lie = Some(Lie("unexpected descriptor")),

@@ -1,5 +1,5 @@
-//! Tests of the link: within one process where two links behave as two processes would, and with
-//! real child processes (this test binary, run again) where death matters.
+//! Tests of the link: within one process if two links behave like two processes, and with real
+//! child processes (this test binary, run again) if the end of a process matters.
 #![allow(non_snake_case)]
 
 use super::*;
@@ -41,7 +41,7 @@ fn info(peer: u32, address: &Address) -> PeerInfo {
 
 const PEER: PeerId = PeerId(0);
 
-/// A bare connection to the link's listener.
+/// Makes a bare connection to the link's listener.
 fn dial(link: &ShmLink) -> std::os::fd::OwnedFd {
     sys::socket::connect(sys::socket::Name::Key(link.doors.key)).unwrap()
 }
@@ -50,7 +50,7 @@ fn frame<'a>(header: &'a [u8], payload: &'a [u8]) -> Frame<'a> {
     Frame { peer: PEER, header, payload }
 }
 
-/// Two links; the first is connected to the second and the second knows it as peer 0 too.
+/// Makes two links; the first is connected to the second, and the second knows it as peer 0 too.
 fn pair_of(a: ShmConfig, b: ShmConfig) -> (ShmLink, ShmLink) {
     let (mut a, mut b) = (ShmLink::new(a).unwrap(), ShmLink::new(b).unwrap());
     a.connect(&info(0, &address_of(&b))).unwrap();
@@ -72,7 +72,7 @@ fn counter(link: &ShmLink, name: &str) -> u64 {
     value.unwrap()
 }
 
-/// Receives until `done` says so; looks at the sockets as a waiting driver would.
+/// Receives until `done` returns true; checks the sockets as a waiting driver would.
 fn recv_until(link: &mut ShmLink, log: &mut Log, mut done: impl FnMut(&Log, &mut ShmLink) -> bool) {
     while !done(log, link) {
         if link.recv(64, log) == 0 {
@@ -91,7 +91,7 @@ fn wait(link: &ShmLink) {
     assert!(sys::misc::wait_readable(fds[0].fd, 300_000), "nothing came for minutes");
 }
 
-/// Bytes that tell their packet and place.
+/// Returns bytes that depend on packet and position.
 fn pattern(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| (seed.wrapping_mul(31) + i * 7 + (i >> 8)) as u8).collect()
 }
@@ -111,7 +111,7 @@ fn send__every_size_arrives_whole_and_in_order() {
     }
 }
 
-/// Runs this test binary again as `role`; it prints its address first.
+/// A child process: this test binary, run again as `role`. It prints its address first.
 struct Process {
     child: Child,
     address: Address,
@@ -153,7 +153,7 @@ impl Drop for Process {
     }
 }
 
-/// What the child does; nothing unless started as one.
+/// The main function of a child; does nothing if the binary was not started as one.
 #[test]
 fn child__process() {
     let Ok(role) = std::env::var("WEFT_SHM_TEST_ROLE") else { return };
@@ -172,7 +172,7 @@ fn child__process() {
     }
 }
 
-/// Sends back what it gets until the parent is gone.
+/// Echoes packets until the parent is gone.
 fn child_echo(link: &mut ShmLink, parent: &Address) {
     link.connect(&info(0, parent)).unwrap();
     let mut log = Log::default();
@@ -187,7 +187,7 @@ fn child_echo(link: &mut ShmLink, parent: &Address) {
     }
 }
 
-/// Sends numbered packets as fast as it can, for ever.
+/// Sends numbered packets as fast as it can, without end.
 fn child_flood(link: &mut ShmLink, parent: &Address) {
     link.connect(&info(0, parent)).unwrap();
     for n in 0_usize.. {
@@ -199,7 +199,7 @@ fn child_flood(link: &mut ShmLink, parent: &Address) {
     }
 }
 
-/// Connects and then takes nothing, for ever.
+/// Connects and then takes no packets, without end.
 fn child_idle(link: &mut ShmLink, parent: &Address) {
     link.connect(&info(0, parent)).unwrap();
     loop {
@@ -207,9 +207,9 @@ fn child_idle(link: &mut ShmLink, parent: &Address) {
     }
 }
 
-/// Runs out of descriptors, says so, recovers, and sends back what it gets.
+/// Uses up all descriptors, prints that, recovers, and echoes packets.
 fn child_starved(link: &mut ShmLink, parent: &Address) {
-    // Standard input, output and error; fewer than one would also forbid to poll.
+    // Standard input, output and error; a limit of less than one would also forbid to poll.
     let before = sys::misc::limit_files(3);
     let Err(error) = ShmLink::new(config(3)) else { panic!("no descriptor is left") };
     assert!(error.to_string().contains("ulimit -n"), "{error}");
@@ -228,7 +228,7 @@ fn child_starved(link: &mut ShmLink, parent: &Address) {
     child_echo(link, parent);
 }
 
-/// Can accept so many connections and nothing that comes with them.
+/// Limits descriptors so that `connections` can be accepted, but no descriptor in a message.
 fn child_full(link: &mut ShmLink, connections: u64) -> ! {
     sys::misc::limit_files(sys::misc::next_file() + connections);
     loop {
@@ -237,7 +237,7 @@ fn child_full(link: &mut ShmLink, connections: u64) -> ! {
     }
 }
 
-/// Sends one packet and waits for it to come back.
+/// Sends one packet and waits for its echo.
 fn round_trip(link: &mut ShmLink, n: usize) {
     let (header, payload) = (pattern(n, 32), pattern(n, n * 100));
     assert_eq!(link.send(&[frame(&header, &payload)]), 1);
@@ -267,7 +267,7 @@ fn processes__without_a_descriptor_for_the_connection_refuse() {
 fn refused_by(role: &str) {
     let mut link = ShmLink::new(config(1)).unwrap();
     let child = Process::start(role, &address_of(&link));
-    // It hangs up before or after the segment was passed.
+    // The child hangs up before or after the segment was passed.
     match link.connect(&info(0, &child.address)) {
         Err(error) => assert!(matches!(error, LinkError::Unreachable(_)), "{error}"),
         Ok(_) => {
@@ -284,7 +284,7 @@ fn processes__death_frees_a_full_sender() {
     link.connect(&info(0, &child.address)).unwrap();
     while link.send(&[frame(&header(0), &[0; 999])]) == 1 {}
     child.child.kill().unwrap();
-    // That nothing can be copied from its memory any more may be noticed first.
+    // The failure of a direct copy from its memory may be reported first.
     let gone = LinkEvent::PeerGone(PEER);
     recv_until(&mut link, &mut Log::default(), |_, link| link.events.contains(&gone));
     assert!(events(&mut link).contains(&gone));
@@ -322,7 +322,7 @@ fn processes__death_is_reported_after_what_was_sent() {
     assert_eq!(counter(&link, "shm_dropped"), 1);
 }
 
-/// What a driver does between sleeping and polling; returns what came.
+/// Does the work of a driver between sleeping and polling; returns the received packets.
 fn drain(link: &mut ShmLink) -> Vec<Packet> {
     let mut log = Log::default();
     link.service();
@@ -368,7 +368,7 @@ fn connect__frames_wait_in_the_ring_until_the_peer_accepts() {
 fn connect__both_at_once_keeps_every_packet_in_order() {
     let (mut a, mut b) = (ShmLink::new(config(1)).unwrap(), ShmLink::new(config(2)).unwrap());
     let (to_a, to_b) = (info(0, &address_of(&a)), info(0, &address_of(&b)));
-    // Both dial before either looks at its listener.
+    // Both connect before either checks its listener.
     a.dial(&to_b).unwrap();
     b.dial(&to_a).unwrap();
     for n in 0..4 {
@@ -460,7 +460,7 @@ fn prepare_wait__a_full_sender_is_woken_by_space() {
         assert!(a.prepare_wait());
         let mut fds = Vec::new();
         a.wait_fds(&mut fds);
-        // The answer to the connection is read first, as it would wake once.
+        // The answer to the connection is read first, because it would wake the link once.
         a.finish_wait();
         assert!(a.prepare_wait());
         assert!(!sys::misc::wait_readable(fds[0].fd, 0));
@@ -531,7 +531,7 @@ fn take_back_memory__the_peer_copies_no_more_and_we_do() {
     assert!(refused.is_err_and(|e| e.to_string().contains("taken its memory back")));
     assert!(b.write_direct(PEER, target.as_mut_ptr() as u64, &source).is_err());
     a.read_direct(PEER, at, &mut target).unwrap();
-    // A connection that ends takes everything back.
+    // The end of a connection revokes all access.
     a.disconnect(PEER);
     let (mut a, mut b) = pair();
     b.read_direct(PEER, at, &mut target).unwrap();
@@ -553,7 +553,7 @@ fn take_back_memory__waits_for_a_copy_that_is_under_way() {
             a.take_back_memory(PEER);
             done.0.send(copied.load(std::sync::atomic::Ordering::SeqCst)).unwrap();
         });
-        // It has said so, and may not return before the copy has ended.
+        // The peer has set the flag, and may not return before the copy has ended.
         while b.peers[0].tx_area.hint().taken_back.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
@@ -576,7 +576,7 @@ fn direct__forbidden_falls_back() {
     drop(b);
 }
 
-/// What lies in a block.
+/// Returns the contents of a block.
 fn bytes_of(block: &Block, len: usize) -> Vec<u8> {
     block.bytes(len).to_vec()
 }
@@ -594,17 +594,17 @@ fn share__memory_is_written_and_read_where_it_is_mapped_until_it_is_forgotten() 
     let mut got = vec![0; 100];
     a.read_direct(PEER, addr + 5000, &mut got).unwrap();
     assert_eq!((counter(&a, "shm_mapped"), &got[..]), (2, &source[5000..5100]));
-    // The rest of it lies elsewhere.
+    // This memory is outside the block.
     let other = [0_u8; 64];
     a.write_direct(PEER, other.as_ptr() as u64, &[5; 64]).unwrap();
     assert_eq!(counter(&a, "shm_mapped"), 2);
-    // What was given before it is forgotten is forgotten, heard or not.
+    // A block shared before the call is forgotten, whether its message was read or not.
     assert!(b.share(PEER, 8, &block));
     a.forget_shared(PEER, 8);
     a.forget_shared(PEER, 7);
     a.write_direct(PEER, addr, &[9; 10]).unwrap();
     assert_eq!((counter(&a, "shm_mapped"), bytes_of(&block, 10)), (2, vec![9; 10]));
-    // The same key again is other memory.
+    // The same key again names other memory.
     for key in [7, 7] {
         let next = Block::new(1 << 16).unwrap();
         assert!(b.share(PEER, key, &next));
@@ -660,8 +660,8 @@ fn share__memory_of_one_who_has_ended_is_not_written() {
     a.service();
     let addr = block.start().addr() as u64;
     a.write_direct(PEER, addr, &[1; 8]).unwrap();
-    // Killed: it says nothing. This is seen after some copies at the latest, without progress of
-    // the link.
+    // A killed peer revokes nothing. Its end is noticed after some copies at the latest, without
+    // progress of the link.
     b.peers[0].copies = false;
     drop(b);
     let ended = (0..2 * DIRECT_CALLS).any(|_| {
@@ -746,7 +746,7 @@ fn send__lying_credits_end_the_connection() {
     use ring::Area;
     for (bad, lies) in [(u64::MAX, 1), (300, 1), (u64::from(u32::MAX), 1), (1, 0), (1 << 32, 0)] {
         let (mut a, b) = pair();
-        // Given before the packets were there; the last two become true, and do no harm.
+        // Stored before the packets exist; the last two values become true and do no harm.
         b.peers[0].rx_area.consumer().credits.store(bad, Ordering::Release);
         for n in 0..600 {
             a.send(&[frame(&header(n), &[0; 3000])]);
@@ -956,10 +956,10 @@ fn hub__rings_of_other_sizes_than_its_own_are_refused() {
     }
 }
 
-/// What the child processes of the test below do.
+/// The variable that tells a child process of the test below its role.
 const ROLE: &str = "WEFT_TEST_UNMAPPED";
 
-/// Takes connections until some were refused or one was not, and says so.
+/// Accepts connections until one was admitted or two were refused, and prints the result.
 fn accept_some() {
     let mut link = ShmLink::new(config(1)).unwrap();
     let address = address_of(&link);
@@ -973,7 +973,7 @@ fn accept_some() {
     println!("admitted {}", link.peers.len());
 }
 
-/// Connects as it should, and in spite of what its own side says.
+/// Connects as a link does; if its own side refuses, connects without the check.
 fn connect_twice(hex: &str) {
     let bytes =
         (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap());
@@ -982,7 +982,7 @@ fn connect_twice(hex: &str) {
     match link.connect(&info(1, &address)) {
         Ok(_) => {
             println!("\nconnected");
-            // Until the other one has seen it, and ended.
+            // Wait until the other process has seen the connection and ended.
             while events(&mut link).is_empty() {
                 sys::misc::wait_readable(link.doors.epoll.as_raw_fd(), 1_000);
                 link.service();
@@ -995,14 +995,14 @@ fn connect_twice(hex: &str) {
             let sizes = link.config.sizes();
             let offer = link.hello(Kind::Offer, EndpointId(1), sizes).encode();
             let segment = sys::map::create(sizes.segment_len()).unwrap();
-            // That may be too late.
+            // The other process may have ended already.
             let _ = sys::socket::send(&socket, &offer, Some(segment.as_fd()));
         }
     }
 }
 
-/// Runs this test once more, in another process under these words, as one of the two above; what it
-/// prints.
+/// Runs this test once more in another process, with the command `words` before it and one of the
+/// two roles above; returns its output.
 fn child(
     words: &str,
     role: &str,
@@ -1021,7 +1021,7 @@ fn child(
     (child, out)
 }
 
-/// The next line that starts so, without that.
+/// Finds the next line with this beginning; returns the rest of the line.
 fn said(out: &mut impl std::io::BufRead, what: &str) -> String {
     let mut lines = out.lines().map_while(Result::ok);
     let found = lines.find_map(|line| Some(line.strip_prefix(what)?.trim().to_string()));
@@ -1040,7 +1040,7 @@ fn connect__the_overflow_user_proves_nothing() {
         true => format!("setpriv --reuid={user} --regid={user} --clear-groups unshare {how}"),
         false => format!("unshare {how}"),
     };
-    // Two users, where that can be: both read as the overflow user.
+    // As root, two different users; the kernel shows both as the overflow user.
     let unmapped = [by(12_345, "--user"), by(12_346, "--user")];
     let mapped = [by(12_345, "--user --map-current-user"), by(12_345, "--user --map-current-user")];
     if let Err(why) = crate::testing::run(&format!("{} true", unmapped[0])) {

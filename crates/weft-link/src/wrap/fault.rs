@@ -9,19 +9,19 @@ use std::str::FromStr;
 use std::time::Duration;
 use weft_core::{Instant, LinkCaps, PeerId};
 
-/// Longest time a reordered frame is held back, so that later ones overtake it.
+/// Longest time for which a reordered frame is held back, so that later frames overtake it.
 const REORDER_HOLD: Duration = Duration::from_millis(1);
 
-/// Most frames held back at a time; beyond it `send` says that the link is full.
+/// Highest number of frames held back at a time; beyond it, `send` reports a full link.
 const HELD_MAX: usize = 4096;
 
 /// Longest wait at the end for room in a full link.
 const FULL_MAX: Duration = Duration::from_millis(100);
 
-/// What goes wrong, and how often: `loss=1%,dup=0.1%,reorder=2%,delay=1ms,corrupt=0.01%,seed=7`.
+/// The faults and their frequency: `loss=1%,dup=0.1%,reorder=2%,delay=1ms,corrupt=0.01%,seed=7`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultSpec {
-    /// Frames that vanish, per million.
+    /// Frames that are lost, per million.
     pub loss: u32,
     /// Frames that are sent twice, per million.
     pub dup: u32,
@@ -33,11 +33,11 @@ pub struct FaultSpec {
     pub delay: Duration,
     /// Longest further, random delay of every frame.
     pub jitter: Duration,
-    /// Where the random numbers start.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// Why a fault specification was refused.
+/// The reason why a fault specification was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
     part: String,
@@ -79,13 +79,13 @@ impl FromStr for FaultSpec {
     }
 }
 
-/// `0.1%` as parts per million.
+/// Parses `0.1%` into parts per million.
 fn share(text: &str) -> Option<u32> {
     let percent: f64 = text.strip_suffix('%')?.parse().ok()?;
     (0.0..=100.0).contains(&percent).then(|| (percent * 10_000.0).round() as u32)
 }
 
-/// `1ms`, `2.5us`, `7ns`, `1s`.
+/// Parses `1ms`, `2.5us`, `7ns`, `1s`.
 fn time(text: &str) -> Option<Duration> {
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(unit_at);
@@ -100,7 +100,7 @@ fn time(text: &str) -> Option<Duration> {
 }
 
 impl FaultSpec {
-    /// What is left of a link's promises under these faults.
+    /// Returns the capabilities that a link still has under these faults.
     pub fn weaken(&self, mut caps: LinkCaps) -> LinkCaps {
         caps.reliable &= self.loss == 0 && self.dup == 0 && self.corrupt == 0;
         caps.ordered &= self.reorder == 0 && self.dup == 0 && self.jitter.is_zero();
@@ -112,8 +112,8 @@ fn happens(rng: &mut Rng, per_million: u32) -> bool {
     per_million > 0 && rng.below(1_000_000) < u64::from(per_million)
 }
 
-/// Flips bits. A link that authenticates its frames owns one and applies it to the bytes that go
-/// onto the wire, trailer included: flipped above the authentication, they would be signed.
+/// Flips bits. A link that authenticates its frames owns one and applies it to the sealed bytes,
+/// trailer included: bits flipped before sealing would be authenticated.
 #[derive(Clone, Debug)]
 pub struct Corruptor {
     per_million: u32,
@@ -122,13 +122,13 @@ pub struct Corruptor {
 }
 
 impl Corruptor {
-    /// With the share and the seed of `spec`.
+    /// Makes a corruptor with the rate and the seed of `spec`.
     pub fn new(spec: &FaultSpec) -> Corruptor {
         let rng = Rng::new(spec.seed ^ 0xc0_44_09_7e);
         Corruptor { per_million: spec.corrupt, rng, corrupted: 0 }
     }
 
-    /// Flips one bit of `frame`, or, mostly, does nothing. Returns whether it did.
+    /// Flips one bit of `frame` at the given rate. Returns true if it did.
     pub fn apply(&mut self, frame: &mut [u8]) -> bool {
         if !happens(&mut self.rng, self.per_million) || frame.is_empty() {
             return false;
@@ -139,7 +139,7 @@ impl Corruptor {
         true
     }
 
-    /// Frames corrupted so far.
+    /// Returns the number of frames corrupted so far.
     pub fn corrupted(&self) -> u64 {
         self.corrupted
     }
@@ -160,23 +160,24 @@ struct Counters {
     delayed: u64,
 }
 
-/// A link on which things go wrong, on the way out. The same seed, clock and calls give the same
-/// faults. While frames are held back, `prepare_wait` answers no: nothing else would send them.
+/// A link with faults on outgoing frames. The same seed, clock and calls give the same faults.
+/// While frames are held back, `prepare_wait` returns false, because no other event would send
+/// them.
 pub struct Faulty {
     inner: Box<dyn Link>,
     spec: FaultSpec,
     clock: Clock,
     rng: Rng,
     corruptor: Corruptor,
-    /// By time due and then by age.
+    /// Frames by due time, then by age.
     held: BTreeMap<(Instant, u64), Held>,
     age: u64,
     counters: Counters,
 }
 
 impl Faulty {
-    /// Around `inner`. Corruption strikes the frames given to `inner`; where that authenticates
-    /// them, give it a [`Corruptor`] instead and set `corrupt` to 0 here.
+    /// Wraps `inner`. Corruption applies to the frames given to `inner`; if `inner` authenticates
+    /// frames, give it a [`Corruptor`] instead and set `corrupt` to 0 here.
     pub fn new(inner: Box<dyn Link>, spec: FaultSpec, clock: Clock) -> Faulty {
         Faulty {
             inner,
@@ -190,7 +191,7 @@ impl Faulty {
         }
     }
 
-    /// Sends what is due. False: some of it has to stay, the link is full.
+    /// Sends the frames that are due. False if some have to stay because the link is full.
     fn release(&mut self, now: Instant) -> bool {
         while let Some(entry) = self.held.first_entry().filter(|e| e.key().0 <= now) {
             let h = entry.get();
@@ -203,7 +204,7 @@ impl Faulty {
         true
     }
 
-    /// Throws the dice for one frame.
+    /// Draws random numbers for one frame.
     fn draw(&mut self, now: Instant) -> Fate {
         let spec = self.spec;
         let lost = happens(&mut self.rng, spec.loss);
@@ -221,8 +222,9 @@ impl Faulty {
         Fate { lost, twice, held, due, plain }
     }
 
-    /// Sends what passes. If the link refuses some, says from which place of the call on: the dice
-    /// are put back to where they were, and losses behind have not happened.
+    /// Sends the frames without faults. If the link refuses some, returns the index in the call of
+    /// the first refused frame, restores the random numbers to their state before that frame, and
+    /// takes back the count of losses after it.
     fn pass(&mut self, passing: &mut Passing<'_>) -> Option<usize> {
         if passing.frames.is_empty() {
             return None;
@@ -239,7 +241,8 @@ impl Faulty {
         refused
     }
 
-    /// Does to a frame what the dice said, unless it simply passes. What passes is held until now.
+    /// Applies the drawn faults to a frame that has one. The frames without faults before it must
+    /// be sent first.
     fn strike(&mut self, frame: &Frame<'_>, fate: &Fate, now: Instant) {
         if fate.lost {
             self.counters.lost += 1;
@@ -259,14 +262,14 @@ impl Faulty {
     }
 }
 
-/// Frames of one call that nothing happens to and that were not sent yet.
+/// Frames of one call that have no fault and are not sent yet.
 struct Passing<'a> {
     frames: Vec<Frame<'a>>,
-    /// The place of each in the call.
+    /// Index of each frame in the call.
     places: Vec<usize>,
-    /// Places of frames lost between them.
+    /// Indices of frames that were lost among them.
     lost: Vec<usize>,
-    /// The dice before each frame of the call.
+    /// State of the random numbers before each frame of the call.
     dice: Vec<Rng>,
 }
 
@@ -281,17 +284,17 @@ impl Passing<'_> {
     }
 }
 
-/// What happens to one frame.
+/// The drawn faults of one frame.
 struct Fate {
     lost: bool,
     twice: bool,
     held: bool,
     due: Instant,
-    /// Nothing happens to it.
+    /// The frame has no fault.
     plain: bool,
 }
 
-/// What is on its way arrives although its sender has ended.
+/// Frames on their way arrive, although their sender has ended.
 impl Drop for Faulty {
     fn drop(&mut self) {
         let patience = std::time::Instant::now() + FULL_MAX;
@@ -326,11 +329,11 @@ impl Link for Faulty {
         if !self.release(now) {
             return 0;
         }
-        // What passes goes on in one call, as trains: a switch that loses a packet does not part
-        // those around it either.
+        // Frames without faults are sent in one call, as trains: a switch that loses a packet does
+        // not separate the packets around it either.
         let mut passing = Passing::new(frames.len());
         for (i, frame) in frames.iter().enumerate() {
-            // The room for a duplicate has to be there before the dice fall.
+            // There must be room for a duplicate before random numbers are drawn.
             if self.held.len() + 2 > HELD_MAX {
                 return self.pass(&mut passing).unwrap_or(i);
             }
@@ -352,7 +355,7 @@ impl Link for Faulty {
         self.pass(&mut passing).unwrap_or(frames.len())
     }
 
-    /// A run that nothing happens to passes as one.
+    /// Passes on a run without faults as one run.
     fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
         let now = (self.clock)();
         if !self.release(now) {

@@ -1,6 +1,6 @@
-//! Links around links: fault injection, a line per packet, capture for Wireshark.
+//! Links around links: fault injection, one log record per packet, capture for Wireshark.
 //!
-//! A wrapper keeps the contract of the link inside, which one conformance suite checks for both.
+//! A wrapper keeps the contract of the wrapped link; one conformance suite checks both.
 
 mod fault;
 mod pcap;
@@ -16,36 +16,36 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use weft_core::{EndpointId, Instant, PeerId};
 
-/// Where a wrapper takes the time from: the driver's clock, or the simulator's.
+/// The clock of a wrapper: the driver's or the simulator's.
 pub type Clock = Rc<dyn Fn() -> Instant>;
 
-/// What to put around a link. The default puts nothing there.
+/// The wrappers of a link. The default has none.
 #[derive(Clone, Debug, Default)]
 pub struct Wrappers {
-    /// Faults to inject. On a network link all but corruption, which has to strike below the
-    /// authentication: such a link takes a [`Corruptor`]. A link inside the host authenticates
-    /// nothing and is not wrapped with corruption: damaged data would be delivered as good.
+    /// Faults to inject. On a network link all except corruption, which has to apply after sealing:
+    /// such a link takes a [`Corruptor`]. A link inside the host does not authenticate, so
+    /// corruption is refused there: damaged data would be delivered as good.
     pub faults: Option<FaultSpec>,
-    /// Log a line per packet.
+    /// Log one record per packet.
     pub trace: bool,
-    /// Where each link's packets are captured.
+    /// The capture of each link's packets.
     pub capture: Option<Capture>,
 }
 
 /// Files of captured packets, one for each link: `weft-HOST-PROCESS-ENDPOINT-LINK.pcapng`. Hosts
-/// may share the folder, and number their processes alike.
+/// may share the folder and use the same process ids.
 #[derive(Clone, Debug)]
 pub struct Capture {
-    /// The folder, made if it is not there.
+    /// The folder; created if it does not exist.
     pub folder: PathBuf,
     /// Name of this host.
     pub host: String,
-    /// Whose packets these are.
+    /// The endpoint whose packets are captured.
     pub endpoint: EndpointId,
 }
 
 impl Capture {
-    /// The file for a link of this name.
+    /// Returns the file for a link of this name.
     pub fn path(&self, link: &str) -> PathBuf {
         let plain = |c: char| if c.is_alphanumeric() || "-.".contains(c) { c } else { '_' };
         let host: String = self.host.chars().map(plain).collect();
@@ -65,10 +65,10 @@ impl Capture {
 }
 
 impl Wrappers {
-    /// Wraps `link`. Log and capture show what faults left.
-    ///
+    /// Wraps `link`. Log and capture show the packets after the faults.
     /// # Errors
-    /// The capture file cannot be made; corruption is asked for where nothing would detect it.
+    /// The capture file cannot be made; or corruption is requested on a link that would not detect
+    /// it.
     pub fn around(&self, link: Box<dyn Link>, clock: &Clock) -> Result<Box<dyn Link>, LinkError> {
         let caps = link.caps();
         if !caps.network && self.faults.is_some_and(|spec| spec.corrupt > 0) {
@@ -198,7 +198,7 @@ fn undetected(name: &str) -> LinkError {
     }
 }
 
-/// A sink that shows every packet to `see` before it passes it on.
+/// A sink that passes every packet to `see` before it passes it on.
 struct Tap<'a, F> {
     sink: &'a mut dyn Sink,
     see: F,
@@ -235,7 +235,7 @@ mod tests {
         assert!(names.iter().all(|n| n.starts_with("loop_")));
     }
 
-    /// A folder that only this test knows, not made yet.
+    /// Returns the path of a new folder of this test, which is not made yet.
     fn fresh() -> PathBuf {
         std::env::temp_dir().join(format!("weft-test-{:016x}", crate::random_u64()))
     }

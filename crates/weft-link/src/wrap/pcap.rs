@@ -10,11 +10,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weft_core::{wire, PeerId};
 
-/// Writes every packet that goes through a link to a pcapng file, framed as on the raw Ethernet
-/// links whatever the link is, with slot 0. Link addresses are made up: `02:57:00:...` carries the
-/// number of the peer, `02:57:01:...` the session number where the link does not know the peer,
-/// `02:57:ff:...` is this endpoint. A network link's security trailer is not part of what is
-/// captured.
+/// Writes every packet of a link to a pcapng file, framed as on the raw Ethernet links, with slot
+/// 0. Link addresses are made up: `02:57:00:...` contains the number of the peer, `02:57:01:...`
+/// the session number if the link does not know the peer, `02:57:ff:...` is this endpoint. The
+/// security trailer of a network link is not captured.
 pub struct Pcap {
     inner: Box<dyn Link>,
     capture: Capture,
@@ -32,7 +31,7 @@ struct Capture {
 }
 
 impl Pcap {
-    /// Around `inner`, into a new file at `path`, stamped with the time of day.
+    /// Wraps `inner` and captures into a new file at `path`, with the time of day.
     pub fn create(inner: Box<dyn Link>, path: &Path, clock: Clock) -> Result<Pcap, LinkError> {
         let today = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let origin = today.saturating_sub(Duration::from_nanos(clock().0));
@@ -44,13 +43,14 @@ impl Pcap {
         let file = Box::new(File::create(path).map_err(failed)?);
         let link = Pcap::into_store(inner, file, path.display().to_string(), clock, origin);
         if link.capture.file.is_none() {
-            // Nobody can read what is not even begun.
+            // A capture whose beginning is missing cannot be read.
             let _ = std::fs::remove_file(path);
         }
         Ok(link)
     }
 
-    /// To a store of this name; `origin` is the time since 1970 at the clock's origin.
+    /// Wraps `inner` and captures into a store of this name; `origin` is the time since 1970 at the
+    /// clock's origin.
     fn into_store(
         inner: Box<dyn Link>,
         store: Box<dyn Store>,
@@ -64,8 +64,8 @@ impl Pcap {
     }
 }
 
-/// A capture that cannot be written ends, which is said at once, even where its link is about to be
-/// dropped. The link goes on.
+/// Reports that a capture ended because it cannot be written; at once, even if its link is about to
+/// be dropped. The link continues.
 fn ended(name: &str, error: &io::Error) {
     log::warn!("packet capture ended: {name}: {error}; it holds the packets until then");
 }
@@ -130,7 +130,7 @@ impl Link for Pcap {
         self.inner.recv(budget, &mut Tap { sink, see })
     }
 
-    /// A reader of the file sees everything once this endpoint sleeps.
+    /// Flushes, so that a reader of the file sees all packets once this endpoint sleeps.
     fn prepare_wait(&mut self) -> bool {
         self.capture.flush();
         self.inner.prepare_wait()
@@ -155,7 +155,7 @@ mod tests {
     use weft_core::wire::{self, Common, Eager, Packet};
     use weft_core::{EndpointId, Instant};
 
-    /// A file that can be looked at while it is written, and that takes this many bytes.
+    /// A file that can be read while it is written, with room for this number of bytes.
     #[derive(Clone, Default)]
     struct Shared(Rc<RefCell<Vec<u8>>>, usize);
 
@@ -186,7 +186,7 @@ mod tests {
         fn frame(&mut self, _: Option<PeerId>, _: &[u8], _: Bytes<'_>) {}
     }
 
-    /// Two captured ends that know each other; `a` writes to `file`.
+    /// Makes two captured ends that know each other; `a` writes to `file`.
     fn ends(file: Shared) -> (Pcap, Pcap) {
         let clock: Clock = Rc::new(|| Instant(5));
         let make = |link, out| {

@@ -1,5 +1,5 @@
-//! The pcapng file format, as much of it as a capture needs
-//! (draft-ietf-opsawg-pcapng, sections 4.1 to 4.3).
+//! The parts of the pcapng file format that a capture needs (draft-ietf-opsawg-pcapng, sections 4.1
+//! to 4.3).
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
@@ -13,7 +13,7 @@ const OPTION_NAME: u16 = 2;
 const OPTION_TIME_RESOLUTION: u16 = 9;
 const OPTION_PACKET_FLAGS: u16 = 2;
 
-/// Which way a packet went, as the flags option has it.
+/// The direction of a packet, as in the flags option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Received.
@@ -22,12 +22,12 @@ pub enum Direction {
     Out = 2,
 }
 
-/// Bytes of whole blocks that are kept before they are written.
+/// Bytes of complete blocks that are buffered before they are written.
 const BUFFER: usize = 64 << 10;
 
-/// Where a capture goes.
+/// The destination of a capture.
 pub trait Store: Write {
-    /// Takes back what was written beyond this many bytes.
+    /// Removes all bytes beyond this length.
     fn shorten(&mut self, len: u64) -> io::Result<()>;
 }
 
@@ -44,19 +44,19 @@ impl<S: Store + ?Sized> Store for Box<S> {
     }
 }
 
-/// A capture of one Ethernet interface with nanosecond timestamps. Where no more can be written,
-/// whole blocks stay in the file, and it can be read.
+/// A capture of one Ethernet interface with nanosecond timestamps. If writing fails, only complete
+/// blocks stay in the file, so it can be read.
 pub struct Writer<W> {
     out: W,
-    /// Blocks to be written, of which the last one may be begun.
+    /// Blocks to be written; the last block may be incomplete.
     blocks: Vec<u8>,
-    /// Where the last one begins.
+    /// Start of the last block.
     begun: usize,
-    /// Bytes in the file.
+    /// Bytes written to the file.
     written: u64,
 }
 
-/// Length of the whole blocks at the start of these.
+/// Returns the length of the complete blocks at the start.
 fn whole(blocks: &[u8]) -> usize {
     let mut at = 0;
     while let Some(len) = blocks.get(at + 4..at + 8).and_then(|len| len.try_into().ok()) {
@@ -70,7 +70,7 @@ fn whole(blocks: &[u8]) -> usize {
 }
 
 impl<W: Store> Writer<W> {
-    /// Starts the capture of an interface of this name, which is written at once.
+    /// Starts the capture of an interface of this name; writes the first blocks at once.
     pub fn new(out: W, interface: &str) -> io::Result<Writer<W>> {
         let mut w = Writer { out, blocks: Vec::new(), begun: 0, written: 0 };
         w.begin(SECTION);
@@ -106,7 +106,8 @@ impl<W: Store> Writer<W> {
         self.end()
     }
 
-    /// Writes out what is buffered; of what cannot be written the blocks that got there whole stay.
+    /// Writes the buffered blocks. If writing fails, the blocks written completely stay in the
+    /// file.
     pub fn flush(&mut self) -> io::Result<()> {
         let mut done = 0;
         while done < self.blocks.len() {
@@ -122,11 +123,11 @@ impl<W: Store> Writer<W> {
         self.out.flush()
     }
 
-    /// Takes the piece of a block back that ends what was written.
+    /// Removes the incomplete block at the end of the written bytes.
     fn cut(&mut self, done: usize, error: io::Error) -> io::Result<()> {
         self.written += whole(&self.blocks[..done]) as u64;
         self.blocks.clear();
-        // Where that fails, too, the first error is the one to tell.
+        // If that fails, too, the first error is the one to report.
         let _ = self.out.shorten(self.written);
         Err(error)
     }
@@ -169,7 +170,7 @@ mod tests {
         u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
     }
 
-    /// Type and body of each block, with both lengths checked.
+    /// Returns type and body of each block; checks both lengths.
     fn blocks(mut file: &[u8]) -> Vec<(u32, Vec<u8>)> {
         let mut found = Vec::new();
         while !file.is_empty() {
@@ -182,7 +183,7 @@ mod tests {
         found
     }
 
-    /// Takes this many bytes.
+    /// A store with room for this number of bytes.
     #[derive(Default)]
     struct Small {
         bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! One line per packet.
+//! Logs one record per packet.
 
 use super::{forward, Tap};
 use crate::{Frame, Link, Sink};
@@ -6,7 +6,7 @@ use log::{debug, log_enabled, Level};
 use std::fmt;
 use weft_core::wire::{parse, Line};
 
-/// Target of the log records, to switch them on alone.
+/// Target of the log records, so that they can be switched on alone.
 const TARGET: &str = "weft::packet";
 
 /// Logs every packet that goes through a link, at debug level, target `weft::packet`.
@@ -16,14 +16,14 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// Around `inner`.
+    /// Wraps `inner`.
     pub fn new(inner: Box<dyn Link>) -> Traced {
         let name = inner.caps().name;
         Traced { inner, name }
     }
 }
 
-/// A packet in one line; one that cannot be read says why.
+/// A packet as one line of text; for an invalid packet, the reason.
 struct Packet<'a> {
     header: &'a [u8],
     payload: usize,

@@ -1,4 +1,4 @@
-//! AEGIS-128X2, sections 3 and 6 of draft-irtf-cfrg-aegis-aead, over any pair of AES lanes.
+//! AEGIS-128X2, sections 3 and 6 of draft-irtf-cfrg-aegis-aead, for any type of two AES blocks.
 
 /// Two AES blocks side by side: lane 0 and lane 1 of the draft's `V[i]`.
 pub(super) trait Pair: Copy {
@@ -12,17 +12,17 @@ pub(super) trait Pair: Copy {
     /// # Safety
     /// `p` is writable for 32 bytes, and the processor has the implementation's instructions.
     unsafe fn store(self, p: *mut u8);
-    /// Exclusive or.
+    /// Computes the exclusive or.
     ///
     /// # Safety
     /// The processor has the implementation's instructions.
     unsafe fn xor(self, other: Self) -> Self;
-    /// Bitwise and.
+    /// Computes the bitwise and.
     ///
     /// # Safety
     /// The processor has the implementation's instructions.
     unsafe fn and(self, other: Self) -> Self;
-    /// One AES round of both blocks with `key` added last (AESENC).
+    /// Computes one AES round of both blocks; `key` is added last (AESENC).
     ///
     /// # Safety
     /// The processor has the implementation's instructions.
@@ -39,7 +39,7 @@ pub(super) const ENCRYPT: u8 = 1;
 /// Decrypt, absorb the result.
 pub(super) const DECRYPT: u8 = 2;
 
-/// What to work on.
+/// A message and the parameters of the cipher.
 pub(super) struct Job<'a> {
     /// The key.
     pub key: &'a [u8; 16],
@@ -51,7 +51,7 @@ pub(super) struct Job<'a> {
     pub ad_len: usize,
     /// The payload.
     pub src: *const u8,
-    /// Where its encryption or decryption goes.
+    /// Destination of the encrypted or decrypted payload.
     pub dst: *mut u8,
     /// Length of both.
     pub len: usize,
@@ -98,7 +98,7 @@ unsafe fn init<P: Pair>(key: &[u8; 16], nonce: &[u8; 16]) -> State<P> {
     unsafe {
         let (k, n): (P, P) = (both(key), both(nonce));
         let (c0, c1): (P, P) = (both(&C0), both(&C1));
-        // Lane number and degree minus one: makes the two lanes differ.
+        // The lane number and the number of lanes minus one make the two lanes differ.
         let mut ctx = [0u8; 32];
         (ctx[1], ctx[16], ctx[17]) = (1, 1, 1);
         let ctx = P::load(ctx.as_ptr());
@@ -136,7 +136,7 @@ unsafe fn finish<P: Pair>(s: &mut State<P>, ad_len: usize, len: usize) -> [u8; 1
     tag
 }
 
-/// One block of payload; `len` tells how much of it counts (the rest of `src` is zero).
+/// Processes one block of payload of which `len` bytes are valid (the rest of `src` is zero).
 #[inline(always)]
 unsafe fn block<P: Pair, const MODE: u8>(
     s: &mut State<P>,
@@ -206,7 +206,7 @@ pub(super) unsafe fn run<P: Pair, const MODE: u8>(job: &Job<'_>) -> [u8; 16] {
     }
 }
 
-/// The `aes` crate's rounds.
+/// The AES rounds of the crate `aes`.
 #[derive(Clone, Copy)]
 pub(super) struct Portable([[u8; 16]; 2]);
 

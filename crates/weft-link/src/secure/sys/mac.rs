@@ -1,12 +1,13 @@
-//! The message authentication code: POLYVAL (RFC 8452) of the message, hidden by AES-128 of the
-//! nonce (Wegman and Carter's construction, as in GMAC), cut to 8 bytes.
+//! The message authentication code: POLYVAL (RFC 8452) of the message, xor AES-128 of the nonce
+//! (Wegman and Carter's construction, as in GMAC), cut to 8 bytes.
 //!
 //! ```text
 //! tag = low 8 bytes of POLYVAL(H, encoded) xor AES-128(K, nonce)
 //! encoded = number u64 | header length u32 | payload length u32 | header
 //!         | zeros to a multiple of 64 | payload | zeros to a multiple of 64
 //! ```
-//! The first block holds both lengths and is never zero, so no two messages have one encoding.
+//! The first block holds both lengths and is never zero, so two messages never have the same
+//! encoding.
 
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use polyval::{universal_hash::UniversalHash, Polyval};
@@ -20,22 +21,22 @@ pub(super) const GROUP: usize = 64;
 /// Groups hashed between two reductions.
 pub(super) const GROUPS: usize = 32;
 
-/// No copy is made.
+/// The destination for a call that makes no copy.
 #[cfg(target_arch = "x86_64")]
 const NOWHERE: *mut u8 = std::ptr::null_mut();
 
-/// Keys of the code, ready to use.
+/// Keys of the code, expanded.
 #[derive(Clone)]
 pub struct Mac {
     backend: Backend,
     cipher: aes::Aes128,
     hash: Polyval,
-    /// Only where the backend uses it.
+    /// `None` if the backend does not use it.
     #[cfg(target_arch = "x86_64")]
     keys: Option<Box<x86::Keys>>,
 }
 
-/// What to authenticate.
+/// A message to authenticate.
 #[derive(Clone, Copy)]
 pub struct Message<'a> {
     /// A number known to both sides: the receiver's endpoint id.
@@ -47,7 +48,7 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Number and lengths, as the first 16 bytes encoded.
+    /// Returns number and lengths: the first 16 bytes of the encoding.
     #[inline(always)]
     fn first(&self) -> [u64; 2] {
         [self.number, self.header.len() as u64 | (self.payload.len() as u64) << 32]
@@ -62,8 +63,8 @@ impl Message<'_> {
 }
 
 impl Mac {
-    /// From the hash key and the cipher key, on an implementation that must be one of
-    /// [`Backend::available`].
+    /// Makes the code from the hash key and the cipher key, on an implementation that must be one
+    /// of [`Backend::available`].
     pub fn new(hash_key: [u8; 16], cipher_key: [u8; 16], backend: Backend) -> Mac {
         assert!(Backend::available().contains(&backend));
         Mac {
@@ -75,7 +76,7 @@ impl Mac {
         }
     }
 
-    /// The tag of a message under a nonce that must never be used for another message.
+    /// Returns the tag of a message under a nonce, which must never be used for another message.
     #[inline]
     pub fn tag(&self, nonce: [u64; 2], message: &Message<'_>) -> [u8; 8] {
         #[cfg(target_arch = "x86_64")]
@@ -87,8 +88,8 @@ impl Mac {
         self.tag_portable(nonce, message)
     }
 
-    /// As [`tag`](Self::tag), and copies the payload into `copy`, of the same length: one pass over
-    /// it instead of two.
+    /// As [`tag`](Self::tag), and copies the payload into `copy`, which has the same length, in the
+    /// same pass.
     #[inline]
     pub fn tag_copy(&self, nonce: [u64; 2], message: &Message<'_>, copy: &mut [u8]) -> [u8; 8] {
         assert_eq!(message.payload.len(), copy.len());
@@ -102,10 +103,10 @@ impl Mac {
         self.tag_portable(nonce, message)
     }
 
-    /// The tag of a message received in memory that another core writes again and again. A byte of
-    /// each cache line of its payload is written as it was, so that the line has one owner when it
-    /// is filled next (`docs/adr/0021-readers-own-lines.md`). With `copy`, as
-    /// [`tag_copy`](Self::tag_copy).
+    /// Returns the tag of a message received in memory that another core writes again and again. In
+    /// each cache line of the payload, writes one byte with its own value, so that this core alone
+    /// owns the line when it is next filled (`docs/adr/0021-readers-own-lines.md`). With `copy`,
+    /// copies as [`tag_copy`](Self::tag_copy).
     #[inline]
     pub fn tag_received(
         &self,
@@ -119,7 +120,8 @@ impl Mac {
         if let Some(keys) = &self.keys {
             let first = Message { number, header, payload }.first();
             let text = Text { first, header, payload: (payload.as_mut_ptr(), payload.len()) };
-            // SAFETY: the payload is ours to write, and `copy` as long and elsewhere.
+            // SAFETY: this process may write the payload; `copy` is as long and does not overlap
+            // it.
             return unsafe {
                 match copy {
                     Some(copy) => self.tag_x86::<true, true>(keys, nonce, &text, copy.as_mut_ptr()),
@@ -207,7 +209,7 @@ fn keys(hash_key: [u8; 16], cipher_key: [u8; 16]) -> Box<x86::Keys> {
     let mut power = hash_key;
     for i in (0..GROUPS * 4).rev() {
         powers[i / 4][i % 4 * 16..][..16].copy_from_slice(&power);
-        // POLYVAL(H, one block X) is X times H, so each power is the hash of the one before.
+        // POLYVAL(H, one block X) is X times H, so each power is the hash of the power before.
         let mut hash = Polyval::new(&hash_key.into());
         hash.update_padded(&power);
         power.copy_from_slice(&hash.finalize());

@@ -1,8 +1,8 @@
 //! The ciphers behind authentication ([`Mac`]) and encryption ([`Aegis`]).
 //!
-//! Each has one body over several ways to do its rounds: 256- and 512-bit registers, 128-bit
-//! registers, and the `aes` and `polyval` crates (portable, with the ARMv8 instructions where there
-//! are any). The processor decides at run time; the bytes are the same.
+//! Each has one body over several implementations of its rounds: 256- and 512-bit registers,
+//! 128-bit registers, and the `aes` and `polyval` crates (portable, with the ARMv8 instructions if
+//! the processor has them). The processor decides at run time; the resulting bytes are the same.
 #![allow(unsafe_code)]
 
 mod aegis;
@@ -18,10 +18,10 @@ pub use mac::{Mac, Message};
 
 use aegis::{Job, ABSORB, DECRYPT, ENCRYPT};
 
-/// Longest associated data: destination (8 bytes) and header, rounded up to blocks.
+/// Length of the longest associated data: destination (8 bytes) and header, rounded up to blocks.
 const AD_MAX: usize = 128;
 
-/// Which implementation runs.
+/// An implementation of the ciphers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// As `Wide`, with three carry-less products a block instead of four.
@@ -42,12 +42,12 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The best one this processor has.
+    /// Returns the best implementation for this processor.
     pub fn detect() -> Backend {
         Backend::available()[0]
     }
 
-    /// All that work here, best first.
+    /// Lists all implementations that work on this processor, best first.
     pub fn available() -> Vec<Backend> {
         let mut out = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -57,8 +57,8 @@ impl Backend {
             let half = narrow && has!("avx2") && has!("vaes") && has!("vpclmulqdq");
             if half && has!("avx512f") && has!("avx512bw") {
                 out.extend([Backend::Wide, Backend::Karatsuba]);
-                // 43 GB/s instead of 33 on AMD's Zen 5. Intel's have one unit for products and what
-                // has to be moved for fewer: 40 instead of 45.
+                // 43 GB/s instead of 33 on AMD's Zen 5. Intel's processors have one unit for
+                // products and for the moves that fewer products need: 40 instead of 45.
                 if x86_clmul::is_amd() {
                     out.swap(0, 1);
                 }
@@ -74,7 +74,7 @@ impl Backend {
         out
     }
 
-    /// Its name for people.
+    /// Returns its name for people.
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -95,14 +95,14 @@ pub struct Aegis {
     backend: Backend,
 }
 
-/// Associated data: a 64-bit number and a header, laid out for the cipher.
+/// Associated data: a 64-bit number and a header, in the cipher's layout.
 pub struct Ad {
     bytes: [u8; AD_MAX],
     len: usize,
 }
 
 impl Ad {
-    /// `number` (little-endian), then `header` (at most 120 bytes).
+    /// Joins `number` (little-endian) and `header` (at most 120 bytes).
     #[inline(always)]
     pub fn new(number: u64, header: &[u8]) -> Ad {
         let mut ad = Ad { bytes: [0; AD_MAX], len: 8 + header.len() };
@@ -113,13 +113,13 @@ impl Ad {
 }
 
 impl Aegis {
-    /// A key on a chosen implementation; it must be one of [`Backend::available`].
+    /// Keeps a key for a chosen implementation, which must be one of [`Backend::available`].
     pub fn new(key: [u8; 16], backend: Backend) -> Aegis {
         assert!(Backend::available().contains(&backend));
         Aegis { key, backend }
     }
 
-    /// The tag of `payload` under `nonce` and `ad`, as encryption would make it.
+    /// Returns the tag of `payload` under `nonce` and `ad`, as encryption would make it.
     #[inline]
     pub fn tag(&self, nonce: &[u8; 16], ad: &Ad, payload: &[u8]) -> [u8; 16] {
         let mut job = Job {
@@ -135,7 +135,7 @@ impl Aegis {
         unsafe { self.run::<ABSORB>(&mut job) }
     }
 
-    /// Encrypts `src` into `dst` (of the same length); returns the tag.
+    /// Encrypts `src` into `dst`, which has the same length; returns the tag.
     pub fn encrypt(&self, nonce: &[u8; 16], ad: &Ad, src: &[u8], dst: &mut [u8]) -> [u8; 16] {
         assert_eq!(src.len(), dst.len());
         let mut job = Job {
@@ -151,8 +151,8 @@ impl Aegis {
         unsafe { self.run::<ENCRYPT>(&mut job) }
     }
 
-    /// Decrypts `data` in place; returns the tag to compare. The caller must wipe `data` when it
-    /// differs.
+    /// Decrypts `data` in place; returns the tag to compare. If it differs, the caller must wipe
+    /// `data`.
     pub fn decrypt(&self, nonce: &[u8; 16], ad: &Ad, data: &mut [u8]) -> [u8; 16] {
         let dst = data.as_mut_ptr();
         let mut job = Job {
@@ -190,10 +190,9 @@ impl Aegis {
     }
 }
 
-/// Random bytes from the kernel.
-///
+/// Fills `out` with random bytes from the kernel.
 /// # Errors
-/// Only if the kernel has no random source (seccomp, very old kernels).
+/// The kernel has no random source (seccomp, very old kernels).
 pub fn random_bytes(out: &mut [u8]) -> std::io::Result<()> {
     let mut done = 0;
     while done < out.len() {

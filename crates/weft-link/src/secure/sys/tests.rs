@@ -61,8 +61,8 @@ fn random_bytes__fills_and_differs() {
     assert_ne!(a, b);
 }
 
-/// The draft's test vector of RFC 8452, appendix A, checks the crate; here ours is checked against
-/// it.
+/// The test vector of RFC 8452, appendix A, checks the crate `polyval`; this test checks our code
+/// against that crate.
 #[test]
 fn mac__backends_agree_at_every_length() {
     let bytes: Vec<u8> = (0..40_000u32).map(|i| (i * 7 + i / 251) as u8).collect();

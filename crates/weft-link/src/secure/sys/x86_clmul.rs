@@ -3,24 +3,24 @@
 use super::mac::{GROUP, GROUPS};
 use std::arch::x86_64::*;
 
-/// How far ahead memory is asked for in payloads of at least twice as much, and in shorter ones,
-/// which the processor's own look ahead serves.
+/// Distance of prefetching in payloads of at least twice this length, and in shorter payloads, for
+/// which the processor's own prefetcher is enough.
 const AHEAD: usize = 16 << 10;
 const AHEAD_SHORT: usize = 8 << 10;
 
-/// 64 bytes of message in registers, and the sums of products they go into.
+/// 64 bytes of message in registers, and the sums of their products.
 trait Lanes: Copy {
     /// Sums of low, middle and high partial products.
     type Sums: Copy;
     /// # Safety
     /// The processor has the implementation's instructions.
     unsafe fn zero() -> Self::Sums;
-    /// `n` bytes (at most 64) from `p`, then zeros.
+    /// Loads `n` bytes (at most 64) from `p`, followed by zeros.
     ///
     /// # Safety
     /// `n` bytes are readable; the processor has the implementation's instructions.
     unsafe fn load(p: *const u8, n: usize) -> Self;
-    /// `first`, then `n` bytes (at most 48) from `p`, then zeros.
+    /// Loads `first`, then `n` bytes (at most 48) from `p`, followed by zeros.
     ///
     /// # Safety
     /// `n` bytes are readable; the processor has the implementation's instructions.
@@ -35,12 +35,12 @@ trait Lanes: Copy {
     /// # Safety
     /// The processor has the implementation's instructions.
     unsafe fn add_first(self, block: __m128i) -> Self;
-    /// Adds the products with four powers.
+    /// Adds the products with four powers to `sums`.
     ///
     /// # Safety
     /// The processor has the implementation's instructions.
     unsafe fn multiply(self, powers: &Powers, sums: &mut Self::Sums);
-    /// Low, middle and high sums over the four blocks.
+    /// Returns the low, middle and high sums over the four blocks.
     ///
     /// # Safety
     /// The processor has the implementation's instructions.
@@ -63,10 +63,10 @@ unsafe fn reduce([low, middle, high]: [__m128i; 3]) -> __m128i {
     }
 }
 
-/// A message whose payload may be written while it is hashed.
+/// A message whose payload may be written during the hash.
 #[derive(Clone, Copy)]
 pub(super) struct Text<'a> {
-    /// The first 16 bytes encoded.
+    /// The first 16 bytes of the encoding.
     pub first: [u64; 2],
     /// First part.
     pub header: &'a [u8],
@@ -74,8 +74,8 @@ pub(super) struct Text<'a> {
     pub payload: (*const u8, usize),
 }
 
-/// Takes `n` bytes (at most 64) from `p`; with `COPY` they go to `copy`, with `OWN` the first of
-/// them is also written back.
+/// Loads `n` bytes (at most 64) from `p`. With `COPY`, stores them to `copy`; with `OWN`, also
+/// writes the first of them back.
 ///
 /// # Safety
 /// `n` bytes are readable, with `COPY` writable at `copy`, with `OWN` writable at `p`; the
@@ -99,12 +99,12 @@ unsafe fn take<L: Lanes, const COPY: bool, const OWN: bool>(
     }
 }
 
-/// Where a hash stands.
+/// The state of a hash.
 struct Sum<L: Lanes> {
     sums: L::Sums,
-    /// The next power, [`GROUPS`] after the last.
+    /// Index of the next power; [`GROUPS`] when all powers are used.
     power: usize,
-    /// Groups to come.
+    /// Number of groups that follow.
     left: usize,
 }
 
@@ -123,7 +123,8 @@ unsafe fn add<L: Lanes, const COPY: bool, const OWN: bool>(
     // SAFETY: each access stays within the part and its copy; the rest by contract.
     unsafe {
         while at < len {
-            // The first group after a reduction waits for its result, and the others not for it.
+            // Only the first group after a reduction depends on its result; the other groups do not
+            // wait.
             let mut waiting = None;
             if sum.power == GROUPS {
                 let carry = reduce(L::fold(sum.sums));
@@ -136,10 +137,11 @@ unsafe fn add<L: Lanes, const COPY: bool, const OWN: bool>(
                 sum.power += 1;
                 sum.left -= 1;
             }
-            // Whole runs without a test in between; the last group may be cut short.
+            // All complete groups of a run without a test between them; the last group may be
+            // shorter.
             let run = (GROUPS - sum.power).min((len - at) / GROUP);
             for _ in 0..run {
-                // Whatever is read next mostly follows in memory, on both sides.
+                // Prefetch: the bytes read next mostly follow in memory, on both sides.
                 _mm_prefetch::<_MM_HINT_T0>(part.wrapping_add(at + ahead).cast());
                 if COPY {
                     _mm_prefetch::<_MM_HINT_ET0>(copy.wrapping_add(at + ahead).cast());
@@ -165,7 +167,7 @@ unsafe fn add<L: Lanes, const COPY: bool, const OWN: bool>(
     }
 }
 
-/// The hash of a message; `COPY` and `OWN` are for its payload, as in [`take`].
+/// Computes the hash of a message; `COPY` and `OWN` apply to its payload, as in [`take`].
 ///
 /// # Safety
 /// As in [`take`], for the whole payload.
@@ -263,8 +265,8 @@ impl Lanes for Wide {
     }
 }
 
-/// As [`Wide`], with three products a block instead of four (Karatsuba), for processors that
-/// multiply in such registers every second cycle and have other units for the rest.
+/// As [`Wide`], with three products for each block instead of four (Karatsuba), for processors that
+/// start such a multiplication every second cycle and have other units for the rest.
 #[derive(Clone, Copy)]
 struct Karatsuba(Wide);
 
@@ -325,8 +327,8 @@ impl Lanes for Karatsuba {
     }
 }
 
-/// Exclusive or of the four blocks. No closures here and elsewhere in this file: they would not
-/// inherit the caller's instructions.
+/// Computes the exclusive or of the four blocks. This file uses no closures: they would not inherit
+/// the caller's target features.
 #[inline(always)]
 unsafe fn fold_wide(s: __m512i) -> __m128i {
     // SAFETY: AVX-512 by the caller's contract.
@@ -391,8 +393,8 @@ impl Lanes for Half {
         Half([unsafe { _mm256_xor_si256(a, _mm256_zextsi128_si256(block)) }, b])
     }
 
-    /// Three products a block instead of four (Karatsuba): processors with this width and no wider
-    /// one multiply every second cycle.
+    /// Computes three products for each block instead of four (Karatsuba): processors whose widest
+    /// registers are these start a multiplication only every second cycle.
     #[inline(always)]
     unsafe fn multiply(self, powers: &Powers, sums: &mut [__m256i; 3]) {
         for (i, x) in self.0.into_iter().enumerate() {
@@ -420,7 +422,7 @@ impl Lanes for Half {
 }
 
 impl Half {
-    /// From four blocks.
+    /// Joins four blocks.
     #[inline(always)]
     unsafe fn of([a, b, c, d]: [__m128i; 4]) -> Half {
         // SAFETY: AVX2 by the caller's contract.
@@ -428,7 +430,7 @@ impl Half {
     }
 }
 
-/// Exclusive or of the two blocks.
+/// Computes the exclusive or of the two blocks.
 #[inline(always)]
 unsafe fn fold_half(s: __m256i) -> __m128i {
     // SAFETY: AVX2 by the caller's contract.
@@ -495,7 +497,7 @@ impl Lanes for Narrow {
     }
 }
 
-/// `n` bytes (at most 64) from `p`, then zeros, without a detour through memory.
+/// Loads `n` bytes (at most 64) from `p`, followed by zeros, without a copy in memory.
 ///
 /// # Safety
 /// `n` bytes are readable.
@@ -516,7 +518,8 @@ unsafe fn load_blocks(p: *const u8, n: usize) -> [__m128i; 4] {
     }
 }
 
-/// `n` bytes, 1 to 15, from `p`, then zeros: words that overlap, moved into place.
+/// Loads `n` bytes, 1 to 15, from `p`, followed by zeros: two words that overlap, shifted and
+/// joined.
 ///
 /// # Safety
 /// `n` bytes are readable.
@@ -564,7 +567,7 @@ unsafe fn store_blocks(blocks: [__m128i; 4], p: *mut u8, n: usize) {
     }
 }
 
-/// Writes the first `n` bytes, 1 to 15, to `p`: words that overlap.
+/// Writes the first `n` bytes, 1 to 15, to `p`: two words that overlap.
 ///
 /// # Safety
 /// `n` bytes are writable.
@@ -595,13 +598,13 @@ unsafe fn store_part(block: __m128i, p: *mut u8, n: usize) {
     }
 }
 
-/// Whether AMD made the processor.
+/// True if the processor is made by AMD.
 pub(super) fn is_amd() -> bool {
     let id = __cpuid(0);
     [id.ebx, id.edx, id.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
 }
 
-/// Round keys of AES-128 (FIPS 197, section 5.2).
+/// Computes the round keys of AES-128 (FIPS 197, section 5.2).
 ///
 /// # Safety
 /// The processor has AES-NI.
@@ -635,7 +638,7 @@ pub(super) unsafe fn expand(key: [u8; 16]) -> [[u8; 16]; 11] {
     keys
 }
 
-/// The low half of the encrypted block.
+/// Returns the low half of the encrypted block.
 #[inline(always)]
 unsafe fn encrypt(keys: &[[u8; 16]; 11], block: [u64; 2]) -> u64 {
     // SAFETY: each round key is 16 readable bytes; AES-NI by the caller's contract.
@@ -655,7 +658,7 @@ unsafe fn encrypt(keys: &[[u8; 16]; 11], block: [u64; 2]) -> u64 {
 #[repr(align(64))]
 pub(super) struct Powers {
     whole: [u8; GROUP],
-    /// Of each the sum of its halves, in both halves.
+    /// For each power the sum of its two halves, in both halves.
     halves: [u8; GROUP],
 }
 
@@ -669,16 +672,16 @@ impl Powers {
     }
 }
 
-/// Keys as the instructions want them.
+/// Keys in the layout of the instructions.
 #[derive(Clone)]
 pub(super) struct Keys {
-    /// Powers of the hash key, highest first: the last block is the key itself.
+    /// Powers of the hash key, highest first; the last block is the key itself.
     pub powers: [Powers; GROUPS],
     /// Round keys of the cipher.
     pub rounds: [[u8; 16]; 11],
 }
 
-/// The tag of a message, in 512-bit registers.
+/// Returns the tag of a message, computed in 512-bit registers.
 ///
 /// # Safety
 /// As [`hash`]; the processor has AVX-512 F and BW, VPCLMULQDQ, PCLMULQDQ and AES-NI.

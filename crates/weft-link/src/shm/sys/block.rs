@@ -5,7 +5,7 @@ use crate::{sys, Bytes};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Bytes of a huge page, and of the smallest on any machine.
+/// Bytes of a huge page, and of the smallest page on any machine.
 const HUGE: usize = 2 << 20;
 const PAGE: usize = 4096;
 
@@ -17,11 +17,10 @@ pub struct Block {
 }
 
 impl Block {
-    /// At least `len` bytes, zeroed; of half a huge page and more in huge pages, where the system
-    /// has any for shared memory.
-    ///
+    /// Allocates at least `len` bytes, zeroed. From half a huge page on, uses huge pages if the
+    /// system has any for shared memory.
     /// # Errors
-    /// The system refuses: no memory, or no descriptor is left.
+    /// The system refuses: no memory or no descriptor is left.
     pub fn new(len: usize) -> io::Result<Block> {
         let unit = if len >= HUGE / 2 { HUGE } else { PAGE };
         let len = len.max(1).checked_next_multiple_of(unit).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -30,28 +29,27 @@ impl Block {
         Ok(Block { file, mapping })
     }
 
-    /// What peers map.
+    /// Returns the file that peers map.
     pub(in crate::shm) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Where it begins here. The memory is as long as this lives, and peers may write to it at any
-    /// time.
+    /// Returns the address in this process. The memory lives as long as this block, and peers may
+    /// write to it at any time.
     pub fn start(&self) -> *mut u8 {
         self.mapping.start()
     }
 
-    /// Its first bytes, as many as are wanted.
-    ///
+    /// Returns its first `len` bytes.
     /// # Panics
-    /// It has not that many.
+    /// `len` exceeds the block.
     pub fn bytes(&self, len: usize) -> Bytes<'_> {
         assert!(len <= self.len());
         // SAFETY: mapped as long as this lives; that peers write to it meanwhile is allowed for.
         unsafe { Bytes::from_raw(self.start(), len) }
     }
 
-    /// How many bytes it has.
+    /// Returns the number of bytes.
     #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.mapping.len()
@@ -62,13 +60,13 @@ impl Block {
 #[derive(Debug)]
 pub(in crate::shm) struct Window {
     pub key: u64,
-    /// Where it lies in the peer.
+    /// Address in the peer.
     addr: u64,
     mapping: Mapping,
 }
 
 impl Window {
-    /// Of the file that a peer says holds `len` bytes of its memory at `addr`.
+    /// Maps a file that holds `len` bytes of the peer's memory at `addr`, according to the peer.
     pub(in crate::shm) fn open(
         file: &OwnedFd,
         key: u64,
@@ -84,7 +82,7 @@ impl Window {
         Ok(Window { key, addr, mapping: Mapping::aligned(file, len, unit)? })
     }
 
-    /// Where here that many bytes lie which the peer has at `addr`.
+    /// Returns the address in this process of `len` bytes at `addr` of the peer.
     fn place(&self, addr: u64, len: usize) -> Option<*mut u8> {
         let at = usize::try_from(addr.checked_sub(self.addr)?).ok()?;
         let end = at.checked_add(len)?;
@@ -92,7 +90,7 @@ impl Window {
         (end <= self.mapping.len()).then(|| unsafe { self.mapping.start().add(at) })
     }
 
-    /// Writes `from` to what the peer has at `addr`. False: it is not within.
+    /// Writes `from` to `addr` of the peer. False if the range is not within this window.
     pub(in crate::shm) fn write(&self, addr: u64, from: &[u8]) -> bool {
         let Some(place) = self.place(addr, from.len()) else { return false };
         // SAFETY: `place` is writable for as many bytes; others may access them meanwhile.
@@ -100,7 +98,7 @@ impl Window {
         true
     }
 
-    /// Reads what the peer has at `addr`. False: it is not within.
+    /// Reads from `addr` of the peer. False if the range is not within this window.
     pub(in crate::shm) fn read(&self, addr: u64, into: &mut [u8]) -> bool {
         let Some(place) = self.place(addr, into.len()) else { return false };
         // SAFETY: `place` is readable for as many bytes; others may write them meanwhile.

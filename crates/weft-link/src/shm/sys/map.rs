@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// A memory file of `len` zero bytes that can neither shrink nor grow.
+/// Creates a memory file of `len` zero bytes that can neither shrink nor grow.
 pub(in crate::shm) fn create(len: usize) -> io::Result<OwnedFd> {
     // SAFETY: the name is a C string; no other memory is passed.
     let fd = unsafe {
@@ -30,7 +30,7 @@ pub(in crate::shm) fn create(len: usize) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Whether a descriptor from a peer is a memory file of `len` bytes that can never shrink, so that
+/// True if a descriptor from a peer is a memory file of `len` bytes that can never shrink, so that
 /// no access within it faults.
 pub(in crate::shm) fn is_sealed(fd: &OwnedFd, len: usize) -> bool {
     // SAFETY: no memory is passed; descriptors without seals give an error.
@@ -56,12 +56,13 @@ unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped; whoever points into it holds a reference or says so.
+        // SAFETY: exactly the mapped range; code that points into it holds a reference or a
+        // documented contract.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 
-/// Maps memory where the kernel likes, or over what `at` names.
+/// Maps memory at an address of the kernel's choice, or over the mapping at `at`.
 fn mmap(at: *mut u8, len: usize, file: Option<&OwnedFd>) -> io::Result<NonNull<u8>> {
     let (rights, kind, fd) = match file {
         Some(file) => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd()),
@@ -69,8 +70,8 @@ fn mmap(at: *mut u8, len: usize, file: Option<&OwnedFd>) -> io::Result<NonNull<u
     };
     let over = if at.is_null() { 0 } else { libc::MAP_FIXED };
     let kind = kind | libc::MAP_NORESERVE | over;
-    // SAFETY: a new mapping at an address that the kernel chooses, or over one that the caller has
-    // just made and nobody uses.
+    // SAFETY: a new mapping at an address that the kernel chooses, or over a mapping that the
+    // caller has just made and no code uses.
     let base = unsafe { libc::mmap(at.cast(), len, rights, kind, fd, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -79,8 +80,8 @@ fn mmap(at: *mut u8, len: usize, file: Option<&OwnedFd>) -> io::Result<NonNull<u
 }
 
 impl Mapping {
-    /// `len` bytes of a file, from a multiple of `unit` on, a power of two: in pages of that size
-    /// where the kernel has them.
+    /// Maps `len` bytes of a file at a multiple of `unit`, a power of two; in pages of that size if
+    /// the kernel has them.
     pub(super) fn aligned(file: &OwnedFd, len: usize, unit: usize) -> io::Result<Mapping> {
         let room = len.checked_add(unit).ok_or(io::ErrorKind::OutOfMemory)?;
         let around = Mapping { base: mmap(std::ptr::null_mut(), room, None)?, len: room };
@@ -88,7 +89,7 @@ impl Mapping {
         // SAFETY: within the mapping around, as `before` is at most `unit`.
         let (start, end) = unsafe { (around.base.add(before), around.base.add(before + len)) };
         let base = mmap(start.as_ptr(), len, Some(file))?;
-        // What is around it goes.
+        // Unmap the unused edges around it.
         let edges = [(around.base, before), (end, unit - before)];
         std::mem::forget(around);
         drop(edges.map(|(base, len)| (len > 0).then_some(Mapping { base, len })));
@@ -148,7 +149,7 @@ impl Half {
         }
     }
 
-    /// The line for hints.
+    /// Returns the line for hints.
     pub(in crate::shm) fn hint(&self) -> &HintLine {
         // SAFETY: within the direction, aligned to 128, atomics only, mapped while self lives.
         unsafe { self.base.add(HINT).cast().as_ref() }

@@ -3,10 +3,10 @@
 use crate::{sys, Bytes};
 use std::io;
 
-/// Most bytes of one call: the kernel cuts longer ones.
+/// Highest number of bytes in one call: the kernel cuts longer ones.
 const CHUNK: usize = 1 << 30;
 
-/// Whether the kernel lets this process read the memory of `pid`: reading an address that is never
+/// True if the kernel lets this process read the memory of `pid`: reading an address that is never
 /// mapped then faults instead of being refused.
 pub(in crate::shm) fn permitted(pid: i32) -> bool {
     let mut byte = [0];
@@ -16,8 +16,8 @@ pub(in crate::shm) fn permitted(pid: i32) -> bool {
     }
 }
 
-/// Lets any process of this user read and write this one's memory where the Yama module restricts
-/// that to ancestors (`kernel.yama.ptrace_scope` = 1). Fails where there is no Yama: not needed.
+/// Lets any process of this user read and write this process's memory if the Yama module restricts
+/// that to ancestors (`kernel.yama.ptrace_scope` = 1). Fails without Yama, where it is not needed.
 pub(in crate::shm) fn permit_peers() {
     // SAFETY: no memory is passed.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
@@ -45,19 +45,19 @@ pub(in crate::shm) fn write(pid: i32, addr: u64, from: &[u8]) -> io::Result<()> 
     })
 }
 
-/// Bytes of a copy by way of a [`Detour`] at a time: they stay in the nearest caches.
+/// Bytes of one step of a copy through a [`Detour`]: they stay in the nearest caches.
 const PIECE: usize = 32 << 10;
 /// The kernel's copies are split at pages.
 const PAGE: usize = 4096;
-/// A distance at which copies may crawl: what two buffers from `malloc` have.
+/// A distance at which copies may be slow; two buffers from `malloc` have it.
 const CLOSE: usize = 16;
 
-/// Memory between two others: a copy by the kernel that would crawl ([`sys::crawls`]) goes through
-/// it in two that do not.
+/// A buffer between source and destination: a copy by the kernel that would be slow
+/// ([`sys::crawls`]) is replaced by two fast copies through this buffer.
 #[derive(Debug, Default)]
 pub(in crate::shm) struct Detour {
     room: Vec<u8>,
-    /// Whether this processor crawls, measured when it first matters.
+    /// True if this processor is slow in that case; measured when it first matters.
     pays: Option<bool>,
 }
 
@@ -88,22 +88,22 @@ impl Detour {
         Ok(())
     }
 
-    /// Bytes that lie half a page off `addr`, modulo pages.
+    /// Returns a part of the buffer whose distance from `addr` is half a page, modulo pages.
     fn room(&mut self, addr: usize) -> &mut [u8] {
         self.room.resize(PIECE + PAGE, 0);
         let away = addr.wrapping_add(PAGE / 2).wrapping_sub(self.room.as_ptr().addr());
         &mut self.room[away % PAGE..]
     }
 
-    /// Whether the way past the slow instruction pays.
+    /// True if a copy through the buffer is faster.
     fn needed(&mut self, src: usize, dst: usize, len: usize) -> bool {
         let may = len >= PAGE / 2 && sys::crawls(src, dst);
         may && *self.pays.get_or_insert_with(|| pays().unwrap_or(true))
     }
 }
 
-/// Measures whether this processor copies several times more slowly where [`sys::crawls`] says that
-/// some do: within this process, best of a few turns of each.
+/// Measures if this processor copies more than twice as slowly in the case of [`sys::crawls`]:
+/// within this process, the best of a few copies of each.
 fn pays() -> io::Result<bool> {
     let pid = std::process::id() as i32;
     let (from, mut memory) = (vec![1; PIECE + PAGE], vec![0; PIECE + 2 * PAGE]);
@@ -120,7 +120,7 @@ fn pays() -> io::Result<bool> {
     Ok(best[0] > 2 * best[1])
 }
 
-/// Repeats `call(done, len, remote)` until `total` bytes are through.
+/// Repeats `call(done, len, remote)` until `total` bytes are copied.
 fn transfer(
     total: usize,
     addr: u64,
@@ -145,7 +145,7 @@ fn transfer(
 mod tests {
     use super::*;
 
-    /// `len` bytes of `memory` that follow `behind` by `distance`, modulo pages.
+    /// Returns `len` bytes of `memory` that follow `behind` by `distance`, modulo pages.
     fn after(memory: &mut [u8], behind: usize, distance: usize, len: usize) -> &mut [u8] {
         let at = memory.as_ptr().addr();
         &mut memory[behind.wrapping_add(distance).wrapping_sub(at) % PAGE..][..len]

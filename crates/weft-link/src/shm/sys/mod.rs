@@ -1,4 +1,4 @@
-//! The operating system, as the shared-memory link needs it. All unsafe code of the link.
+//! The system calls of the shared-memory link, and all its unsafe code.
 #![allow(unsafe_code)]
 
 pub(super) mod block;

@@ -4,10 +4,10 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// Who is at the other end of a socket, as the kernel says.
+/// The process at the other end of a socket, according to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::shm) struct Cred {
-    /// Process; 0 when it is not visible from here (another PID namespace).
+    /// Process id; 0 when it is not visible from here (another PID namespace).
     pub pid: i32,
     /// Effective user when it connected or listened.
     pub uid: u32,
@@ -29,10 +29,10 @@ fn new_socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Where a listener is found.
+/// The name of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::shm) enum Name<'a> {
-    /// The abstract name (not in any file system) that belongs to a key.
+    /// The abstract name (not in any file system) that is made from a key.
     Key(u64),
     /// A name that people chose: a path, or `@` and an abstract name.
     Text(&'a str),
@@ -76,7 +76,7 @@ pub(in crate::shm) fn listen(name: Name<'_>) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Connects to the listener of a name; never waits.
+/// Connects to the listener of a name; never blocks.
 pub(in crate::shm) fn connect(name: Name<'_>) -> io::Result<OwnedFd> {
     let fd = new_socket()?;
     let (name, len) = address(name)?;
@@ -85,7 +85,7 @@ pub(in crate::shm) fn connect(name: Name<'_>) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// The next connection, if any.
+/// Returns the next connection, if any.
 pub(in crate::shm) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     let null = std::ptr::null_mut();
@@ -96,13 +96,13 @@ pub(in crate::shm) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Ends the connection for both sides, whoever else has a copy of the descriptor.
+/// Ends the connection for both sides, even if another process has a copy of the descriptor.
 pub(in crate::shm) fn shutdown(fd: &OwnedFd) {
     // SAFETY: no memory is passed.
     unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
-/// Credentials of the process at the other end.
+/// Returns the credentials of the process at the other end.
 pub(in crate::shm) fn peer_cred(fd: &OwnedFd) -> io::Result<Cred> {
     // SAFETY: all-zero is a valid value.
     let mut cred: libc::ucred = unsafe { zeroed() };
@@ -120,11 +120,11 @@ pub(in crate::shm) fn peer_cred(fd: &OwnedFd) -> io::Result<Cred> {
     Ok(Cred { pid: cred.pid, uid: cred.uid })
 }
 
-/// Room for the control message of one descriptor, aligned as `cmsghdr` wants it.
+/// Room for the control message of one descriptor, aligned for `cmsghdr`.
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
-/// Sends one message, with a descriptor if given; never waits.
+/// Sends one message, with a descriptor if given; never blocks.
 pub(in crate::shm) fn send(
     fd: &OwnedFd,
     bytes: &[u8],
@@ -169,9 +169,9 @@ pub(in crate::shm) struct Received {
     pub passed: Option<OwnedFd>,
 }
 
-/// Receives one message into `buf`; never waits. A message longer than `buf` or with more
-/// descriptors than one is `InvalidData`; one whose descriptor this process may not have, since it
-/// has as many as it may, is `EMFILE`.
+/// Receives one message into `buf`; never blocks. The error is `InvalidData` if the message is
+/// longer than `buf` or has more than one descriptor, and `EMFILE` if this process has no free
+/// descriptor for the one in the message.
 pub(in crate::shm) fn recv(fd: &OwnedFd, buf: &mut [u8]) -> io::Result<Received> {
     let mut part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
     let mut control = Control([0; 64]);
@@ -189,7 +189,7 @@ pub(in crate::shm) fn recv(fd: &OwnedFd, buf: &mut [u8]) -> io::Result<Received>
     }
     let mut fds = descriptors(&message);
     if message.msg_flags & libc::MSG_CTRUNC != 0 && fds.is_empty() {
-        // There is room for a descriptor in the message, but none in this process.
+        // The message has room for a descriptor, but this process has no free one.
         return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     if message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 || fds.len() > 1 {
@@ -219,7 +219,7 @@ fn descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
     fds
 }
 
-/// Whether the other end is closed (what it sent before may still be unread).
+/// True if the other end is closed; messages sent before may still be unread.
 pub(in crate::shm) fn hung_up(fd: &OwnedFd) -> bool {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: 0, revents: 0 };
     // SAFETY: one pollfd; a zero timeout never waits.
@@ -239,7 +239,7 @@ impl Epoll {
         Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Watches a descriptor until it is closed; `token` names it in `ready`.
+    /// Watches a descriptor until it is closed; `ready` returns `token` for it.
     pub(in crate::shm) fn add(&self, fd: &OwnedFd, token: u64) -> io::Result<()> {
         let events = (libc::EPOLLIN | libc::EPOLLRDHUP) as u32;
         let mut event = libc::epoll_event { events, u64: token };
@@ -253,11 +253,11 @@ impl Epoll {
     /// Stops watching a descriptor.
     pub(in crate::shm) fn remove(&self, fd: &OwnedFd) {
         let (epoll, fd) = (self.0.as_raw_fd(), fd.as_raw_fd());
-        // SAFETY: removal passes no memory; that it was not watched is no harm.
+        // SAFETY: removal passes no memory; removing an unwatched descriptor does no harm.
         unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
     }
 
-    /// Tokens of up to 64 descriptors that have something, without waiting.
+    /// Returns the tokens of up to 64 descriptors that are ready, without waiting.
     pub(in crate::shm) fn ready(&self, tokens: &mut Vec<u64>) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
         // SAFETY: `events` is writable for the stated number; a zero timeout never waits.

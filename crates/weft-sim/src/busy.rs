@@ -1,11 +1,11 @@
-//! A program that computes without a look at its endpoint.
+//! A program that computes without progress on its endpoint.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 use weft_core::Instant;
 
-/// Until when a host's program computes.
+/// The time until which a host's program computes.
 #[derive(Default)]
 pub(crate) struct Busy {
     until: Cell<Option<Instant>>,
@@ -13,7 +13,7 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
-    /// Computes until then.
+    /// Computes until `until`.
     pub async fn compute(&self, until: Instant) {
         self.until.set(Some(until));
         poll_fn(|cx| match self.until.get() {
@@ -26,12 +26,12 @@ impl Busy {
         .await;
     }
 
-    /// When it is done.
+    /// Returns the time at which the computation ends.
     pub fn until(&self) -> Option<Instant> {
         self.until.get()
     }
 
-    /// Whether it computes now. The program goes on when it does not any more.
+    /// Returns true if it computes now; wakes the program once the computation has ended.
     pub fn is_busy(&self, now: Instant) -> bool {
         let busy = self.until.get().is_some_and(|until| now < until);
         if !busy && self.until.take().is_some() {

@@ -1,9 +1,9 @@
-//! Checks what endpoints promise: every message exactly once, whole, in order per sender and tag;
-//! every operation ends, well or with a reason that is true.
+//! Checks the promises of endpoints: every message arrives exactly once, whole, in order per sender
+//! and tag; every operation ends, well or with a true reason.
 //!
 //! The programs of a simulation report to one shared [`Checker`]. The content of a message follows
-//! from (seed, sender, receiver, tag, index), so a receiver can tell a wrong message from a
-//! damaged one, and say which message it got instead.
+//! from (seed, sender, receiver, tag, index), so a receiver can tell a wrong message from a damaged
+//! one, and name the message it got instead.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ impl fmt::Display for Lane {
     }
 }
 
-/// The content of message `index` of a lane.
+/// Returns the content of message `index` of a lane.
 pub fn content(seed: u64, lane: Lane, index: u64, len: usize) -> Vec<u8> {
     let mut state = seed ^ (u64::from(lane.src) << 32 | u64::from(lane.dst));
     let mixed = splitmix(&mut state) ^ lane.tag;
@@ -53,13 +53,13 @@ struct LaneState {
     broken: bool,
 }
 
-/// A word that hosts change by atomic operations: only by additions of one, or only by putting
-/// values there of which no two are equal.
+/// A word that hosts change by atomic operations: either all add one, or all store values that
+/// differ from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Word {
-    /// Host whose memory it is in.
+    /// Host whose memory contains it.
     pub host: u32,
-    /// Which of its words.
+    /// Its number among the host's words.
     pub number: u32,
 }
 
@@ -71,15 +71,15 @@ impl fmt::Display for Word {
 
 #[derive(Debug, Default)]
 struct WordState {
-    /// Additions begun.
+    /// Additions that began.
     posted: u64,
     /// Values that additions found.
     found: BTreeSet<u64>,
-    /// Values that hosts began to put there.
+    /// Values that hosts began to store.
     offered: BTreeSet<u64>,
-    /// Values replaced, by which.
+    /// Values replaced, and their replacements.
     replaced: BTreeMap<u64, u64>,
-    /// Operations that were begun and have not ended well.
+    /// Operations that began and have not ended well.
     open: u64,
 }
 
@@ -94,10 +94,10 @@ struct Op {
     ended: bool,
 }
 
-/// Violations kept; more are only counted.
+/// Number of violations kept; more are only counted.
 const KEEP: usize = 20;
 
-/// Keeps the books of a simulation.
+/// Records the operations of a simulation.
 #[derive(Debug)]
 pub struct Checker {
     seed: u64,
@@ -110,12 +110,12 @@ pub struct Checker {
     failed: u64,
 }
 
-/// What a simulation did wrong.
+/// The violations of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violations {
     /// The first ones, in the order found.
     pub list: Vec<String>,
-    /// How many there are altogether.
+    /// Their total number.
     pub count: u64,
 }
 
@@ -129,7 +129,7 @@ impl fmt::Display for Violations {
 impl std::error::Error for Violations {}
 
 impl Checker {
-    /// An empty one; `seed` decides the contents.
+    /// Creates an empty checker; `seed` decides the contents.
     pub fn new(seed: u64) -> Checker {
         Checker {
             seed,
@@ -143,17 +143,17 @@ impl Checker {
         }
     }
 
-    /// The same, ready to be shared.
+    /// Creates a checker to be shared.
     pub fn shared(seed: u64) -> SharedChecker {
         Rc::new(RefCell::new(Checker::new(seed)))
     }
 
-    /// Messages delivered, all checks passed.
+    /// Returns the number of messages delivered with all checks passed.
     pub fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// Operations that ended with an accepted error.
+    /// Returns the number of operations that ended with an accepted error.
     pub fn failed(&self) -> u64 {
         self.failed
     }
@@ -166,7 +166,7 @@ impl Checker {
         }
     }
 
-    /// A host is about to send: the index and the content of the message.
+    /// Notes that a host is about to send; returns the index and the content of the message.
     pub fn send_posted(&mut self, lane: Lane, len: usize) -> (u64, Vec<u8>) {
         let state = self.lanes.entry(lane).or_default();
         let index = state.lens.len() as u64;
@@ -174,7 +174,7 @@ impl Checker {
         (index, content(self.seed, lane, index, len))
     }
 
-    /// The send ended; the error's text if it failed, and whether that failure is acceptable.
+    /// Notes the end of a send; `failure` is the error's text, and true if it is acceptable.
     pub fn send_ended(&mut self, lane: Lane, index: u64, failure: Option<(String, bool)>) {
         let state = self.lanes.entry(lane).or_default();
         state.sends_ended += 1;
@@ -188,13 +188,13 @@ impl Checker {
         }
     }
 
-    /// Index of the message that a lane's receiver gets next.
+    /// Returns the index of the message that a lane's receiver gets next.
     pub fn next_index(&self, lane: Lane) -> u64 {
         self.lanes.get(&lane).map_or(0, |state| state.received)
     }
 
-    /// A host received `data` as the next message of a lane; the message was `sent` bytes long,
-    /// of which `data` is the beginning (all of it, unless truncated).
+    /// Notes that a host received `data` as the next message of a lane; the message was `sent`
+    /// bytes long, and `data` is its start (all of it, unless truncated).
     pub fn received(&mut self, lane: Lane, sent: usize, data: &[u8]) {
         let seed = self.seed;
         let state = self.lanes.entry(lane).or_default();
@@ -225,7 +225,7 @@ impl Checker {
         });
     }
 
-    /// The message that these bytes are the beginning of, if they are that of any.
+    /// Returns the message that starts with these bytes, if there is one.
     fn meant_for(&self, sent: usize, data: &[u8]) -> Option<(Lane, u64)> {
         let fits = |&(lane, i): &(Lane, u64)| data == content(self.seed, lane, i, data.len());
         let of_lane = |(&lane, state): (&Lane, &LaneState)| {
@@ -236,30 +236,30 @@ impl Checker {
         found.find(fits).filter(|_| data.len() >= 8)
     }
 
-    /// A receive of this lane failed in a way that is acceptable: nothing more can be expected.
+    /// Notes an acceptable failure of a receive of this lane: no further message is expected.
     pub fn receive_failed(&mut self, lane: Lane) {
         self.failed += 1;
         self.lanes.entry(lane).or_default().broken = true;
     }
 
-    /// An operation on remote memory ended well.
+    /// Notes that an operation on remote memory ended well.
     pub fn remote_done(&mut self) {
         self.delivered += 1;
     }
 
-    /// An operation on remote memory failed in a way that is acceptable.
+    /// Notes an acceptable failure of an operation on remote memory.
     pub fn remote_failed(&mut self) {
         self.failed += 1;
     }
 
-    /// An addition of one begins.
+    /// Notes that an addition of one begins.
     pub fn add_posted(&mut self, word: Word) {
         let state = self.words.entry(word).or_default();
         state.posted += 1;
         state.open += 1;
     }
 
-    /// It found this value. Done once each, additions find all different values.
+    /// Notes the value that an addition found. If each is done once, all values differ.
     pub fn added(&mut self, word: Word, old: u64) {
         let state = self.words.entry(word).or_default();
         state.open -= 1;
@@ -271,14 +271,14 @@ impl Checker {
         }
     }
 
-    /// A host begins to put `value` there; no other puts the same.
+    /// Notes that a host begins to store `value`; no other host stores the same.
     pub fn exchange_posted(&mut self, word: Word, value: u64) {
         let state = self.words.entry(word).or_default();
         state.open += u64::from(state.offered.insert(value));
     }
 
-    /// It found `old`, and replaced that by `new` if it did. No value is there twice, so none is
-    /// replaced twice.
+    /// Notes that an exchange found `old`, and replaced it by `new` if that is given. No value is
+    /// stored twice, so none is replaced twice.
     pub fn exchanged(&mut self, word: Word, old: u64, new: Option<u64>) {
         let state = self.words.entry(word).or_default();
         let known = old == 0 || state.offered.contains(&old);
@@ -292,12 +292,12 @@ impl Checker {
         }
     }
 
-    /// A host gives up to put a value there.
+    /// Notes that a host gives up storing a value.
     pub fn exchange_given_up(&mut self, word: Word) {
         self.words.entry(word).or_default().open -= 1;
     }
 
-    /// What is wrong with a word once everything has ended.
+    /// Returns the fault of a word once everything has ended.
     fn verify_word(word: Word, state: &WordState) -> Option<String> {
         let WordState { posted, found, replaced, .. } = state;
         if found.len() as u64 != *posted {
@@ -308,13 +308,13 @@ impl Checker {
         Some(format!("{word}: {lost:#x} was found, but whoever put it there was not told"))
     }
 
-    /// An operation of any kind begins; `what` says what it is.
+    /// Notes that an operation of any type begins; `what` describes it.
     pub fn posted(&mut self, host: u32, what: impl Into<String>) -> Ticket {
         self.ops.push(Op { host, what: what.into(), ended: false });
         Ticket(self.ops.len() - 1)
     }
 
-    /// It ended.
+    /// Notes that the operation ended.
     pub fn ended(&mut self, ticket: Ticket) {
         let op = &mut self.ops[ticket.0];
         if std::mem::replace(&mut op.ended, true) {
@@ -323,13 +323,13 @@ impl Checker {
         }
     }
 
-    /// The operations of a host that have not ended.
+    /// Returns the operations of a host that have not ended.
     pub fn pending(&self, host: u32) -> impl Iterator<Item = &str> {
         self.ops.iter().filter(move |op| op.host == host && !op.ended).map(|op| op.what.as_str())
     }
 
-    /// The final account: everything posted has ended and every message was received, except where
-    /// one of the `dead` hosts took part or an error was accepted.
+    /// Checks the end state: everything posted has ended and every message was received, except
+    /// where one of the `dead` hosts took part or an error was accepted.
     pub fn verify(&mut self, dead: &[u32]) -> Result<(), Violations> {
         let mut found = Vec::new();
         for (lane, state) in &self.lanes {
@@ -344,7 +344,7 @@ impl Checker {
                 found.push(format!("{lane}: {} of {posted} sends ended", state.sends_ended));
             }
         }
-        // An operation that did not end may have been done or not.
+        // An operation that did not end may or may not have been executed.
         let settled = self.words.iter().filter(|(_, state)| state.open == 0);
         found.extend(settled.filter_map(|(&word, state)| Checker::verify_word(word, state)));
         let open = self.ops.iter().filter(|op| !op.ended && !dead.contains(&op.host));

@@ -6,18 +6,18 @@ use weft_core::Instant;
 
 /// The clock of one simulated host: nanoseconds since the simulation began.
 ///
-/// Each host has its own, because a host that computes runs ahead of the network: its clock
-/// advances by what each frame costs it, and the next event it sees is not before that.
+/// Each host has its own, because a host that computes runs ahead of the network: each frame
+/// advances its clock by the frame's cost, and the host's next event is not earlier.
 #[derive(Clone, Debug, Default)]
 pub struct SimClock(Rc<Cell<u64>>);
 
 impl SimClock {
-    /// A clock that reads zero.
+    /// Creates a clock that reads zero.
     pub fn new() -> SimClock {
         SimClock::default()
     }
 
-    /// The time it reads.
+    /// Returns the current time.
     pub fn now(&self) -> Instant {
         Instant(self.0.get())
     }
@@ -32,7 +32,7 @@ impl SimClock {
         self.0.set(self.0.get().saturating_add(ns));
     }
 
-    /// The cell behind it, to hand to an endpoint.
+    /// Returns the cell that contains the time, for an endpoint.
     pub fn cell(&self) -> Rc<Cell<u64>> {
         Rc::clone(&self.0)
     }

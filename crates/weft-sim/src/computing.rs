@@ -15,43 +15,43 @@ use weft_core::Instant;
 
 /// Loss rates, in parts per million.
 const LOSS: [u32; 4] = [0, 1_000, 10_000, 50_000];
-/// Packets, or additions, of which the mean counts: it shows what losses cost.
+/// Packets or additions in the mean: enough to show the cost of losses.
 const ROUNDS: usize = 1600;
-/// A rank computes so long between two looks.
+/// Time that a rank computes between two polls.
 const COMPUTES: u64 = 1_000_000;
-/// Between two rounds: everything of the one before has arrived.
+/// Pause between two rounds, after which all packets of the first have arrived.
 const PAUSE: u64 = 30_000_000;
 const LEN: usize = 64;
 
-/// What is measured.
+/// The measured time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     /// From the call until the last rank has the packet.
     Multicast,
-    /// Until the value found is back.
+    /// From the call until the result has arrived.
     FetchAdd,
 }
 
-/// One line of the table, by ranks or by agents.
+/// One line of the table, with the work done by ranks or by agents.
 #[derive(Clone, Copy)]
 struct Case {
     what: What,
     place: Place,
-    /// Ranks compute between two looks, all but the one that begins.
+    /// True if all ranks but the one that begins compute between two polls.
     busy: bool,
 }
 
-/// The hosts' place to note what they saw.
+/// Times that the hosts note.
 #[derive(Default)]
 struct Notes {
-    /// When each host got the packet of this round.
+    /// Time at which each host got the packet of this round.
     last: Cell<Instant>,
     heard: Cell<u32>,
     took: RefCell<Vec<u64>>,
     over: Cell<bool>,
 }
 
-/// Mean of a case, microseconds.
+/// Returns the mean of a case in microseconds.
 fn measure(config: &SimConfig, case: Case, loss: u32) -> Result<f64, Failure> {
     let mut config = SimConfig { served: true, kind: LinkKind::Network, ..config.clone() };
     config.faults.extend((loss > 0).then(|| Fault::loss(loss)));
@@ -90,23 +90,23 @@ fn measure(config: &SimConfig, case: Case, loss: u32) -> Result<f64, Failure> {
     Ok(took.iter().sum::<u64>() as f64 / took.len() as f64 / 1e3)
 }
 
-/// Looks, or computes between looks, until all is over.
+/// Polls, or computes between polls, until the end.
 async fn serve(env: &Env, busy: bool, notes: &Notes) {
-    // Not all at the same time.
+    // The hosts do not all poll at the same time.
     env.sleep(env.rng().below(COMPUTES)).await;
     while !notes.over.get() {
         match busy {
             true => env.compute(COMPUTES).await,
             false => env.sleep(COMPUTES).await,
         }
-        // A look.
+        // Polls once.
         env.endpoint.yield_now().await;
     }
 }
 
 async fn cast(env: &Env, group: &MulticastGroup, notes: &Notes) {
     let mut rng = env.rng();
-    // Agents take over during the first ones, which do not count.
+    // Agents take over during the first rounds, which are not counted.
     for round in 0..ROUNDS + 10 {
         notes.heard.set(0);
         let begun = env.now();
@@ -133,7 +133,7 @@ async fn count(env: &Env, packets: &Packets, counter: Counter, notes: &Notes) {
     notes.over.set(true);
 }
 
-/// The table.
+/// Makes the table.
 pub(crate) fn services(config: SimConfig, tell: Tell<'_>) -> Result<Report, Failure> {
     let mut lines = Lines::new("services", &config, tell);
     let (lossless, rates) = loss_rates(config.clone(), &LOSS);

@@ -1,9 +1,9 @@
-//! What is simulated: hosts, wires, switches and faults, all as plain data.
+//! The configuration of a simulation: hosts, wires, switches and faults, all as plain data.
 
 use crate::fault::{Fault, Span};
 use std::fmt;
 
-/// The kind of link between the simulated hosts.
+/// The type of link between the simulated hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
     /// Unreliable, unordered network: NIC, wires, switches. Every fault applies.
@@ -12,7 +12,7 @@ pub enum LinkKind {
     Memory,
 }
 
-/// How the hosts are wired.
+/// The network's topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// Every host on one store-and-forward switch.
@@ -87,40 +87,41 @@ impl Default for HostModel {
 pub struct SimConfig {
     /// Number of hosts; one endpoint each.
     pub hosts: u32,
-    /// Decides everything that is random.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Largest weft packet, in bytes.
     pub mtu: u32,
-    /// Largest packet of bulk data; 0: as of all. Of networks with links of their own, the second
-    /// carries these, and the others in pieces.
+    /// Largest packet of bulk data; 0: the same as of other packets. Where each network has a link
+    /// of its own, the second network carries long packets, and the others short ones.
     pub long: u32,
-    /// Packets the link sends best together; above 1 it also takes and delivers runs.
+    /// Packets that the link sends best together; above 1 it also delivers several DATA packets as
+    /// one run.
     pub train: u32,
-    /// Kind of link.
+    /// Type of link.
     pub kind: LinkKind,
-    /// Whether each endpoint is served by an agent; on [`LinkKind::Network`] only.
+    /// True if each endpoint is served by an agent; on [`LinkKind::Network`] only.
     pub served: bool,
-    /// Whether the programs of the swarm also multicast, count and compute.
+    /// True if the programs of the swarm also multicast, count and compute.
     pub services: bool,
-    /// How hosts are wired.
+    /// The network's topology.
     pub topology: Topology,
     /// The links.
     pub wire: Wire,
-    /// Wires of further networks that all hosts are on as well, at most [`SimConfig::MORE`]; on
+    /// Wires of further networks that connect all hosts too, at most [`SimConfig::MORE`]; on
     /// [`LinkKind::Network`] only, and not where agents serve.
     pub more: Vec<Wire>,
-    /// Whether one link spreads data over all networks; else each network has a link of its own.
+    /// True if one link spreads data over all networks; else each network has a link of its own.
     pub striped: bool,
     /// The hosts.
     pub host: HostModel,
-    /// What goes wrong.
+    /// Faults of hosts and networks.
     pub faults: Vec<Fault>,
     /// Virtual time after which the simulation fails, nanoseconds.
     pub limit_ns: u64,
     /// Packet events kept for the trace; 0 keeps none.
     pub trace: usize,
-    /// Settings of every endpoint, key and value as in `WEFT_*`. They override those that a
-    /// program or scenario chooses.
+    /// Settings of every endpoint, key and value as in `WEFT_*`. They override the settings of a
+    /// program or scenario.
     pub settings: Vec<(&'static str, String)>,
 }
 
@@ -131,7 +132,7 @@ impl SimConfig {
     /// MTU on Ethernet: 1500 less IP and UDP headers and the security trailer.
     pub const MTU: u32 = 1500 - 28 - 16;
 
-    /// `hosts` hosts on a 10 Gbit/s switch without faults, for up to 1000 virtual seconds.
+    /// Creates `hosts` hosts on a 10 Gbit/s switch without faults, for up to 1000 virtual seconds.
     pub fn new(hosts: u32, seed: u64) -> SimConfig {
         SimConfig {
             hosts,
@@ -154,7 +155,7 @@ impl SimConfig {
         }
     }
 
-    /// Networks that are there: the first, and the further ones where they apply.
+    /// Returns the number of networks: the first, and the further ones where they apply.
     pub fn networks(&self) -> usize {
         let alone = self.kind == LinkKind::Memory || self.served;
         if alone {
@@ -163,13 +164,12 @@ impl SimConfig {
         1 + self.more.len().min(SimConfig::MORE)
     }
 
-    /// Wire of a network, counted from 0.
+    /// Returns the wire of a network, counted from 0.
     pub fn wire_of(&self, network: usize) -> Wire {
         network.checked_sub(1).and_then(|i| self.more.get(i)).copied().unwrap_or(self.wire)
     }
 
-    /// The same with a fault that a scenario has by itself: one of its kind that was asked for
-    /// takes its place.
+    /// Adds a default fault of a scenario, unless the user asked for one of the same type.
     pub fn usual(self, fault: Fault) -> SimConfig {
         let kind = std::mem::discriminant(&fault);
         match self.faults.iter().any(|other| std::mem::discriminant(other) == kind) {
@@ -178,7 +178,7 @@ impl SimConfig {
         }
     }
 
-    /// The same without losses, and the rates of those that it had.
+    /// Removes the losses, and returns their rates too.
     pub fn without_loss(mut self) -> (SimConfig, Vec<u32>) {
         let mut rates = Vec::new();
         self.faults.retain(|fault| match fault {
@@ -191,7 +191,7 @@ impl SimConfig {
         (self, rates)
     }
 
-    /// The same with one more fault.
+    /// Adds a fault.
     pub fn fault(mut self, fault: Fault) -> SimConfig {
         self.faults.push(fault);
         self

@@ -12,19 +12,21 @@ use std::pin::Pin;
 use std::rc::Rc;
 use weft::{Config, Endpoint};
 
-/// Header and payload of a full packet of bulk data: what of the wire's rate can be payload.
+/// Returns the part of the wire's rate that can be payload: from header and payload of a full
+/// packet of bulk data.
 fn payload_share(config: &SimConfig) -> f64 {
     let payload = f64::from(config.mtu) - weft_core::wire::Data::LEN as f64;
     payload / f64::from(config.mtu + config.wire.overhead_bytes)
 }
 
-/// Payload in per cent of the most a link of the wire's rate carries in `ns`.
+/// Returns the payload in per cent of the most that a link of the wire's rate carries in `ns`.
 fn percent(config: &SimConfig, bytes: u64, ns: u64) -> f64 {
     let most = config.wire.bytes_per_us as f64 * payload_share(config) * ns as f64 / 1e3;
     bytes as f64 * 100.0 / most
 }
 
-/// Jain's fairness index of what each flow got: 1 when all have the same, 1/n when one has all.
+/// Returns Jain's fairness index of the flows' shares: 1 when all are equal, 1/n when one flow has
+/// all.
 pub fn jain(shares: &[u64]) -> f64 {
     let sum: f64 = shares.iter().map(|&x| x as f64).sum();
     let squares: f64 = shares.iter().map(|&x| (x as f64).powi(2)).sum();
@@ -34,7 +36,7 @@ pub fn jain(shares: &[u64]) -> f64 {
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// How the senders of an incast send.
+/// The senders of an incast, and their messages.
 #[derive(Clone, Copy)]
 struct Load {
     title: &'static str,
@@ -49,7 +51,7 @@ const LOADS: [Load; 3] = [
     Load { title: "4 KiB eager", count: 1024, len: 4 << 10, depth: 64 },
 ];
 
-/// All other hosts send to host 0 at once.
+/// Simulates all other hosts that send to host 0 at once.
 pub(crate) fn incast(config: SimConfig) -> Result<Report, Failure> {
     let mut lines = vec![format!(
         "{:>16} {:>12} {:>14} {:>8} {:>8} {:>10} {:>8}",
@@ -68,7 +70,7 @@ pub(crate) fn incast(config: SimConfig) -> Result<Report, Failure> {
     Ok(Report { name, config, lines, rows, outcome, trace })
 }
 
-/// The same where the agent of each host retransmits in its rank's place.
+/// Simulates the same with agents that retransmit in the ranks' place.
 pub(crate) fn incast_of_agents(config: SimConfig) -> Result<Report, Failure> {
     let report = incast(SimConfig { served: true, kind: LinkKind::Network, ..config })?;
     Ok(Report { name: "incast-agents".into(), ..report })
@@ -132,18 +134,18 @@ fn incast_of(config: &SimConfig, load: Load) -> Result<(String, Row, Report), Fa
     Ok((line, row, report))
 }
 
-/// Message of the flows of [`fairness`], bytes; as many at a time as [`FLOW_DEPTH`].
+/// Length of a message of [`fairness`] in bytes; a flow has [`FLOW_DEPTH`] in progress.
 const FLOW_LEN: usize = 256 << 10;
 const FLOW_DEPTH: u64 = 4;
-/// Interval of the table of [`fairness`], nanoseconds, and how many there are.
+/// Interval of the table of [`fairness`] in nanoseconds, and the number of intervals.
 const INTERVAL: u64 = 20_000_000;
 const INTERVALS: u64 = 10;
 
 /// Bytes received by flow and interval.
 type Shares = Rc<RefCell<Vec<Vec<u64>>>>;
 
-/// Hosts 0 and 1 send to 2 and 3 through one uplink: first from the same moment on, then host 1
-/// joins later.
+/// Simulates hosts 0 and 1 that send to 2 and 3 through one uplink: first from the same moment on,
+/// then with host 1 joining later.
 pub(crate) fn fairness(config: SimConfig) -> Result<Report, Failure> {
     let topology = Topology::Tree { radix: 2, uplink: 1 };
     let config = SimConfig { hosts: 4, topology, ..config };

@@ -1,9 +1,9 @@
-//! The event queue: what happens next, in an order that depends on nothing but the inputs.
+//! The event queue: yields events in an order that depends on nothing but the inputs.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// What happens.
+/// The action of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// A packet reaches the first switch.
@@ -37,7 +37,7 @@ impl PartialOrd for Event {
     }
 }
 
-/// Earliest first; events of one instant in the order they were scheduled.
+/// Yields the earliest first; events of one instant in the order they were scheduled.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     heap: BinaryHeap<Reverse<Event>>,

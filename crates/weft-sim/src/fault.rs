@@ -21,13 +21,13 @@ impl Span {
         Span { from: from * 1_000_000, until: until * 1_000_000 }
     }
 
-    /// Whether `ns` lies within.
+    /// Returns true if `ns` lies within.
     pub fn covers(&self, ns: u64) -> bool {
         self.from <= ns && ns < self.until
     }
 }
 
-/// Something that goes wrong. Rates are in parts per million of the frames.
+/// A fault. Rates are in parts per million of the frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -35,7 +35,7 @@ pub enum Fault {
     Loss {
         /// Parts per million.
         ppm: u32,
-        /// When.
+        /// Time span.
         span: Span,
     },
     /// Frames arrive a second time, up to `by_ns` later.
@@ -44,39 +44,39 @@ pub enum Fault {
         ppm: u32,
         /// Largest delay of the copy.
         by_ns: u64,
-        /// When.
+        /// Time span.
         span: Span,
     },
-    /// Frames are held back by up to `by_ns` while later ones overtake.
+    /// Frames are delayed by up to `by_ns` while later ones overtake.
     Reorder {
         /// Parts per million.
         ppm: u32,
         /// Largest delay.
         by_ns: u64,
-        /// When.
+        /// Time span.
         span: Span,
     },
     /// One to three bits of a frame flip.
     Corrupt {
         /// Parts per million.
         ppm: u32,
-        /// When.
+        /// Time span.
         span: Span,
     },
-    /// Packets longer than `bytes`, header and payload, vanish: a switch of a smaller MTU.
+    /// Packets longer than `bytes`, header and payload, vanish: a switch with a smaller MTU.
     Longer {
-        /// Bytes of the longest that pass.
+        /// Longest packet that passes, in bytes.
         bytes: u32,
-        /// When.
+        /// Time span.
         span: Span,
     },
-    /// Packets of one kind vanish on their way to a host: a filter that takes them for something.
+    /// Packets of one type vanish on their way to a host: a filter drops them.
     Kind {
-        /// Which kind.
+        /// Packet type.
         kind: PacketType,
-        /// Only those for this host.
+        /// The host to which they are sent.
         to: u32,
-        /// When.
+        /// Time span.
         span: Span,
     },
     /// Frames between `side` and the other hosts are lost.
@@ -85,77 +85,77 @@ pub enum Fault {
         side: Vec<u32>,
         /// Only frames from `side` to the others are lost.
         one_way: bool,
-        /// When.
+        /// Time span.
         span: Span,
     },
     /// A host does nothing (stopped or descheduled); its NIC still receives.
     Pause {
-        /// Which host.
+        /// The host.
         host: u32,
-        /// When.
+        /// Time span.
         span: Span,
     },
     /// The agent of a host does nothing, and its rank goes on.
     StillAgent {
-        /// Which host.
+        /// The host.
         host: u32,
-        /// When.
+        /// Time span.
         span: Span,
     },
     /// The rank of a host is stopped, and its agent goes on.
     StillRank {
-        /// Which host.
+        /// The host.
         host: u32,
-        /// When; for ever, where it has no end.
+        /// Time span; for ever if it has no end.
         span: Span,
     },
     /// A host stops for ever.
     Death {
-        /// Which host.
+        /// The host.
         host: u32,
-        /// When, nanoseconds.
+        /// Time, nanoseconds.
         at: u64,
-        /// Its peers' links are told.
+        /// True if its peers' links report the death.
         visible: bool,
     },
-    /// A fault of wires strikes on one network only.
+    /// A fault of wires on one network only.
     On {
-        /// Which, counted from 0.
+        /// The network, counted from 0.
         network: usize,
-        /// What: loss, duplicates, disorder, flipped bits or a partition.
+        /// The fault: loss, duplicates, disorder, flipped bits or a partition.
         fault: Box<Fault>,
     },
     /// A host starts its program anew, as another incarnation.
     Restart {
-        /// Which host.
+        /// The host.
         host: u32,
-        /// When, nanoseconds.
+        /// Time, nanoseconds.
         at: u64,
     },
 }
 
 impl Fault {
-    /// Frames lost all the time, in parts per million.
+    /// Creates a loss of frames all the time, in parts per million.
     pub const fn loss(ppm: u32) -> Fault {
         Fault::Loss { ppm, span: Span::ALWAYS }
     }
 
-    /// Frames corrupted all the time, in parts per million.
+    /// Creates corruption of frames all the time, in parts per million.
     pub const fn corrupt(ppm: u32) -> Fault {
         Fault::Corrupt { ppm, span: Span::ALWAYS }
     }
 
-    /// Frames duplicated all the time, in parts per million.
+    /// Creates duplication of frames all the time, in parts per million.
     pub const fn duplicate(ppm: u32) -> Fault {
         Fault::Duplicate { ppm, by_ns: 50_000, span: Span::ALWAYS }
     }
 
-    /// Frames held back by up to `by_ns` all the time, in parts per million.
+    /// Creates delays of frames by up to `by_ns` all the time, in parts per million.
     pub const fn reorder(ppm: u32, by_ns: u64) -> Fault {
         Fault::Reorder { ppm, by_ns, span: Span::ALWAYS }
     }
 
-    /// Whether it strikes hosts, and not what is on the wires.
+    /// Returns true if it is a fault of hosts, not of wires.
     pub fn is_of_hosts(&self) -> bool {
         matches!(
             self,
@@ -167,7 +167,7 @@ impl Fault {
         )
     }
 
-    /// Whether nothing at all gets over a network for as long as this, milliseconds.
+    /// Returns true if no frame passes a network for `ms` milliseconds.
     pub fn is_outage(&self, ms: u64) -> bool {
         match self {
             Fault::On { fault, .. } => fault.is_outage(ms),
@@ -176,12 +176,12 @@ impl Fault {
         }
     }
 
-    /// The same on one network only.
+    /// Restricts the fault to one network.
     pub fn on(self, network: usize) -> Fault {
         Fault::On { network, fault: Box::new(self) }
     }
 
-    /// What it does on a network, if anything.
+    /// Returns the fault as it is on a network, if it concerns the network.
     pub(crate) fn at(&self, network: usize) -> Option<&Fault> {
         match self {
             Fault::On { network: only, fault } => (*only == network).then_some(fault),
@@ -189,7 +189,7 @@ impl Fault {
         }
     }
 
-    /// Whether this partition separates `src` from `dst` at `now`.
+    /// Returns true if this partition separates `src` from `dst` at `now`.
     pub fn separates(&self, src: u32, dst: u32, now: u64) -> bool {
         let Fault::Partition { side, one_way, span } = self else { return false };
         let (s, d) = (side.contains(&src), side.contains(&dst));

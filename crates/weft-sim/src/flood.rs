@@ -1,4 +1,4 @@
-//! Floods of a plan: messages that nobody receives must not hide the one that is waited for.
+//! Floods of a plan: messages that are not received for a while must not block an awaited message.
 
 use crate::checker::Lane;
 use crate::plan::Flood;
@@ -7,16 +7,16 @@ use crate::swarm::{Part, Shared};
 use crate::tasks::join_all;
 use std::rc::Rc;
 
-/// Match bits of messages that nobody receives yet, and of the one that is waited for.
+/// Match bits of messages that are not received yet, and of the awaited one.
 const LEFT: u64 = 1 << 60;
 const AWAITED: u64 = LEFT | 1;
-/// Length of the latter.
+/// Length of the awaited message.
 const AWAITED_LEN: usize = 100;
 
-/// What a host does of the floods of a plan.
+/// Returns a host's parts in the floods of a plan.
 pub(crate) fn parts(env: &Env, shared: &Rc<Shared>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
-    // A host that starts anew takes no part.
+    // A host that restarted takes no part.
     for &flood in shared.plan.floods.iter().filter(|_| env.incarnation == 0) {
         let (env, shared) = (env.clone(), Rc::clone(shared));
         if flood.src == env.host {
@@ -61,7 +61,7 @@ async fn receive(env: Env, shared: Rc<Shared>, flood: Flood) {
     }
 }
 
-/// Everything for this host has been received: none of the room for more is taken.
+/// Checks that no memory for unexpected messages is in use once all messages were received.
 pub(crate) fn check_room(env: &Env, shared: &Shared) {
     let bytes = env.endpoint.unexpected_bytes();
     if bytes > 0 && shared.plan.mortal().is_empty() {

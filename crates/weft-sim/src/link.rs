@@ -12,8 +12,8 @@ use weft_link::kind::Kind;
 use weft_link::run::{is_part, Run};
 use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 
-/// Bytes of the check behind each frame. Not counted as wire bytes: the security trailer is
-/// part of [`crate::Wire::overhead_bytes`].
+/// Bytes of the checksum after each frame. Not counted as wire bytes: the security trailer is part
+/// of [`crate::Wire::overhead_bytes`].
 pub(crate) const CHECK_LEN: usize = 8;
 
 /// Names of links by the first of their networks.
@@ -26,13 +26,13 @@ pub struct SimLink {
     generation: u32,
     clock: SimClock,
     kind: LinkKind,
-    /// The networks it is on.
+    /// The networks that it uses.
     networks: Range<usize>,
-    /// The one whose frames are taken now.
+    /// The network whose frames are taken now.
     at: usize,
-    /// Of the data that is being spread, the one to take.
+    /// While data is spread: the network for the next frame.
     stripe: usize,
-    /// What is known of the ways to each host, where data is spread.
+    /// The state of the networks to each host, where data is spread.
     ways: BTreeMap<u32, Ways>,
     /// By peer number.
     hosts: Vec<Option<At>>,
@@ -42,36 +42,36 @@ pub struct SimLink {
     spare: Packet,
 }
 
-/// Where a peer is, and who.
+/// The host and identity of a peer.
 #[derive(Clone, Copy)]
 struct At {
     host: u32,
     endpoint: EndpointId,
-    /// The number that it puts into packets to this endpoint.
+    /// The session number in packets from the peer to this endpoint.
     session: u32,
 }
 
-/// Packets in a row from a peer who asked over another network and now sends over it, after which
-/// it has left the one in use.
+/// Consecutive packets over another network, from a peer that asked over it, after which the peer
+/// no longer uses the previous one.
 const STRAYS: u8 = 4;
 
-/// The networks to a host, as a link that spreads data over several finds them: those over which a
-/// question was answered. What is single takes the one in use; once it is doubted, that over which
-/// the first answer comes.
+/// The networks to a host, for a link that spreads data: those over which a question was answered.
+/// Packets that are not spread take the network in use; after doubts about it, that of the first
+/// answer.
 #[derive(Default)]
 struct Ways {
     used: usize,
-    /// The one in use comes first.
+    /// Proven networks, the one in use first.
     proven: Vec<usize>,
-    /// The last question to it: header, payload, and check.
+    /// The last question to the host: header, payload, and checksum.
     question: [Vec<u8>; 3],
-    /// Where the last question from it came from.
+    /// The network over which the last question from the host came.
     caller: Option<usize>,
     strays: u8,
 }
 
 impl Ways {
-    /// A packet came over this network. True if that proves another network, or moves to it.
+    /// Notes a packet over this network. True if it proves a network, or changes the one in use.
     fn note(&mut self, network: usize, header: &[u8]) -> bool {
         let kind = Kind::of(header);
         if kind == Kind::Answer {
@@ -97,15 +97,16 @@ impl Ways {
     }
 }
 
-/// A 64-bit check over the parts as one run of bytes: finds flipped bits, resists no attacker.
+/// Computes a 64-bit checksum over the parts as one run of bytes: finds flipped bits, resists no
+/// attacker.
 fn check(header: &[u8], payload: &[u8]) -> [u8; 8] {
     let mut sum = 0x9e37_79b9_7f4a_7c15 ^ ((header.len() + payload.len()) as u64);
     for part in [header, payload] {
         for chunk in part.chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
-            // A product alone hands a flip of the highest bit on as one bit, which a flip in the
-            // next word would undo.
+            // A product alone keeps a flip of the highest bit as one bit, which a flip in the next
+            // word would undo.
             sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x517c_c1b7_2722_0a95);
             sum = (sum ^ (sum >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             sum ^= sum >> 29;
@@ -114,8 +115,8 @@ fn check(header: &[u8], payload: &[u8]) -> [u8; 8] {
     sum.to_le_bytes()
 }
 
-/// The check of a packet, which is for nobody but this endpoint: a tag of a real link is of a key
-/// of both. A HELLO names the endpoint itself.
+/// Computes the checksum of a packet, which only endpoint `to` accepts, as a real link's tag needs
+/// the key of both. A HELLO names the endpoint itself.
 fn trailer(header: &[u8], payload: &[u8], to: EndpointId) -> [u8; CHECK_LEN] {
     let hello = header.get(field::TYPE) == Some(&(PacketType::Hello as u8));
     let to = if hello { 0 } else { to.0 };
@@ -123,20 +124,20 @@ fn trailer(header: &[u8], payload: &[u8], to: EndpointId) -> [u8; CHECK_LEN] {
 }
 
 impl SimLink {
-    /// Until when the agent of this host, or else its rank, stands still, if it does.
+    /// Returns the end of the standstill of this host's agent or rank, if it stands still.
     pub(crate) fn still_until(&self, agent: bool) -> Option<u64> {
         self.net.borrow().still_until(self.host, agent, self.clock.now().0)
     }
 
-    /// The link of the present incarnation of `host` on the first network, or, where data is
-    /// spread, on all of them; `clock` is that host's.
+    /// Creates the link of the present incarnation of `host` on the first network, or, where data
+    /// is spread, on all of them; `clock` is that host's.
     pub fn new(net: &SharedNetwork, host: u32, clock: &SimClock) -> SimLink {
         let config = net.borrow().config().clone();
         let end = if config.striped { config.networks() } else { 1 };
         SimLink::on(net, host, clock, 0..end)
     }
 
-    /// All links of the present incarnation of `host`.
+    /// Creates all links of the present incarnation of `host`.
     pub fn all(net: &SharedNetwork, host: u32, clock: &SimClock) -> Vec<SimLink> {
         let config = net.borrow().config().clone();
         let more = if config.striped { 1..1 } else { 1..config.networks() };
@@ -171,7 +172,7 @@ impl SimLink {
         self.hosts.get(peer as usize).copied().flatten()
     }
 
-    /// Who that incarnation of a host is.
+    /// Returns the identity of this incarnation of a host.
     fn endpoint_of(&self, host: u32, generation: u32) -> EndpointId {
         endpoint_id(self.net.borrow().config().seed, host, generation)
     }
@@ -180,7 +181,7 @@ impl SimLink {
         self.at(peer.0).map(|at| at.host)
     }
 
-    /// The peers on a host that are this incarnation of it.
+    /// Returns the peers that are this incarnation of a host.
     fn peers_of(&self, host: u32, generation: u32) -> impl Iterator<Item = PeerId> + '_ {
         let me = self.endpoint_of(host, generation);
         let is_it =
@@ -189,7 +190,7 @@ impl SimLink {
         peers.filter(move |(_, at)| is_it(at)).map(|(peer, _)| PeerId(peer))
     }
 
-    /// Whether a packet is from who has been given its session number.
+    /// Returns true if a packet comes from the peer that was given its session number.
     fn is_from_its_peer(&self, packet: &Packet) -> bool {
         let hello = packet.bytes.get(field::TYPE) == Some(&(PacketType::Hello as u8));
         let session = session_of(&packet.bytes).filter(|_| !hello);
@@ -197,8 +198,7 @@ impl SimLink {
         peer.is_none_or(|at| at.endpoint == self.endpoint_of(packet.src, packet.generation))
     }
 
-    /// Takes the next packet into `spare`: of the same network as the last one, as long as there
-    /// are.
+    /// Takes the next packet into `spare`: from the network of the last one, as long as it has any.
     fn take(&mut self) -> bool {
         let mut net = self.net.borrow_mut();
         for _ in self.networks.clone() {
@@ -211,7 +211,7 @@ impl SimLink {
         false
     }
 
-    /// Takes the next whole packet into `spare`.
+    /// Takes the next packet with a valid checksum into `spare`.
     fn next_packet(&mut self) -> bool {
         let cost = self.net.borrow().config().host.recv_ns;
         while self.take() {
@@ -234,7 +234,7 @@ impl SimLink {
         self.networks.len() > 1
     }
 
-    /// Notes the way that the packet in `spare` took.
+    /// Notes the network that carried the packet in `spare`.
     fn note_way(&mut self) {
         if !self.is_spread() {
             return;
@@ -244,7 +244,7 @@ impl SimLink {
             let stripes = ways.proven.len() as u8;
             let peer = self.peers.get(&self.spare.src);
             self.events.extend(peer.map(|&peer| LinkEvent::Stripes(peer, stripes)));
-            // Over the others, too, if it was this side that asked.
+            // If this side asked, it asks over the other networks too.
             let question = ways.question.each_ref().map(Vec::as_slice);
             let mut net = self.net.borrow_mut();
             let asked = !question[0].is_empty();
@@ -255,8 +255,8 @@ impl SimLink {
         }
     }
 
-    /// The networks that a frame to a host takes: a question all, while it is not known which of
-    /// them work; the answer that of the question; data that is spread its own.
+    /// Returns the networks for a frame to a host: for a question all, until one is proven; for the
+    /// answer that of the question; for spread data the next one.
     fn ways_of(&mut self, host: u32, parts: [&[u8]; 3]) -> Range<usize> {
         let (all, only) = (self.networks.clone(), |network: usize| network..network + 1);
         if !self.is_spread() {
@@ -286,8 +286,8 @@ impl SimLink {
         sink.frame(from, header, Bytes::from_slice(payload));
     }
 
-    /// Delivers the DATA packet in `spare` and up to `more` that follow it, as a run where they
-    /// are one, as links do that are handed whole trains. Returns how many followed.
+    /// Delivers the DATA packet in `spare` and up to `more` that follow it, as one run if they are
+    /// consecutive, as links do that receive whole trains. Returns how many followed.
     fn deliver_run(&mut self, more: usize, sink: &mut dyn Sink) -> usize {
         let mut kept: Vec<Packet> = Vec::new();
         let prediction = sink.predict();
@@ -451,7 +451,7 @@ impl Link for SimLink {
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
-        // Told once for all links.
+        // One link reports it for all links.
         if self.networks.start == 0 && self.alive() {
             let mut gone = Vec::new();
             while let Some((host, generation)) = {
@@ -469,7 +469,7 @@ impl Link for SimLink {
         let Some(Some(at)) = self.hosts.get(peer.0 as usize) else { return Pulse::Runs };
         let net = self.net.borrow();
         let now = net.generation(at.host);
-        // A host that restarted is somebody else.
+        // A host that restarted is another peer.
         let runs =
             net.alive(at.host, now) && endpoint_id(net.config().seed, at.host, now) == at.endpoint;
         if runs {

@@ -10,15 +10,15 @@ use std::rc::Rc;
 use weft_core::wire::field;
 use weft_link::rng::Rng;
 
-/// A network that links and the runner share.
+/// A network shared by links and the runner.
 pub type SharedNetwork = Rc<RefCell<Network>>;
 
 /// Totals of a simulation, in frames unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Given to NICs.
+    /// Accepted by NICs.
     pub sent: u64,
-    /// Bytes of those, weft packets only.
+    /// Their bytes, weft packets only.
     pub sent_bytes: u64,
     /// Reached a NIC.
     pub arrived: u64,
@@ -34,11 +34,11 @@ pub struct Counters {
     pub host_dead: u64,
     /// Bits flipped.
     pub corrupted: u64,
-    /// Refused by the receiver's check.
+    /// Refused because of the receiver's checksum.
     pub refused: u64,
     /// Duplicated.
     pub duplicated: u64,
-    /// Held back.
+    /// Delayed.
     pub held_back: u64,
     /// Not accepted by a full NIC (backpressure), counted per attempt.
     pub backpressure: u64,
@@ -47,7 +47,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Every counter with its name.
+    /// Returns every counter with its name.
     pub fn list(&self) -> [(&'static str, u64); 14] {
         [
             ("sent", self.sent),
@@ -85,22 +85,22 @@ impl Counters {
     }
 }
 
-/// A frame under way.
+/// A frame in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Packet {
     pub src: u32,
-    /// Which incarnation of it.
+    /// The incarnation of that host.
     pub generation: u32,
     pub dst: u32,
-    /// The network it is on.
+    /// The network that carries it.
     pub network: usize,
     pub sent_at: u64,
     pub header_len: u16,
-    /// Header, payload, check.
+    /// Header, payload, checksum.
     pub bytes: Vec<u8>,
 }
 
-/// What the runner must do after an event.
+/// The runner's action after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// No event is left.
@@ -126,18 +126,18 @@ struct Nic {
     generation: u32,
     dead: bool,
     paused_until: u64,
-    /// When the processor is free again.
+    /// Time at which the processor is free again.
     busy_until: u64,
-    /// When the transmitter of each network is free again.
+    /// Time at which the transmitter of each network is free again.
     tx_until: [u64; NETWORKS],
-    /// The earliest wake-up that is scheduled.
+    /// The earliest scheduled wake-up.
     wake_at: Option<u64>,
     inbox: [VecDeque<u32>; NETWORKS],
     /// Memory links: frames accepted by senders and not yet taken.
     claimed: u32,
-    /// Memory links: senders refused for lack of room here.
+    /// Memory links: senders refused because this ring was full.
     refused: Vec<u32>,
-    /// Hosts whose death its link has not been told yet, and which incarnation died.
+    /// Hosts whose death is not yet reported to this host's link, and the incarnation that died.
     gone: VecDeque<(u32, u32)>,
 }
 
@@ -166,12 +166,12 @@ pub struct Network {
     peak_queue: u64,
 }
 
-/// Nanoseconds that `bytes` take at `bytes_per_us`.
+/// Returns the nanoseconds that `bytes` take at `bytes_per_us`.
 fn serialise(bytes: u64, bytes_per_us: u64) -> u64 {
     (bytes * 1000).div_ceil(bytes_per_us.max(1))
 }
 
-/// The ports of one network's switches.
+/// Returns the ports of one network's switches.
 fn ports(config: &SimConfig, network: usize) -> Vec<Port> {
     let (hosts, wire) = (config.hosts, config.wire_of(network));
     let port = |bytes_per_us| Port { bytes_per_us, ..Port::default() };
@@ -187,7 +187,7 @@ fn ports(config: &SimConfig, network: usize) -> Vec<Port> {
 }
 
 impl Network {
-    /// The network of `config`, with its faults scheduled.
+    /// Creates the network of `config`, with its faults scheduled.
     pub fn new(config: SimConfig) -> Network {
         let hosts = config.hosts;
         let ports = (0..config.networks()).flat_map(|n| ports(&config, n)).collect();
@@ -223,58 +223,58 @@ impl Network {
         }
     }
 
-    /// The same, ready to be shared.
+    /// Creates a network to be shared.
     pub fn shared(config: SimConfig) -> SharedNetwork {
         Rc::new(RefCell::new(Network::new(config)))
     }
 
-    /// What it was made from.
+    /// Returns the configuration.
     pub fn config(&self) -> &SimConfig {
         &self.config
     }
 
-    /// Virtual time, nanoseconds.
+    /// Returns the virtual time in nanoseconds.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// Totals so far.
+    /// Returns the totals so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Frames that reached a host over one of the networks.
+    /// Returns the number of frames that reached a host over one of the networks.
     pub fn arrived_on(&self, network: usize) -> u64 {
         self.arrived.get(network).copied().unwrap_or(0)
     }
 
-    /// The record of events.
+    /// Returns the record of events.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// The most bytes that a switch port has had to send at a time.
+    /// Returns the most bytes that a switch port had queued at a time.
     pub fn peak_queue(&self) -> u64 {
         self.peak_queue
     }
 
-    /// Restarts that are still to come.
+    /// Returns the number of restarts still to come.
     pub fn restarts_left(&self) -> usize {
         self.restarts_left
     }
 
-    /// Incarnation of a host: 0, and one more at each restart.
+    /// Returns the incarnation of a host: 0, and one more at each restart.
     pub fn generation(&self, host: u32) -> u32 {
         self.nics[host as usize].generation
     }
 
-    /// Whether that incarnation of the host is alive.
+    /// Returns true if this incarnation of the host is alive.
     pub(crate) fn alive(&self, host: u32, generation: u32) -> bool {
         let nic = &self.nics[host as usize];
         !nic.dead && nic.generation == generation
     }
 
-    /// Until when the agent of a host, or else its rank, stands still at `now`, if it does.
+    /// Returns the end of the standstill of a host's agent or rank, if it stands still at `now`.
     pub(crate) fn still_until(&self, host: u32, agent: bool, now: u64) -> Option<u64> {
         let until = |fault: &Fault| match fault {
             Fault::StillAgent { host: of, span } if agent => (*of, *span),
@@ -285,7 +285,7 @@ impl Network {
         spans.filter(|(of, span)| *of == host && span.covers(now)).map(|(_, s)| s.until).max()
     }
 
-    /// Makes the host run at `at`, or when it can: not while it computes or is paused.
+    /// Makes the host run at `at`, or as soon as it neither computes nor is paused.
     pub fn wake(&mut self, host: u32, at: u64) {
         let nic = &mut self.nics[host as usize];
         let at = at.max(self.now).max(nic.busy_until).max(nic.paused_until);
@@ -296,7 +296,7 @@ impl Network {
         self.queue.push(at, What::Wake { host });
     }
 
-    /// The host's processor is busy until `ns`.
+    /// Marks the host's processor busy until `ns`.
     pub fn busy(&mut self, host: u32, ns: u64) {
         self.nics[host as usize].busy_until = ns;
     }
@@ -376,7 +376,7 @@ impl Network {
         }
     }
 
-    /// A host whose death this host's link should report, and its incarnation.
+    /// Returns a host whose death this host's link should report, and its incarnation.
     pub(crate) fn take_gone(&mut self, host: u32) -> Option<(u32, u32)> {
         self.nics[host as usize].gone.pop_front()
     }
@@ -397,7 +397,7 @@ impl Network {
         let free_at = self.nics[src as usize].tx_until[network];
         if free_at.saturating_sub(at) > limit {
             self.counters.backpressure += 1;
-            // Wake it with half the queue to fill, not for each frame.
+            // The sender is woken when half its queue is free, not for each frame.
             self.wake(src, free_at - limit / 2);
             return false;
         }
@@ -424,7 +424,7 @@ impl Network {
         true
     }
 
-    /// Memory link: reserves a place in the ring of `dst`, or remembers who to wake.
+    /// Memory link: reserves a slot in the ring of `dst`, or notes the sender to be woken.
     fn claim(&mut self, src: u32, dst: u32) -> bool {
         let nic = &mut self.nics[dst as usize];
         if nic.dead || nic.claimed < self.config.host.rx_frames {
@@ -445,7 +445,7 @@ impl Network {
         })
     }
 
-    /// Counts and records what happened to a packet.
+    /// Counts and records the fate of a packet.
     fn note(&mut self, packet: u32, fate: Fate) {
         self.counters.count(fate);
         if !self.trace.enabled() {
@@ -466,7 +466,7 @@ impl Network {
         self.unused.push(packet);
     }
 
-    /// First switch: this is where the wire's faults strike.
+    /// Handles a packet at the first switch, where the wire's faults occur.
     fn at_switch(&mut self, packet: u32) {
         let Packet { src, dst, network, .. } = self.packets[packet as usize];
         let mut delay = 0;
@@ -514,7 +514,7 @@ impl Network {
         }
     }
 
-    /// Bytes of a packet, without its check.
+    /// Returns the bytes of a packet, without its checksum.
     fn len_of(&self, packet: u32) -> usize {
         self.packets[packet as usize].bytes.len().saturating_sub(crate::link::CHECK_LEN)
     }
@@ -551,7 +551,7 @@ impl Network {
         }
     }
 
-    /// The port after `port` on the way to `dst`; none when it leads to the host.
+    /// Returns the port after `port` on the route to `dst`; none when it leads to the host.
     fn next_port(&self, port: u32, dst: u32) -> Option<u32> {
         let Topology::Tree { radix, .. } = self.config.topology else { return None };
         let hosts = self.config.hosts;
@@ -565,7 +565,7 @@ impl Network {
         }
     }
 
-    /// An output port: the frame queues, or is dropped when the queue is full.
+    /// Handles a frame at an output port: it queues, or is dropped when the queue is full.
     fn at_port(&mut self, packet: u32, port: u32) {
         let p = &self.packets[packet as usize];
         let (dst, network) = (p.dst, p.network);
@@ -607,13 +607,13 @@ impl Network {
         self.wake(dst, self.now);
     }
 
-    /// Whether something waits for the host, on whatever network.
+    /// Returns true if a frame waits for the host, on any network.
     pub(crate) fn waiting(&self, host: u32) -> bool {
         let nic = &self.nics[host as usize];
         nic.inbox.iter().any(|inbox| !inbox.is_empty()) || !nic.gone.is_empty()
     }
 
-    /// The next frame for the host from a network, its buffer swapped for `spare`.
+    /// Takes the next frame for the host from a network; its buffer is swapped for `spare`.
     pub(crate) fn take(&mut self, host: u32, network: usize, spare: &mut Packet) -> bool {
         let nic = &mut self.nics[host as usize];
         let Some(packet) = nic.inbox[network].pop_front() else { return false };
@@ -628,7 +628,7 @@ impl Network {
         true
     }
 
-    /// The receiver found a frame corrupt.
+    /// Notes that the receiver found a frame corrupt.
     pub(crate) fn note_refused(&mut self, packet: &Packet) {
         self.counters.count(Fate::Refused);
         if self.trace.enabled() {

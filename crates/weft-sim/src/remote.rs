@@ -1,7 +1,7 @@
-//! Remote memory in a plan: what hosts do to each other's regions, and the check of it.
+//! Remote memory in a plan: operations of hosts on each other's regions, and their checks.
 //!
-//! A region begins with words for atomic operations, which all hosts use. Then each host has an
-//! area of its own there, which nobody else writes: what it gets must be what it put.
+//! A region begins with words for atomic operations, which all hosts use. After them each host has
+//! an area of its own, which no other host writes: a get must return the bytes of the last put.
 
 use crate::checker::Word;
 use crate::plan::{Act, Remote};
@@ -14,16 +14,16 @@ use weft::{AtomicCode, OpError, PeerId, Rights};
 /// Words at the beginning of a region: half for additions, half for exchanges.
 pub const WORDS: u32 = 4;
 
-/// How often an exchange tries again with the value it found.
+/// Number of times an exchange tries again with the value it found.
 const TRIES: u32 = 4;
 
-/// End of the area of `src` at `dst`, from its beginning.
+/// Returns the length of the area of `src` at `dst`.
 fn area_len(remotes: &[Remote], src: u32, dst: u32) -> usize {
     let mine = remotes.iter().filter(|r| (r.src, r.dst) == (src, dst));
     mine.map(|r| r.act.end()).max().unwrap_or(0)
 }
 
-/// Where the area of `src` at `dst` begins.
+/// Returns the offset of the area of `src` at `dst`.
 fn area(remotes: &[Remote], src: u32, dst: u32) -> usize {
     let before: BTreeSet<u32> = remotes.iter().map(|r| r.src).filter(|&s| s < src).collect();
     8 * WORDS as usize + before.into_iter().map(|s| area_len(remotes, s, dst)).sum::<usize>()
@@ -32,7 +32,7 @@ fn area(remotes: &[Remote], src: u32, dst: u32) -> usize {
 /// Pauses are shorter than this.
 const STARTED_MS: u32 = 1000;
 
-/// Registers this host's region, and tells the others its key.
+/// Registers this host's region, and publishes its key.
 pub(crate) fn register(env: &Env, shared: &Shared) {
     let len = area(&shared.plan.remotes, u32::MAX, me(env));
     match env.endpoint.register(len, Rights::ALL) {
@@ -41,7 +41,7 @@ pub(crate) fn register(env: &Env, shared: &Shared) {
     }
 }
 
-/// Does this host's operations, those on one target one after the other.
+/// Executes this host's operations, those on one target one after the other.
 pub(crate) async fn act_all(env: Env, shared: Rc<Shared>) {
     let mine = || shared.plan.remotes.iter().filter(|r| r.src == me(&env));
     let targets: BTreeSet<u32> = mine().map(|r| r.dst).collect();
@@ -51,7 +51,7 @@ pub(crate) async fn act_all(env: Env, shared: Rc<Shared>) {
     crate::tasks::join_all(lanes).await;
 }
 
-/// One target as this host knows it.
+/// The state of one target at this host.
 struct Target<'a> {
     env: &'a Env,
     shared: &'a Shared,
@@ -60,9 +60,9 @@ struct Target<'a> {
     key: u64,
     /// Length of the whole region.
     len: usize,
-    /// Where the area of this host begins.
+    /// Offset of this host's area.
     base: usize,
-    /// What this host's area has to hold.
+    /// The expected contents of this host's area.
     area: Vec<u8>,
 }
 
@@ -70,7 +70,7 @@ async fn act_on(env: &Env, shared: &Shared, dst: u32, mine: Vec<Remote>) {
     if mine.is_empty() {
         return;
     }
-    // Hosts start at the same time, but for one that pauses; one that dies may never have.
+    // Hosts start at the same time, except one that pauses; one that dies may never start.
     let known = || shared.keys.borrow().get(&dst).copied();
     env.sleep(1).await;
     for _ in 0..STARTED_MS {
@@ -107,7 +107,7 @@ async fn act_on(env: &Env, shared: &Shared, dst: u32, mine: Vec<Remote>) {
 type Verdict = Result<Option<String>, OpError>;
 
 impl Target<'_> {
-    /// What was wrong with the operation, if anything; the error it failed with.
+    /// Executes an operation; returns the fault found, if any, or the error it failed with.
     async fn act(&mut self, index: u64, act: Act) -> Verdict {
         match act {
             Act::Put { at, len } => self.put(index, at, len).await,
@@ -140,7 +140,7 @@ impl Target<'_> {
         }))
     }
 
-    /// A put, and a get, that reach beyond the region are refused and change nothing.
+    /// Checks that a put and a get beyond the end of the region are refused and change nothing.
     async fn beyond(&mut self, by: usize) -> Verdict {
         let offset = (self.len - by.min(self.len)) as u64;
         let data = vec![0xbb; by + 1];
@@ -180,8 +180,8 @@ impl Target<'_> {
         Ok(None)
     }
 
-    /// Puts a value that nobody else has into the word: by a swap, or by comparing with the value
-    /// found last.
+    /// Stores a value that no other host has into the word: by a swap, or by compare-and-swap with
+    /// the value found last.
     async fn exchange(&mut self, index: u64, number: u32, compare: bool) -> Verdict {
         let word = self.word(number);
         let mine = u64::from(me(self.env) + 1) << 32 | (index + 1);

@@ -1,7 +1,7 @@
 //! Runs the hosts' programs in virtual time.
 //!
-//! Generic over what a host is, so that it can be tested without an endpoint: anything that can
-//! make progress and names the time of its next timer.
+//! Generic over the type of host, so that it can be tested without an endpoint: a host makes
+//! progress and names the time of its next timer.
 
 use crate::clock::SimClock;
 use crate::network::{Counters, SharedNetwork, Step};
@@ -15,13 +15,13 @@ use weft_core::Instant;
 
 /// The machinery of a host that the runner drives (an endpoint).
 pub trait Host {
-    /// Does everything that can be done at this instant; whether that was anything.
+    /// Does everything that is possible at this instant; true if anything happened.
     fn progress(&mut self) -> bool;
 
-    /// When it wants to be called without an event.
+    /// Returns the time at which it has to be called without an event.
     fn next_timeout(&self) -> Option<Instant>;
 
-    /// What it waits for, in a few words.
+    /// Describes the event that it waits for, in a few words.
     fn describe(&self) -> String {
         String::new()
     }
@@ -33,7 +33,7 @@ pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 /// Makes a host's machinery and its main future, at the start and at each restart.
 pub type Program<H> = Box<dyn Fn(&HostEnv) -> (H, Task)>;
 
-/// Where a program runs.
+/// The environment of a program.
 #[derive(Clone)]
 pub struct HostEnv {
     /// Number of the host.
@@ -49,35 +49,35 @@ pub struct HostEnv {
 /// A host whose future did not finish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Which host.
+    /// The host.
     pub host: u32,
     /// Its last activity, virtual nanoseconds.
     pub since: u64,
-    /// What it waits for, as far as it says.
+    /// The program's description of the event that it waits for.
     pub what: String,
 }
 
-/// Why a simulation stopped before its programs finished.
+/// The reason why a simulation stopped before its programs finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunError {
-    /// Nothing will ever happen again, and these hosts still wait.
+    /// No event is left, and these hosts still wait.
     Deadlock {
         /// Virtual time, nanoseconds.
         at: u64,
-        /// Who waits.
+        /// The hosts that wait.
         waiting: Vec<Waiting>,
     },
     /// The limit on virtual time was reached.
     TimeLimit {
         /// Virtual time, nanoseconds.
         at: u64,
-        /// Who had not finished.
+        /// The hosts that had not finished.
         waiting: Vec<Waiting>,
     },
     /// A host was busy for ever without time passing.
     Livelock {
-        /// Which host.
+        /// The host.
         host: u32,
         /// Virtual time, nanoseconds.
         at: u64,
@@ -103,7 +103,7 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// How a simulation ended.
+/// The result of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Virtual time at which the last program finished, nanoseconds.
@@ -112,11 +112,11 @@ pub struct Outcome {
     pub counters: Counters,
     /// Hosts that died and did not come back.
     pub died: Vec<u32>,
-    /// Timers that were due before the call that named them: each one is a fault of the host.
+    /// Timers that were already due when a host named them: each one is a fault of the host.
     pub late_timers: u64,
 }
 
-/// Hosts whose wakers were used since the last look. `Sync` only because a `Waker` must be.
+/// Hosts whose wakers were used since the last check. `Sync` only because a `Waker` must be.
 type Woken = Arc<Mutex<Vec<u32>>>;
 
 struct HostWaker {
@@ -137,7 +137,7 @@ impl Wake for HostWaker {
     }
 }
 
-/// Makes the hosts that were woken run, other than `host` which runs now.
+/// Makes the woken hosts run, other than `host`, which runs now.
 fn run_woken(woken: &Woken, net: &SharedNetwork, host: u32) {
     for other in woken.lock().expect("no panic while held").drain(..) {
         if other != host {
@@ -154,14 +154,14 @@ struct Slot<H> {
     clock: SimClock,
     waker: Arc<HostWaker>,
     last_active: u64,
-    /// Calls in a row during which no time passed.
+    /// Consecutive calls during which no time passed.
     rounds: u32,
 }
 
 /// Calls of one host at one instant that count as a livelock.
 const ROUNDS: u32 = 1_000_000;
 
-/// How often a timer is looked at that is already due when it is named: a microsecond.
+/// Delay of a timer that is already due when it is named: a microsecond.
 const LATE_TIMER_NS: u64 = 1_000;
 
 /// The hosts of a simulation and their programs.
@@ -175,7 +175,7 @@ pub struct Runner<H> {
 }
 
 impl<H: Host> Runner<H> {
-    /// A runner over `net`, with no programs yet.
+    /// Creates a runner over `net`, with no programs yet.
     pub fn new(net: &SharedNetwork) -> Runner<H> {
         let hosts = net.borrow().config().hosts;
         Runner {
@@ -264,7 +264,7 @@ impl<H: Host> Runner<H> {
         slot.machine = None;
     }
 
-    /// The program of a host is not run any more, the host itself is.
+    /// Stops running the program of a host; the host itself goes on.
     fn leave_program(&mut self, host: u32) {
         let Some(slot) = &mut self.slots[host as usize] else { return };
         if slot.task.take().is_some() {
@@ -272,8 +272,8 @@ impl<H: Host> Runner<H> {
         }
     }
 
-    /// One turn of a host: until it is quiet, or until its clock has run ahead of the network, so
-    /// that what reaches it in the meantime is seen in order.
+    /// Runs one turn of a host: until it has nothing to do, or until its clock is ahead of the
+    /// network, so that it sees frames that arrive in the meantime in order.
     fn run_host(&mut self, host: u32) -> Result<(), RunError> {
         let (now, cost) = {
             let net = self.net.borrow();

@@ -1,4 +1,4 @@
-//! Named scenarios: what `weft sim NAME` runs, and what the tests tell as stories.
+//! Named scenarios, which `weft sim NAME` and the tests run.
 
 use crate::checker::{Checker, Lane, SharedChecker};
 use crate::computing;
@@ -21,7 +21,7 @@ use weft_core::{OpError, PeerFailure};
 /// One value of a table, for programs that read it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Which of several things.
+    /// A name.
     Text(String),
     /// A figure.
     Number(f64),
@@ -48,20 +48,20 @@ impl From<u64> for Value {
 /// A row of a table: values by name, the unit in it.
 pub type Row = Vec<(&'static str, Value)>;
 
-/// What a scenario has to say.
+/// The results of a scenario.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Name of the scenario.
     pub name: String,
-    /// What was simulated.
+    /// A description of the configuration.
     pub config: String,
-    /// What came out.
+    /// The lines to print.
     pub lines: Vec<String>,
-    /// The same of scenarios whose lines are a table.
+    /// The same lines as values, where they are a table.
     pub rows: Vec<Row>,
     /// How the (last) simulation ended.
     pub outcome: Option<Outcome>,
-    /// Its packets, as many as [`SimConfig::trace`] allowed.
+    /// Its packets, up to [`SimConfig::trace`].
     pub trace: Trace,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// What it prints below its lines: how the simulation ended; nothing where there was none.
+    /// Returns the text below the lines: the end of the simulation; empty if there was none.
     pub fn ending(&self) -> String {
         let Some(outcome) = &self.outcome else { return String::new() };
         let shown = outcome.counters.list().into_iter().filter(|&(_, n)| n > 0);
@@ -84,14 +84,14 @@ impl Report {
     }
 }
 
-/// A scenario that has a name.
+/// A named scenario.
 #[derive(Clone, Copy)]
 pub struct Scenario {
-    /// What `weft sim` calls it.
+    /// Its name in `weft sim`.
     pub name: &'static str,
     /// One line about it.
     pub about: &'static str,
-    /// Hosts, unless the user wants another number.
+    /// Number of hosts, unless the user chooses another.
     pub hosts: u32,
     run: fn(SimConfig) -> Result<Report, Failure>,
 }
@@ -184,16 +184,17 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// The configuration a scenario has by default; `None` when there is none of that name.
+/// Returns the default configuration of a scenario; `None` if there is none of that name.
 pub fn default_config(name: &str, seed: u64) -> Option<SimConfig> {
     let scenario = SCENARIOS.iter().find(|s| s.name == name)?;
     Some(SimConfig::new(scenario.hosts, seed))
 }
 
-/// Runs a scenario. Its own faults are added to those of `config`, but not to one of the same kind.
+/// Runs a scenario. Its own faults are added to those of `config`, unless `config` has one of the
+/// same type.
 ///
 /// # Errors
-/// What went wrong with seed and replay command, or the names there are.
+/// The failure with seed and replay command, or the list of names.
 pub fn run_named(name: &str, config: SimConfig) -> Result<Report, Failure> {
     match SCENARIOS.iter().find(|s| s.name == name) {
         Some(scenario) => (scenario.run)(config),
@@ -207,8 +208,8 @@ pub fn run_named(name: &str, config: SimConfig) -> Result<Report, Failure> {
     }
 }
 
-/// As [`run_named`], for those that make a table line by line: `tell` hears each line of their
-/// report as soon as it is known, the one above the table first. `None`: there is none such.
+/// Does the same as [`run_named`] for scenarios that make a table line by line: calls `tell` with
+/// each line as soon as it is known, the headings first. `None` if there is no such scenario.
 pub fn run_telling(
     name: &str,
     config: &SimConfig,
@@ -222,7 +223,7 @@ pub fn run_telling(
     }
 }
 
-/// A simulation with a checker, and what becomes of both.
+/// A simulation with a checker, which make a report at the end.
 pub(crate) struct Story {
     pub sim: Sim,
     pub checker: SharedChecker,
@@ -239,12 +240,12 @@ impl Story {
         Story { sim, checker, name, config: text, lines: Rc::default() }
     }
 
-    /// Where programs write what they saw.
+    /// Returns the lines of the report, to which programs add.
     pub fn lines(&self) -> Rc<RefCell<Vec<String>>> {
         Rc::clone(&self.lines)
     }
 
-    /// Runs and checks; `dead` hosts are excused.
+    /// Runs and checks; operations with `dead` hosts may fail.
     pub fn end(mut self, dead: &[u32]) -> Result<Report, Failure> {
         let outcome = self.sim.run()?;
         let verdict = self.checker.borrow_mut().verify(dead);
@@ -286,7 +287,7 @@ pub(crate) async fn send_stream(
     }
 }
 
-/// Receives what [`send_stream`] sends.
+/// Receives the messages of [`send_stream`].
 pub(crate) async fn receive_stream(
     env: &Env,
     checker: &SharedChecker,
@@ -310,7 +311,7 @@ pub(crate) async fn receive_stream(
     }
 }
 
-/// Host 0 sends to host 1, each host n to n + 1 where there are more.
+/// Makes host 0 send to host 1, and each host n to n + 1 where there are more.
 fn streams(
     name: &'static str,
     config: SimConfig,
@@ -364,12 +365,12 @@ fn pause(config: SimConfig) -> Result<Report, Failure> {
     streams("pause", config, 500, 20_000)
 }
 
-/// Settings under which a silent peer is given up after a second.
+/// Returns settings under which a peer counts as dead after a second of silence.
 pub(crate) fn impatient() -> Config {
     Config { peer_timeout_ms: 1000, connect_timeout_ms: 1000, ..Config::default() }
 }
 
-/// The last host dies at 1 ms: `visible` says whether the link tells.
+/// Lets the last host die at 1 ms; `visible` says if the link reports it.
 fn death(config: SimConfig) -> Result<Report, Failure> {
     let visible = config.seed % 2 == 1;
     let victim = config.hosts - 1;
@@ -389,7 +390,7 @@ fn death(config: SimConfig) -> Result<Report, Failure> {
                 let said = watch_victim(&env, &checker, victim, visible).await;
                 lines.borrow_mut().extend(said);
             }
-            // The living are not disturbed.
+            // The living hosts still reach each other.
             let living = env.hosts - 1;
             if living > 1 {
                 let next = (env.host + 1) % living;
@@ -402,7 +403,8 @@ fn death(config: SimConfig) -> Result<Report, Failure> {
     story.end(&[victim])
 }
 
-/// A receive from, a large send to and a later send to the victim all end with its name.
+/// Checks that a receive from, a large send to and a later send to the victim all end with its
+/// name.
 async fn watch_victim(
     env: &Env,
     checker: &SharedChecker,
@@ -516,7 +518,7 @@ fn collectives(config: SimConfig) -> Result<Report, Failure> {
     story.end(&[])
 }
 
-/// The plan of the seed; hosts and links of `config` are not used, those of the plan are.
+/// Runs the plan of the seed; its hosts and links replace those of `config`.
 fn swarm_one(config: SimConfig) -> Result<Report, Failure> {
     let mut plan = Plan::of_seed(config.seed, Kind::of(&config));
     plan.config.trace = config.trace;

@@ -1,5 +1,5 @@
-//! Hosts whose endpoints are served by agents: between endpoint and network stands what `weftd`
-//! runs for a rank, in virtual time. It goes on while the program computes, and dies with its host.
+//! Hosts whose endpoints are served by agents: `weftd`'s part for a rank stands between endpoint
+//! and network, in virtual time. It goes on while the program computes, and dies with its host.
 
 use crate::clock::SimClock;
 use crate::link::SimLink;
@@ -16,17 +16,17 @@ use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sin
 const RING: usize = 256;
 /// Frames taken from the network at a time.
 const LOOK: usize = 64;
-/// What a rank may use: as much as `weftd` grants where nobody says.
+/// Limits of a rank: the defaults of `weftd`.
 const LIMITS: Limits = Limits { bytes: 16 << 20, words: 4096, groups: 64 };
 
 /// Counters of a relay: packets sent again, and timeouts.
 pub(crate) const RESENT: &str = "relay_resent";
 pub(crate) const TIMEOUTS: &str = "relay_timeouts";
-/// Counters of what was done in the rank's place: operations, and multicast packets.
+/// Counters of the agent's work in the rank's place: operations, and multicast packets.
 pub(crate) const COUNTED: &str = "agent_counted";
 pub(crate) const MULTICAST: &str = "agent_multicast";
 
-/// In the ring to a rank.
+/// An entry of the ring to a rank.
 enum Inbound {
     Packet(Option<PeerId>, HeaderBuf, Vec<u8>),
     Say(Control),
@@ -35,7 +35,7 @@ enum Inbound {
 /// The ring to a rank.
 struct Ring {
     inbound: VecDeque<Inbound>,
-    /// What the rank does.
+    /// The state of the rank's process.
     pulse: Pulse,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Agent {
     ring: Ring,
 }
 
-/// Takes frames of the network to the proxy.
+/// Passes frames of the network to the proxy.
 struct FromWire<'a> {
     proxy: &'a mut Proxy,
     ring: &'a mut Ring,
@@ -83,7 +83,7 @@ impl Sink for FromWire<'_> {
 }
 
 impl Agent {
-    /// Does what can be done now. True if that was anything.
+    /// Does everything that is possible now. True if anything happened.
     pub fn progress(&mut self) -> bool {
         if self.link.still_until(true).is_some() {
             return false;
@@ -102,13 +102,13 @@ impl Agent {
         received > 0 || forwarded || pumped
     }
 
-    /// Sends what the proxy has.
+    /// Sends the proxy's frames.
     fn flush(&mut self) {
         let now = self.clock.now();
         while let Some(out) = self.proxy.poll_transmit(now) {
             let payload = self.proxy.bytes_of(&out);
             let frame = Frame { peer: out.peer, header: out.header.as_slice(), payload };
-            // What the network refuses counts as lost: it is sent again.
+            // A frame that the network refuses counts as lost: it is sent again.
             self.link.send(&[frame]);
             self.proxy.sent(&out);
         }
@@ -116,19 +116,19 @@ impl Agent {
         self.proxy.notice(|peer| link.disconnect(peer));
     }
 
-    /// When it has something to do although nothing arrives.
+    /// Returns the time of its next timer.
     pub fn next_timeout(&self) -> Option<Instant> {
         let still = self.link.still_until(true).map(Instant);
         still.or_else(|| self.proxy.next_timeout()).filter(|&at| at != Instant::FAR)
     }
 
-    /// Until when the rank is stopped, if it is.
+    /// Returns the end of the rank's standstill, if it is stopped.
     pub fn rank_still_until(&self) -> Option<Instant> {
         self.link.still_until(false).map(Instant)
     }
 }
 
-/// The agent of a host, as its rank and the simulation share it.
+/// The agent of a host, shared by its rank and the simulation.
 pub(crate) type SharedAgent = Rc<RefCell<Agent>>;
 
 /// A rank's end of the rings to its agent.
@@ -140,7 +140,7 @@ pub(crate) struct ServedLink {
 }
 
 impl ServedLink {
-    /// Of the endpoint `me`, and its agent.
+    /// Creates the link of endpoint `me`, and its agent.
     pub fn new(link: SimLink, clock: &SimClock, me: EndpointId, config: Config) -> ServedLink {
         let proxy = Proxy::new(me, config, LIMITS);
         let ring = Ring { inbound: VecDeque::new(), pulse: Pulse::Runs };
@@ -153,17 +153,17 @@ impl ServedLink {
         }
     }
 
-    /// The agent.
+    /// Returns the agent.
     pub fn agent(&self) -> SharedAgent {
         Rc::clone(&self.agent)
     }
 
-    /// What can be asked of it.
+    /// Returns the interface to the agent's services.
     pub fn services(&self) -> ServicesHandle {
         Rc::clone(&self.services)
     }
 
-    /// Says what waits.
+    /// Sends all waiting messages.
     fn say_all(&mut self) {
         let Agent { proxy, link, .. } = &mut *self.agent.borrow_mut();
         if link.still_until(true).is_some() {
@@ -190,7 +190,7 @@ impl ServedLink {
     }
 }
 
-/// What the way through the agent can do.
+/// Returns the capabilities of the link through the agent.
 fn caps_of(link: &SimLink) -> LinkCaps {
     let LinkCaps { mtu, latency_ns, bytes_per_us, .. } = link.caps();
     let mut caps = LinkCaps::memory("agent", mtu);
@@ -233,7 +233,7 @@ impl Link for ServedLink {
         self.say_all();
         let agent = &mut *self.agent.borrow_mut();
         if agent.link.still_until(true).is_some() {
-            // As if the ring were full.
+            // The result is that of a full ring.
             return 0;
         }
         let mut taken = 0;

@@ -1,5 +1,5 @@
-//! What the packet interface does in a plan: multicast, counters, packets, copies to exported
-//! memory; hosts that compute meanwhile; and the check of it.
+//! The packet interface in a plan: multicast, counters, packets, copies to exported memory; hosts
+//! that compute meanwhile; and the checks.
 
 use crate::checker::{content, Lane, Word};
 use crate::plan::{Cast, Copied, Count, Parcel, COPIES_LEN};
@@ -14,16 +14,16 @@ use weft_core::{OpError, PeerId};
 const GROUP: u16 = 1;
 const HANDLER: u16 = 1;
 const TO_ONE: u16 = 2;
-/// What lanes of packets to one host have as tag.
+/// Tag of the lanes of packets to one host.
 const PARCELS: u64 = u64::MAX - 2;
-/// Word of a host that is its counter.
+/// Number of the word that stands for a host's counter.
 const COUNTER: u32 = u32::MAX;
-/// Virtual nanoseconds between looks.
+/// Virtual nanoseconds between polls.
 const LOOK: u64 = 200_000;
 /// Milliseconds after which every host has started: pauses are shorter.
 const STARTED_MS: u32 = 1000;
 
-/// What this host does for that, beside everything else.
+/// Returns this host's parts in that.
 pub(crate) fn parts(env: &Env, shared: &Rc<Shared>) -> Vec<Part> {
     let packets = match Packets::new(&env.endpoint) {
         Ok(packets) if env.incarnation == 0 => packets,
@@ -72,12 +72,12 @@ fn accuse(host: u32, shared: &Shared, what: String) {
     shared.checker.borrow_mut().violation(|| format!("host {host}: {what}"));
 }
 
-/// All hosts as this one's peers, for handlers: what is part of an endpoint must not hold it.
+/// Returns all hosts as this one's peers, for handlers: a part of an endpoint must not own it.
 fn peers(env: &Env) -> Vec<PeerId> {
     (0..env.hosts).map(|host| env.peer(host)).collect()
 }
 
-/// The bytes of a root's packet `index`, which all get.
+/// Returns the bytes of a root's packet `index`, which all get.
 fn bytes(shared: &Shared, root: u32, index: usize, len: usize) -> Vec<u8> {
     let lane = Lane { src: root, dst: u32::MAX, tag: u64::MAX };
     content(shared.plan.config.seed, lane, index as u64, len)
@@ -104,7 +104,7 @@ async fn cast_all(env: Env, group: Rc<MulticastGroup>, shared: Rc<Shared>) {
     }
 }
 
-/// A group has failed: rightly, if the member that is named has.
+/// Checks the failure of a group: right, if the named member has failed.
 fn failed(env: &Env, shared: &Shared, what: &str, error: MulticastError) {
     match error {
         MulticastError::Member { rank, .. } if shared.mortal(rank as u32) => {
@@ -114,7 +114,7 @@ fn failed(env: &Env, shared: &Shared, what: &str, error: MulticastError) {
     }
 }
 
-/// Checks the packets of all other hosts until the last has come, or the group has failed.
+/// Checks the packets of all other hosts until the last arrived, or the group failed.
 async fn hear_all((env, group, shared): (Env, Rc<MulticastGroup>, Rc<Shared>), packets: Packets) {
     let heard = Rc::new(RefCell::new(vec![0; env.hosts as usize]));
     let (books, all) = (Rc::clone(&heard), Rc::clone(&shared));
@@ -181,7 +181,7 @@ async fn send_parcels(env: Env, packets: Packets, shared: Rc<Shared>) {
     }
 }
 
-/// Checks the packets for this host until all have come.
+/// Checks the packets for this host until all have arrived.
 async fn take_parcels(env: Env, packets: Packets, shared: Rc<Shared>) {
     let mine = shared.plan.parcels.iter().filter(|p| p.dst == env.host).count();
     let left = Rc::new(Cell::new(mine));
@@ -207,7 +207,7 @@ async fn take_parcels(env: Env, packets: Packets, shared: Rc<Shared>) {
     shared.checker.borrow_mut().ended(ticket);
 }
 
-/// What hosts make known of themselves, once the host has started.
+/// Waits for a value that a host publishes when it has started.
 async fn known<T: Copy>(env: &Env, shared: &Shared, all: &Known<T>, host: u32) -> Option<T> {
     let known = || all.borrow().get(&host).copied();
     env.sleep(1).await;
@@ -224,7 +224,7 @@ async fn known<T: Copy>(env: &Env, shared: &Shared, all: &Known<T>, host: u32) -
     found
 }
 
-/// Copies to others' memory, one copy after the other, and looks whether it is there.
+/// Copies to others' memory, one copy after the other, and checks the bytes.
 async fn copy_all(env: Env, packets: Packets, shared: Rc<Shared>) {
     for (index, &copy) in shared.plan.copies.iter().enumerate() {
         if copy.src != env.host {
@@ -244,7 +244,7 @@ async fn copy_all(env: Env, packets: Packets, shared: Rc<Shared>) {
     }
 }
 
-/// Whether the bytes are there.
+/// Copies once; returns true if the bytes are there.
 async fn copy_one(
     env: &Env,
     packets: &Packets,
@@ -262,7 +262,7 @@ async fn copy_one(
     Ok(found == data)
 }
 
-/// Does this host's additions, one after the other.
+/// Executes this host's additions, one after the other.
 async fn count_all(env: Env, packets: Packets, shared: Rc<Shared>) {
     for &Count { dst, .. } in shared.plan.counts.iter().filter(|c| c.src == env.host) {
         let (word, peer) = (Word { host: dst, number: COUNTER }, env.peer(dst));
@@ -284,7 +284,7 @@ async fn count_all(env: Env, packets: Packets, shared: Rc<Shared>) {
     }
 }
 
-/// Computes when the plan says so.
+/// Computes at the times of the plan.
 async fn compute_all(env: Env, shared: Rc<Shared>) {
     for stretch in shared.plan.stretches.iter().filter(|s| s.host == env.host) {
         env.sleep(stretch.after_ns).await;

@@ -21,21 +21,21 @@ use weft_core::{EndpointId, Instant, PeerId};
 use weft_link::rng::{splitmix, Rng};
 use weft_link::{Address, Link};
 
-/// What programs have said they are doing, by host.
+/// The programs' notes about their next step, by host.
 type Notes = Rc<RefCell<BTreeMap<u32, String>>>;
 
-/// A simulation that failed, with what it takes to see it again.
+/// A failed simulation, with the data to repeat it.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// Name of the scenario, as `weft sim` knows it.
     pub name: String,
     /// Its seed.
     pub seed: u64,
-    /// What went wrong.
+    /// The failure.
     pub what: String,
-    /// The command that shows it again.
+    /// The command that repeats it.
     pub replay: String,
-    /// Its packets, as many as [`SimConfig::trace`] allowed.
+    /// Its packets, up to [`SimConfig::trace`].
     pub trace: Box<Trace>,
 }
 
@@ -47,19 +47,19 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// The failure of a simulation that only a test knows: see [`Sim::of_test`].
+    /// Converts it to the failure of a test's own simulation: see [`Sim::of_test`].
     #[must_use]
     pub fn of_test(self, package: &str, file: &str) -> Failure {
         Failure { replay: test_command(package, file), ..self }
     }
 }
 
-/// The command that runs a seed of a scenario again.
+/// Returns the command that runs a seed of a scenario again.
 pub(crate) fn scenario_command(name: &str, seed: u64) -> String {
     format!("weft sim {name} --seed {seed}")
 }
 
-/// The command that runs the test of this thread again, as far as the thread tells its name.
+/// Returns the command that runs the test of this thread again, if the thread has a name.
 fn test_command(package: &str, file: &str) -> String {
     let all = format!("cargo test -p {package} --test {file}");
     match std::thread::current().name() {
@@ -70,7 +70,7 @@ fn test_command(package: &str, file: &str) -> String {
 
 impl std::error::Error for Failure {}
 
-/// What a simulated program sees.
+/// The environment of a simulated program.
 #[derive(Clone)]
 pub struct Env {
     /// Its endpoint.
@@ -87,7 +87,7 @@ pub struct Env {
     busy: Rc<Busy>,
 }
 
-/// Address of an incarnation of a host: known beforehand, as a launcher would make it known.
+/// Returns the address of an incarnation of a host: known beforehand, as from a launcher.
 pub fn address_of(seed: u64, host: u32, incarnation: u32) -> Address {
     Address {
         endpoint: endpoint_id(seed, host, incarnation),
@@ -96,7 +96,7 @@ pub fn address_of(seed: u64, host: u32, incarnation: u32) -> Address {
     }
 }
 
-/// Who an incarnation of a host is.
+/// Returns the identity of an incarnation of a host.
 pub(crate) fn endpoint_id(seed: u64, host: u32, incarnation: u32) -> EndpointId {
     let mut state = seed ^ (u64::from(host) << 32 | u64::from(incarnation));
     EndpointId(splitmix(&mut state))
@@ -121,24 +121,24 @@ impl Directory for AddressBook {
 }
 
 impl Env {
-    /// The peer that is the first incarnation of `host`.
+    /// Returns the peer that is the first incarnation of `host`.
     pub fn peer(&self, host: u32) -> PeerId {
         self.peer_incarnation(host, 0)
     }
 
-    /// The peer that is the given incarnation of `host`.
+    /// Returns the peer that is the given incarnation of `host`.
     pub fn peer_incarnation(&self, host: u32, incarnation: u32) -> PeerId {
         let address = address_of(self.seed, host, incarnation);
         self.endpoint.connect(&address).expect("every simulated host has an address")
     }
 
-    /// The group of all hosts, this one's rank being its number.
+    /// Returns the group of all hosts; the rank of each is its number.
     pub fn world(&self) -> Group {
         let book = AddressBook { seed: self.seed, hosts: self.hosts };
         Group::new(self.endpoint.clone(), book, self.host as usize)
     }
 
-    /// Virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.endpoint.now()
     }
@@ -148,41 +148,41 @@ impl Env {
         self.endpoint.sleep(Duration::from_nanos(ns)).await;
     }
 
-    /// Computes without a look at the endpoint: only the host's agent, if it has one, goes on.
+    /// Computes without progress on the endpoint: only the host's agent, if it has one, goes on.
     pub async fn compute(&self, ns: u64) {
         self.busy.compute(self.now() + Duration::from_nanos(ns)).await;
     }
 
-    /// A generator of its own for this host and incarnation.
+    /// Returns a random generator of this host and incarnation alone.
     pub fn rng(&self) -> Rng {
         Rng::stream(endpoint_id(self.seed, self.host, self.incarnation).0, 3)
     }
 
-    /// The program's process ends now: from here on its host answers nothing, as one whose memory
-    /// is gone. Without it the endpoint of a program that has ended goes on answering.
+    /// Ends the program's process: from now on its host answers nothing, as one whose memory is
+    /// gone. Without this call the endpoint of a finished program goes on answering.
     pub fn leave(&self) {
         self.left.set(true);
     }
 
-    /// Says what the program does next, for the report of a deadlock.
+    /// Notes the program's next step, for the report of a deadlock.
     pub fn note(&self, what: impl Into<String>) {
         self.notes.borrow_mut().insert(self.host, what.into());
     }
 }
 
-/// An endpoint as the runner drives it.
+/// An endpoint in the form that the runner drives.
 struct Machine {
     endpoint: Endpoint,
     agent: Option<SharedAgent>,
     host: u32,
     notes: Notes,
-    /// Its process has ended.
+    /// True if its process has ended.
     left: Rc<Cell<bool>>,
     busy: Rc<Busy>,
 }
 
 impl Machine {
-    /// Until when its agent is all that goes on.
+    /// Returns the end of the period in which only its agent goes on.
     fn still_until(&self) -> Option<Instant> {
         self.agent.as_ref()?.borrow().rank_still_until()
     }
@@ -227,7 +227,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// A simulation of `config`; `name` is what `weft sim` calls it.
+    /// Creates a simulation of `config`; `name` is its name in `weft sim`.
     pub fn new(name: impl Into<String>, config: SimConfig) -> Sim {
         let net = Network::shared(config.clone());
         let runner = Runner::new(&net);
@@ -238,15 +238,17 @@ impl Sim {
             .settings(Config::default())
     }
 
-    /// A simulation that no command knows, only a test of `file` in `package`: a failure tells how
-    /// to run that again. `cargo` has both names as `CARGO_PKG_NAME` and `CARGO_CRATE_NAME`.
+    /// Marks the simulation as one of a test of `file` in `package`, not of a command: a failure
+    /// prints the command that runs the test again. `cargo` has both names as `CARGO_PKG_NAME` and
+    /// `CARGO_CRATE_NAME`.
     #[must_use]
     pub fn of_test(mut self, package: &str, file: &str) -> Sim {
         self.replay = test_command(package, file);
         self
     }
 
-    /// Settings of the endpoints spawned from now on, below those of [`SimConfig::settings`].
+    /// Sets the settings of the endpoints spawned from now on; [`SimConfig::settings`] override
+    /// them.
     ///
     /// # Panics
     /// When [`SimConfig::settings`] has a key or value that does not exist.
@@ -258,7 +260,7 @@ impl Sim {
         self
     }
 
-    /// The network: counters and trace.
+    /// Returns the network, with counters and trace.
     pub fn network(&self) -> &SharedNetwork {
         &self.net
     }
@@ -314,8 +316,8 @@ impl Sim {
         (0..self.config.hosts).for_each(|host| self.spawn(host, program.clone()));
     }
 
-    /// Runs until every program has finished or its host has died. A panic of a program is a
-    /// failure like any other: the endpoints of this simulation are not used after it.
+    /// Runs until every program has finished or its host has died. A program's panic is a failure
+    /// like any other: the endpoints of this simulation are not used after it.
     pub fn run(&mut self) -> Result<Outcome, Failure> {
         let what = match catch_unwind(AssertUnwindSafe(|| self.runner.run())) {
             Ok(Ok(outcome)) => return Ok(outcome),
@@ -329,7 +331,7 @@ impl Sim {
         Err(self.failure(what))
     }
 
-    /// A failure of this simulation.
+    /// Makes a failure of this simulation.
     pub fn failure(&self, what: String) -> Failure {
         let trace = Box::new(self.net.borrow().trace().clone());
         let (name, replay) = (self.name.clone(), self.replay.clone());

@@ -20,11 +20,11 @@ use weft::packets::{ChoiceError, Counter, Packets};
 use weft::{ActiveMessage, Choices, Op, Operation, Status};
 use weft_core::{OpError, PeerId};
 
-/// What a plan's hosts share.
+/// State shared by a plan's hosts.
 pub(crate) struct Shared {
     pub plan: Plan,
     pub checker: SharedChecker,
-    /// Hosts that die at some time.
+    /// Hosts that die.
     mortal: Vec<u32>,
     /// Key and length of the region of each host that has started.
     pub keys: RefCell<BTreeMap<u32, (u64, usize)>>,
@@ -33,10 +33,10 @@ pub(crate) struct Shared {
     pub exports: Known<u64>,
 }
 
-/// What hosts make known of themselves.
+/// A value of each host that has published one.
 pub(crate) type Known<T> = RefCell<BTreeMap<u32, T>>;
 
-/// The account of a plan that held.
+/// The results of a plan without failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanReport {
     /// How the simulation ended.
@@ -52,18 +52,18 @@ impl Shared {
         self.mortal.contains(&host)
     }
 
-    /// Whether an error is what the plan makes one expect of an operation with `host`.
+    /// Returns true if the plan makes this error of an operation with `host` acceptable.
     pub fn accepts(&self, error: &OpError, host: u32, peer: PeerId) -> bool {
         matches!(error, OpError::Peer { peer: named, .. } if *named == peer) && self.mortal(host)
     }
 }
 
-/// The number that this incarnation of its host has in a plan.
+/// Returns the number of this incarnation of its host in a plan.
 pub(crate) fn me(env: &Env) -> u32 {
     env.host + env.incarnation * REBORN
 }
 
-/// The peer of a number of a plan.
+/// Returns the peer with this number in a plan.
 pub(crate) fn peer(env: &Env, number: u32) -> PeerId {
     let (host, incarnation) = who(number);
     env.peer_incarnation(host, incarnation)
@@ -104,10 +104,10 @@ pub(crate) fn run_traced(plan: &Plan) -> Result<(PlanReport, Trace), Failure> {
     }
 }
 
-/// Seeds as people name them: `A..B`, B not included, or the first `N`.
+/// Parses seeds as people write them: `A..B`, B not included, or the first `N`.
 ///
 /// # Errors
-/// What is wanted instead.
+/// The expected form.
 pub fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     let parsed = match text.split_once("..") {
         Some((from, to)) => from.parse().and_then(|from| Ok(from..to.parse()?)),
@@ -119,8 +119,8 @@ pub fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-/// Runs the plan of a seed; a failure is shrunk with at most `tries` runs and told with the plan
-/// that remains.
+/// Runs the plan of a seed; a failure is shrunk with at most `tries` runs and described with the
+/// plan that remains.
 pub fn run_seed(seed: u64, kind: Kind, tries: usize) -> Result<PlanReport, Failure> {
     let plan = Plan::of_seed(seed, kind);
     run_plan(&plan).map_err(|failure| explain(&plan, failure, tries))
@@ -139,7 +139,7 @@ pub fn swarm(
     Ok(())
 }
 
-/// Tells a failure with the smallest plan found in `tries` runs that still fails.
+/// Describes a failure with the smallest plan found in `tries` runs that still fails.
 pub(crate) fn explain(plan: &Plan, failure: Failure, tries: usize) -> Failure {
     let small = shrink(plan, tries, &mut |p| run_plan(p).is_err());
     let last = run_plan(&small).err().unwrap_or(failure);
@@ -186,7 +186,7 @@ async fn host_program(env: Env, shared: Rc<Shared>) {
     flood::check_room(&env, &shared);
 }
 
-/// Chooses what the plan says for single peers. One that has called already is late for some.
+/// Makes the plan's choices for single peers. Some come too late: the peer has called already.
 fn choose(env: &Env, shared: &Shared) {
     let mine: Vec<_> = shared.plan.choices.iter().filter(|c| c.at == me(env)).collect();
     if mine.is_empty() {
@@ -207,7 +207,7 @@ fn choose(env: &Env, shared: &Shared) {
     }
 }
 
-/// Posts receives that nothing will match: from anywhere, and from a host that lives.
+/// Posts receives that nothing will match: from any source, and from a host that lives.
 fn post_never(env: &Env, shared: &Shared) -> Vec<Operation> {
     let next = (env.host + 1) % env.hosts;
     let post = |i: u32| {
@@ -217,7 +217,7 @@ fn post_never(env: &Env, shared: &Shared) -> Vec<Operation> {
     (0..shared.plan.cancels).map(post).collect()
 }
 
-/// Cancels the receives of [`post_never`], none of which may have ended, nor anything come.
+/// Cancels the receives of [`post_never`]; none may have ended, and no message may match them.
 fn cancel(env: &Env, shared: &Shared, never: Vec<Operation>) {
     let ended = never.iter().filter(|receive| receive.is_done()).count();
     let found = env.endpoint.probe(None, NEVER, 0xff);
@@ -228,7 +228,7 @@ fn cancel(env: &Env, shared: &Shared, never: Vec<Operation>) {
     }
 }
 
-/// Nothing is left at a second incarnation when all that was meant for it has been received.
+/// Checks that a second incarnation has no message left when all of its own were received.
 fn find_strays(env: &Env, shared: &Shared) {
     if let Some(stray) = env.endpoint.probe(None, 0, u64::MAX) {
         let (mut checker, me) = (shared.checker.borrow_mut(), me(env));
@@ -236,7 +236,7 @@ fn find_strays(env: &Env, shared: &Shared) {
     }
 }
 
-/// The lane that the active messages from `src` to `dst` are checked as.
+/// Returns the lane that stands for the active messages from `src` to `dst` in the checks.
 fn active_lane(src: u32, dst: u32) -> Lane {
     Lane { src, dst, tag: u64::MAX }
 }
@@ -261,7 +261,7 @@ async fn send_actives(env: Env, shared: Rc<Shared>) {
     }
 }
 
-/// Checks the active messages for this host until all have come.
+/// Checks the active messages for this host until all have arrived.
 async fn handle_actives(env: Env, shared: Rc<Shared>) {
     let mine = || shared.plan.actives.iter().filter(|a| a.dst == me(&env));
     let left = Rc::new(Cell::new(mine().count()));
@@ -323,8 +323,8 @@ async fn send_one(env: &Env, shared: &Shared, m: &Message) {
     checker.ended(ticket);
 }
 
-/// Receives into `room` bytes, in the way that `m` says; what was received is empty when a matched
-/// probe ends in an error.
+/// Receives into `room` bytes in the manner of `m`; returns no bytes when a matched probe ends in
+/// an error.
 async fn receive(
     env: &Env,
     m: &Message,
@@ -368,7 +368,7 @@ async fn receive_lane(env: Env, shared: Rc<Shared>, messages: Vec<Message>) {
     }
 }
 
-/// Receives the messages that come from anywhere with any low byte of the tag.
+/// Receives the messages from any source with any low byte of the tag.
 async fn receive_wild(env: Env, shared: Rc<Shared>, messages: Vec<Message>) {
     let room = messages.iter().map(|m| m.len).max().unwrap_or(0);
     let sources: BTreeMap<PeerId, u32> =
@@ -408,7 +408,7 @@ async fn collectives(env: Env, shared: Rc<Shared>) {
     }
 }
 
-/// Runs one collective; says what was wrong with its result.
+/// Runs one collective; returns the fault of its result.
 async fn collective(world: &weft::Group, index: usize, c: &Collective) -> Option<String> {
     let (rank, size) = (world.rank(), world.size());
     let bytes = |of: usize, len: usize| vec![(index * 31 + of) as u8; len];
@@ -454,7 +454,7 @@ mod tests {
     fn failure__names_the_command_that_runs_the_same_plan() {
         for kind in Kind::ALL {
             let mut plan = Plan::of_seed(1003, kind);
-            // Nobody can be that quick.
+            // No program is that quick.
             plan.config.limit_ns = 1;
             let failure = run_plan(&plan).expect_err("out of time").to_string();
             let replay = format!("seed 1003; replay: weft sim {kind} --seed 1003");

@@ -17,10 +17,10 @@ const LOSS: [u32; 4] = [0, 1_000, 10_000, 50_000];
 const WINDOWS: [u32; 3] = [16, 64, 1024];
 const PROTOCOLS: [&str; 2] = ["gbn", "selective"];
 
-/// Hears each line of a report as soon as it is known, as the report prints it.
+/// Called with each line of a report as soon as it is known, as the report prints it.
 pub type Tell<'a> = &'a mut dyn FnMut(&str);
 
-/// Lines of a report, told as they come, and the table that they make.
+/// Lines of a report, passed on as they are made, and the table of them.
 pub(crate) struct Lines<'a> {
     all: Vec<String>,
     rows: Vec<Row>,
@@ -42,7 +42,7 @@ impl<'a> Lines<'a> {
         self.rows.push(row);
     }
 
-    /// The report.
+    /// Makes the report.
     pub fn report(self, name: &str, config: &SimConfig, outcome: Option<Outcome>) -> Report {
         let (name, config) = (name.to_string(), config.to_string());
         let (lines, rows) = (self.all, self.rows);
@@ -57,7 +57,7 @@ fn settings(protocol: &str, window: u32) -> Config {
     settings
 }
 
-/// Virtual nanoseconds that `count` messages of `len` bytes take from host 0 to host 1.
+/// Returns the virtual nanoseconds that `count` messages of `len` bytes take from host 0 to host 1.
 fn stream_time(
     config: SimConfig,
     settings: Config,
@@ -79,7 +79,7 @@ fn stream_time(
     Ok(report.outcome.map_or(0, |o| o.at))
 }
 
-/// Mean virtual nanoseconds of half a round trip of 8 bytes, over `rounds` rounds.
+/// Returns the mean of half a round trip of 8 bytes over `rounds` rounds, in virtual nanoseconds.
 fn half_round_trip(config: SimConfig, settings: Config, rounds: u64) -> Result<u64, Failure> {
     let mut sim = Sim::new("reliability", config).settings(settings);
     let time = Rc::new(Cell::new(0));
@@ -116,7 +116,7 @@ async fn ping_pong(env: &Env, rounds: u64) -> Result<u64, weft_core::OpError> {
     Ok(env.now().since(begin).as_nanos() as u64)
 }
 
-/// Rates of a table over losses: those that were asked for take the place of its own.
+/// Returns the loss rates of a table: those of the user, if any, replace its own.
 pub(crate) fn loss_rates(config: SimConfig, own: &[u32]) -> (SimConfig, Vec<u32>) {
     let (config, rates) = config.without_loss();
     match rates.is_empty() {
@@ -125,13 +125,13 @@ pub(crate) fn loss_rates(config: SimConfig, own: &[u32]) -> (SimConfig, Vec<u32>
     }
 }
 
-/// A loss rate in per cent.
+/// Returns a loss rate in per cent.
 pub(crate) fn per_cent(ppm: u32) -> f64 {
     f64::from(ppm) / 1e4
 }
 
-/// Throughput over loss, protocol and window, and latency over loss, between hosts 0 and 1 of
-/// `config`. There are so many packets that the smallest rate of the table loses some.
+/// Makes the table of throughput over loss, protocol and window, and of latency over loss, between
+/// hosts 0 and 1 of `config`. The smallest rate of the table still loses some of the packets.
 pub(crate) fn reliability(config: SimConfig, tell: Tell<'_>) -> Result<Report, Failure> {
     let config = SimConfig { hosts: 2, ..config };
     let mut lines = Lines::new("reliability", &config, tell);
@@ -142,7 +142,7 @@ pub(crate) fn reliability(config: SimConfig, tell: Tell<'_>) -> Result<Report, F
         lines.push(title.to_string());
         throughput(&mut lines, &lossless, &rates, (len, count))?;
     }
-    // One packet is on its way at a time: protocol and window make no difference.
+    // Only one packet is in flight at a time: protocol and window make no difference.
     lines.push("us, half a round trip of 8 bytes, mean".to_string());
     for &loss in &rates {
         let config = lossless.clone().fault(Fault::loss(loss));
@@ -158,7 +158,7 @@ pub(crate) fn reliability(config: SimConfig, tell: Tell<'_>) -> Result<Report, F
     Ok(lines.report("reliability", &config, None))
 }
 
-/// One line per loss rate, one column per protocol and window.
+/// Measures one line per loss rate, one column per protocol and window.
 fn throughput(
     lines: &mut Lines<'_>,
     lossless: &SimConfig,
@@ -192,7 +192,7 @@ fn throughput(
     Ok(())
 }
 
-/// Time of barrier and allreduce for 2, 4, 8, ... up to the hosts of `config`.
+/// Measures barrier and allreduce for 2, 4, 8, ... up to the hosts of `config`.
 pub(crate) fn scaling(config: SimConfig, tell: Tell<'_>) -> Result<Report, Failure> {
     let mut lines = Lines::new("scaling", &config, tell);
     lines.push(format!(
@@ -231,7 +231,7 @@ pub(crate) fn scaling(config: SimConfig, tell: Tell<'_>) -> Result<Report, Failu
     Ok(lines.report("scaling", &config, outcome))
 }
 
-/// Nanoseconds of a barrier and of an allreduce of 8 bytes on warm sessions: mean of some rounds.
+/// Returns the mean nanoseconds of a barrier and of an allreduce of 8 bytes on warm sessions.
 async fn time_collectives(env: &Env) -> Result<(u64, u64), weft_core::OpError> {
     const ROUNDS: u64 = 4;
     let world = env.world();

@@ -1,10 +1,10 @@
-//! A record of what the simulated network did: as text, and for Perfetto or chrome://tracing.
+//! A record of the simulated network's events: as text, and for Perfetto or chrome://tracing.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Write};
 
-/// What happened to a frame.
+/// The fate of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fate {
@@ -28,12 +28,12 @@ pub enum Fate {
     Corrupted,
     /// A second copy was made.
     Duplicated,
-    /// Held back.
+    /// Delayed.
     HeldBack,
 }
 
 impl Fate {
-    /// A short word for logs.
+    /// Returns a short word for logs.
     pub const fn word(self) -> &'static str {
         match self {
             Fate::Sent => "send",
@@ -56,9 +56,9 @@ impl Fate {
 pub struct TraceEvent {
     /// Virtual time, nanoseconds.
     pub at: u64,
-    /// When the frame was sent, nanoseconds.
+    /// Time at which the frame was sent, nanoseconds.
     pub sent_at: u64,
-    /// What happened.
+    /// Fate of the frame.
     pub fate: Fate,
     /// Sending host.
     pub src: u32,
@@ -70,7 +70,7 @@ pub struct TraceEvent {
     pub header: [u8; 24],
 }
 
-/// Name of packet type `kind` of the wire format.
+/// Returns the name of packet type `kind` of the wire format.
 fn type_name(kind: u8) -> &'static str {
     const NAMES: [&str; 17] = [
         "?", "HELLO", "ACK", "EAGER", "EAGER1", "EAGER+", "RTS", "PULL", "DATA", "DDONE", "FIN",
@@ -85,7 +85,7 @@ impl TraceEvent {
         u32::from_le_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]])
     }
 
-    /// Name of the packet's type.
+    /// Returns the name of the packet's type.
     pub fn type_name(&self) -> &'static str {
         type_name(self.header[1])
     }
@@ -109,7 +109,7 @@ impl fmt::Display for TraceEvent {
     }
 }
 
-/// The latest events, as many as it was made for.
+/// The latest events, up to a fixed number.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     events: VecDeque<TraceEvent>,
@@ -123,7 +123,7 @@ impl Trace {
         Trace { events: VecDeque::new(), keep, dropped: 0 }
     }
 
-    /// Whether anything is kept.
+    /// Returns true if events are kept.
     pub fn enabled(&self) -> bool {
         self.keep > 0
     }
@@ -140,7 +140,7 @@ impl Trace {
         self.events.push_back(event);
     }
 
-    /// The events kept, oldest first.
+    /// Returns the kept events, oldest first.
     pub fn events(&self) -> impl Iterator<Item = &TraceEvent> {
         self.events.iter()
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weft::{OpError, PeerFailure};
 use weft_sim::{Env, Fault, Sim, SimConfig};
 
-/// A simulation that only these tests know.
+/// Makes a simulation that only these tests know.
 fn sim_of(name: &str, config: SimConfig) -> Sim {
     Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
 }
@@ -20,7 +20,7 @@ fn death(host: u32, at_ms: u64, visible: bool) -> Fault {
     Fault::Death { host, at: at_ms * MS, visible }
 }
 
-/// What rank 0 gets from `count` receives; the other ranks run `program`.
+/// Returns the results of `count` receives of rank 0; the other ranks run `program`.
 fn heard<F, Fut>(hosts: u32, faults: Vec<Fault>, count: usize, program: F) -> Vec<String>
 where
     F: Fn(Env) -> Fut + Clone + 'static,
@@ -101,7 +101,7 @@ fn recv_any__every_receive_that_had_begun_learns_of_a_death() {
             let world = env.world();
             match env.host {
                 0 => {
-                    // A message makes the rank known, so that its end is noticed.
+                    // A message makes the rank known, so that its death is noticed.
                     world.recv(1, 9, 10).await.expect("it came before the end");
                     let both = [world.recv_any(1, 10), world.recv_any(2, 10)];
                     let ended = weft_sim::tasks::join_all(both).await;

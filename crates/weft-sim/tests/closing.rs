@@ -8,16 +8,16 @@ use weft::{Op, OpError, PeerFailure};
 use weft_sim::{Env, Fault, Sim, SimConfig};
 
 const MS: u64 = 1_000_000;
-/// What closing may take: what a program gives it, and what it is to need at most.
+/// Time that a program allows for closing, and the most that closing may need.
 const GIVEN: Duration = Duration::from_secs(5);
 const ENOUGH: Duration = Duration::from_secs(1);
 
-/// A simulation that only these tests know.
+/// Makes a simulation that only these tests know.
 fn sim_of(name: &str, config: SimConfig) -> Sim {
     Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
 }
 
-/// Closes, says how long that took, and ends as a process does.
+/// Closes, returns the time that took, and ends as a process does.
 async fn end(env: &Env) -> Duration {
     let start = env.now();
     assert!(env.endpoint.closed(GIVEN).await, "host {} closed in vain", env.host);
@@ -25,7 +25,7 @@ async fn end(env: &Env) -> Duration {
     env.now().since(start)
 }
 
-/// Ranks that end together, after an exchange of all with all.
+/// Runs ranks that end together, after an exchange of all with all.
 fn ended_together(config: SimConfig) -> Duration {
     let mut sim = sim_of("closing", config);
     let longest = Rc::new(RefCell::new(Duration::ZERO));
@@ -78,7 +78,7 @@ fn closing__who_waits_for_one_that_ends_hears_of_it_although_it_is_lost() {
                 return;
             }
             world.recv(0, 1, 10).await.expect("it was sent");
-            // Nothing answers a question any more: only BYE ends this before the peer's timeout.
+            // The peer answers nothing any more: only BYE ends this before the peer's timeout.
             let start = env.now();
             let error = world.recv(0, 2, 10).await.expect_err("it has ended");
             let closed =

@@ -1,4 +1,4 @@
-//! Peers inside a host, whose process the link sees: silence alone fails none.
+//! Peers inside a host, whose processes the link observes: silence alone fails none.
 #![allow(non_snake_case)]
 
 use std::cell::RefCell;
@@ -11,8 +11,8 @@ const MS: u64 = 1_000_000;
 /// How long a peer may be silent, or take to answer the first packet, milliseconds.
 const PATIENCE: u32 = 1_000;
 
-/// When host 0 waits for two messages of host 1, one from before the fault: what came of them, and
-/// when the last was over, in milliseconds. `greets`: host 1 sends the first.
+/// Lets host 0 wait for two messages of host 1, one from before the fault: returns the results, and
+/// the end of the last wait, in milliseconds. With `greets`, host 1 sends the first.
 fn heard(fault: Fault, greets: bool) -> (Vec<String>, u64) {
     let config = SimConfig { kind: LinkKind::Memory, ..SimConfig::new(2, 1) }.fault(fault);
     let settings = Config {
@@ -57,7 +57,7 @@ fn memory__a_host_that_pauses_is_waited_for() {
     let (texts, at) = heard(pause(10), true);
     assert_eq!(texts, ["came", "came"]);
     assert!(at >= 10_000, "{at}");
-    // One that has said nothing so far.
+    // This peer has sent nothing so far.
     let (texts, at) = heard(pause(0), false);
     assert_eq!(texts, ["came"]);
     assert!(at >= 10_000, "{at}");
@@ -66,9 +66,9 @@ fn memory__a_host_that_pauses_is_waited_for() {
 #[test]
 fn memory__a_host_that_is_dead_has_failed() {
     for (greets, texts) in [(true, &["came", "gone"][..]), (false, &["gone"])] {
-        // Its links are told; or they are not, and find out.
+        // Its links are informed; or they are not, and find out.
         for (visible, end) in [(true, 0..100), (false, 1_000..2_000)] {
-            // Links are told of those whom they know.
+            // Links are informed only of peers that they know.
             let at = if greets || visible { 10 * MS } else { 0 };
             let (said, at) = heard(Fault::Death { host: 1, at, visible }, greets);
             assert_eq!(said, texts, "visible {visible}");

@@ -36,7 +36,7 @@ fn info(net: &SharedNetwork, peer: u32, host: u32) -> PeerInfo {
     }
 }
 
-/// The links of all hosts; on each, peer n is host n.
+/// Makes the links of all hosts; on each, peer n is host n.
 fn links(net: &SharedNetwork) -> Vec<(SimLink, SimClock)> {
     let hosts = net.borrow().config().hosts;
     let one = |host| {
@@ -48,7 +48,7 @@ fn links(net: &SharedNetwork) -> Vec<(SimLink, SimClock)> {
     (0..hosts).map(one).collect()
 }
 
-/// Sends `count` numbered frames of `len` payload bytes from 0 to 1, taking whatever arrives.
+/// Sends `count` numbered frames of `len` payload bytes from 0 to 1; returns those that arrive.
 fn flood(config: SimConfig, count: u32, len: usize) -> (Kept, SharedNetwork) {
     let net = Network::shared(config);
     let mut links = links(&net);

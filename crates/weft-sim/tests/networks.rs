@@ -1,5 +1,5 @@
-//! Hosts that share several networks: links of their own that stand in for each other, and one link
-//! that spreads data over all. Every message must arrive once and in order, which plans check.
+//! Hosts that share several networks: links of their own that replace each other, and one link that
+//! spreads data over all. Every message must arrive once and in order; plans check it.
 #![allow(non_snake_case)]
 
 use std::rc::Rc;
@@ -7,16 +7,16 @@ use weft_sim::plan::{Message, Plan};
 use weft_sim::swarm::{run_plan, PlanReport};
 use weft_sim::{Env, Failure, Fault, SharedNetwork, Sim, SimConfig, Span, Wire};
 
-/// A simulation that only these tests know.
+/// Makes a simulation that only these tests know.
 fn sim_of(name: &str, config: SimConfig) -> Sim {
     Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
 }
 
-/// Far and fast, beside the near and slow first network.
+/// Far and fast, in contrast to the near and slow first network.
 const FAR: Wire = Wire { latency_ns: 50_000, ..Wire::ethernet(10) };
 const NEAR: Wire = Wire::ethernet(1);
 
-/// Two hosts on two networks; one of them all data is spread over, or each a link.
+/// Configures two hosts on two networks: data spread over both, or each network a link.
 fn two(striped: bool, first: Wire, second: Wire) -> SimConfig {
     let mut config = SimConfig::new(2, 7);
     (config.wire, config.more) = (first, vec![second]);
@@ -54,7 +54,7 @@ fn pass(config: SimConfig) -> PlanReport {
     report
 }
 
-/// Both kinds of two networks, equal and unlike, and data in long packets spread over both.
+/// Returns both forms of two networks, equal and unlike, and data in long packets spread over both.
 fn kinds() -> Vec<SimConfig> {
     let wires = [(Wire::ethernet(10), Wire::ethernet(10)), (NEAR, FAR), (FAR, NEAR)];
     let of = |striped| wires.map(|(first, second)| two(striped, first, second));
@@ -74,7 +74,7 @@ fn networks__one_loses_a_hundredth() {
             let config = config.clone().fault(Fault::loss(10_000).on(network));
             pass(config).outcome.counters.lost
         });
-        // Of two alike that are links of their own, one is enough.
+        // Of two equal networks with links of their own, one is enough.
         assert!(
             lost[0] > 0 && (lost[1] > 0 || config.wire == config.more[0]),
             "{lost:?}: {config}"
@@ -117,12 +117,12 @@ fn stripes__share_a_large_message() {
         let sim = large(config);
         let net = sim.network().borrow();
         let (first, second) = (net.arrived_on(0), net.arrived_on(1));
-        // Trains and long packets take turns; what is small takes the first.
+        // Trains and long packets take turns; small packets take the first network.
         assert!(second > least, "{first}, {second}");
     }
 }
 
-/// Four MiB from one host to the other.
+/// Sends four MiB from one host to the other.
 fn large(config: SimConfig) -> Sim {
     let mut sim = sim_of("networks", config);
     sim.spawn_all(|env: Env| async move {
@@ -152,8 +152,8 @@ fn failover__is_said_and_the_network_is_used_again_when_it_is_back() {
     }
 }
 
-/// A small and a large message each way every 100 ms, for 30 s; over the network that was dead up
-/// to 4 s, frames pass in the second half.
+/// Sends a small and a large message each way every 100 ms, for 30 s; checks that in the second
+/// half frames pass over the network that was dead up to 4 s.
 async fn ticks(env: Env, net: SharedNetwork, network: usize) {
     let peer = env.peer(1 - env.host);
     let mut half = 0;

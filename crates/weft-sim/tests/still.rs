@@ -1,5 +1,5 @@
-//! Agents and ranks that stand still, each while the other goes on: what waits for them ends with
-//! a failure that says so, or goes on when they do.
+//! Agents and ranks that stand still, each while the other goes on: operations that wait for them
+//! end with a failure that says so, or go on when the standstill ends.
 #![allow(non_snake_case)]
 
 use std::cell::RefCell;
@@ -10,17 +10,17 @@ use std::task::Poll;
 use weft::{OpError, PeerFailure};
 use weft_sim::{Env, Fault, Sim, SimConfig, Span};
 
-/// Peers are given up after so many milliseconds of silence.
+/// Milliseconds of silence after which a peer counts as dead.
 const PATIENCE_MS: u64 = 2_000;
 const MS: u64 = 1_000_000;
-/// When something begins to stand still.
+/// Start of the standstill.
 const FROM_MS: u64 = 50;
 const FOREVER: Span = Span { from: FROM_MS * MS, until: u64::MAX };
 
-/// A host, how its messages with another ended, and when, in milliseconds.
+/// A host, its partner, the result of its messages, and the end time in milliseconds.
 type Ends = Rc<RefCell<Vec<(u32, u32, Result<(), OpError>, u64)>>>;
 
-/// Messages with one other host, there and back, for a while.
+/// Exchanges messages with one other host for a while.
 async fn talk(env: Env, with: u32, ends: Ends) {
     let peer = env.peer(with);
     let mut end = Ok(());
@@ -36,7 +36,7 @@ async fn talk(env: Env, with: u32, ends: Ends) {
     ends.borrow_mut().push((env.host, with, end, env.now().0 / MS));
 }
 
-/// Three hosts with agents: hosts 0 and 1 talk, and hosts 0 and 2.
+/// Runs three hosts with agents: hosts 0 and 1 exchange messages, and hosts 0 and 2.
 fn ends(fault: Fault) -> Vec<(u32, u32, Result<(), OpError>, u64)> {
     let mut config = SimConfig::new(3, 3).fault(fault);
     config.served = true;
@@ -93,7 +93,7 @@ fn failure(end: &Result<(), OpError>) -> Option<PeerFailure> {
     }
 }
 
-/// In time: not before the timeout, nor long after it.
+/// Returns true if `at` is not before the timeout, nor long after it.
 fn in_time(at: u64) -> bool {
     (FROM_MS + PATIENCE_MS..FROM_MS + 2 * PATIENCE_MS).contains(&at)
 }

@@ -1,4 +1,4 @@
-//! The named scenarios, told as stories.
+//! Tests of the named scenarios.
 #![allow(non_snake_case)]
 
 use weft_sim::scenarios::{default_config, run_named, Report};
@@ -32,7 +32,7 @@ fn corruption__never_delivered() {
 fn partition_heals__traffic_resumes() {
     let report = tell("partition", 1);
     assert!(at(&report) > 2_001_000_000, "{report}");
-    // Retransmission backs off to a second at most, and the rest is a matter of milliseconds.
+    // Retransmission backs off to a second at most; the rest takes milliseconds.
     assert!(at(&report) < 4_000_000_000, "{report}");
 }
 

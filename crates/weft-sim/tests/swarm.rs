@@ -9,27 +9,28 @@ const AGENTS: Kind = Kind { agents: true, services: false };
 
 #[test]
 fn swarm__seeds_that_once_failed() {
-    // A matched probe of a host that died in silence: it never ended. A selective sender to a
-    // receiver that goes back: a packet for each timeout.
-    // Going back by timeouts alone, once an acknowledgement had come late.
+    // A matched probe of a silently dead host never ended. A selective sender to a go-back-N
+    // receiver sent one packet for each timeout. After a late acknowledgement, a sender went back
+    // by timeouts alone.
     for seed in [205, 228, 152, 221, 104_613] {
         run_seed(seed, RANKS, 200).unwrap_or_else(|failure| panic!("{failure}"));
     }
-    // The answer to a HELLO waited behind data that it would have set free; a HELLO found the
-    // rank's way to its agent full each time.
-    // A dead peer, or a slow one, had filled the way to the agent; nothing was heard of a slow one
-    // whose window was full; a HELLO for who was there before a restart was taken for this one's.
+    // The answer to a HELLO waited behind data that it would have released; a HELLO found the ring
+    // between rank and agent full each time. A dead peer, or a slow one, had filled that ring; a
+    // slow peer with a full window was not heard; a HELLO for the incarnation before a restart was
+    // taken for one for the present.
     let shared = [230, 517, 878, 1219, 1342, 1395, 1471, 1488];
     let hellos = [2178, 13_544, 15_501, 21_910];
     let nacks = [9153, 14_540, 19_502];
-    // Flipped bits that the network's check did not find, and a session number that was given
-    // twice: what was meant for who was there before a restart came through.
+    // Flipped bits that the checksum did not find, and a session number that was given twice:
+    // packets for the incarnation before a restart were accepted.
     let network = [18_541, 7523];
     for seed in [396, 414].into_iter().chain(shared).chain(hellos).chain(nacks).chain(network) {
         run_seed(seed, AGENTS, 200).unwrap_or_else(|failure| panic!("{failure}"));
     }
-    // A message came in the place of one before it, which a death had cut off. An answer for who
-    // was there before a restart got through to the next, whom the network's check did not name.
+    // A message came in the place of an earlier one, which a death had cut off. An answer for the
+    // incarnation before a restart reached the next, because the checksum did not cover its
+    // identity.
     for seed in [391, 1327] {
         let kind = Kind { services: true, ..AGENTS };
         run_seed(seed, kind, 200).unwrap_or_else(|failure| panic!("{failure}"));

@@ -1,5 +1,5 @@
-//! Packets that vanish by their kind or by their length, while all others get through: the peer is
-//! heard, and nothing that waits for it may wait for ever.
+//! Packets that vanish because of their type or length while all others pass: the peer is heard,
+//! and no operation with it may wait for ever.
 #![allow(non_snake_case)]
 
 use std::cell::RefCell;
@@ -8,11 +8,11 @@ use weft::{AtomicCode, OpError, PeerFailure, Rights};
 use weft_core::wire::PacketType;
 use weft_sim::{Env, Fault, Sim, SimConfig, Span};
 
-/// Peers are given up after so many milliseconds without progress.
+/// Milliseconds without progress after which a peer counts as failed.
 const PATIENCE_MS: u64 = 1000;
 const MS: u64 = 1_000_000;
 
-/// A simulation that only these tests know.
+/// Makes a simulation that only these tests know.
 fn sim_of(name: &str, config: SimConfig) -> Sim {
     Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
 }
@@ -24,10 +24,10 @@ fn two_hosts(fault: Fault) -> SimConfig {
     config
 }
 
-/// How each host's work ended, and when, in milliseconds.
+/// The result of each host's work, and the end time in milliseconds.
 type Ends = Rc<RefCell<Vec<(u32, OpError, u64)>>>;
 
-/// Key of host 1's region, once there is one.
+/// Key of host 1's region, once it is registered.
 type Key = Rc<RefCell<Option<u64>>>;
 
 /// Host 0 sends to host 1, and writes and reads its memory; both go on until something fails.
@@ -61,7 +61,7 @@ async fn send_round(env: &Env, peer: weft::PeerId, key: &Key, round: u64) -> Res
     got?;
     assert!(bytes.iter().all(|&byte| byte == round as u8));
     env.endpoint.atomic(peer, key, 0, AtomicCode::FetchAdd, 1, 0).await.0?;
-    // The peer asks whether this host is there.
+    // The peer asks if this host is alive.
     if round == 20 {
         env.sleep(900 * MS).await;
     }
@@ -77,7 +77,7 @@ async fn recv_round(env: &Env, peer: weft::PeerId, round: u64) -> Result<(), OpE
     Ok(())
 }
 
-/// How the work of two hosts ends under a fault.
+/// Returns the ends of the work of two hosts under a fault.
 fn ends(fault: Fault) -> Vec<(u32, OpError, u64)> {
     let mut sim = sim_of("vanish", two_hosts(fault));
     let (ends, key) = (Ends::default(), Key::default());
@@ -93,7 +93,7 @@ fn ends(fault: Fault) -> Vec<(u32, OpError, u64)> {
     ends.take()
 }
 
-/// Kinds that go to host 0, and to host 1.
+/// Types that are sent to host 0, and to host 1.
 const KINDS: [&[PacketType]; 2] = [
     &[PacketType::Pull, PacketType::Fin, PacketType::Reply],
     &[
@@ -124,7 +124,7 @@ fn kind__that_vanishes_is_named_within_the_timeout() {
             for (host, error, at) in &ends {
                 assert!(*at < 3 * PATIENCE_MS, "{}: host {host} at {at} ms", kind.name());
                 let OpError::Peer { failure, .. } = error else { panic!("{error}") };
-                // The sender of what vanishes names it, and the other is told.
+                // The sender of the lost packets names their type, and the other host is informed.
                 let right = match *host == to {
                     true => *failure == PeerFailure::Unheard,
                     false => named(failure),
@@ -166,8 +166,8 @@ fn kind__that_vanishes_for_a_while_is_made_good() {
     }
 }
 
-/// Runs rounds of all kinds of operations, at least so many and until so late; what is left of
-/// them ends well.
+/// Runs at least `rounds` rounds of all types of operations, and until `until_ms`; the remaining
+/// operations end well.
 fn rounds_pass(
     name: &str,
     config: SimConfig,
@@ -185,7 +185,7 @@ fn rounds_pass(
                 *key.borrow_mut() = env.endpoint.register(100_000, Rights::ALL);
             }
             for round in 0.. {
-                // The sender says which round is the last before it is received.
+                // The sender announces the last round before it is received.
                 let late = round >= rounds && env.now().0 >= until_ms * MS;
                 if env.host == 0 && late && last.borrow().is_none() {
                     *last.borrow_mut() = Some(round);
@@ -220,7 +220,7 @@ fn longer__packets_that_vanish_are_sent_in_pieces_and_shorter_ones_follow() {
                 config.settings.push(("reliability", reliability.to_string()));
                 let outcome = rounds_pass("longer", config, 40, 0);
                 assert!(outcome.counters.lost > 0);
-                // What is known to vanish is not sent.
+                // Packets that are known to vanish are not sent.
                 assert!(outcome.counters.lost < 5_000, "{bytes}: {}", outcome.counters.lost);
             }
         }
@@ -252,7 +252,7 @@ fn longer__and_lost_duplicated_and_out_of_order() {
     }
 }
 
-/// Where there is another network, what vanishes on one takes the other.
+/// Where there is another network, packets that vanish on one take the other.
 #[test]
 fn kind__that_vanishes_on_one_network_takes_the_other() {
     for (to, kinds) in (0..).zip(KINDS) {

@@ -1,18 +1,18 @@
-//! Messages that nobody receives for a while.
+//! Messages that are not received for a while.
 
 use super::Plan;
 use crate::fault::Fault;
 use weft_link::rng::Rng;
 
-/// A host starts many messages that nobody receives, then one that its receiver waits for; only
-/// when that is there the others are received.
+/// A host starts many messages that are not received yet, then one that its receiver waits for; the
+/// others are received only after that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flood {
     /// Sending host.
     pub src: u32,
     /// Receiving host.
     pub dst: u32,
-    /// How many that nobody receives yet.
+    /// Number of messages that are not received yet.
     pub count: u32,
     /// Length of each in bytes.
     pub len: usize,
@@ -22,7 +22,7 @@ pub struct Flood {
 const MAX_BYTES: u64 = 1 << 20;
 
 impl Plan {
-    /// Floods, and so little room that they need more than everybody may have.
+    /// Draws floods, and a memory limit smaller than the floods.
     pub(super) fn draw_floods(&mut self, rng: &mut Rng) {
         let restarts = self.config.faults.iter().any(|f| matches!(f, Fault::Restart { .. }));
         if restarts || !rng.chance(250_000) {

@@ -18,10 +18,10 @@ use weft_core::Reliability;
 use weft_link::rng::Rng;
 
 /// In a plan, the second incarnation of host `h`, which restarts, is number `REBORN + h`: it takes
-/// part as if it were another host.
+/// part like another host.
 pub const REBORN: u32 = 1 << 16;
 
-/// The host that a number of a plan stands for, and which incarnation of it.
+/// Returns the host with this number in a plan, and its incarnation.
 pub fn who(number: u32) -> (u32, u32) {
     (number % REBORN, number / REBORN)
 }
@@ -37,13 +37,13 @@ pub struct Message {
     pub tag: u64,
     /// Length in bytes.
     pub len: usize,
-    /// The receive's buffer is this much shorter than the message.
+    /// Bytes by which the receive's buffer is shorter than the message.
     pub short: usize,
-    /// The sender waits this long before it posts it, virtual nanoseconds.
+    /// Time that the sender waits before it posts it, virtual nanoseconds.
     pub pause_ns: u64,
-    /// The send completes only when a receive has matched it.
+    /// True if the send completes only when a receive has matched it.
     pub sync: bool,
-    /// Received by a matched probe, which tells the length, and not by a posted receive.
+    /// True if received by a matched probe, which returns the length, not by a posted receive.
     pub sized: bool,
 }
 
@@ -58,19 +58,19 @@ pub struct Active {
     pub len: usize,
 }
 
-/// An operation of a plan on the memory of a host. A host's operations on one target are done one
-/// after the other.
+/// An operation of a plan on the memory of a host. A host's operations on one target are executed
+/// one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// Host that does it.
+    /// Host that starts it.
     pub src: u32,
-    /// Host whose region it is done to.
+    /// Host whose region it concerns.
     pub dst: u32,
-    /// What is done.
+    /// The operation.
     pub act: Act,
 }
 
-/// What is done to a region.
+/// An operation on a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Writes `len` bytes at `at` of this host's area of the region.
@@ -87,27 +87,27 @@ pub enum Act {
         /// Bytes.
         len: usize,
     },
-    /// Writes and reads across the end of the region, which is refused.
+    /// Writes and reads beyond the end of the region, which is refused.
     Beyond {
         /// Bytes before the end.
         by: usize,
     },
     /// Adds one to a word.
     Add {
-        /// Which word.
+        /// Number of the word.
         word: u32,
     },
-    /// Puts a value into a word that nobody else puts there.
+    /// Stores a value into a word that no other host stores there.
     Exchange {
-        /// Which word.
+        /// Number of the word.
         word: u32,
-        /// By comparing with the value found before.
+        /// True for compare-and-swap with the value found before; else swap.
         compare: bool,
     },
 }
 
 impl Act {
-    /// End of what it uses of this host's area.
+    /// Returns the end of the bytes that it uses in this host's area.
     pub fn end(&self) -> usize {
         match *self {
             Act::Put { at, len } | Act::Get { at, len } => at + len,
@@ -116,67 +116,67 @@ impl Act {
     }
 }
 
-/// A packet to all hosts. A host sends its own in their order.
+/// A packet to all hosts. A host sends its packets in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cast {
     /// Host that sends it.
     pub root: u32,
-    /// Along which tree.
+    /// Shape of the tree.
     pub tree: Tree,
     /// Length in bytes.
     pub len: usize,
-    /// The host waits this long before it, virtual nanoseconds.
+    /// Time that the host waits before it, virtual nanoseconds.
     pub pause_ns: u64,
 }
 
-/// A fetch-and-add on a host's counter. A host does its own one after the other.
+/// A fetch-and-add on a host's counter. A host executes its own one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// Host that does it.
+    /// Host that starts it.
     pub src: u32,
-    /// Host whose counter it is done to.
+    /// Host of the counter.
     pub dst: u32,
 }
 
-/// A packet to one host's handler, of which a host sends its own to another in their order.
+/// A packet to one host's handler. A host sends its packets to another in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parcel {
     /// Host that sends it.
     pub src: u32,
-    /// Host that it is for.
+    /// Host that receives it.
     pub dst: u32,
     /// Length in bytes.
     pub len: usize,
-    /// From memory that is lent until it has arrived.
+    /// True if sent from memory that is lent until the packet has arrived.
     pub lent: bool,
 }
 
-/// A copy to memory that a host exports, to the part of it that is this host's. A host does its own
-/// one after the other.
+/// A copy to memory that a host exports, to this host's part of it. A host executes its own one
+/// after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// Host that does it.
+    /// Host that starts it.
     pub src: u32,
-    /// Host whose memory it is done to.
+    /// Host that exports the memory.
     pub dst: u32,
-    /// Where in the part.
+    /// Offset in the part.
     pub at: usize,
     /// Bytes.
     pub len: usize,
 }
 
-/// A stretch during which a host computes without a look at its endpoint.
+/// A period during which a host computes without progress on its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The host.
     pub host: u32,
-    /// It begins so long after the one before has ended, virtual nanoseconds.
+    /// Time between the end of the previous one and its begin, virtual nanoseconds.
     pub after_ns: u64,
-    /// How long it takes.
+    /// Its length.
     pub ns: u64,
 }
 
-/// Which kind of swarm a plan is of.
+/// The options of a swarm from which a plan is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kind {
     /// Every host is served by an agent.
@@ -186,7 +186,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// All there are.
+    /// All combinations.
     pub const ALL: [Kind; 4] = [
         Kind { agents: false, services: false },
         Kind { agents: true, services: false },
@@ -194,13 +194,13 @@ impl Kind {
         Kind { agents: true, services: true },
     ];
 
-    /// Of a configuration.
+    /// Returns the options of a configuration.
     pub fn of(config: &SimConfig) -> Kind {
         Kind { agents: config.served, services: config.services }
     }
 }
 
-/// As options of `weft sim`.
+/// Written as options of `weft sim`.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("swarm")?;
@@ -209,22 +209,22 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a host chooses for one of its peers, otherwise than for the others.
+/// A host's choices for one of its peers, which differ from those for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The host.
     pub at: u32,
     /// Its peer.
     pub peer: u32,
-    /// How it sends to the peer and fetches from it.
+    /// The protocol by which it sends to the peer and fetches from it.
     pub transfer: Transfer,
-    /// Who retransmits, and how.
+    /// The side that retransmits, and the protocol.
     pub reliability: Reliability,
-    /// Longest packet, bytes; 0: what the link carries.
+    /// Longest packet in bytes; 0: the link's longest.
     pub mtu: u32,
 }
 
-/// Tag bit of messages that are received with wildcards. Groups leave the upper bits alone.
+/// Tag bit of messages that are received with wildcards. Groups do not use the upper bits.
 pub const WILD: u64 = 1 << 63;
 
 /// Tag bit of the other messages.
@@ -240,7 +240,7 @@ pub enum Collective {
     Barrier,
     /// Broadcast of `len` bytes from `root`.
     Broadcast {
-        /// Who has the data.
+        /// The host that has the data.
         root: usize,
         /// Bytes.
         len: usize,
@@ -268,7 +268,7 @@ pub struct Plan {
     pub actives: Vec<Active>,
     /// Operations on remote memory, beside the messages.
     pub remotes: Vec<Remote>,
-    /// Packets to all, beside the messages.
+    /// Packets to all hosts, beside the messages.
     pub casts: Vec<Cast>,
     /// Fetch-and-add on counters, beside the messages.
     pub counts: Vec<Count>,
@@ -276,13 +276,13 @@ pub struct Plan {
     pub parcels: Vec<Parcel>,
     /// Copies to exported memory, beside the messages.
     pub copies: Vec<Copied>,
-    /// When hosts compute.
+    /// Periods during which hosts compute.
     pub stretches: Vec<Stretch>,
-    /// Messages that nobody receives for a while, beside the messages.
+    /// Messages that are not received for a while, beside the messages.
     pub floods: Vec<Flood>,
-    /// What is chosen for single peers.
+    /// Choices for single peers.
     pub choices: Vec<Choice>,
-    /// Sends that a host has under way at a time.
+    /// Sends that a host has in progress at a time.
     pub depth: usize,
     /// Collectives, after the messages.
     pub collectives: Vec<Collective>,
@@ -290,10 +290,10 @@ pub struct Plan {
     pub cancels: u32,
 }
 
-/// How long a silent peer is waited for, milliseconds.
+/// Longest silence of a peer before it counts as dead, milliseconds.
 const PATIENCE_MS: u64 = 10_000;
 
-/// Limits of what is drawn.
+/// Limits of the random choices.
 const MAX_MESSAGES: u64 = 120;
 const MAX_BYTES: usize = 6 << 20;
 const MAX_LEN: usize = 3 << 20;
@@ -307,18 +307,18 @@ const MAX_CASTS: u64 = 150;
 const MAX_COUNTS: u64 = 120;
 const MAX_PARCELS: u64 = 200;
 const MAX_COPIES: u64 = 30;
-/// Longest of the packets that are no messages: they fit into one of the shortest MTU.
+/// Longest of the packets that are no messages: they fit into one packet of the shortest MTU.
 const MAX_PACKET: u64 = 400;
 /// Bytes of a host's part of exported memory.
 pub const COPIES_LEN: usize = 150_000;
 
 impl Plan {
-    /// The scenario of `seed` of this kind.
+    /// Draws the plan of `seed` with these options.
     pub fn of_seed(seed: u64, kind: Kind) -> Plan {
         let mut plan = Plan::draw(seed);
         if kind.agents {
             (plan.config.served, plan.config.kind) = (true, LinkKind::Network);
-            // Agents have one network, which must not stay away for longer than peers wait.
+            // Agents have one network, so an outage must be shorter than the time that peers wait.
             plan.config.faults.retain(|fault| !fault.is_outage(PATIENCE_MS));
             let longer = |f: &Fault| (0..3).any(|n| matches!(f.at(n), Some(Fault::Longer { .. })));
             plan.config.faults.retain(|fault| !longer(fault));
@@ -331,7 +331,7 @@ impl Plan {
         plan
     }
 
-    /// The scenario of `seed`.
+    /// Draws the plan of `seed`.
     pub fn draw(seed: u64) -> Plan {
         let mut rng = Rng::stream(seed, 2);
         let mut config = draw_config(seed, &mut rng);
@@ -342,7 +342,7 @@ impl Plan {
             ("reliability", reliability.to_string()),
             ("window", window.to_string()),
             ("pull_block", pull_block.to_string()),
-            // Shorter than in production, longer than any outage that is drawn.
+            // Shorter than in production, longer than any drawn outage.
             ("connect_timeout_ms", PATIENCE_MS.to_string()),
             ("peer_timeout_ms", PATIENCE_MS.to_string()),
         ];
@@ -388,24 +388,25 @@ impl Plan {
         plan
     }
 
-    /// Nobody waits for a host that dies where that is no error.
+    /// Removes operations that wait for a host that dies where its death is no error for them.
     fn spare_mortal(&mut self) {
         let mortal = self.mortal();
         self.floods.retain(|f| !mortal.contains(&f.src) && !mortal.contains(&f.dst));
         if !mortal.is_empty() {
-            // A collective over a dead host is an error for all, which is tested apart; a receive
-            // from anywhere waits for the living.
+            // A collective over a dead host is an error for all, which is tested elsewhere; a
+            // receive from any source waits for the living.
             self.collectives.clear();
             for m in self.messages.iter_mut().filter(|m| mortal.contains(&m.src)) {
                 m.tag = m.tag & !WILD | PLAIN;
             }
-            // So does who counts active messages.
+            // A host that counts active messages would wait for those of the dead, too.
             self.actives.retain(|a| !mortal.contains(&a.src));
         }
     }
 
-    /// An agent that stands still while its rank goes on, or a rank that is stopped while its agent
-    /// goes on: for less than peers wait, or the rank for ever, which they have to notice.
+    /// Draws an agent that stands still while its rank goes on, or a rank that is stopped while its
+    /// agent goes on: for less time than peers wait, or the rank for ever, which its peers have to
+    /// notice.
     fn draw_still(&mut self, rng: &mut Rng) {
         if !rng.chance(300_000) {
             return;
@@ -421,7 +422,7 @@ impl Plan {
         self.spare_mortal();
     }
 
-    /// How messages are sent and received, and the active messages.
+    /// Draws how messages are sent and received, and the active messages.
     fn draw_ways(&mut self, edges: &[usize], rng: &mut Rng) {
         for m in &mut self.messages {
             m.sync = rng.chance(100_000);
@@ -436,10 +437,10 @@ impl Plan {
         }
     }
 
-    /// The operations on remote memory.
+    /// Draws the operations on remote memory.
     fn draw_remotes(&mut self, edges: &[usize], rng: &mut Rng) {
         let hosts = u64::from(self.config.hosts);
-        // Few pairs, so that operations follow each other, and words that several hosts use.
+        // Few pairs, so that several operations have one target, and several hosts use one word.
         let targets = rng.between(1, 3).min(hosts);
         let mut left = MAX_REMOTE_BYTES;
         for _ in 0..rng.below(MAX_REMOTES) {
@@ -460,9 +461,9 @@ impl Plan {
         }
     }
 
-    /// A host that starts anew, some time after it died or at once, and what its second
-    /// incarnation has to do with others: under the same tags as the first, so that one could be
-    /// taken for the other.
+    /// Draws a host that restarts, some time after its death or at once, and operations between its
+    /// second incarnation and others: under the same tags as the first, so that one could be taken
+    /// for the other.
     fn draw_restart(&mut self, edges: &[usize], rng: &mut Rng) {
         if !self.mortal().is_empty() || !rng.chance(150_000) {
             return;
@@ -510,7 +511,7 @@ impl Plan {
         }
     }
 
-    /// What some hosts choose for some of those that they send to or hear from.
+    /// Draws choices of some hosts for some of their peers.
     fn draw_choices(&mut self, rng: &mut Rng) {
         if !rng.chance(400_000) {
             return;
@@ -531,8 +532,8 @@ impl Plan {
         }
     }
 
-    /// Packets to all, counters, and when hosts compute; who forwards and counts, where agents
-    /// can. Fewer messages are sent beside.
+    /// Draws packets to all, counters, times of computation, and the place of forwarding and
+    /// counting (agents or ranks). Fewer messages are sent beside them.
     fn draw_services(&mut self, rng: &mut Rng) {
         self.messages.truncate(MAX_MESSAGES as usize / 4);
         let hosts = u64::from(self.config.hosts);
@@ -566,7 +567,7 @@ impl Plan {
             let src = host(rng) % 3;
             let (dst, len) = (other(src, rng), rng.below(MAX_PACKET) as usize);
             let parcel = Parcel { src, dst, len, lent: rng.chance(500_000) };
-            // Who waits for packets of a dead one that nobody has sent waits for ever.
+            // A receiver of unsent packets of a dead host would wait for ever.
             self.parcels.extend(Some(parcel).filter(|_| !mortal.contains(&src)));
         }
         for _ in 0..rng.below(MAX_COPIES) {
@@ -583,7 +584,7 @@ impl Plan {
         }
     }
 
-    /// The hosts whose first incarnation dies in it.
+    /// Returns the hosts whose first incarnation dies.
     pub fn mortal(&self) -> Vec<u32> {
         let host = |f: &Fault| match f {
             Fault::Death { host, .. } | Fault::Restart { host, .. } => Some(*host),
@@ -594,7 +595,7 @@ impl Plan {
         hosts.into_iter().collect()
     }
 
-    /// Without what a host does that does not start anew, as a fault was taken away.
+    /// Removes the operations of second incarnations of hosts that no longer restart.
     fn without_unborn(mut self) -> Plan {
         let restart = |f: &Fault| match f {
             Fault::Restart { host, .. } => Some(REBORN + host),
@@ -662,7 +663,7 @@ fn draw_faults(config: &mut SimConfig, rng: &mut Rng) {
     }
 }
 
-/// A length: mostly small or next to one of `edges`, now and then large.
+/// Draws a length: mostly small or next to one of `edges`, sometimes large.
 fn draw_len(edges: &[usize], rng: &mut Rng) -> usize {
     match rng.below(10) {
         0..=2 => rng.below(65) as usize,

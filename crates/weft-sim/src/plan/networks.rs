@@ -1,4 +1,4 @@
-//! Networks of a plan, and what they do to packets.
+//! Networks of a plan, and their faults.
 
 use super::PATIENCE_MS;
 use crate::config::{LinkKind, SimConfig, Wire};
@@ -6,7 +6,7 @@ use crate::fault::{Fault, Span};
 use weft_core::wire::PacketType;
 use weft_link::rng::Rng;
 
-/// Further networks between the hosts, and which of them the faults concern.
+/// Draws further networks between the hosts, and assigns faults to networks.
 pub(super) fn draw_networks(config: &mut SimConfig, rng: &mut Rng) {
     if config.kind == LinkKind::Memory || !rng.chance(350_000) {
         return;
@@ -35,8 +35,8 @@ pub(super) fn draw_networks(config: &mut SimConfig, rng: &mut Rng) {
     }
 }
 
-/// Packets that vanish though all others pass: by their kind, for less than peers are waited for,
-/// or by their length, for ever.
+/// Draws packets that vanish while all others pass: of one type, for less time than peers wait, or
+/// above a length, for ever.
 pub(super) fn draw_vanishing(config: &mut SimConfig, rng: &mut Rng) {
     if config.kind == LinkKind::Memory {
         return;
@@ -59,7 +59,7 @@ pub(super) fn draw_vanishing(config: &mut SimConfig, rng: &mut Rng) {
     }));
 }
 
-/// Packets of bulk data, longer than others.
+/// Draws a longer packet length for bulk data.
 pub(super) fn draw_long(config: &mut SimConfig, rng: &mut Rng) {
     let longest = if config.wire.queue_bytes > 128 << 10 { 65_344 } else { 16_400 };
     if rng.chance(400_000) {

@@ -1,17 +1,17 @@
-//! Plans made smaller.
+//! Shrinking of plans.
 
 use super::Plan;
 
 /// Makes plans smaller while they still fail.
 struct Shrink<'a> {
     best: Plan,
-    /// Runs that may be spent.
+    /// Number of runs left.
     left: usize,
     fails: &'a mut dyn FnMut(&Plan) -> bool,
 }
 
 impl Shrink<'_> {
-    /// Takes this one if it fails.
+    /// Keeps this plan if it fails.
     fn attempt(&mut self, candidate: Plan) -> bool {
         let better = self.left > 0 && (self.fails)(&candidate);
         self.left = self.left.saturating_sub(1);
@@ -21,7 +21,8 @@ impl Shrink<'_> {
         better
     }
 
-    /// Takes away what a list does not need: pieces of `piece`, then smaller ones.
+    /// Removes the entries of a list that the failure does not need: pieces of `piece`, then
+    /// smaller ones.
     fn thin<T>(&mut self, list: fn(&mut Plan) -> &mut Vec<T>, mut piece: usize) {
         while piece > 0 {
             let mut at = 0;
@@ -37,7 +38,7 @@ impl Shrink<'_> {
         }
     }
 
-    /// As `thin`, beginning with half of it.
+    /// Does the same as `thin`, starting with half of the list.
     fn halve<T>(&mut self, list: fn(&mut Plan) -> &mut Vec<T>) {
         let half = list(&mut self.best).len().div_ceil(2);
         self.thin(list, half);

@@ -1,9 +1,9 @@
-//! The implementations that the paper compares (its Table II), as choices that combine.
+//! The implementations that the paper compares (its Table II), as combinations of choices.
 
 use std::fmt;
 use weft_core::group::tree::Tree;
 
-/// How data gets from the sending host to its network interface.
+/// The transfer of data from the sending host to its network interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
     /// The network interface fetches it by DMA from a queue in host memory (l-sdma).
@@ -14,10 +14,10 @@ pub enum Transfer {
     Rcpy,
 }
 
-/// Who repairs losses.
+/// The processor that repairs losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// Nobody: credits only.
+    /// None: credits only.
     None,
     /// The network interfaces, go-back-N (l-nirx).
     Interface,
@@ -25,7 +25,7 @@ pub enum Repair {
     Host,
 }
 
-/// Who passes multicast packets on.
+/// The processor that forwards multicast packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
     /// The network interfaces.
@@ -34,7 +34,7 @@ pub enum Forward {
     Host,
 }
 
-/// Whose firmware and library it is.
+/// The origin of firmware and library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// The paper's own.
@@ -84,12 +84,12 @@ impl Choice {
     pub const GM: Choice =
         Choice { family: Family::Gm, repair: Repair::Interface, mtu: 4096, ..Choice::SDMA };
 
-    /// The same with another packet size.
+    /// Returns the same choice with another packet size.
     pub const fn with_mtu(self, mtu: usize) -> Choice {
         Choice { mtu, ..self }
     }
 
-    /// The same with another tree.
+    /// Returns the same choice with another tree.
     pub const fn with_tree(self, tree: Tree) -> Choice {
         Choice { tree, ..self }
     }

@@ -1,26 +1,26 @@
-//! The orderings that the paper states in words, and whether the model keeps them.
+//! The orderings that the paper states in words, each compared with the model.
 
 use super::choice::Choice;
 use super::compare::{Lab, LARGE, MEDIUM};
 use super::reference::{Parameter, PLATFORMS};
 use weft_core::group::tree::Tree;
 
-/// Something the paper says about which is faster, and the model's figures.
+/// A statement of the paper about which is faster, and the model's figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     /// The paper's section.
     pub section: &'static str,
-    /// What it says.
+    /// The statement.
     pub text: String,
     /// `ppro`, `p3` or `both`.
     pub platform: &'static str,
-    /// Whether the model says so too.
+    /// True if the model agrees.
     pub kept: bool,
     /// The model's figures, in the order of the text.
     pub figures: Vec<f64>,
 }
 
-/// To as many decimals as the paper gives for overheads.
+/// Rounds to as many decimals as the paper gives for overheads.
 fn tenths(us: f64) -> f64 {
     (us * 10.0).round()
 }
@@ -39,12 +39,12 @@ impl Claims<'_> {
         self.list.push(Claim { section, text: text.to_string(), platform, kept, figures });
     }
 
-    /// The figures rise.
+    /// Claims that the figures rise.
     fn rise(&mut self, text: &str, figures: &[f64]) {
         self.add(text, figures.windows(2).all(|w| w[0] < w[1]), figures);
     }
 
-    /// All figures are within `share` of the first.
+    /// Claims that all figures are within `share` of the first.
     fn alike(&mut self, text: &str, share: f64, figures: &[f64]) {
         let near = |&x: &f64| (x / figures[0] - 1.0).abs() <= share;
         self.add(text, figures.iter().all(near), figures);
@@ -142,7 +142,7 @@ impl Claims<'_> {
         self.receiver_copy();
     }
 
-    /// With the I/O bus at 66 MHz the link is the limit.
+    /// Claims for the I/O bus at 66 MHz, where the link is the limit.
     fn full_link(&mut self) {
         let mut setup = self.lab.setup(self.at, Choice::SDMA);
         setup.hw = setup.hw.with_fast_bus();
@@ -209,7 +209,7 @@ impl Claims<'_> {
     }
 }
 
-/// Every ordering the paper states, on each platform.
+/// Returns every ordering that the paper states, on each platform.
 pub fn claims(lab: &Lab) -> Vec<Claim> {
     let mut list = Vec::new();
     for at in PLATFORMS {

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use weft_core::group::tree;
 
-/// A number of the paper and what the model says.
+/// A number of the paper and the model's value for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The paper's number.
@@ -18,12 +18,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// Relative error of the simulation.
+    /// Returns the relative error of the simulation.
     pub fn error(&self) -> f64 {
         self.simulated / self.number.paper - 1.0
     }
 
-    /// The error when the simulation is given to as many decimals as the paper prints.
+    /// Returns the error of the simulated value, rounded to as many decimals as the paper prints.
     pub fn rounded_error(&self) -> f64 {
         let places = if self.number.paper.fract().abs() < 1e-9 { 1.0 } else { 10.0 };
         (self.simulated * places).round() / places / self.number.paper - 1.0
@@ -33,7 +33,7 @@ impl Row {
 /// Errors of some rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// How many rows.
+    /// Number of rows.
     pub count: usize,
     /// Median of the absolute errors.
     pub median: f64,
@@ -41,7 +41,7 @@ pub struct Summary {
     pub within_quarter: f64,
 }
 
-/// Summary of `errors`; zeros for none.
+/// Summarises `errors`; all zero if there are none.
 pub fn summary(errors: impl Iterator<Item = f64>) -> Summary {
     let mut errors: Vec<f64> = errors.map(f64::abs).collect();
     errors.sort_by(f64::total_cmp);
@@ -59,7 +59,7 @@ pub const MEDIUM: usize = 64 << 10;
 /// See [`MEDIUM`].
 pub const LARGE: usize = 256 << 10;
 
-/// Simulates each thing once.
+/// Runs simulations, and keeps each result so that none runs twice.
 pub struct Lab {
     seed: u64,
     platforms: [Hardware; 2],
@@ -67,17 +67,17 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// `seed` places the ranks in the network.
+    /// Creates a lab; `seed` places the ranks in the network.
     pub fn new(seed: u64) -> Lab {
         Lab { seed, platforms: Hardware::all(), known: RefCell::default() }
     }
 
-    /// The cluster of that name; PPro for any other name.
+    /// Returns the cluster of that name; PPro for any other name.
     pub fn hardware(&self, platform: &str) -> &Hardware {
         &self.platforms[usize::from(platform == self.platforms[1].name)]
     }
 
-    /// `choice` on that cluster.
+    /// Returns `choice` on that cluster.
     pub fn setup(&self, platform: &str, choice: Choice) -> Setup {
         Setup::new(self.hardware(platform), choice, self.seed)
     }
@@ -91,7 +91,7 @@ impl Lab {
         value
     }
 
-    /// LogP parameters for messages of 16 bytes.
+    /// Returns a LogP parameter for messages of 16 bytes.
     pub fn logp(&self, platform: &str, choice: Choice, parameter: Parameter) -> f64 {
         let key = |what| format!("{platform} {choice} {what:?}");
         if !self.known.borrow().contains_key(&key(Parameter::Gap)) {
@@ -108,56 +108,56 @@ impl Lab {
         self.once(key(parameter), || 0.0)
     }
 
-    /// Latency of a message of `size` bytes, copied at the receiver.
+    /// Returns the latency of a message of `size` bytes, copied at the receiver.
     pub fn latency(&self, platform: &str, choice: Choice, size: u64) -> f64 {
         let key = format!("{platform} {choice} latency {size}");
         self.once(key, || self.setup(platform, choice).latency(size))
     }
 
-    /// Fetch-and-add.
+    /// Returns the time of a fetch-and-add.
     pub fn fetch_add(&self, platform: &str, choice: Choice) -> f64 {
         let key = format!("{platform} {choice} fetch-and-add");
         self.once(key, || self.setup(platform, choice).fetch_add())
     }
 
-    /// Throughput of messages of `size` bytes.
+    /// Returns the throughput of messages of `size` bytes.
     pub fn throughput(&self, platform: &str, choice: Choice, size: usize, copied: bool) -> f64 {
         let key = format!("{platform} {choice} throughput {size} {copied}");
         self.once(key, || self.setup(platform, choice).throughput(size, copied))
     }
 
-    /// Highest throughput, copied at the receiver.
+    /// Returns the highest throughput, copied at the receiver.
     pub fn peak(&self, platform: &str, choice: Choice) -> f64 {
         let of = |size| self.throughput(platform, choice, size, true);
         of(MEDIUM).max(of(LARGE))
     }
 
-    /// Multicast of 16 bytes.
+    /// Returns the latency of a multicast of 16 bytes.
     pub fn multicast(&self, platform: &str, choice: Choice) -> f64 {
         let key = format!("{platform} {choice} {} multicast", choice.tree);
         self.once(key, || self.setup(platform, choice).multicast_latency(16))
     }
 
-    /// Multicast throughput of messages of `size` bytes.
+    /// Returns the multicast throughput of messages of `size` bytes.
     pub fn multicast_throughput(&self, platform: &str, choice: Choice, size: usize) -> f64 {
         let key = format!("{platform} {choice} {} multicast {size}", choice.tree);
         self.once(key, || self.setup(platform, choice).multicast_throughput(size))
     }
 
-    /// Highest multicast throughput.
+    /// Returns the highest multicast throughput.
     pub fn multicast_peak(&self, platform: &str, choice: Choice) -> f64 {
         let of = |size| self.multicast_throughput(platform, choice, size);
         of(MEDIUM).max(of(LARGE))
     }
 
-    /// The smallest size, in steps of 16 up to 8 KiB, at which `b` is faster than `a`.
+    /// Returns the smallest size, in steps of 16 up to 8 KiB, at which `b` is faster than `a`.
     fn cross_over(&self, platform: &str, a: Choice, b: Choice) -> f64 {
         let faster =
             |size: &u64| self.latency(platform, b, *size) < self.latency(platform, a, *size);
         (1..=512).map(|step| step * 16).find(faster).unwrap_or(8192) as f64
     }
 
-    /// What the model says for `number`.
+    /// Returns the model's value for `number`.
     pub fn simulate(&self, number: &Number) -> f64 {
         let at = number.platform;
         let mbyte = |bytes: u64, time: u64| bytes as f64 / time as f64 * 1e12 / f64::from(1 << 20);
@@ -185,7 +185,7 @@ impl Lab {
         }
     }
 
-    /// A row for every number in `table`, or for all.
+    /// Returns a row for every number in `table`, or for all.
     pub fn rows(&self, table: &str) -> Vec<Row> {
         let wanted = |number: &Number| table == "all" || number.table == table;
         let simulate = |number| Row { simulated: self.simulate(&number), number };
@@ -193,7 +193,7 @@ impl Lab {
     }
 }
 
-/// The tables there are.
+/// The names of all tables.
 pub const TABLES: [&str; 8] = ["III", "IV", "V", "VI", "fig6", "fig7", "fig9", ORDERINGS];
-/// What is said of which is faster, in words: around Figures 5 and 8 the paper gives nothing else.
+/// The orderings that the paper states in words: it gives nothing else around Figures 5 and 8.
 pub const ORDERINGS: &str = "orderings";

@@ -1,10 +1,10 @@
 //! Work of processors for each step of the protocols, in cycles, the same on both clusters.
 //!
-//! The steps that l-sdma takes were fitted to its measurements (its rows of Tables III, V, VI and
-//! Figure 9 on both clusters) together with the start-up times in `hardware`. What alternatives add
+//! The steps of l-sdma were fitted to its measurements (its rows of Tables III, V, VI and Figure 9
+//! on both clusters) together with the start-up times in `hardware`. The additions of alternatives
 //! (`repair_*`, `tlb`, further event sources) are estimates of the work that the paper describes,
-//! the same on both clusters, made by somebody who knew its tables; those of the two variants with
-//! retransmission were adjusted after their rows had been seen, so these rows are no blind test.
+//! the same on both clusters, by an author who knew the paper's tables; those of the two variants
+//! with retransmission were adjusted after a look at their rows, so these rows are no blind test.
 //! The manufacturer's firmware (GM) is fitted on PPro alone.
 
 use super::choice::{Choice, Family, Forward, Repair, Transfer};
@@ -12,15 +12,15 @@ use super::choice::{Choice, Family, Forward, Repair, Transfer};
 /// Cycles of the network interface's processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NiCosts {
-    /// Event sources that the control program's loop looks at.
+    /// Event sources that the control program's loop polls.
     pub sources: u64,
-    /// Cycles to look at one; every event pays for a whole turn.
+    /// Cycles to poll one; every event pays for a whole turn of the loop.
     pub source: u64,
     /// Take a send request of the host, read its descriptor.
     pub request: u64,
     /// Program the host DMA engine.
     pub dma: u64,
-    /// Ask the send window, fill in the acknowledgement that travels along.
+    /// Check the send window, fill in the piggybacked acknowledgement.
     pub window: u64,
     /// Program the send DMA engine.
     pub transmit: u64,
@@ -29,7 +29,7 @@ pub struct NiCosts {
     /// Make the record that tells the host of completed sends.
     pub completion: u64,
     /// A packet has arrived: new receive buffer to the engine, read the header, branch on its type,
-    /// take the acknowledgement that it carries.
+    /// process its piggybacked acknowledgement.
     pub header: u64,
     /// Take a free host buffer.
     pub host_buffer: u64,
@@ -37,7 +37,7 @@ pub struct NiCosts {
     pub release: u64,
     /// Build an acknowledgement packet.
     pub ack_make: u64,
-    /// Take in an acknowledgement packet.
+    /// Process an acknowledgement packet.
     pub ack_take: u64,
     /// Read and raise the fetch-and-add variable, build the reply.
     pub fetch_add: u64,
@@ -62,7 +62,7 @@ pub struct HostCosts {
     pub completion: u64,
     /// Send descriptor for a buffer that the network interface already holds.
     pub resend: u64,
-    /// Look at the receive queue and find a packet.
+    /// Poll the receive queue and find a packet.
     pub poll: u64,
     /// Take the packet off the queue, upcall.
     pub receive: u64,
@@ -72,7 +72,7 @@ pub struct HostCosts {
     pub repair_send: u64,
     /// Receiver's part.
     pub repair_receive: u64,
-    /// Lines that the receiver's part reads and DMA has written: the packet's header.
+    /// Cache lines that the receiver's part reads and DMA has written: the packet's header.
     pub repair_lines: u64,
     /// Build and send an acknowledgement.
     pub ack_make: u64,
@@ -89,8 +89,8 @@ pub struct HostCosts {
 
 /// Bytes of header on the link and in NI memory.
 pub const HEADER: u64 = 16;
-/// Further bytes that a host which retransmits writes into each header: sequence number and
-/// acknowledgement. (Network interfaces that retransmit fill their own words in.)
+/// Further bytes that a retransmitting host writes into each header: sequence number and
+/// acknowledgement. (Retransmitting network interfaces write their own words.)
 pub const REPAIR_HEADER: u64 = 8;
 /// Bytes of a send descriptor: destination and buffer.
 pub const DESCRIPTOR: u64 = 8;
@@ -98,15 +98,16 @@ pub const DESCRIPTOR: u64 = 8;
 pub const ADDRESS: u64 = 8;
 /// Bytes of a record by DMA: completion, reply to fetch-and-add.
 pub const RECORD: u64 = 16;
-/// Window of the implementations that retransmit, in packets: their receive buffers are shared by
-/// all senders (section 5.1), so it does not depend on the cluster's size.
+/// Window of the retransmitting implementations, in packets: all senders share the receive buffers
+/// (section 5.1), so it does not depend on the cluster's size.
 pub const SHARED_WINDOW: u32 = 32;
 /// Buffers whose return is reported together where the host knows earlier that the user's data may
 /// change: with l-pio it is written when the call returns, with l-nirx its fetch is reported.
 pub const BUFFERS_TOGETHER: u32 = 8;
 
 impl NiCosts {
-    /// What all control programs share, as one that only takes data by programmed I/O.
+    /// Returns the costs common to all control programs, as in one that only takes data by
+    /// programmed I/O.
     pub fn shared() -> NiCosts {
         NiCosts {
             sources: 6,
@@ -130,7 +131,7 @@ impl NiCosts {
         }
     }
 
-    /// The control program of `choice`.
+    /// Returns the costs of the control program of `choice`.
     pub fn of(&self, choice: &Choice) -> NiCosts {
         let mut costs = self.clone();
         // Fetches to start and completions to report; for remote-memory copy also its own queue.
@@ -145,8 +146,8 @@ impl NiCosts {
                 // The timer and the retransmission queue.
                 costs.sources += 2;
                 costs.repair_send = 26;
-                // The acknowledgement timer is looked after while the DMA engine delivers: the
-                // network interface has its own copy of the header (section 5.1.3).
+                // The acknowledgement timer is serviced while the DMA engine delivers: the network
+                // interface has its own copy of the header (section 5.1.3).
                 costs.repair_receive = 10;
                 costs.release += 16;
             }
@@ -168,7 +169,7 @@ impl NiCosts {
 }
 
 impl HostCosts {
-    /// The library of the base implementation.
+    /// Returns the costs of the library of the base implementation.
     pub fn base() -> HostCosts {
         HostCosts {
             send: 138,
@@ -189,7 +190,7 @@ impl HostCosts {
         }
     }
 
-    /// The library of `choice`.
+    /// Returns the costs of the library of `choice`.
     pub fn of(&self, choice: &Choice) -> HostCosts {
         let mut costs = self.clone();
         if choice.transfer == Transfer::Pio {

@@ -6,14 +6,14 @@ use super::machine::{BufferId, Dma, Event, Kind, Machine, Packet, PacketId, RTO}
 use weft_core::group::tree;
 use weft_core::reliability::Verdict;
 
-/// Something for the network interface's processor to do.
+/// A task of the network interface's processor.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Task {
     /// The host asks to send.
     Request(PacketId),
     /// The data of a packet has been fetched.
     Fetched(PacketId),
-    /// A packet may go as soon as the window lets it.
+    /// A packet leaves as soon as the window lets it.
     Ready(PacketId),
     /// The same for a child in a multicast tree, whose descriptor is made first.
     Pass(PacketId),
@@ -36,7 +36,7 @@ pub(super) enum Task {
 }
 
 impl Task {
-    /// Whether an engine waits for this. The control program looks at the engines first.
+    /// Returns true if an engine waits for this task; the control program polls the engines first.
     fn ends_transfer(self) -> bool {
         use Task::{Arrived, Delivered, Fetched, Reported, Sent};
         matches!(self, Fetched(_) | Sent(_) | Arrived(_) | Delivered(_) | Reported)
@@ -97,20 +97,20 @@ impl Machine {
         }
     }
 
-    /// Whether the data of this packet has to be fetched from host memory.
+    /// Returns true if the data of this packet has to be fetched from host memory.
     fn fetches(&self, id: PacketId) -> bool {
         self.packets[id].kind == Kind::Data
             && self.choice.transfer != Transfer::Pio
             && !self.buffers[self.packets[id].buffer].ready
     }
 
-    /// Ranks to which `node` passes this multicast packet on.
+    /// Returns the ranks to which `node` forwards this multicast packet.
     pub fn children(&self, node: usize, id: PacketId) -> tree::Children {
         let root = self.packets[id].root.unwrap_or(usize::MAX);
         tree::children(self.choice.tree, root, node, self.nodes.len())
     }
 
-    /// The processor has done its task; what it did takes effect.
+    /// Ends the processor's task and applies its effects.
     pub fn task_done(&mut self, node: usize) {
         let Some(task) = self.nodes[node].task.take() else { return };
         match task {
@@ -121,7 +121,7 @@ impl Machine {
             Task::Sent(id) => {
                 self.send_seen(node);
                 if self.choice.repair == Repair::Host && self.packets[id].kind != Kind::HostAck {
-                    // The buffer stays until the acknowledgement, the queue entry does not.
+                    // The buffer stays until the acknowledgement; the queue entry is free now.
                     self.add_task(node, Task::Report(0));
                 }
                 self.release(node, self.packets[id].buffer);
@@ -159,17 +159,18 @@ impl Machine {
         self.buffers[buffer].ready = true;
         let waiting = std::mem::take(&mut self.buffers[buffer].waiting);
         self.spread(node, waiting[0]);
-        // They asked before anything that waits now.
+        // They came before everything that waits now.
         for &next in waiting[1..].iter().rev() {
             self.nodes[node].tasks.push_front(Task::Ready(next));
         }
         if self.keeps_buffers() {
-            // The user's data may change now (section 4.1), the buffer comes back later.
+            // The user's data may change now (section 4.1); the buffer comes back later.
             self.add_task(node, Task::Report(0));
         }
     }
 
-    /// The data is here: the packet goes to its destination, a multicast to the root's children.
+    /// Handles a packet whose data is here: it goes to its destination, a multicast to the root's
+    /// children.
     fn spread(&mut self, node: usize, id: PacketId) {
         if self.packets[id].root.is_none() || self.choice.forward == Forward::Host {
             self.ready(node, id);
@@ -180,7 +181,7 @@ impl Machine {
         self.start_dma(node, Dma::Deliver(id));
     }
 
-    /// Send descriptors for the children of `node`.
+    /// Makes send descriptors for the children of `node`.
     fn pass_on(&mut self, node: usize, id: PacketId) {
         for child in self.children(node, id) {
             let buffer = self.packets[id].buffer;
@@ -204,7 +205,7 @@ impl Machine {
         }
     }
 
-    /// Sends the first packet that waits for the window towards `to`, if that is open.
+    /// Sends the first packet that waits for the window towards `to`, if that window is open.
     fn send_blocked(&mut self, node: usize, to: usize) {
         let now = self.instant();
         let repairs = self.choice.repair != Repair::None;
@@ -243,12 +244,12 @@ impl Machine {
     pub fn start_timer(&mut self, node: usize, other: usize) {
         let peer = self.peer(node, other);
         if !std::mem::replace(&mut peer.timer, true) {
-            // Looks often enough for both timeouts.
+            // The timer fires often enough for both timeouts.
             self.after(RTO.as_nanos() as u64 * 1000 / 4, Event::Timer(node, other));
         }
     }
 
-    /// A packet has arrived.
+    /// Handles a packet that has arrived.
     fn take_in(&mut self, node: usize, id: PacketId) {
         if self.loss_ppm > 0 && self.rng.chance(self.loss_ppm) {
             self.counts.lost += 1;
@@ -256,7 +257,7 @@ impl Machine {
         }
         let from = self.packets[id].from;
         if self.choice.repair == Repair::Host {
-            // Everything is the host's, in a buffer of its own.
+            // The host handles everything, in a buffer of its own.
             let buffer = self.add_buffer(Some(from), 1, true);
             let copy = self.packets[id].clone();
             let copy = self.add_packet(Packet { buffer, ..copy });
@@ -308,7 +309,7 @@ impl Machine {
         self.ready(node, id);
     }
 
-    /// An acknowledgement from `other`, alone or on a packet, for what `node` sent.
+    /// Handles an acknowledgement from `other`, alone or on a packet, of packets of `node`.
     pub fn take_ack(&mut self, node: usize, other: usize, ack: weft_core::seq::Seq, nack: bool) {
         let now = self.instant();
         let mut freed = Vec::new();
@@ -328,7 +329,7 @@ impl Machine {
         self.plan_unblock(node, other);
     }
 
-    /// One user of a buffer less; the last one gives it back.
+    /// Drops one user of a buffer; the last one frees it.
     fn release(&mut self, node: usize, buffer: BufferId) {
         let it = &mut self.buffers[buffer];
         it.refs -= 1;
@@ -360,7 +361,7 @@ impl Machine {
         }
     }
 
-    /// Acknowledges `from` now if that is due, else when the timer says so.
+    /// Acknowledges `from` now if that is due, else when the timer fires.
     fn plan_ack(&mut self, node: usize, from: usize) {
         let now = self.instant();
         if self.peer(node, from).recv.ack_due(now) {
@@ -414,7 +415,7 @@ impl Machine {
         }
     }
 
-    /// The timer of `node` for `other`.
+    /// Handles the timer of `node` for `other`.
     pub fn timer(&mut self, node: usize, other: usize) {
         let now = self.instant();
         let peer = self.peer(node, other);
@@ -434,7 +435,7 @@ impl Machine {
         }
     }
 
-    /// A transfer of the host DMA engine is over.
+    /// Handles the end of a transfer of the host DMA engine.
     pub fn dma_done(&mut self, node: usize, dma: Dma) {
         match dma {
             Dma::Fetch(id) => self.add_task(node, Task::Fetched(id)),
@@ -451,14 +452,13 @@ impl Machine {
         }
     }
 
-    /// Whether the network interface keeps what it has fetched until that is acknowledged, and
-    /// tells the host when it is fetched. (The manufacturer's software reports once, when all is
-    /// done.)
+    /// Returns true if the network interface keeps fetched data until it is acknowledged, and
+    /// reports the fetch to the host. (The manufacturer's software reports once, when all is done.)
     fn keeps_buffers(&self) -> bool {
         self.choice.repair == Repair::Interface && !self.is_gm()
     }
 
-    /// Whether the library is the manufacturer's, whose programs send from registered memory.
+    /// Returns true for the manufacturer's library, whose programs send from registered memory.
     pub fn is_gm(&self) -> bool {
         self.choice.family == Family::Gm
     }

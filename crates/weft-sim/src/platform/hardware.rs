@@ -1,8 +1,8 @@
 //! The two clusters of the paper's Table I as numbers: clocks, widths, start-up times.
 //!
 //! Sources: "Table I" and section numbers are the paper's; "base rows" are the measurements of the
-//! base implementation (l-sdma) that calibrate what no data sheet tells; "bus protocol" counts the
-//! clocks of a PCI transaction; "estimate" is a figure usual for such parts.
+//! base implementation (l-sdma), which calibrate values that no data sheet has; "bus protocol"
+//! counts the clocks of a PCI transaction; "estimate" is a figure usual for such parts.
 
 /// Virtual time, in picoseconds.
 pub type Ps = u64;
@@ -10,7 +10,7 @@ pub type Ps = u64;
 /// One microsecond.
 pub const MICROSECOND: Ps = 1_000_000;
 
-/// How the switches are arranged.
+/// The arrangement of the switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fabric {
     /// A cube of switches of this side, one node at each; a route goes along the axes.
@@ -26,7 +26,7 @@ pub enum Fabric {
 }
 
 impl Fabric {
-    /// Switches that a packet from `a` to `b` crosses.
+    /// Returns the number of switches that a packet from `a` to `b` crosses.
     pub fn hops(self, a: usize, b: usize) -> u64 {
         match self {
             Fabric::Uniform { hops } => hops,
@@ -39,7 +39,7 @@ impl Fabric {
     }
 }
 
-/// What a node and the network between nodes are made of.
+/// The hardware of a node and of the network between nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hardware {
     /// `ppro` or `p3`.
@@ -48,16 +48,16 @@ pub struct Hardware {
     pub nodes: usize,
     /// One cycle of the host processor (Table I).
     pub host_cycle: Ps,
-    /// Time of library code, in percent of what its cycles say: misses in small first-level caches
-    /// (base rows).
+    /// Time of library code, in percent of the time of its cycles: misses in small first-level
+    /// caches (base rows).
     pub host_work: u64,
     /// A cache line read from memory by the host (section 7: measured latency).
     pub line_fill: Ps,
     /// A modified line written back to memory, beyond what overlaps with reads.
     pub write_back: Ps,
-    /// Reads of a copy loop that are outstanding at a time.
+    /// Reads of a copy loop in flight at a time.
     pub overlapped_fills: u64,
-    /// A line copied when source and destination are in the caches.
+    /// Time to copy a line whose source and destination are in the caches.
     pub cached_line: Ps,
     /// Bytes a microsecond that memory moves at best, shared by processor and DMA.
     pub memory_rate: u64,
@@ -85,7 +85,7 @@ pub struct Hardware {
     pub ni_cycle: Ps,
     /// Bytes a microsecond of the network interface's memory, shared by processor and engines.
     pub sram_rate: u64,
-    /// Bytes a microsecond that the network interface's processor asks of its memory while busy.
+    /// Bytes a microsecond that the network interface's processor reads from its memory while busy.
     pub ni_fetch_rate: u64,
     /// Bytes of NI memory for receive buffers (section 4.1: 256 and 512 buffers of 2 KiB).
     pub receive_memory: usize,
@@ -177,12 +177,12 @@ impl Hardware {
         }
     }
 
-    /// Both clusters.
+    /// Returns both clusters.
     pub fn all() -> [Hardware; 2] {
         [Hardware::ppro(), Hardware::p3()]
     }
 
-    /// The same with the I/O bus at 66 MHz (section 5.2.4 tried that on P3).
+    /// Sets the I/O bus to 66 MHz (section 5.2.4 tried that on P3).
     pub fn with_fast_bus(mut self) -> Hardware {
         self.bus_clock /= 2;
         self.read_start /= 2;
@@ -190,17 +190,18 @@ impl Hardware {
         self
     }
 
-    /// Time on the bus of one transaction with `bytes` of data and `idle` clocks without.
+    /// Returns the time on the bus of one transaction with `bytes` of data and `idle` clocks
+    /// without.
     pub fn bus_time(&self, bytes: u64, idle: u64) -> Ps {
         (idle + bytes.div_ceil(self.bus_width)) * self.bus_clock
     }
 
-    /// Latency of the route from place `a` to place `b`.
+    /// Returns the latency of the route from place `a` to place `b`.
     pub fn latency(&self, a: usize, b: usize) -> Ps {
         self.route + self.hop * self.fabric.hops(a, b)
     }
 
-    /// Time to copy a line that must be read from memory or not, to a place in the cache or not.
+    /// Returns the time to copy a line, with source and target in the cache or not.
     pub fn line_copy(&self, source_cached: bool, target_cached: bool) -> Ps {
         let fills = u64::from(!source_cached) + u64::from(!target_cached);
         let fill = if fills > 1 {
@@ -211,7 +212,7 @@ impl Hardware {
         let back = if target_cached { 0 } else { self.write_back };
         match fills {
             0 => self.cached_line,
-            // Stores hit the cache while the next line is awaited, but cost their issue.
+            // Stores hit the cache during the wait for the next line, but cost their issue.
             1 if target_cached => fill + self.cached_line / 2,
             _ => fill + back,
         }

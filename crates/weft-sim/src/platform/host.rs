@@ -1,4 +1,4 @@
-//! What host processors do: library calls as steps of cycles, copies and writes over the I/O bus.
+//! Host processors: library calls as steps of cycles, copies and writes over the I/O bus.
 
 use super::choice::{Forward, Repair, Transfer};
 use super::costs::{ADDRESS, DESCRIPTOR};
@@ -11,22 +11,22 @@ use weft_core::seq::Seq;
 /// A step of the host processor.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Op {
-    /// Computes for this time.
+    /// Computes for a time.
     Cpu(Ps),
-    /// Copies bytes, at this time for a line.
+    /// Copies bytes, with a time for each line.
     Copy { left: u64, line: Ps },
     /// Writes bytes over the I/O bus, combined to lines.
     Pio { left: u64 },
-    /// Writes bytes over the I/O bus with which the network interface gets a packet. They are
-    /// posted: the processor goes on, a later write waits for its turn on the bus.
+    /// Writes bytes over the I/O bus that give the network interface a packet. They are posted: the
+    /// processor goes on, and a later write waits for its turn on the bus.
     Post { bytes: u64, packet: PacketId },
     /// The send call returns.
     Sent,
-    /// The packet is the program's.
+    /// The program gets the packet.
     Received(PacketId),
 }
 
-/// What a program wants to do.
+/// The next action of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     /// Send one packet, with a number for it.
@@ -41,18 +41,18 @@ pub(super) enum Wish {
 
 /// The programs of all nodes. Times are those of the call.
 pub(super) trait Programs {
-    /// What `node` wants; asked again until it happens.
+    /// Returns the next action of `node`; called again until it is possible.
     fn wish(&mut self, node: usize) -> Wish;
-    /// The call that the wish led to has returned.
+    /// Notes that the call of the action has returned.
     fn sent(&mut self, node: usize, began: Ps, ended: Ps);
-    /// A packet's upcall has returned, or a fetch-and-add.
+    /// Notes that a packet's upcall, or a fetch-and-add, has returned.
     fn received(&mut self, node: usize, tag: u64, began: Ps, ended: Ps);
-    /// Whether everything has happened.
+    /// Returns true if the programs are done.
     fn done(&self) -> bool;
 }
 
 impl Machine {
-    /// Runs until the programs are done; returns the time. None if nothing happens any more.
+    /// Runs until the programs are done; returns the time. None if no event is left before.
     pub fn run(&mut self, programs: &mut dyn Programs) -> Option<Ps> {
         for node in 0..self.nodes.len() {
             self.wake(node);
@@ -81,7 +81,7 @@ impl Machine {
         Some(self.now)
     }
 
-    /// Something has changed for a host that may be waiting.
+    /// Wakes a host that may be waiting, after a change.
     pub fn wake(&mut self, node: usize) {
         let n = &mut self.nodes[node];
         if n.ops.is_empty() && !n.host_busy {
@@ -140,7 +140,7 @@ impl Machine {
         self.after(time, Event::Host(node));
     }
 
-    /// Chooses what the host does next; false if it waits.
+    /// Chooses the host's next step; false if it waits.
     fn decide(&mut self, node: usize, programs: &mut dyn Programs) -> bool {
         self.nodes[node].began = self.now;
         if let Some(id) = self.nodes[node].rx.pop_front() {
@@ -163,7 +163,7 @@ impl Machine {
         self.nodes[node].ops.push_back(op);
     }
 
-    /// Words written one by one, in 32nds of a word.
+    /// Writes words one by one, in 32nds of a word.
     fn words(&mut self, node: usize, count: u64) {
         let word = self.hw.bus_time(4, self.hw.pio_clocks);
         self.op(node, Op::Cpu(word * count / 32));
@@ -185,7 +185,7 @@ impl Machine {
         })
     }
 
-    /// Whether a packet to `to` may leave the host.
+    /// Returns true if a packet to `to` may leave the host.
     fn may_send(&mut self, node: usize, to: usize) -> bool {
         if self.nodes[node].free == 0 {
             return false;
@@ -203,7 +203,7 @@ impl Machine {
         true
     }
 
-    /// The steps of a send call with its data.
+    /// Adds the steps of a send call with its data.
     fn send_steps(&mut self, node: usize, id: PacketId) {
         let bytes = self.packets[id].bytes;
         self.nodes[node].free -= 1;
@@ -213,8 +213,8 @@ impl Machine {
         self.words(node, 32 * words);
         match self.choice.transfer {
             _ if self.is_gm() => return self.op(node, Op::Post { bytes: 0, packet: id }),
-            // A source outside the caches adds nothing: combined writes are posted, and a line
-            // is read in less time than the one before takes on the bus.
+            // A source outside the caches adds nothing: combined writes are posted, and reading a
+            // line takes less time than writing the previous one over the bus.
             Transfer::Pio => self.op(node, Op::Pio { left: self.header() + bytes }),
             Transfer::Sdma => {
                 self.op(node, Op::Copy { left: bytes, line: self.copies.send_line });
@@ -244,7 +244,7 @@ impl Machine {
         true
     }
 
-    /// One transfer of the data, one send descriptor for each child.
+    /// Adds one transfer of the data, and one send descriptor for each child.
     fn send_to_all(&mut self, node: usize, id: PacketId, children: &[usize]) {
         for (i, &child) in children.iter().enumerate() {
             let packet = Packet { from: node, to: child, ..self.packets[id].clone() };
@@ -275,15 +275,15 @@ impl Machine {
     fn control(&mut self, node: usize, id: PacketId, cycles: u64) {
         let buffer = self.packets[id].buffer;
         self.buffers[buffer].ready = true;
-        // It takes none of the buffers that are counted.
+        // It takes no buffer from the limit.
         self.buffers[buffer].refs += 1;
         self.cpu(node, cycles + self.host.repair_send);
         let bytes = self.header() + ADDRESS + DESCRIPTOR;
         self.op(node, Op::Post { bytes, packet: id });
     }
 
-    /// The network interface finds the request. A host that retransmits numbers the packet first,
-    /// or keeps it until its window opens.
+    /// Gives the network interface the request. A retransmitting host numbers the packet first, or
+    /// keeps it until its window opens.
     fn post(&mut self, node: usize, id: PacketId) {
         if self.choice.repair == Repair::Host && self.packets[id].kind != Kind::HostAck {
             let to = self.packets[id].to;
@@ -304,14 +304,14 @@ impl Machine {
         self.add_task(node, Task::Request(id));
     }
 
-    /// Takes a place in the host's window.
+    /// Gives the packet a number in the host's window.
     fn number(&mut self, node: usize, id: PacketId) {
         let (now, to, buffer) = (self.instant(), self.packets[id].to, self.packets[id].buffer);
         self.buffers[buffer].refs += 1;
         self.packets[id].seq = Some(self.peer(node, to).send.push(now, id));
     }
 
-    /// Posts what the window towards `other` lets go now.
+    /// Posts the packets that the window towards `other` admits now.
     fn host_unblock(&mut self, node: usize, other: usize) {
         loop {
             let peer = self.peer(node, other);
@@ -324,11 +324,11 @@ impl Machine {
         }
     }
 
-    /// The steps of finding a packet and taking it in.
+    /// Adds the steps of finding and receiving a packet.
     fn receive(&mut self, node: usize, id: PacketId) {
         let packet = self.packets[id].clone();
         let poll = self.host.poll;
-        // The poll reads a line that DMA has written: a miss.
+        // The poll reads a line that DMA has written: a cache miss.
         self.op(node, Op::Cpu(self.hw.line_fill));
         self.cpu(node, poll);
         if self.choice.repair == Repair::Host && !self.host_protocol(node, &packet) {
@@ -364,7 +364,7 @@ impl Machine {
         self.op(node, Op::Received(id));
     }
 
-    /// Passes a multicast packet on before the upcall: from the receive queue to the children.
+    /// Forwards a multicast packet before the upcall: from the receive queue to the children.
     fn forward(&mut self, node: usize, id: PacketId, children: &[usize]) {
         if children.is_empty() {
             return;
@@ -375,7 +375,7 @@ impl Machine {
         self.send_to_all(node, id, children);
     }
 
-    /// A fetch-and-add request handled by the host.
+    /// Answers a fetch-and-add request at the host.
     fn answer(&mut self, node: usize, packet: &Packet) {
         let value = self.nodes[node].counter;
         self.nodes[node].counter += 1;
@@ -385,7 +385,7 @@ impl Machine {
         self.control(node, reply, self.host.fetch_add);
     }
 
-    /// The host's part of retransmission at the receiver; false if the packet goes no further.
+    /// Runs the receiver's part of the host's retransmission; false if the packet is dropped.
     fn host_protocol(&mut self, node: usize, packet: &Packet) -> bool {
         let (cycles, lines) = (self.host.repair_receive, self.host.repair_lines);
         self.cpu(node, cycles);
@@ -441,7 +441,7 @@ impl Machine {
         }
     }
 
-    /// The host's timer for `other` has fired; `again`: packets are to be sent again.
+    /// Handles the host's timer for `other`; `again`: packets are to be sent again.
     pub fn host_timer(&mut self, node: usize, other: usize, again: bool) {
         if again {
             self.host_repeat(node, other);

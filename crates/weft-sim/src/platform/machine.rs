@@ -1,7 +1,7 @@
-//! Nodes, buses, engines and links in virtual time: who holds what for how long.
+//! Nodes, buses, engines and links in virtual time: each use of a resource and its duration.
 //!
-//! What processors do is in `firmware` (network interface) and `host`; here are the parts that only
-//! move bytes: the I/O bus, the host DMA engine, the send engine, the receiving port.
+//! The work of processors is in `firmware` (network interface) and `host`; here are the parts that
+//! only move bytes: the I/O bus, the host DMA engine, the send engine, the receiving port.
 
 use super::choice::{Choice, Repair};
 use super::costs::{Costs, HostCosts, NiCosts, SHARED_WINDOW};
@@ -16,9 +16,9 @@ use weft_core::reliability::{AckPolicy, RecvWindow, Reliability, SendWindow};
 use weft_core::seq::Seq;
 use weft_core::time::Instant;
 
-/// Bytes that the send engine moves between two looks at who else uses the memory.
+/// Bytes that the send engine moves before it checks again for other users of the memory.
 const CHUNK: u64 = 512;
-/// Bytes that a program copies or writes before it looks again.
+/// Bytes that a program copies or writes in one step.
 pub(super) const PIECE: u64 = 256;
 /// Retransmission timeout and latest acknowledgement of the implementations that retransmit.
 pub(super) const RTO: Duration = Duration::from_millis(5);
@@ -29,7 +29,7 @@ const NEVER: Duration = Duration::from_secs(4);
 pub(super) type PacketId = usize;
 pub(super) type BufferId = usize;
 
-/// What a packet is for.
+/// The purpose of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// For the program.
@@ -67,7 +67,7 @@ pub(super) struct Buffer {
     /// Sender whose packet it holds; None for a send buffer.
     pub from: Option<usize>,
     pub refs: u32,
-    /// The data has been fetched.
+    /// True if the data has been fetched.
     pub ready: bool,
     /// Packets that wait for the data.
     pub waiting: Vec<PacketId>,
@@ -78,16 +78,16 @@ pub(super) struct Buffer {
 pub(super) enum Dma {
     Fetch(PacketId),
     Deliver(PacketId),
-    /// Tells the host of this many free send buffers.
+    /// Reports this many free send buffers to the host.
     Complete(u32),
 }
 
-/// Who uses the I/O bus.
+/// A user of the I/O bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum User {
     /// The host writes and waits until it is written.
     Host,
-    /// The host has written what gives a packet to the network interface.
+    /// The host has written the words that give the network interface a packet.
     Posted {
         bytes: u64,
         packet: PacketId,
@@ -95,7 +95,7 @@ pub(super) enum User {
     Dma,
 }
 
-/// Protocol state kept for one other node, by the network interface or by the host.
+/// Protocol state of the network interface or of the host for one other node.
 pub(super) struct Peer {
     pub send: SendWindow<PacketId>,
     pub recv: RecvWindow,
@@ -112,7 +112,7 @@ pub(super) struct Node {
     /// Send buffers that the host may take.
     pub free: u32,
     pub began: Ps,
-    /// Ends of transfers, looked at first, and other work.
+    /// Ends of transfers, which are handled first, and other work.
     pub engine_tasks: VecDeque<Task>,
     pub tasks: VecDeque<Task>,
     pub task: Option<Task>,
@@ -127,7 +127,7 @@ pub(super) struct Node {
     dma_queue: VecDeque<Dma>,
     sending: Option<(PacketId, u64)>,
     send_queue: VecDeque<PacketId>,
-    /// A packet comes in through the port.
+    /// True while a packet comes in through the port.
     port_busy: bool,
     port_wait: VecDeque<usize>,
     receiving: bool,
@@ -161,10 +161,10 @@ impl Node {
     }
 }
 
-/// What happens next.
+/// An event of the simulation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
-    /// The host has finished a step that needs nobody else.
+    /// The host has finished a step that uses no other part.
     Host(usize),
     /// The network interface's processor has finished its task.
     Task(usize),
@@ -180,12 +180,12 @@ pub(super) enum Event {
     Timer(usize, usize),
 }
 
-/// How packets are copied by hosts, as the time for a cache line.
+/// Copies of packets by hosts, as the time for a cache line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Copies {
     /// From user memory to the send queue (l-sdma).
     pub send_line: Ps,
-    /// From the receive queue to user memory; None: the program reads it where it is.
+    /// From the receive queue to user memory; None: the program reads the data in the queue.
     pub receive_line: Option<Ps>,
 }
 
@@ -200,7 +200,7 @@ pub struct Counts {
     pub acks: u64,
     /// Packets sent again.
     pub resent: u64,
-    /// Packets lost on purpose.
+    /// Packets lost by the fault.
     pub lost: u64,
 }
 
@@ -218,7 +218,7 @@ pub(super) struct Machine {
     pub counts: Counts,
     pub rng: Rng,
     pub loss_ppm: u32,
-    /// Where in the fabric each rank is.
+    /// Place of each rank in the fabric.
     places: Vec<usize>,
     queue: Queue<Event>,
 }
@@ -263,7 +263,7 @@ impl Machine {
         self.queue.push(self.now + delay, event);
     }
 
-    /// The next event; None when nothing will ever happen again.
+    /// Returns the next event; None if there is none.
     pub fn next_event(&mut self) -> Option<Event> {
         let (at, event) = self.queue.pop()?;
         self.now = at;
@@ -271,8 +271,8 @@ impl Machine {
         Some(event)
     }
 
-    /// Packets a sender may have unacknowledged. With credits each of the other nodes has its part
-    /// of the receive buffers (section 4.1).
+    /// Returns the number of packets a sender may have unacknowledged. With credits each of the
+    /// other nodes has its part of the receive buffers (section 4.1).
     fn window(&self) -> u32 {
         match self.choice.repair {
             Repair::None => (self.hw.receive_memory / self.choice.mtu / self.hw.nodes) as u32,
@@ -308,8 +308,8 @@ impl Machine {
         self.buffers.len() - 1
     }
 
-    /// `time` of something that uses the NI memory of `node`, longer when more is asked of the
-    /// memory than it gives.
+    /// Returns `time` of a use of the NI memory of `node`, extended when the users together need
+    /// more than the memory's rate.
     pub fn shared(&self, node: usize, time: Ps) -> Ps {
         let (asked, given) = self.demand(node);
         if asked <= given {
@@ -330,7 +330,7 @@ impl Machine {
         (asked, self.hw.sram_rate)
     }
 
-    /// `time` of a copy by the host of `node`, longer while DMA uses the same memory.
+    /// Returns `time` of a copy by the host of `node`, extended while DMA uses the same memory.
     pub fn shared_memory(&self, node: usize, bytes: u64, time: Ps) -> Ps {
         let copy = bytes * 1_000_000 / time.max(1);
         let dma = self.hw.bus_width * 1_000_000 / self.hw.bus_clock;
@@ -367,13 +367,13 @@ impl Machine {
         self.after(time, Event::Bus(node));
     }
 
-    /// Time of the lines that the host writes next.
+    /// Returns the time of the lines that the host writes next.
     fn next_pio_time(&self, node: usize) -> Ps {
         let Some(Op::Pio { left }) = self.nodes[node].ops.front() else { return 0 };
         self.pio_time((*left).min(PIECE))
     }
 
-    /// Time to write bytes in combined lines.
+    /// Returns the time to write bytes in combined lines.
     fn pio_time(&self, bytes: u64) -> Ps {
         let line = super::hardware::LINE;
         let full = bytes / line * self.hw.bus_time(line, self.hw.pio_clocks);
@@ -386,7 +386,7 @@ impl Machine {
     fn burst_time(&self, node: usize) -> Ps {
         let Some((dma, left)) = self.nodes[node].dma else { return 0 };
         let idle = match dma {
-            // Nobody else asked for the bus in between: the transaction goes on.
+            // No other user asked for the bus in between: the transaction goes on.
             _ if self.nodes[node].streaming => 0,
             Dma::Fetch(_) => self.hw.read_clocks,
             _ => self.hw.write_clocks,
@@ -394,7 +394,7 @@ impl Machine {
         self.hw.bus_time(left.min(self.hw.burst), idle)
     }
 
-    /// The transaction on the bus of `node` is over; returns whose it was.
+    /// Ends the transaction on the bus of `node`; returns its user.
     pub fn bus_done(&mut self, node: usize) -> Option<User> {
         let user = self.nodes[node].bus.take();
         match user {
@@ -412,7 +412,7 @@ impl Machine {
 
     // The host DMA engine.
 
-    /// Bytes of a packet's header.
+    /// Returns the bytes of a packet's header.
     pub fn header(&self) -> u64 {
         match self.choice.repair {
             Repair::Host => super::costs::HEADER + super::costs::REPAIR_HEADER,
@@ -420,7 +420,7 @@ impl Machine {
         }
     }
 
-    /// Bytes that `dma` moves over the bus.
+    /// Returns the bytes that `dma` moves over the bus.
     fn dma_bytes(&self, dma: Dma) -> u64 {
         match dma {
             Dma::Fetch(packet) => self.packets[packet].bytes,
@@ -429,7 +429,7 @@ impl Machine {
         }
     }
 
-    /// Gives the engine a transfer; it starts when those before are done.
+    /// Gives the engine a transfer; it starts after all before it are done.
     pub fn start_dma(&mut self, node: usize, dma: Dma) {
         self.nodes[node].dma_queue.push_back(dma);
         self.next_dma(node);
@@ -449,7 +449,7 @@ impl Machine {
         self.after(start, Event::DmaReady(node));
     }
 
-    /// The processor has seen the end of a transfer and starts the next.
+    /// Starts the next transfer, after the processor has seen the end of one.
     pub fn dma_seen(&mut self, node: usize) {
         self.nodes[node].dma = None;
         self.next_dma(node);
@@ -491,7 +491,7 @@ impl Machine {
         }
     }
 
-    /// The packet that `node` sends enters the port of `to`.
+    /// Lets the packet that `node` sends enter the port of `to`.
     fn enter(&mut self, node: usize, to: usize) {
         self.nodes[to].port_busy = true;
         self.nodes[to].receiving = true;
@@ -505,7 +505,7 @@ impl Machine {
         self.after(time, Event::Sent(node));
     }
 
-    /// A piece has left; the rest follows, or the packet is on its way.
+    /// Handles a piece that has left; the rest follows, or the packet is in flight.
     pub fn chunk_sent(&mut self, node: usize) {
         let Some((packet, left)) = &mut self.nodes[node].sending else { return };
         *left = left.saturating_sub(CHUNK);
@@ -521,19 +521,19 @@ impl Machine {
         self.add_task(node, Task::Sent(packet));
     }
 
-    /// The processor has seen that a packet left and gives the engine the next.
+    /// Gives the engine the next packet, after the processor has seen that one left.
     pub fn send_seen(&mut self, node: usize) {
         self.nodes[node].sending = None;
         self.next_send(node);
     }
 
-    /// A packet is in a receive buffer of its node.
+    /// Handles a packet that is in a receive buffer of its node.
     pub fn arrived(&mut self, packet: PacketId) {
         let node = self.packets[packet].to;
         self.add_task(node, Task::Arrived(packet));
     }
 
-    /// The port takes the next packet: the receive engine has a second buffer.
+    /// Lets the port take the next packet: the receive engine has a second buffer.
     fn leave(&mut self, node: usize) {
         self.nodes[node].port_busy = false;
         self.nodes[node].receiving = false;

@@ -24,7 +24,7 @@ pub struct Setup {
     pub choice: Choice,
     /// Work of the processors, before the additions of the choice.
     pub costs: Costs,
-    /// Where ranks are placed, and what is lost.
+    /// Seed of the ranks' places and of losses.
     pub seed: u64,
 }
 
@@ -35,11 +35,11 @@ pub struct LogP {
     pub os: f64,
     /// Receive overhead.
     pub or: f64,
-    /// What of the latency is neither.
+    /// The rest of the latency.
     pub l: f64,
     /// Time between messages of a flood.
     pub g: f64,
-    /// One way, all in all.
+    /// Time from one program to the other, one way.
     pub end_to_end: f64,
 }
 
@@ -48,7 +48,7 @@ fn us(time: f64) -> f64 {
 }
 
 impl Setup {
-    /// `choice` on `hw`.
+    /// Creates the setup of `choice` on `hw`.
     pub fn new(hw: &Hardware, choice: Choice, seed: u64) -> Setup {
         Setup { hw: hw.clone(), choice, costs: Costs::default(), seed }
     }
@@ -58,9 +58,9 @@ impl Setup {
         Machine::new(&self.hw, &self.choice, &self.costs, copies, seed)
     }
 
-    /// Copies of a message of `size` bytes; the receiver copies if `copied`.
+    /// Returns the copies of a message of `size` bytes; the receiver copies if `copied`.
     fn copies(&self, size: usize, copied: bool) -> Copies {
-        // Half the cache: the other half holds the queue and the other side's buffer.
+        // The data fits half the cache: the queue and the other side's buffer need the other half.
         let cached = size <= self.hw.cache / 2;
         Copies {
             send_line: self.hw.line_copy(cached, true),
@@ -68,7 +68,7 @@ impl Setup {
         }
     }
 
-    /// LogP parameters for messages of `bytes` bytes.
+    /// Returns the LogP parameters for messages of `bytes` bytes.
     pub fn logp(&self, bytes: u64) -> LogP {
         let mut sum = LogP::default();
         for placement in 0..PLACEMENTS {
@@ -87,14 +87,14 @@ impl Setup {
         LogP { os, or, end_to_end, g: mean(sum.g), l: end_to_end - os - or }
     }
 
-    /// One-way time of a message in microseconds, copied at the receiver.
+    /// Returns the one-way time of a message in microseconds, copied at the receiver.
     pub fn latency(&self, bytes: u64) -> f64 {
         let mut pong = PingPong::new(bytes, self.choice.mtu);
         self.machine(self.copies(bytes as usize, true), 0).run(&mut pong);
         us(pong.time() / 2.0)
     }
 
-    /// Time of a fetch-and-add at another node, in microseconds.
+    /// Returns the time of a fetch-and-add at another node, in microseconds.
     pub fn fetch_add(&self) -> f64 {
         let one = |placement| {
             let mut program = FetchAdd::default();
@@ -104,14 +104,16 @@ impl Setup {
         (0..PLACEMENTS).map(one).sum::<f64>() / PLACEMENTS as f64
     }
 
-    /// Throughput of a one-way stream of messages of `size` bytes, in Mbyte/s of 2^20 bytes.
+    /// Returns the throughput of a one-way stream of messages of `size` bytes, in Mbyte/s of 2^20
+    /// bytes.
     pub fn throughput(&self, size: usize, copied: bool) -> f64 {
         let mut stream = Stream::messages(size, self.choice.mtu);
         self.machine(self.copies(size, copied), 0).run(&mut stream);
         stream.rate()
     }
 
-    /// Time until the last of all nodes has a multicast message of `bytes` bytes, in microseconds.
+    /// Returns the time until the last node has a multicast message of `bytes` bytes, in
+    /// microseconds.
     pub fn multicast_latency(&self, bytes: u64) -> f64 {
         let one = |placement| {
             let mut program = Multicast::new(self.hw.nodes, bytes as usize, self.choice.mtu, 1);
@@ -121,8 +123,8 @@ impl Setup {
         (0..PLACEMENTS).map(one).sum::<f64>() / PLACEMENTS as f64
     }
 
-    /// Rate at which multicast messages of `size` bytes leave the sender, in Mbyte/s of 2^20
-    /// bytes; every receiver copies.
+    /// Returns the rate at which multicast messages of `size` bytes leave the sender, in Mbyte/s of
+    /// 2^20 bytes; every receiver copies.
     pub fn multicast_throughput(&self, size: usize) -> f64 {
         let count = 2 * packets_for(size, self.choice.mtu);
         let mut program = Multicast::new(self.hw.nodes, size, self.choice.mtu, count);
@@ -130,8 +132,8 @@ impl Setup {
         program.rate()
     }
 
-    /// A stream of `count` packets of `bytes` bytes with `loss` parts per million of the packets
-    /// lost: whether all arrived in order, and what happened.
+    /// Sends `count` packets of `bytes` bytes, of which `loss` parts per million are lost; returns
+    /// true if all arrived in order, and the counters.
     pub fn lossy(&self, bytes: u64, count: u64, loss: u32) -> (bool, Counts) {
         let mut machine = self.machine(Copies::default(), 0);
         machine.loss_ppm = loss;
@@ -141,7 +143,7 @@ impl Setup {
     }
 }
 
-/// Messages of `size` bytes that make a stream long enough to be measured.
+/// Returns the number of messages of `size` bytes that make a stream long enough to measure.
 fn packets_for(size: usize, mtu: usize) -> u64 {
     let packets = size.div_ceil(mtu);
     (96usize.div_ceil(packets)) as u64
@@ -152,7 +154,7 @@ struct PingPong {
     size: usize,
     mtu: usize,
     packets: u64,
-    /// Packets sent and received by each.
+    /// Packets sent and received by each node.
     sent: [u64; 2],
     got: [u64; 2],
     start: Ps,
@@ -169,7 +171,7 @@ impl PingPong {
         PingPong { size, mtu, packets, sent: [0; 2], got: [0; 2], start, end, os, or }
     }
 
-    /// Of one round trip.
+    /// Returns the time of one round trip.
     fn time(&self) -> f64 {
         (self.end - self.start) as f64 / ROUNDS as f64
     }
@@ -180,7 +182,7 @@ impl Programs for PingPong {
         if node > 1 || self.done() {
             return Wish::Wait;
         }
-        // Node 0 begins; each answers whole messages.
+        // Node 0 begins; each node answers whole messages.
         let turns = self.got[node] / self.packets + u64::from(node == 0);
         if self.sent[node] == turns * self.packets {
             return Wish::Wait;
@@ -250,7 +252,7 @@ impl Programs for FetchAdd {
     }
 }
 
-/// Node 0 sends to node 1 as fast as it can.
+/// Node 0 sends to node 1 at the highest rate.
 struct Stream {
     size: usize,
     mtu: usize,
@@ -270,7 +272,7 @@ impl Stream {
         Stream { size, mtu: size.max(1), count, sent, got, bytes: 0, start, end, in_order: true }
     }
 
-    /// Enough messages of `size` bytes, cut to packets.
+    /// Creates a stream of enough messages of `size` bytes, cut to packets.
     fn messages(size: usize, mtu: usize) -> Stream {
         let packets = size.div_ceil(mtu).max(1) as u64;
         let count = packets * packets_for(size, mtu);
@@ -290,7 +292,7 @@ impl Stream {
     }
 }
 
-/// Bytes of packet `index` in a row of messages of `size` bytes.
+/// Returns the bytes of packet `index` in a sequence of messages of `size` bytes.
 fn fragment(size: usize, mtu: usize, index: u64) -> u64 {
     let packets = size.div_ceil(mtu).max(1) as u64;
     let last = (size - (packets as usize - 1) * mtu) as u64;
@@ -337,7 +339,7 @@ struct Multicast {
     sent: u64,
     got: Vec<u64>,
     all: u64,
-    /// Packets and time when the last node had the first half, and when it had all.
+    /// Packets, and the time when the last node had the first half, and when it had all.
     start: (u64, Ps),
     end: Ps,
     last: Ps,
@@ -373,8 +375,8 @@ impl Programs for Multicast {
         assert_eq!(tag, self.got[node], "multicast out of order");
         self.got[node] += 1;
         self.all += 1;
-        // The rate is that of the second half, from everybody having the first to everybody having
-        // all.
+        // The rate is that of the second half: from the time when all nodes have the first half to
+        // the time when all have everything.
         if self.got[node] == self.packets / 2 {
             self.start = (self.packets / 2, ended);
         }

@@ -1,4 +1,5 @@
-//! The event queue: earliest first, events of one instant in the order they were scheduled.
+//! The event queue: yields the earliest first, events of one instant in the order they were
+//! scheduled.
 
 use super::hardware::Ps;
 use std::cmp::{Ordering, Reverse};

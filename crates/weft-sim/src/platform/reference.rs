@@ -1,5 +1,5 @@
-//! The numbers that the paper states, each with what is simulated for it and whether it calibrated
-//! the model.
+//! The numbers that the paper states, each with the simulated figure that it is compared with, and
+//! marked if it calibrated the model.
 
 use super::choice::Choice;
 use weft_core::group::tree::Tree;
@@ -15,18 +15,18 @@ pub enum Parameter {
     Latency,
     /// Gap.
     Gap,
-    /// One way, all in all.
+    /// Time from one program to the other, one way.
     EndToEnd,
 }
 
-/// What is simulated for a number.
+/// The simulated figure for a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Figure {
     /// A LogP parameter for messages of 16 bytes.
     LogP(Choice, Parameter),
     /// A fetch-and-add.
     FetchAdd(Choice),
-    /// How many times faster a fetch-and-add is on P3 than on PPro.
+    /// Time of a fetch-and-add on PPro divided by that on P3.
     FetchAddSpeedup(Choice),
     /// Two messages of 16 bytes, there and back.
     RoundTrip(Choice),
@@ -53,7 +53,7 @@ pub enum Figure {
 pub struct Number {
     /// Table or section: `III`, `fig9`.
     pub table: &'static str,
-    /// What it is.
+    /// Its name.
     pub row: String,
     /// `ppro` or `p3`.
     pub platform: &'static str,
@@ -61,9 +61,9 @@ pub struct Number {
     pub unit: &'static str,
     /// The paper's value.
     pub paper: f64,
-    /// What is simulated.
+    /// The simulated figure.
     pub figure: Figure,
-    /// Whether it was used to calibrate the model.
+    /// True if it was used to calibrate the model.
     pub calibrated: bool,
 }
 
@@ -119,14 +119,14 @@ impl List {
         self.0.push(Number { table, row, platform, unit, paper, figure, calibrated: false });
     }
 
-    /// The number added last calibrated the model.
+    /// Sets whether the last number calibrated the model.
     fn calibrated(&mut self, yes: bool) {
         if let Some(last) = self.0.last_mut() {
             last.calibrated = yes;
         }
     }
 
-    /// LogP parameters of `choices`, first all on PPro, then all on P3.
+    /// Adds the LogP parameters of `choices`, first all on PPro, then all on P3.
     fn logp(
         &mut self,
         table: &'static str,
@@ -150,7 +150,8 @@ impl List {
     fn table_3(&mut self) {
         let choices = [Choice::SDMA, Choice::NIRX, Choice::HRX, Choice::GM];
         let rows: Vec<&[f64]> = TABLE_3.iter().map(|row| &row[..]).collect();
-        // GM is other firmware on the same hardware: its work is taken from PPro, P3 follows.
+        // GM is other firmware on the same hardware: its work is fitted on PPro; P3 follows from
+        // that.
         self.logp("III", &choices, &rows, |choice, platform| {
             choice == Choice::SDMA || (choice == Choice::GM && platform == "ppro")
         });
@@ -165,7 +166,7 @@ impl List {
         for &choice in &choices[..3] {
             let row = format!("{choice}: fetch-and-add, PPro over P3");
             self.add(("III", "both", "times"), &row, (2.5, Figure::FetchAddSpeedup(choice)));
-            // What follows from calibrated numbers alone is no prediction, here and below.
+            // A number that follows from calibrated numbers alone is no prediction; the same below.
             self.calibrated(choice == Choice::SDMA);
         }
     }
@@ -176,7 +177,7 @@ impl List {
         self.logp("IV", &choices, &rows, |choice, _| choice == Choice::SDMA);
     }
 
-    /// The lowest level of the programming systems' table: what LCI itself does.
+    /// Adds the lowest level of the programming systems' table: LCI itself.
     fn table_5(&mut self) {
         let rows = [
             ("ppro", Choice::PIO, 20.4, [64.0, 68.0, 63.0]),
@@ -250,7 +251,7 @@ impl List {
     }
 }
 
-/// All numbers of the paper that the model answers for.
+/// Returns all numbers of the paper that the model has a figure for.
 pub fn numbers() -> Vec<Number> {
     let mut list = List::default();
     list.table_3();

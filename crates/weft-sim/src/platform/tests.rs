@@ -14,7 +14,7 @@ fn errors(rows: &[Row], calibrated: bool) -> impl Iterator<Item = f64> + '_ {
     rows.iter().filter(move |row| row.number.calibrated == calibrated).map(Row::error)
 }
 
-/// What the results page reports, as bounds: a change of the model that makes it worse fails.
+/// The figures of the results page, as bounds: a change that makes the model worse fails.
 #[test]
 fn model__errors_and_orderings_are_those_reported() {
     let lab = Lab::new(1);
@@ -88,7 +88,7 @@ fn stream__credits_need_more_acknowledgements_than_shared_buffers() {
     assert!(acks(&ppro, Choice::HRX) <= 20 && acks(&ppro, Choice::NIRX) <= 20);
 }
 
-/// Section 4.1: a completion says that the user's data may change, which does not wait for the
+/// Section 4.1: a completion says that the user's data may change. It does not wait for the
 /// acknowledgement; only the buffer does.
 #[test]
 fn stream__data_is_reported_when_fetched_and_buffers_together() {
@@ -104,8 +104,8 @@ fn stream__data_is_reported_when_fetched_and_buffers_together() {
     assert!(found.abs_diff(wanted) <= 16, "{found}, not about {wanted}");
 }
 
-/// The host writes header and address of l-sdma and waits for the bus, for the descriptor it does
-/// not.
+/// The host writes header and address of l-sdma and waits for the bus; it does not wait for the
+/// descriptor.
 #[test]
 fn logp__a_descriptor_is_posted() {
     let setup = Setup::new(&Hardware::p3(), Choice::SDMA, 1);

@@ -1,14 +1,13 @@
-//! What agents do in their ranks' place, under the faults that ranks are tested under, and while
-//! ranks compute.
+//! Agents that work in their ranks' place, under the same faults as ranks, and while ranks compute.
 
 use super::*;
 use weft::choices::Place;
 
 const BOTH: [Place; 2] = [Place::Host, Place::Agent];
-/// How long a rank computes.
+/// Time that a rank computes.
 const LONG: u64 = 500 * MS;
 
-/// Multicast and fetch-and-add where this says, retransmission in agents either way.
+/// Returns settings with multicast and fetch-and-add at `place`, and retransmission in agents.
 fn settings(place: Place) -> Config {
     Config { multicast: place, fetch_add: place.into(), ..Config::default() }
 }
@@ -17,7 +16,7 @@ fn served(config: SimConfig) -> SimConfig {
     SimConfig { served: true, ..config }
 }
 
-/// Counts the packets that come for handler 0, which have to come in order.
+/// Counts the packets for handler 0, and checks their order.
 fn count_packets(packets: &Packets) -> Rc<Cell<u32>> {
     let got = Rc::new(Cell::new(0));
     let heard = Rc::clone(&got);
@@ -29,7 +28,8 @@ fn count_packets(packets: &Packets) -> Rc<Cell<u32>> {
     got
 }
 
-/// Host 0 sends down the tree until agents forward, if they shall; how many packets that took.
+/// Lets host 0 send down the tree until agents forward, if they shall; returns the number of
+/// packets.
 async fn warm_up(
     env: &Env,
     packets: &Packets,
@@ -57,8 +57,8 @@ fn multicast__all_trees_all_roots_in_order_under_loss() {
     }
 }
 
-/// Host 0 sends 20 packets to 8 hosts, of which all but the last compute; when that one has them,
-/// in ms after they began to.
+/// Lets host 0 send 20 packets to 8 hosts, of which all but the last compute; returns the time at
+/// which the last one has them, in ms after the others began to compute.
 fn last_while_others_compute(config: SimConfig, place: Place, tree: Tree) -> f64 {
     const COUNT: u32 = 20;
     let mut sim = sim_of("computing", config).settings(settings(place));
@@ -78,7 +78,7 @@ fn last_while_others_compute(config: SimConfig, place: Place, tree: Tree) -> f64
             let warm = world.broadcast(0, warm).await.unwrap();
             let warm = u32::from_le_bytes(warm.try_into().unwrap());
             until(&env, || env.host == 0 || got.get() == warm).await;
-            // So late that everybody has been through the barrier.
+            // So late that every host has left the barrier.
             world.barrier().await.unwrap();
             let start = Instant(900 * MS);
             env.endpoint.sleep(start.since(env.now())).await;
@@ -136,7 +136,7 @@ fn multicast__a_slow_receiver_is_named_and_memory_stays_bounded_under_loss() {
             }
             let mut sent = warm_up(&env, &packets, &group, tree).await;
             world.barrier().await.unwrap();
-            // So much as has room on the way to it, and no more.
+            // As many as have room on the route, and no more.
             let end = env.now() + Duration::from_millis(1_000);
             while env.now() < end {
                 match group.try_send(tree, 0, sent, &bytes(sent.into(), 64)) {
@@ -199,7 +199,8 @@ fn multicast__a_member_that_dies_fails_the_group_by_name_under_loss() {
     }
 }
 
-/// Hosts add to a counter of host 0, which computes meanwhile; the longest wait for a ticket, ms.
+/// Lets hosts add to a counter of host 0, which computes meanwhile; returns the longest wait for a
+/// result, ms.
 fn tickets_while_the_owner_computes(config: SimConfig, place: Place) -> f64 {
     const EACH: u64 = 50;
     let mut sim = sim_of("tickets of agents", config).settings(settings(place));
@@ -243,7 +244,7 @@ fn tickets_while_the_owner_computes(config: SimConfig, place: Place) -> f64 {
 
 #[test]
 fn fetch_add__a_request_that_overtakes_its_session_is_answered() {
-    // HELLOs held back while requests pass: among these seeds, every few.
+    // HELLOs delayed while requests pass: in every few of these seeds.
     for seed in 1..60 {
         tickets_while_the_owner_computes(served(faulty(5, seed, 0.05)), Place::Agent);
     }

@@ -14,7 +14,7 @@ use weft_core::{Instant, Reliability};
 use weft_sim::runner::Outcome;
 use weft_sim::{Env, Fault, Sim, SimConfig, Span};
 
-/// A simulation that only these tests know.
+/// Makes a simulation that only these tests know.
 fn sim_of(name: &str, config: SimConfig) -> Sim {
     Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
 }
@@ -57,8 +57,8 @@ fn run(mut sim: Sim) -> Outcome {
     sim.run().unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Every host multicasts `count` packets, each over another tree than the one before; all arrive
-/// everywhere, once and in the order of their root.
+/// Lets every host multicast `count` packets, each over another tree than the one before; all
+/// arrive everywhere, once and in the order of their root.
 fn everybody_multicasts(config: SimConfig, settings: Config, count: u32) -> Outcome {
     let mut sim = sim_of("multicast", config).settings(settings);
     sim.spawn_all(move |env| async move {
@@ -80,7 +80,7 @@ fn everybody_multicasts(config: SimConfig, settings: Config, count: u32) -> Outc
         }
         let me = env.host as usize;
         until(&env, || got.borrow().iter().enumerate().all(|(r, &n)| r == me || n == count)).await;
-        // What others still have to hear goes through this host.
+        // Packets to others still pass through this host.
         env.world().barrier().await.unwrap();
     });
     run(sim)
@@ -123,7 +123,7 @@ fn multicast__lost_credit_is_asked_for_and_comes_back() {
             let got = Rc::new(Cell::new(0));
             let heard = Rc::clone(&got);
             packets.handle(0, move |_, _| heard.set(heard.get() + 1));
-            // As if the network had swallowed them.
+            // The packets are dropped, as if the network had lost them.
             packets.lose_credits(3);
             let group = packets.group(GROUP, members(&env), env.host as usize).unwrap();
             if env.host == 0 {
@@ -156,7 +156,7 @@ fn multicast__a_slow_receiver_is_named_and_memory_stays_bounded() {
             packets.handle(0, move |_, packet| {
                 heard.set(heard.get() + 1);
                 if slow {
-                    // It is not done with any of them.
+                    // It keeps all of them.
                     keep.borrow_mut().push(packet.keep().ok().expect("fewer than the bound"));
                 }
             });
@@ -168,7 +168,7 @@ fn multicast__a_slow_receiver_is_named_and_memory_stays_bounded() {
                         sent += 1;
                         env.sleep(100_000).await;
                     }
-                    // One window an edge on the way to it, and what had been forwarded.
+                    // One window for each edge on the route, and the packets forwarded before.
                     assert!((8..=24).contains(&sent), "{sent} packets were taken");
                     for n in sent..60 {
                         group.send_over(Tree::Chain, 0, n, &[0; 64]).await.unwrap();
@@ -201,7 +201,7 @@ fn multicast__a_slow_receiver_is_named_and_memory_stays_bounded() {
 #[test]
 fn multicast__a_member_that_dies_fails_the_group_by_name() {
     for visible in [true, false] {
-        // In a chain only member 1 talks to member 2.
+        // In a chain only member 1 communicates with member 2.
         let death = Fault::Death { host: 2, at: 5 * MS, visible };
         let config = SimConfig { faults: vec![death], ..SimConfig::new(4, 1) };
         let settings = Config {
@@ -268,7 +268,7 @@ fn multicast__a_group_made_late_gets_everything() {
     run(sim);
 }
 
-/// Rounds of packets gathered from shared memory, which is free and used again after each.
+/// Sends rounds of packets gathered from shared memory, which is free and used again after each.
 async fn gather_rounds(env: &Env, packets: &Packets, rounds: u32, each: u32) {
     let to = env.peer(1);
     let mut memory: Rc<[u8]> = vec![0; 200 * each as usize].into();
@@ -276,7 +276,7 @@ async fn gather_rounds(env: &Env, packets: &Packets, rounds: u32, each: u32) {
         let own = Rc::get_mut(&mut memory).expect("nobody else uses it after a flush");
         own.copy_from_slice(&bytes(round.into(), 200 * each as usize));
         for n in 0..each {
-            // Packets of other kinds keep their place among them.
+            // Packets of other types keep their order among them.
             if n % 7 == 3 {
                 let part = &memory[200 * n as usize..][..200];
                 packets.send_async(to, 1, round * each + n, part).await.unwrap();
@@ -406,7 +406,7 @@ fn packets__kept_beyond_the_bound_are_refused_and_credit_comes_back() {
     run(sim);
 }
 
-/// A counter that host 0 makes, at 100, as all know it.
+/// Returns a counter that host 0 makes, with value 100, as all hosts know it.
 async fn counter_of_host_0(env: &Env, packets: &Packets) -> Counter {
     let key = match env.host {
         0 => packets.counter(100).unwrap().key.to_le_bytes().to_vec(),
@@ -481,7 +481,7 @@ fn rcpy__places_bytes_counts_hits_and_invalidates() {
             world.barrier().await.unwrap();
         }
         let stats = packets.stats();
-        // Five pages and three translations: some are found again, some had to go.
+        // Five pages and three translations: some are found again, some were evicted.
         assert!(stats.rcpy_hits > 0 && stats.rcpy_evictions > 0, "{stats:?}");
         assert!(stats.rcpy_misses >= 5, "{stats:?}");
         let beyond = packets.rcpy_async(to, key, LEN as u64 - 10, &[1; 11]).await;
@@ -495,7 +495,7 @@ fn rcpy__places_bytes_counts_hits_and_invalidates() {
     run(sim);
 }
 
-/// Both hosts trust the network; what comes of 3000 packets of host 0.
+/// Makes both hosts trust the network; returns the fate of 3000 packets of host 0.
 fn trusted(loss: f64) -> (u32, Option<OpError>) {
     let settings =
         Config { reliability: Reliability::None, eager_credit: 128 << 10, ..Config::default() };

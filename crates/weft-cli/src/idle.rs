@@ -1,21 +1,21 @@
-//! Whether this machine has other work: then figures are worse than they could be.
+//! Checks for other work on this machine, which makes figures worse.
 
 use std::time::Duration;
 
-/// How long is looked. The load average would tell of what ended a minute ago.
+/// Duration of the check. The load average would include work that ended a minute ago.
 const LOOK: Duration = Duration::from_millis(300);
-/// Cores in use that spoil a measurement.
+/// Number of cores in use that spoils a measurement.
 pub const BUSY: f64 = 0.25;
 
-/// Time of all cores since the start of the system: in use, whoever took it, and in all.
+/// Time of all cores since the start of the system: time in use by any process, and all time.
 #[derive(Debug, PartialEq, Eq)]
 struct Times {
     used: u64,
     all: u64,
 }
 
-/// The first line of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq,
-/// steal; guests are counted in user.
+/// Parses the first line of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq,
+/// softirq, steal; guests are counted in user.
 fn times(stat: &str) -> Option<Times> {
     let numbers = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
     let times: Vec<u64> = numbers.take(8).map_while(|n| n.parse().ok()).collect();
@@ -28,8 +28,8 @@ fn now() -> Option<Times> {
     times(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// Cores that are in use while this one looks and does nothing itself; time that the hypervisor
-/// gave to others counts. `None` if the system does not say.
+/// Returns the number of cores in use while this process sleeps. Time that the hypervisor gave to
+/// others counts. `None` if the system does not report it.
 pub fn cores_in_use() -> Option<f64> {
     let before = now()?;
     std::thread::sleep(LOOK);
@@ -39,7 +39,7 @@ pub fn cores_in_use() -> Option<f64> {
     (all > 0).then(|| used as f64 / all as f64 * cores as f64)
 }
 
-/// Cores in use, if they are too many for good figures.
+/// Returns the number of cores in use, if it is too large for good figures.
 pub fn busy() -> Option<f64> {
     cores_in_use().filter(|&cores| cores > BUSY)
 }

@@ -1,4 +1,5 @@
-//! `weft info`: the links of this machine, the effective configuration, and what follows from them.
+//! `weft info`: the links of this machine, the effective configuration, and the resulting
+//! protocols.
 
 use crate::tune;
 use anyhow::Result;
@@ -44,7 +45,7 @@ struct Calibrated {
     made_utc: String,
 }
 
-/// What messages take between two places.
+/// Protocols and paths of messages between two places.
 #[derive(Serialize)]
 struct Messages {
     place: &'static str,
@@ -61,7 +62,7 @@ struct LinkInfo {
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     caps: Option<Caps>,
-    /// As the link itself says.
+    /// Capabilities that the link itself reports.
     #[serde(skip)]
     raw: Option<LinkCaps>,
     addresses: Vec<String>,
@@ -80,16 +81,16 @@ struct Caps {
     mb_per_s: u32,
     at_once_mb_per_s: u32,
     eager_max_bytes: u32,
-    /// `estimate`, or where and when it was measured.
+    /// `estimate`, or place and time of the measurement.
     source: String,
 }
 
-/// The protocol of messages of up to a size.
+/// The protocol of messages up to a size.
 #[derive(Serialize)]
 struct Choice {
     up_to_bytes: Option<u64>,
     protocol: String,
-    /// Links: of the message or its announcement, and of its data.
+    /// Link of the message or its announcement, and of its data.
     path: String,
     why: String,
 }
@@ -181,7 +182,8 @@ fn reason(config: &Config, caps: &LinkCaps, choice: Protocol) -> String {
     }
 }
 
-/// The link of a message of `len` bytes, or of its announcement and of its data, the link `data`.
+/// Returns the link of a message of `len` bytes, or the links of its announcement and of its data.
+/// `data` is the link of data.
 fn path_of(caps: &LinkCaps, data: &str, chosen: Protocol, len: u64) -> String {
     match chosen {
         _ if data == caps.name => data.to_string(),
@@ -191,7 +193,8 @@ fn path_of(caps: &LinkCaps, data: &str, chosen: Protocol, len: u64) -> String {
     }
 }
 
-/// The protocols and paths by size: where one ends, the next begins. `data` names the link of data.
+/// Returns protocols and paths by size: each begins where the one before ends. `data` names the
+/// link of data.
 fn choices(config: &Config, caps: &LinkCaps, data: &str) -> Vec<Choice> {
     let at = |len| {
         let chosen = protocol(config, caps, len);
@@ -216,7 +219,7 @@ fn choices(config: &Config, caps: &LinkCaps, data: &str) -> Vec<Choice> {
     ends.into_iter().map(Some).chain([None]).map(choice).collect()
 }
 
-/// Where a link's figures come from.
+/// Returns the source of a link's figures.
 fn source(name: &str) -> String {
     let calibration = Calibration::in_use();
     calibration.link(name).map_or_else(
@@ -225,7 +228,7 @@ fn source(name: &str) -> String {
     )
 }
 
-/// What decides between links: each one's figure.
+/// Returns the figure of each link, for the choice between links.
 fn compare(links: &[LinkCaps], what: &str, figure: impl Fn(&LinkCaps) -> String) -> String {
     let each = |caps: &LinkCaps| {
         let caps = Calibration::in_use().apply(*caps);
@@ -234,7 +237,7 @@ fn compare(links: &[LinkCaps], what: &str, figure: impl Fn(&LinkCaps) -> String)
     format!("{what}: {}", links.iter().map(each).collect::<Vec<_>>().join(", "))
 }
 
-/// What messages take where these links reach a peer.
+/// Returns protocols and paths of messages to a peer that these links reach.
 fn messages(config: &Config, place: &'static str, links: &[LinkCaps]) -> Option<Messages> {
     let choice = choice(links, Calibration::in_use())?;
     let (small, data) = (links[choice.small].name, links[choice.data].name);
@@ -284,7 +287,7 @@ fn describe(config: &Config, name: &'static str, link: Option<&mut dyn Link>) ->
     info
 }
 
-/// The security mode as asked for, and the link of a job that nobody is in.
+/// Returns the security mode asked for, and its description.
 fn security() -> Result<(Mode, String)> {
     let mode = weft::job::security_from_env()?;
     let text = match mode {
@@ -351,7 +354,7 @@ fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
     vec![shm, agent(), xdp, packet, gso, udp]
 }
 
-/// The agent, if one serves here: asked how it is, not to serve.
+/// Reports the agent of this host, if there is one. It is asked for its status only.
 fn agent() -> LinkInfo {
     let mut info = LinkInfo {
         name: "agent",
@@ -377,8 +380,7 @@ fn agent() -> LinkInfo {
     info
 }
 
-/// The XDP link is opened only where `WEFT_LINK` asks for it: attaching a program may make a card
-/// pause.
+/// Opens the XDP link only where `WEFT_LINK` names it: attaching a program may make a card pause.
 fn xdp(config: &Config, security: Security) -> Result<LinkInfo, String> {
     let xdp = weft::job::xdp_from_env().map_err(|e| e.to_string())?;
     if !links_from_env().map_err(|e| e.to_string())?.xdp {
@@ -420,7 +422,7 @@ fn print_link(link: &LinkInfo) {
     }
 }
 
-/// Protocol, path and reason of messages by size, between these links' peers.
+/// Prints protocol, path and reason of messages by size, over these links.
 fn print_messages(m: &Messages) {
     println!("\nmessages {}: small over {}, data over {}", m.place, m.small_over, m.data_over);
     for why in &m.why {
@@ -461,8 +463,8 @@ fn print_config(config: &Config, settings: &[Setting], variables: &[Variable], w
     }
 }
 
-/// Messages inside the host and between hosts, over the links that open here of those that
-/// `WEFT_LINK` has a job on two hosts use.
+/// Returns the messages inside the host and between hosts, over the links that open here and that
+/// `WEFT_LINK` allows in a job on two hosts.
 fn all_messages(config: &Config, links: &[LinkInfo]) -> Result<Vec<Messages>> {
     let asked = links_from_env()?.of_job(2, Some(1));
     let on = |name: &str| match name {
@@ -474,7 +476,7 @@ fn all_messages(config: &Config, links: &[LinkInfo]) -> Result<Vec<Messages>> {
     };
     let open: Vec<LinkCaps> = links.iter().filter(|l| on(l.name)).filter_map(|l| l.raw).collect();
     let (network, mut inside): (Vec<_>, Vec<_>) = open.into_iter().partition(|c| c.network);
-    // Inside a host the first link that reaches a peer is enough.
+    // Inside a host the engine uses only the first link that reaches a peer.
     inside.truncate(1);
     let of = |place, links: &[LinkCaps]| messages(config, place, links);
     let both = [of("inside the host", &inside), of("between hosts", &network)];

@@ -1,5 +1,5 @@
-//! Ctrl-C, or another request to end, while something is measured: one line says what there is of
-//! it, and this process ends by the signal, as one that does not look.
+//! Ctrl-C, or another request to end, during a measurement: one line names the results stored so
+//! far, and this process ends by the signal, as a process without a handler does.
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -9,26 +9,26 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What is left of the work when a signal ends it: called once, and its words are shown.
+/// Called once when a signal ends the work; stores results and returns a description of them.
 type Left = Box<dyn FnOnce() -> String + Send>;
 
-/// Signals that this process ignores, as a mask from signal 1 on.
+/// Returns the signals that this process ignores, as a mask from signal 1 on.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Watches for signals from its making on.
+/// Watches for signals from its creation on.
 pub struct Interrupt {
-    /// Which came; 0 for none.
+    /// Number of the signal received; 0 for none.
     signal: Arc<AtomicUsize>,
     left: Arc<Mutex<Option<Left>>>,
 }
 
 impl Interrupt {
-    /// Watches for `what`, a command. Signals that are ignored stay so: whoever started this with
-    /// `nohup`, or in a script's background, means it.
+    /// Watches for signals during the command `what`. Ignored signals stay ignored: `nohup`, or a
+    /// script that started this in the background, wants that.
     ///
     /// # Errors
     /// Signals cannot be caught.
@@ -41,7 +41,7 @@ impl Interrupt {
             if ignored & 1 << (number - 1) != 0 {
                 continue;
             }
-            // In this order: who is woken finds the number.
+            // In this order, so that the thread finds the number when it wakes.
             signal_hook::flag::register_usize(number, signal.clone(), number as usize)
                 .and_then(|_| pipe::register(number, writer.try_clone()?))
                 .context("catching signals")?;
@@ -62,13 +62,13 @@ impl Interrupt {
         Ok(Interrupt { signal, left })
     }
 
-    /// What to do, and to say, about what there is by now.
+    /// Sets the function that stores the results so far and describes them.
     pub fn leaves(&self, left: impl FnOnce() -> String + Send + 'static) {
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(left));
     }
 
-    /// The result of the work. After a signal nothing comes back: processes that end by the same
-    /// one are no error of this.
+    /// Returns the result of the work. After a signal this never returns: child processes that the
+    /// same signal ended are no error.
     pub fn unless<T>(&self, result: Result<T>) -> Result<T> {
         while self.signal.load(Ordering::SeqCst) != 0 {
             std::thread::park();

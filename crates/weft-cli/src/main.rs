@@ -115,7 +115,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Warnings go to standard error, with the rank in front; `WEFT_LOG` (error to trace) sets the
+/// Sends warnings to standard error, with the rank in front; `WEFT_LOG` (error to trace) sets the
 /// level.
 fn init_log() {
     use std::io::Write;

@@ -1,9 +1,9 @@
-//! Bare datagrams between two hosts: which addresses of the other one answer, and how long a
-//! datagram reaches it.
+//! Bare datagrams between two hosts: find the addresses of the other host that answer, and the
+//! longest datagram that reaches it.
 //!
 //! A question is `weft-way`, 0, the number that its sender gave the address, two bytes of zero, and
-//! the sender's number, then zeros up to its length. The answer has 1 in the place of the 0 and
-//! the length of the question behind it.
+//! the sender's number, then zeros up to its length. The answer has 1 in the place of the 0,
+//! followed by the length of the question.
 
 use crate::sys;
 use std::collections::HashMap;
@@ -24,25 +24,25 @@ const ANSWER: u8 = 1;
 const HEAD: usize = 16;
 /// Longest datagram over IPv4.
 const LONGEST: usize = 65_507;
-/// Between two questions of the same.
+/// Time between two sends of the same question.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How often a thread looks whether it shall end.
+/// Longest time until a thread notices that it must end.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// An answer that has come.
+/// An answer received.
 struct Answered {
     index: u8,
-    /// Bytes of the question.
+    /// Length of the question in bytes.
     len: u32,
     at: Instant,
 }
 
-/// Sockets that answer whoever asks, and ask.
+/// Sockets that send questions and answer those of others.
 pub struct Meeting {
     /// IPv4 first.
     sockets: Vec<Arc<UdpSocket>>,
     answers: Receiver<Answered>,
-    /// Questions that have come, by the number of their sender.
+    /// Number of questions received, by the number of their sender.
     heard: Arc<Mutex<HashMap<u32, u64>>>,
     number: u32,
     end: Arc<AtomicBool>,
@@ -65,7 +65,7 @@ fn open(ip: IpAddr, ports: Ports) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// What one socket does.
+/// The thread that receives at one socket.
 struct Ear {
     socket: Arc<UdpSocket>,
     number: u32,
@@ -78,7 +78,7 @@ impl Ear {
     fn listen(self) {
         let mut bytes = vec![0; LONGEST + 1];
         while !self.end.load(Ordering::Relaxed) {
-            // What the kernel tells of lost datagrams is as silence.
+            // Errors that report lost datagrams count as no answer.
             let Ok((len, from)) = self.socket.recv_from(&mut bytes) else { continue };
             if len < HEAD || bytes[..8] != *MAGIC {
                 continue;
@@ -101,10 +101,10 @@ impl Ear {
 }
 
 impl Meeting {
-    /// Opens a socket of each family that there is, at ports of these.
+    /// Opens a socket of each address family that there is, at ports of this range.
     ///
     /// # Errors
-    /// That of the first, where none opens.
+    /// The error of the first family, if none opens.
     pub fn open(ports: Ports) -> io::Result<Meeting> {
         let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         let opened = any.map(|ip| open(ip, ports));
@@ -131,7 +131,7 @@ impl Meeting {
         Ok(Meeting { sockets, answers, heard, number, end, threads })
     }
 
-    /// Addresses under which others may ask, at most 64.
+    /// Returns the addresses to which others may send questions, at most 64.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let all = Interfaces::list().map(|all| all.0).unwrap_or_default();
         let ips = all.iter().flat_map(|interface| interface.ips.iter().map(|(ip, _)| *ip));
@@ -146,12 +146,12 @@ impl Meeting {
         ips.filter(far).filter_map(port).take(64).collect()
     }
 
-    /// The number that marks the questions of this one.
+    /// Returns the number in the questions of this meeting.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Questions that have come from the one of this number.
+    /// Returns the number of questions received from the meeting with this number.
     pub fn heard(&self, number: u32) -> u64 {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.get(&number).copied().unwrap_or(0)
@@ -170,7 +170,8 @@ impl Meeting {
         bytes
     }
 
-    /// Asks all of these addresses until each has answered or the time is over; how long each took.
+    /// Sends questions to all of these addresses until each has answered or the time is over;
+    /// returns the time until each answer.
     pub fn ask(&self, to: &[SocketAddr], patience: Duration) -> Vec<Option<Duration>> {
         let mut took = vec![None; to.len()];
         let begun = Instant::now();
@@ -178,7 +179,7 @@ impl Meeting {
             let asked = Instant::now();
             for (at, to) in to.iter().enumerate().filter(|(at, _)| took[*at].is_none()) {
                 if let Some(socket) = self.socket(to.is_ipv6()) {
-                    // No route is as silence.
+                    // No route counts as no answer.
                     let _ = socket.send_to(&self.question(at, HEAD), to);
                 }
             }
@@ -192,8 +193,8 @@ impl Meeting {
         took
     }
 
-    /// The longest of these datagrams that is answered, each asked a few times; lengths are those
-    /// of IP packets.
+    /// Returns the longest of these datagrams that is answered. Each is sent a few times; lengths
+    /// are those of IP packets.
     pub fn longest(&self, to: SocketAddr, lengths: &[usize]) -> Option<usize> {
         let socket = self.socket(to.is_ipv6())?;
         let headers = if to.is_ipv6() { 48 } else { 28 };
@@ -213,7 +214,7 @@ impl Meeting {
         })
     }
 
-    /// Takes answers until a time, or until `enough` says so.
+    /// Receives answers until a time, or until `enough` returns true.
     fn answers_until(&self, until: Instant, mut enough: impl FnMut(&Answered) -> bool) {
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -237,13 +238,13 @@ mod tests {
         let port = b.socket(false).unwrap().local_addr().unwrap().port();
         let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let there = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-        // As long as it takes on a loaded machine: the second never answers.
+        // Repeated, because a loaded machine may be slow; the second address never answers.
         let took = (0..100).map(|_| a.ask(&[there, nobody], Duration::from_millis(300)));
         let took = took.into_iter().find(|took| took[0].is_some()).expect("it answers");
         assert!(took[1].is_none(), "{took:?}");
         assert!(b.heard(a.number()) > 0 && a.heard(b.number()) == 0);
         let longest = (0..100).find_map(|_| a.longest(there, &[1 << 20, 9000, 1500]));
-        // The first is no datagram; the others pass over loopback.
+        // The first length is longer than any datagram; the others pass over loopback.
         assert!(longest >= Some(9000), "{longest:?}");
     }
 }

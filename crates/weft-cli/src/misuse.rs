@@ -1,10 +1,9 @@
-//! Command lines that make no sense end with one status, whoever finds out: the 2 of those that
-//! the parser refuses.
+//! Wrong command lines end with status 2, whether the parser or a command finds the fault.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// Why a command line makes no sense.
+/// The fault of a command line.
 #[derive(Debug)]
 pub struct Misuse(pub String);
 
@@ -21,17 +20,17 @@ macro_rules! misuse {
     ($($arg:tt)*) => { return Err($crate::misuse::Misuse(format!($($arg)*)).into()) };
 }
 
-/// Takes whatever is wrong with an argument for a [`Misuse`].
+/// Turns an error about an argument into a [`Misuse`].
 pub fn of(error: impl Into<anyhow::Error>) -> anyhow::Error {
     Misuse(format!("{:#}", error.into())).into()
 }
 
-/// Whether an error is that of a command line.
+/// True if an error is a fault of the command line.
 pub fn is(error: &anyhow::Error) -> bool {
     error.is::<Misuse>() || error.chain().any(|cause| cause.is::<Misuse>())
 }
 
-/// The exit status of a command that ends with this error.
+/// Returns the exit status of a command that ends with this error.
 pub fn status(error: &anyhow::Error) -> ExitCode {
     match is(error) {
         true => ExitCode::from(2),

@@ -13,18 +13,18 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// How a rank's process starts.
+/// Start conditions of a rank's process.
 pub struct Setup {
-    /// Descriptors it keeps over exec, at the same numbers.
+    /// Descriptors that it keeps over exec, at the same numbers.
     pub inherited: Vec<RawFd>,
-    /// Cores it runs on.
+    /// Cores that it runs on.
     pub cpus: Option<CpuSet>,
-    /// A process whose namespaces it enters: its pidfd, and the kinds to enter.
+    /// Pidfd of a process whose namespaces it enters, and the kinds of namespaces.
     pub host: Option<(RawFd, ThreadNameSpaceType)>,
 }
 
-/// Makes the process that `command` will start die with this process, and start as `setup` says.
-/// The descriptors, also that of `host`, must be open when the command is spawned.
+/// Prepares the process that `command` will start: it dies with this process, and starts as `setup`
+/// says. The descriptors, also that of `host`, must be open when the command is spawned.
 pub fn prepare(command: &mut Command, setup: Setup) {
     let parent = rustix::process::getpid();
     // SAFETY: `child` only makes system calls; it allocates nothing and takes no lock, so it may
@@ -38,7 +38,7 @@ fn child(parent: Pid, setup: &Setup) -> io::Result<()> {
     if let Some((process, kinds)) = setup.host {
         // SAFETY: the caller of `prepare` keeps this descriptor open until the spawn is done.
         let process = unsafe { BorrowedFd::borrow_raw(process) };
-        // First: entering a user namespace may reset the death signal.
+        // This comes before the death signal is set: entering a user namespace may reset that.
         move_into_thread_name_spaces(process, kinds)?;
     }
     end_with(parent, Signal::KILL)?;
@@ -57,22 +57,23 @@ fn check(result: libc::c_int) -> io::Result<()> {
     (result >= 0).then_some(()).ok_or_else(io::Error::last_os_error)
 }
 
-/// Takes a descriptor that was inherited at a known number; each number is taken once.
+/// Takes ownership of a descriptor that was inherited at a known number; each number is taken once.
 pub fn inherit(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: F_GETFD only asks about the number.
+    // SAFETY: F_GETFD only queries the number.
     check(unsafe { libc::fcntl(number, libc::F_GETFD) })?;
-    // SAFETY: it is open (checked above), and the parent gave it to this process to own.
+    // SAFETY: the descriptor is open (checked above), and the parent gave it to this process to
+    // own.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(fd)
 }
 
-/// A pipe (reader, writer) of `capacity` bytes where that is allowed; closed on exec.
+/// Makes a pipe (reader, writer) of `capacity` bytes where that is allowed; closed on exec.
 pub fn pipe(capacity: usize) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
     // SAFETY: the array has room for the two descriptors.
     check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) })?;
-    // SAFETY: pipe2 just made both, and nobody else knows them.
+    // SAFETY: pipe2 just made both, and no other code knows them.
     let (reader, writer) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
     // SAFETY: changes a property of our own pipe. The default capacity serves too.
     unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, capacity as libc::c_int) };
@@ -81,7 +82,7 @@ pub fn pipe(capacity: usize) -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Bytes of the memory that both ranks map.
 pub const SHARED_LEN: usize = 1 << 20;
-/// Bytes from one word of it to the next: two cache lines, since some processors fetch pairs.
+/// Distance of two words in bytes: two cache lines, because some processors fetch pairs.
 const STRIDE: usize = 128;
 
 /// Memory that both ranks map, used as atomic words only, each on a cache line of its own.
@@ -90,7 +91,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Words there are.
+    /// Number of words.
     pub const WORDS: usize = SHARED_LEN / STRIDE;
 
     /// Maps a memfd of at least [`SHARED_LEN`] bytes.
@@ -109,7 +110,7 @@ impl Shared {
         (base != libc::MAP_FAILED).then_some(Shared { base }).ok_or_else(io::Error::last_os_error)
     }
 
-    /// The word on line `index`.
+    /// Returns the word on cache line `index`.
     pub fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < Shared::WORDS);
         // SAFETY: inside the mapping (checked above) and aligned; the mapping lives as long as
@@ -117,7 +118,7 @@ impl Shared {
         unsafe { &*self.base.cast::<u8>().add(index * STRIDE).cast::<AtomicU64>() }
     }
 
-    /// A 32-bit word for a futex, on the same line as `word(index)` but behind it.
+    /// Returns a 32-bit word for a futex, in the same stride as `word(index)` but behind it.
     pub fn futex(&self, index: usize) -> &AtomicU32 {
         assert!(index < Shared::WORDS);
         // SAFETY: as in `word`; bytes 64..68 of the stride belong to no `AtomicU64`.
@@ -132,13 +133,14 @@ impl Drop for Shared {
     }
 }
 
-/// Lets any process of this user read this one's memory, where the Yama module would refuse.
+/// Allows any process of this user to read the memory of this one, where the Yama module would
+/// refuse.
 pub fn allow_readers() {
     // SAFETY: sets a property of this process; kernels without Yama answer with an error.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
 }
 
-/// Copies from `address` in process `pid` into `into`; whole or error.
+/// Copies from `address` in process `pid` into `into`; a partial copy is an error.
 pub fn read_process(pid: i32, address: u64, into: &mut [u8]) -> io::Result<()> {
     let len = into.len();
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: len };
@@ -152,7 +154,7 @@ pub fn read_process(pid: i32, address: u64, into: &mut [u8]) -> io::Result<()> {
     }
 }
 
-/// Nanoseconds on the clock that all processes of the machine share.
+/// Returns nanoseconds of the clock that all processes of the machine share.
 pub fn monotonic_ns() -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is a valid timespec to write to.
@@ -160,7 +162,7 @@ pub fn monotonic_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Processor time this process has used, all threads, user and system.
+/// Returns the processor time that this process has used: all threads, user and system.
 pub fn cpu_time() -> Duration {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is a valid timespec to write to.
@@ -168,12 +170,12 @@ pub fn cpu_time() -> Duration {
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-/// An integer socket option of this module's use.
+/// An integer socket option that this module sets.
 #[derive(Clone, Copy, Debug)]
 pub enum SocketOption {
-    /// The kernel cuts what is sent into datagrams of so many bytes (`UDP_SEGMENT`).
+    /// Length of the datagrams into which the kernel cuts each send (`UDP_SEGMENT`).
     Segment,
-    /// The kernel may hand over several datagrams of equal length at once (`UDP_GRO`).
+    /// Lets the kernel deliver several datagrams of equal length at once (`UDP_GRO`).
     Coalesce,
     /// Receive buffer, beyond the system's limit where that is allowed.
     ReceiveBuffer,
@@ -209,16 +211,16 @@ pub fn set(socket: &impl AsRawFd, option: SocketOption, value: i32) -> io::Resul
 }
 
 /// A System V message queue used as a stream: rank 0 sends messages of type 1 and receives those of
-/// type 2, rank 1 the other way.
+/// type 2; rank 1 does the reverse.
 pub struct Queue {
     id: i32,
     owner: bool,
     message: Box<QueueMessage>,
-    /// The part of it that has been received and not yet been asked for.
+    /// The part of the last message that was received and not yet read.
     rest: std::ops::Range<usize>,
 }
 
-/// Bytes of a message; the usual limit of the system.
+/// Bytes of a message: the usual limit of the system.
 const QUEUE_MESSAGE: usize = 8192;
 
 #[repr(C)]
@@ -228,7 +230,7 @@ struct QueueMessage {
 }
 
 impl Queue {
-    /// A new queue, removed when this value is dropped.
+    /// Makes a queue that is removed when this value is dropped.
     pub fn make() -> io::Result<Queue> {
         // SAFETY: makes a queue.
         let id = unsafe { libc::msgget(libc::IPC_PRIVATE, 0o600) };
@@ -236,7 +238,7 @@ impl Queue {
         Ok(Queue::over(id, true))
     }
 
-    /// The queue of this number, made by the other rank.
+    /// Returns the queue with this number, made by the other rank.
     pub fn of(id: u32) -> Queue {
         Queue::over(id as i32, false)
     }
@@ -246,7 +248,7 @@ impl Queue {
         Queue { id, owner, message, rest: 0..0 }
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn id(&self) -> u32 {
         self.id as u32
     }
@@ -303,15 +305,15 @@ impl Drop for Queue {
     }
 }
 
-/// Turns off what an interface does for the sockets: segmentation, coalescing and checksums.
+/// Turns off the interface's work for the sockets: segmentation, coalescing and checksums.
 pub fn no_offloads(interface: &str) -> io::Result<()> {
     #[repr(C)]
     struct Value {
         command: u32,
         data: u32,
     }
-    // ETHTOOL_STSO, SGSO, SGRO, SRXCSUM, STXCSUM (linux/ethtool.h); checksums last, since others
-    // depend on them.
+    // ETHTOOL_STSO, SGSO, SGRO, SRXCSUM, STXCSUM (linux/ethtool.h). Checksums come last, because
+    // the others depend on them.
     const SIOCETHTOOL: libc::c_ulong = 0x8946;
     const COMMANDS: [u32; 5] = [0x1f, 0x24, 0x2c, 0x15, 0x17];
     let socket = std::net::UdpSocket::bind(("127.0.0.1", 0))?;

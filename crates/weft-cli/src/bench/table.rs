@@ -1,10 +1,10 @@
-//! Results: tables for people, one JSON object a line for programs.
+//! Results: tables for people, one JSON object per line for programs.
 
 use super::pair::Sample;
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Which way is better.
+/// The better direction of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// Times.
@@ -13,7 +13,7 @@ pub enum Better {
     Higher,
 }
 
-/// Something measured beside ours: its name and figure, if it could be measured.
+/// A floor or peer: its name and figure, if it could be measured.
 #[derive(Clone, Debug)]
 pub struct Other {
     /// Column heading.
@@ -22,18 +22,18 @@ pub struct Other {
     pub sample: Option<Sample>,
 }
 
-/// One line of a table.
+/// One row of a table.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What the line is about where the size does not say it: a parameter's name.
+    /// Name of a parameter, where the size does not say what the row is.
     pub what: &'static str,
     /// Bytes of a message.
     pub size: usize,
-    /// Our figure.
+    /// Weft's figure.
     pub ours: Sample,
-    /// Floors; the first one measured is the one compared with.
+    /// Floors; the first one measured is used for the ratio.
     pub floors: Vec<Other>,
-    /// Peers; the best one is compared with.
+    /// Peers; the best one is used for the ratio.
     pub peers: Vec<Other>,
 }
 
@@ -44,15 +44,15 @@ pub struct Table {
     pub bench: &'static str,
     /// The link.
     pub link: &'static str,
-    /// What the figures are.
+    /// Description of the figures.
     pub what: &'static str,
     /// Unit of all figures.
     pub unit: &'static str,
-    /// Which way is better.
+    /// The better direction.
     pub better: Better,
-    /// Lines.
+    /// Rows.
     pub rows: Vec<Row>,
-    /// How it was measured and what is missing.
+    /// Method of the measurement, and missing figures.
     pub notes: Vec<String>,
 }
 
@@ -76,12 +76,12 @@ pub struct Line<'a> {
 }
 
 impl Row {
-    /// The floor compared with: name and figure.
+    /// Returns the floor of the ratio: name and figure.
     pub fn floor(&self) -> Option<(&'static str, f64)> {
         self.floors.iter().find_map(|f| Some((f.name, f.sample?.median)))
     }
 
-    /// The best peer: name and figure.
+    /// Returns the best peer: name and figure.
     pub fn peer(&self, better: Better) -> Option<(&'static str, f64)> {
         let measured = self.peers.iter().filter_map(|p| Some((p.name, p.sample?.median)));
         match better {
@@ -91,7 +91,7 @@ impl Row {
     }
 }
 
-/// A size as people write it.
+/// Formats a size, such as 4K.
 pub fn human(size: usize) -> String {
     match size {
         s if s >= 1 << 20 && s % (1 << 20) == 0 => format!("{}M", s >> 20),
@@ -100,7 +100,7 @@ pub fn human(size: usize) -> String {
     }
 }
 
-/// Three significant digits without an exponent.
+/// Formats three significant digits without an exponent.
 pub fn figure(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 100.0 => 0,
@@ -116,7 +116,7 @@ fn optional(value: Option<f64>) -> String {
 }
 
 impl Table {
-    /// One JSON object a line.
+    /// Returns one JSON object per line.
     pub fn json(&self) -> String {
         let mut out = String::new();
         for row in &self.rows {
@@ -128,7 +128,7 @@ impl Table {
         out
     }
 
-    /// A row as programs read it.
+    /// Returns a row for programs.
     pub fn line<'a>(&'a self, row: &'a Row) -> Line<'a> {
         let (floor, peer) = (row.floor(), row.peer(self.better));
         let ratio = |other: Option<(&str, f64)>| other.map(|o| row.ours.median / o.1);
@@ -185,7 +185,7 @@ impl Table {
         cells
     }
 
-    /// The table as text.
+    /// Returns the table as text.
     pub fn text(&self) -> String {
         let better = match self.better {
             Better::Lower => "lower is better",

@@ -1,10 +1,10 @@
-//! Which options each benchmark takes. What it could only ignore is refused.
+//! The options of each benchmark. An option without effect on a benchmark is refused.
 
 use super::{netns, Args, LinkName, What};
 use anyhow::{bail, ensure, Result};
 use clap::ValueEnum;
 
-/// The options that some benchmarks take and others do not.
+/// Returns the options that this benchmark takes, of those that only some take.
 fn takes(what: What) -> &'static [&'static str] {
     match what {
         What::Pingpong | What::Bandwidth | What::Rate | What::Logp => &[
@@ -46,7 +46,7 @@ fn name(what: What) -> String {
     what.to_possible_value().map_or(String::new(), |value| value.get_name().to_string())
 }
 
-/// The options that were given, of those that not every benchmark takes.
+/// Returns the options that were given, of those that only some benchmarks take.
 fn given(args: &Args) -> Vec<&'static str> {
     let mut given = args.choices.given();
     let others = [
@@ -62,7 +62,7 @@ fn given(args: &Args) -> Vec<&'static str> {
     given
 }
 
-/// Refuses what a benchmark could only ignore.
+/// Refuses options that have no effect on the benchmark.
 pub fn check(args: &Args) -> Result<()> {
     let what = args.what;
     for option in given(args) {

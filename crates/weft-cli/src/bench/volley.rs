@@ -1,12 +1,12 @@
-//! Something sent to and fro between the two ranks.
+//! A round-trip measurement between the two ranks.
 
 use super::floor::{per, warm_up};
 use super::rank::{Outcome, Rank, Task};
 use anyhow::Result;
 use std::time::Instant;
 
-/// One-way time: rank 0 sends and rank 1 answers, each with `state`. `recv` says false when what it
-/// waits for is lost; `lost` is then why nothing was measured.
+/// Measures the one-way time: rank 0 sends and rank 1 answers, each with `state`. `recv` returns
+/// false if the message is lost; then `lost` is the reason for the missing figure.
 pub fn volley<S>(
     rank: &mut Rank,
     task: &Task,

@@ -1,4 +1,4 @@
-//! What waiting costs: processor time of a rank in a receive, and how late it wakes.
+//! The cost of waiting: processor time of a rank in a receive, and its wake-up time.
 
 use super::floor::{median_ns, DOZE};
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG};
@@ -8,7 +8,7 @@ use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
-/// Rank 1 waits in a receive for `iters` milliseconds; gives the share of a core it used.
+/// Rank 1 waits in a receive for `iters` milliseconds; returns the share of a core that it used.
 pub fn idle(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
     rank.sync()?;
@@ -23,7 +23,7 @@ pub fn idle(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(Outcome::Value(used.as_secs_f64() / start.elapsed().as_secs_f64()))
 }
 
-/// From before the send to after the return of a receive that slept.
+/// Measures from before the send to after the return of a receive that slept.
 pub fn wake(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
     let (mut samples, mut stamp) = (Vec::new(), [0; 8]);
@@ -40,7 +40,7 @@ pub fn wake(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(if rank.me == 1 { median_ns(samples) } else { Outcome::Elsewhere })
 }
 
-/// The tables: use of a core, and wake-up time.
+/// Returns the tables: use of a core, and wake-up time.
 pub fn tables(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
     let quick = bench.meter.options.quick;
     let bare = bench.bare;

@@ -1,4 +1,4 @@
-//! Floors on raw Ethernet: the sockets of the packet and XDP links used bare, between lab hosts.
+//! Floors on raw Ethernet: the sockets of the packet and XDP links without weft, between lab hosts.
 
 use super::floor::pause;
 use super::rank::{Outcome, Rank, Task};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use weft_link::ether::{EtherHead, EtherType, Interface, Interfaces, Mac};
 use weft_link::{BarePacket, BareXdp};
 
-/// Which sockets.
+/// The kind of socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Socket {
     /// AF_PACKET with a receive ring.
@@ -22,7 +22,7 @@ pub enum Socket {
 }
 
 impl Socket {
-    /// Its name in tables.
+    /// Returns its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Socket::Packet => "AF_PACKET",
@@ -33,7 +33,7 @@ impl Socket {
 
 /// Longest message that a frame at an MTU of 1500 carries.
 pub const FRAME: usize = 1500 - EtherHead::SHIM;
-/// Receive ring, bytes: as the packet link's.
+/// Receive ring in bytes: that of the packet link.
 const RING: usize = 1 << 20;
 
 trait Wire: AsFd {
@@ -65,7 +65,7 @@ impl Wire for BareXdp {
     }
 }
 
-/// The lab host's one Ethernet interface.
+/// Returns the one Ethernet interface of the lab host.
 pub fn interface() -> Result<Interface> {
     let name = crate::lab::INTERFACE;
     find(|i| i.name == name).with_context(|| format!("no interface {name}"))
@@ -76,7 +76,7 @@ fn find(is: impl Fn(&Interface) -> bool) -> Result<Interface> {
     all.0.into_iter().find(is).context("not found")
 }
 
-/// The interface that a rank reaches the other one by.
+/// Returns the interface by which a rank reaches the other one.
 fn interface_of(rank: &mut Rank) -> Result<Interface> {
     rank.locate()?;
     let own = rank.hosts()[rank.me];
@@ -84,21 +84,21 @@ fn interface_of(rank: &mut Rank) -> Result<Interface> {
     found.with_context(|| format!("no interface has the address {own}"))
 }
 
-/// What is done with frames.
+/// A pattern of frames.
 #[derive(Clone, Copy)]
 enum Work {
-    /// To and fro; blocking in poll(2), not spinning, if set.
+    /// Round trips. True: blocking in poll(2), not spinning.
     Exchange(bool),
     /// One direction.
     Stream,
 }
 
-/// One-way time of single frames of `size` bytes; `block`: in poll(2), not spinning.
+/// Measures the one-way time of single frames of `size` bytes. `block`: in poll(2), not spinning.
 pub fn ping_pong(rank: &mut Rank, task: &Task, socket: Socket, block: bool) -> Result<Outcome> {
     open(rank, task, socket, Work::Exchange(block))
 }
 
-/// One direction of frames of `size` bytes, a call each, counted where they arrive.
+/// Measures one direction of frames of `size` bytes, one call each, counted at the receiver.
 pub fn rate(rank: &mut Rank, task: &Task, socket: Socket) -> Result<Outcome> {
     open(rank, task, socket, Work::Stream)
 }
@@ -122,7 +122,7 @@ fn open(rank: &mut Rank, task: &Task, socket: Socket, work: Work) -> Result<Outc
     }
 }
 
-/// Tells the other rank where to send to, and hears it; the head of frames to it.
+/// Exchanges the addresses of frames with the other rank; returns the header of frames to it.
 fn meet(rank: &mut Rank, (kind, src, slot): (EtherType, Mac, u16), len: usize) -> Result<Vec<u8>> {
     let mut note = src.0.to_vec();
     note.extend(slot.to_le_bytes());
@@ -147,7 +147,7 @@ fn send(wire: &mut impl Wire, frame: &[u8], alone: bool) -> Result<()> {
     }
 }
 
-/// Takes one frame; false if none comes for a second.
+/// Receives one frame; false if none comes for a second.
 fn recv(wire: &mut impl Wire, alone: bool, block: bool) -> Result<bool> {
     let (mut turns, mut since) = (0u32, None::<Instant>);
     while wire.take().is_none() {
@@ -185,21 +185,21 @@ fn run(
         }
         Work::Stream => stream(rank, task, &mut wire, &frame)?,
     };
-    // The other side may still wait for what this one sent last.
+    // The other side may still wait for the last frame of this one.
     rank.sync()?;
     Ok(outcome)
 }
 
-/// Frames of a stream at least, or there would be nothing to time.
+/// Fewest frames of a stream; fewer give no time.
 const LEAST: u64 = 64;
-/// Frames taken for each look at the clock, which costs as much as one.
+/// Frames received per reading of the clock, which costs as much as a frame.
 const LOOK: u64 = 16;
-/// How long the first frame may take.
+/// Longest time until the first frame.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long nothing comes after the last frame.
+/// Silence that ends a stream.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// Sends; or takes frames until no more come, and gives the time from one to the next.
+/// Sends; or receives frames until no more come, and returns the time between two frames.
 fn stream(rank: &mut Rank, task: &Task, wire: &mut impl Wire, frame: &[u8]) -> Result<Outcome> {
     let alone = rank.alone;
     rank.sync()?;
@@ -216,7 +216,7 @@ fn stream(rank: &mut Rank, task: &Task, wire: &mut impl Wire, frame: &[u8]) -> R
             turns = 0;
             if first.is_none() || taken.is_multiple_of(LOOK) {
                 last = Instant::now();
-                // What came before the clock started does not count.
+                // Frames that came before the clock started do not count.
                 if first.is_none() {
                     (first, taken) = (Some(last), 0);
                 }

@@ -1,4 +1,5 @@
-//! Running weft itself for a step, with a spinner, and ending it with this process.
+//! Child processes of the demo: each runs weft for one step, with a spinner, and ends with this
+//! process.
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,9 +13,9 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time a child may take to end after it was asked to.
+/// Time that a child may take to end after a request to do so.
 const GRACE: Duration = Duration::from_secs(5);
-/// Interval of looks for a signal.
+/// Interval of the checks for a signal.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The user wants to end.
@@ -29,7 +30,7 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// How a child ended and what it printed.
+/// The end of a child and its output.
 pub struct Ended {
     pub success: bool,
     pub output: String,
@@ -38,12 +39,13 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The last line of its output: the object of commands called with `--json`.
+    /// Returns the last line of its output: the object of commands called with `--json`.
     pub fn last_line(&self) -> &str {
         self.output.lines().last().unwrap_or_default()
     }
 
-    /// Why it failed, in one line: what it said last, before its launcher's words about its end.
+    /// Returns the reason of its failure in one line: its last message before those of its
+    /// launcher.
     pub fn reason(&self) -> String {
         let said = |line: &&str| !line.is_empty();
         let lines = || self.errors.lines().map(str::trim).filter(said);
@@ -63,7 +65,7 @@ fn reader(mut from: impl Read + Send + 'static) -> Receiver<String> {
     let (to, out) = channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is worth showing too.
+        // Output read before an error is worth showing too.
         let _ = from.read_to_end(&mut bytes);
         let _ = to.send(String::from_utf8_lossy(&bytes).into_owned());
     });
@@ -80,7 +82,7 @@ fn spinner(what: &str) -> ProgressBar {
     bar
 }
 
-/// Asks a child to end, and makes it.
+/// Asks a child to end, and kills it if it does not.
 fn end(child: &mut Child) {
     let pid = Pid::from_child(child);
     let _ = kill_process(pid, Signal::TERM);
@@ -96,7 +98,7 @@ fn end(child: &mut Child) {
 }
 
 impl Children {
-    /// Children of this program; signals are caught from now on.
+    /// Returns a value that starts children; signals are caught from now on.
     pub fn new() -> Result<Children> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -107,7 +109,7 @@ impl Children {
         Ok(Children { weft: weft.context("this program's path is not UTF-8")?, stop })
     }
 
-    /// The path of this program.
+    /// Returns the path of this program.
     pub fn weft(&self) -> &str {
         &self.weft
     }

@@ -5,7 +5,7 @@ use super::Line;
 use anyhow::Result;
 use serde::Deserialize;
 
-/// What `weft bench --json` prints, as far as it is shown.
+/// The fields of `weft bench --json` that are shown.
 #[derive(Deserialize)]
 struct Figure {
     size: u64,
@@ -21,7 +21,7 @@ struct Figure {
     peer_name: Option<String>,
 }
 
-/// What is measured: title, benchmark, link, size.
+/// The measurements: title, benchmark, link, size.
 const FIGURES: [(&str, &str, &str, &str); 4] = [
     ("shm latency", "pingpong", "shm", "8"),
     ("shm bandwidth", "bandwidth", "shm", "1M"),

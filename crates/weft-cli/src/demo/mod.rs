@@ -1,4 +1,4 @@
-//! `weft demo`: what weft does, shown on this machine in under a minute and without rights.
+//! `weft demo`: shows weft on this machine in under a minute and without root.
 
 mod child;
 mod measure;
@@ -25,7 +25,7 @@ pub struct Args {
     quick: bool,
 }
 
-/// How a step ended.
+/// The result of a step.
 struct Line {
     pass: bool,
     what: String,
@@ -44,7 +44,7 @@ impl Line {
     }
 }
 
-/// What `weft app --json` prints.
+/// The fields of `weft app --json` that are shown.
 #[derive(Deserialize)]
 struct AppReport {
     ranks: usize,
@@ -60,7 +60,7 @@ struct AppCheck {
     speedup: f64,
 }
 
-/// An application on some ranks, against the sequential program.
+/// Runs an application on some ranks and compares it with the sequential program.
 fn application(children: &mut Children, args: &Args, what: &str, options: &[&str]) -> Result<Line> {
     let weft = children.weft().to_owned();
     let ranks = args.ranks.to_string();
@@ -99,7 +99,7 @@ fn applications(children: &mut Children, args: &Args) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// Seed of the simulated run: any will do.
+/// Seed of the simulated run; any seed will do.
 const SEED: u64 = 1;
 
 fn simulation() -> Line {
@@ -149,7 +149,7 @@ fn steps(children: &mut Children, args: &Args) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// Makes the folder of the result files, and sees whether they can be written.
+/// Makes the folder of the result files, and checks that they can be written.
 fn writable(out: &Path) -> Result<()> {
     std::fs::create_dir_all(out).with_context(|| format!("--out: making {}", out.display()))?;
     let probe = out.join(format!(".weft-{}", std::process::id()));

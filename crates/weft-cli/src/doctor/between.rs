@@ -1,4 +1,4 @@
-//! `weft doctor --hosts`: the way between hosts, in both directions of each two of them.
+//! `weft doctor --hosts`: the paths between hosts, in both directions of each pair.
 
 use super::visit::{About, Answer, Ask, Port, MAGIC};
 use super::Check;
@@ -11,10 +11,10 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{channel, Receiver};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Which hosts, and how they are reached.
+/// The hosts, and the command that reaches them.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Reach {
-    /// Check the way between these hosts, which are reached as by `weft run --hosts`, in both
+    /// Check the path between these hosts, which are reached as by `weft run --hosts`, in both
     /// directions
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', num_args = 1..)]
     pub hosts: Vec<String>,
@@ -28,11 +28,11 @@ pub struct Reach {
 
 /// Longest wait for a host to answer, logging in included.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Lines that a login shell may print before the helper speaks.
+/// Lines that a login shell may print before the helper's first line.
 const MAX_BANNER: usize = 10_000;
-/// Clocks that differ by more make logs hard to read.
+/// A larger difference of clocks makes logs hard to read.
 const CLOCK: Duration = Duration::from_millis(500);
-/// Lengths of IP packets that are tried: jumbo frames, Ethernet, tunnels, the least of IPv6.
+/// Lengths of IP packets to try: jumbo frames, Ethernet, tunnels, and the minimum of IPv6.
 const LENGTHS: [usize; 6] = [9000, 4000, 1500, 1450, 1400, 1280];
 
 /// The helper on a host.
@@ -42,7 +42,7 @@ struct Visitor {
     asks: ChildStdin,
     answers: Receiver<String>,
     about: About,
-    /// How far its clock is ahead of this one's, seconds, and how sure that is.
+    /// Seconds by which its clock is ahead of this one's, and the uncertainty.
     clock: (f64, f64),
 }
 
@@ -53,7 +53,7 @@ impl Drop for Visitor {
     }
 }
 
-/// Starts the helper on a host; it has not said anything yet.
+/// Starts the helper on a host, without waiting for its first line.
 fn start(agent: &Agent, host: &str) -> Result<(Child, ChildStdin, Receiver<String>)> {
     let (mut command, _) = agent.command(host, &["doctor-visit"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -139,7 +139,7 @@ impl Visitor {
     }
 }
 
-/// Versions and clocks of two hosts.
+/// Compares versions and clocks of two hosts.
 fn same(a: &Visitor, b: &Visitor) -> Vec<Check> {
     let (here, there) = (&a.about, &b.about);
     let both = format!("{} and {}", a.host, b.host);
@@ -172,7 +172,7 @@ fn same(a: &Visitor, b: &Visitor) -> Vec<Check> {
     checks
 }
 
-/// UDP from one host to another and back; the addresses that both have for that.
+/// Checks UDP from host `a` to `b` and back; returns the first address of `b` that answers.
 fn udp(a: &mut Visitor, b: &mut Visitor) -> Result<(Check, Option<SocketAddr>)> {
     let way = format!("{} -> {}", a.host, b.host);
     let to = b.about.addresses.clone();
@@ -220,7 +220,7 @@ fn udp(a: &mut Visitor, b: &mut Visitor) -> Result<(Check, Option<SocketAddr>)> 
     Ok((check, None))
 }
 
-/// How long packets may be on the way to an address.
+/// Checks the longest packet that reaches an address.
 fn mtu(a: &mut Visitor, b: &Visitor, to: SocketAddr, ports: [&Port; 2]) -> Result<Check> {
     let way = format!("{} -> {}", a.host, b.host);
     let expected = ports[0].mtu.min(ports[1].mtu) as usize;
@@ -228,7 +228,7 @@ fn mtu(a: &mut Visitor, b: &Visitor, to: SocketAddr, ports: [&Port; 2]) -> Resul
         let finding = format!("{way}: IP packets of {} bytes do not pass", LENGTHS[5]);
         return Ok(Check::fail("mtu", finding, "look for what drops them: a tunnel, a switch"));
     };
-    // As far as it was tried.
+    // The longest length tried that the MTU of both interfaces allows.
     let tried = LENGTHS.iter().copied().find(|&length| length <= expected).unwrap_or(longest);
     Ok(match longest >= tried {
         true => Check::ok("mtu", format!("{way}: IP packets of {longest} bytes pass whole")),
@@ -243,7 +243,7 @@ fn mtu(a: &mut Visitor, b: &Visitor, to: SocketAddr, ports: [&Port; 2]) -> Resul
     })
 }
 
-/// Frames of weft's own from one host to another.
+/// Checks weft's own frames from one host to another.
 fn frames(a: &mut Visitor, b: &mut Visitor, ports: [&Port; 2]) -> Result<Check> {
     let way = format!("{} -> {}", a.host, b.host);
     for (visitor, port) in [(&*a, ports[0]), (&*b, ports[1])] {
@@ -274,8 +274,8 @@ fn frames(a: &mut Visitor, b: &mut Visitor, ports: [&Port; 2]) -> Result<Check> 
     })
 }
 
-/// What else there is to know of one direction, where both answer: `there` and `back` are addresses
-/// of the second and of the first.
+/// Checks the rest of one direction, if UDP works both ways: `there` and `back` are addresses of
+/// the second and of the first host.
 fn further(a: &mut Visitor, b: &mut Visitor, [there, back]: [SocketAddr; 2]) -> Result<Vec<Check>> {
     let ports = [a.open(back)?, b.open(there)?];
     let ports = ports.each_ref();
@@ -297,10 +297,10 @@ fn two(a: &mut Visitor, b: &mut Visitor) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-/// What is found between the hosts, and what keeps it from being found.
+/// Returns the checks between the hosts, also those that could not be made.
 ///
 /// # Errors
-/// There are less than two hosts, or a name is there twice.
+/// There are less than two hosts, or a name occurs twice.
 pub fn checks(reach: &Reach) -> Result<Vec<Check>> {
     let hosts = &reach.hosts;
     let twice = hosts.iter().enumerate().find(|(at, host)| hosts[..*at].contains(host));

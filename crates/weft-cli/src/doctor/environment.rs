@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use weft::launch::{detect, Launcher};
 use weft::settings;
 
-/// All checks.
+/// Runs all checks.
 pub fn checks() -> Vec<Check> {
     let mut checks = vec![launcher(), launchers(), rights(), lab()];
     checks.push(configuration());
     checks
 }
 
-/// What started this process, as a rank would see it.
+/// Reports the launcher that a rank in this place would find.
 fn launcher() -> Check {
     let lookup = |name: &str| std::env::var(name).ok();
     let topic = "started by";
@@ -46,7 +46,7 @@ fn launchers() -> Check {
     Check::ok("launchers", format!("{finding}{ssh}"))
 }
 
-/// Whether a lab can be made: one is, and ends at once. Its loss takes `tc` beside `ip`.
+/// Checks if a lab can be made: makes one and ends it. Its loss needs `tc` beside `ip`.
 fn lab() -> Check {
     let name = format!("doctor-{}", std::process::id());
     let conditions = Conditions { mtu: 1500, loss: Some(0.0), ..Conditions::default() };

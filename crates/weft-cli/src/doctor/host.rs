@@ -4,17 +4,17 @@ use super::Check;
 use crate::idle;
 use weft_link::secure::Backend;
 
-/// A file's text without the line end.
+/// Returns a file's text without the line end.
 pub fn read(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim_end().to_string())
 }
 
-/// A file with one number.
+/// Returns the number in a file.
 pub fn read_number(path: &str) -> Option<u64> {
     read(path)?.trim().parse().ok()
 }
 
-/// All checks.
+/// Runs all checks.
 pub fn checks() -> Vec<Check> {
     let halt = read_number(HALT_POLL);
     [cores(), load(), authentication(), clock()].into_iter().chain(halt.map(idling)).collect()
@@ -45,8 +45,8 @@ fn load() -> Check {
     }
 }
 
-/// For how long a virtual processor without work looks for some before the host takes it away, in
-/// ns; where the guest's kernel decides that.
+/// File with the time in ns for which an idle virtual processor polls for work before the host
+/// takes it away; present where the guest's kernel decides that.
 const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 
 fn idling(poll_ns: u64) -> Check {

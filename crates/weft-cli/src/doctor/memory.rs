@@ -1,4 +1,4 @@
-//! What the shared-memory link needs.
+//! Requirements of the shared-memory link.
 
 use super::{sys, Check};
 use rustix::fs::{fcntl_add_seals, ftruncate, memfd_create, MemfdFlags, SealFlags};
@@ -10,7 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use weft::EndpointId;
 use weft_link::{ShmConfig, ShmLink};
 
-/// All of them.
+/// Runs all checks.
 pub fn checks() -> Vec<Check> {
     let mut checks = vec![link(), memory_file(), socket(), direct(), barrier(), files(), locked()];
     checks.push(dev_shm());
@@ -102,7 +102,7 @@ fn barrier() -> Check {
     }
 }
 
-/// Descriptors a rank takes for each peer of its host.
+/// Descriptors that a rank needs for each peer of its host.
 const FILES_PER_PEER: u64 = 2;
 
 fn files() -> Check {
@@ -128,7 +128,7 @@ fn locked() -> Check {
     }
 }
 
-/// What an MPI's own shared memory takes for a few ranks, in bytes. Containers often have less.
+/// Bytes that an MPI's own shared memory needs for a few ranks. Containers often have less.
 const MPI_SHM: u64 = 256 << 20;
 
 fn dev_shm() -> Check {

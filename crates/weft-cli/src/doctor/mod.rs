@@ -1,4 +1,4 @@
-//! `weft doctor`: what works on this machine, what does not, and how to fix it.
+//! `weft doctor`: checks what works on this machine and how to fix the rest.
 
 mod between;
 mod environment;
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 ///
 /// The exit code is 1 if a check fails: MPIs are there and none of them can use weft, or a link
 /// that needs nothing does not work. With --mpi it is 0 only if an MPI was seen to work with weft.
-/// With --hosts the ways between hosts are checked and nothing else.
+/// With --hosts the paths between hosts are checked and nothing else.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -54,7 +54,7 @@ struct Check {
     verdict: Verdict,
     topic: &'static str,
     finding: String,
-    /// What to do; of what works, how to use it.
+    /// The fix; for something that works, how to use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,7 +98,7 @@ fn print(checks: &[Check]) {
     println!("\n{ok} ok, {warn} could be better, {fail} failed");
 }
 
-/// Runs all checks; fails if one of them does.
+/// Runs all checks; fails if one of them fails.
 pub fn run(args: Args) -> Result<ExitCode> {
     if !args.reach.hosts.is_empty() {
         return tell(&between::checks(&args.reach)?, args.json, true);
@@ -115,7 +115,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     tell(&checks, args.json, works || !args.mpi)
 }
 
-/// Prints what was found; a failure if some check is one, or if `good` is not.
+/// Prints the checks. Fails if one of them failed, or if `good` is false.
 fn tell(checks: &[Check], json: bool, good: bool) -> Result<ExitCode> {
     if json {
         for check in checks {

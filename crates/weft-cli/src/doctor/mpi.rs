@@ -1,4 +1,4 @@
-//! Which MPIs of this machine can run on weft, and how.
+//! The MPIs of this machine that can run on weft, and the command for each.
 
 use super::{Check, Verdict};
 use crate::mpi::detect::{self, Mpi, GET_ONE};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use weft::keyfile::{self, KeyError};
 
-/// What was found of an MPI, for programs.
+/// Facts about an MPI, for programs.
 #[derive(Debug, Serialize)]
 pub struct Details {
     #[serde(flatten)]
@@ -17,13 +17,13 @@ pub struct Details {
     /// The libfabric that it loads, and its version.
     libfabric: Option<PathBuf>,
     libfabric_version: Option<String>,
-    /// Whether it can use weft; absent if that could not be seen.
+    /// True if it can use weft; absent if that is unknown.
     usable: Option<bool>,
-    /// How to run a program.
+    /// The command that runs a program.
     command: Option<String>,
 }
 
-/// All checks, and whether an MPI was seen to work with weft.
+/// Runs all checks; also returns true if an MPI was seen to work with weft.
 pub fn checks() -> (Vec<Check>, bool) {
     let provider = judge::provider();
     let (all, odd) = detect::all();
@@ -51,7 +51,7 @@ fn provider_check(provider: &Found) -> Check {
     }
 }
 
-/// How a program is run with this MPI; the one that is taken by itself needs no name.
+/// Returns the command that runs a program with this MPI; the default MPI needs no name.
 fn command(mpi: &Mpi, first: bool) -> String {
     match first {
         true => "weft mpi -n 4 ./a.out".into(),
@@ -93,7 +93,7 @@ fn one(mpi: &Mpi, first: bool, provider: &Found) -> Check {
     Check { verdict, topic: "MPI", finding, remedy: Some(remedy), mpi: Some(Box::new(details)) }
 }
 
-/// The key of programs that weft does not launch.
+/// Checks the key of programs that weft does not launch.
 fn key() -> Check {
     let topic = "MPI key";
     match keyfile::from_env() {

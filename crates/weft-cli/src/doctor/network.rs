@@ -1,4 +1,4 @@
-//! What the UDP, packet and XDP links need.
+//! Requirements of the UDP, packet and XDP links.
 
 use super::host::{read, read_number};
 use super::{sys, Check};
@@ -15,17 +15,17 @@ use weft_link::{LinkError, PacketConfig, PacketLink, UdpConfig, UdpLink, XdpLink
 const BUFFER: u64 = 4 << 20;
 /// An interface is switched on (netdevice(7)).
 const IFF_UP: u32 = 1;
-/// The smallest that does not lose bulk data regularly.
+/// The smallest buffer that does not lose bulk data regularly, in bytes.
 const BUFFER_MIN: u64 = 1 << 20;
 
-/// All of them.
+/// Runs all checks.
 pub fn checks() -> Vec<Check> {
     let v4 = loopback("127.0.0.1:0");
     let v6 = loopback("[::1]:0");
     let udp = link();
     let mut without: Vec<&str> = udp.works().then_some("udp").into_iter().collect();
     let mut checks = vec![udp, agent(), family("udp over IPv4", &v4), family("udp over IPv6", &v6)];
-    // One family is enough.
+    // One of IPv4 and IPv6 is enough.
     if v4.is_ok() || v6.is_ok() {
         let failed = |c: &mut Check| c.verdict == super::Verdict::Fail;
         for check in checks.iter_mut().skip(1).filter_map(|c| failed(c).then_some(c)) {
@@ -49,8 +49,8 @@ pub fn checks() -> Vec<Check> {
     checks
 }
 
-/// What to do about a link on raw Ethernet that does not open: by what keeps it from opening.
-/// `rights` give it the right; `without` are the links between hosts that work.
+/// Returns the fix for a link on raw Ethernet that does not open, by its error. `rights` is the
+/// command that gives the right; `without` names the links between hosts that work.
 fn remedy(error: &LinkError, usable: bool, rights: &str, without: &[&str]) -> String {
     let rest = match without {
         [] => "no link between hosts works; ranks of one host have shm".into(),
@@ -65,13 +65,13 @@ fn remedy(error: &LinkError, usable: bool, rights: &str, without: &[&str]) -> St
     }
 }
 
-/// Whether there is an interface for links on raw Ethernet.
+/// True if there is an interface for links on raw Ethernet.
 fn usable(only: Option<&[String]>) -> bool {
-    // Where they cannot be listed the link's own error says so.
+    // If interfaces cannot be listed, the link's own error says so.
     Interfaces::list().map_or(true, |all| all.usable(only).is_ok())
 }
 
-/// The links on packet sockets: nobody needs them, so that one does not open is no failure.
+/// Checks the links on packet sockets. They are optional: one that does not open is no failure.
 fn ethernet(what: &'static str, trains: bool, without: &[&str]) -> Check {
     let config = match weft::job::packet_from_env() {
         Ok(config) => PacketConfig { trains, ..config },
@@ -95,7 +95,7 @@ fn ethernet(what: &'static str, trains: bool, without: &[&str]) -> Check {
     }
 }
 
-/// The XDP link: nobody needs it either. Nothing is attached.
+/// Checks the XDP link, which is optional too. It attaches no program.
 fn xdp(without: &[&str]) -> Check {
     let what = "xdp link";
     let config = match weft::job::xdp_from_env() {
@@ -112,7 +112,7 @@ fn xdp(without: &[&str]) -> Check {
     }
 }
 
-/// Agents that serve ranks of this host. Nobody needs one.
+/// Checks for agents that serve ranks of this host. They are optional.
 fn agent() -> Check {
     if let Some((name, why)) = crate::agent::strangers().first() {
         return Check::warn(
@@ -158,7 +158,7 @@ fn link() -> Check {
     }
 }
 
-/// A socket that a datagram of its own reached.
+/// Returns a socket that received a datagram of its own.
 fn loopback(address: &str) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     socket.set_read_timeout(Some(Duration::from_secs(2)))?;
@@ -204,7 +204,7 @@ fn offload(topic: &'static str, result: io::Result<()>, since: &str) -> Check {
 fn buffer(topic: &'static str, key: &str) -> Check {
     let path = format!("/proc/sys/{}", key.replace('.', "/"));
     match read_number(&path) {
-        // Other network namespaces than the first do not show it.
+        // Only the first network namespace shows this setting.
         None => Check::ok(topic, format!("{key} is not visible here; set on the host")),
         Some(bytes) if bytes >= BUFFER_MIN => {
             Check::ok(topic, format!("up to {} KiB", bytes >> 10))
@@ -217,12 +217,12 @@ fn buffer(topic: &'static str, key: &str) -> Check {
     }
 }
 
-/// Ports of a range that nobody has now.
+/// Returns the number of ports of a range that are free now.
 fn free((first, last): (u16, u16)) -> usize {
     (first..=last).filter(|&port| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok()).count()
 }
 
-/// The ports that the udp link has: those of the setting, or what the kernel gives.
+/// Checks the ports of the udp link: those of the setting, or those that the kernel gives.
 fn ports() -> Check {
     let set = weft::job::ports_from_env().unwrap_or_default();
     if let (Some(range), Some(count)) = (set.range(), set.count()) {
@@ -244,7 +244,7 @@ fn ports() -> Check {
     Check::ok("udp ports", finding)
 }
 
-/// The interface of the default route over IPv4, from the kernel's table.
+/// Returns the interface of the default route over IPv4, from the kernel's table.
 fn default_route() -> Option<String> {
     let table = read("/proc/net/route")?;
     table.lines().skip(1).find_map(|line| {
@@ -254,7 +254,7 @@ fn default_route() -> Option<String> {
     })
 }
 
-/// The interfaces of this network namespace: /sys may show those of another.
+/// Lists the interfaces of this network namespace; /sys may show those of another.
 fn interfaces() -> Vec<Check> {
     let default = default_route();
     let mut list = match Interfaces::list() {

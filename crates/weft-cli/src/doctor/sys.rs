@@ -1,4 +1,4 @@
-//! System calls that the checks try.
+//! System calls for the checks.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -21,17 +21,17 @@ fn set(fd: BorrowedFd<'_>, name: libc::c_int, value: libc::c_int) -> io::Result<
     Ok(())
 }
 
-/// Whether the kernel cuts long datagrams into segments (since Linux 4.18).
+/// Checks that the kernel cuts long datagrams into segments (since Linux 4.18).
 pub fn udp_gso(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, UDP_SEGMENT, 1200)
 }
 
-/// Whether the kernel joins datagrams of a train (since Linux 5.0).
+/// Checks that the kernel joins datagrams of a train (since Linux 5.0).
 pub fn udp_gro(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, UDP_GRO, 1)
 }
 
-/// The user of the process at the other end of a Unix socket.
+/// Returns the user of the process at the other end of a Unix socket.
 pub fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -51,7 +51,7 @@ pub fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(cred.uid)
 }
 
-/// Whether membarrier(2) offers the barriers that make waiting cheap.
+/// True if membarrier(2) offers the barriers that make waiting cheap.
 pub fn barriers() -> bool {
     const GLOBAL_EXPEDITED: libc::c_long = 1 << 1;
     // SAFETY: the query passes no memory.
@@ -59,11 +59,11 @@ pub fn barriers() -> bool {
     commands >= 0 && commands & GLOBAL_EXPEDITED != 0
 }
 
-/// Whether another process of this user may copy from this one's memory. A child tries, as this
-/// process is no descendant of it: the rule is the one between ranks.
+/// Checks if another process of this user may copy from this one's memory. A child tries it,
+/// because this process is no descendant of the child: the same rule holds between ranks.
 ///
 /// # Errors
-/// The child could not be made; or what its copy ended with.
+/// The child could not be made, or its copy failed.
 pub fn direct_copy() -> io::Result<()> {
     let word: u64 = 0x7765_6674;
     let addr = &raw const word;

@@ -1,4 +1,5 @@
-//! `weft doctor --hosts` on one of the hosts: does what the command asks for, a line each.
+//! The helper of `weft doctor --hosts` on one of the hosts: answers each request of the command
+//! with one line.
 
 use crate::meet::Meeting;
 use anyhow::{Context, Result};
@@ -10,53 +11,53 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weft_link::ether::{EtherHead, Interface, Interfaces, Mac};
 use weft_link::BarePacket;
 
-/// What the helper says first: before it, login shells may print.
+/// The first line of the helper: login shells may print before it.
 pub const MAGIC: &str = "weft doctor visit 1";
-/// How long addresses may take to answer.
+/// Longest time until addresses answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a frame is waited for, and how often it is sent within.
+/// Longest wait for a frame; within that time the frame is sent repeatedly.
 const FRAME_PATIENCE: Duration = Duration::from_secs(3);
 const FRAMES: u32 = 10;
 /// Ring of the packet socket, bytes.
 const RING: usize = 1 << 20;
-/// What marks the frames of this check.
+/// First bytes of the frames of this check.
 const FRAME: &[u8; 16] = b"weft doctor here";
 
-/// What the command asks.
+/// A request of the command.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
-    /// What there is to know.
+    /// The facts about the host.
     About,
-    /// Which of these addresses answer.
+    /// Find out which of these addresses answer.
     Reach(Vec<SocketAddr>),
-    /// How many questions came from the one of this number.
+    /// The number of questions received from the meeting with this number.
     Heard(u32),
-    /// The longest IP packet of these that reaches an address.
+    /// The longest of these IP packets that reaches an address.
     Longest(SocketAddr, Vec<usize>),
-    /// Opens a packet socket on the interface of an address.
+    /// Open a packet socket on the interface of an address.
     Open(IpAddr),
-    /// Sends frames to a station.
+    /// Send frames to a station.
     Throw([u8; 6]),
-    /// Waits for frames from a station.
+    /// Wait for frames from a station.
     Catch([u8; 6]),
 }
 
-/// A host.
+/// Facts about a host.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct About {
-    /// Of weft.
+    /// Version of weft.
     pub version: String,
-    /// Of the wire format.
+    /// Version of the wire format.
     pub wire: u8,
-    /// Of the kernel.
+    /// Version of the kernel.
     pub kernel: String,
     /// Time since 1970.
     pub now: Duration,
-    /// Ports of UDP sockets, as the setting has them.
+    /// Port setting of UDP sockets.
     pub ports: String,
-    /// Where it answers.
+    /// Addresses at which it answers.
     pub addresses: Vec<SocketAddr>,
-    /// What marks its questions.
+    /// The number in its questions.
     pub number: u32,
     /// EtherType of its frames.
     pub ether_type: u16,
@@ -71,16 +72,16 @@ pub struct Port {
     pub mac: [u8; 6],
     /// Its MTU.
     pub mtu: u32,
-    /// Why there is no packet socket on it.
+    /// The reason why it has no packet socket.
     pub closed: Option<String>,
 }
 
-/// What the helper answers.
+/// An answer of the helper.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// To [`Ask::About`].
     About(About),
-    /// To [`Ask::Reach`]: microseconds of a round trip each.
+    /// To [`Ask::Reach`]: microseconds of a round trip for each address.
     Reached(Vec<Option<f64>>),
     /// To [`Ask::Heard`].
     Heard(u64),
@@ -88,9 +89,9 @@ pub enum Answer {
     Longest(Option<usize>),
     /// To [`Ask::Open`].
     Opened(Port),
-    /// To [`Ask::Throw`] and [`Ask::Catch`]: whether all went, or any came.
+    /// To [`Ask::Throw`]: true if all were sent; to [`Ask::Catch`]: true if any came.
     Frames(bool),
-    /// It cannot.
+    /// The request failed.
     No(String),
 }
 
@@ -141,7 +142,7 @@ impl Visit {
         let head = EtherHead { dst: Mac(to), src: interface.mac, kind, slot: 0, len };
         let mut frame = head.encode().to_vec();
         frame.extend(FRAME);
-        // As Ethernet has it at least.
+        // The shortest frame of Ethernet has 60 bytes.
         frame.resize(frame.len().max(60), 0);
         let mut sent = 0;
         for _ in 0..FRAMES {
@@ -185,10 +186,10 @@ impl Visit {
     }
 }
 
-/// Answers until nobody asks any more.
+/// Answers requests until the input ends.
 ///
 /// # Errors
-/// No UDP socket opens, a setting is wrong, or the command speaks nonsense.
+/// No UDP socket opens, a setting is wrong, or a request is invalid.
 pub fn run() -> Result<ExitCode> {
     let mut out = std::io::stdout();
     writeln!(out, "{MAGIC}")?;

@@ -1,4 +1,4 @@
-//! A lab as the rest of this program sees it: starting one, and entering its hosts.
+//! The rest of this program uses a lab through this module: it starts labs and enters their hosts.
 
 use super::keeper::Started;
 use super::spec::{free_subnet, Conditions, Spec};
@@ -11,12 +11,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// Settles what a lab shall be, in a network that nothing else uses.
+/// Makes the specification of a lab, in a network that nothing else uses.
 ///
 /// # Errors
 /// As [`Spec::new`], or no network is free.
 pub fn plan(name: &str, hosts: usize, conditions: &Conditions) -> Result<Spec> {
-    // Labs that end at this moment, or are no labs, take no network.
+    // Names of labs that end at this moment, or of other programs, use no network.
     let labs = wire::names()?;
     let others = labs.iter().filter_map(|name| wire::describe(name, None).ok());
     let taken: Vec<u8> = others.map(|(lab, _)| lab.spec.subnet).collect();
@@ -28,7 +28,8 @@ fn start(spec: &Spec, attached: bool) -> Result<(Child, Vec<String>)> {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("weft").args(["lab-keeper", "--spec", &serde_json::to_string(spec)?]);
     if attached {
-        // Its own group: Ctrl-C at the terminal is for this process, which ends the lab.
+        // The keeper has its own group: Ctrl-C at the terminal goes to this process, which ends the
+        // lab.
         command.arg("--attached").stdin(Stdio::piped()).process_group(0);
     } else {
         command.stdin(Stdio::null());
@@ -55,7 +56,7 @@ pub fn detached(spec: &Spec) -> Result<Vec<String>> {
     start(spec, false).map(|(_, notes)| notes)
 }
 
-/// A lab that ends with this value, and with this process however that ends.
+/// A lab that ends when this value is dropped, and when this process ends in any way.
 pub struct Attached {
     keeper: Child,
     /// Its name.
@@ -75,7 +76,7 @@ impl Attached {
         Ok(Attached { keeper, name: spec.name.clone() })
     }
 
-    /// A way into one of its hosts.
+    /// Returns an entrance to one of its hosts.
     ///
     /// # Errors
     /// The host, or the whole lab, has ended.
@@ -85,7 +86,7 @@ impl Attached {
 }
 
 impl Attached {
-    /// IPv4 address and first process of each host.
+    /// Returns IPv4 address and first process of each host.
     ///
     /// # Errors
     /// The lab has ended.
@@ -97,7 +98,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // The end of its input tells the keeper to end; it takes its hosts along.
+        // The keeper ends at the end of its input, and its hosts with it.
         drop(self.keeper.stdin.take());
         let _ = self.keeper.wait();
     }
@@ -106,7 +107,7 @@ impl Drop for Attached {
 /// A host that can be entered.
 pub struct Entrance {
     process: OwnedFd,
-    /// In which this process is not yet.
+    /// True if the host has a user namespace that this process is not in.
     own_user_namespace: bool,
     /// Its IPv4 address.
     pub address: IpAddr,
@@ -114,16 +115,16 @@ pub struct Entrance {
     pub name: String,
 }
 
-/// A host, as one finds it.
+/// A host, found from outside or inside the lab.
 pub enum Found {
-    /// From outside of the lab.
+    /// Found from outside the lab.
     Outside(Entrance),
-    /// From a host, which cannot enter others: its number.
+    /// Found from a host, which cannot enter others: the number of the host found.
     Inside(usize),
 }
 
 impl Entrance {
-    /// Looks a host up by its number.
+    /// Finds a host by its number.
     ///
     /// # Errors
     /// There is no such lab or host, or this process is on one.
@@ -135,15 +136,15 @@ impl Entrance {
         Entrance::of(&description, host, process)
     }
 
-    /// Looks a host up for a process beside the keeper.
+    /// Finds a host for the proxy, which runs in the keeper's namespaces.
     pub(super) fn for_proxy(lab: &str, host: usize) -> Result<Entrance> {
         let (mut description, process) = wire::describe(lab, Some(host))?;
-        // Its starter is in it already.
+        // The keeper, which started this process, is in the user namespace already.
         description.own_user_namespace = false;
         Entrance::of(&description, host, process)
     }
 
-    /// Looks a host up by its name.
+    /// Finds a host by its name.
     ///
     /// # Errors
     /// There is no such lab or host.
@@ -172,12 +173,12 @@ impl Entrance {
         Ok(Entrance { process, own_user_namespace: lab.own_user_namespace, address, name })
     }
 
-    /// Descriptor of the host's first process.
+    /// Returns the descriptor of the host's first process.
     pub fn process(&self) -> &OwnedFd {
         &self.process
     }
 
-    /// The kinds of namespaces to enter for its network and IPC alone.
+    /// Returns the kinds of namespaces to enter for the host's network and IPC only.
     pub fn channels(&self) -> ThreadNameSpaceType {
         let kinds = ThreadNameSpaceType::NETWORK | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
         match self.own_user_namespace {
@@ -186,8 +187,8 @@ impl Entrance {
         }
     }
 
-    /// Moves this process, which must have one thread only, into the host; its PID namespace is
-    /// that of the children it starts from then on.
+    /// Moves this process, which must have one thread only, into the host; children that it starts
+    /// from then on are in the host's PID namespace.
     ///
     /// # Errors
     /// The host has ended.
@@ -198,7 +199,7 @@ impl Entrance {
             | ThreadNameSpaceType::PROCESS_ID;
         let folder = std::env::current_dir();
         move_into_thread_name_spaces(self.process.as_fd(), all).context("entering the host")?;
-        // The host sees the same files, but a process starts out at its root.
+        // The host sees the same files, but entering moves the process to the root folder.
         if let Err(e) = folder.and_then(std::env::set_current_dir) {
             log::warn!("the working folder is / in the host: {e}");
         }

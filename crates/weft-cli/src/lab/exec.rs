@@ -45,7 +45,7 @@ pub fn run(lab: &str, args: &Args) -> Result<ExitCode> {
     host.enter()?;
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
-    // Ctrl-C at the terminal reaches the command as well; whether it ends by it is its affair.
+    // Ctrl-C at the terminal reaches the command as well, which decides if it ends.
     let ignored = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGQUIT] {
         signal_hook::flag::register(signal, ignored.clone())?;
@@ -67,14 +67,14 @@ pub fn run(lab: &str, args: &Args) -> Result<ExitCode> {
             let Some(signal) = ready else {
                 return Ok(ExitCode::from(code(child.wait().context("waiting for the command")?)));
             };
-            // It may have ended meanwhile: then the next turn says so.
+            // The process may have ended meanwhile: then the next turn returns.
             let _ = pidfd_send_signal(&process, caught.take(signal)?);
         }
     }
 }
 
-/// Starts a command on the host that this process has entered, to end with this process; else the
-/// exit status that says so, and why.
+/// Starts a command on the host that this process has entered; the command ends with this process.
+/// The error is an exit status and the reason.
 pub(super) fn start(mut command: Command, lab: &str, host: &str) -> Result<Child, (u8, String)> {
     command.env("WEFT_LAB", lab).env("HOSTNAME", host);
     let program = command.get_program().to_string_lossy().into_owned();
@@ -88,17 +88,17 @@ pub(super) fn start(mut command: Command, lab: &str, host: &str) -> Result<Child
     command.spawn().map_err(failed)
 }
 
-/// An exit status as a shell has it.
+/// Returns an exit status as a shell reports it.
 pub(super) fn code(status: ExitStatus) -> u8 {
     let signal = status.signal().map(|signal| 128 + signal);
     status.code().or(signal).unwrap_or(1) as u8
 }
 
-/// Signals to this process alone, which are meant for the command.
+/// Signals sent to this process alone, to be passed to the command.
 pub(super) struct Caught(Vec<(UnixStream, Signal)>);
 
 impl Caught {
-    /// Catches these from now on.
+    /// Catches these signals from now on.
     pub fn of(signals: &[i32]) -> Result<Caught> {
         let mut caught = Vec::new();
         for &signal in signals {
@@ -109,14 +109,14 @@ impl Caught {
         Ok(Caught(caught))
     }
 
-    /// Waits for them as well.
+    /// Adds the signals to a set of descriptors to wait for.
     pub fn add_to<'a>(&'a self, set: &mut Set<'a, Option<usize>>) {
         for (at, (stream, _)) in self.0.iter().enumerate() {
             set.add(Some(at), stream.as_fd(), READ);
         }
     }
 
-    /// The one that came.
+    /// Returns the signal that arrived.
     pub fn take(&self, at: usize) -> Result<Signal> {
         let (mut stream, signal) = (&self.0[at].0, self.0[at].1);
         let _several_are_one = stream.read(&mut [0; 64])?;

@@ -1,7 +1,7 @@
-//! The first process of a host: sets the host up, then keeps it alive and forgets its dead.
+//! The first process of a host: sets the host up, then stays and reaps ended processes.
 //!
-//! It ends when its keeper ends, and as it is the first of its PID namespace, all processes of the
-//! host end with it, and with them the host's namespaces and interfaces.
+//! It ends when its keeper ends. It is the first of its PID namespace, so all processes of the host
+//! end with it, and with them the host's namespaces and interfaces.
 
 use super::spec::Spec;
 use super::{net, sys};
@@ -28,12 +28,12 @@ pub struct Args {
     host: usize,
 }
 
-/// What a host's first process tells its keeper.
+/// Report of a host's first process to its keeper.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Report {
-    /// The host is as it should be, apart from these shortcomings.
+    /// The host is set up, apart from these shortcomings.
     Ready(Vec<String>),
-    /// It could not be set up, and why.
+    /// It could not be set up; the reason.
     Failed(String),
 }
 
@@ -44,7 +44,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let keeper = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let mut lines = BufReader::new(keeper.try_clone()?);
     let mut line = String::new();
-    // The keeper says when the interface is there.
+    // The keeper sends a line when the interface exists.
     if lines.read_line(&mut line)? == 0 {
         return Ok(ExitCode::FAILURE);
     }
@@ -56,14 +56,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut text = serde_json::to_string(&report)?;
     text.push('\n');
     (&keeper).write_all(text.as_bytes())?;
-    // The keeper says no more: this returns when it ends.
+    // The keeper sends nothing more: this call returns when the keeper ends.
     let _ = lines.read_to_string(&mut line);
     Ok(ExitCode::SUCCESS)
 }
 
 fn set_up(spec: &Spec, host: usize) -> Result<Vec<String>> {
     rustix::system::sethostname(spec.host_name(host).as_bytes()).context("the host's name")?;
-    // Nothing mounted here shall appear outside.
+    // Mounts made here must not appear outside.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .context("a private view of the file system")?;
     let mut notes = Vec::new();
@@ -81,11 +81,11 @@ fn mount_fresh(kind: &str, at: &str) -> rustix::io::Result<()> {
     mount(kind, at, kind, flags, None::<&std::ffi::CStr>)
 }
 
-/// Puts the lab's hosts file over the machine's. The file lives in a nameless file system that is
-/// visible for a moment only, in this mount namespace: nothing is written to any disk.
+/// Mounts the lab's hosts file over the machine's. The file is in a nameless file system that is
+/// visible only for a moment, in this mount namespace, so nothing is written to any disk.
 fn hosts_file(spec: &Spec) -> Result<()> {
     ensure!(std::path::Path::new("/etc/hosts").exists(), "there is no /etc/hosts to replace");
-    // Any folder would do; this one exists everywhere and is replaced next anyway.
+    // Any folder works; this one exists everywhere and is replaced next anyway.
     let corner = "/proc";
     mount_fresh("tmpfs", corner).context("a file system for it")?;
     let path = format!("{corner}/hosts");
@@ -96,20 +96,20 @@ fn hosts_file(spec: &Spec) -> Result<()> {
     placed
 }
 
-/// `/sys` of this network namespace; the control groups stay visible.
+/// Mounts `/sys` of this network namespace; the control groups stay visible.
 fn own_sys() -> rustix::io::Result<()> {
     let groups = std::fs::File::open("/sys/fs/cgroup");
     mount_fresh("sysfs", "/sys")?;
     if let Ok(groups) = groups {
         use std::os::fd::AsRawFd;
         let path = format!("/proc/self/fd/{}", groups.as_raw_fd());
-        // Programs that look for limits do without where this fails.
+        // If this fails, programs that read limits find none.
         let _ = mount_bind_recursive(path, "/sys/fs/cgroup");
     }
     Ok(())
 }
 
-/// Waits until the interface carries packets, which is a moment after both ends are up.
+/// Waits until the interface carries packets, which is shortly after both ends are up.
 fn await_carrier() -> Result<()> {
     const LIMIT: Duration = Duration::from_secs(60);
     let start = Instant::now();

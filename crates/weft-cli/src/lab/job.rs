@@ -1,4 +1,4 @@
-//! `weft lab run`: a job over the hosts of a lab, by the launcher that starts any job.
+//! `weft lab run`: a job over the hosts of a lab, started by the launcher of every job.
 
 use super::client::{self, Attached};
 use super::spec::Conditions;
@@ -65,7 +65,7 @@ pub fn run(lab: &str, args: &Args) -> Result<ExitCode> {
     run::run(run::Args::from_arg_matches(&matches)?)
 }
 
-/// The options of `weft run` for this job.
+/// Returns the options of `weft run` for this job.
 fn words(args: &Args, lab: &str, hosts: &[String]) -> Result<Vec<String>> {
     let program = std::env::current_exe().context("finding this program")?;
     let program = program.to_str().context("this program's path is not UTF-8")?;

@@ -1,8 +1,8 @@
-//! The process that holds a lab: makes the hosts, answers the command, and forwards packets where
-//! they are to be delayed.
+//! The process that holds a lab: makes the hosts, answers the command, and forwards packets if they
+//! are to be delayed.
 //!
-//! Everything a lab consists of hangs on this process. Its hosts die with it, their namespaces with
-//! them, the interfaces with those. It is found by the name of an abstract socket, which vanishes
+//! Every part of a lab ends with this process: hosts die with it, namespaces end with their hosts,
+//! interfaces with their namespaces. It is found by the name of an abstract socket, which vanishes
 //! with it as well. So there is no stale state to clean up, whichever process is killed.
 
 use super::init::Report;
@@ -38,22 +38,22 @@ pub struct Args {
     attached: bool,
 }
 
-/// What the keeper tells whoever started it, as one line of JSON.
+/// The keeper's report to the process that started it, as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Started {
     /// The lab is up, apart from these shortcomings.
     Ready(Vec<String>),
-    /// It is not, and why.
+    /// The lab is not up; the reason.
     Failed(String),
 }
 
-/// Longest time a host may take to be set up.
+/// Longest time in which a host may be set up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Host {
     pid: Pid,
     process: OwnedFd,
-    /// Ends when this process does; the host's first process waits for that.
+    /// Closed when this process ends; the host's first process waits for that.
     line: UnixStream,
     ended: bool,
 }
@@ -65,7 +65,7 @@ struct Keeper {
     notes: Vec<String>,
     switch: Option<Switch>,
     me: u32,
-    /// Where commands ask: outside, in this process's own network, and on the hosts.
+    /// Sockets for requests: outside, in this process's own network, and on the hosts.
     doors: Vec<Door>,
     /// Processes that start commands for callers on hosts.
     proxies: Vec<Child>,
@@ -73,11 +73,11 @@ struct Keeper {
 
 struct Door {
     listener: UnixListener,
-    /// On a host.
+    /// True if the socket is on a host.
     inside: bool,
 }
 
-/// Who wants something.
+/// An event to serve.
 #[derive(Clone, Copy)]
 enum Ready {
     Starter,
@@ -85,10 +85,10 @@ enum Ready {
     Host(usize),
 }
 
-/// Makes a lab and serves it until it is told to end.
+/// Makes a lab and serves it until a request to end.
 pub fn run(args: &Args) -> Result<ExitCode> {
     if !args.attached {
-        // What happens at the terminal of whoever started it is none of its business from here on.
+        // In a session of its own, the signals of the starter's terminal do not reach it.
         rustix::process::setsid().context("a session of its own")?;
     }
     let (started, lab) = match make(&args.spec) {
@@ -97,7 +97,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let mut text = serde_json::to_string(&started)?;
     text.push('\n');
-    // Whoever asked for the lab may be gone: then nobody wants it, nor to hear of it.
+    // If the starter has ended, nobody wants the lab or an error message.
     let told = std::io::stdout().write_all(text.as_bytes());
     let Some(mut keeper) = lab else { return Ok(ExitCode::FAILURE) };
     match told {
@@ -109,7 +109,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lets go of the starter's output.
+/// Redirects its output, so that the starter's output can close.
 fn silence() -> Result<()> {
     let null = std::fs::File::options().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;
@@ -160,8 +160,8 @@ fn make(spec: &str) -> Result<Keeper> {
     Ok(keeper)
 }
 
-/// Enters namespaces of this process's own: a network, and where that takes rights it lacks, first
-/// a user namespace in which it has them. Returns whether it did the latter.
+/// Enters new namespaces: a network, and before it, if the process lacks the right, a user
+/// namespace in which it has it. Returns true if there is a user namespace.
 fn enter() -> Result<bool> {
     match sys::unshare(UnshareFlags::NEWNET) {
         Ok(()) => return Ok(false),
@@ -170,7 +170,7 @@ fn enter() -> Result<bool> {
     }
     let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
     sys::unshare(UnshareFlags::NEWUSER).map_err(|e| refused(&e))?;
-    // Without a list of groups to give up, a process may map its own identity.
+    // A process may map its own identity once setgroups is denied.
     let _ = std::fs::write("/proc/self/setgroups", "deny");
     for (file, id) in [("uid_map", uid.as_raw()), ("gid_map", gid.as_raw())] {
         std::fs::write(format!("/proc/self/{file}"), format!("0 {id} 1"))
@@ -180,7 +180,7 @@ fn enter() -> Result<bool> {
     Ok(true)
 }
 
-/// What a lab needs, and what forbids it here.
+/// Returns the error with the rights that a lab needs and what may forbid them here.
 fn refused(error: &std::io::Error) -> anyhow::Error {
     let setting = |name: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
@@ -205,7 +205,7 @@ fn refused(error: &std::io::Error) -> anyhow::Error {
 }
 
 impl Keeper {
-    /// Lets all hosts set themselves up, side by side, and returns their shortcomings.
+    /// Lets all hosts set themselves up in parallel, and returns their shortcomings.
     fn set_up_hosts(&mut self) -> Result<Vec<String>> {
         for host in &mut self.hosts {
             host.line.write_all(b"go\n").context("a host ended while it was made")?;
@@ -228,8 +228,8 @@ impl Keeper {
         Ok(notes)
     }
 
-    /// Listens in this process's own network, where proxies are, and in that of each host: names of
-    /// abstract sockets are a network's own.
+    /// Listens in this process's own network, where proxies are, and in that of each host, because
+    /// each network namespace has its own abstract socket names.
     fn open_doors(&mut self) -> Result<()> {
         let home = std::fs::File::open("/proc/self/ns/net")?;
         let mut open = |inside| {
@@ -275,10 +275,10 @@ impl Keeper {
         }
     }
 
-    /// A host's first process ended.
+    /// Marks a host whose first process ended.
     fn bury(&mut self, host: usize) {
         let host = &mut self.hosts[host];
-        // It is our child, and has ended: nothing to wait for, nothing to learn.
+        // The process is our child and has ended, so an error here does not matter.
         let _ = waitpid(Some(host.pid), WaitOptions::NOHANG);
         host.ended = true;
     }
@@ -287,7 +287,7 @@ impl Keeper {
     fn end(&mut self) -> Result<()> {
         let alive = |host: &&mut Host| !host.ended;
         for host in self.hosts.iter_mut().filter(alive) {
-            // It may end by itself at this moment.
+            // The process may end by itself at this moment.
             let _ =
                 rustix::process::pidfd_send_signal(&host.process, rustix::process::Signal::KILL);
         }
@@ -317,7 +317,8 @@ impl Keeper {
         }
     }
 
-    /// Has a process of this one's namespaces start a command on a host: it may enter all of them.
+    /// Starts a process in the namespaces of this one, which may enter all hosts, to run a command
+    /// on a host.
     fn hand_to_proxy(&mut self, stream: UnixStream, host: usize) -> std::io::Result<()> {
         self.proxies.retain_mut(|proxy| matches!(proxy.try_wait(), Ok(None)));
         let mut command = Command::new("/proc/self/exe");
@@ -327,8 +328,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Answers one connection; true when the lab has ended by it. What a caller does wrong harms
-    /// nobody but the caller.
+    /// Answers one connection; returns true if it ended the lab. A bad request affects only its
+    /// sender.
     fn answer(&mut self, door: usize) -> Result<bool> {
         let Door { listener, inside } = &self.doors[door];
         let inside = *inside;
@@ -338,13 +339,14 @@ impl Keeper {
             Request::Describe => None,
             Request::Host(at) => self.hosts.get(at).filter(|h| !h.ended).map(|h| &h.process),
             Request::Exec(host) => {
-                // Without a proxy the connection ends, which the caller reports.
+                // Without a proxy the connection closes, which the caller reports.
                 let _ = self.hand_to_proxy(stream, host);
                 return Ok(false);
             }
             Request::Down => {
                 self.end()?;
-                // The caller waits for the end of this connection, which is that of this process.
+                // The caller waits until this connection closes, which the end of this process
+                // does.
                 std::mem::forget(stream);
                 return Ok(true);
             }

@@ -1,11 +1,11 @@
 //! `weft lab`: a virtual cluster on this machine, for users and tests.
 //!
-//! | module | what |
+//! | module | content |
 //! | --- | --- |
-//! | `spec` | what a lab shall be |
+//! | `spec` | the specification of a lab |
 //! | `client` | starting a lab, entering its hosts |
 //! | `keeper`, `init` | the process that holds a lab, the first process of a host |
-//! | `wire` | between the command and the keeper |
+//! | `wire` | requests of the command to the keeper |
 //! | `net`, `switch` | interfaces, rate and loss; delay |
 //! | `exec`, `proxy`, `job` | commands on hosts, from outside and from other hosts; jobs |
 
@@ -70,9 +70,9 @@ enum Action {
 
 /// Make a lab
 ///
-/// Conditions hold for every frame, also of raw links, as it leaves the switch towards a host; on
-/// its way into the switch the rate holds for all that the kernel sends. Loss meets single
-/// packets: trains of segments are cut up first.
+/// The conditions apply to every frame, also of raw links, as it leaves the switch towards a host;
+/// on the path into the switch the rate applies to all frames that the kernel sends. Loss drops
+/// single packets: trains of segments are cut up first.
 #[derive(Debug, clap::Args)]
 struct Up {
     /// Number of hosts, 1 to 250
@@ -115,7 +115,7 @@ fn list() -> Result<()> {
         println!("no labs");
     }
     for name in names {
-        // It may end between the two questions.
+        // A lab may end between the two requests.
         let Ok((lab, _)) = wire::describe(&name, None) else { continue };
         let up = lab.hosts.iter().filter(|host| host.up).count();
         println!("{name}: {up} of {} hosts up, {}", lab.spec.hosts, lab.spec.conditions());

@@ -1,9 +1,9 @@
 //! The lab's interfaces, made with `ip` and `tc` inside the lab's own namespaces.
 //!
-//! Each host has `eth0`, one end of a veth pair; the other end, `pK`, is a port of the switch in
-//! the keeper's namespace: of a bridge, or, where packets shall be delayed, of `switch.rs`. Rate
-//! and loss act where a packet leaves the switch, so nothing a host does gets around them. On its
-//! way into the switch a packet meets the rate at the host's own interface, as with a real card.
+//! Each host has `eth0`, one end of a veth pair. The other end, `pK`, is a port of the switch in
+//! the keeper's namespace: of a bridge, or, for a lab with delay, of `switch.rs`. Rate and loss act
+//! where a packet leaves the switch, so that no host can avoid them. On the path into the switch
+//! the rate acts at the host's own interface, as with a real card.
 //!
 //! Loss needs neither netem nor the right to load eBPF: a classic BPF filter picks packets at
 //! random for a class whose queue has no room.
@@ -13,20 +13,20 @@ use anyhow::{ensure, Context, Result};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// The interface of each host.
+/// Name of the interface of each host.
 pub const INTERFACE: &str = "eth0";
-/// The switch.
+/// Name of the switch.
 const BRIDGE: &str = "sw0";
 
-/// Kernels refuse a longest train shorter than the headers of TCP may get.
+/// Kernels refuse a maximum train length below the longest headers of TCP.
 const LEAST_GSO: u32 = 512;
 
-/// The switch's port of a host.
+/// Returns the name of the switch's port for a host.
 pub fn port(host: usize) -> String {
     format!("p{}", host + 1)
 }
 
-/// Has `ip` or `tc` do several commands in this process's namespace.
+/// Runs `ip` or `tc` once with several commands, in this process's namespace.
 fn batch(tool: &str, lines: &[String]) -> Result<()> {
     if lines.is_empty() {
         return Ok(());
@@ -40,7 +40,7 @@ fn batch(tool: &str, lines: &[String]) -> Result<()> {
         .spawn()
         .with_context(|| format!("a lab is made with `{tool}`: install the package iproute2"))?;
     let mut input = child.stdin.take().context("its input")?;
-    // A tool that gave up early says why below.
+    // If the tool ended early, its output below says why.
     let _ = input.write_all((lines.join("\n") + "\n").as_bytes());
     drop(input);
     let output = child.wait_with_output()?;
@@ -49,13 +49,14 @@ fn batch(tool: &str, lines: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// `ip` and `tc` are often where only root looks.
+/// Returns a search path with the folders where `ip` and `tc` often are, and which only root's path
+/// has.
 fn search_path() -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     format!("{path}:/usr/sbin:/sbin:/usr/bin:/bin")
 }
 
-/// The tool's complaint with the command it is about.
+/// Returns the tool's error message with the command that caused it.
 fn explain(why: &str, lines: &[String]) -> String {
     let number = why.rsplit_once("Command failed -:").map(|(_, rest)| rest.trim());
     let line = number.and_then(|n| n.parse::<usize>().ok()).and_then(|n| lines.get(n - 1));
@@ -105,7 +106,8 @@ pub fn connect(spec: &Spec, pids: &[u32]) -> Result<()> {
     batch("tc", &shape).with_context(|| limits(spec))
 }
 
-/// Keeps an interface from making itself an IPv6 address and talking about it, where it could.
+/// Returns the option that stops an interface from making an IPv6 address and announcing it, where
+/// the kernel has IPv6.
 fn quiet(spec: &Spec) -> &'static str {
     spec.v6(0).map_or("", |_| "addrgenmode none")
 }
@@ -114,13 +116,13 @@ fn quiet(spec: &Spec) -> &'static str {
 pub fn configure(spec: &Spec, host: usize) -> Result<()> {
     let mut lines = vec!["link set lo up".to_string()];
     if whole_packets(spec) {
-        // The kernel counts no segments of what a packet socket sends: its length decides.
+        // The kernel counts no segments in sends of a packet socket, so the length limits them.
         let longest = spec.mtu.max(LEAST_GSO);
         lines.push(format!("link set {INTERFACE} gso_max_segs 1 gso_max_size {longest}"));
     }
     lines.push(format!("addr add {}/24 dev {INTERFACE}", spec.v4(host)));
     if let Some(address) = spec.v6(host) {
-        // The addresses are ours: looking for duplicates would delay the first packet by a second.
+        // The addresses are ours: checking for duplicates would delay the first packet by a second.
         lines.push(format!("addr add {address}/64 dev {INTERFACE} nodad"));
     }
     lines.push(format!("link set {INTERFACE} {} up", quiet(spec)));
@@ -128,12 +130,12 @@ pub fn configure(spec: &Spec, host: usize) -> Result<()> {
     batch("tc", &shape(spec, INTERFACE, false)).with_context(|| limits(spec))
 }
 
-/// Whether the interface of the host this runs on carries packets.
+/// True if the interface of this host carries packets.
 pub fn carries() -> Result<bool> {
     if let Ok(state) = std::fs::read_to_string(format!("/sys/class/net/{INTERFACE}/operstate")) {
         return Ok(state.trim() == "up");
     }
-    // The file system may show another namespace's interfaces.
+    // The file system may show interfaces of another namespace, so `ip` is asked.
     let mut show = Command::new("ip");
     show.args(["-o", "link", "show", "dev", INTERFACE]).env("PATH", search_path());
     let output = show.stdin(Stdio::null()).output().context("`ip`")?;
@@ -144,8 +146,8 @@ fn limits(spec: &Spec) -> String {
     format!("this kernel cannot do {}", spec.conditions())
 }
 
-/// Whether packets must leave a host one by one: loss has to meet single packets and not trains
-/// of them, and kernels before 6.2 do not hand trains of UDP to the switch that delays.
+/// True if packets must leave a host one by one: loss must drop single packets and not trains, and
+/// kernels before 6.2 pass no trains of UDP to the switch that delays.
 fn whole_packets(spec: &Spec) -> bool {
     spec.loss.is_some() || (spec.delay.is_some() && kernel() < (6, 2))
 }
@@ -157,10 +159,11 @@ fn kernel() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// `tc` commands for an interface: the rate, and where packets leave the switch the loss.
+/// Returns `tc` commands for an interface: the rate, and the loss if packets leave the switch
+/// there.
 fn shape(spec: &Spec, interface: &str, leaves_switch: bool) -> Vec<String> {
     let loss = spec.loss.filter(|_| leaves_switch);
-    // The host's own queue is the larger one: its sender is held back, not cut off.
+    // The host's own queue is larger, because it delays its sender instead of dropping.
     let queue = if leaves_switch { spec.queue } else { spec.queue.max(1 << 20) };
     let burst = spec.rate.map_or(0, |rate| (rate / 8 / 4000).max(u64::from(spec.mtu) * 10));
     let mut lines = Vec::new();
@@ -193,8 +196,8 @@ fn shape(spec: &Spec, interface: &str, leaves_switch: bool) -> Vec<String> {
     lines
 }
 
-/// A classic BPF program that says yes (-1) to this share of packets: load a random number; at or
-/// above the threshold no, else yes.
+/// Returns a classic BPF program that returns -1 (match) for this share of packets: load a random
+/// number; below the threshold match, else not.
 fn lottery(share: f64) -> String {
     const RANDOM: u32 = 0xffff_f000 + 56; // SKF_AD_OFF + SKF_AD_RANDOM
     let threshold = (share * 4_294_967_296.0) as u32;
@@ -222,7 +225,7 @@ mod tests {
 
     #[test]
     fn lottery__of_nothing_loses_nothing() {
-        // At or above 0 no: every number.
+        // Threshold 0: every number is at or above it, no packet matches.
         assert!(lottery(0.0).contains(",53 0 1 0,6 0 0 0,"), "{}", lottery(0.0));
         assert!(whole_packets(&spec(None, Some(0.0))));
     }

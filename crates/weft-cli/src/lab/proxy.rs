@@ -1,10 +1,10 @@
-//! A command on a host for a caller on another: hosts cannot enter each other, so a process beside
-//! the keeper starts it and passes on signals and exit status.
+//! A command on a host for a caller on another host. Hosts cannot enter each other, so a process in
+//! the keeper's namespaces starts the command and passes on signals and exit status.
 //!
-//! The caller asks the keeper ([`Request::Exec`]), whose connection then leads to the proxy. That
-//! one says [`READY`], or [`SORRY`] and why; the caller sends the command with its three
-//! descriptors, and then a byte for each signal. The proxy's last byte is the exit status. Who
-//! vanishes takes the command along.
+//! The caller sends [`Request::Exec`] to the keeper, whose connection then leads to the proxy. The
+//! proxy sends [`READY`], or [`SORRY`] and the reason; the caller sends the command with its three
+//! descriptors, and then a byte for each signal. The proxy's last byte is the exit status. If the
+//! caller vanishes, the command ends.
 
 use super::client::Entrance;
 use super::exec::{self, Caught};
@@ -23,9 +23,9 @@ use std::time::Duration;
 
 const READY: u8 = b'r';
 const SORRY: u8 = b'x';
-/// Longest command with its environment: more than the kernel takes.
+/// Longest command with its environment, in bytes: more than the kernel takes.
 const LONGEST: usize = 16 << 20;
-/// Longest time either side waits for the other's next bytes while the command is passed.
+/// Longest time that either side waits for the next bytes while the command is passed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Start a command for a caller on another host; started by `weft lab`
@@ -37,7 +37,7 @@ pub struct Args {
     host: usize,
 }
 
-/// What is to be run.
+/// The command to run.
 #[derive(Debug, PartialEq)]
 struct Wanted {
     folder: OsString,
@@ -46,7 +46,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// None of its parts holds a NUL: each ends with one.
+    /// Each part ends with a NUL; none holds a NUL.
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut put = |parts: &[&OsStr]| {
@@ -67,7 +67,7 @@ impl Wanted {
         let count: usize = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
         let words: Vec<_> = parts.by_ref().take(count).map(own).collect();
         let pair = |part: &[u8]| {
-            // A name may begin with the sign, not be empty.
+            // A name may begin with `=`, but is never empty.
             let at = part.iter().skip(1).position(|&byte| byte == b'=')? + 1;
             Some((own(&part[..at]), own(&part[at + 1..])))
         };
@@ -76,7 +76,7 @@ impl Wanted {
     }
 }
 
-/// The caller's side of it.
+/// Asks for the command on a host and waits for its exit status.
 ///
 /// # Errors
 /// The host, or the lab, has ended.
@@ -96,7 +96,7 @@ pub fn ask(lab: &str, host: usize, command: &[String]) -> Result<ExitCode> {
         words: command.iter().map(OsString::from).collect(),
         variables: std::env::vars_os().collect(),
     };
-    // From here on all signals are the command's affair; its terminal is not this one.
+    // From here on all signals go to the command, which is not at this terminal.
     let caught = Caught::of(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
     let body = wanted.encode();
     let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
@@ -121,7 +121,7 @@ pub fn ask(lab: &str, host: usize, command: &[String]) -> Result<ExitCode> {
     }
 }
 
-/// The proxy: its standard input is the connection.
+/// Runs the proxy: its standard input is the connection.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -192,7 +192,7 @@ fn start_and_wait(
         let mut signal = [0];
         listening = matches!(stream.read(&mut signal), Ok(1));
         let signal = if listening { Signal::from_named_raw(signal[0].into()) } else { None };
-        // Without its caller the command ends. It may have ended meanwhile.
+        // Without its caller the command is killed. It may have ended already.
         let _ = pidfd_send_signal(&process, signal.unwrap_or(Signal::KILL));
     }
 }

@@ -1,4 +1,4 @@
-//! What a lab is made of: hosts, addresses, and the conditions of its network.
+//! The specification of a lab: hosts, addresses, and the conditions of its network.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct Conditions {
         value_parser = clap::value_parser!(u32).range(68..=65535)
     )]
     pub mtu: u32,
-    /// Bits a second of each host's connection, each way: 100mbit, 2.5gbit
+    /// Bits per second of each host's connection, in each direction: 100mbit, 2.5gbit
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub rate: Option<u64>,
     /// One-way delay between two hosts: 50us, 1.5ms, 0.1s
@@ -36,7 +36,7 @@ pub struct Conditions {
     pub direct: bool,
 }
 
-/// Everything about a lab that is settled before it starts.
+/// The properties of a lab that are set before it starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
     /// Its name.
@@ -45,7 +45,7 @@ pub struct Spec {
     pub hosts: usize,
     /// MTU of every interface.
     pub mtu: u32,
-    /// Bits a second of each host's connection.
+    /// Bits per second of each host's connection.
     pub rate: Option<u64>,
     /// One-way delay.
     pub delay: Option<Duration>,
@@ -53,17 +53,17 @@ pub struct Spec {
     pub loss: Option<f64>,
     /// Bytes of the queue in front of a limited rate.
     pub queue: u64,
-    /// Whether two hosts are joined by one cable.
+    /// True if two hosts are joined by one cable.
     pub direct: bool,
     /// Number of the lab's networks: `10.99.K.0/24` and `fd99:7765:6674:K::/64`.
     pub subnet: u8,
 }
 
 impl Spec {
-    /// A lab of these hosts under these conditions, in network number `subnet`.
+    /// Returns a lab of these hosts under these conditions, in network number `subnet`.
     ///
     /// # Errors
-    /// A name that cannot be one, no or too many hosts, a cable between other than two.
+    /// The name is invalid, there are no or too many hosts, or a cable joins other than two.
     pub fn new(name: &str, hosts: usize, conditions: &Conditions, subnet: u8) -> Result<Spec> {
         check_name(name)?;
         if !(1..=MAX_HOSTS).contains(&hosts) {
@@ -77,23 +77,23 @@ impl Spec {
         Ok(Spec { name: name.into(), hosts, mtu, rate, delay, loss, queue, direct, subnet })
     }
 
-    /// Name of a host, counted from 0.
+    /// Returns the name of a host, counted from 0.
     pub fn host_name(&self, host: usize) -> String {
         format!("h{}", host + 1)
     }
 
-    /// Index of the host of this name.
+    /// Returns the index of the host with this name.
     pub fn host_index(&self, name: &str) -> Option<usize> {
         (0..self.hosts).find(|&host| self.host_name(host) == name)
     }
 
-    /// IPv4 address of a host.
+    /// Returns the IPv4 address of a host.
     pub fn v4(&self, host: usize) -> Ipv4Addr {
         Ipv4Addr::new(10, 99, self.subnet, host as u8 + 1)
     }
 
-    /// IPv6 address of a host; `None` below the least MTU of IPv6 (RFC 8200) and where the kernel
-    /// has no IPv6.
+    /// Returns the IPv6 address of a host; `None` below the smallest MTU of IPv6 (RFC 8200) and
+    /// where the kernel has no IPv6.
     pub fn v6(&self, host: usize) -> Option<Ipv6Addr> {
         if self.mtu < 1280 || !std::path::Path::new("/proc/sys/net/ipv6").exists() {
             return None;
@@ -102,19 +102,19 @@ impl Spec {
         Some(Ipv6Addr::new(0xfd99, 0x7765, 0x6674, subnet, 0, 0, 0, host as u16 + 1))
     }
 
-    /// Ethernet address of a host: locally administered.
+    /// Returns the Ethernet address of a host: locally administered.
     pub fn mac(&self, host: usize) -> [u8; 6] {
         [0x02, 0x77, 0x65, 0x66, self.subnet, host as u8 + 1]
     }
 
-    /// The host of an Ethernet address; `None` for those of nobody or many.
+    /// Returns the host of an Ethernet address; `None` for unknown and multicast addresses.
     pub fn host_of_mac(&self, mac: &[u8]) -> Option<usize> {
         let [0x02, 0x77, 0x65, 0x66, subnet, number] = *mac else { return None };
         let host = usize::from(number).checked_sub(1)?;
         (subnet == self.subnet && host < self.hosts).then_some(host)
     }
 
-    /// The hosts file of every host.
+    /// Returns the hosts file of every host.
     pub fn hosts_file(&self) -> String {
         let mut text = String::from("127.0.0.1 localhost\n::1 localhost ip6-localhost\n");
         for host in 0..self.hosts {
@@ -125,7 +125,7 @@ impl Spec {
         text
     }
 
-    /// The conditions in words.
+    /// Describes the conditions.
     pub fn conditions(&self) -> String {
         let mut words = vec![format!("MTU {}", self.mtu)];
         if let Some(rate) = self.rate {
@@ -144,10 +144,10 @@ impl Spec {
     }
 }
 
-/// Checks the name of a lab: it stands in the name of a socket and in a command line.
+/// Checks the name of a lab, which is used in the name of a socket and in a command line.
 ///
 /// # Errors
-/// It is none.
+/// The name is invalid.
 pub fn check_name(name: &str) -> Result<()> {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
     if name.is_empty() || name.len() > 32 || name.starts_with('-') || !name.bytes().all(plain) {
@@ -156,7 +156,7 @@ pub fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A number, and what follows it in lower case.
+/// Returns a number, and the text after it in lower case.
 fn split(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -230,7 +230,7 @@ fn show_rate(bits: u64) -> String {
     }
 }
 
-/// The first of the lab networks that neither this machine has a route into nor another lab uses.
+/// Returns the first lab network into which this machine has no route and that no other lab uses.
 ///
 /// # Errors
 /// All are in use, or the routes cannot be read.
@@ -243,13 +243,13 @@ pub fn free_subnet(taken: &[u8]) -> Result<u8> {
         .context("every network 10.99.K.0/24 is in use on this machine")
 }
 
-/// Whether a route leads to part of `10.99.K.0/24`; a default route does not count.
+/// True if a route leads to part of `10.99.K.0/24`; a default route does not count.
 fn in_use_v4(routes: &str, subnet: u8) -> bool {
     let own = u32::from(Ipv4Addr::new(10, 99, subnet, 0));
     routes.lines().skip(1).any(|line| {
         let number = |at| {
             let word: &str = line.split_whitespace().nth(at)?;
-            // The kernel prints the bytes as they lie in memory.
+            // The kernel prints the bytes in the order of memory.
             u32::from_str_radix(word, 16).ok().map(|n| u32::from_be_bytes(n.to_ne_bytes()))
         };
         let (Some(to), Some(mask)) = (number(1), number(7)) else { return false };

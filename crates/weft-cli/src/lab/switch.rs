@@ -2,7 +2,7 @@
 //! where the kernel has no netem.
 //!
 //! It joins the ends of the hosts' veth pairs by packet sockets. Trains of segments pass whole, as
-//! they do through a bridge.
+//! through a bridge.
 
 use super::net::port;
 use super::spec::Spec;
@@ -17,18 +17,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of frames under way; further ones are dropped and counted.
+/// Most bytes of frames held; further frames are dropped and counted.
 const CAPACITY: usize = 64 << 20;
 /// Bytes of the virtio-net header before each frame.
 const HEADER: usize = 10;
-/// Longest frame with its header.
+/// Longest frame with its header, in bytes.
 const LONGEST: usize = HEADER + 18 + 65536;
-/// Frames taken from one port before the next has its turn.
+/// Frames taken from one port before the next port has its turn.
 const TURN: usize = 32;
 
 /// A running switch; it ends with its process.
 pub struct Switch {
-    /// Frames dropped since too many were under way.
+    /// Number of frames dropped because too many were held.
     pub overflowed: Arc<AtomicU64>,
 }
 
@@ -75,7 +75,7 @@ impl Switch {
     }
 }
 
-/// Where a frame from host `from` goes.
+/// Returns the destination of a frame from host `from`.
 fn route(spec: &Spec, frame: &[u8], from: usize) -> Option<Target> {
     let to = frame.get(..6)?;
     match spec.host_of_mac(to) {
@@ -87,7 +87,7 @@ fn route(spec: &Spec, frame: &[u8], from: usize) -> Option<Target> {
 
 impl Work {
     fn run(mut self) {
-        // To the nanosecond; by default a sleeper may oversleep by 50 us.
+        // Slack of a nanosecond; by default a sleeper may oversleep by 50 us.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         loop {
             let left = self.under_way.front().map(|frame| {
@@ -110,10 +110,10 @@ impl Work {
         }
     }
 
-    /// Takes what waits at a port.
+    /// Receives the frames that wait at a port.
     fn take(&mut self, from: usize) {
         for _ in 0..TURN {
-            // An interface that went away or down, as its host ended, has nothing more to say.
+            // An error means that the interface went down or away with its host.
             let Ok(len) = read(&self.ports[from], &mut self.scratch[..]) else { return };
             let Some(frame) = self.scratch[..len].get(HEADER..) else { continue };
             let Some(to) = route(&self.spec, frame, from) else { continue };
@@ -127,7 +127,7 @@ impl Work {
         }
     }
 
-    /// Sends what has been held for long enough.
+    /// Sends the frames that were held for long enough.
     fn deliver(&mut self) {
         let now = Instant::now();
         while self.under_way.front().is_some_and(|frame| frame.due <= now) {
@@ -137,7 +137,7 @@ impl Work {
                 Target::AllBut(_) => 0..self.ports.len(),
             };
             for host in targets.filter(|&host| frame.to != Target::AllBut(host)) {
-                // A full queue behind the port drops, as that of a switch does.
+                // A full queue behind the port drops frames, as that of a real switch does.
                 let _ = write(&self.ports[host], &frame.bytes);
             }
             self.held -= frame.bytes.len();

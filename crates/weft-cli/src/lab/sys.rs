@@ -19,12 +19,12 @@ fn check(result: libc::c_long) -> io::Result<libc::c_long> {
 /// Moves this process into new namespaces.
 pub fn unshare(flags: UnshareFlags) -> io::Result<()> {
     assert!(!flags.contains(UnshareFlags::FILES), "the table of descriptors stays one");
-    // SAFETY: what makes unshare unsafe is a table of descriptors of one's own, ruled out above.
+    // SAFETY: unshare is unsafe only if it unshares the table of descriptors, ruled out above.
     unsafe { unshare_unsafe(flags) }.map_err(Into::into)
 }
 
-/// Runs `command` in a new process in new namespaces of every kind a host has. The process dies
-/// with this thread. The caller must have no other threads.
+/// Runs `command` in a new process in new namespaces of every kind that a host has. The process
+/// dies with this thread. The caller must have no other threads.
 pub fn spawn_host(command: &mut Command) -> io::Result<Pid> {
     let flags = libc::CLONE_NEWPID
         | libc::CLONE_NEWNET
@@ -38,18 +38,18 @@ pub fn spawn_host(command: &mut Command) -> io::Result<Pid> {
     if let Some(pid) = Pid::from_raw(pid as i32) {
         return Ok(pid);
     }
-    // Whoever started this process is gone, or will be seen to go on its socket, too.
+    // Nobody may be left to read an error; the parent sees the end of this process on its socket.
     let why = match set_parent_process_death_signal(Some(Signal::KILL)) {
         Ok(()) => command.exec(),
         Err(e) => e.into(),
     };
     eprintln!("weft lab: starting a host: {why}");
-    // SAFETY: ends this copy at once, without running what its original registered for the end.
+    // SAFETY: ends this copy at once, without the exit handlers that its original registered.
     unsafe { libc::_exit(127) }
 }
 
-/// Makes the process that `command` will start die with this process, whose pidfd is `own`, which
-/// stays open until then.
+/// Makes the process that `command` will start die with this process. `own` is the pidfd of this
+/// process and stays open until then.
 pub fn die_together(command: &mut Command, own: &OwnedFd) {
     let own = own.as_raw_fd();
     let setup = move || {
@@ -57,8 +57,8 @@ pub fn die_together(command: &mut Command, own: &OwnedFd) {
         // SAFETY: the caller keeps the descriptor open until the spawn is done.
         let own = unsafe { BorrowedFd::borrow_raw(own) };
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // The parent may have ended before the first line took effect. Its number says nothing in
-        // another PID namespace.
+        // The parent may have ended before the first line took effect. Its number has no meaning in
+        // another PID namespace, so its pidfd is polled.
         match poll(&mut [PollFd::from_borrowed_fd(own, PollFlags::IN)], Some(&now))? {
             0 => Ok(()),
             _ => vanish(),
@@ -70,14 +70,14 @@ pub fn die_together(command: &mut Command, own: &OwnedFd) {
     }
 }
 
-/// Lets the kernel forget children as they end, also those inherited from others.
+/// Lets the kernel reap children as they end, also those inherited from others.
 pub fn ignore_children() {
     // SAFETY: sets the disposition of a signal for which there is no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
 }
 
-/// The user at the other end. Its process may have no number here: it can be of an outer PID
-/// namespace.
+/// Returns the user at the other end. The process ID of that end may be 0 here, if it is in an
+/// outer PID namespace.
 pub fn peer_user(stream: &UnixStream) -> io::Result<u32> {
     let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -88,14 +88,15 @@ pub fn peer_user(stream: &UnixStream) -> io::Result<u32> {
     Ok(cred.uid)
 }
 
-/// A packet socket that sees every frame that arrives at an interface of this namespace and sends
-/// frames out of it, each with a virtio-net header, so that trains of segments pass whole.
+/// Opens a packet socket that receives every frame that arrives at an interface of this namespace
+/// and sends frames out of it. Each frame has a virtio-net header, so that trains of segments pass
+/// whole.
 pub fn tap(interface: &str) -> io::Result<OwnedFd> {
     const PACKET_IGNORE_OUTGOING: i32 = 23;
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: makes a new descriptor.
     let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) }.into())?;
-    // SAFETY: the call above just made it, and nobody else knows it.
+    // SAFETY: the call above just made it, and no other code knows it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
     for (level, name, value) in [
         (libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1),

@@ -1,4 +1,4 @@
-//! Between the command and a lab's keeper: one request and one answer a connection, as JSON.
+//! Requests of the command to a lab's keeper: one request and one answer per connection, as JSON.
 
 use super::spec::{check_name, Spec};
 use super::sys;
@@ -16,18 +16,17 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
 
-/// What is asked of a keeper.
+/// A request to a keeper.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
     /// A description of the lab.
     Describe,
-    /// That, and a descriptor of this host's first process, if the host is up.
+    /// A description of the lab, and a descriptor of this host's first process, if the host is up.
     Host(usize),
-    /// The end of the lab; the connection ends when all is gone.
+    /// End the lab; the connection closes when all of it is gone.
     Down,
-    /// A command on this host, for a caller that is on a host itself and cannot enter another: the
-    /// rest of the connection is between the caller and a process that does it
-    /// ([`super::proxy`]).
+    /// Run a command on this host, for a caller that is on a host itself and cannot enter another.
+    /// The rest of the connection is between the caller and a proxy ([`super::proxy`]).
     Exec(usize),
 }
 
@@ -40,40 +39,40 @@ pub struct HostState {
     pub v4: Ipv4Addr,
     /// Its IPv6 address, if it has one.
     pub v6: Option<Ipv6Addr>,
-    /// Its first process, as the keeper's PID namespace numbers it.
+    /// Process ID of its first process in the keeper's PID namespace.
     pub pid: i32,
-    /// Whether that is alive.
+    /// True if that process is alive.
     pub up: bool,
 }
 
 /// A lab as it is now.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Description {
-    /// As it was asked for.
+    /// Its specification.
     pub spec: Spec,
     /// Its hosts.
     pub hosts: Vec<HostState>,
     /// Process ID of the keeper.
     pub keeper: u32,
-    /// Whether the lab has a user namespace of its own, as without root.
+    /// True if the lab has a user namespace of its own, as without root.
     pub own_user_namespace: bool,
-    /// What is not as it should be.
+    /// Shortcomings of the lab.
     pub notes: Vec<String>,
-    /// Whether whoever asked is on a host of the lab.
+    /// True if the sender of the request is on a host of the lab.
     pub inside: bool,
-    /// Packets dropped since the delaying switch was full; `None` without such a switch.
+    /// Packets dropped because the delaying switch was full; `None` without such a switch.
     pub overflowed: Option<u64>,
 }
 
-/// Longest time either side waits for the other's few bytes.
+/// Longest time that either side waits for the few bytes of the other.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Longest time a lab may take to end.
+/// Longest time in which a lab may end.
 const END: Duration = Duration::from_secs(240);
-/// Longest request.
+/// Longest request, in bytes.
 const MAX_REQUEST: u64 = 256;
-/// Most descriptors with a message.
+/// Most descriptors in a message.
 const MOST: usize = 3;
-/// Longest answer.
+/// Longest answer, in bytes.
 const MAX_ANSWER: u64 = 1 << 20;
 
 fn prefix() -> String {
@@ -84,12 +83,12 @@ fn address(name: &str) -> std::io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("{}{name}", prefix()))
 }
 
-/// The socket of a lab's keeper. Its name exists while the keeper does.
+/// Listens at the socket of a lab's keeper. Its name exists as long as the keeper.
 pub fn listen(name: &str) -> std::io::Result<UnixListener> {
     UnixListener::bind_addr(&address(name)?)
 }
 
-/// Names of this user's labs.
+/// Returns the names of this user's labs.
 ///
 /// # Errors
 /// The kernel's table of sockets cannot be read.
@@ -104,7 +103,8 @@ pub fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether the process at the other end is of this one's user; else why not.
+/// Checks if the process at the other end is of the same user; the inner error is the reason why
+/// not.
 fn is_own(stream: &UnixStream) -> Result<Result<(), String>> {
     let other = sys::peer_user(stream)?;
     Ok(weft_link::user::same(rustix::process::getuid().as_raw(), other))
@@ -119,7 +119,7 @@ pub(super) fn connect(name: &str) -> Result<UnixStream> {
         ),
         other => other.with_context(|| format!("the lab {name}"))?,
     };
-    // Any user may take a name first.
+    // Any user may take the name of the socket first.
     if let Err(why) = is_own(&stream)? {
         bail!("another user holds the name of lab {name}: {why}");
     }
@@ -135,7 +135,7 @@ pub(super) fn ask(stream: &UnixStream, request: &Request) -> Result<()> {
     stream.write_all(text.as_bytes()).context("the lab does not listen")
 }
 
-/// Asks a lab for its description and, where `host` is given, for that host's first process.
+/// Asks a lab for its description and, if `host` is given, for that host's first process.
 ///
 /// # Errors
 /// There is no such lab, or it does not answer.
@@ -166,7 +166,7 @@ pub fn down(name: &str) -> Result<()> {
     }
 }
 
-/// Reads the request of a connection; `None` if it is another user's.
+/// Reads the request of a connection; `None` if another user sent it.
 pub fn receive_request(stream: &UnixStream) -> Result<Option<Request>> {
     if is_own(stream)?.is_err() {
         return Ok(None);
@@ -178,13 +178,13 @@ pub fn receive_request(stream: &UnixStream) -> Result<Option<Request>> {
     Ok(Some(serde_json::from_str(&line)?))
 }
 
-/// Answers with a description and perhaps a descriptor.
+/// Sends a description and, if given, a descriptor.
 pub fn reply(stream: &UnixStream, answer: &Description, fd: Option<&OwnedFd>) -> Result<()> {
     let fds: Vec<BorrowedFd<'_>> = fd.iter().map(|fd| fd.as_fd()).collect();
     send(stream, &serde_json::to_vec(answer)?, &fds)
 }
 
-/// Sends bytes, and with the first of them descriptors.
+/// Sends bytes; descriptors go with the first of them.
 pub(super) fn send(mut stream: &UnixStream, text: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = SendAncillaryBuffer::new(&mut space);

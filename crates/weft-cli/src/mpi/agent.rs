@@ -1,5 +1,5 @@
-//! What an MPI's launcher calls in place of ssh, when the user gave a command for that: this
-//! program under another name. Launchers call it with options, a host and a line for a shell.
+//! The program that an MPI's launcher calls in place of ssh, if the user gave a command for that:
+//! this program under another name. Launchers call it with options, a host and a shell command.
 
 use super::provider;
 use anyhow::{bail, Context, Result};
@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use weft::launch::wire::{from_hex, to_hex};
 
-/// The variable that holds the user's command.
+/// Name of the variable that holds the user's command.
 pub const VARIABLE: &str = "WEFT_LAUNCH_AGENT";
-/// The name under which this program is the agent.
+/// Name under which this program is the agent.
 const NAME: &str = "weft-mpi-agent";
 
 /// Makes this program callable as an agent, and returns the path. `command` must not be empty.
@@ -25,13 +25,13 @@ pub fn install(command: &str) -> Result<PathBuf> {
     provider::linked(&program, NAME)
 }
 
-/// Whether this process was called as an agent.
+/// True if this process was called as an agent.
 pub fn is_called() -> bool {
     let name = std::env::args_os().next().map(PathBuf::from);
     name.is_some_and(|name| name.file_name().is_some_and(|name| name == NAME))
 }
 
-/// Host and shell line of an agent's arguments.
+/// Returns host and shell command of an agent's arguments.
 fn parse(args: impl Iterator<Item = String>) -> Option<(String, String)> {
     let mut words = args.skip_while(|word| word.starts_with('-'));
     let host = words.next()?;
@@ -45,28 +45,29 @@ pub struct Line {
     digits: String,
 }
 
-/// Becomes a shell that runs the line.
+/// Replaces this process by a shell that runs the line.
 ///
 /// # Errors
-/// It is none, or there is no shell.
+/// The line is invalid, or there is no shell.
 pub fn run_line(line: &Line) -> Result<ExitCode> {
     let line = from_hex(&line.digits).and_then(|bytes| String::from_utf8(bytes).ok());
     let line = line.context("expected hexadecimal digits of a line of text")?;
     Err(Command::new("sh").args(["-c", &line]).exec()).context("running sh")
 }
 
-/// Becomes the user's command, which is to run the line on the host. What it gets are plain words,
-/// as some commands run them as they are and some, like ssh, give them to another shell.
+/// Replaces this process by the user's command, which must run the shell command on the host. Its
+/// arguments are plain words, because some commands run them directly and some, like ssh, pass them
+/// to another shell.
 ///
 /// # Errors
-/// It cannot be run, or the launcher's call is not understood.
+/// The command cannot be run, or the launcher's call is not understood.
 pub fn run() -> Result<ExitCode> {
     let command = std::env::var(VARIABLE).with_context(|| format!("{NAME} without {VARIABLE}"))?;
     let Some((host, line)) = parse(std::env::args().skip(1)) else {
         bail!("{NAME} is called by the launchers of MPIs, with a host and a command");
     };
     let script = format!("exec {command} \"$@\"");
-    // Other hosts have it at the same path.
+    // Other hosts have this program at the same path.
     let program = std::env::current_exe().context("finding this program's path")?;
     let mut command_line = Command::new("sh");
     command_line.args(["-c", &script, "launch-agent", &host]).arg(program);

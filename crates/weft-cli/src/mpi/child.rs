@@ -1,4 +1,4 @@
-//! Short commands whose output is wanted, and whose end is not certain.
+//! Short commands that may hang, and their output.
 
 use rustix::process::{kill_process, Pid, Signal};
 use std::io;
@@ -6,26 +6,26 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// How long a killed process may keep its output open by processes it left.
+/// Longest time for which processes of a killed command may keep its output open.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Runs a command with nothing to read and returns what it printed.
+/// Runs a command with empty input and returns its output.
 ///
 /// # Errors
-/// It cannot be started, or did not end in time, after which it is killed.
+/// The command cannot be started, or did not end in time and was killed.
 pub fn output_within(mut command: Command, limit: Duration) -> io::Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;
     let pid = Pid::from_child(&child);
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
-        // Nobody listens any more when it took too long.
+        // After the time limit the receiver is gone.
         let _ = tell.send(child.wait_with_output());
     });
     match told.recv_timeout(limit) {
         Ok(output) => output,
         Err(_) => {
-            // The thread has not reaped it, or the output would be here.
+            // The thread has not reaped the process yet, else its output would be here.
             let _ = kill_process(pid, Signal::KILL);
             let _ = told.recv_timeout(GRACE);
             let seconds = limit.as_secs_f64();

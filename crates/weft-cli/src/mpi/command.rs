@@ -10,33 +10,33 @@ use std::process::Command;
 use std::time::Duration;
 use weft::keyfile;
 
-/// What is wanted.
+/// The job that the user wants.
 pub struct Wish<'a> {
-    /// Whose launcher.
+    /// The MPI whose launcher starts it.
     pub mpi: &'a Mpi,
-    /// Ranks of each host, where hosts were given.
+    /// Ranks of each host, if hosts were given.
     pub shares: Option<&'a [Share]>,
-    /// All ranks.
+    /// Number of all ranks.
     pub ranks: usize,
     /// Variables for every rank.
     pub set: Vec<(String, String)>,
-    /// Program that is called in place of ssh.
+    /// Program that the launcher calls in place of ssh.
     pub agent: Option<PathBuf>,
-    /// End of the job.
+    /// Time after which the job is ended.
     pub timeout: Option<Duration>,
     /// More options of the launcher.
     pub extra: Vec<String>,
     /// Program and arguments.
     pub command: &'a [String],
-    /// Whether this is the superuser.
+    /// True if this is the superuser.
     pub root: bool,
-    /// Cores of this machine.
+    /// Number of cores of this machine.
     pub cores: usize,
-    /// Names of the variables that are set here.
+    /// Names of the variables of this process.
     pub inherited: Vec<String>,
 }
 
-/// What is run.
+/// The command line for a job.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// The launcher.
@@ -45,17 +45,17 @@ pub struct Plan {
     /// Variables of the launcher and, through it, of the ranks.
     pub set: Vec<(String, String)>,
     unset: Vec<String>,
-    /// What the user shall know of it.
+    /// Notes for the user.
     pub notes: Vec<String>,
     /// Number of ranks.
     pub ranks: usize,
-    /// Whether hosts were named.
+    /// True if hosts were named.
     pub far: bool,
     /// The program that the ranks run.
     pub runs: String,
 }
 
-/// Names of variables that every rank needs, wherever it runs.
+/// True for names of variables that every rank needs, wherever it runs.
 pub fn is_passed_on(name: &str) -> bool {
     name.starts_with("WEFT_") || name.starts_with("FI_")
 }
@@ -68,8 +68,8 @@ fn host_words(shares: &[Share]) -> String {
     shares.iter().map(word).collect::<Vec<_>>().join(",")
 }
 
-/// Options of Hydra, MPICH's and Intel's launcher. It passes on all variables unless it is told
-/// which, and MPICH 5's cannot spawn once it is told, be it by `-genvall`.
+/// Adds options of Hydra, the launcher of MPICH and Intel MPI. Hydra passes on all variables unless
+/// options name some; after such an option, even `-genvall`, that of MPICH 5 cannot spawn.
 fn hydra(wish: &Wish<'_>, plan: &mut Plan) {
     if let Some(shares) = wish.shares {
         plan.args.extend(["-hosts".into(), host_words(shares)]);
@@ -87,12 +87,13 @@ fn hydra(wish: &Wish<'_>, plan: &mut Plan) {
     }
 }
 
-/// The libraries that ranks load first.
+/// Name of the variable with libraries that ranks load first.
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// MPICH hands its core over after every look for messages, which takes longer than many a message;
-/// loaded first, the provider leaves that out where nobody wants the core. For the ranks alone: the
-/// launcher's own processes need it not. Who names the variable for the ranks has the last word.
+/// Returns the value of `LD_PRELOAD` for the ranks. MPICH yields its core after every poll, which
+/// takes longer than many messages; a provider that is loaded first skips the yield if no other
+/// process wants the core. Only the ranks need it, not the launcher's own processes. A value that
+/// the user set for the ranks is kept.
 fn preload(wish: &Wish<'_>) -> Option<String> {
     let value = |wanted: &str| wish.set.iter().find(|(name, _)| name == wanted).map(|(_, v)| v);
     let fits = wish.mpi.family == Family::Mpich && value(PRELOAD).is_none();
@@ -102,12 +103,12 @@ fn preload(wish: &Wish<'_>) -> Option<String> {
     Some(if users.is_empty() { ours } else { format!("{ours}:{users}") })
 }
 
-/// Launchers count whole seconds, and take 0 for no limit.
+/// Launchers count whole seconds and read 0 as no limit, so the result is at least 1.
 fn whole_seconds(limit: Duration) -> String {
     (limit.as_secs_f64().ceil().max(1.0) as u64).to_string()
 }
 
-/// Variables of a list that the user made for Open MPI. It refuses that list beside `-x`.
+/// Variable with the list that the user made for Open MPI, which refuses that list beside `-x`.
 const OWN_LIST: &str = "OMPI_MCA_mca_base_env_list";
 
 fn open_mpi(wish: &Wish<'_>, plan: &mut Plan) {
@@ -152,7 +153,7 @@ fn open_mpi(wish: &Wish<'_>, plan: &mut Plan) {
     let ours = plan.set.iter().map(|(name, _)| name.clone());
     let here = wish.inherited.iter().filter(|name| is_passed_on(name)).cloned();
     let mut names: Vec<String> = ours.chain(here).chain(own).collect();
-    // Not by its value: command lines can be read by everybody.
+    // By name, not by value: any user can read command lines.
     names.push(keyfile::VARIABLE.into());
     names.retain(|name| !name.starts_with("OMPI_"));
     names.sort();
@@ -160,7 +161,7 @@ fn open_mpi(wish: &Wish<'_>, plan: &mut Plan) {
     plan.args.extend(names.into_iter().flat_map(|name| ["-x".to_owned(), name]));
 }
 
-/// The command line for a wish.
+/// Returns the command line for a job.
 pub fn plan(wish: &Wish<'_>) -> Plan {
     let unset = contradicting(wish.mpi.family).iter().copied();
     let mut plan = Plan {
@@ -183,7 +184,7 @@ pub fn plan(wish: &Wish<'_>) -> Plan {
 }
 
 impl Plan {
-    /// The command, ready to be started.
+    /// Returns the command, ready to be started.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args);
@@ -194,12 +195,12 @@ impl Plan {
         command
     }
 
-    /// The launcher.
+    /// Returns the launcher.
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// As one line for a shell, without a key.
+    /// Returns one line for a shell, without a key.
     pub fn line(&self) -> String {
         let unset = self.unset.iter().flat_map(|name| ["-u".to_owned(), name.clone()]);
         let public = self.set.iter().filter(|(name, _)| name != keyfile::VARIABLE);

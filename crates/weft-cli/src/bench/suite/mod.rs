@@ -1,11 +1,11 @@
 //! `weft bench suite`: pipes, sockets and links side by side, as paper 000 evaluates the layers of
-//! communication, with a report in which a person sees what to use when.
+//! communication. Its report shows the best channel for each use.
 //!
-//! | module | what |
+//! | module | content |
 //! | --- | --- |
-//! | `plan` | situations, ways of passing bytes, sizes |
-//! | `measure`, `load` | taking the figures; other work for the processor |
-//! | `advice` | what to use when |
+//! | `plan` | situations, channels, message sizes |
+//! | `measure`, `load` | the measurements; other work for the processor |
+//! | `advice` | the best channel for each size |
 //! | `plot`, `draw`, `report` | plots, their files, the report |
 
 mod advice;
@@ -28,25 +28,25 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// What the report tells about the run.
+/// Facts about the run that the report shows.
 pub struct Run {
-    /// When it was.
+    /// Date of the run.
     pub date: String,
     /// A warning, if the machine had other work.
     pub busy: Option<String>,
-    /// The machine in words.
+    /// Description of the machine.
     pub machine: String,
     /// The command.
     pub command: String,
-    /// How the figures were taken, in words.
+    /// Description of the measurement: time and repetitions.
     pub effort: String,
     /// Sizes of messages.
     pub sizes: Vec<usize>,
-    /// How long it took.
+    /// Duration of the run.
     pub took: Duration,
 }
 
-/// Where the report goes, and what is in it.
+/// Folder and content of the report.
 #[derive(Debug, clap::Args)]
 pub struct Wanted {
     /// Folder of the report of suite and choices; made if it is not there. A suite that is stopped
@@ -59,7 +59,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Whether situations were named.
+    /// True if situations were named.
     pub fn has_situations(&self) -> bool {
         !self.situations.is_empty()
     }
@@ -71,7 +71,7 @@ fn situation(text: &str) -> Result<Situation, String> {
     found.map(|at| Situation::ALL[at]).ok_or_else(|| format!("not one of {}", keys.join(", ")))
 }
 
-/// Today in UTC, from the days since 1970 (proleptic Gregorian calendar).
+/// Returns the day in UTC from the time since 1970 (proleptic Gregorian calendar).
 pub fn date(since_epoch: Duration) -> String {
     let mut days = since_epoch.as_secs() / 86_400;
     let leap = |year: u64| match year.is_multiple_of(100) {
@@ -92,7 +92,7 @@ pub fn date(since_epoch: Duration) -> String {
     format!("{year}-{:02}-{:02}", month + 1, days + 1)
 }
 
-/// A warning if the machine has other work: then figures are worse than they could be.
+/// Returns a warning if the machine has other work, which makes figures worse.
 fn busy() -> Option<String> {
     idle::busy().map(|cores| {
         format!(
@@ -120,7 +120,7 @@ fn effort(options: &Options) -> Effort {
     }
 }
 
-/// Whether hosts of a lab are used, and if not, why.
+/// Checks if hosts of a lab are used; the inner error is the reason why not.
 fn labs(mode: Mode) -> Result<Result<(), String>> {
     if mode == Mode::Off {
         return Ok(Err("--netns off: there are no hosts".into()));
@@ -132,15 +132,16 @@ fn labs(mode: Mode) -> Result<Result<(), String>> {
     }
 }
 
-/// The table in the folder, written anew as figures come: they are there if the run is stopped.
+/// The CSV table in the folder. It is written again as figures come, so that a stopped run leaves
+/// them.
 struct Stored {
     file: PathBuf,
-    /// How many figures are in it. Locked while it is written.
+    /// Number of figures in the table; locked while it is written.
     figures: Arc<Mutex<usize>>,
 }
 
 impl Stored {
-    /// Makes the folder. One that this run made goes again if it ends without a figure.
+    /// Makes the folder. A folder made by this run is deleted if the run ends without a figure.
     fn start(folder: &Path, interrupt: &Interrupt) -> Result<Stored> {
         let made = !folder.exists();
         let make = || std::fs::create_dir_all(folder);
@@ -154,7 +155,7 @@ impl Stored {
                 return format!("{figures} figures are in {}, no report", file.display());
             }
             if made {
-                // It goes only if it is empty.
+                // An error means that the folder is not empty: it stays.
                 let _ = std::fs::remove_dir(folder);
             }
             "nothing stored".into()
@@ -230,7 +231,7 @@ fn command() -> String {
     format!("weft {}", words.join(" "))
 }
 
-/// Writes a file whole, or leaves the one that is there: an interrupt may come at any moment.
+/// Writes a whole file or leaves the old one, because an interrupt may come at any moment.
 fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let new = path.with_extension("new");
     std::fs::write(&new, bytes)

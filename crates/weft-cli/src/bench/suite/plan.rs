@@ -1,21 +1,21 @@
-//! What the suite measures: situations, and the ways of passing bytes in each.
+//! The plan of the suite: situations, and the channels of each.
 
 use super::super::netns::Place;
 use super::super::rank::{Channel, Probe};
 use super::super::{LinkName, Options};
 use serde::Serialize;
 
-/// Where, over what, and beside what other work.
+/// The place of the two processes, and the other work of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Situation {
-    /// Where the two processes run.
+    /// The place of the two processes.
     pub place: Place,
-    /// Whether every core has other work.
+    /// True if every core has other work.
     pub loaded: bool,
 }
 
 impl Situation {
-    /// All of them, in the order of the report.
+    /// All situations, in the order of the report.
     pub const ALL: [Situation; 6] = [
         Situation { place: Place::Inside, loaded: false },
         Situation { place: Place::Inside, loaded: true },
@@ -25,7 +25,7 @@ impl Situation {
         Situation { place: Place::Between(9000), loaded: true },
     ];
 
-    /// Its name in headings.
+    /// Returns its name in headings.
     pub fn title(self) -> String {
         let place = match self.place {
             Place::Between(mtu) => format!("Between hosts, MTU {mtu}"),
@@ -34,7 +34,7 @@ impl Situation {
         format!("{place}, {}", self.load())
     }
 
-    /// Idle or loaded.
+    /// Returns `idle` or `loaded`.
     pub fn load(self) -> &'static str {
         match self.loaded {
             true => "loaded",
@@ -42,7 +42,7 @@ impl Situation {
         }
     }
 
-    /// Its name in files.
+    /// Returns its name in files.
     pub fn key(self) -> String {
         let place = match self.place {
             Place::Between(mtu) => format!("between-{mtu}"),
@@ -52,34 +52,34 @@ impl Situation {
     }
 }
 
-/// What kind of thing is measured.
+/// The kind of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
     /// A link of weft.
     Weft,
-    /// What the kernel offers.
+    /// A channel of the kernel.
     Kernel,
-    /// What the machine does without anything around it.
+    /// The speed of the machine without any message passing.
     Floor,
 }
 
-/// A way of passing bytes.
+/// A channel that passes bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     /// Its name.
     pub name: &'static str,
     /// Its kind.
     pub family: Family,
-    /// Link of the endpoint, as `WEFT_LINK` names it; any for the others.
+    /// Link of the endpoint, as in `WEFT_LINK`; not used by the others.
     pub link: &'static str,
-    /// Measures one way of a round trip.
+    /// Measures half a round trip.
     pub latency: Probe,
-    /// Measures a stream; `None` if that is another way's.
+    /// Measures a stream; `None` if another channel's figure covers it.
     pub stream: Option<Probe>,
-    /// Whether all that is sent arrives.
+    /// True if every byte sent arrives.
     pub reliable: bool,
-    /// Whether the interface's offloads are off.
+    /// True if the interface's offloads are off.
     pub no_offloads: bool,
     /// Position in the report's list of colours.
     pub colour: usize,
@@ -144,7 +144,8 @@ const INSIDE: [Way; 11] = [
 ];
 
 const BETWEEN: [Way; 12] = [
-    // What ranks on several hosts get; those of the benchmark have no launcher that says so.
+    // The links that ranks on several hosts get. The benchmark's ranks have no launcher that says
+    // so.
     weft("weft auto", LinkName::Auto.links(), 5),
     weft("weft udp", "udp", 2),
     weft("weft packet", "packet", 3),
@@ -159,7 +160,7 @@ const BETWEEN: [Way; 12] = [
     floor("floor", Probe::Udp, Probe::UdpStream),
 ];
 
-/// The ways there are in a situation.
+/// Returns the channels of a situation.
 pub fn ways(situation: Situation) -> &'static [Way] {
     match situation.place {
         Place::Between(_) => &BETWEEN,
@@ -167,7 +168,7 @@ pub fn ways(situation: Situation) -> &'static [Way] {
     }
 }
 
-/// Sizes of messages.
+/// Returns the message sizes, in bytes.
 pub fn sizes(options: &Options) -> Vec<usize> {
     match (&options.size, options.quick) {
         (given, _) if !given.is_empty() => given.clone(),
@@ -176,10 +177,10 @@ pub fn sizes(options: &Options) -> Vec<usize> {
     }
 }
 
-/// Largest message for which a single word handed over is a floor.
+/// Largest message for which handing over a single word is a floor, in bytes.
 const SMALL: usize = 4 << 10;
 
-/// The probe that measures latency at a size.
+/// Returns the probe that measures latency at a size.
 pub fn latency(way: &Way, size: usize) -> Probe {
     match way.latency {
         Probe::CacheLine if size > SMALL => Probe::RemoteCopy,
@@ -187,7 +188,8 @@ pub fn latency(way: &Way, size: usize) -> Probe {
     }
 }
 
-/// The probe that measures a stream at a size: small messages of weft go by its blocking calls.
+/// Returns the probe that measures a stream at a size: small messages of weft use its blocking
+/// calls.
 pub fn stream(way: &Way, size: usize) -> Option<Probe> {
     match way.stream {
         Some(Probe::WeftBandwidth) if size <= SMALL => Some(Probe::WeftRate),
@@ -237,7 +239,7 @@ mod tests {
     fn ways__auto_is_what_ranks_on_several_hosts_get() {
         let between = ways(Situation { place: Place::Between(1500), loaded: false });
         let auto = between.iter().find(|way| way.name == "weft auto").expect("a way");
-        // By itself `auto` is without packet sockets unless a launcher knows of other hosts.
+        // The value `auto` has no packet sockets unless a launcher names other hosts.
         assert_eq!(auto.link, "shm,packet,gso,udp");
     }
 }

@@ -1,4 +1,4 @@
-//! Plots of the suite: a line for each way, with its spread, over the bytes of a message.
+//! Plots of the suite: a curve for each channel, with its spread, over the message size in bytes.
 
 use super::measure::{Measure, Results};
 use super::plan::{ways, Family, Situation, Way};
@@ -10,7 +10,7 @@ const LEFT: f64 = 84.0;
 const RIGHT: f64 = 745.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 462.0;
-/// Least distance of two names at the right edge.
+/// Smallest distance of two names at the right edge.
 const STEP: f64 = 17.0;
 
 const BLACK: Colour = [30, 30, 30];
@@ -18,7 +18,7 @@ const GREY: Colour = [110, 110, 110];
 const GRID: Colour = [228, 228, 228];
 const FAINT: Colour = [243, 243, 243];
 
-/// Colours of the ways: warm ones for weft, cool ones for the kernel.
+/// Colours of the channels: warm ones for weft, cool ones for the kernel.
 pub const COLOURS: [Colour; 17] = [
     [60, 60, 60],
     [214, 39, 40],
@@ -39,12 +39,12 @@ pub const COLOURS: [Colour; 17] = [
     [165, 95, 60],
 ];
 
-/// A thin line from point to point.
+/// Returns a thin straight line between two points.
 fn rule(a: (f64, f64), b: (f64, f64), colour: Colour) -> Shape {
     line_of(vec![a, b], colour)
 }
 
-/// A size as people write it.
+/// Formats a size, such as 4K.
 pub fn show_size(size: usize) -> String {
     match size {
         n if n >= 1 << 20 && n % (1 << 20) == 0 => format!("{}M", n >> 20),
@@ -53,7 +53,7 @@ pub fn show_size(size: usize) -> String {
     }
 }
 
-/// A number with three digits.
+/// Formats a number with three digits.
 fn digits(value: f64) -> String {
     match value {
         v if v >= 100.0 => format!("{v:.0}"),
@@ -62,7 +62,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// A figure with its unit.
+/// Formats a figure with its unit.
 pub fn show(measure: Measure, value: f64) -> String {
     let units: &[(f64, &str)] = match measure {
         Measure::Latency => &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")],
@@ -77,7 +77,7 @@ pub fn show(measure: Measure, value: f64) -> String {
     format!("{} {unit}", digits(value / scale))
 }
 
-/// A round figure on an axis.
+/// Formats a round figure on an axis.
 fn show_round(measure: Measure, value: f64) -> String {
     let text = show(measure, value * 1.000001);
     match text.split_once(' ') {
@@ -110,7 +110,7 @@ impl Axes {
     }
 }
 
-/// A way's figures: size, smallest, median, largest.
+/// The figures of a channel: size, then smallest, median and largest.
 type Line = Vec<(usize, [f64; 3])>;
 
 fn line(results: &Results, s: Situation, m: Measure, way: &Way) -> Line {
@@ -122,7 +122,7 @@ fn line(results: &Results, s: Situation, m: Measure, way: &Way) -> Line {
     all.filter(|(_, values)| values.iter().all(|v| v.is_finite() && *v > 0.0)).collect()
 }
 
-/// A plot; `None` if there is nothing to show.
+/// Returns a plot; `None` if there are no figures.
 pub fn plot(results: &Results, situation: Situation, measure: Measure) -> Option<Picture> {
     let ways: Vec<&Way> = ways(situation).iter().collect();
     let lines: Vec<(&Way, Line)> = ways
@@ -139,7 +139,7 @@ pub fn plot(results: &Results, situation: Situation, measure: Measure) -> Option
     sizes.dedup();
     let axes = Axes { sizes, low: low / 1.5, high: high * 1.5 };
     let mut shapes = frame(&axes, situation, measure);
-    // Weft last, on top.
+    // Weft's curves come last, so that they are on top.
     let mut order: Vec<usize> = (0..lines.len()).collect();
     order.sort_by_key(|&at| lines[at].0.family == Family::Weft);
     for at in order {
@@ -212,7 +212,7 @@ fn draw(axes: &Axes, way: &Way, points: &[(usize, [f64; 3])], shapes: &mut Vec<S
     shapes.push(Shape::Line { points: path, colour, width, dashed });
 }
 
-/// The name of each line beside its end, moved apart where they would overlap.
+/// Draws the name of each curve beside its end; names that would overlap are moved apart.
 fn names(axes: &Axes, lines: &[(&Way, Line)], shapes: &mut Vec<Shape>) {
     let end =
         |points: &[(usize, [f64; 3])]| points.last().map(|(size, v)| (axes.x(*size), axes.y(v[1])));
@@ -222,7 +222,7 @@ fn names(axes: &Axes, lines: &[(&Way, Line)], shapes: &mut Vec<Shape>) {
     for at in 1..ends.len() {
         ends[at].0 = ends[at].0.max(ends[at - 1].0 + STEP);
     }
-    // What was pushed out below moves up again, as far as it takes.
+    // Names moved below the bottom are moved up again, each as little as needed.
     let mut limit = BOTTOM + STEP;
     for end in ends.iter_mut().rev() {
         end.0 = end.0.min(limit);

@@ -1,4 +1,4 @@
-//! The report: one HTML file with everything in it, and a table for other programs.
+//! The report: one HTML file that needs no other file, and a table for other programs.
 
 use super::advice::{best, ranges, Best};
 use super::measure::{Measure, Results};
@@ -10,7 +10,7 @@ use maud::{html, Markup, PreEscaped, DOCTYPE};
 use std::fmt::Write;
 use weft_plot::css;
 
-/// A line for each figure.
+/// Returns a CSV line for each figure.
 pub fn csv(results: &Results) -> String {
     let mut out = String::from(
         "place,mtu,load,way,family,reliable,size_bytes,measure,unit,median,min,max,repetitions\n",
@@ -70,7 +70,7 @@ svg { width: 100%; height: auto; border: 1px solid #eee; border-radius: 6px; mar
 details { margin: 4px 0 16px } summary { cursor: pointer; color: #245 }
 nav a { margin-right: 14px } .scroll { overflow-x: auto }";
 
-/// The report.
+/// Returns the report.
 pub fn html(run: &Run, results: &Results) -> String {
     let page = html! {
         (DOCTYPE)
@@ -130,13 +130,13 @@ fn contents(results: &Results) -> Markup {
     }
 }
 
-/// Situations of which there is something to show.
+/// Returns the situations that have figures.
 fn shown(results: &Results) -> impl Iterator<Item = (usize, Situation)> + '_ {
     let there = |s: &Situation| results.points.iter().any(|p| p.situation == *s);
     Situation::ALL.into_iter().enumerate().filter(move |(_, s)| there(s))
 }
 
-/// The name of a way on its colour.
+/// Returns the name of a channel on its colour.
 fn chip(way: &Way) -> Markup {
     let colour = css(COLOURS[way.colour % COLOURS.len()]);
     html! { span.way style=(format!("background:{colour}")) { (way.name) } }
@@ -267,7 +267,7 @@ fn section(run: &Run, results: &Results, s: Situation, measure: Measure) -> Mark
     }
 }
 
-/// A cell: median and spread.
+/// Returns a cell: median and spread.
 fn figure(measure: Measure, sample: Option<Sample>) -> Markup {
     let Some(sample) = sample else { return html! { "\u{2013}" } };
     html! {
@@ -277,7 +277,7 @@ fn figure(measure: Measure, sample: Option<Sample>) -> Markup {
 }
 
 fn absent(results: &Results) -> Markup {
-    // The same reason in several situations is said once.
+    // A reason that holds in several situations is printed once.
     let mut reasons: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for absence in &results.absent {
         let same = |r: &&mut (&str, &str, Vec<&str>)| r.0 == absence.way && r.1 == absence.why;

@@ -1,35 +1,35 @@
-//! Standard output and standard error that may be full or closed: the standard library's macros of
-//! these names would panic, and a reader that has seen enough is no fault.
+//! Standard output and standard error that may be full or closed. The standard library's macros of
+//! these names would panic, but a reader that stops reading is no fault.
 
 use std::io::{ErrorKind, Write};
 
-/// As the standard one, but ends the program where output cannot be written.
+/// As the standard macro, but ends the program if output cannot be written.
 macro_rules! print {
     ($($arg:tt)*) => { $crate::out::write(format_args!($($arg)*)) };
 }
 
-/// As the standard one, but ends the program where output cannot be written.
+/// As the standard macro, but ends the program if output cannot be written.
 macro_rules! println {
     ($($arg:tt)*) => { $crate::out::write(format_args!("{}\n", format_args!($($arg)*))) };
 }
 
-/// As the standard one, but goes on where nobody can be told.
+/// As the standard macro, but ignores errors of writing.
 macro_rules! eprintln {
     ($($arg:tt)*) => { $crate::out::complain(format_args!("{}\n", format_args!($($arg)*))) };
 }
 
-/// The exit status of a command whose output nobody reads any more: as SIGPIPE would have it.
+/// Exit status of a command whose output has no reader any more: that of SIGPIPE.
 pub const UNREAD: u8 = 128 + libc::SIGPIPE as u8;
 
-/// Writes to standard output. Ends the program if that fails: as SIGPIPE would where nobody reads
-/// any more, with a message and status 1 otherwise.
+/// Writes to standard output. Ends the program if that fails: without a reader as SIGPIPE does,
+/// otherwise with a message and status 1.
 pub fn write(text: std::fmt::Arguments<'_>) {
     if let Err(error) = std::io::stdout().write_fmt(text) {
         fail(&error);
     }
 }
 
-/// Writes out what standard output still holds, with the same ends.
+/// Flushes standard output; ends the program in the same cases.
 pub fn flush() {
     if let Err(error) = std::io::stdout().flush() {
         fail(&error);
@@ -44,8 +44,8 @@ fn fail(error: &std::io::Error) -> ! {
     std::process::exit(1);
 }
 
-/// Writes to standard error, in one piece: ranks of one job may all write to the same place.
+/// Writes to standard error in one piece, because ranks of one job may write to the same file.
 pub fn complain(text: std::fmt::Arguments<'_>) {
-    // Nobody is left to hear that nobody hears.
+    // An error here cannot be reported anywhere.
     let _ = std::io::stderr().write_all(text.to_string().as_bytes());
 }

@@ -1,4 +1,4 @@
-//! `weft completions` and `weft man`: the command line as shells and `man` want it.
+//! `weft completions` and `weft man`: the command line for shells and for `man`.
 
 use anyhow::{Context, Result};
 use clap_complete::Shell;
@@ -25,10 +25,11 @@ pub struct Man {
     folder: PathBuf,
 }
 
-/// The command without those that only weft itself calls.
+/// Returns the command without the hidden commands, which only weft itself calls.
 fn visible(whole: &clap::Command) -> clap::Command {
     let shown = whole.get_subcommands().filter(|c| !c.is_hide_set()).map(visible);
-    // The program ends when these are written; without a feature more, clap wants names for ever.
+    // Leaking is harmless, as the program ends after writing; clap needs `'static` names without
+    // its feature `string`.
     let name: &str = whole.get_name().to_owned().leak();
     let mut bare = clap::Command::new(name).args(whole.get_arguments());
     bare = bare.subcommands(shown).subcommand_required(whole.is_subcommand_required_set());

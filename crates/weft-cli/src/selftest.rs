@@ -68,7 +68,7 @@ fn ports() -> Result<ExitCode> {
     job.block_on(world.barrier())?;
     for table in ["/proc/net/udp", "/proc/net/udp6"] {
         let text = std::fs::read_to_string(table).unwrap_or_default();
-        // The second column is the own address and, in hexadecimal, the port.
+        // The second column is the local address and, in hexadecimal, the port.
         let own = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
         let ports = own.filter_map(|own| u16::from_str_radix(own.rsplit_once(':')?.1, 16).ok());
         ports.for_each(|port| println!("{port}"));
@@ -86,9 +86,9 @@ fn circle() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What each rank adds to the counter.
+/// Number that each rank adds to the counter.
 const ADDED: u64 = 20;
-/// Nobody serves a rank that computes for longer.
+/// Longest computation of rank 0: the check fails if the others were not served by then.
 const COMPUTES: Duration = Duration::from_secs(30);
 
 fn watchdog() -> Result<ExitCode> {
@@ -183,13 +183,15 @@ fn incast(bytes: usize, messages: usize) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How long this thread has waited for a processor so far, where the kernel tells (proc(5)).
+/// Returns the time that this thread has waited for a processor so far, if the kernel reports it
+/// (proc(5)).
 fn waited_ns() -> u64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     told.split_whitespace().nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-/// Fairness of shares: 1 if all are equal, down to 1 / n (Jain, Chiu, Hawe, DEC-TR-301, 1984).
+/// Returns the fairness of shares: 1 if all are equal, down to 1 / n (Jain, Chiu, Hawe, DEC-TR-301,
+/// 1984).
 fn jain(shares: &[usize]) -> f64 {
     let sum: f64 = shares.iter().map(|&s| s as f64).sum();
     let squares: f64 = shares.iter().map(|&s| (s as f64).powi(2)).sum();
@@ -218,7 +220,7 @@ fn bootstrap(bytes: usize, absent: Option<usize>, aborts: Option<usize>) -> Resu
 }
 
 fn report(boot: &dyn Bootstrap, key: &[u8]) {
-    // A digest of the key shows that all have the same one without showing it.
+    // A digest shows that all ranks have the same key without showing the key.
     let digest = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     });

@@ -1,11 +1,11 @@
-//! What children of this command do before they become other programs, and options of sockets.
+//! Steps of this command's children before they become other programs, and options of sockets.
 #![allow(unsafe_code)]
 
 use rustix::process::{getppid, set_parent_process_death_signal, Pid, Signal};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Has this process, a child of `parent` before its `exec`, get `signal` when that ends.
+/// Sends `signal` to this process when `parent` ends; called in a child before its `exec`.
 ///
 /// # Errors
 /// The system refuses it.
@@ -18,10 +18,10 @@ pub fn end_with(parent: Pid, signal: Signal) -> io::Result<()> {
     Ok(())
 }
 
-/// Has datagrams of a socket sent whole or not at all, whatever the kernel has learnt of the path.
+/// Makes a socket send datagrams whole or not at all, whatever path MTU the kernel has found.
 ///
 /// # Errors
-/// The system's.
+/// Errors of the system.
 pub fn unfragmented(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     let (level, name, value) = match v6 {
         true => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
@@ -36,8 +36,8 @@ pub fn unfragmented(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     }
 }
 
-/// Ends a child whose parent is gone, before its `exec`: nobody is left to hear of an error.
+/// Ends a child whose parent is gone, before its `exec`: no process is left to read an error.
 pub fn vanish() -> ! {
-    // SAFETY: ends this process at once, without running what its parent registered for the end.
+    // SAFETY: ends this process at once, without the exit handlers that its parent registered.
     unsafe { libc::_exit(127) }
 }

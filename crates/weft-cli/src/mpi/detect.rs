@@ -1,4 +1,4 @@
-//! Which MPIs this machine has.
+//! The MPIs of this machine.
 
 use super::child::output_within;
 use anyhow::{bail, Context, Result};
@@ -9,38 +9,38 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// MPIs that are told apart because each wants other variables or options.
+/// Families of MPIs; each needs other variables or options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
-    /// MPICH and what its launcher Hydra starts.
+    /// MPICH and other MPIs started by its launcher Hydra.
     Mpich,
     /// Open MPI 4 and older: its own launcher (ORTE).
     OpenMpi4,
-    /// Open MPI from 5 on: PRRTE launches.
+    /// Open MPI from 5 on, launched by PRRTE.
     OpenMpi5,
     /// Intel MPI.
     Intel,
 }
 
 impl Family {
-    /// Whether this is an Open MPI.
+    /// True for an Open MPI.
     pub fn is_open_mpi(self) -> bool {
         matches!(self, Family::OpenMpi4 | Family::OpenMpi5)
     }
 
-    /// File names of its library.
+    /// Returns the file names of its library.
     pub fn libraries(self) -> &'static [&'static str] {
         match self {
-            // They share an interface at the level of libraries.
+            // MPICH and Intel MPI have the same binary interface.
             Family::Mpich | Family::Intel => &["libmpi.so.12", "libmpich.so.12"],
             Family::OpenMpi4 | Family::OpenMpi5 => &["libmpi.so.40", "libmpi.so.80"],
         }
     }
 
-    /// Whether programs linked with a library of this file name are programs of this MPI.
+    /// True if programs linked with a library of this file name are programs of this MPI.
     pub fn runs(self, library: &str) -> bool {
-        // Full names go on after the number: libmpi.so.40.30.4.
+        // Full names have more numbers at the end: libmpi.so.40.30.4.
         let of = |name: &&str| library.strip_prefix(*name).is_some_and(|r| !starts_digit(r));
         let known = [Family::Mpich, Family::OpenMpi5].iter().any(|f| f.libraries().iter().any(of));
         !known || self.libraries().iter().any(of)
@@ -61,12 +61,12 @@ impl fmt::Display for Family {
     }
 }
 
-/// An MPI, as its launcher shows it.
+/// An MPI, found by its launcher.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mpi {
-    /// Whose it is.
+    /// Its family.
     pub family: Family,
-    /// As the launcher says: 5.0.2.
+    /// Version that the launcher reports, such as 5.0.2.
     pub version: String,
     /// Its mpiexec.
     pub launcher: PathBuf,
@@ -80,7 +80,7 @@ impl fmt::Display for Mpi {
     }
 }
 
-/// What `mpiexec --version` printed.
+/// Parses the output of `mpiexec --version`.
 fn parse_version(text: &str) -> Option<(Family, String)> {
     let number = |text: &str| {
         let part = |c: char| c.is_ascii_alphanumeric() || ".-+".contains(c);
@@ -99,17 +99,17 @@ fn parse_version(text: &str) -> Option<(Family, String)> {
     Some((if major < 5 { Family::OpenMpi4 } else { Family::OpenMpi5 }, version))
 }
 
-/// How long a launcher may take to tell its version.
+/// Longest time until a launcher reports its version.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Asks a launcher who it is.
+/// Runs a launcher to find its family and version.
 ///
 /// # Errors
-/// It cannot be run, or is of an MPI that is not known here.
+/// It cannot be run, or belongs to an unknown MPI.
 fn identify(launcher: &Path) -> Result<Mpi> {
     let name = launcher.display();
     let mut command = Command::new(launcher);
-    // Messages in another language are not understood.
+    // The output is parsed, so it must be in English.
     command.arg("--version").env("LC_ALL", "C");
     let output = output_within(command, PATIENCE).with_context(|| format!("running {name}"))?;
     let said = [output.stdout, output.stderr].concat();
@@ -126,8 +126,8 @@ fn identify(launcher: &Path) -> Result<Mpi> {
     Ok(Mpi { family, version, launcher: launcher.to_path_buf(), prefix })
 }
 
-/// Names under which launchers are installed. Where several MPIs share a folder, their own names
-/// tell them apart.
+/// Names under which launchers are installed. Where several MPIs share a folder, the longer names
+/// distinguish them.
 const LAUNCHERS: [&str; 7] = [
     "mpiexec",
     "mpirun",
@@ -138,7 +138,7 @@ const LAUNCHERS: [&str; 7] = [
     "mpirun.openmpi",
 ];
 
-/// Folders of launchers, those that a user prefers first.
+/// Returns the folders of launchers, in the order in which a user prefers them.
 fn folders() -> Vec<PathBuf> {
     let var = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let mut folders: Vec<PathBuf> =
@@ -166,13 +166,13 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Whether a file of this name is there that can be run.
+/// True if this file exists and is executable.
 fn runnable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-/// All MPIs of these folders, and what stands in the place of one but does not answer as one.
+/// Returns all MPIs of these folders, and the errors of launchers that do not answer as one.
 fn search(folders: impl IntoIterator<Item = PathBuf>) -> (Vec<Mpi>, Vec<String>) {
     let (mut files, mut seen) = (HashSet::new(), HashSet::new());
     let (mut found, mut odd) = (Vec::new(), Vec::new());
@@ -198,16 +198,17 @@ fn search(folders: impl IntoIterator<Item = PathBuf>) -> (Vec<Mpi>, Vec<String>)
     (found, odd)
 }
 
-/// All MPIs that are found, those a user prefers first, and what stands in the place of one.
+/// Returns all MPIs that are found, preferred ones first, and the errors of launchers that do not
+/// answer as one.
 pub fn all() -> (Vec<Mpi>, Vec<String>) {
     search(folders())
 }
 
-/// The MPIs meant by `--mpi`: the path of a launcher, a folder that holds one or its `bin`, or a
-/// word for the first of a kind.
+/// Returns the MPI named by `--mpi`: the path of a launcher, a folder that holds one or its `bin`,
+/// or a word for the first of a family.
 ///
 /// # Errors
-/// There is none; says what there is.
+/// There is none; the error lists those that exist.
 pub fn named(what: &str) -> Result<Mpi> {
     let wanted: fn(Family) -> bool = match what {
         "mpich" => |f| f == Family::Mpich,
@@ -253,10 +254,10 @@ fn list(all: &[Mpi]) -> String {
     }
 }
 
-/// The MPI that is meant where nobody said: the first found.
+/// Returns the default MPI: the first found.
 ///
 /// # Errors
-/// There is none; says how to get one.
+/// There is none; the error says how to get one.
 pub fn first() -> Result<Mpi> {
     let (all, odd) = all();
     let Some(mpi) = all.into_iter().next() else {
@@ -266,19 +267,19 @@ pub fn first() -> Result<Mpi> {
     Ok(mpi)
 }
 
-/// How to get an MPI.
+/// Advice how to get an MPI.
 pub const GET_ONE: &str =
     "`pip install mpich` gets one (in a virtual environment: python3 -m venv \
                            mpi && . mpi/bin/activate)";
 
-/// Folders in which an MPI's libraries may lie.
+/// Returns folders that may hold an MPI's libraries.
 fn library_folders(prefix: &Path) -> Vec<PathBuf> {
     let triplet = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
     ["lib", "lib64", &triplet, "lib/release"].map(|dir| prefix.join(dir)).to_vec()
 }
 
 impl Mpi {
-    /// The library that its programs load, where it lies as usual.
+    /// Returns the library that its programs load, if it is in a usual folder.
     pub fn library(&self) -> Option<PathBuf> {
         let names = self.family.libraries();
         let mut files = library_folders(&self.prefix)
@@ -287,8 +288,8 @@ impl Mpi {
         files.find(|file| file.exists())
     }
 
-    /// What loads libfabric, or is it, where the library itself loads it only when a program runs:
-    /// Open MPI's component, Intel's own libfabric.
+    /// Returns the file that loads libfabric, or is it, where the library itself loads it only when
+    /// a program runs: Open MPI's component, Intel's own libfabric.
     pub fn plugin(&self) -> Option<PathBuf> {
         let below: &[&str] = match self.family {
             Family::Mpich => return None,

@@ -34,7 +34,7 @@ pub struct Args {
     shell: Option<Shell>,
 }
 
-/// How lines are written.
+/// Syntax of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Shell {
     /// sh, bash, zsh, ksh
@@ -48,7 +48,7 @@ enum Shell {
 }
 
 impl Shell {
-    /// By the path of a shell.
+    /// Returns the syntax of the shell with this path.
     fn of(path: &str) -> Shell {
         match path.rsplit('/').next() {
             Some("csh" | "tcsh") => Shell::Csh,
@@ -57,11 +57,11 @@ impl Shell {
         }
     }
 
-    /// In quotes, within which nothing has a meaning.
+    /// Returns the text in quotes, so that no character has a special meaning.
     fn quote(self, text: &str) -> String {
         match self {
             Shell::Fish => format!("'{}'", text.replace('\\', r"\\").replace('\'', r"\'")),
-            // csh replaces events even there.
+            // csh expands `!` even in quotes.
             Shell::Csh => format!("'{}'", text.replace('\'', r"'\''").replace('!', r"\!")),
             Shell::Sh | Shell::Json => format!("'{}'", text.replace('\'', r"'\''")),
         }
@@ -85,7 +85,7 @@ impl Shell {
     }
 }
 
-/// A word as sh reads it, quoted only where that is needed.
+/// Returns a word for sh, quoted only if needed.
 pub fn sh_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%^".contains(c);
     match !text.is_empty() && text.chars().all(plain) {
@@ -94,12 +94,11 @@ pub fn sh_word(text: &str) -> String {
     }
 }
 
-/// The variable by which Open MPI passes others on to the ranks of other hosts.
+/// Name of the variable with the names that Open MPI passes on to ranks of other hosts.
 const PASSED_ON: &str = "OMPI_MCA_mca_base_env_list";
 
-/// The names in it: those in `before`, of the variables that are set for the ranks, and of weft's
-/// and libfabric's among those that are `inherited`. Names alone: no output and no command line
-/// shows a key.
+/// Returns the names for that variable: those in `before`, those set for the ranks, and those of
+/// weft and libfabric among the `inherited`. Names only: no output and no command line shows a key.
 fn passed_on(
     before: &str,
     set: &[(String, String)],
@@ -109,7 +108,7 @@ fn passed_on(
         before.split(';').filter(|name| !name.is_empty()).map(str::to_owned).collect();
     let mut own: Vec<String> = inherited.filter(|name| is_passed_on(name)).collect();
     own.sort();
-    // What is Open MPI's own it passes on anyway.
+    // Open MPI passes on its own variables anyway.
     let set = set.iter().map(|(name, _)| name).filter(|name| !name.starts_with("OMPI_")).cloned();
     for name in set.chain(own) {
         if !list.contains(&name) {
@@ -119,7 +118,7 @@ fn passed_on(
     list.join(";")
 }
 
-/// The subcommand.
+/// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mpi = choose(&args.selection)?;
     let provider = judge::provider();

@@ -1,4 +1,4 @@
-//! Whether an MPI can use weft here, and what to do where it cannot.
+//! Decides if an MPI can use weft here, and names the fix if it cannot.
 
 use super::detect::{Family, Mpi};
 use super::probe::{self, Libfabric, Seen};
@@ -8,15 +8,15 @@ use super::variables::PROVIDER;
 /// The oldest libfabric that the provider is made for.
 const OLDEST: (u32, u32) = (1, 17);
 
-/// The provider file, or what is wrong with it and how to mend that.
+/// The provider file, or its fault and the fix.
 pub type Found = Result<Provider, Fault>;
 
-/// What stands in the way, and the remedy.
+/// A fault that prevents the use of weft, and its fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What.
+    /// The fault.
     pub why: String,
-    /// What to do.
+    /// The fix.
     pub remedy: String,
 }
 
@@ -26,18 +26,18 @@ impl Fault {
     }
 }
 
-/// Whether an MPI can use weft.
+/// The verdict on an MPI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It was seen to load the provider.
+    /// A probe saw it load the provider.
     Yes,
-    /// It could not be looked into; it may work.
+    /// The probe failed; the MPI may work.
     Unknown(Fault),
-    /// It cannot.
+    /// It cannot use weft.
     No(Fault),
 }
 
-/// Finds the provider and looks into it.
+/// Finds the provider and checks it.
 pub fn provider() -> Found {
     let remedy = "install weft and its provider of one version together, or build both: cargo \
                   build --release -p weft-cli -p weft-ofi";
@@ -48,13 +48,13 @@ pub fn provider() -> Found {
     }
 }
 
-/// What an MPI's library says of itself, in few words.
+/// Returns the device that an MPI's library reports.
 fn device(library: &str) -> Option<&str> {
     let line = library.lines().find_map(|l| l.split_once("Device:"));
     line.map(|(_, device)| device.trim()).filter(|device| !device.is_empty())
 }
 
-/// Judges by what was seen with the provider in place.
+/// Returns the verdict on a probe made with the provider in place.
 fn judge(mpi: &Mpi, seen: &Seen) -> Fit {
     let other = "pip install mpich gets an MPI that can, in its own folder";
     let library = seen.library.as_deref().unwrap_or_default();
@@ -96,7 +96,7 @@ fn judge(mpi: &Mpi, seen: &Seen) -> Fit {
     ))
 }
 
-/// Looks into an MPI, and judges.
+/// Probes an MPI and returns the verdict.
 pub fn fit(mpi: &Mpi, provider: &Found) -> (Fit, Seen) {
     let Some(library) = mpi.library() else {
         let names = mpi.family.libraries().join(" or ");
@@ -115,14 +115,14 @@ pub fn fit(mpi: &Mpi, provider: &Found) -> (Fit, Seen) {
     match provider {
         Ok(_) => (judge(mpi, &seen), seen),
         Err(fault) => match judge(mpi, &seen) {
-            // Whatever else it is, without the provider it is not known.
+            // Without the provider no other fault can be found.
             Fit::No(own) if seen.libfabric.is_none() => (Fit::No(own), seen),
             _ => (Fit::No(fault.clone()), seen),
         },
     }
 }
 
-/// Whose a libfabric of an MPI is, in words.
+/// Describes the origin of an MPI's libfabric.
 pub fn origin(mpi: &Mpi, fabric: &Libfabric) -> &'static str {
     let own = mpi.prefix != std::path::Path::new("/usr") && fabric.path.starts_with(&mpi.prefix);
     if own {
@@ -132,7 +132,7 @@ pub fn origin(mpi: &Mpi, fabric: &Libfabric) -> &'static str {
     }
 }
 
-/// What a user of this family has to know beyond the variables.
+/// Returns advice for users of this family, beyond the variables.
 pub fn advice(family: Family) -> Option<&'static str> {
     match family {
         Family::OpenMpi4 => Some(

@@ -1,16 +1,16 @@
 //! MPI programs on weft: `weft mpi` runs one under its MPI's own launcher, `weft mpi-env` prints
 //! the variables for that.
 //!
-//! | module | what |
+//! | module | content |
 //! | --- | --- |
 //! | `detect` | the MPIs of this machine |
-//! | `provider` | where the libfabric provider lies |
-//! | `probe`, `judge` | looking into their libraries in another process; whether they fit |
-//! | `variables` | what an MPI must be told |
+//! | `provider` | the path of the libfabric provider |
+//! | `probe`, `judge` | probing libraries in another process; the verdict |
+//! | `variables` | the variables that make an MPI use weft |
 //! | `env` | `weft mpi-env` |
 //! | `command`, `supervise` | the launcher's command line; running it |
-//! | `watch` | whether ranks use weft |
-//! | `agent` | what the launcher calls in place of ssh |
+//! | `watch` | detecting ranks that do not use weft |
+//! | `agent` | the program that the launcher calls in place of ssh |
 //! | `served` | agents (`weftd`) on the hosts of the job |
 
 pub mod agent;
@@ -42,7 +42,7 @@ use std::time::Duration;
 use variables::Choice;
 use weft::keyfile;
 
-/// Which MPI, and how it shall use weft.
+/// The MPI, and how it uses weft.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Selection {
     /// The MPI: mpich, openmpi, intel, or the path of its mpiexec or folder [default: the one of
@@ -120,7 +120,7 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// The MPI that is meant.
+/// Returns the MPI that the user means.
 fn choose(selection: &Selection) -> Result<Mpi> {
     match &selection.mpi {
         Some(what) => detect::named(what),
@@ -139,7 +139,7 @@ fn job_key() -> Result<Option<PathBuf>> {
     Ok(Some(path))
 }
 
-/// Cores of this machine, each counted once however many threads it runs.
+/// Returns the number of cores of this machine; all threads of a core count once.
 fn cores() -> usize {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let siblings = |cpu: usize| {
@@ -154,7 +154,7 @@ fn cores() -> usize {
     }
 }
 
-/// Ranks for each host, where hosts are given, and the number of all.
+/// Returns the ranks of each host, if hosts are given, and the number of all ranks.
 fn place(args: &Args) -> Result<(Option<Vec<Share>>, usize)> {
     let listed = host_list(args.hosts.as_deref(), args.hostfile.as_deref())?;
     let hosts = &listed.hosts;
@@ -173,10 +173,10 @@ fn place(args: &Args) -> Result<(Option<Vec<Share>>, usize)> {
     Ok((listed.named.then(|| hosts::place(hosts, ranks).0), ranks))
 }
 
-/// The provider to use with this MPI.
+/// Returns the provider to use with this MPI.
 ///
 /// # Errors
-/// Why they do not fit together, and what to do.
+/// The MPI cannot use it; the error names the fault and the fix.
 fn fitting(mpi: &Mpi) -> Result<provider::Provider> {
     let provider = judge::provider();
     match judge::fit(mpi, &provider).0 {
@@ -219,9 +219,9 @@ fn plan(args: &Args, mpi: &Mpi, provider: &provider::Provider) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Starts the agents that were asked for.
+/// Starts the agents that the user asked for.
 fn agents(args: &Args, plan: &Plan) -> Result<Serving> {
-    // The last one counts for the ranks as well.
+    // The ranks use the last value too.
     let name = plan.set.iter().rfind(|(name, _)| name == crate::agent::NAME);
     let Some((_, name)) = name.filter(|_| args.agent) else { return Ok(Serving::default()) };
     let shares = place(args)?.0.unwrap_or_default();
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn place__without_a_number_no_core_is_shared() {
-        // Threads of one core are one: Open MPI would bind no two ranks to it.
+        // Threads of one core count once: Open MPI would bind no two ranks to a core.
         assert_eq!(ranks(&[]), cores());
         assert_eq!(ranks(&["-n", "3"]), 3);
         assert_eq!(ranks(&["--hosts", "a:2,b:3"]), 5);

@@ -1,5 +1,5 @@
-//! Looking into an MPI's library, its libfabric and the provider, in a process of its own: what
-//! crashes or hangs there takes nobody with it.
+//! Probing an MPI's library, its libfabric and the provider in a process of its own, so that a
+//! crash or hang there affects no other process.
 
 use super::child::output_within;
 use super::detect::Mpi;
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// The version that the provider must have.
+/// Version that the provider must have.
 const OURS: &str = env!("CARGO_PKG_VERSION");
-/// How long one look may take.
+/// Longest time of one probe.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Look into libraries for `weft doctor`
@@ -38,27 +38,27 @@ pub struct Libfabric {
     pub version: (u32, u32),
 }
 
-/// What was seen.
+/// Result of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// What the MPI library says of itself.
+    /// Version text that the MPI library reports.
     pub library: Option<String>,
-    /// The libfabric that comes with it into the process.
+    /// The libfabric that the MPI library loads.
     pub libfabric: Option<Libfabric>,
     /// Name and version of the providers that this libfabric offers when asked for weft.
     pub providers: Vec<(String, (u32, u32))>,
-    /// Name of the provider in the file, and of which version of weft it is, if of any.
+    /// Name of the provider in the file, and its version of weft; `None` for other providers.
     pub provider: Option<(String, Option<String>)>,
-    /// Why something of it could not be seen.
+    /// Reason why part of the result is missing.
     pub error: Option<String>,
 }
 
-/// As `FI_VERSION` packs it.
+/// Unpacks a number made by `FI_VERSION`.
 fn unpack(version: u32) -> (u32, u32) {
     (version >> 16, version & 0xffff)
 }
 
-/// The file of a library that is mapped into this process.
+/// Returns the file of a library that is mapped into this process.
 fn mapped(name: &str) -> Option<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let files = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
@@ -96,16 +96,16 @@ fn look(args: &Args) -> Seen {
     seen
 }
 
-/// The subcommand: prints what is seen as one JSON object, last of whatever the libraries print.
+/// Runs the subcommand: prints the result as one JSON object, after any output of the libraries.
 pub fn run(args: &Args) -> Result<ExitCode> {
     println!("\n{}", serde_json::to_string(&look(args))?);
     leave()
 }
 
-/// Starts the subcommand and reads its answer.
+/// Runs the subcommand in another process and reads its result.
 fn ask(arguments: &[(&str, &Path)], env: &[(String, String)]) -> Result<Seen> {
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-    // Some libraries leave a file where they crash.
+    // Some libraries write a file into the current folder when they crash.
     command.arg("mpi-probe").current_dir(std::env::temp_dir());
     for (option, file) in arguments {
         command.arg(option).arg(file);
@@ -121,7 +121,7 @@ fn ask(arguments: &[(&str, &Path)], env: &[(String, String)]) -> Result<Seen> {
     serde_json::from_str(last).map_err(|_| anyhow!("it ends the process that loads it"))
 }
 
-/// What programs of this MPI will load, with the provider where there is one.
+/// Probes the libraries that programs of this MPI load, with the provider if there is one.
 ///
 /// # Errors
 /// The libraries cannot be loaded without a crash or a hang.
@@ -133,8 +133,8 @@ pub fn mpi(mpi: &Mpi, library: &Path, provider: Option<&Provider>) -> Result<See
     ask(&files, &variables(mpi.family, folder, &Choice::default()))
 }
 
-/// Why the provider file cannot be used, if it cannot. Unloadable files, those of something else
-/// and those of another version of weft are refused.
+/// Returns the fault of the provider file, if it has one. Files that cannot be loaded, and those of
+/// other libraries or of another version of weft, are refused.
 pub fn provider_fault(provider: &Provider) -> Option<String> {
     let seen = match ask(&[("--provider", &provider.file)], &[]) {
         Ok(seen) => seen,

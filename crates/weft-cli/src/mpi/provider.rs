@@ -1,31 +1,31 @@
-//! Where the libfabric provider lies.
+//! The path of the libfabric provider.
 
 use anyhow::{bail, Context, Result};
 use std::path::{Path, PathBuf};
 
-/// The name under which libfabric takes a provider for one: it must end in `fi.so`.
+/// File name of the provider: libfabric loads files whose name ends in `fi.so`.
 pub const NAME: &str = "libweft-fi.so";
-/// The name that the build gives it.
+/// File name that the build gives it.
 const BUILT: &str = "libweft_fi.so";
-/// The variable that names another place.
+/// Name of the variable with another path.
 pub const VARIABLE: &str = "WEFT_PROVIDER";
 
 /// The provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provider {
-    /// The file, under a name that libfabric takes.
+    /// The file, under a name that libfabric accepts.
     pub file: PathBuf,
     /// Its folder, for `FI_PROVIDER_PATH`.
     pub folder: PathBuf,
-    /// Whether the file is a link in this user's cache, which other hosts may lack.
+    /// True if the file is a link in this user's cache, which other hosts may lack.
     pub cached: bool,
 }
 
-/// Finds the provider: what `WEFT_PROVIDER` names, else a file beside this program, in
-/// `../lib/weft`, or just built beside this program.
+/// Finds the provider: the file in `WEFT_PROVIDER`, else one beside this program, in `../lib/weft`,
+/// or just built beside this program.
 ///
 /// # Errors
-/// There is none; says where it was looked for.
+/// There is none; the error lists the paths tried.
 pub fn find() -> Result<Provider> {
     if let Some(named) = std::env::var_os(VARIABLE).filter(|v| !v.is_empty()) {
         let named = PathBuf::from(named);
@@ -54,11 +54,12 @@ fn places(beside: &Path) -> [PathBuf; 3] {
     [beside.join(NAME), up.join("lib/weft").join(NAME), beside.join(BUILT)]
 }
 
-/// The file as libfabric can be told of it: where its name or folder do not fit, by a link.
+/// Returns the file at a path that libfabric accepts: through a link, if its name or folder do not
+/// fit.
 fn usable(file: &Path, cache: impl FnOnce() -> Result<PathBuf>) -> Result<Provider> {
     let named = file.file_name().is_some_and(|name| name == NAME);
     let folder = file.parent().unwrap_or(Path::new("/"));
-    // The list of folders is split at colons.
+    // libfabric splits its list of folders at colons.
     if named && !folder.as_os_str().as_encoded_bytes().contains(&b':') {
         return Ok(Provider { file: file.into(), folder: folder.into(), cached: false });
     }
@@ -67,7 +68,7 @@ fn usable(file: &Path, cache: impl FnOnce() -> Result<PathBuf>) -> Result<Provid
     Ok(Provider { file, folder, cached: true })
 }
 
-/// A link of this name to a file, in the user's cache.
+/// Returns a link of this name to a file, in the user's cache.
 ///
 /// # Errors
 /// There is no cache, or it cannot be written.
@@ -75,7 +76,7 @@ pub fn linked(file: &Path, name: &str) -> Result<PathBuf> {
     link(file, name, &cache()?)
 }
 
-/// FNV-1a, 64 bits: it tells files apart, it protects nothing.
+/// FNV-1a, 64 bits: distinguishes files, protects nothing.
 fn hash(file: &Path) -> u64 {
     let bytes = file.as_os_str().as_encoded_bytes();
     bytes
@@ -94,7 +95,8 @@ fn cache_in(lookup: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
     Ok(cache.join("weft/provider"))
 }
 
-/// Makes a link to the file in a folder of its own. Whoever looks finds the old one or the new one.
+/// Makes a link to the file in a folder of its own. Other processes see the old link or the new
+/// one.
 fn link(file: &Path, name: &str, cache: &Path) -> Result<PathBuf> {
     let folder = cache.join(format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), hash(file)));
     let at = folder.join(name);

@@ -13,13 +13,13 @@ use std::process::{Child, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Longest wait for the agents of all hosts.
+/// Longest wait until the agents of all hosts serve.
 const START: Duration = Duration::from_secs(60);
-/// Longest wait for the end of one.
+/// Longest wait until one agent ends.
 const END: Duration = Duration::from_secs(5);
-/// What comes before an agent's own words: a login shell may have said something too.
+/// Prefix of an agent's report: a login shell may print other lines.
 const READY: &str = "weft-mpi-serve: ";
-/// What comes before how an agent ended that should have lasted.
+/// Prefix of the reason why an agent ended too early.
 const ENDED: &str = "weft-mpi-serve ended: ";
 
 /// Start the agent of one host for `weft mpi`, until standard input ends
@@ -28,40 +28,40 @@ pub struct Args {
     name: String,
 }
 
-/// Starts an agent, says so, and ends it when whoever asked for it is gone. Ranks may come and go
-/// in between, as those of MPI's sessions do.
+/// Starts an agent, reports that it serves, and ends it when the process that asked for it ends.
+/// Ranks may come and go in between, as in MPI sessions.
 ///
 /// # Errors
 /// The agent cannot be started, or ends at once.
 pub fn serve(args: &Args) -> Result<ExitCode> {
     let mut command = agent::lasting(&args.name);
     sys::end_with_us(&mut command);
-    // The end of whoever asked is noticed while the agent is silent too.
+    // The end of the asker is noticed also while the agent has reported nothing.
     let asker = std::io::stdin();
     let (mut weftd, said) = Starting::start(command, agent::PATIENCE)?.wait(Some(asker.as_fd()))?;
     println!("{READY}{said}");
     std::io::stdout().flush().context("telling that the agent serves")?;
     await_end(&weftd)?;
-    // It serves those who have not left yet to their end.
+    // The agent serves the remaining ranks until they leave.
     let told = weftd.try_wait().context("looking at the agent")?.is_none()
         && kill_process(Pid::from_child(&weftd), Signal::TERM).is_ok();
     let status = weftd.wait().context("waiting for the agent")?;
     if told && status.success() {
         return Ok(ExitCode::SUCCESS);
     }
-    // Whoever asked for it may be gone as well.
+    // The asker may have ended as well.
     let _ = writeln!(std::io::stdout(), "{ENDED}{}", how(status));
     Ok(ExitCode::FAILURE)
 }
 
-/// Who is looked at while an agent serves.
+/// A party that is watched while an agent serves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Party {
     Agent,
     Asker,
 }
 
-/// Waits until whoever asked for the agent is gone, or the agent is.
+/// Waits until the process that asked for the agent, or the agent, ends.
 fn await_end(weftd: &Child) -> Result<()> {
     let pidfd = rustix::process::pidfd_open(Pid::from_child(weftd), PidfdFlags::empty())?;
     let stdin = std::io::stdin().lock();
@@ -70,7 +70,7 @@ fn await_end(weftd: &Child) -> Result<()> {
         set.add(Party::Agent, pidfd.as_fd(), poll::READ);
         set.add(Party::Asker, stdin.as_fd(), poll::READ);
         let ready = set.wait(None)?;
-        // Nothing is said to this process; an error is an end as well.
+        // The asker sends nothing, so readable input is its end; an error counts as the end too.
         let asker_gone = || ready.contains(&Party::Asker) && !agent::more(&stdin);
         if ready.contains(&Party::Agent) || asker_gone() {
             return Ok(());
@@ -78,7 +78,7 @@ fn await_end(weftd: &Child) -> Result<()> {
     }
 }
 
-/// How a process ended.
+/// Describes how a process ended.
 fn how(status: ExitStatus) -> String {
     match status.signal() {
         Some(signal) => format!("killed by signal {signal}"),
@@ -86,19 +86,19 @@ fn how(status: ExitStatus) -> String {
     }
 }
 
-/// Which host's agent serves, or why none does.
+/// Index of a host, and the report of its agent or the reason why none serves.
 type Told = (usize, Result<String>);
 
 /// The agents of a job's hosts.
 #[derive(Debug, Default)]
 pub struct Serving {
     hosts: Vec<Child>,
-    /// Ends when all that they say has been read.
+    /// Closed when the output of all agents has been read.
     told: Option<mpsc::Receiver<Told>>,
 }
 
-/// What the ranks are told: where the agent listens, and that they shall use it unless they are
-/// told of other links.
+/// Returns variables for the ranks: the agent's socket, and the link `agent` unless other links are
+/// set.
 pub fn variables(linked: bool) -> Vec<(String, String)> {
     let name = (agent::NAME.to_owned(), agent::fresh_name());
     let link = ("WEFT_LINK".to_owned(), "shm,agent".to_owned());
@@ -109,7 +109,7 @@ pub fn variables(linked: bool) -> Vec<(String, String)> {
     }
 }
 
-/// Reads on until the agent has said that it serves; what it said.
+/// Reads until the agent reports that it serves; returns the report.
 fn ready(out: &mut impl BufRead) -> Result<String> {
     for line in out.lines() {
         if let Some(said) = line?.strip_prefix(READY) {
@@ -119,8 +119,8 @@ fn ready(out: &mut impl BufRead) -> Result<String> {
     bail!("it ended at once");
 }
 
-/// Reads on to the end, and tells of an agent that did not last as long as the job. Its ranks say
-/// so as well, but launchers drop the last words of ranks that abort.
+/// Reads until the end, and reports an agent that ended before the job. Its ranks report it too,
+/// but launchers drop the last output of ranks that abort.
 fn listen(out: &mut impl BufRead, host: &str, name: &str) {
     for line in out.lines().map_while(Result::ok) {
         if let Some(how) = line.strip_prefix(ENDED) {
@@ -128,14 +128,14 @@ fn listen(out: &mut impl BufRead, host: &str, name: &str) {
                 "weft mpi: the agent {name} of host {host} has ended ({how}): \
                  ranks lose the peers that it served\n"
             );
-            // In one piece: ranks write to the same place.
+            // In one piece, because ranks write to the same terminal or file.
             let _ = std::io::stderr().write_all(said.as_bytes());
         }
     }
 }
 
 impl Serving {
-    /// Starts an agent of this name on each host. The ranks of a host where that fails do without.
+    /// Starts an agent of this name on each host. Ranks of a host where that fails work without it.
     pub fn start(starter: &Agent, hosts: &[&str], name: &str) -> Serving {
         let until = Instant::now() + START;
         let (tell, told) = mpsc::channel();
@@ -143,7 +143,7 @@ impl Serving {
         for host in hosts {
             let (mut command, _) = starter.command(host, &["mpi-serve", name]);
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
-            // Keys at the terminal are for the launcher: the agents end after it.
+            // Keys at the terminal signal the launcher only: the agents end after it.
             command.process_group(0);
             let started = command.spawn().and_then(|mut child| {
                 let out = child.stdout.take().ok_or(std::io::ErrorKind::BrokenPipe)?;
@@ -156,7 +156,7 @@ impl Serving {
                     serving.hosts.push(child);
                     std::thread::spawn(move || {
                         let mut out = BufReader::new(out);
-                        // Nobody listens any more when it took too long.
+                        // After the time limit the receiver is gone.
                         let _ = tell.send((at, ready(&mut out)));
                         listen(&mut out, &host_name, &name);
                     });
@@ -179,7 +179,7 @@ impl Serving {
         for (at, (host, silent)) in waiting.into_iter().enumerate() {
             if silent {
                 without(host, &format!("no answer for {} s", START.as_secs()));
-                // Then its output ends, and with that the thread that reads it.
+                // Killing it closes its output, which ends the thread that reads it.
                 let _ = serving.hosts[at].kill();
             }
         }
@@ -187,7 +187,7 @@ impl Serving {
         serving
     }
 
-    /// Has the agents end.
+    /// Ends the agents.
     pub fn end(mut self) {
         for host in &mut self.hosts {
             drop(host.stdin.take());
@@ -203,15 +203,15 @@ fn without(host: &str, why: &str) {
     eprintln!("weft mpi: no agent on host {host}: {why}; its ranks do without");
 }
 
-/// Waits for an end, and brings it about at `until`.
+/// Waits until a child ends; kills it at `until`.
 fn reap(child: &mut Child, until: Instant) {
     if let Ok(pidfd) = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
         let mut set = Set::new();
         set.add((), pidfd.as_fd(), poll::READ);
-        // Either it has ended, or its time is over.
+        // Either the child has ended, or its time is over.
         let _ = set.wait(Some(until));
     }
-    // Already ended is as good.
+    // An error here means that the process has ended already.
     let _ = child.kill();
     let _ = child.wait();
 }

@@ -1,4 +1,5 @@
-//! Running an MPI's launcher: signals in, exit code out, and a hint where weft is not used.
+//! Running an MPI's launcher: passes signals in and the exit code out, and prints a hint if weft is
+//! not used.
 
 use super::command::Plan;
 use super::detect::Mpi;
@@ -10,23 +11,23 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// First interval between looks at the ranks; it doubles.
+/// First interval between checks of the ranks; it doubles.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
-/// Longest one.
+/// Longest interval.
 const LAST_LOOK: Duration = Duration::from_secs(2);
-/// How long a job may run without weft before that is told.
+/// Time that a job may run without weft before a hint says so.
 const SUSPICION: Duration = Duration::from_secs(15);
-/// How long the ranks are looked at.
+/// Time for which the ranks are checked.
 const INTEREST: Duration = Duration::from_secs(60);
 
-/// How long a launcher may take to end once it is told to: some wait for ever for a host that did
-/// not start.
+/// Time in which a launcher must end after a signal: some wait forever for a host that did not
+/// start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Runs the plan to its end.
+/// Runs the plan until the launcher ends.
 ///
-/// The launcher stays in this process's group: keys at the terminal reach it directly, and it may
-/// read from there. Signals that are sent to this process alone are passed on.
+/// The launcher stays in this process's group: keys at the terminal signal it directly, and it may
+/// read from there. Signals sent to this process alone are passed on.
 ///
 /// # Errors
 /// The launcher cannot be started.
@@ -49,7 +50,7 @@ pub fn run(plan: &Plan, mpi: &Mpi) -> Result<ExitCode> {
         match sys::wait(limit) {
             Woken::Sent(number) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
-                    // It may just have ended.
+                    // The launcher may just have ended.
                     let _ = kill_process(pid, signal);
                 }
                 if ![libc::SIGUSR1, libc::SIGUSR2].contains(&number) {
@@ -62,7 +63,7 @@ pub fn run(plan: &Plan, mpi: &Mpi) -> Result<ExitCode> {
             Woken::Timeout if ending.is_some_and(|end| end <= Instant::now()) => {
                 eprintln!("weft mpi: the launcher does not end: it and its ranks are killed");
                 watch::descendants(child.id()).into_iter().for_each(kill);
-                // Not reaped yet, so the number is still its.
+                // The child is not reaped yet, so the process ID is still its own.
                 kill(child.id());
                 ending = Some(Instant::now() + PATIENCE);
             }
@@ -70,7 +71,7 @@ pub fn run(plan: &Plan, mpi: &Mpi) -> Result<ExitCode> {
             Woken::Child => {}
         }
     };
-    // Who ends a job knows why it did not come far.
+    // A user who ends a job needs no hint.
     if ending.is_none() {
         watch.tell(mpi, plan);
     }
@@ -78,17 +79,17 @@ pub fn run(plan: &Plan, mpi: &Mpi) -> Result<ExitCode> {
     Ok(ExitCode::from(code.unwrap_or(1) as u8))
 }
 
-/// Longest wait where nothing is due.
+/// Longest wait if no other event is due.
 const FOREVER: Duration = Duration::from_secs(3600);
 
 fn kill(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // It may just have ended.
+        // The process may just have ended.
         let _ = kill_process(pid, Signal::KILL);
     }
 }
 
-/// Looks at the ranks, ever more seldom.
+/// Checks the ranks at growing intervals.
 struct Watch {
     launcher: u32,
     start: Instant,
@@ -103,7 +104,7 @@ impl Watch {
         Watch { launcher, start, seen, told: false, interval: FIRST_LOOK }
     }
 
-    /// Time to the next look.
+    /// Returns the time until the next check.
     fn interval(&self) -> Duration {
         match self.seen.weft || self.start.elapsed() > INTEREST {
             true => FOREVER,

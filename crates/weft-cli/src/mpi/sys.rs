@@ -1,4 +1,4 @@
-//! Libraries looked into, and signals waited for.
+//! Loading libraries to probe them, and waiting for signals.
 #![allow(unsafe_code)]
 
 use crate::sys::end_with;
@@ -11,14 +11,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// A library that is loaded, for the rest of this process.
+/// A loaded library; it stays loaded until this process ends.
 #[derive(Clone, Copy)]
 pub struct Library(*mut c_void);
 
 /// Longest text taken from a library, in bytes.
 const TEXT_MAX: usize = 8192;
 
-/// What went wrong last in the loader.
+/// Returns the last error of the loader.
 fn loader_error() -> String {
     // SAFETY: dlerror returns a C string that stays valid until this thread's next call of the
     // loader, or null.
@@ -32,7 +32,7 @@ fn loader_error() -> String {
     }
 }
 
-/// At most `TEXT_MAX` bytes of a C string.
+/// Returns at most `TEXT_MAX` bytes of a C string.
 ///
 /// # Safety
 /// `text` must be null or a C string.
@@ -40,24 +40,24 @@ unsafe fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: promised by the caller.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
     String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_MAX)]).into_owned()
 }
 
 impl Library {
-    /// Loads a library and makes its symbols known to those that follow. Its constructors run:
-    /// for use in a process of its own.
+    /// Loads a library and makes its symbols visible to later ones. Its constructors run, so this
+    /// is for a process of its own.
     ///
     /// # Errors
-    /// The loader's.
+    /// The error of the loader.
     pub fn open(path: &Path, now: bool) -> Result<Library, String> {
         let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
             return Err("a zero byte in the path".into());
         };
         let flags = libc::RTLD_GLOBAL | if now { libc::RTLD_NOW } else { libc::RTLD_LAZY };
-        // SAFETY: the path is a C string. What the library's constructors do is not ours to
-        // promise; the process exists to find out.
+        // SAFETY: the path is a C string. The library's constructors are code that we cannot vouch
+        // for; this process exists to run them apart from others.
         let handle = unsafe { libc::dlopen(path.as_ptr(), flags) };
         if handle.is_null() {
             Err(loader_error())
@@ -72,7 +72,8 @@ impl Library {
         (!at.is_null()).then_some(at)
     }
 
-    /// What an MPI library says of itself (`MPI_Get_library_version`, allowed before `MPI_Init`).
+    /// Returns the version text of an MPI library (`MPI_Get_library_version`, allowed before
+    /// `MPI_Init`).
     pub fn mpi_version(self) -> Option<String> {
         let at = self.symbol(c"MPI_Get_library_version")?;
         let mut buffer = vec![0 as c_char; 4 * TEXT_MAX];
@@ -88,15 +89,15 @@ impl Library {
         (code == 0).then(|| unsafe { text(buffer.as_ptr()) })
     }
 
-    /// The version of a libfabric, as `FI_VERSION` packs it.
+    /// Returns the version of a libfabric, as packed by `FI_VERSION`.
     pub fn libfabric_version(self) -> Option<u32> {
         let at = self.symbol(c"fi_version")?;
         // SAFETY: the function of this name has this type in every libfabric.
         Some(unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> u32>(at) }())
     }
 
-    /// Names and versions of the providers that a libfabric offers in this environment. The error
-    /// is that of `fi_getinfo`.
+    /// Returns names and versions of the providers that a libfabric offers in this environment. The
+    /// error is that of `fi_getinfo`.
     pub fn providers(self) -> Result<Vec<(String, u32)>, i32> {
         type GetInfo = extern "C" fn(
             u32,
@@ -111,8 +112,8 @@ impl Library {
             return Err(libc::ENOSYS);
         };
         let mut list: *mut Info = std::ptr::null_mut();
-        // SAFETY: the function of this name has this type in every libfabric; nothing is asked
-        // for, so every pointer but that of the result may be null.
+        // SAFETY: the function of this name has this type in every libfabric; the call gives no
+        // hints, so every pointer but that of the result may be null.
         let code = unsafe {
             let call: GetInfo = std::mem::transmute(at);
             call(version, std::ptr::null(), std::ptr::null(), 0, std::ptr::null(), &raw mut list)
@@ -135,7 +136,8 @@ impl Library {
         Ok(found)
     }
 
-    /// The name of a provider (`fi_prov_ini`), and the version of weft that it is of, if it is.
+    /// Returns the name of a provider (`fi_prov_ini`), and its version of weft; `None` for other
+    /// providers.
     pub fn provider(self) -> Option<(String, Option<String>)> {
         let at = self.symbol(c"fi_prov_ini")?;
         // SAFETY: the function of this name has this type in every provider, and returns a static
@@ -190,7 +192,7 @@ struct Provider {
     name: *const c_char,
 }
 
-/// What a wait for signals ended with.
+/// The end of a wait for signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// No signal in time.
@@ -199,11 +201,11 @@ pub enum Woken {
     Child,
     /// A signal that a process sent to this one alone.
     Sent(i32),
-    /// A signal of the terminal, which its whole foreground group got.
+    /// A signal of the terminal, which the whole foreground group received.
     Terminal,
 }
 
-/// Signals that end or steer a job.
+/// Signals that end or control a job.
 const HANDLED: [c_int; 7] = [
     libc::SIGCHLD,
     libc::SIGINT,
@@ -226,13 +228,13 @@ fn handled() -> libc::sigset_t {
     }
 }
 
-/// Holds back the signals that [`wait`] returns. To be called before other threads start.
+/// Blocks the signals that [`wait`] returns. Must be called before other threads start.
 pub fn hold() {
-    // SAFETY: the set is initialised; the old one is not asked for.
+    // SAFETY: the set is initialised; the old set is not requested.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &handled(), std::ptr::null_mut()) };
 }
 
-/// Waits for one of the signals held back.
+/// Waits for one of the blocked signals.
 pub fn wait(limit: Duration) -> Woken {
     let time = libc::timespec {
         tv_sec: limit.as_secs() as libc::time_t,
@@ -241,23 +243,23 @@ pub fn wait(limit: Duration) -> Woken {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     // SAFETY: set and time are initialised, and the kernel writes one siginfo.
     let signal = unsafe { libc::sigtimedwait(&handled(), info.as_mut_ptr(), &raw const time) };
-    // SAFETY: all zeros is a siginfo, and so is what the kernel wrote.
+    // SAFETY: all zeros is a valid siginfo, and so is the one that the kernel wrote.
     let code = unsafe { info.assume_init() }.si_code;
     match signal {
         libc::SIGCHLD => Woken::Child,
-        // Of the kernel: a key at the terminal, or its end.
+        // Sent by the kernel: a key at the terminal, or its hangup.
         1.. if code > 0 => Woken::Terminal,
         1.. => Woken::Sent(signal),
         _ => Woken::Timeout,
     }
 }
 
-/// Makes the process that `command` will start get SIGTERM when this one dies, so that a launcher
-/// ends its ranks, and hold back no signals that this one does.
+/// Prepares the process that `command` will start: it gets SIGTERM when this one dies, so that a
+/// launcher ends its ranks, and none of this process's blocked signals stay blocked.
 pub fn end_with_us(command: &mut Command) {
     let parent = rustix::process::getpid();
     let setup = move || {
-        // SAFETY: the set is initialised; the old one is not asked for.
+        // SAFETY: the set is initialised; the old set is not requested.
         unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &handled(), std::ptr::null_mut()) };
         end_with(parent, Signal::TERM)
     };

@@ -1,28 +1,28 @@
-//! What an MPI must be told so that it uses weft.
+//! The variables that make an MPI use weft.
 
 use super::detect::Family;
 use std::path::Path;
 
-/// What a user chose.
+/// The user's choices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// `WEFT_LINK`.
+    /// Value of `WEFT_LINK`.
     pub link: Option<String>,
-    /// Ranks of one host use weft too, not the MPI's own shared memory.
+    /// True: ranks of one host use weft too, not the MPI's own shared memory.
     pub all_through_weft: bool,
 }
 
-/// The provider's name.
+/// Name of the provider.
 pub const PROVIDER: &str = "weft";
 
-/// Variables and their values, for every process of the job. `folder` holds the provider.
+/// Returns variables and their values, for every process of the job. `folder` holds the provider.
 pub fn variables(family: Family, folder: &Path, choice: &Choice) -> Vec<(String, String)> {
     let folder = folder.display().to_string();
     let mut all = vec![("FI_PROVIDER_PATH", folder.as_str()), ("FI_PROVIDER", PROVIDER)];
     let everything = choice.all_through_weft;
     match family {
         Family::Mpich => {
-            // Its other network module would take no provider at all.
+            // MPICH's other network module uses no provider.
             all.push(("MPIR_CVAR_CH4_NETMOD", "ofi"));
             if everything {
                 all.push(("MPIR_CVAR_NOLOCAL", "1"));
@@ -32,7 +32,8 @@ pub fn variables(family: Family, folder: &Path, choice: &Choice) -> Vec<(String,
             all.push(("OMPI_MCA_pml", "cm"));
             all.push(("OMPI_MCA_mtl", "ofi"));
             all.push(("OMPI_MCA_mtl_ofi_provider_include", PROVIDER));
-            // Messages go through weft anyway; the rest is for one-sided and collective operations.
+            // Messages use weft anyway; these variables are for one-sided and collective
+            // operations.
             if everything {
                 all.push(("OMPI_MCA_coll", "^sm"));
             }
@@ -49,24 +50,25 @@ pub fn variables(family: Family, folder: &Path, choice: &Choice) -> Vec<(String,
     all.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// The ways of Open MPI's one-sided operations.
+/// Returns variables for Open MPI's one-sided operations.
 fn one_sided(family: Family, everything: bool) -> Vec<(&'static str, &'static str)> {
-    // ucx complains on each window.
+    // ucx prints an error for each window.
     match (family, everything) {
-        // Debian leaves out pt2pt, which does them by messages; without it there are none between
-        // hosts. rdma crashes over Open MPI 4's own shared memory and over libfabric (btl ofi), and
-        // takes both before pt2pt. sm stays: pt2pt refuses MPI_THREAD_MULTIPLE and shared windows.
+        // Debian's settings exclude pt2pt, which does one-sided operations by messages; without it
+        // there are none between hosts. rdma crashes over Open MPI 4's own shared memory and over
+        // libfabric (btl ofi), and has priority over pt2pt in both. sm stays: pt2pt refuses
+        // MPI_THREAD_MULTIPLE and shared windows.
         (Family::OpenMpi4, _) => vec![("OMPI_MCA_osc", "^ucx,rdma")],
         (_, true) => vec![("OMPI_MCA_btl", "self,ofi"), ("OMPI_MCA_osc", "^sm,ucx")],
         (_, false) => vec![("OMPI_MCA_osc", "^ucx")],
     }
 }
 
-/// Variables of Open MPI that choose among ways beside weft: what a user has set stays.
+/// Variables of Open MPI that choose components beside weft: a value set by the user stays.
 const USERS: [&str; 3] = ["OMPI_MCA_btl", "OMPI_MCA_coll", "OMPI_MCA_osc"];
 
-/// Gives way to the variables that a user has set where weft works without ours. Returns what the
-/// user shall know of it.
+/// Keeps the user's values of those variables, as weft works without ours. Returns notes for the
+/// user.
 pub fn keep_users(
     set: &mut [(String, String)],
     users: impl Fn(&str) -> Option<String>,
@@ -81,14 +83,14 @@ pub fn keep_users(
     notes
 }
 
-/// Variables that contradict ours and must not be set.
+/// Returns variables that contradict ours and must not be set.
 pub fn contradicting(family: Family) -> &'static [&'static str] {
     match family {
-        // To include one provider and to exclude others are refused together.
+        // Open MPI refuses to include one provider and to exclude others together.
         Family::OpenMpi4 | Family::OpenMpi5 => {
             &["OMPI_MCA_mtl_ofi_provider_exclude", "OMPI_MCA_opal_common_ofi_provider_exclude"]
         }
-        // With "none" ours reach no rank, with "all" MPICH 5 spawns none (see `command`).
+        // With "none" our variables reach no rank, with "all" MPICH 5 cannot spawn (see `command`).
         Family::Mpich | Family::Intel => &["HYDRA_ENV"],
     }
 }

@@ -1,31 +1,31 @@
-//! Whether the ranks on this host use weft, by what their processes have mapped.
+//! Detects if the ranks on this host use weft, by the files that their processes have mapped.
 
 use super::detect::{Family, Mpi};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Name of the mapping that the provider leaves when libfabric asks for it.
+/// Name of the mapping that the provider makes when libfabric asks for it.
 const USED: &str = "memfd:weft-provider";
 
-/// What was seen of the ranks so far.
+/// Facts seen about the ranks so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sighting {
-    /// libfabric has asked for the provider in some process: that the file is mapped says nothing
-    /// where it is loaded first.
+    /// True if libfabric asked for the provider in some process. A mapped file alone is no
+    /// evidence, because it may have been loaded first.
     pub weft: bool,
-    /// Some process has an MPI library.
+    /// True if some process has an MPI library.
     pub mpi: bool,
     /// An MPI library of another family than the launcher's.
     pub foreign: Option<PathBuf>,
 }
 
-/// Processes and their parents.
+/// Returns processes and their parents.
 fn parents() -> HashMap<u32, u32> {
     let Ok(list) = std::fs::read_dir("/proc") else { return HashMap::new() };
     let numbers = list.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
     let parent = |pid: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may hold anything.
+        // The name in parentheses may hold any character.
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
     };
     numbers.filter_map(|pid| Some((pid, parent(pid)?))).collect()
@@ -33,7 +33,7 @@ fn parents() -> HashMap<u32, u32> {
 
 fn descends(pid: u32, from: u32, parents: &HashMap<u32, u32>) -> bool {
     let mut at = pid;
-    // Bounded: the table is no snapshot, and might have circles.
+    // Bounded: the table is no snapshot and may have cycles.
     for _ in 0..64 {
         match parents.get(&at) {
             Some(&parent) if parent == from => return true,
@@ -44,14 +44,14 @@ fn descends(pid: u32, from: u32, parents: &HashMap<u32, u32>) -> bool {
     false
 }
 
-/// All processes that descend from `pid`.
+/// Returns all processes that descend from `pid`.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let parents = parents();
     parents.keys().copied().filter(|p| descends(*p, pid, &parents)).collect()
 }
 
 impl Sighting {
-    /// Takes in what one process has mapped.
+    /// Adds the mappings of one process.
     fn note(&mut self, maps: &str, family: Family) {
         for line in maps.lines() {
             let Some(path) = line.find('/').map(|at| Path::new(&line[at..])) else { continue };
@@ -67,7 +67,7 @@ impl Sighting {
         }
     }
 
-    /// Looks at all processes that descend from `launcher`.
+    /// Adds all processes that descend from `launcher`.
     pub fn look(&mut self, launcher: u32, family: Family) {
         for pid in descendants(launcher) {
             let Ok(maps) = std::fs::read(format!("/proc/{pid}/maps")) else { continue };
@@ -75,9 +75,9 @@ impl Sighting {
         }
     }
 
-    /// What a user should know, if anything. Ranks that were not seen say nothing, and those that
-    /// only load their MPI's library may still load weft, unless they have had time for that
-    /// (`long`).
+    /// Returns a hint for the user, if there is a reason for one. Ranks that were not seen are
+    /// none. Ranks that only loaded their MPI's library may still load weft, unless they had time
+    /// to (`long`).
     pub fn hint(&self, mpi: &Mpi, program: &str, long: bool) -> Option<String> {
         if self.weft {
             return None;

@@ -11,10 +11,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-/// Most bytes a login shell may print before the proxy speaks.
+/// Most bytes that a login shell may print before the proxy's first frame.
 const MAX_BANNER: usize = 1 << 20;
 
-/// How proxies on other hosts are started.
+/// The command that starts proxies on other hosts.
 pub struct Agent {
     /// Command used in place of ssh; a shell splits it into words.
     pub command: Option<String>,
@@ -24,31 +24,31 @@ pub struct Agent {
 
 /// A host of the job, its proxy and the connection to that.
 pub struct Node {
-    /// Which ranks of which host.
+    /// The host and its ranks.
     pub share: Share,
-    /// Whether the proxy was started without an agent.
+    /// True if the proxy was started without a launch agent.
     pub local: bool,
     child: Child,
-    /// Connection to the proxy, until it ended: towards it, from it, its complaints.
+    /// Connection to the proxy, until it ended: its input, output and standard error.
     pub stdin: Option<OwnedFd>,
     pub stdout: Option<OwnedFd>,
     pub stderr: Option<OwnedFd>,
-    /// Frames towards the proxy.
+    /// Frames to the proxy.
     pub down: Outgoing,
     incoming: Incoming,
     greeted: bool,
-    /// Whether the proxy has said hello.
+    /// True if the proxy has sent `Hello`.
     pub ready: bool,
-    /// What it shall start once it has.
+    /// The start message, which is sent after `Hello`.
     pub start: Option<Box<Start>>,
     /// The command that reaches the host, for the user to try.
     pub reach: String,
-    /// What it complained of last.
+    /// Last line of its standard error.
     pub last_words: String,
     complaints: Vec<u8>,
 }
 
-/// Whether `host` names the machine this runs on.
+/// True if `host` names the machine that this process runs on.
 pub fn is_local(host: &str) -> bool {
     let own = rustix::system::uname();
     let own = own.nodename().to_string_lossy();
@@ -68,7 +68,7 @@ fn quote(word: &str) -> String {
 }
 
 impl Agent {
-    /// The command that runs this program with these words on a host, and whether that needs no
+    /// Returns the command that runs this program with these words on a host; true if that needs no
     /// other program.
     pub fn command(&self, host: &str, words: &[&str]) -> (Command, bool) {
         let local = self.command.is_none() && is_local(host);
@@ -96,7 +96,8 @@ impl Agent {
     pub fn start(&self, share: Share) -> Result<Node> {
         let (mut command, local) = self.command(&share.host, &["run-proxy"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Its own group: Ctrl-C at the terminal reaches the launcher alone, which passes it on.
+        // The proxy has its own group: Ctrl-C at the terminal signals only the launcher, which
+        // passes it on.
         command.process_group(0);
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command.spawn().map_err(|error| {
@@ -135,7 +136,7 @@ impl Agent {
 }
 
 impl Node {
-    /// Queues a message for the proxy and writes what it takes now.
+    /// Queues a message for the proxy and writes as much as it takes now.
     pub fn send(&mut self, message: &Down, body: &[u8]) {
         if self.stdin.is_some() {
             self.down.push(message, body);
@@ -143,7 +144,7 @@ impl Node {
         }
     }
 
-    /// Writes what waits. A connection that broke shows when it is read.
+    /// Writes queued bytes. A read reports a broken connection.
     pub fn flush(&mut self) {
         if let Some(fd) = &self.stdin {
             if self.down.flush(fd.as_fd()).is_err() {
@@ -176,7 +177,7 @@ impl Node {
         Ok(messages)
     }
 
-    /// Skips what a login shell printed before the proxy spoke.
+    /// Skips the output of a login shell before the proxy's first frame.
     fn greet(&mut self) -> Result<bool> {
         let bytes = self.incoming.pending();
         let Some(at) = bytes.windows(MAGIC.len()).position(|window| window == MAGIC) else {
@@ -190,7 +191,7 @@ impl Node {
         Ok(true)
     }
 
-    /// Reads what the agent or proxy complains of, as whole lines.
+    /// Reads the standard error of the launch agent or proxy, as whole lines.
     pub fn read_complaints(&mut self) -> Vec<String> {
         let Some(fd) = &self.stderr else {
             return Vec::new();
@@ -220,8 +221,8 @@ impl Node {
         lines
     }
 
-    /// Waits for the agent or local proxy to end; kills it at `until`, and with it, where it is
-    /// local, its ranks.
+    /// Waits until the launch agent or local proxy ends; kills it at `until`, and with a local
+    /// proxy its ranks.
     pub fn wait(&mut self, until: Instant) -> Option<ExitStatus> {
         let pid = Pid::from_child(&self.child);
         if let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
@@ -237,7 +238,7 @@ impl Node {
         if let Ok(Some(status)) = self.child.try_wait() {
             return Some(status);
         }
-        // Already ended is as good.
+        // An error here means that the process has ended already.
         let _ = self.child.kill();
         self.child.wait().ok()
     }

@@ -1,4 +1,4 @@
-//! The launcher itself: one loop over proxies, signals and standard input.
+//! The launcher: one loop over proxies, signals and standard input.
 
 mod job;
 
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Signals passed on to the ranks.
 const FORWARDED: [i32; 5] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
 
-/// How long proxies may take to end once they are asked to.
+/// Time in which proxies must end after a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy)]
@@ -31,10 +31,10 @@ enum Ready {
     Complaint(usize),
 }
 
-/// Standard input on its way to rank 0.
+/// Standard input to be sent to rank 0.
 struct Input {
     open: bool,
-    /// Bytes sent that rank 0 has not taken yet.
+    /// Bytes sent that rank 0 has not read yet.
     unread: usize,
 }
 
@@ -45,7 +45,7 @@ struct Launcher {
     input: Input,
 }
 
-/// Starts the job and sees it through.
+/// Starts the job and runs it until it ends.
 pub fn run(
     args: &Args,
     agent: &Agent,
@@ -96,7 +96,8 @@ fn start_message(args: &Args, job: &Job, node: &Node, env: &[(String, String)]) 
     })
 }
 
-/// Whether reading standard input cannot stop this process: it is no terminal, or ours.
+/// True if reading standard input cannot stop this process: it is no terminal, or this process is
+/// in its foreground.
 fn may_read_stdin() -> bool {
     match rustix::termios::tcgetpgrp(io::stdin()) {
         Ok(group) => group == rustix::process::getpgrp(),
@@ -130,7 +131,7 @@ impl Launcher {
             if let (Some(fd), false) = (&node.stdin, node.down.is_empty()) {
                 set.add(Ready::ToNode(at), fd.as_fd(), poll::WRITE);
             }
-            // What one proxy asks can lead to answers for another: first let those drain.
+            // A request of one proxy can cause answers to another, so those must be written first.
             if let (Some(fd), false) = (&node.stdout, jammed) {
                 set.add(Ready::FromNode(at), fd.as_fd(), poll::READ);
             }
@@ -145,7 +146,7 @@ impl Launcher {
         match event {
             Ready::Signal(at) => {
                 let (signal, stream) = &self.signals[at];
-                // One byte a signal; more than two change nothing.
+                // One byte per signal; more than two have no further effect.
                 let count = read_some(stream).ok().flatten().map_or(0, |bytes| bytes.len());
                 for _ in 0..count.min(2) {
                     self.job.signalled(*signal, &mut self.nodes);

@@ -1,8 +1,8 @@
-//! What the launcher and its proxies say to each other, and how it travels.
+//! The frames between the launcher and its proxies.
 //!
-//! A frame is two little-endian lengths (u32), a JSON message of the first length and a body of
-//! raw bytes of the second. Both sides read and write without blocking; what cannot be written yet
-//! waits in [`Outgoing`], and its owner stops reading its sources above [`HIGH_WATER`].
+//! A frame is two little-endian lengths (u32), a JSON message of the first length and a body of raw
+//! bytes of the second. Both sides read and write without blocking. Bytes that cannot be written
+//! yet wait in [`Outgoing`], and above [`HIGH_WATER`] its owner stops reading its sources.
 
 use anyhow::{bail, Context, Result};
 use rustix::io::Errno;
@@ -10,22 +10,22 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd;
 
-/// Printed by a proxy before its first frame; whatever a login shell prints comes before it.
+/// First bytes of a proxy, before its first frame; a login shell may print before them.
 pub const MAGIC: &[u8] = b"\nweft-run-proxy 1\n";
 
-/// Bytes waiting to be written above which a side stops reading what would add to them.
+/// Bytes waiting to be written above which a side stops reading sources that add to them.
 pub const HIGH_WATER: usize = 1 << 20;
 
 /// Bytes read from a descriptor at once.
 pub const CHUNK: usize = 64 * 1024;
 
-/// Standard input a rank may be behind before the launcher stops reading its own.
+/// Bytes of standard input not yet read by a rank above which the launcher stops reading its own.
 pub const STDIN_WINDOW: usize = 64 * 1024;
 
 const MAX_JSON: usize = 16 << 20;
 const MAX_BODY: usize = 1 << 20;
 
-/// From the launcher to a proxy.
+/// A message from the launcher to a proxy.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Down {
     /// Start ranks. The first message, sent once.
@@ -40,7 +40,7 @@ pub enum Down {
     Signal { signal: i32 },
 }
 
-/// What to start.
+/// Parameters of a start.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Start {
     /// Program and arguments.
@@ -55,34 +55,34 @@ pub struct Start {
     pub count: usize,
     /// Number of ranks of the job.
     pub size: usize,
-    /// Keep each rank on one core.
+    /// Bind each rank to one core.
     pub bind: bool,
-    /// Hand on output in whole lines.
+    /// Pass on output in whole lines.
     pub whole_lines: bool,
 }
 
-/// From a proxy to the launcher.
+/// A message from a proxy to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Up {
     /// The proxy runs. The first message.
     Hello { version: String, cores: usize },
     /// A rank's process exists.
     Started { rank: usize, pid: u32 },
-    /// A rank could not be started; `code` is the exit status a shell would give.
+    /// A rank could not be started; `code` is the exit status that a shell would give.
     NotStarted { rank: usize, problem: String, code: u8 },
-    /// The body is a line a rank wrote to its PMI connection, newline excluded.
+    /// The body is a line that a rank wrote to its PMI connection, newline excluded.
     Pmi { rank: usize },
     /// The body is output of a rank.
     Output { rank: usize, error: bool },
-    /// Rank 0 took this many bytes of its standard input.
+    /// Rank 0 read this many bytes of its standard input.
     StdinTaken { bytes: usize },
     /// A rank ended and all its output was sent.
     Ended { rank: usize, end: End },
-    /// Something the user should know.
+    /// A note for the user.
     Note { text: String },
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
     /// With an exit status.
@@ -92,7 +92,7 @@ pub enum End {
 }
 
 impl End {
-    /// The exit status a shell would give.
+    /// Returns the exit status that a shell would give.
     pub fn code(self) -> u8 {
         match self {
             End::Status(code) => code,
@@ -109,17 +109,17 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Bytes that wait.
+    /// Returns the number of bytes that wait.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// Whether none wait.
+    /// True if no bytes wait.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Appends bytes as they are.
+    /// Appends bytes unchanged.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -133,7 +133,7 @@ impl Outgoing {
         self.bytes.extend_from_slice(body);
     }
 
-    /// Writes what the descriptor takes now.
+    /// Writes as many bytes as the descriptor takes now.
     pub fn flush(&mut self, to: impl AsFd) -> rustix::io::Result<()> {
         while !self.is_empty() {
             match rustix::io::write(&to, &self.bytes[self.start..]) {
@@ -161,7 +161,7 @@ pub struct Incoming {
     start: usize,
 }
 
-/// Reads once. `None`: nothing there now. Empty: the end.
+/// Reads once. `None`: no bytes now. Empty: the end.
 pub fn read_some(from: impl AsFd) -> rustix::io::Result<Option<Vec<u8>>> {
     let mut chunk = vec![0; CHUNK];
     match rustix::io::read(from, &mut chunk[..]) {
@@ -184,7 +184,7 @@ impl Incoming {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The bytes not yet consumed.
+    /// Returns the bytes not yet consumed.
     pub fn pending(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
@@ -194,7 +194,7 @@ impl Incoming {
         self.start += count.min(self.pending().len());
     }
 
-    /// The next whole frame.
+    /// Returns the next whole frame.
     pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<u8>)>> {
         let rest = self.pending();
         let Some((head, rest)) = rest.split_at_checked(8) else {
@@ -247,7 +247,7 @@ mod tests {
         assert!(incoming.next::<Up>().is_err());
     }
 
-    /// Reads until there is no whole frame or one is refused, as both sides do.
+    /// Reads, as both sides do, until there is no whole frame or one is refused.
     fn read_all<T: DeserializeOwned + Serialize>(bytes: &[u8], piece: usize) -> usize {
         let (mut incoming, mut frames) = (Incoming::default(), 0);
         for part in bytes.chunks(piece) {

@@ -1,4 +1,4 @@
-//! Host lists, and which ranks run where.
+//! Host lists, and the placement of ranks.
 
 use anyhow::{bail, Context, Result};
 
@@ -7,7 +7,7 @@ use anyhow::{bail, Context, Result};
 pub struct Host {
     /// Its name as the user gave it.
     pub name: String,
-    /// Ranks it has room for, when the user said so.
+    /// Number of ranks that it has room for, if the user gave one.
     pub slots: Option<usize>,
 }
 
@@ -24,7 +24,7 @@ pub struct Share {
 
 fn parse_host(text: &str) -> Result<Host> {
     let (name, slots) = match text.rsplit_once(':') {
-        // An IPv6 address without brackets has more colons.
+        // An IPv6 address without brackets has more than one colon.
         Some((name, slots)) if !name.contains(':') || name.ends_with(']') => {
             let count = slots.parse::<usize>().ok().filter(|&n| n > 0);
             let count = count.with_context(|| {
@@ -64,7 +64,8 @@ pub fn parse_list(text: &str) -> Result<Vec<Host>> {
     Ok(hosts)
 }
 
-/// Parses a host file: a host a line, as `host`, `host:4` or `host slots=4`; `#` starts a comment.
+/// Parses a host file: one host per line, as `host`, `host:4` or `host slots=4`; `#` starts a
+/// comment.
 pub fn parse_file(text: &str) -> Result<Vec<Host>> {
     let mut hosts = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -90,13 +91,14 @@ pub fn parse_file(text: &str) -> Result<Vec<Host>> {
     Ok(hosts)
 }
 
-/// Number of ranks when the user gave none: all slots.
+/// Returns the number of ranks if the user gave none: all slots.
 pub fn slots(hosts: &[Host]) -> usize {
     hosts.iter().map(|host| host.slots.unwrap_or(1)).sum()
 }
 
-/// Places `size` ranks in blocks: hosts with slots are filled in order, hosts without share the
-/// rest evenly. The second value is how many ranks exceed the slots; those are spread evenly.
+/// Places `size` ranks in blocks: hosts with slots are filled in order, hosts without slots share
+/// the rest evenly. The second value is the number of ranks beyond the slots; those are spread
+/// evenly.
 pub fn place(hosts: &[Host], size: usize) -> (Vec<Share>, usize) {
     let mut counts: Vec<usize> = Vec::with_capacity(hosts.len());
     let mut left = size;

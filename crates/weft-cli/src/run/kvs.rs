@@ -1,23 +1,23 @@
-//! The launcher's side of PMI-1: what each line of a rank is answered.
+//! The launcher's side of PMI-1: the answer to each line of a rank.
 //!
-//! No input or output happens here; the launcher carries the lines.
+//! This module does no input or output; the launcher passes the lines.
 
 use std::collections::BTreeMap;
 use weft::launch::wire::{Line, LineError, MAX_LINE};
 
 const KEYLEN_MAX: usize = 64;
 const VALLEN_MAX: usize = 1024;
-/// Bytes of keys and values a job may store, for each rank.
+/// Bytes of keys and values that a job may store, per rank.
 const STORE_PER_RANK: usize = 1 << 20;
 
-/// What a rank's line leads to.
+/// The effect of a rank's line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Write this text to the rank's connection.
     Reply { rank: usize, text: String },
     /// The rank asks to end the job with this exit status.
     Abort { rank: usize, code: i32 },
-    /// The rank does not speak the protocol.
+    /// The rank violates the protocol.
     Violation { rank: usize, problem: String },
 }
 
@@ -26,7 +26,7 @@ struct Rank {
     initialised: bool,
     waiting: bool,
     ended: bool,
-    /// Inside a multi-line command, whose end is still to come.
+    /// True inside a multi-line command whose end is still to come.
     multi: bool,
 }
 
@@ -50,29 +50,29 @@ fn result(cmd: &str, problem: Result<(), &str>) -> Line {
 }
 
 impl Server {
-    /// A job called `name` of `size` ranks.
+    /// Returns the server of a job named `name` with `size` ranks.
     pub fn new(name: String, size: usize) -> Self {
         let ranks = vec![Rank::default(); size];
         Server { name, ranks, store: BTreeMap::new(), stored: 0 }
     }
 
-    /// Leaves a value before any rank starts.
+    /// Stores a value before any rank starts.
     pub fn seed(&mut self, key: &str, value: String) {
         self.store.insert(key.to_owned(), value);
     }
 
-    /// Whether a rank has joined.
+    /// True if a rank has joined.
     pub fn initialised(&self, rank: usize) -> bool {
         self.ranks[rank].initialised
     }
 
-    /// Notes that a rank's process ended.
+    /// Records that a rank's process ended.
     pub fn end(&mut self, rank: usize) {
         self.ranks[rank].ended = true;
         self.ranks[rank].waiting = false;
     }
 
-    /// A rank that ended, and the ranks that wait in a fence it can no longer reach.
+    /// Returns a rank that ended, and the ranks that wait for it in a fence.
     pub fn stuck(&self) -> Option<(usize, Vec<usize>)> {
         let with = |test: fn(&Rank) -> bool| {
             (0..self.ranks.len()).filter(move |&rank| test(&self.ranks[rank]))
@@ -84,7 +84,7 @@ impl Server {
         with(|rank| rank.ended).next().map(|ended| (ended, waiting))
     }
 
-    /// Takes one line of a rank, newline excluded.
+    /// Handles one line of a rank, newline excluded.
     pub fn handle(&mut self, rank: usize, bytes: &[u8]) -> Vec<Effect> {
         if self.ranks[rank].multi || bytes.starts_with(b"mcmd=") {
             return self.multi(rank, bytes);
@@ -95,7 +95,7 @@ impl Server {
         }
     }
 
-    /// Commands of several lines start processes; this launcher starts none later.
+    /// Multi-line commands start processes, which this launcher does not support.
     fn multi(&mut self, rank: usize, bytes: &[u8]) -> Vec<Effect> {
         let ends = bytes == b"endcmd";
         self.ranks[rank].multi = !ends;

@@ -22,11 +22,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Reads a list as for `WEFT_LINK`. Inside a host the links on raw Ethernet alone would be of no
-/// use: shared memory comes with them.
+/// Parses a list as in `WEFT_LINK`. Links on raw Ethernet alone would not work inside a host, so
+/// shared memory is added to them.
 ///
 /// # Errors
-/// The words that are understood.
+/// An unknown word; the error lists the known ones.
 pub fn parse_links(text: &str) -> Result<String, String> {
     let links = weft::Links::parse(text).filter(|_| !text.trim().is_empty());
     let links = links.ok_or_else(|| {
@@ -39,10 +39,10 @@ pub fn parse_links(text: &str) -> Result<String, String> {
     Ok(if raw { format!("shm,{text}") } else { text.to_owned() })
 }
 
-/// Where a rank may run on its host.
+/// The cores that a rank may use on its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bind {
-    /// Wherever the system puts it.
+    /// All cores: the system places the rank.
     None,
     /// On one core each, in order.
     Core,
@@ -107,7 +107,7 @@ pub struct Args {
     pub command: Vec<String>,
 }
 
-/// Variables that describe the launching machine or session and mean nothing on another host.
+/// Variables that describe the launching machine or session and have no meaning on another host.
 const OWN: [&str; 14] = [
     "HOSTNAME",
     "PWD",
@@ -125,10 +125,10 @@ const OWN: [&str; 14] = [
     "MPI_LOCAL",
 ];
 
-/// Reads a time in seconds.
+/// Parses a time in seconds.
 ///
 /// # Errors
-/// It is none.
+/// The text is no such time.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value < 1e9 => Ok(Duration::from_secs_f64(value)),
@@ -140,17 +140,17 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 pub struct Listed {
     /// The hosts.
     pub hosts: Vec<Host>,
-    /// Somebody has named them, and with that how many ranks there are by default.
+    /// True if the user or Slurm named them: then they set the default number of ranks.
     pub named: bool,
-    /// The command that reaches them where the user names none and ssh is not the one.
+    /// The command that reaches them if the user gives none and ssh is not used.
     pub launcher: Option<&'static str>,
 }
 
-/// The hosts of a list or of a file; without either those of Slurm's allocation, if this is in one;
-/// else this machine.
+/// Returns the hosts of a list or of a file; without either those of Slurm's allocation, if this
+/// process is in one; else this machine.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The list or file is invalid.
 pub fn host_list(list: Option<&str>, file: Option<&Path>) -> Result<Listed> {
     let of = |hosts| Listed { hosts, named: true, launcher: None };
 
@@ -206,10 +206,10 @@ fn placement(args: &Args, listed: &Listed) -> Result<Vec<Share>> {
     Ok(shares)
 }
 
-/// The variables a user named; `NAME` alone passes on the launcher's own.
+/// Returns the variables that a user named; `NAME` alone passes on the launcher's own value.
 ///
 /// # Errors
-/// What is no variable, or is not set here.
+/// A word is no variable, or the variable is not set here.
 pub fn named_env(named: &[String]) -> Result<Vec<(String, String)>> {
     let mut pairs = Vec::new();
     for text in named {
@@ -229,7 +229,7 @@ pub fn named_env(named: &[String]) -> Result<Vec<(String, String)>> {
     Ok(pairs)
 }
 
-/// What the ranks of another host get of this environment.
+/// Returns the variables of this environment that ranks of other hosts get.
 fn carried_env() -> Vec<(String, String)> {
     let text = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -260,10 +260,10 @@ fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
     Ok(env)
 }
 
-/// Path of this program on other hosts, if not named that of this one.
+/// Returns the path of this program on other hosts: the named one, or that of this program.
 ///
 /// # Errors
-/// This one cannot be found.
+/// The path of this program cannot be found.
 pub fn remote_weft(named: Option<&str>) -> Result<String> {
     if let Some(path) = named {
         return Ok(path.to_owned());

@@ -12,8 +12,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Takes bytes and returns those up to the last newline. A longer line than the bound comes
-    /// out in pieces.
+    /// Takes bytes and returns those up to the last newline. A line longer than the bound comes out
+    /// in pieces.
     pub fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = std::mem::take(&mut self.held);
         out.extend_from_slice(bytes);
@@ -24,7 +24,7 @@ impl Lines {
         out
     }
 
-    /// What is left at the end of the stream.
+    /// Returns the remaining bytes at the end of the stream.
     pub fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
@@ -34,7 +34,7 @@ impl Lines {
 pub struct Sink<W> {
     to: W,
     tag: bool,
-    /// The rank whose line is not finished.
+    /// The rank whose last line is unfinished.
     open: Option<usize>,
 }
 

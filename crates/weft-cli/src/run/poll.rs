@@ -10,14 +10,14 @@ pub const READ: PollFlags = PollFlags::IN;
 /// Ready to write.
 pub const WRITE: PollFlags = PollFlags::OUT;
 
-/// The descriptors of one wait, each with what its readiness means.
+/// The descriptors of one wait, each with a token that identifies it.
 pub struct Set<'fd, T> {
     tokens: Vec<T>,
     fds: Vec<PollFd<'fd>>,
 }
 
 impl<'fd, T: Copy> Set<'fd, T> {
-    /// An empty set.
+    /// Returns an empty set.
     pub fn new() -> Self {
         Set { tokens: Vec::new(), fds: Vec::new() }
     }
@@ -43,7 +43,7 @@ impl<'fd, T: Copy> Set<'fd, T> {
     }
 }
 
-/// The earlier of two deadlines.
+/// Returns the earlier of two deadlines.
 pub fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

@@ -1,7 +1,7 @@
-//! The proxy: starts the ranks of one host and stands between them and the launcher.
+//! The proxy: starts the ranks of one host and connects them to the launcher.
 //!
-//! It speaks frames over its standard input and output, so that `ssh` or any other launch agent
-//! can carry them. When its input ends, whatever the reason, it ends its ranks and itself.
+//! It sends and receives frames over its standard input and output, so that `ssh` or any other
+//! launch agent can carry them. When its input ends, for any reason, it ends its ranks and itself.
 
 use super::frame::{read_some, Down, End, Incoming, Outgoing, Start, Up, HIGH_WATER, MAGIC};
 use super::poll::{self, sooner, Set};
@@ -36,21 +36,21 @@ struct Proxy {
     up: Outgoing,
     ranks: Vec<Rank>,
     whole_lines: bool,
-    /// What is to be started once the agent of this host serves.
+    /// The ranks to start after the agent of this host serves.
     starting: Option<(Starting, Box<Start>)>,
-    /// Set when the launcher is gone: when to kill what is left.
+    /// Set when the launcher is gone: the time at which remaining ranks are killed.
     closing: Option<Instant>,
-    /// When this proxy last looked for processes that ranks left behind.
+    /// Time of the last check for processes that ranks left behind.
     looked: Instant,
     /// The limit on open files that ranks get.
     file_limit: Rlimit,
 }
 
-/// Lets this process open as many files as the system allows: each rank takes five. Returns the
-/// limit there was.
+/// Raises this process's limit on open files as far as the system allows: each rank needs five.
+/// Returns the old limit.
 fn raise_file_limit() -> Rlimit {
     let before = getrlimit(Resource::Nofile);
-    // Refused, a job of many ranks fails later with the system's own words.
+    // If this is refused, a job of many ranks fails later with the system's own error.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before });
     before
 }
@@ -62,7 +62,7 @@ pub fn run() -> Result<ExitCode> {
         rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
     }
     let file_limit = raise_file_limit();
-    // Processes that ranks leave behind become children of this one, which can then end them.
+    // Processes that ranks leave behind become children of this process, which can then end them.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let mut proxy = Proxy {
         incoming: Incoming::default(),
@@ -86,7 +86,7 @@ impl Proxy {
     fn serve(&mut self) -> Result<()> {
         while self.closing.is_none() || !self.ranks.is_empty() {
             let ready = self.wait().context("waiting for ranks")?;
-            // From the back: a rank that ended leaves the list at its place.
+            // In reverse: a rank that ended is removed from the list, which moves later ones.
             for event in ready.into_iter().rev() {
                 self.handle(event)?;
             }
@@ -113,7 +113,7 @@ impl Proxy {
         }
         let room = self.up.len() < HIGH_WATER;
         for (at, rank) in self.ranks.iter().enumerate() {
-            // Before the streams, so that reversed order reads those first.
+            // Added before the streams, so that the reverse order reads those first.
             set.add(Ready::Exit(at), rank.pidfd.as_fd(), poll::READ);
             if let Some(pmi) = &rank.pmi {
                 if room {
@@ -144,7 +144,7 @@ impl Proxy {
                 }
                 Ok(())
             }
-            // Looked at in every round.
+            // The agent is checked in every round.
             Ready::Agent => Ok(()),
             Ready::Exit(at) => {
                 let rank = self.ranks.remove(at);
@@ -219,7 +219,7 @@ impl Proxy {
         self.ranks.iter_mut().find(|r| r.rank == rank)
     }
 
-    /// Starts the agent, if there shall be one, and then the ranks.
+    /// Starts the agent, if the job asks for one, and then the ranks.
     fn start(&mut self, start: Box<Start>) {
         self.whole_lines = start.whole_lines;
         match agent::start_for(&start.env) {
@@ -232,7 +232,7 @@ impl Proxy {
         }
     }
 
-    /// Starts the ranks once the agent serves, or does not for too long.
+    /// Starts the ranks when the agent serves or has exceeded its time.
     fn look_at_agent(&mut self) {
         let Some((agent, _)) = &mut self.starting else { return };
         let said = match agent.said() {
@@ -254,7 +254,7 @@ impl Proxy {
         self.start_ranks(&start);
     }
 
-    /// The job is to end while its agent starts: no rank will run.
+    /// Handles a signal that ends the job while its agent starts: no rank is started.
     fn start_none(&mut self, signal: Signal) {
         let ends = [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL].contains(&signal);
         if let Some((agent, start)) = self.starting.take_if(|_| ends) {
@@ -286,7 +286,7 @@ impl Proxy {
         for rank in &self.ranks {
             rank.signal(signal);
             if signal == Signal::TERM {
-                // A stopped rank acts on the request only once it continues.
+                // A stopped rank handles the request only after it continues.
                 rank.signal(Signal::CONT);
             }
         }
@@ -300,7 +300,7 @@ impl Proxy {
         }
     }
 
-    /// Reaps processes that ranks left behind and that ended since; looks once a second at most.
+    /// Reaps processes that ranks left behind and that have ended; checks at most once a second.
     fn reap_strangers(&mut self) {
         if self.looked.elapsed() < Duration::from_secs(1) {
             return;
@@ -308,28 +308,28 @@ impl Proxy {
         self.looked = Instant::now();
         for pid in children() {
             if !self.ranks.iter().any(|rank| rank.pid() == pid) {
-                // One that still runs, or was reaped this moment, is no error.
+                // A process that still runs, or was reaped just now, is no error.
                 let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
                 let _ = rustix::process::waitid(WaitId::Pid(pid), ended);
             }
         }
     }
 
-    /// Kills all ranks, and then whatever they left behind.
+    /// Kills all ranks, and then all processes that they left behind.
     fn kill_all(&mut self) {
         self.signal(Signal::KILL);
         for rank in self.ranks.drain(..) {
-            // The end of a killed rank is no news to a launcher that closed the connection.
+            // An error does not matter: the launcher has closed the connection.
             let _ = rank.finish(self.whole_lines, &mut self.up);
         }
-        // Killing a process hands its children to this one: repeat until none are left that this
-        // user may kill.
+        // The children of a killed process become children of this one, so this repeats until none
+        // are left that this user may kill.
         loop {
             let mut killed = 0;
             for pid in children() {
                 if rustix::process::kill_process(pid, Signal::KILL).is_ok() {
                     killed += 1;
-                    // It may have been reaped since; then there is nothing to wait for.
+                    // The process may have been reaped already.
                     let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
                 }
             }
@@ -340,7 +340,7 @@ impl Proxy {
     }
 }
 
-/// The children of this process, which has one thread.
+/// Returns the children of this process, which has one thread.
 fn children() -> Vec<rustix::process::Pid> {
     let list = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     let numbers = list.split_whitespace().filter_map(|word| word.parse().ok());

@@ -1,4 +1,4 @@
-//! One rank's process, as its proxy holds it.
+//! One rank's process, as held by its proxy.
 
 use super::frame::{read_some, End, Outgoing, Start, Up};
 use super::output::Lines;
@@ -13,16 +13,16 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use weft::launch::wire::LineBuffer;
 
-/// Environment of other launchers, which must not reach a rank of this one.
+/// Prefixes of other launchers' variables, which must not reach a rank of this launcher.
 const FOREIGN: [&str; 3] = ["PMI_", "PMIX_", "MPI_LOCAL"];
 
-/// Most bytes that wait for a rank that does not read its PMI connection.
+/// Most bytes queued for a rank that does not read its PMI connection.
 const PMI_BACKLOG: usize = 1 << 20;
 
 /// An output stream of the rank.
 #[derive(Default)]
 pub struct Stream {
-    /// The reading end, until it ended.
+    /// The reading end, until the stream ends.
     pub fd: Option<OwnedFd>,
     lines: Lines,
 }
@@ -35,7 +35,7 @@ pub struct Rank {
     pid: Pid,
     /// Becomes readable when the process ends.
     pub pidfd: OwnedFd,
-    /// Our end of its PMI connection, until that ended.
+    /// Our end of its PMI connection, until the connection ends.
     pub pmi: Option<UnixStream>,
     received: LineBuffer,
     /// Bytes for its PMI connection.
@@ -46,15 +46,15 @@ pub struct Rank {
     pub stdin: Option<OwnedFd>,
     /// Bytes for its standard input.
     pub stdin_out: Outgoing,
-    /// Close the standard input once the bytes are written.
+    /// True: close the standard input after the queued bytes are written.
     pub stdin_ends: bool,
 }
 
-/// The rank could not be started: words for the user and the exit status a shell would give.
+/// The reason why a rank could not be started, and the exit status that a shell would give.
 pub struct NotStarted {
-    /// What went wrong.
+    /// The reason, for the user.
     pub problem: String,
-    /// The status.
+    /// The exit status.
     pub code: u8,
 }
 
@@ -69,7 +69,7 @@ fn explain(start: &Start, error: &io::Error) -> NotStarted {
     NotStarted { problem: format!("cannot start {program}: {error}; {hint}"), code }
 }
 
-/// The cores this process may use.
+/// Returns the cores that this process may use.
 pub fn allowed_cores() -> Vec<usize> {
     match rustix::thread::sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect(),
@@ -158,18 +158,18 @@ impl Rank {
         })
     }
 
-    /// Process id.
+    /// Returns the process ID.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
     /// Sends a signal to the rank's whole process group.
     pub fn signal(&self, signal: Signal) {
-        // The group may have ended this moment; then there is nobody to tell.
+        // The group may have ended just now.
         let _ = rustix::process::kill_process_group(self.pid, signal);
     }
 
-    /// Reads one output stream once and hands on what is whole. False when nothing was there.
+    /// Reads one output stream once and passes it on. False if there were no bytes.
     pub fn read_output(&mut self, which: usize, whole_lines: bool, up: &mut Outgoing) -> bool {
         let stream = &mut self.streams[which];
         let Some(fd) = &stream.fd else {
@@ -190,7 +190,7 @@ impl Rank {
         true
     }
 
-    /// Reads the PMI connection once and hands on whole lines. False when nothing was there.
+    /// Reads the PMI connection once and passes on whole lines. False if there were no bytes.
     pub fn read_pmi(&mut self, up: &mut Outgoing) -> bool {
         let Some(pmi) = &self.pmi else {
             return false;
@@ -208,7 +208,8 @@ impl Rank {
                 Ok(Some(line)) => up.push(&Up::Pmi { rank: self.rank }, &line),
                 Ok(None) => return true,
                 Err(_) => {
-                    // Longer than any line: the launcher shall see that and end the job.
+                    // The line is longer than any valid one: an empty line makes the launcher end
+                    // the job.
                     up.push(&Up::Pmi { rank: self.rank }, b"");
                     self.pmi = None;
                     return false;
@@ -217,7 +218,7 @@ impl Rank {
         }
     }
 
-    /// Writes what waits for the PMI connection.
+    /// Writes queued bytes to the PMI connection.
     pub fn write_pmi(&mut self) {
         let Some(pmi) = &self.pmi else {
             return;
@@ -227,13 +228,13 @@ impl Rank {
         }
     }
 
-    /// Writes what waits for standard input, and tells the launcher how much was taken.
+    /// Writes queued bytes to standard input, and reports to the launcher how many were written.
     pub fn write_stdin(&mut self, up: &mut Outgoing) {
         let before = self.stdin_out.len();
         match &self.stdin {
             Some(fd) if self.stdin_out.flush(fd).is_ok() => {}
             _ => {
-                // It closed its input: the rest is read and dropped, as a shell's pipe would fail.
+                // The rank closed its input: the rest is dropped, as a shell's pipe would fail.
                 self.stdin = None;
                 self.stdin_out = Outgoing::default();
             }
@@ -247,14 +248,14 @@ impl Rank {
         }
     }
 
-    /// After the process ended: ends what is left of its group, hands on its last output and
+    /// Called after the process ended: kills the rest of its group, passes on its last output and
     /// requests, and reaps it.
     pub fn finish(mut self, whole_lines: bool, up: &mut Outgoing) -> io::Result<()> {
-        // Not reaped yet, so the number still names this group and no other.
+        // The process is not reaped yet, so its number still names this group and no other.
         self.signal(Signal::KILL);
         while self.read_pmi(up) {}
         for which in 0..2 {
-            // Bounded, in case something that left the group still writes.
+            // Bounded, in case a process that left the group still writes.
             for _ in 0..64 {
                 if !self.read_output(which, whole_lines, up) {
                     break;

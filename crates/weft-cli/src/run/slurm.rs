@@ -1,15 +1,15 @@
-//! The hosts that Slurm has given to a job, and how many tasks each takes.
+//! The hosts that Slurm has allocated to a job, and the number of tasks of each.
 //!
-//! Slurm says both in short forms: `node[01-03,7],login` for hosts (hostlist expressions,
+//! Slurm writes both in short forms: `node[01-03,7],login` for hosts (hostlist expressions,
 //! scontrol(1)) and `4(x3),2` for counts (`SLURM_TASKS_PER_NODE`, sbatch(1)).
 
 use super::hosts::Host;
 use anyhow::{bail, ensure, Context, Result};
 
-/// Most hosts that a list may stand for: a typing error does not take all memory.
+/// Most hosts of a list, so that a typing error does not take all memory.
 const MOST: usize = 1 << 16;
 
-/// An allocation, as Slurm tells it to the commands in it.
+/// An allocation, as in the variables that Slurm sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// Number of the job.
@@ -18,16 +18,16 @@ pub struct Allocation {
     pub hosts: Vec<Host>,
 }
 
-/// Reaches a host of the allocation: Slurm counts what runs there to the job, and asks for no
-/// password. The host and the command follow. It may use all that the job has on the host; without
-/// being told srun would hold back what does not end in a line.
+/// Command that reaches a host of the allocation; host and command follow. Slurm accounts its
+/// processes to the job and asks for no password. `--overlap` allows all resources of the job on
+/// the host; `--unbuffered` passes on output that does not end in a line.
 pub const LAUNCHER: &str = "srun --overlap --nodes=1 --ntasks=1 --unbuffered --quiet --nodelist";
 
-/// The allocation that this process is in; none where it is one task of many that srun has started,
-/// each of which would start all of them.
+/// Returns the allocation that this process is in. `None` for one task of many started by srun,
+/// because each of them would start all ranks.
 ///
 /// # Errors
-/// What Slurm says is not understood.
+/// A variable of Slurm cannot be parsed.
 pub fn allocation(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Allocation>> {
     let set = |name: &str| lookup(name).filter(|text| !text.is_empty());
     let list = set("SLURM_JOB_NODELIST").or_else(|| set("SLURM_NODELIST"));
@@ -37,7 +37,7 @@ pub fn allocation(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Allo
         return Ok(None);
     }
     let names = expand(&list).with_context(|| format!("SLURM_JOB_NODELIST={list}"))?;
-    // Without a number of tasks the job takes the processors.
+    // Without a number of tasks the job uses the number of processors.
     let given = ["SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"];
     let given = given.into_iter().find_map(|name| Some((name, set(name)?)));
     let slots = match given {
@@ -54,7 +54,7 @@ pub fn allocation(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Allo
     Ok(Some(Allocation { job, hosts: hosts.collect() }))
 }
 
-/// The names that a hostlist expression stands for, in its order.
+/// Returns the names in a hostlist expression, in its order.
 fn expand(list: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for word in split(list)? {
@@ -69,7 +69,7 @@ fn expand(list: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Splits at the commas that are in no brackets.
+/// Splits at the commas outside brackets.
 fn split(list: &str) -> Result<Vec<&str>> {
     let (mut words, mut start, mut inside) = (Vec::new(), 0, false);
     for (at, c) in list.char_indices() {
@@ -89,8 +89,8 @@ fn split(list: &str) -> Result<Vec<&str>> {
     Ok(words)
 }
 
-/// The names of one word: what stands before its first brackets with each number in them, and with
-/// all that the rest stands for.
+/// Expands one word: the text before its first brackets, then each number in them, then each
+/// expansion of the rest.
 fn word_of(word: &str) -> Result<Vec<String>> {
     let Some((before, rest)) = word.split_once('[') else { return Ok(vec![word.to_owned()]) };
     let (ranges, after) = rest.split_once(']').context("brackets do not match")?;
@@ -114,7 +114,7 @@ fn word_of(word: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The counts that `4(x3),2` stands for.
+/// Expands counts such as `4(x3),2`.
 fn counts(text: &str) -> Result<Vec<usize>> {
     let mut all = Vec::new();
     for word in text.split(',') {

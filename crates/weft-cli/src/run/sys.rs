@@ -1,4 +1,4 @@
-//! What a rank's process does between fork and exec.
+//! The steps of a rank's process between fork and exec.
 #![allow(unsafe_code)]
 
 use crate::sys::end_with;
@@ -10,8 +10,8 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Makes the process that `command` will start keep `inherited` open over exec, die with this
-/// process, run on `cpus` only, and have this limit on open files.
+/// Prepares the process that `command` will start: it keeps `inherited` open over exec, dies with
+/// this process, runs on `cpus` only, and has this limit on open files.
 ///
 /// `inherited` must be open when the command is spawned.
 pub fn prepare(command: &mut Command, inherited: RawFd, cpus: Option<CpuSet>, files: Rlimit) {

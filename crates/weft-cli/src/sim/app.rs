@@ -85,13 +85,13 @@ struct Common {
     files: Files,
 }
 
-/// Why there is no report.
+/// Reason why there is no report.
 enum Stop {
-    /// The options make no sense.
+    /// The options are invalid.
     Refused(anyhow::Error),
     /// The simulation failed.
     Failed(Failure),
-    /// Hosts died as they were to, and others noticed: how, a line each.
+    /// Hosts died as the options say, and others noticed: one line for each of those.
     Died(Vec<String>),
 }
 
@@ -101,11 +101,11 @@ impl From<anyhow::Error> for Stop {
     }
 }
 
-/// How a host ended without a result: the error, and its text.
+/// The end of a host without a result: the error, and its text.
 type Ending = (OpError, String);
 
-/// What becomes of a run in which some host has no result. Where hosts die that is as it must be
-/// if another ended with the error of a peer.
+/// Returns the outcome of a run in which some host has no result. That is expected if hosts die by
+/// the options and another host ended with an error of a peer.
 fn without_result(
     sim: &Sim,
     mortal: &[u32],
@@ -137,17 +137,17 @@ impl From<Failure> for Stop {
     }
 }
 
-/// How the ranks ended.
+/// The results of the ranks.
 struct Ended<O> {
     outcomes: Vec<O>,
     counters: Counters,
     retransmitted: u64,
 }
 
-/// How often a host looks whether the job was ended.
+/// Interval at which a host checks if the job was ended, in virtual ns.
 const LOOK_NS: u64 = 10_000_000;
 
-/// What `work` comes to, unless the job is ended before.
+/// Returns the result of `work`; `None` if the job is ended first.
 async fn unless<T>(work: impl Future<Output = T>, job: Option<(Env, Rc<Cell<bool>>)>) -> Option<T> {
     let mut work = pin!(work);
     let Some((env, aborted)) = job else { return Some(work.await) };
@@ -164,7 +164,7 @@ async fn unless<T>(work: impl Future<Output = T>, job: Option<(Env, Rc<Cell<bool
     None
 }
 
-/// Runs a program on every host; it is an error when one of the ranks has none.
+/// Runs a program on every host; a rank without a result is an error.
 fn simulate<O, F, Fut>(sim: &mut Sim, of: (u32, &[u32]), program: F) -> Result<Ended<O>, Stop>
 where
     O: 'static,
@@ -175,7 +175,8 @@ where
     let results = Rc::new(RefCell::new(Vec::new()));
     let retransmitted = Rc::new(Cell::new(0));
     let (shared, sum) = (Rc::clone(&results), Rc::clone(&retransmitted));
-    // The first that fails ends the job, as under a launcher; the others hear of it in a while.
+    // If hosts may die, the first error ends the job, as under a launcher; the others notice it at
+    // their next check.
     let aborts = !mortal.is_empty();
     let aborted = Rc::new(Cell::new(false));
     sim.spawn_all(move |env| {
@@ -190,7 +191,7 @@ where
             aborted.set(aborted.get() | failed);
             results.borrow_mut().push((env.host, result));
             if !failed {
-                // Until all have what they need, this host answers.
+                // This host answers until all hosts have their results.
                 let _ = unless(world.barrier(), job()).await;
             }
             sum.set(sum.get() + env.endpoint.stats().retransmitted);
@@ -213,17 +214,17 @@ where
     Ok(Ended { outcomes, counters, retransmitted: retransmitted.get() })
 }
 
-/// What there is to tell of an application that ran to its end.
+/// The report of an application that ran to its end.
 struct Report {
     app: &'static str,
     config: String,
     hosts: u32,
-    /// Hosts whose result is not that of the sequential program.
+    /// Hosts whose result differs from that of the sequential program.
     wrong: Vec<usize>,
     checksum: u64,
     /// Virtual time of the computation.
     elapsed: Duration,
-    /// Virtual time that one host alone would compute, by the same cost of a cell.
+    /// Virtual time in which one host alone would compute, at the same cost per cell.
     alone: Duration,
     counters: Counters,
     retransmitted: u64,
@@ -357,7 +358,7 @@ impl Asp {
     }
 }
 
-/// Moves the bar, as long as it is there, by what the first host has done.
+/// Moves the bar, if it still exists, by the progress of the first host.
 fn show(bar: &Weak<Progress>, world: &Group, done: u64, of: u64) {
     if let Some(bar) = bar.upgrade().filter(|_| world.rank() == 0) {
         bar.at(done, of);
@@ -384,7 +385,7 @@ fn report<O>(
     }
 }
 
-/// Tells how the others ended where hosts have died.
+/// Prints how the other hosts ended after hosts died.
 fn print_died(name: &str, died: &[u32], config: &SimConfig, how: &[String], as_json: bool) {
     if as_json {
         let line = json!({

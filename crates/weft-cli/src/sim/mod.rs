@@ -19,7 +19,7 @@ pub struct Args {
     which: Which,
 }
 
-/// What is simulated: a command of its own, or one of the named scenarios.
+/// The simulation: a command of its own, or one of the named scenarios.
 #[derive(Debug)]
 enum Which {
     Fixed(Fixed),
@@ -35,7 +35,7 @@ enum Fixed {
     Paper004(paper004::Args),
 }
 
-/// The scenarios that are commands: all but the swarm, which has options of its own.
+/// Returns the scenarios that are commands: all but the swarm, which has options of its own.
 fn named() -> impl Iterator<Item = &'static Scenario> {
     SCENARIOS.iter().filter(|scenario| scenario.name != "swarm")
 }
@@ -86,7 +86,7 @@ fn list() -> ExitCode {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
-    // Peers that fail are what is simulated, not what the user has to hear of.
+    // Failing peers are part of the simulation, so their warnings are not shown.
     if std::env::var_os("WEFT_LOG").is_none() {
         log::set_max_level(log::LevelFilter::Error);
     }

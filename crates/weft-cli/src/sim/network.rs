@@ -1,11 +1,11 @@
-//! Options that say what the simulated network is like.
+//! Options of the simulated network.
 
 use anyhow::Result;
 use clap::ValueEnum;
 use std::time::Duration;
 use weft_sim::{Fault, SimConfig, Span};
 
-/// The network between the hosts, and what goes wrong on it.
+/// The network between the hosts, and its faults.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Network")]
 pub struct Network {
@@ -53,11 +53,11 @@ pub enum Reliability {
     Gbn,
 }
 
-/// Longest delay of a frame that is held back: some tens of frames at 10 Gbit/s.
+/// Longest delay of a frame that later ones overtake: some tens of frames at 10 Gbit/s.
 const HELD_BACK_NS: u64 = 50_000;
 
 impl Network {
-    /// `config` with what was asked for.
+    /// Returns `config` with these options.
     pub fn apply(&self, mut config: SimConfig) -> SimConfig {
         config.seed = self.seed;
         config.faults.extend(self.loss.map(Fault::loss));
@@ -79,7 +79,7 @@ impl Network {
     }
 }
 
-/// What happens to hosts, and to all between some and the others.
+/// Faults of hosts, and of the paths between some hosts and the others.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Hosts")]
 pub struct Hosts {
@@ -94,14 +94,14 @@ pub struct Hosts {
     death: Vec<Fault>,
 }
 
-/// Where hosts die: longer than any outage that is worth a simulation, in virtual time.
+/// Timeout, in ms of virtual time, if hosts die: longer than any outage that is worth a simulation.
 const PATIENCE_MS: &str = "10000";
 
 impl Hosts {
-    /// `config` with what was asked for.
+    /// Returns `config` with these options.
     ///
     /// # Errors
-    /// A host that is none.
+    /// An option names a host that does not exist.
     pub fn apply(&self, mut config: SimConfig) -> Result<SimConfig> {
         let all = [&self.partition, &self.pause, &self.death].into_iter().flatten();
         for fault in all {
@@ -126,7 +126,7 @@ impl Hosts {
         Ok(config)
     }
 
-    /// The hosts that die.
+    /// Returns the hosts that die.
     pub fn mortal(&self) -> Vec<u32> {
         let host = |fault: &Fault| match fault {
             Fault::Death { host, .. } => Some(*host),
@@ -136,7 +136,7 @@ impl Hosts {
     }
 }
 
-/// Reads `HOSTS@FROM..UNTIL`, hosts as in `0,2-3`.
+/// Parses `HOSTS@FROM..UNTIL`, hosts as in `0,2-3`.
 fn parse_partition(text: &str) -> Result<Fault, String> {
     let wrong = || "hosts and a time such as 0,2-3@1ms..5ms are wanted".to_string();
     let (hosts, span) = text.split_once('@').ok_or_else(wrong)?;
@@ -152,13 +152,13 @@ fn parse_partition(text: &str) -> Result<Fault, String> {
     }
 }
 
-/// Reads `HOST@FROM..UNTIL`.
+/// Parses `HOST@FROM..UNTIL`.
 fn parse_pause(text: &str) -> Result<Fault, String> {
     let (host, span) = parse_host(text, "2@1ms..5ms")?;
     Ok(Fault::Pause { host, span: parse_span(span)? })
 }
 
-/// Reads `HOST@TIME`.
+/// Parses `HOST@TIME`.
 fn parse_death(text: &str) -> Result<Fault, String> {
     let (host, at) = parse_host(text, "3@2ms")?;
     let at = parse_time(at)?.as_nanos() as u64;
@@ -170,7 +170,7 @@ fn parse_host<'a>(text: &'a str, like: &str) -> Result<(u32, &'a str), String> {
     split.ok_or_else(|| format!("a host and a time such as {like} are wanted"))
 }
 
-/// Reads `1ms..5ms`.
+/// Parses `1ms..5ms`.
 fn parse_span(text: &str) -> Result<Span, String> {
     let wrong = "a stretch of time such as 1ms..5ms is wanted";
     let (from, until) = text.split_once("..").ok_or(wrong)?;
@@ -182,7 +182,7 @@ fn parse_span(text: &str) -> Result<Span, String> {
     }
 }
 
-/// A number with one of the units, each with its factor; at least 0.
+/// Parses a number with one of the units, each with its factor; at least 0.
 fn number(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let split = text.find(|c: char| c.is_ascii_alphabetic() || c == '%').unwrap_or(text.len());
     let (digits, unit) = text.split_at(split);
@@ -191,7 +191,7 @@ fn number(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     (value.is_finite() && value >= 0.0).then_some(value)
 }
 
-/// Reads `1%` or `500ppm` as parts per million.
+/// Parses `1%` or `500ppm` as parts per million.
 fn parse_rate(text: &str) -> Result<u32, String> {
     match number(text, &[("%", 1e4), ("ppm", 1.0)]) {
         Some(ppm) if ppm < 1e6 => Ok(ppm.round() as u32),
@@ -199,7 +199,7 @@ fn parse_rate(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Reads `500ns`, `10us`, `2ms` or `1s`; at most 10 s.
+/// Parses `500ns`, `10us`, `2ms` or `1s`; at most 10 s.
 fn parse_time(text: &str) -> Result<Duration, String> {
     match number(text, &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)]) {
         Some(ns) if ns <= 1e10 => Ok(Duration::from_nanos(ns as u64)),
@@ -207,7 +207,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads bits a second, as `100M` or `10G`, into bytes a microsecond.
+/// Parses bits per second, as `100M` or `10G`; returns bytes per microsecond.
 fn parse_bandwidth(text: &str) -> Result<u64, String> {
     match number(text, &[("M", 1e6), ("G", 1e9), ("T", 1e12)]) {
         Some(bits) if (8e6..=1e13).contains(&bits) => Ok((bits / 8e6) as u64),

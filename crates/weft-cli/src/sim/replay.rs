@@ -1,4 +1,4 @@
-//! How a failure is told, so that it can be seen again.
+//! The report of a failure, with the command that reproduces it.
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use weft_sim::{Failure, Trace};
 
-/// The command line as a shell reads it back.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=%,+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -17,7 +17,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// This command once more, with the seed that it had by default.
+/// Returns the command line of this process, with the default seed added.
 pub fn command(seed: u64) -> String {
     again(std::env::args().skip(1), seed)
 }
@@ -32,7 +32,7 @@ fn again(words: impl Iterator<Item = String>, seed: u64) -> String {
     line.join(" ")
 }
 
-/// Says what went wrong, with the seed and the command `replay` that shows it again.
+/// Prints the failure, with the seed and the command `replay` that reproduces it.
 pub fn tell(failure: &Failure, replay: &str, json: bool) -> ExitCode {
     let (name, seed, what) = (&failure.name, failure.seed, &failure.what);
     if json {
@@ -45,10 +45,10 @@ pub fn tell(failure: &Failure, replay: &str, json: bool) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Packets kept for the files: the latest, some 100 MB of them.
+/// Number of packets kept for the files: the latest, some 100 MB of them.
 const KEEP: usize = 1 << 20;
 
-/// Where the packets of a simulation are written.
+/// Files to which the packets of a simulation are written.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Packets")]
 pub struct Files {
@@ -61,7 +61,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Packets to keep.
+    /// Returns the number of packets to keep.
     pub fn keep(&self) -> usize {
         if self.trace.is_some() || self.log.is_some() {
             KEEP
@@ -70,7 +70,7 @@ impl Files {
         }
     }
 
-    /// Writes the files asked for, of a simulation that ended in either way.
+    /// Writes the requested files, after a simulation that ended well or not.
     pub fn write(&self, trace: &Trace) -> Result<()> {
         if self.keep() > 0 && trace.events().next().is_none() {
             eprintln!("weft sim: no packets were kept: tables of many simulations have none");

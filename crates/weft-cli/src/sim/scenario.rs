@@ -24,7 +24,7 @@ pub struct Args {
     files: Files,
 }
 
-/// The counters that are not zero.
+/// Returns the counters that are not zero.
 pub fn counters(counters: &Counters) -> Map<String, Value> {
     let shown = counters.list().into_iter().filter(|&(_, n)| n > 0);
     shown.map(|(name, n)| (name.to_string(), n.into())).collect()
@@ -38,7 +38,7 @@ fn row(row: &Row) -> Value {
     Value::Object(row.iter().map(|(name, of)| (name.to_string(), value(of))).collect())
 }
 
-/// `told`: its lines stand there already.
+/// Prints the report. `told`: its lines are on the screen already.
 fn print(report: &Report, told: bool, seed: u64, took: Duration, as_json: bool) {
     if !as_json {
         let text = if told { report.ending() } else { report.to_string() };
@@ -49,7 +49,7 @@ fn print(report: &Report, told: bool, seed: u64, took: Duration, as_json: bool) 
         return;
     }
     let outcome = report.outcome.as_ref();
-    // A table is values, not its text.
+    // A table is printed as values, not as text.
     let (name, told) = match report.rows.is_empty() {
         true => ("lines", json!(report.lines)),
         false => ("rows", report.rows.iter().map(row).collect()),
@@ -67,7 +67,7 @@ fn print(report: &Report, told: bool, seed: u64, took: Duration, as_json: bool) 
     println!("{line}");
 }
 
-/// Runs a scenario and tells how it ended; `replay` is the command that shows it again.
+/// Runs a scenario and prints how it ended; `replay` is the command that reproduces it.
 pub fn play(
     name: &str,
     config: SimConfig,
@@ -98,7 +98,7 @@ pub fn play(
     }
 }
 
-/// Runs the scenario `name` as its options say.
+/// Runs the scenario `name` with its options.
 pub fn run(name: &str, args: &Args) -> Result<ExitCode> {
     let seed = args.network.seed;
     if name == "reliability" && args.network.reliability.is_some() {

@@ -1,4 +1,4 @@
-//! `weft sim swarm`: whatever the seeds say.
+//! `weft sim swarm`: random clusters, one for each seed.
 
 use super::replay::{self, Files};
 use super::scenario;
@@ -50,10 +50,10 @@ impl Args {
     }
 }
 
-/// Runs spent on making the plan of a failure smaller.
+/// Most runs to make the plan of a failure smaller.
 const TRIES: usize = 300;
 
-/// What the threads share.
+/// Data that the threads share.
 struct Work {
     next: AtomicU64,
     until: u64,
@@ -65,7 +65,7 @@ struct Work {
 type Done = (u64, Result<PlanReport, Failure>);
 
 impl Work {
-    /// Runs one seed after the other until there is none left or one has failed.
+    /// Runs one seed after the other until none is left or one has failed.
     fn run(&self, to: &mpsc::Sender<Done>) {
         while !self.stop.load(Ordering::Relaxed) {
             let seed = self.next.fetch_add(1, Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl Work {
     }
 }
 
-/// A bar on a terminal, nothing elsewhere.
+/// Returns a bar on a terminal, and nothing elsewhere.
 fn bar(seeds: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(seeds), ProgressDrawTarget::stderr());
     let template = "swarm {bar:32} {pos}/{len} seeds, {msg} messages, {elapsed}, {eta} left";
@@ -184,7 +184,7 @@ fn one(seed: u64, args: &Args) -> Result<ExitCode> {
     scenario::play("swarm", config, &again(seed, args.kind()), &args.files, args.json)
 }
 
-/// The command that shows a seed again.
+/// Returns the command that reproduces a seed.
 fn again(seed: u64, kind: Kind) -> String {
     format!("weft sim {kind} --seed {seed}")
 }

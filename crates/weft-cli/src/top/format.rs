@@ -16,24 +16,24 @@ pub struct Row {
     pub rank: u64,
     /// Ranks of the job.
     pub size: u64,
-    /// Its process.
+    /// Its process ID.
     pub pid: u32,
     host: String,
     /// Seconds since the rank started.
     pub seconds: f64,
-    /// Messages sent and received a second.
+    /// Messages sent and received per second.
     pub messages_per_s: f64,
-    /// Payload bytes sent and received a second.
+    /// Payload bytes sent and received per second.
     pub bytes_per_s: f64,
     /// Peers of its endpoint.
     pub peers: u64,
-    /// What it waits for, if it does for long.
+    /// Its wait, if it waits for long.
     #[serde(serialize_with = "wait")]
     pub waiting: Option<Waiting>,
     counters: BTreeMap<String, u64>,
 }
 
-/// A wait as JSON: seconds, operations, and for whom the first of them wait.
+/// Serializes a wait: seconds, operations, and the peers that the first of them wait for.
 fn wait<S: Serializer>(waiting: &Option<Waiting>, to: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Wait {
@@ -58,7 +58,7 @@ fn messages(s: &Snapshot) -> u64 {
     s.get("messages_sent").saturating_add(s.get("messages_received"))
 }
 
-/// Bytes of direct copies go through no packet.
+/// Bytes of direct copies are in no packet.
 fn bytes(s: &Snapshot) -> u64 {
     let packets = s.get("bytes_sent").saturating_add(s.get("bytes_received"));
     packets.saturating_add(s.get("direct_bytes"))
@@ -69,10 +69,10 @@ fn between(from: SystemTime, to: SystemTime) -> Duration {
 }
 
 impl Row {
-    /// A rank with its rates since `past`, or since it started.
+    /// Returns a rank with its rates since `past`, or since it started.
     pub fn new(now: &Snapshot, past: Option<&Snapshot>) -> Row {
         let since = past.map_or(now.start, |past| past.updated);
-        // A rank that writes nothing does nothing: time passes all the same.
+        // A rank that writes no snapshot is idle, but its time passes.
         let seconds = between(since, SystemTime::now()).as_secs_f64().max(1e-3);
         let rate =
             |of: fn(&Snapshot) -> u64| of(now).saturating_sub(past.map_or(0, of)) as f64 / seconds;
@@ -91,13 +91,13 @@ impl Row {
         }
     }
 
-    /// A counter, 0 if the rank has none of this name.
+    /// Returns a counter; 0 if the rank has none of this name.
     pub fn get(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or(0)
     }
 }
 
-/// One object a line.
+/// Returns one JSON object per line.
 pub fn json(rows: &[Row]) -> serde_json::Result<String> {
     let mut out = String::new();
     for row in rows {
@@ -107,12 +107,12 @@ pub fn json(rows: &[Row]) -> serde_json::Result<String> {
     Ok(out)
 }
 
-/// A label's value: backslash, quote and line end are escaped.
+/// Escapes the value of a label: backslash, quote and line end.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// What a metric is for: engines declare their counters, links only name theirs.
+/// Returns the help text of a metric: engines declare their counters, links only name theirs.
 fn help(name: &str) -> String {
     if let Some((_, help)) = Stats::NAMES.iter().find(|(known, _)| *known == name) {
         return (*help).to_owned();
@@ -123,13 +123,13 @@ fn help(name: &str) -> String {
     }
 }
 
-/// Whether a value of a link is a state, which may fall.
+/// True if a value of a link is a state, which may fall.
 fn is_gauge(name: &str) -> bool {
     name.ends_with("_fault_held") || name.starts_with("xdp_interfaces_")
 }
 
-/// The Prometheus text exposition format, version 0.0.4. A process is a label: programs that no
-/// launcher started all are rank 0 of a job without a name.
+/// Returns the Prometheus text exposition format, version 0.0.4. The process is a label, because
+/// all programs without a launcher are rank 0 of a job without a name.
 pub fn prometheus(all: &[Snapshot]) -> String {
     let mut metrics: BTreeMap<&str, Vec<(&Snapshot, u64)>> = BTreeMap::new();
     for snapshot in all {
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn prometheus__passes_its_own_rules() {
-        // Two programs that no launcher started, with counters that no engine declares.
+        // Two programs without a launcher, with counters that no engine declares.
         let mut all = [snapshot(1, 1), snapshot(2, 2)];
         all[1].pid = 2;
         for counter in ["waits", "udp_send_full", "udp_fault_held", "xdp_interfaces_native"] {

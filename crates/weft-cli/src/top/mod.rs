@@ -42,7 +42,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "give seconds from 0.05 to 3600".into())
 }
 
-/// What a rank's rates are measured from: its counters when last seen.
+/// The last snapshot of each rank, from which its rates are measured.
 type Past = HashMap<(u32, SystemTime), Snapshot>;
 
 fn rows(now: &[Snapshot], past: &Past) -> Vec<Row> {
@@ -65,12 +65,12 @@ fn show(args: &Args, now: &[Snapshot], past: &Past) -> Result<()> {
     Ok(())
 }
 
-/// Keeps what the next rates are measured from.
+/// Keeps the snapshots for the next rates.
 fn keep(now: Vec<Snapshot>) -> Past {
     now.into_iter().map(|s| ((s.pid, s.start), s)).collect()
 }
 
-/// Prints again and again, for another program or a file.
+/// Prints repeatedly, for another program or a file.
 fn stream(args: &Args) -> Result<()> {
     let mut past = Past::new();
     loop {
@@ -81,7 +81,7 @@ fn stream(args: &Args) -> Result<()> {
     }
 }
 
-/// Draws the terminal again and again.
+/// Draws the terminal repeatedly.
 fn live(args: &Args, screen: &mut Screen) -> Result<()> {
     let mut view = View { order: args.sort, first: 0 };
     let mut past = Past::new();

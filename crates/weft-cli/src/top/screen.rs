@@ -1,4 +1,4 @@
-//! A terminal that is drawn again and again, and given back as it was.
+//! A terminal that is redrawn repeatedly, and restored at the end.
 
 use super::table::{Key, Size};
 use anyhow::{Context, Result};
@@ -12,25 +12,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A terminal that does not say how large it is.
+/// Size of a terminal that does not report one.
 const USUAL: Size = Size { width: 80, height: 24 };
 
-/// Standard output, a terminal that is drawn over; standard input, read key by key if it is one.
+/// Standard output, a terminal that is redrawn; standard input, read by keys if it is a terminal.
 pub struct Screen {
-    /// The settings of the terminal for input, before.
+    /// The earlier settings of the terminal for input.
     before: Option<Termios>,
     stop: Arc<AtomicBool>,
     resized: Arc<AtomicBool>,
-    /// Keys that were read and not yet taken.
+    /// Keys that were read and not yet handled.
     keys: Vec<u8>,
 }
 
-/// Why a wait ended.
+/// Reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// The time is over.
     Nothing,
-    /// The user wants to move or to sort.
+    /// A key to move or to sort.
     Key(Key),
     /// The terminal has another size.
     Resized,
@@ -38,7 +38,8 @@ pub enum Heard {
     End,
 }
 
-/// The first key among bytes of a terminal, if it means something here, and how many bytes it is.
+/// Returns the first key among bytes of a terminal, if it has a function here, and its length in
+/// bytes.
 fn key(bytes: &[u8]) -> (Option<Heard>, usize) {
     let key = |key, len| (Some(Heard::Key(key)), len);
     match bytes {
@@ -56,7 +57,7 @@ fn key(bytes: &[u8]) -> (Option<Heard>, usize) {
         [0x1b, b'[' | b'O', b'F', ..] => key(Key::Lines(isize::MAX), 3),
         [0x1b, b'[', b'5', b'~', ..] => key(Key::Pages(-1), 4),
         [0x1b, b'[', b'6', b'~', ..] => key(Key::Pages(1), 4),
-        // Another sequence of a terminal ends in a letter or a tilde.
+        // Any other escape sequence ends in a letter or a tilde.
         [0x1b, b'[', rest @ ..] => {
             let end = rest.iter().position(|b| (0x40..=0x7e).contains(b));
             (None, 2 + end.map_or(rest.len(), |at| at + 1))
@@ -66,7 +67,7 @@ fn key(bytes: &[u8]) -> (Option<Heard>, usize) {
 }
 
 impl Screen {
-    /// Takes the terminal that is standard output; `None` if it is none.
+    /// Opens the terminal at standard output; `None` if that is no terminal.
     pub fn open() -> Result<Option<Screen>> {
         if !std::io::stdout().is_terminal() {
             return Ok(None);
@@ -84,7 +85,7 @@ impl Screen {
         if let Some(settings) = &before {
             let mut keys = settings.clone();
             keys.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
-            // A read returns what is there.
+            // A read returns at once with the bytes available.
             keys.special_codes[SpecialCodeIndex::VMIN] = 1;
             keys.special_codes[SpecialCodeIndex::VTIME] = 0;
             tcsetattr(&stdin, OptionalActions::Now, &keys).context("setting the terminal")?;
@@ -94,7 +95,7 @@ impl Screen {
         Ok(Some(Screen { before, stop, resized, keys: Vec::new() }))
     }
 
-    /// How much a page may hold.
+    /// Returns the size of a page.
     pub fn size(&self) -> Size {
         match tcgetwinsize(std::io::stdout()) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
@@ -104,9 +105,9 @@ impl Screen {
         }
     }
 
-    /// Shows a page in place of the one before.
+    /// Shows a page in place of the last one.
     pub fn show(&mut self, page: &str) {
-        // Each line is erased before it is written: after a full one the cursor stands on its last
+        // Each line is erased before it is written: after a full line the cursor is on its last
         // character.
         let lines: Vec<String> = page.lines().map(|line| format!("\x1b[K{line}")).collect();
         print!("\x1b[H\x1b[J{}", lines.join("\n"));
@@ -136,7 +137,7 @@ impl Screen {
             }
             let timeout =
                 Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
-            // Only a terminal is asked for keys.
+            // Keys are read only from a terminal.
             let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
             let fds = if self.before.is_some() { &mut fds[..] } else { &mut fds[..0] };
             match poll(fds, Some(&timeout)) {
@@ -157,7 +158,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing back.
+        // An error means that the terminal is gone.
         let mut out = std::io::stdout();
         let _ = out.write_all(b"\x1b[?25h\x1b[?1049l").and_then(|()| out.flush());
         if let Some(before) = &self.before {

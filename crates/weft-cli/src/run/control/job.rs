@@ -1,4 +1,4 @@
-//! The state of a running job, and what happens on each event.
+//! The state of a running job, and its reaction to each event.
 
 use crate::run::agents::Node;
 use crate::run::frame::{Down, End, Up};
@@ -16,13 +16,13 @@ use std::io::{self, Stderr, Stdout};
 use std::time::{Duration, Instant};
 use weft::launch;
 
-/// When the user first hears that start-up takes long.
+/// Time until the first message to the user that start-up takes long.
 const SLOW_START: Duration = Duration::from_secs(2);
 
-/// How long hosts may take to confirm that killed ranks ended.
+/// Time in which hosts must confirm that killed ranks ended.
 const CONFIRM: Duration = Duration::from_secs(5);
 
-/// Exit status of a job that ran out of its time, as of timeout(1).
+/// Exit status of a job that exceeded its time limit, as of timeout(1).
 const TIMED_OUT: u8 = 124;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,14 +54,14 @@ pub struct Job {
     closed_output: bool,
     verbose: bool,
     began: Instant,
-    /// When the job runs out of its time.
+    /// End of the job's time limit, and the limit.
     deadline: Option<(Instant, Duration)>,
     start_timeout: Duration,
-    /// When to tell how far start-up is.
+    /// Time of the next message about start-up.
     progress: Option<Instant>,
     /// The first signal that asked the job to end.
     interrupted: Option<i32>,
-    /// Exit status, once the job is to end before its ranks have.
+    /// Exit status, if the job is to end before its ranks have.
     verdict: Option<u8>,
     ending: Option<(Instant, Step)>,
 }
@@ -80,14 +80,15 @@ fn listed(ranks: &[usize]) -> String {
     format!("{word} {}{more}", shown.join(", "))
 }
 
-/// MPICH's description of which ranks share a host: blocks of (first host, hosts, ranks each).
+/// Returns MPICH's description of the ranks that share a host: blocks of (first host, hosts, ranks
+/// each).
 fn mapping(shares: &[Share]) -> String {
     let block = |(at, share): (usize, &Share)| format!(",({at},1,{})", share.count);
     format!("(vector{})", shares.iter().enumerate().map(block).collect::<String>())
 }
 
 impl Job {
-    /// A job with its ranks placed and none started.
+    /// Returns a job with its ranks placed and none started.
     pub fn new(args: &Args, shares: &[Share]) -> Result<Self> {
         let mut ranks = Vec::new();
         for (node, share) in shares.iter().enumerate() {
@@ -116,22 +117,22 @@ impl Job {
         })
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     pub fn size(&self) -> usize {
         self.ranks.len()
     }
 
-    /// Whether every rank has ended.
+    /// True if every rank has ended.
     pub fn over(&self) -> bool {
         self.ranks.iter().all(|rank| rank.state == State::Ended)
     }
 
-    /// Exit status of the job.
+    /// Returns the exit status of the job.
     pub fn code(&self) -> u8 {
         self.verdict.unwrap_or(0)
     }
 
-    /// Whether rank 0 runs and may want input.
+    /// True if rank 0 runs and may read input.
     pub fn takes_input(&self) -> bool {
         self.ranks[0].state == State::Running
     }
@@ -141,7 +142,7 @@ impl Job {
         place(rank, &nodes[node].share.host, pid)
     }
 
-    /// When [`Job::tick`] has something to do next.
+    /// Returns the time of the next action of [`Job::tick`].
     pub fn next_deadline(&self, nodes: &[Node]) -> Option<Instant> {
         let ending = self.ending.map(|(at, _)| at);
         let limit = self.deadline.map(|(at, _)| at);
@@ -153,7 +154,7 @@ impl Job {
         }
     }
 
-    /// Does what is due.
+    /// Does the actions that are due.
     pub fn tick(&mut self, now: Instant, nodes: &mut [Node]) {
         if let Some((at, step)) = self.ending {
             if now >= at {
@@ -209,12 +210,12 @@ impl Job {
                 places.join(", ")
             );
         } else {
-            // Everyone is there, or the program does not join jobs at all.
+            // All ranks have joined, or the program does not join jobs at all.
             self.progress = None;
         }
     }
 
-    /// Notes why the job fails, the first time, and starts ending it.
+    /// Stores the first reason of failure, and starts ending the job.
     fn fail(&mut self, code: u8, reason: &str, nodes: &mut [Node]) {
         if self.verdict.is_none() {
             self.verdict = Some(code);
@@ -223,7 +224,7 @@ impl Job {
         self.end_ranks(nodes);
     }
 
-    /// Starts ending all ranks, if nobody has.
+    /// Starts ending all ranks, if that has not begun.
     fn end_ranks(&mut self, nodes: &mut [Node]) {
         if self.ending.is_some() {
             return;
@@ -237,7 +238,7 @@ impl Job {
         }
         let now = Instant::now();
         match self.interrupted {
-            // Ranks that handle the user's signal get the time to.
+            // Ranks that handle the user's signal get time to do so.
             Some(_) => self.ending = Some((now + GRACE, Step::Terminate)),
             None => self.advance(now, Step::Terminate, nodes),
         }
@@ -264,7 +265,7 @@ impl Job {
         }
     }
 
-    /// A signal reached the launcher.
+    /// Handles a signal to the launcher.
     pub fn signalled(&mut self, signal: i32, nodes: &mut [Node]) {
         let ends = matches!(signal, SIGINT | SIGTERM | SIGHUP);
         if ends && self.interrupted.is_some() {
@@ -282,12 +283,12 @@ impl Job {
         }
     }
 
-    /// Passes on what an agent or a proxy itself printed.
+    /// Prints a line that a launch agent or a proxy itself printed.
     pub fn complaint(&self, node: &Node, line: &str) {
         eprintln!("weft run: host {}: {line}", node.share.host);
     }
 
-    /// Takes a message of a proxy; returns how many bytes of input rank 0 took.
+    /// Handles a message of a proxy; returns the bytes of input that rank 0 read.
     pub fn receive(&mut self, at: usize, message: Up, body: &[u8], nodes: &mut [Node]) -> usize {
         let share = &nodes[at].share;
         let own = share.first..share.first + share.count;
@@ -301,7 +302,7 @@ impl Job {
                 }
             }
             Up::NotStarted { rank, problem, code } if own.contains(&rank) => {
-                // The proxy starts none after it.
+                // The proxy starts no rank after one that failed.
                 for rank in rank..own.end {
                     self.ranks[rank].state = State::Ended;
                 }
@@ -343,13 +344,13 @@ impl Job {
 
     fn print(&mut self, rank: usize, error: bool, bytes: &[u8], nodes: &mut [Node]) {
         if error {
-            // With nowhere left to complain to, the job goes on without its complaints.
+            // If standard error cannot be written, the job goes on without it.
             let _ = self.err.write(rank, bytes);
         } else if !self.closed_output {
             if let Err(problem) = self.out.write(rank, bytes) {
                 self.closed_output = true;
                 if problem.kind() == std::io::ErrorKind::BrokenPipe {
-                    // Who reads has seen enough: the job ends, and nothing is wrong.
+                    // The reader of the output has stopped reading: the job ends without a fault.
                     self.verdict.get_or_insert(crate::out::UNREAD);
                     return self.end_ranks(nodes);
                 }
@@ -379,11 +380,12 @@ impl Job {
         self.check_stuck(nodes);
     }
 
-    /// A rank ends the job. With status 0 that is no failure: `shmem_global_exit(0)` and the like.
+    /// Ends the job at the request of a rank. Status 0 is no failure: `shmem_global_exit(0)` and
+    /// the like.
     fn abort(&mut self, rank: usize, code: i32, nodes: &mut [Node]) {
         let text = format!("{} aborted the job with status {code}", self.place(rank, nodes));
         if code != 0 {
-            // A shell sees the last eight bits, and they must not say that it went well.
+            // A shell sees the last eight bits, which must not be 0 for a failure.
             let code = u8::try_from(code & 0xff).unwrap_or(1).max(1);
             return self.fail(code, &text, nodes);
         }
@@ -431,14 +433,14 @@ impl Job {
         self.fail(end.code(), &format!("{place} {how}{hint}{rest}"), nodes);
     }
 
-    /// Takes all ranks of a node for ended that have not.
+    /// Marks all ranks of a node as ended.
     fn forget(&mut self, at: usize) {
         for rank in self.ranks.iter_mut().filter(|rank| rank.node == at) {
             rank.state = State::Ended;
         }
     }
 
-    /// The connection to a proxy ended.
+    /// Handles the end of the connection to a proxy.
     pub fn disconnected(&mut self, at: usize, nodes: &mut [Node]) {
         let open = self.ranks.iter().any(|rank| rank.node == at && rank.state != State::Ended);
         if !open {
@@ -470,7 +472,7 @@ impl Job {
     }
 }
 
-/// A rank for messages; 0 is no process.
+/// Describes a rank in messages; process ID 0 means that there is none.
 fn place(rank: usize, host: &str, pid: u32) -> String {
     match pid {
         0 => format!("rank {rank} (host {host}, not started yet)"),

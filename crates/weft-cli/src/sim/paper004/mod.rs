@@ -59,7 +59,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The paper says so; the model does, 1, or not, 0.
+    /// A statement of the paper: 1 if the model agrees, else 0.
     fn of_claim(claim: &'a Claim) -> Line<'a> {
         let simulated = f64::from(u8::from(claim.kept));
         Line {
@@ -145,7 +145,7 @@ fn write_plot(path: &Path, rows: &[Row]) -> Result<()> {
     std::fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
 }
 
-/// Simulates what was asked for and prints it beside the paper's numbers.
+/// Simulates the requested tables and prints each number beside that of the paper.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let lab = Lab::new(args.seed);
     let rows = lab.rows(&args.table);

@@ -1,4 +1,4 @@
-//! Simulated over paper for every number, in the paper's order.
+//! Plot of the ratio simulated / paper for every number, in the paper's order.
 
 use weft_plot::{line, text, title, Anchor, Colour, Picture, Shape};
 use weft_sim::platform::compare::Row;
@@ -9,7 +9,7 @@ const LEFT: f64 = 84.0;
 const RIGHT: f64 = WIDTH - 24.0;
 const TOP: f64 = 84.0;
 const BOTTOM: f64 = 452.0;
-/// The axis ends at this factor and its inverse; points beyond stand at the end.
+/// The axis ends at this factor and its inverse; points beyond are drawn at the end.
 const FACTOR: f64 = 2.5;
 
 const BLACK: Colour = [30, 30, 30];
@@ -60,7 +60,7 @@ fn frame() -> Vec<Shape> {
     shapes
 }
 
-/// A dot for every row; the tables side by side.
+/// Draws a dot for every row, with the tables side by side.
 pub fn plot(rows: &[Row]) -> Picture {
     let mut shapes = frame();
     let step = (RIGHT - LEFT) / rows.len().max(1) as f64;

@@ -1,8 +1,8 @@
-//! Latency and message rate of the shared-memory link, next to the floor: one bare cache line
-//! bounced between the same two threads.
+//! Latency and message rate of the shared-memory link beside the floor: one bare cache line that
+//! moves back and forth between the same two threads.
 //!
-//! Floor and figure are taken in turns, a few milliseconds each, and the median of each is
-//! printed with the median of their ratios: the cores a virtual machine runs on change.
+//! Floor and figure are measured alternately, a few milliseconds each. The program prints the
+//! median of each and the median of their ratios, because a virtual machine may move between cores.
 //!
 //! `cargo run --release -p weft-link --example shm_pingpong [slices] [slots] [data bytes]`
 
@@ -14,13 +14,13 @@ use weft_core::{EndpointId, PeerId};
 use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, ShmConfig, ShmLink, Sink};
 
 const PEER: PeerId = PeerId(0);
-/// First header byte: what the other side does with the packet.
+/// First header byte: tells the other side how to handle the packet.
 const ECHO: u8 = 0;
 const DROP: u8 = 1;
 const BARE: u8 = 2;
 const SLICE: Duration = Duration::from_millis(4);
 
-/// Parses the header and copies the payload where it belongs, as an engine would.
+/// Parses the header and copies the payload to its destination, as an engine would.
 struct Place {
     kind: u8,
     tag: u64,
@@ -68,7 +68,7 @@ struct Line(AtomicU64);
 
 static LINES: [Line; 2] = [Line(AtomicU64::new(0)), Line(AtomicU64::new(0))];
 
-/// The far side: sends back, drops, or bounces the bare line, as told.
+/// The far side: echoes packets, drops them, or answers the bare line, as the header tells.
 fn far(link: &mut ShmLink) {
     let mut place = Place::new();
     loop {
@@ -103,7 +103,7 @@ fn bounce() {
     }
 }
 
-/// Nanoseconds one way of a bare cache line.
+/// Measures the one-way time of a bare cache line, in nanoseconds.
 fn floor(link: &mut ShmLink) -> f64 {
     LINES[0].0.store(0, Ordering::Release);
     send(link, &[BARE; 32], &[]);
@@ -125,7 +125,7 @@ fn floor(link: &mut ShmLink) -> f64 {
     ns
 }
 
-/// Nanoseconds one way for `len` bytes.
+/// Measures the one-way time of `len` bytes, in nanoseconds.
 fn latency(link: &mut ShmLink, place: &mut Place, len: usize) -> f64 {
     let payload = vec![7; len];
     let (start, mut rounds) = (Instant::now(), 0_u32);
@@ -139,7 +139,8 @@ fn latency(link: &mut ShmLink, place: &mut Place, len: usize) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(rounds) / 2.0
 }
 
-/// Nanoseconds per message of `len` bytes, one way, `burst` a call.
+/// Measures the time for each message of `len` bytes in one direction, with `burst` messages in a
+/// call, in nanoseconds.
 fn gap(link: &mut ShmLink, place: &mut Place, len: usize, burst: usize) -> f64 {
     let payload = vec![7; len];
     let frames = vec![Frame { peer: PEER, header: &[DROP; 32], payload: &payload }; burst];

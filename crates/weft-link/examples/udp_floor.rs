@@ -1,4 +1,4 @@
-//! The UDP link alone against bare sockets, between two addresses (two hosts or network
+//! Compares the UDP link alone with bare sockets, between two addresses (two hosts or network
 //! namespaces).
 //!
 //! ```text
@@ -8,7 +8,8 @@
 //! udp_floor ping   MINE THEIRS MODE  one-way time of 16 bytes, echoed by the server
 //! ```
 //! `MINE` and `THEIRS` are `ip:port`; MODE is `auth`, `encrypt`, `none` or `bare` (no link, ping
-//! only). `PLACE=1` lets the server receive bulk in place, `BATCH=n` sets the frames per send call.
+//! only). With `PLACE=1` the server receives bulk data directly into its destination; `BATCH=n`
+//! sets the frames per send call.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -76,7 +77,7 @@ fn header(packet: Packet) -> Vec<u8> {
     emit(&common, &packet).as_slice().to_vec()
 }
 
-/// Answers small packets at once, assembles bulk.
+/// Answers small packets at once, assembles bulk data.
 struct Server {
     memory: Vec<u8>,
     next: usize,

@@ -1,5 +1,5 @@
-//! Builds BPF programs instruction by instruction (instruction set: RFC 9669), and what the
-//! programs of this folder have in common.
+//! Builds BPF programs instruction by instruction (instruction set: RFC 9669), and holds the common
+//! parts of the programs in this folder.
 
 use super::sys::Insn;
 use crate::ether::{EtherHead, EtherType, Mac};
@@ -21,22 +21,22 @@ pub(super) const MD_RX_QUEUE: i16 = 16;
 const MAP_LOOKUP_ELEM: i32 = 1;
 pub(super) const REDIRECT_MAP: i32 = 51;
 
-/// Where the EtherType stands.
+/// Position of the EtherType.
 pub(super) const TYPE_AT: i16 = 12;
-/// Where the IP header stands, and what is behind UDP's, where it has no options.
+/// Position of the IP header, and of the data of a UDP datagram whose IP header has no options.
 pub(super) const IP_AT: i16 = 14;
 pub(super) const UDP_DATA: usize = 42;
-/// Where an index is put for a look into a map, from the end of the stack.
+/// Position, from the end of the stack, of the index for a map lookup.
 const KEY_AT: i16 = -4;
 
-/// Registers by their role: arguments of helpers are 1 to 5, results 0.
+/// Registers by their use: 1 to 5 are arguments of helpers, 0 is the result.
 pub(super) const R0: u8 = 0;
 pub(super) const R1: u8 = 1;
 pub(super) const R2: u8 = 2;
 pub(super) const R3: u8 = 3;
 pub(super) const R4: u8 = 4;
 pub(super) const R5: u8 = 5;
-/// Kept over calls of helpers.
+/// Preserved by calls of helpers.
 pub(super) const R6: u8 = 6;
 pub(super) const R7: u8 = 7;
 pub(super) const R8: u8 = 8;
@@ -53,11 +53,11 @@ pub(super) enum Width {
     Double = 0x18,
 }
 
-/// A program under construction. Jumps lead forward to labels.
+/// A program under construction. Jumps lead only forward, to labels.
 #[derive(Default)]
 pub(super) struct Assembler {
     code: Vec<Insn>,
-    /// Jumps whose distance is still to be filled in, by label.
+    /// Jumps whose distance is not known yet, by label.
     open: BTreeMap<&'static str, Vec<usize>>,
 }
 
@@ -142,32 +142,32 @@ impl Assembler {
         self.push(0x63 | width as u8, dst, src, off, 0);
     }
 
-    /// `src = *(dst + off); *(dst + off) += src` of 64 bits, in one step that none comes between.
+    /// `src = *(dst + off); *(dst + off) += src`, of 64 bits, atomically.
     pub(super) fn fetch_add(&mut self, dst: u8, off: i16, src: u8) {
         const ADD_AND_FETCH: i32 = 0x01;
         self.push(0xdb, dst, src, off, ADD_AND_FETCH);
     }
 
-    /// Swaps `src` and `*(dst + off)` of 64 bits in one step, ordered with all other accesses.
+    /// Swaps `src` and `*(dst + off)`, of 64 bits, atomically and ordered with all other accesses.
     pub(super) fn exchange(&mut self, dst: u8, off: i16, src: u8) {
         const EXCHANGE: i32 = 0xe1;
         self.push(0xdb, dst, src, off, EXCHANGE);
     }
 
-    /// `if *(dst + off) == r0 then *(dst + off) = src`, of 64 bits in one step; `r0` = what was
-    /// there.
+    /// `if *(dst + off) == r0 then *(dst + off) = src`, of 64 bits, atomically; `r0` = the old
+    /// value.
     pub(super) fn compare_exchange(&mut self, dst: u8, off: i16, src: u8) {
         const COMPARE_EXCHANGE: i32 = 0xf1;
         self.push(0xdb, dst, src, off, COMPARE_EXCHANGE);
     }
 
-    /// `dst` holds a little-endian number of so many bits: brings it into the order of the host, or
+    /// Converts the little-endian number of `bits` bits in `dst` to the byte order of the host, or
     /// back.
     pub(super) fn swap_le(&mut self, dst: u8, bits: i32) {
         self.push(0xd4, dst, 0, 0, bits);
     }
 
-    /// `dst` holds a big-endian number of 16 bits: brings it into the order of the host.
+    /// Converts the big-endian number of 16 bits in `dst` to the byte order of the host.
     pub(super) fn swap_be16(&mut self, dst: u8) {
         self.push(0xdc, dst, 0, 0, 16);
     }
@@ -212,7 +212,7 @@ impl Assembler {
         self.open.entry(label).or_default().push(self.code.len());
     }
 
-    /// Here is where the jumps to `name` lead.
+    /// Marks the destination of the jumps to `name`.
     pub(super) fn label(&mut self, name: &'static str) {
         for at in self.open.remove(name).unwrap_or_default() {
             self.code[at].off = (self.code.len() - at - 1) as i16;
@@ -231,8 +231,8 @@ impl Assembler {
         self.push(0x85, 0, 0, 0, helper);
     }
 
-    /// Begins a program with `r6` = the frame, and lets pass (`r0`, "out") what is shorter than
-    /// `len`, or not of this EtherType.
+    /// Begins a program with `r6` = the frame. Passes on (`r0`, "out") a frame that is shorter than
+    /// `len` or of another EtherType.
     fn only_type(&mut self, kind: u16, len: usize) {
         self.load(Width::Word, R2, R1, MD_DATA_END);
         self.load(Width::Word, R6, R1, MD_DATA);
@@ -245,8 +245,8 @@ impl Assembler {
         self.if_not(R4, i32::from(kind), "out");
     }
 
-    /// Begins a program with `r6` = the frame, and lets pass (`r0`, "out") what is shorter than
-    /// `len`, or not of this EtherType, slot and interface: a bridge may flood what is for others.
+    /// Begins a program with `r6` = the frame. Passes on (`r0`, "out") a frame that is shorter than
+    /// `len`, or of another EtherType, slot or interface (a bridge may flood frames for others).
     pub(super) fn only(&mut self, (kind, slot, mac): (EtherType, u16, Mac), len: usize) {
         let [a, b, c, d, e, f] = mac.0;
         self.only_type(kind.get(), len);
@@ -259,13 +259,13 @@ impl Assembler {
         }
     }
 
-    /// Begins a program with `r6` = the frame, and lets pass (`r0`, "out") what is shorter than
-    /// `len`, or no whole UDP datagram for this address.
+    /// Begins a program with `r6` = the frame. Passes on (`r0`, "out") a frame that is shorter than
+    /// `len` or not a complete UDP datagram for this address.
     pub(super) fn only_udp(&mut self, to: SocketAddrV4, len: usize) {
         const IPV4: u16 = 0x0800;
         const UDP: i32 = 17;
         self.only_type(IPV4, len);
-        // Version 4, five words of header; no part of a datagram but the last, or don't fragment.
+        // Version 4, five words of header; no fragment (the flag "do not fragment" may be set).
         self.load(Width::Byte, R4, R6, IP_AT);
         self.if_not(R4, 0x45, "out");
         self.load(Width::Half, R4, R6, IP_AT + 6);
@@ -281,7 +281,7 @@ impl Assembler {
         }
     }
 
-    /// `r0` = the entry of number `r3` in an array; goes to `none` if there is none.
+    /// `r0` = entry number `r3` of an array; jumps to `none` if there is no such entry.
     pub(super) fn entry(&mut self, array: &impl AsRawFd, none: &'static str) {
         self.store(Width::Word, STACK, KEY_AT, R3);
         self.map(R1, array.as_raw_fd());

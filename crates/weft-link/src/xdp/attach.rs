@@ -1,9 +1,9 @@
 //! One program for each interface, shared by all ranks on it.
 //!
-//! The first rank loads the program and attaches it through a BPF link: attached for as long as any
-//! process has the link open. The others find link and map in the kernel by the program's name and
-//! open both, so that the attachment outlives the first rank and ends with the last one, however it
-//! ends.
+//! The first rank loads the program and attaches it through a BPF link, which lasts while any
+//! process has the link open. The other ranks find link and map in the kernel by the program's name
+//! and open both. So the attachment outlives the first rank and ends with the last one, in whatever
+//! way the ranks end.
 
 use super::program::{self, ENTRIES};
 use super::sys::{bpf, net, Insn};
@@ -17,18 +17,18 @@ use std::time::{Duration, Instant};
 /// The program on an interface.
 #[derive(Debug)]
 pub(super) struct Attachment {
-    /// Keeps it attached.
+    /// Keeps the program attached.
     _link: OwnedFd,
-    /// The sockets it sends frames to.
+    /// The map of sockets to which the program sends frames.
     pub map: OwnedFd,
-    /// Another process had attached it.
+    /// Another process had attached the program.
     pub joined: bool,
 }
 
-/// Why there is no program.
+/// The reason why there is no program.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// What was tried, and what the system said.
+    /// The operation that failed, and the error of the system.
     System(&'static str, io::Error),
     /// Another program is attached.
     Foreign,
@@ -36,18 +36,17 @@ pub(super) enum Trouble {
     OtherMode,
 }
 
-/// How long a program that is in the way may be about to go: another rank may be between two modes,
-/// and whoever looks for its own program among those of the system opens each for a moment.
+/// Longest wait for a blocking program to be detached: another rank may be changing its mode, or a
+/// process that searches the system's programs for its own opens each for a moment.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Between two looks.
+/// Interval between two tries.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Attaches a program that shares nothing with other processes, in the first mode that works, for
-/// as long as the descriptor is open.
-///
+/// Attaches a program that shares nothing with other processes, in the first mode that works, while
+/// the descriptor is open.
 /// # Errors
-/// The kernel's, of the last mode: `EBUSY` where another program is attached.
+/// The kernel's, of the last mode: `EBUSY` if another program is attached.
 pub(super) fn alone(program: &OwnedFd, interface: &Interface) -> io::Result<(OwnedFd, XdpMode)> {
     let driver = net::driver(&interface.name).unwrap_or_default();
     let mut failed = io::Error::from(io::ErrorKind::Unsupported);
@@ -62,8 +61,8 @@ pub(super) fn alone(program: &OwnedFd, interface: &Interface) -> io::Result<(Own
     Err(failed)
 }
 
-/// Attaches the program to an interface in the driver (`native`) or in the stack, or joins the one
-/// that is there.
+/// Attaches the program to an interface, in the driver (`native`) or in the stack, or joins the
+/// program that is attached.
 pub(super) fn attach(
     namespace: u64,
     ifindex: u32,
@@ -89,7 +88,7 @@ pub(super) fn attach(
         let code = program::assemble(&map, kind);
         match load_and_attach(&code, &ours, ifindex, native)? {
             Ok(link) => return Ok(Attachment { _link: link, map, joined: false }),
-            // Somebody was faster; we shall find the program, if it is ours.
+            // Another process was faster; the next try finds its program, if it is weft's.
             Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
                 if is_late {
                     return Err(Trouble::Foreign);
@@ -101,7 +100,7 @@ pub(super) fn attach(
     }
 }
 
-/// Attaches freshly loaded code; the inner error is that of attaching.
+/// Loads the code and attaches it; the inner error is that of attaching.
 fn load_and_attach(
     code: &[Insn],
     name: &str,
@@ -114,8 +113,8 @@ fn load_and_attach(
     let attached = bpf::attach(&load(false)?, ifindex, flags);
     let refused = [libc::ERANGE, libc::EINVAL, libc::EOPNOTSUPP];
     match &attached {
-        // Drivers with an MTU beyond a page want a program that copes with pieces; elsewhere that
-        // would only make the kernel copy more.
+        // Drivers with an MTU beyond a page demand a program that accepts frames in several pieces;
+        // elsewhere such a program would only make the kernel copy more.
         Err(e) if native && e.raw_os_error().is_some_and(|code| refused.contains(&code)) => {
             let Ok(program) = load(true) else { return Ok(attached) };
             Ok(bpf::attach(&program, ifindex, flags))
@@ -124,8 +123,8 @@ fn load_and_attach(
     }
 }
 
-/// The name of the program on an interface: the same in every process of the network namespace, and
-/// of no other interface of the system or EtherType.
+/// Returns the name of the program on an interface: the same in every process of the network
+/// namespace, and different for every other interface of the system and every other EtherType.
 fn name(namespace: u64, ifindex: u32, native: bool, kind: EtherType) -> String {
     let mode = if native { 'n' } else { 'g' };
     let place = u64::from(ifindex).rotate_left(32) ^ u64::from(kind.get()).rotate_left(16);
@@ -135,13 +134,13 @@ fn name(namespace: u64, ifindex: u32, native: bool, kind: EtherType) -> String {
     name
 }
 
-/// Link and map of the program of this name on an interface. `None` also without the right to look
-/// (CAP_SYS_ADMIN).
+/// Returns link and map of the program with this name on an interface. `None` also without the
+/// right to search (CAP_SYS_ADMIN).
 fn find(ifindex: u32, name: &str) -> Option<(OwnedFd, OwnedFd)> {
     let mut id = 0;
     while let Ok(Some(next)) = bpf::link_after(id) {
         id = next;
-        // A link that is just going cannot be opened.
+        // A link that is being removed cannot be opened.
         let Ok(link) = bpf::link(id) else { continue };
         let Ok(Some((at, program))) = bpf::xdp_link(&link) else { continue };
         if at != ifindex {

@@ -1,5 +1,4 @@
-//! The link's program, sockets and rings with nothing around them: what a link on them can reach at
-//! best.
+//! The link's program, sockets and rings alone, to measure the best that a link on them can reach.
 
 use super::open::{self, Rail};
 use super::sys::Flushed;
@@ -9,16 +8,15 @@ use crate::LinkError;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// An AF_XDP socket on each queue of one interface, for measurements: opened as
-/// [`XdpLink`](super::XdpLink) does it, in the same mode, and no more.
+/// An AF_XDP socket on each queue of one interface, for measurements: opened as by
+/// [`XdpLink`](super::XdpLink), in the same mode.
 pub struct BareXdp {
     rail: Rail,
     mode: XdpMode,
 }
 
 impl BareXdp {
-    /// Opens them; of the configuration, the interfaces do not matter.
-    ///
+    /// Opens the sockets; ignores the interfaces in `config`.
     /// # Errors
     /// As [`XdpLink::new`](super::XdpLink::new) for this interface.
     pub fn open(interface: &Interface, config: &XdpConfig) -> Result<BareXdp, LinkError> {
@@ -27,20 +25,19 @@ impl BareXdp {
         Ok(BareXdp { rail, mode })
     }
 
-    /// How it works.
+    /// Returns the mode of the program.
     pub fn mode(&self) -> XdpMode {
         self.mode
     }
 
-    /// The slot that frames for it carry.
+    /// Returns the slot of frames for these sockets.
     pub fn slot(&self) -> u16 {
         self.rail.slot
     }
 
     /// Sends one frame, Ethernet header included.
-    ///
     /// # Errors
-    /// `WouldBlock` when there is no room now; `NetworkDown` when the interface is.
+    /// `WouldBlock` if there is no room now; `NetworkDown` if the interface is down.
     #[inline]
     pub fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         let way = self.rail.ways.first_mut().ok_or(io::ErrorKind::NotConnected)?;
@@ -56,7 +53,7 @@ impl BareXdp {
         }
     }
 
-    /// Takes the next frame; its length, Ethernet header included.
+    /// Takes the next frame; returns its length with Ethernet header.
     #[inline]
     pub fn take(&mut self) -> Option<usize> {
         for way in &mut self.rail.ways {

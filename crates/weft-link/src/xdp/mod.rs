@@ -1,17 +1,17 @@
 //! The XDP link: weft frames on raw Ethernet through AF_XDP sockets (Linux 5.11 or later).
 //!
 //! Frames of weft's EtherType for a slot of this endpoint are taken out of the receive path before
-//! the network stack sees them and lie in memory shared with the kernel; everything else passes.
+//! the network stack sees them, into memory shared with the kernel. All other frames pass.
 //!
-//! - `program.rs`: the XDP program; `assembler.rs`: how programs are written; `attach.rs`: how
-//!   ranks share one on an interface.
-//! - `mode.rs`, `open.rs`: what is tried on an interface, and why it did not work.
-//! - `way.rs`: a queue, or a packet socket where another process has the queue; `share.rs`: one
-//!   queue for several endpoints of a process.
-//! - `paths.rs`: which interface a peer is reached over.
+//! - `program.rs`: the XDP program; `assembler.rs`: builds programs; `attach.rs`: shares one
+//!   program on an interface among ranks.
+//! - `mode.rs`, `open.rs`: the modes tried on an interface, and the reasons of failures.
+//! - `way.rs`: a queue, or a packet socket if another process has the queue; `share.rs`: one queue
+//!   for several endpoints of a process.
+//! - `paths.rs`: the interface over which a peer is reached.
 //! - `send.rs`, `recv.rs`: packets to frames and back.
-//! - `counters/`, `chain/`: fetch-and-add and multicast by programs of their own; `sip.rs`: how
-//!   these know whom to believe.
+//! - `counters/`, `chain/`: fetch-and-add and multicast by programs of their own; `sip.rs`: the
+//!   authentication of their frames.
 //! - `bare.rs`: program and sockets alone, for comparison.
 //! - `sys/`: bpf(2), the sockets and their rings.
 //!
@@ -57,24 +57,24 @@ pub struct XdpConfig {
     pub interfaces: Option<Vec<String>>,
     /// The modes to try, in order; weft chooses when there is none.
     pub modes: Vec<XdpMode>,
-    /// The one queue of each interface to use; all of them when `None`.
+    /// The only queue to use of each interface; all queues when `None`.
     pub queue: Option<u32>,
-    /// Microseconds that a look into an empty receive ring may drive the card instead of its
+    /// Microseconds for which a poll of an empty receive ring may drive the card instead of its
     /// interrupts (busy polling); 0 for never.
     pub busy_poll_us: u32,
     /// EtherType of the frames.
     pub ether_type: EtherType,
-    /// Faults of which the link injects corruption itself, below the authentication.
+    /// Faults to inject; the link itself injects only corruption, below the authentication.
     pub faults: Option<FaultSpec>,
 }
 
-/// Looks for packets between two for changed interfaces: each costs a system call.
+/// Polls for packets between two checks for changed interfaces: each check costs a system call.
 const MONITOR_ROUNDS: u32 = 1 << 14;
 
 struct Peer {
-    /// Ways to it, best first.
+    /// Paths to the peer, best first.
     paths: Vec<Path>,
-    /// The one in use.
+    /// Index of the path in use.
     at: usize,
     proof: Proof,
 }
@@ -105,14 +105,14 @@ pub struct XdpLink {
     news: News,
     count: Counters,
     monitor: Option<Monitor>,
-    /// Looks until the monitor is asked again.
+    /// Polls until the monitor is checked again.
     monitor_in: u32,
     busy_poll: bool,
-    /// Flips bits on their way out, when faults are injected.
+    /// Flips bits of sent frames when faults are injected.
     corruptor: Option<Corruptor>,
 }
 
-/// Interfaces that are not used, and why.
+/// Interfaces that are not used, and the reasons.
 type Failures = Vec<(String, LinkError)>;
 
 impl XdpLink {
@@ -134,11 +134,10 @@ impl XdpLink {
         Ok(link)
     }
 
-    /// Links of so many endpoints of this process that share the queues of each interface. Each
-    /// has a slot of its own; nobody else gets those queues.
-    ///
+    /// Makes links for several endpoints of this process that share the queues of each interface.
+    /// Each endpoint has a slot of its own; no other process gets those queues.
     /// # Errors
-    /// As [`XdpLink::new`]; also where another process has a queue.
+    /// As [`XdpLink::new`]; also if another process has a queue.
     pub fn several(
         config: &XdpConfig,
         count: usize,
@@ -161,7 +160,7 @@ impl XdpLink {
         Ok(links)
     }
 
-    /// The interfaces that could be opened, and why others could not.
+    /// Opens the interfaces; returns them and the reasons why others failed.
     fn rails(
         config: &XdpConfig,
         open: impl Fn(&Interface) -> Result<Rail, LinkError>,
@@ -194,8 +193,8 @@ impl XdpLink {
         }
     }
 
-    /// Gives the link to another endpoint: all peers are forgotten, and frames are protected as
-    /// `security` says. Queues and slots stay.
+    /// Gives the link to another endpoint: forgets all peers and protects frames by `security`.
+    /// Queues and slots stay.
     pub fn adopt(&mut self, security: &Security) {
         for peer in self.peers.ids() {
             self.peers.remove(peer);
@@ -225,7 +224,7 @@ impl XdpLink {
         self.rails.iter().flat_map(|rail| &rail.ways)
     }
 
-    /// Says that queues serve others: once for all endpoints of the job on an interface.
+    /// Warns that queues serve other processes: once for all endpoints of the job on an interface.
     fn say_who_stands_in(&mut self) {
         let first = |way: &Way| way.stand_in().is_some_and(StandIn::is_first);
         let those = self.rails.iter().filter(|rail| rail.ways.iter().any(first));
@@ -238,21 +237,20 @@ impl XdpLink {
         }
     }
 
-    /// What this machine offers the link, one line for each interface. Opens what it needs but
-    /// attaches nothing and disturbs nobody.
-    ///
+    /// Describes the offer of this machine for the link, one line for each interface. Opens the
+    /// needed sockets but attaches nothing and disturbs no other process.
     /// # Errors
     /// As [`XdpLink::new`].
     pub fn probe(config: &XdpConfig) -> Result<Vec<String>, LinkError> {
         open::probe(config, &usable(config)?)
     }
 
-    /// The security state: mode, cipher implementation.
+    /// Returns the security state: mode, cipher implementation.
     pub fn secure(&self) -> &Secure {
         &self.secure
     }
 
-    /// One line for each interface: its name, the mode and why not a better one.
+    /// Describes each interface in one line: its name, the mode and why not a better one.
     pub fn describe(&self) -> Vec<String> {
         let line = |rail: &Rail| {
             let (name, slot) = (&rail.interface.name, rail.slot);
@@ -271,7 +269,7 @@ impl XdpLink {
         self.rails.iter().map(line).collect()
     }
 
-    /// The mode of each interface in use on which it has a queue.
+    /// Lists the mode of each interface in use on which the endpoint has a queue.
     pub fn modes(&self) -> impl Iterator<Item = XdpMode> + '_ {
         self.rails.iter().filter_map(|rail| rail.mode)
     }
@@ -289,7 +287,7 @@ impl XdpLink {
         self.news.warn(text);
     }
 
-    /// Largest packet in an Ethernet payload of this size on one of our interfaces.
+    /// Returns the largest packet in an Ethernet payload of this size on one of our interfaces.
     fn packet_len(&self, rail: usize, payload: u32) -> u32 {
         let payload = payload.min(self.rails[rail].payload_max);
         payload.saturating_sub((EtherHead::SHIM + self.secure.trailer_len()) as u32)
@@ -311,7 +309,7 @@ impl XdpLink {
         self.rails.iter().map(|rail| rail.interface.clone()).collect()
     }
 
-    /// Something about the interfaces changed: takes over what matters.
+    /// Updates the state of the interfaces after a change.
     #[cold]
     fn refresh(&mut self) {
         let Ok(now) = Interfaces::list() else { return };
@@ -329,7 +327,7 @@ impl XdpLink {
         }
     }
 
-    /// The MTU of an interface changed: so did the paths over it.
+    /// Updates the paths over an interface whose MTU changed.
     fn resize(&mut self, rail: usize) {
         let mtu = self.rails[rail].interface.mtu;
         for peer in self.peers.ids() {
@@ -345,7 +343,7 @@ impl XdpLink {
         }
     }
 
-    /// Notes that an interface went down or came back, once.
+    /// Notes, and reports once, that an interface went down or came back.
     fn mark(&mut self, rail: usize, down: bool) {
         if std::mem::replace(&mut self.rails[rail].down, down) == down {
             return;
@@ -362,7 +360,7 @@ impl XdpLink {
     }
 }
 
-/// The interfaces to use.
+/// Lists the interfaces to use.
 fn usable(config: &XdpConfig) -> Result<Vec<Interface>, LinkError> {
     let all = Interfaces::list()
         .map_err(|source| open::system("list the interfaces (rtnetlink)", source))?;
@@ -426,7 +424,7 @@ impl Link for XdpLink {
     #[inline]
     fn spin(&mut self, rounds: u32) -> bool {
         if self.busy_poll {
-            // Only a call drives the card.
+            // Only a system call drives the card.
             return false;
         }
         (0..rounds).any(|_| !self.is_empty())
@@ -446,7 +444,7 @@ impl Link for XdpLink {
     }
 
     fn finish_wait(&mut self) {
-        // The monitor may be what woke us.
+        // The monitor may have caused the wake-up.
         self.monitor_in = 0;
     }
 

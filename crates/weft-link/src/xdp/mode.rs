@@ -1,12 +1,12 @@
-//! How the XDP program is attached, and who copies.
+//! The attachment of the XDP program, and the side that copies frames.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Where the program runs and who copies, best case first.
+/// The place of the program and the copies of frames, best case first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the driver, which receives straight into the link's memory.
+    /// In the driver, which receives directly into the link's memory.
     ZeroCopy,
     /// In the driver; frames are copied.
     Native,
@@ -15,13 +15,14 @@ pub enum XdpMode {
 }
 
 impl XdpMode {
-    /// Whether the program runs in the driver.
+    /// True if the program runs in the driver.
     pub fn is_native(self) -> bool {
         self != XdpMode::Generic
     }
 
-    /// What to try on an interface of this driver, in order, when nobody chose. veth makes a packet
-    /// buffer for every frame anyway and native mode only adds to it: generic first.
+    /// Lists the modes to try on an interface of this driver, in order, if the user chose none. For
+    /// veth, generic mode is first: veth makes a packet buffer for every frame anyway, and native
+    /// mode only adds to it.
     pub(super) fn candidates(driver: &str) -> &'static [XdpMode] {
         match driver {
             "veth" => &[XdpMode::Generic, XdpMode::Native],
@@ -40,7 +41,7 @@ impl fmt::Display for XdpMode {
     }
 }
 
-/// A mode that does not exist.
+/// The error for the name of a mode that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownMode(String);
 

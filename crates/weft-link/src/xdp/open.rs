@@ -1,4 +1,4 @@
-//! Opening an interface: attach the program, open a socket on each queue, claim a slot.
+//! Opens an interface: attaches the program, opens a socket on each queue, claims a slot.
 
 use super::attach::{self, Attachment, Trouble};
 use super::program::{self, QUEUES, SLOTS};
@@ -17,32 +17,32 @@ use std::time::{Duration, Instant};
 
 /// An interface in use.
 pub(super) struct Rail {
-    /// What it was when it was opened, but for the MTU, which is kept up to date.
+    /// Its state when it was opened, except the MTU, which is kept up to date.
     pub interface: Interface,
     /// The slot of this endpoint on it.
     pub slot: u16,
     /// One for each queue, or a packet socket; the first one sends.
     pub ways: Vec<Way>,
-    /// How it works; `None` for a packet socket.
+    /// The mode of the program; `None` for a packet socket.
     pub mode: Option<XdpMode>,
     /// The program had been attached by another process.
     pub joined: bool,
-    /// What was tried before, and why it did not work.
+    /// The modes that were tried before, and why they failed.
     pub tried: Vec<String>,
     /// Longest Ethernet payload that fits the sockets' frames.
     pub payload_max: u32,
-    /// It was found to be down, and that was said.
+    /// It was found to be down, and that was reported.
     pub down: bool,
     /// Keeps the program attached.
     attachment: Option<Rc<Attachment>>,
 }
 
-/// A socket that was closed a moment ago keeps its queue until the kernel has tidied up.
+/// Longest wait for a queue: the kernel frees the queue of a closed socket a little later.
 const QUEUE_PATIENCE: Duration = Duration::from_millis(500);
 /// Slots to try before the interface counts as full.
 const SLOT_TRIES: u32 = 64;
 
-/// Opens an interface in the mode asked for, or in the best that works.
+/// Opens an interface in the mode asked for, or in the best mode that works.
 pub(super) fn open(config: &XdpConfig, interface: &Interface) -> Result<Rail, LinkError> {
     let namespace = Socket::open()
         .and_then(|s| s.namespace())
@@ -55,7 +55,7 @@ pub(super) fn open(config: &XdpConfig, interface: &Interface) -> Result<Rail, Li
     for &mode in modes {
         match open_as(config, interface, namespace, mode) {
             Ok(rail) => return Ok(Rail { tried, ..rail }),
-            // So it is in every mode.
+            // The queue is busy in every mode.
             Err(error) if is_busy(&error) => return Err(error),
             Err(error) => {
                 tried.push(format!("{mode}: {error}"));
@@ -63,19 +63,19 @@ pub(super) fn open(config: &XdpConfig, interface: &Interface) -> Result<Rail, Li
             }
         }
     }
-    // Of several reasons, the last concerns the mode that works on most interfaces.
+    // Of several errors, the last concerns the mode that works on most interfaces.
     Err(last)
 }
 
-/// Opens an interface as [`open`] does, or, where the queue serves another process, with a packet
-/// socket in its place: the program lets its frames pass.
+/// Opens an interface as [`open`]. If the queue serves another process, opens a packet socket in
+/// its place: the program passes its frames on.
 pub(super) fn open_or_stand_in(
     config: &XdpConfig,
     interface: &Interface,
     job: u64,
 ) -> Result<Rail, LinkError> {
     match open(config, interface) {
-        // Who names a queue wants that one.
+        // A user who names a queue wants that queue.
         Err(error) if is_busy(&error) && config.queue.is_none() => {}
         other => return other,
     }
@@ -93,7 +93,7 @@ pub(super) fn open_or_stand_in(
     })
 }
 
-/// Divides an interface that was opened among so many endpoints of this process.
+/// Divides an opened interface among `count` endpoints of this process.
 pub(super) fn share(config: &XdpConfig, rail: Rail, count: usize) -> Result<Vec<Rail>, LinkError> {
     let failed = |source| system(format!("share the queues of {}", rail.interface.name), source);
     let first = config.queue.unwrap_or(0);
@@ -129,7 +129,7 @@ pub(super) fn share(config: &XdpConfig, rail: Rail, count: usize) -> Result<Vec<
     Ok(parts)
 }
 
-/// What this machine offers, without attaching anything: one line for each interface.
+/// Describes the offer of this machine, one line for each interface, without attaching anything.
 pub(super) fn probe(config: &XdpConfig, usable: &[Interface]) -> Result<Vec<String>, LinkError> {
     Socket::open().map_err(|source| system("open an AF_XDP socket", source))?;
     let map = bpf::socket_map(program::ENTRIES, "weft_probe")
@@ -146,7 +146,7 @@ pub(super) fn probe(config: &XdpConfig, usable: &[Interface]) -> Result<Vec<Stri
     Ok(usable.iter().map(line).collect())
 }
 
-/// Whether somebody else has the queue.
+/// True if another process has the queue.
 fn is_busy(error: &LinkError) -> bool {
     let LinkError::System { source, .. } = error else { return false };
     source.raw_os_error() == Some(libc::EBUSY)
@@ -192,7 +192,7 @@ fn open_as(
     })
 }
 
-/// The queues to serve.
+/// Returns the queues to serve.
 fn queues(config: &XdpConfig, interface: &Interface) -> Result<Range<u32>, LinkError> {
     let there = net::queues(&interface.name).min(QUEUES);
     match config.queue {
@@ -218,7 +218,7 @@ fn open_port(config: &PortConfig) -> io::Result<Port> {
     }
 }
 
-/// Takes a slot that is free on every queue.
+/// Claims a slot that is free on every queue.
 fn claim<'a>(
     attachment: &Attachment,
     ports: impl Iterator<Item = &'a Port> + Clone,
@@ -232,7 +232,7 @@ fn claim<'a>(
         });
         match taken {
             Ok(()) => return Ok(slot),
-            // Places taken on some queues go with our sockets.
+            // Entries claimed on some queues are freed with our sockets.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => full = e,
             Err(e) => return Err(e),
         }
@@ -259,7 +259,7 @@ fn explain(trouble: Trouble, interface: &Interface, mode: XdpMode) -> LinkError 
     }
 }
 
-/// An error with the remedy that fits the system's answer.
+/// Makes an error with advice that fits the system's error.
 pub(super) fn system(what: impl Into<String>, source: io::Error) -> LinkError {
     let fix = match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {

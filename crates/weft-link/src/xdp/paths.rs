@@ -1,5 +1,5 @@
-//! Which interface a peer is reached over: a question takes every way that may work, the one it is
-//! answered over is used, and when that breaks, another one is.
+//! Chooses the path to a peer. A question is sent over every path that may work; the path of the
+//! answer is used. When it breaks, another path is used.
 
 use super::{Peer, XdpLink};
 use crate::ether::Mac;
@@ -8,7 +8,7 @@ use crate::LinkEvent;
 use weft_core::PeerId;
 
 impl Peer {
-    /// Whether packets are expected over this interface from this station.
+    /// True if packets are expected over this interface from this station.
     #[inline]
     pub(super) fn is_usual(&self, rail: usize, from: Mac) -> bool {
         let path = self.path();
@@ -17,8 +17,8 @@ impl Peer {
 }
 
 impl XdpLink {
-    /// An authentic packet of a peer: if it came over a path the peer named, use that. Answering
-    /// any other source would let a replayed packet redirect the traffic.
+    /// Notes an authentic packet of a peer. If it came over a path of the peer's address, that path
+    /// may be used. Answering any other source would let a replayed packet redirect the traffic.
     #[cold]
     pub(super) fn came_from(&mut self, peer: PeerId, rail: usize, from: Mac, kind: Kind) {
         let Some(known) = self.peers.get_mut(peer) else {
@@ -44,8 +44,8 @@ impl XdpLink {
         self.news.push(LinkEvent::Mtu(peer, mtu));
     }
 
-    /// Moves every peer that is reached over this interface to another path, where it has one that
-    /// may work.
+    /// Moves every peer that is reached over this interface to another path, if it has one that may
+    /// work.
     pub(super) fn leave(&mut self, rail: usize) {
         for peer in self.peers.ids() {
             let Some(known) = self.peers.get(peer).filter(|p| p.path().ours == rail) else {

@@ -1,4 +1,4 @@
-//! The XDP program, assembled here (`docs/adr/0007-xdp-program.md` says why).
+//! The XDP program (`docs/adr/0007-xdp-program.md` tells why it is assembled here).
 //!
 //! ```text
 //! if the frame is shorter than Ethernet header and shim, or not of weft's EtherType: pass
@@ -6,8 +6,8 @@
 //! redirect to the socket at (slot - XDP) * QUEUES + queue; if there is none: pass
 //! ```
 //!
-//! Pass means that the frame goes its way through the network stack as if there were no program:
-//! other protocols see no difference, and a packet socket may be waiting for that slot.
+//! Pass means that the frame continues through the network stack as if there were no program: other
+//! protocols see no difference, and a packet socket may be waiting for that slot.
 
 use super::assembler::{
     Assembler, Width, MD_DATA, MD_DATA_END, MD_RX_QUEUE, R0, R1, R2, R3, R4, R5, REDIRECT_MAP,
@@ -17,19 +17,19 @@ use super::sys::Insn;
 use crate::ether::{EtherAddr, EtherHead, EtherType};
 use std::os::fd::AsRawFd;
 
-/// Queues of an interface that can be served.
+/// Highest number of queues of an interface that can be served.
 pub const QUEUES: u32 = 16;
-/// Slots of an interface: endpoints that can be told apart.
+/// Number of slots of an interface, one for each endpoint.
 pub const SLOTS: u32 = 4096;
 /// Entries of the map: a socket for each slot and queue.
 pub const ENTRIES: u32 = SLOTS * QUEUES;
 
-/// Key of a socket in the map; `slot` counts from [`EtherAddr::XDP`].
+/// Returns the key of a socket in the map; slots count from [`EtherAddr::XDP`].
 pub const fn key(slot: u16, queue: u32) -> u32 {
     (slot - EtherAddr::XDP) as u32 * QUEUES + queue
 }
 
-/// The program, with the descriptor of the map of sockets.
+/// Makes the program, with the descriptor of the map of sockets.
 pub(super) fn assemble(map: &impl AsRawFd, kind: EtherType) -> Vec<Insn> {
     const SLOT_AT: i16 = EtherHead::SLOT as i16;
     let mut asm = Assembler::default();

@@ -1,4 +1,4 @@
-//! Receiving: check each frame where the kernel put it, and deliver from there.
+//! Receives: checks each frame in the kernel's buffer, and delivers it from there.
 
 use super::{XdpLink, MONITOR_ROUNDS};
 use crate::ether::{EtherFrame, EtherHead, Mac};
@@ -34,11 +34,11 @@ impl XdpLink {
         }
     }
 
-    /// Takes in up to `budget` packets of one socket.
+    /// Receives up to `budget` packets from one socket.
     #[inline]
     fn recv_from(&mut self, rail: usize, way: usize, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut done = 0;
-        // Hostile frames bring no packet but count too, so a flood cannot keep us here.
+        // Hostile frames deliver no packet but count too, so a flood of them ends the loop.
         for look in 0..budget {
             let this = &mut self.rails[rail];
             let slot = this.slot;

@@ -1,4 +1,4 @@
-//! Sending: seal each packet into a frame, then tell the kernel once.
+//! Sends: seals each packet into a frame, then calls the kernel once.
 
 use super::sys::Flushed;
 use super::XdpLink;
@@ -7,16 +7,16 @@ use crate::kind::Kind;
 use crate::Frame;
 use weft_core::wire::{field, PacketType};
 
-/// Shortest frame on Ethernet, without checksum: shorter ones are filled up with zeros, which some
-/// drivers leave to the sender.
+/// Length of the shortest Ethernet frame, without checksum. Shorter frames are padded with zeros,
+/// which some drivers leave to the sender.
 const FRAME_MIN: usize = 60;
 
-/// What became of one frame.
+/// The result of queueing one frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Put {
     /// In the ring.
     Done,
-    /// It could not be made: a stranger, or too large.
+    /// The frame could not be made: unknown peer, or too large.
     Dropped,
     /// No room now.
     Full,
@@ -46,7 +46,7 @@ impl XdpLink {
         let is_hello = frame.header.get(field::TYPE) == Some(&(PacketType::Hello as u8));
         let mut path = *known.path();
         if is_hello {
-            // So that it proves the way.
+            // An answer is sent over the path of the question, so that it proves this path.
             let caller = known.proof.caller().filter(|_| Kind::of(frame.header) == Kind::Answer);
             match caller.and_then(|at| known.paths.get(at)) {
                 Some(back) => path = *back,
@@ -58,11 +58,12 @@ impl XdpLink {
             Put::Full => {}
             other => return other,
         }
-        // The ring is full of what was put since the last call, or of what could not leave.
+        // The ring is full of frames queued since the last call, or of frames that could not leave.
         self.flush();
         match self.put(frame, &path) {
             Put::Full if self.rails[path.ours].down => {
-                // As good as lost on the way; waiting for the interface would hold up all peers.
+                // Same effect as a loss on the network; a wait for the interface would block all
+                // peers.
                 self.count.send_errors += 1;
                 Put::Done
             }
@@ -107,7 +108,7 @@ impl XdpLink {
         }
     }
 
-    /// Hands what was put up to the kernel.
+    /// Passes the queued frames to the kernel.
     #[inline]
     pub(super) fn flush(&mut self) {
         for at in 0..self.rails.len() {
@@ -122,7 +123,7 @@ impl XdpLink {
         }
     }
 
-    /// A HELLO while nobody knows which path works: each gets one. The first authentic answer
+    /// Sends a HELLO over every path while no path is known to work. The first authentic answer
     /// decides.
     #[cold]
     fn send_everywhere(&mut self, frame: &Frame<'_>) -> Put {

@@ -1,6 +1,6 @@
-//! One queue for several endpoints of a process, told apart by their slots: the program sends the
-//! frames of all of them to one socket, and what an endpoint finds there for another is laid
-//! aside for that one. So an agent serves many ranks over a queue, of which the kernel gives one.
+//! One queue for several endpoints of a process, which have different slots. The program sends the
+//! frames of all of them to one socket, and an endpoint stores frames for others in their lists. So
+//! an agent serves many ranks over a queue, for which the kernel allows one socket.
 
 use super::sys::{Flushed, Port, Statistics};
 use crate::ether::EtherFrame;
@@ -10,14 +10,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-/// Frames laid aside for one endpoint: more are lost, as where a ring is full.
+/// Highest number of stored frames of one endpoint; further ones are lost, as when a ring is full.
 const ASIDE_MAX: usize = 512;
-/// Frames of others laid aside in one look.
+/// Highest number of frames of others stored in one poll.
 const LOOK_MAX: usize = 256;
-/// Spare buffers of frames.
+/// Highest number of spare frame buffers.
 const SPARE_MAX: usize = 1024;
 
-/// What is laid aside for one endpoint.
+/// The stored frames of one endpoint.
 #[derive(Default)]
 struct Aside {
     frames: VecDeque<Vec<u8>>,
@@ -45,7 +45,7 @@ impl Queue {
             let of = EtherFrame::new_checked(&*bytes, None).map(|view| view.slot());
             let other = of.ok().filter(|of| *of != slot);
             let Some(aside) = other.and_then(|of| self.aside.get_mut(&of)) else {
-                // Its own, or nobody's: it says what is wrong with it.
+                // A frame of its own, or of no endpoint: the caller counts the error.
                 current.clear();
                 current.extend_from_slice(bytes);
                 return true;
@@ -72,7 +72,6 @@ pub(super) struct Seat {
 }
 
 /// Divides a queue among the endpoints that have these slots.
-///
 /// # Errors
 /// No descriptors are left.
 pub(super) fn share(port: Port, slots: &[u16]) -> io::Result<Vec<Seat>> {
@@ -85,24 +84,24 @@ pub(super) fn share(port: Port, slots: &[u16]) -> io::Result<Vec<Seat>> {
 }
 
 impl Seat {
-    /// Readable when there is something to receive, be it for another endpoint.
+    /// The descriptor; readable if there is a frame, possibly for another endpoint.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Whether the driver uses the memory without a copy.
+    /// True if the driver uses the memory without a copy.
     pub fn is_zero_copy(&self) -> bool {
         self.queue.borrow().port.is_zero_copy()
     }
 
-    /// Whether nothing was received, for whomever.
+    /// True if no frame was received, for any endpoint.
     #[inline]
     pub fn is_empty(&self) -> bool {
         let queue = self.queue.borrow();
         queue.port.is_empty() && queue.aside.get(&self.slot).is_none_or(|a| a.frames.is_empty())
     }
 
-    /// The next frame for this endpoint; see [`Port::next`].
+    /// Returns the next frame for this endpoint; see [`Port::next`].
     #[inline]
     pub fn next(&mut self) -> Option<&mut [u8]> {
         let found = self.queue.borrow_mut().next(self.slot, &mut self.current);
@@ -115,7 +114,7 @@ impl Seat {
         self.queue.borrow_mut().port.settle();
     }
 
-    /// Forgets what was laid aside: another has the slot now.
+    /// Drops the stored frames, because another endpoint has the slot now.
     pub fn clear(&mut self) {
         if let Some(aside) = self.queue.borrow_mut().aside.get_mut(&self.slot) {
             aside.frames.clear();
@@ -127,25 +126,26 @@ impl Seat {
         self.queue.borrow().port.busy_poll();
     }
 
-    /// Puts up one frame for sending; see [`Port::put`].
+    /// Queues one frame for sending; see [`Port::put`].
     #[inline]
     pub fn put(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         self.queue.borrow_mut().port.put(write)
     }
 
-    /// Whether frames wait for a flush, whosever.
+    /// True if frames wait for a flush, of any endpoint.
     #[inline]
     pub fn has_unsent(&self) -> bool {
         self.queue.borrow().port.has_unsent()
     }
 
-    /// Sends what was put up.
+    /// Sends the queued frames.
     #[inline]
     pub fn flush(&mut self) -> Flushed {
         self.queue.borrow_mut().port.flush()
     }
 
-    /// What the kernel dropped, for whomever, and what was lost for want of room aside.
+    /// Returns the frames that the kernel dropped, for any endpoint, and those lost because the
+    /// list was full.
     pub fn statistics(&self) -> Statistics {
         let queue = self.queue.borrow();
         let mut all = queue.port.socket().statistics().unwrap_or_default();

@@ -1,11 +1,12 @@
-//! SipHash-2-4 (Aumasson and Bernstein, 2012), a keyed hash short enough for a BPF program, made
-//! of additions, rotations and exclusive or: processes use the library's, programs this one.
+//! SipHash-2-4 (Aumasson and Bernstein, 2012), a keyed hash short enough for a BPF program:
+//! additions, rotations and exclusive or. Processes use the code of the crate, programs the code
+//! made here.
 
 use super::assembler::{Assembler, Width, R0, R1, R2, R3, R4, R5};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 
-/// A secret that those share who may be believed.
+/// A secret shared by the sides that authenticate frames to each other.
 #[derive(Clone, Copy)]
 pub struct SipKey(pub [u8; 16]);
 
@@ -16,8 +17,7 @@ impl std::fmt::Debug for SipKey {
 }
 
 impl SipKey {
-    /// A new one from the kernel's random source.
-    ///
+    /// Makes a new key from the kernel's random source.
     /// # Errors
     /// The kernel's.
     pub fn random() -> std::io::Result<SipKey> {
@@ -26,14 +26,14 @@ impl SipKey {
         Ok(SipKey(key))
     }
 
-    /// The hash of some bytes under this key.
+    /// Returns the hash of the parts, joined, under this key.
     pub(crate) fn hash(&self, parts: &[&[u8]]) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         parts.iter().for_each(|part| hasher.write(part));
         hasher.finish()
     }
 
-    /// What a program begins with.
+    /// Returns the initial state of the hash for a program.
     pub(super) fn state(&self) -> [u64; 4] {
         let half = |at: usize| (0..8).fold(0, |n, i| n | u64::from(self.0[at + i]) << (8 * i));
         let (low, high) = (half(0), half(8));
@@ -48,8 +48,8 @@ impl SipKey {
 
 const V: [u8; 4] = [R1, R2, R3, R4];
 
-/// `r1` = the hash of `words` times 8 bytes at `from`, under the key whose state is at `state`:
-/// registers and offsets. No register is one of 0 to 5, which are used.
+/// `r1` = the hash of `words` times 8 bytes at `from`, under the key whose state is at `state`;
+/// both are registers with offsets. The registers must not be among 0 to 5, which are used.
 pub(super) fn siphash(asm: &mut Assembler, state: (u8, i16), from: (u8, i16), words: i16) {
     for (i, v) in V.into_iter().enumerate() {
         asm.load(Width::Double, v, state.0, state.1 + 8 * i as i16);
@@ -66,7 +66,7 @@ pub(super) fn siphash(asm: &mut Assembler, state: (u8, i16), from: (u8, i16), wo
     V[1..].iter().for_each(|&v| asm.xor_reg(V[0], v));
 }
 
-/// Takes in the 8 bytes in `r5`.
+/// Adds the 8 bytes in `r5` to the hash.
 fn block(asm: &mut Assembler) {
     asm.xor_reg(V[3], R5);
     round(asm);
@@ -74,7 +74,7 @@ fn block(asm: &mut Assembler) {
     asm.xor_reg(V[0], R5);
 }
 
-/// The four words of state, mixed once (SipRound).
+/// Mixes the four words of state once (SipRound).
 fn round(asm: &mut Assembler) {
     let [a, b, c, d] = V;
     mix(asm, a, b, 13);

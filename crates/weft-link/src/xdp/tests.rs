@@ -1,5 +1,5 @@
-//! Two interfaces joined by a cable, in network namespaces of the test's own. Needs root and the
-//! `ip` command.
+//! Two interfaces joined by a cable, in network namespaces of each test. Needs root and the `ip`
+//! command.
 #![allow(non_snake_case)]
 
 mod stand_in;
@@ -22,8 +22,8 @@ use weft_core::EndpointId;
 const LONG: Duration = Duration::from_secs(300);
 const COPYING: [XdpMode; 2] = [XdpMode::Generic, XdpMode::Native];
 
-/// Makes a cable v0-w0 of two queues in a namespace of this thread; `to` says where w0 goes. False,
-/// with a note: not here.
+/// Makes a cable v0-w0 with two queues in a namespace of this thread; `to` is the namespace of w0.
+/// False, with a note, if this machine does not allow it.
 fn cable_to(to: &str) -> bool {
     let made = new_namespace().map_err(|e| format!("new network namespace: {e}"));
     let queues = "numrxqueues 2 numtxqueues 2";
@@ -41,7 +41,7 @@ pub(super) fn cable() -> bool {
     cable_to("") && run("ip link set w0 up").is_ok()
 }
 
-/// The interface of this name.
+/// Returns the interface of this name.
 pub(super) fn interface(name: &str) -> Interface {
     let all = Interfaces::list().unwrap();
     all.0.into_iter().find(|i| i.name == name).unwrap_or_else(|| panic!("no {name}"))
@@ -63,8 +63,8 @@ struct End {
 }
 
 impl End {
-    /// The queue may be taken for a moment, and the program attached: a process that another test
-    /// starts has a copy of what was closed here.
+    /// Repeats the opening: the queue may be in use and the program attached for a moment, because
+    /// the child process of another test has copies of descriptors that were closed here.
     fn open(config: XdpConfig, id: u64, key: u8) -> End {
         let begun = Instant::now();
         loop {
@@ -83,7 +83,7 @@ impl End {
         address
     }
 
-    /// Makes a peer of that address; everyone calls us by the number of our identity.
+    /// Makes a peer of that address; every end calls us by the number of our identity.
     fn knows(&mut self, address: Address) -> u32 {
         let number = address.endpoint.0 as u32;
         let session = session_number(number, 1);
@@ -96,7 +96,7 @@ impl End {
         assert!(self.try_send(to, tag, payload));
     }
 
-    /// False: no room now.
+    /// Sends a packet. False if there is no room now.
     fn try_send(&mut self, to: u64, tag: u64, payload: &[u8]) -> bool {
         let common = Common { session: session_number(self.id.0 as u32, 1), ..Default::default() };
         let header = emit(&common, &Packet::Eager(Eager { tag }));
@@ -110,7 +110,7 @@ impl End {
         found.unwrap_or_else(|| panic!("no counter {name}"))
     }
 
-    /// Receives until `done`.
+    /// Receives until `done` returns true.
     fn until(&mut self, keep: &mut Keep, done: impl Fn(&Keep, &End) -> bool) {
         let start = Instant::now();
         while !done(keep, self) {
@@ -145,9 +145,9 @@ pub(super) fn attached(interface: &str) -> bool {
     run(&format!("ip -d link show dev {interface}")).unwrap().contains("xdp")
 }
 
-/// Waits until no program is attached. At once, but that a process which another test starts at
-/// this moment has our descriptors until it executes its program, and that who looks for its own
-/// program among those of the system opens each for a moment.
+/// Waits until no program is attached. This is immediate with two exceptions: a child process that
+/// another test has just started holds our descriptors until it executes its program, and a process
+/// that searches the system's programs for its own opens each for a moment.
 pub(super) fn wait_detached(interface: &str) {
     let start = Instant::now();
     while attached(interface) {
@@ -191,12 +191,12 @@ fn drop__leaves_nothing_attached() {
     }
 }
 
-/// One queue. In native mode veth hands a frame to the queue it was sent from.
+/// Uses one queue. In native mode veth delivers a frame to the queue from which it was sent.
 fn native(interface: &str, queue: u32) -> XdpConfig {
     XdpConfig { modes: vec![XdpMode::Native], queue: Some(queue), ..on(interface) }
 }
 
-/// Not a test by itself: the process that the next one kills.
+/// Not a test: the process that the next test kills.
 #[test]
 fn child__holds_a_link() {
     if std::env::var_os("WEFT_TEST_XDP_CHILD").is_none() {
@@ -204,11 +204,11 @@ fn child__holds_a_link() {
     }
     let end = End::open(native("v0", 0), 7, 1);
     println!("\nopened {}", end.link.describe()[0]);
-    // Until the other end goes.
+    // Wait until the other end closes.
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// A process that has queue 0 of v0.
+/// Starts a process that has queue 0 of v0.
 fn child_with_a_link() -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -229,7 +229,7 @@ fn kill__detaches_when_the_last_rank_is_gone() {
     }
     let (mut child, _lines) = child_with_a_link();
     assert!(attached("v0"));
-    // A second rank, on the other queue, joins the program and keeps it.
+    // A second rank, on the other queue, joins the program and keeps it attached.
     let mut second = End::open(native("v0", 1), 1, 1);
     assert!(second.link.describe()[0].contains("shared"), "{:?}", second.link.describe());
     child.kill().unwrap();
@@ -283,7 +283,7 @@ fn load__a_program_that_the_verifier_refuses_says_why() {
     if !cable() {
         return;
     }
-    // Ends without an answer.
+    // A program that exits without a verdict.
     let code = [bpf::Insn::new(0x95, 0, 0, 0, 0)];
     let why = bpf::load(&code, "wrong", false).unwrap_err().to_string();
     assert!(why.contains("the verifier says"), "{why}");
@@ -386,7 +386,7 @@ fn recv__overrun_tenfold_counts_what_it_lost() {
     }
 }
 
-/// Far more frames than the rings hold, and nobody takes them.
+/// Sends far more frames than the rings hold, while the other end takes none.
 fn survives_overload([mut a, mut b]: [End; 2]) {
     let causes = ["rx_ring_full", "rx_no_buffer", "rx_dropped"];
     let lost = |b: &End| causes.iter().map(|name| b.count(name)).sum::<u64>();
@@ -401,8 +401,8 @@ fn survives_overload([mut a, mut b]: [End; 2]) {
     assert!(numbers.windows(2).all(|w| w[0] < w[1]) && (numbers.len() as u64) < sent);
 }
 
-/// A packet gets through, if not at once: while a program is detached, and while rings are full,
-/// frames are lost. Returns all that came.
+/// Sends until a packet arrives: while a program is detached and while rings are full, frames are
+/// lost. Returns all received packets.
 fn passes(from: &mut End, to: &mut End, what: u8) -> Keep {
     let start = Instant::now();
     let mut keep = Keep::default();
@@ -474,7 +474,7 @@ fn passes_a_new_mtu_on([mut a, _b]: [End; 2]) {
     assert_eq!(event, LinkEvent::Mtu(PeerId(2), before - 500));
 }
 
-/// TCP through both interfaces while they carry weft's frames.
+/// Runs TCP over both interfaces while they carry weft's frames.
 #[test]
 fn program__tcp_passes_unharmed() {
     const BYTES: usize = 4 << 20;

@@ -1,23 +1,23 @@
-//! How frames get from an interface into this process and back: by a queue of its own, by a part of
-//! one, or by a packet socket in its place.
+//! The connection of an endpoint to an interface: a queue of its own, a share of a queue, or a
+//! packet socket in place of a queue.
 
 use super::share::Seat;
 use super::sys::{Flushed, Port, Statistics};
 use crate::packet::{Sent, StandIn};
 use std::os::fd::BorrowedFd;
 
-/// One of the three.
+/// One of the three connections.
 pub(super) enum Way {
     /// An AF_XDP socket on a queue.
     Queue(Port),
-    /// A part of a queue that other endpoints of this process use too.
+    /// A share of a queue that other endpoints of this process use too.
     Seat(Seat),
-    /// A packet socket: the queue serves another process.
+    /// A packet socket, because the queue serves another process.
     StandIn(StandIn),
 }
 
 impl Way {
-    /// The AF_XDP socket, where it is one.
+    /// Returns the AF_XDP socket, if it is one.
     pub fn port(&self) -> Option<&Port> {
         match self {
             Way::Queue(port) => Some(port),
@@ -25,7 +25,7 @@ impl Way {
         }
     }
 
-    /// The packet socket, where it is one.
+    /// Returns the packet socket, if it is one.
     pub fn stand_in(&self) -> Option<&StandIn> {
         match self {
             Way::StandIn(socket) => Some(socket),
@@ -33,7 +33,7 @@ impl Way {
         }
     }
 
-    /// Whether the driver uses our memory without a copy.
+    /// True if the driver uses our memory without a copy.
     pub fn is_zero_copy(&self) -> bool {
         match self {
             Way::Queue(port) => port.is_zero_copy(),
@@ -42,14 +42,14 @@ impl Way {
         }
     }
 
-    /// Another endpoint has it now: what came for the last one is dropped.
+    /// Drops frames of the last endpoint, because another endpoint has the slot now.
     pub fn clear(&mut self) {
         if let Way::Seat(seat) = self {
             seat.clear();
         }
     }
 
-    /// Readable when there is something to receive.
+    /// The descriptor; readable if there is a frame to receive.
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Way::Queue(port) => port.fd(),
@@ -58,7 +58,7 @@ impl Way {
         }
     }
 
-    /// Whether nothing was received.
+    /// True if no frame was received.
     #[inline]
     pub fn is_empty(&mut self) -> bool {
         match self {
@@ -68,7 +68,7 @@ impl Way {
         }
     }
 
-    /// The next received frame; see [`Port::next`].
+    /// Returns the next received frame; see [`Port::next`].
     #[inline]
     pub fn next(&mut self) -> Option<&mut [u8]> {
         match self {
@@ -97,7 +97,7 @@ impl Way {
         }
     }
 
-    /// Puts up one frame for sending; see [`Port::put`].
+    /// Queues one frame for sending; see [`Port::put`].
     #[inline]
     pub fn put(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         match self {
@@ -107,7 +107,7 @@ impl Way {
         }
     }
 
-    /// Whether frames wait for a flush.
+    /// True if frames wait for a flush.
     #[inline]
     pub fn has_unsent(&self) -> bool {
         match self {
@@ -117,7 +117,7 @@ impl Way {
         }
     }
 
-    /// Sends what was put up.
+    /// Sends the queued frames.
     #[inline]
     pub fn flush(&mut self) -> Flushed {
         match self {
@@ -131,14 +131,14 @@ impl Way {
         }
     }
 
-    /// Something about the interface changed.
+    /// Handles a change of the interface's state.
     pub fn changed(&self) {
         if let Way::StandIn(socket) = self {
             socket.clear_error();
         }
     }
 
-    /// What the kernel dropped.
+    /// Returns the frames that the kernel dropped.
     pub fn statistics(&self) -> Statistics {
         match self {
             Way::Queue(port) => port.socket().statistics().unwrap_or_default(),

@@ -1,20 +1,20 @@
-//! Frames of a chain.
+//! The frames of a chain.
 //!
 //! | offset | size | field |
 //! | --- | --- | --- |
 //! | 18 | 1 | version: 1 |
-//! | 19 | 1 | 0: data; 1: all have what is before `number`; 2: no room for it; 3: it is missing |
+//! | 19 | 1 | 0: data; 1: all have the packets before `number`; 2: no room for it; 3: it is missing |
 //! | 20 | 2 | group |
-//! | 22 | 2 | data: place in the chain that it is for, 1 the first; answers: who answers |
+//! | 22 | 2 | data: position of the receiver in the chain, 1 the first; answers: of the sender |
 //! | 24 | 8 | number of the packet |
-//! | 32 | 8 | limit: the first number that some member on the way has no room for |
+//! | 32 | 8 | limit: the first number for which a member on the path has no room |
 //! | 40 | 8 | check of the payload |
 //! | 48 | 8 | tag of bytes 16 to 47 |
 //! | 56 | | payload |
 //!
-//! Before it stand Ethernet header and shim (`slot` 0xfffe); all numbers are little-endian. Check
-//! and tag are SipHash-2-4 under the key of the group. The tag is made anew by each member, since
-//! place and limit change; the check is the root's, for the process that takes the packet.
+//! Ethernet header and shim (`slot` 0xfffe) come before it; all numbers are little-endian. Check
+//! and tag are SipHash-2-4 under the key of the group. Each member makes a new tag, since position
+//! and limit change. The check is made by the root, for the process that takes the packet.
 
 use super::super::sip::SipKey;
 use super::{FRAME, SLOT};
@@ -30,21 +30,21 @@ pub(super) const CHECK: usize = VERSION + 22;
 pub(super) const TAG: usize = VERSION + 30;
 /// Bytes before the payload.
 pub(super) const HEAD: usize = TAG + 8;
-/// What the tag covers, from the shim's length on.
+/// Start of the bytes that the tag covers: the shim's length.
 pub(super) const TAGGED: usize = EtherHead::LENGTH;
 pub(super) const TAGGED_WORDS: i16 = ((TAG - TAGGED) / 8) as i16;
 
-/// Kinds.
+/// Types of frames.
 pub(super) const DATA: u8 = 0;
 pub(super) const ACK: u8 = 1;
 pub(super) const FULL: u8 = 2;
 pub(super) const MISSING: u8 = 3;
 pub(super) const VERSION_NOW: u8 = 1;
 
-/// Between whom frames go: EtherType, and the addresses of receiver and sender.
+/// A pair of interfaces: EtherType, and the addresses of receiver and sender.
 pub(super) type Route = (EtherType, Mac, Mac);
 
-/// A frame of data for the member at a place.
+/// Makes a data frame for the member at a position.
 pub(super) fn data(
     (kind, dst, src): Route,
     (group, hop): (u16, u16),
@@ -69,12 +69,12 @@ pub(super) fn data(
     frame
 }
 
-/// The check of a packet's payload. What a tag covers has another byte at the place of the first.
+/// Returns the check of a packet's payload. Its first byte differs from that of all tagged bytes.
 pub(super) fn check(key: &SipKey, number: u64, payload: &[u8]) -> u64 {
     key.hash(&[&[0xff; 8], &number.to_le_bytes(), payload])
 }
 
-/// What a member tells the root.
+/// An answer of a member to the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub kind: u8,
@@ -84,7 +84,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// From a frame to the root of that group; `None` for anything else, or forged.
+    /// Parses a frame to the root of that group; `None` for any other frame or a forged one.
     pub fn read(
         frame: &[u8],
         (kind, me): (EtherType, Mac),

@@ -1,4 +1,4 @@
-//! A member of a chain: takes what the kernel kept for it.
+//! A member of a chain: takes the packets that the kernel kept for it.
 
 use super::frame::check;
 use super::node::{self, leave, Place, BUSY, RING, SLOT_DATA, SLOT_HEAD};
@@ -9,22 +9,23 @@ use crate::{Next, Turn};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::{Duration, Instant};
 
-/// Looks between two looks at the clock.
+/// Polls between two checks of the clock.
 const LOOKS: u32 = 64;
-/// How long a member looks before it sleeps.
+/// Time for which a member polls before it sleeps.
 const LOOK: Duration = Duration::from_micros(50);
-/// How long who waits sleeps where others compute on its core.
+/// Length of a sleep during a wait if other processes compute on this core.
 const NAP: Duration = Duration::from_micros(50);
 
-/// A member of a chain on an interface. The kernel keeps, forwards and acknowledges 64 packets
-/// for it, whatever its process does; then their root waits until it takes some.
+/// A member of a chain on an interface. The kernel keeps, forwards and acknowledges up to 64
+/// packets for it while its process does other work; then the root waits until the process takes
+/// some.
 #[derive(Debug)]
 pub struct ChainMember<'a> {
     chains: &'a KernelChains,
     group: u32,
     key: SipKey,
     bell: Bell,
-    /// Packets taken.
+    /// Number of packets taken.
     taken: u64,
     sleeps: u64,
 }
@@ -42,11 +43,11 @@ impl<'a> ChainMember<'a> {
         Ok(ChainMember { chains, group, key, bell, taken: 0, sleeps: 0 })
     }
 
-    /// Copies the next packet, in order; its length, or `None` while there is none. What does not
-    /// fit is left out.
-    ///
+    /// Copies the next packet, in order; returns its length, or `None` if there is no packet. Bytes
+    /// beyond `into` are dropped.
     /// # Errors
-    /// [`ChainError::Altered`]: it is not what the root sent. Later packets do not come either.
+    /// [`ChainError::Altered`]: the packet differs from the one that the root sent. No later
+    /// packets are returned either.
     pub fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainError> {
         let next = self.chains.nodes.word(self.group, node::NEXT).load(Acquire) & !(1 << BUSY);
         if next <= self.taken {
@@ -68,11 +69,10 @@ impl<'a> ChainMember<'a> {
         Ok(Some(payload.len()))
     }
 
-    /// Waits for the next packet and copies it: looks for 50 us, then sleeps until the program
+    /// Waits for the next packet and copies it: polls for 50 us, then sleeps until the program
     /// wakes it.
-    ///
     /// # Errors
-    /// Nothing came within `timeout`; else as [`receive`](Self::receive).
+    /// No packet arrived within `timeout`; else as [`receive`](Self::receive).
     pub fn wait(&mut self, into: &mut [u8], timeout: Duration) -> Result<usize, ChainError> {
         let start = Instant::now();
         let mut pause = Pause::new(timeout.min(LOOK));
@@ -90,10 +90,10 @@ impl<'a> ChainMember<'a> {
         }
     }
 
-    /// Sleeps until something comes, unless it is there.
+    /// Sleeps until a packet arrives, unless there is one.
     fn sleep(&mut self, timeout: Duration) -> Result<(), ChainError> {
         let word = |at| self.chains.nodes.word(self.group, at);
-        // Swapped, so that either the program sees that it has to wake or its packet is seen here.
+        // Swapped, so that either the program sees the flag and wakes, or its packet is seen here.
         word(node::SLEEPS).swap(1, SeqCst);
         let next = word(node::NEXT).load(SeqCst) & !(1 << BUSY);
         if next <= self.taken {
@@ -104,13 +104,13 @@ impl<'a> ChainMember<'a> {
         Ok(())
     }
 
-    /// How often it slept in a wait.
+    /// Returns the number of sleeps in waits.
     pub fn sleeps(&self) -> u64 {
         self.sleeps
     }
 
-    /// Packets that came although they had come before, for which there was no room, that came
-    /// before one that is missing, and that were forged.
+    /// Returns the numbers of packets that arrived again, for which there was no room, that arrived
+    /// before a missing packet, and that were forged.
     pub fn counts(&self) -> [u64; 4] {
         [node::REPEATED, node::NO_ROOM, node::AHEAD, node::FORGED]
             .map(|word| self.chains.nodes.word(self.group, word).load(Relaxed))
@@ -123,7 +123,7 @@ impl Drop for ChainMember<'_> {
     }
 }
 
-/// The looks of who waits.
+/// Polls with a time limit.
 pub(super) struct Pause {
     start: Instant,
     timeout: Duration,
@@ -136,7 +136,7 @@ impl Pause {
         Pause { start: Instant::now(), timeout, looks: 0, turn: Turn::default() }
     }
 
-    /// Whether the time is over; otherwise it is time for a look.
+    /// True if the time is over. Otherwise, the caller polls again.
     pub fn is_over(&mut self) -> bool {
         self.looks += 1;
         std::hint::spin_loop();

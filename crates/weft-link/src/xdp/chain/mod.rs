@@ -1,22 +1,22 @@
-//! Multicast by the kernels of its members: the XDP program of each keeps a packet for its process,
-//! sends it on to the next member of a chain, and the last one acknowledges it to the root,
-//! whatever the processes do meanwhile.
+//! Multicast by the kernels of its members: the XDP program of each member keeps a packet for its
+//! process and forwards it to the next member of a chain. The program of the last member
+//! acknowledges it to the root. The processes may do other work in the meantime.
 //!
-//! Reliable and in order: the root numbers packets, keeps them until all have them, and sends again
-//! from a lost one on (go-back-N). A member keeps 64 packets; when its process takes none, the root
-//! waits and can say for whom. Frames are authenticated: the programs check a keyed hash of each
-//! header, processes one of the payload. A packet that was altered on its way ends the chain at the
-//! member that finds it, with an error.
+//! Reliable and in order: the root numbers packets, keeps them until all members have them, and
+//! retransmits from a lost packet on (go-back-N). A member keeps 64 packets; if its process takes
+//! none, the root waits and can name the member. Frames are authenticated: the programs check a
+//! keyed hash of each header, the processes check one of the payload. A packet that was altered on
+//! its path ends the chain, with an error, at the member that detects it.
 //!
-//! One frame arrives at each member and one leaves, and one answer a packet reaches the root,
-//! for any number of members. Latency grows by the way through one kernel, and the wire, for each.
-//! A chain, since a program has one verdict for a frame: copies by a map of devices share their
-//! bytes in generic mode, so each cannot have an address of its own.
+//! At each member one frame arrives and one leaves, and the root receives one answer for each
+//! packet, for any number of members. Each member adds the latency of one kernel and one wire. The
+//! topology is a chain because a program has one verdict for a frame: copies made by a map of
+//! devices share their bytes in generic mode, so they cannot have different addresses.
 //!
 //! - `program.rs`: the program; `node.rs`: the memory that it shares with the process.
-//! - `frame.rs`: what frames look like.
-//! - `member.rs`, `root.rs`: the two ends; `sender.rs`: a root without its socket; `window.rs`:
-//!   what it repeats when.
+//! - `frame.rs`: the frames.
+//! - `member.rs`, `root.rs`: the two ends; `sender.rs`: a root without its socket; `window.rs`: its
+//!   retransmission.
 
 mod frame;
 mod member;
@@ -44,36 +44,36 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
-/// The slot of chains.
+/// The slot of frames of chains.
 pub const SLOT: u16 = u16::MAX - 1;
-/// Shortest frame on Ethernet, without check sum: no answer is longer.
+/// Length of the shortest Ethernet frame, without checksum: no answer is longer.
 const FRAME: usize = 60;
 /// Name of program and maps.
 const NAME: &str = "weft_chain";
 
-/// Why nothing was sent or received.
+/// The reason why no packet was sent or received.
 #[derive(Debug)]
 pub enum ChainError {
-    /// Nothing moves.
+    /// No progress.
     Stuck {
-        /// For so long.
+        /// Time without progress.
         patience: Duration,
-        /// The member that has no room, if one said so, counted from 1.
+        /// The member that has no room, if one reported so, counted from 1.
         slow: Option<u16>,
         /// The members that do not answer.
         silent: Vec<u16>,
     },
-    /// Nothing came within this time.
+    /// No packet arrived within this time.
     Nothing(Duration),
-    /// The packet of this number is not what the root sent.
+    /// The packet of this number differs from the one that the root sent.
     Altered(u64),
-    /// A packet of so many bytes, where so many are the most.
+    /// A packet of this length exceeds the limit (length, limit).
     TooLong(usize, usize),
     /// A packet without bytes.
     Empty,
     /// The group is in use on this interface, or its number is beyond 63.
     Group(u16),
-    /// The kernel's.
+    /// An error of the kernel.
     System(io::Error),
 }
 
@@ -118,7 +118,7 @@ impl From<io::Error> for ChainError {
     }
 }
 
-/// The program on an interface, and what it keeps for its members. It is detached when this is
+/// The program on an interface, and its data for the members. The program is detached when this is
 /// dropped or the process ends.
 #[derive(Debug)]
 pub struct KernelChains {
@@ -126,17 +126,16 @@ pub struct KernelChains {
     nodes: SharedArray,
     slots: SharedArray,
     bells: Bells,
-    /// How the program works.
+    /// The mode of the program.
     pub mode: XdpMode,
 }
 
 impl KernelChains {
-    /// Attaches the program to an interface. Needs `CAP_NET_ADMIN` and `CAP_BPF`. Frames for AF_XDP
-    /// sockets pass, so an interface serves either chains or the xdp link; packet sockets are not
-    /// disturbed.
-    ///
+    /// Attaches the program to an interface. Needs `CAP_NET_ADMIN` and `CAP_BPF`. The program
+    /// passes on frames for AF_XDP sockets, so an interface serves either chains or the xdp link;
+    /// packet sockets are not disturbed.
     /// # Errors
-    /// The kernel's: `EBUSY` where another program is attached.
+    /// The kernel's: `EBUSY` if another program is attached.
     pub fn serve(interface: &Interface, kind: EtherType) -> io::Result<KernelChains> {
         let (mut chains, program) = KernelChains::load(kind, interface.mac)?;
         let (link, mode) = attach::alone(&program, interface)?;
@@ -144,7 +143,7 @@ impl KernelChains {
         Ok(chains)
     }
 
-    /// The program of an interface with this address, attached to none.
+    /// Loads the program for an interface with this address, without attaching it.
     fn load(kind: EtherType, mac: Mac) -> io::Result<(KernelChains, OwnedFd)> {
         let nodes = SharedArray::new(GROUPS, WORDS, NAME)?;
         let slots = SharedArray::new(GROUPS * RING as u32, SLOT_WORDS, NAME)?;
@@ -155,9 +154,8 @@ impl KernelChains {
         Ok((KernelChains { _link: None, nodes, slots, bells, mode }, program))
     }
 
-    /// Joins a group. Its root and members agree on number (below 64), key and order before. A key
-    /// is for one chain: packets of an older one under the same key would be taken.
-    ///
+    /// Joins a group. Its root and members agree on number (below 64), key and order before. Each
+    /// chain needs a new key: under an old key, packets of an older chain would be accepted.
     /// # Errors
     /// [`ChainError::Group`].
     pub fn join(
@@ -169,7 +167,7 @@ impl KernelChains {
         ChainMember::new(self, group, key, place)
     }
 
-    /// Takes a group of the interface.
+    /// Reserves a group of the interface.
     fn enter(&self, group: u16, key: &SipKey, place: Option<Place>) -> Result<u32, ChainError> {
         let number = u32::from(group);
         let misplaced = place.is_some_and(|place| place.position == 0);

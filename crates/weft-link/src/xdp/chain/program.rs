@@ -1,17 +1,17 @@
-//! The program that keeps, forwards and answers.
+//! The program that keeps and forwards packets, and answers.
 //!
 //! ```text
 //! if the frame is too short, or of no chain of this interface: pass
-//! if it is of a group that has no member here: pass, a root's process may wait for answers
+//! if its group has no member here: pass, the process of a root may wait for answers
 //! if it is of another version: drop
-//! if it is data for another place in the chain, or an answer and this is not the root: drop
+//! if it is data for another position in the chain, or an answer and this is not the root: drop
 //! if its tag is wrong: drop
-//! an answer: note what it says, drop
-//! lower the limit it carries to what this member has room for
+//! an answer: store its fields for the root's process, drop
+//! lower the limit in the frame to the room of this member
 //! if it is the next packet: keep it, or answer that there is no room
-//! if one before it is missing: answer which
-//! the last member: answer that all have it, as far as it has itself
-//! the others: send it on
+//! if a packet before it is missing: answer the number of that packet
+//! the last member: answer the number up to which it has all packets
+//! the others: forward it
 //! ```
 
 use super::super::assembler::{
@@ -33,21 +33,21 @@ use std::os::fd::AsRawFd;
 const ADJUST_TAIL: i32 = 65;
 const RINGBUF_OUTPUT: i32 = 130;
 const LOAD_BYTES: i32 = 189;
-/// Wake whoever sleeps, however much is in the ring (`BPF_RB_FORCE_WAKEUP`).
+/// Wakes sleepers even if the ring contains records already (`BPF_RB_FORCE_WAKEUP`).
 const FORCE_WAKEUP: i32 = 2;
-/// Where the kind of an answer waits until it is written.
+/// Position on the stack of the type of an answer until it is written.
 const KIND_KEPT: i16 = -16;
-/// Where a record for the bell lies.
+/// Position on the stack of a record for the bell.
 const RECORD: i16 = -24;
-/// Words of a node, as offsets.
+/// Returns the offset of a word of a node.
 const fn at(word: usize) -> i16 {
     (8 * word) as i16
 }
 
-/// Where a node has the state of its key.
+/// Register and offset of the hash state of a node.
 const KEY: (u8, i16) = (R7, at(node::KEY));
 
-/// The program of an interface, with the arrays of nodes and of slots, and the bells.
+/// Makes the program of an interface, with the arrays of nodes and of slots, and the bells.
 pub(super) fn assemble(
     (nodes, slots, bells): (&impl AsRawFd, &impl AsRawFd, &impl AsRawFd),
     (kind, mac): (EtherType, Mac),
@@ -93,7 +93,7 @@ pub(super) fn assemble(
     asm.finish()
 }
 
-/// `dst` = a field of the frame.
+/// `dst` = a field of the frame, in the host's byte order.
 fn field(asm: &mut Assembler, dst: u8, offset: usize, bits: i32) {
     let width = match bits {
         16 => Width::Half,
@@ -103,20 +103,21 @@ fn field(asm: &mut Assembler, dst: u8, offset: usize, bits: i32) {
     asm.swap_le(dst, bits);
 }
 
-/// A field of 64 bits of the frame = `src`, which is then in the frame's order.
+/// A field of 64 bits of the frame = `src`, which then has the frame's byte order.
 fn put(asm: &mut Assembler, offset: usize, src: u8) {
     asm.swap_le(src, 64);
     asm.store(Width::Double, R6, offset as i16, src);
 }
 
-/// Adds one to a count of this node. Uses `r1`.
+/// Adds one to a counter of this node. Uses `r1`.
 fn count(asm: &mut Assembler, word: usize) {
     asm.set(R1, 1);
     asm.fetch_add(R7, at(word), R1);
 }
 
-/// Lowers the frame's limit, and keeps its payload if it is the next packet; otherwise goes to
-/// "answer" with the kind in its place and the number in `r8`. Falls through if it is to go on.
+/// Lowers the frame's limit, and keeps its payload if it is the next packet. Falls through if the
+/// frame is to be forwarded. Otherwise jumps to "drop", or to "answer with r4" with the type in
+/// `r4` and the number in `r8`.
 fn keep(asm: &mut Assembler, slots: &impl AsRawFd, bells: &impl AsRawFd) {
     asm.load(Width::Double, R3, R7, at(node::TAKEN));
     asm.add(R3, RING as i32);
@@ -142,7 +143,7 @@ fn keep(asm: &mut Assembler, slots: &impl AsRawFd, bells: &impl AsRawFd) {
     asm.set(R4, i32::from(MISSING));
     asm.go("answer with r4");
     asm.label("room");
-    // Whoever marks the number as busy keeps the packet, on whichever processors others run.
+    // The processor that sets the busy bit of the number keeps the packet; others may run at once.
     asm.copy(R0, R8);
     asm.set_wide(R3, 1 << BUSY);
     asm.or_reg(R3, R8);
@@ -184,7 +185,7 @@ fn keep(asm: &mut Assembler, slots: &impl AsRawFd, bells: &impl AsRawFd) {
     asm.label("on");
 }
 
-/// Wakes the process if it sleeps; otherwise goes "on".
+/// Wakes the process if it sleeps; otherwise jumps to "on".
 fn wake(asm: &mut Assembler, bells: &impl AsRawFd) {
     asm.load(Width::Double, R3, R7, at(node::SLEEPS));
     asm.if_equal_to(R3, 0, "on");
@@ -202,7 +203,7 @@ fn wake(asm: &mut Assembler, bells: &impl AsRawFd) {
     asm.call(RINGBUF_OUTPUT);
 }
 
-/// Sends the frame to the next member; behind the last one goes on with an answer.
+/// Forwards the frame to the next member; the last member continues with an answer.
 fn forward(asm: &mut Assembler, mac: Mac) {
     asm.load(Width::Double, R3, R7, at(node::LAST));
     asm.if_not(R3, 0, "all have it");
@@ -213,7 +214,7 @@ fn forward(asm: &mut Assembler, mac: Mac) {
     send(asm, node::NEXT_MAC, mac);
 }
 
-/// Turns the frame into an answer of the kind in `r4` with the number in `r8`.
+/// Turns the frame into an answer of the type in `r4` with the number in `r8`.
 fn answer(asm: &mut Assembler, mac: Mac) {
     asm.label("all have it");
     asm.load(Width::Double, R8, R7, at(node::NEXT));
@@ -223,7 +224,7 @@ fn answer(asm: &mut Assembler, mac: Mac) {
     asm.set(R4, i32::from(ACK));
     asm.label("answer with r4");
     asm.store(Width::Double, STACK, KIND_KEPT, R4);
-    // Nothing but the header goes back.
+    // An answer consists of the header only.
     asm.load(Width::Word, R3, R9, MD_DATA_END);
     asm.load(Width::Word, R2, R9, MD_DATA);
     asm.subtract_reg(R2, R3);
@@ -262,12 +263,12 @@ fn send(asm: &mut Assembler, to: usize, mac: Mac) {
     asm.go("out");
 }
 
-/// The root: what an answer says, where the process finds it.
+/// At the root: stores the fields of an answer for the process.
 fn note(asm: &mut Assembler) {
     asm.label("note");
     field(asm, R2, NUMBER, 64);
     asm.if_equal_to(R4, i32::from(ACK), "acknowledged");
-    // Which packet, and who says it, in one word.
+    // The number of the packet and the position of the member, in one word.
     field(asm, R3, HOP, 16);
     asm.shift_left(R2, 16);
     asm.or_reg(R2, R3);
@@ -285,7 +286,7 @@ fn note(asm: &mut Assembler) {
     count(asm, node::ANSWERS);
 }
 
-/// A word of the node = `r2`, if that is more.
+/// A word of the node = `r2`, if `r2` is greater.
 fn raise(asm: &mut Assembler, word: usize, less: &'static str) {
     asm.load(Width::Double, R3, R7, at(word));
     asm.if_greater(R3, R2, less);

@@ -1,4 +1,4 @@
-//! The root of a chain: sends, and learns what all have.
+//! The root of a chain: sends packets, and learns which packets all members have.
 
 use super::frame::{HEAD, MISSING};
 use super::member::Pause;
@@ -11,25 +11,24 @@ use crate::xdp::sip::SipKey;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Bytes of the ring for answers, where the program does not take them.
+/// Bytes of the ring for answers if the program does not take them.
 const BUFFER: usize = 256 << 10;
-/// How long a member that is asked directly has for an answer, and how often it is asked.
+/// Time for an answer of a member that is asked directly, and number of questions.
 const ASK: Duration = Duration::from_millis(20);
 const ASKS: u32 = 3;
 
-/// Who takes a root's answers.
+/// The receiver of a root's answers.
 #[derive(Clone, Copy, Debug)]
 pub enum Answers<'a> {
-    /// The program on the root's interface: it leaves their sum in memory, and no frame reaches the
+    /// The program on the root's interface: it keeps their sum in memory, and no answer reaches the
     /// process.
     Filtered(&'a KernelChains),
     /// The process itself, from its socket. Needs no program on the root's interface.
     Received,
 }
 
-/// A chain's root. It sends to the first member alone, from any interface on the same wire. A
-/// packet is acknowledged by one answer, of the last member, when the kernels of all members keep
-/// it.
+/// A chain's root. It sends only to the first member, from any interface on the same wire. The last
+/// member acknowledges a packet, by one answer, when the kernels of all members keep it.
 pub struct ChainRoot<'a> {
     socket: BarePacket,
     sender: Sender<'a>,
@@ -41,9 +40,8 @@ pub struct ChainRoot<'a> {
 }
 
 impl<'a> ChainRoot<'a> {
-    /// The root of the chain of these members, in their order. All have to be members before
-    /// anything is sent. Needs `CAP_NET_RAW`.
-    ///
+    /// Opens the root of the chain of these members, in their order. All must be members before the
+    /// first packet is sent. Needs `CAP_NET_RAW`.
     /// # Errors
     /// The kernel's; a group that is in use on this interface; no members.
     pub fn open(
@@ -74,17 +72,18 @@ impl<'a> ChainRoot<'a> {
         })
     }
 
-    /// Longest packet, bytes.
+    /// Returns the length of the longest packet, in bytes.
     pub fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Sends a packet to all members, in order behind all others; waits while 64 are under way or
-    /// a member has no room. The bytes are copied: the call returns before they have arrived.
-    ///
+    /// Sends a packet to all members, in order after all others; waits while 64 packets are in
+    /// flight or a member has no room. The bytes are copied: the call returns before they have
+    /// arrived.
     /// # Errors
-    /// [`ChainError::TooLong`] and [`ChainError::Empty`]; [`ChainError::Stuck`] when nothing moves
-    /// for `patience`, with who may be why: nothing was sent then, and it can be tried again.
+    /// [`ChainError::TooLong`] and [`ChainError::Empty`]; [`ChainError::Stuck`] after `patience`
+    /// without progress, with the members that may be the cause: the packet was not sent, and the
+    /// call can be repeated.
     pub fn send(&mut self, payload: &[u8], patience: Duration) -> Result<(), ChainError> {
         if payload.len() > self.longest {
             return Err(ChainError::TooLong(payload.len(), self.longest));
@@ -113,9 +112,8 @@ impl<'a> ChainRoot<'a> {
         Ok(())
     }
 
-    /// Looks at the answers, and sends what can be sent or has to be sent again. A root that
-    /// computes calls this now and then while anything is under way.
-    ///
+    /// Handles answers, and sends or retransmits packets. While packets are in flight, a root that
+    /// computes calls this at intervals.
     /// # Errors
     /// The kernel's.
     pub fn progress(&mut self) -> Result<(), ChainError> {
@@ -127,7 +125,7 @@ impl<'a> ChainRoot<'a> {
         }
         while let Some(frame) = self.sender.window.poll(now) {
             match self.socket.send(frame) {
-                // Lost on the way, as it were.
+                // Same effect as a loss on the network.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => break,
                 sent => sent?,
@@ -136,13 +134,13 @@ impl<'a> ChainRoot<'a> {
         Ok(())
     }
 
-    /// The member that had no room for a packet and has taken none since, counted from 1: it slows
-    /// down the chain.
+    /// Returns the member that had no room for a packet and has taken none since, counted from 1:
+    /// it slows down the chain.
     pub fn slow(&self) -> Option<u16> {
         self.sender.window.slow()
     }
 
-    /// Answers so far, where a program takes them.
+    /// Returns the number of answers so far, if a program takes them.
     pub fn answers(&self) -> Option<u64> {
         self.sender.answers()
     }
@@ -165,7 +163,8 @@ impl<'a> ChainRoot<'a> {
         Err(ChainError::Stuck { patience, slow: self.slow(), silent })
     }
 
-    /// Takes the answers in the ring; whether one is of this member and says what it misses.
+    /// Handles the answers in the ring. True if one is of the member `from` and reports a missing
+    /// packet.
     fn hear(&mut self, from: Option<u16>) -> bool {
         let (mut frame, mut heard) = ([0; FRAME], false);
         let now = self.start.elapsed();
@@ -176,7 +175,7 @@ impl<'a> ChainRoot<'a> {
         heard
     }
 
-    /// Whether a member answers when it is asked directly.
+    /// True if a member answers when it is asked directly.
     fn ask(&mut self, member: Mac, position: u16) -> Result<bool, ChainError> {
         let question = self.sender.question(member, position);
         self.socket.send(&question)?;

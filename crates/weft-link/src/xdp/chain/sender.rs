@@ -1,4 +1,4 @@
-//! A root without its socket: what it sends, and what it learns from answers, wherever they arrive.
+//! A root without its socket: makes frames and handles answers, however they are received.
 
 use super::frame::{data, Answer, Route, ACK, FULL, KIND, MISSING, TAG, TAGGED};
 use super::node;
@@ -9,7 +9,7 @@ use crate::xdp::sip::SipKey;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The root of one group. Times are of one clock that begins at zero.
+/// The root of one group. All times are from one clock that begins at zero.
 #[derive(Debug)]
 pub(super) struct Sender<'a> {
     pub window: Window,
@@ -19,7 +19,7 @@ pub(super) struct Sender<'a> {
     me: (EtherType, Mac),
     /// The program that takes the answers.
     filter: Option<&'a KernelChains>,
-    /// The last packet that the program's word said to be missing.
+    /// The last packet that the program's word reported as missing.
     seen: u64,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Sender<'a> {
         Sender { window: Window::new(), group, key, me, filter, seen: 0 }
     }
 
-    /// Queues a packet for the chain that begins at this member. False while the window is full.
+    /// Queues a packet for the chain that begins at member `first`. False while the window is full.
     pub fn push(&mut self, first: Mac, payload: &[u8], now: Duration) -> bool {
         let Some(number) = self.window.next() else { return false };
         let frame = self.frame((first, 1), number, payload);
@@ -40,8 +40,8 @@ impl<'a> Sender<'a> {
         true
     }
 
-    /// A frame that asks a member whether it is there: the packet is so far ahead that it answers
-    /// which one it misses.
+    /// Makes a frame that asks a member if it is alive: the number is so far ahead that the member
+    /// answers with the number of the packet that it misses.
     pub fn question(&mut self, member: Mac, position: u16) -> Vec<u8> {
         if let Some(word) = self.word(node::MISSED) {
             word.store(0, Relaxed);
@@ -49,12 +49,12 @@ impl<'a> Sender<'a> {
         self.frame((member, position), u64::MAX >> 16, &[0])
     }
 
-    /// Whether the program says that this member answered the question.
+    /// True if the program received this member's answer to the question.
     pub fn has_answered(&self, position: u16) -> bool {
         self.word(node::MISSED).is_some_and(|word| word.load(Relaxed) as u16 == position)
     }
 
-    /// Takes in what the program noted.
+    /// Handles the fields that the program stored.
     pub fn look(&mut self, now: Duration) {
         let word = |at| self.word(at).map_or(0, |word| word.load(Relaxed));
         let (number, limit) = (word(node::NEXT), word(node::TAKEN));
@@ -71,7 +71,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Takes in a frame, if it is an answer.
+    /// Handles a frame, if it is an answer.
     pub fn hear(&mut self, frame: &[u8], now: Duration) -> Option<Answer> {
         let answer = Answer::read(frame, self.me, self.group, &self.key)?;
         self.window.answer(answer, now);
@@ -88,7 +88,7 @@ impl<'a> Sender<'a> {
         self.filter.map(|chains| chains.nodes.word(u32::from(self.group), at))
     }
 
-    /// Answers that the program took.
+    /// Returns the number of answers that the program took.
     pub fn answers(&self) -> Option<u64> {
         self.word(node::ANSWERS).map(|word| word.load(Relaxed))
     }
@@ -102,10 +102,9 @@ impl Drop for Sender<'_> {
     }
 }
 
-/// For fuzzing: a root hears frames, as they are and as a member with the key would tag them.
-///
+/// For fuzzing: gives frames to a root, unchanged and with the tag of a member that has the key.
 /// # Panics
-/// They bring its window into a state that cannot be.
+/// The frames bring its window into an invalid state.
 pub fn check_answers(data: &[u8]) {
     let (key, me) = (SipKey([7; 16]), Mac([2, 0, 0, 0, 0, 1]));
     let mut sender = Sender::new((3, key), (EtherType::default(), me), None);
@@ -127,7 +126,7 @@ pub fn check_answers(data: &[u8]) {
     }
 }
 
-/// For fuzzing: an answer that a root takes.
+/// For fuzzing: returns an answer that a root accepts.
 pub fn example_answer() -> Vec<u8> {
     let (key, me) = (SipKey([7; 16]), Mac([2, 0, 0, 0, 0, 1]));
     let sender = Sender::new((3, key), (EtherType::default(), Mac::default()), None);

@@ -11,8 +11,8 @@ use std::sync::mpsc::channel;
 const LONG: Duration = Duration::from_secs(20);
 const KEY: SipKey = SipKey(*b"a key of 16 byte");
 
-/// The two ends of a cable, the far one with the program, and the place of its only member; `None`:
-/// not here.
+/// Makes the two ends of a cable, the far end with the program, and the place of its only member.
+/// `None` if this machine does not allow it.
 fn over_a_cable() -> Option<(Interface, Interface, KernelChains, Place)> {
     if !cable() {
         return None;
@@ -66,7 +66,7 @@ fn wait__sleeps_until_the_program_wakes_it() {
             });
         }
         for n in 0..50_u64 {
-            // Every other time they are awake, or about to sleep.
+            // For every second packet, the members may be awake or about to sleep.
             let asleep = |group| chains.nodes.word(group, node::SLEEPS).load(Acquire) != 0;
             while n % 2 == 0 && !(asleep(2) && asleep(3)) {
                 std::thread::yield_now();
@@ -92,7 +92,7 @@ fn mac(number: usize) -> Mac {
     Mac([2, 0, 0, 0, 0, number as u8])
 }
 
-/// What a wire does to one frame in a hundred.
+/// The faults of a wire, per hundred frames.
 #[derive(Clone, Copy, Debug, Default)]
 struct Faults {
     lost: u64,
@@ -102,17 +102,17 @@ struct Faults {
 
 /// Hosts on a simulated wire; the programs are run by the kernel.
 struct Wire {
-    /// Of each host, the root first, its program.
+    /// The program of each host, the root first.
     programs: Vec<OwnedFd>,
-    /// Frames under way by arrival, and a number that makes them different.
+    /// Frames in flight by arrival time, and a number that makes the keys different.
     frames: std::collections::BTreeMap<(Duration, u64), Vec<u8>>,
     sent: u64,
     faults: Faults,
     rng: Rng,
     now: Duration,
-    /// No frame reaches or leaves this host.
+    /// All frames to and from this host are lost.
     dead: Option<usize>,
-    /// Answers that came to the root's program or process.
+    /// Number of answers that reached the root's program or process.
     answers: u64,
 }
 
@@ -130,7 +130,7 @@ impl Wire {
         }
     }
 
-    /// What arrives until then, arrives; what the root's process gets, it hears.
+    /// Delivers all frames up to this time; passes frames for the root's process to `sender`.
     fn run(&mut self, until: Duration, sender: &mut Sender<'_>) {
         while let Some(first) = self.frames.first_entry() {
             if first.key().0 > until {
@@ -154,8 +154,8 @@ impl Wire {
     }
 }
 
-/// A root and so many members; packets are sent and taken at random moments. How often packets
-/// came again or too early.
+/// Runs a chain of a root and `members` members; packets are sent and taken at random times.
+/// Returns the number of packets that arrived again or too early.
 fn run_chain(members: usize, packets: u64, faults: Faults, filtered: bool, seed: u64) -> u64 {
     let kind = EtherType::default();
     let (chains, programs) = loaded(members);
@@ -197,7 +197,7 @@ fn run_chain(members: usize, packets: u64, faults: Faults, filtered: bool, seed:
             wire.put(&frame);
         }
         let who = wire.rng.below(members as u64) as usize;
-        // One in four looks takes all there is, so that members fall behind by turns.
+        // One in four polls takes all packets, so that members fall behind alternately.
         if wire.rng.below(4) == 0 {
             while let Some(len) = ends[who].receive(&mut buffer).unwrap() {
                 let expected = u64::to_le_bytes(taken[who]).repeat(1 + (taken[who] % 7) as usize);
@@ -229,7 +229,7 @@ fn chain__every_packet_once_and_in_order_on_a_bad_wire() {
     }
 }
 
-/// The programs of a root and its members, attached to nothing.
+/// Loads the programs of a root and its members, without attaching them.
 fn loaded(members: usize) -> (Vec<KernelChains>, Vec<OwnedFd>) {
     let kind = EtherType::default();
     (0..=members).map(|n| KernelChains::load(kind, mac(n)).unwrap()).unzip()
@@ -239,7 +239,7 @@ fn at(position: u16, next: Option<usize>) -> Place {
     Place { position, next: next.map(mac), root: mac(0) }
 }
 
-/// The frame of packet `number` for the member at a place.
+/// Makes the frame of packet `number` for the member at a position.
 fn packet(position: u16, number: u64, payload: &[u8]) -> Vec<u8> {
     let route = (EtherType::default(), mac(usize::from(position)), mac(0));
     frame::data(route, (3, position), &KEY, number, payload)
@@ -267,7 +267,8 @@ fn program__what_is_forged_replayed_or_misplaced_changes_nothing() {
     let (sent_on, second) = verdict(1, &good);
     assert_eq!(sent_on, TX);
     assert_eq!(verdict(1, &second).0, 2, "for another interface");
-    // What the first got does not reach the last past it, nor the other way round.
+    // A frame for the first member is dropped by the last one, and a frame for the last by the
+    // first.
     for (host, frame) in [(2, &good), (1, &second)] {
         let mut moved = frame.clone();
         moved[..6].copy_from_slice(&mac(host).0);
@@ -275,14 +276,14 @@ fn program__what_is_forged_replayed_or_misplaced_changes_nothing() {
     }
     assert_eq!(last.receive(&mut []).unwrap(), None);
     let (_, answer) = verdict(2, &second);
-    // Again: it is sent on and answered again, and kept once.
+    // The same frames again: they are forwarded and answered again, and kept once.
     assert_eq!(verdict(1, &good), (TX, second.clone()));
     assert_eq!(verdict(2, &second), (TX, answer.clone()));
     let mut buffer = [0; 8];
     assert_eq!(first.receive(&mut buffer).unwrap(), Some(4));
     assert_eq!(&buffer[..4], b"zero");
     assert_eq!(first.receive(&mut buffer).unwrap(), None);
-    // An answer is no data, and data is no answer.
+    // An answer does not pass as data, and data does not pass as an answer.
     let filter = chains[0].enter(3, &KEY, None).unwrap();
     assert_eq!(verdict(0, &answer).0, DROP);
     assert_eq!(chains[0].nodes.word(filter, node::NEXT).load(Acquire), 1);
@@ -330,7 +331,7 @@ fn program__lengths_that_lie_and_other_frames_are_not_kept() {
         assert_eq!(bpf::test_run(&programs[1], &resized(len)).unwrap(), DROP, "length {len}");
     }
     assert_eq!(member.receive(&mut []).unwrap(), None);
-    // The next good one is kept: those left nothing behind.
+    // The next good frame is kept: the bad ones changed no state.
     assert_eq!(bpf::test_run(&programs[1], &resized(138)).unwrap(), TX);
     assert_eq!(member.receive(&mut []).unwrap(), Some(100));
 }
@@ -342,7 +343,7 @@ fn send__waits_for_a_slow_member_and_names_it_and_the_silent_ones() {
     let mut member = chains.join(0, KEY, place).unwrap();
     let mut root = ChainRoot::open(&own, kind, (0, KEY), &[far.mac], Answers::Received).unwrap();
     let soon = Duration::from_millis(60);
-    // The member keeps a window of packets, the root another one, and there it stops.
+    // The member keeps one window of packets, the root another; then the root stops.
     let mut sent = 0_u64;
     let why = loop {
         match root.send(&sent.to_le_bytes(), soon) {
@@ -366,7 +367,7 @@ fn send__waits_for_a_slow_member_and_names_it_and_the_silent_ones() {
     root.send(b"nobody", LONG).unwrap();
     let why = root.flush(soon).unwrap_err();
     assert!(why.to_string().ends_with("no answer from the kernel of member 1"), "{why}");
-    // Bad calls.
+    // Invalid calls.
     assert!(matches!(root.send(&[], LONG), Err(ChainError::Empty)));
     let longest = root.longest();
     let long = root.send(&vec![0; longest + 1], LONG);

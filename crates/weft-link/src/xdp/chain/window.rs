@@ -1,5 +1,5 @@
-//! What the root has sent and not everybody has: go-back-N over a chain, without a clock or a
-//! socket.
+//! The packets that the root has sent and a member may lack: go-back-N over a chain, without a
+//! clock or a socket.
 
 use super::frame::{Answer, ACK, FULL, MISSING};
 use super::node::RING;
@@ -7,48 +7,49 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use weft_core::reliability::Rtt;
 
-/// Without news for so long everything is sent again: before the first round trip is measured, at
-/// least, and at most.
+/// Retransmission timeout: before the first round trip is measured, at least, and at most.
 const AGAIN_FIRST: Duration = Duration::from_millis(4);
 const AGAIN_LEAST: Duration = Duration::from_millis(1);
 const AGAIN_MOST: Duration = Duration::from_millis(64);
 
-/// A limit that holds everything up is asked about after so long, doubled each time to at most.
+/// Interval after which a limit that blocks all packets is tested by a probe (doubled each time),
+/// and its maximum.
 const PROBE: Duration = Duration::from_micros(100);
 const PROBE_MOST: Duration = Duration::from_millis(4);
 
-/// A packet that not all have.
+/// A packet that a member may lack.
 #[derive(Debug)]
 struct Packet {
     frame: Vec<u8>,
-    /// When it was sent, if it was sent once.
+    /// Time of sending; `None` after a retransmission.
     sent: Option<Duration>,
-    /// It was sent.
+    /// It was sent at least once.
     old: bool,
 }
 
-/// Packets of one root.
+/// The packets of one root.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// From number `acked` on.
+    /// The packets from number `acked` on.
     packets: VecDeque<Packet>,
-    /// All members have what is before this number.
+    /// All members have the packets before this number.
     acked: u64,
-    /// The next one to send.
+    /// Number of the next packet to send.
     at: u64,
-    /// The first that some member has no room for, as far as is known.
+    /// First number for which a member has no room, as far as is known.
     limit: u64,
-    /// When one packet may pass the limit, to ask whether it still holds, and how long that waits.
+    /// Time at which one packet may exceed the limit as a probe, and the present interval of
+    /// probes.
     probe: Option<Duration>,
     patience: Duration,
-    /// When everything is sent again.
+    /// Time of the next retransmission of all packets.
     due: Duration,
     rtt: Rtt,
-    /// What was said to be missing and has been sent again.
+    /// The last packet that was reported as missing and retransmitted.
     repaired: Option<u64>,
-    /// Who had no room last, since it had.
+    /// The member that last had no room; `None` after an acknowledgement.
     slow: Option<u16>,
-    /// When the last news came.
+    /// Time of the last progress.
     news: Duration,
 }
 
@@ -69,23 +70,23 @@ impl Window {
         }
     }
 
-    /// The number that the next packet gets; `None` while the window is full.
+    /// Returns the number of the next packet; `None` while the window is full.
     pub fn next(&self) -> Option<u64> {
         let waiting = self.packets.len() as u64;
         (waiting < RING).then_some(self.acked + waiting)
     }
 
-    /// Whether all members have everything.
+    /// True if all members have all packets.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// Who had no room for a packet, and has not taken one since.
+    /// Returns the member that had no room for a packet and has not taken one since.
     pub fn slow(&self) -> Option<u16> {
         self.slow
     }
 
-    /// How long nothing new has been heard, while something is under way.
+    /// Returns the time without progress; zero if no packet is in flight.
     pub fn silent(&self, now: Duration) -> Duration {
         if self.packets.is_empty() {
             return Duration::ZERO;
@@ -93,7 +94,7 @@ impl Window {
         now.saturating_sub(self.news)
     }
 
-    /// Takes the frame of the packet that [`next`](Self::next) numbered.
+    /// Appends the frame of the packet with the number from [`next`](Self::next).
     pub fn push(&mut self, frame: Vec<u8>, now: Duration) {
         if self.packets.is_empty() {
             self.news = now;
@@ -102,7 +103,7 @@ impl Window {
         self.packets.push_back(Packet { frame, sent: None, old: false });
     }
 
-    /// The next frame to send.
+    /// Returns the next frame to send.
     pub fn poll(&mut self, now: Duration) -> Option<&[u8]> {
         if now >= self.due && !self.packets.is_empty() {
             (self.at, self.repaired) = (self.acked, None);
@@ -115,14 +116,15 @@ impl Window {
         }
         let packet = self.packets.get_mut(at)?;
         self.at += 1;
-        // Of one that was sent twice nobody knows which of the two was answered (Karn).
+        // Of a packet that was sent twice, it is unknown which of the two was answered (Karn).
         packet.sent = (!packet.old).then_some(now);
         packet.old = true;
         Some(&packet.frame)
     }
 
-    /// Whether the packet at the limit is sent now although a member has no room for it: nobody
-    /// says so when it has again. It is as if it were lost.
+    /// True if the packet at the limit is sent now as a probe, although a member has no room for
+    /// it. A member sends no message when it has room again. A probe that finds no room has the
+    /// effect of a loss.
     fn probes(&mut self, now: Duration) -> bool {
         let due = *self.probe.get_or_insert(now + self.patience);
         if now < due || self.at > self.acked {
@@ -133,12 +135,12 @@ impl Window {
         true
     }
 
-    /// What a member says.
+    /// Handles an answer of a member.
     pub fn answer(&mut self, answer: Answer, now: Duration) {
         let next = self.acked + self.packets.len() as u64;
         match answer.kind {
             ACK if answer.number <= next => self.acknowledged(answer, now),
-            // Each packet behind the missing one says so: it is sent again once.
+            // Each packet after the missing one causes such an answer: retransmit once.
             MISSING
                 if (self.acked..self.at).contains(&answer.number)
                     && self.repaired.is_none_or(|number| number < answer.number) =>
@@ -147,7 +149,7 @@ impl Window {
             }
             FULL => {
                 self.slow = Some(answer.hop);
-                // The probe is answered: it may be sent again.
+                // The probe is answered, so its packet may be sent again.
                 self.at = self.at.min(answer.number.max(self.acked));
             }
             _ => {}
@@ -171,7 +173,7 @@ impl Window {
         (self.probe, self.patience) = (None, PROBE);
     }
 
-    /// Whether what must hold, whatever members say, does.
+    /// True if the state is valid, which it must be whatever members answer.
     pub fn is_sound(&self) -> bool {
         let kept = self.packets.len() as u64;
         kept <= RING && (self.acked..=self.acked + kept).contains(&self.at)

@@ -1,4 +1,4 @@
-//! Whoever adds to counters in another host's kernel.
+//! A client that adds to counters in another host's kernel.
 
 use super::request::{Request, ADD, LAST, LEN};
 use super::SipKey;
@@ -7,26 +7,26 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// A request without an answer for so long is sent again, then after twice as long, and so on.
+/// Time without an answer after which a request is retransmitted (doubled each time), and its
+/// maximum.
 const AGAIN: Duration = Duration::from_millis(1);
 const AGAIN_MAX: Duration = Duration::from_millis(8);
 
-/// A client of the counters of one host: it has one request at a time.
+/// A client of the counters of one host; it has one request in flight.
 #[derive(Debug)]
 pub struct CounterClient {
     socket: UdpSocket,
     key: SipKey,
     request: Request,
-    /// The request is under way since.
+    /// Time at which the request was first sent.
     asked: Option<Instant>,
-    /// When it is sent again, and after how long then.
+    /// Time of the next retransmission, and the interval to the one after it.
     due: Option<(Instant, Duration)>,
 }
 
 impl CounterClient {
-    /// Client number `client`, of no other at that host, of counters behind this address, from a
-    /// port of these. Needs no right.
-    ///
+    /// Opens a client for counters at this address, from a port of `ports`. No other client at that
+    /// host may have the number `client`. Needs no right.
     /// # Errors
     /// The kernel's: no socket, or no route.
     pub fn open(
@@ -42,15 +42,15 @@ impl CounterClient {
         Ok(CounterClient { socket, key, request, asked: None, due: None })
     }
 
-    /// Asks whether requests arrive and are answered, and for the number that the next one goes on
-    /// from: a client begins so.
+    /// Requests the number of the client's last request, from which the next request counts on. A
+    /// client begins with this call, which also shows that requests arrive and are answered.
     pub fn ask(&mut self) {
         self.request.kind = LAST;
         self.begin();
     }
 
-    /// Adds `n` to a counter; the answer is its value before. Added once, however often the request
-    /// is lost or repeated on the way.
+    /// Adds `n` to a counter; the answer is its value before. The counter is added to once, however
+    /// often the request is lost or repeated on its path.
     pub fn add(&mut self, counter: u32, n: u64) {
         self.request.number += 1;
         self.request = Request { kind: ADD, counter, value: n, ..self.request };
@@ -63,18 +63,18 @@ impl CounterClient {
         self.due = Some((now, AGAIN));
     }
 
-    /// Number of the last request that added.
+    /// Returns the number of the last request that added.
     pub fn number(&self) -> u64 {
         self.request.number
     }
 
-    /// How long the request is under way.
+    /// Returns the time since the request was first sent.
     pub fn waited(&self) -> Duration {
         self.asked.map_or(Duration::ZERO, |asked| asked.elapsed())
     }
 
-    /// Sends the request when it is due, and looks for its answer. What the kernel has against
-    /// either is as if it were lost.
+    /// Sends the request when it is due, and polls for its answer. An error of the kernel in either
+    /// has the effect of a loss.
     pub fn poll(&mut self) -> Option<u64> {
         let now = Instant::now();
         if let Some((_, after)) = self.due.filter(|(at, _)| *at <= now) {

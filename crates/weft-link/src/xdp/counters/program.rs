@@ -1,14 +1,14 @@
-//! The program that adds.
+//! The program that adds to counters.
 //!
 //! ```text
-//! if the frame is too short, or no datagram for this address: pass
-//! if it is of another version or no request: drop
-//! if there is no such client, its tag is wrong, or the counter is none of its: drop
-//! if it asks for the number of the client's last request: answer with that
-//! if it is the client's last request: answer with the value kept, once it is there
-//! if it is one from before that, or another processor has just taken one: drop
-//! add, keep value and number, answer with the value
-//! answer: swap the addresses, tag it, send back
+//! if the frame is too short, or not a datagram for this address: pass
+//! if it is of another version or not a request: drop
+//! if there is no such client, its tag is wrong, or the client may not add to the counter: drop
+//! if it asks for the number of the client's last request: answer with that number
+//! if it repeats the client's last request: answer with the stored value, once it is there
+//! if it is older than that, or another processor has just taken a request: drop
+//! add, store value and number, answer with the value
+//! answer: swap the addresses, tag it, send it back
 //! ```
 
 use super::super::assembler::{
@@ -21,8 +21,9 @@ use super::request::{CLIENT, COUNTER, KIND, LEN, NUMBER, TAG, TAGGED, VALUE, VER
 use std::net::SocketAddrV4;
 use std::os::fd::AsRawFd;
 
-/// A client's entry, in words: number of the request taken last, of that answered last and what was
-/// answered; what its key begins with; its first counter and how many it has.
+/// The words of a client's entry, by index: number of the request taken last, number of the request
+/// answered last, its answer; initial hash state of the client's key; the first counter and the
+/// number of counters of the client.
 pub(super) const TAKEN: usize = 0;
 pub(super) const DONE: usize = 1;
 pub(super) const ANSWERED: usize = 2;
@@ -31,17 +32,17 @@ pub(super) const FIRST: usize = 7;
 pub(super) const COUNT: usize = 8;
 pub(super) const WORDS: usize = 9;
 
-/// Offset of a word in an entry.
+/// Returns the offset of a word in an entry.
 fn word(at: usize) -> i16 {
     (8 * at) as i16
 }
 
-/// Offset of a field of the request in the frame.
+/// Returns the offset in the frame of a field of the request.
 fn field(at: usize) -> i16 {
     (UDP_DATA + at) as i16
 }
 
-/// The program, with the arrays of clients and counters.
+/// Makes the program, with the arrays of clients and counters.
 pub(super) fn assemble(
     clients: &impl AsRawFd,
     counters: &impl AsRawFd,
@@ -96,7 +97,7 @@ fn add(asm: &mut Assembler) {
     asm.load(Width::Double, R0, R7, word(TAKEN));
     asm.if_equal(R3, R0, "again");
     asm.if_greater(R0, R3, "drop");
-    // Only one processor has it; the agent may have ended the place meanwhile.
+    // Only one processor takes the request; the agent may have ended the client meanwhile.
     asm.copy(R5, R0);
     asm.compare_exchange(R7, word(TAKEN), R3);
     asm.if_equal(R0, R5, "taken");
@@ -123,9 +124,9 @@ fn hash(asm: &mut Assembler) {
     siphash(asm, (R7, word(STATE)), (R6, field(TAGGED)), words);
 }
 
-/// Makes the request its answer and sends it where it came from.
+/// Turns the request into its answer and sends it to its sender.
 fn send_back(asm: &mut Assembler) {
-    // Their sums do not change; without one of its own UDP is content.
+    // A swap does not change the checksums of IP; UDP over IPv4 works without a checksum.
     const MAC: [(i16, i16); 3] = [(0, 6), (2, 8), (4, 10)];
     const IP: [(i16, i16); 2] = [(IP_AT + 12, IP_AT + 16), (IP_AT + 14, IP_AT + 18)];
     const PORT: [(i16, i16); 1] = [(IP_AT + 20, IP_AT + 22)];

@@ -10,12 +10,12 @@ pub(super) const COUNTER: usize = 4;
 pub(super) const NUMBER: usize = 8;
 pub(super) const VALUE: usize = 16;
 pub(super) const TAG: usize = 24;
-/// What the tag covers begins here.
+/// Start of the bytes that the tag covers.
 pub(super) const TAGGED: usize = 0;
-/// Length.
+/// Length of a request and of an answer.
 pub(super) const LEN: usize = 32;
 
-/// Kinds of request and answer.
+/// Types of request and answer.
 pub(super) const LAST: u8 = 0;
 pub(super) const ADD: u8 = 1;
 pub(super) const ANSWER: u8 = 2;
@@ -32,7 +32,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// With its tag.
+    /// Encodes the request with its tag.
     pub fn encode(&self, key: &SipKey) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         (bytes[VERSION], bytes[KIND]) = (VERSION_NOW, self.kind);
@@ -45,7 +45,7 @@ impl Request {
         bytes
     }
 
-    /// The value of the answer to this request, if these bytes are that.
+    /// Returns the value of the answer to this request, if `bytes` is this answer.
     pub fn answered_by(&self, bytes: &[u8], key: &SipKey) -> Option<u64> {
         let value = u64::from_le_bytes(bytes.get(VALUE..TAG)?.try_into().ok()?);
         let answer = Request { kind: ANSWER, value, ..*self };
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// Fields with their offsets, in order, and where the last one ends.
+    /// The fields with their offsets, in order.
     const FIELDS: [(&str, usize); 7] = [
         ("version", VERSION),
         ("kind", KIND),
@@ -75,7 +75,7 @@ mod tests {
         std::fs::read_to_string(path).unwrap()
     }
 
-    /// Offsets and sizes of the fields, each after the one before.
+    /// Lists name, offset and size of the fields, in order.
     fn places() -> impl Iterator<Item = (&'static str, usize, usize)> {
         let ends = FIELDS.iter().skip(1).map(|&(_, at)| at).chain([LEN]);
         FIELDS.iter().zip(ends).map(|(&(name, at), end)| (name, at, end - at))

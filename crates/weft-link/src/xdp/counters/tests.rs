@@ -1,5 +1,5 @@
-//! The program on frames of a simulated wire, and between two interfaces joined by a cable; see the
-//! tests of the link.
+//! Tests the program on frames of a simulated wire, and between two interfaces joined by a cable;
+//! see the tests of the link.
 #![allow(non_snake_case)]
 
 use super::super::assembler::{UDP_DATA, XDP_DROP, XDP_PASS, XDP_TX};
@@ -15,7 +15,7 @@ const IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const CLIENT_PORT: u16 = 4321;
 
-/// Counters without an interface, and their program.
+/// Makes counters without an interface, and their program.
 fn loose() -> Option<(KernelCounters, OwnedFd)> {
     if !cable() {
         return None;
@@ -26,7 +26,7 @@ fn loose() -> Option<(KernelCounters, OwnedFd)> {
     Some((counters, program))
 }
 
-/// A frame with a datagram.
+/// Makes a frame with a datagram.
 fn frame(port: u16, data: &[u8]) -> Vec<u8> {
     let mut frame = vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 8, 0, 0x45, 0];
     frame.extend_from_slice(&(20 + 8 + data.len() as u16).to_be_bytes());
@@ -47,7 +47,7 @@ struct Wire {
 }
 
 impl Wire {
-    /// What the program makes of a request: its verdict and the value of the answer.
+    /// Runs the program on a request; returns its verdict and the value of the answer.
     fn give(&self, request: &Request, key: &SipKey) -> (i32, Option<u64>) {
         let sent = frame(self.counters.port, &request.encode(key));
         let (verdict, out) = bpf::test_frame(&self.program, &sent).unwrap();
@@ -57,10 +57,10 @@ impl Wire {
     }
 }
 
-/// The number that the first place goes on from.
+/// The number from which the first admitted client counts.
 const BASE: u64 = 1 << 32;
 
-/// Request `number` of the first place.
+/// Makes request `number` of the first admission.
 fn add(client: u16, number: u64, n: u64) -> Request {
     Request { client, kind: ADD, counter: 0, number: BASE + number, value: n }
 }
@@ -124,7 +124,7 @@ fn program__other_frames_pass() {
     for len in [14, 33, 42, good.len() - 1] {
         assert_eq!(run(&good[..len]), XDP_PASS, "{len} bytes");
     }
-    // EtherType, options, a part of a datagram, protocol, address and port.
+    // EtherType, options, fragments, protocol, address and port.
     for at in [12, 14, 20, 21, 23, 30, 33, 36, 37] {
         let mut other = good.clone();
         other[at] ^= 0x20;
@@ -132,8 +132,8 @@ fn program__other_frames_pass() {
     }
 }
 
-/// What a client asks is served once, on a wire that loses, repeats and delays; and when it gives
-/// up on the wire, the one who serves knows whether it was.
+/// Each request is served once on a wire that loses, repeats and delays frames. If the client stops
+/// using the wire, the server knows if the last request was served.
 #[test]
 fn requests__are_served_once_over_a_bad_wire() {
     let Some((counters, program)) = loose() else { return };
@@ -154,7 +154,7 @@ fn requests__are_served_once_over_a_bad_wire() {
             seen = number;
             let mut answer = None;
             for _ in 0..6 {
-                // An earlier one that was delayed arrives now.
+                // A delayed earlier request arrives now.
                 if !late.is_empty() && rng.below(3) == 0 {
                     let old = late.swap_remove(rng.below(late.len() as u64) as usize);
                     let (_, value) = wire.give(&old, &key);
@@ -198,7 +198,7 @@ fn counters__places_and_words_are_given_back() {
     assert_eq!((counters.open(7, 0, 0), counters.open(7, u32::MAX, 0)), (None, None));
     assert_eq!(counters.open(7, 768, 9), Some(0));
     assert_eq!((counters.open(7, 1, 0), counters.word(767).load(SeqCst)), (None, 9));
-    // Another user finds a quarter.
+    // Another user finds a quarter left.
     assert_eq!((counters.open(8, 257, 0), counters.open(8, 256, 0)), (None, Some(768)));
     counters.close(0, 768);
     assert_eq!((counters.open(7, 3, 0), counters.open(7, 2, 0)), (Some(0), Some(3)));

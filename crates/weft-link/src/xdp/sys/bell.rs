@@ -1,4 +1,4 @@
-//! How a program in the kernel wakes a process that sleeps.
+//! Wakes a sleeping process from a program in the kernel.
 
 use super::bpf;
 use super::ring::Mapping;
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A ring whose records mean nothing: programs put one in, and whoever sleeps on it wakes.
+/// A ring whose records have no content: when a program adds one, the sleeping process wakes.
 #[derive(Debug)]
 pub(in crate::xdp) struct Bell {
     ring: OwnedFd,
@@ -15,11 +15,11 @@ pub(in crate::xdp) struct Bell {
     put: Mapping,
 }
 
-// SAFETY: memory is reached by atomic words alone, from whichever thread.
+// SAFETY: memory is accessed by atomic words only, from any thread.
 unsafe impl Sync for Bell {}
 
 impl Bell {
-    /// A new one that is silent.
+    /// Makes a new bell with an empty ring.
     pub fn new(name: &str) -> io::Result<Bell> {
         // SAFETY: no memory is passed.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
@@ -29,7 +29,7 @@ impl Bell {
         Ok(Bell { ring, taken, put })
     }
 
-    /// Sleeps until it rings, at most for so long, or a signal comes.
+    /// Sleeps until it rings, until the timeout, or until a signal.
     pub fn sleep(&mut self, timeout: Duration) -> io::Result<()> {
         let mut all =
             [libc::pollfd { fd: self.ring.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
@@ -51,18 +51,18 @@ impl Bell {
     }
 }
 
-/// A bell for each of some numbers.
+/// An array of bells.
 #[derive(Debug)]
 pub(in crate::xdp) struct Bells(OwnedFd);
 
 impl Bells {
-    /// So many places without one.
+    /// Makes an array of `entries` places without bells.
     pub fn new(entries: u32, name: &str) -> io::Result<Bells> {
         let like = Bell::new(name)?;
         Ok(Bells(bpf::map_of_maps(entries, &like.ring, name)?))
     }
 
-    /// A new bell at a place, in the stead of the one that was there.
+    /// Makes a new bell at a place; it replaces the bell that was there.
     pub fn hang(&self, place: u32, name: &str) -> io::Result<Bell> {
         let bell = Bell::new(name)?;
         bpf::place(&self.0, place, &bell.ring)?;

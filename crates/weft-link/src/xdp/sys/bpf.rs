@@ -1,4 +1,4 @@
-//! The system call bpf(2), as far as an XDP program needs it.
+//! The system call bpf(2), as far as XDP programs need it.
 
 use std::io;
 use std::mem::size_of;
@@ -17,7 +17,7 @@ pub(in crate::xdp) struct Insn {
 }
 
 impl Insn {
-    /// From its parts; `dst` and `src` are registers 0 to 10.
+    /// Makes an instruction; `dst` and `src` are registers 0 to 10.
     pub(in crate::xdp) fn new(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
         let regs = if cfg!(target_endian = "little") { src << 4 | dst } else { dst << 4 | src };
         Insn { code, regs, off, imm }
@@ -44,17 +44,17 @@ const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
 const LINK_TYPE_XDP: u32 = 6;
 const NOEXIST: u64 = 1;
-/// The program copes with frames in several pieces: the kernel need not bring them together.
+/// The program accepts frames in several pieces, so that the kernel need not join them.
 const PROG_XDP_HAS_FRAGS: u32 = 1 << 5;
 /// Attach in the network stack (generic XDP).
 pub(in crate::xdp) const FLAGS_GENERIC: u32 = 1 << 1;
 /// Attach in the driver (native XDP).
 pub(in crate::xdp) const FLAGS_NATIVE: u32 = 1 << 2;
 
-/// How often a load that signals interrupt is tried again.
+/// Highest number of tries of a load that signals interrupt.
 const LOADS_MOST: u32 = 100;
 
-/// Longest name of a program or map.
+/// Length of the longest name of a program or map.
 pub(in crate::xdp) const NAME_MAX: usize = 15;
 
 fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<libc::c_long> {
@@ -73,7 +73,7 @@ fn descriptor<T>(command: libc::c_long, attr: &mut T) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// A name as the kernel stores it.
+/// Returns a name as the kernel stores it.
 fn name_bytes(name: &str) -> [u8; NAME_MAX + 1] {
     let mut out = [0; NAME_MAX + 1];
     for (to, from) in out[..NAME_MAX].iter_mut().zip(name.bytes()) {
@@ -82,29 +82,29 @@ fn name_bytes(name: &str) -> [u8; NAME_MAX + 1] {
     out
 }
 
-/// A map from numbers to AF_XDP sockets.
+/// Creates a map from numbers to AF_XDP sockets.
 pub(in crate::xdp) fn socket_map(entries: u32, name: &str) -> io::Result<OwnedFd> {
     create_map(MAP_TYPE_XSKMAP, entries, (4, 0), 0, name)
 }
 
-/// An array of zeros, `size` bytes an entry, a multiple of 8, which processes can map into their
-/// memory: one entry after the other.
+/// Creates an array of zeros with `size` bytes for each entry, a multiple of 8. Processes can map
+/// it into their memory: one entry after the other.
 pub(super) fn mapped_array(entries: u32, size: u32, name: &str) -> io::Result<OwnedFd> {
     const MMAPABLE: u32 = 1 << 10;
     create_map(MAP_TYPE_ARRAY, entries, (size, MMAPABLE), 0, name)
 }
 
-/// A ring of `size` bytes, a power of two and whole pages, which programs put records into.
+/// Creates a ring of `size` bytes, a power of two and whole pages, to which programs add records.
 pub(super) fn record_ring(size: u32, name: &str) -> io::Result<OwnedFd> {
     create_map(MAP_TYPE_RINGBUF, size, (0, 0), 0, name)
 }
 
-/// An array of places for maps like this one.
+/// Creates an array for maps like this one.
 pub(super) fn map_of_maps(entries: u32, like: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     create_map(MAP_TYPE_ARRAY_OF_MAPS, entries, (4, 0), like.as_raw_fd() as u32, name)
 }
 
-/// Puts a map at a place of an array of such.
+/// Puts a map at an index of an array of maps.
 pub(super) fn place(maps: &OwnedFd, key: u32, map: &OwnedFd) -> io::Result<()> {
     element(MAP_UPDATE_ELEM, maps, key, &mut map.as_raw_fd(), 0)
 }
@@ -140,8 +140,8 @@ fn create_map(
     descriptor(MAP_CREATE, &mut attr)
 }
 
-/// Loads an XDP program; `frags` if it may be given frames in several pieces. The error of a
-/// program that the kernel's verifier refused ends with what it said.
+/// Loads an XDP program; `frags` if it may be given frames in several pieces. If the kernel's
+/// verifier refuses the program, the error ends with the verifier's message.
 pub(in crate::xdp) fn load(code: &[Insn], name: &str, frags: bool) -> io::Result<OwnedFd> {
     let flags = if frags { PROG_XDP_HAS_FRAGS } else { 0 };
     // The verifier gives up with EAGAIN when its caller has a signal to handle (bpf(2)).
@@ -204,20 +204,20 @@ fn load_with(code: &[Insn], name: &str, flags: u32, log: &mut [u8]) -> io::Resul
     descriptor(PROG_LOAD, &mut attr)
 }
 
-/// Attaches a program to an interface for as long as a descriptor of the result is open anywhere.
+/// Attaches a program to an interface, while a descriptor of the result is open in any process.
 pub(in crate::xdp) fn attach(program: &OwnedFd, ifindex: u32, flags: u32) -> io::Result<OwnedFd> {
     let mut attr = [program.as_raw_fd() as u32, ifindex, ATTACH_TYPE_XDP, flags];
     descriptor(LINK_CREATE, &mut attr)
 }
 
 /// Puts a socket into a map of sockets; it leaves the map when it is closed. `AlreadyExists` if
-/// there is one at that place.
+/// there is a socket at that key.
 pub(in crate::xdp) fn insert(map: &OwnedFd, key: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut value = socket.as_raw_fd();
     element(MAP_UPDATE_ELEM, map, key, &mut value, NOEXIST)
 }
 
-/// Does something with an entry of a map whose values are as long as a `T`.
+/// Runs a command on an entry of a map whose values have the length of `T`.
 fn element<T>(
     command: libc::c_long,
     map: &OwnedFd,
@@ -239,7 +239,7 @@ fn element<T>(
     bpf(command, &mut attr).map(|_| ())
 }
 
-/// Number of the next link in the system after `id`; `None` after the last.
+/// Returns the number of the next link in the system after `id`; `None` after the last.
 pub(in crate::xdp) fn link_after(id: u32) -> io::Result<Option<u32>> {
     let mut attr = [id, 0, 0];
     match bpf(LINK_GET_NEXT_ID, &mut attr) {
@@ -249,12 +249,12 @@ pub(in crate::xdp) fn link_after(id: u32) -> io::Result<Option<u32>> {
     }
 }
 
-/// A descriptor of the link of this number: keeps it.
+/// Opens a descriptor of the link of this number, which keeps the link.
 pub(in crate::xdp) fn link(id: u32) -> io::Result<OwnedFd> {
     descriptor(LINK_GET_FD_BY_ID, &mut [id, 0, 0])
 }
 
-/// A descriptor of the map of this number.
+/// Opens a descriptor of the map of this number.
 pub(in crate::xdp) fn map(id: u32) -> io::Result<OwnedFd> {
     descriptor(MAP_GET_FD_BY_ID, &mut [id, 0, 0])
 }
@@ -272,7 +272,7 @@ fn info<T>(fd: &OwnedFd, into: &mut T) -> io::Result<()> {
     bpf(OBJ_GET_INFO_BY_FD, &mut attr).map(|_| ())
 }
 
-/// Interface and program number of a link, if it is one of XDP.
+/// Returns interface and program number of a link, if it is an XDP link.
 pub(in crate::xdp) fn xdp_link(link: &OwnedFd) -> io::Result<Option<(u32, u32)>> {
     #[derive(Default)]
     #[repr(C)]
@@ -289,7 +289,7 @@ pub(in crate::xdp) fn xdp_link(link: &OwnedFd) -> io::Result<Option<(u32, u32)>>
     Ok((all.kind == LINK_TYPE_XDP).then_some((all.ifindex, all.prog_id)))
 }
 
-/// Name of the program of this number, and the number of its first map.
+/// Returns the name of the program of this number, and the number of its first map.
 pub(in crate::xdp) fn program(id: u32) -> io::Result<(String, Option<u32>)> {
     #[derive(Default)]
     #[repr(C)]
@@ -313,13 +313,13 @@ pub(in crate::xdp) fn program(id: u32) -> io::Result<(String, Option<u32>)> {
     Ok((name, (all.nr_map_ids > 0).then_some(first)))
 }
 
-/// What the program says to this frame.
+/// Returns the program's verdict on this frame.
 #[cfg(test)]
 pub(in crate::xdp) fn test_run(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
     Ok(test_frame(program, frame)?.0)
 }
 
-/// The same, and what it makes of the frame.
+/// As [`test_run`], and returns the frame as the program left it.
 #[cfg(test)]
 pub(in crate::xdp) fn test_frame(program: &OwnedFd, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
     #[derive(Default)]

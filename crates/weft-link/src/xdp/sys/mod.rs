@@ -1,4 +1,4 @@
-//! The system calls of the XDP link, and the memory it shares with the kernel.
+//! The system calls of the XDP link, and the memory that it shares with the kernel.
 #![allow(unsafe_code)]
 
 mod bell;

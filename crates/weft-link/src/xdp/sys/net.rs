@@ -1,4 +1,4 @@
-//! What the kernel knows of an interface, asked by ioctl: `/sys` may belong to another network
+//! Asks the kernel about an interface by ioctl, since `/sys` may belong to another network
 //! namespace.
 
 use std::io;
@@ -53,7 +53,7 @@ fn ethtool<T>(interface: &str, request: &mut T) -> io::Result<()> {
     Ok(())
 }
 
-/// Name of the driver of an interface.
+/// Returns the name of the driver of an interface.
 pub(in crate::xdp) fn driver(interface: &str) -> io::Result<String> {
     let mut info = DriverInfo { cmd: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
     ethtool(interface, &mut info)?;
@@ -61,7 +61,7 @@ pub(in crate::xdp) fn driver(interface: &str) -> io::Result<String> {
     Ok(name.trim_end_matches('\0').to_string())
 }
 
-/// Receive queues of an interface in use; 1 where the driver does not say.
+/// Returns the number of receive queues in use of an interface; 1 if the driver does not tell.
 pub(in crate::xdp) fn queues(interface: &str) -> u32 {
     let mut channels = Channels { cmd: ETHTOOL_GCHANNELS, ..Channels::default() };
     match ethtool(interface, &mut channels) {

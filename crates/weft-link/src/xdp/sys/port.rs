@@ -1,28 +1,30 @@
-//! One AF_XDP socket with its memory: who owns which frame of it is decided here.
+//! One AF_XDP socket with its memory; this module decides which side owns each frame.
 
 use super::ring::{Consumer, Mapping, Producer};
 use super::socket::{Kick, Socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Entries of the receive ring, and frames to receive into.
+/// Number of entries of the receive ring, and of frames to receive into.
 const RX_FRAMES: u32 = 512;
-/// Entries of the fill ring: the kernel shows a received frame before it shows that it took it
-/// from this ring, so for a moment there seem to be more than there are.
+/// Number of entries of the fill ring. The kernel shows a received frame before it shows that it
+/// took the frame from this ring, so for a moment there seem to be more frames than exist.
 const FILL: u32 = 2 * RX_FRAMES;
-/// Entries of the transmit and completion rings, and frames to send from.
+/// Number of entries of the transmit and completion rings, and of frames to send from.
 const TX_FRAMES: u32 = 1024;
-/// What the kernel keeps free at the start of a frame it receives into (`XDP_PACKET_HEADROOM`).
+/// Bytes that the kernel keeps free at the start of a frame that it receives into
+/// (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
-/// A cache line, and how many of a frame are asked for before they are read.
+/// Bytes of a cache line, and number of lines of a frame that are prefetched.
 const LINE: usize = 64;
 const LINES: usize = 4;
-/// Frames looked through for the one that was received into, where it is not the expected one.
+/// Highest number of frames searched for the received one if it is not the expected one.
 const LOST: u32 = RX_FRAMES;
-/// Calls to the kernel for one burst: it takes at least 32 frames in each.
+/// Highest number of calls to the kernel for one burst: the kernel takes at least 32 frames in
+/// each.
 const KICKS: u32 = TX_FRAMES / 32 + 1;
 
-/// What a port is opened with.
+/// The settings of a port.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::xdp) struct PortConfig {
     /// The interface.
@@ -31,14 +33,14 @@ pub(in crate::xdp) struct PortConfig {
     pub queue: u32,
     /// Longest frame to carry, Ethernet header included.
     pub frame_len: usize,
-    /// Demand that the driver uses our memory without a copy; otherwise copy.
+    /// Demand that the driver uses our memory without a copy; otherwise the kernel copies.
     pub zero_copy: bool,
 }
 
-/// What became of the frames that were put up for sending.
+/// The result of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::xdp) enum Flushed {
-    /// On their way.
+    /// All frames are sent.
     Gone,
     /// Some are still in the ring; flush again later.
     Some,
@@ -48,8 +50,9 @@ pub(in crate::xdp) enum Flushed {
 
 /// A socket on one queue of one interface.
 ///
-/// Each frame belongs to one side at any time. Frames to receive into are the kernel's, but for the
-/// one that `next` gave out. Frames to send from are ours while they are in `free` or being filled.
+/// Each frame belongs to one side at any time. The kernel owns the frames to receive into, except
+/// the frame that `next` returned. We own a frame to send from while it is in `free` or is being
+/// filled.
 #[derive(Debug)]
 pub(in crate::xdp) struct Port {
     socket: Socket,
@@ -60,34 +63,33 @@ pub(in crate::xdp) struct Port {
     completion: Consumer<u64>,
     rx: Consumer<libc::xdp_desc>,
     tx: Producer<libc::xdp_desc>,
-    /// Frames to send from that nobody uses.
+    /// Unused frames to send from.
     free: Vec<u64>,
-    /// The frame that `next` gave out.
+    /// The frame that `next` returned.
     held: Option<u64>,
-    /// Place in the fill ring of the frame that the kernel has probably received into next.
+    /// Index in the fill ring of the frame that the kernel has probably received into next.
     expected: u32,
-    /// Frames were taken in since `settle`.
+    /// Frames were taken since `settle`.
     unsettled: bool,
-    /// Frames were put into the transmit ring that the kernel has not taken, as far as we know.
+    /// Frames are in the transmit ring that the kernel has not taken, as far as is known.
     unsent: bool,
     zero_copy: bool,
 }
 
-/// Size of a frame that holds `len` bytes; `None` beyond a page.
+/// Returns the size of a frame that holds `len` bytes; `None` beyond a page.
 fn chunk_for(len: usize) -> Option<usize> {
     [2048, 4096].into_iter().find(|chunk| len + HEADROOM <= *chunk)
 }
 
 impl Port {
-    /// Longest frame that a port can carry.
+    /// Length of the longest frame that a port can carry.
     pub const FRAME_MAX: usize = 4096 - HEADROOM;
 
-    /// Opens a socket and ties it to a queue; what it receives starts to come once the program
-    /// sends it here.
-    ///
+    /// Opens a socket and binds it to a queue. It receives frames once the program sends them to
+    /// it.
     /// # Errors
-    /// The kernel's: `EBUSY` where the queue has a socket of somebody else, `EOPNOTSUPP` and
-    /// `EINVAL` where the driver cannot do what is asked, `ENOBUFS` where no more memory may be
+    /// The kernel's: `EBUSY` if the queue has a socket of another process, `EOPNOTSUPP` and
+    /// `EINVAL` if the driver does not support the settings, `ENOBUFS` if no more memory may be
     /// locked.
     pub fn open(config: &PortConfig) -> io::Result<Port> {
         let chunk = chunk_for(config.frame_len).ok_or(io::ErrorKind::InvalidInput)?;
@@ -140,29 +142,29 @@ impl Port {
         })
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// The socket's descriptor, readable when there is something to receive.
+    /// Returns the socket's descriptor, readable when there is a frame to receive.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Whether the driver uses our memory without a copy.
+    /// True if the driver uses our memory without a copy.
     pub fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }
 
-    /// Whether nothing was received.
+    /// True if no frame was received.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.rx.is_empty()
     }
 
-    /// The next received frame, Ethernet header included, where the kernel put it. It is ours until
-    /// the next call of this or of `settle`.
+    /// Returns the next received frame, Ethernet header included, in the kernel's buffer. The frame
+    /// is valid until the next call of this method or of `settle`.
     #[inline]
     pub fn next(&mut self) -> Option<&mut [u8]> {
         self.give_back();
@@ -171,7 +173,7 @@ impl Port {
         let (at, len) = (desc.addr as usize, desc.len as usize);
         let end = at.checked_add(len).filter(|end| *end <= self.memory.len());
         if end.is_none() || len > self.chunk {
-            // The kernel never says such a thing; nobody owns that memory.
+            // The kernel never returns such an entry; that memory belongs to no side.
             return Some(&mut []);
         }
         let frame = (at & !(self.chunk - 1)) as u64;
@@ -183,16 +185,16 @@ impl Port {
         Some(unsafe { std::slice::from_raw_parts_mut(self.memory.base().as_ptr().add(at), len) })
     }
 
-    /// The kernel takes frames to receive into in their order, but for those that it drops: finds
-    /// the one after this.
+    /// Finds the frame that the kernel uses next after this one: it takes frames in their order,
+    /// except those that it drops.
     #[inline]
     fn follow(&mut self, frame: u64) {
         let ahead = (0..LOST).find(|&n| self.fill.entry(self.expected.wrapping_add(n)) == frame);
         self.expected = self.expected.wrapping_add(ahead.map_or(0, |n| n + 1));
     }
 
-    /// Where something was received: asks for the first lines of the frame that it is probably in,
-    /// before the entry that names the frame has come over.
+    /// If a frame was received, prefetches the first lines of the frame that probably holds it,
+    /// before the entry that names the frame has arrived in this core.
     #[inline]
     pub fn foresee(&self) {
         if !self.rx.is_empty() {
@@ -201,8 +203,8 @@ impl Port {
         }
     }
 
-    /// Brings the first lines of a frame, from this one on, from the core that received it, all at
-    /// the same time.
+    /// Prefetches the first lines of a frame from line `first` on, all at the same time, from the
+    /// core that received it.
     #[inline]
     fn fetch(&self, at: usize, first: usize, len: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -216,7 +218,7 @@ impl Port {
         let _ = (at, first, len);
     }
 
-    /// Returns the frame given out to the kernel.
+    /// Returns the frame from the last `next` to the kernel.
     #[inline]
     fn give_back(&mut self) {
         if let Some(frame) = self.held.take() {
@@ -244,7 +246,7 @@ impl Port {
         self.socket.poke();
     }
 
-    /// Takes back what the kernel has sent.
+    /// Collects the frames that the kernel has sent.
     #[inline]
     fn reclaim(&mut self) {
         let mut any = false;
@@ -260,12 +262,12 @@ impl Port {
         }
     }
 
-    /// Puts up one frame for sending: `write` fills it and says its length. False if there is no
-    /// room now. A length of 0 puts up nothing.
+    /// Queues one frame for sending: `write` fills it and returns its length; 0 queues nothing.
+    /// False if there is no room now.
     #[inline]
     pub fn put(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         if !self.unsent || self.free.is_empty() {
-            // Often: the frames used last are still in the cache.
+            // At each opportunity: the frames used last are still in the cache.
             self.reclaim();
         }
         let Some(frame) = self.free.pop() else { return false };
@@ -285,13 +287,13 @@ impl Port {
         true
     }
 
-    /// Whether frames wait for a flush.
+    /// True if frames wait for a flush.
     #[inline]
     pub fn has_unsent(&self) -> bool {
         self.unsent
     }
 
-    /// Sends what was put up.
+    /// Sends the queued frames.
     #[inline]
     pub fn flush(&mut self) -> Flushed {
         if !self.unsent {
@@ -305,7 +307,7 @@ impl Port {
             }
             let kick = self.socket.kick();
             down = kick == Kick::Down;
-            // A driver that shares our memory goes on by itself.
+            // A driver that shares our memory continues without calls.
             if down || self.zero_copy || self.tx.is_drained() {
                 break;
             }

@@ -1,5 +1,5 @@
-//! The rings between an AF_XDP socket and the kernel: each has one producer and one consumer, and
-//! one of the two is the kernel.
+//! The rings between an AF_XDP socket and the kernel. Each has one producer and one consumer; one
+//! of the two is the kernel.
 
 use std::io;
 use std::marker::PhantomData;
@@ -18,19 +18,19 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// `len` zero bytes of own memory, in place from the start.
+    /// Maps `len` zero bytes of private memory, allocated at once.
     pub fn anonymous(len: usize) -> io::Result<Mapping> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         Mapping::new(len, flags, -1, 0)
     }
 
-    /// `len` bytes of what a socket or map shares with processes.
+    /// Maps `len` bytes that a socket or map shares with processes.
     pub fn of(socket: &OwnedFd, len: usize, offset: libc::off_t) -> io::Result<Mapping> {
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         Mapping::new(len, flags, socket.as_raw_fd(), offset)
     }
 
-    /// The same, of what processes may not write.
+    /// Maps `len` bytes that processes may only read.
     pub fn readable(map: &OwnedFd, len: usize, offset: libc::off_t) -> io::Result<Mapping> {
         Mapping::map(len, libc::PROT_READ, libc::MAP_SHARED, (map.as_raw_fd(), offset))
     }
@@ -54,12 +54,12 @@ impl Mapping {
         Ok(Mapping { base, len })
     }
 
-    /// Its first byte.
+    /// Returns its first byte.
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Its length.
+    /// Returns its length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -67,7 +67,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped; whoever points into it holds the mapping.
+        // SAFETY: exactly the mapped range; code that points into it holds the mapping.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -75,7 +75,7 @@ impl Drop for Mapping {
 /// A mapped ring of entries `T`.
 #[derive(Debug)]
 struct Ring<T> {
-    /// Kept for the pointers.
+    /// Keeps the memory of the pointers mapped.
     _mapping: Mapping,
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
@@ -86,8 +86,8 @@ struct Ring<T> {
 }
 
 impl<T: Copy> Ring<T> {
-    /// Maps the ring of `size` entries (a power of two) at `page` of a socket; `at` says where its
-    /// parts lie.
+    /// Maps the ring of `size` entries (a power of two) at `page` of a socket; `at` holds the
+    /// offsets of its parts.
     fn map(
         socket: &OwnedFd,
         page: libc::off_t,
@@ -129,7 +129,7 @@ impl<T: Copy> Ring<T> {
         unsafe { self.consumer.as_ref() }
     }
 
-    /// Whether the kernel sleeps until somebody calls.
+    /// True if the kernel sleeps until it is called.
     #[inline]
     fn needs_wakeup(&self) -> bool {
         // SAFETY: as `producer`.
@@ -144,13 +144,13 @@ impl<T: Copy> Ring<T> {
     }
 }
 
-/// A ring we put into and the kernel takes from.
+/// A ring in which this process is the producer and the kernel the consumer.
 #[derive(Debug)]
 pub(super) struct Producer<T> {
     ring: Ring<T>,
-    /// Where the next entry goes; the kernel sees it with `publish`.
+    /// Position of the next entry; the kernel sees entries after `publish`.
     next: u32,
-    /// How far the kernel was when we looked last.
+    /// The kernel's position when it was last read.
     taken: u32,
 }
 
@@ -171,7 +171,7 @@ impl<T: Copy> Producer<T> {
         Ok(Producer { ring, next, taken })
     }
 
-    /// Puts one entry; false if the ring is full.
+    /// Appends one entry; false if the ring is full.
     #[inline]
     pub fn push(&mut self, entry: T) -> bool {
         if self.next.wrapping_sub(self.taken) > self.ring.mask {
@@ -187,39 +187,39 @@ impl<T: Copy> Producer<T> {
         true
     }
 
-    /// What was put there, at this place modulo the ring's size.
+    /// Returns the entry at this position modulo the ring's size.
     #[inline]
     pub fn entry(&self, at: u32) -> T {
         // SAFETY: within the ring, which only this side writes; every bit pattern is a `T`.
         unsafe { self.ring.entry(at).read() }
     }
 
-    /// Shows the kernel what was put.
+    /// Makes the appended entries visible to the kernel.
     #[inline]
     pub fn publish(&mut self) {
         self.ring.producer().store(self.next, Ordering::Release);
     }
 
-    /// Whether the kernel has taken everything.
+    /// True if the kernel has taken all entries.
     #[inline]
     pub fn is_drained(&self) -> bool {
         self.ring.consumer().load(Ordering::Acquire) == self.next
     }
 
-    /// Whether the kernel takes only when called.
+    /// True if the kernel takes entries only when it is called.
     #[inline]
     pub fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()
     }
 }
 
-/// A ring the kernel puts into and we take from.
+/// A ring in which the kernel is the producer and this process the consumer.
 #[derive(Debug)]
 pub(super) struct Consumer<T> {
     ring: Ring<T>,
-    /// What we take next; the kernel sees it with `publish`.
+    /// Position of the next entry to take; the kernel sees it after `publish`.
     next: u32,
-    /// How far the kernel was when we looked last.
+    /// The kernel's position when it was last read.
     put: u32,
 }
 
@@ -239,7 +239,7 @@ impl<T: Copy> Consumer<T> {
         Ok(Consumer { ring, next, put })
     }
 
-    /// Whether there is something to take.
+    /// True if there is no entry to take.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.next == self.put && self.ring.producer().load(Ordering::Acquire) == self.next
@@ -261,7 +261,7 @@ impl<T: Copy> Consumer<T> {
         Some(entry)
     }
 
-    /// Gives the kernel back the places of what was taken.
+    /// Returns the space of the taken entries to the kernel.
     #[inline]
     pub fn publish(&mut self) {
         self.ring.consumer().store(self.next, Ordering::Release);

@@ -1,4 +1,4 @@
-//! An array that programs in the kernel and this process see at the same time.
+//! An array that programs in the kernel and this process access at the same time.
 
 use super::bpf;
 use super::ring::Mapping;
@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicU64;
 
-/// Entries of 64-bit words.
+/// An array of entries, each of several 64-bit words.
 #[derive(Debug)]
 pub(in crate::xdp) struct SharedArray {
     map: OwnedFd,
@@ -14,21 +14,20 @@ pub(in crate::xdp) struct SharedArray {
     words: usize,
 }
 
-// SAFETY: memory is reached by atomic words and by copies alone, from whichever thread.
+// SAFETY: memory is accessed by atomic words and by copies only, from any thread.
 unsafe impl Sync for SharedArray {}
 
 impl SharedArray {
-    /// So many entries of so many words, all zero.
+    /// Makes an array of `entries` entries with `words` words each, all zero.
     pub fn new(entries: u32, words: usize, name: &str) -> io::Result<SharedArray> {
         let map = bpf::mapped_array(entries, 8 * words as u32, name)?;
         let memory = Mapping::of(&map, 8 * words * entries as usize, 0)?;
         Ok(SharedArray { map, memory, words })
     }
 
-    /// A word of an entry.
-    ///
+    /// Returns a word of an entry.
     /// # Panics
-    /// There is none.
+    /// There is no such word.
     pub fn word(&self, entry: u32, word: usize) -> &AtomicU64 {
         let at = 8 * (entry as usize * self.words + word);
         assert!(word < self.words && at < self.memory.len(), "word {word} of entry {entry}");
@@ -38,9 +37,8 @@ impl SharedArray {
     }
 
     /// Copies bytes of an entry from the word `word` on.
-    ///
     /// # Panics
-    /// The entry ends before.
+    /// The range exceeds the entry.
     pub fn copy(&self, entry: u32, word: usize, into: &mut [u8]) {
         let at = 8 * (entry as usize * self.words + word);
         let fits = 8 * word + into.len() <= 8 * self.words && at < self.memory.len();

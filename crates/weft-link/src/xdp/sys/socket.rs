@@ -4,7 +4,7 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// What the kernel counts for a socket.
+/// The kernel's counters of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::xdp) struct Statistics {
     /// Frames dropped because they did not fit a buffer, or for want of memory.
@@ -15,12 +15,12 @@ pub(in crate::xdp) struct Statistics {
     pub no_buffer: u64,
 }
 
-/// What a call to the kernel's sending side came to.
+/// The result of a call to the kernel's sending side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kick {
-    /// Done.
+    /// The kernel has taken all frames.
     Done,
-    /// It could not take everything now.
+    /// The kernel could not take all frames now.
     Again,
     /// The interface is down or gone.
     Down,
@@ -50,7 +50,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 impl Socket {
-    /// A new one. Needs the right CAP_NET_RAW.
+    /// Opens a new socket. Needs the right CAP_NET_RAW.
     pub(in crate::xdp) fn open() -> io::Result<Socket> {
         // SAFETY: no memory is passed.
         let fd =
@@ -94,13 +94,13 @@ impl Socket {
         Ok(value)
     }
 
-    /// Where the parts of the rings lie in their mappings.
+    /// Returns the offsets of the parts of the rings in their mappings.
     pub(super) fn offsets(&self) -> io::Result<libc::xdp_mmap_offsets> {
         // SAFETY: numbers only.
         unsafe { self.get(libc::SOL_XDP, libc::XDP_MMAP_OFFSETS) }
     }
 
-    /// What the kernel counted.
+    /// Returns the kernel's counters.
     pub(in crate::xdp) fn statistics(&self) -> io::Result<Statistics> {
         // SAFETY: numbers only.
         let all: libc::xdp_statistics = unsafe { self.get(libc::SOL_XDP, libc::XDP_STATISTICS)? };
@@ -111,21 +111,21 @@ impl Socket {
         })
     }
 
-    /// Whether the driver works on our memory without a copy.
+    /// True if the driver uses our memory without a copy.
     pub(in crate::xdp) fn is_zero_copy(&self) -> bool {
         // SAFETY: numbers only.
         let options = unsafe { self.get::<libc::xdp_options>(libc::SOL_XDP, libc::XDP_OPTIONS) };
         options.is_ok_and(|o| o.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
-    /// A number that names the network namespace as long as the system runs.
+    /// Returns a number that identifies the network namespace while the system runs.
     pub(in crate::xdp) fn namespace(&self) -> io::Result<u64> {
         // SAFETY: a number.
         unsafe { self.get(libc::SOL_SOCKET, libc::SO_NETNS_COOKIE) }
     }
 
-    /// Lets this process drive the card instead of its interrupts, `us` microseconds at most in a
-    /// call and `budget` frames.
+    /// Lets this process drive the card instead of its interrupts, for up to `us` microseconds and
+    /// `budget` frames in a call.
     pub(in crate::xdp) fn prefer_busy_poll(&self, us: i32, budget: i32) -> io::Result<()> {
         const SO_PREFER_BUSY_POLL: i32 = 69;
         const SO_BUSY_POLL_BUDGET: i32 = 70;
@@ -134,7 +134,7 @@ impl Socket {
         self.set(libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget)
     }
 
-    /// Ties the socket to a queue of an interface.
+    /// Binds the socket to a queue of an interface.
     pub(super) fn bind(&self, ifindex: u32, queue: u32, flags: u16) -> io::Result<()> {
         let name = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
@@ -149,7 +149,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Makes the kernel send what is in the transmit ring.
+    /// Makes the kernel send the frames in the transmit ring.
     #[inline]
     pub(super) fn kick(&self) -> Kick {
         let (fd, flags) = (self.as_raw_fd(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
@@ -164,12 +164,12 @@ impl Socket {
         }
     }
 
-    /// Makes the kernel look at the fill ring, or poll the card.
+    /// Makes the kernel check the fill ring, or poll the card.
     #[inline]
     pub(super) fn poke(&self) {
         let (fd, flags) = (self.as_raw_fd(), libc::MSG_DONTWAIT);
         let nobody = std::ptr::null_mut();
-        // SAFETY: no memory is passed. What it says does not matter: the rings tell.
+        // SAFETY: no memory is passed. The result does not matter: the rings show the state.
         unsafe { libc::recvfrom(fd, std::ptr::null_mut(), 0, flags, nobody, std::ptr::null_mut()) };
     }
 }

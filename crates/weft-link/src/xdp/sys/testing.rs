@@ -3,7 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Moves the calling thread into a new, nameless network namespace. It ends with its last user.
+/// Moves the calling thread into a new network namespace without a name. The namespace ends with
+/// its last user.
 pub(in crate::xdp) fn new_namespace() -> io::Result<()> {
     // SAFETY: no memory is passed.
     match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
@@ -12,13 +13,13 @@ pub(in crate::xdp) fn new_namespace() -> io::Result<()> {
     }
 }
 
-/// The calling thread's number: names its namespaces to other programs.
+/// Returns the calling thread's id, by which other programs find its namespaces.
 pub(in crate::xdp) fn thread_number() -> i32 {
     // SAFETY: no memory is passed.
     unsafe { libc::gettid() }
 }
 
-/// Sends one frame as it is.
+/// Sends one frame unchanged.
 pub(in crate::xdp) fn send_raw(ifindex: u32, frame: &[u8]) {
     // SAFETY: no memory is passed; the descriptor is new and checked below.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -36,12 +37,12 @@ pub(in crate::xdp) fn send_raw(ifindex: u32, frame: &[u8]) {
     assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
 }
 
-/// Runs `f` on a thread that may not open raw sockets.
+/// Runs `f` on a thread that has no right to open raw sockets.
 pub(in crate::xdp) fn without_rights<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
         let body = || {
-            // The system call, not the C function: only this thread becomes another user and so
-            // loses its capabilities.
+            // The system call, not the C function, which would change all threads: only this thread
+            // becomes another user and so loses its capabilities.
             // SAFETY: no memory is passed.
             let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
             assert_eq!(rc, 0, "root may become another user");

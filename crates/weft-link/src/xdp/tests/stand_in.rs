@@ -1,13 +1,13 @@
-//! Endpoints whose interface's queue serves another one.
+//! Endpoints on an interface whose queue serves another endpoint.
 
 use super::*;
 
-/// All queues of both ends of the cable, taken by strangers of another job.
+/// Takes all queues of both ends of the cable, for endpoints of another job.
 fn taken() -> [End; 2] {
     [End::open(on("v0"), 91, 9), End::open(on("w0"), 92, 9)]
 }
 
-/// Two that know each other, on packet sockets.
+/// Makes two endpoints that know each other, on packet sockets.
 fn stand_ins() -> [End; 2] {
     let mut ends = [End::open(on("v0"), 1, 1), End::open(on("w0"), 2, 1)];
     let [a, b] = &mut ends;
@@ -82,7 +82,7 @@ fn kill__of_the_queues_owner_leaves_the_others_at_work() {
             wait_detached("v0");
         }
     }
-    // Who comes next has the queue, as soon as the kernel has freed it.
+    // The next endpoint gets the queue as soon as the kernel has freed it.
     let start = Instant::now();
     loop {
         let next = End::open(config("v0"), 3, 1);

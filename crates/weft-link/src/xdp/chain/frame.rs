@@ -3,7 +3,7 @@
 //! | offset | size | field |
 //! | --- | --- | --- |
 //! | 18 | 1 | version: 1 |
-//! | 19 | 1 | 0: data; 1: all have the packets before `number`; 2: no room for it; 3: it is missing |
+//! | 19 | 1 | 0: data; 1: all have the packets before `number`; 2: no room; 3: it is missing |
 //! | 20 | 2 | group |
 //! | 22 | 2 | data: position of the receiver in the chain, 1 the first; answers: of the sender |
 //! | 24 | 8 | number of the packet |
